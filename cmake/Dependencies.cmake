@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
+# here and linked by the folder that uses it:
+#   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
+#   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)
+
+include_guard(GLOBAL)
+
+find_package(Threads REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(Boost 1.74 REQUIRED)
+find_package(hwy CONFIG REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+
+# libsodium has no CMake package of its own on Debian.
+find_path(PLEXUS_SODIUM_INCLUDE sodium.h REQUIRED)
+find_library(PLEXUS_SODIUM_LIBRARY sodium REQUIRED)
+mark_as_advanced(PLEXUS_SODIUM_INCLUDE PLEXUS_SODIUM_LIBRARY)
+add_library(plexus_sodium UNKNOWN IMPORTED GLOBAL)
+set_target_properties(plexus_sodium PROPERTIES
+  IMPORTED_LOCATION "${PLEXUS_SODIUM_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_SODIUM_INCLUDE}")
+add_library(plexus::sodium ALIAS plexus_sodium)
+
+if(PLEXUS_TESTS)
+  find_package(GTest REQUIRED)
+endif()

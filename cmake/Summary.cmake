@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# What configure found, what is left out and why: the last lines of a configure run.
+
+include_guard(GLOBAL)
+
+function(plexus_print_summary)
+  get_property(plugins GLOBAL PROPERTY PLEXUS_PLUGIN_TARGETS)
+  list(TRANSFORM plugins REPLACE "^plexus-" "")
+  list(JOIN plugins ", " plugins)
+  if(NOT plugins)
+    set(plugins "none")
+  endif()
+  set(checks "")
+  foreach(option IN ITEMS PLEXUS_DEBUG_CHECKS PLEXUS_WERROR PLEXUS_COVERAGE PLEXUS_FUZZ)
+    if(${option})
+      string(APPEND checks " ${option}")
+    endif()
+  endforeach()
+  if(PLEXUS_SANITIZE)
+    string(APPEND checks " sanitize=${PLEXUS_SANITIZE}")
+  endif()
+  if(NOT checks)
+    set(checks " none")
+  endif()
+  message(STATUS "Plexus ${PROJECT_VERSION} (${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} "
+                 "${CMAKE_CXX_COMPILER_VERSION})")
+  message(STATUS "  cuda     ${PLEXUS_CUDA_SUMMARY}")
+  message(STATUS "  plugins  ${plugins}")
+  message(STATUS "  tests    ${PLEXUS_TESTS}")
+  message(STATUS "  checks  ${checks}")
+endfunction()

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator's own settings: `ncclConfig_t` validated, with environment overrides applied.
+#pragma once
+
+#include <string>
+
+namespace plexus {
+
+/// Plain value. `core/api` makes it from the user's `ncclConfig_t`; a child communicator copies its parent's.
+struct CommConfig {
+  bool blocking = true;
+  int min_ctas = 0;  // channels; 0: automatic
+  int max_ctas = 0;
+  std::string net_name;  // empty: automatic
+  bool split_share = false;
+  bool shrink_share = false;
+  int traffic_class = -1;
+  std::string comm_name;
+};
+
+}  // namespace plexus

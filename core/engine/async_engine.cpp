@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/async_engine.hpp"
+
+#include <algorithm>
+
+namespace plexus {
+namespace {
+
+bool share_order(const Submission& a, const Submission& b) {
+  return a.execution->rank == b.execution->rank ||
+         std::any_of(a.streams.begin(), a.streams.end(), [&](HostStream* stream) {
+           return std::find(b.streams.begin(), b.streams.end(), stream) != b.streams.end();
+         });
+}
+
+}  // namespace
+
+AsyncEngine::~AsyncEngine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  arrived_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void AsyncEngine::submit(Submission submission) {
+  for (HostStream* const stream : submission.streams) {
+    stream->begin();
+  }
+  const std::lock_guard lock(mutex_);
+  incoming_.push_back(std::move(submission));
+  if (!thread_.joinable()) {
+    thread_ = std::thread([this] { serve(); });
+  }
+  arrived_.notify_all();
+}
+
+void AsyncEngine::serve() {
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (pending_.empty()) {
+        arrived_.wait(lock, [this] { return stop_ || !incoming_.empty(); });
+        if (incoming_.empty()) {
+          return;
+        }
+      }
+      for (; !incoming_.empty(); incoming_.pop_front()) {
+        pending_.push_back({std::move(incoming_.front())});
+      }
+    }
+    start_ready();
+    if (!engine_.progress()) {
+      engine_.wait();
+    }
+    finish_done();
+  }
+}
+
+bool AsyncEngine::may_start(size_t index) const {
+  for (size_t earlier = 0; earlier < index; ++earlier) {
+    if (share_order(pending_[earlier].submission, pending_[index].submission)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void AsyncEngine::start_ready() {
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    if (!pending_[i].started && may_start(i)) {
+      pending_[i].started = true;
+      engine_.add(*pending_[i].submission.execution);
+    }
+  }
+}
+
+void AsyncEngine::finish_done() {
+  for (size_t i = 0; i < pending_.size();) {
+    Pending& pending = pending_[i];
+    if (!pending.started || !pending.submission.execution->finished) {
+      ++i;
+      continue;
+    }
+    std::optional<Error> error;
+    if (pending.submission.execution->error.has_value()) {
+      error = pending.submission.execution->error->clone();
+    }
+    const auto streams = std::move(pending.submission.streams);
+    pending.submission.finished();  // from here on the execution may be gone
+    pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (HostStream* const stream : streams) {
+      stream->end(error.has_value() ? &*error : nullptr);
+    }
+  }
+}
+
+}  // namespace plexus

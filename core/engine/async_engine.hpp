@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that serves host streams: runs submitted executions with one Engine, each as soon as all
+// earlier ones on the same streams and of the same ranks are finished. Started by the first
+// submission; sleeps when there is nothing to do.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/device/host_stream.hpp"
+#include "core/engine/engine.hpp"
+
+namespace plexus {
+
+/// One rank's execution on streams. `finished` is called by the engine thread when it is over (see
+/// Execution::error), before the streams learn of it.
+struct Submission {
+  Execution* execution;
+  std::vector<HostStream*> streams;
+  std::function<void()> finished;
+};
+
+/// Threads: submit() from any. One per process.
+class AsyncEngine {
+ public:
+  AsyncEngine() = default;
+  ~AsyncEngine();
+  AsyncEngine(const AsyncEngine&) = delete;
+  AsyncEngine& operator=(const AsyncEngine&) = delete;
+
+  void submit(Submission submission);
+
+ private:
+  void serve();
+  void start_ready();
+  void finish_done();
+  [[nodiscard]] bool may_start(size_t index) const;
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Submission> incoming_;  // guarded by mutex_
+  bool stop_ = false;                // guarded by mutex_
+  std::thread thread_;               // started under mutex_
+  // of the thread:
+  struct Pending {
+    Submission submission;
+    bool started = false;
+  };
+  std::deque<Pending> pending_;
+  Engine engine_;
+};
+
+}  // namespace plexus

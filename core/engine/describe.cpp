@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sentences about calls that do not fit together.
+#include <fmt/format.h>
+
+#include "core/engine/engine.hpp"
+#include "kernels/layout/collective.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr const char* kOpNames[] = {"sum", "prod", "max", "min"};
+
+}  // namespace
+
+std::string describe_call(const CallRecord& call) {
+  const auto collective = static_cast<Collective>(call.collective);
+  if (call.collective >= kCollectiveCount || call.type >= kDataTypeCount) {
+    return "an unreadable call";
+  }
+  std::string text = fmt::format("{}(count {}, {}", name(collective), call.count,
+                                 name(static_cast<DataType>(call.type)));
+  if (is_reduction(collective) && call.op < std::size(kOpNames)) {
+    text += fmt::format(", {}", kOpNames[call.op]);
+  }
+  if (is_rooted(collective)) {
+    text += fmt::format(", root {}", call.root);
+  }
+  return text + fmt::format("), call number {}", call.sequence);
+}
+
+Error describe_failure(LaneRun& lane) {
+  const LaneFailure& failure = lane.failure();
+  const Work& work = lane.work();
+  const int rank = work.program->rank;
+  const int peer = failure.connection->peer();
+  const SlotHeader& slot = failure.connection->header();
+  if (failure.kind == LaneFailure::Kind::kUnmapped) {
+    return fail(Code::kSystemError,
+                "rank {} cannot map the memory that rank {} registered (ncclMemAlloc): allow it to "
+                "open /proc/{}/fd/{}, or set PLEXUS_LOCAL_MAP=0",
+                rank, peer, slot.payload.place.pid, slot.payload.place.fd);
+  }
+  // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots calls.
+  std::string theirs = "a different call";
+  for (const CallRecord& call : failure.connection->fifo().calls) {
+    if (call.hash == slot.call_hash) {
+      theirs = describe_call(call);
+    }
+  }
+  return fail(Code::kInvalidUsage,
+              "the ranks' calls differ: rank {} made {}, rank {} made {} and sent {} bytes where {} were "
+              "expected; every rank of a communicator must make the same calls in the same order",
+              rank, describe_call(work.call), peer, theirs, slot.size_bytes, failure.size_expected);
+}
+
+}  // namespace plexus

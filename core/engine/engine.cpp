@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/engine.hpp"
+
+#include <immintrin.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace plexus {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr uint32_t kSpinRounds = 2000;        // some 20 us: longer than a peer's pass over a slot
+constexpr uint32_t kClockRounds = 64;         // look at the clock once in so many idle rounds
+constexpr auto kYieldFor = milliseconds(2);   // then sleep: a futex wake costs about 10 us
+constexpr auto kSleep = microseconds(1000);   // bound of one sleep: abort is seen, lost wakes are made good
+constexpr auto kPumpSleep = microseconds(100);  // nobody wakes a pump: look again soon
+constexpr auto kReportAfter = milliseconds(1000);
+
+/// Ids tell engines apart in Fifo ends; 0 means none. Wraps after 2^32 engines in one process.
+uint32_t next_engine_id() {
+  static std::atomic<uint32_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+/// The words in shared memory by which the two ends of a connection wake each other.
+FifoEnd& own_end(LaneRun& lane) {
+  return lane.waits_to_recv() != nullptr ? lane.waits_to_recv()->fifo().receiver
+                                         : lane.waits_to_send()->fifo().sender;
+}
+FifoEnd& other_end(LaneRun& lane) {
+  return lane.waits_to_recv() != nullptr ? lane.waits_to_recv()->fifo().sender
+                                         : lane.waits_to_send()->fifo().receiver;
+}
+
+void begin_calls(Work& work) {
+  for (SendConnection* const send : work.sends) {
+    if (send != nullptr) {
+      send->begin_call(work.call);
+    }
+  }
+}
+
+bool drained(const Execution& execution) {
+  return std::all_of(execution.ends.begin(), execution.ends.end(),
+                     [](ConnectionEnd* end) { return end->drained(); });
+}
+
+bool waits_at_fifo(const LaneRun& lane) {
+  return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
+}
+
+}  // namespace
+
+Engine::Engine() : queue_(next_engine_id()) {}
+
+void Engine::run(std::span<Execution* const> executions) noexcept {
+  if (executions.size() == 1) {
+    run_one(*executions.front());
+    return;
+  }
+  for (Execution* const execution : executions) {
+    add(*execution);
+  }
+  while (!empty()) {
+    if (!progress()) {
+      wait();
+    }
+  }
+}
+
+/// The same without the general machinery: one rank over memory, as most inline calls are. Polling
+/// its own lanes needs no wake-ups, so that no line is written that the peers would have to fetch.
+void Engine::run_one(Execution& execution) noexcept {
+  const bool simple = execution.connected && execution.queues.size() == 1 && !execution.pumps;
+  if (!simple) {
+    add(execution);
+    while (!empty()) {
+      if (!progress()) {
+        wait();
+      }
+    }
+    return;
+  }
+  execution.finished = false;
+  execution.reported = false;
+  execution.error.reset();
+  active_.push_back(&execution);
+  WorkQueue& queue = execution.queues.front();
+  for (queue.current = 0; queue.current < queue.items.size(); ++queue.current) {
+    if (!run_item(execution, queue.items[queue.current])) {
+      break;
+    }
+  }
+  execution.finished = true;
+  active_.clear();
+  polled_.clear();
+}
+
+bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
+  RunQueue alone(0);
+  begin_calls(item.work);
+  for (LaneRun& lane : item.lanes) {
+    lane.restart();
+  }
+  for (;;) {
+    bool any_moved = false;
+    size_t lanes_left = 0;
+    for (LaneRun& lane : item.lanes) {
+      const Progress progress = lane.advance(alone);
+      if (progress == Progress::kFailed) {
+        execution.error = describe_failure(lane);
+        execution.rank->fail(*execution.error);
+        return false;
+      }
+      lanes_left += progress == Progress::kDone ? 0 : 1;
+      any_moved = any_moved || lane.moved();
+    }
+    if (lanes_left == 0 && drained(execution)) {
+      moved();
+      return true;
+    }
+    if (any_moved) {
+      moved();
+    } else if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
+      execution.error = execution.rank->stop_reason();
+      return false;
+    } else {
+      wait_for(item);
+    }
+  }
+}
+
+void Engine::wait_for(WorkQueue::Item& item) noexcept {
+  polled_.clear();
+  if (idle_long_) {
+    for (LaneRun& lane : item.lanes) {
+      polled_.push_back(&lane);
+    }
+  }
+  wait();
+}
+
+void Engine::add(Execution& execution) noexcept {
+  execution.finished = false;
+  execution.reported = false;
+  execution.error.reset();
+  execution.queues_left = execution.queues.size();
+  active_.push_back(&execution);
+  if (execution.connected) {
+    begin(execution);
+  }
+}
+
+void Engine::claim_ends(Execution& execution, uint32_t engine) noexcept {
+  for (ConnectionEnd* const end : execution.ends) {
+    if (end->connected() && !end->has_pump()) {
+      FifoEnd& mine = end->key().sends ? end->send.fifo().sender : end->recv.fifo().receiver;
+      mine.engine.store(engine, std::memory_order_relaxed);
+      mine.waiter.store(0, std::memory_order_relaxed);
+    }
+  }
+}
+
+void Engine::begin(Execution& execution) noexcept {
+  claim_ends(execution, queue_.engine());
+  for (WorkQueue& queue : execution.queues) {
+    queue.current = 0;
+    begin_item(execution, queue);
+  }
+}
+
+void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
+  if (queue.current == queue.items.size()) {
+    --execution.queues_left;
+    return;
+  }
+  WorkQueue::Item& item = queue.items[queue.current];
+  begin_calls(item.work);
+  item.lanes_left = item.lanes.size();
+  for (LaneRun& lane : item.lanes) {
+    lane.restart();
+    lane.execution = &execution;
+    lane.queue = &queue;
+    queue_.add(&lane);
+    queue_.push(&lane);
+  }
+}
+
+void Engine::lane_done(LaneRun& lane) noexcept {
+  auto& execution = *static_cast<Execution*>(lane.execution);
+  auto& queue = *static_cast<WorkQueue*>(lane.queue);
+  if (--queue.items[queue.current].lanes_left == 0) {
+    ++queue.current;
+    begin_item(execution, queue);
+  }
+}
+
+void Engine::park(LaneRun& lane) noexcept {
+  if (waits_at_fifo(lane) &&
+      other_end(lane).engine.load(std::memory_order_relaxed) == queue_.engine()) {
+    own_end(lane).waiter.store(lane.index + 1, std::memory_order_relaxed);
+    if (!lane.can_go_on()) {
+      return;  // its peer is driven by this thread too and will wake it
+    }
+    own_end(lane).waiter.store(0, std::memory_order_relaxed);
+  }
+  polled_.push_back(&lane);
+}
+
+bool Engine::progress_lanes() noexcept {
+  bool moved = false;
+  for (size_t i = 0; i < polled_.size();) {
+    LaneRun* const lane = polled_[i];
+    if (lane->can_go_on()) {
+      polled_[i] = polled_.back();
+      polled_.pop_back();
+      queue_.push(lane);
+    } else {
+      ++i;
+    }
+  }
+  while (!queue_.empty()) {
+    LaneRun& lane = *queue_.pop();
+    auto& execution = *static_cast<Execution*>(lane.execution);
+    if (execution.finished || execution.error.has_value()) {
+      continue;
+    }
+    switch (lane.advance(queue_)) {
+      case Progress::kDone:
+        lane_done(lane);
+        moved = true;
+        break;
+      case Progress::kYielded:
+        queue_.push(&lane);
+        return true;  // pumps and other executions get their turn
+      case Progress::kPending:
+        moved = moved || lane.moved();
+        park(lane);
+        break;
+      case Progress::kFailed:
+        execution.rank->fail(describe_failure(lane));
+        fail(execution, execution.rank->stop_reason());
+        break;
+    }
+  }
+  return moved;
+}
+
+bool Engine::progress_execution(Execution& execution) noexcept {
+  RankState& rank = *execution.rank;
+  if (rank.stop.load(std::memory_order_acquire)) {  // pairs with the release in fail() and abort
+    fail(execution, rank.stop_reason());
+    return true;
+  }
+  bool moved = false;
+  bool connected = true;
+  for (ConnectionEnd* const end : execution.ends) {
+    if (!execution.connected) {
+      auto progress = end->connected() ? Result<bool>(true) : end->progress_connect();
+      if (progress.has_error()) {
+        rank.fail(progress.error());
+        fail(execution, std::move(progress).error());
+        return true;
+      }
+      connected = connected && progress.value();
+    } else if (end->has_pump()) {
+      auto progress = end->progress_pump();
+      if (progress.has_error()) {
+        rank.fail(progress.error());
+        fail(execution, std::move(progress).error());
+        return true;
+      }
+      moved = moved || progress.value();
+    }
+  }
+  if (!execution.connected && connected) {
+    execution.connected = true;
+    execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
+                                  [](const ConnectionEnd* end) { return end->has_pump(); });
+    begin(execution);
+    return true;
+  }
+  if (execution.connected && execution.queues_left == 0 && drained(execution)) {
+    finish(execution);
+    return true;
+  }
+  return moved;
+}
+
+bool Engine::progress() noexcept {
+  bool moved = progress_lanes();
+  for (size_t i = 0; i < active_.size();) {
+    Execution& execution = *active_[i];
+    moved = progress_execution(execution) || moved;
+    if (execution.finished) {
+      active_[i] = active_.back();
+      active_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  if (active_.empty()) {
+    queue_.clear();
+    polled_.clear();
+  }
+  if (moved) {
+    this->moved();
+  }
+  return moved;
+}
+
+void Engine::finish(Execution& execution) noexcept {
+  claim_ends(execution, 0);
+  for (ConnectionEnd* const end : execution.ends) {
+    // Lanes that count on being woken by this end are polled from now on.
+    if (end->connected() && !end->has_pump()) {
+      queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
+    }
+  }
+  execution.finished = true;
+}
+
+void Engine::fail(Execution& execution, Error error) noexcept {
+  execution.error = std::move(error);
+  std::erase_if(polled_, [&](LaneRun* lane) { return lane->execution == &execution; });
+  finish(execution);
+}
+
+void Engine::wait() noexcept {
+  ++idle_rounds_;
+  if (!idle_long_) {
+    const bool gives_way = !active_.empty() && active_.front()->rank->oversubscribed;
+    if (idle_rounds_ < kSpinRounds && !gives_way) {
+      _mm_pause();
+      return;
+    }
+    if (idle_rounds_ % kClockRounds != 0) {
+      sched_yield();
+      return;
+    }
+  }
+  const auto now = Clock::now();
+  if (idle_since_ == Clock::time_point{}) {
+    idle_since_ = now;
+  }
+  if (now - idle_since_ < kYieldFor) {
+    sched_yield();
+    return;
+  }
+  idle_long_ = true;
+  if (now - idle_since_ > kReportAfter) {
+    report_long_waits();
+  }
+  sleep();
+}
+
+void Engine::moved() noexcept {
+  idle_rounds_ = 0;
+  idle_long_ = false;
+  idle_since_ = {};
+}
+
+void Engine::report_long_waits() noexcept {
+  for (Execution* const execution : active_) {
+    if (execution->reported || !execution->connected) {
+      continue;
+    }
+    execution->reported = true;
+    for (WorkQueue& queue : execution->queues) {
+      if (queue.current < queue.items.size()) {
+        execution->rank->report_waiting(queue.items[queue.current].work.call);
+        break;
+      }
+    }
+  }
+}
+
+void Engine::sleep() noexcept {
+  const bool pumps = std::any_of(active_.begin(), active_.end(), [](const Execution* execution) {
+    return !execution->connected || execution->pumps;
+  });
+  const auto lane = std::find_if(polled_.begin(), polled_.end(),
+                                 [](LaneRun* candidate) { return waits_at_fifo(*candidate); });
+  if (pumps || lane == polled_.end()) {
+    const timespec time{0, std::chrono::nanoseconds(kPumpSleep).count()};
+    nanosleep(&time, nullptr);
+    return;
+  }
+  std::atomic<uint32_t>& sleeping = own_end(**lane).sleeping;
+  sleeping.store(1, std::memory_order_seq_cst);
+  if (!(*lane)->can_go_on()) {
+    const timespec time{0, std::chrono::nanoseconds(kSleep).count()};
+    syscall(SYS_futex, &sleeping, FUTEX_WAIT, 1, &time, nullptr, 0);
+  }
+  sleeping.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace plexus

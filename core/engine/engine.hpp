@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: one thread's cooperative loop over all it has to drive. Each execution connects what is
+// not connected yet, then its lanes advance until they wait; lanes of this engine wake each other,
+// all others are polled; net pumps move between polls. When nothing moves it spins briefly, then
+// yields, then sleeps until the other side moves (bounded, so that abort and pumps are seen).
+//
+// Threads: one thread at a time; different engines run in parallel. run() allocates only when it
+// drives more lanes than ever before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/clock.hpp"
+#include "core/engine/execution.hpp"
+
+namespace plexus {
+
+class Engine {
+ public:
+  Engine();
+
+  /// Drives all of `executions` until each is finished (see Execution::error).
+  void run(std::span<Execution* const> executions) noexcept;
+
+  // The same in pieces, for the thread that serves host streams.
+  void add(Execution& execution) noexcept;
+  /// One round. True when something moved.
+  bool progress() noexcept;
+  [[nodiscard]] bool empty() const noexcept { return active_.empty(); }
+  /// Nothing moved: waits a little, longer and longer.
+  void wait() noexcept;
+
+ private:
+  bool progress_lanes() noexcept;
+  bool progress_execution(Execution& execution) noexcept;
+  void run_one(Execution& execution) noexcept;
+  bool run_item(Execution& execution, WorkQueue::Item& item) noexcept;
+  void wait_for(WorkQueue::Item& item) noexcept;
+  void moved() noexcept;
+  void begin(Execution& execution) noexcept;
+  void begin_item(Execution& execution, WorkQueue& queue) noexcept;
+  void lane_done(LaneRun& lane) noexcept;
+  void park(LaneRun& lane) noexcept;
+  void finish(Execution& execution) noexcept;
+  void fail(Execution& execution, Error error) noexcept;
+  void claim_ends(Execution& execution, uint32_t engine) noexcept;
+  void report_long_waits() noexcept;
+  void sleep() noexcept;
+
+  RunQueue queue_;
+  std::vector<Execution*> active_;
+  std::vector<LaneRun*> polled_;
+  uint32_t idle_rounds_ = 0;
+  bool idle_long_ = false;
+  Clock::time_point idle_since_{};
+};
+
+/// Why `lane` failed, as one sentence that names both ranks and both calls.
+Error describe_failure(LaneRun& lane);
+/// "all_reduce(count 1024, float, sum)": for messages.
+std::string describe_call(const CallRecord& call);
+
+}  // namespace plexus

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's plan in execution, and what the engine needs to know of the rank: when to stop, whom to
+// tell of a failure. core/schedule fills it, core/engine drives it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/transport/connection.hpp"
+#include "kernels/host/executor.hpp"
+
+namespace plexus {
+
+/// The communicator as seen from below. Threads: any.
+class RankState {
+ public:
+  virtual ~RankState() = default;
+  /// Set once, by abort, by a peer's failure or by our own: everything that waits gives up.
+  std::atomic<bool> stop{false};
+  /// More ranks on this host than cores: waiting gives the core away at once.
+  bool oversubscribed = false;
+  /// Why `stop` is set.
+  [[nodiscard]] virtual Error stop_reason() const = 0;
+  /// This rank cannot go on: sets `stop` and tells all ranks.
+  virtual void fail(const Error& error) = 0;
+  /// Has waited long in this call (slow path: finds calls that differ between ranks).
+  virtual void report_waiting(const CallRecord& call) = 0;
+};
+
+/// Works that run one after the other; queues of an execution run side by side.
+struct WorkQueue {
+  struct Item {
+    Work work;
+    std::vector<LaneRun> lanes;  // does not grow: lanes point to each other
+    size_t lanes_left = 0;
+  };
+  std::deque<Item> items;
+  size_t current = 0;
+};
+
+struct Execution {
+  RankState* rank = nullptr;
+  std::deque<WorkQueue> queues;
+  std::vector<ConnectionEnd*> ends;  // all that the works use, each once
+  bool connected = false;            // all of them stand
+  bool pumps = false;                // one of them has a pump
+  // state of the current run:
+  size_t queues_left = 0;
+  std::optional<Error> error;
+  bool finished = true;
+  bool reported = false;
+};
+
+}  // namespace plexus

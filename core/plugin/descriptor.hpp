@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plugin says of itself, checked before it is believed. Everything here is pure: it takes
+// what the plugin gave (as the C structs of plugin-api) and returns values of ours, or an error that
+// says what was found and what was expected. Called once per plugin, context and device.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/base/result.hpp"
+#include "plugin-api/plexus_net.h"
+
+namespace plexus {
+
+/// A net plugin's descriptor. `ops` is the full table of this host: entries that the plugin is too
+/// old to have are null, and only optional entries can be.
+struct NetDescriptor {
+  std::string name;
+  std::string version;
+  uint32_t abi_major = 0;
+  uint32_t abi_minor = 0;
+  plexus_net_ops_t ops{};
+};
+
+/// Checks magic, sizes, ABI, kind, names and mandatory entries, in that order.
+[[nodiscard]] Result<NetDescriptor> check_net_descriptor(const plexus_plugin_t* plugin);
+
+/// A device. nullopt = the plugin does not know.
+struct NetProperties {
+  std::string name;
+  std::string pci_path;  // empty: virtual device
+  std::optional<uint64_t> guid;
+  std::optional<uint64_t> fabric_id;
+  uint64_t message_bytes_max = 0;
+  uint32_t pointer_support = 0;  // PLEXUS_MEMORY_* mask
+  std::optional<uint32_t> speed_mbit_per_s;
+  std::optional<std::chrono::nanoseconds> latency;
+  uint32_t port = 0;
+  uint32_t comms_max = 0;
+  uint32_t recvs_max = 0;
+  uint32_t requests_max = 0;
+  bool registration_is_global = false;
+  bool force_flush = false;
+  std::optional<uint32_t> rail_id;
+  std::optional<uint32_t> plane_id;
+};
+
+/// Checks what `properties` of a plugin filled in: bounded strings, sane numbers.
+[[nodiscard]] Result<NetProperties> check_net_properties(const plexus_net_properties_t& raw);
+
+/// The way between two fabrics. nullopt = not known.
+struct NetPath {
+  bool connected = true;
+  std::optional<uint32_t> level;  // 0 same data centre, 1 another, above: further
+  std::optional<uint64_t> bandwidth_mbit_per_s;
+  std::optional<std::chrono::nanoseconds> latency;
+  std::optional<uint64_t> cost;  // smaller is better, unit of the plugin
+  std::optional<uint32_t> loss_per_billion;
+};
+
+[[nodiscard]] Result<NetPath> check_net_path(const plexus_net_path_t& raw);
+
+/// Upper bound of `device_count`: more is a plugin that did not write the number.
+inline constexpr uint32_t kNetDevicesMax = 1024;
+
+}  // namespace plexus

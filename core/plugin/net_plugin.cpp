@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/net_plugin.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/plugin/library.hpp"
+
+// The host's side of the log callback. The C ABI declares the type; what it is, is decided here.
+struct plexus_log_sink {
+  plexus::NetLog log;
+  std::mutex mutex;
+  /// The last PLEXUS_LOG_ERROR line of each thread that was not asked for yet, oldest first.
+  std::vector<std::pair<std::thread::id, std::string>> errors;
+};
+
+namespace plexus {
+namespace net_detail {
+
+/// Everything behind a NetContext. Handles point to it, so it never moves.
+class ContextState {
+ public:
+  ContextState(std::shared_ptr<const NetPlugin> plugin_, NetLog log) : plugin(std::move(plugin_)) {
+    sink.log = std::move(log);
+  }
+  std::shared_ptr<const NetPlugin> plugin;
+  mutable plexus_log_sink sink;
+  plexus_net_context_t* raw = nullptr;
+  std::vector<NetProperties> devices;
+};
+
+void CloseContext::operator()(ContextState* state) const noexcept {
+  if (state->raw != nullptr) {
+    state->plugin->ops().finalize(state->raw);
+  }
+  delete state;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of NetContext::state_
+}
+
+}  // namespace net_detail
+
+namespace {
+
+using net_detail::ContextState;
+
+/// Failures nobody asked about (a plugin that logs errors and succeeds) are forgotten beyond this.
+constexpr size_t kErrorsKeptMax = 64;
+
+NetLogLevel level_of(int32_t level) {
+  if (level <= PLEXUS_LOG_WARN) {
+    return NetLogLevel::kWarn;
+  }
+  return level == PLEXUS_LOG_INFO ? NetLogLevel::kInfo : NetLogLevel::kTrace;
+}
+
+void keep_error(plexus_log_sink& sink, const char* text) {
+  const std::scoped_lock lock(sink.mutex);
+  const auto me = std::this_thread::get_id();
+  std::erase_if(sink.errors, [&](const auto& entry) { return entry.first == me; });
+  if (sink.errors.size() == kErrorsKeptMax) {
+    sink.errors.erase(sink.errors.begin());
+  }
+  sink.errors.emplace_back(me, text);
+}
+
+std::string take_error(plexus_log_sink& sink) {
+  const std::scoped_lock lock(sink.mutex);
+  const auto me = std::this_thread::get_id();
+  const auto mine = std::find_if(sink.errors.begin(), sink.errors.end(),
+                                 [&](const auto& entry) { return entry.first == me; });
+  if (mine == sink.errors.end()) {
+    return {};
+  }
+  std::string text = std::move(mine->second);
+  sink.errors.erase(mine);
+  return text;
+}
+
+/// The callback that plugins get. Nothing may escape into C.
+void log_from_plugin(plexus_log_sink* sink, int32_t level, const char* file, int32_t line,
+                     const char* text) noexcept {
+  if (sink == nullptr || text == nullptr) {
+    return;
+  }
+  try {
+    if (level == PLEXUS_LOG_ERROR) {
+      keep_error(*sink, text);
+    } else if (sink->log) {
+      const bool is_trace = level_of(level) == NetLogLevel::kTrace && file != nullptr;
+      sink->log(level_of(level), is_trace ? fmt::format("{}:{} {}", file, line, text) : text);
+    }
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost log line is the lesser evil
+  }
+}
+
+/// Calls into a plugin. One that lets an exception out breaks its contract; it is reported and goes
+/// no further. Control calls only: the data path trusts the plugin.
+template <class Call>
+int32_t call_plugin(plexus_log_sink& sink, Call&& call) {
+  try {
+    return call();
+  } catch (const std::exception& thrown) {
+    keep_error(sink, fmt::format("it threw an exception ({}); this is a bug of the plugin", thrown.what()).c_str());
+  } catch (...) {
+    keep_error(sink, "it threw an exception; this is a bug of the plugin");
+  }
+  return PLEXUS_INTERNAL_ERROR;
+}
+
+Code code_of(int32_t code) {
+  const bool is_known = code > PLEXUS_OK && code <= PLEXUS_TIMEOUT && code != PLEXUS_AGAIN;
+  return is_known ? Code{code} : Code::kInternalError;
+}
+
+/// Ends a set-up call that has no PLEXUS_AGAIN.
+Result<void> check_code(const ContextState& context, std::string_view call, int32_t code) {
+  if (code != PLEXUS_OK) {
+    return net_detail::make_error(context, call, code);
+  }
+  return ok();
+}
+
+/// Ends a call that makes `handle`.
+Result<void> check_handle(const ContextState& context, std::string_view call, int32_t code,
+                          const void* handle) {
+  PLEXUS_TRY(check_code(context, call, code));
+  if (handle == nullptr) {
+    return fail(Code::kInternalError, "net plugin {}: {} said OK and gave no handle; this is a bug of the plugin",
+                context.plugin->descriptor().name, call);
+  }
+  return ok();
+}
+
+/// The same for a call that may say PLEXUS_AGAIN.
+Result<NetProgress> check_progress(const ContextState& context, std::string_view call, int32_t code,
+                                   const void* handle) {
+  if (code == PLEXUS_AGAIN) {
+    return NetProgress::kPending;
+  }
+  PLEXUS_TRY(check_handle(context, call, code, handle));
+  return NetProgress::kDone;
+}
+
+Result<NetProperties> read_properties(const ContextState& context, uint32_t device) {
+  const plexus_net_ops_t& ops = context.plugin->ops();
+  plexus_net_properties_t raw{};
+  const int32_t code =
+      call_plugin(context.sink, [&] { return ops.properties(context.raw, device, &raw); });
+  PLEXUS_TRY(check_code(context, "properties", code));
+  auto checked = check_net_properties(raw);
+  if (checked.has_error()) {
+    return std::move(checked).error().with_context(
+        fmt::format("net plugin {} ({}) device {}", context.plugin->descriptor().name,
+                    context.plugin->path().string(), device));
+  }
+  return checked;
+}
+
+Result<void> read_devices(ContextState& context) {
+  const plexus_net_ops_t& ops = context.plugin->ops();
+  uint32_t count = 0;
+  const int32_t code =
+      call_plugin(context.sink, [&] { return ops.device_count(context.raw, &count); });
+  PLEXUS_TRY(check_code(context, "device_count", code));
+  if (count > kNetDevicesMax) {
+    return fail(Code::kInvalidUsage,
+                "net plugin {} ({}) reports {} devices, expected at most {}; this is a bug of the plugin",
+                context.plugin->descriptor().name, context.plugin->path().string(), count, kNetDevicesMax);
+  }
+  for (uint32_t device = 0; device < count; ++device) {
+    PLEXUS_TRY(properties, read_properties(context, device));
+    context.devices.push_back(std::move(properties));
+  }
+  return ok();
+}
+
+using QueryFunction = const plexus_plugin_t*(uint32_t);
+
+/// A plugin without our entry may be one of NCCL's: say so, since that is the likeliest reason.
+Error explain_missing_entry(const Library& library) {
+  for (int version = 20; version >= 1; --version) {
+    const std::string symbol = fmt::format("ncclNetPlugin_v{}", version);
+    if (library.has_symbol(symbol.c_str())) {
+      return fail(Code::kInvalidUsage,
+                  "it has no plexus_plugin_query, only {}: plugins of NCCL's own ABI cannot be used by this "
+                  "release; use a native Plexus plugin or NCCL_NET_PLUGIN=none",
+                  symbol);
+    }
+  }
+  return fail(Code::kInvalidUsage, "it has no plexus_plugin_query: it is no Plexus plugin");
+}
+
+}  // namespace
+
+Error net_detail::make_error(const ContextState& context, std::string_view call, int32_t code) {
+  std::string text = take_error(context.sink);
+  if (text.empty()) {
+    text = fmt::format("{} failed with code {} and gave no reason", call, code);
+  }
+  return fail(code_of(code), "net plugin {}: {}", context.plugin->descriptor().name, text);
+}
+
+Result<std::shared_ptr<const NetPlugin>> NetPlugin::load(const std::filesystem::path& path) {
+  PLEXUS_TRY(library, Library::load(path));
+  auto* query = library.find_function<QueryFunction>("plexus_plugin_query");
+  if (query == nullptr) {
+    return explain_missing_entry(library);
+  }
+  const plexus_plugin_t* raw = nullptr;
+  try {
+    raw = query(PLEXUS_HOST_ABI);
+  } catch (...) {
+    return fail(Code::kInvalidUsage, "its plexus_plugin_query threw an exception; this is a bug of the plugin");
+  }
+  PLEXUS_TRY(descriptor, check_net_descriptor(raw));
+  return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor));
+}
+
+Result<NetContext> NetContext::create(std::shared_ptr<const NetPlugin> plugin,
+                                      NetContextOptions options) {
+  State state(new ContextState(std::move(plugin), std::move(options.log)));
+  plexus_net_config_t config{};
+  config.struct_size = sizeof config;
+  config.traffic_class = options.traffic_class;
+  config.comm_id = options.comm_id;
+  config.log = &log_from_plugin;
+  config.log_sink = &state->sink;
+  const plexus_net_ops_t& ops = state->plugin->ops();
+  plexus_net_context_t* raw = nullptr;
+  const int32_t code = call_plugin(state->sink, [&] { return ops.init(&config, &raw); });
+  PLEXUS_TRY(check_handle(*state, "init", code, raw));
+  state->raw = raw;
+  PLEXUS_TRY(read_devices(*state));
+  return NetContext{std::move(state)};
+}
+
+const NetPlugin& NetContext::plugin() const noexcept { return *state_->plugin; }
+
+uint32_t NetContext::device_count() const noexcept {
+  return static_cast<uint32_t>(state_->devices.size());
+}
+
+const NetProperties& NetContext::properties(uint32_t device) const {
+  return state_->devices.at(device);
+}
+
+Result<NetListen> NetContext::listen(uint32_t device) const {
+  const plexus_net_ops_t& ops = state_->plugin->ops();
+  plexus_net_listen_t* raw = nullptr;
+  NetHandle handle{};
+  const int32_t code =
+      call_plugin(state_->sink, [&] { return ops.listen(state_->raw, device, &handle, &raw); });
+  PLEXUS_TRY(check_handle(*state_, "listen", code, raw));
+  return NetListen{state_.get(), &ops, raw, handle};
+}
+
+NetSend NetContext::connect(uint32_t device, const NetHandle& handle) const {
+  return NetSend{state_.get(), &state_->plugin->ops(), device, handle};
+}
+
+Result<NetPath> NetContext::net_path(uint64_t source, uint64_t target) const {
+  const plexus_net_ops_t& ops = state_->plugin->ops();
+  if (ops.net_path == nullptr) {
+    NetPath path;
+    if (source == target) {
+      path.level = PLEXUS_NET_LEVEL_SAME_DC;
+    }
+    return path;
+  }
+  plexus_net_path_t raw{};
+  const int32_t code =
+      call_plugin(state_->sink, [&] { return ops.net_path(state_->raw, source, target, &raw); });
+  PLEXUS_TRY(check_code(*state_, "net_path", code));
+  return check_net_path(raw);
+}
+
+NetRecv NetListen::accept() const noexcept { return NetRecv{context_, ops_, raw_}; }
+
+Result<NetProgress> NetSend::try_connect() {
+  const int32_t code = call_plugin(
+      context_->sink, [&] { return ops_->connect(context_->raw, device_, &handle_, &raw_); });
+  return check_progress(*context_, "connect", code, raw_);
+}
+
+Result<NetProgress> NetRecv::try_accept() {
+  const int32_t code = call_plugin(context_->sink, [&] { return ops_->accept(listen_, &raw_); });
+  return check_progress(*context_, "accept", code, raw_);
+}
+
+Result<NetMemory> NetSend::register_memory(const plexus_net_region_t& region) {
+  plexus_net_memory_t* raw = nullptr;
+  const int32_t code =
+      call_plugin(context_->sink, [&] { return ops_->register_send(raw_, &region, &raw); });
+  PLEXUS_TRY(check_code(*context_, "register_send", code));
+  return NetMemory{ops_, raw};
+}
+
+Result<NetMemory> NetRecv::register_memory(const plexus_net_region_t& region) {
+  plexus_net_memory_t* raw = nullptr;
+  const int32_t code =
+      call_plugin(context_->sink, [&] { return ops_->register_recv(raw_, &region, &raw); });
+  PLEXUS_TRY(check_code(*context_, "register_recv", code));
+  return NetMemory{ops_, raw};
+}
+
+}  // namespace plexus

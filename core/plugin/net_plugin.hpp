@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ face of plugin-api/plexus_net.h: what the core sees of a network.
+//
+//   NetPlugin   a loaded library with its checked descriptor; shared by its contexts
+//   NetContext  one communicator's use of it: devices, listen, connect, net_path
+//   NetListen, NetSend, NetRecv, NetMemory   owned handles; destroyed before their context
+//
+// Control calls return `Result`; the message of a failure is the plugin's own sentence, with the
+// plugin's name before it. Data-path calls (`isend`, `irecv`, `flush`, `test`) hand the plugin's code
+// through as `NetStatus`, allocate nothing and never log; `explain` makes the `Error` of a failed one.
+//
+// Threads: as plexus_net.h says: one thread at a time per connection, any for the context.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/plugin/descriptor.hpp"
+#include "plugin-api/plexus_net.h"
+
+namespace plexus {
+
+/// What a data-path call says. Every other value is a failing `Code`; ask `explain`.
+enum class NetStatus : int32_t {
+  kOk = PLEXUS_OK,
+  kAgain = PLEXUS_AGAIN,
+};
+
+/// What a set-up step that never blocks says.
+enum class NetProgress { kPending, kDone };
+
+enum class NetLogLevel { kWarn, kInfo, kTrace };
+
+/// Takes the lines of plugins and of the registry. Called from any thread.
+using NetLog = std::function<void(NetLogLevel, std::string_view)>;
+
+using NetHandle = plexus_net_handle_t;
+using NetBuffer = plexus_net_buffer_t;
+using NetRequest = plexus_net_request_t;
+
+class NetPlugin {
+ public:
+  /// Loads a library (see Library::load) and checks that it is a net plugin of our ABI.
+  [[nodiscard]] static Result<std::shared_ptr<const NetPlugin>> load(
+      const std::filesystem::path& path);
+
+  NetPlugin(std::filesystem::path path, NetDescriptor descriptor)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const NetDescriptor& descriptor() const noexcept { return descriptor_; }
+  [[nodiscard]] const plexus_net_ops_t& ops() const noexcept { return descriptor_.ops; }
+
+ private:
+  std::filesystem::path path_;
+  NetDescriptor descriptor_;
+};
+
+struct NetContextOptions {
+  uint64_t comm_id = 0;
+  int32_t traffic_class = -1;  // -1: no wish
+  NetLog log;                  // may be empty
+};
+
+class NetMemory;
+class NetListen;
+class NetSend;
+class NetRecv;
+
+namespace net_detail {
+class ContextState;
+struct CloseContext {
+  void operator()(ContextState* state) const noexcept;
+};
+}  // namespace net_detail
+
+class NetContext {
+ public:
+  /// Makes the plugin's context of one communicator and reads its devices. A context without devices
+  /// is a success: `device_count()` is 0.
+  [[nodiscard]] static Result<NetContext> create(std::shared_ptr<const NetPlugin> plugin,
+                                                 NetContextOptions options);
+
+  [[nodiscard]] const NetPlugin& plugin() const noexcept;
+  [[nodiscard]] uint32_t device_count() const noexcept;
+  [[nodiscard]] const NetProperties& properties(uint32_t device) const;
+
+  /// Listens on `device`; the handle goes to the sending side, and is a secret.
+  [[nodiscard]] Result<NetListen> listen(uint32_t device) const;
+  /// A connection that is not connected yet: drive it with `NetSend::try_connect`.
+  [[nodiscard]] NetSend connect(uint32_t device, const NetHandle& handle) const;
+  /// A plugin that knows nothing of fabrics says: one fabric is level 0, two are unknown.
+  [[nodiscard]] Result<NetPath> net_path(uint64_t source, uint64_t target) const;
+
+ private:
+  using State = std::unique_ptr<net_detail::ContextState, net_detail::CloseContext>;
+  explicit NetContext(State state) noexcept : state_(std::move(state)) {}
+  State state_;  // at a fixed address: the handles below point to it
+};
+
+namespace net_detail {
+
+/// A handle of type `Raw` that `close` (an entry of the table) ends.
+template <class Raw, void (*plexus_net_ops::*close)(Raw*)>
+class Handle {
+ public:
+  Handle(const ContextState* context, const plexus_net_ops_t* ops, Raw* raw) noexcept
+      : context_(context), ops_(ops), raw_(raw) {}
+  Handle(Handle&& other) noexcept
+      : context_(other.context_), ops_(other.ops_), raw_(std::exchange(other.raw_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(ops_, other.ops_);
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Handle() {
+    if (raw_ != nullptr) {
+      (ops_->*close)(raw_);
+    }
+  }
+
+ protected:
+  const ContextState* context_;
+  const plexus_net_ops_t* ops_;
+  Raw* raw_;  // null: not made yet
+};
+
+/// The Error of a failed call: the sentence the plugin logged in this thread, or the bare code.
+[[nodiscard]] Error make_error(const ContextState& context, std::string_view call, int32_t code);
+
+}  // namespace net_detail
+
+/// Registered memory. Destroyed before its connection.
+class NetMemory {
+ public:
+  NetMemory(const plexus_net_ops_t* ops, plexus_net_memory_t* raw) noexcept : ops_(ops), raw_(raw) {}
+  NetMemory(NetMemory&& other) noexcept
+      : ops_(other.ops_), raw_(std::exchange(other.raw_, nullptr)) {}
+  NetMemory& operator=(NetMemory&& other) noexcept {
+    std::swap(ops_, other.ops_);
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~NetMemory() {
+    if (raw_ != nullptr) {
+      ops_->deregister(raw_);  // nothing sensible follows from a failure here
+    }
+  }
+  /// For isend and irecv; null when the plugin needs no registration.
+  [[nodiscard]] plexus_net_memory_t* raw() const noexcept { return raw_; }
+
+ private:
+  const plexus_net_ops_t* ops_;
+  plexus_net_memory_t* raw_;
+};
+
+class NetListen : public net_detail::Handle<plexus_net_listen_t, &plexus_net_ops::close_listen> {
+ public:
+  [[nodiscard]] const NetHandle& handle() const noexcept { return handle_; }
+  /// A connection that is not accepted yet: drive it with `NetRecv::try_accept`, which needs this
+  /// object alive. One after the other.
+  [[nodiscard]] NetRecv accept() const noexcept;
+
+ private:
+  friend class NetContext;
+  NetListen(const net_detail::ContextState* context, const plexus_net_ops_t* ops,
+            plexus_net_listen_t* raw, const NetHandle& handle) noexcept
+      : Handle(context, ops, raw), handle_(handle) {}
+  NetHandle handle_;
+};
+
+/// The sending end of a connection.
+class NetSend : public net_detail::Handle<plexus_net_send_t, &plexus_net_ops::close_send> {
+ public:
+  [[nodiscard]] Result<NetProgress> try_connect();
+  [[nodiscard]] Result<NetMemory> register_memory(const plexus_net_region_t& region);
+
+  /// Starts sending. kAgain: nothing started, call again. kOk: `*request` is to be tested.
+  [[nodiscard]] NetStatus isend(std::span<const std::byte> data, int32_t tag,
+                                plexus_net_memory_t* memory, NetRequest** request) noexcept {
+    *request = nullptr;
+    return NetStatus{ops_->isend(raw_, data.data(), data.size(), tag, memory, request)};
+  }
+  /// kAgain: not done. Everything else: the request is gone.
+  [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* size_bytes) noexcept {
+    return NetStatus{ops_->test(request, size_bytes)};
+  }
+  /// Why `call` failed with `status`, called at once and in the same thread.
+  [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {
+    return net_detail::make_error(*context_, call, static_cast<int32_t>(status));
+  }
+
+ private:
+  friend class NetContext;
+  NetSend(const net_detail::ContextState* context, const plexus_net_ops_t* ops, uint32_t device,
+          const NetHandle& handle) noexcept
+      : Handle(context, ops, nullptr), device_(device), handle_(handle) {}
+  uint32_t device_;
+  NetHandle handle_;
+};
+
+/// The receiving end of a connection.
+class NetRecv : public net_detail::Handle<plexus_net_recv_t, &plexus_net_ops::close_recv> {
+ public:
+  [[nodiscard]] Result<NetProgress> try_accept();
+  [[nodiscard]] Result<NetMemory> register_memory(const plexus_net_region_t& region);
+
+  /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
+  [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
+    *request = nullptr;
+    return NetStatus{
+        ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request)};
+  }
+  /// kOk with `*request` null: nothing to wait for.
+  [[nodiscard]] NetStatus flush(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
+    *request = nullptr;
+    if (ops_->flush == nullptr) {
+      return NetStatus::kOk;
+    }
+    return NetStatus{
+        ops_->flush(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request)};
+  }
+  /// kAgain: not done. Everything else: the request is gone. `sizes_bytes`: one entry per buffer.
+  [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* sizes_bytes) noexcept {
+    return NetStatus{ops_->test(request, sizes_bytes)};
+  }
+  /// Why `call` failed with `status`, called at once and in the same thread.
+  [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {
+    return net_detail::make_error(*context_, call, static_cast<int32_t>(status));
+  }
+
+ private:
+  friend class NetListen;
+  NetRecv(const net_detail::ContextState* context, const plexus_net_ops_t* ops,
+          plexus_net_listen_t* listen) noexcept
+      : Handle(context, ops, nullptr), listen_(listen) {}
+  plexus_net_listen_t* listen_;  // borrowed until accepted
+};
+
+}  // namespace plexus

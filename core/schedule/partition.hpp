@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cuts a call into channel parts, loops and chunks. Pure, so that all ranks compute the same spans.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/layout/collective.hpp"
+#include "kernels/layout/geometry.hpp"
+
+namespace plexus {
+
+struct PartitionInput {
+  Collective collective;
+  uint64_t count;          // as in Task
+  uint32_t element_bytes;
+  int nranks;
+  int chunks;              // chunk indices per loop of the program
+  int channel;
+  int channels;
+  uint32_t slot_bytes;
+};
+
+/// The part of `channel`. Its chunks fit a slot; a part may be empty (loops 0).
+Geometry compute_partition(const PartitionInput& input);
+
+/// Does chunk index mean "block of rank index" in this collective's buffers?
+bool is_blocked(Collective collective);
+
+}  // namespace plexus

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/plan.hpp"
+
+#include <algorithm>
+
+#include "core/schedule/partition.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr size_t kPlansMax = 64;                      // per communicator
+constexpr uint32_t kBorrowBytesMin = 8 * 1024;        // below, copying is cheaper than waiting for the reader
+constexpr uint64_t kStreamingBytesMin = 16 * 1024 * 1024;  // outputs that cannot stay in a core's caches
+
+/// Collectives of channel c and sends/receives have connections of their own (see ConnectionKey).
+int collective_index(int channel) { return 2 * channel; }
+constexpr int kPointToPointIndex = 1;
+
+/// FNV-1a over what all ranks must agree on.
+class CallHash {
+ public:
+  void mix(uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      state_ = (state_ ^ ((value >> shift) & 0xff)) * 0x100000001b3ULL;
+    }
+  }
+  [[nodiscard]] uint32_t value() const { return static_cast<uint32_t>(state_ ^ (state_ >> 32)); }
+
+ private:
+  uint64_t state_ = 0xcbf29ce484222325ULL;
+};
+
+CallRecord record_of(const Task& task, uint64_t sequence) {
+  CallRecord record{};
+  record.sequence = sequence;
+  record.count = task.count;
+  record.root = task.root;
+  record.collective = static_cast<uint8_t>(task.collective);
+  record.type = static_cast<uint8_t>(task.type);
+  record.op = static_cast<uint8_t>(task.op.kind);
+  CallHash hash;
+  if (is_point_to_point(task.collective)) {
+    hash.mix(task.count * element_size(task.type));  // the two ends name it differently otherwise
+  } else {
+    hash.mix(sequence);
+    hash.mix(static_cast<uint64_t>(task.collective) << 16 | static_cast<uint64_t>(task.type) << 8 |
+             static_cast<uint64_t>(task.op.kind));
+    hash.mix(task.count);
+    hash.mix(is_rooted(task.collective) ? static_cast<uint64_t>(task.root) : 0);
+  }
+  record.hash = hash.value();
+  return record;
+}
+
+uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
+  const uint64_t block = task.count * element_size(task.type);
+  bool many = false;
+  switch (task.collective) {
+    case Collective::kAllGather:
+      many = !input;
+      break;
+    case Collective::kReduceScatter:
+      many = input;
+      break;
+    case Collective::kAllToAll:
+      many = true;
+      break;
+    case Collective::kGather:
+      many = !input;
+      break;
+    case Collective::kScatter:
+      many = input;
+      break;
+    default:
+      break;
+  }
+  return many ? block * static_cast<uint64_t>(nranks) : block;
+}
+
+UserBuffer user_buffer(const void* address, uint64_t size_bytes, bool mapped, const UserMemory& memory) {
+  UserBuffer buffer;
+  buffer.address = static_cast<std::byte*>(const_cast<void*>(address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
+  if (mapped && size_bytes >= kBorrowBytesMin) {
+    buffer.place = memory.find_place(address, size_bytes);
+  }
+  return buffer;
+}
+
+}  // namespace
+
+TaskShape shape_of(const Task& task) noexcept {
+  return {.collective = task.collective,
+          .type = task.type,
+          .kind = task.op.kind,
+          .scales = task.op.scales_input(),
+          .divides = task.op.divides_output(),
+          .in_place = task.send == task.recv,
+          .root = task.root,
+          .count = task.count};
+}
+
+Plan::Plan(std::span<const Task> tasks) {
+  for (const Task& task : tasks) {
+    shapes_.push_back(shape_of(task));
+  }
+}
+
+bool Plan::fits(std::span<const Task> tasks) const noexcept {
+  return tasks.size() == shapes_.size() &&
+         std::equal(shapes_.begin(), shapes_.end(), tasks.begin(),
+                    [](const TaskShape& shape, const Task& task) { return shape == shape_of(task); });
+}
+
+Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
+  std::unique_ptr<Plan> plan(new Plan(tasks));
+  plan->execution_.rank = context.state;
+  plan->nranks_ = static_cast<int>(context.ring.size());
+  for (size_t task = 0; task < tasks.size(); ++task) {
+    if (!is_point_to_point(tasks[task].collective)) {
+      PLEXUS_TRY(plan->add_collective(context, tasks, task));
+    }
+  }
+  PLEXUS_TRY(plan->add_to_self(context, tasks));
+  PLEXUS_TRY(plan->add_point_to_point(context, tasks));
+  auto& execution = plan->execution_;
+  execution.connected = std::all_of(execution.ends.begin(), execution.ends.end(),
+                                    [](const ConnectionEnd* end) { return end->connected(); });
+  execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
+                                [](const ConnectionEnd* end) { return end->has_pump(); });
+  return plan;
+}
+
+Result<void> Plan::add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task) {
+  const Task& call = tasks[task];
+  const auto nranks = static_cast<int>(context.ring.size());
+  PLEXUS_TRY(choice, choose_algorithm(
+                         {.collective = call.collective,
+                          .size_bytes = std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
+                          .nranks = nranks,
+                          .channels_min = context.channels_min,
+                          .channels_max = context.channels_max,
+                          .slot_bytes = context.slot_bytes},
+                         *context.filter));
+  choice_ = choice;
+  auto& queues = execution_.queues;
+  while (queues.size() < static_cast<size_t>(choice.channels)) {
+    queues.emplace_back();  // queue c < channels: the collectives of channel c, in order
+  }
+  for (int channel = 0; channel < choice.channels; ++channel) {
+    PLEXUS_TRY(add_item(context, queues[static_cast<size_t>(channel)], call,
+                        {.item = nullptr, .task = task, .recv_task = task,
+                         .collectives_before = collectives_}, choice, channel));
+  }
+  ++collectives_;
+  return ok();
+}
+
+/// Messages to oneself: the k-th send meets the k-th receive.
+Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task> tasks) {
+  std::vector<size_t> sends;
+  std::vector<size_t> recvs;
+  for (size_t task = 0; task < tasks.size(); ++task) {
+    if (is_point_to_point(tasks[task].collective) && tasks[task].root == context.rank) {
+      (tasks[task].collective == Collective::kSend ? sends : recvs).push_back(task);
+    }
+  }
+  if (sends.size() != recvs.size()) {
+    return fail(Code::kInvalidUsage,
+                "rank {} has {} sends to itself and {} receives from itself in one group: each needs its "
+                "counterpart in the same group", context.rank, sends.size(), recvs.size());
+  }
+  for (size_t i = 0; i < sends.size(); ++i) {
+    const Task& send = tasks[sends[i]];
+    const Task& recv = tasks[recvs[i]];
+    if (send.count * element_size(send.type) != recv.count * element_size(recv.type)) {
+      return fail(Code::kInvalidUsage, "rank {} sends {} bytes to itself and receives {}", context.rank,
+                  send.count * element_size(send.type), recv.count * element_size(recv.type));
+    }
+    PlanContext alone = context;
+    alone.ring = std::span(&context.rank, 1);
+    execution_.queues.emplace_back();
+    PLEXUS_TRY(add_item(alone, execution_.queues.back(), send,
+                        {.item = nullptr, .task = sends[i], .recv_task = recvs[i], .collectives_before = 0},
+                        {.algorithm = &local_copy(), .protocol = Protocol::kSimple, .channels = 1}, 0));
+  }
+  return ok();
+}
+
+/// One queue per peer and direction: messages to one peer keep their order, peers do not wait for each other.
+Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<const Task> tasks) {
+  std::vector<std::pair<std::pair<Collective, int>, WorkQueue*>> queues;
+  for (size_t task = 0; task < tasks.size(); ++task) {
+    const Task& call = tasks[task];
+    if (!is_point_to_point(call.collective) || call.root == context.rank) {
+      continue;
+    }
+    const std::pair key{call.collective, call.root};
+    auto at = std::find_if(queues.begin(), queues.end(), [&](const auto& entry) { return entry.first == key; });
+    if (at == queues.end()) {
+      execution_.queues.emplace_back();
+      at = queues.insert(queues.end(), {key, &execution_.queues.back()});
+    }
+    const Algorithm* const algorithm = find_algorithm(name(call.collective));
+    PLEXUS_TRY(add_item(context, *at->second, call, {.item = nullptr, .task = task, .recv_task = task, .collectives_before = 0},
+                        {.algorithm = algorithm, .protocol = Protocol::kSimple, .channels = 1}, 0));
+    choice_ = {.algorithm = algorithm, .protocol = Protocol::kSimple, .channels = 1};
+  }
+  return ok();
+}
+
+Result<void> Plan::add_item(const PlanContext& context, WorkQueue& queue, const Task& task,
+                            const ItemTask& origin, const Choice& choice, int channel) {
+  programs_.push_back(std::make_unique<Program>(choice.algorithm->record(
+      {.rank = context.rank, .ring = context.ring, .root = task.root})));
+  const Program& program = *programs_.back();
+  WorkQueue::Item& item = queue.items.emplace_back();
+  Work& work = item.work;
+  work.program = &program;
+  work.type = task.type;
+  work.element_bytes = static_cast<uint32_t>(element_size(task.type));
+  work.reduce = find_reduce_pair(task.type, task.op.kind);
+  work.slot_bytes = context.slot_bytes / work.element_bytes * work.element_bytes;
+  work.borrow_bytes_min = kBorrowBytesMin;
+  work.exchanges_empty = is_point_to_point(task.collective);
+  work.geometry = compute_partition({.collective = task.collective,
+                                     .count = task.count,
+                                     .element_bytes = work.element_bytes,
+                                     .nranks = static_cast<int>(context.ring.size()),
+                                     .chunks = program.chunks,
+                                     .channel = channel,
+                                     .channels = choice.channels,
+                                     .slot_bytes = context.slot_bytes});
+  if (work.exchanges_empty) {
+    work.geometry.loops = std::max(work.geometry.loops, 1U);
+  }
+  work.streaming = buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
+  work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * context.slot_bytes);
+  connect(context, work, is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
+  item.lanes.reserve(program.lanes.size());
+  for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+    item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
+  }
+  items_.push_back(origin);
+  items_.back().item = &item;
+  return ok();
+}
+
+void Plan::connect(const PlanContext& context, Work& work, int index) {
+  const Program& program = *work.program;
+  work.sends.assign(program.peers.size(), nullptr);
+  work.recvs.assign(program.peers.size(), nullptr);
+  const auto end_to = [&](int peer, bool sends) {
+    ConnectionEnd& end = context.connections->find_or_make({.peer = peer, .sends = sends, .index = index});
+    auto& ends = execution_.ends;
+    if (std::find(ends.begin(), ends.end(), &end) == ends.end()) {
+      ends.push_back(&end);
+    }
+    borrows_mapped_ = borrows_mapped_ || (sends && context.connections->transport_to(peer) == TransportKind::kShm);
+    return &end;
+  };
+  for (const Lane& lane : program.lanes) {
+    for (const Step& step : lane.steps) {
+      const auto first = static_cast<size_t>(step.peers_first);
+      const auto middle = first + static_cast<size_t>(step.receives);
+      for (size_t i = first; i < middle; ++i) {
+        work.recvs[i] = &end_to(program.peers[i], false)->recv;
+      }
+      for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
+        work.sends[i] = &end_to(program.peers[i], true)->send;
+      }
+    }
+  }
+}
+
+void Plan::prepare(std::span<const Task> tasks, uint64_t sequence, const UserMemory& memory) noexcept {
+  for (const ItemTask& entry : items_) {
+    const Task& task = tasks[entry.task];
+    Work& work = entry.item->work;
+    work.op = task.op;
+    if (task.scalar != nullptr) {
+      work.op.load_scalar(task.scalar, task.type);
+    }
+    work.input = user_buffer(task.send, buffer_bytes(task, nranks_, true), borrows_mapped_, memory);
+    const Task& receiver = tasks[entry.recv_task];
+    work.output = user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
+    work.call = record_of(task, sequence + entry.collectives_before);
+  }
+}
+
+Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {
+  for (size_t i = 0; i < plans_.size(); ++i) {
+    if (!plans_[i]->busy && plans_[i]->fits(tasks)) {
+      // Most calls repeat the last one or alternate between a few: keep those in front.
+      if (i > 0) {
+        std::rotate(plans_.begin(), plans_.begin() + static_cast<std::ptrdiff_t>(i),
+                    plans_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      }
+      return plans_.front().get();
+    }
+  }
+  if (plans_.size() >= kPlansMax) {
+    const auto oldest = std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& plan) { return !plan->busy; });
+    if (oldest != plans_.rend()) {
+      plans_.erase(std::next(oldest).base());
+    }
+  }
+  PLEXUS_TRY(plan, Plan::build(context, tasks));
+  plans_.insert(plans_.begin(), std::move(plan));
+  return plans_.front().get();
+}
+
+}  // namespace plexus

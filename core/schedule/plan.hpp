@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan: all tasks of one rank in one group, ready to execute. Built once per shape of call and
+// cached; the next call of the same shape only fills in buffers, scalars and the call's number.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/engine/execution.hpp"
+#include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/task.hpp"
+#include "core/transport/connections.hpp"
+#include "core/transport/user_memory.hpp"
+
+namespace plexus {
+
+/// What a plan depends on of a task: everything but addresses, scalars and streams.
+struct TaskShape {
+  Collective collective;
+  DataType type;
+  ReduceKind kind;
+  bool scales;
+  bool divides;
+  bool in_place;
+  int root;
+  uint64_t count;
+  friend bool operator==(const TaskShape&, const TaskShape&) = default;
+};
+TaskShape shape_of(const Task& task) noexcept;
+
+/// What planning needs of the communicator. Borrowed members outlive all plans.
+struct PlanContext {
+  RankState* state;
+  int rank;
+  std::span<const int> ring;
+  ConnectionSet* connections;
+  const UserMemory* memory;
+  const AlgorithmFilter* filter;
+  int channels_min;
+  int channels_max;
+  uint32_t slot_bytes;
+};
+
+class Plan {
+ public:
+  static Result<std::unique_ptr<Plan>> build(const PlanContext& context, std::span<const Task> tasks);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  [[nodiscard]] bool fits(std::span<const Task> tasks) const noexcept;
+  /// Fills in what changes from call to call. `sequence`: number of the first task in its
+  /// communicator; collectives count, sends and receives do not.
+  void prepare(std::span<const Task> tasks, uint64_t sequence, const UserMemory& memory) noexcept;
+
+  [[nodiscard]] Execution& execution() noexcept { return execution_; }
+  [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
+  bool busy = false;  // on a host stream: not to be used again before it is finished
+
+ private:
+  struct ItemTask {
+    WorkQueue::Item* item;
+    size_t task;       // whose buffers and call the item has
+    size_t recv_task;  // of a message to oneself: the receiving task; else the same
+    uint64_t collectives_before;  // in the group: its number follows from it
+  };
+  explicit Plan(std::span<const Task> tasks);
+  Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
+  Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);
+  Result<void> add_to_self(const PlanContext& context, std::span<const Task> tasks);
+  Result<void> add_item(const PlanContext& context, WorkQueue& queue, const Task& task,
+                        const ItemTask& origin, const Choice& choice, int channel);
+  void connect(const PlanContext& context, Work& work, int index);
+
+  std::vector<TaskShape> shapes_;
+  std::vector<std::unique_ptr<Program>> programs_;
+  std::vector<ItemTask> items_;
+  Execution execution_;
+  Choice choice_{};
+  int nranks_ = 1;
+  uint64_t collectives_ = 0;
+  bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc
+};
+
+/// The plans of one communicator, most recently used first.
+class PlanCache {
+ public:
+  /// A plan for `tasks` that is not busy: a cached one, or a new one.
+  Result<Plan*> find_or_build(const PlanContext& context, std::span<const Task> tasks);
+
+ private:
+  std::vector<std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace plexus

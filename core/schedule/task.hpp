@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One user call as a value: what `core/api` checked and `core/schedule` turns into a plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/layout/collective.hpp"
+#include "kernels/layout/types.hpp"
+
+namespace plexus {
+
+class Communicator;
+class HostStream;
+
+/// `count` follows the public call: elements per rank as its documentation says (AllGather: sent by
+/// each rank, ReduceScatter: received by each, AlltoAll/Gather/Scatter: per pair of ranks).
+struct Task {
+  Communicator* comm = nullptr;
+  Collective collective = Collective::kAllReduce;
+  DataType type = DataType::kFloat32;
+  ReduceOp op;                 // complete: averages and user scalars are already resolved
+  int root = 0;                // root of a rooted collective; the peer of kSend / kRecv
+  const void* send = nullptr;
+  void* recv = nullptr;
+  uint64_t count = 0;
+  HostStream* stream = nullptr;  // nullptr: inline, complete on return
+  /// The multiplier's address for ncclScalarDevice: read when the collective runs. nullptr: `op` holds it.
+  const void* scalar = nullptr;
+};
+
+}  // namespace plexus

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// One end of a connection, from the wish to have it to the slots it offers. Each transport derives
+// its ends from ConnectionEnd; the executor sees only the SendConnection / RecvConnection inside.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/base/result.hpp"
+#include "kernels/host/connection.hpp"
+
+namespace plexus {
+
+/// What identifies a connection within a communicator: direction and number. Collectives of channel
+/// c use index 2c, sends and receives of channel c index 2c+1, so that they never wait in one line.
+struct ConnectionKey {
+  int peer;
+  bool sends;
+  int index;
+  friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
+};
+
+/// Threads: one at a time (the engine that drives the rank).
+class ConnectionEnd {
+ public:
+  explicit ConnectionEnd(const ConnectionKey& key) : key_(key) {}
+  virtual ~ConnectionEnd() = default;
+  ConnectionEnd(const ConnectionEnd&) = delete;
+  ConnectionEnd& operator=(const ConnectionEnd&) = delete;
+
+  /// Goes on connecting, never blocks. True: connected.
+  virtual Result<bool> progress_connect() = 0;
+  /// Moves slots between Fifo and network; true when something moved. Transports over memory have
+  /// nothing to move: `has_pump` is false.
+  virtual Result<bool> progress_pump() { return false; }
+  /// Has everything handed over so far left user memory and this process's care?
+  [[nodiscard]] virtual bool drained() noexcept { return !key_.sends || send.all_taken(); }
+
+  [[nodiscard]] const ConnectionKey& key() const noexcept { return key_; }
+  [[nodiscard]] bool has_pump() const noexcept { return has_pump_; }
+  [[nodiscard]] bool connected() const noexcept { return connected_; }
+
+  SendConnection send{nullptr, nullptr, {}};             // when key().sends
+  RecvConnection recv{nullptr, nullptr, 0, -1, nullptr};  // otherwise
+
+ protected:
+  bool has_pump_ = false;
+  bool connected_ = false;
+
+ private:
+  ConnectionKey key_;
+};
+
+}  // namespace plexus

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/connections.hpp"
+
+#include "core/transport/net.hpp"
+#include "core/transport/shm.hpp"
+
+namespace plexus {
+
+ConnectionSet::~ConnectionSet() { options_.meetings->forget(options_.group, options_.rank); }
+
+TransportKind ConnectionSet::transport_to(int peer) const {
+  const auto& infos = *options_.infos;
+  return choose_transport(infos[static_cast<size_t>(options_.rank)], infos[static_cast<size_t>(peer)]);
+}
+
+ConnectionEnd& ConnectionSet::find_or_make(const ConnectionKey& key) {
+  auto& end = ends_[key];
+  if (end == nullptr) {
+    end = make(key);
+  }
+  return *end;
+}
+
+std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) const {
+  const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
+  const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
+  const bool borrows = mine.p2p_direct_disable == 0 && peers.p2p_direct_disable == 0;
+  const bool maps = borrows && mine.local_register != 0 && peers.local_register != 0;
+  const size_t stride = options_.slot_bytes;
+  switch (transport_to(key.peer)) {
+    case TransportKind::kLocal:
+      return std::make_unique<LocalEnd>(key, LocalEnd::Options{.meetings = options_.meetings,
+                                                               .group = options_.group,
+                                                               .rank = options_.rank,
+                                                               .slot_stride = stride,
+                                                               .borrows = borrows});
+    case TransportKind::kShm:
+      if (key.sends) {
+        return std::make_unique<ShmSend>(
+            key, ShmSend::Options{.exchange = options_.exchange, .slot_stride = stride, .borrows = maps});
+      }
+      return std::make_unique<ShmRecv>(
+          key, ShmRecv::Options{.exchange = options_.exchange, .slot_stride = stride});
+    case TransportKind::kNet:
+      break;
+  }
+  const NetEndOptions options{.exchange = options_.exchange,
+                              .context = options_.net,
+                              .slot_bytes = options_.slot_bytes,
+                              .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
+  if (key.sends) {
+    return std::make_unique<NetSendEnd>(key, options);
+  }
+  return std::make_unique<NetRecvEnd>(key, options);
+}
+
+}  // namespace plexus

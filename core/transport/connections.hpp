@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// All connection ends of one rank, made when a plan first needs them. Which transport serves a peer
+// was decided at init from the exchanged PeerInfos.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/bootstrap/exchange.hpp"
+#include "core/plugin/net_plugin.hpp"
+#include "core/transport/connection.hpp"
+#include "core/transport/local.hpp"
+#include "core/transport/peer_info.hpp"
+
+namespace plexus {
+
+/// Threads: one at a time.
+class ConnectionSet {
+ public:
+  struct Options {
+    int rank = 0;
+    const std::vector<PeerInfo>* infos = nullptr;  // [nranks]
+    uint64_t group = 0;
+    Exchange* exchange = nullptr;
+    LocalMeetings* meetings = nullptr;
+    NetContext* net = nullptr;  // null: no peer needs a network
+    uint32_t slot_bytes = 0;
+  };
+  explicit ConnectionSet(const Options& options) : options_(options) {}
+  ~ConnectionSet();
+  ConnectionSet(const ConnectionSet&) = delete;
+  ConnectionSet& operator=(const ConnectionSet&) = delete;
+
+  /// The end for `key`, not connected yet when it is new.
+  ConnectionEnd& find_or_make(const ConnectionKey& key);
+  [[nodiscard]] TransportKind transport_to(int peer) const;
+
+ private:
+  std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key) const;
+
+  Options options_;
+  std::map<ConnectionKey, std::unique_ptr<ConnectionEnd>> ends_;
+};
+
+}  // namespace plexus

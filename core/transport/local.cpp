@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/local.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/transport/fifo_memory.hpp"
+
+namespace plexus {
+
+Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride) {
+  const size_t size_bytes = fifo_memory_bytes(slot_stride);
+  // Pages come when a slot is first used: 1,024 ranks in a process touch few of theirs.
+  void* const memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return fail(Code::kSystemError, "cannot map {} bytes for a connection's slots: {}; use fewer ranks per "
+                "process, or a smaller NCCL_BUFFSIZE", size_bytes, std::strerror(errno));
+  }
+  return std::shared_ptr<LocalFifo>(new LocalFifo(static_cast<std::byte*>(memory), size_bytes));
+}
+
+LocalFifo::~LocalFifo() { munmap(memory_, size_bytes_); }
+
+Result<std::shared_ptr<LocalFifo>> LocalMeetings::meet(const Key& key, size_t slot_stride) {
+  const std::lock_guard lock(mutex_);
+  const auto at = waiting_.find(key);
+  if (at != waiting_.end()) {
+    auto fifo = std::move(at->second);
+    waiting_.erase(at);
+    return fifo;
+  }
+  PLEXUS_TRY(fifo, LocalFifo::create(slot_stride));
+  waiting_.emplace(key, fifo);
+  return fifo;
+}
+
+void LocalMeetings::forget(uint64_t group, int rank) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [&](const auto& entry) {
+    return entry.first.group == group && (entry.first.source == rank || entry.first.target == rank);
+  });
+}
+
+Result<bool> LocalEnd::progress_connect() {
+  const bool sends = key().sends;
+  PLEXUS_TRY(fifo, options_.meetings->meet({.group = options_.group,
+                                            .source = sends ? options_.rank : key().peer,
+                                            .target = sends ? key().peer : options_.rank,
+                                            .index = key().index},
+                                           options_.slot_stride));
+  fifo_ = std::move(fifo);
+  std::byte* const memory = fifo_->memory();
+  if (sends) {
+    send = SendConnection(fifo_at(memory), slots_at(memory),
+                          {.peer = key().peer,
+                           .reach = options_.borrows ? Reach::kProcess : Reach::kSlots,
+                           .slot_stride = options_.slot_stride});
+  } else {
+    recv = RecvConnection(fifo_at(memory), slots_at(memory), options_.slot_stride, key().peer, nullptr);
+  }
+  connected_ = true;
+  return true;
+}
+
+}  // namespace plexus

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The net transport: a connection through a net plugin. The executor fills and empties the slots of a
+// private Fifo; the pump, called by the same thread between its turns, sends and receives them.
+//
+// A message is a 64-byte NetHeader (the slot header's news) and the payload, contiguous in
+// registered memory, so that a slot costs one isend and one irecv.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "core/bootstrap/exchange.hpp"
+#include "core/plugin/net_plugin.hpp"
+#include "core/transport/connection.hpp"
+#include "core/transport/local.hpp"
+
+namespace plexus {
+
+struct NetEndOptions {
+  Exchange* exchange;
+  NetContext* context;
+  uint32_t slot_bytes;
+  std::string peer_name;  // for messages
+};
+
+/// What both directions share: slots in registered memory.
+class NetEnd : public ConnectionEnd {
+ protected:
+  NetEnd(const ConnectionKey& key, NetEndOptions options);
+  Result<void> make_slots();
+  [[nodiscard]] plexus_net_region_t region() const;
+  [[nodiscard]] std::byte* slot(uint64_t step) const;
+  [[nodiscard]] size_t slot_stride() const;
+  [[nodiscard]] Fifo& fifo() const;
+  [[nodiscard]] Error failed(Error error) const;
+  [[nodiscard]] uint32_t device() const;
+
+  NetEndOptions options_;
+  std::shared_ptr<LocalFifo> memory_;
+  std::array<NetRequest*, kSlots> requests_{};
+};
+
+class NetSendEnd final : public NetEnd {
+ public:
+  NetSendEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
+  Result<bool> progress_connect() override;
+  Result<bool> progress_pump() override;
+  [[nodiscard]] bool drained() noexcept override;
+
+ private:
+  Result<bool> send_filled();
+  Result<bool> test_sent();
+
+  std::optional<NetSend> net_;
+  std::optional<NetMemory> registration_;
+  uint64_t sent_ = 0;  // steps handed to the plugin
+  uint64_t done_ = 0;  // steps the plugin is done with
+};
+
+class NetRecvEnd final : public NetEnd {
+ public:
+  NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
+  Result<bool> progress_connect() override;
+  Result<bool> progress_pump() override;
+
+ private:
+  Result<bool> post_free();
+  Result<bool> test_posted();
+  Result<void> take_in(uint64_t size_bytes);
+
+  std::optional<NetListen> listen_;
+  std::optional<NetRecv> net_;
+  std::optional<NetMemory> registration_;
+  uint64_t posted_ = 0;   // steps whose slot waits for a message
+  uint64_t arrived_ = 0;  // steps that arrived
+};
+
+}  // namespace plexus

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shm transport: two processes of one host. The receiver makes the slots (a memfd) and posts
+// where they are; the sender maps them. Buffers from ncclMemAlloc are read in place by the receiver.
+#pragma once
+
+#include "core/bootstrap/exchange.hpp"
+#include "core/os/shared_memory.hpp"
+#include "core/transport/connection.hpp"
+#include "core/transport/user_memory.hpp"
+
+namespace plexus {
+
+class ShmSend final : public ConnectionEnd {
+ public:
+  struct Options {
+    Exchange* exchange;
+    size_t slot_stride;
+    bool borrows;  // the receiver may map memory from ncclMemAlloc
+  };
+  ShmSend(const ConnectionKey& key, const Options& options) : ConnectionEnd(key), options_(options) {}
+  Result<bool> progress_connect() override;
+
+ private:
+  Options options_;
+  SharedMemory slots_;
+};
+
+class ShmRecv final : public ConnectionEnd {
+ public:
+  struct Options {
+    Exchange* exchange;
+    size_t slot_stride;
+  };
+  ShmRecv(const ConnectionKey& key, const Options& options) : ConnectionEnd(key), options_(options) {}
+  Result<bool> progress_connect() override;
+
+ private:
+  Options options_;
+  SharedMemory slots_;
+  PeerSegments places_;
+};
+
+}  // namespace plexus

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/user_memory.hpp"
+
+#include <unistd.h>
+
+#include <mutex>
+
+#include "core/base/log.hpp"
+#include "core/base/units.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr size_t kMappingsMax = 64;  // per peer: a program that frees and allocates does not grow us
+
+}  // namespace
+
+Result<void*> UserMemory::allocate(size_t size_bytes) {
+  PLEXUS_TRY(segment, SharedMemory::create(size_bytes));
+  auto* const address = segment.data();
+  const std::unique_lock lock(mutex_);
+  segments_.emplace(address, std::move(segment));
+  return static_cast<void*>(address);
+}
+
+Result<void> UserMemory::release(void* pointer) {
+  const std::unique_lock lock(mutex_);
+  const auto at = segments_.find(static_cast<const std::byte*>(pointer));
+  if (at == segments_.end()) {
+    return fail(Code::kInvalidArgument,
+                "{} is not memory from ncclMemAlloc (or was freed already): pass the pointer that "
+                "ncclMemAlloc returned", fmt::ptr(pointer));
+  }
+  segments_.erase(at);
+  return ok();
+}
+
+MappedPlace UserMemory::find_place(const void* address, size_t size_bytes) const noexcept {
+  const auto* const first = static_cast<const std::byte*>(address);
+  const std::shared_lock lock(mutex_);
+  auto at = segments_.upper_bound(first);
+  if (at == segments_.begin()) {
+    return {};
+  }
+  --at;
+  const SharedMemory& segment = at->second;
+  const auto offset = static_cast<size_t>(first - at->first);
+  if (offset > segment.size() || size_bytes > segment.size() - offset) {
+    return {};
+  }
+  return {.segment = segment.id(),
+          .segment_bytes = segment.size(),
+          .offset = offset,
+          .pid = getpid(),
+          .fd = segment.fd()};
+}
+
+const std::byte* PeerSegments::find(const MappedPlace& place) noexcept {
+  for (const Mapping& mapping : mappings_) {
+    if (mapping.segment == place.segment) {
+      return place.offset < mapping.memory.size() ? mapping.memory.data() + place.offset : nullptr;
+    }
+  }
+  return map(place);
+}
+
+const std::byte* PeerSegments::map(const MappedPlace& place) noexcept {
+  auto memory = SharedMemory::open_peer({.pid = place.pid, .fd = place.fd, .size_bytes = place.segment_bytes,
+                                         .id = place.segment});
+  if (memory.has_error()) {
+    PLEXUS_INFO(kShm, "{}", memory.error().message());
+    return nullptr;
+  }
+  if (place.offset >= place.segment_bytes) {
+    return nullptr;
+  }
+  if (mappings_.size() == kMappingsMax) {
+    mappings_.erase(mappings_.begin());
+  }
+  mappings_.push_back({place.segment, std::move(memory).value()});
+  return mappings_.back().memory.data() + place.offset;
+}
+
+}  // namespace plexus

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory from ncclMemAlloc: shared segments that the other processes of this host can map, so that
+// they read a sender's user buffer without a copy through slots.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "core/os/shared_memory.hpp"
+#include "kernels/host/connection.hpp"
+
+namespace plexus {
+
+/// All segments this process has allocated. One per process. Threads: any.
+class UserMemory {
+ public:
+  /// Page-aligned, zeroed. Size 0 is rounded up to a page.
+  Result<void*> allocate(size_t size_bytes);
+  /// kInvalidArgument when `pointer` is not from allocate().
+  Result<void> release(void* pointer);
+  /// Where [address, address + size) lies; segment 0 when it is not wholly inside one segment.
+  [[nodiscard]] MappedPlace find_place(const void* address, size_t size_bytes) const noexcept;
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::map<const std::byte*, SharedMemory> segments_;  // by address of the first user byte
+};
+
+/// The segments of one peer that this process has mapped so far. Threads: one at a time.
+class PeerSegments final : public PlaceResolver {
+ public:
+  const std::byte* find(const MappedPlace& place) noexcept override;
+
+ private:
+  struct Mapping {
+    uint64_t segment;
+    SharedMemory memory;
+  };
+  const std::byte* map(const MappedPlace& place) noexcept;
+
+  std::vector<Mapping> mappings_;  // oldest first, bounded
+};
+
+}  // namespace plexus

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vocabulary of algorithms: buffers, peer lists, and the verbs that every `Prims` type offers.
+//
+// A `Prims` type has these members (P is an int or a peer list; B a Buffer; c a chunk index):
+//   bool lane(int index)                      the verbs that follow belong to lane `index`;
+//                                             false: this caller does not run that lane
+//   send(B source, c, P to)                   pass on a local chunk
+//   recv(P from, B target, c)                 store what arrives
+//   copy(B source, B target, c)               local copy
+//   copy_send(B source, B target, c, P to)
+//   recv_send(P from, P to)                   forward without keeping
+//   recv_copy_send(P from, B target, c, P to)
+//   recv_reduce_send(P from, B source, c, P to)
+//   recv_reduce_copy(P from, B source, B target, c, Complete)
+//   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)
+// A reduction over several peers combines in the order of the peer list, the local source at the
+// position that `own_position(P)` gives: the order is part of the algorithm, never that of arrival.
+// `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs by a thread block.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/layout/macros.hpp"
+
+namespace plexus {
+
+enum class Buffer : uint8_t { kNone, kInput, kOutput, kScratch };
+
+/// Does a reduction's result leave this verb complete (every rank's contribution in it)?
+enum class Complete : uint8_t { kNo, kYes };
+
+/// One peer. Implicit, so that verbs take a plain rank.
+struct OnePeer {
+  // NOLINTNEXTLINE(google-explicit-constructor): a rank is a peer list of one
+  PLEXUS_HOST_DEVICE constexpr OnePeer(int rank) : rank_(rank) {}
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return 1; }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int) const { return rank_; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return 0; }
+
+ private:
+  int rank_;
+};
+
+/// All ranks but `self`, in rank order; the own contribution takes its place in that order, so that
+/// every rank combines in the same order and gets the same bits.
+struct EveryoneElse {
+  int self;
+  int nranks;
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return nranks - 1; }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int index) const { return index < self ? index : index + 1; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return self; }
+};
+
+}  // namespace plexus

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ring as one of its ranks sees it: who is `next`, whose chunk is `behind(k)`.
+#pragma once
+
+#include "kernels/layout/macros.hpp"
+
+namespace plexus {
+
+/// `order`: [nranks] ranks in ring order, borrowed. `position`: where this rank stands in it.
+struct RingView {
+  const int* order;
+  int nranks;
+  int position;
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE int self() const { return order[position]; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE int next() const { return order[(position + 1) % nranks]; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE int prev() const { return behind(1); }
+  /// The rank `steps` places before this one, 0 <= steps <= nranks.
+  [[nodiscard]] PLEXUS_HOST_DEVICE int behind(int steps) const {
+    return order[(position - steps + nranks) % nranks];
+  }
+  /// How many places after `root` this rank stands, 0..nranks-1.
+  [[nodiscard]] PLEXUS_HOST_DEVICE int places_after(int root) const {
+    for (int steps = 0; steps < nranks; ++steps) {
+      if (behind(steps) == root) {
+        return steps;
+      }
+    }
+    return -1;
+  }
+};
+
+}  // namespace plexus

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two ends of a connection as the executor uses them: thin views of a Fifo that some transport
+// of core/transport owns. Nothing here blocks, allocates or makes a system call, but for waking a
+// thread that sleeps at the other end.
+//
+// Threads: each end is used by one thread at a time (the engine that drives its rank).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/layout/fifo.hpp"
+
+namespace plexus {
+
+/// Finds the bytes of a sender's shareable memory in this process, mapping it at first sight.
+class PlaceResolver {
+ public:
+  virtual ~PlaceResolver() = default;
+  /// nullptr: cannot be mapped (the reason is logged by the implementation).
+  virtual const std::byte* find(const MappedPlace& place) noexcept = 0;
+};
+
+/// What of the sender's user memory the receiver can read without a copy through slots.
+enum class Reach : uint8_t {
+  kSlots,    // nothing
+  kMapped,   // memory from ncclMemAlloc, through a mapping
+  kProcess,  // all: same process
+};
+
+class SendConnection {
+ public:
+  struct Options {
+    int peer = -1;
+    Reach reach = Reach::kSlots;
+    uint32_t inline_bytes_max = kInlineBytes;  // 0: payload always in the data area (net slots)
+    size_t slot_stride = 0;                    // bytes from one slot's data to the next
+  };
+  SendConnection(Fifo* fifo, std::byte* data, const Options& options)
+      : fifo_(fifo), data_(data), options_(options) {}
+
+  [[nodiscard]] int peer() const noexcept { return options_.peer; }
+  [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
+  [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
+
+  /// May the next slot be filled?
+  [[nodiscard]] bool try_acquire() noexcept {
+    if (step_ - taken_ < kSlots) {
+      return true;
+    }
+    taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
+    return step_ - taken_ < kSlots;
+  }
+
+  /// Where to write `size_bytes` of payload for the next slot.
+  [[nodiscard]] std::byte* payload(uint32_t size_bytes) noexcept {
+    return size_bytes <= options_.inline_bytes_max
+               ? header().payload.bytes
+               : data_ + (step_ % kSlots) * options_.slot_stride;
+  }
+
+  /// Hands over the slot whose payload() was written.
+  void commit(uint32_t size_bytes, uint32_t call_hash) noexcept {
+    header().kind = size_bytes <= options_.inline_bytes_max ? SlotKind::kInline : SlotKind::kData;
+    publish(size_bytes, call_hash);
+  }
+
+  /// Hands over the address instead of the bytes. They must not change before all_taken().
+  void commit_pointer(const std::byte* bytes, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    header().kind = SlotKind::kPointer;
+    header().payload.pointer = bytes;
+    publish(size_bytes, call_hash);
+    borrowed_until_ = step_;
+  }
+  void commit_place(const MappedPlace& place, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    header().kind = SlotKind::kMapped;
+    header().payload.place = place;
+    publish(size_bytes, call_hash);
+    borrowed_until_ = step_;
+  }
+
+  /// Has the receiver taken every slot whose bytes lie in user memory?
+  [[nodiscard]] bool all_taken() noexcept {
+    if (borrowed_until_ <= taken_) {
+      return true;
+    }
+    taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
+    return borrowed_until_ <= taken_;
+  }
+
+  /// Notes which call the next slots belong to.
+  void begin_call(const CallRecord& record) noexcept { fifo_->calls[record.sequence % kSlots] = record; }
+
+ private:
+  [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kSlots]; }
+  void publish(uint32_t size_bytes, uint32_t call_hash) noexcept {
+    SlotHeader& slot = header();
+    slot.size_bytes = size_bytes;
+    slot.call_hash = call_hash;
+    ++step_;
+    slot.ready.store(step_, std::memory_order_release);  // pairs with try_peek()
+  }
+
+  Fifo* fifo_;
+  std::byte* data_;
+  Options options_;
+  uint64_t step_ = 0;            // next slot to fill
+  uint64_t taken_ = 0;           // last value seen of fifo_->taken
+  uint64_t borrowed_until_ = 0;  // slots before this one may point to user memory
+};
+
+class RecvConnection {
+ public:
+  RecvConnection(Fifo* fifo, std::byte* data, size_t slot_stride, int peer, PlaceResolver* places)
+      : fifo_(fifo), data_(data), slot_stride_(slot_stride), places_(places), peer_(peer) {}
+
+  [[nodiscard]] int peer() const noexcept { return peer_; }
+  [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
+
+  /// Is the next slot filled?
+  [[nodiscard]] bool try_peek() const noexcept {
+    // pairs with SendConnection::publish()
+    return header().ready.load(std::memory_order_acquire) == step_ + 1;
+  }
+  [[nodiscard]] const SlotHeader& header() const noexcept { return fifo_->headers[step_ % kSlots]; }
+
+  /// The payload of the filled slot; nullptr: its mapping failed.
+  [[nodiscard]] const std::byte* payload() const noexcept {
+    const SlotHeader& slot = header();
+    switch (slot.kind) {
+      case SlotKind::kInline:
+        return slot.payload.bytes;
+      case SlotKind::kPointer:
+        return slot.payload.pointer;
+      case SlotKind::kMapped:
+        return places_ == nullptr ? nullptr : places_->find(slot.payload.place);
+      case SlotKind::kData:
+        break;
+    }
+    return data_ + (step_ % kSlots) * slot_stride_;
+  }
+
+  void release() noexcept {
+    ++step_;
+    fifo_->taken.store(step_, std::memory_order_release);  // pairs with try_acquire(), all_taken()
+  }
+
+ private:
+  Fifo* fifo_;
+  std::byte* data_;
+  size_t slot_stride_;
+  PlaceResolver* places_;
+  uint64_t step_ = 0;  // next slot to read
+  int peer_;
+};
+
+}  // namespace plexus

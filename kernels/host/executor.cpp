@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/host/executor.hpp"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace plexus {
+namespace {
+
+constexpr uint64_t kTurnBytes = 512 * 1024;  // about 100 us at memory speed: then others get a turn
+constexpr size_t kBlockBytes = 8 * 1024;     // intermediate values of a reduction stay in L1
+
+/// Combines `count` equally long operands into `target`, in order, block by block. `target` may be
+/// one of the operands: intermediate values live in a block of their own.
+void reduce_many(std::byte* target, const std::byte* const* operands, int count, size_t elements,
+                 const Work& work) noexcept {
+  alignas(kCacheLine) std::byte block[kBlockBytes];
+  const size_t block_elements = kBlockBytes / work.element_bytes;
+  for (size_t first = 0; first < elements; first += block_elements) {
+    const size_t some = std::min(block_elements, elements - first);
+    const size_t offset = first * work.element_bytes;
+    const std::byte* value = operands[0] + offset;
+    for (int i = 1; i < count; ++i) {
+      std::byte* const to = i == count - 1 ? target + offset : block;
+      work.reduce(to, value, operands[i] + offset, some);
+      value = to;
+    }
+  }
+}
+
+}  // namespace
+
+// ---- RunQueue ----
+
+void RunQueue::add(LaneRun* lane) {
+  lane->index = static_cast<uint32_t>(lanes_.size());
+  lanes_.push_back(lane);
+}
+
+void RunQueue::clear() noexcept {
+  lanes_.clear();
+  head_ = tail_ = nullptr;
+}
+
+void RunQueue::push(LaneRun* lane) noexcept {
+  if (lane->queued) {
+    return;
+  }
+  lane->queued = true;
+  lane->next = nullptr;
+  (head_ == nullptr ? head_ : tail_->next) = lane;
+  tail_ = lane;
+}
+
+LaneRun* RunQueue::pop() noexcept {
+  LaneRun* const lane = head_;
+  head_ = lane->next;
+  lane->queued = false;
+  return lane;
+}
+
+void RunQueue::notify(FifoEnd& end) noexcept {
+  // No fence between the slot's store and this load: a sleeper that we miss wakes by its time-out.
+  if (end.sleeping.load(std::memory_order_relaxed) != 0) {
+    end.sleeping.store(0, std::memory_order_relaxed);
+    syscall(SYS_futex, &end.sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+  if (engine_ == 0 || end.engine.load(std::memory_order_relaxed) != engine_) {
+    return;
+  }
+  const uint32_t waiter = end.waiter.load(std::memory_order_relaxed);
+  if (waiter != 0) {
+    end.waiter.store(0, std::memory_order_relaxed);
+    push(lanes_[waiter - 1]);
+  }
+}
+
+// ---- LaneRun ----
+
+void LaneRun::restart() noexcept {
+  step_ = 0;
+  loop_ = 0;
+  slice_bytes_done_ = 0;
+  wait_recv_ = nullptr;
+  wait_send_ = nullptr;
+  failure_ = {};
+}
+
+Progress LaneRun::advance(RunQueue& queue) noexcept {
+  wait_recv_ = nullptr;
+  wait_send_ = nullptr;
+  bytes_this_turn_ = 0;
+  moved_ = false;
+  for (; loop_ < work_->geometry.loops; ++loop_, step_ = 0) {
+    while (step_ < lane_->steps.size()) {
+      const Step& step = lane_->steps[step_];
+      if (slice_bytes_done_ == 0 && !may_start(step)) {
+        return Progress::kPending;
+      }
+      const Progress progress = advance_step(step, queue);
+      if (progress != Progress::kDone) {
+        return progress;
+      }
+      slice_bytes_done_ = 0;
+      ++step_;
+      moved_ = true;
+    }
+  }
+  return Progress::kDone;
+}
+
+bool LaneRun::may_start(const Step& step) const noexcept {
+  if (step.after.lane < 0) {
+    return true;
+  }
+  const LaneRun& other = siblings_[step.after.lane];
+  return other.loop_ > loop_ ||
+         (other.loop_ == loop_ && other.step_ > static_cast<size_t>(step.after.step));
+}
+
+Span LaneRun::span(Buffer buffer, int chunk) const noexcept {
+  const Geometry& geometry = work_->geometry;
+  const uint64_t stride = buffer == Buffer::kInput ? geometry.input_stride : geometry.output_stride;
+  return span_of(geometry, stride, static_cast<uint32_t>(chunk), loop_);
+}
+
+UserBuffer LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
+  UserBuffer there;
+  if (buffer == Buffer::kScratch) {
+    there.address = work_->scratch.data();
+  } else {
+    there = buffer == Buffer::kInput ? work_->input : work_->output;
+  }
+  there.address += offset_bytes;
+  there.place.offset += offset_bytes;
+  return there;
+}
+
+Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
+  // Verbs without a local buffer forward what their output chunk would hold.
+  const Buffer shape = step.source != Buffer::kNone ? step.source : Buffer::kOutput;
+  const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
+  const Span source = span(shape, chunk);
+  const Span target = step.target == Buffer::kNone ? source : span(step.target, step.target_chunk);
+  const uint64_t size_bytes = source.count * work_->element_bytes;
+  bool more = size_bytes > 0 || work_->exchanges_empty;
+  while (more) {
+    const auto slice_bytes = static_cast<uint32_t>(
+        std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes));
+    if (!acquire(step)) {
+      return Progress::kPending;
+    }
+    if (step.receives > 0 && !check_arrivals(step, slice_bytes)) {
+      return Progress::kFailed;
+    }
+    move(step, source.offset * work_->element_bytes + slice_bytes_done_,
+         target.offset * work_->element_bytes + slice_bytes_done_, slice_bytes);
+    finish_slice(step, slice_bytes, queue);
+    slice_bytes_done_ += slice_bytes;
+    moved_ = true;
+    bytes_this_turn_ += slice_bytes;
+    more = slice_bytes_done_ < size_bytes;
+    if (more && bytes_this_turn_ >= kTurnBytes) {
+      return Progress::kYielded;
+    }
+  }
+  return Progress::kDone;
+}
+
+bool LaneRun::acquire(const Step& step) noexcept {
+  const auto first = static_cast<size_t>(step.peers_first);
+  const auto middle = first + static_cast<size_t>(step.receives);
+  for (size_t i = first; i < middle; ++i) {
+    if (!work_->recvs[i]->try_peek()) {
+      wait_recv_ = work_->recvs[i];
+      return false;
+    }
+  }
+  for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
+    if (!work_->sends[i]->try_acquire()) {
+      wait_send_ = work_->sends[i];
+      return false;
+    }
+  }
+  return true;
+}
+
+bool LaneRun::check_arrivals(const Step& step, uint32_t size_bytes) noexcept {
+  for (int i = 0; i < step.receives; ++i) {
+    RecvConnection* const connection = work_->recvs[static_cast<size_t>(step.peers_first + i)];
+    const SlotHeader& slot = connection->header();
+    if (slot.call_hash != work_->call.hash) {
+      failure_ = {LaneFailure::Kind::kOtherCall, connection, size_bytes};
+    } else if (slot.size_bytes != size_bytes) {
+      failure_ = {LaneFailure::Kind::kOtherSize, connection, size_bytes};
+    } else if (connection->payload() == nullptr) {
+      failure_ = {LaneFailure::Kind::kUnmapped, connection, size_bytes};
+    } else {
+      continue;
+    }
+    return false;
+  }
+  return true;
+}
+
+void LaneRun::move(const Step& step, uint64_t source_offset, uint64_t target_offset,
+                   uint32_t size_bytes) noexcept {
+  const size_t elements = size_bytes / work_->element_bytes;
+  const auto first = static_cast<size_t>(step.peers_first);
+  SendConnection* const* const sends =
+      work_->sends.data() + first + static_cast<size_t>(step.receives);
+  const bool has_target = step.target != Buffer::kNone;
+  // Where the value is made: at home, else in the first slot it leaves through.
+  UserBuffer home = has_target ? at(step.target, target_offset) : UserBuffer{};
+  std::byte* made = has_target ? home.address : sends[0]->payload(size_bytes);
+  const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
+
+  if (step.receives == 0) {
+    const UserBuffer source = at(step.source, source_offset);
+    if (scales) {
+      scale(made, source.address, elements, work_->type, work_->op.scalar_bits);
+    } else if (!has_target) {
+      home = source;  // a plain send: the value is at home already
+      made = source.address;
+    } else if (made != source.address) {
+      (work_->streaming ? copy_streaming : copy)(made, source.address, size_bytes);
+    }
+  } else if (step.source == Buffer::kNone) {
+    const std::byte* const arrived = work_->recvs[first]->payload();
+    (work_->streaming && step.sends == 0 ? copy_streaming : copy)(made, arrived, size_bytes);
+  } else {
+    combine(step, made, at(step.source, source_offset).address, elements, scales);
+  }
+  if (step.completes && work_->op.divides_output()) {
+    divide(made, made, elements, work_->type, work_->op.divisor);
+  }
+  for (int i = 0; i < step.sends; ++i) {
+    hand_over(*sends[i], home, made, size_bytes);
+  }
+}
+
+void LaneRun::combine(const Step& step, std::byte* made, const std::byte* own, size_t elements,
+                      bool scales) noexcept {
+  const auto first = static_cast<size_t>(step.peers_first);
+  if (step.receives == 1 && !scales) {
+    work_->reduce(made, own, work_->recvs[first]->payload(), elements);
+    return;
+  }
+  // One block of all operands at a time, so that a scaled own input needs only a block of memory.
+  alignas(kCacheLine) std::byte scaled[kBlockBytes];
+  const std::byte* operands[kOperandsMax];
+  const size_t block_elements = kBlockBytes / work_->element_bytes;
+  for (size_t done = 0; done < elements; done += block_elements) {
+    const size_t some = std::min(block_elements, elements - done);
+    const size_t offset = done * work_->element_bytes;
+    const std::byte* own_block = own + offset;
+    if (scales) {
+      scale(scaled, own_block, some, work_->type, work_->op.scalar_bits);
+      own_block = scaled;
+    }
+    int count = 0;
+    for (int i = 0; i < step.receives; ++i) {
+      if (i == step.own_position) {
+        operands[count++] = own_block;
+      }
+      operands[count++] = work_->recvs[first + static_cast<size_t>(i)]->payload() + offset;
+    }
+    if (step.own_position >= step.receives) {
+      operands[count++] = own_block;
+    }
+    reduce_many(made + offset, operands, count, some, *work_);
+  }
+}
+
+void LaneRun::hand_over(SendConnection& send, const UserBuffer& home, const std::byte* made,
+                        uint32_t size_bytes) noexcept {
+  const uint32_t hash = work_->call.hash;
+  if (home.address != nullptr && size_bytes >= work_->borrow_bytes_min) {
+    if (send.reach() == Reach::kProcess) {
+      send.commit_pointer(home.address, size_bytes, hash);
+      return;
+    }
+    if (send.reach() == Reach::kMapped && home.place.segment != 0) {
+      send.commit_place(home.place, size_bytes, hash);
+      return;
+    }
+  }
+  std::byte* const payload = send.payload(size_bytes);
+  if (payload != made) {
+    copy(payload, made, size_bytes);
+  }
+  send.commit(size_bytes, hash);
+}
+
+void LaneRun::finish_slice(const Step& step, RunQueue& queue) noexcept {
+  const auto first = static_cast<size_t>(step.peers_first);
+  const auto middle = first + static_cast<size_t>(step.receives);
+  for (size_t i = first; i < middle; ++i) {
+    work_->recvs[i]->release();
+    queue.notify(work_->recvs[i]->fifo().sender);
+  }
+  for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
+    queue.notify(work_->sends[i]->fifo().receiver);
+  }
+}
+
+bool LaneRun::can_go_on() const noexcept {
+  if (wait_recv_ != nullptr) {
+    return wait_recv_->try_peek();
+  }
+  return wait_send_ == nullptr || wait_send_->try_acquire();
+}
+
+}  // namespace plexus

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host executor: runs the lanes of a Program over connections, resumably. advance() goes on
+// until it cannot, and never blocks, so that one thread can drive many lanes and ranks.
+//
+// A `Work` is one program with its geometry, buffers and connections; its lanes are `LaneRun`s. A
+// lane that cannot go on says at which Fifo end it waits. Lanes that one engine drives wake each
+// other through a `RunQueue`; all other waiting is polling (core/engine).
+// Threads: a Work and its lanes belong to one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/host/connection.hpp"
+#include "kernels/host/reduce.hpp"
+#include "kernels/layout/geometry.hpp"
+#include "kernels/layout/types.hpp"
+#include "kernels/program/algorithms.hpp"
+#include "kernels/program/program.hpp"
+
+namespace plexus {
+
+class LaneRun;
+
+/// Lanes that can go on, in first-in first-out order, and the wake-up of parked ones.
+/// `engine` 0: parked lanes are polled by their owner and nobody wakes them.
+class RunQueue {
+ public:
+  explicit RunQueue(uint32_t engine) : engine_(engine) {}
+
+  [[nodiscard]] uint32_t engine() const noexcept { return engine_; }
+  /// Gives `lane` its index. Allocates: at plan start only.
+  void add(LaneRun* lane);
+  void clear() noexcept;
+  void push(LaneRun* lane) noexcept;
+  [[nodiscard]] LaneRun* pop() noexcept;
+  [[nodiscard]] bool empty() const noexcept { return head_ == nullptr; }
+  /// The other end of `end` moved: wakes the lane of this engine, or the thread, that waits there.
+  void notify(FifoEnd& end) noexcept;
+
+ private:
+  uint32_t engine_;
+  std::vector<LaneRun*> lanes_;
+  LaneRun* head_ = nullptr;
+  LaneRun* tail_ = nullptr;
+};
+
+/// User memory of a Work: the address, and its place in shareable memory when it has one.
+struct UserBuffer {
+  std::byte* address = nullptr;
+  MappedPlace place{};  // segment 0: not shareable
+};
+
+/// One program ready to run. Everything but the buffers and the call is the same for every call of
+/// a cached plan.
+struct Work {
+  const Program* program = nullptr;
+  Geometry geometry{};
+  DataType type = DataType::kInt8;
+  ReduceOp op{};
+  ReducePair reduce = nullptr;
+  uint32_t element_bytes = 1;
+  uint32_t slot_bytes = 0;          // a slice is at most this long
+  uint32_t borrow_bytes_min = 0;    // slices from this size on are handed over by address
+  bool exchanges_empty = false;     // a message of 0 bytes is sent and awaited all the same (send/recv)
+  bool streaming = false;           // the output is too large to stay in caches
+  std::vector<SendConnection*> sends;  // [program->peers], nullptr where the peer only sends to us
+  std::vector<RecvConnection*> recvs;  // [program->peers], likewise
+  std::vector<std::byte> scratch;
+  // per call:
+  UserBuffer input;
+  UserBuffer output;
+  CallRecord call{};
+};
+
+enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };
+
+/// Why a lane failed: what arrived is not what this call expects, or cannot be read.
+struct LaneFailure {
+  enum class Kind : uint8_t { kNone, kOtherCall, kOtherSize, kUnmapped } kind = Kind::kNone;
+  RecvConnection* connection = nullptr;
+  uint64_t size_expected = 0;
+};
+
+/// One lane of a Work in execution.
+class LaneRun {
+ public:
+  LaneRun(Work* work, int lane, LaneRun* siblings)
+      : work_(work), lane_(&work->program->lanes[static_cast<size_t>(lane)]), siblings_(siblings) {}
+
+  void restart() noexcept;
+  /// Runs until blocked (kPending), for about 100 us (kYielded), or to the end.
+  Progress advance(RunQueue& queue) noexcept;
+
+  [[nodiscard]] const LaneFailure& failure() const noexcept { return failure_; }
+  [[nodiscard]] Work& work() noexcept { return *work_; }
+
+  // Where a pending lane waits: exactly one of the three.
+  [[nodiscard]] RecvConnection* waits_to_recv() const noexcept { return wait_recv_; }
+  [[nodiscard]] SendConnection* waits_to_send() const noexcept { return wait_send_; }
+  /// Could a pending lane go on now?
+  [[nodiscard]] bool can_go_on() const noexcept;
+
+  /// Did the last advance() get anywhere?
+  [[nodiscard]] bool moved() const noexcept { return moved_; }
+
+  uint32_t index = 0;         // in its RunQueue
+  bool queued = false;        // is in the RunQueue
+  LaneRun* next = nullptr;    // intrusive list of the RunQueue
+  void* execution = nullptr;  // the engine's: to whom the lane belongs
+  void* queue = nullptr;
+
+ private:
+  Progress advance_step(const Step& step, RunQueue& queue) noexcept;
+  bool acquire(const Step& step) noexcept;
+  bool check_arrivals(const Step& step, uint32_t size_bytes) noexcept;
+  void move(const Step& step, uint64_t source_offset, uint64_t target_offset, uint32_t size_bytes) noexcept;
+  void combine(const Step& step, std::byte* made, const std::byte* own, size_t elements,
+               bool scales) noexcept;
+  void hand_over(SendConnection& send, const UserBuffer& home, const std::byte* made,
+                 uint32_t size_bytes) noexcept;
+  void finish_slice(const Step& step, RunQueue& queue) noexcept;
+  [[nodiscard]] bool may_start(const Step& step) const noexcept;
+  [[nodiscard]] Span span(Buffer buffer, int chunk) const noexcept;
+  [[nodiscard]] UserBuffer at(Buffer buffer, uint64_t offset_bytes) const noexcept;
+
+  Work* work_;
+  const Lane* lane_;
+  LaneRun* siblings_;
+  size_t step_ = 0;
+  uint32_t loop_ = 0;
+  uint64_t slice_bytes_done_ = 0;
+  uint64_t bytes_this_turn_ = 0;
+  bool moved_ = false;
+  RecvConnection* wait_recv_ = nullptr;
+  SendConnection* wait_send_ = nullptr;
+  LaneFailure failure_;
+};
+
+}  // namespace plexus

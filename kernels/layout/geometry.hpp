@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Geometry: which elements chunk `c` of loop `l` covers. A pure function of values that all ranks
+// of a call share, so that both ends of every connection compute the same spans (an empty span is
+// skipped on both sides).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/layout/macros.hpp"
+
+namespace plexus {
+
+/// Elements [offset, offset + count) of a buffer.
+struct Span {
+  uint64_t offset;
+  uint64_t count;
+};
+
+/// One channel's part of a call.
+struct Geometry {
+  uint64_t part_offset;     // first element of the part (within each block, when blocked)
+  uint64_t part_count;      // elements of the part (of each block, when blocked)
+  uint64_t chunk_count;     // elements per chunk and loop, > 0
+  uint64_t granule;         // chunks of the last loop are multiples of it (but for the very last)
+  uint32_t chunks;          // chunk indices per loop; 1 when blocked
+  uint32_t loops;
+  uint64_t input_stride;    // elements between the blocks of the input; 0: one block only
+  uint64_t output_stride;
+  bool blocked;             // chunk index = block index (all-gather, all-to-all, ...); else chunks
+                            // of a loop lie one after the other (all-reduce, broadcast, reduce)
+};
+
+/// The elements of `chunk` in `loop`, in the buffer whose block stride is `stride`.
+PLEXUS_HOST_DEVICE constexpr Span span_of(const Geometry& geometry, uint64_t stride, uint32_t chunk,
+                                          uint32_t loop) {
+  if (geometry.blocked) {
+    const uint64_t done = loop * geometry.chunk_count;
+    const uint64_t left = geometry.part_count - done;
+    return {chunk * stride + geometry.part_offset + done,
+            left < geometry.chunk_count ? left : geometry.chunk_count};
+  }
+  const uint64_t loop_count = geometry.chunk_count * geometry.chunks;
+  const uint64_t done = loop * loop_count;
+  const uint64_t left = geometry.part_count - done;
+  uint64_t chunk_count = geometry.chunk_count;
+  if (left < loop_count) {  // last loop: shrink the chunks instead of leaving ranks idle
+    const uint64_t even = (left + geometry.chunks - 1) / geometry.chunks;
+    chunk_count = (even + geometry.granule - 1) / geometry.granule * geometry.granule;
+  }
+  const uint64_t before = chunk * chunk_count;
+  if (before >= left) {
+    return {geometry.part_offset + done + left, 0};
+  }
+  const uint64_t rest = left - before;
+  return {geometry.part_offset + done + before, rest < chunk_count ? rest : chunk_count};
+}
+
+}  // namespace plexus

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of algorithms: name, collective, cost formulas, and how to record the program of a rank.
+// A new algorithm is a header in kernels/algorithms and a row in algorithms.cpp; the executor, the
+// verifier and `plexus verify` then know it.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "kernels/layout/collective.hpp"
+#include "kernels/program/program.hpp"
+
+namespace plexus {
+
+/// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
+/// the peer of a send/recv.
+struct RecordInput {
+  int rank;
+  std::span<const int> ring;
+  int root;
+};
+
+inline constexpr int kRanksMax = 1 << 24;
+/// A verb combines at most so many operands (one per peer, and the own).
+inline constexpr int kOperandsMax = 65;
+
+struct Algorithm {
+  const char* name;    // unique, as `plexus verify --algorithm` takes it
+  const char* family;  // the token of NCCL_ALGO
+  Collective collective;
+  Program (*record)(const RecordInput& input);
+  /// Verbs on the critical path, and the most chunks one rank sends per loop: checked by the verifier.
+  int (*rounds)(int nranks);
+  int (*chunks_sent)(int nranks);
+  int nranks_max = kRanksMax;
+};
+
+std::span<const Algorithm> algorithms();
+/// What every collective of one rank is, and a message to oneself.
+const Algorithm& local_copy();
+/// The algorithm of that name; nullptr: none.
+const Algorithm* find_algorithm(std::string_view name);
+
+}  // namespace plexus

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program: the verbs that one rank executes for one loop of an algorithm, recorded once and
+// replayed by the host executor, the verifier and the simulator. It speaks of chunk indices and
+// peers only; sizes, types, protocols and transports are not its business.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/algorithms/prims.hpp"
+
+namespace plexus {
+
+/// "Not before step `step` of lane `lane` is done" (same loop). lane < 0: no condition.
+struct After {
+  int lane = -1;
+  int step = -1;
+  friend bool operator==(const After&, const After&) = default;
+};
+
+/// One verb in its general form: combine what arrives from `receives` peers and the local `source`
+/// (in the order of the peer list, the local part at `own_position`), store it at `target`, and pass
+/// it on to `sends` peers. Absent parts make it NCCL's send, recv_reduce_send, recv_copy_send, ...
+struct Step {
+  Buffer source = Buffer::kNone;
+  Buffer target = Buffer::kNone;
+  bool completes = false;  // the value is final here: the post-operation (integer average) applies
+  int source_chunk = 0;
+  int target_chunk = 0;
+  int peers_first = 0;  // index in Program::peers: the receive peers, then the send peers
+  int receives = 0;
+  int sends = 0;
+  int own_position = 0;  // in the order of a reduction: the local source comes after that many peers
+  After after;
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// Steps that run strictly in order.
+struct Lane {
+  std::vector<Step> steps;
+};
+
+/// What one rank does in one loop. A value; shared read-only by all plans that replay it.
+struct Program {
+  int rank = 0;
+  int nranks = 0;
+  int chunks = 0;          // chunk indices are 0..chunks-1
+  int scratch_chunks = 0;  // scratch memory needed, in chunks
+  std::vector<Lane> lanes;
+  std::vector<int> peers;
+
+  [[nodiscard]] std::span<const int> recv_peers(const Step& step) const {
+    return std::span(peers).subspan(static_cast<size_t>(step.peers_first),
+                                    static_cast<size_t>(step.receives));
+  }
+  [[nodiscard]] std::span<const int> send_peers(const Step& step) const {
+    return std::span(peers).subspan(static_cast<size_t>(step.peers_first + step.receives),
+                                    static_cast<size_t>(step.sends));
+  }
+  [[nodiscard]] size_t step_count() const {
+    size_t count = 0;
+    for (const Lane& lane : lanes) {
+      count += lane.steps.size();
+    }
+    return count;
+  }
+};
+
+}  // namespace plexus

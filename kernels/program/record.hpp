@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// `RecordingPrims`: the Prims type that writes a Program instead of moving data.
+#pragma once
+
+#include <utility>
+
+#include "kernels/program/program.hpp"
+
+namespace plexus {
+
+class RecordingPrims {
+ public:
+  RecordingPrims(int rank, int nranks, int chunks) {
+    program_.rank = rank;
+    program_.nranks = nranks;
+    program_.chunks = chunks;
+    program_.lanes.resize(1);
+  }
+
+  bool lane(int index) {
+    lane_ = static_cast<size_t>(index);
+    if (program_.lanes.size() <= lane_) {
+      program_.lanes.resize(lane_ + 1);
+    }
+    return true;
+  }
+
+  template <class To = OnePeer>
+  void send(Buffer source, int chunk, To to) {
+    add({.source = source, .source_chunk = chunk}, kNobody, to);
+  }
+  template <class From = OnePeer>
+  void recv(From from, Buffer target, int chunk) {
+    add({.target = target, .target_chunk = chunk}, from, kNobody);
+  }
+  void copy(Buffer source, Buffer target, int chunk, Complete complete = Complete::kNo) {
+    add({.source = source, .target = target, .completes = complete == Complete::kYes,
+         .source_chunk = chunk, .target_chunk = chunk},
+        kNobody, kNobody);
+  }
+  template <class To = OnePeer>
+  void copy_send(Buffer source, Buffer target, int chunk, To to) {
+    add({.source = source, .target = target, .source_chunk = chunk, .target_chunk = chunk}, kNobody, to);
+  }
+  template <class From = OnePeer, class To = OnePeer>
+  void recv_send(From from, To to) {
+    add({}, from, to);
+  }
+  template <class From = OnePeer, class To = OnePeer>
+  void recv_copy_send(From from, Buffer target, int chunk, To to) {
+    add({.target = target, .target_chunk = chunk}, from, to);
+  }
+  template <class From = OnePeer, class To = OnePeer>
+  void recv_reduce_send(From from, Buffer source, int chunk, To to) {
+    add({.source = source, .source_chunk = chunk}, from, to);
+  }
+  template <class From = OnePeer>
+  void recv_reduce_copy(From from, Buffer source, Buffer target, int chunk, Complete complete) {
+    add({.source = source, .target = target, .completes = complete == Complete::kYes,
+         .source_chunk = chunk, .target_chunk = chunk},
+        from, kNobody);
+  }
+  template <class From = OnePeer, class To = OnePeer>
+  void recv_reduce_copy_send(From from, Buffer source, Buffer target, int chunk, To to,
+                             Complete complete) {
+    add({.source = source, .target = target, .completes = complete == Complete::kYes,
+         .source_chunk = chunk, .target_chunk = chunk},
+        from, to);
+  }
+
+  [[nodiscard]] Program take() && { return std::move(program_); }
+
+ private:
+  struct Nobody {
+    [[nodiscard]] static int size() { return 0; }
+    int operator[](int) const { return -1; }
+    [[nodiscard]] static int own_position() { return 0; }
+  };
+  static constexpr Nobody kNobody{};
+
+  /// A plain rank becomes a list of one.
+  static OnePeer as_list(int rank) { return OnePeer(rank); }
+  template <class List>
+  static const List& as_list(const List& list) {
+    return list;
+  }
+
+  template <class From, class To>
+  void add(Step step, const From& from, const To& to) {
+    const auto& sources = as_list(from);
+    const auto& targets = as_list(to);
+    step.peers_first = static_cast<int>(program_.peers.size());
+    step.receives = sources.size();
+    step.sends = targets.size();
+    step.own_position = sources.own_position();
+    for (int i = 0; i < sources.size(); ++i) {
+      program_.peers.push_back(sources[i]);
+    }
+    for (int i = 0; i < targets.size(); ++i) {
+      program_.peers.push_back(targets[i]);
+    }
+    program_.lanes[lane_].steps.push_back(step);
+  }
+
+  Program program_;
+  size_t lane_ = 0;
+};
+
+}  // namespace plexus

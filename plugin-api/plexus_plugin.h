@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The door of every Plexus plugin: one exported function, one descriptor, result codes, the log.
+ * A plugin is a shared library that exports `plexus_plugin_query` and nothing else of ours. This
+ * header is C99, depends on nothing and is append-only (see plugin-api/ABI.md): what is compiled
+ * against it today loads into every later host with the same PLEXUS_ABI_MAJOR.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A host accepts a plugin with its own major and any minor; see ABI.md for what moves them. */
+#define PLEXUS_ABI_MAJOR 1u
+#define PLEXUS_ABI_MINOR 0u
+/* What the host passes to `plexus_plugin_query`. */
+#define PLEXUS_HOST_ABI ((PLEXUS_ABI_MAJOR << 16) | PLEXUS_ABI_MINOR)
+/* First word of the descriptor: "PLXP", so that a library which is no plugin is seen as such. */
+#define PLEXUS_PLUGIN_MAGIC 0x50584c50u
+
+/* Longest name and version, terminating zero included. */
+#define PLEXUS_NAME_BYTES 64u
+
+/* Result codes, an int32_t wherever they cross. The numbers are those of ncclResult_t.
+ * PLEXUS_AGAIN is no failure: nothing is ready, or nothing was started; call again later. */
+#define PLEXUS_OK 0
+#define PLEXUS_CUDA_ERROR 1
+#define PLEXUS_SYSTEM_ERROR 2     /* the operating system or the network refused */
+#define PLEXUS_INTERNAL_ERROR 3   /* a bug of the plugin */
+#define PLEXUS_INVALID_ARGUMENT 4 /* a bug of the caller */
+#define PLEXUS_INVALID_USAGE 5    /* a bad setting, or sizes and roles that do not fit */
+#define PLEXUS_REMOTE_ERROR 6     /* the peer died or closed its end */
+#define PLEXUS_AGAIN 7
+#define PLEXUS_TIMEOUT 8
+
+/* Log levels, an int32_t.
+ * PLEXUS_LOG_ERROR is how a plugin says why a call fails: log one sentence (what, where, what to do),
+ * in the thread that is about to return the failing code. The host does not print it: it becomes
+ * the message of that failure, and the user sees it once. The other levels have NCCL's numbers. */
+#define PLEXUS_LOG_ERROR 1
+#define PLEXUS_LOG_WARN 2 /* the user should act */
+#define PLEXUS_LOG_INFO 3
+#define PLEXUS_LOG_TRACE 5
+
+/* Belongs to the host; hand it back as it came. */
+typedef struct plexus_log_sink plexus_log_sink_t;
+
+/* Writes one finished line (no newline at its end). `file` and `text` are borrowed for the call.
+ * Threads: any, also threads of the plugin, until `finalize` returned. Does not block for long. */
+typedef void (*plexus_log_fn)(plexus_log_sink_t* sink,
+                              int32_t level,
+                              const char* file,
+                              int32_t line,
+                              const char* text);
+
+/* Kinds of plugin. A library is of one kind. */
+#define PLEXUS_KIND_NET 1u
+
+struct plexus_net_ops; /* plexus_net.h */
+
+/* What a plugin says of itself. Static storage of the plugin: valid and unchanged for ever. */
+typedef struct plexus_plugin {
+  uint32_t magic;       /* PLEXUS_PLUGIN_MAGIC */
+  uint32_t struct_size; /* sizeof(plexus_plugin_t), as the plugin was compiled */
+  uint32_t abi_major;   /* PLEXUS_ABI_MAJOR */
+  uint32_t abi_minor;   /* PLEXUS_ABI_MINOR */
+  uint32_t kind;        /* PLEXUS_KIND_* */
+  uint32_t reserved;    /* 0 */
+  const char* name;     /* [A-Za-z0-9_.-]+, shorter than PLEXUS_NAME_BYTES; what NCCL_NET matches */
+  const char* version;  /* printable, shorter than PLEXUS_NAME_BYTES */
+  const struct plexus_net_ops* net; /* the table when kind is PLEXUS_KIND_NET */
+} plexus_plugin_t;
+
+#if defined(__GNUC__)
+#define PLEXUS_PLUGIN_EXPORT __attribute__((visibility("default")))
+#else
+#define PLEXUS_PLUGIN_EXPORT
+#endif
+
+/* The one entry. `host_abi` is the host's (major << 16 | minor). Returns the descriptor, or null
+ * when the plugin knows that it cannot serve this host. Called at least once after loading, before
+ * anything else; must not block, start threads or open devices. The library is never unloaded. */
+PLEXUS_PLUGIN_EXPORT const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-socket/settings.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+namespace plexus::net_socket {
+namespace {
+
+struct Range {
+  int64_t initial;
+  int64_t least;
+  int64_t most;
+};
+
+Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
+  const char* text = read(name);
+  if (text == nullptr || *text == '\0') {
+    return range.initial;
+  }
+  int64_t value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  if (error != std::errc{} || stop != end || value < range.least || value > range.most) {
+    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it", name, text,
+                range.least, range.most);
+  }
+  return value;
+}
+
+Result<AddressFamily> read_family(ReadVariable read) {
+  const char* text = read("NCCL_SOCKET_FAMILY");
+  const std::string_view family = text == nullptr ? "" : text;
+  if (family.empty()) {
+    return AddressFamily::kAny;
+  }
+  if (family == "AF_INET") {
+    return AddressFamily::kIpv4;
+  }
+  if (family == "AF_INET6") {
+    return AddressFamily::kIpv6;
+  }
+  return fail(PLEXUS_INVALID_USAGE, "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it",
+              family);
+}
+
+Result<void> read_parallelism(ReadVariable read, Settings& settings) {
+  PLEXUS_TRY(sockets, read_number(read, "NCCL_NSOCKS_PERTHREAD", {1, 1, kDataSocketsMax}));
+  // Who asks for several sockets and names no number of threads gets one thread to serve them.
+  const int64_t threads_initial = sockets > 1 ? 1 : 0;
+  PLEXUS_TRY(threads, read_number(read, "NCCL_SOCKET_NTHREADS", {threads_initial, 0, kThreadsMax}));
+  if (threads * sockets > kDataSocketsMax) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "NCCL_SOCKET_NTHREADS={} times NCCL_NSOCKS_PERTHREAD={} is more than {} sockets; lower one",
+                threads, sockets, kDataSocketsMax);
+  }
+  settings.threads = static_cast<uint32_t>(threads);
+  settings.sockets_per_thread = static_cast<uint32_t>(sockets);
+  return ok();
+}
+
+}  // namespace
+
+Result<Settings> read_settings(ReadVariable read) {
+  constexpr int64_t kKibibyte = 1024;
+  constexpr int64_t kGibibyte = kKibibyte * kKibibyte * kKibibyte;
+  // NCCL's defaults: 34 retries, the n-th after n * 100 ms: one minute in all.
+  constexpr Range kRetries = {34, 0, 10'000};
+  constexpr Range kRetrySleep = {100, 0, 60'000};
+  // Up to here a message is cheaper whole on one socket than cut up for helper threads.
+  constexpr Range kInline = {64 * kKibibyte, 0, kGibibyte};
+  constexpr Range kTask = {64 * kKibibyte, 1, kGibibyte};
+  constexpr Range kSocketBuffer = {-1, -1, kGibibyte};
+
+  Settings settings;
+  const char* interfaces = read("NCCL_SOCKET_IFNAME");
+  settings.interfaces = interfaces == nullptr ? "" : interfaces;
+  PLEXUS_TRY(family, read_family(read));
+  PLEXUS_TRY(read_parallelism(read, settings));
+  PLEXUS_TRY(retries, read_number(read, "NCCL_SOCKET_RETRY_CNT", kRetries));
+  PLEXUS_TRY(retry_sleep, read_number(read, "NCCL_SOCKET_RETRY_SLEEP_MSEC", kRetrySleep));
+  PLEXUS_TRY(inline_bytes, read_number(read, "NCCL_SOCKET_INLINE", kInline));
+  PLEXUS_TRY(task_bytes, read_number(read, "NCCL_SOCKET_MIN_TASKSIZE", kTask));
+  PLEXUS_TRY(send_buffer, read_number(read, "NCCL_SOCKET_SNDBUF", kSocketBuffer));
+  PLEXUS_TRY(recv_buffer, read_number(read, "NCCL_SOCKET_RCVBUF", kSocketBuffer));
+  settings.family = family;
+  settings.connect_retries = static_cast<uint32_t>(retries);
+  settings.connect_retry_sleep = std::chrono::milliseconds(retry_sleep);
+  settings.inline_bytes_max = static_cast<uint64_t>(inline_bytes);
+  settings.task_bytes_min = static_cast<uint64_t>(task_bytes);
+  settings.send_buffer_bytes = static_cast<int32_t>(send_buffer);
+  settings.recv_buffer_bytes = static_cast<int32_t>(recv_buffer);
+  return settings;
+}
+
+}  // namespace plexus::net_socket

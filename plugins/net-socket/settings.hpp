@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The NCCL_SOCKET_* settings of a context, read once at `init` and validated: a bad value is a
+// failure that names it. What each means is in README.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "plugins/support/result.hpp"
+
+namespace plexus::net_socket {
+
+using plugin::fail;
+using plugin::Failure;
+using plugin::ok;
+using plugin::Progress;
+using plugin::Result;
+
+enum class AddressFamily { kAny, kIpv4, kIpv6 };
+
+struct Settings {
+  std::string interfaces;                        // NCCL_SOCKET_IFNAME
+  AddressFamily family = AddressFamily::kAny;    // NCCL_SOCKET_FAMILY
+  uint32_t threads = 0;                          // NCCL_SOCKET_NTHREADS; 0: the caller's thread
+  uint32_t sockets_per_thread = 1;               // NCCL_NSOCKS_PERTHREAD
+  uint32_t connect_retries = 0;                  // NCCL_SOCKET_RETRY_CNT
+  std::chrono::milliseconds connect_retry_sleep{0};  // NCCL_SOCKET_RETRY_SLEEP_MSEC
+  uint64_t inline_bytes_max = 0;                 // NCCL_SOCKET_INLINE
+  uint64_t task_bytes_min = 0;                   // NCCL_SOCKET_MIN_TASKSIZE
+  int32_t send_buffer_bytes = -1;                // NCCL_SOCKET_SNDBUF; -1: the kernel's choice
+  int32_t recv_buffer_bytes = -1;                // NCCL_SOCKET_RCVBUF; -1: the kernel's choice
+
+  /// Sockets beside the first one that carry parts of big messages; 0 without helper threads.
+  [[nodiscard]] uint32_t data_sockets() const noexcept { return threads * sockets_per_thread; }
+};
+
+/// Limits that also hold for what a peer proposes.
+inline constexpr uint32_t kThreadsMax = 16;
+inline constexpr uint32_t kDataSocketsMax = 64;
+
+using ReadVariable = const char* (*)(const char* name);
+
+/// `read` is getenv, or a test's.
+[[nodiscard]] Result<Settings> read_settings(ReadVariable read);
+
+}  // namespace plexus::net_socket

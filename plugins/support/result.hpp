@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// `Result<T>` for plugins: a value, or a `Failure` = PLEXUS_* code and one sentence. The same idea and
+// spelling as in the core, which a plugin cannot include. The wall (wall.hpp) turns it into the code
+// that crosses the ABI and the PLEXUS_LOG_ERROR line that explains it.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <boost/outcome/basic_result.hpp>
+#include <boost/outcome/policy/terminate.hpp>
+#include <boost/outcome/try.hpp>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "plugin-api/plexus_plugin.h"
+
+namespace plexus::plugin {
+
+struct [[nodiscard]] Failure {
+  int32_t code = PLEXUS_INTERNAL_ERROR;
+  std::string text;
+};
+
+template <class T = void>
+using Result = BOOST_OUTCOME_V2_NAMESPACE::basic_result<
+    T, Failure, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
+
+/// What a step that never blocks says.
+enum class Progress { kPending, kDone };
+
+/// `return fail(PLEXUS_SYSTEM_ERROR, "cannot bind {}: {}", address, reason);`
+template <class... Args>
+[[nodiscard]] Failure fail(int32_t code, fmt::format_string<Args...> text, Args&&... args) {
+  return {code, fmt::format(text, std::forward<Args>(args)...)};
+}
+
+/// Success of a `Result<void>`.
+[[nodiscard]] inline auto ok() noexcept { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
+
+}  // namespace plexus::plugin
+
+/// The one control-flow macro: `PLEXUS_TRY(expr)` or `PLEXUS_TRY(variable, expr)`.
+#define PLEXUS_TRY(...) BOOST_OUTCOME_TRY(__VA_ARGS__)

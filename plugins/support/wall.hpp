@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wall between a plugin's C++ and the C ABI: every entry of a table is one `guard` statement.
+// A `Result` becomes a code and an error line; no exception gets through.
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "plugins/support/log.hpp"
+#include "plugins/support/result.hpp"
+
+namespace plexus::plugin {
+
+inline int32_t to_code(const Log&, Progress progress) noexcept {
+  return progress == Progress::kDone ? PLEXUS_OK : PLEXUS_AGAIN;
+}
+
+template <class T>
+int32_t to_code(const Log& log, const Result<T>& result) noexcept {
+  if (result.has_error()) {
+    log.error(result.error().text.c_str());
+    return result.error().code;
+  }
+  if constexpr (std::is_same_v<T, Progress>) {
+    return to_code(log, result.value());
+  }
+  return PLEXUS_OK;
+}
+
+/// Runs `body`, which returns a Result<void> or Result<Progress>.
+template <class Body>
+int32_t guard(const Log& log, Body&& body) noexcept {
+  try {
+    return to_code(log, body());
+  } catch (const std::bad_alloc&) {
+    log.error("out of memory");
+    return PLEXUS_SYSTEM_ERROR;
+  } catch (const std::exception& thrown) {
+    log.error(thrown.what());
+    return PLEXUS_INTERNAL_ERROR;
+  } catch (...) {
+    log.error("unknown exception");
+    return PLEXUS_INTERNAL_ERROR;
+  }
+}
+
+}  // namespace plexus::plugin

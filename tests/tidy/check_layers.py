@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Layers: every #include, and every DEPS of a CMakeLists.txt, goes from a folder to one it may use.
+
+Usage: check_layers.py ROOT    Prints one line per violation and exits 1; prints nothing when clean.
+"""
+import pathlib
+import re
+import sys
+
+import tree
+
+ALLOWED = {  # folder -> folders it may include (itself always); one row for every folder that exists
+    "plugin-api": [],
+    "plugins/support": ["plugin-api"],
+    "plugins/net-socket": ["plugin-api", "plugins/support"],
+    "kernels/layout": [],
+    "kernels/algorithms": ["kernels/layout"],
+    "kernels/program": ["kernels/layout", "kernels/algorithms"],
+    "kernels/host": ["kernels/layout", "kernels/algorithms", "kernels/program"],
+    "core/base": [],
+    "core/os": ["core/base"],
+    "core/device": ["core/base"],
+    "core/plugin": ["core/base", "plugin-api"],
+    "core/bootstrap": ["core/base", "core/os"],
+    # A transport makes the executor's connections, so it knows that interface of kernels/host.
+    "core/transport": ["core/base", "core/os", "core/plugin", "core/bootstrap", "kernels/layout", "kernels/host"],
+    "core/engine": ["core/base", "core/os", "core/device", "core/plugin", "core/transport",
+                    "kernels/layout", "kernels/program", "kernels/host"],
+    "core/schedule": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine",
+                      "kernels/layout", "kernels/algorithms", "kernels/program", "kernels/host"],
+    "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
+                  "core/engine", "core/schedule", "kernels/layout"],
+    "core/api": ["core/base", "core/device", "core/schedule", "core/comm", "kernels/layout"],
+    "tools/cli": ["core/base", "core/plugin", "core/api", "plugin-api",
+                  "kernels/layout", "kernels/algorithms", "kernels/program"],
+}
+EXCLUSIVE = {  # third-party header -> the only folders that may name it
+    r"boost/dll": ["core/plugin"],
+    r"cuda|nvml": ["core/api", "kernels/layout"],
+    r"hwy/": ["kernels/host"],
+    r"sodium": ["core/bootstrap"],
+    r"CLI/|nlohmann/": ["tools/cli"],
+}
+LAYERED = {"core", "kernels", "plugins", "plugin-api", "tools"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+TARGET = re.compile(r"\bplexus::(\w+)")
+
+
+def layer(path, allowed):
+    return max((name for name in allowed if path == name or path.startswith(name + "/")),
+               key=len, default=None)
+
+
+def assert_acyclic(allowed):
+    state = {}
+
+    def visit(name):
+        if state.get(name) == "open":
+            raise ValueError(f"the table has a cycle through {name}")
+        if name not in state:
+            state[name] = "open"
+            for below in allowed[name]:
+                visit(below)
+            state[name] = "done"
+
+    for name in allowed:
+        visit(name)
+
+
+def check_include(root, name, quote, target, allowed):
+    """Problems of one include line of file `name`."""
+    here, there = layer(name, allowed), layer(target, allowed)
+    if ".." in target.split("/"):
+        yield f"include from the repository root, not '{target}'"
+        return
+    if quote == '"' and not there and not target.startswith("tests/"):
+        # plugin-api is copied whole into other trees, so its headers may name each other alone.
+        if not (here == "plugin-api" and (root / here / target).exists()):
+            yield f"'{target}' is not a path from the repository root"
+    if here is None:
+        return  # tests may use everything
+    if there and there != here and there not in allowed[here]:
+        yield f"{here} may not include {there}"
+    if target.startswith("tests/"):
+        yield f"{here} may not include tests"
+    for pattern, owners in EXCLUSIVE.items():
+        if quote == "<" and re.match(pattern, target) and here not in owners:
+            yield f"<{target}> belongs to {', '.join(owners)} only"
+
+
+def check_code(root, allowed):
+    for path, name in tree.files(root, tree.CODE):
+        top = name.split("/")[0]
+        if top not in LAYERED and top != "tests":
+            continue
+        if top in LAYERED and not layer(name, allowed):
+            yield f"{name}: its folder is not in the table; give it a layer"
+            continue
+        for number, line in enumerate(tree.text_of(path).splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match:
+                for problem in check_include(root, name, match[1], match[2], allowed):
+                    yield f"{name}:{number}: {problem}"
+
+
+def check_targets(root, allowed):
+    """A folder's target links only what the folder may include (the shared library joins all of them)."""
+    of_target = {name.replace("/", "_").replace("-", "_"): name for name in allowed}
+    for folder in allowed:
+        path = root / folder / "CMakeLists.txt"
+        if not path.exists():
+            continue
+        text = re.sub(r"#[^\n]*", "", tree.text_of(path))
+        text = re.sub(r"plexus_add_shared\s*\([^)]*\)", "", text)
+        for target in TARGET.findall(text):
+            there = of_target.get(target)
+            if there and there != folder and there not in allowed[folder]:
+                yield f"{folder}/CMakeLists.txt: {folder} may not link plexus::{target}"
+
+
+def check(root, allowed=None):
+    root = pathlib.Path(root)
+    allowed = ALLOWED if allowed is None else allowed
+    assert_acyclic(allowed)
+    problems = [f"{name}: in the table of check_layers.py, but there is no such folder"
+                for name in allowed if not (root / name).is_dir()]
+    return problems + list(check_code(root, allowed)) + list(check_targets(root, allowed))
+
+
+if __name__ == "__main__":
+    tree.finish(check(sys.argv[1]))
