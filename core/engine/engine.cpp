@@ -186,16 +186,16 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
   item.lanes_left = item.lanes.size();
   for (LaneRun& lane : item.lanes) {
     lane.restart();
-    lane.execution = &execution;
-    lane.queue = &queue;
+    lane.owner = &execution;
+    lane.owner_queue = &queue;
     queue_.add(&lane);
     queue_.push(&lane);
   }
 }
 
 void Engine::lane_done(LaneRun& lane) noexcept {
-  auto& execution = *static_cast<Execution*>(lane.execution);
-  auto& queue = *static_cast<WorkQueue*>(lane.queue);
+  auto& execution = *static_cast<Execution*>(lane.owner);
+  auto& queue = *static_cast<WorkQueue*>(lane.owner_queue);
   if (--queue.items[queue.current].lanes_left == 0) {
     ++queue.current;
     begin_item(execution, queue);
@@ -228,7 +228,7 @@ bool Engine::progress_lanes() noexcept {
   }
   while (!queue_.empty()) {
     LaneRun& lane = *queue_.pop();
-    auto& execution = *static_cast<Execution*>(lane.execution);
+    auto& execution = *static_cast<Execution*>(lane.owner);
     if (execution.finished || execution.error.has_value()) {
       continue;
     }
@@ -329,7 +329,7 @@ void Engine::finish(Execution& execution) noexcept {
 
 void Engine::fail(Execution& execution, Error error) noexcept {
   execution.error = std::move(error);
-  std::erase_if(polled_, [&](LaneRun* lane) { return lane->execution == &execution; });
+  std::erase_if(polled_, [&](LaneRun* lane) { return lane->owner == &execution; });
   finish(execution);
 }
 

@@ -3,6 +3,7 @@
 // cached; the next call of the same shape only fills in buffers, scalars and the call's number.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -57,7 +58,9 @@ class Plan {
 
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
-  bool busy = false;  // on a host stream: not to be used again before it is finished
+  /// How many collectives the group has (sends and receives are not counted).
+  [[nodiscard]] uint64_t collectives() const noexcept { return collectives_; }
+  std::atomic<bool> busy{false};  // on a host stream: not to be used again before it is finished
 
  private:
   struct ItemTask {

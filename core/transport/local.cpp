@@ -56,7 +56,7 @@ Result<bool> LocalEnd::progress_connect() {
   if (sends) {
     send = SendConnection(fifo_at(memory), slots_at(memory),
                           {.peer = key().peer,
-                           .reach = options_.borrows ? Reach::kProcess : Reach::kSlots,
+                           .reach = options_.borrows ? Reach::kProcess : Reach::kNothing,
                            .slot_stride = options_.slot_stride});
   } else {
     recv = RecvConnection(fifo_at(memory), slots_at(memory), options_.slot_stride, key().peer, nullptr);

@@ -53,7 +53,7 @@ Result<bool> ShmSend::progress_connect() {
   slots_ = std::move(slots);
   send = SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                         {.peer = key().peer,
-                         .reach = options_.borrows ? Reach::kMapped : Reach::kSlots,
+                         .reach = options_.borrows ? Reach::kMapped : Reach::kNothing,
                          .slot_stride = options_.slot_stride});
   connected_ = true;
   return true;

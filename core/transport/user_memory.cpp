@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "core/transport/user_memory.hpp"
 
 #include <unistd.h>

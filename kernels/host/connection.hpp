@@ -24,7 +24,7 @@ class PlaceResolver {
 
 /// What of the sender's user memory the receiver can read without a copy through slots.
 enum class Reach : uint8_t {
-  kSlots,    // nothing
+  kNothing,
   kMapped,   // memory from ncclMemAlloc, through a mapping
   kProcess,  // all: same process
 };
@@ -33,7 +33,7 @@ class SendConnection {
  public:
   struct Options {
     int peer = -1;
-    Reach reach = Reach::kSlots;
+    Reach reach = Reach::kNothing;
     uint32_t inline_bytes_max = kInlineBytes;  // 0: payload always in the data area (net slots)
     size_t slot_stride = 0;                    // bytes from one slot's data to the next
   };

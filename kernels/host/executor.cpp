@@ -159,7 +159,7 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
     }
     move(step, source.offset * work_->element_bytes + slice_bytes_done_,
          target.offset * work_->element_bytes + slice_bytes_done_, slice_bytes);
-    finish_slice(step, slice_bytes, queue);
+    finish_slice(step, queue);
     slice_bytes_done_ += slice_bytes;
     moved_ = true;
     bytes_this_turn_ += slice_bytes;

@@ -107,8 +107,8 @@ class LaneRun {
   uint32_t index = 0;         // in its RunQueue
   bool queued = false;        // is in the RunQueue
   LaneRun* next = nullptr;    // intrusive list of the RunQueue
-  void* execution = nullptr;  // the engine's: to whom the lane belongs
-  void* queue = nullptr;
+  void* owner = nullptr;        // the engine's: to whom the lane belongs
+  void* owner_queue = nullptr;
 
  private:
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;

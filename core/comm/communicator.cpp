@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/communicator.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/log.hpp"
+#include "core/base/units.hpp"
+#include "core/comm/process.hpp"
+#include "core/os/host.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace plexus {
+
+std::vector<int> compute_ring(std::span<const PeerInfo> infos) {
+  std::vector<uint64_t> hosts;
+  for (const PeerInfo& info : infos) {
+    if (std::find(hosts.begin(), hosts.end(), info.host_hash) == hosts.end()) {
+      hosts.push_back(info.host_hash);
+    }
+  }
+  std::vector<int> ring;
+  for (const uint64_t host : hosts) {
+    for (size_t rank = 0; rank < infos.size(); ++rank) {
+      if (infos[rank].host_hash == host) {
+        ring.push_back(static_cast<int>(rank));
+      }
+    }
+  }
+  return ring;
+}
+
+Communicator::~Communicator() {
+  magic = 0;
+  connections_.reset();  // before the network they use
+}
+
+Result<void> Communicator::check_agreement() const {
+  const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
+  for (size_t rank = 0; rank < setup_.infos.size(); ++rank) {
+    const PeerInfo& info = setup_.infos[rank];
+    if (info.version != mine.version) {
+      return plexus::fail(Code::kInvalidUsage, "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
+                          setup_.rank, mine.host, mine.version, rank, info.host, info.version);
+    }
+    if (std::string_view(info.algorithms) != mine.algorithms) {
+      return plexus::fail(Code::kInvalidUsage, "NCCL_ALGO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
+                          "alike on all ranks", mine.algorithms, setup_.rank, mine.host, info.algorithms, rank,
+                          info.host);
+    }
+  }
+  return ok();
+}
+
+Result<void> Communicator::open_network() {
+  const auto& infos = setup_.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
+  const bool needed = std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return choose_transport(mine, info) == TransportKind::kNet && &info != &mine;
+  });
+  if (!needed) {
+    return ok();
+  }
+  NetPluginOptions options;
+  options.plugins = setup_.config.net_plugin;
+  options.network = comm_config_.net_name.empty() ? setup_.config.net : comm_config_.net_name;
+  options.folders = setup_.config.plugin_path;
+  const auto log = [](NetLogLevel level, std::string_view text) {
+    if (level == NetLogLevel::kWarn) {
+      PLEXUS_WARN("{}", text);
+    } else {
+      PLEXUS_INFO(kNet, "{}", text);
+    }
+  };
+  PLEXUS_TRY(net, open_net(options, {.comm_id = setup_.group,
+                                     .traffic_class = comm_config_.traffic_class,
+                                     .log = log}));
+  if (net.device_count() == 0) {
+    return plexus::fail(Code::kInvalidUsage, "the network {} has no device here: set NCCL_SOCKET_IFNAME to an "
+                        "interface that reaches the other hosts", net.plugin().descriptor().name);
+  }
+  net_ = std::move(net);
+  return ok();
+}
+
+Result<void> Communicator::start(CommSetup setup) {
+  setup_ = std::move(setup);
+  PLEXUS_TRY(check_agreement());
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo));
+  filter_ = std::move(filter);
+  PLEXUS_TRY(open_network());
+  ring_ = compute_ring(setup_.infos);
+
+  const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
+  uint32_t slot_bytes = mine.slot_bytes;
+  uint32_t channels_min = 1;
+  uint32_t channels_max = 64;
+  int local_ranks = 0;
+  for (const PeerInfo& info : setup_.infos) {
+    slot_bytes = std::min(slot_bytes, info.slot_bytes);
+    channels_min = std::max(channels_min, info.min_channels);
+    channels_max = std::min(channels_max, info.max_channels);
+    local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
+  }
+  oversubscribed = local_ranks > cores_available();
+  auto& process = Process::instance();
+  connections_ = std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
+                                                                        .infos = &setup_.infos,
+                                                                        .group = setup_.group,
+                                                                        .exchange = setup_.exchange.get(),
+                                                                        .meetings = &process.meetings,
+                                                                        .net = net_ ? &*net_ : nullptr,
+                                                                        .slot_bytes = slot_bytes});
+  plan_context_ = PlanContext{.state = this,
+                              .rank = setup_.rank,
+                              .ring = ring_,
+                              .connections = connections_.get(),
+                              .memory = &process.memory,
+                              .filter = &filter_,
+                              .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
+                              .channels_max = static_cast<int>(channels_max),
+                              .slot_bytes = slot_bytes};
+  setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
+  set_state(Code::kSuccess);
+  PLEXUS_INFO(kInit, "comm {:#x} rank {} nranks {} host {} slots {} x {} KiB - Init COMPLETE", setup_.group,
+              setup_.rank, setup_.nranks, mine.host, kSlots, slot_bytes / 1024);
+  return ok();
+}
+
+// ---- state ----
+
+Error Communicator::stop_reason() const {
+  const std::lock_guard lock(error_mutex_);
+  return error_.has_value() ? error_->clone()
+                            : plexus::fail(Code::kInternalError, "rank {} was stopped without a reason", rank());
+}
+
+void Communicator::stop_with(const Error& reason) {
+  {
+    const std::lock_guard lock(error_mutex_);
+    if (!error_.has_value()) {
+      error_ = reason.clone();
+    }
+    set_state(error_->code());
+  }
+  stop.store(true, std::memory_order_release);  // pairs with the engine's load
+}
+
+void Communicator::fail(const Error& error) {
+  const bool first = !stop.load(std::memory_order_acquire);
+  stop_with(error);
+  if (first) {
+    setup_.exchange->announce_failure(error);
+  }
+}
+
+void Communicator::report_waiting(const CallRecord& call) {
+  std::string record(sizeof(call), '\0');
+  std::memcpy(record.data(), &call, sizeof(call));
+  setup_.exchange->report_waiting(call.sequence, record, describe_call(call));
+}
+
+// ---- work ----
+
+Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
+  PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
+  plan->prepare(tasks, sequence_, *plan_context_->memory);
+  sequence_ += plan->collectives();
+  const Choice& choice = plan->choice();
+  last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};
+  return plan;
+}
+
+Result<void> Communicator::run_inline(std::span<const Task> tasks) {
+  if (submitted_.load(std::memory_order_acquire) != 0) {
+    wait_submitted();
+  }
+  PLEXUS_TRY(ready, plan(tasks));
+  Execution* const execution = &ready->execution();
+  engine_.run({&execution, 1});
+  if (execution->error.has_value()) {
+    return std::move(*execution->error);
+  }
+  return ok();
+}
+
+void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {
+  plan.busy = true;
+  enter();  // the engine thread is inside until `finished` has returned
+  submitted_.fetch_add(1, std::memory_order_relaxed);
+  plan.execution().finished = false;
+  Process::instance().async.submit({.execution = &plan.execution(),
+                                    .streams = std::move(streams),
+                                    .finished = [this, &plan] {
+                                      plan.busy = false;
+                                      submitted_.fetch_sub(1, std::memory_order_release);
+                                      submitted_.notify_all();
+                                      leave();
+                                    }});
+}
+
+void Communicator::wait_submitted() {
+  for (int pending = submitted_.load(std::memory_order_acquire); pending != 0;
+       pending = submitted_.load(std::memory_order_acquire)) {
+    submitted_.wait(pending, std::memory_order_acquire);
+  }
+}
+
+void Communicator::wait_left() {
+  while (calls_.load(std::memory_order_acquire) != 0) {
+    std::this_thread::yield();
+  }
+}
+
+// ---- user-defined reductions ----
+
+int Communicator::add_reduction(const UserReduction& reduction) {
+  // Handles of different communicators differ, so that one used with the wrong one is recognised.
+  constexpr int kFirst = 5;
+  constexpr uint64_t kRange = 0x7fffffff - kFirst;
+  uint64_t value = (setup_.group ^ (setup_.group >> 29)) + static_cast<uint64_t>(++reductions_made_) * 0x9e3779b1ULL;
+  int op = kFirst + static_cast<int>(value % kRange);
+  while (reductions_.count(op) != 0) {
+    op = kFirst + static_cast<int>(++value % kRange);
+  }
+  reductions_.emplace(op, reduction);
+  return op;
+}
+
+bool Communicator::remove_reduction(int op) { return reductions_.erase(op) != 0; }
+
+const Communicator::UserReduction* Communicator::find_reduction(int op) const {
+  const auto at = reductions_.find(op);
+  return at == reductions_.end() ? nullptr : &at->second;
+}
+
+// ---- live communicators ----
+
+LiveCommunicators& LiveCommunicators::instance() {
+  static auto* const instance = new LiveCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
+  return *instance;
+}
+
+void LiveCommunicators::add(const Communicator* comm) {
+  const std::lock_guard lock(mutex_);
+  live_.emplace(comm, true);
+}
+
+bool LiveCommunicators::remove(const Communicator* comm) {
+  const std::lock_guard lock(mutex_);
+  return live_.erase(comm) != 0;
+}
+
+}  // namespace plexus

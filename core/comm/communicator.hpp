@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The object behind ncclComm_t: owns the control plane, the connections, the plans and the engine of
+// one rank, and its state. Life: constructed in state kInProgress, `start` with what init found out
+// (core/comm/init.cpp) makes it ready; `fail` and abort end all waiting; destroy frees it.
+//
+// Threads: one thread at a time calls run(); fail(), stop_reason(), state() and abort from any.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/config.hpp"
+#include "core/bootstrap/exchange.hpp"
+#include "core/comm/comm_config.hpp"
+#include "core/comm/communicator_calls.hpp"
+#include "core/engine/engine.hpp"
+#include "core/plugin/net_plugin.hpp"
+#include "core/schedule/plan.hpp"
+#include "core/transport/connections.hpp"
+
+namespace plexus {
+
+/// What init found out about the ranks; the same on all of them but for `rank`.
+struct CommSetup {
+  int rank = 0;
+  int nranks = 0;
+  uint64_t group = 0;  // distinct for every communicator
+  std::unique_ptr<Exchange> exchange;
+  std::vector<PeerInfo> infos;  // [nranks]
+  Config config;
+};
+
+class Communicator final : public RankState {
+ public:
+  explicit Communicator(CommConfig config) : comm_config_(std::move(config)) {}
+  ~Communicator() override;
+
+  /// Makes it ready. Called once.
+  Result<void> start(CommSetup setup);
+
+  // -- facts, valid once started --
+  [[nodiscard]] int rank() const noexcept { return setup_.rank; }
+  [[nodiscard]] int nranks() const noexcept { return setup_.nranks; }
+  [[nodiscard]] const CommConfig& comm_config() const noexcept { return comm_config_; }
+  [[nodiscard]] const CommSetup& setup() const noexcept { return setup_; }
+  [[nodiscard]] const LastChoice& last_choice() const noexcept { return last_choice_; }
+  /// A number for the next child: all ranks of the communicator count alike.
+  uint64_t next_child() noexcept { return ++children_; }
+
+  // -- state --
+  [[nodiscard]] Code state() const noexcept { return state_.load(std::memory_order_acquire); }
+  void set_state(Code state) noexcept { state_.store(state, std::memory_order_release); }
+  [[nodiscard]] Error stop_reason() const override;
+  void fail(const Error& error) override;
+  void report_waiting(const CallRecord& call) override;
+  /// Ends all waiting of this rank with `reason`; tells no other rank.
+  void stop_with(const Error& reason);
+
+  // -- work --
+  /// A plan for `tasks` (all of this communicator), filled in and ready to execute.
+  Result<Plan*> plan(std::span<const Task> tasks);
+  /// Runs one group's tasks of this communicator inline.
+  Result<void> run_inline(std::span<const Task> tasks);
+  /// Puts `plan` on `streams`.
+  void submit(Plan& plan, std::vector<HostStream*> streams);
+  /// Blocks until nothing of this communicator is on a host stream.
+  void wait_submitted();
+  [[nodiscard]] Engine& engine() noexcept { return engine_; }
+  void enter() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
+  void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
+  /// Blocks until no thread is inside a call on this communicator (they see `stop`).
+  void wait_left();
+
+  // -- user-defined reductions: op value -> what it multiplies by --
+  struct UserReduction {
+    DataType type;
+    ReduceOp op;
+    const void* scalar;  // not null: read when the collective runs
+  };
+  int add_reduction(const UserReduction& reduction);
+  bool remove_reduction(int op);
+  [[nodiscard]] const UserReduction* find_reduction(int op) const;
+
+  static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
+  uint64_t magic = kMagic;
+  bool finalized = false;
+  bool revoked = false;
+  std::thread initializer;       // of a non-blocking init or split
+  std::atomic<bool> give_up{false};  // aborted while initializing
+  struct Window {
+    void* buffer;
+    size_t size_bytes;
+  };
+  std::map<const void*, std::unique_ptr<Window>> windows;
+  std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
+
+ private:
+  Result<void> open_network();
+  Result<void> check_agreement() const;
+
+  CommConfig comm_config_;
+  CommSetup setup_;
+  std::vector<int> ring_;
+  AlgorithmFilter filter_;
+  std::optional<NetContext> net_;
+  std::unique_ptr<ConnectionSet> connections_;
+  std::optional<PlanContext> plan_context_;
+  PlanCache plans_;
+  Engine engine_;
+  LastChoice last_choice_{"", "", 0};
+  uint64_t sequence_ = 0;
+  uint64_t children_ = 0;
+  std::map<int, UserReduction> reductions_;
+  int reductions_made_ = 0;
+  std::atomic<int> calls_{0};
+  std::atomic<int> submitted_{0};
+  std::atomic<Code> state_{Code::kInProgress};
+  mutable std::mutex error_mutex_;
+  std::optional<Error> error_;  // guarded by error_mutex_; the first one stays
+};
+
+/// Every live communicator of this process, so that a dead handle is recognised. Threads: any.
+class LiveCommunicators {
+ public:
+  static LiveCommunicators& instance();
+  void add(const Communicator* comm);
+  bool remove(const Communicator* comm);
+
+ private:
+  std::mutex mutex_;
+  std::map<const Communicator*, bool> live_;
+};
+
+/// Ranks in ring order: host by host, in the order of their first ranks. Pure.
+std::vector<int> compute_ring(std::span<const PeerInfo> infos);
+
+}  // namespace plexus

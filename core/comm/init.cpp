@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/init.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/log.hpp"
+#include "core/base/units.hpp"
+#include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/process.hpp"
+#include "core/os/host.hpp"
+
+namespace plexus {
+namespace {
+
+// Slots of 128 KiB stay in a core's cache between writer and reader (docs/performance.md).
+constexpr uint32_t kSlotBytesDefault = 128 * 1024;
+constexpr uint32_t kSlotBytesMin = 4 * 1024;
+constexpr uint32_t kChannelsMax = 64;
+
+uint32_t slot_bytes_of(const Config& config) {
+  if (config.buffsize_bytes == 0) {
+    return kSlotBytesDefault;
+  }
+  const auto wish = static_cast<uint64_t>(config.buffsize_bytes) / kSlots;
+  const uint64_t bounded = std::clamp<uint64_t>(wish, kSlotBytesMin, uint64_t{1} << 29);
+  return static_cast<uint32_t>(bounded / kSlotBytesMin * kSlotBytesMin);
+}
+
+uint32_t channels_of(int setting, int environment, uint32_t fallback) {
+  const int value = environment > 0 ? environment : setting;
+  return value > 0 ? std::min(static_cast<uint32_t>(value), kChannelsMax) : fallback;
+}
+
+template <size_t size>
+void store_text(char (&target)[size], const std::string& text) {
+  const size_t length = std::min(text.size(), size - 1);
+  std::memcpy(target, text.data(), length);
+  target[length] = '\0';
+}
+
+}  // namespace
+
+Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_config) {
+  PeerInfo info;
+  const HostIdentity host = host_identity(config.hostid);
+  info.process_id = process_id();
+  info.host_hash = host.hash;
+  info.pid_namespace = host.pid_namespace;
+  info.pid = static_cast<int32_t>(getpid());
+  info.version = PLEXUS_VERSION_CODE;
+  info.slot_bytes = slot_bytes_of(config);
+  info.min_channels = channels_of(comm_config.min_ctas, config.min_ctas, 1);
+  info.max_channels = channels_of(comm_config.max_ctas, config.max_ctas, kChannelsMax);
+  info.shm_disable = config.shm_disable ? 1 : 0;
+  info.p2p_disable = config.p2p_disable ? 1 : 0;
+  info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
+  info.local_register = config.local_register ? 1 : 0;
+  if (config.algo.size() >= sizeof(info.algorithms)) {
+    return fail(Code::kInvalidUsage, "NCCL_ALGO has {} characters, at most {} are read: shorten it",
+                config.algo.size(), sizeof(info.algorithms) - 1);
+  }
+  store_text(info.algorithms, config.algo);
+  store_text(info.host, host.name);
+  return info;
+}
+
+Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
+  PLEXUS_TRY(config, read_config());
+  PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
+  PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
+  return init_by_exchange(comm, config, std::move(exchange));
+}
+
+Result<void> init_by_exchange(Communicator& child, const Config& config, std::unique_ptr<Exchange> exchange) {
+  PLEXUS_TRY(mine, describe_self(config, child.comm_config()));
+  CommSetup setup;
+  setup.rank = exchange->rank();
+  setup.nranks = exchange->nranks();
+  setup.group = exchange->group();
+  setup.config = config;
+  PLEXUS_TRY(blobs, exchange->all_gather(mine.to_bytes()));
+  for (const std::string& blob : blobs) {
+    PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
+    setup.infos.push_back(info);
+  }
+  setup.exchange = std::move(exchange);
+  return child.start(std::move(setup));
+}
+
+}  // namespace plexus

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of communicators: made by unique id or all at once, finalized, destroyed, aborted.
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/log.hpp"
+#include "core/comm/communicator_calls.hpp"
+#include "core/comm/group.hpp"
+#include "core/comm/init.hpp"
+#include "core/comm/launch_life.hpp"
+#include "core/os/host.hpp"
+
+namespace plexus {
+namespace {
+
+Error in_progress() { return fail(Code::kInProgress, "in progress"); }
+
+/// Ends a communicator whose plans are done or stopped. `Exchange::leave` makes its going orderly.
+void release(Communicator* comm) {
+  if (comm->initializer.joinable()) {
+    comm->initializer.join();
+  }
+  comm->wait_submitted();
+  comm->wait_left();
+  if (comm->setup().exchange != nullptr) {
+    comm->setup().exchange->leave();
+  }
+  const std::unique_ptr<Communicator> owner(comm);
+}
+
+}  // namespace
+
+bool is_live(const Communicator* comm) noexcept {
+  return comm != nullptr && comm->magic == Communicator::kMagic;
+}
+int rank_of(const Communicator& comm) noexcept { return comm.rank(); }
+int nranks_of(const Communicator& comm) noexcept { return comm.nranks(); }
+int device_of(const Communicator& /*comm*/) noexcept { return -1; }
+LastChoice last_choice(const Communicator& comm) noexcept { return comm.last_choice(); }
+Code async_error(const Communicator& comm) noexcept { return comm.state(); }
+
+Result<void> check_usable(const Communicator& comm) noexcept {
+  const Code state = comm.state();
+  if (state == Code::kSuccess && !comm.revoked && !comm.finalized) {
+    return ok();
+  }
+  if (comm.revoked) {
+    return fail(Code::kInvalidUsage, "the communicator was revoked: only split, shrink and destroy are possible");
+  }
+  if (state == Code::kInProgress) {
+    return fail(Code::kInvalidArgument, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+  }
+  if (comm.finalized) {
+    return fail(Code::kInvalidUsage, "the communicator was finalized: only destroy is possible");
+  }
+  return comm.stop_reason();
+}
+
+Result<void> start_life(Communicator** slot, const CommConfig& config,
+                        std::function<Result<void>(Communicator&)> make) {
+  auto owner = std::make_unique<Communicator>(config);
+  Communicator* const comm = owner.get();
+  LiveCommunicators::instance().add(comm);
+  if (!config.blocking) {
+    *slot = owner.release();
+    comm->initializer = std::thread([comm, make = std::move(make)] {
+      auto made = make(*comm);
+      if (made.has_error()) {
+        PLEXUS_WARN("{}", made.error().message());
+        comm->stop_with(made.error());
+      }
+    });
+    return in_progress();
+  }
+  *slot = nullptr;
+  auto made = make(*comm);
+  if (made.has_error()) {
+    if (comm->setup().exchange != nullptr) {
+      comm->setup().exchange->announce_failure(made.error());
+    }
+    LiveCommunicators::instance().remove(comm);
+    return made;
+  }
+  *slot = owner.release();
+  return ok();
+}
+
+Result<void> run_life_job(LifeJob job) {
+  Group& group = Group::current();
+  if (!group.open()) {
+    return job();
+  }
+  group.add(std::move(job));
+  return ok();
+}
+
+Result<void> init_rank(Communicator** comm, int nranks, std::span<const UniqueId> ids, int rank,
+                       const CommConfig& config) {
+  *comm = nullptr;
+  return run_life_job([comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
+    return start_life(comm, config, [nranks, rank, ids](Communicator& made) {
+      return init_by_id(made, nranks, ids, rank);
+    });
+  });
+}
+
+/// All ranks are here: no bootstrap, no threads, one description for each.
+Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/) {
+  PLEXUS_TRY(config, read_config());
+  auto exchanges = make_local_exchanges(ndevices);
+  PLEXUS_TRY(self, describe_self(config, {}));
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (int rank = 0; rank < ndevices; ++rank) {
+    CommSetup setup;
+    setup.rank = rank;
+    setup.nranks = ndevices;
+    setup.exchange = std::move(exchanges[static_cast<size_t>(rank)]);
+    setup.group = setup.exchange->group();
+    setup.infos.assign(static_cast<size_t>(ndevices), self);
+    setup.config = config;
+    auto comm = std::make_unique<Communicator>(CommConfig{});
+    PLEXUS_TRY(comm->start(std::move(setup)));
+    made.push_back(std::move(comm));
+  }
+  for (size_t rank = 0; rank < made.size(); ++rank) {
+    LiveCommunicators::instance().add(made[rank].get());
+    comms[rank] = made[rank].release();
+  }
+  return ok();
+}
+
+Result<void> finalize(Communicator& comm) {
+  if (comm.finalized) {
+    return fail(Code::kInvalidArgument, "the communicator was finalized before");
+  }
+  if (comm.revoked) {
+    return fail(Code::kInvalidArgument, "a revoked communicator cannot be finalized: destroy it");
+  }
+  if (comm.state() == Code::kInProgress) {
+    return fail(Code::kInvalidArgument, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+  }
+  comm.wait_submitted();
+  comm.finalized = true;
+  if (comm.stop.load(std::memory_order_acquire)) {
+    return comm.stop_reason();
+  }
+  return ok();
+}
+
+Result<void> destroy(Communicator* comm) {
+  if (!LiveCommunicators::instance().remove(comm)) {
+    return fail(Code::kInvalidArgument, "the communicator was destroyed before, or never made");
+  }
+  return run_life_job([comm]() -> Result<void> {
+    release(comm);
+    return ok();
+  });
+}
+
+Result<void> abort(Communicator* comm) {
+  if (!LiveCommunicators::instance().remove(comm)) {
+    return fail(Code::kInvalidArgument, "the communicator was destroyed before, or never made");
+  }
+  comm->give_up.store(true, std::memory_order_release);
+  if (comm->initializer.joinable()) {
+    comm->initializer.join();
+  }
+  const bool was_well = !comm->stop.load(std::memory_order_acquire);
+  comm->stop_with(fail(Code::kInvalidUsage, "the communicator was aborted by ncclCommAbort"));
+  if (comm->setup().exchange != nullptr) {
+    if (was_well) {
+      comm->setup().exchange->announce_failure(
+          fail(Code::kRemoteError, "rank {} called ncclCommAbort", comm->rank()));
+    }
+    comm->setup().exchange->stop();
+  }
+  release(comm);
+  return ok();
+}
+
+Result<void> revoke(Communicator& comm) {
+  if (comm.finalized || comm.revoked) {
+    return fail(Code::kInvalidArgument, "the communicator was finalized or revoked before");
+  }
+  comm.revoked = true;
+  comm.stop_with(fail(Code::kInvalidUsage, "the communicator was revoked"));
+  comm.wait_submitted();
+  comm.wait_left();
+  comm.set_state(Code::kSuccess);
+  return ok();
+}
+
+}  // namespace plexus

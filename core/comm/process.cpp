@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/process.hpp"
+
+#include <memory>
+
+namespace plexus {
+
+Process& Process::instance() {
+  static Process* const process = new Process();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
+  return *process;
+}
+
+HostStream* Process::create_stream() {
+  auto stream = std::make_unique<HostStream>();
+  const std::lock_guard lock(mutex_);
+  streams_.insert(stream.get());
+  return stream.release();
+}
+
+HostStream* Process::find_stream(const void* handle) const {
+  const std::lock_guard lock(mutex_);
+  if (streams_.count(handle) == 0) {
+    return nullptr;
+  }
+  return static_cast<HostStream*>(const_cast<void*>(handle));  // NOLINT(cppcoreguidelines-pro-type-const-cast): ours
+}
+
+Result<void> Process::destroy_stream(HostStream* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (streams_.erase(stream) == 0) {
+      return fail(Code::kInvalidArgument, "the stream was not made by plexusStreamCreate, or is destroyed already");
+    }
+  }
+  const std::unique_ptr<HostStream> owner(stream);
+  return owner->wait();
+}
+
+}  // namespace plexus

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the communicators of one process share: where ranks of the process meet, its shareable
+// memory, its host streams and the thread that serves them. The one object per process that NCCL's
+// API forces on us; everything below gets the parts it needs passed in.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <set>
+
+#include "core/device/host_stream.hpp"
+#include "core/engine/async_engine.hpp"
+#include "core/transport/local.hpp"
+#include "core/transport/user_memory.hpp"
+
+namespace plexus {
+
+/// Threads: any.
+class Process {
+ public:
+  /// Made at first use and never destroyed: threads of plugins may outlive main().
+  static Process& instance();
+
+  LocalMeetings meetings;
+  UserMemory memory;
+  AsyncEngine async;
+
+  HostStream* create_stream();
+  /// kInvalidArgument when it is none of ours. Waits for the stream's work.
+  Result<void> destroy_stream(HostStream* stream);
+  [[nodiscard]] HostStream* find_stream(const void* handle) const;
+
+ private:
+  Process() = default;
+  mutable std::mutex mutex_;
+  std::set<const void*> streams_;  // guarded by mutex_
+};
+
+}  // namespace plexus

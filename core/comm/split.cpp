@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Children of a communicator: split by color, shrink by exclusion. The control plane of the parent
+// carries the child's; no new bootstrap.
+#include <algorithm>
+#include <cstring>
+
+#include "core/comm/communicator_calls.hpp"
+#include "core/comm/init.hpp"
+#include "core/comm/launch_life.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr int kNoColor = -1;  // NCCL_SPLIT_NOCOLOR
+
+struct Wish {
+  int color;
+  int key;
+};
+
+/// Distinct for every child of every parent.
+uint64_t child_group(uint64_t parent, uint64_t number, uint64_t part) {
+  uint64_t value = parent ^ (number * 0x9e3779b97f4a7c15ULL) ^ (part * 0xc2b2ae3d27d4eb4fULL);
+  value = (value ^ (value >> 31)) * 0xbf58476d1ce4e5b9ULL;
+  return (value ^ (value >> 29)) | 1;
+}
+
+Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine) {
+  std::string bytes(sizeof(mine), '\0');
+  std::memcpy(bytes.data(), &mine, sizeof(mine));
+  PLEXUS_TRY(blobs, parent.setup().exchange->all_gather(std::move(bytes)));
+  std::vector<Wish> wishes(blobs.size());
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    if (blobs[rank].size() != sizeof(Wish)) {
+      return fail(Code::kInvalidUsage, "rank {} is not in the same ncclCommSplit call as rank {}", rank,
+                  parent.rank());
+    }
+    std::memcpy(&wishes[rank], blobs[rank].data(), sizeof(Wish));
+  }
+  return wishes;
+}
+
+/// Ranks of the color, by (key, rank).
+std::vector<int> members_of(const std::vector<Wish>& wishes, int color) {
+  std::vector<int> members;
+  for (size_t rank = 0; rank < wishes.size(); ++rank) {
+    if (wishes[rank].color == color) {
+      members.push_back(static_cast<int>(rank));
+    }
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return wishes[static_cast<size_t>(a)].key < wishes[static_cast<size_t>(b)].key;
+  });
+  return members;
+}
+
+}  // namespace
+
+Result<void> split(Communicator& parent, int color, int key, Communicator** child,
+                   const CommConfig* config) {
+  *child = nullptr;
+  CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
+  return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
+    const uint64_t number = parent.next_child();
+    PLEXUS_TRY(wishes, exchange_wishes(parent, {color, key}));
+    if (color == kNoColor) {
+      return ok();
+    }
+    const auto group = child_group(parent.setup().group, number, static_cast<uint64_t>(static_cast<uint32_t>(color)));
+    PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members_of(wishes, color), group));
+    // std::function wants a copyable closure.
+    auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
+    return start_life(child, child_config, [shared, config = parent.setup().config](Communicator& made) {
+      return init_by_exchange(made, config, std::move(*shared));
+    });
+  });
+}
+
+Result<void> shrink(Communicator& parent, std::span<const int> excluded, Communicator** child,
+                    const CommConfig* config, bool abort_parent) {
+  *child = nullptr;
+  CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
+  std::vector<int> members;
+  for (int rank = 0; rank < parent.nranks(); ++rank) {
+    if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {
+      members.push_back(rank);
+    }
+  }
+  return run_life_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
+    if (abort_parent) {
+      parent.stop_with(fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
+      parent.wait_submitted();
+      parent.wait_left();
+    }
+    const auto group = child_group(parent.setup().group, parent.next_child(), 0);
+    PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members, group));
+    auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
+    return start_life(child, child_config, [shared, config = parent.setup().config](Communicator& made) {
+      return init_by_exchange(made, config, std::move(*shared));
+    });
+  });
+}
+
+}  // namespace plexus

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// User-defined reductions, user memory and host streams: the rest of communicator_calls.hpp.
+#include <fmt/format.h>
+
+#include "core/comm/communicator.hpp"
+#include "core/comm/process.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr int kSum = 0;
+constexpr int kProd = 1;
+constexpr int kMax = 2;
+constexpr int kMin = 3;
+constexpr int kAvg = 4;
+
+}  // namespace
+
+// ---- reductions ----
+
+Result<int> create_premul_sum(Communicator& comm, DataType type, const void* scalar, bool scalar_on_device) {
+  Communicator::UserReduction reduction{.type = type, .op = ReduceOp::premul_sum(0), .scalar = nullptr};
+  if (scalar_on_device) {
+    reduction.scalar = scalar;  // host ranks: "device" memory is host memory, read when the call runs
+  } else {
+    reduction.op.load_scalar(scalar, type);
+  }
+  return comm.add_reduction(reduction);
+}
+
+Result<void> destroy_reduction(Communicator& comm, int op) {
+  if (!comm.remove_reduction(op)) {
+    return fail(Code::kInvalidArgument, "{} is no user-defined reduction of this communicator", op);
+  }
+  return ok();
+}
+
+Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* task) {
+  switch (op) {
+    case kSum:
+      task->op = ReduceOp::plain(ReduceKind::kSum);
+      return ok();
+    case kProd:
+      task->op = ReduceOp::plain(ReduceKind::kProd);
+      return ok();
+    case kMax:
+      task->op = ReduceOp::plain(ReduceKind::kMax);
+      return ok();
+    case kMin:
+      task->op = ReduceOp::plain(ReduceKind::kMin);
+      return ok();
+    case kAvg:
+      task->op = ReduceOp::average(type, static_cast<uint32_t>(comm.nranks()));
+      return ok();
+    default:
+      break;
+  }
+  const Communicator::UserReduction* const reduction = comm.find_reduction(op);
+  if (reduction == nullptr) {
+    return fail(Code::kInvalidArgument,
+                "op {} is neither a built-in reduction nor one that ncclRedOpCreatePreMulSum made for this "
+                "communicator", op);
+  }
+  if (reduction->type != type) {
+    return fail(Code::kInvalidArgument, "op {} was made for {}, not for {}", op, name(reduction->type), name(type));
+  }
+  task->op = reduction->op;
+  task->scalar = reduction->scalar;
+  return ok();
+}
+
+// ---- memory ----
+
+Result<void*> allocate_memory(size_t size_bytes) { return Process::instance().memory.allocate(size_bytes); }
+Result<void> free_memory(void* pointer) { return Process::instance().memory.release(pointer); }
+
+Result<void*> register_buffer(Communicator& comm, void* buffer, size_t /*size_bytes*/) {
+  ++comm.registrations[buffer];
+  return buffer;
+}
+
+Result<void> deregister_buffer(Communicator& comm, void* handle) {
+  const auto at = comm.registrations.find(handle);
+  if (at == comm.registrations.end()) {
+    return fail(Code::kInvalidUsage, "{} is no registration of this communicator", fmt::ptr(handle));
+  }
+  if (--at->second == 0) {
+    comm.registrations.erase(at);
+  }
+  return ok();
+}
+
+Result<void*> register_window(Communicator& comm, void* buffer, size_t size_bytes, int /*flags*/) {
+  auto window = std::make_unique<Communicator::Window>(Communicator::Window{buffer, size_bytes});
+  void* const handle = window.get();
+  comm.windows.emplace(handle, std::move(window));
+  return handle;
+}
+
+Result<void> deregister_window(Communicator& comm, void* window) {
+  if (comm.windows.erase(window) == 0) {
+    return fail(Code::kInvalidArgument, "{} is no window of this communicator", fmt::ptr(window));
+  }
+  return ok();
+}
+
+Result<void*> window_user_pointer(Communicator& comm, void* window) {
+  const auto at = comm.windows.find(window);
+  if (at == comm.windows.end()) {
+    return fail(Code::kInvalidArgument, "{} is no window of this communicator", fmt::ptr(window));
+  }
+  return at->second->buffer;
+}
+
+// ---- streams ----
+
+Result<HostStream*> create_host_stream() { return Process::instance().create_stream(); }
+Result<void> destroy_host_stream(HostStream* stream) { return Process::instance().destroy_stream(stream); }
+Result<void> wait_host_stream(HostStream* stream) { return stream->wait(); }
+Result<bool> query_host_stream(HostStream* stream) { return stream->query(); }
+HostStream* find_host_stream(const void* handle) noexcept { return Process::instance().find_stream(handle); }
+
+}  // namespace plexus

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line of results: plain data, so that the rank that measures can send it to the process that
+// prints through a pipe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "tools/cli/perf/statistics.hpp"
+#include "tools/cli/perf/vocabulary.hpp"
+
+namespace plexus::perf {
+
+/// What is run with every size: one combination of -d, -o and -r.
+struct Variant {
+  Type type;
+  Op op;     // meaningless for a collective that does not reduce
+  int root;  // -1: the collective has none
+};
+
+struct Row {
+  static constexpr int64_t kUnchecked = -1;
+  static constexpr size_t kNameBytes = 24;
+  using Name = std::array<char, kNameBytes>;  // ends with a 0
+
+  Variant variant;
+  uint64_t size_bytes;
+  uint64_t count;
+  bool in_place;
+  int batch;  // operations per timed iteration
+  TimeUs time_us;
+  int64_t wrong;
+  Name algorithm;  // empty: the library does not say, or nothing was to do
+  Name protocol;
+  int channels;
+};
+static_assert(std::is_trivially_copyable_v<Row>);
+
+/// Copies what fits.
+[[nodiscard]] Row::Name make_name(const char* text) noexcept;
+
+}  // namespace plexus::perf

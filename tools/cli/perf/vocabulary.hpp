@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of `plexus perf`: collectives, data types and reductions, with nccl-tests' names, NCCL's
+// numbers, and nccl-tests' formulas for counts and bandwidths. Tables only; knows no library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace plexus::perf {
+
+enum class Collective {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kSendRecv,
+};
+
+/// How the size that the user asks for becomes the count that the call gets.
+enum class CountRule {
+  kWhole,     // size / element size
+  kPerRank,   // size / nranks, rounded down to 16 bytes
+};
+
+struct CollectiveInfo {
+  Collective collective;
+  const char* name;
+  CountRule count_rule;
+  bool reduces;
+  bool rooted;
+  bool in_place;  // has an in-place form
+};
+
+/// The numbers are ncclDataType_t's.
+enum class Type {
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kHalf = 6,
+  kFloat = 7,
+  kDouble = 8,
+  kBfloat16 = 9,
+  kFloat8e4m3 = 10,
+  kFloat8e5m2 = 11,
+};
+
+struct TypeInfo {
+  Type type;
+  const char* name;
+  size_t size_bytes;
+  bool floating;
+};
+
+/// The first five numbers are ncclRedOp_t's; kMulSum is a PreMulSum made for the run.
+enum class Op { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kMulSum = 5 };
+
+struct OpInfo {
+  Op op;
+  const char* name;
+};
+
+[[nodiscard]] std::span<const CollectiveInfo> collectives() noexcept;
+[[nodiscard]] std::span<const TypeInfo> types() noexcept;
+[[nodiscard]] std::span<const OpInfo> ops() noexcept;
+
+[[nodiscard]] const CollectiveInfo& info_of(Collective collective) noexcept;
+[[nodiscard]] const TypeInfo& info_of(Type type) noexcept;
+[[nodiscard]] const char* name_of(Op op) noexcept;
+
+[[nodiscard]] std::optional<Collective> find_collective(std::string_view name) noexcept;
+[[nodiscard]] std::optional<Type> find_type(std::string_view name) noexcept;
+[[nodiscard]] std::optional<Op> find_op(std::string_view name) noexcept;
+
+/// The `count` argument of the call for a row of `size_bytes`.
+[[nodiscard]] size_t compute_count(Collective collective, Type type, int nranks, size_t size_bytes) noexcept;
+/// The size column: the larger side of the operation.
+[[nodiscard]] size_t compute_size_bytes(Collective collective, Type type, int nranks, size_t count) noexcept;
+/// Elements of the send and of the receive buffer of one rank.
+[[nodiscard]] size_t send_count(Collective collective, int nranks, size_t count) noexcept;
+[[nodiscard]] size_t recv_count(Collective collective, int nranks, size_t count) noexcept;
+/// busbw / algbw.
+[[nodiscard]] double bus_factor(Collective collective, int nranks) noexcept;
+
+}  // namespace plexus::perf
