@@ -70,9 +70,10 @@ using Result = BOOST_OUTCOME_V2_NAMESPACE::basic_result<
 template <class... Args>
 struct FormatAt {
   template <class S>
-  consteval FormatAt(const S& text, const char* file_ = __builtin_FILE(),
-                     int line_ = __builtin_LINE())  // NOLINT(google-explicit-constructor): a format string
-      : format(text), file(file_), line(line_) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): a string literal becomes a format string
+  consteval FormatAt(const S& text, const char* origin_file = __builtin_FILE(),
+                     int origin_line = __builtin_LINE())
+      : format(text), file(origin_file), line(origin_line) {}
   fmt::format_string<Args...> format;
   const char* file;
   int line;

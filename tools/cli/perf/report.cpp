@@ -219,8 +219,8 @@ Result<Reporter> Reporter::create(JobFacts facts, Outputs outputs, size_t nrows)
   if (outputs.json == "-" && outputs.tsv == "-") {
     return fail(Code::kInvalidArgument, "--json and --tsv cannot both go to stdout; give one of them a file");
   }
-  PLEXUS_TRY(auto json, open_output("--json", outputs.json));
-  PLEXUS_TRY(auto tsv, open_output("--tsv", outputs.tsv));
+  PLEXUS_TRY(json, open_output("--json", outputs.json));
+  PLEXUS_TRY(tsv, open_output("--tsv", outputs.tsv));
   const bool table = outputs.json != "-" && outputs.tsv != "-";
   const bool progress = isatty(STDERR_FILENO) != 0 && (!table || isatty(STDOUT_FILENO) == 0);
   return Reporter(std::unique_ptr<State>(

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/flags.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <limits>
+#include <utility>
+
+namespace plexus {
+namespace {
+
+/// The whole of `text` as a number, else false.
+template <class T>
+bool read_number(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+unsigned shift_of_unit(char unit) {
+  switch (unit) {
+    case 'k':
+    case 'K':
+      return 10;
+    case 'm':
+    case 'M':
+      return 20;
+    case 'g':
+    case 'G':
+      return 30;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+Result<int64_t> parse_int(std::string_view text, IntRange range) {
+  int64_t value = 0;
+  if (!read_number(text, &value) || value < range.min || value > range.max) {
+    return fail(Code::kInvalidArgument, "takes a whole number from {} to {}, not '{}'", range.min, range.max, text);
+  }
+  return value;
+}
+
+Result<size_t> parse_size(std::string_view text) {
+  const unsigned shift = text.empty() ? 0 : shift_of_unit(text.back());
+  const std::string_view digits = text.substr(0, text.size() - (shift != 0 ? 1 : 0));
+  uint64_t value = 0;
+  if (!read_number(digits, &value) || value > (std::numeric_limits<uint64_t>::max() >> 1U >> shift)) {
+    return fail(Code::kInvalidArgument, "takes a size in bytes, such as 8, 64K, 32M or 1G, not '{}'", text);
+  }
+  return static_cast<size_t>(value << shift);
+}
+
+Result<double> parse_number(std::string_view text, double min, double max) {
+  double value = 0;
+  if (!read_number(text, &value) || !(value >= min && value <= max)) {
+    return fail(Code::kInvalidArgument, "takes a number from {} to {}, not '{}'", min, max, text);
+  }
+  return value;
+}
+
+CLI::Option* add_flag(CLI::App& app, const std::string& names, TakeFlag take, const std::string& help) {
+  // A CLI11 validator's non-empty answer is the error text; the value is stored on the way.
+  return app.add_option(names, help)->expected(1)->type_name("")->check(CLI::Validator(
+      [take = std::move(take)](std::string& text) {
+        const Result<void> taken = take(text);
+        return taken ? std::string() : taken.error().message();
+      },
+      ""));
+}
+
+CLI::Option* add_int(CLI::App& app, const std::string& names, int* target, IntRange range, const std::string& help) {
+  return add_flag(
+      app, names,
+      [target, range](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_int(text, range));
+        *target = static_cast<int>(value);
+        return ok();
+      },
+      help);
+}
+
+CLI::Option* add_size(CLI::App& app, const std::string& names, size_t* target, const std::string& help) {
+  return add_flag(
+      app, names,
+      [target](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_size(text));
+        *target = value;
+        return ok();
+      },
+      help);
+}
+
+}  // namespace plexus

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags of the subcommands: what a text must be to be taken, and the sentence that a wrong one gets,
+// which names the flag (CLI11 puts it in front) and what it takes. No flag's text reaches a program
+// half understood: all of it must be used up.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace plexus {
+
+struct IntRange {
+  int64_t min;
+  int64_t max;
+};
+[[nodiscard]] Result<int64_t> parse_int(std::string_view text, IntRange range);
+/// A number with K, M or G (powers of two) after it, or nothing.
+[[nodiscard]] Result<size_t> parse_size(std::string_view text);
+/// A decimal number in [min, max].
+[[nodiscard]] Result<double> parse_number(std::string_view text, double min, double max);
+
+/// Takes the flag's text and stores what it means, or says why not.
+using TakeFlag = std::function<Result<void>(const std::string& text)>;
+CLI::Option* add_flag(CLI::App& app, const std::string& names, TakeFlag take, const std::string& help);
+
+CLI::Option* add_int(CLI::App& app, const std::string& names, int* target, IntRange range, const std::string& help);
+CLI::Option* add_size(CLI::App& app, const std::string& names, size_t* target, const std::string& help);
+
+}  // namespace plexus

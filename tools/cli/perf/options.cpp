@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/perf/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "tools/cli/flags.hpp"
+
+namespace plexus::perf {
+namespace {
+
+constexpr size_t kDefaultBytes = size_t{32} << 20U;
+constexpr int kRanksMax = 65536;
+constexpr int kManyTimes = 1000000;
+constexpr double kFactorMax = 1048576;
+
+template <class Table>
+std::string names_of(const Table& table) {
+  std::vector<std::string_view> names;
+  for (const auto& row : table) {
+    names.emplace_back(row.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// A flag that takes one of a table's names, or `all`.
+template <class Table, class Value, class Find>
+void add_names(CLI::App& app, const std::string& flag, const Table& table, std::vector<Value>* target, Find find,
+               Value (*value_of)(const typename Table::element_type&), const std::string& help) {
+  add_flag(
+      app, flag,
+      [=](const std::string& text) -> Result<void> {
+        const auto found = find(text);
+        if (!found && text != "all") {
+          return fail(Code::kInvalidArgument, "takes {} or all, not '{}'", names_of(table), text);
+        }
+        target->clear();
+        for (const auto& row : table) {
+          if (!found || *found == value_of(row)) {
+            target->push_back(value_of(row));
+          }
+        }
+        return ok();
+      },
+      fmt::format("{}: {} or all", help, names_of(table)));
+}
+
+template <class Value>
+struct Choice {
+  const char* name;
+  Value value;
+};
+
+/// A flag that takes one of a few words.
+template <class Value>
+void add_choice(CLI::App& app, const std::string& flag, std::vector<Choice<Value>> choices, Value* target,
+                const std::string& help) {
+  add_flag(
+      app, flag,
+      [=](const std::string& text) -> Result<void> {
+        for (const auto& choice : choices) {
+          if (text == choice.name) {
+            *target = choice.value;
+            return ok();
+          }
+        }
+        return fail(Code::kInvalidArgument, "takes {}, not '{}'", names_of(choices), text);
+      },
+      help);
+}
+
+void add_text(CLI::App& app, const std::string& flag, std::string* target, const std::string& what,
+              const std::string& help) {
+  add_flag(
+      app, flag,
+      [=](const std::string& text) -> Result<void> {
+        if (text.empty()) {
+          return fail(Code::kInvalidArgument, "takes {}, not an empty text", what);
+        }
+        *target = text;
+        return ok();
+      },
+      help);
+}
+
+void add_collective(CLI::App& app, PerfOptions* options) {
+  add_flag(
+      app, "COLL",
+      [options](const std::string& text) -> Result<void> {
+        const auto found = find_collective(text);
+        if (!found) {
+          return fail(Code::kInvalidArgument, "takes {}, not '{}'", names_of(collectives()), text);
+        }
+        options->collective = *found;
+        return ok();
+      },
+      names_of(collectives()))
+      ->required();
+}
+
+void add_size_flags(CLI::App& app, SizeRange* sizes) {
+  const auto bound = [&](const char* flag, std::optional<size_t>* target, const char* help) {
+    add_flag(
+        app, flag,
+        [target](const std::string& text) -> Result<void> {
+          PLEXUS_TRY(value, parse_size(text));
+          *target = value;
+          return ok();
+        },
+        help);
+  };
+  bound("-b,--minbytes", &sizes->min_bytes, "smallest size (default 32M, or -e when that is smaller)");
+  bound("-e,--maxbytes", &sizes->max_bytes, "largest size (default 32M, or -b when that is larger)");
+  add_flag(
+      app, "-i,--stepbytes",
+      [sizes](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_size(text));
+        if (value == 0) {
+          return fail(Code::kInvalidArgument, "takes a size above 0, such as 1M");
+        }
+        sizes->step_bytes = value;
+        return ok();
+      },
+      "added from size to size (default 1M)");
+  add_flag(
+      app, "-f,--stepfactor",
+      [sizes](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_number(text, 1, kFactorMax));
+        if (value <= 1) {
+          return fail(Code::kInvalidArgument, "takes a number above 1, not '{}'", text);
+        }
+        sizes->step_factor = value;
+        return ok();
+      },
+      "multiply from size to size instead");
+}
+
+void add_run_flags(CLI::App& app, PerfOptions* options) {
+  add_int(app, "-n,--iters", &options->iterations.iterations, {1, kManyTimes},
+          "timed iterations per row (default 20, fewer when a row would take longer than 2 s)");
+  add_flag(
+      app, "--budget-ms",
+      [options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_number(text, 1, kManyTimes));
+        options->iterations.budget_us = value * 1000;
+        return ok();
+      },
+      "instead of -n: as many iterations as fit in so many milliseconds, 5 to 3000");
+  add_int(app, "-w,--warmup_iters", &options->warmup, {0, kManyTimes}, "warm-up iterations (default 5)");
+  add_int(app, "-c,--check", &options->check, {0, kManyTimes},
+          "operations per row whose every result element is checked (default 1; 0: none)");
+  add_names(app, "-o,--op", ops(), &options->ops, find_op,
+            +[](const OpInfo& row) { return row.op; }, "reduction (default sum)");
+  add_names(app, "-d,--datatype", types(), &options->types, find_type,
+            +[](const TypeInfo& row) { return row.type; }, "data type (default float)");
+  add_flag(
+      app, "-r,--root",
+      [options](const std::string& text) -> Result<void> {
+        if (text == "all" || text == "-1") {
+          options->root.reset();
+          return ok();
+        }
+        PLEXUS_TRY(value, parse_int(text, {0, kRanksMax - 1}));
+        options->root = static_cast<int>(value);
+        return ok();
+      },
+      "root rank of broadcast, reduce, gather and scatter, or all (default 0)");
+  add_choice<bool>(app, "-z,--blocking", {{"0", false}, {"1", true}}, &options->blocking,
+                   "1: wait after each operation (of --stream async)");
+  add_int(app, "-T,--timeout", &options->timeout_s, {0, kManyTimes}, "seconds for the whole job (default 0: no limit)");
+}
+
+void add_rank_flags(CLI::App& app, PerfOptions* options) {
+  add_flag(
+      app, "--ranks",
+      [options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_int(text, {1, kRanksMax}));
+        options->nranks = static_cast<int>(value);
+        options->started_here = true;
+        return ok();
+      },
+      "ranks started here (default 4)");
+  add_flag(
+      app, "--mode",
+      [options](const std::string& text) -> Result<void> {
+        for (const Mode mode : {Mode::kProcs, Mode::kThreads, Mode::kSingle}) {
+          if (text == name_of(mode)) {
+            options->mode = mode;
+            options->started_here = true;
+            return ok();
+          }
+        }
+        return fail(Code::kInvalidArgument, "takes procs, threads or single, not '{}'", text);
+      },
+      "procs: a process per rank (default); threads: a thread per rank; single: one thread drives all");
+}
+
+Joined& joined_of(PerfOptions* options) {
+  if (!options->joined) {
+    options->joined.emplace(Joined{.rank = -1, .nranks = 0, .rendezvous = {}});
+  }
+  return *options->joined;
+}
+
+void add_joined_flags(CLI::App& app, PerfOptions* options) {
+  add_flag(
+      app, "--rank",
+      [options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_int(text, {0, kRanksMax - 1}));
+        joined_of(options).rank = static_cast<int>(value);
+        return ok();
+      },
+      "be this rank of a job started elsewhere; needs --nranks and --rendezvous");
+  add_flag(
+      app, "--nranks",
+      [options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_int(text, {1, kRanksMax}));
+        joined_of(options).nranks = static_cast<int>(value);
+        return ok();
+      },
+      "ranks of that job");
+  add_flag(
+      app, "--rendezvous",
+      [options](const std::string& text) -> Result<void> {
+        const size_t colon = text.rfind(':');
+        if (colon == std::string::npos || colon == 0 || !parse_int(text.substr(colon + 1), {1, 65535})) {
+          return fail(Code::kInvalidArgument, "takes HOST:PORT (an IPv6 address as [ADDRESS]:PORT), not '{}'", text);
+        }
+        joined_of(options).rendezvous = text;
+        return ok();
+      },
+      "HOST:PORT on which rank 0 listens");
+}
+
+void add_library_flags(CLI::App& app, PerfOptions* options) {
+  add_text(app, "--algo", &options->algorithm, "an algorithm's name, such as ring", "force, as NCCL_ALGO does");
+  add_text(app, "--proto", &options->protocol, "a protocol's name, such as Simple", "force, as NCCL_PROTO does");
+  constexpr int kChannelsMax = 64;
+  add_int(app, "--channels", &options->channels, {1, kChannelsMax}, "force the number of channels");
+  add_choice<Buffers>(app, "--buffers", {{"plain", Buffers::kPlain}, {"registered", Buffers::kRegistered}},
+                      &options->buffers, "plain: from malloc (default); registered: from ncclMemAlloc");
+  add_choice<Stream>(app, "--stream", {{"null", Stream::kNull}, {"async", Stream::kAsync}}, &options->stream,
+                     "null: calls return when complete (default); async: through a host stream");
+}
+
+std::string names_of_ops(const PerfOptions& options) {
+  std::vector<const char*> names;
+  for (const Op op : options.ops) {
+    names.push_back(name_of(op));
+  }
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+}  // namespace
+
+const char* name_of(Mode mode) noexcept {
+  return mode == Mode::kProcs ? "procs" : mode == Mode::kThreads ? "threads" : "single";
+}
+
+void add_perf_flags(CLI::App& app, PerfOptions* options) {
+  add_collective(app, options);
+  add_size_flags(app, &options->sizes);
+  add_run_flags(app, options);
+  add_rank_flags(app, options);
+  add_joined_flags(app, options);
+  add_library_flags(app, options);
+  add_text(app, "--json", &options->outputs.json, "a file or -", "write one JSON object to this file (-: stdout)");
+  add_text(app, "--tsv", &options->outputs.tsv, "a file or -", "write tab-separated rows to this file (-: stdout)");
+}
+
+Result<void> check_options(const PerfOptions& options) {
+  const SizeRange& sizes = options.sizes;
+  if (sizes.min_bytes && sizes.max_bytes && *sizes.min_bytes > *sizes.max_bytes) {
+    return fail(Code::kInvalidArgument, "--minbytes takes a size up to --maxbytes ({}), not {}", *sizes.max_bytes,
+                *sizes.min_bytes);
+  }
+  if (options.root && *options.root >= options.nranks) {
+    return fail(Code::kInvalidArgument, "--root takes a rank from 0 to {} or all, not {}", options.nranks - 1,
+                *options.root);
+  }
+  if (options.joined && options.started_here) {
+    return fail(Code::kInvalidArgument, "--ranks and --mode start ranks here and --rank, --nranks and --rendezvous join "
+                                        "a job; give one kind of them");
+  }
+  if (options.joined && (options.joined->nranks != 0 || options.joined->rank != -1)) {
+    const Joined& joined = *options.joined;
+    if (joined.nranks == 0) {
+      return fail(Code::kInvalidArgument, "--rank needs --nranks, which takes the number of ranks of the job");
+    }
+    if (joined.rank < 0 || joined.rank >= joined.nranks) {
+      return fail(Code::kInvalidArgument, "--rank takes a rank from 0 to {} when --nranks is {}", joined.nranks - 1,
+                  joined.nranks);
+    }
+    if (joined.rendezvous.empty()) {
+      return fail(Code::kInvalidArgument, "--rank needs --rendezvous, which takes the HOST:PORT on which rank 0 listens");
+    }
+  }
+  return ok();
+}
+
+std::vector<size_t> compute_sizes(const SizeRange& range) {
+  const size_t max_bytes = range.max_bytes.value_or(std::max(kDefaultBytes, range.min_bytes.value_or(0)));
+  const size_t min_bytes = range.min_bytes.value_or(std::min(kDefaultBytes, max_bytes));
+  std::vector<size_t> sizes;
+  for (size_t size = min_bytes; size <= max_bytes;) {
+    sizes.push_back(size);
+    const size_t step = range.step_factor > 1
+                            ? static_cast<size_t>(std::max(1.0, static_cast<double>(size) * (range.step_factor - 1)))
+                            : range.step_bytes;
+    if (size > std::numeric_limits<size_t>::max() - step) {
+      break;
+    }
+    size += step;
+  }
+  return sizes;
+}
+
+std::vector<Variant> compute_variants(const PerfOptions& options) {
+  const CollectiveInfo& info = info_of(options.collective);
+  const std::vector<Op> ops_run = info.reduces ? options.ops : std::vector{Op::kSum};
+  std::vector<int> roots = {-1};
+  if (info.rooted) {
+    roots.clear();
+    const int first = options.root.value_or(0);
+    const int last = options.root.value_or(options.nranks - 1);
+    for (int root = first; root <= last; ++root) {
+      roots.push_back(root);
+    }
+  }
+  std::vector<Variant> variants;
+  for (const Type type : options.types) {
+    for (const Op op : ops_run) {
+      for (const int root : roots) {
+        variants.push_back({.type = type, .op = op, .root = root});
+      }
+    }
+  }
+  return variants;
+}
+
+size_t count_rows(const PerfOptions& options) {
+  const size_t places = info_of(options.collective).in_place ? 2 : 1;
+  return compute_sizes(options.sizes).size() * compute_variants(options).size() * places;
+}
+
+std::string describe(const PerfOptions& options) {
+  const std::vector<size_t> sizes = compute_sizes(options.sizes);
+  std::string text = fmt::format("size {} .. {} B", sizes.front(), sizes.back());
+  if (info_of(options.collective).reduces) {
+    text += fmt::format(", op {}", names_of_ops(options));
+  }
+  text += fmt::format(", {} buffers, check {}", options.buffers == Buffers::kPlain ? "plain" : "registered",
+                      options.check);
+  text += "; times are per operation (median), the slowest rank's";
+  return text;
+}
+
+}  // namespace plexus::perf

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `plexus perf` is asked to do, from its command line. Pure: the environment is not read here.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "tools/cli/perf/report.hpp"
+#include "tools/cli/perf/row.hpp"
+#include "tools/cli/perf/statistics.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace plexus::perf {
+
+enum class Mode { kProcs, kThreads, kSingle };
+[[nodiscard]] const char* name_of(Mode mode) noexcept;
+
+enum class Buffers { kPlain, kRegistered };
+/// kNull: every call returns when its operation is complete. kAsync: operations are put on a host
+/// stream, and the end of the batch waits for it.
+enum class Stream { kNull, kAsync };
+
+struct SizeRange {
+  std::optional<size_t> min_bytes;
+  std::optional<size_t> max_bytes;
+  size_t step_bytes = size_t{1} << 20U;
+  double step_factor = 0;  // > 1: multiply, and `step_bytes` is not used
+};
+
+/// This process is one rank of a job that something else started.
+struct Joined {
+  int rank = 0;
+  int nranks = 0;
+  std::string rendezvous;  // HOST:PORT
+};
+
+struct PerfOptions {
+  Collective collective = Collective::kAllReduce;
+  SizeRange sizes;
+  IterationWish iterations;
+  int warmup = 5;
+  int check = 1;  // repetitions
+  std::vector<Op> ops = {Op::kSum};
+  std::vector<Type> types = {Type::kFloat};
+  std::optional<int> root = 0;  // nullopt: every rank in turn
+  bool blocking = false;
+  int timeout_s = 0;  // 0: none
+  int nranks = 4;
+  Mode mode = Mode::kProcs;
+  bool started_here = false;  // --ranks or --mode was given: launcher variables do not count
+  std::optional<Joined> joined;
+  std::string algorithm;
+  std::string protocol;
+  int channels = 0;  // 0: the library chooses
+  Buffers buffers = Buffers::kPlain;
+  Stream stream = Stream::kNull;
+  Outputs outputs;
+};
+
+/// Declares the flags of `app`; parsing it fills `options`, which must outlive the parse.
+void add_perf_flags(CLI::App& app, PerfOptions* options);
+/// What no flag alone can know. Call after the parse, and again when `nranks` became another.
+[[nodiscard]] Result<void> check_options(const PerfOptions& options);
+
+/// The sizes that are run, ascending.
+[[nodiscard]] std::vector<size_t> compute_sizes(const SizeRange& range);
+/// Everything that is run with each size. Length 1 in what does not apply to the collective.
+[[nodiscard]] std::vector<Variant> compute_variants(const PerfOptions& options);
+/// Rows that the run will give.
+[[nodiscard]] size_t count_rows(const PerfOptions& options);
+/// One line for people: what was asked for.
+[[nodiscard]] std::string describe(const PerfOptions& options);
+
+}  // namespace plexus::perf

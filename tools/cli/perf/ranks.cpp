@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/perf/ranks.hpp"
+
+#include <plexus.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace plexus::perf {
+namespace {
+
+constexpr std::align_val_t kPage{4096};
+static_assert(kGuardBytes % static_cast<size_t>(kPage) == 0);
+
+size_t allocation_bytes(size_t largest_bytes) noexcept { return kGuardBytes + largest_bytes + kGuardBytes; }
+
+ncclDataType_t nccl_type(Type type) noexcept { return static_cast<ncclDataType_t>(type); }
+
+}  // namespace
+
+Result<void> check_call(const char* call, ncclResult_t result) {
+  if (result == ncclSuccess) {
+    return ok();
+  }
+  const char* detail = ncclGetLastError(nullptr);
+  return fail(static_cast<Code>(result), "{}: {} ({}): {}", call, ncclGetErrorString(result), static_cast<int>(result),
+              detail == nullptr || *detail == '\0' ? "no more is known" : detail);
+}
+
+Rank::Rank(ncclComm_t comm, const PerfOptions& options) noexcept : options_(options), comm_(comm) {}
+
+Result<std::unique_ptr<Rank>> Rank::create(ncclComm_t comm, const PerfOptions& options, size_t largest_bytes) {
+  // The constructor is private, which make_unique cannot reach.
+  std::unique_ptr<Rank> rank(new Rank(comm, options));
+  PLEXUS_TRY(check_call("ncclCommUserRank", ncclCommUserRank(comm, &rank->rank_)));
+  if (options.stream == Stream::kAsync) {
+    PLEXUS_TRY(check_call("plexusStreamCreate", plexusStreamCreate(&rank->stream_)));
+  }
+  PLEXUS_TRY(rank->allocate(&rank->first_, largest_bytes));
+  PLEXUS_TRY(rank->allocate(&rank->second_, largest_bytes));
+  return rank;
+}
+
+Rank::~Rank() {
+  release_op();
+  for (Memory* memory : {&first_, &second_}) {
+    if (memory->base != nullptr && options_.buffers == Buffers::kRegistered) {
+      if (comm_ != nullptr) {
+        ncclCommDeregister(comm_, memory->registration);
+      }
+      ncclMemFree(memory->base);
+    } else {
+      ::operator delete(memory->base, kPage);
+    }
+  }
+  if (comm_ != nullptr) {
+    ncclCommAbort(comm_);  // after an error; else close() was called
+  }
+  if (stream_ != nullptr) {
+    plexusStreamDestroy(stream_);
+  }
+}
+
+Result<void> Rank::allocate(Memory* memory, size_t largest_bytes) {
+  const size_t size_bytes = allocation_bytes(largest_bytes);
+  if (options_.buffers == Buffers::kRegistered) {
+    void* pointer = nullptr;
+    PLEXUS_TRY(check_call("ncclMemAlloc", ncclMemAlloc(&pointer, size_bytes)));
+    memory->base = static_cast<std::byte*>(pointer);
+    PLEXUS_TRY(check_call("ncclCommRegister", ncclCommRegister(comm_, pointer, size_bytes, &memory->registration)));
+  } else {
+    memory->base = static_cast<std::byte*>(::operator new(size_bytes, kPage, std::nothrow));
+    if (memory->base == nullptr) {
+      return fail(Code::kSystemError, "no memory for a buffer of {} bytes; use a smaller --maxbytes", size_bytes);
+    }
+  }
+  std::memset(memory->base, 0, size_bytes);  // every page is there before anything is timed
+  return ok();
+}
+
+Result<void> Rank::choose(const Variant& variant, size_t count, bool in_place) {
+  shape_ = {.collective = options_.collective,
+            .type = variant.type,
+            .nranks = options_.nranks,
+            .rank = rank_,
+            .root = variant.root,
+            .count = count,
+            .in_place = in_place};
+  buffers_ = bind_buffers(shape_, first_.base + kGuardBytes, second_.base + kGuardBytes);
+  return make_op(variant);
+}
+
+Result<void> Rank::make_op(const Variant& variant) {
+  release_op();
+  op_ = variant.op;
+  if (!info_of(options_.collective).reduces || variant.op != Op::kMulSum) {
+    reduction_ = static_cast<ncclRedOp_t>(variant.op);
+    return ok();
+  }
+  Scalar scalar = premul_scalar(variant.type, rank_);
+  PLEXUS_TRY(check_call("ncclRedOpCreatePreMulSum",
+                        ncclRedOpCreatePreMulSum(&reduction_, scalar.bytes, nccl_type(variant.type),
+                                                 ncclScalarHostImmediate, comm_)));
+  owns_reduction_ = true;
+  return ok();
+}
+
+void Rank::release_op() noexcept {
+  if (owns_reduction_) {
+    ncclRedOpDestroy(reduction_, comm_);
+    owns_reduction_ = false;
+  }
+}
+
+Result<void> Rank::start() {
+  const void* send = buffers_.send;
+  void* recv = buffers_.recv;
+  const size_t count = shape_.count;
+  const ncclDataType_t type = nccl_type(shape_.type);
+  const int root = shape_.root;
+  switch (shape_.collective) {
+    case Collective::kAllReduce:
+      return check_call("ncclAllReduce", ncclAllReduce(send, recv, count, type, reduction_, comm_, stream_));
+    case Collective::kBroadcast:
+      return check_call("ncclBroadcast", ncclBroadcast(send, recv, count, type, root, comm_, stream_));
+    case Collective::kReduce:
+      return check_call("ncclReduce", ncclReduce(send, recv, count, type, reduction_, root, comm_, stream_));
+    case Collective::kAllGather:
+      return check_call("ncclAllGather", ncclAllGather(send, recv, count, type, comm_, stream_));
+    case Collective::kReduceScatter:
+      return check_call("ncclReduceScatter", ncclReduceScatter(send, recv, count, type, reduction_, comm_, stream_));
+    case Collective::kAllToAll:
+      return check_call("ncclAlltoAll", ncclAlltoAll(send, recv, count, type, comm_, stream_));
+    case Collective::kGather:
+      return check_call("ncclGather", ncclGather(send, recv, count, type, root, comm_, stream_));
+    case Collective::kScatter:
+      return check_call("ncclScatter", ncclScatter(send, recv, count, type, root, comm_, stream_));
+    case Collective::kSendRecv:
+      break;
+  }
+  return start_send_recv();
+}
+
+Result<void> Rank::start_send_recv() {
+  const ncclDataType_t type = nccl_type(shape_.type);
+  const int next = next_rank(rank_, shape_.nranks);
+  const int prev = prev_rank(rank_, shape_.nranks);
+  PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
+  PLEXUS_TRY(check_call("ncclSend", ncclSend(buffers_.send, shape_.count, type, next, comm_, stream_)));
+  PLEXUS_TRY(check_call("ncclRecv", ncclRecv(buffers_.recv, shape_.count, type, prev, comm_, stream_)));
+  return check_call("ncclGroupEnd", ncclGroupEnd());
+}
+
+Result<void> Rank::wait() {
+  if (stream_ == nullptr) {
+    return ok();  // calls on the null stream are complete when they return
+  }
+  return check_call("plexusStreamSynchronize", plexusStreamSynchronize(stream_));
+}
+
+CheckInput Rank::check_input(uint64_t seed) const noexcept {
+  return {.shape = shape_, .op = op_, .seed = seed, .buffers = buffers_};
+}
+
+void Rank::clear_buffers() noexcept {
+  std::memset(buffers_.send, 0, buffers_.send_bytes);
+  std::memset(buffers_.recv, 0, buffers_.recv_bytes);
+}
+
+Choice Rank::last_choice() const noexcept {
+  plexusLastChoice_t last{};
+  if (shape_.count == 0 || plexusGetLastChoice(comm_, &last) != ncclSuccess) {
+    return {};
+  }
+  return {.algorithm = make_name(last.algorithm), .protocol = make_name(last.protocol), .channels = last.channels};
+}
+
+Result<void> Rank::close() {
+  release_op();
+  for (Memory* memory : {&first_, &second_}) {
+    if (memory->registration != nullptr) {
+      PLEXUS_TRY(check_call("ncclCommDeregister", ncclCommDeregister(comm_, std::exchange(memory->registration, nullptr))));
+    }
+  }
+  return check_call("ncclCommDestroy", ncclCommDestroy(std::exchange(comm_, nullptr)));
+}
+
+Result<void> RankSet::choose(const Variant& variant, size_t count, bool in_place) {
+  for (const auto& rank : ranks_) {
+    PLEXUS_TRY(rank->choose(variant, count, in_place));
+  }
+  return ok();
+}
+
+Result<void> RankSet::run(int batch, bool wait_each) {
+  const bool grouped = ranks_.size() > 1;
+  for (int i = 0; i < batch; ++i) {
+    if (grouped) {
+      PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
+    }
+    for (const auto& rank : ranks_) {
+      PLEXUS_TRY(rank->start());
+    }
+    if (grouped) {
+      PLEXUS_TRY(check_call("ncclGroupEnd", ncclGroupEnd()));
+    }
+    if (wait_each || i == batch - 1) {
+      for (const auto& rank : ranks_) {
+        PLEXUS_TRY(rank->wait());
+      }
+    }
+  }
+  return ok();
+}
+
+Result<void> RankSet::close() {
+  for (const auto& rank : ranks_) {
+    PLEXUS_TRY(rank->close());
+  }
+  return ok();
+}
+
+}  // namespace plexus::perf
