@@ -160,14 +160,15 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
   int32_t (*accept)(plexus_net_listen_t* listen, plexus_net_recv_t** recv);
 
   /* Registers memory for a connection. May take long. The host does so before it uses a buffer.
-   * The memory stays the host's, which keeps it mapped until deregister. */
+   * The memory stays the host's, which keeps it mapped until deregister. `*memory` may become null:
+   * this plugin needs no registration. */
   int32_t (*register_send)(plexus_net_send_t* send,
                            const plexus_net_region_t* region,
                            plexus_net_memory_t** memory);
   int32_t (*register_recv)(plexus_net_recv_t* recv,
                            const plexus_net_region_t* region,
                            plexus_net_memory_t** memory);
-  /* Before the connection it was registered with is closed; no request uses it. */
+  /* Before the connection it was registered with is closed; no request uses it. Not for null. */
   int32_t (*deregister)(plexus_net_memory_t* memory);
 
   /* Starts sending. PLEXUS_AGAIN: queue full or peer not ready, nothing started, call again.

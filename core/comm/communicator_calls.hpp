@@ -28,6 +28,9 @@ Code async_error(const Communicator& comm) noexcept;
 /// Usable = ready: an Error when init is in progress (kInvalidArgument), revoked (kInvalidUsage) or failed.
 Result<void> check_usable(const Communicator& comm) noexcept;
 
+/// Can it have children? As check_usable, but a revoked one can.
+Result<void> check_splittable(const Communicator& comm) noexcept;
+
 // -- life --
 Result<void> init_rank(Communicator** comm, int nranks, std::span<const UniqueId> ids, int rank,
                        const CommConfig& config);

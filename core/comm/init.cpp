@@ -52,8 +52,8 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.pid = static_cast<int32_t>(getpid());
   info.version = PLEXUS_VERSION_CODE;
   info.slot_bytes = slot_bytes_of(config);
-  info.min_channels = channels_of(comm_config.min_ctas, config.min_ctas, 1);
-  info.max_channels = channels_of(comm_config.max_ctas, config.max_ctas, kChannelsMax);
+  info.min_channels = channels_of(comm_config.min_ctas, static_cast<int>(config.min_ctas), 1);
+  info.max_channels = channels_of(comm_config.max_ctas, static_cast<int>(config.max_ctas), kChannelsMax);
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;

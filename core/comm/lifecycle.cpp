@@ -56,6 +56,10 @@ Result<void> check_usable(const Communicator& comm) noexcept {
   return comm.stop_reason();
 }
 
+Result<void> check_splittable(const Communicator& comm) noexcept {
+  return comm.revoked ? Result<void>(ok()) : check_usable(comm);
+}
+
 Result<void> start_life(Communicator** slot, const CommConfig& config,
                         std::function<Result<void>(Communicator&)> make) {
   auto owner = std::make_unique<Communicator>(config);

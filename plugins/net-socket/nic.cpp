@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "plugins/net-socket/transfer.hpp"
+#include "plugins/support/errno_text.hpp"
 
 namespace plexus::net_socket {
 namespace {
@@ -148,7 +149,7 @@ std::string Address::text() const {
 Result<std::vector<Nic>> find_nics(AddressFamily family) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot list network interfaces: {}", std::strerror(errno));
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot list network interfaces: {}", plugin::errno_text());
   }
   const std::unique_ptr<ifaddrs, FreeInterfaces> owner(list);
   std::vector<Nic> nics;

@@ -11,9 +11,8 @@
 
 namespace plexus::plugin {
 
-inline int32_t to_code(const Log&, Progress progress) noexcept {
-  return progress == Progress::kDone ? PLEXUS_OK : PLEXUS_AGAIN;
-}
+/// A data-path body makes its code itself.
+inline int32_t to_code(const Log&, int32_t code) noexcept { return code; }
 
 template <class T>
 int32_t to_code(const Log& log, const Result<T>& result) noexcept {
@@ -22,12 +21,12 @@ int32_t to_code(const Log& log, const Result<T>& result) noexcept {
     return result.error().code;
   }
   if constexpr (std::is_same_v<T, Progress>) {
-    return to_code(log, result.value());
+    return result.value() == Progress::kDone ? PLEXUS_OK : PLEXUS_AGAIN;
   }
   return PLEXUS_OK;
 }
 
-/// Runs `body`, which returns a Result<void> or Result<Progress>.
+/// Runs `body`, which returns a Result<void>, a Result<Progress> or a code.
 template <class Body>
 int32_t guard(const Log& log, Body&& body) noexcept {
   try {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/flags.hpp"
 
-#include <CLI/CLI.hpp>
-
 #include <charconv>
 #include <limits>
 #include <utility>
+
+#include <CLI/CLI.hpp>
 
 namespace plexus {
 namespace {
@@ -38,7 +38,8 @@ unsigned shift_of_unit(char unit) {
 Result<int64_t> parse_int(std::string_view text, IntRange range) {
   int64_t value = 0;
   if (!read_number(text, &value) || value < range.min || value > range.max) {
-    return fail(Code::kInvalidArgument, "takes a whole number from {} to {}, not '{}'", range.min, range.max, text);
+    return fail(Code::kInvalidArgument, "takes a whole number from {} to {}, not '{}'", range.min,
+                range.max, text);
   }
   return value;
 }
@@ -47,8 +48,10 @@ Result<size_t> parse_size(std::string_view text) {
   const unsigned shift = text.empty() ? 0 : shift_of_unit(text.back());
   const std::string_view digits = text.substr(0, text.size() - (shift != 0 ? 1 : 0));
   uint64_t value = 0;
-  if (!read_number(digits, &value) || value > (std::numeric_limits<uint64_t>::max() >> 1U >> shift)) {
-    return fail(Code::kInvalidArgument, "takes a size in bytes, such as 8, 64K, 32M or 1G, not '{}'", text);
+  if (!read_number(digits, &value) ||
+      value > (std::numeric_limits<uint64_t>::max() >> 1U >> shift)) {
+    return fail(Code::kInvalidArgument,
+                "takes a size in bytes, such as 8, 64K, 32M or 1G, not '{}'", text);
   }
   return static_cast<size_t>(value << shift);
 }
@@ -61,17 +64,25 @@ Result<double> parse_number(std::string_view text, double min, double max) {
   return value;
 }
 
-CLI::Option* add_flag(CLI::App& app, const std::string& names, TakeFlag take, const std::string& help) {
+CLI::Option* add_flag(CLI::App& app,
+                      const std::string& names,
+                      TakeFlag take,
+                      const std::string& help) {
   // A CLI11 validator's non-empty answer is the error text; the value is stored on the way.
-  return app.add_option(names, help)->expected(1)->type_name("")->check(CLI::Validator(
-      [take = std::move(take)](std::string& text) {
-        const Result<void> taken = take(text);
-        return taken ? std::string() : taken.error().message();
-      },
-      ""));
+  return app.add_option(names, help)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->type_name("VALUE")
+      ->check(CLI::Validator(
+          [take = std::move(take)](std::string& text) {
+            const Result<void> taken = take(text);
+            return taken ? std::string() : taken.error().message();
+          },
+          ""));
 }
 
-CLI::Option* add_int(CLI::App& app, const std::string& names, int* target, IntRange range, const std::string& help) {
+CLI::Option* add_int(
+    CLI::App& app, const std::string& names, int* target, IntRange range, const std::string& help) {
   return add_flag(
       app, names,
       [target, range](const std::string& text) -> Result<void> {
@@ -82,7 +93,10 @@ CLI::Option* add_int(CLI::App& app, const std::string& names, int* target, IntRa
       help);
 }
 
-CLI::Option* add_size(CLI::App& app, const std::string& names, size_t* target, const std::string& help) {
+CLI::Option* add_size(CLI::App& app,
+                      const std::string& names,
+                      size_t* target,
+                      const std::string& help) {
   return add_flag(
       app, names,
       [target](const std::string& text) -> Result<void> {

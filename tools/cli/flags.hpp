@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the subcommands: what a text must be to be taken, and the sentence that a wrong one gets,
-// which names the flag (CLI11 puts it in front) and what it takes. No flag's text reaches a program
-// half understood: all of it must be used up.
+// Flags of the subcommands: what a text must be to be taken, and the sentence that a wrong one
+// gets, which names the flag (CLI11 puts it in front) and what it takes. No flag's text reaches a
+// program half understood: all of it must be used up.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,16 @@ struct IntRange {
 
 /// Takes the flag's text and stores what it means, or says why not.
 using TakeFlag = std::function<Result<void>(const std::string& text)>;
-CLI::Option* add_flag(CLI::App& app, const std::string& names, TakeFlag take, const std::string& help);
+CLI::Option* add_flag(CLI::App& app,
+                      const std::string& names,
+                      TakeFlag take,
+                      const std::string& help);
 
-CLI::Option* add_int(CLI::App& app, const std::string& names, int* target, IntRange range, const std::string& help);
-CLI::Option* add_size(CLI::App& app, const std::string& names, size_t* target, const std::string& help);
+CLI::Option* add_int(
+    CLI::App& app, const std::string& names, int* target, IntRange range, const std::string& help);
+CLI::Option* add_size(CLI::App& app,
+                      const std::string& names,
+                      size_t* target,
+                      const std::string& help);
 
 }  // namespace plexus

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/benchmark.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+
+#include <fmt/core.h>
 
 namespace plexus::perf {
 namespace {
@@ -37,6 +37,7 @@ class Run {
   const PerfOptions& options_;
   RankSet& ranks_;
   Control& control_;
+  Choice choice_{};             // of what was timed last
   uint64_t seed_ = 0x706c6578;  // a new one for each check
 };
 
@@ -61,6 +62,7 @@ Result<std::vector<double>> Run::time(int iterations, int batch) {
     PLEXUS_TRY(ranks_.run(batch, options_.blocking));
     time_us = us_since(start) / batch;
   }
+  choice_ = ranks_.ranks().front()->last_choice();  // before control_ uses the communicator
   for (size_t at = 0; at < times_us.size(); at += Control::kFoldMax) {
     const size_t count = std::min(Control::kFoldMax, times_us.size() - at);
     PLEXUS_TRY(control_.fold(std::span(times_us).subspan(at, count), Fold::kMax));
@@ -80,9 +82,9 @@ Result<int64_t> Run::check(const Row& row) {
     for (const auto& rank : ranks_.ranks()) {
       const CheckResult result = check_operation(rank->check_input(seed_));
       if (result.wrong != 0 && repetition == 0) {
-        fmt::print(stderr, "plexus: rank {}, {} B {} {} {}: {} wrong; first: {}\n", rank->rank(), row.size_bytes,
-                   info_of(row.variant.type).name, name_of(row.variant.op), row.in_place ? "in place" : "out of place",
-                   result.wrong, result.first);
+        fmt::print(stderr, "plexus: rank {}, {} B {} {} {}: {} wrong; first: {}\n", rank->rank(),
+                   row.size_bytes, info_of(row.variant.type).name, name_of(row.variant.op),
+                   row.in_place ? "in place" : "out of place", result.wrong, result.first);
       }
       wrong += static_cast<double>(result.wrong);
     }
@@ -110,13 +112,13 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
     guess = warm;
     row.batch = compute_batch(guess.operation_us);
   }
-  const int iterations = compute_iterations(options_.iterations, guess.operation_us * row.batch + guess.barrier_us);
+  const int iterations =
+      compute_iterations(options_.iterations, guess.operation_us * row.batch + guess.barrier_us);
   PLEXUS_TRY(times_us, time(iterations, row.batch));
   row.time_us = summarize(times_us);
-  const Choice choice = ranks_.ranks().front()->last_choice();
-  row.algorithm = choice.algorithm;
-  row.protocol = choice.protocol;
-  row.channels = choice.channels;
+  row.algorithm = choice_.algorithm;
+  row.protocol = choice_.protocol;
+  row.channels = choice_.channels;
   row.wrong = Row::kUnchecked;
   if (options_.check > 0) {
     PLEXUS_TRY(wrong, check(row));
@@ -127,12 +129,16 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
 
 }  // namespace
 
-Result<uint64_t> run_benchmark(const PerfOptions& options, RankSet& ranks, Control& control, const TakeRow& take_row) {
+Result<uint64_t> run_benchmark(const PerfOptions& options,
+                               RankSet& ranks,
+                               Control& control,
+                               const TakeRow& take_row) {
   Run run(options, ranks, control);
   uint64_t wrong_total = 0;
   for (const Variant& variant : compute_variants(options)) {
     for (const size_t size_bytes : compute_sizes(options.sizes)) {
-      const size_t count = compute_count(options.collective, variant.type, options.nranks, size_bytes);
+      const size_t count =
+          compute_count(options.collective, variant.type, options.nranks, size_bytes);
       for (const bool in_place : {false, true}) {
         if (in_place && !info_of(options.collective).in_place) {
           continue;
@@ -153,8 +159,9 @@ Result<uint64_t> run_benchmark(const PerfOptions& options, RankSet& ranks, Contr
 size_t compute_largest_bytes(const PerfOptions& options) {
   // The smallest element rounds least.
   const size_t size_bytes = compute_sizes(options.sizes).back();
-  return compute_size_bytes(options.collective, Type::kInt8, options.nranks,
-                            compute_count(options.collective, Type::kInt8, options.nranks, size_bytes));
+  return compute_size_bytes(
+      options.collective, Type::kInt8, options.nranks,
+      compute_count(options.collective, Type::kInt8, options.nranks, size_bytes));
 }
 
 }  // namespace plexus::perf

@@ -17,7 +17,9 @@ namespace plexus::perf {
 using TakeRow = std::function<Result<void>(const Row& row)>;
 
 /// `take_row` may be empty: this worker does not print. Returns the wrong elements of all workers.
-[[nodiscard]] Result<uint64_t> run_benchmark(const PerfOptions& options, RankSet& ranks, Control& control,
+[[nodiscard]] Result<uint64_t> run_benchmark(const PerfOptions& options,
+                                             RankSet& ranks,
+                                             Control& control,
                                              const TakeRow& take_row);
 
 /// Room that each buffer needs for the largest operation of the run.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/check.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
+
+#include <fmt/core.h>
 
 namespace plexus::perf {
 namespace {
@@ -19,7 +19,8 @@ static_assert(kBlockBytes % sizeof(uint64_t) == 0);
 using Block = std::array<std::byte, kBlockBytes>;
 
 Reduction reduction_of(const CheckInput& input) {
-  return {.type = input.shape.type, .op = input.op, .nranks = input.shape.nranks, .seed = input.seed};
+  return {
+      .type = input.shape.type, .op = input.op, .nranks = input.shape.nranks, .seed = input.seed};
 }
 
 void fill_input(const CheckInput& input, size_t first_index, std::span<std::byte> out) {
@@ -80,13 +81,18 @@ class Comparer {
   }
 
  private:
-  void describe(const char* what, size_t at, std::span<const std::byte> got, std::span<const std::byte> want) {
+  void describe(const char* what,
+                size_t at,
+                std::span<const std::byte> got,
+                std::span<const std::byte> want) {
     const size_t element_bytes = info_of(input_.shape.type).size_bytes;
-    const size_t byte = static_cast<size_t>(std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin());
+    const size_t byte = static_cast<size_t>(
+        std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin());
     const size_t element = byte / element_bytes;
-    result_->first = fmt::format("{}: element {} is 0x{}, not 0x{}", what, at / element_bytes + element,
-                                 hex(got.subspan(element * element_bytes, element_bytes)),
-                                 hex(want.subspan(element * element_bytes, element_bytes)));
+    result_->first =
+        fmt::format("{}: element {} is 0x{}, not 0x{}", what, at / element_bytes + element,
+                    hex(got.subspan(element * element_bytes, element_bytes)),
+                    hex(want.subspan(element * element_bytes, element_bytes)));
   }
   static std::string hex(std::span<const std::byte> element) {  // little endian: last byte first
     std::string text;
@@ -107,9 +113,10 @@ void check_part(const CheckInput& input, const Part& part, Comparer* comparer) {
   const Range got = {input.buffers.recv + part.offset * element_bytes, part.count * element_bytes};
   if (part.kind == Part::Kind::kResult) {
     const Reduction reduction = reduction_of(input);
-    comparer->compare("result", got, tolerance_units(reduction), [&](size_t at, std::span<std::byte> want) {
-      fill_result(reduction, part.first_index + at / element_bytes, want);
-    });
+    comparer->compare("result", got, tolerance_units(reduction),
+                      [&](size_t at, std::span<std::byte> want) {
+                        fill_result(reduction, part.first_index + at / element_bytes, want);
+                      });
   } else if (part.kind == Part::Kind::kStream) {
     comparer->compare("data", got, 0, [&](size_t at, std::span<std::byte> want) {
       fill_stream(shape.type, input.seed, part.source, part.first_index + at / element_bytes, want);
@@ -121,7 +128,8 @@ void check_part(const CheckInput& input, const Part& part, Comparer* comparer) {
     const auto before = static_cast<size_t>(b.send - b.recv);
     comparer->compare_bytes("ignored receive buffer", {b.recv, before}, kPoisonByte);
     comparer->compare_bytes("ignored receive buffer",
-                            {b.send + b.send_bytes, b.recv_bytes - before - b.send_bytes}, kPoisonByte);
+                            {b.send + b.send_bytes, b.recv_bytes - before - b.send_bytes},
+                            kPoisonByte);
   }
 }
 
@@ -161,13 +169,16 @@ CheckResult check_operation(const CheckInput& input) {
   }
   if (!input.shape.in_place || !writes) {
     const size_t element_bytes = info_of(input.shape.type).size_bytes;
-    comparer.compare("input", {input.buffers.send, input.buffers.send_bytes}, 0,
-                     [&](size_t at, std::span<std::byte> want) { fill_input(input, at / element_bytes, want); });
+    comparer.compare(
+        "input", {input.buffers.send, input.buffers.send_bytes}, 0,
+        [&](size_t at, std::span<std::byte> want) { fill_input(input, at / element_bytes, want); });
   }
   const std::array ranges = ranges_of(input);
   for (size_t i = 0; i < (input.shape.in_place ? 1U : 2U); ++i) {
-    comparer.compare_bytes("memory before the buffer", {ranges[i].data - kGuardBytes, kGuardBytes}, kGuardByte);
-    comparer.compare_bytes("memory after the buffer", {ranges[i].data + ranges[i].size_bytes, kGuardBytes}, kGuardByte);
+    comparer.compare_bytes("memory before the buffer", {ranges[i].data - kGuardBytes, kGuardBytes},
+                           kGuardByte);
+    comparer.compare_bytes("memory after the buffer",
+                           {ranges[i].data + ranges[i].size_bytes, kGuardBytes}, kGuardByte);
   }
   return result;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the buffers of one operation and looks at every byte of them afterwards: each element of the
-// result, input that must not have changed, receive buffers that mean nothing on this rank, and guard
-// bytes on both sides of each buffer.
+// Fills the buffers of one operation and looks at every byte of them afterwards: each element of
+// the result, input that must not have changed, receive buffers that mean nothing on this rank, and
+// guard bytes on both sides of each buffer.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,9 @@ struct OpBuffers {
 
 /// Lays the operation into `first` and `second`, each with room for its larger side. In place only
 /// `second` is used.
-[[nodiscard]] OpBuffers bind_buffers(const Shape& shape, std::byte* first, std::byte* second) noexcept;
+[[nodiscard]] OpBuffers bind_buffers(const Shape& shape,
+                                     std::byte* first,
+                                     std::byte* second) noexcept;
 
 struct CheckInput {
   Shape shape;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/control.hpp"
 
-#include <sched.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <sched.h>
+#include <sys/mman.h>
 #include <system_error>
 
 namespace plexus::perf {
@@ -25,14 +24,16 @@ Error others_failed() { return fail(Code::kRemoteError, "another rank gave up");
 // The first part is followed by one Worker per worker.
 struct SharedArea::Layout {
   alignas(kLineBytes) std::atomic<uint32_t> arrived{0};
-  alignas(kLineBytes) std::atomic<uint32_t> generation{0};  // of the barrier; pairs release by the last to arrive
-                                                            // with acquire by those who wait
+  alignas(kLineBytes) std::atomic<uint32_t> generation{
+      0};  // of the barrier; pairs release by the last to arrive
+           // with acquire by those who wait
   alignas(kLineBytes) std::atomic<uint32_t> stop{0};
   std::atomic<uint32_t> id_ready{0};  // release after `id` is written
   std::array<std::byte, kIdBytes> id{};
 
   struct Worker {
-    alignas(kLineBytes) std::atomic<uint32_t> failed{0};  // release after code and message are written
+    alignas(kLineBytes) std::atomic<uint32_t> failed{
+        0};  // release after code and message are written
     Code code{};
     std::array<char, kMessageBytes> message{};
     alignas(kLineBytes) std::array<double, Control::kFoldMax> values{};
@@ -40,7 +41,8 @@ struct SharedArea::Layout {
 
   [[nodiscard]] Worker& worker(int index) noexcept {
     auto* first = reinterpret_cast<std::byte*>(this) + sizeof(Layout);
-    return *std::launder(reinterpret_cast<Worker*>(first + static_cast<size_t>(index) * sizeof(Worker)));
+    return *std::launder(
+        reinterpret_cast<Worker*>(first + static_cast<size_t>(index) * sizeof(Worker)));
   }
 };
 
@@ -51,7 +53,8 @@ class SharedControl final : public Control {
 
   Result<void> barrier() override {
     const uint32_t generation = layout_->generation.load(std::memory_order_acquire);
-    if (layout_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(nworkers_)) {
+    if (layout_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+        static_cast<uint32_t>(nworkers_)) {
       layout_->arrived.store(0, std::memory_order_relaxed);
       layout_->generation.store(generation + 1, std::memory_order_release);
       return ok();
@@ -93,10 +96,11 @@ void SharedArea::Unmap::operator()(Layout* layout) const noexcept { munmap(layou
 
 Result<SharedArea> SharedArea::create(int nworkers) {
   const size_t size_bytes = sizeof(Layout) + static_cast<size_t>(nworkers) * sizeof(Layout::Worker);
-  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return fail(Code::kSystemError, "cannot map {} bytes of memory for {} ranks to meet in: {}", size_bytes, nworkers,
-                std::generic_category().message(errno));
+    return fail(Code::kSystemError, "cannot map {} bytes of memory for {} ranks to meet in: {}",
+                size_bytes, nworkers, std::generic_category().message(errno));
   }
   std::unique_ptr<Layout, Unmap> layout(new (memory) Layout, Unmap{size_bytes});
   auto* workers = static_cast<std::byte*>(memory) + sizeof(Layout);
@@ -118,7 +122,8 @@ Result<void> SharedArea::wait_id(std::span<std::byte> id) const {
     }
     sched_yield();
   }
-  std::copy(layout_->id.begin(), layout_->id.begin() + static_cast<ptrdiff_t>(id.size()), id.begin());
+  std::copy(layout_->id.begin(), layout_->id.begin() + static_cast<ptrdiff_t>(id.size()),
+            id.begin());
   return ok();
 }
 

@@ -63,7 +63,8 @@ class SharedArea {
     void operator()(Layout* layout) const noexcept;
   };
   friend class SharedControl;
-  SharedArea(std::unique_ptr<Layout, Unmap> layout, int nworkers) : layout_(std::move(layout)), nworkers_(nworkers) {}
+  SharedArea(std::unique_ptr<Layout, Unmap> layout, int nworkers)
+      : layout_(std::move(layout)), nworkers_(nworkers) {}
   std::unique_ptr<Layout, Unmap> layout_;
   int nworkers_;
 };

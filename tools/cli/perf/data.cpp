@@ -29,7 +29,9 @@ constexpr uint64_t hash(uint64_t seed, uint64_t index, uint64_t position) noexce
 constexpr uint64_t kElement = uint64_t{1} << 40U;
 
 /// A number in 0 .. n-1 from the upper half of a hash.
-constexpr uint64_t below(uint64_t hashed, uint64_t n) noexcept { return ((hashed >> 32U) * n) >> 32U; }
+constexpr uint64_t below(uint64_t hashed, uint64_t n) noexcept {
+  return ((hashed >> 32U) * n) >> 32U;
+}
 
 constexpr double power_of_two(int exponent) noexcept {
   return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52U);
@@ -60,7 +62,9 @@ template <class E>
 class IntSumRule {
  public:
   explicit IntSumRule(const Reduction& r)
-      : seed_(r.seed), nranks_(static_cast<uint64_t>(r.nranks)), op_(r.op),
+      : seed_(r.seed),
+        nranks_(static_cast<uint64_t>(r.nranks)),
+        op_(r.op),
         mask_(r.op == Op::kMulSum ? ~uint64_t{1} : ~uint64_t{0}) {}
   [[nodiscard]] auto contribution(uint64_t index, uint64_t rank) const noexcept {
     const uint64_t share = edge(index, rank + 1) - edge(index, rank);
@@ -75,7 +79,8 @@ class IntSumRule {
     }
     using Value = typename E::Value;
     using Wide = std::conditional_t<std::is_signed_v<Value>, int64_t, uint64_t>;
-    return static_cast<Bits>(static_cast<Wide>(static_cast<Value>(sum)) / static_cast<Wide>(nranks_));
+    return static_cast<Bits>(static_cast<Wide>(static_cast<Value>(sum)) /
+                             static_cast<Wide>(nranks_));
   }
 
  private:
@@ -90,7 +95,8 @@ class IntSumRule {
 template <class E>
 class IntProdRule {
  public:
-  explicit IntProdRule(const Reduction& r) : seed_(r.seed), nranks_(static_cast<uint64_t>(r.nranks)) {}
+  explicit IntProdRule(const Reduction& r)
+      : seed_(r.seed), nranks_(static_cast<uint64_t>(r.nranks)) {}
   [[nodiscard]] auto contribution(uint64_t index, uint64_t rank) const noexcept {
     const uint64_t shape = hash(seed_, index, kElement);
     const uint64_t factor = edge(index, rank + 1) * inverse(edge(index, rank));
@@ -134,7 +140,9 @@ class FloatSumRule {
     return static_cast<double>(below(hash(seed_, index, position), largest_ + 1));
   }
   /// 2^-4 .. 2^3: in the range of every type, also after the sum and the halving.
-  static double unit(uint64_t shape) noexcept { return power_of_two(static_cast<int>(shape & 7U) - 4); }
+  static double unit(uint64_t shape) noexcept {
+    return power_of_two(static_cast<int>(shape & 7U) - 4);
+  }
   uint64_t seed_;
   Rotation rotation_;
   bool halves_;
@@ -144,7 +152,8 @@ class FloatSumRule {
 template <class E>
 class FloatProdRule {
  public:
-  explicit FloatProdRule(const Reduction& r) : seed_(r.seed), rotation_{static_cast<uint64_t>(r.nranks)} {
+  explicit FloatProdRule(const Reduction& r)
+      : seed_(r.seed), rotation_{static_cast<uint64_t>(r.nranks)} {
     constexpr uint64_t kSpan = E::kSpan;
     window_ = std::min(rotation_.nranks, kSpan);
     largest_ = kSpan / window_;
@@ -171,7 +180,8 @@ class FloatProdRule {
   }
   static double mantissa(uint64_t shape) noexcept {
     constexpr unsigned kBits = E::kPrecision - 1;
-    return 1 + static_cast<double>(shape & ((uint64_t{1} << kBits) - 1)) / static_cast<double>(uint64_t{1} << kBits);
+    return 1 + static_cast<double>(shape & ((uint64_t{1} << kBits) - 1)) /
+                   static_cast<double>(uint64_t{1} << kBits);
   }
   uint64_t seed_;
   Rotation rotation_;
@@ -181,7 +191,8 @@ class FloatProdRule {
 template <class E>
 class FloatAvgRule {
  public:
-  explicit FloatAvgRule(const Reduction& r) : seed_(r.seed), rotation_{static_cast<uint64_t>(r.nranks)} {}
+  explicit FloatAvgRule(const Reduction& r)
+      : seed_(r.seed), rotation_{static_cast<uint64_t>(r.nranks)} {}
   [[nodiscard]] auto contribution(uint64_t index, uint64_t rank) const noexcept {
     const uint64_t shape = hash(seed_, index, kElement);
     const uint64_t at = rotation_.position(shape, rank);
@@ -202,7 +213,8 @@ class FloatAvgRule {
   [[nodiscard]] double value(uint64_t index, uint64_t position, uint64_t shape) const noexcept {
     constexpr uint64_t kSteps = uint64_t{1} << static_cast<unsigned>(E::kPrecision - 1);
     const uint64_t hashed = hash(seed_, index, position);
-    const double mantissa = 1 + static_cast<double>(hashed & (kSteps - 1)) / static_cast<double>(kSteps);
+    const double mantissa =
+        1 + static_cast<double>(hashed & (kSteps - 1)) / static_cast<double>(kSteps);
     const double sign = (shape & 8U) != 0 ? -1 : 1;
     return sign * mantissa * power_of_two(static_cast<int>(shape & 3U));
   }
@@ -221,7 +233,9 @@ class ExtremeRule {
     // A bitwise "and" with anything is a smaller or equal number.
     return bits(below(shape, nranks_) == rank ? winner : winner & hash(seed_, index, rank));
   }
-  [[nodiscard]] auto result(uint64_t index) const noexcept { return bits(top(hash(seed_, index, kElement))); }
+  [[nodiscard]] auto result(uint64_t index) const noexcept {
+    return bits(top(hash(seed_, index, kElement)));
+  }
 
  private:
   static uint64_t top(uint64_t shape) noexcept {
@@ -281,7 +295,8 @@ void with_rule(const Reduction& reduction, Function&& function) {
 
 }  // namespace
 
-void fill_stream(Type type, uint64_t seed, int source, size_t first_index, std::span<std::byte> out) {
+void fill_stream(
+    Type type, uint64_t seed, int source, size_t first_index, std::span<std::byte> out) {
   with_element(type, [&]<class E>() {
     fill<typename E::Bits>(out, first_index, [&](uint64_t index) {
       return static_cast<typename E::Bits>(hash(seed, index, static_cast<uint64_t>(source)));
@@ -289,7 +304,10 @@ void fill_stream(Type type, uint64_t seed, int source, size_t first_index, std::
   });
 }
 
-void fill_contribution(const Reduction& reduction, int rank, size_t first_index, std::span<std::byte> out) {
+void fill_contribution(const Reduction& reduction,
+                       int rank,
+                       size_t first_index,
+                       std::span<std::byte> out) {
   with_element(reduction.type, [&]<class E>() {
     with_rule<E>(reduction, [&](const auto& rule) {
       fill<typename E::Bits>(out, first_index, [&](uint64_t index) {
@@ -315,7 +333,8 @@ int tolerance_units(const Reduction& reduction) noexcept {
   // Where 1/n is no normal number of the type, its own rounding is coarser than the last place.
   return with_element(reduction.type, [&]<class E>() {
     if constexpr (E::kFloating) {
-      const double error = std::abs(E::decode(E::encode(1.0 / reduction.nranks)) * reduction.nranks - 1);
+      const double error =
+          std::abs(E::decode(E::encode(1.0 / reduction.nranks)) * reduction.nranks - 1);
       const double units = std::ldexp(error, E::kPrecision);
       return kAverageUnits + (units > 1 ? static_cast<int>(std::ceil(units)) : 0);
     } else {

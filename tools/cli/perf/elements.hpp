@@ -19,7 +19,8 @@ struct IntElement {
   using Value = T;
   static constexpr bool kFloating = false;
   /// Order: value of ordinal 0 is the smallest one.
-  static constexpr Bits kFlip = std::is_signed_v<T> ? Bits(Bits(1) << (8 * sizeof(T) - 1)) : Bits(0);
+  static constexpr Bits kFlip =
+      std::is_signed_v<T> ? Bits(Bits(1) << (8 * sizeof(T) - 1)) : Bits(0);
 
   static constexpr Bits of_ordinal(uint64_t ordinal) noexcept { return Bits(ordinal) ^ kFlip; }
   static constexpr uint64_t last_ordinal() noexcept { return std::numeric_limits<Bits>::max(); }
@@ -39,7 +40,8 @@ struct FloatElement {
 
   /// Ordinals: -largest .. -smallest, +0, smallest .. largest. There is no -0 in them.
   static constexpr Bits of_ordinal(uint64_t ordinal) noexcept {
-    return ordinal < kLargestBits ? Bits(kSign | Bits(kLargestBits - ordinal)) : Bits(ordinal - kLargestBits);
+    return ordinal < kLargestBits ? Bits(kSign | Bits(kLargestBits - ordinal))
+                                  : Bits(ordinal - kLargestBits);
   }
   static constexpr uint64_t last_ordinal() noexcept { return 2 * kLargestBits; }
   /// Steps between the values of `a` and `b`, infinities and NaNs as what follows the largest.
@@ -54,7 +56,9 @@ struct FloatElement {
 };
 
 struct FloatE : FloatElement<uint32_t, 24, 120, 0x7f7fffffU> {
-  static constexpr Bits encode(double value) noexcept { return std::bit_cast<Bits>(static_cast<float>(value)); }
+  static constexpr Bits encode(double value) noexcept {
+    return std::bit_cast<Bits>(static_cast<float>(value));
+  }
   static constexpr double decode(Bits bits) noexcept { return std::bit_cast<float>(bits); }
 };
 struct DoubleE : FloatElement<uint64_t, 53, 1000, 0x7fefffffffffffffU> {
@@ -62,10 +66,15 @@ struct DoubleE : FloatElement<uint64_t, 53, 1000, 0x7fefffffffffffffU> {
   static constexpr double decode(Bits bits) noexcept { return std::bit_cast<double>(bits); }
 };
 template <class Format, int kPrecisionBits, int kExponentSpan>
-struct SmallE : FloatElement<typename Format::Bits, kPrecisionBits, kExponentSpan, Format::kLargest> {
+struct SmallE
+    : FloatElement<typename Format::Bits, kPrecisionBits, kExponentSpan, Format::kLargest> {
   using Bits = typename Format::Bits;
-  static constexpr Bits encode(double value) noexcept { return Format::from_float(static_cast<float>(value)); }
-  static constexpr double decode(Bits bits) noexcept { return static_cast<double>(Format::to_float(bits)); }
+  static constexpr Bits encode(double value) noexcept {
+    return Format::from_float(static_cast<float>(value));
+  }
+  static constexpr double decode(Bits bits) noexcept {
+    return static_cast<double>(Format::to_float(bits));
+  }
 };
 using HalfE = SmallE<Half, 11, 13>;
 using Bfloat16E = SmallE<Bfloat16, 8, 120>;

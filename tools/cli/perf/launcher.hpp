@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rank of which job this process is, from the variables that job launchers set: Open MPI,
-// MPICH and others that speak PMI, torchrun, Slurm. Reads through `Environment`, so tests need none.
+// MPICH and others that speak PMI, torchrun, Slurm. Reads through `Environment`, so tests need
+// none.
 #pragma once
 
 #include <functional>
@@ -15,11 +16,12 @@ namespace plexus::perf {
 using Environment = std::function<const char*(const char* name)>;
 
 struct LaunchedRank {
-  std::string launcher;    // for messages
+  std::string launcher;  // for messages
   int rank = 0;
   int nranks = 0;
   int nranks_on_host = 0;  // 0: the launcher does not say
-  std::string job;         // the same text in all ranks of the job and of no other on this host; empty: unknown
+  std::string
+      job;  // the same text in all ranks of the job and of no other on this host; empty: unknown
   std::string rendezvous;  // HOST:PORT; empty: none given
 };
 

@@ -5,11 +5,13 @@ namespace plexus::perf {
 namespace {
 
 Part stream(int source, size_t count) {
-  return {.kind = Part::Kind::kStream, .offset = 0, .count = count, .source = source, .first_index = 0};
+  return {
+      .kind = Part::Kind::kStream, .offset = 0, .count = count, .source = source, .first_index = 0};
 }
 
 Part untouched(size_t count) {
-  return {.kind = Part::Kind::kUntouched, .offset = 0, .count = count, .source = -1, .first_index = 0};
+  return {
+      .kind = Part::Kind::kUntouched, .offset = 0, .count = count, .source = -1, .first_index = 0};
 }
 
 /// One block of each rank, in rank order; each block from `first_index` of what that rank sends.

@@ -49,6 +49,8 @@ struct Places {
 
 /// The neighbours of sendrecv.
 [[nodiscard]] constexpr int next_rank(int rank, int nranks) noexcept { return (rank + 1) % nranks; }
-[[nodiscard]] constexpr int prev_rank(int rank, int nranks) noexcept { return (rank + nranks - 1) % nranks; }
+[[nodiscard]] constexpr int prev_rank(int rank, int nranks) noexcept {
+  return (rank + nranks - 1) % nranks;
+}
 
 }  // namespace plexus::perf

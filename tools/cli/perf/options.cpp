@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/options.hpp"
 
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string_view>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "tools/cli/flags.hpp"
 
@@ -31,8 +30,13 @@ std::string names_of(const Table& table) {
 
 /// A flag that takes one of a table's names, or `all`.
 template <class Table, class Value, class Find>
-void add_names(CLI::App& app, const std::string& flag, const Table& table, std::vector<Value>* target, Find find,
-               Value (*value_of)(const typename Table::element_type&), const std::string& help) {
+void add_names(CLI::App& app,
+               const std::string& flag,
+               const Table& table,
+               std::vector<Value>* target,
+               Find find,
+               Value (*value_of)(const typename Table::element_type&),
+               const std::string& help) {
   add_flag(
       app, flag,
       [=](const std::string& text) -> Result<void> {
@@ -59,7 +63,10 @@ struct Choice {
 
 /// A flag that takes one of a few words.
 template <class Value>
-void add_choice(CLI::App& app, const std::string& flag, std::vector<Choice<Value>> choices, Value* target,
+void add_choice(CLI::App& app,
+                const std::string& flag,
+                std::vector<Choice<Value>> choices,
+                Value* target,
                 const std::string& help) {
   add_flag(
       app, flag,
@@ -75,7 +82,10 @@ void add_choice(CLI::App& app, const std::string& flag, std::vector<Choice<Value
       help);
 }
 
-void add_text(CLI::App& app, const std::string& flag, std::string* target, const std::string& what,
+void add_text(CLI::App& app,
+              const std::string& flag,
+              std::string* target,
+              const std::string& what,
               const std::string& help) {
   add_flag(
       app, flag,
@@ -115,8 +125,10 @@ void add_size_flags(CLI::App& app, SizeRange* sizes) {
         },
         help);
   };
-  bound("-b,--minbytes", &sizes->min_bytes, "smallest size (default 32M, or -e when that is smaller)");
-  bound("-e,--maxbytes", &sizes->max_bytes, "largest size (default 32M, or -b when that is larger)");
+  bound("-b,--minbytes", &sizes->min_bytes,
+        "smallest size (default 32M, or -e when that is smaller)");
+  bound("-e,--maxbytes", &sizes->max_bytes,
+        "largest size (default 32M, or -b when that is larger)");
   add_flag(
       app, "-i,--stepbytes",
       [sizes](const std::string& text) -> Result<void> {
@@ -152,13 +164,16 @@ void add_run_flags(CLI::App& app, PerfOptions* options) {
         return ok();
       },
       "instead of -n: as many iterations as fit in so many milliseconds, 5 to 3000");
-  add_int(app, "-w,--warmup_iters", &options->warmup, {0, kManyTimes}, "warm-up iterations (default 5)");
+  add_int(app, "-w,--warmup_iters", &options->warmup, {0, kManyTimes},
+          "warm-up iterations (default 5)");
   add_int(app, "-c,--check", &options->check, {0, kManyTimes},
           "operations per row whose every result element is checked (default 1; 0: none)");
-  add_names(app, "-o,--op", ops(), &options->ops, find_op,
-            +[](const OpInfo& row) { return row.op; }, "reduction (default sum)");
-  add_names(app, "-d,--datatype", types(), &options->types, find_type,
-            +[](const TypeInfo& row) { return row.type; }, "data type (default float)");
+  add_names(
+      app, "-o,--op", ops(), &options->ops, find_op, +[](const OpInfo& row) { return row.op; },
+      "reduction (default sum)");
+  add_names(
+      app, "-d,--datatype", types(), &options->types, find_type,
+      +[](const TypeInfo& row) { return row.type; }, "data type (default float)");
   add_flag(
       app, "-r,--root",
       [options](const std::string& text) -> Result<void> {
@@ -173,7 +188,8 @@ void add_run_flags(CLI::App& app, PerfOptions* options) {
       "root rank of broadcast, reduce, gather and scatter, or all (default 0)");
   add_choice<bool>(app, "-z,--blocking", {{"0", false}, {"1", true}}, &options->blocking,
                    "1: wait after each operation (of --stream async)");
-  add_int(app, "-T,--timeout", &options->timeout_s, {0, kManyTimes}, "seconds for the whole job (default 0: no limit)");
+  add_int(app, "-T,--timeout", &options->timeout_s, {0, kManyTimes},
+          "seconds for the whole job (default 0: no limit)");
 }
 
 void add_rank_flags(CLI::App& app, PerfOptions* options) {
@@ -198,7 +214,8 @@ void add_rank_flags(CLI::App& app, PerfOptions* options) {
         }
         return fail(Code::kInvalidArgument, "takes procs, threads or single, not '{}'", text);
       },
-      "procs: a process per rank (default); threads: a thread per rank; single: one thread drives all");
+      "procs: a process per rank (default); threads: a thread per rank; single: one thread drives "
+      "all");
 }
 
 Joined& joined_of(PerfOptions* options) {
@@ -229,8 +246,10 @@ void add_joined_flags(CLI::App& app, PerfOptions* options) {
       app, "--rendezvous",
       [options](const std::string& text) -> Result<void> {
         const size_t colon = text.rfind(':');
-        if (colon == std::string::npos || colon == 0 || !parse_int(text.substr(colon + 1), {1, 65535})) {
-          return fail(Code::kInvalidArgument, "takes HOST:PORT (an IPv6 address as [ADDRESS]:PORT), not '{}'", text);
+        if (colon == std::string::npos || colon == 0 ||
+            !parse_int(text.substr(colon + 1), {1, 65535})) {
+          return fail(Code::kInvalidArgument,
+                      "takes HOST:PORT (an IPv6 address as [ADDRESS]:PORT), not '{}'", text);
         }
         joined_of(options).rendezvous = text;
         return ok();
@@ -239,13 +258,17 @@ void add_joined_flags(CLI::App& app, PerfOptions* options) {
 }
 
 void add_library_flags(CLI::App& app, PerfOptions* options) {
-  add_text(app, "--algo", &options->algorithm, "an algorithm's name, such as ring", "force, as NCCL_ALGO does");
-  add_text(app, "--proto", &options->protocol, "a protocol's name, such as Simple", "force, as NCCL_PROTO does");
+  add_text(app, "--algo", &options->algorithm, "an algorithm's name, such as ring",
+           "force, as NCCL_ALGO does");
+  add_text(app, "--proto", &options->protocol, "a protocol's name, such as Simple",
+           "force, as NCCL_PROTO does");
   constexpr int kChannelsMax = 64;
   add_int(app, "--channels", &options->channels, {1, kChannelsMax}, "force the number of channels");
-  add_choice<Buffers>(app, "--buffers", {{"plain", Buffers::kPlain}, {"registered", Buffers::kRegistered}},
-                      &options->buffers, "plain: from malloc (default); registered: from ncclMemAlloc");
-  add_choice<Stream>(app, "--stream", {{"null", Stream::kNull}, {"async", Stream::kAsync}}, &options->stream,
+  add_choice<Buffers>(
+      app, "--buffers", {{"plain", Buffers::kPlain}, {"registered", Buffers::kRegistered}},
+      &options->buffers, "plain: from malloc (default); registered: from ncclMemAlloc");
+  add_choice<Stream>(app, "--stream", {{"null", Stream::kNull}, {"async", Stream::kAsync}},
+                     &options->stream,
                      "null: calls return when complete (default); async: through a host stream");
 }
 
@@ -270,48 +293,55 @@ void add_perf_flags(CLI::App& app, PerfOptions* options) {
   add_rank_flags(app, options);
   add_joined_flags(app, options);
   add_library_flags(app, options);
-  add_text(app, "--json", &options->outputs.json, "a file or -", "write one JSON object to this file (-: stdout)");
-  add_text(app, "--tsv", &options->outputs.tsv, "a file or -", "write tab-separated rows to this file (-: stdout)");
+  add_text(app, "--json", &options->outputs.json, "a file or -",
+           "write one JSON object to this file (-: stdout)");
+  add_text(app, "--tsv", &options->outputs.tsv, "a file or -",
+           "write tab-separated rows to this file (-: stdout)");
 }
 
 Result<void> check_options(const PerfOptions& options) {
   const SizeRange& sizes = options.sizes;
   if (sizes.min_bytes && sizes.max_bytes && *sizes.min_bytes > *sizes.max_bytes) {
-    return fail(Code::kInvalidArgument, "--minbytes takes a size up to --maxbytes ({}), not {}", *sizes.max_bytes,
-                *sizes.min_bytes);
+    return fail(Code::kInvalidArgument, "--minbytes takes a size up to --maxbytes ({}), not {}",
+                *sizes.max_bytes, *sizes.min_bytes);
   }
   if (options.root && *options.root >= options.nranks) {
-    return fail(Code::kInvalidArgument, "--root takes a rank from 0 to {} or all, not {}", options.nranks - 1,
-                *options.root);
+    return fail(Code::kInvalidArgument, "--root takes a rank from 0 to {} or all, not {}",
+                options.nranks - 1, *options.root);
   }
   if (options.joined && options.started_here) {
-    return fail(Code::kInvalidArgument, "--ranks and --mode start ranks here and --rank, --nranks and --rendezvous join "
-                                        "a job; give one kind of them");
+    return fail(Code::kInvalidArgument,
+                "--ranks and --mode start ranks here and --rank, --nranks and --rendezvous join "
+                "a job; give one kind of them");
   }
   if (options.joined && (options.joined->nranks != 0 || options.joined->rank != -1)) {
     const Joined& joined = *options.joined;
     if (joined.nranks == 0) {
-      return fail(Code::kInvalidArgument, "--rank needs --nranks, which takes the number of ranks of the job");
+      return fail(Code::kInvalidArgument,
+                  "--rank needs --nranks, which takes the number of ranks of the job");
     }
     if (joined.rank < 0 || joined.rank >= joined.nranks) {
-      return fail(Code::kInvalidArgument, "--rank takes a rank from 0 to {} when --nranks is {}", joined.nranks - 1,
-                  joined.nranks);
+      return fail(Code::kInvalidArgument, "--rank takes a rank from 0 to {} when --nranks is {}",
+                  joined.nranks - 1, joined.nranks);
     }
     if (joined.rendezvous.empty()) {
-      return fail(Code::kInvalidArgument, "--rank needs --rendezvous, which takes the HOST:PORT on which rank 0 listens");
+      return fail(Code::kInvalidArgument,
+                  "--rank needs --rendezvous, which takes the HOST:PORT on which rank 0 listens");
     }
   }
   return ok();
 }
 
 std::vector<size_t> compute_sizes(const SizeRange& range) {
-  const size_t max_bytes = range.max_bytes.value_or(std::max(kDefaultBytes, range.min_bytes.value_or(0)));
+  const size_t max_bytes =
+      range.max_bytes.value_or(std::max(kDefaultBytes, range.min_bytes.value_or(0)));
   const size_t min_bytes = range.min_bytes.value_or(std::min(kDefaultBytes, max_bytes));
   std::vector<size_t> sizes;
   for (size_t size = min_bytes; size <= max_bytes;) {
     sizes.push_back(size);
     const size_t step = range.step_factor > 1
-                            ? static_cast<size_t>(std::max(1.0, static_cast<double>(size) * (range.step_factor - 1)))
+                            ? static_cast<size_t>(std::max(
+                                  1.0, static_cast<double>(size) * (range.step_factor - 1)))
                             : range.step_bytes;
     if (size > std::numeric_limits<size_t>::max() - step) {
       break;
@@ -355,8 +385,8 @@ std::string describe(const PerfOptions& options) {
   if (info_of(options.collective).reduces) {
     text += fmt::format(", op {}", names_of_ops(options));
   }
-  text += fmt::format(", {} buffers, check {}", options.buffers == Buffers::kPlain ? "plain" : "registered",
-                      options.check);
+  text += fmt::format(", {} buffers, check {}",
+                      options.buffers == Buffers::kPlain ? "plain" : "registered", options.check);
   text += "; times are per operation (median), the slowest rank's";
   return text;
 }

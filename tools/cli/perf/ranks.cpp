@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/ranks.hpp"
 
-#include <plexus.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <plexus.h>
 #include <utility>
 
 namespace plexus::perf {
@@ -14,7 +13,9 @@ namespace {
 constexpr std::align_val_t kPage{4096};
 static_assert(kGuardBytes % static_cast<size_t>(kPage) == 0);
 
-size_t allocation_bytes(size_t largest_bytes) noexcept { return kGuardBytes + largest_bytes + kGuardBytes; }
+size_t allocation_bytes(size_t largest_bytes) noexcept {
+  return kGuardBytes + largest_bytes + kGuardBytes;
+}
 
 ncclDataType_t nccl_type(Type type) noexcept { return static_cast<ncclDataType_t>(type); }
 
@@ -25,13 +26,16 @@ Result<void> check_call(const char* call, ncclResult_t result) {
     return ok();
   }
   const char* detail = ncclGetLastError(nullptr);
-  return fail(static_cast<Code>(result), "{}: {} ({}): {}", call, ncclGetErrorString(result), static_cast<int>(result),
+  return fail(static_cast<Code>(result), "{}: {} ({}): {}", call, ncclGetErrorString(result),
+              static_cast<int>(result),
               detail == nullptr || *detail == '\0' ? "no more is known" : detail);
 }
 
 Rank::Rank(ncclComm_t comm, const PerfOptions& options) noexcept : options_(options), comm_(comm) {}
 
-Result<std::unique_ptr<Rank>> Rank::create(ncclComm_t comm, const PerfOptions& options, size_t largest_bytes) {
+Result<std::unique_ptr<Rank>> Rank::create(ncclComm_t comm,
+                                           const PerfOptions& options,
+                                           size_t largest_bytes) {
   // The constructor is private, which make_unique cannot reach.
   std::unique_ptr<Rank> rank(new Rank(comm, options));
   PLEXUS_TRY(check_call("ncclCommUserRank", ncclCommUserRank(comm, &rank->rank_)));
@@ -69,11 +73,13 @@ Result<void> Rank::allocate(Memory* memory, size_t largest_bytes) {
     void* pointer = nullptr;
     PLEXUS_TRY(check_call("ncclMemAlloc", ncclMemAlloc(&pointer, size_bytes)));
     memory->base = static_cast<std::byte*>(pointer);
-    PLEXUS_TRY(check_call("ncclCommRegister", ncclCommRegister(comm_, pointer, size_bytes, &memory->registration)));
+    PLEXUS_TRY(check_call("ncclCommRegister",
+                          ncclCommRegister(comm_, pointer, size_bytes, &memory->registration)));
   } else {
     memory->base = static_cast<std::byte*>(::operator new(size_bytes, kPage, std::nothrow));
     if (memory->base == nullptr) {
-      return fail(Code::kSystemError, "no memory for a buffer of {} bytes; use a smaller --maxbytes", size_bytes);
+      return fail(Code::kSystemError,
+                  "no memory for a buffer of {} bytes; use a smaller --maxbytes", size_bytes);
     }
   }
   std::memset(memory->base, 0, size_bytes);  // every page is there before anything is timed
@@ -122,15 +128,19 @@ Result<void> Rank::start() {
   const int root = shape_.root;
   switch (shape_.collective) {
     case Collective::kAllReduce:
-      return check_call("ncclAllReduce", ncclAllReduce(send, recv, count, type, reduction_, comm_, stream_));
+      return check_call("ncclAllReduce",
+                        ncclAllReduce(send, recv, count, type, reduction_, comm_, stream_));
     case Collective::kBroadcast:
-      return check_call("ncclBroadcast", ncclBroadcast(send, recv, count, type, root, comm_, stream_));
+      return check_call("ncclBroadcast",
+                        ncclBroadcast(send, recv, count, type, root, comm_, stream_));
     case Collective::kReduce:
-      return check_call("ncclReduce", ncclReduce(send, recv, count, type, reduction_, root, comm_, stream_));
+      return check_call("ncclReduce",
+                        ncclReduce(send, recv, count, type, reduction_, root, comm_, stream_));
     case Collective::kAllGather:
       return check_call("ncclAllGather", ncclAllGather(send, recv, count, type, comm_, stream_));
     case Collective::kReduceScatter:
-      return check_call("ncclReduceScatter", ncclReduceScatter(send, recv, count, type, reduction_, comm_, stream_));
+      return check_call("ncclReduceScatter",
+                        ncclReduceScatter(send, recv, count, type, reduction_, comm_, stream_));
     case Collective::kAllToAll:
       return check_call("ncclAlltoAll", ncclAlltoAll(send, recv, count, type, comm_, stream_));
     case Collective::kGather:
@@ -148,8 +158,10 @@ Result<void> Rank::start_send_recv() {
   const int next = next_rank(rank_, shape_.nranks);
   const int prev = prev_rank(rank_, shape_.nranks);
   PLEXUS_TRY(check_call("ncclGroupStart", ncclGroupStart()));
-  PLEXUS_TRY(check_call("ncclSend", ncclSend(buffers_.send, shape_.count, type, next, comm_, stream_)));
-  PLEXUS_TRY(check_call("ncclRecv", ncclRecv(buffers_.recv, shape_.count, type, prev, comm_, stream_)));
+  PLEXUS_TRY(
+      check_call("ncclSend", ncclSend(buffers_.send, shape_.count, type, next, comm_, stream_)));
+  PLEXUS_TRY(
+      check_call("ncclRecv", ncclRecv(buffers_.recv, shape_.count, type, prev, comm_, stream_)));
   return check_call("ncclGroupEnd", ncclGroupEnd());
 }
 
@@ -170,18 +182,24 @@ void Rank::clear_buffers() noexcept {
 }
 
 Choice Rank::last_choice() const noexcept {
-  plexusLastChoice_t last{};
-  if (shape_.count == 0 || plexusGetLastChoice(comm_, &last) != ncclSuccess) {
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  int channels = 0;
+  // An empty call is dropped, and the last choice is an earlier call's.
+  if (shape_.count == 0 ||
+      plexusGetLastChoice(comm_, &algorithm, &protocol, &channels) != ncclSuccess) {
     return {};
   }
-  return {.algorithm = make_name(last.algorithm), .protocol = make_name(last.protocol), .channels = last.channels};
+  return {.algorithm = make_name(algorithm), .protocol = make_name(protocol), .channels = channels};
 }
 
 Result<void> Rank::close() {
   release_op();
   for (Memory* memory : {&first_, &second_}) {
     if (memory->registration != nullptr) {
-      PLEXUS_TRY(check_call("ncclCommDeregister", ncclCommDeregister(comm_, std::exchange(memory->registration, nullptr))));
+      PLEXUS_TRY(
+          check_call("ncclCommDeregister",
+                     ncclCommDeregister(comm_, std::exchange(memory->registration, nullptr))));
     }
   }
   return check_call("ncclCommDestroy", ncclCommDestroy(std::exchange(comm_, nullptr)));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that one worker drives: their communicators, streams and buffers, and the calls of NCCL's
-// API on them. The only file of `plexus perf`, with start_*.cpp, that calls the library under test.
+// The ranks that one worker drives: their communicators, streams and buffers, and the calls of
+// NCCL's API on them. The only file of `plexus perf`, with start_*.cpp, that calls the library
+// under test.
 #pragma once
-
-#include <nccl.h>
 
 #include <cstddef>
 #include <memory>
+#include <nccl.h>
 #include <vector>
 
 #include "core/base/result.hpp"
@@ -29,7 +29,8 @@ struct Choice {
 class Rank {
  public:
   /// Takes over `comm`.
-  [[nodiscard]] static Result<std::unique_ptr<Rank>> create(ncclComm_t comm, const PerfOptions& options,
+  [[nodiscard]] static Result<std::unique_ptr<Rank>> create(ncclComm_t comm,
+                                                            const PerfOptions& options,
                                                             size_t largest_bytes);
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
@@ -44,7 +45,8 @@ class Rank {
   /// Waits until what was started is complete.
   [[nodiscard]] Result<void> wait();
   [[nodiscard]] CheckInput check_input(uint64_t seed) const noexcept;
-  /// Zeroes the chosen operation's buffers: arithmetic on what is left there could be slow or overflow.
+  /// Zeroes the chosen operation's buffers: arithmetic on what is left there could be slow or
+  /// overflow.
   void clear_buffers() noexcept;
   [[nodiscard]] Choice last_choice() const noexcept;
   /// Ends the communicator, and says when that failed. The destructor does the rest.

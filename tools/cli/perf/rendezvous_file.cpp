@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/rendezvous_file.hpp"
 
-#include <fcntl.h>
-#include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
+#include <fcntl.h>
 #include <optional>
+#include <sys/stat.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
+
+#include <fmt/core.h>
 
 namespace plexus::perf {
 namespace {
@@ -43,18 +43,21 @@ Result<std::optional<UniqueIdBytes>> try_read(const std::filesystem::path& path,
     if (errno == ENOENT) {
       return std::optional<UniqueIdBytes>();
     }
-    return fail(Code::kSystemError, "cannot read {}: {}; pass --rendezvous HOST:PORT instead", path.string(), reason());
+    return fail(Code::kSystemError, "cannot read {}: {}; pass --rendezvous HOST:PORT instead",
+                path.string(), reason());
   }
   struct stat status {};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() ||
       (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return fail(Code::kSystemError, "{} is not a private file of this user; remove it or pass --rendezvous HOST:PORT",
+    return fail(Code::kSystemError,
+                "{} is not a private file of this user; remove it or pass --rendezvous HOST:PORT",
                 path.string());
   }
   std::error_code error;
   const auto written = std::filesystem::last_write_time(path, error);
   UniqueIdBytes id;
-  if (error || written < oldest || read(file.get(), id.data(), id.size()) != static_cast<ssize_t>(id.size())) {
+  if (error || written < oldest ||
+      read(file.get(), id.data(), id.size()) != static_cast<ssize_t>(id.size())) {
     return std::optional<UniqueIdBytes>();
   }
   return std::optional(id);
@@ -73,12 +76,15 @@ std::filesystem::path rendezvous_path(const std::filesystem::path& folder, const
 
 Result<void> publish_unique_id(const std::filesystem::path& path, const UniqueIdBytes& id) {
   const std::string draft = fmt::format("{}.{}", path.string(), getpid());
-  const Descriptor file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
-  const bool written = file.get() >= 0 && write(file.get(), id.data(), id.size()) == static_cast<ssize_t>(id.size());
+  const Descriptor file(
+      open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kPrivate));
+  const bool written =
+      file.get() >= 0 && write(file.get(), id.data(), id.size()) == static_cast<ssize_t>(id.size());
   if (!written || rename(draft.c_str(), path.c_str()) != 0) {
     const std::string why = reason();
     unlink(draft.c_str());
-    return fail(Code::kSystemError, "cannot make {} for the other ranks: {}; pass --rendezvous HOST:PORT instead",
+    return fail(Code::kSystemError,
+                "cannot make {} for the other ranks: {}; pass --rendezvous HOST:PORT instead",
                 path.string(), why);
   }
   return ok();

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/cli/perf/report.hpp"
 
-#include <fmt/core.h>
-#include <unistd.h>
-
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 namespace plexus::perf {
 namespace {
@@ -31,7 +30,8 @@ std::string measured_columns(const JobFacts& facts, const Row& row) {
   const Bandwidth bandwidth = compute_bandwidth(facts, row);
   const std::string wrong = row.wrong == Row::kUnchecked ? "N/A" : fmt::format("{}", row.wrong);
   return fmt::format(" {:>10.2f} {:>8} {:>8} {:>6}", row.time_us.median,
-                     short_number(bandwidth.algbw_gb_per_s), short_number(bandwidth.busbw_gb_per_s), wrong);
+                     short_number(bandwidth.algbw_gb_per_s), short_number(bandwidth.busbw_gb_per_s),
+                     wrong);
 }
 
 nlohmann::ordered_json json_of(const JobFacts& facts, const Row& row) {
@@ -43,10 +43,12 @@ nlohmann::ordered_json json_of(const JobFacts& facts, const Row& row) {
   json["redop"] = op_name(facts, row);
   json["root"] = row.variant.root;
   json["in_place"] = row.in_place;
-  json["time_us"] = {{"median", row.time_us.median}, {"min", row.time_us.min}, {"p99", row.time_us.p99}};
+  json["time_us"] = {
+      {"median", row.time_us.median}, {"min", row.time_us.min}, {"p99", row.time_us.p99}};
   json["algbw_gb_per_s"] = bandwidth.algbw_gb_per_s;
   json["busbw_gb_per_s"] = bandwidth.busbw_gb_per_s;
-  json["wrong"] = row.wrong == Row::kUnchecked ? nlohmann::ordered_json() : nlohmann::ordered_json(row.wrong);
+  json["wrong"] =
+      row.wrong == Row::kUnchecked ? nlohmann::ordered_json() : nlohmann::ordered_json(row.wrong);
   json["algorithm"] = row.algorithm.data();
   json["protocol"] = row.protocol.data();
   json["channels"] = row.channels;
@@ -68,9 +70,11 @@ Result<File> open_output(const std::string& flag, const std::string& name) {
   if (name == "-") {
     file.reset(stdout);
   } else if (!name.empty()) {
-    file.reset(std::fopen(name.c_str(), "we"));  // NOLINT(cppcoreguidelines-owning-memory): goes to File
+    file.reset(
+        std::fopen(name.c_str(), "we"));  // NOLINT(cppcoreguidelines-owning-memory): goes to File
     if (!file) {
-      return fail(Code::kInvalidArgument, "{} takes a file that can be written, and '{}' cannot: {}", flag, name,
+      return fail(Code::kInvalidArgument,
+                  "{} takes a file that can be written, and '{}' cannot: {}", flag, name,
                   std::generic_category().message(errno));
     }
   }
@@ -79,7 +83,8 @@ Result<File> open_output(const std::string& flag, const std::string& name) {
 
 Result<void> write_all(std::FILE* file, const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0) {
-    return fail(Code::kSystemError, "cannot write the results: {}", std::generic_category().message(errno));
+    return fail(Code::kSystemError, "cannot write the results: {}",
+                std::generic_category().message(errno));
   }
   return ok();
 }
@@ -123,24 +128,29 @@ std::string tsv_header() {
 
 std::string format_tsv(const JobFacts& facts, const Row& row) {
   const Bandwidth bandwidth = compute_bandwidth(facts, row);
-  return fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{:.3f}\t{:.3f}\t{:.3f}\t{:.4f}\t{:.4f}\t{}\t{}\t{}\t{}\t{}\n",
-                     row.size_bytes, row.count, info_of(row.variant.type).name, op_name(facts, row),
-                     row.variant.root, row.in_place ? 1 : 0, row.time_us.median, row.time_us.min,
-                     row.time_us.p99, bandwidth.algbw_gb_per_s, bandwidth.busbw_gb_per_s,
-                     row.wrong == Row::kUnchecked ? "" : fmt::format("{}", row.wrong), row.algorithm.data(),
-                     row.protocol.data(), row.channels, row.batch);
+  return fmt::format(
+      "{}\t{}\t{}\t{}\t{}\t{}\t{:.3f}\t{:.3f}\t{:.3f}\t{:.4f}\t{:.4f}\t{}\t{}\t{}\t{}\t{}\n",
+      row.size_bytes, row.count, info_of(row.variant.type).name, op_name(facts, row),
+      row.variant.root, row.in_place ? 1 : 0, row.time_us.median, row.time_us.min, row.time_us.p99,
+      bandwidth.algbw_gb_per_s, bandwidth.busbw_gb_per_s,
+      row.wrong == Row::kUnchecked ? "" : fmt::format("{}", row.wrong), row.algorithm.data(),
+      row.protocol.data(), row.channels, row.batch);
 }
 
 std::string table_header(const JobFacts& facts) {
-  std::string text = fmt::format("# plexus {} {}: {} ranks, {}\n# {}\n#\n", facts.version,
-                                 info_of(facts.collective).name, facts.nranks, facts.mode, facts.parameters);
-  const std::string measured = fmt::format(" {:>10} {:>8} {:>8} {:>6}", "time", "algbw", "busbw", "#wrong");
-  const std::string units = fmt::format(" {:>10} {:>8} {:>8} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
-  text += fmt::format("# {:>10} {:>12} {:>8} {:>7} {:>5}  {:^35}  {:^35}\n", "", "", "", "", "", "out-of-place",
-                      "in-place");
-  text += fmt::format("# {:>10} {:>12} {:>8} {:>7} {:>5} {} {}  {}\n", "size", "count", "type", "redop", "root",
-                      measured, measured, "algorithm/protocol/channels");
-  text += fmt::format("# {:>10} {:>12} {:>8} {:>7} {:>5} {} {}\n", "(B)", "(elements)", "", "", "", units, units);
+  std::string text =
+      fmt::format("# plexus {} {}: {} ranks, {}\n# {}\n#\n", facts.version,
+                  info_of(facts.collective).name, facts.nranks, facts.mode, facts.parameters);
+  const std::string measured =
+      fmt::format(" {:>10} {:>8} {:>8} {:>6}", "time", "algbw", "busbw", "#wrong");
+  const std::string units =
+      fmt::format(" {:>10} {:>8} {:>8} {:>6}", "(us)", "(GB/s)", "(GB/s)", "");
+  text += fmt::format("# {:>10} {:>12} {:>8} {:>7} {:>5}  {:>23}{:13} {:>23}\n", "", "", "", "", "",
+                      "out-of-place", "", "in-place");
+  text += fmt::format("# {:>10} {:>12} {:>8} {:>7} {:>5} {} {}  {}\n", "size", "count", "type",
+                      "redop", "root", measured, measured, "algorithm/protocol/channels");
+  text += fmt::format("# {:>10} {:>12} {:>8} {:>7} {:>5} {} {}\n", "(B)", "(elements)", "", "", "",
+                      units, units);
   return text;
 }
 
@@ -153,8 +163,8 @@ std::string format_table_line(const JobFacts& facts, const Row& out_of_place, co
   const std::string none = fmt::format(" {:>10} {:>8} {:>8} {:>6}", "N/A", "N/A", "N/A", "N/A");
   return fmt::format("  {:>10} {:>12} {:>8} {:>7} {:>5} {} {}  {}\n", row.size_bytes, row.count,
                      info_of(row.variant.type).name, op_name(facts, row), row.variant.root,
-                     measured_columns(facts, row), in_place == nullptr ? none : measured_columns(facts, *in_place),
-                     choice);
+                     measured_columns(facts, row),
+                     in_place == nullptr ? none : measured_columns(facts, *in_place), choice);
 }
 
 std::string table_footer(const JobFacts& facts, const std::vector<Row>& rows) {
@@ -165,7 +175,8 @@ std::string table_footer(const JobFacts& facts, const std::vector<Row>& rows) {
     checked = checked || row.wrong != Row::kUnchecked;
   }
   const uint64_t wrong = count_wrong_total(rows);
-  const std::string verdict = !checked ? "not checked (-c 0)" : fmt::format("{} {}", wrong, wrong == 0 ? "OK" : "FAILED");
+  const std::string verdict =
+      !checked ? "not checked (-c 0)" : fmt::format("{} {}", wrong, wrong == 0 ? "OK" : "FAILED");
   return fmt::format("# Wrong elements    : {}\n# Avg bus bandwidth : {:.3f} GB/s\n", verdict,
                      rows.empty() ? 0 : sum / static_cast<double>(rows.size()));
 }
@@ -195,7 +206,8 @@ struct Reporter::State {
   }
   void show_progress() const {
     if (progress) {
-      fmt::print(stderr, "\r{}/{} rows{}", rows.size(), nrows, rows.size() == nrows ? "\r             \r" : "");
+      fmt::print(stderr, "\r{}/{} rows{}", rows.size(), nrows,
+                 rows.size() == nrows ? "\r             \r" : "");
       std::fflush(stderr);
     }
   }
@@ -217,7 +229,8 @@ Reporter::~Reporter() = default;
 
 Result<Reporter> Reporter::create(JobFacts facts, Outputs outputs, size_t nrows) {
   if (outputs.json == "-" && outputs.tsv == "-") {
-    return fail(Code::kInvalidArgument, "--json and --tsv cannot both go to stdout; give one of them a file");
+    return fail(Code::kInvalidArgument,
+                "--json and --tsv cannot both go to stdout; give one of them a file");
   }
   PLEXUS_TRY(json, open_output("--json", outputs.json));
   PLEXUS_TRY(tsv, open_output("--tsv", outputs.tsv));

@@ -17,7 +17,8 @@ struct JobFacts {
   std::string version;
   Collective collective;
   int nranks;
-  std::string mode;  // "procs", "threads", "single", or "joined" for ranks that something else started
+  std::string
+      mode;  // "procs", "threads", "single", or "joined" for ranks that something else started
   std::string parameters;  // one line for people
 };
 
@@ -34,7 +35,9 @@ struct Bandwidth {
 
 [[nodiscard]] std::string table_header(const JobFacts& facts);
 /// One line: the out-of-place row and, where there is one, the in-place row of the same size.
-[[nodiscard]] std::string format_table_line(const JobFacts& facts, const Row& out_of_place, const Row* in_place);
+[[nodiscard]] std::string format_table_line(const JobFacts& facts,
+                                            const Row& out_of_place,
+                                            const Row* in_place);
 [[nodiscard]] std::string table_footer(const JobFacts& facts, const std::vector<Row>& rows);
 
 [[nodiscard]] uint64_t count_wrong_total(const std::vector<Row>& rows) noexcept;
@@ -48,7 +51,8 @@ struct Outputs {
 /// Prints while the job runs, and writes the files at its end.
 class Reporter {
  public:
-  /// `nrows`: how many will come, for the progress line on stderr, shown only when that is a terminal.
+  /// `nrows`: how many will come, for the progress line on stderr, shown only when that is a
+  /// terminal.
   static Result<Reporter> create(JobFacts facts, Outputs outputs, size_t nrows);
   Reporter(Reporter&& other) noexcept;
   Reporter& operator=(Reporter&& other) noexcept;

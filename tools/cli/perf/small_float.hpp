@@ -11,7 +11,8 @@
 namespace plexus::perf {
 
 /// kExponentBits, kMantissaBits: the widths. kFinite: the all-ones exponent holds numbers, and only
-/// all-ones bits are NaN (f8e4m3); values beyond the largest one become that one (as NCCL's fp8 does).
+/// all-ones bits are NaN (f8e4m3); values beyond the largest one become that one (as NCCL's fp8
+/// does).
 template <class BitsType, int kExponentBits, int kMantissaBits, bool kFinite>
 struct SmallFloat {
   using Bits = BitsType;
@@ -32,7 +33,8 @@ struct SmallFloat {
     }
     const uint32_t exponent = magnitude >> kMantissaBits;
     const uint32_t mantissa = magnitude & ((1U << kMantissaBits) - 1);
-    const auto fraction = static_cast<float>(exponent == 0 ? mantissa : mantissa + (1U << kMantissaBits));
+    const auto fraction =
+        static_cast<float>(exponent == 0 ? mantissa : mantissa + (1U << kMantissaBits));
     const int power = (exponent == 0 ? 1 : static_cast<int>(exponent)) - kBias - kMantissaBits;
     return sign * fraction * power_of_two(power);
   }

@@ -9,7 +9,7 @@ namespace plexus::perf {
 namespace {
 
 constexpr double kNeverZeroUs = 0.01;
-constexpr double kSlowRowUs = 2e6;     // without -n a row that takes longer is cut short
+constexpr double kSlowRowUs = 2e6;  // without -n a row that takes longer is cut short
 constexpr double kSlowWarmupUs = 1e6;
 constexpr int kSlowIterationsMin = 3;  // enough for a median
 constexpr int kBudgetIterationsMin = 5;

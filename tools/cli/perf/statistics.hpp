@@ -2,8 +2,8 @@
 // What `plexus perf` says about the times of a row, and how it sizes the batches that it times.
 //
 // An operation of a few microseconds is shorter than the skew of a barrier, so an iteration of the
-// benchmark is a batch of back-to-back operations that lasts about kBatchUs, and its time is divided
-// by their number. Long operations are batches of one.
+// benchmark is a batch of back-to-back operations that lasts about kBatchUs, and its time is
+// divided by their number. Long operations are batches of one.
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@ struct TimeUs {
   double p99 = 0;
 };
 
-/// Sorts `times_us`, which is not empty. The median of an even number is the mean of the middle two;
-/// p99 is the smallest time that 99 % of the iterations do not exceed.
+/// Sorts `times_us`, which is not empty. The median of an even number is the mean of the middle
+/// two; p99 is the smallest time that 99 % of the iterations do not exceed.
 [[nodiscard]] TimeUs summarize(std::span<double> times_us);
 
 /// Operations per iteration, for one that takes about `estimate_us`.
@@ -25,8 +25,8 @@ struct TimeUs {
 
 /// What the user says about the number of iterations.
 struct IterationWish {
-  int iterations = 0;   // 0: not said
-  double budget_us = 0; // 0: none; else iterations are as many as fit
+  int iterations = 0;    // 0: not said
+  double budget_us = 0;  // 0: none; else iterations are as many as fit
 };
 /// Timed iterations of a row, each of about `iteration_us` (the batch and the barrier before it).
 [[nodiscard]] int compute_iterations(const IterationWish& wish, double iteration_us) noexcept;

@@ -12,7 +12,8 @@ constexpr std::array kCollectives = {
     CollectiveInfo{Collective::kBroadcast, "broadcast", CountRule::kWhole, false, true, true},
     CollectiveInfo{Collective::kReduce, "reduce", CountRule::kWhole, true, true, true},
     CollectiveInfo{Collective::kAllGather, "all_gather", CountRule::kPerRank, false, false, true},
-    CollectiveInfo{Collective::kReduceScatter, "reduce_scatter", CountRule::kPerRank, true, false, true},
+    CollectiveInfo{Collective::kReduceScatter, "reduce_scatter", CountRule::kPerRank, true, false,
+                   true},
     CollectiveInfo{Collective::kAllToAll, "alltoall", CountRule::kPerRank, false, false, false},
     CollectiveInfo{Collective::kGather, "gather", CountRule::kPerRank, false, true, true},
     CollectiveInfo{Collective::kScatter, "scatter", CountRule::kPerRank, false, true, true},
@@ -20,12 +21,12 @@ constexpr std::array kCollectives = {
 };
 
 constexpr std::array kTypes = {
-    TypeInfo{Type::kInt8, "int8", 1, false},         TypeInfo{Type::kUint8, "uint8", 1, false},
-    TypeInfo{Type::kInt32, "int32", 4, false},       TypeInfo{Type::kUint32, "uint32", 4, false},
-    TypeInfo{Type::kInt64, "int64", 8, false},       TypeInfo{Type::kUint64, "uint64", 8, false},
-    TypeInfo{Type::kHalf, "half", 2, true},          TypeInfo{Type::kFloat, "float", 4, true},
-    TypeInfo{Type::kDouble, "double", 8, true},      TypeInfo{Type::kBfloat16, "bfloat16", 2, true},
-    TypeInfo{Type::kFloat8e4m3, "f8e4m3", 1, true},  TypeInfo{Type::kFloat8e5m2, "f8e5m2", 1, true},
+    TypeInfo{Type::kInt8, "int8", 1, false},        TypeInfo{Type::kUint8, "uint8", 1, false},
+    TypeInfo{Type::kInt32, "int32", 4, false},      TypeInfo{Type::kUint32, "uint32", 4, false},
+    TypeInfo{Type::kInt64, "int64", 8, false},      TypeInfo{Type::kUint64, "uint64", 8, false},
+    TypeInfo{Type::kHalf, "half", 2, true},         TypeInfo{Type::kFloat, "float", 4, true},
+    TypeInfo{Type::kDouble, "double", 8, true},     TypeInfo{Type::kBfloat16, "bfloat16", 2, true},
+    TypeInfo{Type::kFloat8e4m3, "f8e4m3", 1, true}, TypeInfo{Type::kFloat8e5m2, "f8e5m2", 1, true},
 };
 
 constexpr std::array kOps = {
@@ -37,7 +38,8 @@ constexpr size_t kPerRankAlignment = 16;  // nccl-tests rounds each rank's part 
 
 template <class Table>
 auto find_named(const Table& table, std::string_view name) noexcept {
-  return std::find_if(table.begin(), table.end(), [&](const auto& row) { return row.name == name; });
+  return std::find_if(table.begin(), table.end(),
+                      [&](const auto& row) { return row.name == name; });
 }
 
 }  // namespace
@@ -80,8 +82,8 @@ size_t compute_size_bytes(Collective collective, Type type, int nranks, size_t c
 }
 
 size_t send_count(Collective collective, int nranks, size_t count) noexcept {
-  const bool all = collective == Collective::kReduceScatter || collective == Collective::kAllToAll ||
-                   collective == Collective::kScatter;
+  const bool all = collective == Collective::kReduceScatter ||
+                   collective == Collective::kAllToAll || collective == Collective::kScatter;
   return all ? count * static_cast<size_t>(nranks) : count;
 }
 

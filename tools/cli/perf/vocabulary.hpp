@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of `plexus perf`: collectives, data types and reductions, with nccl-tests' names, NCCL's
-// numbers, and nccl-tests' formulas for counts and bandwidths. Tables only; knows no library.
+// The words of `plexus perf`: collectives, data types and reductions, with nccl-tests' names,
+// NCCL's numbers, and nccl-tests' formulas for counts and bandwidths. Tables only; knows no
+// library.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ enum class Collective {
 
 /// How the size that the user asks for becomes the count that the call gets.
 enum class CountRule {
-  kWhole,     // size / element size
-  kPerRank,   // size / nranks, rounded down to 16 bytes
+  kWhole,    // size / element size
+  kPerRank,  // size / nranks, rounded down to 16 bytes
 };
 
 struct CollectiveInfo {
@@ -82,9 +83,15 @@ struct OpInfo {
 [[nodiscard]] std::optional<Op> find_op(std::string_view name) noexcept;
 
 /// The `count` argument of the call for a row of `size_bytes`.
-[[nodiscard]] size_t compute_count(Collective collective, Type type, int nranks, size_t size_bytes) noexcept;
+[[nodiscard]] size_t compute_count(Collective collective,
+                                   Type type,
+                                   int nranks,
+                                   size_t size_bytes) noexcept;
 /// The size column: the larger side of the operation.
-[[nodiscard]] size_t compute_size_bytes(Collective collective, Type type, int nranks, size_t count) noexcept;
+[[nodiscard]] size_t compute_size_bytes(Collective collective,
+                                        Type type,
+                                        int nranks,
+                                        size_t count) noexcept;
 /// Elements of the send and of the receive buffer of one rank.
 [[nodiscard]] size_t send_count(Collective collective, int nranks, size_t count) noexcept;
 [[nodiscard]] size_t recv_count(Collective collective, int nranks, size_t count) noexcept;

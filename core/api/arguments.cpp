@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/api/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/base/config.hpp"
+
+namespace plexus {
+namespace {
+
+// Stream values that CUDA gives a meaning: the default streams. On host ranks they mean "inline".
+constexpr uintptr_t kLegacyStream = 1;
+constexpr uintptr_t kPerThreadStream = 2;
+
+Result<HostStream*> check_stream(cudaStream_t stream) {
+  const auto value = reinterpret_cast<uintptr_t>(stream);
+  if (value == 0 || value == kLegacyStream || value == kPerThreadStream) {
+    return nullptr;
+  }
+  HostStream* const found = find_host_stream(stream);
+  if (found == nullptr) {
+    return fail(Code::kInvalidArgument,
+                "stream {} is none of Plexus's: host ranks take NULL (complete on return) or a stream from "
+                "plexusStreamCreate", fmt::ptr(stream));
+  }
+  return found;
+}
+
+/// Does this rank read `send` (write `recv`) in this call?
+bool uses_send(const CallArguments& arguments, int rank) {
+  switch (arguments.collective) {
+    case Collective::kBroadcast:
+    case Collective::kScatter:
+      return rank == arguments.root;
+    case Collective::kRecv:
+      return false;
+    default:
+      return true;
+  }
+}
+bool uses_recv(const CallArguments& arguments, int rank) {
+  switch (arguments.collective) {
+    case Collective::kReduce:
+    case Collective::kGather:
+      return rank == arguments.root;
+    case Collective::kSend:
+      return false;
+    default:
+      return true;
+  }
+}
+
+Result<void> check_buffers(const CallArguments& arguments, int rank) {
+  if (uses_send(arguments, rank) && arguments.send == nullptr) {
+    return fail(Code::kInvalidArgument, "{}: the send buffer is NULL, count is {}", name(arguments.collective),
+                arguments.count);
+  }
+  if (uses_recv(arguments, rank) && arguments.recv == nullptr) {
+    return fail(Code::kInvalidArgument, "{}: the receive buffer is NULL, count is {}", name(arguments.collective),
+                arguments.count);
+  }
+  if (arguments.collective == Collective::kAllToAll && arguments.send == arguments.recv) {
+    return fail(Code::kInvalidArgument, "alltoall is not possible in place: pass two buffers");
+  }
+  return ok();
+}
+
+Result<void> check_size(const CallArguments& arguments, int nranks) {
+  const uint64_t elements_max = std::numeric_limits<int64_t>::max() /
+                                (element_size(static_cast<DataType>(arguments.type)) * static_cast<uint64_t>(nranks));
+  if (arguments.count > elements_max) {
+    return fail(Code::kInvalidArgument, "{}: count {} of {} on {} ranks is beyond any memory",
+                name(arguments.collective), arguments.count, name(static_cast<DataType>(arguments.type)), nranks);
+  }
+  return ok();
+}
+
+struct Field {
+  const char* name;
+  int value;
+  int low;
+  int high;
+};
+
+Result<void> check_field(const Field& field) {
+  if (field.value != NCCL_CONFIG_UNDEF_INT && (field.value < field.low || field.value > field.high)) {
+    return fail(Code::kInvalidArgument, "ncclConfig_t.{} is {}; it takes {}..{}", field.name, field.value, field.low,
+                field.high);
+  }
+  return ok();
+}
+
+Result<void> check_fields(const ncclConfig_t& config) {
+  constexpr int kAny = std::numeric_limits<int>::max();
+  const Field fields[] = {
+      {"blocking", config.blocking, 0, 1},
+      {"cgaClusterSize", config.cgaClusterSize, 0, kAny},
+      {"minCTAs", config.minCTAs, 1, kAny},
+      {"maxCTAs", config.maxCTAs, 1, kAny},
+      {"splitShare", config.splitShare, 0, 1},
+      {"collnetEnable", config.collnetEnable, 0, 1},
+      {"CTAPolicy", config.CTAPolicy, 0, NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO},
+      {"shrinkShare", config.shrinkShare, 0, 1},
+      {"nvlsCTAs", config.nvlsCTAs, 1, kAny},
+      {"nChannelsPerNetPeer", config.nChannelsPerNetPeer, 1, 64},
+      {"nvlinkCentricSched", config.nvlinkCentricSched, 0, 1},
+      {"graphUsageMode", config.graphUsageMode, 0, 2},
+      {"numRmaCtx", config.numRmaCtx, 0, kAny},
+      {"maxP2pPeers", config.maxP2pPeers, 1, kAny},
+      {"graphStreamOrdering", config.graphStreamOrdering, 0, 1},
+  };
+  for (const Field& field : fields) {
+    PLEXUS_TRY(check_field(field));
+  }
+  if (config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT &&
+      config.minCTAs > config.maxCTAs) {
+    return fail(Code::kInvalidArgument, "ncclConfig_t.minCTAs {} is above maxCTAs {}", config.minCTAs,
+                config.maxCTAs);
+  }
+  return ok();
+}
+
+/// When the fields of ncclConfig_t came: a caller's older header leaves the later ones undefined.
+struct FieldEpoch {
+  unsigned version;
+  size_t offset;
+};
+constexpr FieldEpoch kEpochs[] = {
+    {21700, offsetof(ncclConfig_t, cgaClusterSize)},      {21800, offsetof(ncclConfig_t, splitShare)},
+    {22600, offsetof(ncclConfig_t, trafficClass)},        {22700, offsetof(ncclConfig_t, commName)},
+    {22800, offsetof(ncclConfig_t, nChannelsPerNetPeer)}, {22900, offsetof(ncclConfig_t, graphUsageMode)},
+    {23000, offsetof(ncclConfig_t, maxP2pPeers)},         {23005, offsetof(ncclConfig_t, graphStreamOrdering)},
+};
+
+/// How many bytes of the caller's struct mean something.
+size_t known_bytes(const ncclConfig_t& config) {
+  size_t known = std::min(config.size, sizeof(ncclConfig_t));
+  for (const FieldEpoch& epoch : kEpochs) {
+    if (config.version < epoch.version) {
+      known = std::min(known, epoch.offset);
+    }
+  }
+  return known;
+}
+
+int value_or(int value, int fallback) { return value == NCCL_CONFIG_UNDEF_INT ? fallback : value; }
+
+}  // namespace
+
+Result<void> check_pointer(const void* pointer, const char* what) {
+  if (pointer == nullptr) {
+    return fail(Code::kInvalidArgument, "{} is NULL", what);
+  }
+  return ok();
+}
+
+Result<void> check_live(ncclComm_t comm) {
+  if (!is_live(inner(comm))) {
+    return fail(Code::kInvalidArgument, "{} is no communicator: NULL, or destroyed before", fmt::ptr(comm));
+  }
+  return ok();
+}
+
+Result<void> check_ready(ncclComm_t comm) {
+  PLEXUS_TRY(check_live(comm));
+  return check_usable(*inner(comm));
+}
+
+Result<void> check_type(ncclDataType_t type) {
+  if (type < 0 || type >= ncclNumTypes) {
+    return fail(Code::kInvalidArgument, "datatype {} is not in 0..{}", static_cast<int>(type),
+                static_cast<int>(ncclNumTypes) - 1);
+  }
+  return ok();
+}
+
+Result<void> check_ranks(int nranks, int rank) {
+  if (nranks < 1 || rank < 0 || rank >= nranks) {
+    return fail(Code::kInvalidArgument, "rank {} of {} ranks: rank must be in 0..nranks-1", rank, nranks);
+  }
+  return ok();
+}
+
+Result<Task> check_call(const CallArguments& arguments) {
+  PLEXUS_TRY(check_ready(arguments.comm));
+  Communicator& comm = *inner(arguments.comm);
+  const int nranks = nranks_of(comm);
+  if (arguments.root < 0 || arguments.root >= nranks) {
+    return fail(Code::kInvalidArgument, "{}: {} {} is not a rank of this communicator (0..{})",
+                name(arguments.collective), is_rooted(arguments.collective) ? "root" : "peer", arguments.root,
+                nranks - 1);
+  }
+  PLEXUS_TRY(check_type(arguments.type));
+  Task task;
+  task.comm = &comm;
+  task.collective = arguments.collective;
+  task.type = static_cast<DataType>(arguments.type);
+  if (is_reduction(arguments.collective)) {
+    PLEXUS_TRY(resolve_reduction(comm, arguments.op, task.type, &task));
+  }
+  PLEXUS_TRY(stream, check_stream(arguments.stream));
+  if (arguments.count > 0) {
+    PLEXUS_TRY(check_buffers(arguments, rank_of(comm)));
+    PLEXUS_TRY(check_size(arguments, nranks));
+  }
+  task.root = arguments.root;
+  task.send = arguments.send;
+  task.recv = arguments.recv;
+  task.count = arguments.count;
+  task.stream = stream;
+  return task;
+}
+
+Result<CommConfig> check_config(const ncclConfig_t* config) {
+  ncclConfig_t mine = NCCL_CONFIG_INITIALIZER;
+  if (config != nullptr) {
+    if (config->magic != NCCL_API_MAGIC || config->size < offsetof(ncclConfig_t, blocking)) {
+      return fail(Code::kInvalidArgument, "ncclConfig_t was not set up: start from NCCL_CONFIG_INITIALIZER");
+    }
+    std::memcpy(&mine, config, known_bytes(*config));
+  }
+  PLEXUS_TRY(check_fields(mine));
+  PLEXUS_TRY(environment, read_config());
+  CommConfig result;
+  result.blocking = value_or(mine.blocking, 1) != 0;
+  if (environment.comm_blocking >= 0) {
+    result.blocking = environment.comm_blocking != 0;
+  }
+  result.min_ctas = value_or(mine.minCTAs, 0);
+  result.max_ctas = value_or(mine.maxCTAs, 0);
+  result.net_name = mine.netName == nullptr ? "" : mine.netName;
+  result.split_share = value_or(mine.splitShare, 0) != 0;
+  result.shrink_share = value_or(mine.shrinkShare, 0) != 0;
+  result.traffic_class = value_or(mine.trafficClass, -1);
+  result.comm_name = mine.commName == nullptr ? "" : mine.commName;
+  return result;
+}
+
+}  // namespace plexus

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wall between C callers and us: every public function is one statement behind `guard`. Nothing
+// is thrown through it, and every failure is logged here, once, as WARN (the text of ncclGetLastError).
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "core/api/public.hpp"
+#include "core/base/log.hpp"
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+/// Logs and converts. Out of line: the way of success stays short.
+inline ncclResult_t report(const Error& error) noexcept {
+  if (error.code() != Code::kInProgress) {
+    warn(error);
+  }
+  return static_cast<ncclResult_t>(error.code());
+}
+
+template <class Body>
+ncclResult_t guard(const Body& body) noexcept {
+  try {
+    const Result<void> result = body();
+    return result.has_value() ? ncclSuccess : report(result.error());
+  } catch (const std::bad_alloc&) {
+    return report(fail(Code::kSystemError, "out of memory"));
+  } catch (const std::exception& exception) {
+    return report(fail(Code::kInternalError, "unexpected exception: {}", exception.what()));
+  } catch (...) {
+    return report(fail(Code::kInternalError, "unexpected exception"));
+  }
+}
+
+}  // namespace plexus
+
+/// Defines a public function pncclX and its weak alias ncclX, which tools may put theirs before.
+#define PLEXUS_PUBLIC(result, name, arguments)                                                     \
+  extern "C" __attribute__((visibility("default"))) result p##name arguments;                      \
+  extern "C" __attribute__((visibility("default"), weak, alias("p" #name))) result name arguments; \
+  extern "C" result p##name arguments

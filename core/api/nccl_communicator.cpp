@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making, ending and asking communicators.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/api/arguments.hpp"
+#include "core/api/guard.hpp"
+#include "core/base/config.hpp"
+#include "core/bootstrap/rendezvous.hpp"
+
+using plexus::check_config;
+using plexus::check_live;
+using plexus::check_pointer;
+using plexus::check_ranks;
+using plexus::check_ready;
+using plexus::Code;
+using plexus::fail;
+using plexus::guard;
+using plexus::inner;
+using plexus::ok;
+using plexus::Result;
+
+namespace plexus {
+namespace {
+
+Result<std::vector<UniqueId>> read_ids(std::span<const ncclUniqueId> raw) {
+  std::vector<UniqueId> ids;
+  for (const ncclUniqueId& id : raw) {
+    PLEXUS_TRY(parsed, UniqueId::from_bytes(std::as_bytes(std::span<const char, NCCL_UNIQUE_ID_BYTES>(id.internal))));
+    ids.push_back(parsed);
+  }
+  return ids;
+}
+
+Result<void> init(ncclComm_t* comm, int nranks, std::span<const ncclUniqueId> raw_ids, int rank,
+                  const ncclConfig_t* config) {
+  PLEXUS_TRY(check_pointer(comm, "comm"));
+  *comm = nullptr;
+  PLEXUS_TRY(check_ranks(nranks, rank));
+  PLEXUS_TRY(ids, read_ids(raw_ids));
+  PLEXUS_TRY(comm_config, check_config(config));
+  return init_rank(inner(comm), nranks, ids, rank, comm_config);
+}
+
+/// A failing call of a group's thread fails the group.
+template <class Body>
+ncclResult_t guard_in_group(const Body& body) {
+  return guard([&]() -> Result<void> {
+    auto result = body();
+    if (result.has_error() && result.error().code() != Code::kInProgress) {
+      fail_group(result.error());
+    }
+    return result;
+  });
+}
+
+}  // namespace
+}  // namespace plexus
+
+using plexus::guard_in_group;
+
+PLEXUS_PUBLIC(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(uniqueId, "uniqueId"));
+    PLEXUS_TRY(config, plexus::read_config());
+    PLEXUS_TRY(id, plexus::start_root(config));
+    const auto bytes = id.to_bytes();
+    static_assert(sizeof(bytes) == NCCL_UNIQUE_ID_BYTES);
+    std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
+    return ok();
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
+  return guard_in_group([&] { return plexus::init(comm, nranks, {&commId, 1}, rank, nullptr); });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommInitRankConfig,
+              (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config)) {
+  return guard_in_group([&] { return plexus::init(comm, nranks, {&commId, 1}, rank, config); });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommInitRankScalable,
+              (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config)) {
+  return guard_in_group([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(commIds, "commIds"));
+    if (nId <= 0 || nId > nranks) {
+      return fail(Code::kInvalidArgument, "nId {} must be in 1..nranks ({})", nId, nranks);
+    }
+    return plexus::init(newcomm, nranks, {commIds, static_cast<size_t>(nId)}, myrank, config);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int ndev, const int* devlist)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(comms, "comms"));
+    if (ndev < 1) {
+      return fail(Code::kInvalidArgument, "ndev is {}: a communicator has at least one rank", ndev);
+    }
+    if (devlist != nullptr && std::any_of(devlist, devlist + ndev, [](int device) { return device < 0; })) {
+      return fail(Code::kInvalidArgument, "devlist has a negative device");
+    }
+    return plexus::init_all(inner(comms), ndev, devlist);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommSplit,
+              (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config)) {
+  return guard_in_group([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
+    *newcomm = nullptr;
+    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(plexus::check_splittable(*inner(comm)));
+    if (config == nullptr) {
+      return plexus::split(*inner(comm), color, key, inner(newcomm), nullptr);
+    }
+    PLEXUS_TRY(comm_config, check_config(config));
+    return plexus::split(*inner(comm), color, key, inner(newcomm), &comm_config);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommShrink,
+              (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+               ncclConfig_t* config, int shrinkFlags)) {
+  return guard_in_group([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
+    *newcomm = nullptr;
+    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(check_pointer(excludeRanksList, "excludeRanksList"));
+    const int nranks = plexus::nranks_of(*inner(comm));
+    if (excludeRanksCount <= 0 || excludeRanksCount >= nranks) {
+      return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}", excludeRanksCount, nranks - 1);
+    }
+    const std::span<int> excluded(excludeRanksList, static_cast<size_t>(excludeRanksCount));
+    std::sort(excluded.begin(), excluded.end());
+    for (const int rank : excluded) {
+      if (rank < 0 || rank >= nranks || rank == plexus::rank_of(*inner(comm))) {
+        return fail(Code::kInvalidArgument, "excludeRanksList has rank {}: only other ranks of the communicator "
+                    "(0..{}) can be left out", rank, nranks - 1);
+      }
+    }
+    PLEXUS_TRY(plexus::check_splittable(*inner(comm)));
+    const bool aborts = (shrinkFlags & NCCL_SHRINK_ABORT) != 0;
+    if (config == nullptr) {
+      return plexus::shrink(*inner(comm), excluded, inner(newcomm), nullptr, aborts);
+    }
+    PLEXUS_TRY(comm_config, check_config(config));
+    return plexus::shrink(*inner(comm), excluded, inner(newcomm), &comm_config, aborts);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
+  return guard([&]() -> Result<void> {
+    if (comm == nullptr) {
+      return ok();
+    }
+    PLEXUS_TRY(check_live(comm));
+    return plexus::finalize(*inner(comm));
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
+  return guard([&] { return comm == nullptr ? Result<void>(ok()) : plexus::destroy(inner(comm)); });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+  return guard([&] { return comm == nullptr ? Result<void>(ok()) : plexus::abort(inner(comm)); });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
+  return guard([&]() -> Result<void> {
+    if (comm == nullptr) {
+      return ok();
+    }
+    PLEXUS_TRY(check_live(comm));
+    if (revokeFlags != NCCL_REVOKE_DEFAULT) {
+      return fail(Code::kInvalidArgument, "revokeFlags is {}, only NCCL_REVOKE_DEFAULT is defined", revokeFlags);
+    }
+    return plexus::revoke(*inner(comm));
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(check_pointer(asyncError, "asyncError"));
+    *asyncError = static_cast<ncclResult_t>(plexus::async_error(*inner(comm)));
+    return ok();
+  });
+}
+
+namespace plexus {
+namespace {
+
+/// A number that is known once the communicator is ready.
+ncclResult_t query(ncclComm_t comm, int* out, const char* what, int (*ask)(const Communicator&) noexcept) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(check_pointer(out, what));
+    if (async_error(*inner(comm)) == Code::kInProgress) {
+      return fail(Code::kInvalidArgument, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+    }
+    *out = ask(*inner(comm));
+    return ok();
+  });
+}
+
+}  // namespace
+}  // namespace plexus
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count)) {
+  return plexus::query(comm, count, "count", plexus::nranks_of);
+}
+PLEXUS_PUBLIC(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank)) {
+  return plexus::query(comm, rank, "rank", plexus::rank_of);
+}
+PLEXUS_PUBLIC(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) {
+  return plexus::query(comm, device, "device", plexus::device_of);
+}

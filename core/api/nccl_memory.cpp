@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory, registration and windows.
+#include "core/api/arguments.hpp"
+#include "core/api/guard.hpp"
+
+using plexus::check_live;
+using plexus::check_pointer;
+using plexus::Code;
+using plexus::fail;
+using plexus::guard;
+using plexus::inner;
+using plexus::ok;
+using plexus::Result;
+
+PLEXUS_PUBLIC(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(ptr, "ptr"));
+    *ptr = nullptr;
+    PLEXUS_TRY(memory, plexus::allocate_memory(size));
+    *ptr = memory;
+    return ok();
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclMemFree, (void* ptr)) {
+  return guard([&] { return ptr == nullptr ? Result<void>(ok()) : plexus::free_memory(ptr); });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(plexus::check_ready(comm));
+    PLEXUS_TRY(check_pointer(handle, "handle"));
+    *handle = nullptr;
+    PLEXUS_TRY(check_pointer(buff, "buff"));
+    PLEXUS_TRY(made, plexus::register_buffer(*inner(comm), buff, size));
+    *handle = made;
+    return ok();
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_live(comm));
+    return handle == nullptr ? Result<void>(ok()) : plexus::deregister_buffer(*inner(comm), handle);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowRegister,
+              (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(win, "win"));
+    *win = nullptr;
+    PLEXUS_TRY(plexus::check_ready(comm));
+    if (buff == nullptr || size == 0) {
+      return fail(Code::kInvalidArgument, "a window needs memory: buff is {}, size is {}",
+                  buff == nullptr ? "NULL" : "set", size);
+    }
+    if (reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+      return fail(Code::kInvalidArgument, "a window must start at a multiple of {} bytes: use ncclMemAlloc",
+                  NCCL_WIN_REQUIRED_ALIGNMENT);
+    }
+    PLEXUS_TRY(made, plexus::register_window(*inner(comm), buff, size, winFlags));
+    *win = static_cast<ncclWindow_t>(made);
+    return ok();
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_live(comm));
+    return win == nullptr ? Result<void>(ok()) : plexus::deregister_window(*inner(comm), win);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(check_pointer(outUserPtr, "outUserPtr"));
+    PLEXUS_TRY(check_pointer(win, "win"));
+    PLEXUS_TRY(pointer, plexus::window_user_pointer(*inner(comm), win));
+    *outUserPtr = pointer;
+    return ok();
+  });
+}

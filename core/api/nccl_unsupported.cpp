@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions that programs link against but that host ranks cannot serve: each fails with a sentence.
+// docs/compatibility.md lists them. Those of NCCL's device API have no declaration here: their
+// parameters are never read.
+#include "core/api/arguments.hpp"
+#include "core/api/guard.hpp"
+
+namespace plexus {
+namespace {
+
+ncclResult_t unsupported(const char* function, const char* why) {
+  return report(fail(Code::kInvalidUsage, "{} is not available: {}", function, why));
+}
+
+constexpr const char* kDeviceApi = "NCCL's device API needs GPU ranks, and this build has host ranks only";
+constexpr const char* kOneSided = "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
+constexpr const char* kGrow = "a communicator cannot grow; make a new one with ncclCommInitRank";
+constexpr const char* kSuspend = "host ranks hold no GPU memory that could be suspended";
+
+/// What NCCL's team functions return by value.
+struct Team {
+  int nranks;
+  int rank;
+  int stride;
+};
+
+}  // namespace
+}  // namespace plexus
+
+#define PLEXUS_UNSUPPORTED(name, arguments, why) \
+  PLEXUS_PUBLIC(ncclResult_t, name, arguments) { return plexus::unsupported(#name, plexus::why); }
+
+PLEXUS_UNSUPPORTED(ncclCommGetUniqueId, (ncclComm_t /*comm*/, ncclUniqueId* /*id*/), kGrow)
+PLEXUS_UNSUPPORTED(ncclCommGrow,
+                   (ncclComm_t /*comm*/, int /*nRanks*/, const ncclUniqueId* /*id*/, int /*rank*/,
+                    ncclComm_t* /*newcomm*/, ncclConfig_t* /*config*/),
+                   kGrow)
+PLEXUS_UNSUPPORTED(ncclCommSuspend, (ncclComm_t /*comm*/, int /*flags*/), kSuspend)
+PLEXUS_UNSUPPORTED(ncclCommResume, (ncclComm_t /*comm*/), kSuspend)
+PLEXUS_UNSUPPORTED(ncclCommMemStats, (ncclComm_t /*comm*/, ncclCommMemStat_t /*stat*/, uint64_t* /*value*/), kSuspend)
+PLEXUS_UNSUPPORTED(ncclPutSignal,
+                   (const void* /*localbuff*/, size_t /*count*/, ncclDataType_t /*datatype*/, int /*peer*/,
+                    ncclWindow_t /*peerWin*/, size_t /*peerWinOffset*/, int /*sigIdx*/, int /*ctx*/,
+                    unsigned int /*flags*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
+                   kOneSided)
+PLEXUS_UNSUPPORTED(ncclSignal,
+                   (int /*peer*/, int /*sigIdx*/, int /*ctx*/, unsigned int /*flags*/, ncclComm_t /*comm*/,
+                    cudaStream_t /*stream*/),
+                   kOneSided)
+PLEXUS_UNSUPPORTED(ncclWaitSignal,
+                   (int /*nDesc*/, ncclWaitSignalDesc_t* /*descs*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
+                   kOneSided)
+/// Ends the group like ncclGroupEnd, but nothing of it runs.
+PLEXUS_PUBLIC(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* /*simInfo*/)) {
+  const auto error = plexus::fail(plexus::Code::kInvalidUsage,
+                                  "ncclGroupSimulateEnd is not available: there is no time estimate for host ranks");
+  plexus::fail_group(error);
+  (void)plexus::group_end();
+  return plexus::report(error);
+}
+
+PLEXUS_UNSUPPORTED(ncclCommQueryProperties, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclDevCommCreate, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclDevCommDestroy, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetMultimemDevicePointer, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetLsaMultimemDevicePointer, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetLsaDevicePointer, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGetPeerDevicePointer, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclLsaBarrierCreateRequirement, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGinBarrierCreateRequirement, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGinOutboxCreateRequirement, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclGinInboxA2ACreateRequirement, (), kDeviceApi)
+PLEXUS_UNSUPPORTED(ncclLLA2ACreateRequirement, (), kDeviceApi)
+
+// These return values, not codes: an empty team, no rank, no slots.
+#define PLEXUS_UNSUPPORTED_VALUE(result, name)                 \
+  PLEXUS_PUBLIC(result, name, ()) {                            \
+    (void)plexus::unsupported(#name, plexus::kDeviceApi);      \
+    return {};                                                 \
+  }
+PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamWorld)
+PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamLsa)
+PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamRail)
+PLEXUS_UNSUPPORTED_VALUE(int, ncclTeamRankToWorld)
+PLEXUS_UNSUPPORTED_VALUE(int, ncclTeamRankToLsa)
+PLEXUS_UNSUPPORTED_VALUE(int, ncclLLA2ACalcSlots)

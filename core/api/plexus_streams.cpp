@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// plexus.h: host streams and what the last call used.
+#include "core/api/arguments.hpp"
+#include "core/api/guard.hpp"
+
+#define PLEXUS_EXTENSION extern "C" __attribute__((visibility("default")))
+
+namespace plexus {
+namespace {
+
+Result<HostStream*> check_host_stream(cudaStream_t stream) {
+  HostStream* const found = find_host_stream(stream);
+  if (found == nullptr) {
+    return fail(Code::kInvalidArgument, "the stream was not made by plexusStreamCreate, or is destroyed already");
+  }
+  return found;
+}
+
+}  // namespace
+}  // namespace plexus
+
+using plexus::guard;
+using plexus::Result;
+
+PLEXUS_EXTENSION ncclResult_t plexusStreamCreate(cudaStream_t* stream) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(plexus::check_pointer(stream, "stream"));
+    PLEXUS_TRY(made, plexus::create_host_stream());
+    *stream = reinterpret_cast<cudaStream_t>(made);
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusStreamDestroy(cudaStream_t stream) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::check_host_stream(stream));
+    return plexus::destroy_host_stream(found);
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusStreamSynchronize(cudaStream_t stream) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::check_host_stream(stream));
+    return plexus::wait_host_stream(found);
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusStreamQuery(cudaStream_t stream) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::check_host_stream(stream));
+    PLEXUS_TRY(done, plexus::query_host_stream(found));
+    if (!done) {
+      return plexus::fail(plexus::Code::kInProgress, "in progress");
+    }
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusGetLastChoice(ncclComm_t comm, const char** algorithm, const char** protocol,
+                                                  int* channels) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(plexus::check_live(comm));
+    const plexus::LastChoice choice = plexus::last_choice(*plexus::inner(comm));
+    if (algorithm != nullptr) {
+      *algorithm = choice.algorithm;
+    }
+    if (protocol != nullptr) {
+      *protocol = choice.protocol;
+    }
+    if (channels != nullptr) {
+      *channels = choice.channels;
+    }
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION const char* plexusGetVersionString(void) { return PLEXUS_VERSION; }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The clock for waiting, and the end of a wait.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace plexus {
+
+using Clock = std::chrono::steady_clock;
+
+/// A point in time after which one gives up. A value.
+class Deadline {
+ public:
+  static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }
+  static Deadline never() { return Deadline(Clock::time_point::max()); }
+
+  [[nodiscard]] bool expired() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
+  /// Milliseconds left for poll(2), at most `bound_ms`.
+  [[nodiscard]] int poll_ms(int bound_ms) const {
+    if (at_ == Clock::time_point::max()) {
+      return bound_ms;
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(at_ - Clock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left + 1, 0, bound_ms));
+  }
+  [[nodiscard]] Clock::time_point time() const { return at_; }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace plexus

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/base/config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <variant>
+#include <vector>
+
+namespace plexus {
+namespace {
+
+using Member = std::variant<int64_t Config::*, bool Config::*, std::string Config::*>;
+
+struct Row {
+  Setting setting;
+  Member member;
+  int64_t low = 0;
+  int64_t high = 0;
+};
+
+constexpr int64_t kBytesMax = int64_t{1} << 40;
+constexpr int64_t kSecondsMax = 1'000'000;
+
+const Row kRows[] = {
+    {{"NCCL_BUFFSIZE", "0", "bytes, 0 = automatic", "slot buffer of a connection, cut in 8 slots"},
+     &Config::buffsize_bytes, 0, kBytesMax},
+    {{"NCCL_MIN_CTAS", "0", "1..64, 0 = automatic", "fewest channels"}, &Config::min_ctas, 0, 64},
+    {{"NCCL_MAX_CTAS", "0", "1..64, 0 = automatic", "most channels"}, &Config::max_ctas, 0, 64},
+    {{"NCCL_SHM_DISABLE", "0", "0 or 1", "1: processes of one host do not use shared memory"}, &Config::shm_disable},
+    {{"NCCL_P2P_DISABLE", "0", "0 or 1", "1: ranks of one process do not meet directly"}, &Config::p2p_disable},
+    {{"NCCL_P2P_DIRECT_DISABLE", "0", "0 or 1", "1: peers do not read user buffers in place"},
+     &Config::p2p_direct_disable},
+    {{"NCCL_LOCAL_REGISTER", "1", "0 or 1", "0: memory from ncclMemAlloc is not mapped by peers"},
+     &Config::local_register},
+    {{"NCCL_HOSTID", "", "text", "identity of this host, in place of its name"}, &Config::hostid},
+    {{"NCCL_COMM_BLOCKING", "-1", "0 or 1, -1 = as the communicator's config says",
+      "0: init, split and finalize return ncclInProgress"}, &Config::comm_blocking, -1, 1},
+    {{"NCCL_COMM_ID", "", "host:port", "where rank 0 listens, in place of a unique id's address"}, &Config::comm_id},
+    {{"NCCL_ALGO", "", "list, or collective:list;...", "algorithms to use, ^ to exclude"}, &Config::algo},
+    {{"NCCL_PROTO", "", "Simple", "protocols to use"}, &Config::proto},
+    {{"NCCL_NET", "", "name", "the network to use"}, &Config::net},
+    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude", "network plugins to load, in order"}, &Config::net_plugin},
+    {{"PLEXUS_PLUGIN_PATH", "", "folders, separated by :", "where plugins are looked for besides the library's folder"},
+     &Config::plugin_path},
+    {{"NCCL_SOCKET_IFNAME", "", "prefixes, = exact, ^ exclude", "interfaces for sockets"}, &Config::socket_ifname},
+    {{"NCCL_SOCKET_FAMILY", "", "AF_INET or AF_INET6", "address family for sockets"}, &Config::socket_family},
+    {{"NCCL_SOCKET_RETRY_CNT", "34", "0..1000000", "tries to connect"}, &Config::socket_retry_count, 0, 1'000'000},
+    {{"NCCL_SOCKET_RETRY_SLEEP_MSEC", "100", "milliseconds", "pause between tries to connect"},
+     &Config::socket_retry_sleep_ms, 0, 1'000'000},
+    {{"NCCL_OOB_NET_IFNAME", "", "as NCCL_SOCKET_IFNAME", "interface for the bootstrap"}, &Config::bootstrap_ifname},
+    {{"PLEXUS_PORT_RANGE", "", "low-high", "ports the bootstrap may listen on"}, &Config::port_range},
+    {{"PLEXUS_BOOTSTRAP_TIMEOUT", "300", "seconds", "how long init waits for all ranks"}, &Config::bootstrap_timeout_s, 1,
+     kSecondsMax},
+    {{"PLEXUS_DEVICE", "auto", "auto or host", "where ranks compute; this build has host ranks"}, &Config::device},
+};
+
+/// Older names: the most restrictive value wins.
+struct OldName {
+  const char* name;
+  int64_t Config::*member;
+  bool is_lower_bound;
+};
+constexpr OldName kOldNames[] = {
+    {"NCCL_MIN_NCHANNELS", &Config::min_ctas, true},  {"NCCL_MIN_NRINGS", &Config::min_ctas, true},
+    {"NCCL_MAX_NCHANNELS", &Config::max_ctas, false}, {"NCCL_MAX_NRINGS", &Config::max_ctas, false},
+};
+
+struct Found {
+  std::string value;
+  std::string where;
+};
+
+/// `NAME=value` lines; `#` in column 1 starts a comment.
+std::optional<std::string> find_in_file(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') {
+      line.pop_back();
+    }
+    const size_t equals = line.find('=');
+    if (line.starts_with('#') || equals == std::string::npos || std::string_view(line).substr(0, equals) != name) {
+      continue;
+    }
+    return line.substr(equals + 1);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> config_files() {
+  std::vector<std::string> files;
+  if (const char* const named = std::getenv("NCCL_CONF_FILE"); named != nullptr) {
+    files.emplace_back(named);
+  } else if (const char* const home = std::getenv("HOME"); home != nullptr) {
+    files.push_back(std::string(home) + "/.nccl.conf");
+  }
+  files.emplace_back("/etc/nccl.conf");
+  return files;
+}
+
+std::optional<Found> find_setting(const char* name) {
+  if (const char* const value = std::getenv(name); value != nullptr) {
+    return Found{value, "the environment"};
+  }
+  for (const std::string& path : config_files()) {
+    if (auto value = find_in_file(path, name); value.has_value()) {
+      return Found{std::move(*value), path};
+    }
+  }
+  return std::nullopt;
+}
+
+Result<int64_t> parse_integer(const Found& found, const char* name, const char* takes, int64_t low, int64_t high) {
+  char* end = nullptr;
+  errno = 0;
+  const int64_t value = std::strtoll(found.value.c_str(), &end, 0);
+  if (found.value.empty() || *end != '\0' || errno != 0 || value < low || value > high) {
+    return fail(Code::kInvalidArgument, "{}={} (from {}) is not understood: it takes {}", name, found.value,
+                found.where, takes);
+  }
+  return value;
+}
+
+Result<void> read_row(const Row& row, Config& config) {
+  const auto found = find_setting(row.setting.name);
+  if (!found.has_value() || found->value.empty()) {
+    return ok();
+  }
+  if (const auto* const text = std::get_if<std::string Config::*>(&row.member)) {
+    config.*(*text) = found->value;
+  } else if (const auto* const flag = std::get_if<bool Config::*>(&row.member)) {
+    PLEXUS_TRY(value, parse_integer(*found, row.setting.name, row.setting.takes, 0, 1));
+    config.*(*flag) = value != 0;
+  } else {
+    PLEXUS_TRY(value, parse_integer(*found, row.setting.name, row.setting.takes, row.low, row.high));
+    config.*std::get<int64_t Config::*>(row.member) = value;
+  }
+  return ok();
+}
+
+Result<void> read_old_name(const OldName& old, Config& config) {
+  const auto found = find_setting(old.name);
+  if (!found.has_value() || found->value.empty()) {
+    return ok();
+  }
+  PLEXUS_TRY(value, parse_integer(*found, old.name, "1..64", 0, 64));
+  int64_t& member = config.*old.member;
+  const bool wins = member == 0 || (old.is_lower_bound ? value > member : value < member);
+  if (value > 0 && wins) {
+    member = value;
+  }
+  return ok();
+}
+
+Result<void> check_choices(const Config& config) {
+  std::string proto = config.proto;
+  std::transform(proto.begin(), proto.end(), proto.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool leaves_simple = proto.empty() || (proto.front() == '^') != (proto.find("simple") != std::string::npos);
+  if (!leaves_simple) {
+    return fail(Code::kInvalidArgument, "NCCL_PROTO={} leaves no protocol: this build has Simple", config.proto);
+  }
+  if (config.device == "cuda") {
+    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE=cuda is not possible: this build has host ranks only");
+  }
+  if (config.device != "auto" && config.device != "host") {
+    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is not understood: it takes auto or host", config.device);
+  }
+  if (!config.socket_family.empty() && config.socket_family != "AF_INET" && config.socket_family != "AF_INET6") {
+    return fail(Code::kInvalidArgument, "NCCL_SOCKET_FAMILY={} is not understood: it takes AF_INET or AF_INET6",
+                config.socket_family);
+  }
+  return ok();
+}
+
+}  // namespace
+
+std::span<const Setting> settings() {
+  static const auto kSettings = [] {
+    std::array<Setting, std::size(kRows)> all{};
+    std::transform(std::begin(kRows), std::end(kRows), all.begin(), [](const Row& row) { return row.setting; });
+    return all;
+  }();
+  return kSettings;
+}
+
+std::string settings_markdown() {
+  std::string text = "| setting | default | takes | what |\n|---|---|---|---|\n";
+  for (const Setting& setting : settings()) {
+    text += fmt::format("| `{}` | {} | {} | {} |\n", setting.name, setting.default_text, setting.takes, setting.doc);
+  }
+  return text;
+}
+
+std::optional<std::string> setting_value(std::string_view name) {
+  auto found = find_setting(std::string(name).c_str());
+  return found.has_value() ? std::optional(std::move(found->value)) : std::nullopt;
+}
+
+Result<Config> read_config() {
+  Config config;
+  for (const Row& row : kRows) {
+    PLEXUS_TRY(read_row(row, config));
+  }
+  for (const OldName& old : kOldNames) {
+    PLEXUS_TRY(read_old_name(old, config));
+  }
+  PLEXUS_TRY(check_choices(config));
+  return config;
+}
+
+}  // namespace plexus

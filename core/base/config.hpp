@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// All settings of the library in one table (config.cpp): name, type, default, range, one-line
+// documentation. Read into a plain `Config` when a communicator is made, and passed down from there.
+// The environment wins over $NCCL_CONF_FILE (else ~/.nccl.conf), which wins over /etc/nccl.conf.
+// A value that cannot be read is an error that names it, never a silent default.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+struct Config {
+  int64_t buffsize_bytes = 0;
+  int64_t min_ctas = 0;
+  int64_t max_ctas = 0;
+  bool shm_disable = false;
+  bool p2p_disable = false;
+  bool p2p_direct_disable = false;
+  bool local_register = true;
+  std::string hostid;
+  int64_t comm_blocking = -1;
+  std::string comm_id;
+  std::string algo;
+  std::string proto;
+  std::string net;
+  std::string net_plugin;
+  std::string plugin_path;
+  std::string socket_ifname;
+  std::string socket_family;
+  int64_t socket_retry_count = 34;
+  int64_t socket_retry_sleep_ms = 100;
+  std::string bootstrap_ifname;
+  std::string port_range;
+  int64_t bootstrap_timeout_s = 300;
+  std::string device = "auto";
+};
+
+/// A row of the table, for the parameter API and the generated page.
+struct Setting {
+  const char* name;
+  const char* default_text;
+  const char* takes;  // range or choices, with unit
+  const char* doc;
+};
+
+std::span<const Setting> settings();
+/// As documentation (Markdown table).
+std::string settings_markdown();
+/// What the user set, from environment or files; nullopt: nothing.
+std::optional<std::string> setting_value(std::string_view name);
+Result<Config> read_config();
+
+}  // namespace plexus

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logging as users of NCCL know it: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and the layout of the
+// lines. The text of the last WARN is kept for ncclGetLastError, whatever the level.
+//
+// The logger is one object per process, not passed down: NCCL's API has a process-wide last error, and
+// a line must be possible where nothing else exists yet. Threads: any.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+enum class LogLevel : int { kNone = 0, kVersion, kWarn, kInfo, kAbort, kTrace };
+
+/// NCCL's bits.
+enum class Subsystem : uint64_t {
+  kInit = 0x1,
+  kColl = 0x2,
+  kP2p = 0x4,
+  kShm = 0x8,
+  kNet = 0x10,
+  kGraph = 0x20,
+  kTuning = 0x40,
+  kEnv = 0x80,
+  kAlloc = 0x100,
+  kCall = 0x200,
+  kProxy = 0x400,
+  kNvls = 0x800,
+  kBootstrap = 0x1000,
+  kReg = 0x2000,
+  kProfile = 0x4000,
+  kRas = 0x8000,
+  kDestroy = 0x10000,
+};
+
+/// Would such a line be written? Cheap.
+bool log_enabled(LogLevel level, Subsystem subsystem) noexcept;
+/// Writes one line with one write(2). WARN: also becomes the last error.
+void log(LogLevel level, Subsystem subsystem, const char* file, int line, std::string_view text) noexcept;
+/// An error where it is handled: one WARN line that points to its origin.
+void warn(const Error& error) noexcept;
+/// Text of the last WARN of this process, at most 1023 bytes, "" before the first. Valid until the same
+/// thread calls again.
+const char* last_error_text() noexcept;
+/// Reads the settings from the environment again.
+void reset_log() noexcept;
+
+}  // namespace plexus
+
+#define PLEXUS_WARN(...)                                                                   \
+  ::plexus::log(::plexus::LogLevel::kWarn, ::plexus::Subsystem::kInit, __FILE__, __LINE__, \
+                fmt::format(__VA_ARGS__))
+#define PLEXUS_INFO(subsystem, ...)                                                                \
+  do {                                                                                             \
+    if (::plexus::log_enabled(::plexus::LogLevel::kInfo, ::plexus::Subsystem::subsystem)) {        \
+      ::plexus::log(::plexus::LogLevel::kInfo, ::plexus::Subsystem::subsystem, __FILE__, __LINE__, \
+                    fmt::format(__VA_ARGS__));                                                     \
+    }                                                                                              \
+  } while (false)

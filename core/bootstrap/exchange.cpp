@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/exchange.hpp"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "core/bootstrap/family.hpp"
+#include "core/bootstrap/hub.hpp"
+#include "core/os/host.hpp"
+
+namespace plexus {
+
+Exchange::Exchange(std::shared_ptr<Family> family, uint64_t group, std::vector<uint32_t> members, int rank)
+    : family_(std::move(family)), group_(group), members_(std::move(members)), rank_(rank) {
+  family_->open_group(group_);
+}
+
+Exchange::~Exchange() { leave(); }
+
+Result<std::vector<std::string>> Exchange::all_gather(std::string blob) {
+  const uint64_t number = gathers_++;
+  PLEXUS_TRY(family_->send({.type = MessageType::kGather, .group = group_, .tag = number, .payload = std::move(blob)}));
+  PLEXUS_TRY(blobs, family_->wait_gathered(group_, number));
+  if (blobs.size() != members_.size()) {
+    return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(), blobs.size());
+  }
+  return std::move(blobs);
+}
+
+Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
+  return family_->send({.type = MessageType::kPost,
+                        .peer = members_[static_cast<size_t>(peer)],
+                        .group = group_,
+                        .tag = tag,
+                        .payload = std::move(blob)});
+}
+
+std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
+  return family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
+}
+
+void Exchange::report_waiting(uint64_t sequence, const std::string& record, const std::string& text) {
+  // A failure to send means that the hub is gone, which the failure handler hears of.
+  (void)family_->send({.type = MessageType::kReport,
+                       .group = group_,
+                       .tag = sequence,
+                       .payload = encode(std::vector<std::string>{record, text})});
+}
+
+void Exchange::announce_failure(const Error& error) {
+  (void)family_->send({.type = MessageType::kFail, .group = group_, .payload = encode(error)});
+}
+
+void Exchange::on_failure(std::function<void(const Error&)> handler) { family_->on_failure(group_, std::move(handler)); }
+
+void Exchange::leave() {
+  if (!std::exchange(left_, true)) {
+    family_->leave_group(group_);
+  }
+}
+
+void Exchange::stop() { family_->stop_group(group_); }
+
+Result<std::unique_ptr<Exchange>> Exchange::subgroup(const std::vector<int>& members, uint64_t group) {
+  std::vector<uint32_t> ranks;
+  int mine = -1;
+  for (size_t i = 0; i < members.size(); ++i) {
+    ranks.push_back(members_[static_cast<size_t>(members[i])]);
+    mine = members[i] == rank_ ? static_cast<int>(i) : mine;
+  }
+  if (mine < 0) {
+    return fail(Code::kInternalError, "rank {} makes a group that it is not in", rank_);
+  }
+  PLEXUS_TRY(family_->send({.type = MessageType::kGroup, .group = group, .payload = encode(ranks)}));
+  return std::make_unique<Exchange>(family_, group, std::move(ranks), mine);
+}
+
+// ---- all ranks in one process ----
+
+namespace {
+
+constexpr auto kLocalGatherTime = std::chrono::seconds(300);
+
+class LocalFamily;
+
+/// The hub behind a lock; owned by the families that use it.
+struct LocalHub {
+  LocalHub(uint64_t world, uint64_t process);
+  std::mutex mutex;
+  std::vector<LocalFamily*> families;  // by rank; null: gone
+  Hub hub;
+};
+
+class LocalFamily final : public Family {
+ public:
+  LocalFamily(std::shared_ptr<LocalHub> hub, uint32_t rank)
+      : Family(kLocalGatherTime), hub_(std::move(hub)), rank_(rank) {}
+  ~LocalFamily() override {
+    const std::lock_guard lock(hub_->mutex);
+    hub_->families[rank_] = nullptr;
+  }
+
+  Result<void> send(Message message) override {
+    const std::lock_guard lock(hub_->mutex);
+    return hub_->hub.take(rank_, std::move(message));
+  }
+  void close() override { (void)send({.type = MessageType::kLeave, .payload = {}}); }
+  void receive(const Message& message) { deliver(message); }
+
+ private:
+  std::shared_ptr<LocalHub> hub_;
+  uint32_t rank_;
+};
+
+LocalHub::LocalHub(uint64_t world, uint64_t process)
+    : hub(world, process, [this](uint32_t member, const Message& message) {
+        if (families[member] != nullptr) {
+          families[member]->receive(message);
+        }
+      }) {}
+
+uint64_t random_group() {
+  uint64_t value = 0;
+  while (value == 0) {
+    if (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
+      value = reinterpret_cast<uintptr_t>(&value);  // unique enough inside one process
+    }
+  }
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
+  const uint64_t world = random_group();
+  auto hub = std::make_shared<LocalHub>(world, ~process_id());  // the hub's process goes with the last rank
+  hub->families.resize(static_cast<size_t>(nranks));
+  std::vector<uint32_t> members(static_cast<size_t>(nranks));
+  std::iota(members.begin(), members.end(), 0U);
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  for (const uint32_t rank : members) {
+    auto family = std::make_shared<LocalFamily>(hub, rank);
+    hub->families[rank] = family.get();
+    JoinInfo info{.rank = rank, .nranks = static_cast<uint32_t>(nranks), .process = process_id(), .host = "this process"};
+    (void)hub->hub.join(info);  // cannot fail: ranks are distinct by construction
+    exchanges.push_back(std::make_unique<Exchange>(std::move(family), world, members, static_cast<int>(rank)));
+  }
+  return exchanges;
+}
+
+}  // namespace plexus

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/family.hpp"
+
+namespace plexus {
+
+void Family::open_group(uint64_t group) {
+  const std::lock_guard lock(mutex_);
+  groups_[group].open = true;
+  ++groups_open_;
+}
+
+void Family::leave_group(uint64_t group) {
+  bool last = false;
+  {
+    const std::lock_guard lock(mutex_);
+    Group& leaving = groups_[group];
+    leaving.open = false;
+    leaving.handler = nullptr;
+    leaving.letters.clear();
+    last = --groups_open_ == 0;
+  }
+  if (last) {
+    close();
+  }
+}
+
+void Family::stop_group(uint64_t group) {
+  const std::lock_guard lock(mutex_);
+  groups_[group].stopped = true;
+  changed_.notify_all();
+}
+
+Result<std::vector<std::string>> Family::wait_gathered(uint64_t group, uint64_t number) {
+  std::unique_lock lock(mutex_);
+  Group& mine = groups_[group];
+  const bool ready = changed_.wait_for(lock, gather_time_, [&] {
+    return mine.stopped || mine.failure.has_value() || mine.gathered.count(number) != 0;
+  });
+  if (mine.stopped) {
+    return fail(Code::kInvalidUsage, "aborted");
+  }
+  const auto at = mine.gathered.find(number);
+  if (at != mine.gathered.end()) {
+    const std::string payload = std::move(at->second);
+    mine.gathered.erase(at);
+    return decode_blobs(payload);
+  }
+  if (ready) {
+    return mine.failure->clone();
+  }
+  return fail(Code::kTimeout, "not all ranks made this call within {} s: every rank must call init, split and shrink; "
+              "PLEXUS_BOOTSTRAP_TIMEOUT gives more time", gather_time_.count());
+}
+
+std::optional<std::string> Family::try_take(uint64_t group, uint32_t from, uint64_t tag) {
+  const std::lock_guard lock(mutex_);
+  auto& letters = groups_[group].letters;
+  const auto at = letters.find({from, tag});
+  if (at == letters.end()) {
+    return std::nullopt;
+  }
+  std::string letter = std::move(at->second.front());
+  at->second.pop_front();
+  if (at->second.empty()) {
+    letters.erase(at);
+  }
+  return letter;
+}
+
+void Family::on_failure(uint64_t group, std::function<void(const Error&)> handler) {
+  const std::lock_guard lock(mutex_);
+  Group& mine = groups_[group];
+  if (mine.failure.has_value()) {
+    handler(*mine.failure);
+  } else {
+    mine.handler = std::move(handler);
+  }
+}
+
+void Family::fail_group(Group& group, const Error& error) {
+  if (group.failure.has_value()) {
+    return;
+  }
+  group.failure = error.clone();
+  if (group.handler) {
+    std::exchange(group.handler, nullptr)(error);
+  }
+  changed_.notify_all();
+}
+
+void Family::deliver(Message message) {
+  const std::lock_guard lock(mutex_);
+  switch (message.type) {
+    case MessageType::kGathered:
+      groups_[message.group].gathered[message.tag] = std::move(message.payload);
+      changed_.notify_all();
+      return;
+    case MessageType::kPost:  // may come before this rank has opened the group
+      groups_[message.group].letters[{message.peer, message.tag}].push_back(std::move(message.payload));
+      return;
+    case MessageType::kFail:
+      fail_group(groups_[message.group], decode_error(message.payload));
+      return;
+    case MessageType::kJoin:
+      host_ = std::move(message.payload);
+      return;
+    case MessageType::kLeave:
+      hub_leaves_ = true;
+      return;
+    default:
+      return;  // the hub does not send others
+  }
+}
+
+void Family::lose_hub(const std::string& hub) {
+  const std::lock_guard lock(mutex_);
+  if (hub_leaves_) {
+    return;
+  }
+  const Error error = fail(Code::kRemoteError, "{} died or lost its connection (control connection to {})", host_, hub);
+  for (auto& [id, group] : groups_) {
+    fail_group(group, error);
+  }
+}
+
+}  // namespace plexus

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's membership in a family (the ranks that joined by one unique id): its way to the hub and
+// what came from it, shared by the rank's communicators.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.hpp"
+#include "core/bootstrap/message.hpp"
+
+namespace plexus {
+
+/// Threads: any. Lock order: the hub's lock before mutex_, so nothing is sent under mutex_.
+class Family {
+ public:
+  explicit Family(std::chrono::seconds gather_time) : gather_time_(gather_time) {}
+  virtual ~Family() = default;
+  Family(const Family&) = delete;
+  Family& operator=(const Family&) = delete;
+
+  /// To the hub.
+  virtual Result<void> send(Message message) = 0;
+  /// The last group of the rank has left: says goodbye.
+  virtual void close() = 0;
+
+  void open_group(uint64_t group);
+  void leave_group(uint64_t group);
+  void stop_group(uint64_t group);
+  Result<std::vector<std::string>> wait_gathered(uint64_t group, uint64_t number);
+  std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
+  void on_failure(uint64_t group, std::function<void(const Error&)> handler);
+
+ protected:
+  /// From the hub.
+  void deliver(Message message);
+  /// The hub is gone.
+  void lose_hub(const std::string& hub);
+
+ private:
+  struct Group {
+    std::map<uint64_t, std::string> gathered;
+    std::map<std::pair<uint32_t, uint64_t>, std::deque<std::string>> letters;
+    std::optional<Error> failure;
+    std::function<void(const Error&)> handler;
+    bool open = false;
+    bool stopped = false;
+  };
+  void fail_group(Group& group, const Error& error);  // with mutex_ held
+
+  const std::chrono::seconds gather_time_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<uint64_t, Group> groups_;  // guarded by mutex_, as all below
+  size_t groups_open_ = 0;
+  bool hub_leaves_ = false;
+  std::string host_ = "the process that made the unique id";
+};
+
+}  // namespace plexus

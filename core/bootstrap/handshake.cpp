@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/handshake.hpp"
+
+#include <sodium.h>
+
+#include <string>
+#include <string_view>
+
+namespace plexus {
+namespace {
+
+constexpr std::array<uint8_t, 8> kMagic = {'P', 'L', 'X', 'H', 'E', 'L', 'L', '1'};
+static_assert(crypto_auth_KEYBYTES == kSecretBytes && crypto_auth_BYTES == sizeof(Proof));
+
+std::string material(std::string_view role, const Nonce& member, const Nonce& hub) {
+  std::string bytes(role);
+  bytes.append(reinterpret_cast<const char*>(member.data()), member.size());
+  bytes.append(reinterpret_cast<const char*>(hub.data()), hub.size());
+  return bytes;
+}
+
+Proof prove(const Secret& secret, const std::string& bytes) {
+  Proof proof{};
+  crypto_auth(proof.data(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), secret.data());
+  return proof;
+}
+
+bool verify(const Secret& secret, const std::string& bytes, const Proof& proof) {
+  return crypto_auth_verify(proof.data(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+                            secret.data()) == 0;
+}
+
+Result<Nonce> make_nonce() {
+  if (sodium_init() < 0) {
+    return fail(Code::kSystemError, "libsodium cannot be initialized: no source of randomness");
+  }
+  Nonce nonce{};
+  randombytes_buf(nonce.data(), nonce.size());
+  return nonce;
+}
+
+}  // namespace
+
+Result<Hello> make_hello() {
+  PLEXUS_TRY(nonce, make_nonce());
+  return Hello{kMagic, nonce};
+}
+
+Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer) {
+  if (!verify(secret, material("hub", hello.nonce, answer.nonce), answer.proof)) {
+    return fail(Code::kInvalidUsage, "who listens at the unique id's address does not know its secret: give all ranks "
+                "the same unique id");
+  }
+  return prove(secret, material("member", hello.nonce, answer.nonce));
+}
+
+Result<Answer> make_answer(const Secret& secret, const Hello& hello) {
+  if (hello.magic != kMagic) {
+    return fail(Code::kRemoteError, "the first bytes are not of our protocol");
+  }
+  PLEXUS_TRY(nonce, make_nonce());
+  return Answer{nonce, prove(secret, material("hub", hello.nonce, nonce))};
+}
+
+bool is_proof_good(const Secret& secret, const Hello& hello, const Answer& answer, const Proof& proof) {
+  return verify(secret, material("member", hello.nonce, answer.nonce), proof);
+}
+
+}  // namespace plexus

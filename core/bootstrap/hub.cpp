@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/hub.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace plexus {
+namespace {
+
+constexpr uint32_t kNobody = ~0U;
+constexpr size_t kGroupsMax = 1U << 16;  // of one family
+constexpr size_t kGathersMax = 64;       // unfinished, of one group
+
+Error breaks_rules(std::string_view what) { return fail(Code::kRemoteError, "a member broke the protocol: {}", what); }
+
+}  // namespace
+
+std::string Hub::name_of(uint32_t member) const {
+  const auto at = members_.find(member);
+  return at == members_.end() ? fmt::format("rank {}", member)
+                              : fmt::format("rank {} ({}:{})", member, at->second.info.host, at->second.info.pid);
+}
+
+Result<void> Hub::join(const JoinInfo& info) {
+  if (members_.empty()) {
+    nranks_ = info.nranks;
+    Group world;
+    world.members.resize(nranks_);
+    std::iota(world.members.begin(), world.members.end(), 0U);
+    groups_.emplace(world_, std::move(world));
+  } else {
+    const JoinInfo& first = members_.begin()->second.info;
+    std::string wrong;
+    if (info.nranks != nranks_) {
+      wrong = fmt::format("rank {} ({}:{}) says there are {} ranks, {} says {}", info.rank, info.host, info.pid,
+                          info.nranks, name_of(first.rank), nranks_);
+    } else if (info.version != first.version) {
+      wrong = fmt::format("rank {} ({}:{}) has version {}, {} has {}", info.rank, info.host, info.pid, info.version,
+                          name_of(first.rank), first.version);
+    } else if (members_.count(info.rank) != 0) {
+      wrong = fmt::format("{}:{} and {} both say they are rank {}", info.host, info.pid, name_of(info.rank), info.rank);
+    }
+    if (!wrong.empty()) {
+      const Error error = fail(Code::kInvalidUsage, "{}: give every rank the same unique id and number of ranks, and a "
+                               "rank of its own", wrong);
+      fail_group(world_, groups_.at(world_), kNobody, error);
+      return error.clone();
+    }
+  }
+  members_.emplace(info.rank, Member{info});
+  ++present_;
+  if (groups_.at(world_).failed) {
+    return fail(Code::kRemoteError, "the job failed before rank {} joined", info.rank);
+  }
+  if (all_joined()) {
+    tell_host();
+  }
+  return ok();
+}
+
+/// Members know by this whom they lose when they lose the hub.
+void Hub::tell_host() {
+  for (const auto& [rank, member] : members_) {
+    if (member.info.process == host_process_) {
+      for (const auto& [other, unused] : members_) {
+        send_(other, Message{.type = MessageType::kJoin, .peer = rank, .payload = name_of(rank)});
+      }
+      return;
+    }
+  }
+}
+
+void Hub::give_up_joining() {
+  std::string missing;
+  size_t count = 0;
+  for (uint32_t rank = 0; rank < nranks_; ++rank) {
+    if (members_.count(rank) == 0 && ++count <= 16) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    }
+  }
+  if (count > 0) {
+    fail_group(world_, groups_.at(world_), kNobody,
+               fail(Code::kTimeout, "{} of {} ranks did not come (rank {}{}): start them, or give them more time with "
+                    "PLEXUS_BOOTSTRAP_TIMEOUT", count, nranks_, missing, count > 16 ? ", ..." : ""));
+  }
+}
+
+Result<void> Hub::take(uint32_t member, Message message) {
+  const auto at = members_.find(member);
+  if (at == members_.end() || !at->second.present) {
+    return breaks_rules("a message before joining or after leaving");
+  }
+  switch (message.type) {
+    case MessageType::kGroup:
+      return take_group(member, message);
+    case MessageType::kGather:
+      return take_gather(member, std::move(message));
+    case MessageType::kPost:
+      return take_post(member, std::move(message));
+    case MessageType::kReport:
+      return take_report(member, message);
+    case MessageType::kFail:
+      if (Group* const group = find_group(message.group, member); group != nullptr) {
+        const Error error = decode_error(message.payload);
+        const bool keeps = error.code() == Code::kInvalidUsage;
+        fail_group(message.group, *group, member,
+                   keeps ? error.clone() : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
+      }
+      return ok();
+    case MessageType::kLeave:
+      leave(member);
+      return ok();
+    default:
+      return breaks_rules("a message that only the hub sends");
+  }
+}
+
+Hub::Group* Hub::find_group(uint64_t id, uint32_t member) {
+  const auto at = groups_.find(id);
+  if (at == groups_.end()) {
+    return nullptr;
+  }
+  const auto& members = at->second.members;
+  return std::find(members.begin(), members.end(), member) == members.end() ? nullptr : &at->second;
+}
+
+Result<void> Hub::take_group(uint32_t member, const Message& message) {
+  PLEXUS_TRY(ranks, decode_ranks(message.payload));
+  std::vector<uint32_t> sorted = ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const bool distinct = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  const bool contains = std::binary_search(sorted.begin(), sorted.end(), member);
+  if (sorted.back() >= nranks_ || !distinct || !contains) {
+    return breaks_rules("a group of ranks that are not there");
+  }
+  const auto at = groups_.find(message.group);
+  if (at == groups_.end()) {
+    if (groups_.size() >= kGroupsMax) {
+      return breaks_rules("too many groups");
+    }
+    Group group;
+    group.members = std::move(ranks);
+    groups_.emplace(message.group, std::move(group));
+  } else if (at->second.members != ranks) {
+    fail_group(message.group, at->second, kNobody,
+               fail(Code::kInvalidUsage, "{} and another rank disagree on who is in a new communicator: call "
+                    "ncclCommSplit or ncclCommShrink alike on all ranks", name_of(member)));
+  }
+  // Somebody may have vanished before this group was known.
+  for (const uint32_t other : groups_.at(message.group).members) {
+    const auto found = members_.find(other);
+    if (found != members_.end() && !found->second.present) {
+      fail_group(message.group, groups_.at(message.group), other,
+                 fail(Code::kRemoteError, "{} is gone", name_of(other)));
+      break;
+    }
+  }
+  return ok();
+}
+
+Result<void> Hub::take_gather(uint32_t member, Message message) {
+  Group* const group = find_group(message.group, member);
+  if (group == nullptr) {
+    return breaks_rules("a gather in a group it is not in");
+  }
+  if (message.payload.size() > kBlobBytesMax || group->gathers.size() > kGathersMax) {
+    return breaks_rules("a gather beyond the bounds");
+  }
+  auto& gather = group->gathers[message.tag];
+  gather[member] = std::move(message.payload);
+  if (gather.size() < group->members.size()) {
+    return ok();
+  }
+  std::vector<std::string> blobs;
+  for (const uint32_t rank : group->members) {
+    blobs.push_back(std::move(gather.at(rank)));
+  }
+  group->gathers.erase(message.tag);
+  const Message all{.type = MessageType::kGathered, .group = message.group, .tag = message.tag, .payload = encode(blobs)};
+  for (const uint32_t rank : group->members) {
+    send_(rank, all);
+  }
+  return ok();
+}
+
+Result<void> Hub::take_post(uint32_t member, Message message) {
+  Group* const group = find_group(message.group, member);
+  if (group == nullptr || find_group(message.group, message.peer) == nullptr || message.payload.size() > kBlobBytesMax) {
+    return breaks_rules("a letter that cannot be delivered");
+  }
+  const uint32_t to = std::exchange(message.peer, member);
+  send_(to, message);
+  return ok();
+}
+
+Result<void> Hub::take_report(uint32_t member, const Message& message) {
+  Group* const group = find_group(message.group, member);
+  PLEXUS_TRY(parts, decode_blobs(message.payload));
+  if (group == nullptr || parts.size() != 2) {
+    return breaks_rules("a report that is none");
+  }
+  Report mine{member, parts[0], parts[1]};
+  auto& waiting = group->waiting;
+  if (!waiting.has_value() || waiting->first != message.tag) {
+    waiting.emplace(message.tag, std::move(mine));
+    return ok();
+  }
+  const Report& other = waiting->second;
+  if (other.member != member && other.record != mine.record) {
+    fail_group(message.group, *group, kNobody,
+               fail(Code::kInvalidUsage, "the ranks' calls differ: {} made {}, {} made {}; every rank of a communicator "
+                    "must make the same calls in the same order", name_of(other.member), other.text, name_of(member),
+                    mine.text));
+  }
+  return ok();
+}
+
+void Hub::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error) {
+  if (group.failed) {
+    return;
+  }
+  group.failed = true;
+  const Message message{.type = MessageType::kFail, .group = id, .payload = encode(error)};
+  for (const uint32_t rank : group.members) {
+    const auto at = members_.find(rank);
+    if (rank != spared && at != members_.end() && at->second.present) {
+      send_(rank, message);
+    }
+  }
+}
+
+void Hub::fail_groups_of(uint32_t member, const Error& error) {
+  for (auto& [id, group] : groups_) {
+    if (std::find(group.members.begin(), group.members.end(), member) != group.members.end()) {
+      fail_group(id, group, member, error);
+    }
+  }
+}
+
+void Hub::lose(uint32_t member) {
+  const auto at = members_.find(member);
+  if (at == members_.end() || !at->second.present) {
+    return;
+  }
+  at->second.present = false;
+  --present_;
+  fail_groups_of(member, fail(Code::kRemoteError, "{} died or lost its connection", name_of(member)));
+}
+
+void Hub::leave(uint32_t member) {
+  Member& leaving = members_.at(member);
+  leaving.present = false;
+  --present_;
+  if (leaving.info.process != host_process_) {
+    return;
+  }
+  // The process this hub runs in may end from now on.
+  const bool host_stays = std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.present && entry.second.info.process == host_process_;
+  });
+  if (!host_stays) {
+    for (const auto& [rank, other] : members_) {
+      if (other.present) {
+        send_(rank, Message{.type = MessageType::kLeave, .peer = member, .payload = {}});
+      }
+    }
+  }
+}
+
+}  // namespace plexus

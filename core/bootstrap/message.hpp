@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages between members and the hub. README.md of this folder specifies them. Everything that is
+// decoded here comes from a socket: bounds are checked, nothing is trusted.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+enum class MessageType : uint16_t {
+  kJoin = 1,     // member -> hub, first message: JoinInfo; hub -> member: all came, `peer` is beside the hub
+  kGroup = 2,    // member -> hub: `group` consists of these ranks
+  kGather = 3,   // member -> hub: my contribution to gather number `tag` of `group`
+  kGathered = 4,  // hub -> member: all contributions
+  kPost = 5,     // member -> hub -> member `peer`: a letter
+  kReport = 6,   // member -> hub: I wait in call `tag`
+  kFail = 7,     // member -> hub: my rank failed; hub -> member: the group failed
+  kLeave = 8,    // member -> hub: goodbye; hub -> member: the hub goes, its loss is no failure
+};
+
+inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
+inline constexpr uint32_t kBlobBytesMax = 1U << 20;
+inline constexpr size_t kHeaderBytes = 32;
+
+struct Message {
+  MessageType type = MessageType::kLeave;
+  uint32_t peer = 0;   // to the hub: whom it is for; from the hub: who sent it (ranks of the family)
+  uint64_t group = 0;
+  uint64_t tag = 0;
+  std::string payload;
+};
+
+std::string encode(const Message& message);
+
+/// Cuts messages out of a byte stream.
+class MessageReader {
+ public:
+  void append(const char* bytes, size_t size_bytes) { buffer_.append(bytes, size_bytes); }
+  /// The next whole message, nullopt when there is none yet. An Error: the stream is no such stream.
+  Result<std::optional<Message>> next();
+
+ private:
+  std::string buffer_;
+};
+
+// -- payloads --
+
+struct JoinInfo {
+  uint32_t rank = 0;
+  uint32_t nranks = 0;
+  uint32_t version = 0;
+  int32_t pid = 0;
+  uint64_t process = 0;
+  std::string host;
+};
+std::string encode(const JoinInfo& info);
+Result<JoinInfo> decode_join(std::string_view payload);
+
+std::string encode(const std::vector<uint32_t>& ranks);
+Result<std::vector<uint32_t>> decode_ranks(std::string_view payload);
+
+std::string encode(const std::vector<std::string>& blobs);
+Result<std::vector<std::string>> decode_blobs(std::string_view payload);
+
+std::string encode(const Error& error);
+/// The Error in a kFail; an unknown code becomes kRemoteError.
+Error decode_error(std::string_view payload);
+
+}  // namespace plexus

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/unique_id.hpp"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace plexus {
+namespace {
+
+constexpr char kMagic[8] = {'P', 'L', 'X', 'U', 'I', 'D', '0', '1'};
+constexpr size_t kJobAt = 8;
+constexpr size_t kSecretAt = 16;
+constexpr size_t kAddressAt = kSecretAt + kSecretBytes;
+constexpr size_t kUsed = kAddressAt + SocketAddress::kPackedBytes;
+
+}  // namespace
+
+std::array<std::byte, UniqueId::kBytes> UniqueId::to_bytes() const {
+  std::array<std::byte, kBytes> bytes{};
+  std::memcpy(bytes.data(), kMagic, sizeof(kMagic));
+  std::memcpy(bytes.data() + kJobAt, &job, sizeof(job));
+  std::memcpy(bytes.data() + kSecretAt, secret.data(), secret.size());
+  address.pack(reinterpret_cast<uint8_t*>(bytes.data() + kAddressAt));
+  return bytes;
+}
+
+Result<UniqueId> UniqueId::from_bytes(std::span<const std::byte, kBytes> bytes) {
+  const bool tail_is_zero = std::all_of(bytes.begin() + kUsed, bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0 || !tail_is_zero) {
+    return fail(Code::kInvalidArgument, "the unique id is damaged or not from this library: pass the 128 bytes of "
+                "ncclGetUniqueId unchanged");
+  }
+  UniqueId id;
+  std::memcpy(&id.job, bytes.data() + kJobAt, sizeof(id.job));
+  std::memcpy(id.secret.data(), bytes.data() + kSecretAt, kSecretBytes);
+  PLEXUS_TRY(address, SocketAddress::unpack(reinterpret_cast<const uint8_t*>(bytes.data() + kAddressAt)));
+  id.address = address;
+  return id;
+}
+
+Result<UniqueId> UniqueId::create(const SocketAddress& address) {
+  if (sodium_init() < 0) {
+    return fail(Code::kSystemError, "libsodium cannot be initialized: no source of randomness");
+  }
+  UniqueId id;
+  id.address = address;
+  randombytes_buf(&id.job, sizeof(id.job));
+  randombytes_buf(id.secret.data(), id.secret.size());
+  return id;
+}
+
+Result<UniqueId> UniqueId::from_comm_id(std::string_view host_and_port) {
+  if (sodium_init() < 0) {
+    return fail(Code::kSystemError, "libsodium cannot be initialized: no source of randomness");
+  }
+  auto address = SocketAddress::parse(host_and_port);
+  if (address.has_error()) {
+    return std::move(address).error().with_context("NCCL_COMM_ID");
+  }
+  UniqueId id;
+  id.address = address.value();
+  const std::string text = fmt::format("plexus NCCL_COMM_ID {}", host_and_port);
+  crypto_generichash(id.secret.data(), id.secret.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                     nullptr, 0);
+  std::memcpy(&id.job, id.secret.data(), sizeof(id.job));
+  return id;
+}
+
+}  // namespace plexus

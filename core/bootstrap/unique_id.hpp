@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The 128 bytes behind ncclUniqueId: where the hub listens, and the secret that proves membership.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "core/base/result.hpp"
+#include "core/os/socket.hpp"
+
+namespace plexus {
+
+inline constexpr size_t kSecretBytes = 32;
+using Secret = std::array<uint8_t, kSecretBytes>;
+
+/// Layout of the bytes: 0 magic "PLXUID01", 8 job id (little endian), 16 secret, 48 address
+/// (SocketAddress::pack), the rest zero.
+struct UniqueId {
+  static constexpr size_t kBytes = 128;
+  uint64_t job = 0;
+  Secret secret{};
+  SocketAddress address;
+
+  [[nodiscard]] std::array<std::byte, kBytes> to_bytes() const;
+  static Result<UniqueId> from_bytes(std::span<const std::byte, kBytes> bytes);
+  /// New job and secret at random.
+  static Result<UniqueId> create(const SocketAddress& address);
+  /// NCCL_COMM_ID: job and secret follow from the text, so that whoever knows it can join. For
+  /// trusted networks, as in NCCL.
+  static Result<UniqueId> from_comm_id(std::string_view host_and_port);
+};
+
+}  // namespace plexus

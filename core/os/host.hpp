@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who and where this process is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace plexus {
+
+struct HostIdentity {
+  uint64_t hash = 0;           // equal for processes of one host
+  uint64_t pid_namespace = 0;  // equal when they see each other's /proc/PID
+  std::string name;
+};
+
+/// `override_text` (NCCL_HOSTID) takes the place of hostname and boot id when it is not empty.
+HostIdentity host_identity(const std::string& override_text);
+/// Random, the same for all calls of this process.
+uint64_t process_id();
+/// Cores this process may run on.
+int cores_available();
+
+}  // namespace plexus

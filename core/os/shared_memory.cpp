@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/os/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/base/units.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr uint64_t kMagic = 0x504c5853484d3031;  // "PLXSHM01"
+
+struct Mark {
+  uint64_t magic;
+  uint64_t id;
+};
+
+}  // namespace
+
+Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
+  SharedMemory memory;
+  memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
+  memory.fd_ = memfd_create("plexus", MFD_CLOEXEC);
+  if (memory.fd_ < 0) {
+    return fail(Code::kSystemError, "memfd_create failed: {}", std::strerror(errno));
+  }
+  const size_t total = kPage + memory.size_bytes_;
+  if (ftruncate(memory.fd_, static_cast<off_t>(total)) != 0) {
+    return fail(Code::kSystemError, "cannot make {} bytes of shared memory: {}", total, std::strerror(errno));
+  }
+  void* const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);
+  if (mapping == MAP_FAILED) {
+    return fail(Code::kSystemError, "cannot map {} bytes of shared memory: {}", total, std::strerror(errno));
+  }
+  memory.mapping_ = static_cast<std::byte*>(mapping);
+  while (memory.id_ == 0) {
+    if (getrandom(&memory.id_, sizeof(memory.id_), 0) != sizeof(memory.id_)) {
+      return fail(Code::kSystemError, "getrandom failed: {}", std::strerror(errno));
+    }
+  }
+  const Mark mark{kMagic, memory.id_};
+  std::memcpy(memory.mapping_, &mark, sizeof(mark));
+  return memory;
+}
+
+Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) {
+    return fail(Code::kSystemError,
+                "cannot open {} (shared memory of another rank): {}; run all ranks of a host as one user and in one "
+                "pid namespace, or set NCCL_SHM_DISABLE=1", path, std::strerror(errno));
+  }
+  SharedMemory memory;
+  memory.fd_ = fd;
+  const size_t total = kPage + place.size_bytes;
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || static_cast<size_t>(status.st_size) != total) {
+    return fail(Code::kSystemError, "{} is not the shared memory that its owner described ({} bytes, {} expected)", path,
+                status.st_size, total);
+  }
+  void* const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (mapping == MAP_FAILED) {
+    return fail(Code::kSystemError, "cannot map {} bytes of {}: {}", total, path, std::strerror(errno));
+  }
+  memory.mapping_ = static_cast<std::byte*>(mapping);
+  memory.size_bytes_ = place.size_bytes;
+  Mark mark{};
+  std::memcpy(&mark, memory.mapping_, sizeof(mark));
+  if (mark.magic != kMagic || mark.id != place.id) {
+    return fail(Code::kSystemError, "{} is other memory than its owner described: are the ranks in different pid "
+                "namespaces? Set NCCL_SHM_DISABLE=1", path);
+  }
+  memory.id_ = place.id;
+  close(std::exchange(memory.fd_, -1));
+  return memory;
+}
+
+SharedMemory::~SharedMemory() {
+  if (mapping_ != nullptr) {
+    munmap(mapping_, kPage + size_bytes_);
+  }
+  if (fd_ >= 0) {
+    close(fd_);
+  }
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : mapping_(std::exchange(other.mapping_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)),
+      id_(std::exchange(other.id_, 0)),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(mapping_, other.mapping_);
+  std::swap(size_bytes_, other.size_bytes_);
+  std::swap(id_, other.id_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+std::byte* SharedMemory::data() const noexcept { return mapping_ == nullptr ? nullptr : mapping_ + kPage; }
+
+}  // namespace plexus

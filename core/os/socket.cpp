@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/os/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace plexus {
+namespace {
+
+constexpr int kPollMs = 50;  // so often is the stop flag looked at
+constexpr int kBacklog = 1024;
+
+/// Small messages at once; a peer whose host vanished is noticed after about half a minute.
+void set_options(int fd) {
+  const int on = 1;
+  const int idle_s = 10;
+  const int interval_s = 5;
+  const int probes = 4;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+}  // namespace
+
+// ---- SocketAddress ----
+
+SocketAddress::SocketAddress(const sockaddr* address) {
+  std::memcpy(&storage_, address, address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+}
+
+socklen_t SocketAddress::raw_size() const {
+  return family() == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+uint16_t SocketAddress::port() const {
+  return family() == AF_INET6 ? ntohs(reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_port)
+                              : ntohs(reinterpret_cast<const sockaddr_in*>(&storage_)->sin_port);
+}
+
+void SocketAddress::set_port(uint16_t port) {
+  if (family() == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(&storage_)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(&storage_)->sin_port = htons(port);
+  }
+}
+
+std::string SocketAddress::to_string() const {
+  char host[NI_MAXHOST] = "?";
+  getnameinfo(raw(), raw_size(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
+  return family() == AF_INET6 ? fmt::format("[{}]:{}", host, port()) : fmt::format("{}:{}", host, port());
+}
+
+Result<SocketAddress> SocketAddress::parse(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  std::string host(text.substr(0, colon == std::string_view::npos ? 0 : colon));
+  const std::string port(colon == std::string_view::npos ? "" : text.substr(colon + 1));
+  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  const bool numeric = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
+  if (host.empty() || !numeric || port.size() > 5 || std::stoi(port) > 65535) {
+    return fail(Code::kInvalidArgument, "'{}' is no address: write host:port or [v6]:port", text);
+  }
+  addrinfo* found = nullptr;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return fail(Code::kInvalidArgument, "cannot resolve '{}': {}", host, gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+  return SocketAddress(found->ai_addr);
+}
+
+void SocketAddress::pack(uint8_t* bytes) const {
+  std::memset(bytes, 0, kPackedBytes);
+  bytes[0] = family() == AF_INET6 ? 6 : 4;
+  bytes[2] = static_cast<uint8_t>(port() >> 8);
+  bytes[3] = static_cast<uint8_t>(port());
+  if (family() == AF_INET6) {
+    const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(&storage_);
+    std::memcpy(bytes + 4, &v6.sin6_addr, 16);
+    std::memcpy(bytes + 20, &v6.sin6_scope_id, 4);
+  } else {
+    std::memcpy(bytes + 4, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, 4);
+  }
+}
+
+Result<SocketAddress> SocketAddress::unpack(const uint8_t* bytes) {
+  SocketAddress address;
+  if (bytes[0] == 4) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage_);
+    v4.sin_family = AF_INET;
+    std::memcpy(&v4.sin_addr, bytes + 4, 4);
+  } else if (bytes[0] == 6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage_);
+    v6.sin6_family = AF_INET6;
+    std::memcpy(&v6.sin6_addr, bytes + 4, 16);
+    std::memcpy(&v6.sin6_scope_id, bytes + 20, 4);
+  } else {
+    return fail(Code::kInvalidArgument, "an address of family {} is unknown", bytes[0]);
+  }
+  address.set_port(static_cast<uint16_t>(bytes[2] << 8 | bytes[3]));
+  return address;
+}
+
+// ---- waiting ----
+
+Result<void> Patience::wait(int fd, short events, std::string_view what) const {
+  for (;;) {
+    if (stop != nullptr && stop->load(std::memory_order_acquire)) {
+      return fail(Code::kInvalidUsage, "{}: aborted", what);
+    }
+    pollfd entry{fd, events, 0};
+    const int ready = poll(&entry, 1, deadline.poll_ms(kPollMs));
+    if (ready > 0) {
+      return ok();
+    }
+    if (ready < 0 && errno != EINTR) {
+      return fail(Code::kSystemError, "{}: poll failed: {}", what, std::strerror(errno));
+    }
+    if (deadline.expired()) {
+      return fail(Code::kTimeout, "{}: no answer in time", what);
+    }
+  }
+}
+
+// ---- Socket ----
+
+Socket::~Socket() { close(); }
+Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+void Socket::close() noexcept {
+  if (fd_ >= 0) {
+    ::close(std::exchange(fd_, -1));
+  }
+}
+
+Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high) {
+  const int fixed = address.port();
+  const int first = fixed != 0 ? fixed : port_low;
+  const int last = fixed != 0 ? fixed : port_high;
+  int error = 0;
+  for (int port = first; port <= std::max(first, last); ++port) {
+    Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.is_open()) {
+      return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
+    }
+    const int on = 1;
+    setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    address.set_port(static_cast<uint16_t>(port));
+    if (bind(socket.fd_, address.raw(), address.raw_size()) == 0 && ::listen(socket.fd_, kBacklog) == 0) {
+      return socket;
+    }
+    error = errno;
+  }
+  return fail(Code::kSystemError, "cannot listen at {} (ports {} to {}): {}", address.to_string(), first, last,
+              std::strerror(error));
+}
+
+Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
+  Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) {
+    return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
+  }
+  set_options(socket.fd_);
+  if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0) {
+    if (errno != EINPROGRESS) {
+      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(), std::strerror(errno));
+    }
+    PLEXUS_TRY(patience.wait(socket.fd_, POLLOUT, "connecting to " + address.to_string()));
+    int error = 0;
+    socklen_t size = sizeof(error);
+    getsockopt(socket.fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+    if (error != 0) {
+      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(), std::strerror(error));
+    }
+  }
+  return socket;
+}
+
+Result<std::optional<Socket>> Socket::try_accept() {
+  const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) {
+    set_options(fd);
+    return std::optional<Socket>(Socket(fd));
+  }
+  const bool transient = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+  if (!transient) {
+    return fail(Code::kSystemError, "accept failed: {}", std::strerror(errno));
+  }
+  return std::optional<Socket>();
+}
+
+Result<size_t> Socket::try_send(std::string_view bytes) {
+  const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent >= 0) {
+    return static_cast<size_t>(sent);
+  }
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+    return size_t{0};
+  }
+  return fail(Code::kRemoteError, "sending to {} failed: {}", peer_name(), std::strerror(errno));
+}
+
+Result<size_t> Socket::try_recv(void* bytes, size_t size_bytes) {
+  const ssize_t received = ::recv(fd_, bytes, size_bytes, MSG_DONTWAIT);
+  if (received > 0) {
+    return static_cast<size_t>(received);
+  }
+  if (received == 0) {
+    return fail(Code::kRemoteError, "{} closed the connection", peer_name());
+  }
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
+    return size_t{0};
+  }
+  return fail(Code::kRemoteError, "receiving from {} failed: {}", peer_name(), std::strerror(errno));
+}
+
+Result<void> Socket::send_all(std::string_view bytes, const Patience& patience) {
+  while (!bytes.empty()) {
+    PLEXUS_TRY(sent, try_send(bytes));
+    bytes.remove_prefix(sent);
+    if (sent == 0) {
+      PLEXUS_TRY(patience.wait(fd_, POLLOUT, "sending to " + peer_name()));
+    }
+  }
+  return ok();
+}
+
+Result<void> Socket::recv_all(void* bytes, size_t size_bytes, const Patience& patience) {
+  auto* to = static_cast<char*>(bytes);
+  while (size_bytes > 0) {
+    PLEXUS_TRY(received, try_recv(to, size_bytes));
+    to += received;
+    size_bytes -= received;
+    if (received == 0) {
+      PLEXUS_TRY(patience.wait(fd_, POLLIN, "waiting for " + peer_name()));
+    }
+  }
+  return ok();
+}
+
+Result<SocketAddress> Socket::local_address() const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return fail(Code::kSystemError, "getsockname failed: {}", std::strerror(errno));
+  }
+  return SocketAddress(reinterpret_cast<const sockaddr*>(&storage));
+}
+
+std::string Socket::peer_name() const {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(storage);
+  if (getpeername(fd_, reinterpret_cast<sockaddr*>(&storage), &size) != 0) {
+    return "the peer";
+  }
+  return SocketAddress(reinterpret_cast<const sockaddr*>(&storage)).to_string();
+}
+
+// ---- interfaces ----
+
+namespace {
+
+struct Interface {
+  std::string name;
+  SocketAddress address;
+};
+
+std::vector<Interface> list_interfaces(const std::string& family) {
+  ifaddrs* list = nullptr;
+  std::vector<Interface> found;
+  if (getifaddrs(&list) != 0) {
+    return found;
+  }
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) {
+      continue;
+    }
+    const int wanted = entry->ifa_addr->sa_family;
+    const bool fits = (wanted == AF_INET && family != "AF_INET6") || (wanted == AF_INET6 && family != "AF_INET");
+    if (fits) {
+      found.push_back({entry->ifa_name, SocketAddress(entry->ifa_addr)});
+    }
+  }
+  return found;
+}
+
+bool matches(const std::string& name, const std::string& list, bool exact) {
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string entry = list.substr(at, end - at);
+    if (!entry.empty() && (exact ? name == entry : name.starts_with(entry))) {
+      return true;
+    }
+    at = end + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<SocketAddress> find_interface(std::string names, const std::string& family) {
+  const auto interfaces = list_interfaces(family);
+  const std::string asked = names;
+  if (names.empty()) {
+    for (const Interface& candidate : interfaces) {  // real networks first
+      if (!matches(candidate.name, "lo,docker,virbr", false)) {
+        return candidate.address;
+      }
+    }
+    for (const char* const last : {"docker", "lo", ""}) {
+      for (const Interface& candidate : interfaces) {
+        if (candidate.name.starts_with(last)) {
+          return candidate.address;
+        }
+      }
+    }
+    return fail(Code::kSystemError, "no network interface is up (not even loopback): bring one up");
+  }
+  const bool excludes = names.front() == '^';
+  names.erase(0, excludes ? 1 : 0);
+  const bool exact = names.starts_with('=');
+  names.erase(0, exact ? 1 : 0);
+  std::string seen;
+  for (const Interface& candidate : interfaces) {
+    if (matches(candidate.name, names, exact) != excludes) {
+      return candidate.address;
+    }
+    seen += (seen.empty() ? "" : ", ") + candidate.name;
+  }
+  return fail(Code::kInvalidUsage, "NCCL_SOCKET_IFNAME={} fits no interface that is up; there are: {}", asked, seen);
+}
+
+}  // namespace plexus

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-socket/endpoint.hpp"
+
+#include <net/if.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "plugins/net-socket/fault.hpp"
+
+namespace plexus::net_socket {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A socket that connects says hello in the same breath; who is silent longer is no peer of ours.
+constexpr auto kHelloTimeout = 10s;
+/// All sockets of a connection start together.
+constexpr auto kGatherTimeout = 60s;
+/// Longer than three TCP SYN retries (1 + 2 + 4 s) on a rebooting switch.
+constexpr auto kTcpTimeout = 20s;
+/// Bounds on what strangers can make us hold. Beyond them the oldest has to go.
+constexpr size_t kStrangersMax = 128;
+constexpr size_t kGatheringsMax = 64;
+/// Bounds the time of one call under a flood.
+constexpr int kAcceptsPerCall = 64;
+/// A port scan shall not fill the log.
+constexpr uint32_t kRefusalsLogged = 8;
+
+Result<void> fill_random(void* target, size_t size) {
+  if (::getrandom(target, size, 0) != static_cast<ssize_t>(size)) {
+    return fail(PLEXUS_SYSTEM_ERROR, "the system gives no random numbers: {}", errno_text());
+  }
+  return ok();
+}
+
+/// Compares secrets in a time that does not depend on where they differ.
+bool is_equal(const Cookie& a, const Cookie& b) {
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+Result<void> set_option(int fd, int level, int name, int value, const char* what) {
+  if (::setsockopt(fd, level, name, &value, sizeof value) != 0) {
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot set {} of a socket to {}: {}", what, value, errno_text());
+  }
+  return ok();
+}
+
+/// Buffer sizes must be set before the connection is made: they decide the TCP window scale. On a
+/// listening socket they are inherited.
+Result<UniqueFd> make_socket(int family, const Settings& settings) {
+  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) {
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot make a socket: {}", errno_text());
+  }
+  PLEXUS_TRY(set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+  if (settings.send_buffer_bytes >= 0) {
+    PLEXUS_TRY(set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, settings.send_buffer_bytes, "NCCL_SOCKET_SNDBUF"));
+  }
+  if (settings.recv_buffer_bytes >= 0) {
+    PLEXUS_TRY(set_option(socket.get(), SOL_SOCKET, SO_RCVBUF, settings.recv_buffer_bytes, "NCCL_SOCKET_RCVBUF"));
+  }
+  return socket;
+}
+
+void write_address(const Address& address, WireHandle& wire) {
+  if (address.family() == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+    wire.family = 4;
+    wire.port = ntohs(v4.sin_port);
+    std::memcpy(wire.address.data(), &v4.sin_addr, sizeof v4.sin_addr);
+  } else {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
+    wire.family = 6;
+    wire.port = ntohs(v6.sin6_port);
+    std::memcpy(wire.address.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
+  }
+}
+
+/// `scope`: the interface to use for a link-local address; a number of this host, so it does not travel.
+Address read_address(const WireHandle& wire, uint32_t scope) {
+  Address address;
+  if (wire.family == 4) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(wire.port);
+    std::memcpy(&v4.sin_addr, wire.address.data(), sizeof v4.sin_addr);
+  } else {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(wire.port);
+    std::memcpy(&v6.sin6_addr, wire.address.data(), sizeof v6.sin6_addr);
+    v6.sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) ? scope : 0;
+  }
+  return address;
+}
+
+Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
+  Address address = nic.address;
+  if (::bind(fd, address.raw(), address.size()) != 0 || ::listen(fd, SOMAXCONN) != 0) {
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot listen on {} ({}): {}", nic.name, address.text(),
+                errno_text());
+  }
+  socklen_t size = sizeof address.storage;
+  if (::getsockname(fd, address.raw(), &size) != 0) {
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot read the port of a socket on {}: {}", nic.name, errno_text());
+  }
+  write_address(address, wire);
+  return ok();
+}
+
+/// Advances a fixed-size message. False: the socket failed (errno) or ended (errno 0).
+bool read_some(int fd, void* target, size_t size, size_t& done) {
+  const ssize_t n = ::recv(fd, static_cast<uint8_t*>(target) + done, size - done, MSG_DONTWAIT);
+  if (n > 0) {
+    done += static_cast<size_t>(n);
+    return true;
+  }
+  if (n == 0) {
+    errno = 0;
+    return false;
+  }
+  return is_would_block(errno);
+}
+bool write_some(int fd, const void* source, size_t size, size_t& done) {
+  const ssize_t n = ::send(fd, static_cast<const uint8_t*>(source) + done, size - done,
+                           MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n >= 0) {
+    done += static_cast<size_t>(n);
+    return true;
+  }
+  return is_would_block(errno);
+}
+
+/// The connecting side says nothing between hello and answer: anything else means it is gone.
+bool is_still_there(int fd) {
+  uint8_t byte = 0;
+  return ::recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && is_would_block(errno);
+}
+
+/// Tells the connecting side, on all its sockets, that it is connected. False: it has left.
+bool answer(const Link& link, const Cookie& cookie) {
+  return std::all_of(link.sockets.begin(), link.sockets.end(), [&](const UniqueFd& socket) {
+    size_t done = 0;  // the send buffer of a new socket takes these bytes whole
+    return is_still_there(socket.get()) && write_some(socket.get(), cookie.data(), cookie.size(), done) &&
+           done == cookie.size();
+  });
+}
+
+bool is_transient(int error) {
+  constexpr int kTransient[] = {0,           ECONNREFUSED, ECONNRESET, ECONNABORTED,  ETIMEDOUT,
+                                ENETUNREACH, EHOSTUNREACH, EPIPE,      EADDRNOTAVAIL, ENETDOWN};
+  return std::find(std::begin(kTransient), std::end(kTransient), error) != std::end(kTransient);
+}
+
+}  // namespace
+
+Result<Listener> Listener::create(const Nic& nic, const Settings& settings, const plugin::Log& log,
+                                  plexus_net_handle_t& handle) {
+  Listener listener(settings, log);
+  PLEXUS_TRY(socket, make_socket(nic.address.family(), settings));
+  listener.wire_.magic = kWireMagic;
+  PLEXUS_TRY(fill_random(listener.wire_.connect_cookie.data(), sizeof(Cookie)));
+  PLEXUS_TRY(fill_random(listener.wire_.accept_cookie.data(), sizeof(Cookie)));
+  PLEXUS_TRY(bind_and_listen(socket.get(), nic, listener.wire_));
+  listener.socket_ = std::move(socket);
+  handle = {};
+  std::memcpy(handle.bytes, &listener.wire_, sizeof listener.wire_);
+  return listener;
+}
+
+Result<Progress> Listener::try_accept(Link& link) {
+  PLEXUS_TRY(accept_strangers());
+  hear_strangers();
+  const auto now = Clock::now();
+  std::erase_if(gatherings_, [&](const Gathering& gathering) { return now > gathering.deadline; });
+  while (true) {
+    const auto complete =
+        std::find_if(gatherings_.begin(), gatherings_.end(), [](const Gathering& gathering) {
+          return gathering.arrived == gathering.link.sockets.size();
+        });
+    if (complete == gatherings_.end()) {
+      return Progress::kPending;
+    }
+    Link found = std::move(complete->link);
+    gatherings_.erase(complete);
+    if (answer(found, wire_.accept_cookie)) {
+      link = std::move(found);
+      return Progress::kDone;
+    }
+  }
+}
+
+Result<void> Listener::accept_strangers() {
+  for (int i = 0; i < kAcceptsPerCall; ++i) {
+    Stranger stranger;
+    socklen_t size = sizeof stranger.peer.storage;
+    stranger.socket = UniqueFd(
+        ::accept4(socket_.get(), stranger.peer.raw(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!stranger.socket.is_open()) {
+      const int error = errno;
+      if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
+        return fail(PLEXUS_SYSTEM_ERROR, "cannot accept a connection: {}; raise the limit (ulimit -n)",
+                    errno_text(error));
+      }
+      if (is_would_block(error)) {
+        return ok();
+      }
+      continue;  // one that was there and left again
+    }
+    PLEXUS_TRY(set_option(stranger.socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+    stranger.deadline = Clock::now() + kHelloTimeout;
+    if (strangers_.size() == kStrangersMax) {
+      refuse(strangers_.front(), "too many others that say nothing");
+      strangers_.erase(strangers_.begin());
+    }
+    strangers_.push_back(std::move(stranger));
+  }
+  return ok();
+}
+
+void Listener::hear_strangers() {
+  std::erase_if(strangers_, [&](Stranger& stranger) { return hear(stranger); });
+}
+
+bool Listener::hear(Stranger& stranger) {
+  if (!read_some(stranger.socket.get(), &stranger.hello, sizeof stranger.hello, stranger.hello_bytes)) {
+    refuse(stranger, "it left before its hello was complete");
+    return true;
+  }
+  if (stranger.hello_bytes < sizeof stranger.hello) {
+    if (Clock::now() > stranger.deadline) {
+      refuse(stranger, "its hello did not come in time");
+      return true;
+    }
+    return false;
+  }
+  admit(stranger);
+  return true;
+}
+
+void Listener::admit(Stranger& stranger) {
+  const WireHello& hello = stranger.hello;
+  if (hello.magic != kWireMagic || !is_equal(hello.connect_cookie, wire_.connect_cookie)) {
+    return refuse(stranger, "it does not know the secret of this listener");
+  }
+  const uint32_t data_sockets = hello.socket_count - 1u;
+  const bool is_sane = hello.socket_count >= 1 && data_sockets <= kDataSocketsMax &&
+                       hello.threads <= kThreadsMax && hello.threads <= data_sockets &&
+                       (data_sockets == 0 || hello.threads > 0) && hello.socket_index < hello.socket_count;
+  if (!is_sane) {
+    return refuse(stranger, "its hello has numbers that make no sense");
+  }
+  auto gathering = std::find_if(gatherings_.begin(), gatherings_.end(), [&](const Gathering& other) {
+    return other.connection_id == hello.connection_id;
+  });
+  if (gathering == gatherings_.end()) {
+    if (gatherings_.size() == kGatheringsMax) {
+      gatherings_.erase(gatherings_.begin());
+    }
+    Gathering fresh;
+    fresh.connection_id = hello.connection_id;
+    fresh.deadline = Clock::now() + kGatherTimeout;
+    fresh.link.sockets.resize(hello.socket_count);
+    fresh.link.threads = hello.threads;
+    gatherings_.push_back(std::move(fresh));
+    gathering = std::prev(gatherings_.end());
+  }
+  Link& link = gathering->link;
+  if (link.sockets.size() != hello.socket_count || link.threads != hello.threads ||
+      link.sockets[hello.socket_index].is_open()) {
+    return refuse(stranger, "its hello contradicts that of another socket of the connection");
+  }
+  if (hello.socket_index == 0) {
+    link.peer = stranger.peer;
+  }
+  link.sockets[hello.socket_index] = std::move(stranger.socket);
+  ++gathering->arrived;
+}
+
+void Listener::refuse(const Stranger& stranger, const char* reason) {
+  ++refusals_;
+  if (refusals_ <= kRefusalsLogged) {
+    log_.info("net-socket: refused a connection from {}: {}{}", stranger.peer.text(), reason,
+              refusals_ == kRefusalsLogged ? " (more will not be logged)" : "");
+  }
+}
+
+Result<Connector> Connector::create(const Nic& nic, const Settings& settings,
+                                    const plexus_net_handle_t& handle) {
+  Connector connector;
+  connector.settings_ = settings;
+  std::memcpy(&connector.wire_, handle.bytes, sizeof connector.wire_);
+  const WireHandle& wire = connector.wire_;
+  if (wire.magic != kWireMagic || (wire.family != 4 && wire.family != 6) || wire.port == 0) {
+    return fail(PLEXUS_INVALID_ARGUMENT,
+                "the handle is not one of net-socket; all ranks must use the same network plugin");
+  }
+  connector.target_ = read_address(wire, ::if_nametoindex(nic.name.c_str()));
+  connector.first_time_ = Clock::now();
+  PLEXUS_TRY(connector.start_attempt());
+  return connector;
+}
+
+Result<void> Connector::start_attempt() {
+  ++attempt_count_;
+  attempt_time_ = Clock::now();
+  uint64_t connection_id = 0;
+  PLEXUS_TRY(fill_random(&connection_id, sizeof connection_id));
+  const uint32_t socket_count = 1 + settings_.data_sockets();
+  for (uint32_t index = 0; index < socket_count; ++index) {
+    Attempt attempt;
+    PLEXUS_TRY(socket, make_socket(target_.family(), settings_));
+    attempt.socket = std::move(socket);
+    attempt.hello.magic = kWireMagic;
+    attempt.hello.connection_id = connection_id;
+    attempt.hello.socket_index = static_cast<uint16_t>(index);
+    attempt.hello.socket_count = static_cast<uint16_t>(socket_count);
+    attempt.hello.threads = static_cast<uint16_t>(settings_.threads);
+    attempt.hello.connect_cookie = wire_.connect_cookie;
+    const bool is_refused = ::connect(attempt.socket.get(), target_.raw(), target_.size()) != 0 &&
+                            errno != EINPROGRESS && errno != EINTR;
+    if (is_refused) {
+      return retry({errno, errno_text()});
+    }
+    attempts_.push_back(std::move(attempt));
+  }
+  return ok();
+}
+
+Result<Progress> Connector::try_connect(Link& link) {
+  if (attempts_.empty()) {
+    if (Clock::now() < retry_time_) {
+      return Progress::kPending;
+    }
+    PLEXUS_TRY(start_attempt());
+  }
+  for (Attempt& attempt : attempts_) {
+    const Setback setback = advance(attempt);
+    if (setback.has_happened()) {
+      PLEXUS_TRY(retry(setback));
+      return Progress::kPending;
+    }
+  }
+  const bool is_ready = !attempts_.empty() &&
+                        std::all_of(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
+                          return attempt.step == Step::kReady;
+                        });
+  if (!is_ready) {
+    return Progress::kPending;
+  }
+  for (Attempt& attempt : attempts_) {
+    link.sockets.push_back(std::move(attempt.socket));
+  }
+  link.threads = settings_.threads;
+  link.peer = target_;
+  return Progress::kDone;
+}
+
+/// As far as it goes without waiting.
+Connector::Setback Connector::advance(Attempt& attempt) {
+  Step before = Step::kReady;
+  while (attempt.step != Step::kReady && attempt.step != before) {
+    before = attempt.step;
+    Setback setback;
+    switch (attempt.step) {
+      case Step::kConnecting:
+        setback = finish_tcp(attempt);
+        break;
+      case Step::kHello:
+        setback = say_hello(attempt);
+        break;
+      default:
+        setback = read_answer(attempt);
+        break;
+    }
+    if (setback.has_happened()) {
+      return setback;
+    }
+  }
+  return {};
+}
+
+Connector::Setback Connector::finish_tcp(Attempt& attempt) {
+  pollfd state{attempt.socket.get(), POLLOUT, 0};
+  if (::poll(&state, 1, 0) <= 0) {
+    if (Clock::now() - attempt_time_ > kTcpTimeout) {
+      return {ETIMEDOUT, "no answer"};
+    }
+    return {};
+  }
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
+    return {error, errno_text(error)};
+  }
+  attempt.step = Step::kHello;
+  return {};
+}
+
+Connector::Setback Connector::say_hello(Attempt& attempt) {
+  if (!write_some(attempt.socket.get(), &attempt.hello, sizeof attempt.hello, attempt.bytes)) {
+    return {errno, errno_text()};
+  }
+  if (attempt.bytes == sizeof attempt.hello) {
+    attempt.step = Step::kAnswer;
+    attempt.bytes = 0;
+  }
+  return {};
+}
+
+Connector::Setback Connector::read_answer(Attempt& attempt) {
+  if (!read_some(attempt.socket.get(), attempt.answer.data(), attempt.answer.size(), attempt.bytes)) {
+    return {errno, errno == 0 ? std::string("it closed the connection during the handshake") : errno_text()};
+  }
+  if (attempt.bytes < attempt.answer.size()) {
+    return {};
+  }
+  if (!is_equal(attempt.answer, wire_.accept_cookie)) {
+    return {0, "it is not the listener that made the handle"};
+  }
+  attempt.step = Step::kReady;
+  return {};
+}
+
+Result<void> Connector::retry(const Setback& setback) {
+  attempts_.clear();  // closes the sockets of this attempt
+  const auto now = Clock::now();
+  if (!is_transient(setback.error) || attempt_count_ > settings_.connect_retries) {
+    const double seconds = std::chrono::duration<double>(now - first_time_).count();
+    return fail(PLEXUS_REMOTE_ERROR,
+                "cannot connect to {}: {} ({} attempt{} in {:.1f} s); check that the peer runs and that no firewall "
+                "is between, or choose another interface with NCCL_SOCKET_IFNAME",
+                target_.text(), setback.reason, attempt_count_, attempt_count_ == 1 ? "" : "s", seconds);
+  }
+  retry_time_ = now + settings_.connect_retry_sleep * attempt_count_;
+  return ok();
+}
+
+}  // namespace plexus::net_socket

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a handle to connected, authenticated sockets: `Listener` and `Connector` are state machines
+// that never block; each call advances them. A connection has one first socket and, with helper
+// threads, some data sockets; all of them say the handle's secret before anything else.
+//
+// What strangers send to the listening port is bounded in number, bytes and time, and refused
+// without harm to the connections that are being made.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugins/net-socket/nic.hpp"
+#include "plugins/net-socket/settings.hpp"
+#include "plugins/net-socket/wire.hpp"
+#include "plugins/support/errno_text.hpp"
+#include "plugins/support/log.hpp"
+#include "plugins/support/unique_fd.hpp"
+
+namespace plexus::net_socket {
+
+using plugin::errno_text;
+using plugin::UniqueFd;
+using Clock = std::chrono::steady_clock;
+
+/// The sockets of one connection, ready for messages.
+struct Link {
+  std::vector<UniqueFd> sockets;  // [1 + data sockets]
+  uint32_t threads = 0;           // helper threads to serve the data sockets
+  Address peer;
+};
+
+class Listener {
+ public:
+  [[nodiscard]] static Result<Listener> create(const Nic& nic, const Settings& settings,
+                                               const plugin::Log& log, plexus_net_handle_t& handle);
+
+  /// kDone: `link` is the next connection.
+  [[nodiscard]] Result<Progress> try_accept(Link& link);
+
+ private:
+  /// A socket that has not said the secret yet.
+  struct Stranger {
+    UniqueFd socket;
+    Address peer;
+    Clock::time_point deadline;
+    size_t hello_bytes = 0;
+    WireHello hello{};
+  };
+  /// A connection of which some sockets are here.
+  struct Gathering {
+    uint64_t connection_id = 0;
+    Clock::time_point deadline;
+    uint32_t arrived = 0;
+    Link link;
+  };
+
+  Listener(const Settings& settings, const plugin::Log& log) : settings_(settings), log_(log) {}
+  [[nodiscard]] Result<void> accept_strangers();
+  void hear_strangers();
+  /// True: it said all it has to say (and is in a gathering, or was refused).
+  [[nodiscard]] bool hear(Stranger& stranger);
+  void admit(Stranger& stranger);
+  void refuse(const Stranger& stranger, const char* reason);
+
+  Settings settings_;
+  plugin::Log log_;
+  UniqueFd socket_;
+  WireHandle wire_{};
+  std::vector<Stranger> strangers_;
+  std::vector<Gathering> gatherings_;
+  uint32_t refusals_ = 0;
+};
+
+class Connector {
+ public:
+  /// `nic`: of the device, gives the scope of a link-local address.
+  [[nodiscard]] static Result<Connector> create(const Nic& nic, const Settings& settings,
+                                                const plexus_net_handle_t& handle);
+
+  /// kDone: connected, `link` is ready. Retries by itself, until the settings say no.
+  [[nodiscard]] Result<Progress> try_connect(Link& link);
+
+ private:
+  enum class Step { kConnecting, kHello, kAnswer, kReady };
+  struct Attempt {
+    UniqueFd socket;
+    Step step = Step::kConnecting;
+    size_t bytes = 0;  // of the hello or the answer, moved
+    WireHello hello{};
+    Cookie answer{};
+  };
+  /// Why an attempt ended; without a reason: it did not.
+  struct Setback {
+    int error = 0;  // errno; 0: the other end left or is not ours
+    std::string reason;
+    [[nodiscard]] bool has_happened() const noexcept { return !reason.empty(); }
+  };
+
+  Connector() = default;
+  [[nodiscard]] Result<void> start_attempt();
+  [[nodiscard]] Setback advance(Attempt& attempt);
+  [[nodiscard]] Setback finish_tcp(Attempt& attempt);
+  [[nodiscard]] Setback say_hello(Attempt& attempt);
+  [[nodiscard]] Setback read_answer(Attempt& attempt);
+  /// Plans another attempt, or gives up.
+  [[nodiscard]] Result<void> retry(const Setback& setback);
+
+  Settings settings_;
+  WireHandle wire_{};
+  Address target_;
+  std::vector<Attempt> attempts_;  // one per socket; empty: waiting for `retry_time_`
+  uint32_t attempt_count_ = 0;
+  Clock::time_point first_time_;
+  Clock::time_point attempt_time_;
+  Clock::time_point retry_time_;
+};
+
+}  // namespace plexus::net_socket

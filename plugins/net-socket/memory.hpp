@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registration. TCP needs none: the kernel reads and writes any memory of the process. What is left
+// is to refuse memory that a system call cannot touch.
+#pragma once
+
+#include "plugin-api/plexus_net.h"
+#include "plugins/net-socket/settings.hpp"
+
+namespace plexus::net_socket {
+
+[[nodiscard]] Result<void> check_region(const plexus_net_region_t& region);
+
+}  // namespace plexus::net_socket

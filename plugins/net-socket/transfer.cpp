@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-socket/transfer.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "plugins/support/errno_text.hpp"
+
+namespace plexus::net_socket {
+namespace {
+
+/// One system call moves at most this of a message, so that a connection does not keep the engine
+/// from the others; more than a socket buffer takes at once anyway.
+constexpr uint64_t kBytesPerCall = 4 << 20;
+
+/// A connection carries data one way, so the kernel answers every small message with a packet of its
+/// own: a third of the time of an 8-byte exchange. Told that the traffic is interactive it answers
+/// every second one. It forgets that when the connection was idle, hence again and again, rarely
+/// enough to cost nothing.
+constexpr uint32_t kReadsPerAckHint = 64;
+
+void hint_sparse_acks(int fd) {
+  const int off = 0;  // a hint: what it returns does not matter
+  ::setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+}
+
+uint64_t div_ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+/// Where part `index` of a message begins.
+uint64_t part_begin(const WireHeader& header, uint32_t index) {
+  return index * header.size_bytes / header.parts;
+}
+
+iovec make_iovec(const void* data, uint64_t size_bytes) {
+  // sendmsg does not write to it; iovec has no const form.
+  return {const_cast<void*>(data), size_bytes};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
+/// Errors of a socket that mean "the peer is gone", as opposed to trouble of this host.
+bool is_peer_gone(int error) {
+  return error == 0 || error == EPIPE || error == ECONNRESET || error == ETIMEDOUT ||
+         error == EHOSTUNREACH || error == ENETUNREACH || error == ECONNABORTED;
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------ Connection
+
+Connection::Connection(Link link, const plugin::Log& log)
+    : log_(log),
+      peer_(link.peer.text()),
+      threads_(link.threads),
+      sockets_(std::move(link.sockets)) {}
+
+Result<void> Connection::start_helpers(Direction direction) {
+  for (uint32_t thread = 0; thread < threads_; ++thread) {
+    Helper::Options options{direction, {}, kSendRequests, peer_, &fault_};
+    for (uint32_t socket = thread; socket < data_sockets(); socket += threads_) {
+      options.sockets.push_back(sockets_[1 + socket].get());
+    }
+    PLEXUS_TRY(helper, Helper::start(std::move(options)));
+    helpers_.push_back(std::move(helper));
+  }
+  return ok();
+}
+
+void Connection::push_parts(const WireHeader& header, std::byte* data,
+                            std::atomic<uint32_t>& parts_left) noexcept {
+  for (uint32_t index = 0; index < header.parts; ++index) {
+    const uint32_t socket = (header.first_part_socket + index) % data_sockets();
+    const uint64_t begin = part_begin(header, index);
+    helpers_[socket % threads_]->push(
+        socket / threads_, {data + begin, part_begin(header, index + 1) - begin, &parts_left});
+  }
+}
+
+int32_t Connection::report_fault() const noexcept {
+  if (!fault_.is_set()) {
+    return PLEXUS_OK;
+  }
+  log_.error(fault_.failure().text.c_str());
+  return fault_.failure().code;
+}
+
+// -------------------------------------------------------------------------------- SendConnection
+
+SendConnection::SendConnection(Link link, const Settings& settings, const plugin::Log& log)
+    : Connection(std::move(link), log),
+      inline_bytes_max_(settings.inline_bytes_max),
+      task_bytes_min_(settings.task_bytes_min) {
+  for (SendRequest& request : requests_) {
+    request.is_send = true;
+    request.connection = this;
+    free_.push(request);
+  }
+}
+
+Result<std::unique_ptr<SendConnection>> SendConnection::create(Link link, const Settings& settings,
+                                                               const plugin::Log& log) {
+  std::unique_ptr<SendConnection> connection(new SendConnection(std::move(link), settings, log));
+  PLEXUS_TRY(connection->start_helpers(Direction::kSend));
+  return connection;
+}
+
+WireHeader SendConnection::make_header(uint64_t size_bytes, int32_t tag) {
+  WireHeader header{size_bytes, tag, 0, 0};
+  if (data_sockets() > 0 && size_bytes > inline_bytes_max_) {
+    const uint64_t task_bytes = std::max(task_bytes_min_, div_ceil(size_bytes, data_sockets()));
+    header.parts = static_cast<uint16_t>(div_ceil(size_bytes, task_bytes));
+    header.first_part_socket = static_cast<uint16_t>(next_data_socket_);
+    next_data_socket_ = (next_data_socket_ + header.parts) % data_sockets();
+  }
+  return header;
+}
+
+int32_t SendConnection::isend(const void* data, uint64_t size_bytes, int32_t tag,
+                              plexus_net_request_t** request) {
+  if (is_broken()) {
+    return report_fault();
+  }
+  if (free_.is_empty()) {
+    progress();
+    return is_broken() ? report_fault() : PLEXUS_AGAIN;
+  }
+  SendRequest& fresh = free_.pop();
+  fresh.data = static_cast<const std::byte*>(data);
+  fresh.header = make_header(size_bytes, tag);
+  fresh.first_socket_bytes = sizeof(WireHeader) + (fresh.header.parts == 0 ? size_bytes : 0);
+  fresh.written_bytes = 0;
+  fresh.parts_left.store(fresh.header.parts, std::memory_order_relaxed);
+  if (fresh.header.parts > 0) {
+    // A helper of a sending connection only reads.
+    push_parts(fresh.header, const_cast<std::byte*>(fresh.data), fresh.parts_left);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+  }
+  unwritten_.push(fresh);
+  progress();  // a failure is reported by test(): the request exists
+  *request = &fresh;
+  return PLEXUS_OK;
+}
+
+int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
+  if (!request.is_done()) {
+    if (!is_broken()) {
+      progress();
+    }
+    if (!request.is_done()) {
+      return is_broken() ? report_fault() : PLEXUS_AGAIN;
+    }
+  }
+  if (sizes_bytes != nullptr) {
+    *sizes_bytes = request.header.size_bytes;
+  }
+  free_.push(request);
+  return PLEXUS_OK;
+}
+
+void SendConnection::progress() {
+  if (unwritten_.is_empty()) {
+    return;
+  }
+  SendRequest& request = unwritten_.front();
+  std::array<iovec, 2> pieces{};
+  size_t piece_count = 0;
+  uint64_t payload_written = 0;
+  if (request.written_bytes < sizeof(WireHeader)) {
+    pieces[piece_count++] =
+        make_iovec(reinterpret_cast<const std::byte*>(&request.header) + request.written_bytes,
+                   sizeof(WireHeader) - request.written_bytes);
+  } else {
+    payload_written = request.written_bytes - sizeof(WireHeader);
+  }
+  const uint64_t payload = request.first_socket_bytes - sizeof(WireHeader);
+  if (payload_written < payload) {
+    pieces[piece_count++] = make_iovec(request.data + payload_written,
+                                       std::min(payload - payload_written, kBytesPerCall));
+  }
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = piece_count;
+  const ssize_t n = ::sendmsg(first_socket(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (n < 0) {
+    if (const int error = errno; !is_would_block(error)) {
+      break_off(fail(is_peer_gone(error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
+                     "lost the connection to {} while sending {} bytes with tag {}: {}", peer(),
+                     request.header.size_bytes, request.header.tag, plugin::errno_text(error)));
+    }
+    return;
+  }
+  request.written_bytes += static_cast<uint64_t>(n);
+  if (request.written_bytes == request.first_socket_bytes) {
+    unwritten_.pop();
+  }
+}
+
+// -------------------------------------------------------------------------------- RecvConnection
+
+RecvConnection::RecvConnection(Link link, const plugin::Log& log)
+    : Connection(std::move(link), log) {
+  for (RecvRequest& request : requests_) {
+    request.is_send = false;
+    request.connection = this;
+    free_.push(request);
+  }
+}
+
+Result<std::unique_ptr<RecvConnection>> RecvConnection::create(Link link, const plugin::Log& log) {
+  std::unique_ptr<RecvConnection> connection(new RecvConnection(std::move(link), log));
+  PLEXUS_TRY(connection->start_helpers(Direction::kRecv));
+  return connection;
+}
+
+int32_t RecvConnection::irecv(uint32_t count, const plexus_net_buffer_t* buffers,
+                              plexus_net_request_t** request) {
+  if (is_broken()) {
+    return report_fault();
+  }
+  if (count == 0 || count > PLEXUS_NET_RECVS_MAX) {
+    log().error("a grouped receive has 1..8 buffers");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  if (free_.is_empty()) {
+    return PLEXUS_AGAIN;
+  }
+  RecvRequest& fresh = free_.pop();
+  for (uint32_t i = 0; i < count; ++i) {
+    fresh.buffers[i] = {static_cast<std::byte*>(buffers[i].data), buffers[i].size_bytes, 0,
+                        buffers[i].tag, false};
+  }
+  fresh.count = count;
+  fresh.free_buffers = count;
+  fresh.unfinished_messages = count;
+  fresh.parts_left.store(0, std::memory_order_relaxed);
+  posted_.push(fresh);
+  *request = &fresh;
+  return PLEXUS_OK;
+}
+
+int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
+  if (!request.is_done()) {
+    if (!is_broken()) {
+      progress(request);
+    }
+    if (!request.is_done()) {
+      return is_broken() ? report_fault() : PLEXUS_AGAIN;
+    }
+  }
+  if (sizes_bytes != nullptr) {
+    for (uint32_t i = 0; i < request.count; ++i) {
+      sizes_bytes[i] = request.buffers[i].size_bytes;
+    }
+  }
+  free_.push(request);
+  return PLEXUS_OK;
+}
+
+void RecvConnection::progress(const RecvRequest& wanted) {
+  constexpr int kCallsMax = 2;
+  for (int call = 0; use_stash() && !wanted.is_done() && call < kCallsMax; ++call) {
+    if (wanted.unfinished_messages == 0 || !read_more()) {
+      return;  // the helpers have the rest, or nothing is there
+    }
+  }
+}
+
+bool RecvConnection::read_more() {
+  std::array<iovec, 2> pieces{};
+  size_t piece_count = 0;
+  uint64_t wanted_bytes = 0;
+  if (current_ != nullptr) {
+    wanted_bytes = std::min(current_buffer_->size_bytes - current_bytes_, kBytesPerCall);
+    pieces[piece_count++] = make_iovec(current_buffer_->data + current_bytes_, wanted_bytes);
+  }
+  // Behind the rest of a big message only the next header: its payload goes straight to its buffer.
+  const bool is_big = wanted_bytes > kStashBytes;
+  if (current_ == nullptr || current_bytes_ + wanted_bytes == current_buffer_->size_bytes) {
+    pieces[piece_count++] =
+        make_iovec(stash_.data() + stash_end_, is_big ? sizeof(WireHeader) : kStashBytes - stash_end_);
+  }
+  ssize_t n = 0;
+  if (piece_count == 1) {
+    n = ::recv(first_socket(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
+  } else {
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = piece_count;
+    n = ::recvmsg(first_socket(), &message, MSG_DONTWAIT);
+  }
+  if (n <= 0) {
+    break_off_reading(n, errno);
+    return false;
+  }
+  if (reads_++ % kReadsPerAckHint == 0) {
+    hint_sparse_acks(first_socket());
+  }
+  const uint64_t here = std::min(wanted_bytes, static_cast<uint64_t>(n));
+  current_bytes_ += here;
+  stash_end_ += static_cast<uint64_t>(n) - here;
+  if (current_ != nullptr && current_bytes_ == current_buffer_->size_bytes) {
+    end_message();
+  }
+  return true;
+}
+
+bool RecvConnection::use_stash() {
+  while (true) {
+    if (current_ != nullptr) {
+      const uint64_t n = std::min(stash_size(), current_buffer_->size_bytes - current_bytes_);
+      std::memcpy(current_buffer_->data + current_bytes_, stash_.data() + stash_begin_, n);
+      stash_begin_ += n;
+      current_bytes_ += n;
+      if (current_bytes_ == current_buffer_->size_bytes) {
+        end_message();
+        continue;
+      }
+    } else if (stash_size() >= sizeof(WireHeader)) {
+      WireHeader header{};
+      std::memcpy(&header, stash_.data() + stash_begin_, sizeof header);
+      if (!begin_message(header)) {
+        return false;
+      }
+      stash_begin_ += sizeof header;
+      continue;
+    }
+    // At most an incomplete header is left: make room behind it.
+    std::memmove(stash_.data(), stash_.data() + stash_begin_, stash_size());
+    stash_end_ -= stash_begin_;
+    stash_begin_ = 0;
+    return true;
+  }
+}
+
+bool RecvConnection::begin_message(const WireHeader& header) {
+  const bool is_sane = header.size_bytes <= PLEXUS_NET_MESSAGE_BYTES_MAX &&
+                       header.parts <= data_sockets() && header.parts <= header.size_bytes &&
+                       (header.parts == 0 || header.first_part_socket < data_sockets());
+  if (!is_sane) {
+    break_off(fail(PLEXUS_REMOTE_ERROR,
+                   "{} sent a header that makes no sense ({} bytes in {} parts): are both ends the same version?",
+                   peer(), header.size_bytes, header.parts));
+    return false;
+  }
+  RecvRequest* owner = nullptr;
+  RecvBuffer* buffer = take_buffer(header.tag, &owner);
+  if (buffer == nullptr) {
+    if (posted_.size() == kRequests) {
+      break_off(fail(PLEXUS_INVALID_USAGE,
+                     "{} sent a message with tag {} that none of the {} posted receives expects; the ranks disagree "
+                     "on what comes next",
+                     peer(), header.tag, kRequests));
+    }
+    return false;
+  }
+  if (header.size_bytes > buffer->room_bytes) {
+    break_off(fail(PLEXUS_INVALID_USAGE,
+                   "{} sent {} bytes with tag {}, but the receive has room for {}; the ranks disagree on the size",
+                   peer(), header.size_bytes, header.tag, buffer->room_bytes));
+    return false;
+  }
+  buffer->size_bytes = header.size_bytes;
+  if (header.parts > 0) {
+    owner->parts_left.fetch_add(header.parts, std::memory_order_relaxed);
+    push_parts(header, buffer->data, owner->parts_left);
+    --owner->unfinished_messages;
+    return true;
+  }
+  current_ = owner;
+  current_buffer_ = buffer;
+  current_bytes_ = 0;
+  return true;
+}
+
+RecvBuffer* RecvConnection::take_buffer(int32_t tag, RecvRequest** owner) {
+  for (uint32_t i = 0; i < posted_.size(); ++i) {
+    RecvRequest& request = posted_.at(i);
+    const auto end = request.buffers.begin() + request.count;
+    const auto buffer = std::find_if(request.buffers.begin(), end, [&](const RecvBuffer& each) {
+      return !each.is_taken && each.tag == tag;
+    });
+    if (buffer == end) {
+      continue;
+    }
+    buffer->is_taken = true;
+    *owner = &request;
+    if (--request.free_buffers == 0) {
+      posted_.erase(i);
+    }
+    return &*buffer;
+  }
+  return nullptr;
+}
+
+void RecvConnection::end_message() {
+  --current_->unfinished_messages;
+  current_ = nullptr;
+  current_buffer_ = nullptr;
+}
+
+void RecvConnection::break_off_reading(ssize_t result, int error) {
+  if (result < 0 && is_would_block(error)) {
+    return;
+  }
+  const int reason = result == 0 ? 0 : error;
+  const std::string what = current_ == nullptr
+                               ? "while a receive was waiting"
+                               : fmt::format("after {} of the {} bytes of a message", current_bytes_,
+                                             current_buffer_->size_bytes);
+  break_off(fail(is_peer_gone(reason) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
+                 "lost the connection from {} {}: {}", peer(), what,
+                 reason == 0 ? "the peer closed it" : plugin::errno_text(reason)));
+}
+
+}  // namespace plexus::net_socket

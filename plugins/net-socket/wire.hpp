@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What net-socket puts on the wire and into a handle. Little-endian; both ends run the same version,
+// which the handshake checks. Described in README.md, "Wire format".
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "plugin-api/plexus_net.h"
+
+namespace plexus::net_socket {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+inline constexpr uint64_t kWireMagic = 0x31'4b'43'4f'53'58'4c'50;  // "PLXSOCK1"
+
+using Cookie = std::array<uint8_t, 32>;
+
+/// In the 128-byte handle. Who knows `connect_cookie` may connect; who answers with `accept_cookie`
+/// is the listener that made the handle.
+struct WireHandle {
+  uint64_t magic;
+  uint16_t family;  // 4 or 6
+  uint16_t port;
+  uint32_t reserved;
+  std::array<uint8_t, 16> address;  // network order; IPv4 in the first four
+  Cookie connect_cookie;
+  Cookie accept_cookie;
+};
+static_assert(sizeof(WireHandle) == 96 && sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
+
+/// First bytes of every socket, from the connecting side. The answer is the accept cookie.
+struct WireHello {
+  uint64_t magic;
+  uint64_t connection_id;  // equal on all sockets of one connection, random
+  uint16_t socket_index;   // 0: the first socket; above: data sockets
+  uint16_t socket_count;
+  uint16_t threads;        // helper threads that serve the data sockets
+  uint16_t reserved;
+  Cookie connect_cookie;
+};
+static_assert(sizeof(WireHello) == 56);
+
+/// Before each message, on the first socket. With `parts` = 0 the payload follows; else part i, bytes
+/// [i * size / parts, (i + 1) * size / parts), goes over data socket (first_part_socket + i) % count.
+struct WireHeader {
+  uint64_t size_bytes;
+  int32_t tag;
+  uint16_t parts;
+  uint16_t first_part_socket;
+};
+static_assert(sizeof(WireHeader) == 16);
+
+static_assert(std::is_trivially_copyable_v<WireHandle> && std::is_trivially_copyable_v<WireHello> &&
+              std::is_trivially_copyable_v<WireHeader>);
+
+}  // namespace plexus::net_socket

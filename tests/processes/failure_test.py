@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that die, do not come or take too long: the others end in bounded time and say why."""
+import os
+import signal
+
+import job
+
+# Rows keep coming for minutes: when the first is there, the job runs.
+LONG = ["-b", "1K", "-e", "64M", "-i", "1K", "-n", "20", "-w", "1"]
+OVER_TCP = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
+DEATH_SECONDS = 5
+REMOTE_ERROR = "(6)"
+
+
+class Failure(job.Test):
+    def start_long_job(self, **environment):
+        ranks = self.start_ranks(3, "all_reduce", *LONG, "--tsv", "-", "-T", 120, **environment)
+        self.assertTrue(ranks[0].read_line().startswith("bytes"))
+        self.assertTrue(ranks[0].read_line(), "the job ended before its first row")
+        return ranks
+
+    def check_survivors(self, ranks, dead):
+        os.kill(ranks[dead].pid, signal.SIGKILL)
+        for rank, command in ranks.items():
+            if rank != dead:
+                ended = command.end(DEATH_SECONDS)
+                self.assertEqual(ended.returncode, 1, ended.stderr)
+                self.assertIn(REMOTE_ERROR, ended.stderr)
+                self.assertIn(f"rank {dead}", ended.stderr)
+
+    def test_killed_rank_is_named_by_the_others(self):
+        for dead in (1, 0):
+            with self.subTest(dead=dead):
+                self.check_survivors(self.start_long_job(), dead)
+
+    def test_killed_rank_is_named_over_tcp(self):
+        self.check_survivors(self.start_long_job(**OVER_TCP), 2)
+
+    def test_killed_child_ends_the_job_and_is_named(self):
+        command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", "-T", 120))
+        command.read_line()
+        self.assertTrue(command.read_line())
+        children = job.children_of(command.pid)
+        self.assertEqual(len(children), 3)
+        os.kill(children[1], signal.SIGKILL)
+        ended = command.end(DEATH_SECONDS)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("rank 1 was killed by signal 9", ended.stderr)
+        self.assertFalse([child for child in children if job.is_running(child)])
+
+    def test_ranks_do_not_outlive_their_parent(self):
+        command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", "-T", 120))
+        command.read_line()
+        self.assertTrue(command.read_line())
+        children = job.children_of(command.pid)
+        self.assertEqual(len(children), 3)
+        os.kill(command.pid, signal.SIGKILL)
+        self.wait_until(DEATH_SECONDS, lambda: not any(map(job.is_running, children)), "orphans are left")
+
+    def test_a_rank_that_never_comes(self):
+        ranks = self.start_ranks(3, "all_reduce", "-e", "1K", skip=(2,), PLEXUS_BOOTSTRAP_TIMEOUT="2")
+        texts = []
+        for command in ranks.values():
+            ended = command.end(30)
+            self.assertEqual(ended.returncode, 1, ended.stdout)
+            texts.append(ended.stderr)
+        self.assertIn("2", texts[0])  # the rank that is missing, or how many came
+
+    def test_nobody_listens(self):
+        ranks = self.start_ranks(2, "all_reduce", "-e", "1K", skip=(0,), PLEXUS_BOOTSTRAP_TIMEOUT="2")
+        ended = ranks[1].end(30)
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("127.0.0.1", ended.stderr)
+
+    def test_the_time_limit_of_a_job(self):
+        for mode in ("procs", "threads"):
+            with self.subTest(mode):
+                ended = self.start(job.perf("all_reduce", *LONG, "--ranks", 2, "--mode", mode, "-T", 1)).end(20)
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn("--timeout", ended.stderr)
+
+
+if __name__ == "__main__":
+    job.main()

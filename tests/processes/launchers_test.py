@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks started by the launchers of Open MPI and MPICH, and by the variables of torchrun and Slurm."""
+import shutil
+import unittest
+
+import job
+
+SIZES = ["-b", "8", "-e", "64K", "-f", "32", "-n", "3", "-w", "1", "-r", "all"]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def needs(program):
+    return unittest.skipUnless(shutil.which(program), f"{program} is not installed")
+
+
+class Launchers(job.Test):
+    def run_collectives(self, prefix, nranks, **environment):
+        for collective in job.COLLECTIVES:
+            with self.subTest(collective):
+                command = self.start(job.perf(collective, *SIZES, "--json", "-"), prefix, **environment)
+                report = self.check_report(command.end(60))
+                self.assertEqual((report["ranks"], report["mode"]), (nranks, "joined"))
+
+    @needs("mpirun.openmpi")
+    def test_open_mpi(self):
+        self.run_collectives(["mpirun.openmpi", "--oversubscribe", "-np", "3"], 3, **AS_ROOT)
+
+    @needs("mpirun.mpich")
+    def test_mpich(self):
+        self.run_collectives(["mpirun.mpich", "-np", "3"], 3)
+
+    @needs("mpirun.mpich")
+    def test_a_given_rendezvous_is_used(self):
+        command = self.start(job.perf("all_reduce", *SIZES, "--json", "-", "--rendezvous", f"127.0.0.1:{job.free_port()}"),
+                             ["mpirun.mpich", "-np", "2"])
+        self.check_report(command.end(60))
+
+    def run_with_variables(self, variables_of_rank):
+        ranks = [self.start(job.perf("all_reduce", *SIZES, "--json", "-"), **variables_of_rank(rank)) for rank in range(2)]
+        for rank in (1, 0):
+            ended = ranks[rank].end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.check_report(ended)
+
+    def test_variables_of_torchrun(self):
+        port = str(job.free_port())
+        self.run_with_variables(lambda rank: {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                              "MASTER_PORT": port})
+
+    def test_variables_of_slurm(self):
+        step = str(job.free_port())  # some number that no other test uses now
+        self.run_with_variables(lambda rank: {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2",
+                                              "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "plexus-test",
+                                              "SLURM_STEP_ID": step})
+
+    def test_several_hosts_without_an_address_is_a_usage_error(self):
+        ended = self.start(job.perf("all_reduce"), PMI_RANK="0", PMI_SIZE="4", MPI_LOCALNRANKS="2").end(60)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("--rendezvous", ended.stderr)
+
+    def test_ranks_started_here_in_spite_of_a_launcher(self):
+        report = self.run_perf("all_reduce", *SIZES, "--ranks", 2, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="8",
+                               SLURM_STEP_ID="0")
+        self.assertEqual((report["ranks"], report["mode"]), (2, "procs"))
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts rely on: exit codes, one sentence for bad usage, stdout that holds the JSON and no more."""
+import json
+import pathlib
+import tempfile
+
+import job
+
+SMALL = ["-b", "1K", "-e", "4K", "-f", "4", "-n", "2", "-w", "0"]
+
+
+class Usage(job.Test):
+    def run_plexus(self, *arguments, **environment):
+        return self.start([job.PLEXUS, *arguments], **environment).end(60)
+
+    def test_bad_usage_is_exit_code_2_and_one_sentence(self):
+        for arguments, named in [((), "subcommand"), (("perf",), "COLL"), (("perf", "xor"), "COLL"),
+                                 (("nothing",), "nothing"), (("perf", "all_reduce", "--ranks", "none"), "--ranks"),
+                                 (("perf", "all_reduce", "--what"), "--what"),
+                                 (("perf", "all_reduce", "--json", "/nonexistent/f"), "--json"),
+                                 (("perf", "reduce", "-r", "4"), "--root"),
+                                 (("verify", "--max-nranks", "0"), "--max-nranks"),
+                                 (("plugin", "info"), "LIB")]:
+            with self.subTest(arguments):
+                ended = self.run_plexus(*arguments)
+                self.assertEqual(ended.returncode, 2)
+                self.assertEqual(ended.stdout, "")
+                self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+                self.assertIn(named, ended.stderr)
+
+    def test_help_is_exit_code_0(self):
+        for arguments in [("--help",), ("perf", "--help"), ("--version",)]:
+            ended = self.run_plexus(*arguments)
+            self.assertEqual(ended.returncode, 0)
+            self.assertIn("plexus", ended.stdout)
+
+    def test_json_has_the_keys_of_the_contract(self):
+        report = self.run_perf("reduce", *SMALL, "--ranks", 2)
+        self.assertEqual(list(report), ["version", "collective", "ranks", "mode", "rows", "wrong_total"])
+        self.assertEqual((report["collective"], report["ranks"], report["mode"]), ("reduce", 2, "procs"))
+        self.assertEqual(len(report["rows"]), 4)
+        for row in report["rows"]:
+            self.assertLessEqual({"bytes", "count", "type", "redop", "root", "in_place", "time_us", "algbw_gb_per_s",
+                                  "busbw_gb_per_s", "wrong", "algorithm", "protocol", "channels"}, set(row))
+            self.assertLessEqual(row["time_us"]["min"], row["time_us"]["median"])
+            self.assertLessEqual(row["time_us"]["median"], row["time_us"]["p99"])
+            self.assertTrue(row["algorithm"])
+            self.assertGreaterEqual(row["channels"], 1)
+
+    def test_table_files_and_quiet_stderr(self):
+        with tempfile.TemporaryDirectory() as folder:
+            json_file, tsv_file = pathlib.Path(folder, "rows.json"), pathlib.Path(folder, "rows.tsv")
+            ended = self.run_plexus("perf", "all_reduce", *SMALL, "--ranks", "2", "--json", str(json_file),
+                                    "--tsv", str(tsv_file))
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertEqual(ended.stderr, "")
+            self.assertIn("out-of-place", ended.stdout)
+            self.assertEqual(len([line for line in ended.stdout.splitlines() if not line.startswith("#")]), 2)
+            self.assertEqual(len(json.loads(json_file.read_text())["rows"]), 4)
+            self.assertEqual(len(tsv_file.read_text().splitlines()), 5)
+
+    def test_unchecked_rows_say_so(self):
+        ended = self.run_plexus("perf", "all_reduce", *SMALL, "--ranks", "2", "-c", "0", "--json", "-")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertTrue(all(row["wrong"] is None for row in ended.json()["rows"]))
+
+    def test_an_algorithm_that_does_not_exist_fails_the_job_and_is_named(self):
+        ended = self.run_plexus("perf", "all_reduce", *SMALL, "--ranks", "2", "--algo", "bogus")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("bogus", ended.stderr)
+
+    def test_verify_proves_every_algorithm(self):
+        ended = self.run_plexus("verify", "--max-nranks", "8", "--json", "-")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        report = ended.json()
+        self.assertEqual(report["failed"], [])
+        self.assertIn({"ring_all_reduce"}, [{row["algorithm"]} for row in report["verified"]])
+        self.assertLessEqual({"algorithm", "collective", "nranks", "steps", "lanes"}, set(report["verified"][0]))
+
+    def test_plugin_list_finds_the_socket_plugin(self):
+        ended = self.run_plexus("plugin", "list")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("net-socket", ended.stdout)
+
+    def test_plugin_info_shows_devices(self):
+        ended = self.run_plexus("plugin", "info", "net-socket", NCCL_SOCKET_IFNAME="lo")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("lo", ended.stdout)
+        missing = self.run_plexus("plugin", "info", "no-such-plugin")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("no-such-plugin", missing.stderr)
+
+
+if __name__ == "__main__":
+    job.main()

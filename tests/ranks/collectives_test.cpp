@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every collective, with ranks driven by one thread and by a thread each, at counts around the
+// borders of chunks and slots. The expected values come from the definition of the collective.
+#include <numeric>
+
+#include "tests/ranks/job.hpp"
+
+namespace plexus {
+namespace {
+
+using testing_job::Job;
+using testing_job::value_of;
+
+enum class Mode { kGroup, kThreads };
+
+struct Case {
+  Mode mode;
+  int nranks;
+  size_t count;
+};
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  return std::string(info.param.mode == Mode::kGroup ? "group" : "threads") + "_" + std::to_string(info.param.nranks) +
+         "_ranks_" + std::to_string(info.param.count);
+}
+
+class CollectivesTest : public testing::TestWithParam<Case> {
+ protected:
+  using Buffers = std::vector<std::vector<int32_t>>;
+
+  [[nodiscard]] static size_t n() { return static_cast<size_t>(GetParam().nranks); }
+  [[nodiscard]] static size_t count() { return GetParam().count; }
+
+  /// [nranks][blocks * count], filled with value_of, and guards behind.
+  static Buffers inputs(size_t blocks) {
+    Buffers buffers(n());
+    for (size_t rank = 0; rank < n(); ++rank) {
+      buffers[rank].resize(blocks * count());
+      for (size_t i = 0; i < buffers[rank].size(); ++i) {
+        buffers[rank][i] = static_cast<int32_t>(value_of(static_cast<int>(rank), i));
+      }
+    }
+    return buffers;
+  }
+  static Buffers outputs(size_t blocks) { return Buffers(n(), std::vector<int32_t>(blocks * count() + 1, -77)); }
+
+  void run(const Job::Body& body) {
+    Job job(GetParam().nranks);
+    for (int repeat = 0; repeat < 2; ++repeat) {  // the second time the plan is cached
+      if (GetParam().mode == Mode::kGroup) {
+        job.run_in_group(body);
+      } else {
+        for (const ncclResult_t result : job.run_in_threads(body)) {
+          ASSERT_EQ(result, ncclSuccess) << ncclGetLastError(nullptr);
+        }
+      }
+    }
+  }
+
+  static int32_t sum_at(size_t index) {
+    int32_t sum = 0;
+    for (size_t rank = 0; rank < n(); ++rank) {
+      sum += static_cast<int32_t>(value_of(static_cast<int>(rank), index));
+    }
+    return sum;
+  }
+
+  /// output == expected(index) for the first `size` elements, and the guard is untouched.
+  template <class Expected>
+  static void expect(const std::vector<int32_t>& output, size_t size, const Expected& expected) {
+    for (size_t i = 0; i < size; ++i) {
+      ASSERT_EQ(output[i], expected(i)) << "element " << i;
+    }
+    ASSERT_EQ(output.back(), -77) << "wrote behind the buffer";
+  }
+};
+
+TEST_P(CollectivesTest, AllReduceSumsEverywhere) {
+  const Buffers in = inputs(1);
+  Buffers out = outputs(1);
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllReduce(in[r].data(), out[r].data(), count(), ncclInt32, ncclSum, comm, nullptr);
+  });
+  for (const auto& output : out) {
+    expect(output, count(), sum_at);
+  }
+}
+
+TEST_P(CollectivesTest, AllReduceInPlaceTwiceAddsUp) {
+  Buffers buffers = outputs(1);
+  for (auto& buffer : buffers) {
+    std::fill(buffer.begin(), buffer.end() - 1, 1);
+  }
+  run([&](int rank, ncclComm_t comm) {
+    auto* const data = buffers[static_cast<size_t>(rank)].data();
+    return ncclAllReduce(data, data, count(), ncclInt32, ncclSum, comm, nullptr);
+  });
+  for (const auto& output : buffers) {
+    expect(output, count(), [](size_t) { return GetParam().nranks * GetParam().nranks; });
+  }
+}
+
+TEST_P(CollectivesTest, BroadcastGivesTheRootsData) {
+  const int root = GetParam().nranks / 2;
+  const Buffers in = inputs(1);
+  Buffers out = outputs(1);
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclBroadcast(rank == root ? in[r].data() : nullptr, out[r].data(), count(), ncclInt32, root, comm, nullptr);
+  });
+  for (const auto& output : out) {
+    expect(output, count(), [&](size_t i) { return static_cast<int32_t>(value_of(root, i)); });
+  }
+}
+
+TEST_P(CollectivesTest, ReduceSumsAtTheRootOnly) {
+  const int root = GetParam().nranks - 1;
+  const Buffers in = inputs(1);
+  Buffers out = outputs(1);
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclReduce(in[r].data(), rank == root ? out[r].data() : nullptr, count(), ncclInt32, ncclSum, root, comm,
+                      nullptr);
+  });
+  expect(out.back(), count(), sum_at);
+}
+
+TEST_P(CollectivesTest, AllGatherCollectsInRankOrder) {
+  const Buffers in = inputs(1);
+  Buffers out = outputs(n());
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllGather(in[r].data(), out[r].data(), count(), ncclInt32, comm, nullptr);
+  });
+  for (const auto& output : out) {
+    expect(output, n() * count(), [](size_t i) {
+      return static_cast<int32_t>(value_of(static_cast<int>(i / count()), i % count()));
+    });
+  }
+}
+
+TEST_P(CollectivesTest, AllGatherInPlace) {
+  Buffers out = outputs(n());
+  for (size_t rank = 0; rank < n(); ++rank) {
+    for (size_t i = 0; i < count(); ++i) {
+      out[rank][rank * count() + i] = static_cast<int32_t>(value_of(static_cast<int>(rank), i));
+    }
+  }
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllGather(out[r].data() + r * count(), out[r].data(), count(), ncclInt32, comm, nullptr);
+  });
+  for (const auto& output : out) {
+    expect(output, n() * count(), [](size_t i) {
+      return static_cast<int32_t>(value_of(static_cast<int>(i / count()), i % count()));
+    });
+  }
+}
+
+TEST_P(CollectivesTest, ReduceScatterSumsEachBlockAtItsRank) {
+  const Buffers in = inputs(n());
+  Buffers out = outputs(1);
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclReduceScatter(in[r].data(), out[r].data(), count(), ncclInt32, ncclSum, comm, nullptr);
+  });
+  for (size_t rank = 0; rank < n(); ++rank) {
+    expect(out[rank], count(), [&](size_t i) { return sum_at(rank * count() + i); });
+  }
+}
+
+TEST_P(CollectivesTest, AllToAllTransposesBlocks) {
+  const Buffers in = inputs(n());
+  Buffers out = outputs(n());
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAlltoAll(in[r].data(), out[r].data(), count(), ncclInt32, comm, nullptr);
+  });
+  for (size_t rank = 0; rank < n(); ++rank) {
+    expect(out[rank], n() * count(), [&](size_t i) {
+      return static_cast<int32_t>(value_of(static_cast<int>(i / count()), rank * count() + i % count()));
+    });
+  }
+}
+
+TEST_P(CollectivesTest, GatherThenScatterGivesBack) {
+  const int root = 0;
+  const Buffers in = inputs(1);
+  Buffers gathered = outputs(n());
+  Buffers out = outputs(1);
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclGather(in[r].data(), rank == root ? gathered[r].data() : nullptr, count(), ncclInt32, root, comm, nullptr);
+  });
+  expect(gathered.front(), n() * count(), [](size_t i) {
+    return static_cast<int32_t>(value_of(static_cast<int>(i / count()), i % count()));
+  });
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclScatter(rank == root ? gathered[r].data() : nullptr, out[r].data(), count(), ncclInt32, root, comm, nullptr);
+  });
+  for (size_t rank = 0; rank < n(); ++rank) {
+    expect(out[rank], count(), [&](size_t i) { return static_cast<int32_t>(value_of(static_cast<int>(rank), i)); });
+  }
+}
+
+TEST_P(CollectivesTest, SendAndReceiveRoundTheRing) {
+  const Buffers in = inputs(1);
+  Buffers out = outputs(1);
+  run([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    const int next = (rank + 1) % GetParam().nranks;
+    const int prev = (rank + GetParam().nranks - 1) % GetParam().nranks;
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclSend(in[r].data(), count(), ncclInt32, next, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclRecv(out[r].data(), count(), ncclInt32, prev, comm, nullptr), ncclSuccess);
+    return ncclGroupEnd();
+  });
+  for (size_t rank = 0; rank < n(); ++rank) {
+    const int prev = static_cast<int>((rank + n() - 1) % n());
+    expect(out[rank], count(), [&](size_t i) { return static_cast<int32_t>(value_of(prev, i)); });
+  }
+}
+
+constexpr size_t kSlotElements = 128 * 1024 / sizeof(int32_t);
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, CollectivesTest,
+    testing::Values(Case{Mode::kGroup, 1, 5}, Case{Mode::kGroup, 2, 1}, Case{Mode::kGroup, 2, 12345},
+                    Case{Mode::kGroup, 3, 7}, Case{Mode::kGroup, 3, kSlotElements + 1},
+                    Case{Mode::kGroup, 4, 3 * kSlotElements - 5}, Case{Mode::kGroup, 5, 64}, Case{Mode::kGroup, 8, 1000},
+                    Case{Mode::kGroup, 17, 333}, Case{Mode::kThreads, 2, 1}, Case{Mode::kThreads, 2, 20 * kSlotElements + 3},
+                    Case{Mode::kThreads, 3, 4097}, Case{Mode::kThreads, 4, kSlotElements}, Case{Mode::kThreads, 8, 100}),
+    case_name);
+
+TEST(Collectives, OneThreadDrivesAThousandRanks) {
+  constexpr int kRanks = 1024;
+  constexpr size_t kCount = 3000;
+  Job job(kRanks);
+  std::vector<std::vector<float>> buffers(kRanks, std::vector<float>(kCount, 1));
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    auto* const data = buffers[static_cast<size_t>(rank)].data();
+    return ncclAllReduce(data, data, kCount, ncclFloat32, ncclSum, comm, nullptr);
+  });
+  for (const auto& buffer : buffers) {
+    ASSERT_EQ(buffer.front(), kRanks);
+    ASSERT_EQ(buffer.back(), kRanks);
+  }
+}
+
+TEST(Collectives, SameCallGivesSameBits) {
+  constexpr size_t kCount = 40000;
+  Job job(5);
+  std::vector<std::vector<float>> first(5, std::vector<float>(kCount));
+  std::vector<std::vector<float>> second = first;
+  std::vector<float> input(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    input[i] = 1.0F / static_cast<float>(i + 1);
+  }
+  for (auto* const out : {&first, &second}) {
+    for (const ncclResult_t result : job.run_in_threads([&](int rank, ncclComm_t comm) {
+           return ncclAllReduce(input.data(), (*out)[static_cast<size_t>(rank)].data(), kCount, ncclFloat32, ncclSum, comm, nullptr);
+         })) {
+      ASSERT_EQ(result, ncclSuccess);
+    }
+  }
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(first.front(), first.back());
+}
+
+}  // namespace
+}  // namespace plexus

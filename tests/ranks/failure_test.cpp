@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong between ranks ends in an error that names it, on every rank, in bounded time.
+#include <atomic>
+#include <chrono>
+
+#include "tests/ranks/job.hpp"
+
+namespace plexus {
+namespace {
+
+using testing::HasSubstr;
+using testing_job::Job;
+
+TEST(Mismatch, DifferentCountsFailOnAllRanksAndNameBothCalls) {
+  Job job(2);
+  std::vector<float> buffers[2] = {std::vector<float>(100), std::vector<float>(100)};
+  const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
+    return ncclAllReduce(buffers[rank].data(), buffers[rank].data(), rank == 0 ? 100 : 50, ncclFloat32, ncclSum, comm, nullptr);
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclInvalidUsage)) << ncclGetLastError(nullptr);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("count 100"));
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("count 50"));
+}
+
+TEST(Mismatch, DifferentRootsOfABroadcastDoNotHang) {
+  // Each of the two thinks the other is the root: no message travels, so the slow path has to find it.
+  Job job(2);
+  float value[2] = {0, 0};
+  const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
+    return ncclBroadcast(&value[rank], &value[rank], 1, ncclFloat32, 1 - rank, comm, nullptr);
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclInvalidUsage)) << ncclGetLastError(nullptr);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("root"));
+}
+
+TEST(Mismatch, FailedCommunicatorStaysFailed) {
+  Job job(2);
+  float value[2] = {0, 0};
+  (void)job.run_in_threads([&](int rank, ncclComm_t comm) {
+    return ncclAllReduce(&value[rank], &value[rank], 1, rank == 0 ? ncclFloat32 : ncclInt32, ncclSum, comm, nullptr);
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    ncclResult_t state = ncclSuccess;
+    EXPECT_EQ(ncclCommGetAsyncError(job.comm(rank), &state), ncclSuccess);
+    EXPECT_EQ(state, ncclInvalidUsage);
+    EXPECT_EQ(ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr), ncclInvalidUsage);
+  }
+}
+
+TEST(Abort, EndsACallThatWaitsForARankThatNeverComes) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+  std::atomic<bool> entered{false};
+  ncclResult_t result = ncclSuccess;
+  std::thread waiter([&] {
+    float value = 1;
+    entered.store(true);
+    result = ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comms[0], nullptr);
+  });
+  while (!entered.load()) {
+    std::this_thread::yield();
+  }
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  waiter.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_NE(result, ncclSuccess);
+  ncclResult_t state = ncclSuccess;
+  EXPECT_EQ(ncclCommGetAsyncError(comms[1], &state), ncclSuccess);
+  EXPECT_EQ(state, ncclRemoteError) << "the other rank learns of it";
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+}
+
+TEST(Abort, EndsWorkOnAStream) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  float value = 1;
+  ASSERT_EQ(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comms[0], stream), ncclSuccess);
+  EXPECT_EQ(plexusStreamQuery(stream), ncclInProgress);
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  EXPECT_NE(plexusStreamSynchronize(stream), ncclSuccess);
+  (void)plexusStreamDestroy(stream);
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+}
+
+}  // namespace
+}  // namespace plexus

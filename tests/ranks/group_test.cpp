@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups, streams, messages to oneself, zero counts, user reductions: what NCCL promises around the
+// plain collectives.
+#include <cstring>
+
+#include "tests/ranks/job.hpp"
+
+namespace plexus {
+namespace {
+
+using testing_job::Job;
+
+TEST(Group, NestedGroupsLaunchAtTheOutermostEnd) {
+  Job job(2);
+  float in[2] = {1, 2};
+  float out[2] = {0, 0};
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclAllReduce(&in[rank], &out[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+    EXPECT_EQ(out[rank], 0);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  EXPECT_EQ(out[0], 3);
+  EXPECT_EQ(out[1], 3);
+}
+
+TEST(Group, EndWithoutStartIsInvalidUsage) { EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage); }
+
+TEST(Group, FailingCallDiscardsTheWholeGroup) {
+  Job job(2);
+  float value[2] = {1, 1};
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr), ncclSuccess);
+  }
+  EXPECT_EQ(ncclBroadcast(value, value, 1, ncclFloat32, 9, job.comm(0), nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  EXPECT_EQ(value[0], 1);
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    return ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, comm, nullptr);
+  });
+  EXPECT_EQ(value[0], 2);  // the communicators still work
+}
+
+TEST(Group, MixesCollectivesAndMessages) {
+  Job job(3);
+  std::vector<int> sums(3, 1);
+  std::vector<int> ids = {10, 11, 12};
+  std::vector<int> got(3, 0);
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    EXPECT_EQ(ncclAllReduce(&sums[r], &sums[r], 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclSend(&ids[r], 1, ncclInt32, (rank + 1) % 3, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclRecv(&got[r], 1, ncclInt32, (rank + 2) % 3, comm, nullptr), ncclSuccess);
+    return ncclAllReduce(&sums[r], &sums[r], 1, ncclInt32, ncclSum, comm, nullptr);
+  });
+  EXPECT_EQ(sums, std::vector<int>(3, 9));
+  EXPECT_EQ(got, (std::vector<int>{12, 10, 11}));
+}
+
+TEST(Group, MessagesToOnePeerKeepTheirOrder) {
+  Job job(2);
+  int sent[3] = {1, 2, 3};
+  int got[3] = {0, 0, 0};
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    for (int i = 0; i < 3; ++i) {
+      const ncclResult_t result = rank == 0 ? ncclSend(&sent[i], 1, ncclInt32, 1, comm, nullptr)
+                                            : ncclRecv(&got[i], 1, ncclInt32, 0, comm, nullptr);
+      EXPECT_EQ(result, ncclSuccess);
+    }
+    return ncclSuccess;
+  });
+  EXPECT_EQ(std::memcmp(sent, got, sizeof(got)), 0);
+}
+
+TEST(Group, MessageToOneselfNeedsItsCounterpart) {
+  Job job(1);
+  int out = 5;
+  int in = 0;
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  ASSERT_EQ(ncclSend(&out, 1, ncclInt32, 0, job.comm(0), nullptr), ncclSuccess);
+  ASSERT_EQ(ncclRecv(&in, 1, ncclInt32, 0, job.comm(0), nullptr), ncclSuccess);
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  EXPECT_EQ(in, 5);
+  EXPECT_EQ(ncclSend(&out, 1, ncclInt32, 0, job.comm(0), nullptr), ncclInvalidUsage);
+}
+
+TEST(Group, MessageOfZeroElementsIsMatched) {
+  Job job(2);
+  for (const ncclResult_t result : job.run_in_threads([&](int rank, ncclComm_t comm) {
+         return rank == 0 ? ncclSend(nullptr, 0, ncclInt32, 1, comm, nullptr) : ncclRecv(nullptr, 0, ncclInt32, 0, comm, nullptr);
+       })) {
+    EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(nullptr);
+  }
+}
+
+TEST(Reductions, PreMulSumMultipliesEachRanksInput) {
+  Job job(3);
+  std::vector<float> in = {1, 10, 100};
+  std::vector<float> out(3);
+  std::vector<ncclRedOp_t> ops(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    float scalar = static_cast<float>(rank + 1);
+    ASSERT_EQ(ncclRedOpCreatePreMulSum(&ops[static_cast<size_t>(rank)], &scalar, ncclFloat32, ncclScalarHostImmediate,
+                                       job.comm(rank)), ncclSuccess);
+  }
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllReduce(&in[r], &out[r], 1, ncclFloat32, ops[r], comm, nullptr);
+  });
+  EXPECT_EQ(out, std::vector<float>(3, 321));
+  float unused = 0;
+  EXPECT_EQ(ncclAllReduce(&unused, &unused, 1, ncclFloat64, ops[0], job.comm(0), nullptr), ncclInvalidArgument);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ncclRedOpDestroy(ops[static_cast<size_t>(rank)], job.comm(rank)), ncclSuccess);
+  }
+  EXPECT_EQ(ncclRedOpDestroy(ops[0], job.comm(0)), ncclInvalidArgument);
+  EXPECT_EQ(ncclRedOpDestroy(ncclSum, job.comm(0)), ncclInvalidArgument);
+}
+
+TEST(Reductions, AverageDividesIntegersTowardsZero) {
+  Job job(2);
+  std::vector<int> in = {-3, -4};
+  std::vector<int> out(2);
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllReduce(&in[r], &out[r], 1, ncclInt32, ncclAvg, comm, nullptr);
+  });
+  EXPECT_EQ(out, std::vector<int>(2, -3));
+}
+
+TEST(Streams, RunInOrderBesideTheCaller) {
+  constexpr size_t kCount = 100000;
+  Job job(2);
+  std::vector<std::vector<float>> data(2, std::vector<float>(kCount, 1));
+  cudaStream_t streams[2];
+  for (cudaStream_t& stream : streams) {
+    ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  }
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    for (int rank = 0; rank < 2; ++rank) {  // no group: the second call finds the first one pending
+      auto* const buffer = data[static_cast<size_t>(rank)].data();
+      ASSERT_EQ(ncclAllReduce(buffer, buffer, kCount, ncclFloat32, ncclSum, job.comm(rank), streams[rank]), ncclSuccess);
+    }
+  }
+  for (const cudaStream_t stream : streams) {
+    EXPECT_EQ(plexusStreamSynchronize(stream), ncclSuccess);
+    EXPECT_EQ(plexusStreamQuery(stream), ncclSuccess);
+    EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
+  }
+  EXPECT_EQ(data[0].front(), 32);
+  EXPECT_EQ(data[1].back(), 32);
+  EXPECT_EQ(plexusStreamQuery(streams[0]), ncclInvalidArgument);
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plexus perf COLL`: times and checks one collective. This file goes from flags and launcher
+// variables to one of the ways to start ranks, and from the result to the exit code.
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+#include "tools/cli/commands.hpp"
+#include "tools/cli/perf/start.hpp"
+
+namespace plexus {
+namespace {
+
+using perf::Joined;
+using perf::JoinInput;
+using perf::LaunchedRank;
+using perf::PerfOptions;
+using perf::Reporter;
+
+constexpr const char* kHelpFooter = R"(
+An iteration is a batch of back-to-back operations that lasts about 0.1 ms (1 to 200 operations), with a
+barrier before it. Its time is that of the slowest rank, divided by the operations in it; the columns show
+the median over the iterations. The check runs after the timed loop: every element of every rank's result,
+input that must stay as it was, and guard bytes around the buffers. algbw and busbw are nccl-tests'.
+Under mpirun (Open MPI, MPICH), srun or torchrun each process becomes one rank and rank 0 prints, unless
+--ranks or --mode is given. Exit code: 0 all well, 1 wrong data or a failed rank, 2 bad usage.)";
+
+const char* read_environment(const char* name) {
+  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
+}
+
+void set_environment(const char* name, const std::string& value) {
+  if (!value.empty()) {
+    setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
+  }
+}
+
+/// The library reads its settings from the environment, which forked ranks inherit.
+void force_choices(const PerfOptions& options) {
+  set_environment("NCCL_ALGO", options.algorithm);
+  set_environment("NCCL_PROTO", options.protocol);
+  if (options.channels > 0) {
+    set_environment("NCCL_MIN_CTAS", fmt::format("{}", options.channels));
+    set_environment("NCCL_MAX_CTAS", fmt::format("{}", options.channels));
+  }
+}
+
+/// Ends the process when the job lasts too long, which no blocked call could do by itself.
+class Watchdog {
+ public:
+  explicit Watchdog(int timeout_s) {
+    if (timeout_s > 0) {
+      thread_ = std::jthread([timeout_s](const std::stop_token& stop) { watch(stop, timeout_s); });
+    }
+  }
+
+ private:
+  static void watch(const std::stop_token& stop, int timeout_s) {
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    stopped.wait_for(lock, stop, std::chrono::seconds(timeout_s), [] { return false; });
+    if (!stop.stop_requested()) {
+      fmt::print(stderr, "plexus: the job did not end within {} s (--timeout)\n", timeout_s);
+      std::_Exit(kExitWrong);
+    }
+  }
+  std::jthread thread_;
+};
+
+/// Which rank of a job that something else started this is; nullopt: ranks are started here.
+Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
+  if (options.joined && options.joined->nranks > 0) {
+    return std::optional(JoinInput{.place = *options.joined, .job = {}});
+  }
+  if (options.started_here) {
+    return std::optional<JoinInput>();
+  }
+  PLEXUS_TRY(launched, perf::find_launched_rank(read_environment, perf::describe_parent()));
+  if (!launched) {
+    if (options.joined) {
+      return fail(Code::kInvalidUsage,
+                  "--rendezvous needs --rank and --nranks, or a launcher that says them");
+    }
+    return std::optional<JoinInput>();
+  }
+  JoinInput input{.place = {.rank = launched->rank,
+                            .nranks = launched->nranks,
+                            .rendezvous = launched->rendezvous},
+                  .job = launched->job};
+  if (options.joined) {
+    input.place.rendezvous = options.joined->rendezvous;
+  }
+  if (input.place.rendezvous.empty() && launched->nranks_on_host != launched->nranks) {
+    return fail(Code::kInvalidUsage,
+                "{} started ranks on several hosts and gives no address; pass --rendezvous "
+                "HOST:PORT with rank 0's host and a free port there",
+                launched->launcher);
+  }
+  return std::optional(std::move(input));
+}
+
+Result<Reporter> make_reporter(const PerfOptions& options, const char* mode) {
+  perf::JobFacts facts = {.version = PLEXUS_VERSION,
+                          .collective = options.collective,
+                          .nranks = options.nranks,
+                          .mode = mode,
+                          .parameters = perf::describe(options)};
+  return Reporter::create(std::move(facts), options.outputs, perf::count_rows(options));
+}
+
+int exit_code_of(uint64_t wrong) { return wrong == 0 ? kExitOk : kExitWrong; }
+
+/// Prints what is left and turns the result into the exit code.
+int finish(Reporter& reporter, const Result<uint64_t>& run) {
+  if (!run) {
+    return report_error(run.error(), kExitWrong);
+  }
+  const Result<uint64_t> written = reporter.finish();
+  return written ? exit_code_of(run.value()) : report_error(written.error(), kExitWrong);
+}
+
+int run_joined(PerfOptions options, const JoinInput& input) {
+  options.nranks = input.place.nranks;
+  if (const Result<void> checked = check_options(options); !checked) {
+    return report_error(checked.error(), kExitUsage);
+  }
+  const Watchdog watchdog(options.timeout_s);
+  if (input.place.rank != 0) {
+    const Result<uint64_t> run = join_job(options, input, nullptr);
+    if (!run) {
+      fmt::print(stderr, "plexus: rank {}: {}\n", input.place.rank, run.error().message());
+      return kExitWrong;
+    }
+    return exit_code_of(run.value());
+  }
+  Result<Reporter> reporter = make_reporter(options, "joined");
+  if (!reporter) {
+    return report_error(reporter.error(), kExitUsage);
+  }
+  reporter.value().begin();
+  Result<uint64_t> run = join_job(options, input, &reporter.value());
+  if (!run) {
+    run = std::move(run.error()).with_context("rank 0");
+  }
+  return finish(reporter.value(), run);
+}
+
+int run_procs(const PerfOptions& options, Reporter& reporter) {
+  perf::ChildResult child;
+  Result<std::optional<uint64_t>> run = start_procs(options, reporter, &child);
+  if (run && !run.value()) {
+    return child.succeeded ? kExitOk : kExitWrong;  // this process is a rank; the parent reports
+  }
+  return run ? finish(reporter, *run.value()) : report_error(run.error(), kExitWrong);
+}
+
+int run_threads(const PerfOptions& options, Reporter& reporter) {
+  const Watchdog watchdog(options.timeout_s);
+  bool broken = false;
+  const Result<uint64_t> run = start_threads(options, reporter, &broken);
+  const int exit_code = finish(reporter, run);
+  if (broken) {
+    std::_Exit(
+        exit_code);  // threads that cannot be joined still use what destructors would destroy
+  }
+  return exit_code;
+}
+
+int run_single(const PerfOptions& options, Reporter& reporter) {
+  const Watchdog watchdog(options.timeout_s);
+  return finish(reporter, start_single(options, reporter));
+}
+
+int run_perf(const PerfOptions& options) {
+  const Result<std::optional<JoinInput>> job = find_job(options);
+  if (!job) {
+    return report_error(job.error(), kExitUsage);
+  }
+  force_choices(options);
+  if (job.value()) {
+    return run_joined(options, *job.value());
+  }
+  if (const Result<void> checked = check_options(options); !checked) {
+    return report_error(checked.error(), kExitUsage);
+  }
+  Result<Reporter> reporter = make_reporter(options, name_of(options.mode));
+  if (!reporter) {
+    return report_error(reporter.error(), kExitUsage);
+  }
+  reporter.value().begin();
+  switch (options.mode) {
+    case perf::Mode::kProcs:
+      return run_procs(options, reporter.value());
+    case perf::Mode::kThreads:
+      return run_threads(options, reporter.value());
+    case perf::Mode::kSingle:
+      break;
+  }
+  return run_single(options, reporter.value());
+}
+
+}  // namespace
+
+Command add_perf_command(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("perf", "Time one collective and check its results");
+  app->footer(kHelpFooter);
+  const auto options = std::make_shared<PerfOptions>();  // the parser's callbacks and `run` own it
+  perf::add_perf_flags(*app, options.get());
+  return {app, [options] { return run_perf(*options); }};
+}
+
+}  // namespace plexus

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself. Uses the same
+// search as the library, with the folder that libplexus is in.
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <nccl.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/config.hpp"
+#include "core/plugin/library.hpp"
+#include "core/plugin/registry.hpp"
+#include "tools/cli/commands.hpp"
+
+namespace plexus {
+namespace {
+
+/// Where the library in use lies: its plugins are beside it.
+std::filesystem::path find_library_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&ncclGetVersion), &info) == 0 || info.dli_fname == nullptr) {
+    return {};
+  }
+  std::error_code error;
+  const auto file = std::filesystem::canonical(info.dli_fname, error);
+  return error ? std::filesystem::path() : file.parent_path();
+}
+
+NetPluginOptions read_options() {
+  NetPluginOptions options;
+  options.folders = setting_value("PLEXUS_PLUGIN_PATH").value_or("");
+  options.own_folder = find_library_folder();
+  return options;
+}
+
+template <class T>
+std::string known(const std::optional<T>& value) {
+  return value ? fmt::format("{}", *value) : "unknown";
+}
+
+std::string describe_memory(uint32_t mask) {
+  std::vector<const char*> kinds;
+  if ((mask & PLEXUS_MEMORY_HOST) != 0) {
+    kinds.push_back("host");
+  }
+  if ((mask & PLEXUS_MEMORY_CUDA) != 0) {
+    kinds.push_back("cuda");
+  }
+  if ((mask & PLEXUS_MEMORY_DMABUF) != 0) {
+    kinds.push_back("dmabuf");
+  }
+  return fmt::format("{}", fmt::join(kinds, ", "));
+}
+
+/// Every name under which hosts look for a plugin's table, and that this file has.
+std::vector<std::string> find_entries(const Library& library) {
+  struct Family {
+    const char* stem;
+    int first;
+    int last;
+  };
+  constexpr Family kFamilies[] = {{"ncclNetPlugin", 6, 12}, {"ncclCollNetPlugin", 6, 12}, {"ncclTunerPlugin", 2, 6}};
+  std::vector<std::string> found;
+  if (library.has_symbol("plexus_plugin_query")) {
+    found.emplace_back("plexus_plugin_query");
+  }
+  for (const Family& family : kFamilies) {
+    for (int version = family.last; version >= family.first; --version) {
+      const std::string name = fmt::format("{}_v{}", family.stem, version);
+      if (library.has_symbol(name.c_str())) {
+        found.push_back(name);
+      }
+    }
+  }
+  return found;
+}
+
+int run_list() {
+  const NetPluginOptions options = read_options();
+  fmt::print("searched: {} (beside the library), {} (PLEXUS_PLUGIN_PATH), then the dynamic loader's own paths\n",
+             options.own_folder.string(), options.folders.empty() ? "nothing" : options.folders);
+  const std::vector<std::string> names = list_net_plugins(options);
+  if (names.empty()) {
+    fmt::print("no net plugin is there: jobs on one host run without one, others need one\n");
+  }
+  for (const std::string& name : names) {
+    const auto plugin = load_net_plugin(options, name);
+    if (!plugin) {
+      fmt::print("net-{:<12} unusable: {}\n", name, plugin.error().message());
+      continue;
+    }
+    const NetDescriptor& descriptor = plugin.value()->descriptor();
+    fmt::print("net-{:<12} {} {}, ABI {}.{}, {}\n", name, descriptor.name, descriptor.version, descriptor.abi_major,
+               descriptor.abi_minor, plugin.value()->path().string());
+  }
+  return kExitOk;
+}
+
+void print_device(uint32_t device, const NetProperties& p) {
+  fmt::print("device {}: {}\n", device, p.name);
+  fmt::print("  PCI path            {}\n", p.pci_path.empty() ? "none (virtual)" : p.pci_path);
+  fmt::print("  GUID, port          {}, {}\n", p.guid ? fmt::format("{:#x}", *p.guid) : "unknown", p.port);
+  fmt::print("  speed               {} Mbit/s\n", known(p.speed_mbit_per_s));
+  fmt::print("  latency             {}\n", p.latency ? fmt::format("{} ns", p.latency->count()) : "unknown");
+  fmt::print("  memory              {}\n", describe_memory(p.pointer_support));
+  fmt::print("  longest message     {} B\n", p.message_bytes_max);
+  fmt::print("  connections         {}\n", p.comms_max);
+  fmt::print("  requests, grouped   {} in flight per connection, {} buffers per receive\n", p.requests_max, p.recvs_max);
+  fmt::print("  registration        {}\n", p.registration_is_global ? "global" : "per range");
+  fmt::print("  flush               {}\n", p.force_flush ? "after every receive into GPU memory" : "as the GPU needs it");
+  fmt::print("  fabric, rail, plane {}, {}, {}\n", known(p.fabric_id), known(p.rail_id), known(p.plane_id));
+}
+
+Result<void> print_info(const std::string& name) {
+  PLEXUS_TRY(plugin, load_net_plugin(read_options(), name));
+  PLEXUS_TRY(library, Library::load(plugin->path()));
+  const NetDescriptor& descriptor = plugin->descriptor();
+  fmt::print("file     {}\n", plugin->path().string());
+  fmt::print("plugin   {} {}\n", descriptor.name, descriptor.version);
+  fmt::print("entries  {}\n", fmt::join(find_entries(library), ", "));
+  fmt::print("chosen   plexus_plugin_query, net ABI {}.{}\n", descriptor.abi_major, descriptor.abi_minor);
+  NetContextOptions options;
+  options.log = [](NetLogLevel level, std::string_view line) {
+    if (level == NetLogLevel::kWarn) {
+      fmt::print(stderr, "{}\n", line);
+    }
+  };
+  PLEXUS_TRY(context, NetContext::create(plugin, options));
+  fmt::print("devices  {}\n", context.device_count());
+  for (uint32_t device = 0; device < context.device_count(); ++device) {
+    print_device(device, context.properties(device));
+  }
+  return ok();
+}
+
+int run_info(const std::string& name) {
+  const Result<void> printed = print_info(name);
+  return printed ? kExitOk : report_error(printed.error(), kExitWrong);
+}
+
+}  // namespace
+
+Command add_plugin_command(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("plugin", "Look at plugins");
+  app->require_subcommand(1);
+  const CLI::App* list = app->add_subcommand("list", "The search path, and the net plugins in it");
+  CLI::App* info = app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
+  const auto name = std::make_shared<std::string>();
+  info->add_option("LIB", *name, "a file, or a name such as net-socket")->required()->type_name("");
+  return {app, [list, name] { return list->parsed() ? run_list() : run_info(*name); }};
+}
+
+}  // namespace plexus

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of `plexus`. Each declares its flags on the program's parser and gives back what
+// runs it. Exit codes: 0 all well, 1 the work ran and something is wrong, 2 bad usage.
+#pragma once
+
+#include <functional>
+
+#include "core/base/result.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace plexus {
+
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitWrong = 1;
+inline constexpr int kExitUsage = 2;
+
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;  // after a successful parse in which `app` was named
+};
+
+Command add_perf_command(CLI::App& program);
+Command add_plugin_command(CLI::App& program);
+Command add_verify_command(CLI::App& program);
+
+/// Prints the error as one sentence on stderr and returns `exit_code`.
+int report_error(const Error& error, int exit_code);
+
+}  // namespace plexus

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `plexus` command: finds the subcommand, parses its flags, runs it.
+#include <exception>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+#include "tools/cli/commands.hpp"
+
+namespace plexus {
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App program("Plexus: collectives for CPU ranks with NCCL's API", "plexus");
+  program.set_version_flag("--version", "plexus " PLEXUS_VERSION);
+  program.require_subcommand(1);
+  const std::vector<Command> commands = {add_perf_command(program), add_verify_command(program),
+                                         add_plugin_command(program)};
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {  // CLI11's only way to say so
+    if (error.get_exit_code() == 0) {
+      return program.exit(error);  // help or version
+    }
+    fmt::print(stderr, "plexus: {}; --help lists what there is\n", error.what());
+    return kExitUsage;
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) {
+      return command.run();
+    }
+  }
+  return kExitUsage;
+}
+
+}  // namespace
+
+int report_error(const Error& error, int exit_code) {
+  fmt::print(stderr, "plexus: {}\n", error.message());
+  return exit_code;
+}
+
+}  // namespace plexus
+
+int main(int argc, char** argv) {
+  try {
+    return plexus::run(argc, argv);
+  } catch (const std::exception& error) {  // of the standard library: memory, mostly
+    fmt::print(stderr, "plexus: {}\n", error.what());
+    return plexus::kExitWrong;
+  }
+}

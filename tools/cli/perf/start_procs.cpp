@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process per rank. The parent forks, prints the rows that rank 0 sends through a pipe, and
+// watches: a rank that fails or dies ends the job with one sentence that names it. A rank dies with
+// its parent.
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "tools/cli/perf/benchmark.hpp"
+#include "tools/cli/perf/rank_process.hpp"
+#include "tools/cli/perf/start.hpp"
+
+namespace plexus::perf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+/// A pipe for rows. A Row is smaller than PIPE_BUF, so one write is one row.
+class RowPipe {
+ public:
+  static Result<RowPipe> create() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+      return fail(Code::kSystemError, "cannot make a pipe: {}", reason(errno));
+    }
+    return RowPipe(ends[0], ends[1]);
+  }
+  RowPipe(RowPipe&& other) noexcept
+      : read_(std::exchange(other.read_, -1)), write_(std::exchange(other.write_, -1)) {}
+  RowPipe& operator=(RowPipe&&) = delete;
+  ~RowPipe() {
+    close_end(&read_);
+    close_end(&write_);
+  }
+
+  void keep_read() noexcept { close_end(&write_); }
+  void keep_write() noexcept { close_end(&read_); }
+
+  Result<void> send(const Row& row) const {
+    if (write(write_, &row, sizeof row) != sizeof row) {
+      return fail(Code::kSystemError, "cannot send a row to the parent process: {}", reason(errno));
+    }
+    return ok();
+  }
+  /// Waits up to `timeout` for rows and gives those there are to `take`. Sets `*closed` when rank 0
+  /// will send no more.
+  template <class Take>
+  void receive(std::chrono::milliseconds timeout, bool* closed, Take&& take) const {
+    pollfd event = {.fd = *closed ? -1 : read_, .events = POLLIN, .revents = 0};
+    auto wait = static_cast<int>(timeout.count());
+    while (::poll(&event, 1, wait) > 0) {
+      Row row;
+      if (read(read_, &row, sizeof row) != sizeof row) {
+        *closed = true;
+        return;
+      }
+      take(row);
+      wait = 0;
+    }
+  }
+  static_assert(sizeof(Row) <= 4096);
+
+ private:
+  RowPipe(int read, int write) noexcept : read_(read), write_(write) {}
+  static void close_end(int* fd) noexcept {
+    if (*fd >= 0) {
+      close(std::exchange(*fd, -1));
+    }
+  }
+  int read_;
+  int write_;
+};
+
+/// The life of a forked rank.
+Result<uint64_t> run_child(const PerfOptions& options,
+                           int rank,
+                           SharedArea& area,
+                           const RowPipe& pipe) {
+  ncclUniqueId id{};
+  const auto id_bytes = std::as_writable_bytes(std::span(id.internal));
+  if (rank == 0) {
+    PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&id)));
+    area.put_id(id_bytes);
+  } else {
+    PLEXUS_TRY(area.wait_id(id_bytes));
+  }
+  ncclComm_t comm = nullptr;
+  PLEXUS_TRY(check_call("ncclCommInitRank", ncclCommInitRank(&comm, options.nranks, id, rank)));
+  PLEXUS_TRY(mine, Rank::create(comm, options, compute_largest_bytes(options)));
+  std::vector<std::unique_ptr<Rank>> ranks;
+  ranks.push_back(std::move(mine));
+  RankSet set(std::move(ranks));
+  const auto control = area.make_control(rank);
+  const TakeRow send = [&pipe](const Row& row) { return pipe.send(row); };
+  return run_benchmark(options, set, *control, rank == 0 ? send : TakeRow());
+}
+
+class Parent {
+ public:
+  Parent(const PerfOptions& options, Reporter& reporter, SharedArea& area, RowPipe& pipe)
+      : options_(options), reporter_(reporter), area_(area), pipe_(pipe) {}
+
+  void add(pid_t pid) { processes_.emplace_back(pid); }
+  /// In a child: the processes are its siblings, not its own.
+  void forget() noexcept {
+    for (RankProcess& process : processes_) {
+      process.release();
+    }
+  }
+  /// Until all ranks ended well, or one did not.
+  Result<uint64_t> watch();
+
+ private:
+  void look();
+  [[nodiscard]] bool all_ended() const {
+    return std::all_of(processes_.begin(), processes_.end(),
+                       [](const auto& process) { return process.end(); });
+  }
+  [[nodiscard]] bool any_failed() const {
+    return std::any_of(processes_.begin(), processes_.end(), [](const auto& process) {
+      return process.end() && !process.end()->succeeded();
+    });
+  }
+  Error find_cause() const;
+  [[nodiscard]] int blame(int rank) const;
+
+  const PerfOptions& options_;
+  Reporter& reporter_;
+  SharedArea& area_;
+  RowPipe& pipe_;
+  std::vector<RankProcess> processes_;
+  uint64_t wrong_total_ = 0;
+  bool pipe_closed_ = false;
+};
+
+void Parent::look() {
+  constexpr auto kPoll = std::chrono::milliseconds(20);
+  pipe_.receive(kPoll, &pipe_closed_, [&](const Row& row) {
+    wrong_total_ += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
+    reporter_.add(row);
+  });
+  for (RankProcess& process : processes_) {
+    process.poll();
+  }
+}
+
+Result<uint64_t> Parent::watch() {
+  const auto start = Clock::now();
+  while (!all_ended() && !any_failed()) {
+    look();
+    if (options_.timeout_s != 0 &&
+        Clock::now() - start > std::chrono::seconds(options_.timeout_s)) {
+      return fail(Code::kTimeout,
+                  "the job did not end within {} s (--timeout); its ranks were ended",
+                  options_.timeout_s);
+    }
+  }
+  if (!any_failed()) {
+    look();  // rows that came with the end
+    return wrong_total_;
+  }
+  // Ranks that fail because another did may be seen first: let the first cause show itself.
+  constexpr auto kGrace = std::chrono::milliseconds(300);
+  for (const auto failed = Clock::now(); !all_ended() && Clock::now() - failed < kGrace;) {
+    look();
+  }
+  return find_cause();
+}
+
+/// The larger, the more likely the cause and not a consequence.
+int Parent::blame(int rank) const {
+  const auto& end = processes_[static_cast<size_t>(rank)].end();
+  if (!end || end->succeeded()) {
+    return 0;
+  }
+  if (end->signal != 0) {
+    return 3;
+  }
+  const auto failure = area_.failure_of(rank);
+  return failure && failure->code == Code::kRemoteError ? 1 : 2;
+}
+
+Error Parent::find_cause() const {
+  int worst = 0;
+  for (int rank = 1; rank < options_.nranks; ++rank) {
+    worst = blame(rank) > blame(worst) ? rank : worst;
+  }
+  const auto& end = processes_[static_cast<size_t>(worst)].end();
+  const auto failure = area_.failure_of(worst);
+  return fail(failure ? failure->code : Code::kRemoteError,
+              "rank {} {}; the other ranks were ended", worst,
+              failure ? fmt::format("failed: {}", failure->message) : describe(*end));
+}
+
+}  // namespace
+
+Result<std::optional<uint64_t>> start_procs(const PerfOptions& options,
+                                            Reporter& reporter,
+                                            ChildResult* child) {
+  PLEXUS_TRY(area, SharedArea::create(options.nranks));
+  PLEXUS_TRY(pipe, RowPipe::create());
+  Parent parent(options, reporter, area, pipe);
+  const pid_t parent_pid = getpid();
+  std::fflush(nullptr);  // or each child would print what is still in the buffers
+  for (int rank = 0; rank < options.nranks; ++rank) {
+    const pid_t pid = fork();
+    if (pid < 0) {
+      return fail(Code::kSystemError,
+                  "cannot start the process of rank {}: {}; use fewer ranks or --mode threads",
+                  rank, reason(errno));
+    }
+    if (pid > 0) {
+      parent.add(pid);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent_pid) {
+      return std::optional<uint64_t>();  // the parent died before the line above
+    }
+    parent.forget();
+    pipe.keep_write();
+    prctl(PR_SET_NAME, fmt::format("plexus rank {}", rank).c_str());
+    const Result<uint64_t> result = run_child(options, rank, area, pipe);
+    child->succeeded = result.has_value();
+    if (!result) {
+      area.give_up(rank, result.error());
+    }
+    return std::optional<uint64_t>();
+  }
+  pipe.keep_read();
+  PLEXUS_TRY(wrong_total, parent.watch());
+  return std::optional(wrong_total);
+}
+
+}  // namespace plexus::perf
