@@ -107,7 +107,7 @@ class LocalFamily final : public Family {
     const std::lock_guard lock(hub_->mutex);
     return hub_->hub.take(rank_, std::move(message));
   }
-  void close() override { (void)send({.type = MessageType::kLeave, .payload = {}}); }
+  void close() override { (void)send({.type = MessageType::kLeave}); }
   void receive(const Message& message) { deliver(message); }
 
  private:

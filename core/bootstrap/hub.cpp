@@ -261,7 +261,7 @@ void Hub::leave(uint32_t member) {
   if (!host_stays) {
     for (const auto& [rank, other] : members_) {
       if (other.present) {
-        send_(rank, Message{.type = MessageType::kLeave, .peer = member, .payload = {}});
+        send_(rank, Message{.type = MessageType::kLeave, .peer = member});
       }
     }
   }

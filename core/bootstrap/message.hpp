@@ -33,7 +33,7 @@ struct Message {
   uint32_t peer = 0;   // to the hub: whom it is for; from the hub: who sent it (ranks of the family)
   uint64_t group = 0;
   uint64_t tag = 0;
-  std::string payload;
+  std::string payload = {};
 };
 
 std::string encode(const Message& message);

@@ -71,7 +71,7 @@ class TcpFamily final : public Family {
   /// Waits until the hub has closed, or for kGoodbyeTime: what it still has to tell others because of us
   /// must not be lost with this process.
   void close() override {
-    if (send({.type = MessageType::kLeave, .payload = {}}).has_error()) {
+    if (send({.type = MessageType::kLeave}).has_error()) {
       return;
     }
     shutdown(socket_.fd(), SHUT_WR);

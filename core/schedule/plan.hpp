@@ -81,7 +81,7 @@ class Plan {
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
   Execution execution_;
-  Choice choice_{};
+  Choice choice_{.algorithm = &local_copy(), .protocol = Protocol::kSimple, .channels = 1};  // of the last task
   int nranks_ = 1;
   uint64_t collectives_ = 0;
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc

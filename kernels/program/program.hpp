@@ -32,7 +32,7 @@ struct Step {
   int receives = 0;
   int sends = 0;
   int own_position = 0;  // in the order of a reduction: the local source comes after that many peers
-  After after;
+  After after = {};
   friend bool operator==(const Step&, const Step&) = default;
 };
 

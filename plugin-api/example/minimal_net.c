@@ -3,7 +3,6 @@
  * beside plexus_net.h. A packet is a tag and the message; the kernel keeps order and boundaries. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,8 +12,7 @@
 
 #include "plugin-api/plexus_net.h"
 
-enum { kRequests = 8, kMessageBytesMax = 64 * 1024, kNameBytes = 16 };
-
+enum { kRequests = 8, kNameBytes = 16, kNew = SOCK_NONBLOCK | SOCK_CLOEXEC };
 struct plexus_net_context { plexus_log_fn log; plexus_log_sink_t* sink; };
 struct plexus_net_request { /* `recv` is null in a send, which is done when isend returns */
   int in_use; plexus_net_recv_t* recv; plexus_net_buffer_t buffer; uint64_t turn;
@@ -27,19 +25,12 @@ struct plexus_net_recv {
   plexus_net_context_t* context; int fd; plexus_net_request_t requests[kRequests];
   uint64_t posted, received; /* requests */
 };
-
 static int32_t fail(const plexus_net_context_t* context, int32_t code, const char* sentence) {
   return context->log(context->sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, sentence), code;
 }
-static int32_t fail_errno(const plexus_net_context_t* context, int32_t code, const char* what) {
-  char text[256];
-  snprintf(text, sizeof text, "%s failed: %s", what, strerror(errno));
-  return fail(context, code, text);
-}
 static int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
   if ((*context = malloc(sizeof **context)) == NULL) return PLEXUS_SYSTEM_ERROR;
-  (*context)->log = config->log, (*context)->sink = config->log_sink;
-  return PLEXUS_OK;
+  return (*context)->log = config->log, (*context)->sink = config->log_sink, PLEXUS_OK;
 }
 static void finalize(plexus_net_context_t* context) { free(context); }
 static int32_t device_count(plexus_net_context_t* context, uint32_t* count) {
@@ -48,10 +39,9 @@ static int32_t device_count(plexus_net_context_t* context, uint32_t* count) {
 static int32_t properties(plexus_net_context_t* c, uint32_t device, plexus_net_properties_t* p) {
   (void)c, (void)device, strcpy(p->name, "unix0");
   p->guid = p->fabric_id = PLEXUS_UNKNOWN_U64;
-  p->message_bytes_max = kMessageBytesMax, p->pointer_support = PLEXUS_MEMORY_HOST;
+  p->message_bytes_max = 64 * 1024, p->pointer_support = PLEXUS_MEMORY_HOST;
   p->speed_mbit_per_s = p->latency_ns = PLEXUS_UNKNOWN_U32, p->rail_id = p->plane_id = -1;
-  p->comms_max = 1024, p->recvs_max = 1, p->requests_max = kRequests;
-  return PLEXUS_OK;
+  return p->comms_max = 1024, p->recvs_max = 1, p->requests_max = kRequests, PLEXUS_OK;
 }
 
 /* The handle is a random name in the abstract namespace: nobody can guess it. */
@@ -61,7 +51,6 @@ static struct sockaddr_un make_address(const plexus_net_handle_t* handle) {
   return address;
 }
 static const socklen_t kAddressBytes = sizeof(sa_family_t) + 1 + kNameBytes;
-enum { kNew = SOCK_NONBLOCK | SOCK_CLOEXEC };
 static int make_socket(void) { return socket(AF_UNIX, SOCK_SEQPACKET | kNew, 0); }
 static int32_t open_listen(plexus_net_context_t* context, uint32_t device,
                            plexus_net_handle_t* handle, plexus_net_listen_t** out) {
@@ -71,7 +60,7 @@ static int32_t open_listen(plexus_net_context_t* context, uint32_t device,
   struct sockaddr_un address = make_address(handle);
   if (random != kNameBytes || bind(fd, (struct sockaddr*)&address, kAddressBytes) != 0 ||
       listen(fd, 64) != 0 || (*out = malloc(sizeof **out)) == NULL)
-    return close(fd), fail_errno(context, PLEXUS_SYSTEM_ERROR, "listen");
+    return close(fd), fail(context, PLEXUS_SYSTEM_ERROR, "cannot listen");
   return (*out)->context = context, (*out)->fd = fd, PLEXUS_OK;
 }
 static int32_t open_send(plexus_net_context_t* context, uint32_t device,
@@ -82,12 +71,12 @@ static int32_t open_send(plexus_net_context_t* context, uint32_t device,
     (*out)->context = context, (*out)->fd = make_socket();
   }
   if (connect((*out)->fd, (struct sockaddr*)&address, kAddressBytes) == 0) return PLEXUS_OK;
-  return errno == EAGAIN ? PLEXUS_AGAIN : fail_errno(context, PLEXUS_REMOTE_ERROR, "connect");
+  return errno == EAGAIN ? PLEXUS_AGAIN : fail(context, PLEXUS_REMOTE_ERROR, "no listener");
 }
 static int32_t open_recv(plexus_net_listen_t* from, plexus_net_recv_t** out) {
   int fd = accept4(from->fd, NULL, NULL, kNew);
   if (fd < 0 && errno == EAGAIN) return PLEXUS_AGAIN;
-  if (fd < 0) return fail_errno(from->context, PLEXUS_SYSTEM_ERROR, "accept");
+  if (fd < 0) return fail(from->context, PLEXUS_SYSTEM_ERROR, "cannot accept");
   if ((*out = calloc(1, sizeof **out)) == NULL) return close(fd), PLEXUS_SYSTEM_ERROR;
   return (*out)->context = from->context, (*out)->fd = fd, PLEXUS_OK;
 }
@@ -97,11 +86,14 @@ static int32_t check_region(const plexus_net_region_t* region, plexus_net_memory
   return *memory = NULL, region->kind == PLEXUS_MEMORY_HOST ? PLEXUS_OK : PLEXUS_INVALID_USAGE;
 }
 static int32_t register_send(plexus_net_send_t* send, const plexus_net_region_t* region,
-                             plexus_net_memory_t** m) { return (void)send, check_region(region, m); }
+                             plexus_net_memory_t** memory) {
+  return (void)send, check_region(region, memory);
+}
 static int32_t register_recv(plexus_net_recv_t* recv, const plexus_net_region_t* region,
-                             plexus_net_memory_t** m) { return (void)recv, check_region(region, m); }
+                             plexus_net_memory_t** memory) {
+  return (void)recv, check_region(region, memory);
+}
 static int32_t deregister(plexus_net_memory_t* memory) { return (void)memory, PLEXUS_OK; }
-
 static plexus_net_request_t* find_free(plexus_net_request_t* requests) {
   for (int i = 0; i < kRequests; ++i) if (!requests[i].in_use) return &requests[i];
   return NULL;
@@ -113,7 +105,7 @@ static int32_t isend(plexus_net_send_t* send, const void* data, uint64_t size_by
   plexus_net_request_t* request = find_free(send->requests);
   if ((void)memory, request == NULL) return PLEXUS_AGAIN;
   if (sendmsg(send->fd, &packet, MSG_NOSIGNAL) < 0)
-    return errno == EAGAIN ? PLEXUS_AGAIN : fail_errno(send->context, PLEXUS_REMOTE_ERROR, "send");
+    return errno == EAGAIN ? PLEXUS_AGAIN : fail(send->context, PLEXUS_REMOTE_ERROR, "peer gone");
   request->in_use = 1, request->buffer.size_bytes = size_bytes;
   return *out = request, PLEXUS_OK;
 }
@@ -131,11 +123,10 @@ static int32_t receive(plexus_net_recv_t* recv, plexus_net_buffer_t* buffer) {
   struct msghdr packet = {.msg_iov = pieces, .msg_iovlen = 2};
   ssize_t n = recvmsg(recv->fd, &packet, 0);
   if (n < 0 && errno == EAGAIN) return PLEXUS_AGAIN;
-  if (n <= 0) return fail(recv->context, PLEXUS_REMOTE_ERROR, "the peer is gone");
+  if (n <= 0) return fail(recv->context, PLEXUS_REMOTE_ERROR, "peer gone");
   if ((packet.msg_flags & MSG_TRUNC) != 0 || tag != buffer->tag)
-    return fail(recv->context, PLEXUS_INVALID_USAGE, "the message is longer, or another, than expected");
-  buffer->size_bytes = (uint64_t)n - sizeof tag, ++recv->received;
-  return PLEXUS_OK;
+    return fail(recv->context, PLEXUS_INVALID_USAGE, "the message is not the one expected");
+  return buffer->size_bytes = (uint64_t)n - sizeof tag, ++recv->received, PLEXUS_OK;
 }
 static int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   int32_t code = PLEXUS_OK;
@@ -148,11 +139,10 @@ static int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
 static void close_send(plexus_net_send_t* send) { close(send->fd), free(send); }
 static void close_recv(plexus_net_recv_t* recv) { close(recv->fd), free(recv); }
 static void close_listen(plexus_net_listen_t* listener) { close(listener->fd), free(listener); }
-
 static const plexus_net_ops_t kOps = {
     sizeof(plexus_net_ops_t), 0, init, finalize, device_count, properties, open_listen, open_send,
-    open_recv, register_send, register_recv, deregister, isend, irecv, NULL /* flush: host memory */,
-    test, close_send, close_recv, close_listen, NULL /* net_path: knows no fabrics */};
+    open_recv, register_send, register_recv, deregister, isend, irecv, NULL /* flush */, test,
+    close_send, close_recv, close_listen, NULL /* net_path */};
 static const plexus_plugin_t kPlugin = {
     PLEXUS_PLUGIN_MAGIC, sizeof(plexus_plugin_t), PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR,
     PLEXUS_KIND_NET, 0, "minimal", "1.0", &kOps};

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself. Uses the same
-// search as the library, with the folder that libplexus is in.
+// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself. Uses the
+// same search as the library, with the folder that libplexus is in.
 #include <dlfcn.h>
-#include <fmt/core.h>
-#include <fmt/ranges.h>
-#include <nccl.h>
-
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <nccl.h>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "core/base/config.hpp"
 #include "core/plugin/library.hpp"
@@ -24,7 +24,8 @@ namespace {
 /// Where the library in use lies: its plugins are beside it.
 std::filesystem::path find_library_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&ncclGetVersion), &info) == 0 || info.dli_fname == nullptr) {
+  if (dladdr(reinterpret_cast<const void*>(&ncclGetVersion), &info) == 0 ||
+      info.dli_fname == nullptr) {
     return {};
   }
   std::error_code error;
@@ -65,7 +66,8 @@ std::vector<std::string> find_entries(const Library& library) {
     int first;
     int last;
   };
-  constexpr Family kFamilies[] = {{"ncclNetPlugin", 6, 12}, {"ncclCollNetPlugin", 6, 12}, {"ncclTunerPlugin", 2, 6}};
+  constexpr Family kFamilies[] = {
+      {"ncclNetPlugin", 6, 12}, {"ncclCollNetPlugin", 6, 12}, {"ncclTunerPlugin", 2, 6}};
   std::vector<std::string> found;
   if (library.has_symbol("plexus_plugin_query")) {
     found.emplace_back("plexus_plugin_query");
@@ -83,8 +85,10 @@ std::vector<std::string> find_entries(const Library& library) {
 
 int run_list() {
   const NetPluginOptions options = read_options();
-  fmt::print("searched: {} (beside the library), {} (PLEXUS_PLUGIN_PATH), then the dynamic loader's own paths\n",
-             options.own_folder.string(), options.folders.empty() ? "nothing" : options.folders);
+  fmt::print(
+      "searched: {} (beside the library), {} (PLEXUS_PLUGIN_PATH), then the dynamic loader's own "
+      "paths\n",
+      options.own_folder.string(), options.folders.empty() ? "nothing" : options.folders);
   const std::vector<std::string> names = list_net_plugins(options);
   if (names.empty()) {
     fmt::print("no net plugin is there: jobs on one host run without one, others need one\n");
@@ -96,8 +100,8 @@ int run_list() {
       continue;
     }
     const NetDescriptor& descriptor = plugin.value()->descriptor();
-    fmt::print("net-{:<12} {} {}, ABI {}.{}, {}\n", name, descriptor.name, descriptor.version, descriptor.abi_major,
-               descriptor.abi_minor, plugin.value()->path().string());
+    fmt::print("net-{:<12} {} {}, ABI {}.{}, {}\n", name, descriptor.name, descriptor.version,
+               descriptor.abi_major, descriptor.abi_minor, plugin.value()->path().string());
   }
   return kExitOk;
 }
@@ -105,16 +109,21 @@ int run_list() {
 void print_device(uint32_t device, const NetProperties& p) {
   fmt::print("device {}: {}\n", device, p.name);
   fmt::print("  PCI path            {}\n", p.pci_path.empty() ? "none (virtual)" : p.pci_path);
-  fmt::print("  GUID, port          {}, {}\n", p.guid ? fmt::format("{:#x}", *p.guid) : "unknown", p.port);
+  fmt::print("  GUID, port          {}, {}\n", p.guid ? fmt::format("{:#x}", *p.guid) : "unknown",
+             p.port);
   fmt::print("  speed               {} Mbit/s\n", known(p.speed_mbit_per_s));
-  fmt::print("  latency             {}\n", p.latency ? fmt::format("{} ns", p.latency->count()) : "unknown");
+  fmt::print("  latency             {}\n",
+             p.latency ? fmt::format("{} ns", p.latency->count()) : "unknown");
   fmt::print("  memory              {}\n", describe_memory(p.pointer_support));
   fmt::print("  longest message     {} B\n", p.message_bytes_max);
   fmt::print("  connections         {}\n", p.comms_max);
-  fmt::print("  requests, grouped   {} in flight per connection, {} buffers per receive\n", p.requests_max, p.recvs_max);
+  fmt::print("  requests, grouped   {} in flight per connection, {} buffers per receive\n",
+             p.requests_max, p.recvs_max);
   fmt::print("  registration        {}\n", p.registration_is_global ? "global" : "per range");
-  fmt::print("  flush               {}\n", p.force_flush ? "after every receive into GPU memory" : "as the GPU needs it");
-  fmt::print("  fabric, rail, plane {}, {}, {}\n", known(p.fabric_id), known(p.rail_id), known(p.plane_id));
+  fmt::print("  flush               {}\n",
+             p.force_flush ? "after every receive into GPU memory" : "as the GPU needs it");
+  fmt::print("  fabric, rail, plane {}, {}, {}\n", known(p.fabric_id), known(p.rail_id),
+             known(p.plane_id));
 }
 
 Result<void> print_info(const std::string& name) {
@@ -124,7 +133,8 @@ Result<void> print_info(const std::string& name) {
   fmt::print("file     {}\n", plugin->path().string());
   fmt::print("plugin   {} {}\n", descriptor.name, descriptor.version);
   fmt::print("entries  {}\n", fmt::join(find_entries(library), ", "));
-  fmt::print("chosen   plexus_plugin_query, net ABI {}.{}\n", descriptor.abi_major, descriptor.abi_minor);
+  fmt::print("chosen   plexus_plugin_query, net ABI {}.{}\n", descriptor.abi_major,
+             descriptor.abi_minor);
   NetContextOptions options;
   options.log = [](NetLogLevel level, std::string_view line) {
     if (level == NetLogLevel::kWarn) {
@@ -150,7 +160,8 @@ Command add_plugin_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("plugin", "Look at plugins");
   app->require_subcommand(1);
   const CLI::App* list = app->add_subcommand("list", "The search path, and the net plugins in it");
-  CLI::App* info = app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
+  CLI::App* info =
+      app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
   const auto name = std::make_shared<std::string>();
   info->add_option("LIB", *name, "a file, or a name such as net-socket")->required()->type_name("");
   return {app, [list, name] { return list->parsed() ? run_list() : run_info(*name); }};

@@ -18,16 +18,17 @@ bool read_number(std::string_view text, T* value) {
 }
 
 unsigned shift_of_unit(char unit) {
+  constexpr unsigned kKibi = 10;
   switch (unit) {
     case 'k':
     case 'K':
-      return 10;
+      return kKibi;
     case 'm':
     case 'M':
-      return 20;
+      return 2 * kKibi;
     case 'g':
     case 'G':
-      return 30;
+      return 3 * kKibi;
     default:
       return 0;
   }

@@ -37,8 +37,8 @@ class Run {
   const PerfOptions& options_;
   RankSet& ranks_;
   Control& control_;
-  Choice choice_{};             // of what was timed last
-  uint64_t seed_ = 0x706c6578;  // a new one for each check
+  Choice choice_{};    // of what was timed last
+  uint64_t seed_ = 1;  // a new one for each check
 };
 
 Result<Run::Estimate> Run::estimate(int batch) {
@@ -127,6 +127,29 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
   return row;
 }
 
+/// One row to come.
+struct Case {
+  Variant variant;
+  size_t count;
+  bool in_place;
+};
+
+std::vector<Case> compute_cases(const PerfOptions& options) {
+  const bool has_in_place = info_of(options.collective).in_place;
+  std::vector<Case> cases;
+  for (const Variant& variant : compute_variants(options)) {
+    for (const size_t size_bytes : compute_sizes(options.sizes)) {
+      const size_t count =
+          compute_count(options.collective, variant.type, options.nranks, size_bytes);
+      cases.push_back({.variant = variant, .count = count, .in_place = false});
+      if (has_in_place) {
+        cases.push_back({.variant = variant, .count = count, .in_place = true});
+      }
+    }
+  }
+  return cases;
+}
+
 }  // namespace
 
 Result<uint64_t> run_benchmark(const PerfOptions& options,
@@ -135,20 +158,11 @@ Result<uint64_t> run_benchmark(const PerfOptions& options,
                                const TakeRow& take_row) {
   Run run(options, ranks, control);
   uint64_t wrong_total = 0;
-  for (const Variant& variant : compute_variants(options)) {
-    for (const size_t size_bytes : compute_sizes(options.sizes)) {
-      const size_t count =
-          compute_count(options.collective, variant.type, options.nranks, size_bytes);
-      for (const bool in_place : {false, true}) {
-        if (in_place && !info_of(options.collective).in_place) {
-          continue;
-        }
-        PLEXUS_TRY(row, run.measure(variant, count, in_place));
-        wrong_total += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
-        if (take_row) {
-          PLEXUS_TRY(take_row(row));
-        }
-      }
+  for (const Case& each : compute_cases(options)) {
+    PLEXUS_TRY(row, run.measure(each.variant, each.count, each.in_place));
+    wrong_total += row.wrong > 0 ? static_cast<uint64_t>(row.wrong) : 0;
+    if (take_row) {
+      PLEXUS_TRY(take_row(row));
     }
   }
   PLEXUS_TRY(control.barrier());

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kPoisonByte = 0xa5;
 constexpr int kGuardByte = 0x6c;
-constexpr size_t kBlockBytes = 64 * 1024;  // of expected values at a time: stays in the cache
+constexpr size_t kBlockBytes =
+    size_t{64} * 1024;  // of expected values at a time: stays in the cache
 static_assert(kBlockBytes % sizeof(uint64_t) == 0);
 
 using Block = std::array<std::byte, kBlockBytes>;
@@ -104,7 +105,7 @@ class Comparer {
 
   const CheckInput& input_;
   CheckResult* result_;
-  Block block_;
+  Block block_{};
 };
 
 void check_part(const CheckInput& input, const Part& part, Comparer* comparer) {

@@ -11,6 +11,7 @@
 namespace plexus::perf {
 namespace {
 
+// NOLINTBEGIN(readability-magic-numbers): the constants are the functions
 /// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
 constexpr uint64_t mix(uint64_t x) noexcept {
   x ^= x >> 30U;
@@ -25,6 +26,8 @@ constexpr uint64_t hash(uint64_t seed, uint64_t index, uint64_t position) noexce
   return mix(seed + index * 0x9e3779b97f4a7c15U + position * 0xd1342543de82ef95U);
 }
 
+// NOLINTEND(readability-magic-numbers)
+
 /// A position that no rank has, for what belongs to the element alone.
 constexpr uint64_t kElement = uint64_t{1} << 40U;
 
@@ -34,7 +37,9 @@ constexpr uint64_t below(uint64_t hashed, uint64_t n) noexcept {
 }
 
 constexpr double power_of_two(int exponent) noexcept {
-  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52U);
+  constexpr int kBias = 1023;
+  constexpr unsigned kMantissaBits = 52;
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + kBias) << kMantissaBits);
 }
 
 /// Inverse of an odd number modulo 2^64: each Newton step doubles the right bits, from 5 to 80.
@@ -45,7 +50,7 @@ constexpr uint64_t inverse(uint64_t odd) noexcept {
   }
   return x;
 }
-static_assert(inverse(0x123456789abcdefU) * 0x123456789abcdefU == 1);
+static_assert(inverse(~uint64_t{4}) * ~uint64_t{4} == 1);
 
 /// Places the ranks in an order that differs per element.
 struct Rotation {

@@ -55,6 +55,8 @@ struct FloatElement {
   }
 };
 
+// Significant bits, span of exponents, bits of the largest number.
+// NOLINTBEGIN(readability-magic-numbers): this is their table
 struct FloatE : FloatElement<uint32_t, 24, 120, 0x7f7fffffU> {
   static constexpr Bits encode(double value) noexcept {
     return std::bit_cast<Bits>(static_cast<float>(value));
@@ -80,6 +82,7 @@ using HalfE = SmallE<Half, 11, 13>;
 using Bfloat16E = SmallE<Bfloat16, 8, 120>;
 using Float8e4m3E = SmallE<Float8e4m3, 4, 5>;
 using Float8e5m2E = SmallE<Float8e5m2, 3, 13>;
+// NOLINTEND(readability-magic-numbers)
 
 /// Calls `function.template operator()<Element>()` with the element of `type`.
 template <class Function>

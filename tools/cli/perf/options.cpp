@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -22,34 +24,35 @@ constexpr double kFactorMax = 1048576;
 template <class Table>
 std::string names_of(const Table& table) {
   std::vector<std::string_view> names;
+  names.reserve(std::size(table));
   for (const auto& row : table) {
     names.emplace_back(row.name);
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// A flag that takes one of a table's names, or `all`.
-template <class Table, class Value, class Find>
+/// A flag that takes the name of one of the rows of `table`, or `all`; `value` is what a row stands
+/// for.
+template <class Row, class Value>
 void add_names(CLI::App& app,
                const std::string& flag,
-               const Table& table,
+               std::span<const Row> table,
+               Value Row::*value,
                std::vector<Value>* target,
-               Find find,
-               Value (*value_of)(const typename Table::element_type&),
                const std::string& help) {
   add_flag(
       app, flag,
       [=](const std::string& text) -> Result<void> {
-        const auto found = find(text);
-        if (!found && text != "all") {
-          return fail(Code::kInvalidArgument, "takes {} or all, not '{}'", names_of(table), text);
-        }
-        target->clear();
-        for (const auto& row : table) {
-          if (!found || *found == value_of(row)) {
-            target->push_back(value_of(row));
+        std::vector<Value> named;
+        for (const Row& row : table) {
+          if (text == row.name || text == "all") {
+            named.push_back(row.*value);
           }
         }
+        if (named.empty()) {
+          return fail(Code::kInvalidArgument, "takes {} or all, not '{}'", names_of(table), text);
+        }
+        *target = std::move(named);
         return ok();
       },
       fmt::format("{}: {} or all", help, names_of(table)));
@@ -168,12 +171,9 @@ void add_run_flags(CLI::App& app, PerfOptions* options) {
           "warm-up iterations (default 5)");
   add_int(app, "-c,--check", &options->check, {0, kManyTimes},
           "operations per row whose every result element is checked (default 1; 0: none)");
-  add_names(
-      app, "-o,--op", ops(), &options->ops, find_op, +[](const OpInfo& row) { return row.op; },
-      "reduction (default sum)");
-  add_names(
-      app, "-d,--datatype", types(), &options->types, find_type,
-      +[](const TypeInfo& row) { return row.type; }, "data type (default float)");
+  add_names(app, "-o,--op", ops(), &OpInfo::op, &options->ops, "reduction (default sum)");
+  add_names(app, "-d,--datatype", types(), &TypeInfo::type, &options->types,
+            "data type (default float)");
   add_flag(
       app, "-r,--root",
       [options](const std::string& text) -> Result<void> {

@@ -12,7 +12,7 @@
 #include "tools/cli/perf/row.hpp"
 #include "tools/cli/perf/statistics.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's name
 class App;
 }
 
@@ -29,7 +29,7 @@ enum class Stream { kNull, kAsync };
 struct SizeRange {
   std::optional<size_t> min_bytes;
   std::optional<size_t> max_bytes;
-  size_t step_bytes = size_t{1} << 20U;
+  size_t step_bytes = size_t{1024} * 1024;
   double step_factor = 0;  // > 1: multiply, and `step_bytes` is not used
 };
 

@@ -227,7 +227,7 @@ Reporter::Reporter(Reporter&& other) noexcept = default;
 Reporter& Reporter::operator=(Reporter&& other) noexcept = default;
 Reporter::~Reporter() = default;
 
-Result<Reporter> Reporter::create(JobFacts facts, Outputs outputs, size_t nrows) {
+Result<Reporter> Reporter::create(JobFacts facts, const Outputs& outputs, size_t nrows) {
   if (outputs.json == "-" && outputs.tsv == "-") {
     return fail(Code::kInvalidArgument,
                 "--json and --tsv cannot both go to stdout; give one of them a file");

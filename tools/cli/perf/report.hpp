@@ -53,7 +53,7 @@ class Reporter {
  public:
   /// `nrows`: how many will come, for the progress line on stderr, shown only when that is a
   /// terminal.
-  static Result<Reporter> create(JobFacts facts, Outputs outputs, size_t nrows);
+  static Result<Reporter> create(JobFacts facts, const Outputs& outputs, size_t nrows);
   Reporter(Reporter&& other) noexcept;
   Reporter& operator=(Reporter&& other) noexcept;
   ~Reporter();

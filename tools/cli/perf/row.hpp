@@ -19,7 +19,8 @@ struct Variant {
   int root;  // -1: the collective has none
 };
 
-struct Row {
+struct Row {  // NOLINT(cppcoreguidelines-pro-type-member-init): trivial, so that it can be sent as
+              // bytes
   static constexpr int64_t kUnchecked = -1;
   static constexpr size_t kNameBytes = 24;
   using Name = std::array<char, kNameBytes>;  // ends with a 0

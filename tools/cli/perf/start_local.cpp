@@ -84,6 +84,7 @@ Result<uint64_t> start_threads(const PerfOptions& options, Reporter& reporter, b
     return Result<void>(ok());
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(options.nranks));
   for (int rank = 0; rank < options.nranks; ++rank) {
     threads.emplace_back([&, rank] {
       const auto control = area.make_control(rank);

@@ -49,7 +49,7 @@ class RowPipe {
   void keep_read() noexcept { close_end(&write_); }
   void keep_write() noexcept { close_end(&read_); }
 
-  Result<void> send(const Row& row) const {
+  [[nodiscard]] Result<void> send(const Row& row) const {
     if (write(write_, &row, sizeof row) != sizeof row) {
       return fail(Code::kSystemError, "cannot send a row to the parent process: {}", reason(errno));
     }

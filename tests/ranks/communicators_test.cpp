@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of communicators over the real bootstrap: ranks are threads that meet by a unique id.
+#include <array>
+
+#include "tests/ranks/job.hpp"
+
+namespace plexus {
+namespace {
+
+using testing::HasSubstr;
+
+/// `body(rank, comm)` on every rank of a communicator made by unique id; the caller destroys it.
+void run_job(int nranks, const std::function<void(int, ncclComm_t)>& body) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess) << ncclGetLastError(nullptr);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < nranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      ncclComm_t comm = nullptr;
+      ASSERT_EQ(ncclCommInitRank(&comm, nranks, id, rank), ncclSuccess) << ncclGetLastError(nullptr);
+      body(rank, comm);
+      EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+int sum_of_ranks(ncclComm_t comm, int value) {
+  int result = value;
+  EXPECT_EQ(ncclAllReduce(&value, &result, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+  return result;
+}
+
+TEST(Communicators, UniqueIdBringsRanksTogether) {
+  run_job(5, [](int rank, ncclComm_t comm) {
+    int count = 0;
+    int user_rank = -1;
+    int device = 0;
+    EXPECT_EQ(ncclCommCount(comm, &count), ncclSuccess);
+    EXPECT_EQ(ncclCommUserRank(comm, &user_rank), ncclSuccess);
+    EXPECT_EQ(ncclCommCuDevice(comm, &device), ncclSuccess);
+    EXPECT_EQ(count, 5);
+    EXPECT_EQ(user_rank, rank);
+    EXPECT_EQ(device, -1);
+    EXPECT_EQ(sum_of_ranks(comm, rank), 10);
+  });
+}
+
+TEST(Communicators, OneRankAlone) {
+  run_job(1, [](int, ncclComm_t comm) { EXPECT_EQ(sum_of_ranks(comm, 4), 4); });
+}
+
+TEST(Communicators, SplitByColorOrdersByKey) {
+  run_job(6, [](int rank, ncclComm_t comm) {
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, rank % 2, -rank, &child, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    int child_rank = -1;
+    ASSERT_EQ(ncclCommUserRank(child, &child_rank), ncclSuccess);
+    EXPECT_EQ(child_rank, 2 - rank / 2);
+    EXPECT_EQ(sum_of_ranks(child, rank), rank % 2 == 0 ? 6 : 9);
+    EXPECT_EQ(sum_of_ranks(comm, rank), 15);
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+TEST(Communicators, SplitWithoutColorGivesNull) {
+  run_job(3, [](int rank, ncclComm_t comm) {
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, rank == 1 ? NCCL_SPLIT_NOCOLOR : 0, 0, &child, nullptr), ncclSuccess);
+    EXPECT_EQ(child == nullptr, rank == 1);
+    if (child != nullptr) {
+      EXPECT_EQ(sum_of_ranks(child, rank), 2);
+      EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+    }
+  });
+}
+
+TEST(Communicators, SplitOfRanksOfOneThreadWorksInAGroup) {
+  std::array<ncclComm_t, 4> parents{};
+  std::array<ncclComm_t, 4> children{};
+  ASSERT_EQ(ncclCommInitAll(parents.data(), 4, nullptr), ncclSuccess);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    ASSERT_EQ(ncclCommSplit(parents[r], rank / 2, rank, &children[r], nullptr), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
+  for (const ncclComm_t child : children) {
+    int count = 0;
+    ASSERT_EQ(ncclCommCount(child, &count), ncclSuccess);
+    EXPECT_EQ(count, 2);
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  }
+  for (const ncclComm_t parent : parents) {
+    EXPECT_EQ(ncclCommDestroy(parent), ncclSuccess);
+  }
+}
+
+TEST(Communicators, ShrinkLeavesOutRanks) {
+  run_job(4, [](int rank, ncclComm_t comm) {
+    if (rank == 2) {
+      return;
+    }
+    ncclComm_t child = nullptr;
+    int excluded[] = {2};
+    ASSERT_EQ(ncclCommShrink(comm, excluded, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclSuccess)
+        << ncclGetLastError(nullptr);
+    EXPECT_EQ(sum_of_ranks(child, rank), 4);
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+TEST(Communicators, ScalableInitTakesSeveralIds) {
+  std::array<ncclUniqueId, 2> ids;
+  for (ncclUniqueId& id : ids) {
+    ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  }
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([&, rank] {
+      ncclComm_t comm = nullptr;
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      ASSERT_EQ(ncclCommInitRankScalable(&comm, 4, rank, 2, ids.data(), &config), ncclSuccess) << ncclGetLastError(nullptr);
+      EXPECT_EQ(sum_of_ranks(comm, 1), 4);
+      EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(Communicators, NonBlockingInitIsPolled) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      config.blocking = 0;
+      ncclComm_t comm = nullptr;
+      const ncclResult_t started = ncclCommInitRankConfig(&comm, 2, id, rank, &config);
+      ASSERT_TRUE(started == ncclInProgress || started == ncclSuccess);
+      ASSERT_NE(comm, nullptr);
+      ncclResult_t state = ncclInProgress;
+      while (state == ncclInProgress) {
+        ASSERT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+        std::this_thread::yield();
+      }
+      EXPECT_EQ(state, ncclSuccess) << ncclGetLastError(nullptr);
+      EXPECT_EQ(sum_of_ranks(comm, rank), 1);
+      EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess);
+      EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(Communicators, AbortEndsAnInitThatNobodyJoins) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
+  int count = 0;
+  EXPECT_EQ(ncclCommCount(comm, &count), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+}
+
+TEST(Communicators, RankThatNeverComesIsNamed) {
+  setenv("PLEXUS_BOOTSTRAP_TIMEOUT", "1", 1);
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRank(&comm, 3, id, 0), ncclTimeout);
+  EXPECT_EQ(comm, nullptr);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("rank 1, 2"));
+  unsetenv("PLEXUS_BOOTSTRAP_TIMEOUT");
+}
+
+TEST(Communicators, DamagedUniqueIdIsRefused) {
+  ncclUniqueId id{};
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitRank(&comm, 1, id, 0), ncclInvalidArgument);
+}
+
+TEST(Communicators, BadSettingFailsInitAndIsNamed) {
+  setenv("NCCL_BUFFSIZE", "lots", 1);
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclInvalidArgument);
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("NCCL_BUFFSIZE=lots"));
+  unsetenv("NCCL_BUFFSIZE");
+}
+
+TEST(Communicators, RevokedOneCanBeSplit) {
+  run_job(2, [](int rank, ncclComm_t comm) {
+    EXPECT_EQ(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT), ncclSuccess);
+    int value = 1;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidUsage);
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    EXPECT_EQ(sum_of_ranks(child, 1), 2);
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+}  // namespace
+}  // namespace plexus
