@@ -11,7 +11,9 @@ namespace plexus {
 template <class Prims>
 PLEXUS_HOST_DEVICE void all_pairs_all_reduce(Prims& prims, int rank, int nranks) {
   const EveryoneElse others{rank, nranks};
-  prims.send(Buffer::kInput, 0, others);
+  // In place, the result overwrites the input as soon as all others' inputs are here; a slow receiver
+  // may not have read ours by then.
+  prims.send(Buffer::kInput, 0, others, Lend::kNo);
   prims.recv_reduce_copy(others, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
 }
 

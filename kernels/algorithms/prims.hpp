@@ -4,7 +4,7 @@
 // A `Prims` type has these members (P is an int or a peer list; B a Buffer; c a chunk index):
 //   bool lane(int index)                      the verbs that follow belong to lane `index`;
 //                                             false: this caller does not run that lane
-//   send(B source, c, P to)                   pass on a local chunk
+//   send(B source, c, P to, Lend)             pass on a local chunk
 //   recv(P from, B target, c)                 store what arrives
 //   copy(B source, B target, c)               local copy
 //   copy_send(B source, B target, c, P to)
@@ -28,6 +28,10 @@ enum class Buffer : uint8_t { kNone, kInput, kOutput, kScratch };
 
 /// Does a reduction's result leave this verb complete (every rank's contribution in it)?
 enum class Complete : uint8_t { kNo, kYes };
+
+/// May the chunk's address travel instead of its bytes? Not when the algorithm overwrites the chunk
+/// before it can know that the receiver has read it.
+enum class Lend : uint8_t { kNo, kYes };
 
 /// One peer. Implicit, so that verbs take a plain rank.
 struct OnePeer {

@@ -239,7 +239,7 @@ void LaneRun::move(const Step& step, uint64_t source_offset, uint64_t target_off
     divide(made, made, elements, work_->type, work_->op.divisor);
   }
   for (int i = 0; i < step.sends; ++i) {
-    hand_over(*sends[i], home, made, size_bytes);
+    hand_over(*sends[i], step.lends ? home : UserBuffer{}, made, size_bytes);
   }
 }
 

@@ -26,8 +26,8 @@ class RecordingPrims {
   }
 
   template <class To = OnePeer>
-  void send(Buffer source, int chunk, To to) {
-    add({.source = source, .source_chunk = chunk}, kNobody, to);
+  void send(Buffer source, int chunk, To to, Lend lend = Lend::kYes) {
+    add({.source = source, .lends = lend == Lend::kYes, .source_chunk = chunk}, kNobody, to);
   }
   template <class From = OnePeer>
   void recv(From from, Buffer target, int chunk) {

@@ -310,7 +310,9 @@ bool RecvConnection::use_stash() {
   while (true) {
     if (current_ != nullptr) {
       const uint64_t n = std::min(stash_size(), current_buffer_->size_bytes - current_bytes_);
-      std::memcpy(current_buffer_->data + current_bytes_, stash_.data() + stash_begin_, n);
+      if (n > 0) {  // an empty message may have no address
+        std::memcpy(current_buffer_->data + current_bytes_, stash_.data() + stash_begin_, n);
+      }
       stash_begin_ += n;
       current_bytes_ += n;
       if (current_bytes_ == current_buffer_->size_bytes) {

@@ -111,7 +111,8 @@ void print_device(uint32_t device, const NetProperties& p) {
   fmt::print("  PCI path            {}\n", p.pci_path.empty() ? "none (virtual)" : p.pci_path);
   fmt::print("  GUID, port          {}, {}\n", p.guid ? fmt::format("{:#x}", *p.guid) : "unknown",
              p.port);
-  fmt::print("  speed               {} Mbit/s\n", known(p.speed_mbit_per_s));
+  fmt::print("  speed               {}\n",
+             p.speed_mbit_per_s ? fmt::format("{} Mbit/s", *p.speed_mbit_per_s) : "unknown");
   fmt::print("  latency             {}\n",
              p.latency ? fmt::format("{} ns", p.latency->count()) : "unknown");
   fmt::print("  memory              {}\n", describe_memory(p.pointer_support));

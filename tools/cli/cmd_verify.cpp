@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plexus verify`: proves the recorded programs of every algorithm (kernels/program/verify.hpp),
+// for each number of ranks, in place and out of place, from several roots. Exit code 1 when a proof
+// fails.
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "kernels/program/verify.hpp"
+#include "tools/cli/commands.hpp"
+#include "tools/cli/flags.hpp"
+
+namespace plexus {
+namespace {
+
+struct VerifyOptions {
+  std::string algorithm;  // empty: all
+  int max_nranks = 64;
+  std::string json;  // file, "-" or empty
+};
+
+/// The proofs of one algorithm for one number of ranks.
+struct Verdict {
+  const Algorithm* algorithm;
+  int nranks;
+  VerifyResult result;  // of the first proof that failed, else of root 0 out of place
+  int root;
+  bool in_place;
+};
+
+/// All roots where they are few; else the ends, the middle and a neighbour: chains are the same
+/// from any root but for the rank where they wrap around.
+std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
+  constexpr int kFewRanks = 16;
+  if (!is_rooted(algorithm.collective)) {
+    return {0};
+  }
+  std::set<int> roots = {0, 1, nranks / 2, nranks - 1};
+  for (int root = 0; root < nranks && nranks <= kFewRanks; ++root) {
+    roots.insert(root);
+  }
+  return {roots.begin(), roots.end()};
+}
+
+Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
+  Verdict verdict{
+      .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
+  bool first = true;
+  for (const int root : choose_roots(algorithm, nranks)) {
+    for (const bool in_place : {false, true}) {
+      if (in_place && !has_in_place(algorithm.collective)) {
+        continue;
+      }
+      VerifyResult result =
+          verify({.algorithm = &algorithm, .nranks = nranks, .root = root, .in_place = in_place});
+      if (first || !result.proved) {
+        verdict.result = std::move(result);
+        verdict.root = root;
+        verdict.in_place = in_place;
+        first = false;
+      }
+      if (!verdict.result.proved) {
+        return verdict;
+      }
+    }
+  }
+  return verdict;
+}
+
+std::vector<Verdict> verify_algorithm(const Algorithm& algorithm, int max_nranks) {
+  constexpr int kNranksMin = 2;  // a rank alone only copies
+  const int last = is_point_to_point(algorithm.collective)
+                       ? kNranksMin
+                       : std::min(max_nranks, algorithm.nranks_max);
+  std::vector<Verdict> verdicts;
+  for (int nranks = kNranksMin; nranks <= last; ++nranks) {
+    verdicts.push_back(verify_all_forms(algorithm, nranks));
+  }
+  return verdicts;
+}
+
+nlohmann::ordered_json json_of(const Verdict& verdict) {
+  nlohmann::ordered_json json;
+  json["algorithm"] = verdict.algorithm->name;
+  json["collective"] = name(verdict.algorithm->collective);
+  json["nranks"] = verdict.nranks;
+  json["steps"] = verdict.result.steps;
+  json["lanes"] = verdict.result.lanes;
+  if (!verdict.result.proved) {
+    json["root"] = verdict.root;
+    json["in_place"] = verdict.in_place;
+    json["reason"] = verdict.result.reason;
+  }
+  return json;
+}
+
+std::string format_json(const std::vector<Verdict>& verdicts) {
+  nlohmann::ordered_json json;
+  json["verified"] = nlohmann::ordered_json::array();
+  json["failed"] = nlohmann::ordered_json::array();
+  for (const Verdict& verdict : verdicts) {
+    json[verdict.result.proved ? "verified" : "failed"].push_back(json_of(verdict));
+  }
+  return json.dump(1) + "\n";
+}
+
+void print_line(const Algorithm& algorithm, const std::vector<Verdict>& verdicts) {
+  for (const Verdict& verdict : verdicts) {
+    if (!verdict.result.proved) {
+      fmt::print("{:<22} FAILED for {} ranks, root {}, {}: {}\n", algorithm.name, verdict.nranks,
+                 verdict.root, verdict.in_place ? "in place" : "out of place",
+                 verdict.result.reason);
+      return;
+    }
+  }
+  const Verdict& last = verdicts.back();
+  fmt::print("{:<22} {:<15} proved for {} ranks ({} steps, {} lane{} at {})\n", algorithm.name,
+             name(algorithm.collective),
+             last.nranks == verdicts.front().nranks
+                 ? fmt::format("{}", last.nranks)
+                 : fmt::format("{}..{}", verdicts.front().nranks, last.nranks),
+             last.result.steps, last.result.lanes, last.result.lanes == 1 ? "" : "s", last.nranks);
+}
+
+Result<void> write_json(const std::string& file_name, const std::string& text) {
+  if (file_name == "-") {
+    fmt::print("{}", text);
+    return ok();
+  }
+  std::ofstream file(file_name);
+  file << text << std::flush;
+  if (!file) {
+    return fail(Code::kInvalidArgument, "--json takes a file that can be written, and '{}' cannot",
+                file_name);
+  }
+  return ok();
+}
+
+int run_verify(const VerifyOptions& options) {
+  std::vector<Verdict> all;
+  const bool progress = isatty(STDERR_FILENO) != 0 && options.json == "-";
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!options.algorithm.empty() && options.algorithm != algorithm.name) {
+      continue;
+    }
+    if (progress) {
+      fmt::print(stderr, "{}\n", algorithm.name);
+    }
+    const std::vector<Verdict> verdicts = verify_algorithm(algorithm, options.max_nranks);
+    if (options.json != "-") {
+      print_line(algorithm, verdicts);
+    }
+    all.insert(all.end(), verdicts.begin(), verdicts.end());
+  }
+  if (!options.json.empty()) {
+    const Result<void> written = write_json(options.json, format_json(all));
+    if (!written) {
+      return report_error(written.error(), kExitUsage);
+    }
+  }
+  const bool proved = std::all_of(all.begin(), all.end(),
+                                  [](const Verdict& verdict) { return verdict.result.proved; });
+  return proved ? kExitOk : kExitWrong;
+}
+
+Result<void> take_algorithm(const std::string& text, std::string* target) {
+  if (find_algorithm(text) == nullptr) {
+    std::vector<const char*> names;
+    for (const Algorithm& algorithm : algorithms()) {
+      names.push_back(algorithm.name);
+    }
+    return fail(Code::kInvalidArgument, "takes {}, not '{}'", fmt::join(names, ", "), text);
+  }
+  *target = text;
+  return ok();
+}
+
+}  // namespace
+
+Command add_verify_command(CLI::App& program) {
+  constexpr IntRange kNranks = {2, 1024};
+  CLI::App* app = program.add_subcommand("verify", "Prove the recorded programs of the algorithms");
+  const auto options = std::make_shared<VerifyOptions>();
+  add_flag(
+      *app, "--algorithm",
+      [options](const std::string& text) { return take_algorithm(text, &options->algorithm); },
+      "only this one");
+  add_int(*app, "--max-nranks", &options->max_nranks, kNranks,
+          "prove for 2 to this many ranks (default 64)");
+  app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")
+      ->type_name("VALUE");
+  return {app, [options] { return run_verify(*options); }};
+}
+
+}  // namespace plexus

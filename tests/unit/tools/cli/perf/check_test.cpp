@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(AllCollectives,
 TEST(CheckResult, SaysWhichElementIsWrong) {
   Operation operation(Collective::kAllReduce, 0, false);
   operation.play();
-  flip(operation.buffers().recv + 2 * 17);
+  flip(operation.buffers().recv + size_t{2} * 17);
   EXPECT_THAT(operation.check().first, ::testing::StartsWith("result: element 17 is 0x"));
 }
 

@@ -19,6 +19,7 @@ constexpr int kWorkers = 4;
 template <class Work>
 void run_workers(SharedArea& area, Work work) {
   std::vector<std::thread> threads;
+  threads.reserve(kWorkers);
   for (int worker = 0; worker < kWorkers; ++worker) {
     threads.emplace_back([&, worker] { work(worker, *area.make_control(worker)); });
   }

@@ -127,6 +127,7 @@ uint64_t count_wrong_in_order(const Reduction& reduction,
   Bytes got(inputs.result.size());
   for (size_t i = 0; i < kElements; ++i) {
     std::vector<typename E::Bits> values;
+    values.reserve(order.size());
     for (const int rank : order) {
       values.push_back(
           weigh<E>(reduction, rank, load<E>(inputs.of_rank[static_cast<size_t>(rank)], i)));

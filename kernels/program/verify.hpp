@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proofs about programs. The lanes of all ranks form a Kahn network with bounded channels: what flows,
+// and whether it deadlocks, does not depend on the interleaving, so one simulated execution on symbolic
+// values proves all executions. What order cannot show, memory hazards, is proved with vector clocks.
+//
+// Proved: every output chunk holds exactly the contributions that the collective's definition names;
+// no deadlock with the given number of slots; as many chunks sent as received on each connection; no
+// undefined value is read; no two lanes touch a chunk unordered; no chunk that may travel as a pointer
+// is overwritten before its receiver took it; all ranks of an all-reduce combine in the same order;
+// values are complete where the program says so. README.md has the argument in full.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "kernels/layout/fifo.hpp"
+#include "kernels/program/algorithms.hpp"
+
+namespace plexus {
+
+struct VerifyInput {
+  const Algorithm* algorithm;
+  int nranks;
+  int root;
+  bool in_place;
+  uint64_t slots = kSlots;
+};
+
+struct VerifyResult {
+  bool proved = false;
+  std::string reason;         // empty when proved, else one sentence
+  size_t steps = 0;           // of all ranks
+  int lanes = 0;              // most of a rank
+  int rounds = 0;             // messages on the critical path
+  int chunks_sent = 0;        // most of a rank
+  uint64_t slots_needed = 0;  // fewest slots with which it ends
+};
+
+/// Records all ranks' programs and proves them, and that they cost what the table says. A send is
+/// proved together with its receive (rank 0 to rank 1).
+VerifyResult verify(const VerifyInput& input);
+
+/// The same for programs from elsewhere. `programs`: one per rank. kSend: programs of sender and receiver.
+VerifyResult verify_programs(std::span<const Program> programs, Collective collective, int root, bool in_place,
+                             uint64_t slots);
+
+/// Can the collective be called in place?
+bool has_in_place(Collective collective);
+
+}  // namespace plexus

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plugins that break the contract: each is refused with its own message, and nothing is left behind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/plugin/library.hpp"
+#include "core/plugin/net_plugin.hpp"
+#include "core/plugin/registry.hpp"
+#include "tests/support/net_pair.hpp"
+
+namespace plexus {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::filesystem::path broken(const std::string& name) {
+  return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libplexus-net-broken-" + name + ".so").c_str());
+}
+
+std::string load_error(const std::string& name) {
+  const auto plugin = NetPlugin::load(broken(name));
+  return plugin.has_error() ? plugin.error().message() : "loaded";
+}
+
+/// Loading succeeds; what making a context says. Contexts must be even afterwards.
+std::string context_error(const std::string& name) {
+  const auto plugin = test::load_plugin(broken(name));
+  const auto context = NetContext::create(plugin, {});
+  const auto library = Library::load(broken(name));
+  EXPECT_EQ(library.value().find_function<int()>("plexus_test_contexts")(), 0) << "init without finalize";
+  return context.has_error() ? context.error().message() : "made";
+}
+
+TEST(PluginAbi, ShortTableIsRefused) {
+  EXPECT_THAT(load_error("short-table"), AllOf(HasSubstr("64 bytes"), HasSubstr("expected 144")));
+}
+TEST(PluginAbi, WrongMajorIsRefusedWithFoundAndExpected) {
+  EXPECT_THAT(load_error("wrong-major"), AllOf(HasSubstr("ABI 2.0"), HasSubstr("expected 1.x")));
+}
+TEST(PluginAbi, MissingEntryIsRefused) {
+  EXPECT_THAT(load_error("no-symbol"), HasSubstr("no plexus_plugin_query: it is no Plexus plugin"));
+}
+TEST(PluginAbi, PluginOfNcclsOwnAbiIsToldSo) {
+  EXPECT_THAT(load_error("foreign-abi"), AllOf(HasSubstr("ncclNetPlugin_v10"), HasSubstr("NCCL_NET_PLUGIN=none")));
+}
+TEST(PluginAbi, ThrowingQueryIsRefused) { EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception")); }
+TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
+  EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.0)"));
+}
+TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
+  EXPECT_THAT(context_error("throwing-init"), AllOf(HasSubstr("net plugin broken"), HasSubstr("no luck today")));
+}
+TEST(PluginAbi, ContextIsFinalizedWhenPropertiesAreBad) {
+  EXPECT_THAT(context_error("bad-properties"), AllOf(HasSubstr("device 0"), HasSubstr("device name")));
+}
+TEST(PluginAbi, ContextIsFinalizedWhenDevicesFail) {
+  EXPECT_THAT(context_error("failing-devices"), HasSubstr("device_count failed with code 2"));
+}
+TEST(PluginAbi, OkWithoutAContextIsAnError) {
+  EXPECT_THAT(context_error("null-context"), HasSubstr("gave no handle"));
+}
+TEST(PluginAbi, UserReadsTheFileAndTheReasonInOneSentence) {
+  NetPluginOptions options;
+  const auto plugin = load_net_plugin(options, broken("wrong-major").string());
+  ASSERT_TRUE(plugin.has_error());
+  EXPECT_EQ(plugin.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(plugin.error().message(),
+              AllOf(HasSubstr("cannot be used"), HasSubstr("libplexus-net-broken-wrong-major.so"),
+                    HasSubstr("expected 1.x")));
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/registry.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/net_pair.hpp"
+
+namespace plexus {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+fs::path minimal() { return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so"); }
+
+/// A folder of its own with copies of the example under the names a test wants.
+class RegistryTest : public testing::Test {
+ protected:
+  RegistryTest() {
+    std::string pattern = (fs::temp_directory_path() / "plexus_registry_XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    fs::create_directories(root_ / "own");
+    fs::create_directories(root_ / "path");
+    options_.own_folder = root_ / "own";
+    options_.folders = (root_ / "path").string();
+  }
+  ~RegistryTest() override { fs::remove_all(root_); }
+
+  void install(const char* folder, const char* file) const {
+    fs::copy_file(minimal(), root_ / folder / file);
+  }
+  std::string load_error(std::string_view name) const {
+    const auto plugin = load_net_plugin(options_, name);
+    return plugin.has_error() ? plugin.error().message() : "loaded " + plugin.value()->path().string();
+  }
+  std::string open_error() const {
+    const auto context = open_net(options_, {});
+    return context.has_error() ? context.error().message() : "opened";
+  }
+
+  fs::path root_;
+  NetPluginOptions options_;
+};
+
+TEST(PluginList, ReadsNamesExclusionsAndNone) {
+  const auto list = parse_net_plugin_list("mine,^socket,/opt/x.so,none").value();
+  EXPECT_THAT(list.named, ElementsAre("mine", "/opt/x.so"));
+  EXPECT_THAT(list.excluded, ElementsAre("socket"));
+  EXPECT_THAT(parse_net_plugin_list("^a,b").value().excluded, ElementsAre("a", "b"));
+  EXPECT_THAT(parse_net_plugin_list("NONE").value().named, IsEmpty());
+  EXPECT_THAT(parse_net_plugin_list("").value().named, IsEmpty());
+  EXPECT_THAT(parse_net_plugin_list(",,").value().named, IsEmpty());
+  EXPECT_TRUE(parse_net_plugin_list("a,^").has_error());
+  EXPECT_TRUE(parse_net_plugin_list(std::string(5000, 'x')).has_error());
+  std::string many;
+  for (int i = 0; i < 100; ++i) {
+    many += "x,";
+  }
+  EXPECT_TRUE(parse_net_plugin_list(many).has_error());
+}
+
+TEST(PluginFiles, FollowTheNamingRules) {
+  EXPECT_THAT(net_plugin_file_names("socket"), ElementsAre("libplexus-net-socket.so", "libnccl-net-socket.so"));
+  EXPECT_THAT(net_plugin_file_names("net-socket"),
+              ElementsAre("libplexus-net-socket.so", "libnccl-net-net-socket.so"));
+  EXPECT_THAT(net_plugin_file_names("Socket"),
+              ElementsAre("libplexus-net-socket.so", "libplexus-net-Socket.so", "libnccl-net-Socket.so"));
+  EXPECT_THAT(net_plugin_file_names("libmine.so"), ElementsAre("libmine.so"));
+  EXPECT_THAT(net_plugin_file_names("/opt/mine"), ElementsAre("/opt/mine"));
+}
+
+TEST_F(RegistryTest, LooksBesideTheLibraryBeforeThePath) {
+  install("path", "libplexus-net-mine.so");
+  EXPECT_THAT(load_error("mine"), HasSubstr("loaded " + (root_ / "path").string()));
+  install("own", "libplexus-net-mine.so");
+  EXPECT_THAT(load_error("mine"), HasSubstr("loaded " + (root_ / "own").string()));
+}
+
+TEST_F(RegistryTest, AbsentPluginNamesFilesPlacesAndANearName) {
+  install("own", "libplexus-net-socket.so");
+  EXPECT_THAT(load_error("sokcet"),
+              AllOf(HasSubstr("'sokcet' was not found"), HasSubstr("libplexus-net-sokcet.so"),
+                    HasSubstr("libnccl-net-sokcet.so"), HasSubstr((root_ / "own").string()),
+                    HasSubstr((root_ / "path").string()), HasSubstr("LD_LIBRARY_PATH"),
+                    HasSubstr("PLEXUS_PLUGIN_PATH"), HasSubstr("Did you mean 'socket'?")));
+  EXPECT_THAT(load_error("quite-different"), Not(HasSubstr("Did you mean")));
+}
+
+TEST_F(RegistryTest, ABrokenFileIsAnErrorAndNotPassedOver) {
+  std::ofstream(root_ / "own" / "libplexus-net-mine.so") << "no library";
+  install("path", "libplexus-net-mine.so");
+  EXPECT_THAT(load_error("mine"),
+              AllOf(HasSubstr("cannot be used"), HasSubstr("no ELF header"), HasSubstr((root_ / "own").string())));
+}
+
+TEST_F(RegistryTest, OwnPluginIsUsedWhenNothingIsNamed) {
+  install("own", "libplexus-net-socket.so");
+  for (const char* plugins : {"", "none"}) {
+    options_.plugins = plugins;
+    EXPECT_EQ(open_error(), "opened") << plugins;
+  }
+}
+
+TEST_F(RegistryTest, WithoutThePluginOpeningSaysWhatItLookedFor) {
+  options_.plugins = "none";
+  options_.network = "Nowhere";
+  EXPECT_THAT(open_error(), AllOf(HasSubstr("libplexus-net-nowhere.so"), HasSubstr((root_ / "own").string())));
+}
+
+TEST_F(RegistryTest, NamedPluginThatFailsIsNoReasonForAnother) {
+  install("own", "libplexus-net-socket.so");
+  options_.plugins = "absent,socket";
+  EXPECT_THAT(open_error(), HasSubstr("'absent' was not found"));
+}
+
+TEST_F(RegistryTest, ExclusionOfAllIsAnError) {
+  install("own", "libplexus-net-socket.so");
+  options_.plugins = "^Socket";
+  EXPECT_THAT(open_error(), HasSubstr("leaves no net plugin"));
+}
+
+// NCCL_NET is the name that the plugin gives itself, in any case.
+TEST_F(RegistryTest, NetworkNameMustMatch) {
+  install("path", "libplexus-net-x.so");
+  options_.plugins = "x";
+  options_.network = "MINIMAL";
+  EXPECT_EQ(open_error(), "opened");
+  options_.network = "IB";
+  EXPECT_THAT(open_error(), AllOf(HasSubstr("NCCL_NET=IB"), HasSubstr("NCCL_NET_PLUGIN=x"), HasSubstr("minimal")));
+}
+
+TEST_F(RegistryTest, NetworkNameAloneNamesThePlugin) {
+  install("path", "libplexus-net-minimal.so");
+  options_.network = "Minimal";
+  EXPECT_EQ(open_error(), "opened");
+}
+
+TEST_F(RegistryTest, OneInfoLineSaysWhoWonAndFromWhere) {
+  install("path", "libplexus-net-mine.so");
+  options_.plugins = "mine";
+  std::vector<std::string> lines;
+  NetContextOptions context;
+  context.log = [&](NetLogLevel level, std::string_view text) {
+    EXPECT_EQ(level, NetLogLevel::kInfo);
+    lines.emplace_back(text);
+  };
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("minimal"), HasSubstr("plugin ABI 1.0"), HasSubstr("unix0"),
+                                       HasSubstr((root_ / "path").string()))));
+}
+
+TEST_F(RegistryTest, ListsWhatIsInstalled) {
+  install("own", "libplexus-net-b.so");
+  install("path", "libplexus-net-a.so");
+  install("path", "libother.so");
+  EXPECT_THAT(list_net_plugins(options_), ElementsAre("a", "b"));
+}
+
+}  // namespace
+}  // namespace plexus

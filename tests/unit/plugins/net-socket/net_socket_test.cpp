@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+// net-socket as the core sees it: the built .so, two contexts, loopback.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <string>
+
+#include "plugins/net-socket/wire.hpp"
+#include "tests/support/net_pair.hpp"
+
+namespace plexus {
+namespace {
+
+using net_socket::WireHandle;
+using net_socket::WireHeader;
+using net_socket::WireHello;
+using test::ScopedEnv;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::shared_ptr<const NetPlugin> load() {
+  return test::load_plugin(test::built_file("PLEXUS_TEST_LIB_DIR", "libplexus-net-socket.so"));
+}
+
+class NetSocket : public testing::Test {
+ protected:
+  NetContext context() {
+    return test::make_context(plugin_, [this](NetLogLevel, std::string_view text) {
+      const std::scoped_lock lock(mutex_);
+      log_ += text;
+      log_ += '\n';
+    });
+  }
+  ScopedEnv interface_{"NCCL_SOCKET_IFNAME", "=lo"};
+  ScopedEnv retries_{"NCCL_SOCKET_RETRY_CNT", "0"};
+  std::shared_ptr<const NetPlugin> plugin_ = load();
+  std::mutex mutex_;
+  std::string log_;
+};
+
+/// A connection, and how messages go over it.
+struct Shape {
+  const char* name;
+  const char* family;
+  const char* threads;
+  const char* sockets;
+  const char* inline_bytes;
+  const char* task_bytes;
+  const char* buffer_bytes;
+};
+
+class NetSocketShape : public NetSocket, public testing::WithParamInterface<Shape> {
+ protected:
+  void SetUp() override {
+    if (std::string_view(GetParam().family) == "AF_INET6" && !has_ipv6_loopback()) {
+      GTEST_SKIP() << "this machine has no IPv6 loopback address";
+    }
+  }
+  static bool has_ipv6_loopback() {
+    const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_loopback;
+    const bool is_there = ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    ::close(fd);
+    return is_there;
+  }
+  ScopedEnv family_{"NCCL_SOCKET_FAMILY", GetParam().family};
+  ScopedEnv threads_{"NCCL_SOCKET_NTHREADS", GetParam().threads};
+  ScopedEnv sockets_{"NCCL_NSOCKS_PERTHREAD", GetParam().sockets};
+  ScopedEnv inline_{"NCCL_SOCKET_INLINE", GetParam().inline_bytes};
+  ScopedEnv task_{"NCCL_SOCKET_MIN_TASKSIZE", GetParam().task_bytes};
+  ScopedEnv send_buffer_{"NCCL_SOCKET_SNDBUF", GetParam().buffer_bytes};
+  ScopedEnv recv_buffer_{"NCCL_SOCKET_RCVBUF", GetParam().buffer_bytes};
+};
+
+TEST_P(NetSocketShape, MovesMessagesAroundEveryBoundary) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  // The header, the stash (16 KiB), inline and task sizes of the shapes, a socket buffer.
+  for (const size_t edge : {1u, 8u, 16u, 1000u, 16'384u, 65'536u, 300'000u}) {
+    for (const size_t size : {edge - 1, edge, edge + 1}) {
+      const auto message = test::make_message(size, static_cast<unsigned>(size));
+      EXPECT_EQ(test::send_one(pair, message, size + 5), message) << size;
+      EXPECT_EQ(test::send_one(pair, message, size), message) << size;
+    }
+  }
+}
+
+// A window of outstanding messages of random sizes, which also mixes those in parts with others.
+TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
+  constexpr size_t kMessages = 600;
+  constexpr size_t kRoom = 40'000;
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  std::vector<std::vector<std::byte>> messages;
+  for (unsigned i = 0; i < kMessages; ++i) {
+    const size_t most = i % 7 == 0 ? kRoom : 300;
+    messages.push_back(test::make_message(random() % (most + 1), i));
+  }
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+
+  std::vector<NetRequest*> sent;
+  size_t sent_done = 0;
+  std::vector<NetRequest*> received;
+  size_t received_done = 0;
+  std::vector<std::vector<std::byte>> arrived(kMessages, std::vector<std::byte>(kRoom));
+  const bool is_done = test::poll_until([&] {
+    NetRequest* request = nullptr;
+    while (sent.size() < kMessages &&
+           pair.send.isend(messages[sent.size()], 5, nullptr, &request) == NetStatus::kOk) {
+      sent.push_back(request);
+    }
+    while (received.size() < kMessages) {
+      const NetBuffer buffer = test::buffer_of(arrived[received.size()], 5);
+      if (pair.recv.irecv({&buffer, 1}, &request) != NetStatus::kOk) {
+        break;
+      }
+      received.push_back(request);
+    }
+    while (sent_done < sent.size() && pair.send.test(sent[sent_done], nullptr) == NetStatus::kOk) {
+      ++sent_done;
+    }
+    uint64_t size = 0;
+    while (received_done < received.size() && pair.recv.test(received[received_done], &size) == NetStatus::kOk) {
+      arrived[received_done++].resize(size);
+    }
+    return received_done == kMessages && sent_done == kMessages;
+  });
+  ASSERT_TRUE(is_done) << received_done << " arrived";
+  EXPECT_TRUE(arrived == messages);
+}
+
+TEST_P(NetSocketShape, GroupedReceiveSortsByTag) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  constexpr uint32_t kGroup = PLEXUS_NET_RECVS_MAX;
+  for (unsigned round = 0; round < 50; ++round) {
+    std::vector<std::vector<std::byte>> arrived(kGroup, std::vector<std::byte>(5000));
+    std::array<NetBuffer, kGroup> buffers{};
+    std::vector<std::vector<std::byte>> messages;
+    for (uint32_t i = 0; i < kGroup; ++i) {
+      buffers[i] = test::buffer_of(arrived[i], static_cast<int32_t>(i));
+      messages.push_back(test::make_message(round * 100 + i, i));
+    }
+    NetRequest* received = test::post_recv(pair, buffers);
+    std::vector<NetRequest*> sent;
+    for (uint32_t i = 0; i < kGroup; ++i) {  // another order than that of the buffers
+      const uint32_t tag = (i * 3 + round) % kGroup;
+      sent.push_back(test::post_send(pair, messages[tag], static_cast<int32_t>(tag)));
+    }
+    std::array<uint64_t, kGroup> sizes{};
+    test::finish(pair, sent.back(), received, sizes.data());
+    sent.pop_back();
+    for (NetRequest* request : sent) {
+      ASSERT_TRUE(test::poll_until([&] { return pair.send.test(request, nullptr) == NetStatus::kOk; }));
+    }
+    for (uint32_t i = 0; i < kGroup; ++i) {
+      arrived[i].resize(sizes[i]);
+      EXPECT_TRUE(arrived[i] == messages[i]) << "round " << round << " tag " << i;
+    }
+  }
+}
+
+TEST_P(NetSocketShape, ClosingWithMessagesInFlightIsSafe) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  std::vector<std::byte> data(8 << 20);
+  std::vector<std::byte> arrived(8 << 20);
+  {
+    test::NetPair pair = test::connect_pair(sender, receiver);
+    const NetBuffer buffer = test::buffer_of(arrived, 0);
+    NetRequest* received = test::post_recv(pair, {&buffer, 1});
+    NetRequest* sent = test::post_send(pair, data, 0);
+    EXPECT_NE(pair.recv.test(received, nullptr), NetStatus::kOk);
+    EXPECT_NE(pair.send.test(sent, nullptr), NetStatus::kOk);
+  }
+  data.clear();
+  arrived.clear();
+}
+
+TEST_P(NetSocketShape, PeersDeathIsARemoteErrorThatNamesIt) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  // More than all socket buffers of the connection hold, so that it ends in the middle of the message.
+  const std::vector<std::byte> data(64 << 20);
+  std::vector<std::byte> room(data.size());
+  const NetBuffer buffer = test::buffer_of(room, 0);
+  NetRequest* received = test::post_recv(pair, {&buffer, 1});
+  test::post_send(pair, data, 0);
+  { const NetSend gone = std::move(pair.send); }
+  NetStatus status = NetStatus::kAgain;
+  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(received, nullptr)) != NetStatus::kAgain; }));
+  const Error error = pair.recv.explain("test", status);
+  EXPECT_EQ(error.code(), Code::kRemoteError);
+  EXPECT_THAT(error.message(), HasSubstr(std::string_view(GetParam().family) == "AF_INET6" ? "[::1]" : "127.0.0.1"));
+  NetRequest* again = nullptr;
+  EXPECT_EQ(static_cast<Code>(pair.recv.irecv({&buffer, 1}, &again)), Code::kRemoteError);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, NetSocketShape,
+    testing::Values(Shape{"Plain", "AF_INET", "0", "1", "", "", ""},
+                    Shape{"Ipv6", "AF_INET6", "0", "1", "", "", ""},
+                    Shape{"SmallBuffers", "AF_INET", "0", "1", "", "", "4096"},
+                    Shape{"OneThread", "AF_INET", "1", "1", "1000", "16384", ""},
+                    Shape{"TwoThreadsFourSockets", "AF_INET", "2", "2", "1000", "1", ""},
+                    Shape{"NothingInline", "AF_INET", "3", "1", "0", "65536", "8192"}),
+    [](const testing::TestParamInfo<Shape>& shape) { return std::string(shape.param.name); });
+
+// The sending side decides; the receiving side needs no setting of its own.
+TEST_F(NetSocket, EndsWithDifferentSettingsUnderstandEachOther) {
+  const NetContext receiver = context();
+  const ScopedEnv threads("NCCL_SOCKET_NTHREADS", "2");
+  const ScopedEnv inline_bytes("NCCL_SOCKET_INLINE", "10");
+  const ScopedEnv task("NCCL_SOCKET_MIN_TASKSIZE", "100");
+  const NetContext sender = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  const auto message = test::make_message(100'000, 1);
+  EXPECT_EQ(test::send_one(pair, message, 100'000), message);
+}
+
+TEST_F(NetSocket, OneListenerServesSeveralConnections) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair first = test::connect_pair(sender, receiver);
+  NetSend send = sender.connect(0, first.listen.handle());
+  NetRecv recv = first.listen.accept();
+  bool is_connected = false;
+  bool is_accepted = false;
+  ASSERT_TRUE(test::poll_until([&] {
+    is_connected = is_connected || send.try_connect().value() == NetProgress::kDone;
+    is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
+    return is_connected && is_accepted;
+  }));
+  test::NetPair second{std::move(first.listen), std::move(send), std::move(recv)};
+  const auto message = test::make_message(100, 2);
+  EXPECT_EQ(test::send_one(second, message, 100), message);
+  EXPECT_EQ(test::send_one(first, message, 100), message);
+}
+
+TEST_F(NetSocket, BadSettingFailsTheContextWithASentence) {
+  const ScopedEnv threads("NCCL_SOCKET_NTHREADS", "many");
+  const auto made = NetContext::create(plugin_, {});
+  ASSERT_TRUE(made.has_error());
+  EXPECT_EQ(made.error().code(), Code::kInvalidUsage);
+  EXPECT_EQ(made.error().message(),
+            "net plugin Socket: NCCL_SOCKET_NTHREADS=many is not a number in 0..16; correct or unset it");
+}
+
+TEST_F(NetSocket, InterfaceThatDoesNotExistFailsTheContext) {
+  const ScopedEnv interfaces("NCCL_SOCKET_IFNAME", "=nowhere9");
+  const auto made = NetContext::create(plugin_, {});
+  ASSERT_TRUE(made.has_error());
+  EXPECT_THAT(made.error().message(), AllOf(HasSubstr("=nowhere9"), HasSubstr("lo")));
+}
+
+TEST_F(NetSocket, AMessageLongerThanTheReceiveNamesBothSizes) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  std::vector<std::byte> room(10);
+  const NetBuffer buffer = test::buffer_of(room, 4);
+  NetRequest* received = test::post_recv(pair, {&buffer, 1});
+  const auto message = test::make_message(11, 1);
+  test::post_send(pair, message, 4);
+  NetStatus status = NetStatus::kAgain;
+  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(received, nullptr)) != NetStatus::kAgain; }));
+  const Error error = pair.recv.explain("test", status);
+  EXPECT_EQ(error.code(), Code::kInvalidUsage);
+  EXPECT_THAT(error.message(), AllOf(HasSubstr("11 bytes with tag 4"), HasSubstr("room for 10")));
+}
+
+TEST_F(NetSocket, SendingToADeadReceiverFails) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  { const NetRecv gone = std::move(pair.recv); }
+  const std::vector<std::byte> data(1 << 20);
+  NetStatus status = NetStatus::kOk;
+  ASSERT_TRUE(test::poll_until([&] {
+    NetRequest* request = nullptr;
+    status = pair.send.isend(data, 0, nullptr, &request);
+    return status != NetStatus::kOk && status != NetStatus::kAgain;
+  }));
+  EXPECT_EQ(pair.send.explain("isend", status).code(), Code::kRemoteError);
+}
+
+TEST_F(NetSocket, NobodyListeningIsAnErrorThatNamesTheAddressAndAttempts) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  NetHandle handle{};
+  {
+    const auto listen = receiver.listen(0);
+    handle = listen.value().handle();
+  }
+  const ScopedEnv retries("NCCL_SOCKET_RETRY_CNT", "2");
+  const ScopedEnv pause("NCCL_SOCKET_RETRY_SLEEP_MSEC", "1");
+  const NetContext patient = context();
+  NetSend send = patient.connect(0, handle);
+  std::string message;
+  ASSERT_TRUE(test::poll_until([&] {
+    const auto progress = send.try_connect();
+    message = progress.has_error() ? progress.error().message() : "";
+    return progress.has_error();
+  }));
+  EXPECT_THAT(message, AllOf(HasSubstr("127.0.0.1:"), HasSubstr("3 attempts"), HasSubstr("NCCL_SOCKET_IFNAME")));
+}
+
+TEST_F(NetSocket, AHandleOfAnotherPluginIsRefused) {
+  const NetContext sender = context();
+  NetSend send = sender.connect(0, NetHandle{});
+  EXPECT_THAT(send.try_connect().error().message(), HasSubstr("all ranks must use the same network plugin"));
+}
+
+// ---------------------------------------------------------------- strangers at the listening port
+
+/// A bare socket to the port of a handle.
+class Stranger {
+ public:
+  explicit Stranger(const NetHandle& handle) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    std::memcpy(&wire_, handle.bytes, sizeof wire_);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(wire_.port);
+    std::memcpy(&address.sin_addr, wire_.address.data(), sizeof address.sin_addr);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  }
+  Stranger(Stranger&& other) noexcept : fd_(std::exchange(other.fd_, -1)), wire_(other.wire_) {}
+  Stranger& operator=(Stranger&&) = delete;
+  ~Stranger() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+  void say(const void* data, size_t size) const {
+    EXPECT_EQ(::send(fd_, data, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
+  }
+  /// A hello that is right, for tests to spoil.
+  [[nodiscard]] WireHello hello() const {
+    WireHello hello{};
+    hello.magic = net_socket::kWireMagic;
+    hello.connection_id = 1;
+    hello.socket_count = 1;
+    hello.connect_cookie = wire_.connect_cookie;
+    return hello;
+  }
+  /// Whether the other end has closed it.
+  [[nodiscard]] bool is_cut_off() const {
+    char byte = 0;
+    const ssize_t n = ::recv(fd_, &byte, 1, MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+  }
+
+ private:
+  int fd_;
+  WireHandle wire_{};
+};
+
+TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  auto listen = receiver.listen(0);
+  ASSERT_TRUE(listen.has_value());
+  const NetHandle& handle = listen.value().handle();
+
+  std::vector<Stranger> strangers;
+  const auto spoil = [&](const std::function<void(WireHello&)>& change) {
+    strangers.emplace_back(handle);
+    WireHello hello = strangers.back().hello();
+    change(hello);
+    strangers.back().say(&hello, sizeof hello);
+  };
+  spoil([](WireHello& hello) { hello.magic = 0; });
+  spoil([](WireHello& hello) { hello.connect_cookie.back() ^= 1; });
+  spoil([](WireHello& hello) { hello.socket_count = 0; });
+  spoil([](WireHello& hello) { hello.socket_count = 1000; });
+  spoil([](WireHello& hello) { hello.socket_index = 1; });
+  spoil([](WireHello& hello) { hello.threads = 1; });
+  spoil([](WireHello& hello) { hello.socket_count = 3; });  // data sockets, and nobody to serve them
+  strangers.emplace_back(handle);
+  strangers.back().say(std::string(200, 'G').c_str(), 200);
+  const Stranger silent(handle);
+  const Stranger slow(handle);
+  slow.say("PLX", 3);
+
+  NetRecv recv = listen.value().accept();
+  ASSERT_TRUE(test::poll_until([&] {
+    const auto progress = recv.try_accept();
+    EXPECT_TRUE(progress.has_value() && progress.value() == NetProgress::kPending);
+    return std::all_of(strangers.begin(), strangers.end(), [](const Stranger& each) { return each.is_cut_off(); });
+  }));
+  EXPECT_FALSE(silent.is_cut_off());  // it still has time
+  EXPECT_THAT(log_, AllOf(HasSubstr("refused a connection from 127.0.0.1:"), HasSubstr("does not know the secret"),
+                          HasSubstr("more will not be logged")));
+
+  NetSend send = sender.connect(0, handle);
+  bool is_connected = false;
+  bool is_accepted = false;
+  ASSERT_TRUE(test::poll_until([&] {
+    is_connected = is_connected || send.try_connect().value() == NetProgress::kDone;
+    is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
+    return is_connected && is_accepted;
+  }));
+}
+
+TEST_F(NetSocket, AFloodOfSilentConnectionsIsBoundedAndThePeerStillGetsIn) {
+  constexpr int kFlood = 300;  // more than the listener keeps
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  auto listen = receiver.listen(0);
+  ASSERT_TRUE(listen.has_value());
+  NetRecv recv = listen.value().accept();
+  std::vector<Stranger> flood;
+  for (int i = 0; i < kFlood; ++i) {
+    flood.emplace_back(listen.value().handle());
+    ASSERT_EQ(recv.try_accept().value(), NetProgress::kPending);
+  }
+  EXPECT_TRUE(test::poll_until([&] {
+    return recv.try_accept().has_value() && flood.front().is_cut_off();
+  }));
+  EXPECT_FALSE(flood.back().is_cut_off());
+  NetSend send = sender.connect(0, listen.value().handle());
+  bool is_connected = false;
+  bool is_accepted = false;
+  EXPECT_TRUE(test::poll_until([&] {
+    is_connected = is_connected || send.try_connect().value() == NetProgress::kDone;
+    is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
+    return is_connected && is_accepted;
+  }));
+}
+
+TEST_F(NetSocket, WrongSecretDoesNotConnect) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  auto listen = receiver.listen(0);
+  NetHandle forged = listen.value().handle();
+  forged.bytes[offsetof(WireHandle, connect_cookie)] ^= 1;
+  NetSend send = sender.connect(0, forged);
+  NetRecv recv = listen.value().accept();
+  std::string message;
+  ASSERT_TRUE(test::poll_until([&] {
+    EXPECT_EQ(recv.try_accept().value(), NetProgress::kPending);
+    const auto progress = send.try_connect();
+    message = progress.has_error() ? progress.error().message() : "";
+    return progress.has_error();
+  }));
+  EXPECT_THAT(message, HasSubstr("closed the connection during the handshake"));
+}
+
+TEST_F(NetSocket, AListenerWithoutTheSecretIsNotTrusted) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  auto listen = receiver.listen(0);
+  NetHandle forged = listen.value().handle();
+  forged.bytes[offsetof(WireHandle, accept_cookie)] ^= 1;
+  NetSend send = sender.connect(0, forged);
+  NetRecv recv = listen.value().accept();
+  std::string message;
+  ASSERT_TRUE(test::poll_until([&] {
+    EXPECT_TRUE(recv.try_accept().has_value());
+    const auto progress = send.try_connect();
+    message = progress.has_error() ? progress.error().message() : "";
+    return progress.has_error();
+  }));
+  EXPECT_THAT(message, HasSubstr("not the listener that made the handle"));
+}
+
+/// A peer that knows the secret and then sends `header`; returns what the receiver says of it.
+class HostileHeader : public NetSocket {
+ protected:
+  Error answer_to(const WireHeader& header) {
+    const NetContext receiver = context();
+    auto listen = receiver.listen(0);
+    const Stranger peer(listen.value().handle());
+    const WireHello hello = peer.hello();
+    peer.say(&hello, sizeof hello);
+    NetRecv recv = listen.value().accept();
+    EXPECT_TRUE(test::poll_until([&] { return recv.try_accept().value() == NetProgress::kDone; }));
+    peer.say(&header, sizeof header);
+    std::vector<std::byte> room(64);
+    const NetBuffer buffer = test::buffer_of(room, 0);
+    NetRequest* request = nullptr;
+    EXPECT_EQ(recv.irecv({&buffer, 1}, &request), NetStatus::kOk);
+    NetStatus status = NetStatus::kAgain;
+    EXPECT_TRUE(test::poll_until([&] { return (status = recv.test(request, nullptr)) != NetStatus::kAgain; }));
+    return recv.explain("test", status);
+  }
+};
+
+TEST_F(HostileHeader, SizesAndPartsThatMakeNoSenseAreRefused) {
+  EXPECT_THAT(answer_to({UINT64_MAX, 0, 0, 0}).message(), HasSubstr("makes no sense"));
+  EXPECT_THAT(answer_to({64, 0, 1, 0}).message(), HasSubstr("makes no sense"));
+  EXPECT_THAT(answer_to({uint64_t{1} << 40, 0, 0, 0}).message(), HasSubstr("room for 64"));
+  EXPECT_THAT(answer_to({65, 0, 0, 0}).message(), HasSubstr("room for 64"));
+}
+
+TEST_F(NetSocket, ATagThatNobodyCanExpectIsAnErrorOnceEverythingIsPosted) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  std::vector<std::byte> room(8);
+  const NetBuffer buffer = test::buffer_of(room, 1);
+  NetRequest* first = test::post_recv(pair, {&buffer, 1});
+  const std::vector<std::byte> message(8);
+  test::post_send(pair, message, 2);
+  for (uint32_t i = 1; i < receiver.properties(0).requests_max; ++i) {
+    test::post_recv(pair, {&buffer, 1});
+  }
+  NetStatus status = NetStatus::kAgain;
+  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(first, nullptr)) != NetStatus::kAgain; }));
+  EXPECT_THAT(pair.recv.explain("test", status).message(), HasSubstr("tag 2"));
+}
+
+}  // namespace
+}  // namespace plexus
