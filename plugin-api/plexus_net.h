@@ -10,7 +10,8 @@
  *
  * Rules for every entry, unless it says otherwise:
  * - Returns PLEXUS_OK, PLEXUS_AGAIN where the entry allows it, or a failing code after one
- *   PLEXUS_LOG_ERROR line. A connection that failed stays failed: every later call says so again.
+ *   PLEXUS_LOG_ERROR line. A connection that failed stays failed: every later call says so again,
+ *   and none of its buffers is touched any more.
  * - No entry blocks, except where "may take long" is written. No entry raises a signal, ends the
  *   process, or lets a C++ exception out.
  * - Threads: calls on one handle (and on the requests and memory made from it) come from one thread
@@ -36,7 +37,8 @@ extern "C" {
 #define PLEXUS_UNKNOWN_U32 UINT32_MAX
 #define PLEXUS_UNKNOWN_U64 UINT64_MAX
 
-/* Kinds of memory: a bit mask in `pointer_support`, exactly one bit in `plexus_net_region_t.kind`. */
+/* Kinds of memory: a bit mask in `pointer_support`, exactly one bit in `plexus_net_region_t.kind`.
+ */
 #define PLEXUS_MEMORY_HOST 1u
 #define PLEXUS_MEMORY_CUDA 2u
 #define PLEXUS_MEMORY_DMABUF 4u
@@ -59,25 +61,26 @@ typedef struct plexus_net_config {
   plexus_log_sink_t* log_sink;
 } plexus_net_config_t;
 
-/* A device (NIC). The host zeroes it before `properties`; fixed size: what is `reserved` stays 0. */
+/* A device (NIC). The host zeroes it before `properties`; fixed size: what is `reserved` stays 0.
+ */
 typedef struct plexus_net_properties {
-  char name[64];             /* zero-terminated, not empty: "mlx5_0", "eth0" */
-  char pci_path[256];        /* real path below /sys/devices; empty: virtual device */
-  uint64_t guid;             /* equal on two devices: same physical port. PLEXUS_UNKNOWN_U64 */
-  uint64_t fabric_id;        /* which fabric it is plugged in, for net_path. PLEXUS_UNKNOWN_U64 */
+  char name[64];              /* zero-terminated, not empty: "mlx5_0", "eth0" */
+  char pci_path[256];         /* real path below /sys/devices; empty: virtual device */
+  uint64_t guid;              /* equal on two devices: same physical port. PLEXUS_UNKNOWN_U64 */
+  uint64_t fabric_id;         /* which fabric it is plugged in, for net_path. PLEXUS_UNKNOWN_U64 */
   uint64_t message_bytes_max; /* longest isend, in 1 .. PLEXUS_NET_MESSAGE_BYTES_MAX */
-  uint32_t pointer_support;  /* PLEXUS_MEMORY_* mask, never 0 */
-  uint32_t speed_mbit_per_s; /* of the port. PLEXUS_UNKNOWN_U32 */
-  uint32_t latency_ns;       /* one way, shortest message. PLEXUS_UNKNOWN_U32 */
-  uint32_t port;             /* number of the port on the card, 0 when it has one */
-  uint32_t comms_max;        /* connections the device can have, at least 1 */
-  uint32_t recvs_max;        /* buffers in one irecv, in 1 .. PLEXUS_NET_RECVS_MAX */
-  uint32_t requests_max;     /* requests in flight per connection, at least 8 */
+  uint32_t pointer_support;   /* PLEXUS_MEMORY_* mask, never 0 */
+  uint32_t speed_mbit_per_s;  /* of the port. PLEXUS_UNKNOWN_U32 */
+  uint32_t latency_ns;        /* one way, shortest message. PLEXUS_UNKNOWN_U32 */
+  uint32_t port;              /* number of the port on the card, 0 when it has one */
+  uint32_t comms_max;         /* connections the device can have, at least 1 */
+  uint32_t recvs_max;         /* buffers in one irecv, in 1 .. PLEXUS_NET_RECVS_MAX */
+  uint32_t requests_max;      /* requests in flight per connection, at least 8 */
   uint32_t registration_is_global; /* 1: registering inside a registered range is nearly free */
-  uint32_t force_flush;      /* 1: every receive into GPU memory needs a flush */
-  int32_t rail_id;           /* -1: none. Devices of one rail reach each other best */
-  int32_t plane_id;          /* -1: none. Devices of different planes do not reach each other */
-  uint32_t reserved[31];     /* 0 */
+  uint32_t force_flush;            /* 1: every receive into GPU memory needs a flush */
+  int32_t rail_id;                 /* -1: none. Devices of one rail reach each other best */
+  int32_t plane_id;      /* -1: none. Devices of different planes do not reach each other */
+  uint32_t reserved[31]; /* 0 */
 } plexus_net_properties_t;
 
 /* The way between two fabrics. Fixed size, zeroed by the host. */

@@ -37,9 +37,10 @@ extern "C" {
 #define PLEXUS_TIMEOUT 8
 
 /* Log levels, an int32_t.
- * PLEXUS_LOG_ERROR is how a plugin says why a call fails: log one sentence (what, where, what to do),
- * in the thread that is about to return the failing code. The host does not print it: it becomes
- * the message of that failure, and the user sees it once. The other levels have NCCL's numbers. */
+ * PLEXUS_LOG_ERROR is how a plugin says why a call fails: log one sentence (what, where, what to
+ * do), in the thread that is about to return the failing code. The host does not print it: it
+ * becomes the message of that failure, and the user sees it once. The other levels have NCCL's
+ * numbers. */
 #define PLEXUS_LOG_ERROR 1
 #define PLEXUS_LOG_WARN 2 /* the user should act */
 #define PLEXUS_LOG_INFO 3
@@ -50,11 +51,8 @@ typedef struct plexus_log_sink plexus_log_sink_t;
 
 /* Writes one finished line (no newline at its end). `file` and `text` are borrowed for the call.
  * Threads: any, also threads of the plugin, until `finalize` returned. Does not block for long. */
-typedef void (*plexus_log_fn)(plexus_log_sink_t* sink,
-                              int32_t level,
-                              const char* file,
-                              int32_t line,
-                              const char* text);
+typedef void (*plexus_log_fn)(
+    plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text);
 
 /* Kinds of plugin. A library is of one kind. */
 #define PLEXUS_KIND_NET 1u

@@ -23,7 +23,7 @@ constexpr auto kSleep = microseconds(1000);   // bound of one sleep: abort is se
 constexpr auto kPumpSleep = microseconds(100);  // nobody wakes a pump: look again soon
 constexpr auto kReportAfter = milliseconds(1000);
 
-/// Ids tell engines apart in Fifo ends; 0 means none. Wraps after 2^32 engines in one process.
+/// Ids tell the engines of a process apart in Fifo ends; 0 means none.
 uint32_t next_engine_id() {
   static std::atomic<uint32_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -160,7 +160,7 @@ void Engine::add(Execution& execution) noexcept {
 
 void Engine::claim_ends(Execution& execution, uint32_t engine) noexcept {
   for (ConnectionEnd* const end : execution.ends) {
-    if (end->connected() && !end->has_pump()) {
+    if (end->connected() && end->in_one_process()) {
       FifoEnd& mine = end->key().sends ? end->send.fifo().sender : end->recv.fifo().receiver;
       mine.engine.store(engine, std::memory_order_relaxed);
       mine.waiter.store(0, std::memory_order_relaxed);
@@ -320,7 +320,7 @@ void Engine::finish(Execution& execution) noexcept {
   claim_ends(execution, 0);
   for (ConnectionEnd* const end : execution.ends) {
     // Lanes that count on being woken by this end are polled from now on.
-    if (end->connected() && !end->has_pump()) {
+    if (end->connected() && end->in_one_process()) {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
     }
   }

@@ -30,25 +30,31 @@ std::optional<std::string_view> bounded(const char* text, size_t room) {
   return std::string_view(text, static_cast<size_t>(static_cast<const char*>(end) - text));
 }
 
-Result<std::string> check_text(const char* what, const char* text, size_t room, bool (*legal)(char)) {
+Result<std::string> check_text(const char* what,
+                               const char* text,
+                               size_t room,
+                               bool (*legal)(char)) {
   const std::optional<std::string_view> found = bounded(text, room);
   if (!found) {
-    return fail(Code::kInvalidUsage,
-                "its {} is missing or not ended by a zero within {} bytes; this is a bug of the plugin",
-                what, room);
+    return fail(
+        Code::kInvalidUsage,
+        "its {} is missing or not ended by a zero within {} bytes; this is a bug of the plugin",
+        what, room);
   }
   if (found->empty() || !std::all_of(found->begin(), found->end(), legal)) {
-    return fail(Code::kInvalidUsage,
-                "its {} is empty or has a character that is not allowed there; this is a bug of the plugin",
-                what);
+    return fail(
+        Code::kInvalidUsage,
+        "its {} is empty or has a character that is not allowed there; this is a bug of the plugin",
+        what);
   }
   return std::string(*found);
 }
 
 Result<void> check_number(const char* what, uint64_t found, uint64_t least, uint64_t most) {
   if (found < least || found > most) {
-    return fail(Code::kInvalidUsage, "it reports {} = {}, expected {}..{}; this is a bug of the plugin", what,
-                found, least, most);
+    return fail(Code::kInvalidUsage,
+                "it reports {} = {}, expected {}..{}; this is a bug of the plugin", what, found,
+                least, most);
   }
   return ok();
 }
@@ -67,8 +73,9 @@ std::optional<std::chrono::nanoseconds> known_time(uint64_t nanoseconds, uint64_
 
 Result<std::optional<uint32_t>> check_optional_id(const char* what, int32_t found) {
   if (found < -1) {
-    return fail(Code::kInvalidUsage, "it reports {} = {}, expected -1 (none) or more; this is a bug of the plugin",
-                what, found);
+    return fail(Code::kInvalidUsage,
+                "it reports {} = {}, expected -1 (none) or more; this is a bug of the plugin", what,
+                found);
   }
   return found == -1 ? std::nullopt : std::optional<uint32_t>(static_cast<uint32_t>(found));
 }
@@ -76,17 +83,19 @@ Result<std::optional<uint32_t>> check_optional_id(const char* what, int32_t foun
 Result<void> check_header(const plexus_plugin_t& plugin) {
   if (plugin.magic != PLEXUS_PLUGIN_MAGIC) {
     return fail(Code::kInvalidUsage,
-                "its descriptor starts with {:#010x}, expected {:#010x}: it is no Plexus plugin", plugin.magic,
-                PLEXUS_PLUGIN_MAGIC);
+                "its descriptor starts with {:#010x}, expected {:#010x}: it is no Plexus plugin",
+                plugin.magic, PLEXUS_PLUGIN_MAGIC);
   }
   if (plugin.abi_major != PLEXUS_ABI_MAJOR) {
-    return fail(Code::kInvalidUsage,
-                "it was built for plugin ABI {}.{}, expected {}.x: use the build of it for this Plexus",
-                plugin.abi_major, plugin.abi_minor, PLEXUS_ABI_MAJOR);
+    return fail(
+        Code::kInvalidUsage,
+        "it was built for plugin ABI {}.{}, expected {}.x: use the build of it for this Plexus",
+        plugin.abi_major, plugin.abi_minor, PLEXUS_ABI_MAJOR);
   }
   constexpr size_t kLeast = PLEXUS_BYTES_THROUGH(plexus_plugin_t, net);
   if (plugin.struct_size < kLeast || plugin.struct_size > kTableBytesMax) {
-    return fail(Code::kInvalidUsage, "its descriptor has {} bytes, expected {} or more: it is damaged",
+    return fail(Code::kInvalidUsage,
+                "its descriptor has {} bytes, expected {} or more: it is damaged",
                 plugin.struct_size, kLeast);
   }
   if (plugin.kind != PLEXUS_KIND_NET) {
@@ -94,7 +103,8 @@ Result<void> check_header(const plexus_plugin_t& plugin) {
                 PLEXUS_KIND_NET);
   }
   if (plugin.net == nullptr) {
-    return fail(Code::kInvalidUsage, "its descriptor has no net table; this is a bug of the plugin");
+    return fail(Code::kInvalidUsage,
+                "its descriptor has no net table; this is a bug of the plugin");
   }
   return ok();
 }
@@ -104,8 +114,9 @@ Result<plexus_net_ops_t> copy_table(const plexus_net_ops_t* table) {
   constexpr size_t kLeast = PLEXUS_BYTES_THROUGH(plexus_net_ops_t, close_listen);
   const uint32_t table_bytes = table->struct_size;
   if (table_bytes < kLeast || table_bytes > kTableBytesMax) {
-    return fail(Code::kInvalidUsage, "its net table has {} bytes, expected {} or more: it is damaged",
-                table_bytes, kLeast);
+    return fail(Code::kInvalidUsage,
+                "its net table has {} bytes, expected {} or more: it is damaged", table_bytes,
+                kLeast);
   }
   const size_t whole_entries_bytes = table_bytes - table_bytes % sizeof(void (*)());
   plexus_net_ops_t ops{};
@@ -138,8 +149,8 @@ Result<void> check_entries(const plexus_net_ops_t& ops) {
   };
   for (const Entry& entry : mandatory) {
     if (!entry.present) {
-      return fail(Code::kInvalidUsage, "its net table has no entry `{}`; this is a bug of the plugin",
-                  entry.name);
+      return fail(Code::kInvalidUsage,
+                  "its net table has no entry `{}`; this is a bug of the plugin", entry.name);
     }
   }
   return ok();
@@ -148,7 +159,8 @@ Result<void> check_entries(const plexus_net_ops_t& ops) {
 Result<void> check_capacities(const plexus_net_properties_t& raw) {
   constexpr uint32_t kRequestsLeast = 8;  // slots of a connection
   constexpr uint32_t kAllMemory = PLEXUS_MEMORY_HOST | PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF;
-  PLEXUS_TRY(check_number("message_bytes_max", raw.message_bytes_max, 1, PLEXUS_NET_MESSAGE_BYTES_MAX));
+  PLEXUS_TRY(
+      check_number("message_bytes_max", raw.message_bytes_max, 1, PLEXUS_NET_MESSAGE_BYTES_MAX));
   PLEXUS_TRY(check_number("pointer_support", raw.pointer_support, 1, kAllMemory));
   PLEXUS_TRY(check_number("comms_max", raw.comms_max, 1, UINT32_MAX));
   PLEXUS_TRY(check_number("recvs_max", raw.recvs_max, 1, PLEXUS_NET_RECVS_MAX));
@@ -186,8 +198,9 @@ Result<NetProperties> check_net_properties(const plexus_net_properties_t& raw) {
   properties.name = std::move(name);
   const std::optional<std::string_view> pci_path = bounded(raw.pci_path, sizeof raw.pci_path);
   if (!pci_path || !std::all_of(pci_path->begin(), pci_path->end(), is_printable)) {
-    return fail(Code::kInvalidUsage,
-                "its pci_path is not a printable text ended by a zero; this is a bug of the plugin");
+    return fail(
+        Code::kInvalidUsage,
+        "its pci_path is not a printable text ended by a zero; this is a bug of the plugin");
   }
   properties.pci_path = *pci_path;
   PLEXUS_TRY(check_capacities(raw));
@@ -214,8 +227,10 @@ Result<NetPath> check_net_path(const plexus_net_path_t& raw) {
   constexpr uint32_t kBillion = 1'000'000'000;
   constexpr uint64_t kLatencyMost = 3600ull * kBillion;  // an hour: beyond it the number is garbage
   if (raw.level < PLEXUS_NET_LEVEL_UNKNOWN) {
-    return fail(Code::kInvalidUsage, "it reports a path of level {}, expected -1 (unknown) or more; this is a bug of the plugin",
-                raw.level);
+    return fail(
+        Code::kInvalidUsage,
+        "it reports a path of level {}, expected -1 (unknown) or more; this is a bug of the plugin",
+        raw.level);
   }
   if (raw.loss_per_billion != PLEXUS_UNKNOWN_U32) {
     PLEXUS_TRY(check_number("loss_per_billion", raw.loss_per_billion, 0, kBillion));

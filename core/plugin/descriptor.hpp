@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plugin says of itself, checked before it is believed. Everything here is pure: it takes
-// what the plugin gave (as the C structs of plugin-api) and returns values of ours, or an error that
-// says what was found and what was expected. Called once per plugin, context and device.
+// what the plugin gave (as the C structs of plugin-api) and returns values of ours, or an error
+// that says what was found and what was expected. Called once per plugin, context and device.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,9 @@
 #include <optional>
 #include <string>
 
-#include "core/base/result.hpp"
 #include "plugin-api/plexus_net.h"
+
+#include "core/base/result.hpp"
 
 namespace plexus {
 

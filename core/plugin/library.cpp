@@ -6,12 +6,13 @@
 
 #define BOOST_DLL_USE_STD_FS
 #include <algorithm>
-#include <boost/dll/shared_library.hpp>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <system_error>
 #include <vector>
+
+#include <boost/dll/shared_library.hpp>
 
 namespace plexus {
 namespace {
@@ -43,11 +44,12 @@ Result<void> check_segments(std::ifstream& file, const Elf64_Ehdr& header, uint6
     return fail(Code::kSystemError, "it is truncated (its program headers are missing)");
   }
   for (const Elf64_Phdr& segment : segments) {
-    const bool fits = segment.p_filesz <= file_bytes && segment.p_offset <= file_bytes - segment.p_filesz;
+    const bool fits =
+        segment.p_filesz <= file_bytes && segment.p_offset <= file_bytes - segment.p_filesz;
     if (segment.p_type == PT_LOAD && !fits) {
       return fail(Code::kSystemError,
-                  "it is truncated (it has {} bytes, a segment of {} bytes starts at {})", file_bytes,
-                  segment.p_filesz, segment.p_offset);
+                  "it is truncated (it has {} bytes, a segment of {} bytes starts at {})",
+                  file_bytes, segment.p_filesz, segment.p_offset);
     }
   }
   return ok();
@@ -101,8 +103,8 @@ Result<Library> Library::load(const fs::path& path) {
     PLEXUS_TRY(check_elf_file(path));
   }
   namespace dll = boost::dll;
-  const auto mode = dll::load_mode::rtld_now | dll::load_mode::rtld_local |
-                    dll::load_mode::search_system_folders;
+  const auto mode =
+      dll::load_mode::rtld_now | dll::load_mode::rtld_local | dll::load_mode::search_system_folders;
   dll::shared_library library;
   std::error_code error;
   library.load(path, error, mode);

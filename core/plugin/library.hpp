@@ -15,9 +15,9 @@ namespace plexus {
 /// Threads: const members are safe from any thread.
 class Library {
  public:
-  /// Loads the file at `path`. A path without '/' is a bare name, which the dynamic loader looks for
-  /// by its own rules (LD_LIBRARY_PATH, RUNPATH, cache). The error of a file that is no loadable
-  /// library says why, with the loader's own words.
+  /// Loads the file at `path`. A path without '/' is a bare name, which the dynamic loader looks
+  /// for by its own rules (LD_LIBRARY_PATH, RUNPATH, cache). The error of a file that is no
+  /// loadable library says why, with the loader's own words.
   [[nodiscard]] static Result<Library> load(const std::filesystem::path& path);
 
   /// The function `name`, or null.

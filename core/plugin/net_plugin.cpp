@@ -23,7 +23,7 @@ namespace net_detail {
 /// Everything behind a NetContext. Handles point to it, so it never moves.
 class ContextState {
  public:
-  ContextState(std::shared_ptr<const NetPlugin> plugin_, NetLog log) : plugin(std::move(plugin_)) {
+  ContextState(std::shared_ptr<const NetPlugin> used, NetLog log) : plugin(std::move(used)) {
     sink.log = std::move(log);
   }
   std::shared_ptr<const NetPlugin> plugin;
@@ -79,7 +79,10 @@ std::string take_error(plexus_log_sink& sink) {
 }
 
 /// The callback that plugins get. Nothing may escape into C.
-void log_from_plugin(plexus_log_sink* sink, int32_t level, const char* file, int32_t line,
+void log_from_plugin(plexus_log_sink* sink,
+                     int32_t level,
+                     const char* file,
+                     int32_t line,
                      const char* text) noexcept {
   if (sink == nullptr || text == nullptr) {
     return;
@@ -102,7 +105,9 @@ int32_t call_plugin(plexus_log_sink& sink, Call&& call) {
   try {
     return call();
   } catch (const std::exception& thrown) {
-    keep_error(sink, fmt::format("it threw an exception ({}); this is a bug of the plugin", thrown.what()).c_str());
+    keep_error(sink,
+               fmt::format("it threw an exception ({}); this is a bug of the plugin", thrown.what())
+                   .c_str());
   } catch (...) {
     keep_error(sink, "it threw an exception; this is a bug of the plugin");
   }
@@ -123,18 +128,23 @@ Result<void> check_code(const ContextState& context, std::string_view call, int3
 }
 
 /// Ends a call that makes `handle`.
-Result<void> check_handle(const ContextState& context, std::string_view call, int32_t code,
+Result<void> check_handle(const ContextState& context,
+                          std::string_view call,
+                          int32_t code,
                           const void* handle) {
   PLEXUS_TRY(check_code(context, call, code));
   if (handle == nullptr) {
-    return fail(Code::kInternalError, "net plugin {}: {} said OK and gave no handle; this is a bug of the plugin",
+    return fail(Code::kInternalError,
+                "net plugin {}: {} said OK and gave no handle; this is a bug of the plugin",
                 context.plugin->descriptor().name, call);
   }
   return ok();
 }
 
 /// The same for a call that may say PLEXUS_AGAIN.
-Result<NetProgress> check_progress(const ContextState& context, std::string_view call, int32_t code,
+Result<NetProgress> check_progress(const ContextState& context,
+                                   std::string_view call,
+                                   int32_t code,
                                    const void* handle) {
   if (code == PLEXUS_AGAIN) {
     return NetProgress::kPending;
@@ -165,9 +175,10 @@ Result<void> read_devices(ContextState& context) {
       call_plugin(context.sink, [&] { return ops.device_count(context.raw, &count); });
   PLEXUS_TRY(check_code(context, "device_count", code));
   if (count > kNetDevicesMax) {
-    return fail(Code::kInvalidUsage,
-                "net plugin {} ({}) reports {} devices, expected at most {}; this is a bug of the plugin",
-                context.plugin->descriptor().name, context.plugin->path().string(), count, kNetDevicesMax);
+    return fail(
+        Code::kInvalidUsage,
+        "net plugin {} ({}) reports {} devices, expected at most {}; this is a bug of the plugin",
+        context.plugin->descriptor().name, context.plugin->path().string(), count, kNetDevicesMax);
   }
   for (uint32_t device = 0; device < count; ++device) {
     PLEXUS_TRY(properties, read_properties(context, device));
@@ -180,11 +191,13 @@ using QueryFunction = const plexus_plugin_t*(uint32_t);
 
 /// A plugin without our entry may be one of NCCL's: say so, since that is the likeliest reason.
 Error explain_missing_entry(const Library& library) {
-  for (int version = 20; version >= 1; --version) {
+  constexpr int kVersionsKnown = 20;  // of NCCL, some to come
+  for (int version = kVersionsKnown; version >= 1; --version) {
     const std::string symbol = fmt::format("ncclNetPlugin_v{}", version);
     if (library.has_symbol(symbol.c_str())) {
       return fail(Code::kInvalidUsage,
-                  "it has no plexus_plugin_query, only {}: plugins of NCCL's own ABI cannot be used by this "
+                  "it has no plexus_plugin_query, only {}: plugins of NCCL's own ABI cannot be "
+                  "used by this "
                   "release; use a native Plexus plugin or NCCL_NET_PLUGIN=none",
                   symbol);
     }
@@ -212,7 +225,8 @@ Result<std::shared_ptr<const NetPlugin>> NetPlugin::load(const std::filesystem::
   try {
     raw = query(PLEXUS_HOST_ABI);
   } catch (...) {
-    return fail(Code::kInvalidUsage, "its plexus_plugin_query threw an exception; this is a bug of the plugin");
+    return fail(Code::kInvalidUsage,
+                "its plexus_plugin_query threw an exception; this is a bug of the plugin");
   }
   PLEXUS_TRY(descriptor, check_net_descriptor(raw));
   return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor));

@@ -6,8 +6,9 @@
 //   NetListen, NetSend, NetRecv, NetMemory   owned handles; destroyed before their context
 //
 // Control calls return `Result`; the message of a failure is the plugin's own sentence, with the
-// plugin's name before it. Data-path calls (`isend`, `irecv`, `flush`, `test`) hand the plugin's code
-// through as `NetStatus`, allocate nothing and never log; `explain` makes the `Error` of a failed one.
+// plugin's name before it. Data-path calls (`isend`, `irecv`, `flush`, `test`) hand the plugin's
+// code through as `NetStatus`, allocate nothing and never log; `explain` makes the `Error` of a
+// failed one.
 //
 // Threads: as plexus_net.h says: one thread at a time per connection, any for the context.
 #pragma once
@@ -21,9 +22,10 @@
 #include <string_view>
 #include <vector>
 
+#include "plugin-api/plexus_net.h"
+
 #include "core/base/result.hpp"
 #include "core/plugin/descriptor.hpp"
-#include "plugin-api/plexus_net.h"
 
 namespace plexus {
 
@@ -83,8 +85,8 @@ struct CloseContext {
 
 class NetContext {
  public:
-  /// Makes the plugin's context of one communicator and reads its devices. A context without devices
-  /// is a success: `device_count()` is 0.
+  /// Makes the plugin's context of one communicator and reads its devices. A context without
+  /// devices is a success: `device_count()` is 0.
   [[nodiscard]] static Result<NetContext> create(std::shared_ptr<const NetPlugin> plugin,
                                                  NetContextOptions options);
 
@@ -141,7 +143,8 @@ class Handle {
 /// Registered memory. Destroyed before its connection.
 class NetMemory {
  public:
-  NetMemory(const plexus_net_ops_t* ops, plexus_net_memory_t* raw) noexcept : ops_(ops), raw_(raw) {}
+  NetMemory(const plexus_net_ops_t* ops, plexus_net_memory_t* raw) noexcept
+      : ops_(ops), raw_(raw) {}
   NetMemory(NetMemory&& other) noexcept
       : ops_(other.ops_), raw_(std::exchange(other.raw_, nullptr)) {}
   NetMemory& operator=(NetMemory&& other) noexcept {
@@ -171,8 +174,10 @@ class NetListen : public net_detail::Handle<plexus_net_listen_t, &plexus_net_ops
 
  private:
   friend class NetContext;
-  NetListen(const net_detail::ContextState* context, const plexus_net_ops_t* ops,
-            plexus_net_listen_t* raw, const NetHandle& handle) noexcept
+  NetListen(const net_detail::ContextState* context,
+            const plexus_net_ops_t* ops,
+            plexus_net_listen_t* raw,
+            const NetHandle& handle) noexcept
       : Handle(context, ops, raw), handle_(handle) {}
   NetHandle handle_;
 };
@@ -184,8 +189,10 @@ class NetSend : public net_detail::Handle<plexus_net_send_t, &plexus_net_ops::cl
   [[nodiscard]] Result<NetMemory> register_memory(const plexus_net_region_t& region);
 
   /// Starts sending. kAgain: nothing started, call again. kOk: `*request` is to be tested.
-  [[nodiscard]] NetStatus isend(std::span<const std::byte> data, int32_t tag,
-                                plexus_net_memory_t* memory, NetRequest** request) noexcept {
+  [[nodiscard]] NetStatus isend(std::span<const std::byte> data,
+                                int32_t tag,
+                                plexus_net_memory_t* memory,
+                                NetRequest** request) noexcept {
     *request = nullptr;
     return NetStatus{ops_->isend(raw_, data.data(), data.size(), tag, memory, request)};
   }
@@ -200,7 +207,9 @@ class NetSend : public net_detail::Handle<plexus_net_send_t, &plexus_net_ops::cl
 
  private:
   friend class NetContext;
-  NetSend(const net_detail::ContextState* context, const plexus_net_ops_t* ops, uint32_t device,
+  NetSend(const net_detail::ContextState* context,
+          const plexus_net_ops_t* ops,
+          uint32_t device,
           const NetHandle& handle) noexcept
       : Handle(context, ops, nullptr), device_(device), handle_(handle) {}
   uint32_t device_;
@@ -239,7 +248,8 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t, &plexus_net_ops::cl
 
  private:
   friend class NetListen;
-  NetRecv(const net_detail::ContextState* context, const plexus_net_ops_t* ops,
+  NetRecv(const net_detail::ContextState* context,
+          const plexus_net_ops_t* ops,
           plexus_net_listen_t* listen) noexcept
       : Handle(context, ops, nullptr), listen_(listen) {}
   plexus_net_listen_t* listen_;  // borrowed until accepted

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/registry.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <numeric>
 #include <set>
 #include <system_error>
+
+#include <fmt/ranges.h>
 
 #include "core/plugin/library.hpp"
 
@@ -116,14 +116,17 @@ std::string suggest(const NetPluginOptions& options, std::string_view name) {
   return {};
 }
 
-Error absent(const NetPluginOptions& options, std::string_view name,
-             const std::vector<std::string>& files, const std::vector<fs::path>& folders) {
+Error absent(const NetPluginOptions& options,
+             std::string_view name,
+             const std::vector<std::string>& files,
+             const std::vector<fs::path>& folders) {
   std::vector<std::string> places;
   std::transform(folders.begin(), folders.end(), std::back_inserter(places),
                  [](const fs::path& folder) { return folder.string(); });
   places.emplace_back("the dynamic loader's paths (LD_LIBRARY_PATH)");
   return fail(Code::kInvalidUsage,
-              "net plugin '{}' was not found: looked for {} in {}; put the file there, or name its folder in "
+              "net plugin '{}' was not found: looked for {} in {}; put the file there, or name its "
+              "folder in "
               "PLEXUS_PLUGIN_PATH{}",
               name, fmt::join(files, ", "), fmt::join(places, ", "), suggest(options, name));
 }
@@ -158,9 +161,10 @@ Result<std::vector<std::string>> choose_candidates(const NetPluginOptions& optio
   std::erase_if(candidates,
                 [&](const std::string& name) { return contains_name(list.excluded, name); });
   if (candidates.empty()) {
-    return fail(Code::kInvalidUsage,
-                "NCCL_NET_PLUGIN={} leaves no net plugin to use; remove an exclusion or name a plugin",
-                options.plugins);
+    return fail(
+        Code::kInvalidUsage,
+        "NCCL_NET_PLUGIN={} leaves no net plugin to use; remove an exclusion or name a plugin",
+        options.plugins);
   }
   return candidates;
 }
@@ -171,7 +175,8 @@ std::string describe_devices(const NetContext& context) {
   for (uint32_t device = 0; device < std::min(context.device_count(), kShown); ++device) {
     const NetProperties& properties = context.properties(device);
     const auto speed = properties.speed_mbit_per_s;
-    devices.push_back(speed ? fmt::format("{} ({} Mbit/s)", properties.name, *speed) : properties.name);
+    devices.push_back(speed ? fmt::format("{} ({} Mbit/s)", properties.name, *speed)
+                            : properties.name);
   }
   if (context.device_count() > kShown) {
     devices.push_back(fmt::format("{} more", context.device_count() - kShown));
@@ -185,18 +190,18 @@ void log_choice(const NetContext& context, const NetLog& log) {
   }
   const NetDescriptor& descriptor = context.plugin().descriptor();
   log(NetLogLevel::kInfo,
-      fmt::format("using network {} {} (plugin ABI {}.{}) with {} device{}: {}; found at {}", descriptor.name,
-                  descriptor.version, descriptor.abi_major, descriptor.abi_minor, context.device_count(),
-                  context.device_count() == 1 ? "" : "s", describe_devices(context),
-                  context.plugin().path().string()));
+      fmt::format("using network {} {} (plugin ABI {}.{}) with {} device{}: {}; found at {}",
+                  descriptor.name, descriptor.version, descriptor.abi_major, descriptor.abi_minor,
+                  context.device_count(), context.device_count() == 1 ? "" : "s",
+                  describe_devices(context), context.plugin().path().string()));
 }
 
 Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin,
                                   const NetContextOptions& options) {
   PLEXUS_TRY(context, NetContext::create(plugin, options));
   if (context.device_count() == 0) {
-    return fail(Code::kSystemError, "net plugin {} ({}) finds no device on this host", plugin->descriptor().name,
-                plugin->path().string());
+    return fail(Code::kSystemError, "net plugin {} ({}) finds no device on this host",
+                plugin->descriptor().name, plugin->path().string());
   }
   return std::move(context);
 }
@@ -210,8 +215,8 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
   const bool excludes_all = text.starts_with('^');
   const std::vector<std::string_view> entries = split(text, ',');
   if (entries.size() > kListMax) {
-    return fail(Code::kInvalidUsage, "NCCL_NET_PLUGIN lists {} plugins, at most {} are possible", entries.size(),
-                kListMax);
+    return fail(Code::kInvalidUsage, "NCCL_NET_PLUGIN lists {} plugins, at most {} are possible",
+                entries.size(), kListMax);
   }
   for (const std::string_view entry : entries) {
     const bool excludes = excludes_all || entry.starts_with('^');
@@ -300,7 +305,8 @@ Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOpt
     return std::move(opened);
   }
   return fail(Code::kInvalidUsage,
-              "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has (they have {}); correct one "
+              "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has (they have "
+              "{}); correct one "
               "of the two settings",
               options.network, options.plugins, fmt::join(passed_over, ", "));
 }

@@ -51,7 +51,8 @@ struct NetPluginList {
 [[nodiscard]] std::vector<std::string> list_net_plugins(const NetPluginOptions& options);
 
 /// The network of one communicator: the first usable plugin that the options allow, with its
-/// context. Logs one INFO sentence that says which won, its ABI, its devices and where it was found.
+/// context. Logs one INFO sentence that says which won, its ABI, its devices and where it was
+/// found.
 [[nodiscard]] Result<NetContext> open_net(const NetPluginOptions& options,
                                           const NetContextOptions& context);
 

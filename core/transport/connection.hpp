@@ -39,6 +39,8 @@ class ConnectionEnd {
   [[nodiscard]] const ConnectionKey& key() const noexcept { return key_; }
   [[nodiscard]] bool has_pump() const noexcept { return has_pump_; }
   [[nodiscard]] bool connected() const noexcept { return connected_; }
+  /// Are both ends in this process? Only then do engine ids mean the same at both.
+  [[nodiscard]] bool in_one_process() const noexcept { return in_one_process_; }
 
   SendConnection send{nullptr, nullptr, {}};             // when key().sends
   RecvConnection recv{nullptr, nullptr, 0, -1, nullptr};  // otherwise
@@ -46,6 +48,7 @@ class ConnectionEnd {
  protected:
   bool has_pump_ = false;
   bool connected_ = false;
+  bool in_one_process_ = false;
 
  private:
   ConnectionKey key_;

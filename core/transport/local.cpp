@@ -62,6 +62,7 @@ Result<bool> LocalEnd::progress_connect() {
     recv = RecvConnection(fifo_at(memory), slots_at(memory), options_.slot_stride, key().peer, nullptr);
   }
   connected_ = true;
+  in_one_process_ = true;
   return true;
 }
 

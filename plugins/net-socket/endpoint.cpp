@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-socket/endpoint.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "plugins/net-socket/fault.hpp"
 
@@ -49,7 +48,8 @@ bool is_equal(const Cookie& a, const Cookie& b) {
 
 Result<void> set_option(int fd, int level, int name, int value, const char* what) {
   if (::setsockopt(fd, level, name, &value, sizeof value) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot set {} of a socket to {}: {}", what, value, errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot set {} of a socket to {}: {}", what, value,
+                errno_text());
   }
   return ok();
 }
@@ -63,10 +63,12 @@ Result<UniqueFd> make_socket(int family, const Settings& settings) {
   }
   PLEXUS_TRY(set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   if (settings.send_buffer_bytes >= 0) {
-    PLEXUS_TRY(set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, settings.send_buffer_bytes, "NCCL_SOCKET_SNDBUF"));
+    PLEXUS_TRY(set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, settings.send_buffer_bytes,
+                          "NCCL_SOCKET_SNDBUF"));
   }
   if (settings.recv_buffer_bytes >= 0) {
-    PLEXUS_TRY(set_option(socket.get(), SOL_SOCKET, SO_RCVBUF, settings.recv_buffer_bytes, "NCCL_SOCKET_RCVBUF"));
+    PLEXUS_TRY(set_option(socket.get(), SOL_SOCKET, SO_RCVBUF, settings.recv_buffer_bytes,
+                          "NCCL_SOCKET_RCVBUF"));
   }
   return socket;
 }
@@ -85,7 +87,8 @@ void write_address(const Address& address, WireHandle& wire) {
   }
 }
 
-/// `scope`: the interface to use for a link-local address; a number of this host, so it does not travel.
+/// `scope`: the interface to use for a link-local address; a number of this host, so it does not
+/// travel.
 Address read_address(const WireHandle& wire, uint32_t scope) {
   Address address;
   if (wire.family == 4) {
@@ -111,7 +114,8 @@ Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
   }
   socklen_t size = sizeof address.storage;
   if (::getsockname(fd, address.raw(), &size) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot read the port of a socket on {}: {}", nic.name, errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot read the port of a socket on {}: {}", nic.name,
+                errno_text());
   }
   write_address(address, wire);
   return ok();
@@ -150,8 +154,8 @@ bool is_still_there(int fd) {
 bool answer(const Link& link, const Cookie& cookie) {
   return std::all_of(link.sockets.begin(), link.sockets.end(), [&](const UniqueFd& socket) {
     size_t done = 0;  // the send buffer of a new socket takes these bytes whole
-    return is_still_there(socket.get()) && write_some(socket.get(), cookie.data(), cookie.size(), done) &&
-           done == cookie.size();
+    return is_still_there(socket.get()) &&
+           write_some(socket.get(), cookie.data(), cookie.size(), done) && done == cookie.size();
   });
 }
 
@@ -163,7 +167,9 @@ bool is_transient(int error) {
 
 }  // namespace
 
-Result<Listener> Listener::create(const Nic& nic, const Settings& settings, const plugin::Log& log,
+Result<Listener> Listener::create(const Nic& nic,
+                                  const Settings& settings,
+                                  const plugin::Log& log,
                                   plexus_net_handle_t& handle) {
   Listener listener(settings, log);
   PLEXUS_TRY(socket, make_socket(nic.address.family(), settings));
@@ -208,7 +214,8 @@ Result<void> Listener::accept_strangers() {
     if (!stranger.socket.is_open()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
-        return fail(PLEXUS_SYSTEM_ERROR, "cannot accept a connection: {}; raise the limit (ulimit -n)",
+        return fail(PLEXUS_SYSTEM_ERROR,
+                    "cannot accept a connection: {}; raise the limit (ulimit -n)",
                     errno_text(error));
       }
       if (is_would_block(error)) {
@@ -232,7 +239,8 @@ void Listener::hear_strangers() {
 }
 
 bool Listener::hear(Stranger& stranger) {
-  if (!read_some(stranger.socket.get(), &stranger.hello, sizeof stranger.hello, stranger.hello_bytes)) {
+  if (!read_some(stranger.socket.get(), &stranger.hello, sizeof stranger.hello,
+                 stranger.hello_bytes)) {
     refuse(stranger, "it left before its hello was complete");
     return true;
   }
@@ -255,13 +263,14 @@ void Listener::admit(Stranger& stranger) {
   const uint32_t data_sockets = hello.socket_count - 1u;
   const bool is_sane = hello.socket_count >= 1 && data_sockets <= kDataSocketsMax &&
                        hello.threads <= kThreadsMax && hello.threads <= data_sockets &&
-                       (data_sockets == 0 || hello.threads > 0) && hello.socket_index < hello.socket_count;
+                       (data_sockets == 0 || hello.threads > 0) &&
+                       hello.socket_index < hello.socket_count;
   if (!is_sane) {
     return refuse(stranger, "its hello has numbers that make no sense");
   }
-  auto gathering = std::find_if(gatherings_.begin(), gatherings_.end(), [&](const Gathering& other) {
-    return other.connection_id == hello.connection_id;
-  });
+  auto gathering = std::find_if(
+      gatherings_.begin(), gatherings_.end(),
+      [&](const Gathering& other) { return other.connection_id == hello.connection_id; });
   if (gathering == gatherings_.end()) {
     if (gatherings_.size() == kGatheringsMax) {
       gatherings_.erase(gatherings_.begin());
@@ -294,7 +303,8 @@ void Listener::refuse(const Stranger& stranger, const char* reason) {
   }
 }
 
-Result<Connector> Connector::create(const Nic& nic, const Settings& settings,
+Result<Connector> Connector::create(const Nic& nic,
+                                    const Settings& settings,
                                     const plexus_net_handle_t& handle) {
   Connector connector;
   connector.settings_ = settings;
@@ -419,8 +429,10 @@ Connector::Setback Connector::say_hello(Attempt& attempt) {
 }
 
 Connector::Setback Connector::read_answer(Attempt& attempt) {
-  if (!read_some(attempt.socket.get(), attempt.answer.data(), attempt.answer.size(), attempt.bytes)) {
-    return {errno, errno == 0 ? std::string("it closed the connection during the handshake") : errno_text()};
+  if (!read_some(attempt.socket.get(), attempt.answer.data(), attempt.answer.size(),
+                 attempt.bytes)) {
+    return {errno, errno == 0 ? std::string("it closed the connection during the handshake")
+                              : errno_text()};
   }
   if (attempt.bytes < attempt.answer.size()) {
     return {};
@@ -438,9 +450,11 @@ Result<void> Connector::retry(const Setback& setback) {
   if (!is_transient(setback.error) || attempt_count_ > settings_.connect_retries) {
     const double seconds = std::chrono::duration<double>(now - first_time_).count();
     return fail(PLEXUS_REMOTE_ERROR,
-                "cannot connect to {}: {} ({} attempt{} in {:.1f} s); check that the peer runs and that no firewall "
+                "cannot connect to {}: {} ({} attempt{} in {:.1f} s); check that the peer runs and "
+                "that no firewall "
                 "is between, or choose another interface with NCCL_SOCKET_IFNAME",
-                target_.text(), setback.reason, attempt_count_, attempt_count_ == 1 ? "" : "s", seconds);
+                target_.text(), setback.reason, attempt_count_, attempt_count_ == 1 ? "" : "s",
+                seconds);
   }
   retry_time_ = now + settings_.connect_retry_sleep * attempt_count_;
   return ok();

@@ -34,8 +34,10 @@ struct Link {
 
 class Listener {
  public:
-  [[nodiscard]] static Result<Listener> create(const Nic& nic, const Settings& settings,
-                                               const plugin::Log& log, plexus_net_handle_t& handle);
+  [[nodiscard]] static Result<Listener> create(const Nic& nic,
+                                               const Settings& settings,
+                                               const plugin::Log& log,
+                                               plexus_net_handle_t& handle);
 
   /// kDone: `link` is the next connection.
   [[nodiscard]] Result<Progress> try_accept(Link& link);
@@ -77,7 +79,8 @@ class Listener {
 class Connector {
  public:
   /// `nic`: of the device, gives the scope of a link-local address.
-  [[nodiscard]] static Result<Connector> create(const Nic& nic, const Settings& settings,
+  [[nodiscard]] static Result<Connector> create(const Nic& nic,
+                                                const Settings& settings,
                                                 const plexus_net_handle_t& handle);
 
   /// kDone: connected, `link` is ready. Retries by itself, until the settings say no.

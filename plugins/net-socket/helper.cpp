@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-socket/helper.hpp"
 
+#include <algorithm>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-
-#include <algorithm>
 
 #include "plugins/support/errno_text.hpp"
 
@@ -45,7 +44,8 @@ Helper::Helper(Options options, plugin::UniqueFd wake)
 Result<std::unique_ptr<Helper>> Helper::start(Options options) {
   plugin::UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.is_open()) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot make an eventfd for a helper thread: {}", plugin::errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot make an eventfd for a helper thread: {}",
+                plugin::errno_text());
   }
   std::unique_ptr<Helper> helper(new Helper(std::move(options), std::move(wake)));
   const BlockedSignals blocked;  // the thread inherits the mask
@@ -133,7 +133,8 @@ bool Helper::move_part(size_t socket) {
 }
 
 void Helper::break_connection(int error) {
-  options_.fault->set(fail(PLEXUS_REMOTE_ERROR, "lost the connection {} {} in the middle of a message: {}",
+  options_.fault->set(fail(PLEXUS_REMOTE_ERROR,
+                           "lost the connection {} {} in the middle of a message: {}",
                            options_.direction == Direction::kSend ? "to" : "from", options_.peer,
                            error == 0 ? "the peer closed it" : plugin::errno_text(error)));
 }

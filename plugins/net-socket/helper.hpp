@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A helper thread: moves parts of big messages over some data sockets of one connection, in the order
-// in which they were given, socket by socket. It sleeps in poll() while there is nothing to do or all
-// its sockets are full or empty.
+// A helper thread: moves parts of big messages over some data sockets of one connection, in the
+// order in which they were given, socket by socket. It sleeps in poll() while there is nothing to
+// do or all its sockets are full or empty.
 //
 // The queue of a socket is a ring with one writer (the thread that drives the connection) and one
 // reader (this helper), and has room for all parts that can be outstanding.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <poll.h>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,7 +67,7 @@ class Helper {
   void wake_up() noexcept;
 
   Options options_;
-  plugin::UniqueFd wake_;  // an eventfd
+  plugin::UniqueFd wake_;                       // an eventfd
   std::vector<std::unique_ptr<Queue>> queues_;  // [sockets]
   std::vector<pollfd> states_;                  // scratch of sleep()
   std::atomic<bool> is_asleep_{false};

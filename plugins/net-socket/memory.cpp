@@ -6,11 +6,12 @@ namespace plexus::net_socket {
 Result<void> check_region(const plexus_net_region_t& region) {
   if (region.kind != PLEXUS_MEMORY_HOST) {
     return fail(PLEXUS_INVALID_USAGE,
-                "net-socket moves host memory only, not kind {}; stage GPU memory through the host", region.kind);
+                "net-socket moves host memory only, not kind {}; stage GPU memory through the host",
+                region.kind);
   }
   if (region.data == nullptr && region.size_bytes > 0) {
-    return fail(PLEXUS_INVALID_ARGUMENT, "a region of {} bytes at address null cannot be registered",
-                region.size_bytes);
+    return fail(PLEXUS_INVALID_ARGUMENT,
+                "a region of {} bytes at address null cannot be registered", region.size_bytes);
   }
   return ok();
 }

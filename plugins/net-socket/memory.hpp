@@ -4,6 +4,7 @@
 #pragma once
 
 #include "plugin-api/plexus_net.h"
+
 #include "plugins/net-socket/settings.hpp"
 
 namespace plexus::net_socket {

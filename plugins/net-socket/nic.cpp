@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-socket/nic.hpp"
 
-#include <arpa/inet.h>
-#include <fmt/ranges.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-
 #include <algorithm>
+#include <arpa/inet.h>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <ifaddrs.h>
 #include <memory>
+#include <net/if.h>
 #include <optional>
+
+#include <fmt/ranges.h>
 
 #include "plugins/net-socket/transfer.hpp"
 #include "plugins/support/errno_text.hpp"
@@ -82,7 +82,8 @@ std::vector<Nic> choose_by_default(const std::vector<Nic>& nics) {
     return nic.name != "lo" && !nic.name.starts_with("docker") && !nic.name.starts_with("virbr");
   };
   for (const std::function<bool(const Nic&)>& kind :
-       {std::function<bool(const Nic&)>(starts_with("ib")), std::function<bool(const Nic&)>(is_real),
+       {std::function<bool(const Nic&)>(starts_with("ib")),
+        std::function<bool(const Nic&)>(is_real),
         std::function<bool(const Nic&)>(starts_with("docker"))}) {
     if (std::vector<Nic> chosen = select(nics, kind); !chosen.empty()) {
       return chosen;
@@ -190,7 +191,8 @@ Result<std::vector<Nic>> choose_nics(const std::vector<Nic>& nics, std::string_v
     std::transform(nics.begin(), nics.end(), std::back_inserter(known),
                    [](const Nic& nic) { return nic.name; });
     return fail(PLEXUS_INVALID_USAGE,
-                "NCCL_SOCKET_IFNAME={} matches no interface that is up and has an address of the wanted family; "
+                "NCCL_SOCKET_IFNAME={} matches no interface that is up and has an address of the "
+                "wanted family; "
                 "there are: {}",
                 whole, fmt::join(known, ", "));
   }

@@ -3,15 +3,15 @@
 // The choice is a pure function of the list and NCCL_SOCKET_IFNAME.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cstdint>
+#include <netinet/in.h>
 #include <string>
 #include <string_view>
+#include <sys/socket.h>
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
+
 #include "plugins/net-socket/settings.hpp"
 
 namespace plexus::net_socket {
@@ -42,8 +42,8 @@ struct Nic {
 [[nodiscard]] Result<std::vector<Nic>> find_nics(AddressFamily family);
 
 /// NCCL_SOCKET_IFNAME: comma list of prefixes; a leading `^` excludes them; `=` means whole names.
-/// Empty: the `ib` ones, else all but loopback, docker and libvirt bridges, else docker's, else any.
-/// A filter that leaves nothing is a failure that lists what there is.
+/// Empty: the `ib` ones, else all but loopback, docker and libvirt bridges, else docker's, else
+/// any. A filter that leaves nothing is a failure that lists what there is.
 [[nodiscard]] Result<std::vector<Nic>> choose_nics(const std::vector<Nic>& nics,
                                                    std::string_view filter);
 

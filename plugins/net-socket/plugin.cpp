@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
+
 #include "plugins/net-socket/endpoint.hpp"
 #include "plugins/net-socket/memory.hpp"
 #include "plugins/net-socket/nic.hpp"
@@ -59,7 +60,8 @@ struct plexus_net_recv {
 
 namespace {
 
-// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and returns.
+// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and
+// returns.
 template <class T>
 T* give_to_host(std::unique_ptr<T> owner) {
   return owner.release();
@@ -75,7 +77,8 @@ const char* read_environment(const char* name) {
 
 Result<const Nic*> find_nic(const plexus_net_context& context, uint32_t device) {
   if (device >= context.nics.size()) {
-    return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}, only {}", device, context.nics.size());
+    return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}, only {}", device,
+                context.nics.size());
   }
   return &context.nics[device];
 }
@@ -99,7 +102,9 @@ int32_t device_count(plexus_net_context_t* context, uint32_t* count) {
   return PLEXUS_OK;
 }
 
-int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_properties_t* result) {
+int32_t properties(plexus_net_context_t* context,
+                   uint32_t device,
+                   plexus_net_properties_t* result) {
   return guard(context->log, [&]() -> Result<void> {
     PLEXUS_TRY(nic, find_nic(*context, device));
     read_properties(*nic, *result);
@@ -107,18 +112,22 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   });
 }
 
-int32_t start_listening(plexus_net_context_t* context, uint32_t device, plexus_net_handle_t* handle,
+int32_t start_listening(plexus_net_context_t* context,
+                        uint32_t device,
+                        plexus_net_handle_t* handle,
                         plexus_net_listen_t** listen) {
   return guard(context->log, [&]() -> Result<void> {
     PLEXUS_TRY(nic, find_nic(*context, device));
     PLEXUS_TRY(listener, Listener::create(*nic, context->settings, context->log, *handle));
-    *listen = give_to_host(std::unique_ptr<plexus_net_listen>(
-        new plexus_net_listen{context, std::move(listener)}));
+    *listen = give_to_host(
+        std::unique_ptr<plexus_net_listen>(new plexus_net_listen{context, std::move(listener)}));
     return ok();
   });
 }
 
-int32_t connect(plexus_net_context_t* context, uint32_t device, const plexus_net_handle_t* handle,
+int32_t connect(plexus_net_context_t* context,
+                uint32_t device,
+                const plexus_net_handle_t* handle,
                 plexus_net_send_t** send) {
   return guard(context->log, [&]() -> Result<Progress> {
     if (*send == nullptr) {
@@ -145,20 +154,22 @@ int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
     PLEXUS_TRY(progress, listen->listener.try_accept(link));
     if (progress == Progress::kDone) {
       PLEXUS_TRY(connection, RecvConnection::create(std::move(link), context->log));
-      *recv = give_to_host(std::unique_ptr<plexus_net_recv>(
-          new plexus_net_recv{context, std::move(connection)}));
+      *recv = give_to_host(
+          std::unique_ptr<plexus_net_recv>(new plexus_net_recv{context, std::move(connection)}));
     }
     return progress;
   });
 }
 
-int32_t register_send(plexus_net_send_t* send, const plexus_net_region_t* region,
+int32_t register_send(plexus_net_send_t* send,
+                      const plexus_net_region_t* region,
                       plexus_net_memory_t** memory) {
   *memory = nullptr;
   return guard(send->context->log, [&] { return check_region(*region); });
 }
 
-int32_t register_recv(plexus_net_recv_t* recv, const plexus_net_region_t* region,
+int32_t register_recv(plexus_net_recv_t* recv,
+                      const plexus_net_region_t* region,
                       plexus_net_memory_t** memory) {
   *memory = nullptr;
   return guard(recv->context->log, [&] { return check_region(*region); });
@@ -166,13 +177,19 @@ int32_t register_recv(plexus_net_recv_t* recv, const plexus_net_region_t* region
 
 int32_t deregister(plexus_net_memory_t*) { return PLEXUS_OK; }
 
-int32_t isend(plexus_net_send_t* send, const void* data, uint64_t size_bytes, int32_t tag,
-              plexus_net_memory_t*, plexus_net_request_t** request) {
+int32_t isend(plexus_net_send_t* send,
+              const void* data,
+              uint64_t size_bytes,
+              int32_t tag,
+              plexus_net_memory_t*,
+              plexus_net_request_t** request) {
   return guard(send->context->log,
                [&] { return send->connection->isend(data, size_bytes, tag, request); });
 }
 
-int32_t irecv(plexus_net_recv_t* recv, uint32_t count, const plexus_net_buffer_t* buffers,
+int32_t irecv(plexus_net_recv_t* recv,
+              uint32_t count,
+              const plexus_net_buffer_t* buffers,
               plexus_net_request_t** request) {
   return guard(recv->context->log,
                [&] { return recv->connection->irecv(count, buffers, request); });

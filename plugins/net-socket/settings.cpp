@@ -23,8 +23,8 @@ Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
   if (error != std::errc{} || stop != end || value < range.least || value > range.most) {
-    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it", name, text,
-                range.least, range.most);
+    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it", name,
+                text, range.least, range.most);
   }
   return value;
 }
@@ -41,8 +41,8 @@ Result<AddressFamily> read_family(ReadVariable read) {
   if (family == "AF_INET6") {
     return AddressFamily::kIpv6;
   }
-  return fail(PLEXUS_INVALID_USAGE, "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it",
-              family);
+  return fail(PLEXUS_INVALID_USAGE,
+              "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it", family);
 }
 
 Result<void> read_parallelism(ReadVariable read, Settings& settings) {
@@ -51,9 +51,10 @@ Result<void> read_parallelism(ReadVariable read, Settings& settings) {
   const int64_t threads_initial = sockets > 1 ? 1 : 0;
   PLEXUS_TRY(threads, read_number(read, "NCCL_SOCKET_NTHREADS", {threads_initial, 0, kThreadsMax}));
   if (threads * sockets > kDataSocketsMax) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "NCCL_SOCKET_NTHREADS={} times NCCL_NSOCKS_PERTHREAD={} is more than {} sockets; lower one",
-                threads, sockets, kDataSocketsMax);
+    return fail(
+        PLEXUS_INVALID_USAGE,
+        "NCCL_SOCKET_NTHREADS={} times NCCL_NSOCKS_PERTHREAD={} is more than {} sockets; lower one",
+        threads, sockets, kDataSocketsMax);
   }
   settings.threads = static_cast<uint32_t>(threads);
   settings.sockets_per_thread = static_cast<uint32_t>(sockets);

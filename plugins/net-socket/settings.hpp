@@ -20,16 +20,16 @@ using plugin::Result;
 enum class AddressFamily { kAny, kIpv4, kIpv6 };
 
 struct Settings {
-  std::string interfaces;                        // NCCL_SOCKET_IFNAME
-  AddressFamily family = AddressFamily::kAny;    // NCCL_SOCKET_FAMILY
-  uint32_t threads = 0;                          // NCCL_SOCKET_NTHREADS; 0: the caller's thread
-  uint32_t sockets_per_thread = 1;               // NCCL_NSOCKS_PERTHREAD
-  uint32_t connect_retries = 0;                  // NCCL_SOCKET_RETRY_CNT
+  std::string interfaces;                            // NCCL_SOCKET_IFNAME
+  AddressFamily family = AddressFamily::kAny;        // NCCL_SOCKET_FAMILY
+  uint32_t threads = 0;                              // NCCL_SOCKET_NTHREADS; 0: the caller's thread
+  uint32_t sockets_per_thread = 1;                   // NCCL_NSOCKS_PERTHREAD
+  uint32_t connect_retries = 0;                      // NCCL_SOCKET_RETRY_CNT
   std::chrono::milliseconds connect_retry_sleep{0};  // NCCL_SOCKET_RETRY_SLEEP_MSEC
-  uint64_t inline_bytes_max = 0;                 // NCCL_SOCKET_INLINE
-  uint64_t task_bytes_min = 0;                   // NCCL_SOCKET_MIN_TASKSIZE
-  int32_t send_buffer_bytes = -1;                // NCCL_SOCKET_SNDBUF; -1: the kernel's choice
-  int32_t recv_buffer_bytes = -1;                // NCCL_SOCKET_RCVBUF; -1: the kernel's choice
+  uint64_t inline_bytes_max = 0;                     // NCCL_SOCKET_INLINE
+  uint64_t task_bytes_min = 0;                       // NCCL_SOCKET_MIN_TASKSIZE
+  int32_t send_buffer_bytes = -1;                    // NCCL_SOCKET_SNDBUF; -1: the kernel's choice
+  int32_t recv_buffer_bytes = -1;                    // NCCL_SOCKET_RCVBUF; -1: the kernel's choice
 
   /// Sockets beside the first one that carry parts of big messages; 0 without helper threads.
   [[nodiscard]] uint32_t data_sockets() const noexcept { return threads * sockets_per_thread; }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-socket/transfer.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-
-#include <algorithm>
-#include <cstring>
 
 #include "plugins/support/errno_text.hpp"
 
@@ -18,10 +17,10 @@ namespace {
 /// from the others; more than a socket buffer takes at once anyway.
 constexpr uint64_t kBytesPerCall = 4 << 20;
 
-/// A connection carries data one way, so the kernel answers every small message with a packet of its
-/// own: a third of the time of an 8-byte exchange. Told that the traffic is interactive it answers
-/// every second one. It forgets that when the connection was idle, hence again and again, rarely
-/// enough to cost nothing.
+/// A connection carries data one way, so the kernel answers every small message with a packet of
+/// its own: a third of the time of an 8-byte exchange. Told that the traffic is interactive it
+/// answers every second one. It forgets that when the connection was idle, hence again and again,
+/// rarely enough to cost nothing.
 constexpr uint32_t kReadsPerAckHint = 64;
 
 void hint_sparse_acks(int fd) {
@@ -69,7 +68,8 @@ Result<void> Connection::start_helpers(Direction direction) {
   return ok();
 }
 
-void Connection::push_parts(const WireHeader& header, std::byte* data,
+void Connection::push_parts(const WireHeader& header,
+                            std::byte* data,
                             std::atomic<uint32_t>& parts_left) noexcept {
   for (uint32_t index = 0; index < header.parts; ++index) {
     const uint32_t socket = (header.first_part_socket + index) % data_sockets();
@@ -79,10 +79,9 @@ void Connection::push_parts(const WireHeader& header, std::byte* data,
   }
 }
 
-int32_t Connection::report_fault() const noexcept {
-  if (!fault_.is_set()) {
-    return PLEXUS_OK;
-  }
+int32_t Connection::report_fault() noexcept {
+  // The caller may free all buffers of the connection when it hears of this: nobody may touch them.
+  helpers_.clear();
   log_.error(fault_.failure().text.c_str());
   return fault_.failure().code;
 }
@@ -100,7 +99,8 @@ SendConnection::SendConnection(Link link, const Settings& settings, const plugin
   }
 }
 
-Result<std::unique_ptr<SendConnection>> SendConnection::create(Link link, const Settings& settings,
+Result<std::unique_ptr<SendConnection>> SendConnection::create(Link link,
+                                                               const Settings& settings,
                                                                const plugin::Log& log) {
   std::unique_ptr<SendConnection> connection(new SendConnection(std::move(link), settings, log));
   PLEXUS_TRY(connection->start_helpers(Direction::kSend));
@@ -118,7 +118,9 @@ WireHeader SendConnection::make_header(uint64_t size_bytes, int32_t tag) {
   return header;
 }
 
-int32_t SendConnection::isend(const void* data, uint64_t size_bytes, int32_t tag,
+int32_t SendConnection::isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
                               plexus_net_request_t** request) {
   if (is_broken()) {
     return report_fault();
@@ -135,7 +137,8 @@ int32_t SendConnection::isend(const void* data, uint64_t size_bytes, int32_t tag
   fresh.parts_left.store(fresh.header.parts, std::memory_order_relaxed);
   if (fresh.header.parts > 0) {
     // A helper of a sending connection only reads.
-    push_parts(fresh.header, const_cast<std::byte*>(fresh.data), fresh.parts_left);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    push_parts(fresh.header, const_cast<std::byte*>(fresh.data),
+               fresh.parts_left);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   }
   unwritten_.push(fresh);
   progress();  // a failure is reported by test(): the request exists
@@ -214,7 +217,8 @@ Result<std::unique_ptr<RecvConnection>> RecvConnection::create(Link link, const 
   return connection;
 }
 
-int32_t RecvConnection::irecv(uint32_t count, const plexus_net_buffer_t* buffers,
+int32_t RecvConnection::irecv(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
   if (is_broken()) {
     return report_fault();
@@ -278,8 +282,8 @@ bool RecvConnection::read_more() {
   // Behind the rest of a big message only the next header: its payload goes straight to its buffer.
   const bool is_big = wanted_bytes > kStashBytes;
   if (current_ == nullptr || current_bytes_ + wanted_bytes == current_buffer_->size_bytes) {
-    pieces[piece_count++] =
-        make_iovec(stash_.data() + stash_end_, is_big ? sizeof(WireHeader) : kStashBytes - stash_end_);
+    pieces[piece_count++] = make_iovec(stash_.data() + stash_end_,
+                                       is_big ? sizeof(WireHeader) : kStashBytes - stash_end_);
   }
   ssize_t n = 0;
   if (piece_count == 1) {
@@ -342,7 +346,8 @@ bool RecvConnection::begin_message(const WireHeader& header) {
                        (header.parts == 0 || header.first_part_socket < data_sockets());
   if (!is_sane) {
     break_off(fail(PLEXUS_REMOTE_ERROR,
-                   "{} sent a header that makes no sense ({} bytes in {} parts): are both ends the same version?",
+                   "{} sent a header that makes no sense ({} bytes in {} parts): are both ends the "
+                   "same version?",
                    peer(), header.size_bytes, header.parts));
     return false;
   }
@@ -351,7 +356,8 @@ bool RecvConnection::begin_message(const WireHeader& header) {
   if (buffer == nullptr) {
     if (posted_.size() == kRequests) {
       break_off(fail(PLEXUS_INVALID_USAGE,
-                     "{} sent a message with tag {} that none of the {} posted receives expects; the ranks disagree "
+                     "{} sent a message with tag {} that none of the {} posted receives expects; "
+                     "the ranks disagree "
                      "on what comes next",
                      peer(), header.tag, kRequests));
     }
@@ -359,7 +365,8 @@ bool RecvConnection::begin_message(const WireHeader& header) {
   }
   if (header.size_bytes > buffer->room_bytes) {
     break_off(fail(PLEXUS_INVALID_USAGE,
-                   "{} sent {} bytes with tag {}, but the receive has room for {}; the ranks disagree on the size",
+                   "{} sent {} bytes with tag {}, but the receive has room for {}; the ranks "
+                   "disagree on the size",
                    peer(), header.size_bytes, header.tag, buffer->room_bytes));
     return false;
   }
@@ -409,8 +416,8 @@ void RecvConnection::break_off_reading(ssize_t result, int error) {
   const int reason = result == 0 ? 0 : error;
   const std::string what = current_ == nullptr
                                ? "while a receive was waiting"
-                               : fmt::format("after {} of the {} bytes of a message", current_bytes_,
-                                             current_buffer_->size_bytes);
+                               : fmt::format("after {} of the {} bytes of a message",
+                                             current_bytes_, current_buffer_->size_bytes);
   break_off(fail(is_peer_gone(reason) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
                  "lost the connection from {} {}: {}", peer(), what,
                  reason == 0 ? "the peer closed it" : plugin::errno_text(reason)));

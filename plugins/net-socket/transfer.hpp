@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages over the sockets of one connection: `SendConnection` and `RecvConnection`.
 //
-// The caller's thread does the work inside isend() and test(): a message leaves with one system call
-// (header and payload together) and arrives with one (several small ones arrive together). With
-// helper threads, what is longer than NCCL_SOCKET_INLINE is cut in parts that they move over the data
-// sockets; its header still goes over the first socket, which keeps the order.
+// The caller's thread does the work inside isend() and test(): a message leaves with one system
+// call (header and payload together) and arrives with one (several small ones arrive together).
+// With helper threads, what is longer than NCCL_SOCKET_INLINE is cut in parts that they move over
+// the data sockets; its header still goes over the first socket, which keeps the order.
 //
 // All requests exist from the start; nothing here allocates after connecting, except to say why a
 // connection broke. Threads: one at a time per connection.
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
+
 #include "plugins/net-socket/endpoint.hpp"
 #include "plugins/net-socket/fault.hpp"
 #include "plugins/net-socket/helper.hpp"
@@ -75,10 +76,12 @@ class Connection {
     return static_cast<uint32_t>(sockets_.size() - 1);
   }
   /// Hands the payload of a message with `header.parts` > 0 to the helpers.
-  void push_parts(const WireHeader& header, std::byte* data, std::atomic<uint32_t>& parts_left) noexcept;
+  void push_parts(const WireHeader& header,
+                  std::byte* data,
+                  std::atomic<uint32_t>& parts_left) noexcept;
   void break_off(Failure failure) { fault_.set(std::move(failure)); }
-  /// PLEXUS_OK, or the failure's code after telling the host why.
-  [[nodiscard]] int32_t report_fault() const noexcept;
+  /// Of a broken connection: tells the host why and returns the code. Stops the helpers first.
+  [[nodiscard]] int32_t report_fault() noexcept;
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] bool is_broken() const noexcept { return fault_.is_set(); }
 
@@ -87,8 +90,9 @@ class Connection {
   std::string peer_;
   uint32_t threads_;
   Fault fault_;
-  std::vector<plugin::UniqueFd> sockets_;         // [1 + data sockets]
-  std::vector<std::unique_ptr<Helper>> helpers_;  // [threads]; socket 1 + i is of helper i % threads
+  std::vector<plugin::UniqueFd> sockets_;  // [1 + data sockets]
+  std::vector<std::unique_ptr<Helper>>
+      helpers_;  // [threads]; socket 1 + i is of helper i % threads
 };
 
 class SendConnection;
@@ -98,8 +102,8 @@ struct SendRequest : plexus_net_request {
   SendConnection* connection = nullptr;
   const std::byte* data = nullptr;
   WireHeader header{};
-  uint64_t first_socket_bytes = 0;        // header, and payload when it has no parts
-  uint64_t written_bytes = 0;             // of those
+  uint64_t first_socket_bytes = 0;  // header, and payload when it has no parts
+  uint64_t written_bytes = 0;       // of those
   std::atomic<uint32_t> parts_left{0};
   [[nodiscard]] bool is_done() const noexcept {
     return written_bytes == first_socket_bytes &&
@@ -113,7 +117,9 @@ class SendConnection : public Connection {
                                                                       const Settings& settings,
                                                                       const plugin::Log& log);
   /// A PLEXUS_* code, as plexus_net.h says. The same for test().
-  [[nodiscard]] int32_t isend(const void* data, uint64_t size_bytes, int32_t tag,
+  [[nodiscard]] int32_t isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
                               plexus_net_request_t** request);
   [[nodiscard]] int32_t test(SendRequest& request, uint64_t* sizes_bytes);
 
@@ -136,16 +142,16 @@ struct RecvBuffer {
   uint64_t room_bytes = 0;
   uint64_t size_bytes = 0;  // of its message
   int32_t tag = 0;
-  bool is_taken = false;    // its message has begun to arrive
+  bool is_taken = false;  // its message has begun to arrive
 };
 
 struct RecvRequest : plexus_net_request {
   RecvConnection* connection = nullptr;
   std::array<RecvBuffer, PLEXUS_NET_RECVS_MAX> buffers;
   uint32_t count = 0;
-  uint32_t free_buffers = 0;               // not taken yet
-  uint32_t unfinished_messages = 0;        // those on the first socket
-  std::atomic<uint32_t> parts_left{0};     // those of the helpers
+  uint32_t free_buffers = 0;            // not taken yet
+  uint32_t unfinished_messages = 0;     // those on the first socket
+  std::atomic<uint32_t> parts_left{0};  // those of the helpers
   [[nodiscard]] bool is_done() const noexcept {
     return unfinished_messages == 0 &&
            parts_left.load(std::memory_order_acquire) == 0;  // pairs with the helper's release
@@ -156,7 +162,8 @@ class RecvConnection : public Connection {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RecvConnection>> create(Link link,
                                                                       const plugin::Log& log);
-  [[nodiscard]] int32_t irecv(uint32_t count, const plexus_net_buffer_t* buffers,
+  [[nodiscard]] int32_t irecv(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request);
   [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);
 
@@ -175,17 +182,18 @@ class RecvConnection : public Connection {
   [[nodiscard]] uint64_t stash_size() const noexcept { return stash_end_ - stash_begin_; }
   void break_off_reading(ssize_t result, int error);
 
-  /// Room for what arrives before its buffer is known: a header, and small messages behind it. Bigger
-  /// saves system calls when many small ones come, smaller saves copying of what big ones begin with.
-  static constexpr uint64_t kStashBytes = 16 * 1024;
-  std::array<std::byte, kStashBytes> stash_;
+  /// Room for what arrives before its buffer is known: a header, and small messages behind it.
+  /// Bigger saves system calls when many small ones come, smaller saves copying of what big ones
+  /// begin with.
+  static constexpr uint64_t kStashBytes = uint64_t{16} * 1024;
+  std::array<std::byte, kStashBytes> stash_{};
   uint64_t stash_begin_ = 0;
   uint64_t stash_end_ = 0;
   uint32_t reads_ = 0;
 
-  RecvRequest* current_ = nullptr;        // of the message that is arriving on the first socket
+  RecvRequest* current_ = nullptr;  // of the message that is arriving on the first socket
   RecvBuffer* current_buffer_ = nullptr;
-  uint64_t current_bytes_ = 0;            // of it, here
+  uint64_t current_bytes_ = 0;  // of it, here
 
   std::array<RecvRequest, kRequests> requests_;
   PointerQueue<RecvRequest, kRequests> free_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What net-socket puts on the wire and into a handle. Little-endian; both ends run the same version,
-// which the handshake checks. Described in README.md, "Wire format".
+// What net-socket puts on the wire and into a handle. Little-endian; both ends run the same
+// version, which the handshake checks. Described in README.md, "Wire format".
 #pragma once
 
 #include <array>
@@ -29,7 +29,8 @@ struct WireHandle {
   Cookie connect_cookie;
   Cookie accept_cookie;
 };
-static_assert(sizeof(WireHandle) == 96 && sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
+static_assert(sizeof(WireHandle) == 4 * sizeof(uint64_t) + 2 * sizeof(Cookie) &&
+              sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
 
 /// First bytes of every socket, from the connecting side. The answer is the accept cookie.
 struct WireHello {
@@ -37,14 +38,15 @@ struct WireHello {
   uint64_t connection_id;  // equal on all sockets of one connection, random
   uint16_t socket_index;   // 0: the first socket; above: data sockets
   uint16_t socket_count;
-  uint16_t threads;        // helper threads that serve the data sockets
+  uint16_t threads;  // helper threads that serve the data sockets
   uint16_t reserved;
   Cookie connect_cookie;
 };
-static_assert(sizeof(WireHello) == 56);
+static_assert(sizeof(WireHello) == 3 * sizeof(uint64_t) + sizeof(Cookie));
 
-/// Before each message, on the first socket. With `parts` = 0 the payload follows; else part i, bytes
-/// [i * size / parts, (i + 1) * size / parts), goes over data socket (first_part_socket + i) % count.
+/// Before each message, on the first socket. With `parts` = 0 the payload follows; else part i,
+/// bytes [i * size / parts, (i + 1) * size / parts), goes over data socket (first_part_socket + i)
+/// % count.
 struct WireHeader {
   uint64_t size_bytes;
   int32_t tag;

@@ -2,10 +2,10 @@
 // The host's log callback as an object. A plugin has no other output.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <string>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "plugin-api/plexus_plugin.h"
 
@@ -16,8 +16,9 @@ template <class... Args>
 struct LogText {
   template <class S>
   consteval LogText(const S& text,  // NOLINT(google-explicit-constructor): a format string
-                    const char* file_ = __builtin_FILE(), int line_ = __builtin_LINE())
-      : format(text), file(file_), line(line_) {}
+                    const char* at_file = __builtin_FILE(),
+                    int at_line = __builtin_LINE())
+      : format(text), file(at_file), line(at_line) {}
   fmt::format_string<Args...> format;
   const char* file;
   int line;
@@ -31,11 +32,13 @@ class Log {
 
   template <class... Args>
   void warn(LogText<std::type_identity_t<Args>...> text, Args&&... args) const {
-    write(PLEXUS_LOG_WARN, text.file, text.line, fmt::format(text.format, std::forward<Args>(args)...));
+    write(PLEXUS_LOG_WARN, text.file, text.line,
+          fmt::format(text.format, std::forward<Args>(args)...));
   }
   template <class... Args>
   void info(LogText<std::type_identity_t<Args>...> text, Args&&... args) const {
-    write(PLEXUS_LOG_INFO, text.file, text.line, fmt::format(text.format, std::forward<Args>(args)...));
+    write(PLEXUS_LOG_INFO, text.file, text.line,
+          fmt::format(text.format, std::forward<Args>(args)...));
   }
   /// The reason of the failure that this thread returns next; see PLEXUS_LOG_ERROR.
   void error(const char* text) const noexcept {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Result<T>` for plugins: a value, or a `Failure` = PLEXUS_* code and one sentence. The same idea and
-// spelling as in the core, which a plugin cannot include. The wall (wall.hpp) turns it into the code
-// that crosses the ABI and the PLEXUS_LOG_ERROR line that explains it.
+// `Result<T>` for plugins: a value, or a `Failure` = PLEXUS_* code and one sentence. The same idea
+// and spelling as in the core, which a plugin cannot include. The wall (wall.hpp) turns it into the
+// code that crosses the ABI and the PLEXUS_LOG_ERROR line that explains it.
 #pragma once
 
-#include <fmt/core.h>
+#include <cstdint>
+#include <string>
+#include <utility>
 
 #include <boost/outcome/basic_result.hpp>
 #include <boost/outcome/policy/terminate.hpp>
 #include <boost/outcome/try.hpp>
-#include <cstdint>
-#include <string>
-#include <utility>
+#include <fmt/core.h>
 
 #include "plugin-api/plexus_plugin.h"
 
@@ -23,8 +23,8 @@ struct [[nodiscard]] Failure {
 };
 
 template <class T = void>
-using Result = BOOST_OUTCOME_V2_NAMESPACE::basic_result<
-    T, Failure, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
+using Result = BOOST_OUTCOME_V2_NAMESPACE::
+    basic_result<T, Failure, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
 
 /// What a step that never blocks says.
 enum class Progress { kPending, kDone };

@@ -4,20 +4,19 @@
 //
 //   net_socket_pingpong PLUGIN [ROUNDS]
 //
-// 8 B: both sides send and receive at once, spinning. 256 MiB: one message, one way. Prints the best
-// time of each and the ratio. Two threads, so it wants two free cores.
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+// 8 B: both sides send and receive at once, spinning. 256 MiB: one message, one way. Prints the
+// best time of each and the ratio. Two threads, so it wants two free cores.
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "core/plugin/net_plugin.hpp"
@@ -133,7 +132,8 @@ uint32_t find_loopback(const NetContext& context) {
 
 PluginPair connect_pair(const char* path) {
   const auto plugin = must(NetPlugin::load(path));
-  PluginPair pair{{must(NetContext::create(plugin, {})), must(NetContext::create(plugin, {}))}, {}, {}};
+  PluginPair pair{
+      {must(NetContext::create(plugin, {})), must(NetContext::create(plugin, {}))}, {}, {}};
   for (int side = 0; side < 2; ++side) {
     const NetContext& mine = pair.contexts[side];
     const NetContext& peers = pair.contexts[1 - side];
@@ -194,43 +194,43 @@ struct Best {
 
 void measure_small(const RawPair& raw, PluginPair& pair, Best& best) {
   best.raw = std::min(best.raw, time_pair([&](int side) {
-    char data[8] = {};
-    for (int i = 0; i < kSmallPerRound; ++i) {
-      raw_send(raw.ends[side], data, sizeof data);
-      raw_recv(raw.ends[side], data, sizeof data, MSG_DONTWAIT);
-    }
-  }));
+                        char data[8] = {};
+                        for (int i = 0; i < kSmallPerRound; ++i) {
+                          raw_send(raw.ends[side], data, sizeof data);
+                          raw_recv(raw.ends[side], data, sizeof data, MSG_DONTWAIT);
+                        }
+                      }));
   best.plugin = std::min(best.plugin, time_pair([&](int side) {
-    const std::vector<char> out(8);
-    std::vector<char> in(8);
-    NetSend& send = pair.sends[static_cast<size_t>(side)];
-    NetRecv& recv = pair.recvs[static_cast<size_t>(side)];
-    for (int i = 0; i < kSmallPerRound; ++i) {
-      NetRequest* received = post(recv, in);
-      NetRequest* sent = post(send, out);
-      finish(recv, received);
-      finish(send, sent);
-    }
-  }));
+                           const std::vector<char> out(8);
+                           std::vector<char> in(8);
+                           NetSend& send = pair.sends[static_cast<size_t>(side)];
+                           NetRecv& recv = pair.recvs[static_cast<size_t>(side)];
+                           for (int i = 0; i < kSmallPerRound; ++i) {
+                             NetRequest* received = post(recv, in);
+                             NetRequest* sent = post(send, out);
+                             finish(recv, received);
+                             finish(send, sent);
+                           }
+                         }));
 }
 
 void measure_big(const RawPair& raw, PluginPair& pair, std::vector<char> (&data)[2], Best& best) {
   best.raw = std::min(best.raw, time_pair([&](int side) {
-    for (size_t done = 0; done < kBigBytes; done += kPagesOfRawChunk) {
-      if (side == 0) {
-        raw_send(raw.ends[0], data[0].data() + done, kPagesOfRawChunk);
-      } else {
-        raw_recv(raw.ends[1], data[1].data() + done, kPagesOfRawChunk, 0);
-      }
-    }
-  }));
+                        for (size_t done = 0; done < kBigBytes; done += kPagesOfRawChunk) {
+                          if (side == 0) {
+                            raw_send(raw.ends[0], data[0].data() + done, kPagesOfRawChunk);
+                          } else {
+                            raw_recv(raw.ends[1], data[1].data() + done, kPagesOfRawChunk, 0);
+                          }
+                        }
+                      }));
   best.plugin = std::min(best.plugin, time_pair([&](int side) {
-    if (side == 0) {
-      finish(pair.sends[0], post(pair.sends[0], data[0]));
-    } else {
-      finish(pair.recvs[1], post(pair.recvs[1], data[1]));
-    }
-  }));
+                           if (side == 0) {
+                             finish(pair.sends[0], post(pair.sends[0], data[0]));
+                           } else {
+                             finish(pair.recvs[1], post(pair.recvs[1], data[1]));
+                           }
+                         }));
 }
 
 int run(const char* path, int rounds) {
@@ -244,11 +244,15 @@ int run(const char* path, int rounds) {
     measure_big(raw, pair, data, big);
   }
   const auto microseconds = [](double seconds) { return seconds * 1e6 / kSmallPerRound; };
-  const auto gigabytes = [](double seconds) { return static_cast<double>(kBigBytes) * 1e-9 / seconds; };
-  fmt::print("8 B symmetric exchange   raw {:6.2f} us    plugin {:6.2f} us    plugin/raw time {:.2f}\n",
-             microseconds(small.raw), microseconds(small.plugin), small.plugin / small.raw);
-  fmt::print("256 MiB one way          raw {:6.2f} GB/s  plugin {:6.2f} GB/s  plugin/raw time {:.2f}\n",
-             gigabytes(big.raw), gigabytes(big.plugin), big.plugin / big.raw);
+  const auto gigabytes = [](double seconds) {
+    return static_cast<double>(kBigBytes) * 1e-9 / seconds;
+  };
+  fmt::print(
+      "8 B symmetric exchange   raw {:6.2f} us    plugin {:6.2f} us    plugin/raw time {:.2f}\n",
+      microseconds(small.raw), microseconds(small.plugin), small.plugin / small.raw);
+  fmt::print(
+      "256 MiB one way          raw {:6.2f} GB/s  plugin {:6.2f} GB/s  plugin/raw time {:.2f}\n",
+      gigabytes(big.raw), gigabytes(big.plugin), big.plugin / big.raw);
   return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plugins say of themselves, as random bytes: descriptor, table, properties and paths. Nothing may
-// crash, and whatever is accepted must be within the bounds that the core relies on.
+// What plugins say of themselves, as random bytes: descriptor, table, properties and paths. Nothing
+// may crash, and whatever is accepted must be within the bounds that the core relies on.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -34,11 +34,14 @@ void check_properties(const uint8_t* data, size_t size) {
   const auto checked = check_net_properties(take<plexus_net_properties_t>(data, size));
   if (checked.has_value()) {
     const NetProperties& properties = checked.value();
-    require(!properties.name.empty() && properties.name.size() < sizeof(plexus_net_properties_t::name));
+    require(!properties.name.empty() &&
+            properties.name.size() < sizeof(plexus_net_properties_t::name));
     require(properties.pci_path.size() < sizeof(plexus_net_properties_t::pci_path));
-    require(properties.message_bytes_max > 0 && properties.message_bytes_max <= PLEXUS_NET_MESSAGE_BYTES_MAX);
+    require(properties.message_bytes_max > 0 &&
+            properties.message_bytes_max <= PLEXUS_NET_MESSAGE_BYTES_MAX);
     require(properties.recvs_max > 0 && properties.recvs_max <= PLEXUS_NET_RECVS_MAX);
-    require(properties.comms_max > 0 && properties.requests_max > 0 && properties.pointer_support > 0);
+    require(properties.comms_max > 0 && properties.requests_max > 0 &&
+            properties.pointer_support > 0);
     require(!properties.speed_mbit_per_s || *properties.speed_mbit_per_s > 0);
   } else {
     require(!checked.error().message().empty());
@@ -48,7 +51,8 @@ void check_properties(const uint8_t* data, size_t size) {
 void check_path(const uint8_t* data, size_t size) {
   const auto checked = check_net_path(take<plexus_net_path_t>(data, size));
   if (checked.has_value()) {
-    require(!checked.value().loss_per_billion || *checked.value().loss_per_billion <= 1'000'000'000);
+    require(!checked.value().loss_per_billion ||
+            *checked.value().loss_per_billion <= 1'000'000'000);
     require(!checked.value().latency || checked.value().latency->count() >= 0);
   }
 }

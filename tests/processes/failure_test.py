@@ -16,9 +16,12 @@ REMOTE_ERROR = "(6)"
 class Failure(job.Test):
     def start_long_job(self, **environment):
         ranks = self.start_ranks(3, "all_reduce", *LONG, "--tsv", "-", "-T", 120, **environment)
-        self.assertTrue(ranks[0].read_line().startswith("bytes"))
-        self.assertTrue(ranks[0].read_line(), "the job ended before its first row")
+        self.read_first_row(ranks[0])
         return ranks
+
+    def read_first_row(self, command):
+        self.assertTrue(command.read_line().startswith("bytes"))
+        command.read_line()
 
     def check_survivors(self, ranks, dead):
         os.kill(ranks[dead].pid, signal.SIGKILL)
@@ -39,8 +42,7 @@ class Failure(job.Test):
 
     def test_killed_child_ends_the_job_and_is_named(self):
         command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", "-T", 120))
-        command.read_line()
-        self.assertTrue(command.read_line())
+        self.read_first_row(command)
         children = job.children_of(command.pid)
         self.assertEqual(len(children), 3)
         os.kill(children[1], signal.SIGKILL)
@@ -51,8 +53,7 @@ class Failure(job.Test):
 
     def test_ranks_do_not_outlive_their_parent(self):
         command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", "-T", 120))
-        command.read_line()
-        self.assertTrue(command.read_line())
+        self.read_first_row(command)
         children = job.children_of(command.pid)
         self.assertEqual(len(children), 3)
         os.kill(command.pid, signal.SIGKILL)

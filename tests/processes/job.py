@@ -60,8 +60,11 @@ class Command:
         return self.process.pid
 
     def read_line(self):
-        """The next line of stdout; '' at its end. The command itself must be bounded."""
-        return self.process.stdout.readline()
+        """The next line of stdout. The command itself must be bounded (-T)."""
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"ended too early: {self.process.args}\n{self.process.stderr.read()}")
+        return line
 
     def end(self, seconds):
         try:
@@ -75,7 +78,9 @@ class Command:
     def stop(self):
         if self.process.poll() is None:
             self.process.kill()
-            self.process.communicate()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
 
 
 def perf(*arguments):

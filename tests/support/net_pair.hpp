@@ -3,8 +3,6 @@
 // core/plugin and of net plugins drive messages with. Every wait has a bound.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +12,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "core/plugin/net_plugin.hpp"
 
@@ -59,7 +59,8 @@ inline std::shared_ptr<const NetPlugin> load_plugin(const std::filesystem::path&
 }
 
 inline NetContext make_context(const std::shared_ptr<const NetPlugin>& plugin, NetLog log = {}) {
-  auto context = NetContext::create(plugin, {.comm_id = 7, .traffic_class = -1, .log = std::move(log)});
+  auto context =
+      NetContext::create(plugin, {.comm_id = 7, .traffic_class = -1, .log = std::move(log)});
   if (context.has_error()) {
     ADD_FAILURE() << context.error().message();
     std::abort();
@@ -128,9 +129,8 @@ inline NetBuffer buffer_of(std::vector<std::byte>& data, int32_t tag) {
 /// Posts, whatever number of calls that takes.
 inline NetRequest* post_send(NetPair& pair, const std::vector<std::byte>& data, int32_t tag) {
   NetRequest* request = nullptr;
-  const bool is_posted = poll_until([&] {
-    return pair.send.isend(data, tag, nullptr, &request) != NetStatus::kAgain;
-  });
+  const bool is_posted = poll_until(
+      [&] { return pair.send.isend(data, tag, nullptr, &request) != NetStatus::kAgain; });
   EXPECT_TRUE(is_posted && request != nullptr);
   return request;
 }
@@ -159,8 +159,10 @@ inline void finish(NetPair& pair, NetRequest* sent, NetRequest* received, uint64
 }
 
 /// One message there; returns what arrived in a buffer of `room_bytes`.
-inline std::vector<std::byte> send_one(NetPair& pair, const std::vector<std::byte>& message,
-                                       size_t room_bytes, int32_t tag = 0) {
+inline std::vector<std::byte> send_one(NetPair& pair,
+                                       const std::vector<std::byte>& message,
+                                       size_t room_bytes,
+                                       int32_t tag = 0) {
   std::vector<std::byte> arrived(room_bytes);
   const NetBuffer buffer = buffer_of(arrived, tag);
   NetRequest* received = post_recv(pair, {&buffer, 1});

@@ -3,10 +3,12 @@
 // variables to one of the ways to start ranks, and from the result to the exit code.
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <stop_token>
+#include <sys/prctl.h>
 #include <thread>
 #include <utility>
 
@@ -99,6 +101,8 @@ Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
   if (options.joined) {
     input.place.rendezvous = options.joined->rendezvous;
   }
+  // A launcher that dies without a word must not leave its ranks behind.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (input.place.rendezvous.empty() && launched->nranks_on_host != launched->nranks) {
     return fail(Code::kInvalidUsage,
                 "{} started ranks on several hosts and gives no address; pass --rendezvous "

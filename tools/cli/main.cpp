@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `plexus` command: finds the subcommand, parses its flags, runs it.
 #include <exception>
+#include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +11,15 @@
 
 namespace plexus {
 namespace {
+
+/// CLI11 answers a word that is no subcommand with "a subcommand is required": name the word.
+std::string describe(const CLI::ParseError& error, const CLI::App& program) {
+  const std::vector<std::string> words = program.remaining();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !words.empty()) {
+    return fmt::format("'{}' is no subcommand", words.front());
+  }
+  return error.what();
+}
 
 int run(int argc, char** argv) {
   CLI::App program("Plexus: collectives for CPU ranks with NCCL's API", "plexus");
@@ -23,7 +33,7 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) {
       return program.exit(error);  // help or version
     }
-    fmt::print(stderr, "plexus: {}; --help lists what there is\n", error.what());
+    fmt::print(stderr, "plexus: {}; --help lists what there is\n", describe(error, program));
     return kExitUsage;
   }
   for (const Command& command : commands) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins that a host must refuse, one per value of PLEXUS_BROKEN (CMakeLists.txt builds each). What is
-// not broken in a variant is right, so that a refusal can only come from what is.
+// Plugins that a host must refuse, one per value of PLEXUS_BROKEN (CMakeLists.txt builds each).
+// What is not broken in a variant is right, so that a refusal can only come from what is.
 #include <cstdint>
 #include <stdexcept>
 
@@ -39,18 +39,31 @@ int32_t device_count(plexus_net_context_t*, uint32_t* count) {
   return PLEXUS_BROKEN == FAILING_DEVICES ? PLEXUS_SYSTEM_ERROR : PLEXUS_OK;
 }
 int32_t properties(plexus_net_context_t*, uint32_t, plexus_net_properties_t*) { return PLEXUS_OK; }
-int32_t listen(plexus_net_context_t*, uint32_t, plexus_net_handle_t*, plexus_net_listen_t**) { return PLEXUS_AGAIN; }
+int32_t listen(plexus_net_context_t*, uint32_t, plexus_net_handle_t*, plexus_net_listen_t**) {
+  return PLEXUS_AGAIN;
+}
 int32_t connect(plexus_net_context_t*, uint32_t, const plexus_net_handle_t*, plexus_net_send_t**) {
   return PLEXUS_AGAIN;
 }
 int32_t accept(plexus_net_listen_t*, plexus_net_recv_t**) { return PLEXUS_AGAIN; }
-int32_t register_send(plexus_net_send_t*, const plexus_net_region_t*, plexus_net_memory_t**) { return PLEXUS_OK; }
-int32_t register_recv(plexus_net_recv_t*, const plexus_net_region_t*, plexus_net_memory_t**) { return PLEXUS_OK; }
+int32_t register_send(plexus_net_send_t*, const plexus_net_region_t*, plexus_net_memory_t**) {
+  return PLEXUS_OK;
+}
+int32_t register_recv(plexus_net_recv_t*, const plexus_net_region_t*, plexus_net_memory_t**) {
+  return PLEXUS_OK;
+}
 int32_t deregister(plexus_net_memory_t*) { return PLEXUS_OK; }
-int32_t isend(plexus_net_send_t*, const void*, uint64_t, int32_t, plexus_net_memory_t*, plexus_net_request_t**) {
+int32_t isend(plexus_net_send_t*,
+              const void*,
+              uint64_t,
+              int32_t,
+              plexus_net_memory_t*,
+              plexus_net_request_t**) {
   return PLEXUS_AGAIN;
 }
-int32_t irecv(plexus_net_recv_t*, uint32_t, const plexus_net_buffer_t*, plexus_net_request_t**) { return PLEXUS_AGAIN; }
+int32_t irecv(plexus_net_recv_t*, uint32_t, const plexus_net_buffer_t*, plexus_net_request_t**) {
+  return PLEXUS_AGAIN;
+}
 int32_t test(plexus_net_request_t*, uint64_t*) { return PLEXUS_AGAIN; }
 void close_send(plexus_net_send_t*) {}
 void close_recv(plexus_net_recv_t*) {}
@@ -60,10 +73,18 @@ constexpr uint32_t kTableBytes = PLEXUS_BROKEN == SHORT_TABLE ? 64 : sizeof(plex
 constexpr uint32_t kMajor = PLEXUS_BROKEN == WRONG_MAJOR ? PLEXUS_ABI_MAJOR + 1 : PLEXUS_ABI_MAJOR;
 
 constexpr plexus_net_ops_t kOps = {
-    kTableBytes,   0,     init,  finalize, device_count, properties, listen,     connect,      accept, register_send,
-    register_recv, deregister, isend, irecv, nullptr, test, close_send, close_recv, close_listen, nullptr};
-constexpr plexus_plugin_t kPlugin = {
-    PLEXUS_PLUGIN_MAGIC, sizeof(plexus_plugin_t), kMajor, 0, PLEXUS_KIND_NET, 0, "broken", "1", &kOps};
+    kTableBytes, 0,      init,          finalize,      device_count, properties, listen,
+    connect,     accept, register_send, register_recv, deregister,   isend,      irecv,
+    nullptr,     test,   close_send,    close_recv,    close_listen, nullptr};
+constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
+                                     sizeof(plexus_plugin_t),
+                                     kMajor,
+                                     0,
+                                     PLEXUS_KIND_NET,
+                                     0,
+                                     "broken",
+                                     "1",
+                                     &kOps};
 
 }  // namespace
 
@@ -77,7 +98,9 @@ const uint64_t ncclNetPlugin_v10[20] = {};
 #endif
 
 #if PLEXUS_BROKEN == NO_SYMBOL || PLEXUS_BROKEN == FOREIGN_ABI
-extern "C" PLEXUS_PLUGIN_EXPORT const plexus_plugin_t* plexus_plugin_query_in_another_name() { return &kPlugin; }
+extern "C" PLEXUS_PLUGIN_EXPORT const plexus_plugin_t* plexus_plugin_query_in_another_name() {
+  return &kPlugin;
+}
 #else
 const plexus_plugin_t* plexus_plugin_query(uint32_t) {
   if (PLEXUS_BROKEN == THROWING_QUERY) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins that break the contract: each is refused with its own message, and nothing is left behind.
+// Plugins that break the contract: each is refused with its own message, and nothing is left
+// behind.
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <string>
 
 #include "core/plugin/library.hpp"
 #include "core/plugin/net_plugin.hpp"
@@ -17,7 +18,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 std::filesystem::path broken(const std::string& name) {
-  return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libplexus-net-broken-" + name + ".so").c_str());
+  return test::built_file("PLEXUS_TEST_EXAMPLE_DIR",
+                          ("libplexus-net-broken-" + name + ".so").c_str());
 }
 
 std::string load_error(const std::string& name) {
@@ -30,7 +32,8 @@ std::string context_error(const std::string& name) {
   const auto plugin = test::load_plugin(broken(name));
   const auto context = NetContext::create(plugin, {});
   const auto library = Library::load(broken(name));
-  EXPECT_EQ(library.value().find_function<int()>("plexus_test_contexts")(), 0) << "init without finalize";
+  EXPECT_EQ(library.value().find_function<int()>("plexus_test_contexts")(), 0)
+      << "init without finalize";
   return context.has_error() ? context.error().message() : "made";
 }
 
@@ -44,17 +47,22 @@ TEST(PluginAbi, MissingEntryIsRefused) {
   EXPECT_THAT(load_error("no-symbol"), HasSubstr("no plexus_plugin_query: it is no Plexus plugin"));
 }
 TEST(PluginAbi, PluginOfNcclsOwnAbiIsToldSo) {
-  EXPECT_THAT(load_error("foreign-abi"), AllOf(HasSubstr("ncclNetPlugin_v10"), HasSubstr("NCCL_NET_PLUGIN=none")));
+  EXPECT_THAT(load_error("foreign-abi"),
+              AllOf(HasSubstr("ncclNetPlugin_v10"), HasSubstr("NCCL_NET_PLUGIN=none")));
 }
-TEST(PluginAbi, ThrowingQueryIsRefused) { EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception")); }
+TEST(PluginAbi, ThrowingQueryIsRefused) {
+  EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception"));
+}
 TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
   EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.0)"));
 }
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
-  EXPECT_THAT(context_error("throwing-init"), AllOf(HasSubstr("net plugin broken"), HasSubstr("no luck today")));
+  EXPECT_THAT(context_error("throwing-init"),
+              AllOf(HasSubstr("net plugin broken"), HasSubstr("no luck today")));
 }
 TEST(PluginAbi, ContextIsFinalizedWhenPropertiesAreBad) {
-  EXPECT_THAT(context_error("bad-properties"), AllOf(HasSubstr("device 0"), HasSubstr("device name")));
+  EXPECT_THAT(context_error("bad-properties"),
+              AllOf(HasSubstr("device 0"), HasSubstr("device name")));
 }
 TEST(PluginAbi, ContextIsFinalizedWhenDevicesFail) {
   EXPECT_THAT(context_error("failing-devices"), HasSubstr("device_count failed with code 2"));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/descriptor.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstddef>
 #include <cstring>
 #include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -22,8 +22,14 @@ plexus_net_ops_t full_table() {
 }
 
 plexus_plugin_t good_plugin(const plexus_net_ops_t& ops) {
-  return {PLEXUS_PLUGIN_MAGIC, sizeof(plexus_plugin_t), PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR,
-          PLEXUS_KIND_NET,     0,                       "good-1.x_Y",     "1.2 (test)",
+  return {PLEXUS_PLUGIN_MAGIC,
+          sizeof(plexus_plugin_t),
+          PLEXUS_ABI_MAJOR,
+          PLEXUS_ABI_MINOR,
+          PLEXUS_KIND_NET,
+          0,
+          "good-1.x_Y",
+          "1.2 (test)",
           &ops};
 }
 
@@ -99,7 +105,8 @@ TEST(Descriptor, AcceptsANewerMinorWithALongerTable) {
   EXPECT_EQ(refusal(plugin), "accepted");
 }
 
-// What the plugin is too old to have is null, and a half pointer at the end of its table is not used.
+// What the plugin is too old to have is null, and a half pointer at the end of its table is not
+// used.
 TEST(Descriptor, EntriesBeyondAShortTableAreNull) {
   plexus_net_ops_t ops = full_table();
   for (const size_t extra : {0u, 1u, 7u}) {
@@ -134,7 +141,8 @@ TEST(Descriptor, RefusesBadNames) {
   const std::string too_long(PLEXUS_NAME_BYTES, 'a');
   plugin.name = longest.c_str();
   EXPECT_EQ(refusal(plugin), "accepted");
-  for (const char* name : {static_cast<const char*>(nullptr), "", "a b", "a\nb", too_long.c_str()}) {
+  for (const char* name :
+       {static_cast<const char*>(nullptr), "", "a b", "a\nb", too_long.c_str()}) {
     plugin.name = name;
     EXPECT_THAT(refusal(plugin), HasSubstr("its name is")) << (name == nullptr ? "null" : name);
   }
@@ -173,7 +181,8 @@ TEST(Properties, NumbersOutOfRangeAreRefusedByName) {
     EXPECT_THAT(refusal(raw), HasSubstr(what));
   };
   refuses([](auto& raw) { raw.message_bytes_max = 0; }, "message_bytes_max = 0");
-  refuses([](auto& raw) { raw.message_bytes_max = PLEXUS_NET_MESSAGE_BYTES_MAX + 1; }, "message_bytes_max");
+  refuses([](auto& raw) { raw.message_bytes_max = PLEXUS_NET_MESSAGE_BYTES_MAX + 1; },
+          "message_bytes_max");
   refuses([](auto& raw) { raw.pointer_support = 0; }, "pointer_support = 0");
   refuses([](auto& raw) { raw.pointer_support = 8; }, "pointer_support = 8");
   refuses([](auto& raw) { raw.comms_max = 0; }, "comms_max");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/library.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "tests/support/net_pair.hpp"
 
@@ -36,7 +36,8 @@ class LibraryTest : public testing::Test {
     return library.has_error() ? library.error().message() : "loaded";
   }
   static std::string good_bytes() {
-    std::ifstream file(test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so"), std::ios::binary);
+    std::ifstream file(test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so"),
+                       std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   fs::path folder_;
@@ -71,7 +72,8 @@ TEST_F(LibraryTest, UnreadableFileIsRefusedWithTheReason) {
 TEST_F(LibraryTest, TruncatedLibraryIsRefusedAtEveryLength) {
   const std::string whole = good_bytes();
   ASSERT_GT(whole.size(), 12'000u);
-  for (const size_t size : {size_t{20}, size_t{64}, size_t{100}, size_t{1000}, size_t{4096}, size_t{8192}}) {
+  for (const size_t size :
+       {size_t{20}, size_t{64}, size_t{100}, size_t{1000}, size_t{4096}, size_t{8192}}) {
     const std::string reason = refusal(write("cut.so", whole.substr(0, size)));
     EXPECT_THAT(reason, testing::AnyOf(HasSubstr("truncated"), HasSubstr("no ELF header"))) << size;
   }
@@ -88,7 +90,8 @@ TEST_F(LibraryTest, OtherMachinesAndProgramsAreRefused) {
 }
 
 TEST_F(LibraryTest, LoadersOwnWordsAreKeptForABareName) {
-  EXPECT_THAT(refusal("libplexus-certainly-absent.so"), HasSubstr("cannot open shared object file"));
+  EXPECT_THAT(refusal("libplexus-certainly-absent.so"),
+              HasSubstr("cannot open shared object file"));
 }
 
 TEST(OwnFolder, IsThatOfTheTestProgram) {

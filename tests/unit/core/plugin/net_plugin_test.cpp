@@ -61,7 +61,8 @@ TEST_F(MinimalPlugin, ErrorCarriesThePluginsOwnSentence) {
   NetRequest* request = test::post_recv(pair, {&buffer, 1});
   { const NetSend gone = std::move(pair.send); }
   NetStatus status = NetStatus::kAgain;
-  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(request, nullptr)) != NetStatus::kAgain; }));
+  ASSERT_TRUE(test::poll_until(
+      [&] { return (status = pair.recv.test(request, nullptr)) != NetStatus::kAgain; }));
   const Error error = pair.recv.explain("test", status);
   EXPECT_EQ(error.code(), Code::kRemoteError);
   EXPECT_EQ(error.message(), "net plugin minimal: peer gone");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/registry.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "tests/support/net_pair.hpp"
 
@@ -18,7 +18,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-fs::path minimal() { return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so"); }
+fs::path minimal() {
+  return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so");
+}
 
 /// A folder of its own with copies of the example under the names a test wants.
 class RegistryTest : public testing::Test {
@@ -38,7 +40,8 @@ class RegistryTest : public testing::Test {
   }
   std::string load_error(std::string_view name) const {
     const auto plugin = load_net_plugin(options_, name);
-    return plugin.has_error() ? plugin.error().message() : "loaded " + plugin.value()->path().string();
+    return plugin.has_error() ? plugin.error().message()
+                              : "loaded " + plugin.value()->path().string();
   }
   std::string open_error() const {
     const auto context = open_net(options_, {});
@@ -67,11 +70,13 @@ TEST(PluginList, ReadsNamesExclusionsAndNone) {
 }
 
 TEST(PluginFiles, FollowTheNamingRules) {
-  EXPECT_THAT(net_plugin_file_names("socket"), ElementsAre("libplexus-net-socket.so", "libnccl-net-socket.so"));
+  EXPECT_THAT(net_plugin_file_names("socket"),
+              ElementsAre("libplexus-net-socket.so", "libnccl-net-socket.so"));
   EXPECT_THAT(net_plugin_file_names("net-socket"),
               ElementsAre("libplexus-net-socket.so", "libnccl-net-net-socket.so"));
-  EXPECT_THAT(net_plugin_file_names("Socket"),
-              ElementsAre("libplexus-net-socket.so", "libplexus-net-Socket.so", "libnccl-net-Socket.so"));
+  EXPECT_THAT(
+      net_plugin_file_names("Socket"),
+      ElementsAre("libplexus-net-socket.so", "libplexus-net-Socket.so", "libnccl-net-Socket.so"));
   EXPECT_THAT(net_plugin_file_names("libmine.so"), ElementsAre("libmine.so"));
   EXPECT_THAT(net_plugin_file_names("/opt/mine"), ElementsAre("/opt/mine"));
 }
@@ -96,8 +101,8 @@ TEST_F(RegistryTest, AbsentPluginNamesFilesPlacesAndANearName) {
 TEST_F(RegistryTest, ABrokenFileIsAnErrorAndNotPassedOver) {
   std::ofstream(root_ / "own" / "libplexus-net-mine.so") << "no library";
   install("path", "libplexus-net-mine.so");
-  EXPECT_THAT(load_error("mine"),
-              AllOf(HasSubstr("cannot be used"), HasSubstr("no ELF header"), HasSubstr((root_ / "own").string())));
+  EXPECT_THAT(load_error("mine"), AllOf(HasSubstr("cannot be used"), HasSubstr("no ELF header"),
+                                        HasSubstr((root_ / "own").string())));
 }
 
 TEST_F(RegistryTest, OwnPluginIsUsedWhenNothingIsNamed) {
@@ -111,7 +116,8 @@ TEST_F(RegistryTest, OwnPluginIsUsedWhenNothingIsNamed) {
 TEST_F(RegistryTest, WithoutThePluginOpeningSaysWhatItLookedFor) {
   options_.plugins = "none";
   options_.network = "Nowhere";
-  EXPECT_THAT(open_error(), AllOf(HasSubstr("libplexus-net-nowhere.so"), HasSubstr((root_ / "own").string())));
+  EXPECT_THAT(open_error(),
+              AllOf(HasSubstr("libplexus-net-nowhere.so"), HasSubstr((root_ / "own").string())));
 }
 
 TEST_F(RegistryTest, NamedPluginThatFailsIsNoReasonForAnother) {
@@ -133,7 +139,8 @@ TEST_F(RegistryTest, NetworkNameMustMatch) {
   options_.network = "MINIMAL";
   EXPECT_EQ(open_error(), "opened");
   options_.network = "IB";
-  EXPECT_THAT(open_error(), AllOf(HasSubstr("NCCL_NET=IB"), HasSubstr("NCCL_NET_PLUGIN=x"), HasSubstr("minimal")));
+  EXPECT_THAT(open_error(), AllOf(HasSubstr("NCCL_NET=IB"), HasSubstr("NCCL_NET_PLUGIN=x"),
+                                  HasSubstr("minimal")));
 }
 
 TEST_F(RegistryTest, NetworkNameAloneNamesThePlugin) {
@@ -152,8 +159,8 @@ TEST_F(RegistryTest, OneInfoLineSaysWhoWonAndFromWhere) {
     lines.emplace_back(text);
   };
   ASSERT_TRUE(open_net(options_, context).has_value());
-  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("minimal"), HasSubstr("plugin ABI 1.0"), HasSubstr("unix0"),
-                                       HasSubstr((root_ / "path").string()))));
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("minimal"), HasSubstr("plugin ABI 1.0"),
+                                       HasSubstr("unix0"), HasSubstr((root_ / "path").string()))));
 }
 
 TEST_F(RegistryTest, ListsWhatIsInstalled) {

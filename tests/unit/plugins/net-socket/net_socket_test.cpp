@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // net-socket as the core sees it: the built .so, two contexts, loopback.
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstring>
 #include <mutex>
 #include <random>
 #include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "plugins/net-socket/wire.hpp"
 #include "tests/support/net_pair.hpp"
@@ -133,7 +133,8 @@ TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
       ++sent_done;
     }
     uint64_t size = 0;
-    while (received_done < received.size() && pair.recv.test(received[received_done], &size) == NetStatus::kOk) {
+    while (received_done < received.size() &&
+           pair.recv.test(received[received_done], &size) == NetStatus::kOk) {
       arrived[received_done++].resize(size);
     }
     return received_done == kMessages && sent_done == kMessages;
@@ -165,7 +166,8 @@ TEST_P(NetSocketShape, GroupedReceiveSortsByTag) {
     test::finish(pair, sent.back(), received, sizes.data());
     sent.pop_back();
     for (NetRequest* request : sent) {
-      ASSERT_TRUE(test::poll_until([&] { return pair.send.test(request, nullptr) == NetStatus::kOk; }));
+      ASSERT_TRUE(
+          test::poll_until([&] { return pair.send.test(request, nullptr) == NetStatus::kOk; }));
     }
     for (uint32_t i = 0; i < kGroup; ++i) {
       arrived[i].resize(sizes[i]);
@@ -192,27 +194,33 @@ TEST_P(NetSocketShape, ClosingWithMessagesInFlightIsSafe) {
 }
 
 TEST_P(NetSocketShape, PeersDeathIsARemoteErrorThatNamesIt) {
+  const ScopedEnv send_buffer("NCCL_SOCKET_SNDBUF", "65536");
+  const ScopedEnv recv_buffer("NCCL_SOCKET_RCVBUF", "65536");
   const NetContext sender = context();
   const NetContext receiver = context();
   test::NetPair pair = test::connect_pair(sender, receiver);
-  // More than all socket buffers of the connection hold, so that it ends in the middle of the message.
-  const std::vector<std::byte> data(64 << 20);
+  // More than all socket buffers of the connection hold, so that it ends in the middle of the
+  // message. The buffers go away before the connection: after the failure nothing may touch them.
+  const std::vector<std::byte> data(8 << 20);
   std::vector<std::byte> room(data.size());
   const NetBuffer buffer = test::buffer_of(room, 0);
   NetRequest* received = test::post_recv(pair, {&buffer, 1});
   test::post_send(pair, data, 0);
   { const NetSend gone = std::move(pair.send); }
   NetStatus status = NetStatus::kAgain;
-  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(received, nullptr)) != NetStatus::kAgain; }));
+  ASSERT_TRUE(test::poll_until(
+      [&] { return (status = pair.recv.test(received, nullptr)) != NetStatus::kAgain; }));
   const Error error = pair.recv.explain("test", status);
   EXPECT_EQ(error.code(), Code::kRemoteError);
-  EXPECT_THAT(error.message(), HasSubstr(std::string_view(GetParam().family) == "AF_INET6" ? "[::1]" : "127.0.0.1"));
+  EXPECT_THAT(error.message(),
+              HasSubstr(std::string_view(GetParam().family) == "AF_INET6" ? "[::1]" : "127.0.0.1"));
   NetRequest* again = nullptr;
   EXPECT_EQ(static_cast<Code>(pair.recv.irecv({&buffer, 1}, &again)), Code::kRemoteError);
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Shapes, NetSocketShape,
+    Shapes,
+    NetSocketShape,
     testing::Values(Shape{"Plain", "AF_INET", "0", "1", "", "", ""},
                     Shape{"Ipv6", "AF_INET6", "0", "1", "", "", ""},
                     Shape{"SmallBuffers", "AF_INET", "0", "1", "", "", "4096"},
@@ -257,8 +265,9 @@ TEST_F(NetSocket, BadSettingFailsTheContextWithASentence) {
   const auto made = NetContext::create(plugin_, {});
   ASSERT_TRUE(made.has_error());
   EXPECT_EQ(made.error().code(), Code::kInvalidUsage);
-  EXPECT_EQ(made.error().message(),
-            "net plugin Socket: NCCL_SOCKET_NTHREADS=many is not a number in 0..16; correct or unset it");
+  EXPECT_EQ(
+      made.error().message(),
+      "net plugin Socket: NCCL_SOCKET_NTHREADS=many is not a number in 0..16; correct or unset it");
 }
 
 TEST_F(NetSocket, InterfaceThatDoesNotExistFailsTheContext) {
@@ -278,7 +287,8 @@ TEST_F(NetSocket, AMessageLongerThanTheReceiveNamesBothSizes) {
   const auto message = test::make_message(11, 1);
   test::post_send(pair, message, 4);
   NetStatus status = NetStatus::kAgain;
-  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(received, nullptr)) != NetStatus::kAgain; }));
+  ASSERT_TRUE(test::poll_until(
+      [&] { return (status = pair.recv.test(received, nullptr)) != NetStatus::kAgain; }));
   const Error error = pair.recv.explain("test", status);
   EXPECT_EQ(error.code(), Code::kInvalidUsage);
   EXPECT_THAT(error.message(), AllOf(HasSubstr("11 bytes with tag 4"), HasSubstr("room for 10")));
@@ -317,13 +327,15 @@ TEST_F(NetSocket, NobodyListeningIsAnErrorThatNamesTheAddressAndAttempts) {
     message = progress.has_error() ? progress.error().message() : "";
     return progress.has_error();
   }));
-  EXPECT_THAT(message, AllOf(HasSubstr("127.0.0.1:"), HasSubstr("3 attempts"), HasSubstr("NCCL_SOCKET_IFNAME")));
+  EXPECT_THAT(message, AllOf(HasSubstr("127.0.0.1:"), HasSubstr("3 attempts"),
+                             HasSubstr("NCCL_SOCKET_IFNAME")));
 }
 
 TEST_F(NetSocket, AHandleOfAnotherPluginIsRefused) {
   const NetContext sender = context();
   NetSend send = sender.connect(0, NetHandle{});
-  EXPECT_THAT(send.try_connect().error().message(), HasSubstr("all ranks must use the same network plugin"));
+  EXPECT_THAT(send.try_connect().error().message(),
+              HasSubstr("all ranks must use the same network plugin"));
 }
 
 // ---------------------------------------------------------------- strangers at the listening port
@@ -331,7 +343,8 @@ TEST_F(NetSocket, AHandleOfAnotherPluginIsRefused) {
 /// A bare socket to the port of a handle.
 class Stranger {
  public:
-  explicit Stranger(const NetHandle& handle) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit Stranger(const NetHandle& handle)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     std::memcpy(&wire_, handle.bytes, sizeof wire_);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -390,7 +403,8 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
   spoil([](WireHello& hello) { hello.socket_count = 1000; });
   spoil([](WireHello& hello) { hello.socket_index = 1; });
   spoil([](WireHello& hello) { hello.threads = 1; });
-  spoil([](WireHello& hello) { hello.socket_count = 3; });  // data sockets, and nobody to serve them
+  spoil(
+      [](WireHello& hello) { hello.socket_count = 3; });  // data sockets, and nobody to serve them
   strangers.emplace_back(handle);
   strangers.back().say(std::string(200, 'G').c_str(), 200);
   const Stranger silent(handle);
@@ -401,11 +415,13 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
   ASSERT_TRUE(test::poll_until([&] {
     const auto progress = recv.try_accept();
     EXPECT_TRUE(progress.has_value() && progress.value() == NetProgress::kPending);
-    return std::all_of(strangers.begin(), strangers.end(), [](const Stranger& each) { return each.is_cut_off(); });
+    return std::all_of(strangers.begin(), strangers.end(),
+                       [](const Stranger& each) { return each.is_cut_off(); });
   }));
   EXPECT_FALSE(silent.is_cut_off());  // it still has time
-  EXPECT_THAT(log_, AllOf(HasSubstr("refused a connection from 127.0.0.1:"), HasSubstr("does not know the secret"),
-                          HasSubstr("more will not be logged")));
+  EXPECT_THAT(log_,
+              AllOf(HasSubstr("refused a connection from 127.0.0.1:"),
+                    HasSubstr("does not know the secret"), HasSubstr("more will not be logged")));
 
   NetSend send = sender.connect(0, handle);
   bool is_connected = false;
@@ -429,9 +445,8 @@ TEST_F(NetSocket, AFloodOfSilentConnectionsIsBoundedAndThePeerStillGetsIn) {
     flood.emplace_back(listen.value().handle());
     ASSERT_EQ(recv.try_accept().value(), NetProgress::kPending);
   }
-  EXPECT_TRUE(test::poll_until([&] {
-    return recv.try_accept().has_value() && flood.front().is_cut_off();
-  }));
+  EXPECT_TRUE(test::poll_until(
+      [&] { return recv.try_accept().has_value() && flood.front().is_cut_off(); }));
   EXPECT_FALSE(flood.back().is_cut_off());
   NetSend send = sender.connect(0, listen.value().handle());
   bool is_connected = false;
@@ -496,7 +511,8 @@ class HostileHeader : public NetSocket {
     NetRequest* request = nullptr;
     EXPECT_EQ(recv.irecv({&buffer, 1}, &request), NetStatus::kOk);
     NetStatus status = NetStatus::kAgain;
-    EXPECT_TRUE(test::poll_until([&] { return (status = recv.test(request, nullptr)) != NetStatus::kAgain; }));
+    EXPECT_TRUE(test::poll_until(
+        [&] { return (status = recv.test(request, nullptr)) != NetStatus::kAgain; }));
     return recv.explain("test", status);
   }
 };
@@ -521,7 +537,8 @@ TEST_F(NetSocket, ATagThatNobodyCanExpectIsAnErrorOnceEverythingIsPosted) {
     test::post_recv(pair, {&buffer, 1});
   }
   NetStatus status = NetStatus::kAgain;
-  ASSERT_TRUE(test::poll_until([&] { return (status = pair.recv.test(first, nullptr)) != NetStatus::kAgain; }));
+  ASSERT_TRUE(test::poll_until(
+      [&] { return (status = pair.recv.test(first, nullptr)) != NetStatus::kAgain; }));
   EXPECT_THAT(pair.recv.explain("test", status).message(), HasSubstr("tag 2"));
 }
 

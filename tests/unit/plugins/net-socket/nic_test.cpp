@@ -2,6 +2,7 @@
 #include "plugins/net-socket/nic.hpp"
 
 #include <arpa/inet.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +33,8 @@ std::vector<std::string> chosen(const std::vector<Nic>& all, std::string_view fi
 }
 
 TEST(ChooseNics, DefaultLeavesOutLoopbackAndDockerUnlessAlone) {
-  EXPECT_THAT(chosen(nics({"lo", "docker0", "eth0", "virbr0", "eth1"}), ""), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(chosen(nics({"lo", "docker0", "eth0", "virbr0", "eth1"}), ""),
+              ElementsAre("eth0", "eth1"));
   EXPECT_THAT(chosen(nics({"lo", "docker0"}), ""), ElementsAre("docker0"));
   EXPECT_THAT(chosen(nics({"lo"}), ""), ElementsAre("lo"));
   EXPECT_THAT(chosen(nics({"lo", "eth0", "ib0", "ib1"}), ""), ElementsAre("ib0", "ib1"));

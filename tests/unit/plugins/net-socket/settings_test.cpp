@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-socket/settings.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus::net_socket {
 namespace {
@@ -59,10 +59,11 @@ TEST_F(SettingsTest, TheProductOfThreadsAndSocketsIsLimited) {
 
 TEST_F(SettingsTest, BadValuesAreRefusedByName) {
   const std::pair<const char*, const char*> bad[] = {
-      {"NCCL_SOCKET_NTHREADS", "17"},       {"NCCL_SOCKET_NTHREADS", "-1"},   {"NCCL_SOCKET_NTHREADS", "two"},
-      {"NCCL_NSOCKS_PERTHREAD", "0"},       {"NCCL_SOCKET_RETRY_CNT", "1e3"}, {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "5 "},
-      {"NCCL_SOCKET_FAMILY", "AF_UNIX"},    {"NCCL_SOCKET_INLINE", "64K"},    {"NCCL_SOCKET_MIN_TASKSIZE", "0"},
-      {"NCCL_SOCKET_SNDBUF", "9999999999999999999999"}};
+      {"NCCL_SOCKET_NTHREADS", "17"},    {"NCCL_SOCKET_NTHREADS", "-1"},
+      {"NCCL_SOCKET_NTHREADS", "two"},   {"NCCL_NSOCKS_PERTHREAD", "0"},
+      {"NCCL_SOCKET_RETRY_CNT", "1e3"},  {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "5 "},
+      {"NCCL_SOCKET_FAMILY", "AF_UNIX"}, {"NCCL_SOCKET_INLINE", "64K"},
+      {"NCCL_SOCKET_MIN_TASKSIZE", "0"}, {"NCCL_SOCKET_SNDBUF", "9999999999999999999999"}};
   for (const auto& [name, value] : bad) {
     environment().clear();
     set(name, value);
