@@ -5,7 +5,7 @@
 #ifndef PLEXUS_H_
 #define PLEXUS_H_
 
-#include "nccl.h"
+#include <nccl.h>
 
 #ifdef __cplusplus
 extern "C" {

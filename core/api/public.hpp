@@ -2,8 +2,8 @@
 // The public headers as our own sources see them, and the conversions between public and inner handles.
 #pragma once
 
-#include "nccl.h"
-#include "plexus.h"
+#include <nccl.h>
+#include <plexus.h>
 
 namespace plexus {
 

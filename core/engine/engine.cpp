@@ -253,6 +253,12 @@ bool Engine::progress_lanes() noexcept {
   return moved;
 }
 
+bool Engine::is_waited_for(const ConnectionEnd& end) const noexcept {
+  return std::any_of(polled_.begin(), polled_.end(), [&](const LaneRun* lane) {
+    return lane->waits_to_recv() == &end.recv && !lane->can_go_on();
+  });
+}
+
 bool Engine::progress_execution(Execution& execution) noexcept {
   RankState& rank = *execution.rank;
   if (rank.stop.load(std::memory_order_acquire)) {  // pairs with the release in fail() and abort
@@ -278,6 +284,11 @@ bool Engine::progress_execution(Execution& execution) noexcept {
         return true;
       }
       moved = moved || progress.value();
+      if (const Error* const broken = end->broken(); broken != nullptr && is_waited_for(*end)) {
+        rank.fail(*broken);
+        fail(execution, broken->clone());
+        return true;
+      }
     }
   }
   if (!execution.connected && connected) {

@@ -34,6 +34,7 @@ class Engine {
 
  private:
   bool progress_lanes() noexcept;
+  [[nodiscard]] bool is_waited_for(const ConnectionEnd& end) const noexcept;
   bool progress_execution(Execution& execution) noexcept;
   void run_one(Execution& execution) noexcept;
   bool run_item(Execution& execution, WorkQueue::Item& item) noexcept;

@@ -33,6 +33,9 @@ class ConnectionEnd {
   /// Moves slots between Fifo and network; true when something moved. Transports over memory have
   /// nothing to move: `has_pump` is false.
   virtual Result<bool> progress_pump() { return false; }
+  /// The connection broke with nothing left to read. An error only for who still waits for it: a peer
+  /// that is done may close while we finish with others.
+  [[nodiscard]] virtual const Error* broken() const noexcept { return nullptr; }
   /// Has everything handed over so far left user memory and this process's care?
   [[nodiscard]] virtual bool drained() noexcept { return !key_.sends || send.all_taken(); }
 

@@ -176,6 +176,9 @@ Result<bool> NetRecvEnd::progress_connect() {
 }
 
 Result<bool> NetRecvEnd::progress_pump() {
+  if (broken_.has_value()) {
+    return false;
+  }
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
   return posted || tested;
@@ -194,7 +197,8 @@ Result<bool> NetRecvEnd::post_free() {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      return failed(net_->explain("irecv", status));
+      broken_ = failed(net_->explain("irecv", status));
+      return moved;
     }
     ++posted_;
     moved = true;
@@ -211,7 +215,8 @@ Result<bool> NetRecvEnd::test_posted() {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      return failed(net_->explain("test", status));
+      broken_ = failed(net_->explain("test", status));
+      return moved;
     }
     PLEXUS_TRY(take_in(size_bytes));
     ++arrived_;

@@ -63,6 +63,7 @@ class NetRecvEnd final : public NetEnd {
   NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
   Result<bool> progress_connect() override;
   Result<bool> progress_pump() override;
+  [[nodiscard]] const Error* broken() const noexcept override { return broken_ ? &*broken_ : nullptr; }
 
  private:
   Result<bool> post_free();
@@ -74,6 +75,7 @@ class NetRecvEnd final : public NetEnd {
   std::optional<NetMemory> registration_;
   uint64_t posted_ = 0;   // steps whose slot waits for a message
   uint64_t arrived_ = 0;  // steps that arrived
+  std::optional<Error> broken_;
 };
 
 }  // namespace plexus

@@ -3,6 +3,7 @@
 """Ranks that have only a network between them: over loopback, and two and two in two network
 namespaces, which stand for two hosts, joined by a veth pair. The test makes both and removes them."""
 import os
+import re
 import subprocess
 
 import job
@@ -15,6 +16,14 @@ LINK = "plexus0"
 
 def ip(*arguments):
     return subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=job.bound(20)).stdout
+
+
+def remove_leftovers():
+    """Namespaces of tests that were killed before they could remove them."""
+    for line in ip("netns", "list").splitlines():
+        match = re.match(r"plexus-(\d+)-[ab]\b", line)
+        if match and not job.is_running(int(match[1])):
+            subprocess.run(["ip", "netns", "del", line.split()[0]], capture_output=True, check=False)
 
 
 class Loopback(job.Test):
@@ -34,6 +43,7 @@ class TwoHosts(job.Test):
             self.skipTest("making network namespaces needs root")
         self.hosts = [f"plexus-{os.getpid()}-{name}" for name in "ab"]
         try:
+            remove_leftovers()
             for host in self.hosts:
                 ip("netns", "add", host)
                 self.addCleanup(subprocess.run, ["ip", "netns", "del", host], capture_output=True, check=False)

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "plexus.h"
+#include <plexus.h>
 
 namespace plexus::testing_job {
 
