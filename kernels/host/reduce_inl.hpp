@@ -3,7 +3,14 @@
 // the compiler vectorises them for the target at hand; only half needs vector conversions.
 // `ivdep` is true: target is one of the sources exactly, or overlaps none.
 
-// NOLINTNEXTLINE(llvm-header-guard): Highway includes this once per target
+// Highway's guard: once per target, not once per translation unit.
+#if defined(PLEXUS_REDUCE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLEXUS_REDUCE_INL_HPP
+#undef PLEXUS_REDUCE_INL_HPP
+#else
+#define PLEXUS_REDUCE_INL_HPP
+#endif
+
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -173,3 +180,5 @@ void stream_bytes(void* target, const void* source, size_t size_bytes) {
 }  // namespace HWY_NAMESPACE
 }  // namespace plexus
 HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proofs about programs. The lanes of all ranks form a Kahn network with bounded channels: what flows,
-// and whether it deadlocks, does not depend on the interleaving, so one simulated execution on symbolic
-// values proves all executions. What order cannot show, memory hazards, is proved with vector clocks.
+// Proofs about programs. The lanes of all ranks form a Kahn network with bounded channels: what
+// flows, and whether it deadlocks, does not depend on the interleaving, so one execution on
+// symbolic values proves all executions. What order cannot show, memory hazards, is proved with
+// vector clocks.
 //
-// Proved: every output chunk holds exactly the contributions that the collective's definition names;
-// no deadlock with the given number of slots; as many chunks sent as received on each connection; no
-// undefined value is read; no two lanes touch a chunk unordered; no chunk that may travel as a pointer
-// is overwritten before its receiver took it; all ranks of an all-reduce combine in the same order;
-// values are complete where the program says so. README.md has the argument in full.
+// Proved: every output chunk holds exactly the contributions that the collective's definition
+// names; no deadlock with the given number of slots; as many chunks sent as received on each
+// connection, of the same length; no undefined value is read; no two lanes touch a chunk unordered;
+// no chunk that may travel as an address is overwritten before its receiver took it; all ranks of
+// an all-reduce combine in the same order; values are complete where the program says so. README.md
+// has the argument.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +22,10 @@
 namespace plexus {
 
 struct VerifyInput {
-  const Algorithm* algorithm;
-  int nranks;
-  int root;
-  bool in_place;
+  const Algorithm* algorithm = nullptr;
+  int nranks = 1;
+  int root = 0;
+  bool in_place = false;  // of no effect on a collective that has no in-place form
   uint64_t slots = kSlots;
 };
 
@@ -32,17 +34,21 @@ struct VerifyResult {
   std::string reason;         // empty when proved, else one sentence
   size_t steps = 0;           // of all ranks
   int lanes = 0;              // most of a rank
-  int rounds = 0;             // messages on the critical path
+  int rounds = 0;             // messages on the longest chain of dependent ones
   int chunks_sent = 0;        // most of a rank
-  uint64_t slots_needed = 0;  // fewest slots with which it ends
+  uint64_t slots_needed = 0;  // fewest slots with which it still ends
 };
 
 /// Records all ranks' programs and proves them, and that they cost what the table says. A send is
-/// proved together with its receive (rank 0 to rank 1).
+/// proved together with its receive, rank 0 to rank 1, whatever `nranks` above 1.
 VerifyResult verify(const VerifyInput& input);
 
-/// The same for programs from elsewhere. `programs`: one per rank. kSend: programs of sender and receiver.
-VerifyResult verify_programs(std::span<const Program> programs, Collective collective, int root, bool in_place,
+/// The same for programs from elsewhere, without the table's cost. `programs`: one per rank, by
+/// rank; of kSend and kRecv, those of sender and receiver.
+VerifyResult verify_programs(std::span<const Program> programs,
+                             Collective collective,
+                             int root,
+                             bool in_place,
                              uint64_t slots);
 
 /// Can the collective be called in place?

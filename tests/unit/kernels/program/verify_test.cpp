@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier proves what is right and names what is wrong; hand-made programs, one defect each.
+// The verifier proves what is right and names what is wrong: every algorithm as it is, then
+// programs made by hand with one defect each. mutation_test.cpp has defects by the thousand.
 #include "kernels/program/verify.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "kernels/algorithms/prims.hpp"
 #include "kernels/program/record.hpp"
 
 namespace plexus {
@@ -15,120 +21,561 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Verify, ProvesEveryAlgorithmUpToTwentyRanksAtEveryRoot) {
-  for (const Algorithm& algorithm : algorithms()) {
-    const bool is_pair = is_point_to_point(algorithm.collective);
-    for (int nranks = is_pair ? 2 : 1; nranks <= (is_pair ? 2 : 20); ++nranks) {
-      for (int root = 0; root < (is_rooted(algorithm.collective) ? nranks : 1); ++root) {
-        for (const bool in_place : {false, true}) {
-          const VerifyResult result = verify({.algorithm = &algorithm, .nranks = nranks, .root = root, .in_place = in_place});
-          ASSERT_TRUE(result.proved) << algorithm.name << " " << nranks << " ranks, root " << root << ": " << result.reason;
-        }
+using Programs = std::vector<Program>;
+using Body = std::function<void(RecordingPrims&)>;
+
+/// One program per body, of `chunks` chunks.
+Programs make_programs(int chunks, const std::vector<Body>& bodies) {
+  Programs programs;
+  for (size_t rank = 0; rank < bodies.size(); ++rank) {
+    RecordingPrims prims(static_cast<int>(rank), static_cast<int>(bodies.size()), chunks);
+    bodies[rank](prims);
+    programs.push_back(std::move(prims).take());
+  }
+  return programs;
+}
+
+Programs record(const char* algorithm, const std::vector<int>& ring, int root = 0) {
+  Programs programs;
+  for (size_t rank = 0; rank < ring.size(); ++rank) {
+    programs.push_back(find_algorithm(algorithm)->record(
+        {.rank = static_cast<int>(rank), .ring = ring, .root = root}));
+  }
+  return programs;
+}
+
+std::vector<int> in_order(int nranks) {
+  std::vector<int> ring(static_cast<size_t>(nranks));
+  std::iota(ring.begin(), ring.end(), 0);
+  return ring;
+}
+
+std::string reason(const Programs& programs,
+                   Collective collective,
+                   bool in_place = false,
+                   uint64_t slots = kSlots) {
+  return verify_programs(programs, collective, 0, in_place, slots).reason;
+}
+
+void nothing(RecordingPrims& /*prims*/) {}
+
+// ---- What is right ----
+
+class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
+  const Algorithm& algorithm = *GetParam();
+  constexpr int kRanksMax = 64;
+  constexpr int kAllRootsMax = 16;
+  for (int nranks = 1; nranks <= std::min(kRanksMax, algorithm.nranks_max); ++nranks) {
+    const int roots = is_rooted(algorithm.collective) ? nranks : 1;
+    const int stride = nranks <= kAllRootsMax ? 1 : nranks / 3;
+    for (int root = 0; root < roots; root += stride) {
+      for (const bool in_place : {false, true}) {
+        const VerifyResult result =
+            verify({.algorithm = &algorithm, .nranks = nranks, .root = root, .in_place = in_place});
+        ASSERT_TRUE(result.proved) << nranks << " ranks, root " << root
+                                   << (in_place ? ", in place: " : ": ") << result.reason;
+        ASSERT_EQ(result.reason, "");
+        // Chunks are one slot long; with half the slots enough, they may be two.
+        ASSERT_LE(result.slots_needed, kSlots / 2);
       }
     }
   }
 }
 
-TEST(Verify, RingOrderMayBeAny) {
-  const std::vector<int> ring = {2, 0, 3, 1};
-  std::vector<Program> programs;
-  for (int rank = 0; rank < 4; ++rank) {
-    programs.push_back(find_algorithm("ring_all_reduce")->record({.rank = rank, .ring = ring, .root = 0}));
+std::vector<const Algorithm*> all_rows() {
+  std::vector<const Algorithm*> rows;
+  for (const Algorithm& algorithm : algorithms()) {
+    rows.push_back(&algorithm);
   }
-  EXPECT_EQ(verify_programs(programs, Collective::kAllReduce, 0, true, kSlots).reason, "");
+  return rows;
 }
+INSTANTIATE_TEST_SUITE_P(Table, EveryAlgorithm, testing::ValuesIn(all_rows()), [](const auto& row) {
+  return std::string(row.param->name);
+});
 
-TEST(Verify, ScalesToAThousandRanks) {
-  const VerifyResult result = verify({.algorithm = find_algorithm("chain_broadcast"), .nranks = 1000, .root = 7, .in_place = false});
-  EXPECT_TRUE(result.proved) << result.reason;
-  EXPECT_EQ(result.rounds, 999);
-}
-
-/// Two ranks with the given programs.
-VerifyResult check_pair(const std::function<void(RecordingPrims&)>& first, const std::function<void(RecordingPrims&)>& second,
-                        Collective collective, bool in_place = false) {
-  std::vector<Program> programs;
-  for (int rank = 0; rank < 2; ++rank) {
-    RecordingPrims prims(rank, 2, 2);
-    (rank == 0 ? first : second)(prims);
-    programs.push_back(std::move(prims).take());
+TEST(Verify, ProvesRingsInAnyOrderOfRanks) {
+  const std::vector<int> ring = {2, 0, 4, 3, 1};
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(reason(record("ring_all_reduce", ring), Collective::kAllReduce, in_place), "");
+    EXPECT_EQ(reason(record("ring_all_gather", ring), Collective::kAllGather, in_place), "");
+    EXPECT_EQ(reason(record("ring_reduce_scatter", ring), Collective::kReduceScatter, in_place),
+              "");
   }
-  return verify_programs(programs, collective, 0, in_place, kSlots);
 }
 
-TEST(Verify, FindsDeadlock) {
-  const auto result = check_pair(
-      [](RecordingPrims& prims) { prims.recv(1, Buffer::kOutput, 0); prims.send(Buffer::kInput, 0, 1); },
-      [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); prims.send(Buffer::kInput, 0, 0); },
-      Collective::kAllReduce);
-  EXPECT_THAT(result.reason, HasSubstr("deadlock"));
+TEST(Verify, ProvesRingAllReduceOfManyRanks) {
+  const VerifyResult result = verify(
+      {.algorithm = find_algorithm("ring_all_reduce"), .nranks = 300, .root = 0, .in_place = true});
+  EXPECT_EQ(result.reason, "");
+  EXPECT_EQ(result.steps, 300U * (2 * 300 - 1));
+  EXPECT_EQ(result.lanes, 1);
+  EXPECT_EQ(result.rounds, 2 * 299);
+  EXPECT_EQ(result.chunks_sent, 2 * 299);
 }
 
-TEST(Verify, FindsUnreceivedChunk) {
-  const auto result = check_pair([](RecordingPrims& prims) { prims.send(Buffer::kInput, 0, 1); }, [](RecordingPrims&) {},
-                                 Collective::kBroadcast);
-  EXPECT_THAT(result.reason, HasSubstr("not received"));
+TEST(Verify, ReportsTheFewestSlotsThatDo) {
+  const Programs programs = record("ring_all_gather", in_order(4));
+  EXPECT_EQ(verify_programs(programs, Collective::kAllGather, 0, false, kSlots).slots_needed, 2U);
+  EXPECT_EQ(reason(programs, Collective::kAllGather, false, 2), "");
+  // Each waits for the next one to take its first chunk, which waits likewise.
+  EXPECT_EQ(
+      reason(programs, Collective::kAllGather, false, 1),
+      "rank 0, lane 0, step 1: waits for a free slot to rank 1 for ever; 4 of 4 lanes are blocked "
+      "with 1 slots");
 }
 
-TEST(Verify, FindsContributionThatIsMissing) {
-  const auto result = check_pair(
-      [](RecordingPrims& prims) { for (int c = 0; c < 2; ++c) { prims.copy(Buffer::kInput, Buffer::kOutput, c, Complete::kYes); } },
-      [](RecordingPrims& prims) { for (int c = 0; c < 2; ++c) { prims.copy(Buffer::kInput, Buffer::kOutput, c, Complete::kYes); } },
-      Collective::kAllReduce);
-  EXPECT_THAT(result.reason, HasSubstr("contributions"));
+/// All-reduce of two ranks: rank 1 sends its input, rank 0 reduces in lane 0 and sends the result
+/// in lane 1.
+Programs make_two_lanes(After after) {
+  Programs programs = make_programs(1, {[](RecordingPrims& prims) {
+                                          prims.lane(0);
+                                          prims.recv_reduce_copy(1, Buffer::kInput, Buffer::kOutput,
+                                                                 0, Complete::kYes);
+                                          prims.lane(1);
+                                          prims.send(Buffer::kOutput, 0, 1);
+                                        },
+                                        [](RecordingPrims& prims) {
+                                          prims.lane(0);
+                                          prims.send(Buffer::kInput, 0, 0);
+                                          prims.lane(1);
+                                          prims.recv(0, Buffer::kOutput, 0);
+                                        }});
+  programs[0].lanes[1].steps[0].after = after;
+  return programs;
 }
 
-TEST(Verify, FindsReadOfUndefinedChunk) {
-  const auto result = check_pair([](RecordingPrims& prims) { prims.send(Buffer::kOutput, 0, 1); },
-                                 [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }, Collective::kBroadcast);
-  EXPECT_THAT(result.reason, HasSubstr("undefined"));
+TEST(Verify, TakesAfterAndDataAsOrderBetweenLanes) {
+  // In place, rank 1's lane 1 overwrites what its lane 0 sent: ordered, as the result depends on
+  // it.
+  EXPECT_EQ(reason(make_two_lanes({.lane = 0, .step = 0}), Collective::kAllReduce, false), "");
+  EXPECT_EQ(reason(make_two_lanes({.lane = 0, .step = 0}), Collective::kAllReduce, true), "");
 }
 
-TEST(Verify, FindsLentChunkThatIsOverwritten) {
-  // In place, each rank lends its input and overwrites it with the result at once.
+// ---- Order and slots ----
+
+TEST(Verify, RejectsAfterThatIsMissing) {
+  EXPECT_THAT(reason(make_two_lanes({}), Collective::kAllReduce),
+              HasSubstr("which nobody has written"));
+}
+
+/// Rank 0 copies its input in lane 0 and sends the copy in lane 1.
+Programs make_copy_and_send(After after) {
+  Programs programs =
+      make_programs(1, {[](RecordingPrims& prims) {
+                          prims.lane(0);
+                          prims.copy(Buffer::kInput, Buffer::kOutput, 0);
+                          prims.lane(1);
+                          prims.send(Buffer::kOutput, 0, 1);
+                        },
+                        [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }});
+  programs[0].lanes[1].steps[0].after = after;
+  return programs;
+}
+
+TEST(Verify, RejectsOrderThatOnlyThisInterleavingHas) {
+  EXPECT_EQ(reason(make_copy_and_send({.lane = 0, .step = 0}), Collective::kBroadcast), "");
+  EXPECT_EQ(
+      reason(make_copy_and_send({}), Collective::kBroadcast),
+      "rank 0, lane 1, step 0: reads output chunk 0, which lane 0 writes in no order with it");
+}
+
+TEST(Verify, RejectsLanesThatWriteWhatAnotherReadsInNoOrder) {
+  // In place: lane 0 sends the input while lane 1 writes the result there.
+  const Programs programs = make_programs(
+      1, {[](RecordingPrims& prims) {
+            prims.lane(0);
+            prims.send(Buffer::kInput, 0, 1, Lend::kNo);
+            prims.lane(1);
+            prims.recv_reduce_copy(1, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
+          },
+          [](RecordingPrims& prims) {
+            prims.send(Buffer::kInput, 0, 0, Lend::kNo);
+            prims.recv_reduce_copy(EveryoneElse{1, 2}, Buffer::kInput, Buffer::kOutput, 0,
+                                   Complete::kYes);
+          }});
+  EXPECT_EQ(reason(programs, Collective::kAllReduce, false), "");
+  EXPECT_EQ(
+      reason(programs, Collective::kAllReduce, true),
+      "rank 0, lane 1, step 0: writes output chunk 0, which lane 0 reads in no order with it");
+}
+
+TEST(Verify, RejectsLanesThatBothWriteInNoOrder) {
+  const Programs programs =
+      make_programs(1, {[](RecordingPrims& prims) { prims.send(Buffer::kInput, 0, 1); },
+                        [](RecordingPrims& prims) {
+                          prims.lane(0);
+                          prims.recv(0, Buffer::kOutput, 0);
+                          prims.lane(1);
+                          prims.recv(2, Buffer::kOutput, 0);
+                        },
+                        [](RecordingPrims& prims) { prims.send(Buffer::kInput, 0, 1); }});
+  EXPECT_THAT(reason(programs, Collective::kAllReduce), HasSubstr("writes in no order with it"));
+}
+
+TEST(Verify, RejectsAfterOfItsOwnLaneAndOfStepsThatAreNot) {
+  for (const After after : {After{1, 0}, After{0, 1}, After{2, 0}, After{0, -1}}) {
+    EXPECT_THAT(reason(make_copy_and_send(after), Collective::kBroadcast),
+                HasSubstr("no other lane's step"));
+  }
+}
+
+TEST(Verify, RejectsDeadlockOfReceiversThatWaitForEachOther) {
   const auto body = [](int peer) {
     return [peer](RecordingPrims& prims) {
-      for (int chunk = 0; chunk < 2; ++chunk) {
-        prims.send(Buffer::kInput, chunk, peer);
-        prims.recv_reduce_copy(peer, Buffer::kInput, Buffer::kOutput, chunk, Complete::kYes);
+      prims.recv_reduce_copy(peer, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
+      prims.send(Buffer::kInput, 0, peer);
+    };
+  };
+  EXPECT_EQ(reason(make_programs(1, {body(1), body(0)}), Collective::kAllReduce),
+            "rank 0, lane 0, step 0: waits for a chunk from rank 1 for ever; 2 of 2 lanes are "
+            "blocked with "
+            "8 slots");
+}
+
+TEST(Verify, RejectsLanesThatWaitForEachOther) {
+  Programs programs = make_copy_and_send({.lane = 0, .step = 0});
+  programs[0].lanes[0].steps[0].after = {.lane = 1, .step = 0};
+  EXPECT_THAT(reason(programs, Collective::kBroadcast),
+              HasSubstr("waits for step 0 of lane 1 for ever"));
+}
+
+/// All-reduce of two ranks that send all their chunks before they receive any.
+Programs make_bulk_exchange(int chunks) {
+  const auto body = [chunks](int rank) {
+    return [rank, chunks](RecordingPrims& prims) {
+      const EveryoneElse other{rank, 2};
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        prims.send(Buffer::kInput, chunk, other);
+      }
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        prims.recv_reduce_copy(other, Buffer::kInput, Buffer::kOutput, chunk, Complete::kYes);
       }
     };
   };
-  EXPECT_THAT(check_pair(body(1), body(0), Collective::kAllReduce, true).reason, HasSubstr("may still read in place"));
+  return make_programs(chunks, {body(0), body(1)});
 }
 
-TEST(Verify, FindsLanesThatShareAChunkWithoutOrder) {
-  const auto result = check_pair(
-      [](RecordingPrims& prims) {
-        prims.lane(0);
-        prims.send(Buffer::kInput, 0, 1);
-        prims.send(Buffer::kInput, 1, 1);
-        prims.copy(Buffer::kInput, Buffer::kOutput, 0);
-        prims.copy(Buffer::kInput, Buffer::kOutput, 1);
-        prims.lane(1);
-        prims.copy(Buffer::kInput, Buffer::kOutput, 0);
-      },
-      [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); prims.recv(0, Buffer::kOutput, 1); },
-      Collective::kBroadcast);
-  EXPECT_THAT(result.reason, HasSubstr("in no order"));
+TEST(Verify, RejectsSendersThatFillMoreThanTheSlots) {
+  const VerifyResult fits =
+      verify_programs(make_bulk_exchange(8), Collective::kAllReduce, 0, false, 8);
+  EXPECT_EQ(fits.reason, "");
+  EXPECT_EQ(fits.slots_needed, 8U);
+  EXPECT_EQ(reason(make_bulk_exchange(9), Collective::kAllReduce, false, 8),
+            "rank 0, lane 0, step 8: waits for a free slot to rank 1 for ever; 2 of 2 lanes are "
+            "blocked with "
+            "8 slots");
 }
 
-TEST(Verify, FindsOrderOfReductionThatDiffersBetweenRanks) {
-  std::vector<Program> programs;
-  for (int rank = 0; rank < 3; ++rank) {
-    programs.push_back(find_algorithm("all_pairs_all_reduce")->record({.rank = rank, .ring = std::vector<int>{0, 1, 2}, .root = 0}));
+TEST(Verify, RejectsChunksThatNobodyReceives) {
+  const Programs programs = make_programs(
+      1, {[](RecordingPrims& prims) { prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, 1); },
+          [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }});
+  Programs more = programs;
+  more[0].lanes[0].steps.push_back(more[0].lanes[0].steps[0]);
+  more[0].lanes[0].steps[1].target = Buffer::kNone;
+  EXPECT_EQ(reason(programs, Collective::kBroadcast), "");
+  EXPECT_THAT(reason(more, Collective::kBroadcast),
+              HasSubstr("rank 0 sends 2 chunks to rank 1, which takes 1"));
+}
+
+TEST(Verify, RejectsConnectionWhoseEndTwoLanesUse) {
+  const Programs programs =
+      make_programs(2, {[](RecordingPrims& prims) {
+                          prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, 1);
+                          prims.lane(1);
+                          prims.copy_send(Buffer::kInput, Buffer::kOutput, 1, 1);
+                        },
+                        [](RecordingPrims& prims) {
+                          prims.recv(0, Buffer::kOutput, 0);
+                          prims.recv(0, Buffer::kOutput, 1);
+                        }});
+  EXPECT_EQ(reason(programs, Collective::kBroadcast),
+            "rank 0: lanes 0 and 1 both send to rank 1: which chunk is whose depends on timing");
+}
+
+// ---- SymbolicMemory ----
+
+/// All-reduce of two ranks that send their input and overwrite it with the result.
+Programs make_exchange(Lend lend) {
+  const auto body = [lend](int rank) {
+    return [rank, lend](RecordingPrims& prims) {
+      const EveryoneElse other{rank, 2};
+      prims.send(Buffer::kInput, 0, other, lend);
+      prims.recv_reduce_copy(other, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
+    };
+  };
+  return make_programs(1, {body(0), body(1)});
+}
+
+TEST(Verify, RejectsLentChunkThatIsOverwrittenBeforeItIsTaken) {
+  EXPECT_EQ(reason(make_exchange(Lend::kYes), Collective::kAllReduce, false), "");
+  EXPECT_EQ(reason(make_exchange(Lend::kNo), Collective::kAllReduce, true), "");
+  EXPECT_EQ(
+      reason(make_exchange(Lend::kYes), Collective::kAllReduce, true),
+      "rank 1, lane 0, step 1: overwrites output chunk 0, which rank 0 may still read in place");
+}
+
+TEST(Verify, DoesNotTakeAFreeSlotForProofThatAChunkWasTaken) {
+  // Rank 0 lends output 0, sends again, and overwrites output 0. With one slot the second chunk
+  // waits until the first one is taken; but the programs must be right with more slots, too.
+  const Programs programs =
+      make_programs(2, {[](RecordingPrims& prims) {
+                          prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, 1);
+                          prims.copy_send(Buffer::kInput, Buffer::kOutput, 1, 1);
+                          prims.recv(2, Buffer::kOutput, 0);
+                        },
+                        [](RecordingPrims& prims) {
+                          prims.recv(0, Buffer::kOutput, 0);
+                          prims.recv(0, Buffer::kOutput, 1);
+                        },
+                        [](RecordingPrims& prims) { prims.send(Buffer::kInput, 0, 0); }});
+  EXPECT_EQ(
+      reason(programs, Collective::kAllReduce, false, 1),
+      "rank 0, lane 0, step 2: overwrites output chunk 0, which rank 1 may still read in place");
+}
+
+TEST(Verify, RejectsReadOfChunkThatNobodyWrote) {
+  const Programs programs =
+      make_programs(1, {[](RecordingPrims& prims) { prims.send(Buffer::kOutput, 0, 1); },
+                        [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }});
+  for (const bool in_place :
+       {false, true}) {  // in place the input is there, but out of place it is not
+    EXPECT_EQ(reason(programs, Collective::kBroadcast, in_place),
+              "rank 0, lane 0, step 0: reads output chunk 0, which nobody has written");
   }
+}
+
+TEST(Verify, RejectsReadOfInputThatTheOutputOverwroteInPlace) {
+  Programs programs = make_exchange(Lend::kNo);
+  for (Program& program : programs) {
+    std::swap(program.lanes[0].steps[0], program.lanes[0].steps[1]);
+  }
+  EXPECT_THAT(reason(programs, Collective::kAllReduce, true), HasSubstr("waits for a chunk"));
+  std::swap(programs[0].lanes[0].steps[0], programs[0].lanes[0].steps[1]);
+  EXPECT_EQ(reason(programs, Collective::kAllReduce, false), "");
+  EXPECT_EQ(reason(programs, Collective::kAllReduce, true),
+            "rank 1, lane 0, step 1: reads input chunk 0 after the output was written there");
+}
+
+TEST(Verify, RejectsStoresThatAreOfNoUse) {
+  const auto root = [](RecordingPrims& prims) {
+    prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, 1);
+  };
+  const auto leaf = [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); };
+  Programs programs = make_programs(1, {root, leaf});
+  programs[0].lanes[0].steps[0].lends = false;
+  programs[0].lanes[0].steps.push_back({.source = Buffer::kInput, .target = Buffer::kOutput});
+  EXPECT_THAT(reason(programs, Collective::kBroadcast),
+              HasSubstr("stores in output chunk 0 what is there already"));
+
+  Programs ring = record("ring_all_reduce", in_order(3));
+  ring[0].lanes[0].steps[1].target = Buffer::kOutput;  // keeps a partial sum that nobody wants
+  ring[0].lanes[0].steps[1].target_chunk = ring[0].lanes[0].steps[1].source_chunk;
+  EXPECT_THAT(reason(ring, Collective::kAllReduce),
+              HasSubstr("whose value was stored and never read"));
+}
+
+// ---- Scratch ----
+
+/// Broadcast through scratch: rank 0 keeps its input there and sends it on from there.
+Programs make_scratch(Lend lend, bool two_lanes) {
+  Programs programs =
+      make_programs(1, {[&](RecordingPrims& prims) {
+                          prims.copy(Buffer::kInput, Buffer::kScratch, 0);
+                          prims.copy(Buffer::kScratch, Buffer::kOutput, 0);
+                          prims.lane(two_lanes ? 1 : 0);
+                          prims.send(Buffer::kScratch, 0, 1, lend);
+                        },
+                        [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }});
+  for (Program& program : programs) {
+    program.scratch_chunks = 1;
+  }
+  if (two_lanes) {
+    programs[0].lanes[1].steps[0].after = {.lane = 0, .step = 0};
+  }
+  return programs;
+}
+
+TEST(Verify, RejectsScratchThatTheNextLoopOverwrites) {
+  EXPECT_EQ(reason(make_scratch(Lend::kNo, false), Collective::kBroadcast), "");
+  EXPECT_THAT(reason(make_scratch(Lend::kYes, false), Collective::kBroadcast),
+              HasSubstr("lends a chunk of scratch"));
+  EXPECT_THAT(reason(make_scratch(Lend::kNo, true), Collective::kBroadcast),
+              HasSubstr("may be a loop ahead"));
+}
+
+TEST(Verify, RejectsScratchThatIsNotDeclared) {
+  Programs programs = make_scratch(Lend::kNo, false);
+  programs[0].scratch_chunks = programs[1].scratch_chunks = 0;
+  EXPECT_THAT(reason(programs, Collective::kBroadcast),
+              HasSubstr("scratch, which this rank does not have"));
+}
+
+// ---- Values ----
+
+TEST(Verify, RejectsContributionThatIsMissing) {
+  Programs programs = record("chain_reduce", in_order(3));
+  // Rank 2 forwards without its own.
+  programs[2].lanes[0].steps[0].source = Buffer::kNone;
+  EXPECT_EQ(reason(programs, Collective::kReduce),
+            "rank 0, lane 0, step 0: completes a value that is 2 of 3 contributions to chunk 0, "
+            "without rank 2's");
+}
+
+TEST(Verify, RejectsContributionThatIsInTwice) {
+  // 1 to 2, back to 1, which adds its own again, and on to 0, which does or does not add its own.
+  const auto twice = [](RecordingPrims& prims) {
+    prims.send(Buffer::kInput, 0, 2);
+    prims.recv_reduce_send(2, Buffer::kInput, 0, 0);
+  };
+  const auto back = [](RecordingPrims& prims) { prims.recv_reduce_send(1, Buffer::kInput, 0, 1); };
+  Programs programs = make_programs(1, {[](RecordingPrims& prims) {
+                                          prims.recv_reduce_copy(1, Buffer::kInput, Buffer::kOutput,
+                                                                 0, Complete::kYes);
+                                        },
+                                        twice, back});
+  EXPECT_THAT(reason(programs, Collective::kReduce),
+              HasSubstr("completes a value that is 4 contributions of 3 ranks"));
+  programs[0].lanes[0].steps[0].source = Buffer::kNone;
+  EXPECT_THAT(reason(programs, Collective::kReduce),
+              HasSubstr("completes a value that is rank 1's chunk 0 twice"));
+}
+
+TEST(Verify, RejectsValuesThatAreCompletedNeverEarlyOrTwice) {
+  const Programs programs = record("ring_all_reduce", in_order(3));
+  Programs never = programs;
+  never[1].lanes[0].steps[2].completes = false;
+  EXPECT_THAT(reason(never, Collective::kAllReduce),
+              HasSubstr("not marked complete, and should hold"));
+  Programs early = programs;
+  early[1].lanes[0].steps[1].completes = true;
+  EXPECT_THAT(reason(early, Collective::kAllReduce), HasSubstr("completes a value that is"));
+  Programs twice = programs;
+  twice[1].lanes[0].steps[3].completes = true;
+  EXPECT_THAT(reason(twice, Collective::kAllReduce),
+              HasSubstr("completes a value that is complete already"));
+}
+
+TEST(Verify, RejectsAllReduceThatCombinesInAnotherOrderOnSomeRank) {
+  Programs programs = record("all_pairs_all_reduce", in_order(3));
   programs[2].lanes[0].steps[1].own_position = 0;
-  EXPECT_THAT(verify_programs(programs, Collective::kAllReduce, 0, false, kSlots).reason, HasSubstr("another order"));
+  EXPECT_EQ(reason(programs, Collective::kAllReduce),
+            "rank 2: output chunk 0 is combined in another order than on rank 0, so that its bits "
+            "may differ");
 }
 
-TEST(Verify, FindsValueThatIsNeverComplete) {
-  std::vector<Program> programs;
-  for (int rank = 0; rank < 2; ++rank) {
-    programs.push_back(find_algorithm("ring_reduce_scatter")->record({.rank = rank, .ring = std::vector<int>{0, 1}, .root = 0}));
-    programs.back().lanes[0].steps.back().completes = false;
+TEST(Verify, RejectsChunkThatGoesToTheWrongPlace) {
+  Programs programs = record("pairwise_all_to_all", in_order(3));
+  std::swap(programs[1].lanes[1].steps[0].target_chunk, programs[1].lanes[1].steps[1].target_chunk);
+  EXPECT_EQ(reason(programs, Collective::kAllToAll),
+            "rank 1: output chunk 0 holds rank 2's chunk 1, and should hold rank 0's chunk 1");
+}
+
+TEST(Verify, RejectsOutputThatIsLeftUnwritten) {
+  Programs programs = record("direct_gather", in_order(3));
+  programs[0].lanes[0].steps.erase(programs[0].lanes[0].steps.begin());
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(reason(programs, Collective::kGather, in_place),
+              "rank 0: output chunk 0 holds nothing, and should hold rank 0's chunk 0");
   }
-  EXPECT_THAT(verify_programs(programs, Collective::kReduceScatter, 0, false, kSlots).reason, HasSubstr("complete"));
+}
+
+TEST(Verify, RejectsCombiningInACollectiveThatReducesNothing) {
+  Programs programs = record("ring_all_gather", in_order(3));
+  programs[0].lanes[0].steps[1].source = Buffer::kInput;
+  EXPECT_THAT(reason(programs, Collective::kAllGather),
+              HasSubstr("combines chunks in a collective that reduces nothing"));
+}
+
+// ---- Verbs that no executor runs ----
+
+struct Misshapen {
+  const char* what;
+  std::function<void(Programs&)> change;
+};
+
+TEST(Verify, RejectsVerbsThatNoExecutorRuns) {
+  const auto step = [](Programs& programs, size_t at) -> Step& {
+    return programs[1].lanes[0].steps[at];
+  };
+  const Misshapen cases[] = {
+      {"names peers that the program does not list",
+       [&](Programs& p) { step(p, 0).peers_first = 99; }},
+      {"names peers that the program does not list", [&](Programs& p) { step(p, 0).sends = -1; }},
+      {"sends to rank 1, which is no peer", [&](Programs& p) { p[1].peers[0] = 1; }},
+      {"sends to rank 3, which is no peer", [&](Programs& p) { p[1].peers[0] = 3; }},
+      {"receives from rank 0 twice at once", [&](Programs& p) { p[1].peers[3] = p[1].peers[2]; }},
+      {"reads input chunk 1 of 1", [&](Programs& p) { step(p, 0).source_chunk = 1; }},
+      {"writes output chunk -1 of 1", [&](Programs& p) { step(p, 1).target_chunk = -1; }},
+      {"has neither a source nor a sender",
+       [&](Programs& p) { step(p, 0).source = Buffer::kNone; }},
+      {"has neither a target nor a receiver",
+       [&](Programs& p) { step(p, 1).target = Buffer::kNone; }},
+      {"writes to the input", [&](Programs& p) { step(p, 1).target = Buffer::kInput; }},
+      {"several senders without an own one",
+       [&](Programs& p) { step(p, 1).source = Buffer::kNone; }},
+      {"puts its own operand at 3 of 2", [&](Programs& p) { step(p, 1).own_position = 3; }},
+      {"completes a value where it lies", [&](Programs& p) { step(p, 0).completes = true; }},
+      {"says that it is rank 0 of 3", [&](Programs& p) { p[1].rank = 0; }},
+      {"rank 1: 2 chunks and 0 of scratch, where rank 0 has 1 and 0",
+       [&](Programs& p) { p[1].chunks = 2; }},
+  };
+  for (const Misshapen& one : cases) {
+    Programs programs = record("all_pairs_all_reduce", in_order(3));
+    one.change(programs);
+    EXPECT_THAT(reason(programs, Collective::kAllReduce), HasSubstr(one.what));
+  }
+}
+
+TEST(Verify, RejectsChunksOfUnequalLength) {
+  // In the last loop the chunks of an all-reduce may be shorter, or empty and skipped.
+  Programs programs = record("ring_all_reduce", in_order(3));
+  Step& step = programs[0].lanes[0].steps[2];
+  step.target_chunk = (step.source_chunk + 1) % 3;
+  EXPECT_THAT(reason(programs, Collective::kAllReduce),
+              HasSubstr("which may be of another length"));
+}
+
+TEST(Verify, RejectsBuffersThatARankDoesNotHave) {
+  Programs programs = record("chain_reduce", in_order(3));
+  programs[1].lanes[0].steps[0].target = Buffer::kOutput;
+  EXPECT_THAT(reason(programs, Collective::kReduce),
+              HasSubstr("writes output, which this rank does not have"));
+}
+
+TEST(Verify, RejectsMoreOperandsThanAVerbTakes) {
+  const VerifyResult result = verify({.algorithm = find_algorithm("all_pairs_all_reduce"),
+                                      .nranks = kOperandsMax + 1,
+                                      .root = 0,
+                                      .in_place = false});
+  EXPECT_THAT(result.reason, HasSubstr("combines 66 operands, more than 65"));
+}
+
+TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
+  EXPECT_THAT(
+      verify(
+          {.algorithm = find_algorithm("chain_reduce"), .nranks = 2, .root = 2, .in_place = false})
+          .reason,
+      HasSubstr("root 2 is no rank of 2"));
+  EXPECT_THAT(reason({}, Collective::kAllReduce), HasSubstr("no programs"));
+  EXPECT_THAT(reason(make_exchange(Lend::kYes), Collective::kAllReduce, false, 0),
+              HasSubstr("without slots"));
+  EXPECT_THAT(reason(make_programs(1, {nothing, nothing, nothing}), Collective::kSend),
+              HasSubstr("2 ranks, not 3"));
+  EXPECT_THAT(reason(make_programs(2, {nothing, nothing, nothing}), Collective::kAllGather),
+              HasSubstr("2 chunks for 3 ranks"));
+}
+
+TEST(Verify, RejectsCostThatIsNotTheTables) {
+  Algorithm algorithm = *find_algorithm("ring_all_gather");
+  algorithm.rounds = [](int nranks) { return nranks; };
+  const VerifyResult result =
+      verify({.algorithm = &algorithm, .nranks = 4, .root = 0, .in_place = false});
+  EXPECT_FALSE(result.proved);
+  EXPECT_EQ(result.reason,
+            "takes 3 rounds and sends 3 chunks from a rank, where the table says 4 and 3");
 }
 
 }  // namespace

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// `Expressions`: the values of the verifier's symbolic execution. A value says which contributions
+// were combined, and in which order. Equal expressions have equal numbers (each is stored once), so
+// "the same bits on all ranks" is a comparison of two numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace plexus {
+
+class Expressions {
+ public:
+  /// No value: memory that nobody wrote.
+  static constexpr uint32_t kUndefined = UINT32_MAX;
+  /// `nranks * blocks` may be at most this.
+  static constexpr uint64_t kContributionsMax = uint64_t{1} << 30;
+
+  /// Contributions are (rank, block) with 0 <= rank < nranks, 0 <= block < blocks.
+  Expressions(int nranks, int blocks);
+
+  [[nodiscard]] uint32_t contribution(int rank, int block) const;
+  /// `first` combined with `second`, in this order.
+  [[nodiscard]] uint32_t combine(uint32_t first, uint32_t second);
+  /// `value` after the operation that a reduction applies to its final value.
+  [[nodiscard]] uint32_t complete(uint32_t value);
+  [[nodiscard]] bool is_complete(uint32_t value) const;
+
+  /// The block of which `value` has every rank's contribution, each exactly once, and nothing else;
+  /// -1: there is no such block.
+  [[nodiscard]] int find_whole_block(uint32_t value);
+  /// What `value` holds, for a sentence.
+  [[nodiscard]] std::string describe(uint32_t value);
+
+ private:
+  static constexpr int kNotLooked = -2;
+  struct Node {
+    uint32_t first;
+    uint32_t second;  // kUndefined: `first` made complete
+    uint32_t leaves;  // contributions, counted with multiplicity; saturates
+    int whole_block;
+  };
+
+  [[nodiscard]] bool is_contribution(uint32_t value) const { return value < contributions_; }
+  [[nodiscard]] uint32_t leaves_of(uint32_t value) const;
+  uint32_t find_or_add(uint32_t first, uint32_t second, uint64_t leaves);
+  [[nodiscard]] std::vector<uint32_t> list_contributions(uint32_t value) const;
+
+  uint32_t nranks_;
+  uint32_t blocks_;
+  uint32_t contributions_;                        // values below it are contributions
+  std::vector<Node> nodes_;                       // value - contributions_
+  std::unordered_map<uint64_t, uint32_t> known_;  // (first, second) -> value
+};
+
+}  // namespace plexus

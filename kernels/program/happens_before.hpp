@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// `HappensBefore`: vector clocks of the lanes in the verifier's execution. What happens before
+// what, in every interleaving: along a lane, along `after`, and from filling a slot to taking it.
+// That a slot was free again is no order to rely on, since it depends on the number of slots.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace plexus {
+
+/// A step of a lane, counted from 1; 0: none. Lanes are those of all ranks, as LaneNetwork numbers
+/// them.
+struct StepEvent {
+  uint32_t lane = 0;
+  uint32_t number = 0;
+};
+
+class HappensBefore {
+ public:
+  /// [lanes] last step of each lane that is known of. Shared with the messages that carry it, and
+  /// copied when its lane learns more. null: nothing known.
+  using Clock = std::shared_ptr<const std::vector<uint32_t>>;
+
+  explicit HappensBefore(size_t lanes) : clocks_(lanes) {}
+
+  [[nodiscard]] Clock clock(uint32_t lane) const { return clocks_[lane]; }
+
+  /// `lane` learns of `event` and of what was known there.
+  void learn(uint32_t lane, StepEvent event, const Clock& known) {
+    auto& mine = clocks_[lane];
+    if (mine == nullptr) {
+      mine = std::make_shared<std::vector<uint32_t>>(clocks_.size());
+    } else if (mine.use_count() > 1) {
+      mine = std::make_shared<std::vector<uint32_t>>(*mine);
+    }
+    if (known != nullptr) {
+      std::transform(known->begin(), known->end(), mine->begin(), mine->begin(),
+                     [](uint32_t a, uint32_t b) { return a < b ? b : a; });
+    }
+    (*mine)[event.lane] = std::max((*mine)[event.lane], event.number);
+  }
+
+  /// Does `event` happen before the step that `lane` is in?
+  [[nodiscard]] bool is_before(StepEvent event, uint32_t lane) const {
+    return event.number == 0 || event.lane == lane ||
+           (clocks_[lane] != nullptr && (*clocks_[lane])[event.lane] >= event.number);
+  }
+
+ private:
+  std::vector<std::shared_ptr<std::vector<uint32_t>>> clocks_;
+};
+
+}  // namespace plexus

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/program/lane_network.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+namespace plexus {
+
+LaneNetwork::LaneNetwork(std::span<const Program> programs) {
+  for (const Program& program : programs) {
+    first_lanes_.push_back(static_cast<uint32_t>(lanes_.size()));
+    bool waits = false;
+    for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+      lanes_.push_back(
+          {.rank = program.rank, .lane = static_cast<int>(lane), .steps = &program.lanes[lane]});
+      const auto& steps = program.lanes[lane].steps;
+      waits = waits || std::any_of(steps.begin(), steps.end(),
+                                   [](const Step& step) { return step.after.lane >= 0; });
+    }
+    has_after_.push_back(waits);
+  }
+  first_lanes_.push_back(static_cast<uint32_t>(lanes_.size()));
+  ConnectionIndex index;
+  for (const Program& program : programs) {
+    connect(program, index);
+  }
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (const Step& step : lanes_[lane].steps->steps) {
+      claim_ends(lane, step);
+    }
+  }
+}
+
+void LaneNetwork::connect(const Program& program, ConnectionIndex& index) {
+  auto& found = peer_connections_.emplace_back(program.peers.size());
+  for (const Lane& lane : program.lanes) {
+    for (const Step& step : lane.steps) {
+      auto at = found.begin() + step.peers_first;
+      for (const int peer : program.recv_peers(step)) {
+        *at++ = find_or_add(peer, program.rank, index);
+      }
+      for (const int peer : program.send_peers(step)) {
+        *at++ = find_or_add(program.rank, peer, index);
+      }
+    }
+  }
+}
+
+uint32_t LaneNetwork::find_or_add(int source, int target, ConnectionIndex& index) {
+  constexpr int kHalf = 32;
+  const uint64_t key = static_cast<uint64_t>(source) << kHalf | static_cast<uint32_t>(target);
+  const auto [at, is_new] = index.try_emplace(key, static_cast<uint32_t>(connections_.size()));
+  if (is_new) {
+    connections_.push_back({.source = source, .target = target});
+  }
+  return at->second;
+}
+
+void LaneNetwork::claim_ends(uint32_t lane, const Step& step) {
+  const int rank = lanes_[lane].rank;
+  const auto claim = [&](uint32_t* owner, const char* what, int peer) {
+    if (*owner == kNoLane) {
+      *owner = lane;
+    } else if (*owner != lane && problem_.empty()) {
+      problem_ = fmt::format(
+          "rank {}: lanes {} and {} both {} rank {}: which chunk is whose depends on timing", rank,
+          lanes_[*owner].lane, lanes_[lane].lane, what, peer);
+    }
+  };
+  for (const uint32_t at : recv_connections(rank, step)) {
+    claim(&connections_[at].recv_lane, "receive from", connections_[at].source);
+  }
+  for (const uint32_t at : send_connections(rank, step)) {
+    claim(&connections_[at].send_lane, "send to", connections_[at].target);
+  }
+}
+
+std::span<const uint32_t> LaneNetwork::recv_connections(int rank, const Step& step) const {
+  return std::span(peer_connections_[static_cast<size_t>(rank)])
+      .subspan(static_cast<size_t>(step.peers_first), static_cast<size_t>(step.receives));
+}
+
+std::span<const uint32_t> LaneNetwork::send_connections(int rank, const Step& step) const {
+  return std::span(peer_connections_[static_cast<size_t>(rank)])
+      .subspan(static_cast<size_t>(step.peers_first) + static_cast<size_t>(step.receives),
+               static_cast<size_t>(step.sends));
+}
+
+bool LaneNetwork::run(uint64_t slots, const std::function<bool(uint32_t lane)>& on_step) {
+  for (Connection& connection : connections_) {
+    connection.sent = connection.taken = 0;
+  }
+  queue_.clear();
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    lanes_[lane].next = 0;
+    lanes_[lane].queued = false;
+    wake(lane);
+  }
+  // Round by round: whom a round wakes runs in the next one.
+  std::vector<uint32_t> round;
+  while (!queue_.empty()) {
+    round.swap(queue_);
+    queue_.clear();
+    for (const uint32_t index : round) {
+      lanes_[index].queued = false;
+      if (!advance(index, slots, on_step)) {
+        return false;
+      }
+    }
+  }
+  return std::all_of(lanes_.begin(), lanes_.end(),
+                     [](const LaneState& lane) { return lane.next == lane.steps->steps.size(); });
+}
+
+bool LaneNetwork::advance(uint32_t index,
+                          uint64_t slots,
+                          const std::function<bool(uint32_t lane)>& on_step) {
+  LaneState& lane = lanes_[index];
+  while (lane.next < lane.steps->steps.size() && find_blocked(lane, slots).wait == Wait::kNothing) {
+    if (!on_step(index)) {
+      return false;
+    }
+    finish_step(lane);
+  }
+  return true;
+}
+
+LaneNetwork::Blocked LaneNetwork::find_blocked(const LaneState& lane, uint64_t slots) const {
+  const Step& step = next_step(lane);
+  if (step.after.lane >= 0) {
+    const LaneState& other = lanes_[first_lane(lane.rank) + static_cast<uint32_t>(step.after.lane)];
+    if (other.next <= static_cast<size_t>(step.after.step)) {
+      return {Wait::kAfter, 0};
+    }
+  }
+  for (const uint32_t at : recv_connections(lane.rank, step)) {
+    if (connections_[at].sent == connections_[at].taken) {
+      return {Wait::kMessage, at};
+    }
+  }
+  for (const uint32_t at : send_connections(lane.rank, step)) {
+    if (connections_[at].sent - connections_[at].taken >= slots) {
+      return {Wait::kSlot, at};
+    }
+  }
+  return {Wait::kNothing, 0};
+}
+
+void LaneNetwork::finish_step(LaneState& lane) {
+  const Step& step = next_step(lane);
+  for (const uint32_t at : recv_connections(lane.rank, step)) {
+    ++connections_[at].taken;
+    wake(connections_[at].send_lane);
+  }
+  for (const uint32_t at : send_connections(lane.rank, step)) {
+    ++connections_[at].sent;
+    wake(connections_[at].recv_lane);
+  }
+  ++lane.next;
+  if (has_after(lane.rank)) {
+    for (uint32_t other = first_lane(lane.rank); other < first_lane(lane.rank + 1); ++other) {
+      wake(other);
+    }
+  }
+}
+
+void LaneNetwork::wake(uint32_t lane) {
+  if (lane == kNoLane || lanes_[lane].queued ||
+      lanes_[lane].next == lanes_[lane].steps->steps.size()) {
+    return;
+  }
+  lanes_[lane].queued = true;
+  queue_.push_back(lane);
+}
+
+std::string LaneNetwork::describe_deadlock(uint64_t slots) const {
+  size_t waiting = 0;
+  const LaneState* first = nullptr;
+  for (const LaneState& lane : lanes_) {
+    if (lane.next < lane.steps->steps.size()) {
+      first = waiting++ == 0 ? &lane : first;
+    }
+  }
+  if (first == nullptr) {
+    return {};
+  }
+  const Blocked blocked = find_blocked(*first, slots);
+  std::string what;
+  if (blocked.wait == Wait::kAfter) {
+    const After& after = next_step(*first).after;
+    what = fmt::format("step {} of lane {}", after.step, after.lane);
+  } else if (blocked.wait == Wait::kMessage) {
+    what = fmt::format("a chunk from rank {}", connections_[blocked.connection].source);
+  } else {
+    what = fmt::format("a free slot to rank {}", connections_[blocked.connection].target);
+  }
+  return fmt::format(
+      "rank {}, lane {}, step {}: waits for {} for ever; {} of {} lanes are blocked with {} slots",
+      first->rank, first->lane, first->next, what, waiting, lanes_.size(), slots);
+}
+
+}  // namespace plexus

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/program/shape.hpp"
+
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "kernels/program/algorithms.hpp"
+
+namespace plexus {
+namespace {
+
+const char* name(Buffer buffer) {
+  constexpr const char* kNames[] = {"nothing", "input", "output", "scratch"};
+  return kNames[static_cast<int>(buffer)];
+}
+
+/// The checks of one rank's steps.
+class StepChecker {
+ public:
+  StepChecker(const Program& program, const CollectiveDefinition& definition)
+      : program_(program),
+        definition_(definition),
+        peer_seen_(static_cast<size_t>(definition.nranks)) {}
+
+  std::string check(size_t lane, const Step& step) {
+    std::string what = check_peers(step);
+    if (what.empty()) {
+      what = check_buffer(step.source, step.source_chunk, "reads");
+    }
+    if (what.empty()) {
+      what = check_buffer(step.target, step.target_chunk, "writes");
+    }
+    if (what.empty()) {
+      what = check_verb(step);
+    }
+    return what.empty() ? check_after(lane, step) : what;
+  }
+
+ private:
+  std::string check_peers(const Step& step) {
+    const int64_t last = int64_t{step.peers_first} + step.receives + step.sends;
+    if (step.peers_first < 0 || step.receives < 0 || step.sends < 0 ||
+        last > static_cast<int64_t>(program_.peers.size())) {
+      return "names peers that the program does not list";
+    }
+    std::string what = check_peer_list(program_.recv_peers(step), "receives from");
+    return what.empty() ? check_peer_list(program_.send_peers(step), "sends to") : what;
+  }
+
+  std::string check_peer_list(std::span<const int> peers, const char* verb) {
+    ++stamp_;
+    for (const int peer : peers) {
+      if (peer < 0 || peer >= program_.nranks || peer == program_.rank) {
+        return fmt::format("{} rank {}, which is no peer", verb, peer);
+      }
+      if (peer_seen_[static_cast<size_t>(peer)] == stamp_) {
+        return fmt::format("{} rank {} twice at once", verb, peer);
+      }
+      peer_seen_[static_cast<size_t>(peer)] = stamp_;
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string check_buffer(Buffer buffer, int chunk, const char* verb) const {
+    if (buffer == Buffer::kNone) {
+      return {};
+    }
+    if (!definition_.has(program_.rank, buffer)) {
+      return fmt::format("{} {}, which this rank does not have", verb, name(buffer));
+    }
+    const int chunks = buffer == Buffer::kScratch ? program_.scratch_chunks : program_.chunks;
+    if (chunk < 0 || chunk >= chunks) {
+      return fmt::format("{} {} chunk {} of {}", verb, name(buffer), chunk, chunks);
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string check_verb(const Step& step) const {
+    const bool has_source = step.source != Buffer::kNone;
+    const bool has_target = step.target != Buffer::kNone;
+    if (!has_source && step.receives == 0) {
+      return "has neither a source nor a sender";
+    }
+    if (!has_target && step.sends == 0) {
+      return "has neither a target nor a receiver";
+    }
+    if (step.target == Buffer::kInput) {
+      return "writes to the input, which is the caller's";
+    }
+    if (!has_source && step.receives > 1) {
+      return "combines chunks of several senders without an own one, which no executor does";
+    }
+    if (step.receives + 1 > kOperandsMax) {
+      return fmt::format("combines {} operands, more than {}", step.receives + 1, kOperandsMax);
+    }
+    if (step.own_position < 0 || step.own_position > (has_source ? step.receives : 0)) {
+      return fmt::format("puts its own operand at {} of {}", step.own_position, step.receives);
+    }
+    if (has_source && has_target && !definition_.is_blocked() &&
+        step.source_chunk != step.target_chunk) {
+      return fmt::format("moves chunk {} to chunk {}, which may be of another length",
+                         step.source_chunk, step.target_chunk);
+    }
+    return check_completes(step);
+  }
+
+  [[nodiscard]] std::string check_completes(const Step& step) const {
+    if (!step.completes || definition_.nranks == 1) {
+      return {};
+    }
+    if (!is_reduction(definition_.collective)) {
+      return "completes a value of a collective that reduces nothing";
+    }
+    if (step.receives == 0 && step.target == Buffer::kNone) {
+      return "completes a value where it lies, in the source";
+    }
+    return {};
+  }
+
+  [[nodiscard]] std::string check_after(size_t lane, const Step& step) const {
+    if (step.after.lane < 0) {
+      return {};
+    }
+    const auto other = static_cast<size_t>(step.after.lane);
+    if (other >= program_.lanes.size() || other == lane || step.after.step < 0 ||
+        static_cast<size_t>(step.after.step) >= program_.lanes[other].steps.size()) {
+      return fmt::format("waits for step {} of lane {}, which is no other lane's step",
+                         step.after.step, step.after.lane);
+    }
+    return {};
+  }
+
+  const Program& program_;
+  const CollectiveDefinition& definition_;
+  std::vector<uint32_t> peer_seen_;  // [nranks] stamp of the last list with that peer
+  uint32_t stamp_ = 0;
+};
+
+std::string check_program(const Program& program, const CollectiveDefinition& definition) {
+  StepChecker checker(program, definition);
+  for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+    for (size_t step = 0; step < program.lanes[lane].steps.size(); ++step) {
+      const std::string what = checker.check(lane, program.lanes[lane].steps[step]);
+      if (!what.empty()) {
+        return fmt::format("rank {}, lane {}, step {}: {}", program.rank, lane, step, what);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string check_shape(std::span<const Program> programs, const CollectiveDefinition& definition) {
+  if (definition.root < 0 || definition.root >= definition.nranks) {
+    return fmt::format("root {} is no rank of {}", definition.root, definition.nranks);
+  }
+  if (is_point_to_point(definition.collective) && definition.nranks > 2) {
+    return fmt::format("a send and its receive are the programs of 2 ranks, not {}",
+                       definition.nranks);
+  }
+  for (size_t rank = 0; rank < programs.size(); ++rank) {
+    const Program& program = programs[rank];
+    if (program.rank != static_cast<int>(rank) || program.nranks != definition.nranks) {
+      return fmt::format("program {} of {} says that it is rank {} of {}", rank, definition.nranks,
+                         program.rank, program.nranks);
+    }
+    if (program.chunks != definition.chunks ||
+        program.scratch_chunks != definition.scratch_chunks) {
+      return fmt::format("rank {}: {} chunks and {} of scratch, where rank 0 has {} and {}", rank,
+                         program.chunks, program.scratch_chunks, definition.chunks,
+                         definition.scratch_chunks);
+    }
+  }
+  if (definition.chunks < 1 ||
+      (definition.is_blocked() && definition.chunks != definition.nranks)) {
+    return fmt::format("{} chunks for {} ranks", definition.chunks, definition.nranks);
+  }
+  for (const Program& program : programs) {
+    std::string what = check_program(program, definition);
+    if (!what.empty()) {
+      return what;
+    }
+  }
+  return {};
+}
+
+}  // namespace plexus

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/program/symbolic_memory.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+namespace plexus {
+namespace {
+
+const char* name(Buffer buffer) {
+  return buffer == Buffer::kInput ? "input" : buffer == Buffer::kOutput ? "output" : "scratch";
+}
+
+}  // namespace
+
+SymbolicMemory::SymbolicMemory(const CollectiveDefinition& definition,
+                               const LaneNetwork& network,
+                               const HappensBefore& order,
+                               const Expressions& expressions)
+    : definition_(definition),
+      network_(network),
+      order_(order),
+      expressions_(expressions),
+      taken_(network.connections().size()) {
+  cells_.resize(static_cast<size_t>(definition.nranks) * static_cast<size_t>(definition.cells()));
+  for (int rank = 0; rank < definition.nranks; ++rank) {
+    lanes_max_ = std::max<size_t>(lanes_max_, network.lane_count(rank));
+    const int blocks = definition.is_one_block(Buffer::kInput) ? 1 : definition.chunks;
+    for (int block = 0; block < blocks && definition.has_input(rank); ++block) {
+      cells_[index(rank, Buffer::kInput, block)].value = expressions.contribution(rank, block);
+    }
+  }
+  if (lanes_max_ > 1) {
+    reads_.resize(cells_.size() * lanes_max_);
+  }
+  if (definition.scratch_chunks > 0) {
+    scratch_by_.resize(cells_.size());
+  }
+}
+
+std::string SymbolicMemory::read(StepEvent now, Buffer buffer, int chunk, uint32_t* value) {
+  const int rank = lane(now).rank;
+  const size_t at = index(rank, buffer, chunk);
+  Cell& cell = cells_[at];
+  std::string problem = check_value(rank, buffer, chunk, cell);
+  if (problem.empty() && buffer == Buffer::kScratch) {
+    problem = check_scratch(now, at);
+  }
+  if (problem.empty() && !order_.is_before(cell.written, now.lane)) {
+    problem = fmt::format("reads {} chunk {}, which lane {} writes in no order with it",
+                          name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
+  }
+  if (lanes_max_ > 1) {
+    reads_[at * lanes_max_ + static_cast<size_t>(lane(now).lane)] = now.number;
+  }
+  cell.is_unread = false;
+  *value = cell.value;
+  return problem;
+}
+
+std::string SymbolicMemory::check_value(int rank,
+                                        Buffer buffer,
+                                        int chunk,
+                                        const Cell& cell) const {
+  if (buffer != Buffer::kInput) {
+    return cell.written.number > 0
+               ? std::string()
+               : fmt::format("reads {} chunk {}, which nobody has written", name(buffer), chunk);
+  }
+  // What is read as input gets a reduction's scaling, so it must be what the caller put there.
+  const int block = definition_.is_one_block(Buffer::kInput) ? 0 : chunk;
+  const bool is_callers = cell.value == expressions_.contribution(rank, block) &&
+                          (cell.written.number == 0 || !is_reduction(definition_.collective));
+  return is_callers ? std::string()
+                    : fmt::format("reads input chunk {} after the output was written there", chunk);
+}
+
+/// The scratch of the next loop is the same memory, and no `after` reaches over loops: only a
+/// lane's own order keeps the loops apart.
+std::string SymbolicMemory::check_scratch(StepEvent now, size_t cell) {
+  uint32_t& owner = scratch_by_[cell];
+  if (owner != 0 && owner != 1 + now.lane) {
+    return fmt::format("shares a chunk of scratch with lane {}, which may be a loop ahead",
+                       network_.lanes()[owner - 1].lane);
+  }
+  owner = 1 + now.lane;
+  return {};
+}
+
+std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer, int chunk) const {
+  const Cell& cell = cells_[at];
+  if (!order_.is_before(cell.written, now.lane)) {
+    return fmt::format("writes {} chunk {}, which lane {} writes in no order with it", name(buffer),
+                       chunk, network_.lanes()[cell.written.lane].lane);
+  }
+  const uint32_t first = network_.first_lane(lane(now).rank);
+  for (uint32_t other = 0; lanes_max_ > 1 && other < network_.lane_count(lane(now).rank); ++other) {
+    if (!order_.is_before({first + other, reads_[at * lanes_max_ + other]}, now.lane)) {
+      return fmt::format("writes {} chunk {}, which lane {} reads in no order with it",
+                         name(buffer), chunk, other);
+    }
+  }
+  for (uint32_t loan = cell.loans; loan != kNoLoan; loan = loans_[loan].next) {
+    const uint32_t connection = loans_[loan].connection;
+    const auto& taken = taken_[connection];
+    const auto& ends = network_.connections()[connection];
+    if (loans_[loan].number >= taken.size() ||
+        !order_.is_before({ends.recv_lane, taken[loans_[loan].number]}, now.lane)) {
+      return fmt::format("overwrites {} chunk {}, which rank {} may still read in place",
+                         name(buffer), chunk, ends.target);
+    }
+  }
+  return {};
+}
+
+std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint32_t value) {
+  const size_t at = index(lane(now).rank, buffer, chunk);
+  Cell& cell = cells_[at];
+  std::string problem = check_order(now, at, buffer, chunk);
+  if (problem.empty() && buffer == Buffer::kScratch) {
+    problem = check_scratch(now, at);
+  }
+  if (problem.empty() && cell.written.number > 0 && cell.value == value) {
+    problem = fmt::format("stores in {} chunk {} what is there already", name(buffer), chunk);
+  }
+  if (problem.empty() && cell.is_unread) {
+    problem = fmt::format("overwrites {} chunk {}, whose value was stored and never read",
+                          name(buffer), chunk);
+  }
+  if (lanes_max_ > 1) {
+    std::fill_n(reads_.begin() + static_cast<std::ptrdiff_t>(at * lanes_max_), lanes_max_, 0U);
+  }
+  cell = {.value = value, .written = now, .is_unread = true};
+  return problem;
+}
+
+std::string SymbolicMemory::lend(
+    StepEvent now, Buffer buffer, int chunk, uint32_t connection, uint32_t number) {
+  if (buffer == Buffer::kScratch) {
+    return "lends a chunk of scratch, which the next loop overwrites";
+  }
+  Cell& cell = cells_[index(lane(now).rank, buffer, chunk)];
+  loans_.push_back({connection, number, cell.loans});
+  cell.loans = static_cast<uint32_t>(loans_.size() - 1);
+  return {};
+}
+
+uint32_t SymbolicMemory::output(int rank, int chunk) const {
+  const Cell& cell = cells_[index(rank, Buffer::kOutput, chunk)];
+  return cell.written.number > 0 ? cell.value : Expressions::kUndefined;
+}
+
+}  // namespace plexus

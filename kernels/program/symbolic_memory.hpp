@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// `SymbolicMemory`: what the buffers of all ranks hold in the verifier's execution, and who used
+// them, so that no interleaving makes two steps meet in one chunk. Every access says what is wrong
+// with it, if anything, as the second half of a sentence.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/program/definition.hpp"
+#include "kernels/program/expressions.hpp"
+#include "kernels/program/happens_before.hpp"
+#include "kernels/program/lane_network.hpp"
+
+namespace plexus {
+
+class SymbolicMemory {
+ public:
+  /// All three are borrowed for the memory's life.
+  SymbolicMemory(const CollectiveDefinition& definition,
+                 const LaneNetwork& network,
+                 const HappensBefore& order,
+                 const Expressions& expressions);
+
+  /// The value of a chunk, as the step `now` reads it.
+  [[nodiscard]] std::string read(StepEvent now, Buffer buffer, int chunk, uint32_t* value);
+  [[nodiscard]] std::string write(StepEvent now, Buffer buffer, int chunk, uint32_t value);
+  /// Message `number` of a connection may be the address of this chunk instead of its bytes.
+  [[nodiscard]] std::string lend(
+      StepEvent now, Buffer buffer, int chunk, uint32_t connection, uint32_t number);
+  /// `now` takes the next message of a connection: the chunk that it borrows is free again.
+  void take(StepEvent now, uint32_t connection) { taken_[connection].push_back(now.number); }
+
+  /// What an output chunk holds; undefined before it was written.
+  [[nodiscard]] uint32_t output(int rank, int chunk) const;
+
+ private:
+  static constexpr uint32_t kNoLoan = UINT32_MAX;
+  struct Cell {
+    uint32_t value = Expressions::kUndefined;
+    uint32_t loans = kNoLoan;  // head of a list
+    StepEvent written;
+    bool is_unread = false;  // written, and not read here since
+  };
+  struct Loan {
+    uint32_t connection;
+    uint32_t number;
+    uint32_t next;
+  };
+
+  [[nodiscard]] size_t index(int rank, Buffer buffer, int chunk) const {
+    return static_cast<size_t>(rank) * static_cast<size_t>(definition_.cells()) +
+           static_cast<size_t>(definition_.cell(rank, buffer, chunk));
+  }
+  [[nodiscard]] std::string check_value(int rank, Buffer buffer, int chunk, const Cell& cell) const;
+  [[nodiscard]] std::string check_scratch(StepEvent now, size_t cell);
+  [[nodiscard]] std::string check_order(StepEvent now, size_t cell, Buffer buffer, int chunk) const;
+  [[nodiscard]] const LaneNetwork::LaneState& lane(StepEvent now) const {
+    return network_.lanes()[now.lane];
+  }
+
+  const CollectiveDefinition& definition_;
+  const LaneNetwork& network_;
+  const HappensBefore& order_;
+  const Expressions& expressions_;
+  size_t lanes_max_ = 1;         // of a rank
+  std::vector<Cell> cells_;      // [nranks][CollectiveDefinition::cells()]
+  std::vector<uint32_t> reads_;  // [cells][lanes_max] last step that read; empty: lanes_max is 1
+  std::vector<uint32_t>
+      scratch_by_;  // [cells] 1 + the lane that uses this scratch; empty: no scratch
+  std::vector<Loan> loans_;
+  std::vector<std::vector<uint32_t>> taken_;  // [connections][message] step of the receiving lane
+};
+
+}  // namespace plexus
