@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)
+#   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
 
@@ -25,4 +25,5 @@ add_library(plexus::sodium ALIAS plexus_sodium)
 
 if(PLEXUS_TESTS)
   find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
 endif()
