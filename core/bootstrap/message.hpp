@@ -57,7 +57,7 @@ struct JoinInfo {
   uint32_t version = 0;
   int32_t pid = 0;
   uint64_t process = 0;
-  std::string host;
+  std::string host = {};
 };
 std::string encode(const JoinInfo& info);
 Result<JoinInfo> decode_join(std::string_view payload);

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where settings come from, which wins, and what happens to values that make no sense.
+#include "core/base/config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace plexus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Each test has an environment and a home folder of its own.
+class ConfigTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("plexus_config_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+    for (const Setting& setting : settings()) {
+      unsetenv(setting.name);
+    }
+    for (const char* const name : {"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"}) {
+      unsetenv(name);
+    }
+    setenv("HOME", folder_.c_str(), 1);
+    setenv("NCCL_CONF_FILE", (folder_ / "none.conf").c_str(), 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string write_file(const std::string& name, const std::string& text) const {
+    const auto path = folder_ / name;
+    std::ofstream(path) << text;
+    return path;
+  }
+  static Config read() {
+    auto config = read_config();
+    EXPECT_TRUE(config.has_value()) << config.error().message();
+    return config.has_value() ? config.value() : Config{};
+  }
+  static std::string error_of(const char* name, const char* value) {
+    setenv(name, value, 1);
+    const auto config = read_config();
+    unsetenv(name);
+    EXPECT_TRUE(config.has_error()) << name << "=" << value;
+    if (!config.has_error()) {
+      return "";
+    }
+    EXPECT_EQ(config.error().code(), Code::kInvalidArgument);
+    return std::string(config.error().message());
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(ConfigTest, HasTheDefaultsThatItsTableStates) {
+  const Config config = read();
+  EXPECT_EQ(config.buffsize_bytes, 0);
+  EXPECT_EQ(config.comm_blocking, -1);
+  EXPECT_TRUE(config.local_register);
+  EXPECT_FALSE(config.shm_disable);
+  EXPECT_EQ(config.bootstrap_timeout_s, 300);
+  EXPECT_EQ(config.device, "auto");
+}
+
+TEST_F(ConfigTest, ReadsTheEnvironment) {
+  setenv("NCCL_BUFFSIZE", "0x100000", 1);
+  setenv("NCCL_SHM_DISABLE", "1", 1);
+  setenv("NCCL_SOCKET_IFNAME", "=eth0", 1);
+  const Config config = read();
+  EXPECT_EQ(config.buffsize_bytes, 1 << 20);
+  EXPECT_TRUE(config.shm_disable);
+  EXPECT_EQ(config.socket_ifname, "=eth0");
+}
+
+TEST_F(ConfigTest, ReadsTheNamedFileWithCommentsAndCarriageReturns) {
+  setenv("NCCL_CONF_FILE", write_file("a.conf", "# NCCL_BUFFSIZE=1\r\nNCCL_BUFFSIZE=65536\r\nnonsense\n").c_str(), 1);
+  EXPECT_EQ(read().buffsize_bytes, 65536);
+  EXPECT_EQ(setting_value("NCCL_BUFFSIZE"), "65536");
+}
+
+TEST_F(ConfigTest, PrefersTheEnvironmentToTheFile) {
+  setenv("NCCL_CONF_FILE", write_file("a.conf", "NCCL_BUFFSIZE=65536\n").c_str(), 1);
+  setenv("NCCL_BUFFSIZE", "131072", 1);
+  EXPECT_EQ(read().buffsize_bytes, 131072);
+}
+
+TEST_F(ConfigTest, ReadsTheFileInTheHomeFolderUnlessAnotherIsNamed) {
+  (void)write_file(".nccl.conf", "NCCL_HOSTID=home\n");
+  unsetenv("NCCL_CONF_FILE");
+  EXPECT_EQ(read().hostid, "home");
+  setenv("NCCL_CONF_FILE", write_file("b.conf", "NCCL_HOSTID=named\n").c_str(), 1);
+  EXPECT_EQ(read().hostid, "named");
+}
+
+TEST_F(ConfigTest, TakesTheStricterOfOldAndNewNames) {
+  setenv("NCCL_MIN_NCHANNELS", "4", 1);
+  setenv("NCCL_MIN_CTAS", "2", 1);
+  setenv("NCCL_MAX_NRINGS", "6", 1);
+  setenv("NCCL_MAX_CTAS", "8", 1);
+  const Config config = read();
+  EXPECT_EQ(config.min_ctas, 4);
+  EXPECT_EQ(config.max_ctas, 6);
+}
+
+TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
+  EXPECT_THAT(error_of("NCCL_BUFFSIZE", "4MB"), AllOf(HasSubstr("NCCL_BUFFSIZE=4MB"), HasSubstr("the environment")));
+  EXPECT_THAT(error_of("NCCL_MIN_CTAS", "65"), HasSubstr("1..64"));
+  EXPECT_THAT(error_of("NCCL_MIN_NCHANNELS", "-1"), HasSubstr("1..64"));
+  EXPECT_THAT(error_of("NCCL_SHM_DISABLE", "yes"), HasSubstr("0 or 1"));
+  EXPECT_THAT(error_of("NCCL_SOCKET_FAMILY", "IPX"), HasSubstr("AF_INET6"));
+  EXPECT_THAT(error_of("PLEXUS_DEVICE", "tpu"), HasSubstr("auto or host"));
+  EXPECT_THAT(error_of("NCCL_PROTO", "LL"), HasSubstr("Simple"));
+  EXPECT_THAT(error_of("NCCL_PROTO", "^Simple"), HasSubstr("Simple"));
+  EXPECT_THAT(error_of("NCCL_BUFFSIZE", "99999999999999999999999"), HasSubstr("bytes"));
+  const std::string file = write_file("bad.conf", "NCCL_COMM_BLOCKING=2\n");
+  EXPECT_THAT(error_of("NCCL_CONF_FILE", file.c_str()), AllOf(HasSubstr("NCCL_COMM_BLOCKING=2"), HasSubstr(file)));
+}
+
+TEST_F(ConfigTest, TakesAnEmptyValueForNone) {
+  setenv("NCCL_BUFFSIZE", "", 1);
+  EXPECT_EQ(read().buffsize_bytes, 0);
+}
+
+TEST_F(ConfigTest, DocumentsEverySetting) {
+  const std::string page = settings_markdown();
+  for (const Setting& setting : settings()) {
+    EXPECT_THAT(page, HasSubstr("`" + std::string(setting.name) + "`"));
+    EXPECT_STRNE(setting.doc, "");
+  }
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE, the layout of lines, and the last error.
+#include "core/base/log.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace plexus {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The log goes to a file of the test's own.
+class LogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    pattern_ = (std::filesystem::temp_directory_path() / "plexus_log_%h_%p").string();
+    set("WARN", nullptr);
+  }
+  void TearDown() override {
+    unsetenv("NCCL_DEBUG");
+    unsetenv("NCCL_DEBUG_SUBSYS");
+    unsetenv("NCCL_DEBUG_FILE");
+    reset_log();
+    std::filesystem::remove(path());
+  }
+
+  void set(const char* level, const char* subsystems) const {
+    setenv("NCCL_DEBUG", level, 1);
+    setenv("NCCL_DEBUG_FILE", pattern_.c_str(), 1);
+    subsystems == nullptr ? unsetenv("NCCL_DEBUG_SUBSYS") : setenv("NCCL_DEBUG_SUBSYS", subsystems, 1);
+    reset_log();
+  }
+  static std::filesystem::path path() {
+    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("plexus_log_") && name.ends_with("_" + std::to_string(getpid()))) {
+        return entry.path();
+      }
+    }
+    return "none";
+  }
+  static std::string text() {
+    std::stringstream all;
+    all << std::ifstream(path()).rdbuf();
+    return all.str();
+  }
+
+  std::string pattern_;
+};
+
+TEST_F(LogTest, WritesWarningsAsNcclDoes) {
+  PLEXUS_WARN("disk {} is full", 7);
+  EXPECT_THAT(text(), ContainsRegex(R"(\[[0-9-]+ [0-9:]+\] [^ ]+:[0-9]+:[0-9]+ \[host\] log_test.cpp:[0-9]+ NCCL WARN )"
+                                    "disk 7 is full\n"));
+}
+
+TEST_F(LogTest, WritesInfoOnlyAtThatLevelAndOfChosenSubsystems) {
+  PLEXUS_INFO(kInit, "quiet");
+  set("INFO", "NET,INIT");
+  PLEXUS_INFO(kNet, "about nets");
+  PLEXUS_INFO(kInit, "about init");
+  PLEXUS_INFO(kTuning, "about tuning");
+  EXPECT_THAT(text(), HasSubstr("NCCL INFO about nets\n"));
+  EXPECT_THAT(text(), HasSubstr("NCCL INFO about init\n"));
+  EXPECT_THAT(text(), Not(HasSubstr("about tuning")));
+  EXPECT_THAT(text(), Not(HasSubstr("quiet")));
+}
+
+TEST_F(LogTest, TakesALeadingCaretForAllButThese) {
+  set("info", "^NET");
+  EXPECT_FALSE(log_enabled(LogLevel::kInfo, Subsystem::kNet));
+  EXPECT_TRUE(log_enabled(LogLevel::kInfo, Subsystem::kTuning));
+  EXPECT_TRUE(log_enabled(LogLevel::kWarn, Subsystem::kNet));
+}
+
+TEST_F(LogTest, IsSilentAtALevelItDoesNotKnow) {
+  set("LOUD", nullptr);
+  PLEXUS_WARN("nobody hears this");
+  EXPECT_EQ(text(), "");
+}
+
+TEST_F(LogTest, KeepsTheLastErrorAtEveryLevelAndCutsIt) {
+  set("NONE", nullptr);
+  PLEXUS_WARN("first");
+  PLEXUS_WARN("{}", std::string(5000, 'x'));
+  EXPECT_EQ(std::string(last_error_text()), std::string(1023, 'x'));
+  warn(fail(Code::kInvalidArgument, "count is {}", -1));
+  EXPECT_STREQ(last_error_text(), "count is -1");
+}
+
+TEST_F(LogTest, KeepsLinesOfManyThreadsWhole) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([i] {
+      for (int line = 0; line < 100; ++line) {
+        PLEXUS_WARN("thread {} says {} and ends here", i, line);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  std::istringstream lines(text());
+  int whole = 0;
+  for (std::string line; std::getline(lines, line);) {
+    whole += line.ends_with("and ends here") ? 1 : 0;
+  }
+  EXPECT_EQ(whole, 400);
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks see of the control plane; the ranks of these tests live in one process.
+#include "core/bootstrap/exchange.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace plexus {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Calls `body(rank)` on a thread for each rank.
+template <class Body>
+void on_ranks(int nranks, const Body& body) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < nranks; ++rank) {
+    threads.emplace_back([&body, rank] { body(rank); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+TEST(Exchange, GathersManyTimes) {
+  const auto exchanges = make_local_exchanges(3);
+  on_ranks(3, [&](int rank) {
+    for (int i = 0; i < 100; ++i) {
+      const auto all = exchanges[rank]->all_gather(std::to_string(rank * 1000 + i));
+      ASSERT_TRUE(all.has_value());
+      EXPECT_EQ(all.value()[2], std::to_string(2000 + i));
+    }
+  });
+}
+
+TEST(Exchange, DeliversLettersInOrderByTag) {
+  const auto exchanges = make_local_exchanges(2);
+  ASSERT_TRUE(exchanges[0]->post(1, 5, "first").has_value());
+  ASSERT_TRUE(exchanges[0]->post(1, 6, "other").has_value());
+  ASSERT_TRUE(exchanges[0]->post(1, 5, "second").has_value());
+  EXPECT_EQ(exchanges[1]->try_take(0, 5), "first");
+  EXPECT_EQ(exchanges[1]->try_take(0, 5), "second");
+  EXPECT_EQ(exchanges[1]->try_take(0, 5), std::nullopt);
+  EXPECT_EQ(exchanges[1]->try_take(0, 6), "other");
+  EXPECT_EQ(exchanges[0]->try_take(1, 6), std::nullopt);
+}
+
+TEST(Exchange, MakesSubgroupsWithRanksOfTheirOwn) {
+  const auto exchanges = make_local_exchanges(4);
+  on_ranks(4, [&](int rank) {
+    const bool even = rank % 2 == 0;
+    const auto group = exchanges[rank]->subgroup(even ? std::vector<int>{2, 0} : std::vector<int>{1, 3}, even ? 10 : 11);
+    ASSERT_TRUE(group.has_value());
+    const auto all = group.value()->all_gather(std::to_string(rank));
+    ASSERT_TRUE(all.has_value());
+    EXPECT_EQ(all.value(), even ? (std::vector<std::string>{"2", "0"}) : (std::vector<std::string>{"1", "3"}));
+    EXPECT_EQ(group.value()->rank(), even ? (rank == 2 ? 0 : 1) : rank / 2);
+  });
+}
+
+TEST(Exchange, WakesABlockedGatherWhenStopped) {
+  const auto exchanges = make_local_exchanges(2);
+  std::thread stopper([&] { exchanges[0]->stop(); });
+  const auto all = exchanges[0]->all_gather("alone");
+  stopper.join();
+  ASSERT_TRUE(all.has_error());
+  EXPECT_THAT(all.error().message(), HasSubstr("aborted"));
+}
+
+TEST(Exchange, TellsTheOthersOfAFailureOnceAndEndsTheirGathers) {
+  const auto exchanges = make_local_exchanges(2);
+  int calls = 0;
+  std::string heard;
+  exchanges[1]->on_failure([&](const Error& error) {
+    ++calls;
+    heard = error.message();
+  });
+  exchanges[0]->announce_failure(fail(Code::kSystemError, "out of memory"));
+  exchanges[0]->announce_failure(fail(Code::kSystemError, "again"));
+  EXPECT_EQ(calls, 1);
+  EXPECT_THAT(heard, HasSubstr("out of memory"));
+  const auto all = exchanges[1]->all_gather("x");
+  ASSERT_TRUE(all.has_error());
+  EXPECT_EQ(all.error().code(), Code::kRemoteError);
+}
+
+TEST(Exchange, TellsALateListenerAtOnce) {
+  const auto exchanges = make_local_exchanges(2);
+  exchanges[0]->announce_failure(fail(Code::kSystemError, "early"));
+  std::string heard;
+  exchanges[1]->on_failure([&](const Error& error) { heard = error.message(); });
+  EXPECT_THAT(heard, HasSubstr("early"));
+}
+
+TEST(Exchange, MayLeaveWhileOthersStay) {
+  auto exchanges = make_local_exchanges(2);
+  int calls = 0;
+  exchanges[1]->on_failure([&](const Error&) { ++calls; });
+  exchanges[0].reset();
+  EXPECT_EQ(calls, 0);
+}
+
+}  // namespace
+}  // namespace plexus

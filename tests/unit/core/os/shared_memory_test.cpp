@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/os/shared_memory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace plexus {
+namespace {
+
+using ::testing::HasSubstr;
+
+SharedMemory create(size_t size_bytes) {
+  auto memory = SharedMemory::create(size_bytes);
+  EXPECT_TRUE(memory.has_value()) << memory.error().message();
+  return std::move(memory).value();
+}
+
+SharedMemory::Place place_of(const SharedMemory& memory) {
+  return {.pid = getpid(), .fd = memory.fd(), .size_bytes = memory.size(), .id = memory.id()};
+}
+
+TEST(SharedMemory, StartsZeroedAndAlignedToPages) {
+  const SharedMemory memory = create(5000);
+  EXPECT_EQ(memory.size(), 8192U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 4096, 0U);
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + memory.size(), [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST(SharedMemory, IsOnePageAtLeast) { EXPECT_EQ(create(0).size(), 4096U); }
+
+TEST(SharedMemory, ShowsAPeerTheSameBytes) {
+  const SharedMemory mine = create(4096);
+  auto theirs = SharedMemory::open_peer(place_of(mine));
+  ASSERT_TRUE(theirs.has_value()) << theirs.error().message();
+  EXPECT_NE(mine.data(), theirs.value().data());
+  std::memcpy(mine.data(), "hello", 6);
+  EXPECT_STREQ(reinterpret_cast<const char*>(theirs.value().data()), "hello");
+  EXPECT_EQ(theirs.value().fd(), -1);
+}
+
+TEST(SharedMemory, RefusesAnotherSize) {
+  const SharedMemory mine = create(4096);
+  SharedMemory::Place place = place_of(mine);
+  place.size_bytes = 1 << 30;
+  const auto opened = SharedMemory::open_peer(place);
+  ASSERT_TRUE(opened.has_error());
+  EXPECT_THAT(opened.error().message(), HasSubstr("described"));
+}
+
+TEST(SharedMemory, RefusesMemoryWithAnotherMark) {
+  const SharedMemory mine = create(4096);
+  SharedMemory::Place place = place_of(mine);
+  place.id ^= 1;
+  const auto opened = SharedMemory::open_peer(place);
+  ASSERT_TRUE(opened.has_error());
+  EXPECT_THAT(opened.error().message(), HasSubstr("NCCL_SHM_DISABLE=1"));
+}
+
+TEST(SharedMemory, RefusesWhatIsNotThere) {
+  const auto opened = SharedMemory::open_peer({.pid = getpid(), .fd = 100'000, .size_bytes = 4096, .id = 1});
+  ASSERT_TRUE(opened.has_error());
+  EXPECT_EQ(opened.error().code(), Code::kSystemError);
+}
+
+TEST(SharedMemory, MovesItsMapping) {
+  SharedMemory one = create(4096);
+  std::byte* const data = one.data();
+  const SharedMemory two = std::move(one);
+  EXPECT_EQ(two.data(), data);
+  EXPECT_EQ(one.data(), nullptr);  // NOLINT(bugprone-use-after-move): what the class promises
+}
+
+}  // namespace
+}  // namespace plexus

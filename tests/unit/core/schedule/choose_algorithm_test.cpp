@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice, and NCCL_ALGO as users write it.
+#include "core/schedule/choose_algorithm.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace plexus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ChoiceInput input_of(Collective collective, uint64_t size_bytes, int nranks = 4) {
+  return {.collective = collective,
+          .size_bytes = size_bytes,
+          .nranks = nranks,
+          .channels_min = 1,
+          .channels_max = 8,
+          .slot_bytes = 128 * 1024};
+}
+
+/// The family chosen under a filter, or the error's text.
+std::string choose(const char* filter_text, const ChoiceInput& input) {
+  const auto filter = AlgorithmFilter::parse(filter_text);
+  if (filter.has_error()) {
+    return std::string(filter.error().message());
+  }
+  const auto choice = choose_algorithm(input, filter.value());
+  return choice.has_error() ? std::string(choice.error().message()) : choice.value().algorithm->family;
+}
+
+TEST(ChooseAlgorithm, TakesAllPairsForSmallMessagesOfFewRanks) {
+  EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 8)), "allpairs");
+  EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 1 << 20)), "ring");
+  EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 8, 1000)), "ring");
+}
+
+TEST(ChooseAlgorithm, HasAnAlgorithmForEveryCollective) {
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    const auto choice = choose_algorithm(input_of(collective, 4096), AlgorithmFilter());
+    ASSERT_TRUE(choice.has_value()) << name(collective);
+    EXPECT_EQ(choice.value().algorithm->collective, collective);
+  }
+}
+
+TEST(ChooseAlgorithm, KeepsTheBoundsOfChannels) {
+  ChoiceInput input = input_of(Collective::kAllReduce, 8);
+  input.channels_min = 4;
+  EXPECT_EQ(choose_algorithm(input, AlgorithmFilter()).value().channels, 4);
+}
+
+TEST(AlgorithmFilter, TakesListsInAnyCase) {
+  EXPECT_EQ(choose("Ring", input_of(Collective::kAllReduce, 8)), "ring");
+  EXPECT_EQ(choose("TREE,rInG", input_of(Collective::kAllReduce, 8)), "ring");
+}
+
+TEST(AlgorithmFilter, TakesExclusions) {
+  EXPECT_EQ(choose("^allpairs", input_of(Collective::kAllReduce, 8)), "ring");
+  EXPECT_THAT(choose("^ring,allpairs", input_of(Collective::kAllReduce, 8)), HasSubstr("leaves no algorithm"));
+}
+
+TEST(AlgorithmFilter, TakesRulesPerCollective) {
+  const char* const rules = "allreduce:ring;reducescatter:^ring";
+  EXPECT_EQ(choose(rules, input_of(Collective::kAllReduce, 8)), "ring");
+  EXPECT_EQ(choose(rules, input_of(Collective::kBroadcast, 8)), "ring");
+  EXPECT_THAT(choose(rules, input_of(Collective::kReduceScatter, 8)), HasSubstr("NCCL_ALGO leaves no algorithm"));
+}
+
+TEST(AlgorithmFilter, LeavesPairwiseCollectivesAloneUnlessNamed) {
+  EXPECT_EQ(choose("ring", input_of(Collective::kAllToAll, 8)), "pairwise");
+  EXPECT_THAT(choose("alltoall:ring", input_of(Collective::kAllToAll, 8)), HasSubstr("leaves no algorithm"));
+}
+
+TEST(AlgorithmFilter, SaysWhatItDoesNotKnowAndWhatItKnows) {
+  EXPECT_THAT(choose("rnig", input_of(Collective::kAllReduce, 8)), AllOf(HasSubstr("'rnig'"), HasSubstr("allpairs")));
+  EXPECT_THAT(choose("allredcue:ring", input_of(Collective::kAllReduce, 8)),
+              AllOf(HasSubstr("'allredcue'"), HasSubstr("reducescatter")));
+}
+
+}  // namespace
+}  // namespace plexus

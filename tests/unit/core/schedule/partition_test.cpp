@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Channel parts cover every call exactly once, and chunks fit the slots.
+#include "core/schedule/partition.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace plexus {
+namespace {
+
+constexpr uint32_t kSlot = 128 * 1024;
+
+PartitionInput input_of(Collective collective, uint64_t count, uint32_t element_bytes, int channels, int chunks) {
+  return {.collective = collective,
+          .count = count,
+          .element_bytes = element_bytes,
+          .nranks = 4,
+          .chunks = chunks,
+          .channel = 0,
+          .channels = channels,
+          .slot_bytes = kSlot};
+}
+
+/// The parts of all channels lie one after the other and end with the call.
+void expect_covers(PartitionInput input) {
+  uint64_t next = 0;
+  for (input.channel = 0; input.channel < input.channels; ++input.channel) {
+    const Geometry geometry = compute_partition(input);
+    ASSERT_EQ(geometry.part_offset, next);
+    ASSERT_LE(geometry.chunk_count * input.element_bytes, input.slot_bytes);
+    ASSERT_GE(geometry.chunk_count, 1U);
+    next += geometry.part_count;
+    uint64_t covered = 0;
+    for (uint32_t loop = 0; loop < geometry.loops; ++loop) {
+      for (uint32_t chunk = 0; chunk < geometry.chunks; ++chunk) {
+        const Span span = span_of(geometry, 0, geometry.blocked ? 0 : chunk, loop);
+        ASSERT_LE(span.count * input.element_bytes, input.slot_bytes);
+        covered += span.count;
+      }
+    }
+    ASSERT_EQ(covered, geometry.part_count);
+  }
+  ASSERT_EQ(next, input.count);
+}
+
+TEST(Partition, CoversEveryCallOnceAndFitsSlots) {
+  std::mt19937_64 random(7);
+  const auto between = [&](uint64_t low, uint64_t high) { return std::uniform_int_distribution(low, high)(random); };
+  for (int i = 0; i < 2000; ++i) {
+    const auto collective = static_cast<Collective>(between(0, 7));
+    PartitionInput input = input_of(collective, between(0, 1 << between(0, 22)), 1U << between(0, 3),
+                                    static_cast<int>(between(1, 8)), static_cast<int>(between(1, 8)));
+    input.slot_bytes = static_cast<uint32_t>(64U << between(0, 14));
+    SCOPED_TRACE(testing::Message() << "case " << i << ": " << name(collective) << " of " << input.count);
+    expect_covers(input);
+    if (testing::Test::HasFatalFailure()) {
+      return;
+    }
+  }
+}
+
+TEST(Partition, HasNoLoopsForNothing) {
+  const Geometry geometry = compute_partition(input_of(Collective::kAllReduce, 0, 4, 1, 4));
+  EXPECT_EQ(geometry.loops, 0U);
+  EXPECT_EQ(geometry.part_count, 0U);
+}
+
+TEST(Partition, KeepsCountsAbove32Bits) {
+  const uint64_t count = (uint64_t{1} << 33) + 5;
+  const Geometry geometry = compute_partition(input_of(Collective::kAllReduce, count, 1, 1, 4));
+  EXPECT_EQ(geometry.part_count, count);
+  EXPECT_EQ(geometry.loops, count / (uint64_t{4} * kSlot) + 1);
+}
+
+TEST(Partition, StartsChannelsOnCacheLines) {
+  PartitionInput input = input_of(Collective::kAllReduce, 1000, 2, 3, 4);
+  for (input.channel = 0; input.channel < 3; ++input.channel) {
+    EXPECT_EQ(compute_partition(input).part_offset * 2 % 64, 0U);
+  }
+}
+
+TEST(Partition, StridesFollowTheBuffersOfTheCollective) {
+  const auto strides = [](Collective collective) {
+    const Geometry geometry = compute_partition(input_of(collective, 100, 4, 1, 1));
+    return std::pair(geometry.input_stride, geometry.output_stride);
+  };
+  EXPECT_EQ(strides(Collective::kAllGather), std::pair(uint64_t{0}, uint64_t{100}));
+  EXPECT_EQ(strides(Collective::kReduceScatter), std::pair(uint64_t{100}, uint64_t{0}));
+  EXPECT_EQ(strides(Collective::kAllToAll), std::pair(uint64_t{100}, uint64_t{100}));
+  EXPECT_EQ(strides(Collective::kGather), std::pair(uint64_t{0}, uint64_t{100}));
+  EXPECT_EQ(strides(Collective::kScatter), std::pair(uint64_t{100}, uint64_t{0}));
+}
+
+TEST(Partition, CutsAChainIntoEnoughChunksToPipeline) {
+  const Geometry geometry = compute_partition(input_of(Collective::kBroadcast, 512 * 1024, 1, 1, 1));
+  EXPECT_EQ(geometry.loops, 16U);
+  EXPECT_EQ(compute_partition(input_of(Collective::kBroadcast, 16 * 1024, 1, 1, 1)).loops, 1U);
+}
+
+}  // namespace
+}  // namespace plexus
