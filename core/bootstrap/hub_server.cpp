@@ -21,11 +21,14 @@ namespace {
 
 constexpr size_t kStrangersMax = 256;  // connections that have not proved themselves
 constexpr size_t kReadBytes = 64 * 1024;
+constexpr auto kStrangerGrace = std::chrono::seconds(1);
 constexpr int kTickMs = 100;
 
-/// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member.
+/// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member. Done when it
+/// has left or was refused: what still comes is read and ignored, so that our last words reach it (closing
+/// with unread bytes would reset the connection), until it closes or the deadline.
 struct Connection {
-  enum class State { kHello, kProof, kJoin, kMember } state = State::kHello;
+  enum class State { kHello, kProof, kJoin, kMember, kDone } state = State::kHello;
   Socket socket;
   Deadline deadline = Deadline::never();
   std::string received;  // of the handshake
@@ -69,7 +72,8 @@ class HubServer {
   }
 
   void poll_once() {
-    std::vector<pollfd> entries{{listener_.fd(), POLLIN, 0}};
+    const auto knocks = static_cast<short>(has_room() ? POLLIN : 0);
+    std::vector<pollfd> entries{{listener_.fd(), knocks, 0}};
     for (const Connection& connection : connections_) {
       const auto events = static_cast<short>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT);
       entries.push_back({connection.socket.fd(), events, 0});
@@ -84,7 +88,7 @@ class HubServer {
         read(connection);
       }
       if (connection.deadline.expired()) {
-        drop(connection, "did not prove itself in time");
+        drop(connection, "did not prove itself or go in time");
       }
     }
     if ((entries.front().revents & POLLIN) != 0) {
@@ -93,21 +97,33 @@ class HubServer {
   }
 
   void accept() {
-    for (;;) {
+    while (has_room()) {
       auto accepted = listener_.try_accept();
       if (accepted.has_error() || !accepted.value().has_value()) {
         return;
       }
-      const auto strangers = std::count_if(connections_.begin(), connections_.end(), [](const Connection& connection) {
-        return connection.state < Connection::State::kJoin;
-      });
       Connection& connection = connections_.emplace_back();
       connection.socket = std::move(*accepted.value());
       connection.deadline = Deadline::after(options_.handshake_time);
-      if (static_cast<size_t>(strangers) >= kStrangersMax) {
-        drop(connection, "came when too many strangers were waiting");
-      }
     }
+  }
+
+  /// Room for one more stranger. When there is none, the oldest has to go if it had its second, and the
+  /// others wait in the listener's queue: neither a scan nor a crowd of silent ones keeps members out.
+  bool has_room() {
+    const auto is_stranger = [](const Connection& connection) {
+      return !connection.dead && connection.state < Connection::State::kJoin;
+    };
+    const auto strangers = std::count_if(connections_.begin(), connections_.end(), is_stranger);
+    if (static_cast<size_t>(strangers) < kStrangersMax) {
+      return true;
+    }
+    const auto oldest = std::find_if(connections_.begin(), connections_.end(), is_stranger);
+    if (oldest->deadline.time() - options_.handshake_time + kStrangerGrace > Clock::now()) {
+      return false;
+    }
+    drop(*oldest, "had to make room for others");
+    return true;
   }
 
   void drop(Connection& connection, std::string_view why) {
@@ -137,6 +153,9 @@ class HubServer {
   }
 
   void take_bytes(Connection& connection, const char* bytes, size_t size_bytes) {
+    if (connection.state == Connection::State::kDone) {
+      return;
+    }
     if (connection.state >= Connection::State::kJoin) {
       connection.reader.append(bytes, size_bytes);
       take_messages(connection);
@@ -185,7 +204,7 @@ class HubServer {
   }
 
   void take_messages(Connection& connection) {
-    while (!connection.dead) {
+    while (!connection.dead && connection.state != Connection::State::kDone) {
       auto message = connection.reader.next();
       if (message.has_error()) {
         drop(connection, "sent what is no message");
@@ -208,8 +227,7 @@ class HubServer {
     if (taken.has_error()) {
       drop(connection, taken.error().message());
     } else if (leaves) {
-      connection.state = Connection::State::kJoin;  // no member any more: its closing means nothing
-      connection.deadline = Deadline::after(options_.handshake_time);
+      finish(connection);
     }
   }
 
@@ -226,12 +244,16 @@ class HubServer {
     connection.state = Connection::State::kMember;
     auto joined = hub_.join(info.value());
     if (joined.has_error()) {
-      connection.state = Connection::State::kJoin;
-      connection.deadline = Deadline::after(options_.handshake_time);
+      finish(connection);
       connection.out += encode(Message{.type = MessageType::kFail, .group = id_.job, .payload = encode(joined.error())});
       return;
     }
     connection.deadline = Deadline::never();
+  }
+
+  void finish(Connection& connection) {
+    connection.state = Connection::State::kDone;
+    connection.deadline = Deadline::after(options_.handshake_time);
   }
 
   void send(uint32_t member, const Message& message) {

@@ -106,6 +106,15 @@ TEST(HubServer, IsNotDisturbedByAPortScan) {
   expect_job_runs(id, 2);
 }
 
+TEST(HubServer, IsNotBlockedByACrowdOfSilentConnections) {
+  const UniqueId id = start();
+  std::vector<Socket> crowd;
+  for (int i = 0; i < 300; ++i) {
+    crowd.push_back(knock(id));
+  }
+  expect_job_runs(id, 2);
+}
+
 TEST(HubServer, DropsGarbage) {
   const UniqueId id = start();
   std::mt19937 random(3);
