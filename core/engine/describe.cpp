@@ -37,7 +37,7 @@ Error describe_failure(LaneRun& lane) {
   if (failure.kind == LaneFailure::Kind::kUnmapped) {
     return fail(Code::kSystemError,
                 "rank {} cannot map the memory that rank {} registered (ncclMemAlloc): allow it to "
-                "open /proc/{}/fd/{}, or set PLEXUS_LOCAL_MAP=0",
+                "open /proc/{}/fd/{}, or set NCCL_LOCAL_REGISTER=0",
                 rank, peer, slot.payload.place.pid, slot.payload.place.fd);
   }
   // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots calls.

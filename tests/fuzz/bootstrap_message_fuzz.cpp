@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a hostile or broken peer may send on the control plane: bytes in any pieces through the reader,
+// the messages into a hub with three honest members and into every decoder. No input may crash, leak,
+// pile up memory without bound, or make the hub send what it cannot.
+//
+// Input: the first byte says how the stream is cut; then, per piece, the bytes of the stream.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/bootstrap/hub.hpp"
+#include "core/bootstrap/message.hpp"
+#include "core/bootstrap/unique_id.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr uint32_t kMembers = 4;
+constexpr uint64_t kWorld = 1;
+
+void require(bool condition) {
+  if (!condition) {
+    std::abort();
+  }
+}
+
+void decode_all(const std::string& payload) {
+  if (auto ranks = decode_ranks(payload); ranks.has_value()) {
+    require(encode(ranks.value()) == payload);
+  }
+  if (auto blobs = decode_blobs(payload); blobs.has_value()) {
+    require(encode(blobs.value()) == payload);
+  }
+  (void)decode_join(payload);
+  require(decode_error(payload).code() != Code::kSuccess);
+}
+
+void fuzz(std::string_view bytes) {
+  if (bytes.size() >= UniqueId::kBytes) {
+    (void)UniqueId::from_bytes(std::span<const std::byte, UniqueId::kBytes>(
+        reinterpret_cast<const std::byte*>(bytes.data()), UniqueId::kBytes));
+  }
+  size_t sent = 0;
+  Hub hub(kWorld, 1, [&](uint32_t member, const Message& message) {
+    require(member < kMembers);
+    require(message.payload.size() <= kPayloadBytesMax);
+    ++sent;
+  });
+  for (uint32_t rank = 0; rank < kMembers; ++rank) {
+    require(hub.join({.rank = rank, .nranks = kMembers, .version = 1, .process = rank}).has_value());
+  }
+  const size_t piece = bytes.empty() ? 1 : static_cast<size_t>(bytes.front()) % 37 + 1;
+  MessageReader reader;
+  uint32_t member = 0;
+  for (size_t at = 1; at < bytes.size(); at += piece) {
+    const std::string_view part = bytes.substr(at, piece);
+    reader.append(part.data(), part.size());
+    for (;;) {
+      auto message = reader.next();
+      if (message.has_error()) {
+        hub.lose(member);
+        return;
+      }
+      if (!message.value().has_value()) {
+        break;
+      }
+      require(encode(*message.value()).size() == kHeaderBytes + message.value()->payload.size());
+      decode_all(message.value()->payload);
+      // The others are as wild as the first.
+      if (hub.take(member, std::move(*message.value())).has_error()) {
+        hub.lose(member);
+      }
+      member = (member + 1) % kMembers;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plexus
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  plexus::fuzz({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
