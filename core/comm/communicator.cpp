@@ -31,8 +31,39 @@ std::vector<int> compute_ring(std::span<const PeerInfo> infos) {
 }
 
 Communicator::~Communicator() {
-  magic = 0;
+  magic.store(0, std::memory_order_relaxed);
   connections_.reset();  // before the network they use
+}
+
+namespace {
+
+struct FreeCommunicators {
+  std::mutex mutex;
+  std::vector<void*> memory;  // guarded by mutex
+};
+FreeCommunicators& free_communicators() {
+  static auto* const instance = new FreeCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): immortal
+  return *instance;
+}
+
+}  // namespace
+
+void* Communicator::operator new(size_t size_bytes) {
+  FreeCommunicators& free = free_communicators();
+  const std::lock_guard lock(free.mutex);
+  if (free.memory.empty()) {
+    free.memory.reserve(free.memory.capacity() + 1);  // so that operator delete need not allocate
+    return ::operator new(size_bytes, std::align_val_t{alignof(Communicator)});
+  }
+  void* const memory = free.memory.back();
+  free.memory.pop_back();
+  return memory;
+}
+
+void Communicator::operator delete(void* memory) noexcept {
+  FreeCommunicators& free = free_communicators();
+  const std::lock_guard lock(free.mutex);
+  free.memory.push_back(memory);
 }
 
 Result<void> Communicator::check_agreement() const {

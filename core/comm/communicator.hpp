@@ -88,8 +88,12 @@ class Communicator final : public RankState {
   bool remove_reduction(int op);
   [[nodiscard]] const UserReduction* find_reduction(int op) const;
 
+  /// A user's stale handle is looked at before anything else (is_live), so the memory of communicators is
+  /// kept for later ones and never given back.
+  static void* operator new(size_t size_bytes);
+  static void operator delete(void* memory) noexcept;
   static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
-  uint64_t magic = kMagic;
+  std::atomic<uint64_t> magic{kMagic};
   bool finalized = false;
   bool revoked = false;
   std::thread initializer;       // of a non-blocking init or split

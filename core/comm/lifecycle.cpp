@@ -31,7 +31,7 @@ void release(Communicator* comm) {
 }  // namespace
 
 bool is_live(const Communicator* comm) noexcept {
-  return comm != nullptr && comm->magic == Communicator::kMagic;
+  return comm != nullptr && comm->magic.load(std::memory_order_relaxed) == Communicator::kMagic;
 }
 int rank_of(const Communicator& comm) noexcept { return comm.rank(); }
 int nranks_of(const Communicator& comm) noexcept { return comm.nranks(); }
