@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/api/arguments.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
+
+#include <fmt/format.h>
 
 #include "core/base/config.hpp"
 
@@ -23,9 +23,11 @@ Result<HostStream*> check_stream(cudaStream_t stream) {
   }
   HostStream* const found = find_host_stream(stream);
   if (found == nullptr) {
-    return fail(Code::kInvalidArgument,
-                "stream {} is none of Plexus's: host ranks take NULL (complete on return) or a stream from "
-                "plexusStreamCreate", fmt::ptr(stream));
+    return fail(
+        Code::kInvalidArgument,
+        "stream {} is none of Plexus's: host ranks take NULL (complete on return) or a stream from "
+        "plexusStreamCreate",
+        fmt::ptr(stream));
   }
   return found;
 }
@@ -56,12 +58,12 @@ bool uses_recv(const CallArguments& arguments, int rank) {
 
 Result<void> check_buffers(const CallArguments& arguments, int rank) {
   if (uses_send(arguments, rank) && arguments.send == nullptr) {
-    return fail(Code::kInvalidArgument, "{}: the send buffer is NULL, count is {}", name(arguments.collective),
-                arguments.count);
+    return fail(Code::kInvalidArgument, "{}: the send buffer is NULL, count is {}",
+                name(arguments.collective), arguments.count);
   }
   if (uses_recv(arguments, rank) && arguments.recv == nullptr) {
-    return fail(Code::kInvalidArgument, "{}: the receive buffer is NULL, count is {}", name(arguments.collective),
-                arguments.count);
+    return fail(Code::kInvalidArgument, "{}: the receive buffer is NULL, count is {}",
+                name(arguments.collective), arguments.count);
   }
   if (arguments.collective == Collective::kAllToAll && arguments.send == arguments.recv) {
     return fail(Code::kInvalidArgument, "alltoall is not possible in place: pass two buffers");
@@ -70,11 +72,13 @@ Result<void> check_buffers(const CallArguments& arguments, int rank) {
 }
 
 Result<void> check_size(const CallArguments& arguments, int nranks) {
-  const uint64_t elements_max = std::numeric_limits<int64_t>::max() /
-                                (element_size(static_cast<DataType>(arguments.type)) * static_cast<uint64_t>(nranks));
+  const uint64_t elements_max =
+      std::numeric_limits<int64_t>::max() /
+      (element_size(static_cast<DataType>(arguments.type)) * static_cast<uint64_t>(nranks));
   if (arguments.count > elements_max) {
     return fail(Code::kInvalidArgument, "{}: count {} of {} on {} ranks is beyond any memory",
-                name(arguments.collective), arguments.count, name(static_cast<DataType>(arguments.type)), nranks);
+                name(arguments.collective), arguments.count,
+                name(static_cast<DataType>(arguments.type)), nranks);
   }
   return ok();
 }
@@ -87,9 +91,10 @@ struct Field {
 };
 
 Result<void> check_field(const Field& field) {
-  if (field.value != NCCL_CONFIG_UNDEF_INT && (field.value < field.low || field.value > field.high)) {
-    return fail(Code::kInvalidArgument, "ncclConfig_t.{} is {}; it takes {}..{}", field.name, field.value, field.low,
-                field.high);
+  if (field.value != NCCL_CONFIG_UNDEF_INT &&
+      (field.value < field.low || field.value > field.high)) {
+    return fail(Code::kInvalidArgument, "ncclConfig_t.{} is {}; it takes {}..{}", field.name,
+                field.value, field.low, field.high);
   }
   return ok();
 }
@@ -118,8 +123,8 @@ Result<void> check_fields(const ncclConfig_t& config) {
   }
   if (config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT &&
       config.minCTAs > config.maxCTAs) {
-    return fail(Code::kInvalidArgument, "ncclConfig_t.minCTAs {} is above maxCTAs {}", config.minCTAs,
-                config.maxCTAs);
+    return fail(Code::kInvalidArgument, "ncclConfig_t.minCTAs {} is above maxCTAs {}",
+                config.minCTAs, config.maxCTAs);
   }
   return ok();
 }
@@ -130,10 +135,14 @@ struct FieldEpoch {
   size_t offset;
 };
 constexpr FieldEpoch kEpochs[] = {
-    {21700, offsetof(ncclConfig_t, cgaClusterSize)},      {21800, offsetof(ncclConfig_t, splitShare)},
-    {22600, offsetof(ncclConfig_t, trafficClass)},        {22700, offsetof(ncclConfig_t, commName)},
-    {22800, offsetof(ncclConfig_t, nChannelsPerNetPeer)}, {22900, offsetof(ncclConfig_t, graphUsageMode)},
-    {23000, offsetof(ncclConfig_t, maxP2pPeers)},         {23005, offsetof(ncclConfig_t, graphStreamOrdering)},
+    {21700, offsetof(ncclConfig_t, cgaClusterSize)},
+    {21800, offsetof(ncclConfig_t, splitShare)},
+    {22600, offsetof(ncclConfig_t, trafficClass)},
+    {22700, offsetof(ncclConfig_t, commName)},
+    {22800, offsetof(ncclConfig_t, nChannelsPerNetPeer)},
+    {22900, offsetof(ncclConfig_t, graphUsageMode)},
+    {23000, offsetof(ncclConfig_t, maxP2pPeers)},
+    {23005, offsetof(ncclConfig_t, graphStreamOrdering)},
 };
 
 /// How many bytes of the caller's struct mean something.
@@ -160,7 +169,8 @@ Result<void> check_pointer(const void* pointer, const char* what) {
 
 Result<void> check_live(ncclComm_t comm) {
   if (!is_live(inner(comm))) {
-    return fail(Code::kInvalidArgument, "{} is no communicator: NULL, or destroyed before", fmt::ptr(comm));
+    return fail(Code::kInvalidArgument, "{} is no communicator: NULL, or destroyed before",
+                fmt::ptr(comm));
   }
   return ok();
 }
@@ -180,7 +190,8 @@ Result<void> check_type(ncclDataType_t type) {
 
 Result<void> check_ranks(int nranks, int rank) {
   if (nranks < 1 || rank < 0 || rank >= nranks) {
-    return fail(Code::kInvalidArgument, "rank {} of {} ranks: rank must be in 0..nranks-1", rank, nranks);
+    return fail(Code::kInvalidArgument, "rank {} of {} ranks: rank must be in 0..nranks-1", rank,
+                nranks);
   }
   return ok();
 }
@@ -191,8 +202,8 @@ Result<Task> check_call(const CallArguments& arguments) {
   const int nranks = nranks_of(comm);
   if (arguments.root < 0 || arguments.root >= nranks) {
     return fail(Code::kInvalidArgument, "{}: {} {} is not a rank of this communicator (0..{})",
-                name(arguments.collective), is_rooted(arguments.collective) ? "root" : "peer", arguments.root,
-                nranks - 1);
+                name(arguments.collective), is_rooted(arguments.collective) ? "root" : "peer",
+                arguments.root, nranks - 1);
   }
   PLEXUS_TRY(check_type(arguments.type));
   Task task;
@@ -219,7 +230,8 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
   ncclConfig_t mine = NCCL_CONFIG_INITIALIZER;
   if (config != nullptr) {
     if (config->magic != NCCL_API_MAGIC || config->size < offsetof(ncclConfig_t, blocking)) {
-      return fail(Code::kInvalidArgument, "ncclConfig_t was not set up: start from NCCL_CONFIG_INITIALIZER");
+      return fail(Code::kInvalidArgument,
+                  "ncclConfig_t was not set up: start from NCCL_CONFIG_INITIALIZER");
     }
     std::memcpy(&mine, config, known_bytes(*config));
   }

@@ -29,90 +29,163 @@ using plexus::guard;
 using plexus::issue;
 using plexus::kNoOp;
 
-PLEXUS_PUBLIC(ncclResult_t, ncclAllReduce,
-              (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-               ncclComm_t comm, cudaStream_t stream)) {
-  return guard([&] {
-    return issue({Collective::kAllReduce, sendbuff, recvbuff, count, datatype, op, 0, comm, stream});
-  });
-}
-
-PLEXUS_PUBLIC(ncclResult_t, ncclReduce,
-              (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op, int root,
-               ncclComm_t comm, cudaStream_t stream)) {
-  return guard([&] {
-    return issue({Collective::kReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream});
-  });
-}
-
-PLEXUS_PUBLIC(ncclResult_t, ncclBroadcast,
-              (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclAllReduce,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               ncclRedOp_t op,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kBroadcast, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+    return issue(
+        {Collective::kAllReduce, sendbuff, recvbuff, count, datatype, op, 0, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclBcast,
-              (void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclReduce,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               ncclRedOp_t op,
+               int root,
+               ncclComm_t comm,
+               cudaStream_t stream)) {
+  return guard([&] {
+    return issue(
+        {Collective::kReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream});
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclBroadcast,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               int root,
+               ncclComm_t comm,
+               cudaStream_t stream)) {
+  return guard([&] {
+    return issue(
+        {Collective::kBroadcast, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclBcast,
+              (void* buff,
+               size_t count,
+               ncclDataType_t datatype,
+               int root,
+               ncclComm_t comm,
+               cudaStream_t stream)) {
   return guard([&] {
     return issue({Collective::kBroadcast, buff, buff, count, datatype, kNoOp, root, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclAllGather,
-              (const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclAllGather,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t sendcount,
+               ncclDataType_t datatype,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kAllGather, sendbuff, recvbuff, sendcount, datatype, kNoOp, 0, comm, stream});
+    return issue(
+        {Collective::kAllGather, sendbuff, recvbuff, sendcount, datatype, kNoOp, 0, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclReduceScatter,
-              (const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype, ncclRedOp_t op,
-               ncclComm_t comm, cudaStream_t stream)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclReduceScatter,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t recvcount,
+               ncclDataType_t datatype,
+               ncclRedOp_t op,
+               ncclComm_t comm,
+               cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream});
+    return issue(
+        {Collective::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclAlltoAll,
-              (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclAlltoAll,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kAllToAll, sendbuff, recvbuff, count, datatype, kNoOp, 0, comm, stream});
+    return issue(
+        {Collective::kAllToAll, sendbuff, recvbuff, count, datatype, kNoOp, 0, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclGather,
-              (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclGather,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               int root,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kGather, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+    return issue(
+        {Collective::kGather, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclScatter,
-              (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclScatter,
+              (const void* sendbuff,
+               void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               int root,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kScatter, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+    return issue(
+        {Collective::kScatter, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclSend,
-              (const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclSend,
+              (const void* sendbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               int peer,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kSend, sendbuff, nullptr, count, datatype, kNoOp, peer, comm, stream});
+    return issue(
+        {Collective::kSend, sendbuff, nullptr, count, datatype, kNoOp, peer, comm, stream});
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclRecv,
-              (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclRecv,
+              (void* recvbuff,
+               size_t count,
+               ncclDataType_t datatype,
+               int peer,
+               ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kRecv, nullptr, recvbuff, count, datatype, kNoOp, peer, comm, stream});
+    return issue(
+        {Collective::kRecv, nullptr, recvbuff, count, datatype, kNoOp, peer, comm, stream});
   });
 }
 
@@ -124,8 +197,12 @@ PLEXUS_PUBLIC(ncclResult_t, ncclGroupEnd, (void)) {
   return guard([] { return plexus::group_end(); });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclRedOpCreatePreMulSum,
-              (ncclRedOp_t* op, void* scalar, ncclDataType_t datatype, ncclScalarResidence_t residence,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclRedOpCreatePreMulSum,
+              (ncclRedOp_t * op,
+               void* scalar,
+               ncclDataType_t datatype,
+               ncclScalarResidence_t residence,
                ncclComm_t comm)) {
   return guard([&]() -> plexus::Result<void> {
     PLEXUS_TRY(plexus::check_ready(comm));
@@ -133,10 +210,13 @@ PLEXUS_PUBLIC(ncclResult_t, ncclRedOpCreatePreMulSum,
     PLEXUS_TRY(plexus::check_pointer(scalar, "scalar"));
     PLEXUS_TRY(plexus::check_type(datatype));
     if (residence != ncclScalarDevice && residence != ncclScalarHostImmediate) {
-      return plexus::fail(plexus::Code::kInvalidArgument, "residence {} is neither ncclScalarDevice nor "
-                          "ncclScalarHostImmediate", static_cast<int>(residence));
+      return plexus::fail(plexus::Code::kInvalidArgument,
+                          "residence {} is neither ncclScalarDevice nor "
+                          "ncclScalarHostImmediate",
+                          static_cast<int>(residence));
     }
-    PLEXUS_TRY(made, plexus::create_premul_sum(*plexus::inner(comm), static_cast<plexus::DataType>(datatype), scalar,
+    PLEXUS_TRY(made, plexus::create_premul_sum(*plexus::inner(comm),
+                                               static_cast<plexus::DataType>(datatype), scalar,
                                                residence == ncclScalarDevice));
     *op = static_cast<ncclRedOp_t>(made);
     return plexus::ok();

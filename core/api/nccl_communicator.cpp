@@ -27,13 +27,17 @@ namespace {
 Result<std::vector<UniqueId>> read_ids(std::span<const ncclUniqueId> raw) {
   std::vector<UniqueId> ids;
   for (const ncclUniqueId& id : raw) {
-    PLEXUS_TRY(parsed, UniqueId::from_bytes(std::as_bytes(std::span<const char, NCCL_UNIQUE_ID_BYTES>(id.internal))));
+    PLEXUS_TRY(parsed, UniqueId::from_bytes(std::as_bytes(
+                           std::span<const char, NCCL_UNIQUE_ID_BYTES>(id.internal))));
     ids.push_back(parsed);
   }
   return ids;
 }
 
-Result<void> init(ncclComm_t* comm, int nranks, std::span<const ncclUniqueId> raw_ids, int rank,
+Result<void> init(ncclComm_t* comm,
+                  int nranks,
+                  std::span<const ncclUniqueId> raw_ids,
+                  int rank,
                   const ncclConfig_t* config) {
   PLEXUS_TRY(check_pointer(comm, "comm"));
   *comm = nullptr;
@@ -72,17 +76,27 @@ PLEXUS_PUBLIC(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) {
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommInitRank,
+              (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
   return guard_in_group([&] { return plexus::init(comm, nranks, {&commId, 1}, rank, nullptr); });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommInitRankConfig,
-              (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config)) {
+PLEXUS_PUBLIC(
+    ncclResult_t,
+    ncclCommInitRankConfig,
+    (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config)) {
   return guard_in_group([&] { return plexus::init(comm, nranks, {&commId, 1}, rank, config); });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommInitRankScalable,
-              (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds, ncclConfig_t* config)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommInitRankScalable,
+              (ncclComm_t * newcomm,
+               int nranks,
+               int myrank,
+               int nId,
+               ncclUniqueId* commIds,
+               ncclConfig_t* config)) {
   return guard_in_group([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(commIds, "commIds"));
     if (nId <= 0 || nId > nranks) {
@@ -98,14 +112,16 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int ndev, cons
     if (ndev < 1) {
       return fail(Code::kInvalidArgument, "ndev is {}: a communicator has at least one rank", ndev);
     }
-    if (devlist != nullptr && std::any_of(devlist, devlist + ndev, [](int device) { return device < 0; })) {
+    if (devlist != nullptr &&
+        std::any_of(devlist, devlist + ndev, [](int device) { return device < 0; })) {
       return fail(Code::kInvalidArgument, "devlist has a negative device");
     }
     return plexus::init_all(inner(comms), ndev, devlist);
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommSplit,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommSplit,
               (ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config)) {
   return guard_in_group([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
@@ -120,9 +136,14 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommSplit,
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommShrink,
-              (ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
-               ncclConfig_t* config, int shrinkFlags)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommShrink,
+              (ncclComm_t comm,
+               int* excludeRanksList,
+               int excludeRanksCount,
+               ncclComm_t* newcomm,
+               ncclConfig_t* config,
+               int shrinkFlags)) {
   return guard_in_group([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
     *newcomm = nullptr;
@@ -130,14 +151,17 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommShrink,
     PLEXUS_TRY(check_pointer(excludeRanksList, "excludeRanksList"));
     const int nranks = plexus::nranks_of(*inner(comm));
     if (excludeRanksCount <= 0 || excludeRanksCount >= nranks) {
-      return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}", excludeRanksCount, nranks - 1);
+      return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}",
+                  excludeRanksCount, nranks - 1);
     }
     const std::span<int> excluded(excludeRanksList, static_cast<size_t>(excludeRanksCount));
     std::sort(excluded.begin(), excluded.end());
     for (const int rank : excluded) {
       if (rank < 0 || rank >= nranks || rank == plexus::rank_of(*inner(comm))) {
-        return fail(Code::kInvalidArgument, "excludeRanksList has rank {}: only other ranks of the communicator "
-                    "(0..{}) can be left out", rank, nranks - 1);
+        return fail(Code::kInvalidArgument,
+                    "excludeRanksList has rank {}: only other ranks of the communicator "
+                    "(0..{}) can be left out",
+                    rank, nranks - 1);
       }
     }
     PLEXUS_TRY(plexus::check_splittable(*inner(comm)));
@@ -175,7 +199,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) 
     }
     PLEXUS_TRY(check_live(comm));
     if (revokeFlags != NCCL_REVOKE_DEFAULT) {
-      return fail(Code::kInvalidArgument, "revokeFlags is {}, only NCCL_REVOKE_DEFAULT is defined", revokeFlags);
+      return fail(Code::kInvalidArgument, "revokeFlags is {}, only NCCL_REVOKE_DEFAULT is defined",
+                  revokeFlags);
     }
     return plexus::revoke(*inner(comm));
   });
@@ -194,12 +219,16 @@ namespace plexus {
 namespace {
 
 /// A number that is known once the communicator is ready.
-ncclResult_t query(ncclComm_t comm, int* out, const char* what, int (*ask)(const Communicator&) noexcept) {
+ncclResult_t query(ncclComm_t comm,
+                   int* out,
+                   const char* what,
+                   int (*ask)(const Communicator&) noexcept) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(out, what));
     if (async_error(*inner(comm)) == Code::kInProgress) {
-      return fail(Code::kInvalidArgument, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+      return fail(Code::kInvalidArgument,
+                  "the communicator is not ready: poll ncclCommGetAsyncError until it is");
     }
     *out = ask(*inner(comm));
     return ok();

@@ -36,6 +36,8 @@ PLEXUS_PUBLIC(const char*, ncclGetErrorString, (ncclResult_t result)) {
   }
 }
 
-PLEXUS_PUBLIC(const char*, ncclGetLastError, (ncclComm_t /*comm*/)) { return plexus::last_error_text(); }
+PLEXUS_PUBLIC(const char*, ncclGetLastError, (ncclComm_t /*comm*/)) {
+  return plexus::last_error_text();
+}
 
 PLEXUS_PUBLIC(void, ncclResetDebugInit, (void)) { plexus::reset_log(); }

@@ -26,7 +26,9 @@ PLEXUS_PUBLIC(ncclResult_t, ncclMemFree, (void* ptr)) {
   return guard([&] { return ptr == nullptr ? Result<void>(ok()) : plexus::free_memory(ptr); });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommRegister,
+              (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(plexus::check_ready(comm));
     PLEXUS_TRY(check_pointer(handle, "handle"));
@@ -45,7 +47,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* ha
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowRegister,
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommWindowRegister,
               (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(win, "win"));
@@ -56,7 +59,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowRegister,
                   buff == nullptr ? "NULL" : "set", size);
     }
     if (reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
-      return fail(Code::kInvalidArgument, "a window must start at a multiple of {} bytes: use ncclMemAlloc",
+      return fail(Code::kInvalidArgument,
+                  "a window must start at a multiple of {} bytes: use ncclMemAlloc",
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
     PLEXUS_TRY(made, plexus::register_window(*inner(comm), buff, size, winFlags));
@@ -72,7 +76,9 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWind
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclWinGetUserPtr,
+              (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(outUserPtr, "outUserPtr"));

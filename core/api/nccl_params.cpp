@@ -16,16 +16,20 @@ namespace {
 
 Result<const Setting*> find_setting_row(const char* key) {
   const auto table = settings();
-  const auto at = std::find_if(table.begin(), table.end(),
-                               [&](const Setting& row) { return std::string_view(row.name) == key; });
+  const auto at = std::find_if(table.begin(), table.end(), [&](const Setting& row) {
+    return std::string_view(row.name) == key;
+  });
   if (at == table.end()) {
-    return fail(Code::kInvalidArgument, "{} is no setting of this library (ncclParamGetAllParameterKeys lists them)", key);
+    return fail(Code::kInvalidArgument,
+                "{} is no setting of this library (ncclParamGetAllParameterKeys lists them)", key);
   }
   return &*at;
 }
 
 /// The user's value, else the default.
-std::string current_value(const Setting& row) { return setting_value(row.name).value_or(row.default_text); }
+std::string current_value(const Setting& row) {
+  return setting_value(row.name).value_or(row.default_text);
+}
 
 Result<const Setting*> row_of(ncclParamHandle_t handle) {
   const auto table = settings();
@@ -45,7 +49,8 @@ ncclResult_t read_number(ncclParamHandle_t handle, T* value) {
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, *value);
     if (error != std::errc() || rest != end) {
-      return fail(Code::kInvalidArgument, "{} is '{}', which is no number of this type", row->name, text);
+      return fail(Code::kInvalidArgument, "{} is '{}', which is no number of this type", row->name,
+                  text);
     }
     return ok();
   });
@@ -72,7 +77,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclParamBind, (ncclParamHandle_t * handle, const ch
     PLEXUS_TRY(check_pointer(key, "key"));
     PLEXUS_TRY(row, plexus::find_setting_row(key));
     // The handle is the row's address; it is only ever compared and read.
-    *handle = reinterpret_cast<ncclParamHandle_t>(const_cast<plexus::Setting*>(row));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    *handle = reinterpret_cast<ncclParamHandle_t>(
+        const_cast<plexus::Setting*>(row));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     return ok();
   });
 }
@@ -99,14 +105,17 @@ PLEXUS_PUBLIC(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t handle, const ch
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclParamGet, (ncclParamHandle_t handle, void* value, int maxLen, int* len)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclParamGet,
+              (ncclParamHandle_t handle, void* value, int maxLen, int* len)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(value, "value"));
     PLEXUS_TRY(row, plexus::row_of(handle));
     const std::string text = plexus::current_value(*row);
     const auto needed = static_cast<int>(text.size()) + 1;
     if (maxLen < needed) {
-      return plexus::fail(plexus::Code::kInvalidArgument, "{} needs {} bytes, maxLen is {}", row->name, needed, maxLen);
+      return plexus::fail(plexus::Code::kInvalidArgument, "{} needs {} bytes, maxLen is {}",
+                          row->name, needed, maxLen);
     }
     std::memcpy(value, text.c_str(), static_cast<size_t>(needed));
     if (len != nullptr) {
@@ -116,7 +125,9 @@ PLEXUS_PUBLIC(ncclResult_t, ncclParamGet, (ncclParamHandle_t handle, void* value
   });
 }
 
-PLEXUS_PUBLIC(ncclResult_t, ncclParamGetParameter, (const char* key, const char** value, int* len)) {
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclParamGetParameter,
+              (const char* key, const char** value, int* len)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(key, "key"));
     PLEXUS_TRY(check_pointer(value, "value"));
@@ -146,7 +157,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclParamGetAllParameterKeys, (const char*** table, 
 
 PLEXUS_PUBLIC(void, ncclParamDumpAll, (void)) {
   for (const plexus::Setting& row : plexus::settings()) {
-    plexus::log(plexus::LogLevel::kInfo, plexus::Subsystem::kEnv, __FILE__, __LINE__,
-                fmt::format("{}={} ({}; {})", row.name, plexus::current_value(row), row.takes, row.doc));
+    plexus::log(
+        plexus::LogLevel::kInfo, plexus::Subsystem::kEnv, __FILE__, __LINE__,
+        fmt::format("{}={} ({}; {})", row.name, plexus::current_value(row), row.takes, row.doc));
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that programs link against but that host ranks cannot serve: each fails with a sentence.
-// docs/compatibility.md lists them. Those of NCCL's device API have no declaration here: their
-// parameters are never read.
+// Functions that programs link against but that host ranks cannot serve: each fails with a
+// sentence. docs/compatibility.md lists them. Those of NCCL's device API have no declaration here:
+// their parameters are never read.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 
@@ -12,8 +12,10 @@ ncclResult_t unsupported(const char* function, const char* why) {
   return report(fail(Code::kInvalidUsage, "{} is not available: {}", function, why));
 }
 
-constexpr const char* kDeviceApi = "NCCL's device API needs GPU ranks, and this build has host ranks only";
-constexpr const char* kOneSided = "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
+constexpr const char* kDeviceApi =
+    "NCCL's device API needs GPU ranks, and this build has host ranks only";
+constexpr const char* kOneSided =
+    "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
 constexpr const char* kGrow = "a communicator cannot grow; make a new one with ncclCommInitRank";
 constexpr const char* kSuspend = "host ranks hold no GPU memory that could be suspended";
 
@@ -32,28 +34,48 @@ struct Team {
 
 PLEXUS_UNSUPPORTED(ncclCommGetUniqueId, (ncclComm_t /*comm*/, ncclUniqueId* /*id*/), kGrow)
 PLEXUS_UNSUPPORTED(ncclCommGrow,
-                   (ncclComm_t /*comm*/, int /*nRanks*/, const ncclUniqueId* /*id*/, int /*rank*/,
-                    ncclComm_t* /*newcomm*/, ncclConfig_t* /*config*/),
+                   (ncclComm_t /*comm*/,
+                    int /*nRanks*/,
+                    const ncclUniqueId* /*id*/,
+                    int /*rank*/,
+                    ncclComm_t* /*newcomm*/,
+                    ncclConfig_t* /*config*/),
                    kGrow)
 PLEXUS_UNSUPPORTED(ncclCommSuspend, (ncclComm_t /*comm*/, int /*flags*/), kSuspend)
 PLEXUS_UNSUPPORTED(ncclCommResume, (ncclComm_t /*comm*/), kSuspend)
-PLEXUS_UNSUPPORTED(ncclCommMemStats, (ncclComm_t /*comm*/, ncclCommMemStat_t /*stat*/, uint64_t* /*value*/), kSuspend)
+PLEXUS_UNSUPPORTED(ncclCommMemStats,
+                   (ncclComm_t /*comm*/, ncclCommMemStat_t /*stat*/, uint64_t* /*value*/),
+                   kSuspend)
 PLEXUS_UNSUPPORTED(ncclPutSignal,
-                   (const void* /*localbuff*/, size_t /*count*/, ncclDataType_t /*datatype*/, int /*peer*/,
-                    ncclWindow_t /*peerWin*/, size_t /*peerWinOffset*/, int /*sigIdx*/, int /*ctx*/,
-                    unsigned int /*flags*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
-                   kOneSided)
-PLEXUS_UNSUPPORTED(ncclSignal,
-                   (int /*peer*/, int /*sigIdx*/, int /*ctx*/, unsigned int /*flags*/, ncclComm_t /*comm*/,
+                   (const void* /*localbuff*/,
+                    size_t /*count*/,
+                    ncclDataType_t /*datatype*/,
+                    int /*peer*/,
+                    ncclWindow_t /*peerWin*/,
+                    size_t /*peerWinOffset*/,
+                    int /*sigIdx*/,
+                    int /*ctx*/,
+                    unsigned int /*flags*/,
+                    ncclComm_t /*comm*/,
                     cudaStream_t /*stream*/),
                    kOneSided)
-PLEXUS_UNSUPPORTED(ncclWaitSignal,
-                   (int /*nDesc*/, ncclWaitSignalDesc_t* /*descs*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
+PLEXUS_UNSUPPORTED(ncclSignal,
+                   (int /*peer*/,
+                    int /*sigIdx*/,
+                    int /*ctx*/,
+                    unsigned int /*flags*/,
+                    ncclComm_t /*comm*/,
+                    cudaStream_t /*stream*/),
                    kOneSided)
+PLEXUS_UNSUPPORTED(
+    ncclWaitSignal,
+    (int /*nDesc*/, ncclWaitSignalDesc_t* /*descs*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
+    kOneSided)
 /// Ends the group like ncclGroupEnd, but nothing of it runs.
-PLEXUS_PUBLIC(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t* /*simInfo*/)) {
-  const auto error = plexus::fail(plexus::Code::kInvalidUsage,
-                                  "ncclGroupSimulateEnd is not available: there is no time estimate for host ranks");
+PLEXUS_PUBLIC(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * /*simInfo*/)) {
+  const auto error = plexus::fail(
+      plexus::Code::kInvalidUsage,
+      "ncclGroupSimulateEnd is not available: there is no time estimate for host ranks");
   plexus::fail_group(error);
   (void)plexus::group_end();
   return plexus::report(error);
@@ -73,10 +95,10 @@ PLEXUS_UNSUPPORTED(ncclGinInboxA2ACreateRequirement, (), kDeviceApi)
 PLEXUS_UNSUPPORTED(ncclLLA2ACreateRequirement, (), kDeviceApi)
 
 // These return values, not codes: an empty team, no rank, no slots.
-#define PLEXUS_UNSUPPORTED_VALUE(result, name)                 \
-  PLEXUS_PUBLIC(result, name, ()) {                            \
-    (void)plexus::unsupported(#name, plexus::kDeviceApi);      \
-    return {};                                                 \
+#define PLEXUS_UNSUPPORTED_VALUE(result, name)            \
+  PLEXUS_PUBLIC(result, name, ()) {                       \
+    (void)plexus::unsupported(#name, plexus::kDeviceApi); \
+    return {};                                            \
   }
 PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamWorld)
 PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamLsa)

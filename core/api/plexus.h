@@ -24,9 +24,12 @@ ncclResult_t plexusStreamSynchronize(cudaStream_t stream);
 /* ncclSuccess: all done. ncclInProgress: not yet. Else the first failure. */
 ncclResult_t plexusStreamQuery(cudaStream_t stream);
 
-/* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them (static strings, ""
- * before the first call), and the number of channels. Any pointer may be NULL. */
-ncclResult_t plexusGetLastChoice(ncclComm_t comm, const char** algorithm, const char** protocol, int* channels);
+/* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them (static strings,
+ * "" before the first call), and the number of channels. Any pointer may be NULL. */
+ncclResult_t plexusGetLastChoice(ncclComm_t comm,
+                                 const char** algorithm,
+                                 const char** protocol,
+                                 int* channels);
 
 /* "0.1.0", static. */
 const char* plexusGetVersionString(void);

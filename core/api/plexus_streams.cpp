@@ -11,7 +11,8 @@ namespace {
 Result<HostStream*> check_host_stream(cudaStream_t stream) {
   HostStream* const found = find_host_stream(stream);
   if (found == nullptr) {
-    return fail(Code::kInvalidArgument, "the stream was not made by plexusStreamCreate, or is destroyed already");
+    return fail(Code::kInvalidArgument,
+                "the stream was not made by plexusStreamCreate, or is destroyed already");
   }
   return found;
 }
@@ -56,7 +57,9 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamQuery(cudaStream_t stream) {
   });
 }
 
-PLEXUS_EXTENSION ncclResult_t plexusGetLastChoice(ncclComm_t comm, const char** algorithm, const char** protocol,
+PLEXUS_EXTENSION ncclResult_t plexusGetLastChoice(ncclComm_t comm,
+                                                  const char** algorithm,
+                                                  const char** protocol,
                                                   int* channels) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(plexus::check_live(comm));

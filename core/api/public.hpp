@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public headers as our own sources see them, and the conversions between public and inner handles.
+// The public headers as our own sources see them, and the conversions between public and inner
+// handles.
 #pragma once
 
 #include <nccl.h>
@@ -9,7 +10,11 @@ namespace plexus {
 
 class Communicator;
 
-inline Communicator* inner(ncclComm_t comm) noexcept { return reinterpret_cast<Communicator*>(comm); }
-inline Communicator** inner(ncclComm_t* comm) noexcept { return reinterpret_cast<Communicator**>(comm); }
+inline Communicator* inner(ncclComm_t comm) noexcept {
+  return reinterpret_cast<Communicator*>(comm);
+}
+inline Communicator** inner(ncclComm_t* comm) noexcept {
+  return reinterpret_cast<Communicator**>(comm);
+}
 
 }  // namespace plexus

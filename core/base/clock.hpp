@@ -15,13 +15,16 @@ class Deadline {
   static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }
   static Deadline never() { return Deadline(Clock::time_point::max()); }
 
-  [[nodiscard]] bool expired() const { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
+  [[nodiscard]] bool expired() const {
+    return at_ != Clock::time_point::max() && Clock::now() >= at_;
+  }
   /// Milliseconds left for poll(2), at most `bound_ms`.
   [[nodiscard]] int poll_ms(int bound_ms) const {
     if (at_ == Clock::time_point::max()) {
       return bound_ms;
     }
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(at_ - Clock::now()).count();
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(at_ - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left + 1, 0, bound_ms));
   }
   [[nodiscard]] Clock::time_point time() const { return at_; }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/config.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -11,6 +9,8 @@
 #include <fstream>
 #include <variant>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace plexus {
 namespace {
@@ -29,35 +29,58 @@ constexpr int64_t kSecondsMax = 1'000'000;
 
 const Row kRows[] = {
     {{"NCCL_BUFFSIZE", "0", "bytes, 0 = automatic", "slot buffer of a connection, cut in 8 slots"},
-     &Config::buffsize_bytes, 0, kBytesMax},
+     &Config::buffsize_bytes,
+     0,
+     kBytesMax},
     {{"NCCL_MIN_CTAS", "0", "1..64, 0 = automatic", "fewest channels"}, &Config::min_ctas, 0, 64},
     {{"NCCL_MAX_CTAS", "0", "1..64, 0 = automatic", "most channels"}, &Config::max_ctas, 0, 64},
-    {{"NCCL_SHM_DISABLE", "0", "0 or 1", "1: processes of one host do not use shared memory"}, &Config::shm_disable},
-    {{"NCCL_P2P_DISABLE", "0", "0 or 1", "1: ranks of one process do not meet directly"}, &Config::p2p_disable},
+    {{"NCCL_SHM_DISABLE", "0", "0 or 1", "1: processes of one host do not use shared memory"},
+     &Config::shm_disable},
+    {{"NCCL_P2P_DISABLE", "0", "0 or 1", "1: ranks of one process do not meet directly"},
+     &Config::p2p_disable},
     {{"NCCL_P2P_DIRECT_DISABLE", "0", "0 or 1", "1: peers do not read user buffers in place"},
      &Config::p2p_direct_disable},
     {{"NCCL_LOCAL_REGISTER", "1", "0 or 1", "0: memory from ncclMemAlloc is not mapped by peers"},
      &Config::local_register},
     {{"NCCL_HOSTID", "", "text", "identity of this host, in place of its name"}, &Config::hostid},
     {{"NCCL_COMM_BLOCKING", "-1", "0 or 1, -1 = as the communicator's config says",
-      "0: init, split and finalize return ncclInProgress"}, &Config::comm_blocking, -1, 1},
-    {{"NCCL_COMM_ID", "", "host:port", "where rank 0 listens, in place of a unique id's address"}, &Config::comm_id},
-    {{"NCCL_ALGO", "", "list, or collective:list;...", "algorithms to use, ^ to exclude"}, &Config::algo},
+      "0: init, split and finalize return ncclInProgress"},
+     &Config::comm_blocking,
+     -1,
+     1},
+    {{"NCCL_COMM_ID", "", "host:port", "where rank 0 listens, in place of a unique id's address"},
+     &Config::comm_id},
+    {{"NCCL_ALGO", "", "list, or collective:list;...", "algorithms to use, ^ to exclude"},
+     &Config::algo},
     {{"NCCL_PROTO", "", "Simple", "protocols to use"}, &Config::proto},
     {{"NCCL_NET", "", "name", "the network to use"}, &Config::net},
-    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude", "network plugins to load, in order"}, &Config::net_plugin},
-    {{"PLEXUS_PLUGIN_PATH", "", "folders, separated by :", "where plugins are looked for besides the library's folder"},
+    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude", "network plugins to load, in order"},
+     &Config::net_plugin},
+    {{"PLEXUS_PLUGIN_PATH", "",
+      "folders, separated by :", "where plugins are looked for besides the library's folder"},
      &Config::plugin_path},
-    {{"NCCL_SOCKET_IFNAME", "", "prefixes, = exact, ^ exclude", "interfaces for sockets"}, &Config::socket_ifname},
-    {{"NCCL_SOCKET_FAMILY", "", "AF_INET or AF_INET6", "address family for sockets"}, &Config::socket_family},
-    {{"NCCL_SOCKET_RETRY_CNT", "34", "0..1000000", "tries to connect"}, &Config::socket_retry_count, 0, 1'000'000},
+    {{"NCCL_SOCKET_IFNAME", "", "prefixes, = exact, ^ exclude", "interfaces for sockets"},
+     &Config::socket_ifname},
+    {{"NCCL_SOCKET_FAMILY", "", "AF_INET or AF_INET6", "address family for sockets"},
+     &Config::socket_family},
+    {{"NCCL_SOCKET_RETRY_CNT", "34", "0..1000000", "tries to connect"},
+     &Config::socket_retry_count,
+     0,
+     1'000'000},
     {{"NCCL_SOCKET_RETRY_SLEEP_MSEC", "100", "milliseconds", "pause between tries to connect"},
-     &Config::socket_retry_sleep_ms, 0, 1'000'000},
-    {{"NCCL_OOB_NET_IFNAME", "", "as NCCL_SOCKET_IFNAME", "interface for the bootstrap"}, &Config::bootstrap_ifname},
-    {{"PLEXUS_PORT_RANGE", "", "low-high", "ports the bootstrap may listen on"}, &Config::port_range},
-    {{"PLEXUS_BOOTSTRAP_TIMEOUT", "300", "seconds", "how long init waits for all ranks"}, &Config::bootstrap_timeout_s, 1,
+     &Config::socket_retry_sleep_ms,
+     0,
+     1'000'000},
+    {{"NCCL_OOB_NET_IFNAME", "", "as NCCL_SOCKET_IFNAME", "interface for the bootstrap"},
+     &Config::bootstrap_ifname},
+    {{"PLEXUS_PORT_RANGE", "", "low-high", "ports the bootstrap may listen on"},
+     &Config::port_range},
+    {{"PLEXUS_BOOTSTRAP_TIMEOUT", "300", "seconds", "how long init waits for all ranks"},
+     &Config::bootstrap_timeout_s,
+     1,
      kSecondsMax},
-    {{"PLEXUS_DEVICE", "auto", "auto or host", "where ranks compute; this build has host ranks"}, &Config::device},
+    {{"PLEXUS_DEVICE", "auto", "auto or host", "where ranks compute; this build has host ranks"},
+     &Config::device},
 };
 
 /// Older names: the most restrictive value wins.
@@ -67,8 +90,10 @@ struct OldName {
   bool is_lower_bound;
 };
 constexpr OldName kOldNames[] = {
-    {"NCCL_MIN_NCHANNELS", &Config::min_ctas, true},  {"NCCL_MIN_NRINGS", &Config::min_ctas, true},
-    {"NCCL_MAX_NCHANNELS", &Config::max_ctas, false}, {"NCCL_MAX_NRINGS", &Config::max_ctas, false},
+    {"NCCL_MIN_NCHANNELS", &Config::min_ctas, true},
+    {"NCCL_MIN_NRINGS", &Config::min_ctas, true},
+    {"NCCL_MAX_NCHANNELS", &Config::max_ctas, false},
+    {"NCCL_MAX_NRINGS", &Config::max_ctas, false},
 };
 
 struct Found {
@@ -84,7 +109,8 @@ std::optional<std::string> find_in_file(const std::string& path, std::string_vie
       line.pop_back();
     }
     const size_t equals = line.find('=');
-    if (line.starts_with('#') || equals == std::string::npos || std::string_view(line).substr(0, equals) != name) {
+    if (line.starts_with('#') || equals == std::string::npos ||
+        std::string_view(line).substr(0, equals) != name) {
       continue;
     }
     return line.substr(equals + 1);
@@ -115,13 +141,14 @@ std::optional<Found> find_setting(const char* name) {
   return std::nullopt;
 }
 
-Result<int64_t> parse_integer(const Found& found, const char* name, const char* takes, int64_t low, int64_t high) {
+Result<int64_t> parse_integer(
+    const Found& found, const char* name, const char* takes, int64_t low, int64_t high) {
   char* end = nullptr;
   errno = 0;
   const int64_t value = std::strtoll(found.value.c_str(), &end, 0);
   if (found.value.empty() || *end != '\0' || errno != 0 || value < low || value > high) {
-    return fail(Code::kInvalidArgument, "{}={} (from {}) is not understood: it takes {}", name, found.value,
-                found.where, takes);
+    return fail(Code::kInvalidArgument, "{}={} (from {}) is not understood: it takes {}", name,
+                found.value, found.where, takes);
   }
   return value;
 }
@@ -137,7 +164,8 @@ Result<void> read_row(const Row& row, Config& config) {
     PLEXUS_TRY(value, parse_integer(*found, row.setting.name, row.setting.takes, 0, 1));
     config.*(*flag) = value != 0;
   } else {
-    PLEXUS_TRY(value, parse_integer(*found, row.setting.name, row.setting.takes, row.low, row.high));
+    PLEXUS_TRY(value,
+               parse_integer(*found, row.setting.name, row.setting.takes, row.low, row.high));
     config.*std::get<int64_t Config::*>(row.member) = value;
   }
   return ok();
@@ -159,19 +187,26 @@ Result<void> read_old_name(const OldName& old, Config& config) {
 
 Result<void> check_choices(const Config& config) {
   std::string proto = config.proto;
-  std::transform(proto.begin(), proto.end(), proto.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const bool leaves_simple = proto.empty() || (proto.front() == '^') != (proto.find("simple") != std::string::npos);
+  std::transform(proto.begin(), proto.end(), proto.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool leaves_simple =
+      proto.empty() || (proto.front() == '^') != (proto.find("simple") != std::string::npos);
   if (!leaves_simple) {
-    return fail(Code::kInvalidArgument, "NCCL_PROTO={} leaves no protocol: this build has Simple", config.proto);
+    return fail(Code::kInvalidArgument, "NCCL_PROTO={} leaves no protocol: this build has Simple",
+                config.proto);
   }
   if (config.device == "cuda") {
-    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE=cuda is not possible: this build has host ranks only");
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_DEVICE=cuda is not possible: this build has host ranks only");
   }
   if (config.device != "auto" && config.device != "host") {
-    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is not understood: it takes auto or host", config.device);
+    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is not understood: it takes auto or host",
+                config.device);
   }
-  if (!config.socket_family.empty() && config.socket_family != "AF_INET" && config.socket_family != "AF_INET6") {
-    return fail(Code::kInvalidArgument, "NCCL_SOCKET_FAMILY={} is not understood: it takes AF_INET or AF_INET6",
+  if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
+      config.socket_family != "AF_INET6") {
+    return fail(Code::kInvalidArgument,
+                "NCCL_SOCKET_FAMILY={} is not understood: it takes AF_INET or AF_INET6",
                 config.socket_family);
   }
   return ok();
@@ -182,7 +217,8 @@ Result<void> check_choices(const Config& config) {
 std::span<const Setting> settings() {
   static const auto kSettings = [] {
     std::array<Setting, std::size(kRows)> all{};
-    std::transform(std::begin(kRows), std::end(kRows), all.begin(), [](const Row& row) { return row.setting; });
+    std::transform(std::begin(kRows), std::end(kRows), all.begin(),
+                   [](const Row& row) { return row.setting; });
     return all;
   }();
   return kSettings;
@@ -191,7 +227,8 @@ std::span<const Setting> settings() {
 std::string settings_markdown() {
   std::string text = "| setting | default | takes | what |\n|---|---|---|---|\n";
   for (const Setting& setting : settings()) {
-    text += fmt::format("| `{}` | {} | {} | {} |\n", setting.name, setting.default_text, setting.takes, setting.doc);
+    text += fmt::format("| `{}` | {} | {} | {} |\n", setting.name, setting.default_text,
+                        setting.takes, setting.doc);
   }
   return text;
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/log.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
 #include <mutex>
 #include <string>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
 
 namespace plexus {
 namespace {
@@ -28,9 +28,11 @@ struct SubsystemName {
   uint64_t bits;
 };
 constexpr SubsystemName kSubsystemNames[] = {
-    {"INIT", 0x1},   {"COLL", 0x2},      {"P2P", 0x4},     {"SHM", 0x8},      {"NET", 0x10},        {"GRAPH", 0x20},
-    {"TUNING", 0x40}, {"ENV", 0x80},     {"ALLOC", 0x100}, {"CALL", 0x200},   {"PROXY", 0x400},     {"NVLS", 0x800},
-    {"BOOTSTRAP", 0x1000}, {"REG", 0x2000}, {"PROFILE", 0x4000}, {"RAS", 0x8000}, {"DESTROY", 0x10000}, {"ALL", ~0ULL}};
+    {"INIT", 0x1},         {"COLL", 0x2},   {"P2P", 0x4},        {"SHM", 0x8},
+    {"NET", 0x10},         {"GRAPH", 0x20}, {"TUNING", 0x40},    {"ENV", 0x80},
+    {"ALLOC", 0x100},      {"CALL", 0x200}, {"PROXY", 0x400},    {"NVLS", 0x800},
+    {"BOOTSTRAP", 0x1000}, {"REG", 0x2000}, {"PROFILE", 0x4000}, {"RAS", 0x8000},
+    {"DESTROY", 0x10000},  {"ALL", ~0ULL}};
 constexpr const char* kLevelNames[] = {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
 
 std::string upper(const char* text) {
@@ -72,21 +74,24 @@ std::string host_name() {
   gethostname(name.data(), name.size() - 1);
   std::string result = name.data();
   result = result.substr(0, result.find('.'));
-  std::replace_if(result.begin(), result.end(), [](char c) { return c == '%' || c == '/'; }, '-');
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c == '%' || c == '/'; }, '-');
   return result;
 }
 
 class Logger {
  public:
   static Logger& instance() {
-    static auto* const logger = new Logger();  // NOLINT(cppcoreguidelines-owning-memory): outlives all threads
+    static auto* const logger =
+        new Logger();  // NOLINT(cppcoreguidelines-owning-memory): outlives all threads
     return *logger;
   }
 
   void read_environment() {
     const std::lock_guard lock(mutex_);
     const LogLevel level = parse_level(upper(std::getenv("NCCL_DEBUG")));
-    subsystems_.store(parse_subsystems(upper(std::getenv("NCCL_DEBUG_SUBSYS"))), std::memory_order_relaxed);
+    subsystems_.store(parse_subsystems(upper(std::getenv("NCCL_DEBUG_SUBSYS"))),
+                      std::memory_order_relaxed);
     level_.store(static_cast<int>(level), std::memory_order_relaxed);
     if (file_ > STDERR_FILENO) {
       close(file_);
@@ -94,7 +99,8 @@ class Logger {
     file_ = STDOUT_FILENO;
     const char* const path = std::getenv("NCCL_DEBUG_FILE");
     if (path != nullptr && level > LogLevel::kVersion) {
-      const int opened = open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+      const int opened =
+          open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
       file_ = opened < 0 ? STDOUT_FILENO : opened;
     }
   }
@@ -112,8 +118,8 @@ class Logger {
     std::string bytes;
     if (level == LogLevel::kWarn) {
       const char* const slash = std::strrchr(file, '/');
-      bytes = fmt::format("\n{}{}:{}:{} [host] {}:{} NCCL WARN {}\n", time_stamp(), host_, getpid(), thread,
-                          slash == nullptr ? file : slash + 1, line, text);
+      bytes = fmt::format("\n{}{}:{}:{} [host] {}:{} NCCL WARN {}\n", time_stamp(), host_, getpid(),
+                          thread, slash == nullptr ? file : slash + 1, line, text);
     } else if (level == LogLevel::kVersion) {
       bytes = fmt::format("{}\n", text);
     } else {
@@ -181,7 +187,11 @@ bool log_enabled(LogLevel level, Subsystem subsystem) noexcept {
   return Logger::instance().enabled(level, subsystem);
 }
 
-void log(LogLevel level, Subsystem subsystem, const char* file, int line, std::string_view text) noexcept {
+void log(LogLevel level,
+         Subsystem subsystem,
+         const char* file,
+         int line,
+         std::string_view text) noexcept {
   try {
     Logger& logger = Logger::instance();
     if (level == LogLevel::kWarn) {

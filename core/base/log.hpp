@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging as users of NCCL know it: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and the layout of the
-// lines. The text of the last WARN is kept for ncclGetLastError, whatever the level.
+// Logging as users of NCCL know it: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and the layout
+// of the lines. The text of the last WARN is kept for ncclGetLastError, whatever the level.
 //
-// The logger is one object per process, not passed down: NCCL's API has a process-wide last error, and
-// a line must be possible where nothing else exists yet. Threads: any.
+// The logger is one object per process, not passed down: NCCL's API has a process-wide last error,
+// and a line must be possible where nothing else exists yet. Threads: any.
 #pragma once
-
-#include <fmt/core.h>
 
 #include <cstdint>
 #include <string_view>
+
+#include <fmt/core.h>
 
 #include "core/base/result.hpp"
 
@@ -41,11 +41,15 @@ enum class Subsystem : uint64_t {
 /// Would such a line be written? Cheap.
 bool log_enabled(LogLevel level, Subsystem subsystem) noexcept;
 /// Writes one line with one write(2). WARN: also becomes the last error.
-void log(LogLevel level, Subsystem subsystem, const char* file, int line, std::string_view text) noexcept;
+void log(LogLevel level,
+         Subsystem subsystem,
+         const char* file,
+         int line,
+         std::string_view text) noexcept;
 /// An error where it is handled: one WARN line that points to its origin.
 void warn(const Error& error) noexcept;
-/// Text of the last WARN of this process, at most 1023 bytes, "" before the first. Valid until the same
-/// thread calls again.
+/// Text of the last WARN of this process, at most 1023 bytes, "" before the first. Valid until the
+/// same thread calls again.
 const char* last_error_text() noexcept;
 /// Reads the settings from the environment again.
 void reset_log() noexcept;

@@ -5,16 +5,16 @@
 // callers add context with `with_context`, never a second log line.
 #pragma once
 
-#include <fmt/core.h>
-
-#include <boost/outcome/basic_result.hpp>
-#include <boost/outcome/policy/terminate.hpp>
-#include <boost/outcome/try.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <boost/outcome/basic_result.hpp>
+#include <boost/outcome/policy/terminate.hpp>
+#include <boost/outcome/try.hpp>
+#include <fmt/core.h>
 
 namespace plexus {
 
@@ -31,7 +31,8 @@ enum class Code : int32_t {
   kTimeout = 8,
 };
 
-/// Why an operation failed. Move-only and two words wide, so that `Result<void>` is cheap to return.
+/// Why an operation failed. Move-only and two words wide, so that `Result<void>` is cheap to
+/// return.
 class [[nodiscard]] Error {
  public:
   Error() noexcept = default;  // "no error": Boost.Outcome wants it; never returned
@@ -63,15 +64,16 @@ class [[nodiscard]] Error {
 };
 
 template <class T = void>
-using Result = BOOST_OUTCOME_V2_NAMESPACE::basic_result<
-    T, Error, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
+using Result = BOOST_OUTCOME_V2_NAMESPACE::
+    basic_result<T, Error, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
 
 /// A format string that remembers where it was written.
 template <class... Args>
 struct FormatAt {
   template <class S>
   // NOLINTNEXTLINE(google-explicit-constructor): a string literal becomes a format string
-  consteval FormatAt(const S& text, const char* origin_file = __builtin_FILE(),
+  consteval FormatAt(const S& text,
+                     const char* origin_file = __builtin_FILE(),
                      int origin_line = __builtin_LINE())
       : format(text), file(origin_file), line(origin_line) {}
   fmt::format_string<Args...> format;
@@ -90,5 +92,6 @@ template <class... Args>
 
 }  // namespace plexus
 
-/// The one control-flow macro: `PLEXUS_TRY(expr)` or `PLEXUS_TRY(variable, expr)` (declares `auto&& variable`).
+/// The one control-flow macro: `PLEXUS_TRY(expr)` or `PLEXUS_TRY(variable, expr)` (declares `auto&&
+/// variable`).
 #define PLEXUS_TRY(...) BOOST_OUTCOME_TRY(__VA_ARGS__)

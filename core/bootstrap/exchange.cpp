@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/exchange.hpp"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <mutex>
 #include <numeric>
+#include <sys/random.h>
 
 #include "core/bootstrap/family.hpp"
 #include "core/bootstrap/hub.hpp"
@@ -13,7 +12,10 @@
 
 namespace plexus {
 
-Exchange::Exchange(std::shared_ptr<Family> family, uint64_t group, std::vector<uint32_t> members, int rank)
+Exchange::Exchange(std::shared_ptr<Family> family,
+                   uint64_t group,
+                   std::vector<uint32_t> members,
+                   int rank)
     : family_(std::move(family)), group_(group), members_(std::move(members)), rank_(rank) {
   family_->open_group(group_);
 }
@@ -22,10 +24,12 @@ Exchange::~Exchange() { leave(); }
 
 Result<std::vector<std::string>> Exchange::all_gather(std::string blob) {
   const uint64_t number = gathers_++;
-  PLEXUS_TRY(family_->send({.type = MessageType::kGather, .group = group_, .tag = number, .payload = std::move(blob)}));
+  PLEXUS_TRY(family_->send(
+      {.type = MessageType::kGather, .group = group_, .tag = number, .payload = std::move(blob)}));
   PLEXUS_TRY(blobs, family_->wait_gathered(group_, number));
   if (blobs.size() != members_.size()) {
-    return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(), blobs.size());
+    return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(),
+                blobs.size());
   }
   return std::move(blobs);
 }
@@ -42,7 +46,9 @@ std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
   return family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
 }
 
-void Exchange::report_waiting(uint64_t sequence, const std::string& record, const std::string& text) {
+void Exchange::report_waiting(uint64_t sequence,
+                              const std::string& record,
+                              const std::string& text) {
   // A failure to send means that the hub is gone, which the failure handler hears of.
   (void)family_->send({.type = MessageType::kReport,
                        .group = group_,
@@ -54,7 +60,9 @@ void Exchange::announce_failure(const Error& error) {
   (void)family_->send({.type = MessageType::kFail, .group = group_, .payload = encode(error)});
 }
 
-void Exchange::on_failure(std::function<void(const Error&)> handler) { family_->on_failure(group_, std::move(handler)); }
+void Exchange::on_failure(std::function<void(const Error&)> handler) {
+  family_->on_failure(group_, std::move(handler));
+}
 
 void Exchange::leave() {
   if (!std::exchange(left_, true)) {
@@ -64,7 +72,8 @@ void Exchange::leave() {
 
 void Exchange::stop() { family_->stop_group(group_); }
 
-Result<std::unique_ptr<Exchange>> Exchange::subgroup(const std::vector<int>& members, uint64_t group) {
+Result<std::unique_ptr<Exchange>> Exchange::subgroup(const std::vector<int>& members,
+                                                     uint64_t group) {
   std::vector<uint32_t> ranks;
   int mine = -1;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -74,7 +83,8 @@ Result<std::unique_ptr<Exchange>> Exchange::subgroup(const std::vector<int>& mem
   if (mine < 0) {
     return fail(Code::kInternalError, "rank {} makes a group that it is not in", rank_);
   }
-  PLEXUS_TRY(family_->send({.type = MessageType::kGroup, .group = group, .payload = encode(ranks)}));
+  PLEXUS_TRY(
+      family_->send({.type = MessageType::kGroup, .group = group, .payload = encode(ranks)}));
   return std::make_unique<Exchange>(family_, group, std::move(ranks), mine);
 }
 
@@ -136,7 +146,8 @@ uint64_t random_group() {
 
 std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
   const uint64_t world = random_group();
-  auto hub = std::make_shared<LocalHub>(world, ~process_id());  // the hub's process goes with the last rank
+  auto hub = std::make_shared<LocalHub>(
+      world, ~process_id());  // the hub's process goes with the last rank
   hub->families.resize(static_cast<size_t>(nranks));
   std::vector<uint32_t> members(static_cast<size_t>(nranks));
   std::iota(members.begin(), members.end(), 0U);
@@ -144,9 +155,13 @@ std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
   for (const uint32_t rank : members) {
     auto family = std::make_shared<LocalFamily>(hub, rank);
     hub->families[rank] = family.get();
-    JoinInfo info{.rank = rank, .nranks = static_cast<uint32_t>(nranks), .process = process_id(), .host = "this process"};
+    JoinInfo info{.rank = rank,
+                  .nranks = static_cast<uint32_t>(nranks),
+                  .process = process_id(),
+                  .host = "this process"};
     (void)hub->hub.join(info);  // cannot fail: ranks are distinct by construction
-    exchanges.push_back(std::make_unique<Exchange>(std::move(family), world, members, static_cast<int>(rank)));
+    exchanges.push_back(
+        std::make_unique<Exchange>(std::move(family), world, members, static_cast<int>(rank)));
   }
   return exchanges;
 }

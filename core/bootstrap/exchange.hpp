@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's end of the control plane, for one group of ranks (a communicator): gathers, letters, and
-// news of failure. The same over TCP (ranks of several processes) and inside one process.
+// One rank's end of the control plane, for one group of ranks (a communicator): gathers, letters,
+// and news of failure. The same over TCP (ranks of several processes) and inside one process.
 //
-// Threads: any. Blocking calls end with an Error on a deadline, on stop(), or when the group failed.
+// Threads: any. Blocking calls end with an Error on a deadline, on stop(), or when the group
+// failed.
 #pragma once
 
 #include <cstdint>
@@ -37,21 +38,21 @@ class Exchange {
   /// The oldest letter of `peer` with `tag`, if any. Never blocks.
   std::optional<std::string> try_take(int peer, uint64_t tag);
 
-  /// "I have waited long in call number `sequence`." Two ranks whose `record`s differ for one number
-  /// fail the group, with both texts in the message.
+  /// "I have waited long in call number `sequence`." Two ranks whose `record`s differ for one
+  /// number fail the group, with both texts in the message.
   void report_waiting(uint64_t sequence, const std::string& record, const std::string& text);
   /// My rank failed: the others learn of it.
   void announce_failure(const Error& error);
-  /// Called at most once, when another rank failed or vanished; at once if that is already so. Runs in
-  /// a thread of the control plane: it must be short and must not call this class.
+  /// Called at most once, when another rank failed or vanished; at once if that is already so. Runs
+  /// in a thread of the control plane: it must be short and must not call this class.
   void on_failure(std::function<void(const Error&)> handler);
   /// Goodbye: from here on nothing of this group reaches this rank, and its going is no failure.
   void leave();
   /// Every blocked call returns an Error at once, and so do later ones.
   void stop();
 
-  /// A group of some of this group's ranks (`members`: ranks here, in the order of the new ranks). To be
-  /// made by each of them.
+  /// A group of some of this group's ranks (`members`: ranks here, in the order of the new ranks).
+  /// To be made by each of them.
   Result<std::unique_ptr<Exchange>> subgroup(const std::vector<int>& members, uint64_t group);
 
  private:

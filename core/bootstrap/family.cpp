@@ -48,8 +48,11 @@ Result<std::vector<std::string>> Family::wait_gathered(uint64_t group, uint64_t 
   if (ready) {
     return mine.failure->clone();
   }
-  return fail(Code::kTimeout, "not all ranks made this call within {} s: every rank must call init, split and shrink; "
-              "PLEXUS_BOOTSTRAP_TIMEOUT gives more time", gather_time_.count());
+  return fail(
+      Code::kTimeout,
+      "not all ranks made this call within {} s: every rank must call init, split and shrink; "
+      "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
+      gather_time_.count());
 }
 
 std::optional<std::string> Family::try_take(uint64_t group, uint32_t from, uint64_t tag) {
@@ -96,7 +99,8 @@ void Family::deliver(Message message) {
       changed_.notify_all();
       return;
     case MessageType::kPost:  // may come before this rank has opened the group
-      groups_[message.group].letters[{message.peer, message.tag}].push_back(std::move(message.payload));
+      groups_[message.group].letters[{message.peer, message.tag}].push_back(
+          std::move(message.payload));
       return;
     case MessageType::kFail:
       fail_group(groups_[message.group], decode_error(message.payload));
@@ -117,7 +121,8 @@ void Family::lose_hub(const std::string& hub) {
   if (hub_leaves_) {
     return;
   }
-  const Error error = fail(Code::kRemoteError, "{} died or lost its connection (control connection to {})", host_, hub);
+  const Error error = fail(Code::kRemoteError,
+                           "{} died or lost its connection (control connection to {})", host_, hub);
   for (auto& [id, group] : groups_) {
     fail_group(group, error);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's membership in a family (the ranks that joined by one unique id): its way to the hub and
-// what came from it, shared by the rank's communicators.
+// One rank's membership in a family (the ranks that joined by one unique id): its way to the hub
+// and what came from it, shared by the rank's communicators.
 #pragma once
 
 #include <condition_variable>

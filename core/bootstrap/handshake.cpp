@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/handshake.hpp"
 
-#include <sodium.h>
-
 #include <string>
 #include <string_view>
+
+#include <sodium.h>
 
 namespace plexus {
 namespace {
@@ -21,13 +21,14 @@ std::string material(std::string_view role, const Nonce& member, const Nonce& hu
 
 Proof prove(const Secret& secret, const std::string& bytes) {
   Proof proof{};
-  crypto_auth(proof.data(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), secret.data());
+  crypto_auth(proof.data(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+              secret.data());
   return proof;
 }
 
 bool verify(const Secret& secret, const std::string& bytes, const Proof& proof) {
-  return crypto_auth_verify(proof.data(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-                            secret.data()) == 0;
+  return crypto_auth_verify(proof.data(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                            bytes.size(), secret.data()) == 0;
 }
 
 Result<Nonce> make_nonce() {
@@ -48,7 +49,8 @@ Result<Hello> make_hello() {
 
 Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer) {
   if (!verify(secret, material("hub", hello.nonce, answer.nonce), answer.proof)) {
-    return fail(Code::kInvalidUsage, "who listens at the unique id's address does not know its secret: give all ranks "
+    return fail(Code::kInvalidUsage,
+                "who listens at the unique id's address does not know its secret: give all ranks "
                 "the same unique id");
   }
   return prove(secret, material("member", hello.nonce, answer.nonce));
@@ -62,7 +64,10 @@ Result<Answer> make_answer(const Secret& secret, const Hello& hello) {
   return Answer{nonce, prove(secret, material("hub", hello.nonce, nonce))};
 }
 
-bool is_proof_good(const Secret& secret, const Hello& hello, const Answer& answer, const Proof& proof) {
+bool is_proof_good(const Secret& secret,
+                   const Hello& hello,
+                   const Answer& answer,
+                   const Proof& proof) {
   return verify(secret, material("member", hello.nonce, answer.nonce), proof);
 }
 

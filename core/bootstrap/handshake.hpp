@@ -34,6 +34,9 @@ Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answe
 
 /// The hub's side.
 Result<Answer> make_answer(const Secret& secret, const Hello& hello);
-bool is_proof_good(const Secret& secret, const Hello& hello, const Answer& answer, const Proof& proof);
+bool is_proof_good(const Secret& secret,
+                   const Hello& hello,
+                   const Answer& answer,
+                   const Proof& proof);
 
 }  // namespace plexus

@@ -11,14 +11,17 @@ constexpr uint32_t kNobody = ~0U;
 constexpr size_t kGroupsMax = 1U << 16;  // of one family
 constexpr size_t kGathersMax = 64;       // unfinished, of one group
 
-Error breaks_rules(std::string_view what) { return fail(Code::kRemoteError, "a member broke the protocol: {}", what); }
+Error breaks_rules(std::string_view what) {
+  return fail(Code::kRemoteError, "a member broke the protocol: {}", what);
+}
 
 }  // namespace
 
 std::string Hub::name_of(uint32_t member) const {
   const auto at = members_.find(member);
-  return at == members_.end() ? fmt::format("rank {}", member)
-                              : fmt::format("rank {} ({}:{})", member, at->second.info.host, at->second.info.pid);
+  return at == members_.end()
+             ? fmt::format("rank {}", member)
+             : fmt::format("rank {} ({}:{})", member, at->second.info.host, at->second.info.pid);
 }
 
 Result<void> Hub::join(const JoinInfo& info) {
@@ -32,17 +35,20 @@ Result<void> Hub::join(const JoinInfo& info) {
     const JoinInfo& first = members_.begin()->second.info;
     std::string wrong;
     if (info.nranks != nranks_) {
-      wrong = fmt::format("rank {} ({}:{}) says there are {} ranks, {} says {}", info.rank, info.host, info.pid,
-                          info.nranks, name_of(first.rank), nranks_);
+      wrong = fmt::format("rank {} ({}:{}) says there are {} ranks, {} says {}", info.rank,
+                          info.host, info.pid, info.nranks, name_of(first.rank), nranks_);
     } else if (info.version != first.version) {
-      wrong = fmt::format("rank {} ({}:{}) has version {}, {} has {}", info.rank, info.host, info.pid, info.version,
-                          name_of(first.rank), first.version);
+      wrong = fmt::format("rank {} ({}:{}) has version {}, {} has {}", info.rank, info.host,
+                          info.pid, info.version, name_of(first.rank), first.version);
     } else if (members_.count(info.rank) != 0) {
-      wrong = fmt::format("{}:{} and {} both say they are rank {}", info.host, info.pid, name_of(info.rank), info.rank);
+      wrong = fmt::format("{}:{} and {} both say they are rank {}", info.host, info.pid,
+                          name_of(info.rank), info.rank);
     }
     if (!wrong.empty()) {
-      const Error error = fail(Code::kInvalidUsage, "{}: give every rank the same unique id and number of ranks, and a "
-                               "rank of its own", wrong);
+      const Error error = fail(Code::kInvalidUsage,
+                               "{}: give every rank the same unique id and number of ranks, and a "
+                               "rank of its own",
+                               wrong);
       fail_group(world_, groups_.at(world_), kNobody, error);
       return error.clone();
     }
@@ -79,9 +85,12 @@ void Hub::give_up_joining() {
     }
   }
   if (count > 0) {
-    fail_group(world_, groups_.at(world_), kNobody,
-               fail(Code::kTimeout, "{} of {} ranks did not come (rank {}{}): start them, or give them more time with "
-                    "PLEXUS_BOOTSTRAP_TIMEOUT", count, nranks_, missing, count > 16 ? ", ..." : ""));
+    fail_group(
+        world_, groups_.at(world_), kNobody,
+        fail(Code::kTimeout,
+             "{} of {} ranks did not come (rank {}{}): start them, or give them more time with "
+             "PLEXUS_BOOTSTRAP_TIMEOUT",
+             count, nranks_, missing, count > 16 ? ", ..." : ""));
   }
 }
 
@@ -103,8 +112,10 @@ Result<void> Hub::take(uint32_t member, Message message) {
       if (Group* const group = find_group(message.group, member); group != nullptr) {
         const Error error = decode_error(message.payload);
         const bool keeps = error.code() == Code::kInvalidUsage;
-        fail_group(message.group, *group, member,
-                   keeps ? error.clone() : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
+        fail_group(
+            message.group, *group, member,
+            keeps ? error.clone()
+                  : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
       }
       return ok();
     case MessageType::kLeave:
@@ -143,8 +154,10 @@ Result<void> Hub::take_group(uint32_t member, const Message& message) {
     groups_.emplace(message.group, std::move(group));
   } else if (at->second.members != ranks) {
     fail_group(message.group, at->second, kNobody,
-               fail(Code::kInvalidUsage, "{} and another rank disagree on who is in a new communicator: call "
-                    "ncclCommSplit or ncclCommShrink alike on all ranks", name_of(member)));
+               fail(Code::kInvalidUsage,
+                    "{} and another rank disagree on who is in a new communicator: call "
+                    "ncclCommSplit or ncclCommShrink alike on all ranks",
+                    name_of(member)));
   }
   // Somebody may have vanished before this group was known.
   for (const uint32_t other : groups_.at(message.group).members) {
@@ -176,7 +189,10 @@ Result<void> Hub::take_gather(uint32_t member, Message message) {
     blobs.push_back(std::move(gather.at(rank)));
   }
   group->gathers.erase(message.tag);
-  const Message all{.type = MessageType::kGathered, .group = message.group, .tag = message.tag, .payload = encode(blobs)};
+  const Message all{.type = MessageType::kGathered,
+                    .group = message.group,
+                    .tag = message.tag,
+                    .payload = encode(blobs)};
   for (const uint32_t rank : group->members) {
     send_(rank, all);
   }
@@ -185,7 +201,8 @@ Result<void> Hub::take_gather(uint32_t member, Message message) {
 
 Result<void> Hub::take_post(uint32_t member, Message message) {
   Group* const group = find_group(message.group, member);
-  if (group == nullptr || find_group(message.group, message.peer) == nullptr || message.payload.size() > kBlobBytesMax) {
+  if (group == nullptr || find_group(message.group, message.peer) == nullptr ||
+      message.payload.size() > kBlobBytesMax) {
     return breaks_rules("a letter that cannot be delivered");
   }
   const uint32_t to = std::exchange(message.peer, member);
@@ -208,9 +225,10 @@ Result<void> Hub::take_report(uint32_t member, const Message& message) {
   const Report& other = waiting->second;
   if (other.member != member && other.record != mine.record) {
     fail_group(message.group, *group, kNobody,
-               fail(Code::kInvalidUsage, "the ranks' calls differ: {} made {}, {} made {}; every rank of a communicator "
-                    "must make the same calls in the same order", name_of(other.member), other.text, name_of(member),
-                    mine.text));
+               fail(Code::kInvalidUsage,
+                    "the ranks' calls differ: {} made {}, {} made {}; every rank of a communicator "
+                    "must make the same calls in the same order",
+                    name_of(other.member), other.text, name_of(member), mine.text));
   }
   return ok();
 }
@@ -244,7 +262,8 @@ void Hub::lose(uint32_t member) {
   }
   at->second.present = false;
   --present_;
-  fail_groups_of(member, fail(Code::kRemoteError, "{} died or lost its connection", name_of(member)));
+  fail_groups_of(member,
+                 fail(Code::kRemoteError, "{} died or lost its connection", name_of(member)));
 }
 
 void Hub::leave(uint32_t member) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub of the control plane: every member (rank of the family: the ranks that joined by one unique
-// id) talks to it and to nobody else. It collects gathers, passes letters on, compares the reports of
-// ranks that wait, and tells the others when a member fails or vanishes.
+// The hub of the control plane: every member (rank of the family: the ranks that joined by one
+// unique id) talks to it and to nobody else. It collects gathers, passes letters on, compares the
+// reports of ranks that wait, and tells the others when a member fails or vanishes.
 //
 // A pure state machine: no sockets, no clock, no threads. Input: a member's message, or its loss;
 // output: messages to members through `send`. Nothing a member sends can break it for the others.
@@ -27,7 +27,8 @@ class Hub {
   Hub(uint64_t world, uint64_t host_process, Send send)
       : world_(world), host_process_(host_process), send_(std::move(send)) {}
 
-  /// A newcomer. An Error is for it alone, unless the job cannot be right any more: then all are told.
+  /// A newcomer. An Error is for it alone, unless the job cannot be right any more: then all are
+  /// told.
   Result<void> join(const JoinInfo& info);
   /// A joined member's message. An Error: it breaks the rules; drop its connection.
   Result<void> take(uint32_t member, Message message);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/hub_server.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <cstring>
 #include <list>
 #include <memory>
 #include <optional>
+#include <poll.h>
 #include <thread>
 #include <vector>
 
@@ -24,9 +23,10 @@ constexpr size_t kReadBytes = 64 * 1024;
 constexpr auto kStrangerGrace = std::chrono::seconds(1);
 constexpr int kTickMs = 100;
 
-/// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member. Done when it
-/// has left or was refused: what still comes is read and ignored, so that our last words reach it (closing
-/// with unread bytes would reset the connection), until it closes or the deadline.
+/// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member. Done
+/// when it has left or was refused: what still comes is read and ignored, so that our last words
+/// reach it (closing with unread bytes would reset the connection), until it closes or the
+/// deadline.
 struct Connection {
   enum class State { kHello, kProof, kJoin, kMember, kDone } state = State::kHello;
   Socket socket;
@@ -46,7 +46,9 @@ class HubServer {
       : id_(id),
         listener_(std::move(listener)),
         options_(options),
-        hub_(id.job, process_id(), [this](uint32_t member, const Message& message) { send(member, message); }),
+        hub_(id.job,
+             process_id(),
+             [this](uint32_t member, const Message& message) { send(member, message); }),
         join_deadline_(Deadline::after(options.join_time)) {}
 
   void serve() {
@@ -108,8 +110,9 @@ class HubServer {
     }
   }
 
-  /// Room for one more stranger. When there is none, the oldest has to go if it had its second, and the
-  /// others wait in the listener's queue: neither a scan nor a crowd of silent ones keeps members out.
+  /// Room for one more stranger. When there is none, the oldest has to go if it had its second, and
+  /// the others wait in the listener's queue: neither a scan nor a crowd of silent ones keeps
+  /// members out.
   bool has_room() {
     const auto is_stranger = [](const Connection& connection) {
       return !connection.dead && connection.state < Connection::State::kJoin;
@@ -131,7 +134,8 @@ class HubServer {
       return;
     }
     connection.dead = true;
-    PLEXUS_INFO(kBootstrap, "bootstrap: dropped the connection of {}, which {}", connection.socket.peer_name(), why);
+    PLEXUS_INFO(kBootstrap, "bootstrap: dropped the connection of {}, which {}",
+                connection.socket.peer_name(), why);
     if (connection.state == Connection::State::kMember) {
       hub_.lose(connection.member);
     }
@@ -245,7 +249,8 @@ class HubServer {
     auto joined = hub_.join(info.value());
     if (joined.has_error()) {
       finish(connection);
-      connection.out += encode(Message{.type = MessageType::kFail, .group = id_.job, .payload = encode(joined.error())});
+      connection.out += encode(
+          Message{.type = MessageType::kFail, .group = id_.job, .payload = encode(joined.error())});
       return;
     }
     connection.deadline = Deadline::never();
@@ -258,7 +263,8 @@ class HubServer {
 
   void send(uint32_t member, const Message& message) {
     for (Connection& connection : connections_) {
-      if (connection.state == Connection::State::kMember && connection.member == member && !connection.dead) {
+      if (connection.state == Connection::State::kMember && connection.member == member &&
+          !connection.dead) {
         connection.out += encode(message);
         flush(connection);
         return;
@@ -287,7 +293,9 @@ class HubServer {
 
 }  // namespace
 
-Result<void> start_hub_server(const UniqueId& id, Socket listener, const HubServerOptions& options) {
+Result<void> start_hub_server(const UniqueId& id,
+                              Socket listener,
+                              const HubServerOptions& options) {
   auto server = std::make_unique<HubServer>(id, std::move(listener), options);
   // Detached: it ends when the job has left it, or with the process; nobody waits for it.
   std::thread([server = std::move(server)] { server->serve(); }).detach();

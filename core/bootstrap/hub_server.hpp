@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub on TCP: one listening port and one thread in the process that made the unique id. Serves until
-// all members have left, or until nobody came in time. Strangers (port scans, garbage, half-open
-// connections, a wrong secret) are dropped without harm to the job.
+// The hub on TCP: one listening port and one thread in the process that made the unique id. Serves
+// until all members have left, or until nobody came in time. Strangers (port scans, garbage,
+// half-open connections, a wrong secret) are dropped without harm to the job.
 #pragma once
 
 #include <chrono>

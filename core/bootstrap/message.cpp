@@ -41,7 +41,9 @@ struct Cursor {
   }
 };
 
-Error damaged(std::string_view what) { return fail(Code::kRemoteError, "a control message ({}) is damaged", what); }
+Error damaged(std::string_view what) {
+  return fail(Code::kRemoteError, "a control message ({}) is damaged", what);
+}
 
 }  // namespace
 
@@ -71,7 +73,8 @@ Result<std::optional<Message>> MessageReader::next() {
   message.peer = cursor.take<uint32_t>();
   message.group = cursor.take<uint64_t>();
   message.tag = cursor.take<uint64_t>();
-  const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) && type <= static_cast<uint16_t>(MessageType::kLeave);
+  const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
+                     type <= static_cast<uint16_t>(MessageType::kLeave);
   if (magic != kMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }
@@ -154,8 +157,10 @@ std::string encode(const Error& error) {
 Error decode_error(std::string_view payload) {
   Cursor cursor{payload};
   const auto code = cursor.take<int32_t>();
-  const bool known = cursor.good && code > static_cast<int32_t>(Code::kSuccess) && code <= static_cast<int32_t>(Code::kTimeout);
-  return fail(known ? static_cast<Code>(code) : Code::kRemoteError, "{}", cursor.bytes.substr(0, 4096));
+  const bool known = cursor.good && code > static_cast<int32_t>(Code::kSuccess) &&
+                     code <= static_cast<int32_t>(Code::kTimeout);
+  return fail(known ? static_cast<Code>(code) : Code::kRemoteError, "{}",
+              cursor.bytes.substr(0, 4096));
 }
 
 }  // namespace plexus

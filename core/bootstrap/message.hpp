@@ -14,14 +14,15 @@
 namespace plexus {
 
 enum class MessageType : uint16_t {
-  kJoin = 1,     // member -> hub, first message: JoinInfo; hub -> member: all came, `peer` is beside the hub
-  kGroup = 2,    // member -> hub: `group` consists of these ranks
-  kGather = 3,   // member -> hub: my contribution to gather number `tag` of `group`
+  kJoin = 1,    // member -> hub, first message: JoinInfo; hub -> member: all came, `peer` is beside
+                // the hub
+  kGroup = 2,   // member -> hub: `group` consists of these ranks
+  kGather = 3,  // member -> hub: my contribution to gather number `tag` of `group`
   kGathered = 4,  // hub -> member: all contributions
-  kPost = 5,     // member -> hub -> member `peer`: a letter
-  kReport = 6,   // member -> hub: I wait in call `tag`
-  kFail = 7,     // member -> hub: my rank failed; hub -> member: the group failed
-  kLeave = 8,    // member -> hub: goodbye; hub -> member: the hub goes, its loss is no failure
+  kPost = 5,      // member -> hub -> member `peer`: a letter
+  kReport = 6,    // member -> hub: I wait in call `tag`
+  kFail = 7,      // member -> hub: my rank failed; hub -> member: the group failed
+  kLeave = 8,     // member -> hub: goodbye; hub -> member: the hub goes, its loss is no failure
 };
 
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
@@ -30,7 +31,7 @@ inline constexpr size_t kHeaderBytes = 32;
 
 struct Message {
   MessageType type = MessageType::kLeave;
-  uint32_t peer = 0;   // to the hub: whom it is for; from the hub: who sent it (ranks of the family)
+  uint32_t peer = 0;  // to the hub: whom it is for; from the hub: who sent it (ranks of the family)
   uint64_t group = 0;
   uint64_t tag = 0;
   std::string payload = {};
@@ -42,7 +43,8 @@ std::string encode(const Message& message);
 class MessageReader {
  public:
   void append(const char* bytes, size_t size_bytes) { buffer_.append(bytes, size_bytes); }
-  /// The next whole message, nullopt when there is none yet. An Error: the stream is no such stream.
+  /// The next whole message, nullopt when there is none yet. An Error: the stream is no such
+  /// stream.
   Result<std::optional<Message>> next();
 
  private:

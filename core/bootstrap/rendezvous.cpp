@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/rendezvous.hpp"
 
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <charconv>
 #include <numeric>
+#include <poll.h>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 #include "core/base/log.hpp"
 #include "core/bootstrap/family.hpp"
@@ -37,8 +36,10 @@ Result<PortRange> parse_port_range(const std::string& text) {
   const auto low = std::from_chars(text.data(), end, range.low);
   const bool dash = low.ec == std::errc() && low.ptr != end && *low.ptr == '-';
   const auto high = dash ? std::from_chars(low.ptr + 1, end, range.high) : low;
-  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 || range.high < range.low || range.high > 65535) {
-    return fail(Code::kInvalidArgument, "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
+  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 ||
+      range.high < range.low || range.high > 65535) {
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
   }
   return range;
 }
@@ -46,7 +47,8 @@ Result<PortRange> parse_port_range(const std::string& text) {
 /// Over TCP. The reader thread lives as long as the family.
 class TcpFamily final : public Family {
  public:
-  TcpFamily(Socket socket, std::chrono::seconds gather_time) : Family(gather_time), socket_(std::move(socket)) {}
+  TcpFamily(Socket socket, std::chrono::seconds gather_time)
+      : Family(gather_time), socket_(std::move(socket)) {}
   ~TcpFamily() override {
     shutdown(socket_.fd(), SHUT_RDWR);  // wakes the reader
     if (reader_.joinable()) {
@@ -68,8 +70,8 @@ class TcpFamily final : public Family {
     return ok();
   }
 
-  /// Waits until the hub has closed, or for kGoodbyeTime: what it still has to tell others because of us
-  /// must not be lost with this process.
+  /// Waits until the hub has closed, or for kGoodbyeTime: what it still has to tell others because
+  /// of us must not be lost with this process.
   void close() override {
     if (send({.type = MessageType::kLeave}).has_error()) {
       return;
@@ -125,7 +127,8 @@ class TcpFamily final : public Family {
 };
 
 Result<void> listen_and_serve(const UniqueId& id, Socket listener, const Config& config) {
-  return start_hub_server(id, std::move(listener), {.join_time = std::chrono::seconds(config.bootstrap_timeout_s)});
+  return start_hub_server(id, std::move(listener),
+                          {.join_time = std::chrono::seconds(config.bootstrap_timeout_s)});
 }
 
 /// The hub may not listen yet (NCCL_COMM_ID), or be busy: tries again until patience ends.
@@ -161,7 +164,8 @@ Result<UniqueId> start_root(const Config& config) {
     return UniqueId::from_comm_id(config.comm_id);
   }
   PLEXUS_TRY(range, parse_port_range(config.port_range));
-  const std::string& names = config.bootstrap_ifname.empty() ? config.socket_ifname : config.bootstrap_ifname;
+  const std::string& names =
+      config.bootstrap_ifname.empty() ? config.socket_ifname : config.bootstrap_ifname;
   PLEXUS_TRY(interface_address, find_interface(names, config.socket_family));
   PLEXUS_TRY(listener, Socket::listen(interface_address, range.low, range.high));
   PLEXUS_TRY(address, listener.local_address());
@@ -171,7 +175,10 @@ Result<UniqueId> start_root(const Config& config) {
   return id;
 }
 
-Result<std::unique_ptr<Exchange>> join(const Config& config, std::span<const UniqueId> ids, int rank, int nranks,
+Result<std::unique_ptr<Exchange>> join(const Config& config,
+                                       std::span<const UniqueId> ids,
+                                       int rank,
+                                       int nranks,
                                        const std::atomic<bool>* stop) {
   UniqueId id = ids.front();
   if (!config.comm_id.empty()) {
@@ -194,7 +201,8 @@ Result<std::unique_ptr<Exchange>> join(const Config& config, std::span<const Uni
     return std::move(proved).error().with_context(who);
   }
   // The hub's own deadline comes first and names who is missing.
-  auto family = std::make_shared<TcpFamily>(std::move(socket).value(), time + std::chrono::seconds(5));
+  auto family =
+      std::make_shared<TcpFamily>(std::move(socket).value(), time + std::chrono::seconds(5));
   PLEXUS_TRY(family->send({.type = MessageType::kJoin,
                            .payload = encode(JoinInfo{.rank = static_cast<uint32_t>(rank),
                                                       .nranks = static_cast<uint32_t>(nranks),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/unique_id.hpp"
 
-#include <sodium.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include <sodium.h>
 
 namespace plexus {
 namespace {
@@ -27,15 +27,18 @@ std::array<std::byte, UniqueId::kBytes> UniqueId::to_bytes() const {
 }
 
 Result<UniqueId> UniqueId::from_bytes(std::span<const std::byte, kBytes> bytes) {
-  const bool tail_is_zero = std::all_of(bytes.begin() + kUsed, bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  const bool tail_is_zero = std::all_of(bytes.begin() + kUsed, bytes.end(),
+                                        [](std::byte b) { return b == std::byte{0}; });
   if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0 || !tail_is_zero) {
-    return fail(Code::kInvalidArgument, "the unique id is damaged or not from this library: pass the 128 bytes of "
+    return fail(Code::kInvalidArgument,
+                "the unique id is damaged or not from this library: pass the 128 bytes of "
                 "ncclGetUniqueId unchanged");
   }
   UniqueId id;
   std::memcpy(&id.job, bytes.data() + kJobAt, sizeof(id.job));
   std::memcpy(id.secret.data(), bytes.data() + kSecretAt, kSecretBytes);
-  PLEXUS_TRY(address, SocketAddress::unpack(reinterpret_cast<const uint8_t*>(bytes.data() + kAddressAt)));
+  PLEXUS_TRY(address,
+             SocketAddress::unpack(reinterpret_cast<const uint8_t*>(bytes.data() + kAddressAt)));
   id.address = address;
   return id;
 }
@@ -62,8 +65,8 @@ Result<UniqueId> UniqueId::from_comm_id(std::string_view host_and_port) {
   UniqueId id;
   id.address = address.value();
   const std::string text = fmt::format("plexus NCCL_COMM_ID {}", host_and_port);
-  crypto_generichash(id.secret.data(), id.secret.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                     nullptr, 0);
+  crypto_generichash(id.secret.data(), id.secret.size(),
+                     reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr, 0);
   std::memcpy(&id.job, id.secret.data(), sizeof(id.job));
   return id;
 }

@@ -6,7 +6,8 @@
 
 namespace plexus {
 
-/// Plain value. `core/api` makes it from the user's `ncclConfig_t`; a child communicator copies its parent's.
+/// Plain value. `core/api` makes it from the user's `ncclConfig_t`; a child communicator copies its
+/// parent's.
 struct CommConfig {
   bool blocking = true;
   int min_ctas = 0;  // channels; 0: automatic

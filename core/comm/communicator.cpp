@@ -42,7 +42,8 @@ struct FreeCommunicators {
   std::vector<void*> memory;  // guarded by mutex
 };
 FreeCommunicators& free_communicators() {
-  static auto* const instance = new FreeCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): immortal
+  static auto* const instance =
+      new FreeCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): immortal
   return *instance;
 }
 
@@ -53,7 +54,7 @@ void* Communicator::operator new(size_t size_bytes) {
   const std::lock_guard lock(free.mutex);
   if (free.memory.empty()) {
     free.memory.reserve(free.memory.capacity() + 1);  // so that operator delete need not allocate
-    return ::operator new(size_bytes, std::align_val_t{alignof(Communicator)});
+    return ::operator new (size_bytes, std::align_val_t{alignof(Communicator)});
   }
   void* const memory = free.memory.back();
   free.memory.pop_back();
@@ -71,12 +72,15 @@ Result<void> Communicator::check_agreement() const {
   for (size_t rank = 0; rank < setup_.infos.size(); ++rank) {
     const PeerInfo& info = setup_.infos[rank];
     if (info.version != mine.version) {
-      return plexus::fail(Code::kInvalidUsage, "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
+      return plexus::fail(Code::kInvalidUsage,
+                          "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
                           setup_.rank, mine.host, mine.version, rank, info.host, info.version);
     }
     if (std::string_view(info.algorithms) != mine.algorithms) {
-      return plexus::fail(Code::kInvalidUsage, "NCCL_ALGO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
-                          "alike on all ranks", mine.algorithms, setup_.rank, mine.host, info.algorithms, rank,
+      return plexus::fail(Code::kInvalidUsage,
+                          "NCCL_ALGO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
+                          "alike on all ranks",
+                          mine.algorithms, setup_.rank, mine.host, info.algorithms, rank,
                           info.host);
     }
   }
@@ -107,8 +111,10 @@ Result<void> Communicator::open_network() {
                                      .traffic_class = comm_config_.traffic_class,
                                      .log = log}));
   if (net.device_count() == 0) {
-    return plexus::fail(Code::kInvalidUsage, "the network {} has no device here: set NCCL_SOCKET_IFNAME to an "
-                        "interface that reaches the other hosts", net.plugin().descriptor().name);
+    return plexus::fail(Code::kInvalidUsage,
+                        "the network {} has no device here: set NCCL_SOCKET_IFNAME to an "
+                        "interface that reaches the other hosts",
+                        net.plugin().descriptor().name);
   }
   net_ = std::move(net);
   return ok();
@@ -135,26 +141,28 @@ Result<void> Communicator::start(CommSetup setup) {
   }
   oversubscribed = local_ranks > cores_available();
   auto& process = Process::instance();
-  connections_ = std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
-                                                                        .infos = &setup_.infos,
-                                                                        .group = setup_.group,
-                                                                        .exchange = setup_.exchange.get(),
-                                                                        .meetings = &process.meetings,
-                                                                        .net = net_ ? &*net_ : nullptr,
-                                                                        .slot_bytes = slot_bytes});
-  plan_context_ = PlanContext{.state = this,
-                              .rank = setup_.rank,
-                              .ring = ring_,
-                              .connections = connections_.get(),
-                              .memory = &process.memory,
-                              .filter = &filter_,
-                              .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
-                              .channels_max = static_cast<int>(channels_max),
-                              .slot_bytes = slot_bytes};
+  connections_ =
+      std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
+                                                             .infos = &setup_.infos,
+                                                             .group = setup_.group,
+                                                             .exchange = setup_.exchange.get(),
+                                                             .meetings = &process.meetings,
+                                                             .net = net_ ? &*net_ : nullptr,
+                                                             .slot_bytes = slot_bytes});
+  plan_context_ =
+      PlanContext{.state = this,
+                  .rank = setup_.rank,
+                  .ring = ring_,
+                  .connections = connections_.get(),
+                  .memory = &process.memory,
+                  .filter = &filter_,
+                  .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
+                  .channels_max = static_cast<int>(channels_max),
+                  .slot_bytes = slot_bytes};
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);
-  PLEXUS_INFO(kInit, "comm {:#x} rank {} nranks {} host {} slots {} x {} KiB - Init COMPLETE", setup_.group,
-              setup_.rank, setup_.nranks, mine.host, kSlots, slot_bytes / 1024);
+  PLEXUS_INFO(kInit, "comm {:#x} rank {} nranks {} host {} slots {} x {} KiB - Init COMPLETE",
+              setup_.group, setup_.rank, setup_.nranks, mine.host, kSlots, slot_bytes / 1024);
   return ok();
 }
 
@@ -162,8 +170,9 @@ Result<void> Communicator::start(CommSetup setup) {
 
 Error Communicator::stop_reason() const {
   const std::lock_guard lock(error_mutex_);
-  return error_.has_value() ? error_->clone()
-                            : plexus::fail(Code::kInternalError, "rank {} was stopped without a reason", rank());
+  return error_.has_value()
+             ? error_->clone()
+             : plexus::fail(Code::kInternalError, "rank {} was stopped without a reason", rank());
 }
 
 void Communicator::stop_with(const Error& reason) {
@@ -220,14 +229,13 @@ void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {
   enter();  // the engine thread is inside until `finished` has returned
   submitted_.fetch_add(1, std::memory_order_relaxed);
   plan.execution().finished = false;
-  Process::instance().async.submit({.execution = &plan.execution(),
-                                    .streams = std::move(streams),
-                                    .finished = [this, &plan] {
-                                      plan.busy = false;
-                                      submitted_.fetch_sub(1, std::memory_order_release);
-                                      submitted_.notify_all();
-                                      leave();
-                                    }});
+  Process::instance().async.submit(
+      {.execution = &plan.execution(), .streams = std::move(streams), .finished = [this, &plan] {
+         plan.busy = false;
+         submitted_.fetch_sub(1, std::memory_order_release);
+         submitted_.notify_all();
+         leave();
+       }});
 }
 
 void Communicator::wait_submitted() {
@@ -249,7 +257,8 @@ int Communicator::add_reduction(const UserReduction& reduction) {
   // Handles of different communicators differ, so that one used with the wrong one is recognised.
   constexpr int kFirst = 5;
   constexpr uint64_t kRange = 0x7fffffff - kFirst;
-  uint64_t value = (setup_.group ^ (setup_.group >> 29)) + static_cast<uint64_t>(++reductions_made_) * 0x9e3779b1ULL;
+  uint64_t value = (setup_.group ^ (setup_.group >> 29)) +
+                   static_cast<uint64_t>(++reductions_made_) * 0x9e3779b1ULL;
   int op = kFirst + static_cast<int>(value % kRange);
   while (reductions_.count(op) != 0) {
     op = kFirst + static_cast<int>(++value % kRange);
@@ -268,7 +277,8 @@ const Communicator::UserReduction* Communicator::find_reduction(int op) const {
 // ---- live communicators ----
 
 LiveCommunicators& LiveCommunicators::instance() {
-  static auto* const instance = new LiveCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
+  static auto* const instance =
+      new LiveCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
   return *instance;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The object behind ncclComm_t: owns the control plane, the connections, the plans and the engine of
-// one rank, and its state. Life: constructed in state kInProgress, `start` with what init found out
-// (core/comm/init.cpp) makes it ready; `fail` and abort end all waiting; destroy frees it.
+// The object behind ncclComm_t: owns the control plane, the connections, the plans and the engine
+// of one rank, and its state. Life: constructed in state kInProgress, `start` with what init found
+// out (core/comm/init.cpp) makes it ready; `fail` and abort end all waiting; destroy frees it.
 //
 // Threads: one thread at a time calls run(); fail(), stop_reason(), state() and abort from any.
 #pragma once
@@ -88,15 +88,15 @@ class Communicator final : public RankState {
   bool remove_reduction(int op);
   [[nodiscard]] const UserReduction* find_reduction(int op) const;
 
-  /// A user's stale handle is looked at before anything else (is_live), so the memory of communicators is
-  /// kept for later ones and never given back.
+  /// A user's stale handle is looked at before anything else (is_live), so the memory of
+  /// communicators is kept for later ones and never given back.
   static void* operator new(size_t size_bytes);
   static void operator delete(void* memory) noexcept;
   static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
   std::atomic<uint64_t> magic{kMagic};
   bool finalized = false;
   bool revoked = false;
-  std::thread initializer;       // of a non-blocking init or split
+  std::thread initializer;           // of a non-blocking init or split
   std::atomic<bool> give_up{false};  // aborted while initializing
   struct Window {
     void* buffer;

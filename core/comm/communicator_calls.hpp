@@ -25,22 +25,29 @@ int device_of(const Communicator& comm) noexcept;  // CUDA device number; -1 on 
 /// kSuccess: ready. kInProgress: init, split or finalize under way. Else: the sticky error.
 Code async_error(const Communicator& comm) noexcept;
 /// One sentence for the sticky error (empty when none): logged once as WARN by the API.
-/// Usable = ready: an Error when init is in progress (kInvalidArgument), revoked (kInvalidUsage) or failed.
+/// Usable = ready: an Error when init is in progress (kInvalidArgument), revoked (kInvalidUsage) or
+/// failed.
 Result<void> check_usable(const Communicator& comm) noexcept;
 
 /// Can it have children? As check_usable, but a revoked one can.
 Result<void> check_splittable(const Communicator& comm) noexcept;
 
 // -- life --
-Result<void> init_rank(Communicator** comm, int nranks, std::span<const UniqueId> ids, int rank,
+Result<void> init_rank(Communicator** comm,
+                       int nranks,
+                       std::span<const UniqueId> ids,
+                       int rank,
                        const CommConfig& config);
 Result<void> init_all(Communicator** comms, int ndevices, const int* devices);
 /// `config` nullptr: the parent's. `color` -1: takes part, `*child` = nullptr.
-Result<void> split(Communicator& parent, int color, int key, Communicator** child,
-                   const CommConfig* config);
+Result<void> split(
+    Communicator& parent, int color, int key, Communicator** child, const CommConfig* config);
 /// `excluded`: sorted, unique parent ranks, not the caller's. `abort_parent`: NCCL_SHRINK_ABORT.
-Result<void> shrink(Communicator& parent, std::span<const int> excluded, Communicator** child,
-                    const CommConfig* config, bool abort_parent);
+Result<void> shrink(Communicator& parent,
+                    std::span<const int> excluded,
+                    Communicator** child,
+                    const CommConfig* config,
+                    bool abort_parent);
 Result<void> finalize(Communicator& comm);
 Result<void> destroy(Communicator* comm);
 Result<void> abort(Communicator* comm);
@@ -49,23 +56,31 @@ Result<void> revoke(Communicator& comm);
 // -- groups and work (`Task::comm` set, arguments checked) --
 Result<void> group_start() noexcept;
 Result<void> group_end();
-/// Marks the calling thread's open group as failed (a bad argument inside a group); no-op outside one.
+/// Marks the calling thread's open group as failed (a bad argument inside a group); no-op outside
+/// one.
 void fail_group(const Error& error);
 Result<void> enqueue(const Task& task);
 
 // -- user-defined reductions: PreMulSum --
 /// Returns an ncclRedOp_t value (>= 5, < 0x7fffffff), scrambled per communicator.
-Result<int> create_premul_sum(Communicator& comm, DataType type, const void* scalar, bool scalar_on_device);
+Result<int> create_premul_sum(Communicator& comm,
+                              DataType type,
+                              const void* scalar,
+                              bool scalar_on_device);
 Result<void> destroy_reduction(Communicator& comm, int op);
-/// Resolves a public ncclRedOp_t (builtin 0..4 or custom) for `type` in `comm` into task.op / task.scalar.
+/// Resolves a public ncclRedOp_t (builtin 0..4 or custom) for `type` in `comm` into task.op /
+/// task.scalar.
 Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* task);
 
 // -- memory (ncclMemAlloc: page-aligned, shareable with the other processes of this host) --
 Result<void*> allocate_memory(size_t size_bytes);
 Result<void> free_memory(void* pointer);
-Result<void*> register_buffer(Communicator& comm, void* buffer, size_t size_bytes);  // may be nullptr
+Result<void*> register_buffer(Communicator& comm,
+                              void* buffer,
+                              size_t size_bytes);  // may be nullptr
 Result<void> deregister_buffer(Communicator& comm, void* handle);
-/// Windows (ncclCommWindowRegister): collective in NCCL; here a window is a record of (buffer, size).
+/// Windows (ncclCommWindowRegister): collective in NCCL; here a window is a record of (buffer,
+/// size).
 Result<void*> register_window(Communicator& comm, void* buffer, size_t size_bytes, int flags);
 Result<void> deregister_window(Communicator& comm, void* window);
 Result<void*> window_user_pointer(Communicator& comm, void* window);

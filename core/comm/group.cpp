@@ -19,7 +19,8 @@ std::vector<CommTasks> sort_by_comm(std::span<const Task> tasks) {
   std::vector<CommTasks> sorted;
   for (const Task& task : tasks) {
     // Groups name communicators in turn: the last one or the next one is the usual case.
-    auto at = std::find_if(sorted.rbegin(), sorted.rend(), [&](const CommTasks& entry) { return entry.comm == task.comm; });
+    auto at = std::find_if(sorted.rbegin(), sorted.rend(),
+                           [&](const CommTasks& entry) { return entry.comm == task.comm; });
     if (at == sorted.rend()) {
       sorted.push_back({task.comm, {}});
       at = sorted.rbegin();
@@ -32,7 +33,8 @@ std::vector<CommTasks> sort_by_comm(std::span<const Task> tasks) {
 std::vector<HostStream*> streams_of(std::span<const Task> tasks) {
   std::vector<HostStream*> streams;
   for (const Task& task : tasks) {
-    if (task.stream != nullptr && std::find(streams.begin(), streams.end(), task.stream) == streams.end()) {
+    if (task.stream != nullptr &&
+        std::find(streams.begin(), streams.end(), task.stream) == streams.end()) {
       streams.push_back(task.stream);
     }
   }

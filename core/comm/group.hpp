@@ -12,8 +12,8 @@
 
 namespace plexus {
 
-/// A communicator being made or ended inside a group: runs in a thread of its own at the group's end,
-/// side by side with the others of the group, since they wait for each other.
+/// A communicator being made or ended inside a group: runs in a thread of its own at the group's
+/// end, side by side with the others of the group, since they wait for each other.
 using LifeJob = std::function<Result<void>()>;
 
 class Group {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/init.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
+#include <unistd.h>
 
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
@@ -53,7 +52,8 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.version = PLEXUS_VERSION_CODE;
   info.slot_bytes = slot_bytes_of(config);
   info.min_channels = channels_of(comm_config.min_ctas, static_cast<int>(config.min_ctas), 1);
-  info.max_channels = channels_of(comm_config.max_ctas, static_cast<int>(config.max_ctas), kChannelsMax);
+  info.max_channels =
+      channels_of(comm_config.max_ctas, static_cast<int>(config.max_ctas), kChannelsMax);
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
@@ -74,7 +74,9 @@ Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId
   return init_by_exchange(comm, config, std::move(exchange));
 }
 
-Result<void> init_by_exchange(Communicator& child, const Config& config, std::unique_ptr<Exchange> exchange) {
+Result<void> init_by_exchange(Communicator& child,
+                              const Config& config,
+                              std::unique_ptr<Exchange> exchange) {
   PLEXUS_TRY(mine, describe_self(config, child.comm_config()));
   CommSetup setup;
   setup.rank = exchange->rank();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making communicators: the named steps of init, the same whether the ranks come by a unique id, all
-// in one call, or from a parent.
+// Making communicators: the named steps of init, the same whether the ranks come by a unique id,
+// all in one call, or from a parent.
 #pragma once
 
 #include <memory>
@@ -18,6 +18,8 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank);
 
 /// Makes `child` ready from its end of the control plane (of the ranks that `exchange` spans).
-Result<void> init_by_exchange(Communicator& child, const Config& config, std::unique_ptr<Exchange> exchange);
+Result<void> init_by_exchange(Communicator& child,
+                              const Config& config,
+                              std::unique_ptr<Exchange> exchange);
 
 }  // namespace plexus

@@ -11,7 +11,8 @@ namespace plexus {
 
 /// Makes a communicator with `make` and stores it in `*slot`: at once and kInProgress when
 /// config.blocking is false, else when it is ready (nullptr on failure).
-Result<void> start_life(Communicator** slot, const CommConfig& config,
+Result<void> start_life(Communicator** slot,
+                        const CommConfig& config,
                         std::function<Result<void>(Communicator&)> make);
 
 /// Runs `job` now, or at the end of the calling thread's group.

@@ -45,10 +45,12 @@ Result<void> check_usable(const Communicator& comm) noexcept {
     return ok();
   }
   if (comm.revoked) {
-    return fail(Code::kInvalidUsage, "the communicator was revoked: only split, shrink and destroy are possible");
+    return fail(Code::kInvalidUsage,
+                "the communicator was revoked: only split, shrink and destroy are possible");
   }
   if (state == Code::kInProgress) {
-    return fail(Code::kInvalidArgument, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+    return fail(Code::kInvalidArgument,
+                "the communicator is not ready: poll ncclCommGetAsyncError until it is");
   }
   if (comm.finalized) {
     return fail(Code::kInvalidUsage, "the communicator was finalized: only destroy is possible");
@@ -60,7 +62,8 @@ Result<void> check_splittable(const Communicator& comm) noexcept {
   return comm.revoked ? Result<void>(ok()) : check_usable(comm);
 }
 
-Result<void> start_life(Communicator** slot, const CommConfig& config,
+Result<void> start_life(Communicator** slot,
+                        const CommConfig& config,
                         std::function<Result<void>(Communicator&)> make) {
   auto owner = std::make_unique<Communicator>(config);
   Communicator* const comm = owner.get();
@@ -98,14 +101,18 @@ Result<void> run_life_job(LifeJob job) {
   return ok();
 }
 
-Result<void> init_rank(Communicator** comm, int nranks, std::span<const UniqueId> ids, int rank,
+Result<void> init_rank(Communicator** comm,
+                       int nranks,
+                       std::span<const UniqueId> ids,
+                       int rank,
                        const CommConfig& config) {
   *comm = nullptr;
-  return run_life_job([comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
-    return start_life(comm, config, [nranks, rank, ids](Communicator& made) {
-      return init_by_id(made, nranks, ids, rank);
-    });
-  });
+  return run_life_job(
+      [comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
+        return start_life(comm, config, [nranks, rank, ids](Communicator& made) {
+          return init_by_id(made, nranks, ids, rank);
+        });
+      });
 }
 
 /// All ranks are here: no bootstrap, no threads, one description for each.
@@ -141,7 +148,8 @@ Result<void> finalize(Communicator& comm) {
     return fail(Code::kInvalidArgument, "a revoked communicator cannot be finalized: destroy it");
   }
   if (comm.state() == Code::kInProgress) {
-    return fail(Code::kInvalidArgument, "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+    return fail(Code::kInvalidArgument,
+                "the communicator is not ready: poll ncclCommGetAsyncError until it is");
   }
   comm.wait_submitted();
   comm.finalized = true;

@@ -6,7 +6,8 @@
 namespace plexus {
 
 Process& Process::instance() {
-  static Process* const process = new Process();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
+  static Process* const process =
+      new Process();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
   return *process;
 }
 
@@ -22,14 +23,16 @@ HostStream* Process::find_stream(const void* handle) const {
   if (streams_.count(handle) == 0) {
     return nullptr;
   }
-  return static_cast<HostStream*>(const_cast<void*>(handle));  // NOLINT(cppcoreguidelines-pro-type-const-cast): ours
+  return static_cast<HostStream*>(
+      const_cast<void*>(handle));  // NOLINT(cppcoreguidelines-pro-type-const-cast): ours
 }
 
 Result<void> Process::destroy_stream(HostStream* stream) {
   {
     const std::lock_guard lock(mutex_);
     if (streams_.erase(stream) == 0) {
-      return fail(Code::kInvalidArgument, "the stream was not made by plexusStreamCreate, or is destroyed already");
+      return fail(Code::kInvalidArgument,
+                  "the stream was not made by plexusStreamCreate, or is destroyed already");
     }
   }
   const std::unique_ptr<HostStream> owner(stream);

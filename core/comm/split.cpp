@@ -32,8 +32,8 @@ Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine
   std::vector<Wish> wishes(blobs.size());
   for (size_t rank = 0; rank < blobs.size(); ++rank) {
     if (blobs[rank].size() != sizeof(Wish)) {
-      return fail(Code::kInvalidUsage, "rank {} is not in the same ncclCommSplit call as rank {}", rank,
-                  parent.rank());
+      return fail(Code::kInvalidUsage, "rank {} is not in the same ncclCommSplit call as rank {}",
+                  rank, parent.rank());
     }
     std::memcpy(&wishes[rank], blobs[rank].data(), sizeof(Wish));
   }
@@ -56,8 +56,8 @@ std::vector<int> members_of(const std::vector<Wish>& wishes, int color) {
 
 }  // namespace
 
-Result<void> split(Communicator& parent, int color, int key, Communicator** child,
-                   const CommConfig* config) {
+Result<void> split(
+    Communicator& parent, int color, int key, Communicator** child, const CommConfig* config) {
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
@@ -66,18 +66,23 @@ Result<void> split(Communicator& parent, int color, int key, Communicator** chil
     if (color == kNoColor) {
       return ok();
     }
-    const auto group = child_group(parent.setup().group, number, static_cast<uint64_t>(static_cast<uint32_t>(color)));
+    const auto group = child_group(parent.setup().group, number,
+                                   static_cast<uint64_t>(static_cast<uint32_t>(color)));
     PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members_of(wishes, color), group));
     // std::function wants a copyable closure.
     auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
-    return start_life(child, child_config, [shared, config = parent.setup().config](Communicator& made) {
-      return init_by_exchange(made, config, std::move(*shared));
-    });
+    return start_life(child, child_config,
+                      [shared, config = parent.setup().config](Communicator& made) {
+                        return init_by_exchange(made, config, std::move(*shared));
+                      });
   });
 }
 
-Result<void> shrink(Communicator& parent, std::span<const int> excluded, Communicator** child,
-                    const CommConfig* config, bool abort_parent) {
+Result<void> shrink(Communicator& parent,
+                    std::span<const int> excluded,
+                    Communicator** child,
+                    const CommConfig* config,
+                    bool abort_parent) {
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   std::vector<int> members;
@@ -88,16 +93,18 @@ Result<void> shrink(Communicator& parent, std::span<const int> excluded, Communi
   }
   return run_life_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
     if (abort_parent) {
-      parent.stop_with(fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
+      parent.stop_with(
+          fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
       parent.wait_submitted();
       parent.wait_left();
     }
     const auto group = child_group(parent.setup().group, parent.next_child(), 0);
     PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members, group));
     auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
-    return start_life(child, child_config, [shared, config = parent.setup().config](Communicator& made) {
-      return init_by_exchange(made, config, std::move(*shared));
-    });
+    return start_life(child, child_config,
+                      [shared, config = parent.setup().config](Communicator& made) {
+                        return init_by_exchange(made, config, std::move(*shared));
+                      });
   });
 }
 

@@ -18,10 +18,15 @@ constexpr int kAvg = 4;
 
 // ---- reductions ----
 
-Result<int> create_premul_sum(Communicator& comm, DataType type, const void* scalar, bool scalar_on_device) {
-  Communicator::UserReduction reduction{.type = type, .op = ReduceOp::premul_sum(0), .scalar = nullptr};
+Result<int> create_premul_sum(Communicator& comm,
+                              DataType type,
+                              const void* scalar,
+                              bool scalar_on_device) {
+  Communicator::UserReduction reduction{
+      .type = type, .op = ReduceOp::premul_sum(0), .scalar = nullptr};
   if (scalar_on_device) {
-    reduction.scalar = scalar;  // host ranks: "device" memory is host memory, read when the call runs
+    reduction.scalar =
+        scalar;  // host ranks: "device" memory is host memory, read when the call runs
   } else {
     reduction.op.load_scalar(scalar, type);
   }
@@ -57,12 +62,15 @@ Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* 
   }
   const Communicator::UserReduction* const reduction = comm.find_reduction(op);
   if (reduction == nullptr) {
-    return fail(Code::kInvalidArgument,
-                "op {} is neither a built-in reduction nor one that ncclRedOpCreatePreMulSum made for this "
-                "communicator", op);
+    return fail(
+        Code::kInvalidArgument,
+        "op {} is neither a built-in reduction nor one that ncclRedOpCreatePreMulSum made for this "
+        "communicator",
+        op);
   }
   if (reduction->type != type) {
-    return fail(Code::kInvalidArgument, "op {} was made for {}, not for {}", op, name(reduction->type), name(type));
+    return fail(Code::kInvalidArgument, "op {} was made for {}, not for {}", op,
+                name(reduction->type), name(type));
   }
   task->op = reduction->op;
   task->scalar = reduction->scalar;
@@ -71,7 +79,9 @@ Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* 
 
 // ---- memory ----
 
-Result<void*> allocate_memory(size_t size_bytes) { return Process::instance().memory.allocate(size_bytes); }
+Result<void*> allocate_memory(size_t size_bytes) {
+  return Process::instance().memory.allocate(size_bytes);
+}
 Result<void> free_memory(void* pointer) { return Process::instance().memory.release(pointer); }
 
 Result<void*> register_buffer(Communicator& comm, void* buffer, size_t /*size_bytes*/) {
@@ -82,7 +92,8 @@ Result<void*> register_buffer(Communicator& comm, void* buffer, size_t /*size_by
 Result<void> deregister_buffer(Communicator& comm, void* handle) {
   const auto at = comm.registrations.find(handle);
   if (at == comm.registrations.end()) {
-    return fail(Code::kInvalidUsage, "{} is no registration of this communicator", fmt::ptr(handle));
+    return fail(Code::kInvalidUsage, "{} is no registration of this communicator",
+                fmt::ptr(handle));
   }
   if (--at->second == 0) {
     comm.registrations.erase(at);
@@ -115,9 +126,13 @@ Result<void*> window_user_pointer(Communicator& comm, void* window) {
 // ---- streams ----
 
 Result<HostStream*> create_host_stream() { return Process::instance().create_stream(); }
-Result<void> destroy_host_stream(HostStream* stream) { return Process::instance().destroy_stream(stream); }
+Result<void> destroy_host_stream(HostStream* stream) {
+  return Process::instance().destroy_stream(stream);
+}
 Result<void> wait_host_stream(HostStream* stream) { return stream->wait(); }
 Result<bool> query_host_stream(HostStream* stream) { return stream->query(); }
-HostStream* find_host_stream(const void* handle) noexcept { return Process::instance().find_stream(handle); }
+HostStream* find_host_stream(const void* handle) noexcept {
+  return Process::instance().find_stream(handle);
+}
 
 }  // namespace plexus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that serves host streams: runs submitted executions with one Engine, each as soon as all
-// earlier ones on the same streams and of the same ranks are finished. Started by the first
+// The thread that serves host streams: runs submitted executions with one Engine, each as soon as
+// all earlier ones on the same streams and of the same ranks are finished. Started by the first
 // submission; sleeps when there is nothing to do.
 #pragma once
 

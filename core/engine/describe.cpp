@@ -40,17 +40,19 @@ Error describe_failure(LaneRun& lane) {
                 "open /proc/{}/fd/{}, or set NCCL_LOCAL_REGISTER=0",
                 rank, peer, slot.payload.place.pid, slot.payload.place.fd);
   }
-  // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots calls.
+  // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots
+  // calls.
   std::string theirs = "a different call";
   for (const CallRecord& call : failure.connection->fifo().calls) {
     if (call.hash == slot.call_hash) {
       theirs = describe_call(call);
     }
   }
-  return fail(Code::kInvalidUsage,
-              "the ranks' calls differ: rank {} made {}, rank {} made {} and sent {} bytes where {} were "
-              "expected; every rank of a communicator must make the same calls in the same order",
-              rank, describe_call(work.call), peer, theirs, slot.size_bytes, failure.size_expected);
+  return fail(
+      Code::kInvalidUsage,
+      "the ranks' calls differ: rank {} made {}, rank {} made {} and sent {} bytes where {} were "
+      "expected; every rank of a communicator must make the same calls in the same order",
+      rank, describe_call(work.call), peer, theirs, slot.size_bytes, failure.size_expected);
 }
 
 }  // namespace plexus

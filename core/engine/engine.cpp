@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/engine/engine.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <chrono>
 
 namespace plexus {
 namespace {
@@ -16,10 +15,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr uint32_t kSpinRounds = 2000;        // some 20 us: longer than a peer's pass over a slot
-constexpr uint32_t kClockRounds = 64;         // look at the clock once in so many idle rounds
-constexpr auto kYieldFor = milliseconds(2);   // then sleep: a futex wake costs about 10 us
-constexpr auto kSleep = microseconds(1000);   // bound of one sleep: abort is seen, lost wakes are made good
+constexpr uint32_t kSpinRounds = 2000;       // some 20 us: longer than a peer's pass over a slot
+constexpr uint32_t kClockRounds = 64;        // look at the clock once in so many idle rounds
+constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs about 10 us
+constexpr auto kSleep =
+    microseconds(1000);  // bound of one sleep: abort is seen, lost wakes are made good
 constexpr auto kPumpSleep = microseconds(100);  // nobody wakes a pump: look again soon
 constexpr auto kReportAfter = milliseconds(1000);
 

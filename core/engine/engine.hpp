@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one thread's cooperative loop over all it has to drive. Each execution connects what is
-// not connected yet, then its lanes advance until they wait; lanes of this engine wake each other,
-// all others are polled; net pumps move between polls. When nothing moves it spins briefly, then
-// yields, then sleeps until the other side moves (bounded, so that abort and pumps are seen).
+// The engine: one thread's cooperative loop over all it has to drive. Each execution connects what
+// is not connected yet, then its lanes advance until they wait; lanes of this engine wake each
+// other, all others are polled; net pumps move between polls. When nothing moves it spins briefly,
+// then yields, then sleeps until the other side moves (bounded, so that abort and pumps are seen).
 //
 // Threads: one thread at a time; different engines run in parallel. run() allocates only when it
 // drives more lanes than ever before.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's plan in execution, and what the engine needs to know of the rank: when to stop, whom to
-// tell of a failure. core/schedule fills it, core/engine drives it.
+// One rank's plan in execution, and what the engine needs to know of the rank: when to stop, whom
+// to tell of a failure. core/schedule fills it, core/engine drives it.
 #pragma once
 
 #include <atomic>

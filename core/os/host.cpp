@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/os/host.hpp"
 
+#include <array>
+#include <fstream>
+#include <functional>
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <array>
-#include <fstream>
-#include <functional>
 
 namespace plexus {
 namespace {

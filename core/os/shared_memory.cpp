@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/os/shared_memory.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "core/base/units.hpp"
@@ -35,11 +34,13 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
   }
   const size_t total = kPage + memory.size_bytes_;
   if (ftruncate(memory.fd_, static_cast<off_t>(total)) != 0) {
-    return fail(Code::kSystemError, "cannot make {} bytes of shared memory: {}", total, std::strerror(errno));
+    return fail(Code::kSystemError, "cannot make {} bytes of shared memory: {}", total,
+                std::strerror(errno));
   }
   void* const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);
   if (mapping == MAP_FAILED) {
-    return fail(Code::kSystemError, "cannot map {} bytes of shared memory: {}", total, std::strerror(errno));
+    return fail(Code::kSystemError, "cannot map {} bytes of shared memory: {}", total,
+                std::strerror(errno));
   }
   memory.mapping_ = static_cast<std::byte*>(mapping);
   while (memory.id_ == 0) {
@@ -57,28 +58,34 @@ Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
     return fail(Code::kSystemError,
-                "cannot open {} (shared memory of another rank): {}; run all ranks of a host as one user and in one "
-                "pid namespace, or set NCCL_SHM_DISABLE=1", path, std::strerror(errno));
+                "cannot open {} (shared memory of another rank): {}; run all ranks of a host as "
+                "one user and in one "
+                "pid namespace, or set NCCL_SHM_DISABLE=1",
+                path, std::strerror(errno));
   }
   SharedMemory memory;
   memory.fd_ = fd;
   const size_t total = kPage + place.size_bytes;
   struct stat status {};
   if (fstat(fd, &status) != 0 || static_cast<size_t>(status.st_size) != total) {
-    return fail(Code::kSystemError, "{} is not the shared memory that its owner described ({} bytes, {} expected)", path,
-                status.st_size, total);
+    return fail(Code::kSystemError,
+                "{} is not the shared memory that its owner described ({} bytes, {} expected)",
+                path, status.st_size, total);
   }
   void* const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapping == MAP_FAILED) {
-    return fail(Code::kSystemError, "cannot map {} bytes of {}: {}", total, path, std::strerror(errno));
+    return fail(Code::kSystemError, "cannot map {} bytes of {}: {}", total, path,
+                std::strerror(errno));
   }
   memory.mapping_ = static_cast<std::byte*>(mapping);
   memory.size_bytes_ = place.size_bytes;
   Mark mark{};
   std::memcpy(&mark, memory.mapping_, sizeof(mark));
   if (mark.magic != kMagic || mark.id != place.id) {
-    return fail(Code::kSystemError, "{} is other memory than its owner described: are the ranks in different pid "
-                "namespaces? Set NCCL_SHM_DISABLE=1", path);
+    return fail(Code::kSystemError,
+                "{} is other memory than its owner described: are the ranks in different pid "
+                "namespaces? Set NCCL_SHM_DISABLE=1",
+                path);
   }
   memory.id_ = place.id;
   close(std::exchange(memory.fd_, -1));
@@ -108,6 +115,8 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   return *this;
 }
 
-std::byte* SharedMemory::data() const noexcept { return mapping_ == nullptr ? nullptr : mapping_ + kPage; }
+std::byte* SharedMemory::data() const noexcept {
+  return mapping_ == nullptr ? nullptr : mapping_ + kPage;
+}
 
 }  // namespace plexus

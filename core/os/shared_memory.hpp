@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that several processes of a host map. It is a memfd, not a file in /dev/shm: no name can be
-// left behind by a killed process, and a small /dev/shm (64 MiB in many containers) does not matter.
+// Memory that several processes of a host map. It is a memfd, not a file in /dev/shm: no name can
+// be left behind by a killed process, and a small /dev/shm (64 MiB in many containers) does not
+// matter.
 //
-// Layout: one page with the mark {magic, id}, then the user's bytes. Another process maps it through
-// /proc/PID/fd/FD and checks the mark, so that a recycled pid or a foreign pid namespace is noticed.
+// Layout: one page with the mark {magic, id}, then the user's bytes. Another process maps it
+// through /proc/PID/fd/FD and checks the mark, so that a recycled pid or a foreign pid namespace is
+// noticed.
 #pragma once
 
 #include <cstddef>

@@ -2,18 +2,17 @@
 #include "core/os/socket.hpp"
 
 #include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <memory>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -41,7 +40,8 @@ void set_options(int fd) {
 // ---- SocketAddress ----
 
 SocketAddress::SocketAddress(const sockaddr* address) {
-  std::memcpy(&storage_, address, address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+  std::memcpy(&storage_, address,
+              address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
 }
 
 socklen_t SocketAddress::raw_size() const {
@@ -64,7 +64,8 @@ void SocketAddress::set_port(uint16_t port) {
 std::string SocketAddress::to_string() const {
   char host[NI_MAXHOST] = "?";
   getnameinfo(raw(), raw_size(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST);
-  return family() == AF_INET6 ? fmt::format("[{}]:{}", host, port()) : fmt::format("{}:{}", host, port());
+  return family() == AF_INET6 ? fmt::format("[{}]:{}", host, port())
+                              : fmt::format("{}:{}", host, port());
 }
 
 Result<SocketAddress> SocketAddress::parse(std::string_view text) {
@@ -168,13 +169,14 @@ Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high
     const int on = 1;
     setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     address.set_port(static_cast<uint16_t>(port));
-    if (bind(socket.fd_, address.raw(), address.raw_size()) == 0 && ::listen(socket.fd_, kBacklog) == 0) {
+    if (bind(socket.fd_, address.raw(), address.raw_size()) == 0 &&
+        ::listen(socket.fd_, kBacklog) == 0) {
       return socket;
     }
     error = errno;
   }
-  return fail(Code::kSystemError, "cannot listen at {} (ports {} to {}): {}", address.to_string(), first, last,
-              std::strerror(error));
+  return fail(Code::kSystemError, "cannot listen at {} (ports {} to {}): {}", address.to_string(),
+              first, last, std::strerror(error));
 }
 
 Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
@@ -185,14 +187,16 @@ Result<Socket> Socket::connect(const SocketAddress& address, const Patience& pat
   set_options(socket.fd_);
   if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0) {
     if (errno != EINPROGRESS) {
-      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(), std::strerror(errno));
+      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(),
+                  std::strerror(errno));
     }
     PLEXUS_TRY(patience.wait(socket.fd_, POLLOUT, "connecting to " + address.to_string()));
     int error = 0;
     socklen_t size = sizeof(error);
     getsockopt(socket.fd_, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
-      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(), std::strerror(error));
+      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(),
+                  std::strerror(error));
     }
   }
   return socket;
@@ -204,7 +208,8 @@ Result<std::optional<Socket>> Socket::try_accept() {
     set_options(fd);
     return std::optional<Socket>(Socket(fd));
   }
-  const bool transient = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+  const bool transient =
+      errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
   if (!transient) {
     return fail(Code::kSystemError, "accept failed: {}", std::strerror(errno));
   }
@@ -233,7 +238,8 @@ Result<size_t> Socket::try_recv(void* bytes, size_t size_bytes) {
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
     return size_t{0};
   }
-  return fail(Code::kRemoteError, "receiving from {} failed: {}", peer_name(), std::strerror(errno));
+  return fail(Code::kRemoteError, "receiving from {} failed: {}", peer_name(),
+              std::strerror(errno));
 }
 
 Result<void> Socket::send_all(std::string_view bytes, const Patience& patience) {
@@ -299,7 +305,8 @@ std::vector<Interface> list_interfaces(const std::string& family) {
       continue;
     }
     const int wanted = entry->ifa_addr->sa_family;
-    const bool fits = (wanted == AF_INET && family != "AF_INET6") || (wanted == AF_INET6 && family != "AF_INET");
+    const bool fits =
+        (wanted == AF_INET && family != "AF_INET6") || (wanted == AF_INET6 && family != "AF_INET");
     if (fits) {
       found.push_back({entry->ifa_name, SocketAddress(entry->ifa_addr)});
     }
@@ -350,7 +357,8 @@ Result<SocketAddress> find_interface(std::string names, const std::string& famil
     }
     seen += (seen.empty() ? "" : ", ") + candidate.name;
   }
-  return fail(Code::kInvalidUsage, "NCCL_SOCKET_IFNAME={} fits no interface that is up; there are: {}", asked, seen);
+  return fail(Code::kInvalidUsage,
+              "NCCL_SOCKET_IFNAME={} fits no interface that is up; there are: {}", asked, seen);
 }
 
 }  // namespace plexus

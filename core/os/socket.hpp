@@ -3,10 +3,9 @@
 // waits is bounded by a deadline and by a stop flag.
 #pragma once
 
-#include <netinet/in.h>
-
 #include <atomic>
 #include <cstdint>
+#include <netinet/in.h>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -81,9 +80,9 @@ class Socket {
   int fd_ = -1;
 };
 
-/// The address of the interface to use: `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^ excludes,
-/// = exact), `family` AF_INET, AF_INET6 or empty. Without names: no loopback and no docker bridge
-/// unless there is nothing else.
+/// The address of the interface to use: `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^
+/// excludes, = exact), `family` AF_INET, AF_INET6 or empty. Without names: no loopback and no
+/// docker bridge unless there is nothing else.
 Result<SocketAddress> find_interface(std::string names, const std::string& family);
 
 }  // namespace plexus

@@ -8,7 +8,8 @@ namespace plexus {
 namespace {
 
 // Names that NCCL_ALGO takes besides the families of our table: they select nothing.
-constexpr std::array kNcclOnly = {"tree", "collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"};
+constexpr std::array kNcclOnly = {"tree", "collnetdirect", "collnetchain",
+                                  "nvls", "nvlstree",      "pat"};
 
 // NCCL_ALGO's per-collective form spells collectives like this.
 struct Spelling {
@@ -16,14 +17,18 @@ struct Spelling {
   const char* nccl;
 };
 constexpr Spelling kSpellings[] = {
-    {Collective::kAllReduce, "allreduce"},         {Collective::kBroadcast, "broadcast"},
-    {Collective::kReduce, "reduce"},               {Collective::kAllGather, "allgather"},
-    {Collective::kReduceScatter, "reducescatter"}, {Collective::kAllToAll, "alltoall"},
-    {Collective::kGather, "gather"},               {Collective::kScatter, "scatter"},
+    {Collective::kAllReduce, "allreduce"},
+    {Collective::kBroadcast, "broadcast"},
+    {Collective::kReduce, "reduce"},
+    {Collective::kAllGather, "allgather"},
+    {Collective::kReduceScatter, "reducescatter"},
+    {Collective::kAllToAll, "alltoall"},
+    {Collective::kGather, "gather"},
+    {Collective::kScatter, "scatter"},
 };
 
-// All-pairs sends nranks-1 whole messages, a ring 2(nranks-1) parts one after the other. Up to these
-// sizes the number of turns decides (tests/bench/run: crossover on 2 and 4 ranks).
+// All-pairs sends nranks-1 whole messages, a ring 2(nranks-1) parts one after the other. Up to
+// these sizes the number of turns decides (tests/bench/run: crossover on 2 and 4 ranks).
 constexpr uint64_t kAllPairsBytesMax = 16 * 1024;
 constexpr int kAllPairsRanksMax = 16;
 
@@ -49,12 +54,14 @@ std::vector<std::string> split(std::string_view text, char separator) {
 bool is_known_family(const std::string& family) {
   const auto table = algorithms();
   return std::find(kNcclOnly.begin(), kNcclOnly.end(), family) != kNcclOnly.end() ||
-         std::any_of(table.begin(), table.end(), [&](const Algorithm& row) { return family == row.family; });
+         std::any_of(table.begin(), table.end(),
+                     [&](const Algorithm& row) { return family == row.family; });
 }
 
 const char* nccl_spelling(Collective collective) {
-  const auto* const at = std::find_if(std::begin(kSpellings), std::end(kSpellings),
-                                      [&](const Spelling& row) { return row.collective == collective; });
+  const auto* const at =
+      std::find_if(std::begin(kSpellings), std::end(kSpellings),
+                   [&](const Spelling& row) { return row.collective == collective; });
   return at == std::end(kSpellings) ? "" : at->nccl;
 }
 
@@ -74,12 +81,15 @@ Result<AlgorithmFilter::Rule> AlgorithmFilter::parse_rule(std::string_view text)
   if (colon != std::string_view::npos) {
     rule.collective = lower(text.substr(0, colon));
     text.remove_prefix(colon + 1);
-    const bool known = std::any_of(std::begin(kSpellings), std::end(kSpellings),
-                                   [&](const Spelling& row) { return rule.collective == row.nccl; });
+    const bool known =
+        std::any_of(std::begin(kSpellings), std::end(kSpellings),
+                    [&](const Spelling& row) { return rule.collective == row.nccl; });
     if (!known) {
-      return fail(Code::kInvalidUsage,
-                  "NCCL_ALGO: '{}' is no collective; known are allreduce, broadcast, reduce, allgather, "
-                  "reducescatter, alltoall, gather, scatter", rule.collective);
+      return fail(
+          Code::kInvalidUsage,
+          "NCCL_ALGO: '{}' is no collective; known are allreduce, broadcast, reduce, allgather, "
+          "reducescatter, alltoall, gather, scatter",
+          rule.collective);
     }
   }
   if (text.starts_with('^')) {
@@ -90,7 +100,8 @@ Result<AlgorithmFilter::Rule> AlgorithmFilter::parse_rule(std::string_view text)
   for (const std::string& family : rule.families) {
     if (!is_known_family(family)) {
       return fail(Code::kInvalidUsage,
-                  "NCCL_ALGO: '{}' is no algorithm; this build has ring, allpairs, pairwise", family);
+                  "NCCL_ALGO: '{}' is no algorithm; this build has ring, allpairs, pairwise",
+                  family);
     }
   }
   return rule;
@@ -125,7 +136,8 @@ bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
                      rule->families.end();
   // A list that speaks of all collectives (NCCL_ALGO=ring) does not take away the only algorithm of
   // the pairwise ones, which NCCL has no names for.
-  const bool pairwise = rule->collective.empty() && std::string_view(algorithm.family) == "pairwise";
+  const bool pairwise =
+      rule->collective.empty() && std::string_view(algorithm.family) == "pairwise";
   return rule->excludes ? !named : named || pairwise;
 }
 
@@ -144,7 +156,8 @@ Result<Choice> choose_algorithm(const ChoiceInput& input, const AlgorithmFilter&
   if (chosen == nullptr) {
     return fail(Code::kInvalidUsage,
                 "NCCL_ALGO leaves no algorithm for {}: remove it, or name one of its algorithms "
-                "(`plexus verify` lists them)", name(input.collective));
+                "(`plexus verify` lists them)",
+                name(input.collective));
   }
   return Choice{chosen, Protocol::kSimple, std::clamp(1, input.channels_min, input.channels_max)};
 }

@@ -12,8 +12,8 @@
 
 namespace plexus {
 
-/// NCCL_ALGO: "list", or "collective:list;collective:^list"; `^` excludes. Families are those of the
-/// table of algorithms; NCCL's other names are known, but serve no collective here.
+/// NCCL_ALGO: "list", or "collective:list;collective:^list"; `^` excludes. Families are those of
+/// the table of algorithms; NCCL's other names are known, but serve no collective here.
 class AlgorithmFilter {
  public:
   /// kInvalidUsage on an unknown token: it names it and lists the known ones.

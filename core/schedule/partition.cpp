@@ -10,7 +10,8 @@ namespace plexus {
 namespace {
 
 // A chain is a pipeline: with chunks of a whole slot, a message of few slots would be passed on one
-// rank at a time. So many chunks at least, as long as they are not smaller than kChainChunkBytesMin.
+// rank at a time. So many chunks at least, as long as they are not smaller than
+// kChainChunkBytesMin.
 constexpr uint64_t kChainChunks = 16;
 constexpr uint64_t kChainChunkBytesMin = 16 * 1024;
 
@@ -44,8 +45,8 @@ Geometry compute_partition(const PartitionInput& input) {
   Geometry geometry{};
   // Cache lines are not shared between channels, nor between the chunks of two ranks.
   geometry.granule = std::max<uint64_t>(1, kCacheLine / input.element_bytes);
-  const uint64_t even = align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)),
-                                 geometry.granule);
+  const uint64_t even =
+      align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)), geometry.granule);
   geometry.part_offset = std::min(input.count, even * static_cast<uint64_t>(input.channel));
   geometry.part_count = std::min(even, input.count - geometry.part_offset);
   geometry.blocked = is_blocked(input.collective) && input.nranks > 1;
@@ -54,15 +55,16 @@ Geometry compute_partition(const PartitionInput& input) {
   uint64_t chunk_bytes = input.slot_bytes;
   if (is_chain(input.collective) && input.nranks > 2) {
     const uint64_t wish = div_ceil(geometry.part_count * input.element_bytes, kChainChunks);
-    chunk_bytes = std::clamp(align_up(wish, kCacheLine), std::min<uint64_t>(kChainChunkBytesMin, chunk_bytes),
-                             chunk_bytes);
+    chunk_bytes = std::clamp(align_up(wish, kCacheLine),
+                             std::min<uint64_t>(kChainChunkBytesMin, chunk_bytes), chunk_bytes);
   }
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
   if (geometry.blocked) {
     geometry.input_stride = input_blocks_stride(input.collective, input.count);
     geometry.output_stride = output_blocks_stride(input.collective, input.count);
   }
-  geometry.loops = static_cast<uint32_t>(div_ceil(geometry.part_count, geometry.chunk_count * geometry.chunks));
+  geometry.loops =
+      static_cast<uint32_t>(div_ceil(geometry.part_count, geometry.chunk_count * geometry.chunks));
   return geometry;
 }
 

@@ -11,10 +11,10 @@ namespace plexus {
 
 struct PartitionInput {
   Collective collective;
-  uint64_t count;          // as in Task
+  uint64_t count;  // as in Task
   uint32_t element_bytes;
   int nranks;
-  int chunks;              // chunk indices per loop of the program
+  int chunks;  // chunk indices per loop of the program
   int channel;
   int channels;
   uint32_t slot_bytes;

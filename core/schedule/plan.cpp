@@ -8,9 +8,11 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kPlansMax = 64;                      // per communicator
-constexpr uint32_t kBorrowBytesMin = 8 * 1024;        // below, copying is cheaper than waiting for the reader
-constexpr uint64_t kStreamingBytesMin = 16 * 1024 * 1024;  // outputs that cannot stay in a core's caches
+constexpr size_t kPlansMax = 64;  // per communicator
+constexpr uint32_t kBorrowBytesMin =
+    8 * 1024;  // below, copying is cheaper than waiting for the reader
+constexpr uint64_t kStreamingBytesMin =
+    16 * 1024 * 1024;  // outputs that cannot stay in a core's caches
 
 /// Collectives of channel c and sends/receives have connections of their own (see ConnectionKey).
 int collective_index(int channel) { return 2 * channel; }
@@ -77,9 +79,13 @@ uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
   return many ? block * static_cast<uint64_t>(nranks) : block;
 }
 
-UserBuffer user_buffer(const void* address, uint64_t size_bytes, bool mapped, const UserMemory& memory) {
+UserBuffer user_buffer(const void* address,
+                       uint64_t size_bytes,
+                       bool mapped,
+                       const UserMemory& memory) {
   UserBuffer buffer;
-  buffer.address = static_cast<std::byte*>(const_cast<void*>(address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
+  buffer.address = static_cast<std::byte*>(const_cast<void*>(
+      address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
   if (mapped && size_bytes >= kBorrowBytesMin) {
     buffer.place = memory.find_place(address, size_bytes);
   }
@@ -106,9 +112,10 @@ Plan::Plan(std::span<const Task> tasks) {
 }
 
 bool Plan::fits(std::span<const Task> tasks) const noexcept {
-  return tasks.size() == shapes_.size() &&
-         std::equal(shapes_.begin(), shapes_.end(), tasks.begin(),
-                    [](const TaskShape& shape, const Task& task) { return shape == shape_of(task); });
+  return tasks.size() == shapes_.size() && std::equal(shapes_.begin(), shapes_.end(), tasks.begin(),
+                                                      [](const TaskShape& shape, const Task& task) {
+                                                        return shape == shape_of(task);
+                                                      });
 }
 
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
@@ -130,26 +137,29 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
   return plan;
 }
 
-Result<void> Plan::add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task) {
+Result<void> Plan::add_collective(const PlanContext& context,
+                                  std::span<const Task> tasks,
+                                  size_t task) {
   const Task& call = tasks[task];
   const auto nranks = static_cast<int>(context.ring.size());
-  PLEXUS_TRY(choice, choose_algorithm(
-                         {.collective = call.collective,
-                          .size_bytes = std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
-                          .nranks = nranks,
-                          .channels_min = context.channels_min,
-                          .channels_max = context.channels_max,
-                          .slot_bytes = context.slot_bytes},
-                         *context.filter));
+  PLEXUS_TRY(choice, choose_algorithm({.collective = call.collective,
+                                       .size_bytes = std::max(buffer_bytes(call, nranks, true),
+                                                              buffer_bytes(call, nranks, false)),
+                                       .nranks = nranks,
+                                       .channels_min = context.channels_min,
+                                       .channels_max = context.channels_max,
+                                       .slot_bytes = context.slot_bytes},
+                                      *context.filter));
   choice_ = choice;
   auto& queues = execution_.queues;
   while (queues.size() < static_cast<size_t>(choice.channels)) {
     queues.emplace_back();  // queue c < channels: the collectives of channel c, in order
   }
   for (int channel = 0; channel < choice.channels; ++channel) {
-    PLEXUS_TRY(add_item(context, queues[static_cast<size_t>(channel)], call,
-                        {.item = nullptr, .task = task, .recv_task = task,
-                         .collectives_before = collectives_}, choice, channel));
+    PLEXUS_TRY(add_item(
+        context, queues[static_cast<size_t>(channel)], call,
+        {.item = nullptr, .task = task, .recv_task = task, .collectives_before = collectives_},
+        choice, channel));
   }
   ++collectives_;
   return ok();
@@ -165,28 +175,33 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
     }
   }
   if (sends.size() != recvs.size()) {
-    return fail(Code::kInvalidUsage,
-                "rank {} has {} sends to itself and {} receives from itself in one group: each needs its "
-                "counterpart in the same group", context.rank, sends.size(), recvs.size());
+    return fail(
+        Code::kInvalidUsage,
+        "rank {} has {} sends to itself and {} receives from itself in one group: each needs its "
+        "counterpart in the same group",
+        context.rank, sends.size(), recvs.size());
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     const Task& send = tasks[sends[i]];
     const Task& recv = tasks[recvs[i]];
     if (send.count * element_size(send.type) != recv.count * element_size(recv.type)) {
-      return fail(Code::kInvalidUsage, "rank {} sends {} bytes to itself and receives {}", context.rank,
-                  send.count * element_size(send.type), recv.count * element_size(recv.type));
+      return fail(Code::kInvalidUsage, "rank {} sends {} bytes to itself and receives {}",
+                  context.rank, send.count * element_size(send.type),
+                  recv.count * element_size(recv.type));
     }
     PlanContext alone = context;
     alone.ring = std::span(&context.rank, 1);
     execution_.queues.emplace_back();
-    PLEXUS_TRY(add_item(alone, execution_.queues.back(), send,
-                        {.item = nullptr, .task = sends[i], .recv_task = recvs[i], .collectives_before = 0},
-                        {.algorithm = &local_copy(), .protocol = Protocol::kSimple, .channels = 1}, 0));
+    PLEXUS_TRY(add_item(
+        alone, execution_.queues.back(), send,
+        {.item = nullptr, .task = sends[i], .recv_task = recvs[i], .collectives_before = 0},
+        {.algorithm = &local_copy(), .protocol = Protocol::kSimple, .channels = 1}, 0));
   }
   return ok();
 }
 
-/// One queue per peer and direction: messages to one peer keep their order, peers do not wait for each other.
+/// One queue per peer and direction: messages to one peer keep their order, peers do not wait for
+/// each other.
 Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<const Task> tasks) {
   std::vector<std::pair<std::pair<Collective, int>, WorkQueue*>> queues;
   for (size_t task = 0; task < tasks.size(); ++task) {
@@ -195,23 +210,29 @@ Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<cons
       continue;
     }
     const std::pair key{call.collective, call.root};
-    auto at = std::find_if(queues.begin(), queues.end(), [&](const auto& entry) { return entry.first == key; });
+    auto at = std::find_if(queues.begin(), queues.end(),
+                           [&](const auto& entry) { return entry.first == key; });
     if (at == queues.end()) {
       execution_.queues.emplace_back();
       at = queues.insert(queues.end(), {key, &execution_.queues.back()});
     }
     const Algorithm* const algorithm = find_algorithm(name(call.collective));
-    PLEXUS_TRY(add_item(context, *at->second, call, {.item = nullptr, .task = task, .recv_task = task, .collectives_before = 0},
+    PLEXUS_TRY(add_item(context, *at->second, call,
+                        {.item = nullptr, .task = task, .recv_task = task, .collectives_before = 0},
                         {.algorithm = algorithm, .protocol = Protocol::kSimple, .channels = 1}, 0));
     choice_ = {.algorithm = algorithm, .protocol = Protocol::kSimple, .channels = 1};
   }
   return ok();
 }
 
-Result<void> Plan::add_item(const PlanContext& context, WorkQueue& queue, const Task& task,
-                            const ItemTask& origin, const Choice& choice, int channel) {
-  programs_.push_back(std::make_unique<Program>(choice.algorithm->record(
-      {.rank = context.rank, .ring = context.ring, .root = task.root})));
+Result<void> Plan::add_item(const PlanContext& context,
+                            WorkQueue& queue,
+                            const Task& task,
+                            const ItemTask& origin,
+                            const Choice& choice,
+                            int channel) {
+  programs_.push_back(std::make_unique<Program>(
+      choice.algorithm->record({.rank = context.rank, .ring = context.ring, .root = task.root})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;
@@ -233,9 +254,11 @@ Result<void> Plan::add_item(const PlanContext& context, WorkQueue& queue, const 
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
-  work.streaming = buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
+  work.streaming =
+      buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
   work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * context.slot_bytes);
-  connect(context, work, is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
+  connect(context, work,
+          is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
   item.lanes.reserve(program.lanes.size());
   for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
     item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
@@ -250,12 +273,14 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
   work.sends.assign(program.peers.size(), nullptr);
   work.recvs.assign(program.peers.size(), nullptr);
   const auto end_to = [&](int peer, bool sends) {
-    ConnectionEnd& end = context.connections->find_or_make({.peer = peer, .sends = sends, .index = index});
+    ConnectionEnd& end =
+        context.connections->find_or_make({.peer = peer, .sends = sends, .index = index});
     auto& ends = execution_.ends;
     if (std::find(ends.begin(), ends.end(), &end) == ends.end()) {
       ends.push_back(&end);
     }
-    borrows_mapped_ = borrows_mapped_ || (sends && context.connections->transport_to(peer) == TransportKind::kShm);
+    borrows_mapped_ = borrows_mapped_ ||
+                      (sends && context.connections->transport_to(peer) == TransportKind::kShm);
     return &end;
   };
   for (const Lane& lane : program.lanes) {
@@ -272,7 +297,9 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
   }
 }
 
-void Plan::prepare(std::span<const Task> tasks, uint64_t sequence, const UserMemory& memory) noexcept {
+void Plan::prepare(std::span<const Task> tasks,
+                   uint64_t sequence,
+                   const UserMemory& memory) noexcept {
   for (const ItemTask& entry : items_) {
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
@@ -282,7 +309,8 @@ void Plan::prepare(std::span<const Task> tasks, uint64_t sequence, const UserMem
     }
     work.input = user_buffer(task.send, buffer_bytes(task, nranks_, true), borrows_mapped_, memory);
     const Task& receiver = tasks[entry.recv_task];
-    work.output = user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
+    work.output =
+        user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
     work.call = record_of(task, sequence + entry.collectives_before);
   }
 }
@@ -299,7 +327,8 @@ Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<con
     }
   }
   if (plans_.size() >= kPlansMax) {
-    const auto oldest = std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& plan) { return !plan->busy; });
+    const auto oldest =
+        std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& plan) { return !plan->busy; });
     if (oldest != plans_.rend()) {
       plans_.erase(std::next(oldest).base());
     }

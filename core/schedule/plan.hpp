@@ -47,7 +47,8 @@ struct PlanContext {
 
 class Plan {
  public:
-  static Result<std::unique_ptr<Plan>> build(const PlanContext& context, std::span<const Task> tasks);
+  static Result<std::unique_ptr<Plan>> build(const PlanContext& context,
+                                             std::span<const Task> tasks);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
@@ -65,23 +66,29 @@ class Plan {
  private:
   struct ItemTask {
     WorkQueue::Item* item;
-    size_t task;       // whose buffers and call the item has
-    size_t recv_task;  // of a message to oneself: the receiving task; else the same
+    size_t task;                  // whose buffers and call the item has
+    size_t recv_task;             // of a message to oneself: the receiving task; else the same
     uint64_t collectives_before;  // in the group: its number follows from it
   };
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
   Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);
   Result<void> add_to_self(const PlanContext& context, std::span<const Task> tasks);
-  Result<void> add_item(const PlanContext& context, WorkQueue& queue, const Task& task,
-                        const ItemTask& origin, const Choice& choice, int channel);
+  Result<void> add_item(const PlanContext& context,
+                        WorkQueue& queue,
+                        const Task& task,
+                        const ItemTask& origin,
+                        const Choice& choice,
+                        int channel);
   void connect(const PlanContext& context, Work& work, int index);
 
   std::vector<TaskShape> shapes_;
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
   Execution execution_;
-  Choice choice_{.algorithm = &local_copy(), .protocol = Protocol::kSimple, .channels = 1};  // of the last task
+  Choice choice_{.algorithm = &local_copy(),
+                 .protocol = Protocol::kSimple,
+                 .channels = 1};  // of the last task
   int nranks_ = 1;
   uint64_t collectives_ = 0;
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc

@@ -19,13 +19,14 @@ struct Task {
   Communicator* comm = nullptr;
   Collective collective = Collective::kAllReduce;
   DataType type = DataType::kFloat32;
-  ReduceOp op;                 // complete: averages and user scalars are already resolved
-  int root = 0;                // root of a rooted collective; the peer of kSend / kRecv
+  ReduceOp op;   // complete: averages and user scalars are already resolved
+  int root = 0;  // root of a rooted collective; the peer of kSend / kRecv
   const void* send = nullptr;
   void* recv = nullptr;
   uint64_t count = 0;
   HostStream* stream = nullptr;  // nullptr: inline, complete on return
-  /// The multiplier's address for ncclScalarDevice: read when the collective runs. nullptr: `op` holds it.
+  /// The multiplier's address for ncclScalarDevice: read when the collective runs. nullptr: `op`
+  /// holds it.
   const void* scalar = nullptr;
 };
 

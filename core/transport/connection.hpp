@@ -33,8 +33,8 @@ class ConnectionEnd {
   /// Moves slots between Fifo and network; true when something moved. Transports over memory have
   /// nothing to move: `has_pump` is false.
   virtual Result<bool> progress_pump() { return false; }
-  /// The connection broke with nothing left to read. An error only for who still waits for it: a peer
-  /// that is done may close while we finish with others.
+  /// The connection broke with nothing left to read. An error only for who still waits for it: a
+  /// peer that is done may close while we finish with others.
   [[nodiscard]] virtual const Error* broken() const noexcept { return nullptr; }
   /// Has everything handed over so far left user memory and this process's care?
   [[nodiscard]] virtual bool drained() noexcept { return !key_.sends || send.all_taken(); }
@@ -45,7 +45,7 @@ class ConnectionEnd {
   /// Are both ends in this process? Only then do engine ids mean the same at both.
   [[nodiscard]] bool in_one_process() const noexcept { return in_one_process_; }
 
-  SendConnection send{nullptr, nullptr, {}};             // when key().sends
+  SendConnection send{nullptr, nullptr, {}};              // when key().sends
   RecvConnection recv{nullptr, nullptr, 0, -1, nullptr};  // otherwise
 
  protected:

@@ -10,7 +10,8 @@ ConnectionSet::~ConnectionSet() { options_.meetings->forget(options_.group, opti
 
 TransportKind ConnectionSet::transport_to(int peer) const {
   const auto& infos = *options_.infos;
-  return choose_transport(infos[static_cast<size_t>(options_.rank)], infos[static_cast<size_t>(peer)]);
+  return choose_transport(infos[static_cast<size_t>(options_.rank)],
+                          infos[static_cast<size_t>(peer)]);
 }
 
 ConnectionEnd& ConnectionSet::find_or_make(const ConnectionKey& key) {
@@ -37,17 +38,19 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) con
     case TransportKind::kShm:
       if (key.sends) {
         return std::make_unique<ShmSend>(
-            key, ShmSend::Options{.exchange = options_.exchange, .slot_stride = stride, .borrows = maps});
+            key, ShmSend::Options{
+                     .exchange = options_.exchange, .slot_stride = stride, .borrows = maps});
       }
       return std::make_unique<ShmRecv>(
           key, ShmRecv::Options{.exchange = options_.exchange, .slot_stride = stride});
     case TransportKind::kNet:
       break;
   }
-  const NetEndOptions options{.exchange = options_.exchange,
-                              .context = options_.net,
-                              .slot_bytes = options_.slot_bytes,
-                              .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
+  const NetEndOptions options{
+      .exchange = options_.exchange,
+      .context = options_.net,
+      .slot_bytes = options_.slot_bytes,
+      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
   if (key.sends) {
     return std::make_unique<NetSendEnd>(key, options);
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/local.hpp"
 
-#include <sys/mman.h>
-
 #include <cerrno>
 #include <cstring>
+#include <sys/mman.h>
 
 #include "core/transport/fifo_memory.hpp"
 
@@ -16,8 +15,10 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride) {
   void* const memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    return fail(Code::kSystemError, "cannot map {} bytes for a connection's slots: {}; use fewer ranks per "
-                "process, or a smaller NCCL_BUFFSIZE", size_bytes, std::strerror(errno));
+    return fail(Code::kSystemError,
+                "cannot map {} bytes for a connection's slots: {}; use fewer ranks per "
+                "process, or a smaller NCCL_BUFFSIZE",
+                size_bytes, std::strerror(errno));
   }
   return std::shared_ptr<LocalFifo>(new LocalFifo(static_cast<std::byte*>(memory), size_bytes));
 }
@@ -59,7 +60,8 @@ Result<bool> LocalEnd::progress_connect() {
                            .reach = options_.borrows ? Reach::kProcess : Reach::kNothing,
                            .slot_stride = options_.slot_stride});
   } else {
-    recv = RecvConnection(fifo_at(memory), slots_at(memory), options_.slot_stride, key().peer, nullptr);
+    recv = RecvConnection(fifo_at(memory), slots_at(memory), options_.slot_stride, key().peer,
+                          nullptr);
   }
   connected_ = true;
   in_one_process_ = true;

@@ -57,7 +57,8 @@ class LocalEnd final : public ConnectionEnd {
     size_t slot_stride;
     bool borrows;  // the receiver may read user buffers
   };
-  LocalEnd(const ConnectionKey& key, const Options& options) : ConnectionEnd(key), options_(options) {}
+  LocalEnd(const ConnectionKey& key, const Options& options)
+      : ConnectionEnd(key), options_(options) {}
   Result<bool> progress_connect() override;
 
  private:

@@ -53,7 +53,8 @@ Result<void> NetEnd::make_slots() {
 
 /// A connection that fails in use means that its peer is gone.
 Error NetEnd::failed(Error error) const {
-  return fail(Code::kRemoteError, "lost the connection to {}: {}", options_.peer_name, error.message());
+  return fail(Code::kRemoteError, "lost the connection to {}: {}", options_.peer_name,
+              error.message());
 }
 
 // ---- sending ----
@@ -74,7 +75,8 @@ Result<bool> NetSendEnd::progress_connect() {
   }
   auto progress = net_->try_connect();
   if (progress.has_error()) {
-    return std::move(progress).error().with_context(fmt::format("connecting to {}", options_.peer_name));
+    return std::move(progress).error().with_context(
+        fmt::format("connecting to {}", options_.peer_name));
   }
   if (progress.value() == NetProgress::kPending) {
     return false;
@@ -113,8 +115,8 @@ Result<bool> NetSendEnd::send_filled() {
     news.size_bytes = header.size_bytes;
     news.call_hash = header.call_hash;
     std::memcpy(message, &news, sizeof(news));
-    const auto status = net_->isend({message, sizeof(news) + header.size_bytes}, kTag, registration_->raw(),
-                                    &requests_[sent_ % kSlots]);
+    const auto status = net_->isend({message, sizeof(news) + header.size_bytes}, kTag,
+                                    registration_->raw(), &requests_[sent_ % kSlots]);
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -155,7 +157,8 @@ Result<bool> NetRecvEnd::progress_connect() {
     listen_ = std::move(listen);
     std::string bytes(sizeof(NetHandle), '\0');
     std::memcpy(bytes.data(), &listen_->handle(), sizeof(NetHandle));
-    PLEXUS_TRY(options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
+    PLEXUS_TRY(
+        options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
     net_ = listen_->accept();
   }
   auto progress = net_->try_accept();
@@ -229,10 +232,13 @@ Result<void> NetRecvEnd::take_in(uint64_t size_bytes) {
   if (size_bytes >= sizeof(news)) {
     std::memcpy(&news, slot(arrived_), sizeof(news));
   }
-  if (size_bytes < sizeof(news) || size_bytes > slot_stride() || news.size_bytes != size_bytes - sizeof(news)) {
-    return fail(Code::kRemoteError,
-                "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
-                "of Plexus on all ranks", options_.peer_name, size_bytes, news.size_bytes);
+  if (size_bytes < sizeof(news) || size_bytes > slot_stride() ||
+      news.size_bytes != size_bytes - sizeof(news)) {
+    return fail(
+        Code::kRemoteError,
+        "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
+        "of Plexus on all ranks",
+        options_.peer_name, size_bytes, news.size_bytes);
   }
   SlotHeader& header = fifo().headers[arrived_ % kSlots];
   fifo().calls[news.call.sequence % kSlots] = news.call;

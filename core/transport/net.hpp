@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The net transport: a connection through a net plugin. The executor fills and empties the slots of a
-// private Fifo; the pump, called by the same thread between its turns, sends and receives them.
+// The net transport: a connection through a net plugin. The executor fills and empties the slots of
+// a private Fifo; the pump, called by the same thread between its turns, sends and receives them.
 //
 // A message is a 64-byte NetHeader (the slot header's news) and the payload, contiguous in
 // registered memory, so that a slot costs one isend and one irecv.
@@ -63,7 +63,9 @@ class NetRecvEnd final : public NetEnd {
   NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
   Result<bool> progress_connect() override;
   Result<bool> progress_pump() override;
-  [[nodiscard]] const Error* broken() const noexcept override { return broken_ ? &*broken_ : nullptr; }
+  [[nodiscard]] const Error* broken() const noexcept override {
+    return broken_ ? &*broken_ : nullptr;
+  }
 
  private:
   Result<bool> post_free();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank tells the others about itself at init: enough to choose the transport between any two.
+// What a rank tells the others about itself at init: enough to choose the transport between any
+// two.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@ struct PeerInfo {
   uint64_t pid_namespace = 0;  // /proc/PID of one is readable by the other only when equal
   int32_t pid = 0;
   int32_t version = 0;
-  uint32_t slot_bytes = 0;     // wish; the smallest wish of all ranks is taken
+  uint32_t slot_bytes = 0;  // wish; the smallest wish of all ranks is taken
   uint32_t min_channels = 0;
   uint32_t max_channels = 0;
   uint8_t shm_disable = 0;
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
-  char algorithms[64] = {};    // NCCL_ALGO: ranks must agree
-  char host[64] = {};          // for messages
+  char algorithms[64] = {};  // NCCL_ALGO: ranks must agree
+  char host[64] = {};        // for messages
 
   [[nodiscard]] std::string to_bytes() const;
   static Result<PeerInfo> from_bytes(std::string_view bytes);

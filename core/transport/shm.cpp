@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/shm.hpp"
 
-#include <unistd.h>
-
 #include <cstring>
+#include <unistd.h>
 
 #include "core/transport/fifo_memory.hpp"
 
@@ -26,9 +25,10 @@ Result<bool> ShmRecv::progress_connect() {
   const SlotsPlace place{slots_.id(), slots_.size(), getpid(), slots_.fd()};
   std::string bytes(sizeof(place), '\0');
   std::memcpy(bytes.data(), &place, sizeof(place));
-  PLEXUS_TRY(options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-  recv = RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()), options_.slot_stride, key().peer,
-                        &places_);
+  PLEXUS_TRY(
+      options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
+  recv = RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()), options_.slot_stride,
+                        key().peer, &places_);
   connected_ = true;
   return true;
 }
@@ -40,16 +40,19 @@ Result<bool> ShmSend::progress_connect() {
   }
   SlotsPlace place{};
   if (bytes->size() != sizeof(place)) {
-    return fail(Code::kInternalError, "rank {} described its shared slots in {} bytes where {} are expected",
-                key().peer, bytes->size(), sizeof(place));
+    return fail(Code::kInternalError,
+                "rank {} described its shared slots in {} bytes where {} are expected", key().peer,
+                bytes->size(), sizeof(place));
   }
   std::memcpy(&place, bytes->data(), sizeof(place));
   if (place.size_bytes != fifo_memory_bytes(options_.slot_stride)) {
-    return fail(Code::kInternalError, "rank {} shares {} bytes of slots where {} are expected", key().peer,
-                place.size_bytes, fifo_memory_bytes(options_.slot_stride));
+    return fail(Code::kInternalError, "rank {} shares {} bytes of slots where {} are expected",
+                key().peer, place.size_bytes, fifo_memory_bytes(options_.slot_stride));
   }
-  PLEXUS_TRY(slots, SharedMemory::open_peer({.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes,
-                                             .id = place.id}));
+  PLEXUS_TRY(
+      slots,
+      SharedMemory::open_peer(
+          {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id}));
   slots_ = std::move(slots);
   send = SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                         {.peer = key().peer,

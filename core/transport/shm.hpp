@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shm transport: two processes of one host. The receiver makes the slots (a memfd) and posts
-// where they are; the sender maps them. Buffers from ncclMemAlloc are read in place by the receiver.
+// where they are; the sender maps them. Buffers from ncclMemAlloc are read in place by the
+// receiver.
 #pragma once
 
 #include "core/bootstrap/exchange.hpp"
@@ -17,7 +18,8 @@ class ShmSend final : public ConnectionEnd {
     size_t slot_stride;
     bool borrows;  // the receiver may map memory from ncclMemAlloc
   };
-  ShmSend(const ConnectionKey& key, const Options& options) : ConnectionEnd(key), options_(options) {}
+  ShmSend(const ConnectionKey& key, const Options& options)
+      : ConnectionEnd(key), options_(options) {}
   Result<bool> progress_connect() override;
 
  private:
@@ -31,7 +33,8 @@ class ShmRecv final : public ConnectionEnd {
     Exchange* exchange;
     size_t slot_stride;
   };
-  ShmRecv(const ConnectionKey& key, const Options& options) : ConnectionEnd(key), options_(options) {}
+  ShmRecv(const ConnectionKey& key, const Options& options)
+      : ConnectionEnd(key), options_(options) {}
   Result<bool> progress_connect() override;
 
  private:

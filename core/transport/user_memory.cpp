@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include "core/transport/user_memory.hpp"
 
+#include <mutex>
 #include <unistd.h>
 
-#include <mutex>
+#include <fmt/format.h>
 
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
@@ -13,7 +12,8 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kMappingsMax = 64;  // per peer: a program that frees and allocates does not grow us
+constexpr size_t kMappingsMax =
+    64;  // per peer: a program that frees and allocates does not grow us
 
 }  // namespace
 
@@ -31,7 +31,8 @@ Result<void> UserMemory::release(void* pointer) {
   if (at == segments_.end()) {
     return fail(Code::kInvalidArgument,
                 "{} is not memory from ncclMemAlloc (or was freed already): pass the pointer that "
-                "ncclMemAlloc returned", fmt::ptr(pointer));
+                "ncclMemAlloc returned",
+                fmt::ptr(pointer));
   }
   segments_.erase(at);
   return ok();
@@ -67,8 +68,8 @@ const std::byte* PeerSegments::find(const MappedPlace& place) noexcept {
 }
 
 const std::byte* PeerSegments::map(const MappedPlace& place) noexcept {
-  auto memory = SharedMemory::open_peer({.pid = place.pid, .fd = place.fd, .size_bytes = place.segment_bytes,
-                                         .id = place.segment});
+  auto memory = SharedMemory::open_peer(
+      {.pid = place.pid, .fd = place.fd, .size_bytes = place.segment_bytes, .id = place.segment});
   if (memory.has_error()) {
     PLEXUS_INFO(kShm, "{}", memory.error().message());
     return nullptr;

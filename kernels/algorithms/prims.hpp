@@ -15,7 +15,8 @@
 //   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)
 // A reduction over several peers combines in the order of the peer list, the local source at the
 // position that `own_position(P)` gives: the order is part of the algorithm, never that of arrival.
-// `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs by a thread block.
+// `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs by a thread
+// block.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,9 @@ struct EveryoneElse {
   int self;
   int nranks;
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return nranks - 1; }
-  PLEXUS_HOST_DEVICE constexpr int operator[](int index) const { return index < self ? index : index + 1; }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int index) const {
+    return index < self ? index : index + 1;
+  }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return self; }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ring all-gather: every rank's chunk travels once round the ring.
-// Chunks per loop: nranks (chunk r: rank r's contribution). Steps: nranks-1. Chunks sent per rank: nranks-1.
+// Chunks per loop: nranks (chunk r: rank r's contribution). Steps: nranks-1. Chunks sent per rank:
+// nranks-1.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"

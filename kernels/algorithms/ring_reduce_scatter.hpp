@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ring reduce-scatter: the partial sum of each chunk travels round the ring and ends at its owner.
-// Chunks per loop: nranks (chunk r is complete at rank r). Steps: nranks-1. Chunks sent per rank: nranks-1.
+// Chunks per loop: nranks (chunk r is complete at rank r). Steps: nranks-1. Chunks sent per rank:
+// nranks-1.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"

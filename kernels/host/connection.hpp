@@ -90,7 +90,9 @@ class SendConnection {
   }
 
   /// Notes which call the next slots belong to.
-  void begin_call(const CallRecord& record) noexcept { fifo_->calls[record.sequence % kSlots] = record; }
+  void begin_call(const CallRecord& record) noexcept {
+    fifo_->calls[record.sequence % kSlots] = record;
+  }
 
  private:
   [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kSlots]; }

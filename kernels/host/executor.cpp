@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/host/executor.hpp"
 
+#include <algorithm>
+#include <climits>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <climits>
 
 namespace plexus {
 namespace {
@@ -16,7 +15,10 @@ constexpr size_t kBlockBytes = 8 * 1024;     // intermediate values of a reducti
 
 /// Combines `count` equally long operands into `target`, in order, block by block. `target` may be
 /// one of the operands: intermediate values live in a block of their own.
-void reduce_many(std::byte* target, const std::byte* const* operands, int count, size_t elements,
+void reduce_many(std::byte* target,
+                 const std::byte* const* operands,
+                 int count,
+                 size_t elements,
                  const Work& work) noexcept {
   alignas(kCacheLine) std::byte block[kBlockBytes];
   const size_t block_elements = kBlockBytes / work.element_bytes;
@@ -207,7 +209,9 @@ bool LaneRun::check_arrivals(const Step& step, uint32_t size_bytes) noexcept {
   return true;
 }
 
-void LaneRun::move(const Step& step, uint64_t source_offset, uint64_t target_offset,
+void LaneRun::move(const Step& step,
+                   uint64_t source_offset,
+                   uint64_t target_offset,
                    uint32_t size_bytes) noexcept {
   const size_t elements = size_bytes / work_->element_bytes;
   const auto first = static_cast<size_t>(step.peers_first);
@@ -243,7 +247,10 @@ void LaneRun::move(const Step& step, uint64_t source_offset, uint64_t target_off
   }
 }
 
-void LaneRun::combine(const Step& step, std::byte* made, const std::byte* own, size_t elements,
+void LaneRun::combine(const Step& step,
+                      std::byte* made,
+                      const std::byte* own,
+                      size_t elements,
                       bool scales) noexcept {
   const auto first = static_cast<size_t>(step.peers_first);
   if (step.receives == 1 && !scales) {
@@ -276,7 +283,9 @@ void LaneRun::combine(const Step& step, std::byte* made, const std::byte* own, s
   }
 }
 
-void LaneRun::hand_over(SendConnection& send, const UserBuffer& home, const std::byte* made,
+void LaneRun::hand_over(SendConnection& send,
+                        const UserBuffer& home,
+                        const std::byte* made,
                         uint32_t size_bytes) noexcept {
   const uint32_t hash = work_->call.hash;
   if (home.address != nullptr && size_bytes >= work_->borrow_bytes_min) {

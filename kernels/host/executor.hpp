@@ -60,10 +60,11 @@ struct Work {
   ReduceOp op{};
   ReducePair reduce = nullptr;
   uint32_t element_bytes = 1;
-  uint32_t slot_bytes = 0;          // a slice is at most this long
-  uint32_t borrow_bytes_min = 0;    // slices from this size on are handed over by address
-  bool exchanges_empty = false;     // a message of 0 bytes is sent and awaited all the same (send/recv)
-  bool streaming = false;           // the output is too large to stay in caches
+  uint32_t slot_bytes = 0;        // a slice is at most this long
+  uint32_t borrow_bytes_min = 0;  // slices from this size on are handed over by address
+  bool exchanges_empty =
+      false;               // a message of 0 bytes is sent and awaited all the same (send/recv)
+  bool streaming = false;  // the output is too large to stay in caches
   std::vector<SendConnection*> sends;  // [program->peers], nullptr where the peer only sends to us
   std::vector<RecvConnection*> recvs;  // [program->peers], likewise
   std::vector<std::byte> scratch;
@@ -104,20 +105,28 @@ class LaneRun {
   /// Did the last advance() get anywhere?
   [[nodiscard]] bool moved() const noexcept { return moved_; }
 
-  uint32_t index = 0;         // in its RunQueue
-  bool queued = false;        // is in the RunQueue
-  LaneRun* next = nullptr;    // intrusive list of the RunQueue
-  void* owner = nullptr;        // the engine's: to whom the lane belongs
+  uint32_t index = 0;       // in its RunQueue
+  bool queued = false;      // is in the RunQueue
+  LaneRun* next = nullptr;  // intrusive list of the RunQueue
+  void* owner = nullptr;    // the engine's: to whom the lane belongs
   void* owner_queue = nullptr;
 
  private:
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
   bool acquire(const Step& step) noexcept;
   bool check_arrivals(const Step& step, uint32_t size_bytes) noexcept;
-  void move(const Step& step, uint64_t source_offset, uint64_t target_offset, uint32_t size_bytes) noexcept;
-  void combine(const Step& step, std::byte* made, const std::byte* own, size_t elements,
+  void move(const Step& step,
+            uint64_t source_offset,
+            uint64_t target_offset,
+            uint32_t size_bytes) noexcept;
+  void combine(const Step& step,
+               std::byte* made,
+               const std::byte* own,
+               size_t elements,
                bool scales) noexcept;
-  void hand_over(SendConnection& send, const UserBuffer& home, const std::byte* made,
+  void hand_over(SendConnection& send,
+                 const UserBuffer& home,
+                 const std::byte* made,
                  uint32_t size_bytes) noexcept;
   void finish_slice(const Step& step, RunQueue& queue) noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;

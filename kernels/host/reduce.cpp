@@ -23,7 +23,9 @@ HWY_EXPORT(stream_bytes);
 constexpr size_t kBytes = 256;
 using PairTable = std::array<uint8_t, kBytes * kBytes>;
 
-constexpr SmallFloat format_of(DataType type) { return type == DataType::kFloat8e4m3 ? kE4m3 : kE5m2; }
+constexpr SmallFloat format_of(DataType type) {
+  return type == DataType::kFloat8e4m3 ? kE4m3 : kE5m2;
+}
 
 float combine_floats(ReduceKind kind, float a, float b) {
   switch (kind) {
@@ -45,7 +47,8 @@ const PairTable& pair_table() {
     auto made = std::make_unique<PairTable>();
     for (uint32_t a = 0; a < kBytes; ++a) {
       for (uint32_t b = 0; b < kBytes; ++b) {
-        const float value = combine_floats(kind, widen(format_of(type), a), widen(format_of(type), b));
+        const float value =
+            combine_floats(kind, widen(format_of(type), a), widen(format_of(type), b));
         (*made)[a * kBytes + b] = static_cast<uint8_t>(narrow(format_of(type), value));
       }
     }
@@ -101,7 +104,8 @@ void scale_native(void* target, const void* source, size_t count, uint64_t scala
   }
 }
 
-void scale_float8(void* target, const void* source, size_t count, SmallFloat format, uint32_t scalar_bits) {
+void scale_float8(
+    void* target, const void* source, size_t count, SmallFloat format, uint32_t scalar_bits) {
   std::array<uint8_t, kBytes> table;
   const float scalar = widen(format, scalar_bits);
   for (uint32_t bits = 0; bits < kBytes; ++bits) {
@@ -115,7 +119,8 @@ void scale_float8(void* target, const void* source, size_t count, SmallFloat for
 }
 
 /// Multiplies by a block of copies of the scalar: the reduction's own product does the rest.
-void scale_16bit(void* target, const void* source, size_t count, DataType type, uint16_t scalar_bits) {
+void scale_16bit(
+    void* target, const void* source, size_t count, DataType type, uint16_t scalar_bits) {
   constexpr size_t kBlock = 256;
   std::array<uint16_t, kBlock> scalars;
   scalars.fill(scalar_bits);
@@ -149,7 +154,8 @@ ReducePair find_reduce_pair(DataType type, ReduceKind kind) noexcept {
   return HWY_DYNAMIC_DISPATCH(find_reduce)(type, kind);
 }
 
-void scale(void* target, const void* source, size_t count, DataType type, uint64_t scalar_bits) noexcept {
+void scale(
+    void* target, const void* source, size_t count, DataType type, uint64_t scalar_bits) noexcept {
   switch (type) {
     case DataType::kInt8:
       return scale_native<int8_t>(target, source, count, scalar_bits);
@@ -172,11 +178,13 @@ void scale(void* target, const void* source, size_t count, DataType type, uint64
       return scale_16bit(target, source, count, type, static_cast<uint16_t>(scalar_bits));
     case DataType::kFloat8e4m3:
     case DataType::kFloat8e5m2:
-      return scale_float8(target, source, count, format_of(type), static_cast<uint8_t>(scalar_bits));
+      return scale_float8(target, source, count, format_of(type),
+                          static_cast<uint8_t>(scalar_bits));
   }
 }
 
-void divide(void* target, const void* source, size_t count, DataType type, uint32_t divisor) noexcept {
+void divide(
+    void* target, const void* source, size_t count, DataType type, uint32_t divisor) noexcept {
   switch (type) {
     case DataType::kInt8:
       return divide_native<int8_t>(target, source, count, divisor);

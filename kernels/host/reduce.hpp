@@ -20,9 +20,11 @@ using ReducePair = void (*)(void* target, const void* a, const void* b, size_t c
 ReducePair find_reduce_pair(DataType type, ReduceKind kind) noexcept;
 
 /// target[i] = source[i] * scalar, rounded to the type.
-void scale(void* target, const void* source, size_t count, DataType type, uint64_t scalar_bits) noexcept;
+void scale(
+    void* target, const void* source, size_t count, DataType type, uint64_t scalar_bits) noexcept;
 /// target[i] = source[i] / divisor, towards zero. Integer types only; others are copied.
-void divide(void* target, const void* source, size_t count, DataType type, uint32_t divisor) noexcept;
+void divide(
+    void* target, const void* source, size_t count, DataType type, uint32_t divisor) noexcept;
 
 void copy(void* target, const void* source, size_t size_bytes) noexcept;
 /// The same past the caches, for targets that nobody reads soon.

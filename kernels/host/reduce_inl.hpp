@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of reduce.cpp, compiled once per instruction set by Highway's foreach_target. Plain loops:
-// the compiler vectorises them for the target at hand; only half needs vector conversions.
+// The loops of reduce.cpp, compiled once per instruction set by Highway's foreach_target. Plain
+// loops: the compiler vectorises them for the target at hand; only half needs vector conversions.
 // `ivdep` is true: target is one of the sources exactly, or overlaps none.
 
 // Highway's guard: once per target, not once per translation unit.
@@ -11,13 +11,13 @@
 #define PLEXUS_REDUCE_INL_HPP
 #endif
 
-#include <hwy/cache_control.h>
-#include <hwy/highway.h>
-
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
 
 #include "kernels/host/reduce.hpp"
 
@@ -108,7 +108,8 @@ void reduce_half(void* target, const void* a, const void* b, size_t count) noexc
   }
 #endif
   for (; i < count; ++i) {
-    t[i] = static_cast<uint16_t>(narrow(kHalf, combine<kind, float>(widen(kHalf, x[i]), widen(kHalf, y[i]))));
+    t[i] = static_cast<uint16_t>(
+        narrow(kHalf, combine<kind, float>(widen(kHalf, x[i]), widen(kHalf, y[i]))));
   }
 }
 

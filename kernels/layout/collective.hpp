@@ -22,9 +22,9 @@ inline constexpr int kCollectiveCount = 10;
 
 /// The name users write (`plexus perf NAME`, NCCL_ALGO's "name:list").
 constexpr const char* name(Collective collective) {
-  constexpr const char* kNames[kCollectiveCount] = {"all_reduce",     "broadcast", "reduce", "all_gather",
-                                                    "reduce_scatter", "alltoall",  "gather", "scatter",
-                                                    "send",           "recv"};
+  constexpr const char* kNames[kCollectiveCount] = {
+      "all_reduce", "broadcast", "reduce",  "all_gather", "reduce_scatter",
+      "alltoall",   "gather",    "scatter", "send",       "recv"};
   return kNames[static_cast<int>(collective)];
 }
 

@@ -2,9 +2,10 @@
 // The memory of a connection: a ring of `kSlots` slots from one sender to one receiver, in private
 // or shared memory. kernels/layout/README.md is the specification of this layout.
 //
-// A slot header is one cache line: payload first, then `ready` with release order, so that a message
-// of up to kInlineBytes costs one cache-line transfer. Larger payloads lie in the slot's data area,
-// or stay in the sender's user buffer and only their address travels (kPointer, kMapped).
+// A slot header is one cache line: payload first, then `ready` with release order, so that a
+// message of up to kInlineBytes costs one cache-line transfer. Larger payloads lie in the slot's
+// data area, or stay in the sender's user buffer and only their address travels (kPointer,
+// kMapped).
 #pragma once
 
 #include <atomic>

@@ -18,20 +18,22 @@ struct Span {
 
 /// One channel's part of a call.
 struct Geometry {
-  uint64_t part_offset;     // first element of the part (within each block, when blocked)
-  uint64_t part_count;      // elements of the part (of each block, when blocked)
-  uint64_t chunk_count;     // elements per chunk and loop, > 0
-  uint64_t granule;         // chunks of the last loop are multiples of it (but for the very last)
-  uint32_t chunks;          // chunk indices per loop; 1 when blocked
+  uint64_t part_offset;  // first element of the part (within each block, when blocked)
+  uint64_t part_count;   // elements of the part (of each block, when blocked)
+  uint64_t chunk_count;  // elements per chunk and loop, > 0
+  uint64_t granule;      // chunks of the last loop are multiples of it (but for the very last)
+  uint32_t chunks;       // chunk indices per loop; 1 when blocked
   uint32_t loops;
-  uint64_t input_stride;    // elements between the blocks of the input; 0: one block only
+  uint64_t input_stride;  // elements between the blocks of the input; 0: one block only
   uint64_t output_stride;
-  bool blocked;             // chunk index = block index (all-gather, all-to-all, ...); else chunks
-                            // of a loop lie one after the other (all-reduce, broadcast, reduce)
+  bool blocked;  // chunk index = block index (all-gather, all-to-all, ...); else chunks
+                 // of a loop lie one after the other (all-reduce, broadcast, reduce)
 };
 
 /// The elements of `chunk` in `loop`, in the buffer whose block stride is `stride`.
-PLEXUS_HOST_DEVICE constexpr Span span_of(const Geometry& geometry, uint64_t stride, uint32_t chunk,
+PLEXUS_HOST_DEVICE constexpr Span span_of(const Geometry& geometry,
+                                          uint64_t stride,
+                                          uint32_t chunk,
                                           uint32_t loop) {
   if (geometry.blocked) {
     const uint64_t done = loop * geometry.chunk_count;

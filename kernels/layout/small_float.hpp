@@ -53,7 +53,8 @@ PLEXUS_HOST_DEVICE constexpr float widen(SmallFloat format, uint32_t bits) {
   return std::bit_cast<float>(sign << 31 | wide << 23 | mantissa << (23 - format.mantissa_bits));
 }
 
-/// `value` rounded to nearest even in `format`. NaN stays NaN; infinity saturates in formats that do.
+/// `value` rounded to nearest even in `format`. NaN stays NaN; infinity saturates in formats that
+/// do.
 PLEXUS_HOST_DEVICE constexpr uint32_t narrow(SmallFloat format, float value) {
   const auto wide = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (wide >> 31) << (format.exponent_bits + format.mantissa_bits);

@@ -34,8 +34,9 @@ constexpr size_t element_size(DataType type) {
 
 /// As nccl-tests print it.
 constexpr const char* name(DataType type) {
-  constexpr const char* kNames[kDataTypeCount] = {"int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
-                                                  "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"};
+  constexpr const char* kNames[kDataTypeCount] = {"int8",   "uint8",    "int32",  "uint32",
+                                                  "int64",  "uint64",   "half",   "float",
+                                                  "double", "bfloat16", "f8e4m3", "f8e5m2"};
   return kNames[static_cast<int>(type)];
 }
 
@@ -48,10 +49,10 @@ enum class ReduceKind : uint8_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kNone
 /// result. Trivially copyable; equal fields mean the same reduction.
 struct ReduceOp {
   ReduceKind kind = ReduceKind::kNone;
-  bool scales = false;        // own input is multiplied by `scalar_bits` when it is first read
-  bool divides = false;       // the complete value is divided by `divisor` (integers, towards zero)
+  bool scales = false;   // own input is multiplied by `scalar_bits` when it is first read
+  bool divides = false;  // the complete value is divided by `divisor` (integers, towards zero)
   uint32_t divisor = 1;
-  uint64_t scalar_bits = 0;   // in the element type, low bytes
+  uint64_t scalar_bits = 0;  // in the element type, low bytes
 
   [[nodiscard]] constexpr bool scales_input() const { return scales; }
   [[nodiscard]] constexpr bool divides_output() const { return divides; }
@@ -60,8 +61,8 @@ struct ReduceOp {
   static constexpr ReduceOp premul_sum(uint64_t scalar_bits) {
     return {.kind = ReduceKind::kSum, .scales = true, .scalar_bits = scalar_bits};
   }
-  /// Floating types: every rank multiplies by 1/nranks rounded to the type, then sums. Integers: sum,
-  /// then divide. (So a sum that would overflow half does not, as in NCCL.)
+  /// Floating types: every rank multiplies by 1/nranks rounded to the type, then sums. Integers:
+  /// sum, then divide. (So a sum that would overflow half does not, as in NCCL.)
   static ReduceOp average(DataType type, uint32_t nranks) {
     if (!is_floating(type)) {
       return {.kind = ReduceKind::kSum, .divides = true, .divisor = nranks};

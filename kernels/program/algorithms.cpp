@@ -45,13 +45,15 @@ Program record_ring_all_reduce(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { ring_all_reduce(prims, view_of(in)); });
 }
 Program record_all_pairs_all_reduce(const RecordInput& in) {
-  return record_with(in, 1, [&](auto& prims) { all_pairs_all_reduce(prims, in.rank, ranks_of(in)); });
+  return record_with(in, 1,
+                     [&](auto& prims) { all_pairs_all_reduce(prims, in.rank, ranks_of(in)); });
 }
 Program record_ring_all_gather(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { ring_all_gather(prims, view_of(in)); });
 }
 Program record_ring_reduce_scatter(const RecordInput& in) {
-  return record_with(in, ranks_of(in), [&](auto& prims) { ring_reduce_scatter(prims, view_of(in)); });
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { ring_reduce_scatter(prims, view_of(in)); });
 }
 Program record_chain_broadcast(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { chain_broadcast(prims, view_of(in), in.root); });
@@ -84,15 +86,19 @@ constexpr int others(int nranks) { return nranks - 1; }
 constexpr int twice_others(int nranks) { return 2 * (nranks - 1); }
 
 constexpr Algorithm kAlgorithms[] = {
-    // Per collective: the first row is the default, later rows have uses that choose_algorithm knows.
-    {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others, twice_others},
-    {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one, others,
-     kOperandsMax},
+    // Per collective: the first row is the default, later rows have uses that choose_algorithm
+    // knows.
+    {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others,
+     twice_others},
+    {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
+     others, kOperandsMax},
     {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one},
     {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one},
     {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others},
-    {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others, others},
-    {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one, others},
+    {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others,
+     others},
+    {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one,
+     others},
     {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, one},
     {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others},
     {"send", "pairwise", Collective::kSend, record_send, one, one},
@@ -104,7 +110,8 @@ constexpr Algorithm kAlgorithms[] = {
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 const Algorithm& local_copy() {
-  static constexpr Algorithm kLocalCopy{"copy", "pairwise", Collective::kSend, record_copy, zero, zero};
+  static constexpr Algorithm kLocalCopy{"copy",      "pairwise", Collective::kSend,
+                                        record_copy, zero,       zero};
   return kLocalCopy;
 }
 

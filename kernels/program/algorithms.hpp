@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of algorithms: name, collective, cost formulas, and how to record the program of a rank.
-// A new algorithm is a header in kernels/algorithms and a row in algorithms.cpp; the executor, the
-// verifier and `plexus verify` then know it.
+// The table of algorithms: name, collective, cost formulas, and how to record the program of a
+// rank. A new algorithm is a header in kernels/algorithms and a row in algorithms.cpp; the
+// executor, the verifier and `plexus verify` then know it.
 #pragma once
 
 #include <span>
@@ -29,7 +29,8 @@ struct Algorithm {
   const char* family;  // the token of NCCL_ALGO
   Collective collective;
   Program (*record)(const RecordInput& input);
-  /// Verbs on the critical path, and the most chunks one rank sends per loop: checked by the verifier.
+  /// Verbs on the critical path, and the most chunks one rank sends per loop: checked by the
+  /// verifier.
   int (*rounds)(int nranks);
   int (*chunks_sent)(int nranks);
   int nranks_max = kRanksMax;

@@ -20,8 +20,9 @@ struct After {
 };
 
 /// One verb in its general form: combine what arrives from `receives` peers and the local `source`
-/// (in the order of the peer list, the local part at `own_position`), store it at `target`, and pass
-/// it on to `sends` peers. Absent parts make it NCCL's send, recv_reduce_send, recv_copy_send, ...
+/// (in the order of the peer list, the local part at `own_position`), store it at `target`, and
+/// pass it on to `sends` peers. Absent parts make it NCCL's send, recv_reduce_send, recv_copy_send,
+/// ...
 struct Step {
   Buffer source = Buffer::kNone;
   Buffer target = Buffer::kNone;
@@ -32,7 +33,8 @@ struct Step {
   int peers_first = 0;  // index in Program::peers: the receive peers, then the send peers
   int receives = 0;
   int sends = 0;
-  int own_position = 0;  // in the order of a reduction: the local source comes after that many peers
+  int own_position =
+      0;  // in the order of a reduction: the local source comes after that many peers
   After after = {};
   friend bool operator==(const Step&, const Step&) = default;
 };

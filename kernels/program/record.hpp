@@ -34,13 +34,17 @@ class RecordingPrims {
     add({.target = target, .target_chunk = chunk}, from, kNobody);
   }
   void copy(Buffer source, Buffer target, int chunk, Complete complete = Complete::kNo) {
-    add({.source = source, .target = target, .completes = complete == Complete::kYes,
-         .source_chunk = chunk, .target_chunk = chunk},
+    add({.source = source,
+         .target = target,
+         .completes = complete == Complete::kYes,
+         .source_chunk = chunk,
+         .target_chunk = chunk},
         kNobody, kNobody);
   }
   template <class To = OnePeer>
   void copy_send(Buffer source, Buffer target, int chunk, To to) {
-    add({.source = source, .target = target, .source_chunk = chunk, .target_chunk = chunk}, kNobody, to);
+    add({.source = source, .target = target, .source_chunk = chunk, .target_chunk = chunk}, kNobody,
+        to);
   }
   template <class From = OnePeer, class To = OnePeer>
   void recv_send(From from, To to) {
@@ -56,15 +60,21 @@ class RecordingPrims {
   }
   template <class From = OnePeer>
   void recv_reduce_copy(From from, Buffer source, Buffer target, int chunk, Complete complete) {
-    add({.source = source, .target = target, .completes = complete == Complete::kYes,
-         .source_chunk = chunk, .target_chunk = chunk},
+    add({.source = source,
+         .target = target,
+         .completes = complete == Complete::kYes,
+         .source_chunk = chunk,
+         .target_chunk = chunk},
         from, kNobody);
   }
   template <class From = OnePeer, class To = OnePeer>
-  void recv_reduce_copy_send(From from, Buffer source, Buffer target, int chunk, To to,
-                             Complete complete) {
-    add({.source = source, .target = target, .completes = complete == Complete::kYes,
-         .source_chunk = chunk, .target_chunk = chunk},
+  void recv_reduce_copy_send(
+      From from, Buffer source, Buffer target, int chunk, To to, Complete complete) {
+    add({.source = source,
+         .target = target,
+         .completes = complete == Complete::kYes,
+         .source_chunk = chunk,
+         .target_chunk = chunk},
         from, to);
   }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast the element-wise work of a host rank is: reductions beside memcpy on the same sizes, and
-// the cost of a call on two elements. GB/s is the size of one operand per second, as in the limits of
-// the peer bench: `a += b` on 512 KiB at 44 GB/s reads 88 GB/s and writes 44 GB/s.
-#include <benchmark/benchmark.h>
-
+// the cost of a call on two elements. GB/s is the size of one operand per second, as in the limits
+// of the peer bench: `a += b` on 512 KiB at 44 GB/s reads 88 GB/s and writes 44 GB/s.
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <benchmark/benchmark.h>
 
 #include "kernels/host/reduce.hpp"
 
@@ -104,8 +104,8 @@ void register_all() {
     const auto type = static_cast<DataType>(i);
     const std::string prefix = std::string(name(type)) + "/";
     for (int kind = 0; kind < 4; ++kind) {
-      benchmark::RegisterBenchmark((prefix + kKinds[kind] + "/512KiB").c_str(), measure_in_place, type,
-                                   static_cast<ReduceKind>(kind), kCached);
+      benchmark::RegisterBenchmark((prefix + kKinds[kind] + "/512KiB").c_str(), measure_in_place,
+                                   type, static_cast<ReduceKind>(kind), kCached);
     }
     benchmark::RegisterBenchmark((prefix + "scale/512KiB").c_str(), measure_scale, type);
     if (!is_floating(type)) {

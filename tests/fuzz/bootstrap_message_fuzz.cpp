@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hostile or broken peer may send on the control plane: bytes in any pieces through the reader,
-// the messages into a hub with three honest members and into every decoder. No input may crash, leak,
-// pile up memory without bound, or make the hub send what it cannot.
+// What a hostile or broken peer may send on the control plane: bytes in any pieces through the
+// reader, the messages into a hub with three honest members and into every decoder. No input may
+// crash, leak, pile up memory without bound, or make the hub send what it cannot.
 //
 // Input: the first byte says how the stream is cut; then, per piece, the bytes of the stream.
 #include <cstdint>
@@ -49,7 +49,8 @@ void fuzz(std::string_view bytes) {
     ++sent;
   });
   for (uint32_t rank = 0; rank < kMembers; ++rank) {
-    require(hub.join({.rank = rank, .nranks = kMembers, .version = 1, .process = rank}).has_value());
+    require(
+        hub.join({.rank = rank, .nranks = kMembers, .version = 1, .process = rank}).has_value());
   }
   const size_t piece = bytes.empty() ? 1 : static_cast<size_t>(bytes.front()) % 37 + 1;
   MessageReader reader;

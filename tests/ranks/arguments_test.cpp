@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input to every kind of call: the right code, a sentence that says what is wrong, and nothing lost:
-// the communicator works afterwards.
+// Bad input to every kind of call: the right code, a sentence that says what is wrong, and nothing
+// lost: the communicator works afterwards.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -37,11 +37,13 @@ class ArgumentsTest : public testing::Test {
 };
 
 TEST_F(ArgumentsTest, ACommunicatorMustBeOne) {
-  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, nullptr, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, nullptr, nullptr),
+            ncclInvalidArgument);
   EXPECT_THAT(last_error(), HasSubstr("NULL"));
   std::array<uint64_t, 512> junk{};
   auto* const fake = reinterpret_cast<ncclComm_t>(junk.data());
-  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, fake, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, fake, nullptr),
+            ncclInvalidArgument);
   int count = 0;
   EXPECT_EQ(ncclCommCount(fake, &count), ncclInvalidArgument);
   EXPECT_EQ(ncclCommCount(comm_, nullptr), ncclInvalidArgument);
@@ -56,7 +58,8 @@ TEST_F(ArgumentsTest, ADestroyedCommunicatorIsRefused) {
   ASSERT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
   ASSERT_EQ(ncclCommDestroy(comm), ncclSuccess);
   EXPECT_EQ(ncclCommDestroy(comm), ncclInvalidArgument);
-  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, comm, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, comm, nullptr),
+            ncclInvalidArgument);
   EXPECT_THAT(last_error(), HasSubstr("destroyed"));
 }
 
@@ -69,13 +72,19 @@ TEST_F(ArgumentsTest, NullEndsNothing) {
 }
 
 TEST_F(ArgumentsTest, RootsAndPeersAreRanks) {
-  for (const int wrong : {-1, 1, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
-    EXPECT_EQ(ncclBroadcast(send_.data(), recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr), ncclInvalidArgument);
+  for (const int wrong :
+       {-1, 1, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    EXPECT_EQ(ncclBroadcast(send_.data(), recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr),
+              ncclInvalidArgument);
     EXPECT_THAT(last_error(), AllOf(HasSubstr("root " + std::to_string(wrong)), HasSubstr("0..0")));
     EXPECT_EQ(ncclBcast(recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr), ncclInvalidArgument);
-    EXPECT_EQ(ncclReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, wrong, comm_, nullptr), ncclInvalidArgument);
-    EXPECT_EQ(ncclGather(send_.data(), recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr), ncclInvalidArgument);
-    EXPECT_EQ(ncclScatter(send_.data(), recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr), ncclInvalidArgument);
+    EXPECT_EQ(
+        ncclReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, wrong, comm_, nullptr),
+        ncclInvalidArgument);
+    EXPECT_EQ(ncclGather(send_.data(), recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr),
+              ncclInvalidArgument);
+    EXPECT_EQ(ncclScatter(send_.data(), recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr),
+              ncclInvalidArgument);
     EXPECT_EQ(ncclSend(send_.data(), 8, ncclFloat32, wrong, comm_, nullptr), ncclInvalidArgument);
     EXPECT_THAT(last_error(), HasSubstr("peer"));
     EXPECT_EQ(ncclRecv(recv_.data(), 8, ncclFloat32, wrong, comm_, nullptr), ncclInvalidArgument);
@@ -85,7 +94,8 @@ TEST_F(ArgumentsTest, RootsAndPeersAreRanks) {
 TEST_F(ArgumentsTest, TypesAreThoseOfTheHeader) {
   for (const int wrong : {-1, static_cast<int>(ncclNumTypes), 1 << 20}) {
     EXPECT_EQ(all_reduce(std::bit_cast<ncclDataType_t>(wrong)), ncclInvalidArgument);
-    EXPECT_THAT(last_error(), AllOf(HasSubstr("datatype " + std::to_string(wrong)), HasSubstr("0..11")));
+    EXPECT_THAT(last_error(),
+                AllOf(HasSubstr("datatype " + std::to_string(wrong)), HasSubstr("0..11")));
   }
 }
 
@@ -96,24 +106,31 @@ TEST_F(ArgumentsTest, OperationsAreBuiltInOrMadeForThisCommunicatorAndType) {
   const Job other(1);
   float scalar = 2;
   ncclRedOp_t op = ncclSum;
-  ASSERT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, other.comm(0)), ncclSuccess);
+  ASSERT_EQ(
+      ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, other.comm(0)),
+      ncclSuccess);
   EXPECT_EQ(all_reduce(ncclFloat32, op), ncclInvalidArgument) << "another communicator's";
   EXPECT_EQ(ncclRedOpDestroy(op, comm_), ncclInvalidArgument);
   EXPECT_EQ(ncclRedOpDestroy(ncclSum, comm_), ncclInvalidArgument);
   EXPECT_EQ(ncclRedOpDestroy(op, nullptr), ncclInvalidArgument);
   ASSERT_EQ(ncclRedOpDestroy(op, other.comm(0)), ncclSuccess);
   EXPECT_EQ(ncclRedOpDestroy(op, other.comm(0)), ncclInvalidArgument);
-  ASSERT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, comm_), ncclSuccess);
+  ASSERT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, comm_),
+            ncclSuccess);
   EXPECT_EQ(all_reduce(ncclInt32, op), ncclInvalidArgument) << "made for float";
   EXPECT_EQ(ncclRedOpDestroy(op, comm_), ncclSuccess);
-  EXPECT_EQ(ncclRedOpCreatePreMulSum(nullptr, &scalar, ncclFloat32, ncclScalarHostImmediate, comm_), ncclInvalidArgument);
-  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, nullptr, ncclFloat32, ncclScalarHostImmediate, comm_), ncclInvalidArgument);
+  EXPECT_EQ(ncclRedOpCreatePreMulSum(nullptr, &scalar, ncclFloat32, ncclScalarHostImmediate, comm_),
+            ncclInvalidArgument);
+  EXPECT_EQ(ncclRedOpCreatePreMulSum(&op, nullptr, ncclFloat32, ncclScalarHostImmediate, comm_),
+            ncclInvalidArgument);
 }
 
 TEST_F(ArgumentsTest, BuffersThatAreUsedMustNotBeNull) {
-  EXPECT_EQ(ncclAllReduce(nullptr, recv_.data(), 8, ncclFloat32, ncclSum, comm_, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllReduce(nullptr, recv_.data(), 8, ncclFloat32, ncclSum, comm_, nullptr),
+            ncclInvalidArgument);
   EXPECT_THAT(last_error(), HasSubstr("send buffer is NULL"));
-  EXPECT_EQ(ncclAllGather(send_.data(), nullptr, 8, ncclFloat32, comm_, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllGather(send_.data(), nullptr, 8, ncclFloat32, comm_, nullptr),
+            ncclInvalidArgument);
   EXPECT_THAT(last_error(), HasSubstr("receive buffer is NULL"));
   EXPECT_EQ(ncclSend(nullptr, 8, ncclFloat32, 0, comm_, nullptr), ncclInvalidArgument);
   EXPECT_EQ(ncclRecv(nullptr, 8, ncclFloat32, 0, comm_, nullptr), ncclInvalidArgument);
@@ -126,15 +143,17 @@ TEST_F(ArgumentsTest, NothingIsDoneWithACountOfZero) {
 }
 
 TEST_F(ArgumentsTest, SizesThatOverflowAreRefused) {
-  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), SIZE_MAX / 2, ncclFloat32, ncclSum, comm_, nullptr),
-            ncclInvalidArgument);
+  EXPECT_EQ(
+      ncclAllReduce(send_.data(), recv_.data(), SIZE_MAX / 2, ncclFloat32, ncclSum, comm_, nullptr),
+      ncclInvalidArgument);
   EXPECT_THAT(last_error(), HasSubstr("beyond any memory"));
 }
 
 TEST_F(ArgumentsTest, StreamsAreOurs) {
   int somewhere = 0;
   auto* const stream = reinterpret_cast<cudaStream_t>(&somewhere);
-  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, comm_, stream), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllReduce(send_.data(), recv_.data(), 8, ncclFloat32, ncclSum, comm_, stream),
+            ncclInvalidArgument);
   EXPECT_THAT(last_error(), HasSubstr("plexusStreamCreate"));
   EXPECT_EQ(plexusStreamSynchronize(stream), ncclInvalidArgument);
   EXPECT_EQ(plexusStreamDestroy(stream), ncclInvalidArgument);
@@ -250,9 +269,14 @@ TEST(Arguments, SplitAndShrinkCheckTheirs) {
   ncclComm_t child = nullptr;
   std::array<int, 2> excluded{0, 5};
   EXPECT_EQ(ncclCommShrink(job.comm(0), nullptr, 1, &child, nullptr, 0), ncclInvalidArgument);
-  EXPECT_EQ(ncclCommShrink(job.comm(0), excluded.data(), 0, &child, nullptr, 0), ncclInvalidArgument);
-  EXPECT_EQ(ncclCommShrink(job.comm(0), excluded.data(), 1, &child, nullptr, 0), ncclInvalidArgument) << "the caller";
-  EXPECT_EQ(ncclCommShrink(job.comm(1), excluded.data(), 2, &child, nullptr, 0), ncclInvalidArgument) << "no rank 5";
+  EXPECT_EQ(ncclCommShrink(job.comm(0), excluded.data(), 0, &child, nullptr, 0),
+            ncclInvalidArgument);
+  EXPECT_EQ(ncclCommShrink(job.comm(0), excluded.data(), 1, &child, nullptr, 0),
+            ncclInvalidArgument)
+      << "the caller";
+  EXPECT_EQ(ncclCommShrink(job.comm(1), excluded.data(), 2, &child, nullptr, 0),
+            ncclInvalidArgument)
+      << "no rank 5";
   EXPECT_EQ(ncclCommSplit(job.comm(0), 0, 0, nullptr, nullptr), ncclInvalidArgument);
   EXPECT_EQ(ncclCommSplit(nullptr, 0, 0, &child, nullptr), ncclInvalidArgument);
   EXPECT_EQ(ncclCommRevoke(job.comm(0), 1), ncclInvalidArgument);

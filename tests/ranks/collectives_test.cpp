@@ -20,8 +20,8 @@ struct Case {
 };
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
-  return std::string(info.param.mode == Mode::kGroup ? "group" : "threads") + "_" + std::to_string(info.param.nranks) +
-         "_ranks_" + std::to_string(info.param.count);
+  return std::string(info.param.mode == Mode::kGroup ? "group" : "threads") + "_" +
+         std::to_string(info.param.nranks) + "_ranks_" + std::to_string(info.param.count);
 }
 
 class CollectivesTest : public testing::TestWithParam<Case> {
@@ -42,7 +42,9 @@ class CollectivesTest : public testing::TestWithParam<Case> {
     }
     return buffers;
   }
-  static Buffers outputs(size_t blocks) { return Buffers(n(), std::vector<int32_t>(blocks * count() + 1, -77)); }
+  static Buffers outputs(size_t blocks) {
+    return Buffers(n(), std::vector<int32_t>(blocks * count() + 1, -77));
+  }
 
   void run(const Job::Body& body) {
     Job job(GetParam().nranks);
@@ -107,7 +109,8 @@ TEST_P(CollectivesTest, BroadcastGivesTheRootsData) {
   Buffers out = outputs(1);
   run([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
-    return ncclBroadcast(rank == root ? in[r].data() : nullptr, out[r].data(), count(), ncclInt32, root, comm, nullptr);
+    return ncclBroadcast(rank == root ? in[r].data() : nullptr, out[r].data(), count(), ncclInt32,
+                         root, comm, nullptr);
   });
   for (const auto& output : out) {
     expect(output, count(), [&](size_t i) { return static_cast<int32_t>(value_of(root, i)); });
@@ -120,8 +123,8 @@ TEST_P(CollectivesTest, ReduceSumsAtTheRootOnly) {
   Buffers out = outputs(1);
   run([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
-    return ncclReduce(in[r].data(), rank == root ? out[r].data() : nullptr, count(), ncclInt32, ncclSum, root, comm,
-                      nullptr);
+    return ncclReduce(in[r].data(), rank == root ? out[r].data() : nullptr, count(), ncclInt32,
+                      ncclSum, root, comm, nullptr);
   });
   expect(out.back(), count(), sum_at);
 }
@@ -149,7 +152,8 @@ TEST_P(CollectivesTest, AllGatherInPlace) {
   }
   run([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
-    return ncclAllGather(out[r].data() + r * count(), out[r].data(), count(), ncclInt32, comm, nullptr);
+    return ncclAllGather(out[r].data() + r * count(), out[r].data(), count(), ncclInt32, comm,
+                         nullptr);
   });
   for (const auto& output : out) {
     expect(output, n() * count(), [](size_t i) {
@@ -163,7 +167,8 @@ TEST_P(CollectivesTest, ReduceScatterSumsEachBlockAtItsRank) {
   Buffers out = outputs(1);
   run([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
-    return ncclReduceScatter(in[r].data(), out[r].data(), count(), ncclInt32, ncclSum, comm, nullptr);
+    return ncclReduceScatter(in[r].data(), out[r].data(), count(), ncclInt32, ncclSum, comm,
+                             nullptr);
   });
   for (size_t rank = 0; rank < n(); ++rank) {
     expect(out[rank], count(), [&](size_t i) { return sum_at(rank * count() + i); });
@@ -179,7 +184,8 @@ TEST_P(CollectivesTest, AllToAllTransposesBlocks) {
   });
   for (size_t rank = 0; rank < n(); ++rank) {
     expect(out[rank], n() * count(), [&](size_t i) {
-      return static_cast<int32_t>(value_of(static_cast<int>(i / count()), rank * count() + i % count()));
+      return static_cast<int32_t>(
+          value_of(static_cast<int>(i / count()), rank * count() + i % count()));
     });
   }
 }
@@ -191,17 +197,20 @@ TEST_P(CollectivesTest, GatherThenScatterGivesBack) {
   Buffers out = outputs(1);
   run([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
-    return ncclGather(in[r].data(), rank == root ? gathered[r].data() : nullptr, count(), ncclInt32, root, comm, nullptr);
+    return ncclGather(in[r].data(), rank == root ? gathered[r].data() : nullptr, count(), ncclInt32,
+                      root, comm, nullptr);
   });
   expect(gathered.front(), n() * count(), [](size_t i) {
     return static_cast<int32_t>(value_of(static_cast<int>(i / count()), i % count()));
   });
   run([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
-    return ncclScatter(rank == root ? gathered[r].data() : nullptr, out[r].data(), count(), ncclInt32, root, comm, nullptr);
+    return ncclScatter(rank == root ? gathered[r].data() : nullptr, out[r].data(), count(),
+                       ncclInt32, root, comm, nullptr);
   });
   for (size_t rank = 0; rank < n(); ++rank) {
-    expect(out[rank], count(), [&](size_t i) { return static_cast<int32_t>(value_of(static_cast<int>(rank), i)); });
+    expect(out[rank], count(),
+           [&](size_t i) { return static_cast<int32_t>(value_of(static_cast<int>(rank), i)); });
   }
 }
 
@@ -225,14 +234,23 @@ TEST_P(CollectivesTest, SendAndReceiveRoundTheRing) {
 
 constexpr size_t kSlotElements = 128 * 1024 / sizeof(int32_t);
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, CollectivesTest,
-    testing::Values(Case{Mode::kGroup, 1, 5}, Case{Mode::kGroup, 2, 1}, Case{Mode::kGroup, 2, 12345},
-                    Case{Mode::kGroup, 3, 7}, Case{Mode::kGroup, 3, kSlotElements + 1},
-                    Case{Mode::kGroup, 4, 3 * kSlotElements - 5}, Case{Mode::kGroup, 5, 64}, Case{Mode::kGroup, 8, 1000},
-                    Case{Mode::kGroup, 17, 333}, Case{Mode::kThreads, 2, 1}, Case{Mode::kThreads, 2, 20 * kSlotElements + 3},
-                    Case{Mode::kThreads, 3, 4097}, Case{Mode::kThreads, 4, kSlotElements}, Case{Mode::kThreads, 8, 100}),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(Ranks,
+                         CollectivesTest,
+                         testing::Values(Case{Mode::kGroup, 1, 5},
+                                         Case{Mode::kGroup, 2, 1},
+                                         Case{Mode::kGroup, 2, 12345},
+                                         Case{Mode::kGroup, 3, 7},
+                                         Case{Mode::kGroup, 3, kSlotElements + 1},
+                                         Case{Mode::kGroup, 4, 3 * kSlotElements - 5},
+                                         Case{Mode::kGroup, 5, 64},
+                                         Case{Mode::kGroup, 8, 1000},
+                                         Case{Mode::kGroup, 17, 333},
+                                         Case{Mode::kThreads, 2, 1},
+                                         Case{Mode::kThreads, 2, 20 * kSlotElements + 3},
+                                         Case{Mode::kThreads, 3, 4097},
+                                         Case{Mode::kThreads, 4, kSlotElements},
+                                         Case{Mode::kThreads, 8, 100}),
+                         case_name);
 
 TEST(Collectives, OneThreadDrivesAThousandRanks) {
   constexpr int kRanks = 1024;
@@ -260,7 +278,8 @@ TEST(Collectives, SameCallGivesSameBits) {
   }
   for (auto* const out : {&first, &second}) {
     for (const ncclResult_t result : job.run_in_threads([&](int rank, ncclComm_t comm) {
-           return ncclAllReduce(input.data(), (*out)[static_cast<size_t>(rank)].data(), kCount, ncclFloat32, ncclSum, comm, nullptr);
+           return ncclAllReduce(input.data(), (*out)[static_cast<size_t>(rank)].data(), kCount,
+                                ncclFloat32, ncclSum, comm, nullptr);
          })) {
       ASSERT_EQ(result, ncclSuccess);
     }

@@ -17,7 +17,8 @@ void run_job(int nranks, const std::function<void(int, ncclComm_t)>& body) {
   for (int rank = 0; rank < nranks; ++rank) {
     threads.emplace_back([&, rank] {
       ncclComm_t comm = nullptr;
-      ASSERT_EQ(ncclCommInitRank(&comm, nranks, id, rank), ncclSuccess) << ncclGetLastError(nullptr);
+      ASSERT_EQ(ncclCommInitRank(&comm, nranks, id, rank), ncclSuccess)
+          << ncclGetLastError(nullptr);
       body(rank, comm);
       EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
     });
@@ -29,7 +30,8 @@ void run_job(int nranks, const std::function<void(int, ncclComm_t)>& body) {
 
 int sum_of_ranks(ncclComm_t comm, int value) {
   int result = value;
-  EXPECT_EQ(ncclAllReduce(&value, &result, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+  EXPECT_EQ(ncclAllReduce(&value, &result, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess)
+      << ncclGetLastError(nullptr);
   return result;
 }
 
@@ -55,7 +57,8 @@ TEST(Communicators, OneRankAlone) {
 TEST(Communicators, SplitByColorOrdersByKey) {
   run_job(6, [](int rank, ncclComm_t comm) {
     ncclComm_t child = nullptr;
-    ASSERT_EQ(ncclCommSplit(comm, rank % 2, -rank, &child, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    ASSERT_EQ(ncclCommSplit(comm, rank % 2, -rank, &child, nullptr), ncclSuccess)
+        << ncclGetLastError(nullptr);
     int child_rank = -1;
     ASSERT_EQ(ncclCommUserRank(child, &child_rank), ncclSuccess);
     EXPECT_EQ(child_rank, 2 - rank / 2);
@@ -68,7 +71,8 @@ TEST(Communicators, SplitByColorOrdersByKey) {
 TEST(Communicators, SplitWithoutColorGivesNull) {
   run_job(3, [](int rank, ncclComm_t comm) {
     ncclComm_t child = nullptr;
-    ASSERT_EQ(ncclCommSplit(comm, rank == 1 ? NCCL_SPLIT_NOCOLOR : 0, 0, &child, nullptr), ncclSuccess);
+    ASSERT_EQ(ncclCommSplit(comm, rank == 1 ? NCCL_SPLIT_NOCOLOR : 0, 0, &child, nullptr),
+              ncclSuccess);
     EXPECT_EQ(child == nullptr, rank == 1);
     if (child != nullptr) {
       EXPECT_EQ(sum_of_ranks(child, rank), 2);
@@ -122,7 +126,8 @@ TEST(Communicators, ScalableInitTakesSeveralIds) {
     threads.emplace_back([&, rank] {
       ncclComm_t comm = nullptr;
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-      ASSERT_EQ(ncclCommInitRankScalable(&comm, 4, rank, 2, ids.data(), &config), ncclSuccess) << ncclGetLastError(nullptr);
+      ASSERT_EQ(ncclCommInitRankScalable(&comm, 4, rank, 2, ids.data(), &config), ncclSuccess)
+          << ncclGetLastError(nullptr);
       EXPECT_EQ(sum_of_ranks(comm, 1), 4);
       EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
     });
@@ -201,9 +206,11 @@ TEST(Communicators, RevokedOneCanBeSplit) {
   run_job(2, [](int rank, ncclComm_t comm) {
     EXPECT_EQ(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT), ncclSuccess);
     int value = 1;
-    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr), ncclInvalidUsage);
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr),
+              ncclInvalidUsage);
     ncclComm_t child = nullptr;
-    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess)
+        << ncclGetLastError(nullptr);
     EXPECT_EQ(sum_of_ranks(child, 1), 2);
     EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
   });

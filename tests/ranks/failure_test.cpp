@@ -15,7 +15,8 @@ TEST(Mismatch, DifferentCountsFailOnAllRanksAndNameBothCalls) {
   Job job(2);
   std::vector<float> buffers[2] = {std::vector<float>(100), std::vector<float>(100)};
   const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
-    return ncclAllReduce(buffers[rank].data(), buffers[rank].data(), rank == 0 ? 100 : 50, ncclFloat32, ncclSum, comm, nullptr);
+    return ncclAllReduce(buffers[rank].data(), buffers[rank].data(), rank == 0 ? 100 : 50,
+                         ncclFloat32, ncclSum, comm, nullptr);
   });
   EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclInvalidUsage)) << ncclGetLastError(nullptr);
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("count 100"));
@@ -23,7 +24,8 @@ TEST(Mismatch, DifferentCountsFailOnAllRanksAndNameBothCalls) {
 }
 
 TEST(Mismatch, DifferentRootsOfABroadcastDoNotHang) {
-  // Each of the two thinks the other is the root: no message travels, so the slow path has to find it.
+  // Each of the two thinks the other is the root: no message travels, so the slow path has to find
+  // it.
   Job job(2);
   float value[2] = {0, 0};
   const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
@@ -37,13 +39,16 @@ TEST(Mismatch, FailedCommunicatorStaysFailed) {
   Job job(2);
   float value[2] = {0, 0};
   (void)job.run_in_threads([&](int rank, ncclComm_t comm) {
-    return ncclAllReduce(&value[rank], &value[rank], 1, rank == 0 ? ncclFloat32 : ncclInt32, ncclSum, comm, nullptr);
+    return ncclAllReduce(&value[rank], &value[rank], 1, rank == 0 ? ncclFloat32 : ncclInt32,
+                         ncclSum, comm, nullptr);
   });
   for (int rank = 0; rank < 2; ++rank) {
     ncclResult_t state = ncclSuccess;
     EXPECT_EQ(ncclCommGetAsyncError(job.comm(rank), &state), ncclSuccess);
     EXPECT_EQ(state, ncclInvalidUsage);
-    EXPECT_EQ(ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr), ncclInvalidUsage);
+    EXPECT_EQ(
+        ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr),
+        ncclInvalidUsage);
   }
 }
 

@@ -17,7 +17,9 @@ TEST(Group, NestedGroupsLaunchAtTheOutermostEnd) {
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-    ASSERT_EQ(ncclAllReduce(&in[rank], &out[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr), ncclSuccess);
+    ASSERT_EQ(
+        ncclAllReduce(&in[rank], &out[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr),
+        ncclSuccess);
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
     EXPECT_EQ(out[rank], 0);
   }
@@ -33,9 +35,12 @@ TEST(Group, FailingCallDiscardsTheWholeGroup) {
   float value[2] = {1, 1};
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
   for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_EQ(ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr), ncclSuccess);
+    ASSERT_EQ(
+        ncclAllReduce(&value[rank], &value[rank], 1, ncclFloat32, ncclSum, job.comm(rank), nullptr),
+        ncclSuccess);
   }
-  EXPECT_EQ(ncclBroadcast(value, value, 1, ncclFloat32, 9, job.comm(0), nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclBroadcast(value, value, 1, ncclFloat32, 9, job.comm(0), nullptr),
+            ncclInvalidArgument);
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
   EXPECT_EQ(value[0], 1);
   job.run_in_group([&](int rank, ncclComm_t comm) {
@@ -90,7 +95,8 @@ TEST(Group, MessageToOneselfNeedsItsCounterpart) {
 TEST(Group, MessageOfZeroElementsIsMatched) {
   Job job(2);
   for (const ncclResult_t result : job.run_in_threads([&](int rank, ncclComm_t comm) {
-         return rank == 0 ? ncclSend(nullptr, 0, ncclInt32, 1, comm, nullptr) : ncclRecv(nullptr, 0, ncclInt32, 0, comm, nullptr);
+         return rank == 0 ? ncclSend(nullptr, 0, ncclInt32, 1, comm, nullptr)
+                          : ncclRecv(nullptr, 0, ncclInt32, 0, comm, nullptr);
        })) {
     EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(nullptr);
   }
@@ -103,8 +109,9 @@ TEST(Reductions, PreMulSumMultipliesEachRanksInput) {
   std::vector<ncclRedOp_t> ops(3);
   for (int rank = 0; rank < 3; ++rank) {
     float scalar = static_cast<float>(rank + 1);
-    ASSERT_EQ(ncclRedOpCreatePreMulSum(&ops[static_cast<size_t>(rank)], &scalar, ncclFloat32, ncclScalarHostImmediate,
-                                       job.comm(rank)), ncclSuccess);
+    ASSERT_EQ(ncclRedOpCreatePreMulSum(&ops[static_cast<size_t>(rank)], &scalar, ncclFloat32,
+                                       ncclScalarHostImmediate, job.comm(rank)),
+              ncclSuccess);
   }
   job.run_in_group([&](int rank, ncclComm_t comm) {
     const auto r = static_cast<size_t>(rank);
@@ -112,7 +119,8 @@ TEST(Reductions, PreMulSumMultipliesEachRanksInput) {
   });
   EXPECT_EQ(out, std::vector<float>(3, 321));
   float unused = 0;
-  EXPECT_EQ(ncclAllReduce(&unused, &unused, 1, ncclFloat64, ops[0], job.comm(0), nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclAllReduce(&unused, &unused, 1, ncclFloat64, ops[0], job.comm(0), nullptr),
+            ncclInvalidArgument);
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(ncclRedOpDestroy(ops[static_cast<size_t>(rank)], job.comm(rank)), ncclSuccess);
   }
@@ -142,7 +150,9 @@ TEST(Streams, RunInOrderBesideTheCaller) {
   for (int repeat = 0; repeat < 5; ++repeat) {
     for (int rank = 0; rank < 2; ++rank) {  // no group: the second call finds the first one pending
       auto* const buffer = data[static_cast<size_t>(rank)].data();
-      ASSERT_EQ(ncclAllReduce(buffer, buffer, kCount, ncclFloat32, ncclSum, job.comm(rank), streams[rank]), ncclSuccess);
+      ASSERT_EQ(ncclAllReduce(buffer, buffer, kCount, ncclFloat32, ncclSum, job.comm(rank),
+                              streams[rank]),
+                ncclSuccess);
     }
   }
   for (const cudaStream_t stream : streams) {

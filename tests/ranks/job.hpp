@@ -3,22 +3,22 @@
 // thread each. What a rank does is a function of (rank, communicator).
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <functional>
+#include <plexus.h>
 #include <thread>
 #include <vector>
 
-#include <plexus.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus::testing_job {
 
 class Job {
  public:
   explicit Job(int nranks) : comms_(static_cast<size_t>(nranks)) {
-    EXPECT_EQ(ncclCommInitAll(comms_.data(), nranks, nullptr), ncclSuccess) << ncclGetLastError(nullptr);
+    EXPECT_EQ(ncclCommInitAll(comms_.data(), nranks, nullptr), ncclSuccess)
+        << ncclGetLastError(nullptr);
   }
   ~Job() {
     for (const ncclComm_t comm : comms_) {
@@ -47,7 +47,8 @@ class Job {
     std::vector<ncclResult_t> results(comms_.size());
     std::vector<std::thread> threads;
     for (int rank = 0; rank < nranks(); ++rank) {
-      threads.emplace_back([&, rank] { results[static_cast<size_t>(rank)] = body(rank, comm(rank)); });
+      threads.emplace_back(
+          [&, rank] { results[static_cast<size_t>(rank)] = body(rank, comm(rank)); });
     }
     for (std::thread& thread : threads) {
       thread.join();
@@ -60,6 +61,8 @@ class Job {
 };
 
 /// A value that depends on rank and place, exact in every type under small sums.
-inline int64_t value_of(int rank, uint64_t index) { return static_cast<int64_t>((index * 7 + static_cast<uint64_t>(rank) * 3) % 5) + 1; }
+inline int64_t value_of(int rank, uint64_t index) {
+  return static_cast<int64_t>((index * 7 + static_cast<uint64_t>(rank) * 3) % 5) + 1;
+}
 
 }  // namespace plexus::testing_job

@@ -3,8 +3,13 @@
 #include <nccl.h>
 #include <stdio.h>
 
-ncclResult_t ncclAllReduce(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* sendbuff,
+                           void* recvbuff,
+                           size_t count,
+                           ncclDataType_t datatype,
+                           ncclRedOp_t op,
+                           ncclComm_t comm,
+                           cudaStream_t stream) {
   printf("seen %zu\n", count);
   return pncclAllReduce(sendbuff, recvbuff, count, datatype, op, comm, stream);
 }

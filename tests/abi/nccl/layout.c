@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nccl.h has NCCL 2.30's numbers and layouts (LP64). Every line is checked by the compiler, as C99 and,
- * through layout.cpp, as C++: this file compiles or the interface broke. */
+ * nccl.h has NCCL 2.30's numbers and layouts (LP64). Every line is checked by the compiler, as C99
+ * and, through layout.cpp, as C++: this file compiles or the interface broke. */
 #include <nccl.h>
 #include <plexus.h>
-
 #include <stddef.h>
 
 #define JOIN_(a, b) a##b
@@ -15,16 +14,22 @@ CHECK(sizeof(ncclUniqueId) == 128 && NCCL_UNIQUE_ID_BYTES == 128);
 CHECK(NCCL_VERSION_CODE >= 23000 && NCCL_VERSION_CODE < 23100);
 CHECK(NCCL_VERSION(2, 8, 4) == 2804 && NCCL_VERSION(2, 30, 7) == 23007);
 
-CHECK(ncclSuccess == 0 && ncclUnhandledCudaError == 1 && ncclSystemError == 2 && ncclInternalError == 3);
-CHECK(ncclInvalidArgument == 4 && ncclInvalidUsage == 5 && ncclRemoteError == 6 && ncclInProgress == 7);
+CHECK(ncclSuccess == 0 && ncclUnhandledCudaError == 1 && ncclSystemError == 2 &&
+      ncclInternalError == 3);
+CHECK(ncclInvalidArgument == 4 && ncclInvalidUsage == 5 && ncclRemoteError == 6 &&
+      ncclInProgress == 7);
 CHECK(ncclTimeout == 8 && ncclNumResults == 9 && sizeof(ncclResult_t) == 4);
 
-CHECK(ncclInt8 == 0 && ncclChar == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclInt == 2 && ncclUint32 == 3);
-CHECK(ncclInt64 == 4 && ncclUint64 == 5 && ncclFloat16 == 6 && ncclHalf == 6 && ncclFloat32 == 7 && ncclFloat == 7);
-CHECK(ncclFloat64 == 8 && ncclDouble == 8 && ncclBfloat16 == 9 && ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11);
+CHECK(ncclInt8 == 0 && ncclChar == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclInt == 2 &&
+      ncclUint32 == 3);
+CHECK(ncclInt64 == 4 && ncclUint64 == 5 && ncclFloat16 == 6 && ncclHalf == 6 && ncclFloat32 == 7 &&
+      ncclFloat == 7);
+CHECK(ncclFloat64 == 8 && ncclDouble == 8 && ncclBfloat16 == 9 && ncclFloat8e4m3 == 10 &&
+      ncclFloat8e5m2 == 11);
 CHECK(ncclNumTypes == 12 && sizeof(ncclDataType_t) == 4);
 
-CHECK(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4 && ncclNumOps == 5);
+CHECK(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4 &&
+      ncclNumOps == 5);
 CHECK(ncclMaxRedOp == 0x7fffffff && sizeof(ncclRedOp_t) == 4);
 CHECK(ncclScalarDevice == 0 && ncclScalarHostImmediate == 1);
 CHECK(ncclStatGpuMemSuspend == 0 && ncclStatGpuMemSuspended == 1 && ncclStatGpuMemPersist == 2);
@@ -34,7 +39,8 @@ CHECK(NCCL_SPLIT_NOCOLOR == -1 && NCCL_API_MAGIC == 0xcafebeef && NCCL_CONFIG_UN
 CHECK(NCCL_WIN_DEFAULT == 0 && NCCL_WIN_COLL_SYMMETRIC == 1 && NCCL_WIN_STRICT_ORDERING == 2);
 CHECK(NCCL_WIN_REQUIRED_ALIGNMENT == 4096);
 CHECK(NCCL_CTA_POLICY_DEFAULT == 0 && NCCL_CTA_POLICY_EFFICIENCY == 1 && NCCL_CTA_POLICY_ZERO == 2);
-CHECK(NCCL_SHRINK_DEFAULT == 0 && NCCL_SHRINK_ABORT == 1 && NCCL_REVOKE_DEFAULT == 0 && NCCL_SUSPEND_MEM == 1);
+CHECK(NCCL_SHRINK_DEFAULT == 0 && NCCL_SHRINK_ABORT == 1 && NCCL_REVOKE_DEFAULT == 0 &&
+      NCCL_SUSPEND_MEM == 1);
 
 CHECK(sizeof(ncclConfig_t) == 96);
 CHECK_OFFSET(ncclConfig_t, size, 0);
@@ -63,8 +69,10 @@ CHECK(sizeof(ncclSimInfo_t) == 24);
 CHECK_OFFSET(ncclSimInfo_t, estimatedTime, 16);
 CHECK(sizeof(ncclWaitSignalDesc_t) == 16);
 
-/* The types of functions, by assignment: an argument more, less or of another type is an error here. */
-typedef ncclResult_t (*all_reduce_t)(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
+/* The types of functions, by assignment: an argument more, less or of another type is an error
+ * here. */
+typedef ncclResult_t (*all_reduce_t)(
+    const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t);
 typedef ncclResult_t (*init_rank_t)(ncclComm_t*, int, ncclUniqueId, int);
 typedef ncclResult_t (*init_scalable_t)(ncclComm_t*, int, int, int, ncclUniqueId*, ncclConfig_t*);
 typedef ncclResult_t (*split_t)(ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Loads both names of the library as frameworks do, and says whether a function is the same in both. */
+ * Loads both names of the library as frameworks do, and says whether a function is the same in
+ * both. */
 #include <dlfcn.h>
 #include <stdio.h>
 

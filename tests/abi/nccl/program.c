@@ -3,13 +3,13 @@
 #include <nccl.h>
 #include <stdio.h>
 
-#define CHECK(call)                                                                    \
-  do {                                                                                 \
-    ncclResult_t result = (call);                                                      \
-    if (result != ncclSuccess) {                                                       \
+#define CHECK(call)                                                                               \
+  do {                                                                                            \
+    ncclResult_t result = (call);                                                                 \
+    if (result != ncclSuccess) {                                                                  \
       fprintf(stderr, "%s: %s: %s\n", #call, ncclGetErrorString(result), ncclGetLastError(NULL)); \
-      return 1;                                                                        \
-    }                                                                                  \
+      return 1;                                                                                   \
+    }                                                                                             \
   } while (0)
 
 int main(void) {

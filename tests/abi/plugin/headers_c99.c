@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The plugin headers as strict C99, and their golden layout on LP64 (plugin-api/ABI.md). A line that
- * does not compile here is a broken ABI: change the header, not this file.
+ * The plugin headers as strict C99, and their golden layout on LP64 (plugin-api/ABI.md). A line
+ * that does not compile here is a broken ABI: change the header, not this file.
  */
 #include <stddef.h>
 
@@ -85,4 +85,5 @@ OFFSET(plexus_net_ops_t, close_listen, 136);
 OFFSET(plexus_net_ops_t, net_path, 144);
 
 GOLDEN(magic, PLEXUS_PLUGIN_MAGIC == 0x50584c50u);
-GOLDEN(codes, PLEXUS_OK == 0 && PLEXUS_REMOTE_ERROR == 6 && PLEXUS_AGAIN == 7 && PLEXUS_TIMEOUT == 8);
+GOLDEN(codes,
+       PLEXUS_OK == 0 && PLEXUS_REMOTE_ERROR == 6 && PLEXUS_AGAIN == 7 && PLEXUS_TIMEOUT == 8);

@@ -2,14 +2,14 @@
 // Where settings come from, which wins, and what happens to values that make no sense.
 #include "core/base/config.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -21,12 +21,14 @@ using ::testing::HasSubstr;
 class ConfigTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("plexus_config_" + std::to_string(getpid()));
+    folder_ =
+        std::filesystem::temp_directory_path() / ("plexus_config_" + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
     for (const Setting& setting : settings()) {
       unsetenv(setting.name);
     }
-    for (const char* const name : {"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"}) {
+    for (const char* const name :
+         {"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"}) {
       unsetenv(name);
     }
     setenv("HOME", folder_.c_str(), 1);
@@ -80,7 +82,8 @@ TEST_F(ConfigTest, ReadsTheEnvironment) {
 }
 
 TEST_F(ConfigTest, ReadsTheNamedFileWithCommentsAndCarriageReturns) {
-  setenv("NCCL_CONF_FILE", write_file("a.conf", "# NCCL_BUFFSIZE=1\r\nNCCL_BUFFSIZE=65536\r\nnonsense\n").c_str(), 1);
+  setenv("NCCL_CONF_FILE",
+         write_file("a.conf", "# NCCL_BUFFSIZE=1\r\nNCCL_BUFFSIZE=65536\r\nnonsense\n").c_str(), 1);
   EXPECT_EQ(read().buffsize_bytes, 65536);
   EXPECT_EQ(setting_value("NCCL_BUFFSIZE"), "65536");
 }
@@ -110,7 +113,8 @@ TEST_F(ConfigTest, TakesTheStricterOfOldAndNewNames) {
 }
 
 TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
-  EXPECT_THAT(error_of("NCCL_BUFFSIZE", "4MB"), AllOf(HasSubstr("NCCL_BUFFSIZE=4MB"), HasSubstr("the environment")));
+  EXPECT_THAT(error_of("NCCL_BUFFSIZE", "4MB"),
+              AllOf(HasSubstr("NCCL_BUFFSIZE=4MB"), HasSubstr("the environment")));
   EXPECT_THAT(error_of("NCCL_MIN_CTAS", "65"), HasSubstr("1..64"));
   EXPECT_THAT(error_of("NCCL_MIN_NCHANNELS", "-1"), HasSubstr("1..64"));
   EXPECT_THAT(error_of("NCCL_SHM_DISABLE", "yes"), HasSubstr("0 or 1"));
@@ -120,7 +124,8 @@ TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
   EXPECT_THAT(error_of("NCCL_PROTO", "^Simple"), HasSubstr("Simple"));
   EXPECT_THAT(error_of("NCCL_BUFFSIZE", "99999999999999999999999"), HasSubstr("bytes"));
   const std::string file = write_file("bad.conf", "NCCL_COMM_BLOCKING=2\n");
-  EXPECT_THAT(error_of("NCCL_CONF_FILE", file.c_str()), AllOf(HasSubstr("NCCL_COMM_BLOCKING=2"), HasSubstr(file)));
+  EXPECT_THAT(error_of("NCCL_CONF_FILE", file.c_str()),
+              AllOf(HasSubstr("NCCL_COMM_BLOCKING=2"), HasSubstr(file)));
 }
 
 TEST_F(ConfigTest, TakesAnEmptyValueForNone) {

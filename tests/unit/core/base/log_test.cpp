@@ -2,17 +2,17 @@
 // NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE, the layout of lines, and the last error.
 #include "core/base/log.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -39,11 +39,13 @@ class LogTest : public ::testing::Test {
   void set(const char* level, const char* subsystems) const {
     setenv("NCCL_DEBUG", level, 1);
     setenv("NCCL_DEBUG_FILE", pattern_.c_str(), 1);
-    subsystems == nullptr ? unsetenv("NCCL_DEBUG_SUBSYS") : setenv("NCCL_DEBUG_SUBSYS", subsystems, 1);
+    subsystems == nullptr ? unsetenv("NCCL_DEBUG_SUBSYS")
+                          : setenv("NCCL_DEBUG_SUBSYS", subsystems, 1);
     reset_log();
   }
   static std::filesystem::path path() {
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::filesystem::temp_directory_path())) {
       const std::string name = entry.path().filename();
       if (name.starts_with("plexus_log_") && name.ends_with("_" + std::to_string(getpid()))) {
         return entry.path();
@@ -62,8 +64,11 @@ class LogTest : public ::testing::Test {
 
 TEST_F(LogTest, WritesWarningsAsNcclDoes) {
   PLEXUS_WARN("disk {} is full", 7);
-  EXPECT_THAT(text(), ContainsRegex(R"(\[[0-9-]+ [0-9:]+\] [^ ]+:[0-9]+:[0-9]+ \[host\] log_test.cpp:[0-9]+ NCCL WARN )"
-                                    "disk 7 is full\n"));
+  EXPECT_THAT(
+      text(),
+      ContainsRegex(
+          R"(\[[0-9-]+ [0-9:]+\] [^ ]+:[0-9]+:[0-9]+ \[host\] log_test.cpp:[0-9]+ NCCL WARN )"
+          "disk 7 is full\n"));
 }
 
 TEST_F(LogTest, WritesInfoOnlyAtThatLevelAndOfChosenSubsystems) {

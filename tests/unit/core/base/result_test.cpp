@@ -2,13 +2,13 @@
 // `Result`, `Error` and `PLEXUS_TRY`: what every other folder relies on when something fails.
 #include "core/base/result.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -118,11 +118,11 @@ TEST(Error, ClonesAreIndependent) {
 TEST(Error, TextWithBracesInArgumentsIsNotFormattedAgain) {
   Error error = fail(Code::kInvalidArgument, "NCCL_ALGO is '{}'", "{ring}");
   EXPECT_EQ(error.message(), "NCCL_ALGO is '{ring}'");
-  EXPECT_EQ(std::move(error).with_context("{0}").message(),
-            "{0}: NCCL_ALGO is '{ring}'");
+  EXPECT_EQ(std::move(error).with_context("{0}").message(), "{0}: NCCL_ALGO is '{ring}'");
 }
 
-// The API wall casts a Code to ncclResult_t without a table, so the numbers are part of the contract.
+// The API wall casts a Code to ncclResult_t without a table, so the numbers are part of the
+// contract.
 static_assert(static_cast<int>(Code::kSuccess) == 0);
 static_assert(static_cast<int>(Code::kInvalidArgument) == 4);
 static_assert(static_cast<int>(Code::kRemoteError) == 6);

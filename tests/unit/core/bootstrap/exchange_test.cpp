@@ -2,13 +2,13 @@
 // What ranks see of the control plane; the ranks of these tests live in one process.
 #include "core/bootstrap/exchange.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -54,11 +54,13 @@ TEST(Exchange, MakesSubgroupsWithRanksOfTheirOwn) {
   const auto exchanges = make_local_exchanges(4);
   on_ranks(4, [&](int rank) {
     const bool even = rank % 2 == 0;
-    const auto group = exchanges[rank]->subgroup(even ? std::vector<int>{2, 0} : std::vector<int>{1, 3}, even ? 10 : 11);
+    const auto group = exchanges[rank]->subgroup(
+        even ? std::vector<int>{2, 0} : std::vector<int>{1, 3}, even ? 10 : 11);
     ASSERT_TRUE(group.has_value());
     const auto all = group.value()->all_gather(std::to_string(rank));
     ASSERT_TRUE(all.has_value());
-    EXPECT_EQ(all.value(), even ? (std::vector<std::string>{"2", "0"}) : (std::vector<std::string>{"1", "3"}));
+    EXPECT_EQ(all.value(),
+              even ? (std::vector<std::string>{"2", "0"}) : (std::vector<std::string>{"1", "3"}));
     EXPECT_EQ(group.value()->rank(), even ? (rank == 2 ? 0 : 1) : rank / 2);
   });
 }

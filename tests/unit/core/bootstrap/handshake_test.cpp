@@ -38,7 +38,8 @@ TEST(Handshake, RefusesEveryProofButTheRightOne) {
     EXPECT_FALSE(is_proof_good(secret_of(1), hello, answer, wrong));
   }
   EXPECT_FALSE(is_proof_good(secret_of(2), hello, answer, proof));
-  EXPECT_FALSE(is_proof_good(secret_of(1), hello, answer, answer.proof)) << "a hub's proof sent back";
+  EXPECT_FALSE(is_proof_good(secret_of(1), hello, answer, answer.proof))
+      << "a hub's proof sent back";
 }
 
 TEST(Handshake, DoesNotAcceptTheProofOfAnEarlierHandshake) {

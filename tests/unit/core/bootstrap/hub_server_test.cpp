@@ -2,18 +2,18 @@
 // The hub on TCP and ranks that join it, with strangers at the door.
 #include "core/bootstrap/hub_server.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <poll.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <poll.h>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/message.hpp"
@@ -88,11 +88,14 @@ Socket knock(const UniqueId& id) {
 Socket enter(const UniqueId& id) {
   Socket socket = knock(id);
   const Hello hello = make_hello().value();
-  EXPECT_TRUE(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience()).has_value());
+  EXPECT_TRUE(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience())
+                  .has_value());
   Answer answer{};
   EXPECT_TRUE(socket.recv_all(&answer, sizeof(answer), patience()).has_value());
   const Proof proof = check_answer(id.secret, hello, answer).value();
-  EXPECT_TRUE(socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience()).has_value());
+  EXPECT_TRUE(
+      socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience())
+          .has_value());
   return socket;
 }
 
@@ -135,7 +138,9 @@ TEST(HubServer, DropsGarbage) {
 TEST(HubServer, DropsAHalfOpenConnectionInTime) {
   auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
   const UniqueId id = UniqueId::create(listener.value().local_address().value()).value();
-  ASSERT_TRUE(start_hub_server(id, std::move(listener).value(), {.join_time = 30s, .handshake_time = 1s}).has_value());
+  ASSERT_TRUE(
+      start_hub_server(id, std::move(listener).value(), {.join_time = 30s, .handshake_time = 1s})
+          .has_value());
   Socket silent = knock(id);
   Socket half = knock(id);
   const Hello hello = make_hello().value();
@@ -163,9 +168,10 @@ TEST(HubServer, DropsAMemberThatSendsGarbageAndTellsTheOthers) {
   auto good = join_as(id, 0, 2);
   ASSERT_TRUE(good.has_value());
   Socket bad = enter(id);
-  const std::string join_message = encode(Message{
-      .type = MessageType::kJoin,
-      .payload = encode(JoinInfo{.rank = 1, .nranks = 2, .version = 1, .pid = 77, .process = 5, .host = "evil"})});
+  const std::string join_message = encode(
+      Message{.type = MessageType::kJoin,
+              .payload = encode(JoinInfo{
+                  .rank = 1, .nranks = 2, .version = 1, .pid = 77, .process = 5, .host = "evil"})});
   ASSERT_TRUE(bad.send_all(join_message + std::string(64, 'x'), patience()).has_value());
   EXPECT_TRUE(is_closed_in_time(bad));
   const auto all = good.value()->all_gather("x");
@@ -194,7 +200,8 @@ TEST(HubServer, NamesRanksThatNeverCome) {
   const auto all = alone.value()->all_gather("x");
   ASSERT_TRUE(all.has_error());
   EXPECT_EQ(all.error().code(), Code::kTimeout);
-  EXPECT_THAT(all.error().message(), AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("rank 1, 2")));
+  EXPECT_THAT(all.error().message(),
+              AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("rank 1, 2")));
 }
 
 TEST(HubServer, EndsAJoinThatIsStopped) {

@@ -2,11 +2,11 @@
 // The hub as a state machine: messages in, messages out.
 #include "core/bootstrap/hub.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -38,8 +38,12 @@ class HubTest : public ::testing::Test {
     }
     sent_.clear();
   }
-  Result<void> gather(uint32_t rank, const std::string& blob, uint64_t number = 0, uint64_t group = kWorld) {
-    return hub_.take(rank, {.type = MessageType::kGather, .group = group, .tag = number, .payload = blob});
+  Result<void> gather(uint32_t rank,
+                      const std::string& blob,
+                      uint64_t number = 0,
+                      uint64_t group = kWorld) {
+    return hub_.take(
+        rank, {.type = MessageType::kGather, .group = group, .tag = number, .payload = blob});
   }
   Result<void> report(uint32_t rank, uint64_t number, const std::string& text) {
     return hub_.take(rank, {.type = MessageType::kReport,
@@ -50,7 +54,8 @@ class HubTest : public ::testing::Test {
   /// Text of the failure that `rank` was told of; "" if none.
   [[nodiscard]] std::string failure_of(uint32_t rank, uint64_t group = kWorld) const {
     for (const Sent& sent : sent_) {
-      if (sent.to == rank && sent.message.type == MessageType::kFail && sent.message.group == group) {
+      if (sent.to == rank && sent.message.type == MessageType::kFail &&
+          sent.message.group == group) {
         return std::string(decode_error(sent.message.payload).message());
       }
     }
@@ -58,7 +63,9 @@ class HubTest : public ::testing::Test {
   }
 
   std::vector<Sent> sent_;
-  Hub hub_{kWorld, kHostProcess, [this](uint32_t to, const Message& message) { sent_.push_back({to, message}); }};
+  Hub hub_{kWorld, kHostProcess, [this](uint32_t to, const Message& message) {
+             sent_.push_back({to, message});
+           }};
 };
 
 TEST_F(HubTest, TellsAllWhoSharesItsProcessWhenTheLastRankCame) {
@@ -91,8 +98,9 @@ TEST_F(HubTest, FailsTheJobWhenNumbersOfRanksDiffer) {
 TEST_F(HubTest, SaysWhoDidNotCome) {
   ASSERT_TRUE(join(1, 4).has_value());
   hub_.give_up_joining();
-  EXPECT_THAT(failure_of(1), AllOf(HasSubstr("3 of 4 ranks did not come"), HasSubstr("rank 0, 2, 3"),
-                                   HasSubstr("PLEXUS_BOOTSTRAP_TIMEOUT")));
+  EXPECT_THAT(failure_of(1),
+              AllOf(HasSubstr("3 of 4 ranks did not come"), HasSubstr("rank 0, 2, 3"),
+                    HasSubstr("PLEXUS_BOOTSTRAP_TIMEOUT")));
 }
 
 TEST_F(HubTest, GathersInRankOrder) {
@@ -104,7 +112,8 @@ TEST_F(HubTest, GathersInRankOrder) {
   ASSERT_EQ(sent_.size(), 3U);
   for (const Sent& sent : sent_) {
     EXPECT_EQ(sent.message.type, MessageType::kGathered);
-    EXPECT_EQ(decode_blobs(sent.message.payload).value(), (std::vector<std::string>{"a", "b", "c"}));
+    EXPECT_EQ(decode_blobs(sent.message.payload).value(),
+              (std::vector<std::string>{"a", "b", "c"}));
   }
 }
 
@@ -114,12 +123,16 @@ TEST_F(HubTest, KeepsGathersOfDifferentNumbersApart) {
   ASSERT_TRUE(gather(0, "second", 1).has_value());
   ASSERT_TRUE(gather(1, "FIRST", 0).has_value());
   ASSERT_EQ(sent_.size(), 2U);
-  EXPECT_EQ(decode_blobs(sent_[0].message.payload).value(), (std::vector<std::string>{"first", "FIRST"}));
+  EXPECT_EQ(decode_blobs(sent_[0].message.payload).value(),
+            (std::vector<std::string>{"first", "FIRST"}));
 }
 
 TEST_F(HubTest, PassesLettersOnWithTheirSender) {
   join_all();
-  ASSERT_TRUE(hub_.take(1, {.type = MessageType::kPost, .peer = 2, .group = kWorld, .tag = 5, .payload = "hi"}).has_value());
+  ASSERT_TRUE(
+      hub_.take(1,
+                {.type = MessageType::kPost, .peer = 2, .group = kWorld, .tag = 5, .payload = "hi"})
+          .has_value());
   ASSERT_EQ(sent_.size(), 1U);
   EXPECT_EQ(sent_[0].to, 2U);
   EXPECT_EQ(sent_[0].message.peer, 1U);
@@ -129,13 +142,16 @@ TEST_F(HubTest, PassesLettersOnWithTheirSender) {
 TEST_F(HubTest, MakesSubgroupsInTheirOwnOrder) {
   join_all();
   for (const uint32_t rank : {0U, 2U}) {
-    ASSERT_TRUE(hub_.take(rank, {.type = MessageType::kGroup, .group = 7, .payload = encode(std::vector<uint32_t>{2, 0})})
+    ASSERT_TRUE(hub_.take(rank, {.type = MessageType::kGroup,
+                                 .group = 7,
+                                 .payload = encode(std::vector<uint32_t>{2, 0})})
                     .has_value());
   }
   ASSERT_TRUE(gather(0, "zero", 0, 7).has_value());
   ASSERT_TRUE(gather(2, "two", 0, 7).has_value());
   ASSERT_EQ(sent_.size(), 2U);
-  EXPECT_EQ(decode_blobs(sent_[0].message.payload).value(), (std::vector<std::string>{"two", "zero"}));
+  EXPECT_EQ(decode_blobs(sent_[0].message.payload).value(),
+            (std::vector<std::string>{"two", "zero"}));
   EXPECT_TRUE(gather(1, "one", 1, 7).has_error()) << "rank 1 is not in it";
 }
 
@@ -153,7 +169,9 @@ TEST_F(HubTest, TellsTheOthersWhoDied) {
 TEST_F(HubTest, FailsOnlyTheGroupsOfTheDead) {
   join_all();
   for (const uint32_t rank : {0U, 2U}) {
-    ASSERT_TRUE(hub_.take(rank, {.type = MessageType::kGroup, .group = 7, .payload = encode(std::vector<uint32_t>{0, 2})})
+    ASSERT_TRUE(hub_.take(rank, {.type = MessageType::kGroup,
+                                 .group = 7,
+                                 .payload = encode(std::vector<uint32_t>{0, 2})})
                     .has_value());
   }
   hub_.lose(1);
@@ -165,8 +183,10 @@ TEST_F(HubTest, TellsANewGroupOfWhoDiedBefore) {
   join_all();
   hub_.lose(1);
   sent_.clear();
-  ASSERT_TRUE(
-      hub_.take(0, {.type = MessageType::kGroup, .group = 8, .payload = encode(std::vector<uint32_t>{0, 1})}).has_value());
+  ASSERT_TRUE(hub_.take(0, {.type = MessageType::kGroup,
+                            .group = 8,
+                            .payload = encode(std::vector<uint32_t>{0, 1})})
+                  .has_value());
   EXPECT_THAT(failure_of(0, 8), HasSubstr("rank 1 (node:101) is gone"));
 }
 
@@ -202,7 +222,8 @@ TEST_F(HubTest, ComparesTheCallsOfRanksThatWait) {
   ASSERT_TRUE(report(1, 9, "all_reduce of 4").has_value());
   EXPECT_TRUE(sent_.empty());
   ASSERT_TRUE(report(2, 9, "all_reduce of 5").has_value());
-  EXPECT_THAT(failure_of(0), AllOf(HasSubstr("calls differ"), HasSubstr("of 4"), HasSubstr("of 5")));
+  EXPECT_THAT(failure_of(0),
+              AllOf(HasSubstr("calls differ"), HasSubstr("of 4"), HasSubstr("of 5")));
 }
 
 TEST_F(HubTest, DropsMembersThatBreakTheRules) {
@@ -213,7 +234,8 @@ TEST_F(HubTest, DropsMembersThatBreakTheRules) {
   EXPECT_TRUE(gather(0, "x", 0, 12345).has_error()) << "no such group";
   EXPECT_TRUE(gather(0, std::string(kBlobBytesMax + 1, 'x')).has_error());
   EXPECT_TRUE(hub_.take(0, {.type = MessageType::kPost, .peer = 9, .group = kWorld}).has_error());
-  EXPECT_TRUE(hub_.take(0, {.type = MessageType::kReport, .group = kWorld, .payload = "junk"}).has_error());
+  EXPECT_TRUE(
+      hub_.take(0, {.type = MessageType::kReport, .group = kWorld, .payload = "junk"}).has_error());
   const auto group = [&](std::vector<uint32_t> ranks) {
     return hub_.take(0, {.type = MessageType::kGroup, .group = 5, .payload = encode(ranks)});
   };

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/message.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
 
 TEST(Message, ComesOutOfTheStreamAsItWentIn) {
-  const Message sent{.type = MessageType::kPost, .peer = 3, .group = 77, .tag = ~uint64_t{0}, .payload = "text"};
+  const Message sent{
+      .type = MessageType::kPost, .peer = 3, .group = 77, .tag = ~uint64_t{0}, .payload = "text"};
   const std::string bytes = encode(sent);
   ASSERT_EQ(bytes.size(), kHeaderBytes + 4);
   MessageReader reader;
@@ -47,12 +48,14 @@ TEST(Message, IsRefusedWhenItsHeaderIsNone) {
 }
 
 TEST(Message, PayloadsSurviveTheirEncoding) {
-  const JoinInfo info{.rank = 2, .nranks = 5, .version = 1, .pid = 4711, .process = 99, .host = "node7"};
+  const JoinInfo info{
+      .rank = 2, .nranks = 5, .version = 1, .pid = 4711, .process = 99, .host = "node7"};
   const auto joined = decode_join(encode(info));
   ASSERT_TRUE(joined.has_value());
   EXPECT_EQ(joined.value().rank, 2U);
   EXPECT_EQ(joined.value().host, "node7");
-  EXPECT_EQ(decode_ranks(encode(std::vector<uint32_t>{4, 2, 9})).value(), (std::vector<uint32_t>{4, 2, 9}));
+  EXPECT_EQ(decode_ranks(encode(std::vector<uint32_t>{4, 2, 9})).value(),
+            (std::vector<uint32_t>{4, 2, 9}));
   EXPECT_EQ(decode_blobs(encode(std::vector<std::string>{"", "ab", ""})).value(),
             (std::vector<std::string>{"", "ab", ""}));
   const Error error = decode_error(encode(Error(fail(Code::kInvalidUsage, "why"))));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/os/shared_memory.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
+#include <unistd.h>
 #include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -28,7 +28,8 @@ TEST(SharedMemory, StartsZeroedAndAlignedToPages) {
   const SharedMemory memory = create(5000);
   EXPECT_EQ(memory.size(), 8192U);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 4096, 0U);
-  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + memory.size(), [](std::byte b) { return b == std::byte{0}; }));
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + memory.size(),
+                          [](std::byte b) { return b == std::byte{0}; }));
 }
 
 TEST(SharedMemory, IsOnePageAtLeast) { EXPECT_EQ(create(0).size(), 4096U); }
@@ -62,7 +63,8 @@ TEST(SharedMemory, RefusesMemoryWithAnotherMark) {
 }
 
 TEST(SharedMemory, RefusesWhatIsNotThere) {
-  const auto opened = SharedMemory::open_peer({.pid = getpid(), .fd = 100'000, .size_bytes = 4096, .id = 1});
+  const auto opened =
+      SharedMemory::open_peer({.pid = getpid(), .fd = 100'000, .size_bytes = 4096, .id = 1});
   ASSERT_TRUE(opened.has_error());
   EXPECT_EQ(opened.error().code(), Code::kSystemError);
 }

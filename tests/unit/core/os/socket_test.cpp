@@ -2,14 +2,14 @@
 #include "core/os/socket.hpp"
 
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <chrono>
 #include <string>
 #include <thread>
 #include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
@@ -47,7 +47,8 @@ TEST(SocketAddress, ReadsAndWritesBothFamilies) {
 }
 
 TEST(SocketAddress, RefusesWhatIsNone) {
-  for (const char* const text : {"", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "[::1]"}) {
+  for (const char* const text :
+       {"", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "[::1]"}) {
     const auto address = SocketAddress::parse(text);
     ASSERT_TRUE(address.has_error()) << text;
     EXPECT_EQ(address.error().code(), Code::kInvalidArgument);

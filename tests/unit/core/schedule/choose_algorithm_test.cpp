@@ -2,10 +2,10 @@
 // The choice, and NCCL_ALGO as users write it.
 #include "core/schedule/choose_algorithm.hpp"
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <string>
 
 namespace plexus {
 namespace {
@@ -29,7 +29,8 @@ std::string choose(const char* filter_text, const ChoiceInput& input) {
     return std::string(filter.error().message());
   }
   const auto choice = choose_algorithm(input, filter.value());
-  return choice.has_error() ? std::string(choice.error().message()) : choice.value().algorithm->family;
+  return choice.has_error() ? std::string(choice.error().message())
+                            : choice.value().algorithm->family;
 }
 
 TEST(ChooseAlgorithm, TakesAllPairsForSmallMessagesOfFewRanks) {
@@ -60,23 +61,27 @@ TEST(AlgorithmFilter, TakesListsInAnyCase) {
 
 TEST(AlgorithmFilter, TakesExclusions) {
   EXPECT_EQ(choose("^allpairs", input_of(Collective::kAllReduce, 8)), "ring");
-  EXPECT_THAT(choose("^ring,allpairs", input_of(Collective::kAllReduce, 8)), HasSubstr("leaves no algorithm"));
+  EXPECT_THAT(choose("^ring,allpairs", input_of(Collective::kAllReduce, 8)),
+              HasSubstr("leaves no algorithm"));
 }
 
 TEST(AlgorithmFilter, TakesRulesPerCollective) {
   const char* const rules = "allreduce:ring;reducescatter:^ring";
   EXPECT_EQ(choose(rules, input_of(Collective::kAllReduce, 8)), "ring");
   EXPECT_EQ(choose(rules, input_of(Collective::kBroadcast, 8)), "ring");
-  EXPECT_THAT(choose(rules, input_of(Collective::kReduceScatter, 8)), HasSubstr("NCCL_ALGO leaves no algorithm"));
+  EXPECT_THAT(choose(rules, input_of(Collective::kReduceScatter, 8)),
+              HasSubstr("NCCL_ALGO leaves no algorithm"));
 }
 
 TEST(AlgorithmFilter, LeavesPairwiseCollectivesAloneUnlessNamed) {
   EXPECT_EQ(choose("ring", input_of(Collective::kAllToAll, 8)), "pairwise");
-  EXPECT_THAT(choose("alltoall:ring", input_of(Collective::kAllToAll, 8)), HasSubstr("leaves no algorithm"));
+  EXPECT_THAT(choose("alltoall:ring", input_of(Collective::kAllToAll, 8)),
+              HasSubstr("leaves no algorithm"));
 }
 
 TEST(AlgorithmFilter, SaysWhatItDoesNotKnowAndWhatItKnows) {
-  EXPECT_THAT(choose("rnig", input_of(Collective::kAllReduce, 8)), AllOf(HasSubstr("'rnig'"), HasSubstr("allpairs")));
+  EXPECT_THAT(choose("rnig", input_of(Collective::kAllReduce, 8)),
+              AllOf(HasSubstr("'rnig'"), HasSubstr("allpairs")));
   EXPECT_THAT(choose("allredcue:ring", input_of(Collective::kAllReduce, 8)),
               AllOf(HasSubstr("'allredcue'"), HasSubstr("reducescatter")));
 }

@@ -2,17 +2,18 @@
 // Channel parts cover every call exactly once, and chunks fit the slots.
 #include "core/schedule/partition.hpp"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace plexus {
 namespace {
 
 constexpr uint32_t kSlot = 128 * 1024;
 
-PartitionInput input_of(Collective collective, uint64_t count, uint32_t element_bytes, int channels, int chunks) {
+PartitionInput input_of(
+    Collective collective, uint64_t count, uint32_t element_bytes, int channels, int chunks) {
   return {.collective = collective,
           .count = count,
           .element_bytes = element_bytes,
@@ -47,13 +48,17 @@ void expect_covers(PartitionInput input) {
 
 TEST(Partition, CoversEveryCallOnceAndFitsSlots) {
   std::mt19937_64 random(7);
-  const auto between = [&](uint64_t low, uint64_t high) { return std::uniform_int_distribution(low, high)(random); };
+  const auto between = [&](uint64_t low, uint64_t high) {
+    return std::uniform_int_distribution(low, high)(random);
+  };
   for (int i = 0; i < 2000; ++i) {
     const auto collective = static_cast<Collective>(between(0, 7));
-    PartitionInput input = input_of(collective, between(0, 1 << between(0, 22)), 1U << between(0, 3),
-                                    static_cast<int>(between(1, 8)), static_cast<int>(between(1, 8)));
+    PartitionInput input =
+        input_of(collective, between(0, 1 << between(0, 22)), 1U << between(0, 3),
+                 static_cast<int>(between(1, 8)), static_cast<int>(between(1, 8)));
     input.slot_bytes = static_cast<uint32_t>(64U << between(0, 14));
-    SCOPED_TRACE(testing::Message() << "case " << i << ": " << name(collective) << " of " << input.count);
+    SCOPED_TRACE(testing::Message()
+                 << "case " << i << ": " << name(collective) << " of " << input.count);
     expect_covers(input);
     if (testing::Test::HasFatalFailure()) {
       return;
@@ -94,7 +99,8 @@ TEST(Partition, StridesFollowTheBuffersOfTheCollective) {
 }
 
 TEST(Partition, CutsAChainIntoEnoughChunksToPipeline) {
-  const Geometry geometry = compute_partition(input_of(Collective::kBroadcast, 512 * 1024, 1, 1, 1));
+  const Geometry geometry =
+      compute_partition(input_of(Collective::kBroadcast, 512 * 1024, 1, 1, 1));
   EXPECT_EQ(geometry.loops, 16U);
   EXPECT_EQ(compute_partition(input_of(Collective::kBroadcast, 16 * 1024, 1, 1, 1)).loops, 1U);
 }

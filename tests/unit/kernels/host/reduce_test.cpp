@@ -3,21 +3,23 @@
 // vector width, in place, misaligned, and with the values that break naive code.
 #include "kernels/host/reduce.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 namespace plexus {
 namespace {
 
-constexpr DataType kTypes[] = {DataType::kInt8,    DataType::kUint8,   DataType::kInt32,   DataType::kUint32,
-                               DataType::kInt64,   DataType::kUint64,  DataType::kFloat16, DataType::kFloat32,
-                               DataType::kFloat64, DataType::kBfloat16, DataType::kFloat8e4m3, DataType::kFloat8e5m2};
-constexpr ReduceKind kKinds[] = {ReduceKind::kSum, ReduceKind::kProd, ReduceKind::kMax, ReduceKind::kMin};
+constexpr DataType kTypes[] = {DataType::kInt8,     DataType::kUint8,      DataType::kInt32,
+                               DataType::kUint32,   DataType::kInt64,      DataType::kUint64,
+                               DataType::kFloat16,  DataType::kFloat32,    DataType::kFloat64,
+                               DataType::kBfloat16, DataType::kFloat8e4m3, DataType::kFloat8e5m2};
+constexpr ReduceKind kKinds[] = {ReduceKind::kSum, ReduceKind::kProd, ReduceKind::kMax,
+                                 ReduceKind::kMin};
 
 // ---- an independent model: small floats by search over all their values in double arithmetic ----
 
@@ -46,7 +48,8 @@ double small_value(Format format, unsigned bits) {
 
 /// Nearest value, ties to even mantissa. `saturates`: beyond the range is the largest finite value.
 unsigned round_small(Format format, double value, bool saturates) {
-  const unsigned sign = std::signbit(value) ? 1U << (format.exponent_bits + format.mantissa_bits) : 0;
+  const unsigned sign =
+      std::signbit(value) ? 1U << (format.exponent_bits + format.mantissa_bits) : 0;
   const double magnitude = std::fabs(value);
   const unsigned count = 1U << (format.exponent_bits + format.mantissa_bits);
   unsigned largest = 0;
@@ -64,7 +67,8 @@ unsigned round_small(Format format, double value, bool saturates) {
   unsigned high = largest;
   while (low < high) {  // the last value that is not above
     const unsigned middle = (low + high + 1) / 2;
-    (small_value(format, middle) <= magnitude ? low : high) = small_value(format, middle) <= magnitude ? middle : middle - 1;
+    (small_value(format, middle) <= magnitude ? low : high) =
+        small_value(format, middle) <= magnitude ? middle : middle - 1;
   }
   if (low == largest) {
     return sign | low;
@@ -90,13 +94,16 @@ TEST(SmallFloat, WidensEveryBitPatternExactly) {
   for (unsigned bits = 0; bits < 65536; ++bits) {
     const double expected = small_value(kHalfFormat, bits);
     const float actual = widen(kHalf, bits);
-    EXPECT_TRUE(std::isnan(expected) ? std::isnan(actual) : static_cast<double>(actual) == expected) << bits;
+    EXPECT_TRUE(std::isnan(expected) ? std::isnan(actual) : static_cast<double>(actual) == expected)
+        << bits;
   }
   for (unsigned bits = 0; bits < 256; ++bits) {
     const double e4m3 = small_value(kE4m3Format, bits);
     const double e5m2 = small_value(kE5m2Format, bits);
-    EXPECT_TRUE(std::isnan(e4m3) ? std::isnan(widen(kE4m3, bits)) : widen(kE4m3, bits) == e4m3) << bits;
-    EXPECT_TRUE(std::isnan(e5m2) ? std::isnan(widen(kE5m2, bits)) : widen(kE5m2, bits) == e5m2) << bits;
+    EXPECT_TRUE(std::isnan(e4m3) ? std::isnan(widen(kE4m3, bits)) : widen(kE4m3, bits) == e4m3)
+        << bits;
+    EXPECT_TRUE(std::isnan(e5m2) ? std::isnan(widen(kE5m2, bits)) : widen(kE5m2, bits) == e5m2)
+        << bits;
   }
 }
 
@@ -114,7 +121,8 @@ TEST(SmallFloat, NarrowingUndoesWidening) {
 TEST(SmallFloat, NarrowsToNearestEven) {
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
-    const float value = std::ldexp(static_cast<float>(random()) / 4294967296.0F - 0.5F, static_cast<int>(random() % 44) - 24);
+    const float value = std::ldexp(static_cast<float>(random()) / 4294967296.0F - 0.5F,
+                                   static_cast<int>(random() % 44) - 24);
     EXPECT_EQ(narrow(kE4m3, value), round_small(kE4m3Format, value, true)) << value;
     EXPECT_EQ(narrow(kE5m2, value), round_small(kE5m2Format, value, true)) << value;
   }
@@ -128,11 +136,11 @@ TEST(SmallFloat, NarrowsToNearestEven) {
 
 TEST(SmallFloat, KeepsRangeRulesOfEachFormat) {
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(narrow(kHalf, 65520.0F), 0x7c00U);   // rounds up to infinity
+  EXPECT_EQ(narrow(kHalf, 65520.0F), 0x7c00U);  // rounds up to infinity
   EXPECT_EQ(narrow(kHalf, 65519.0F), 0x7bffU);
-  EXPECT_EQ(narrow(kE4m3, infinity), 0x7eU);     // saturates: 448
+  EXPECT_EQ(narrow(kE4m3, infinity), 0x7eU);  // saturates: 448
   EXPECT_EQ(narrow(kE4m3, -1e9F), 0xfeU);
-  EXPECT_EQ(narrow(kE5m2, 1e9F), 0x7bU);         // saturates: 57344
+  EXPECT_EQ(narrow(kE5m2, 1e9F), 0x7bU);  // saturates: 57344
   EXPECT_EQ(narrow(kE4m3, std::nanf("")) & 0x7fU, 0x7fU);
   EXPECT_TRUE(std::isnan(widen(kHalf, narrow(kHalf, std::nanf("")))));
 }
@@ -195,7 +203,8 @@ uint64_t model(DataType type, ReduceKind kind, uint64_t a, uint64_t b) {
     case DataType::kUint64:
       return model_integer<uint64_t>(kind, a, b);
     case DataType::kFloat64:
-      return std::bit_cast<uint64_t>(model_float(kind, std::bit_cast<double>(a), std::bit_cast<double>(b)));
+      return std::bit_cast<uint64_t>(
+          model_float(kind, std::bit_cast<double>(a), std::bit_cast<double>(b)));
     case DataType::kFloat32:
       single_a = std::bit_cast<float>(static_cast<uint32_t>(a));
       single_b = std::bit_cast<float>(static_cast<uint32_t>(b));
@@ -205,14 +214,20 @@ uint64_t model(DataType type, ReduceKind kind, uint64_t a, uint64_t b) {
       single_b = bfloat16_value(static_cast<uint16_t>(b));
       return narrow_bfloat16(static_cast<float>(model_float(kind, single_a, single_b)));
     case DataType::kFloat16:
-      return round_small(kHalfFormat, model_float(kind, small_value(kHalfFormat, static_cast<unsigned>(a)),
-                                                  small_value(kHalfFormat, static_cast<unsigned>(b))), false);
+      return round_small(kHalfFormat,
+                         model_float(kind, small_value(kHalfFormat, static_cast<unsigned>(a)),
+                                     small_value(kHalfFormat, static_cast<unsigned>(b))),
+                         false);
     case DataType::kFloat8e4m3:
-      return round_small(kE4m3Format, model_float(kind, small_value(kE4m3Format, static_cast<unsigned>(a)),
-                                                  small_value(kE4m3Format, static_cast<unsigned>(b))), true);
+      return round_small(kE4m3Format,
+                         model_float(kind, small_value(kE4m3Format, static_cast<unsigned>(a)),
+                                     small_value(kE4m3Format, static_cast<unsigned>(b))),
+                         true);
     case DataType::kFloat8e5m2:
-      return round_small(kE5m2Format, model_float(kind, small_value(kE5m2Format, static_cast<unsigned>(a)),
-                                                  small_value(kE5m2Format, static_cast<unsigned>(b))), true);
+      return round_small(kE5m2Format,
+                         model_float(kind, small_value(kE5m2Format, static_cast<unsigned>(a)),
+                                     small_value(kE5m2Format, static_cast<unsigned>(b))),
+                         true);
   }
   return 0;
 }
@@ -249,12 +264,14 @@ TEST_P(ReducePairTest, MatchesModelAtEveryCountInPlaceAndMisaligned) {
     const auto a = random_elements(type, count + 1, random);
     const auto b = random_elements(type, count + 1, random);
     std::vector<std::byte> target((count + 2) * size, std::byte{0x5a});
-    reduce(target.data() + size, a.data() + size, b.data() + size, count);  // misaligned by an element
+    reduce(target.data() + size, a.data() + size, b.data() + size,
+           count);  // misaligned by an element
     auto in_place = a;
     reduce(in_place.data() + size, in_place.data() + size, b.data() + size, count);
     for (size_t i = 1; i <= count; ++i) {
       const uint64_t expected = model(type, kind, element(type, a, i), element(type, b, i));
-      ASSERT_EQ(element(type, target, i), expected) << name(type) << " element " << i << " of " << count;
+      ASSERT_EQ(element(type, target, i), expected)
+          << name(type) << " element " << i << " of " << count;
       ASSERT_EQ(element(type, in_place, i), expected) << name(type) << " in place";
     }
     ASSERT_EQ(target.front(), std::byte{0x5a});
@@ -262,7 +279,8 @@ TEST_P(ReducePairTest, MatchesModelAtEveryCountInPlaceAndMisaligned) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AllTypesAndOps, ReducePairTest,
+INSTANTIATE_TEST_SUITE_P(AllTypesAndOps,
+                         ReducePairTest,
                          testing::Combine(testing::ValuesIn(kTypes), testing::ValuesIn(kKinds)));
 
 TEST(ReducePair, MinAndMaxDropNan) {
@@ -284,11 +302,14 @@ TEST(ReducePair, MinAndMaxDropNan) {
   const std::vector<uint16_t> one(40, 0x3c00);
   const std::vector<uint16_t> half_nan(40, 0x7e00);
   std::vector<uint16_t> out(40);
-  find_reduce_pair(DataType::kFloat16, ReduceKind::kMax)(out.data(), half_nan.data(), one.data(), 40);
+  find_reduce_pair(DataType::kFloat16, ReduceKind::kMax)(out.data(), half_nan.data(), one.data(),
+                                                         40);
   EXPECT_EQ(out, one);
 }
 
-TEST(ReducePair, NoneHasNoFunction) { EXPECT_EQ(find_reduce_pair(DataType::kFloat32, ReduceKind::kNone), nullptr); }
+TEST(ReducePair, NoneHasNoFunction) {
+  EXPECT_EQ(find_reduce_pair(DataType::kFloat32, ReduceKind::kNone), nullptr);
+}
 
 TEST(Scale, RoundsOnceToTheType) {
   for (const DataType type : kTypes) {
@@ -298,7 +319,9 @@ TEST(Scale, RoundsOnceToTheType) {
     std::vector<std::byte> target(source.size());
     scale(target.data(), source.data(), 300, type, scalar);
     for (size_t i = 0; i < 300; ++i) {
-      ASSERT_EQ(element(type, target, i), model(type, ReduceKind::kProd, element(type, source, i), scalar)) << name(type);
+      ASSERT_EQ(element(type, target, i),
+                model(type, ReduceKind::kProd, element(type, source, i), scalar))
+          << name(type);
     }
   }
 }
