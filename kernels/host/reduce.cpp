@@ -204,7 +204,9 @@ void divide(
 }
 
 void copy(void* target, const void* source, size_t size_bytes) noexcept {
-  std::memcpy(target, source, size_bytes);
+  if (size_bytes > 0) {  // a message of nothing may have no address
+    std::memcpy(target, source, size_bytes);
+  }
 }
 
 void copy_streaming(void* target, const void* source, size_t size_bytes) noexcept {
