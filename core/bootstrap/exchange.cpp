@@ -22,11 +22,12 @@ Exchange::Exchange(std::shared_ptr<Family> family,
 
 Exchange::~Exchange() { leave(); }
 
-Result<std::vector<std::string>> Exchange::all_gather(std::string blob) {
+Result<std::vector<std::string>> Exchange::all_gather(std::string blob,
+                                                      const std::atomic<bool>* give_up) {
   const uint64_t number = gathers_++;
   PLEXUS_TRY(family_->send(
       {.type = MessageType::kGather, .group = group_, .tag = number, .payload = std::move(blob)}));
-  PLEXUS_TRY(blobs, family_->wait_gathered(group_, number));
+  PLEXUS_TRY(blobs, family_->wait_gathered(group_, number, give_up));
   if (blobs.size() != members_.size()) {
     return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(),
                 blobs.size());

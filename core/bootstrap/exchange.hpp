@@ -6,6 +6,7 @@
 // failed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,8 +32,9 @@ class Exchange {
   [[nodiscard]] int nranks() const { return static_cast<int>(members_.size()); }
   [[nodiscard]] uint64_t group() const { return group_; }
 
-  /// Collective: everybody's blob (at most 1 MiB), by rank.
-  Result<std::vector<std::string>> all_gather(std::string blob);
+  /// Collective: everybody's blob (at most 1 MiB), by rank. Ends early when `*give_up` turns true.
+  Result<std::vector<std::string>> all_gather(std::string blob,
+                                              const std::atomic<bool>* give_up = nullptr);
   /// A letter to a peer; does not wait for it to be taken.
   Result<void> post(int peer, uint64_t tag, std::string blob);
   /// The oldest letter of `peer` with `tag`, if any. Never blocks.

@@ -30,13 +30,24 @@ void Family::stop_group(uint64_t group) {
   changed_.notify_all();
 }
 
-Result<std::vector<std::string>> Family::wait_gathered(uint64_t group, uint64_t number) {
+Result<std::vector<std::string>> Family::wait_gathered(uint64_t group,
+                                                       uint64_t number,
+                                                       const std::atomic<bool>* give_up) {
+  constexpr auto kGiveUpPoll = std::chrono::milliseconds(50);
+  const auto given_up = [&] {
+    return give_up != nullptr && give_up->load(std::memory_order_acquire);
+  };
+  const Deadline deadline = Deadline::after(gather_time_);
   std::unique_lock lock(mutex_);
   Group& mine = groups_[group];
-  const bool ready = changed_.wait_for(lock, gather_time_, [&] {
+  const auto over = [&] {
     return mine.stopped || mine.failure.has_value() || mine.gathered.count(number) != 0;
-  });
-  if (mine.stopped) {
+  };
+  bool ready = changed_.wait_for(lock, kGiveUpPoll, over);
+  while (!ready && !given_up() && !deadline.expired()) {
+    ready = changed_.wait_for(lock, kGiveUpPoll, over);
+  }
+  if (mine.stopped || (!ready && given_up())) {
     return fail(Code::kInvalidUsage, "aborted");
   }
   const auto at = mine.gathered.find(number);

@@ -3,6 +3,7 @@
 // and what came from it, shared by the rank's communicators.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -34,7 +35,9 @@ class Family {
   void open_group(uint64_t group);
   void leave_group(uint64_t group);
   void stop_group(uint64_t group);
-  Result<std::vector<std::string>> wait_gathered(uint64_t group, uint64_t number);
+  Result<std::vector<std::string>> wait_gathered(uint64_t group,
+                                                 uint64_t number,
+                                                 const std::atomic<bool>* give_up);
   std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
   void on_failure(uint64_t group, std::function<void(const Error&)> handler);
 

@@ -83,7 +83,7 @@ Result<void> init_by_exchange(Communicator& child,
   setup.nranks = exchange->nranks();
   setup.group = exchange->group();
   setup.config = config;
-  PLEXUS_TRY(blobs, exchange->all_gather(mine.to_bytes()));
+  PLEXUS_TRY(blobs, exchange->all_gather(mine.to_bytes(), &child.give_up));
   for (const std::string& blob : blobs) {
     PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
     setup.infos.push_back(info);

@@ -129,11 +129,6 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
   }
   PLEXUS_TRY(plan->add_to_self(context, tasks));
   PLEXUS_TRY(plan->add_point_to_point(context, tasks));
-  auto& execution = plan->execution_;
-  execution.connected = std::all_of(execution.ends.begin(), execution.ends.end(),
-                                    [](const ConnectionEnd* end) { return end->connected(); });
-  execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
-                                [](const ConnectionEnd* end) { return end->has_pump(); });
   return plan;
 }
 

@@ -2,6 +2,7 @@
 // What ranks see of the control plane; the ranks of these tests live in one process.
 #include "core/bootstrap/exchange.hpp"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -70,6 +71,16 @@ TEST(Exchange, WakesABlockedGatherWhenStopped) {
   std::thread stopper([&] { exchanges[0]->stop(); });
   const auto all = exchanges[0]->all_gather("alone");
   stopper.join();
+  ASSERT_TRUE(all.has_error());
+  EXPECT_THAT(all.error().message(), HasSubstr("aborted"));
+}
+
+TEST(Exchange, EndsAGatherThatIsGivenUp) {
+  const auto exchanges = make_local_exchanges(2);
+  std::atomic<bool> give_up{false};
+  std::thread quitter([&] { give_up.store(true); });
+  const auto all = exchanges[0]->all_gather("alone", &give_up);
+  quitter.join();
   ASSERT_TRUE(all.has_error());
   EXPECT_THAT(all.error().message(), HasSubstr("aborted"));
 }
