@@ -29,6 +29,7 @@ using plexus::guard;
 using plexus::issue;
 using plexus::kNoOp;
 
+// NOLINTBEGIN(readability-function-size): the numbers of parameters are NCCL's
 PLEXUS_PUBLIC(ncclResult_t,
               ncclAllReduce,
               (const void* sendbuff,
@@ -229,3 +230,4 @@ PLEXUS_PUBLIC(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))
     return plexus::destroy_reduction(*plexus::inner(comm), op);
   });
 }
+// NOLINTEND(readability-function-size)

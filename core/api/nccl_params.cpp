@@ -60,7 +60,7 @@ ncclResult_t read_number(ncclParamHandle_t handle, T* value) {
 const char* keep(std::string text) {
   thread_local std::string kept;
   kept = std::move(text);
-  return kept.c_str();
+  return kept.c_str();  // NOLINT(clang-analyzer-cplusplus.InnerPointer): thread_local
 }
 
 }  // namespace
@@ -84,6 +84,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclParamBind, (ncclParamHandle_t * handle, const ch
 }
 
 #define PLEXUS_PARAM_GETTER(name, type)                                         \
+  /* NOLINTNEXTLINE(bugprone-macro-parentheses): a type takes none */           \
   PLEXUS_PUBLIC(ncclResult_t, name, (ncclParamHandle_t handle, type * value)) { \
     return plexus::read_number<type>(handle, value);                            \
   }

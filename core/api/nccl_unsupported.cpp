@@ -29,6 +29,7 @@ struct Team {
 }  // namespace
 }  // namespace plexus
 
+// NOLINTBEGIN(readability-function-size): the numbers of parameters are NCCL's
 #define PLEXUS_UNSUPPORTED(name, arguments, why) \
   PLEXUS_PUBLIC(ncclResult_t, name, arguments) { return plexus::unsupported(#name, plexus::why); }
 
@@ -106,3 +107,4 @@ PLEXUS_UNSUPPORTED_VALUE(plexus::Team, ncclTeamRail)
 PLEXUS_UNSUPPORTED_VALUE(int, ncclTeamRankToWorld)
 PLEXUS_UNSUPPORTED_VALUE(int, ncclTeamRankToLsa)
 PLEXUS_UNSUPPORTED_VALUE(int, ncclLLA2ACalcSlots)
+// NOLINTEND(readability-function-size)

@@ -15,6 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/immortal.hpp"
+
 namespace plexus {
 namespace {
 
@@ -81,11 +83,7 @@ std::string host_name() {
 
 class Logger {
  public:
-  static Logger& instance() {
-    static auto* const logger =
-        new Logger();  // NOLINT(cppcoreguidelines-owning-memory): outlives all threads
-    return *logger;
-  }
+  static Logger& instance() { return Immortal<Logger>::instance(); }
 
   void read_environment() {
     const std::lock_guard lock(mutex_);
@@ -140,6 +138,7 @@ class Logger {
   }
 
  private:
+  friend class Immortal<Logger>;
   Logger() { read_environment(); }
 
   [[nodiscard]] std::string expand(const char* path) const {
@@ -215,7 +214,7 @@ const char* last_error_text() noexcept {
   } catch (...) {
     return "out of memory";
   }
-  return copy.c_str();
+  return copy.c_str();  // NOLINT(clang-analyzer-cplusplus.InnerPointer): thread_local
 }
 
 void reset_log() noexcept {

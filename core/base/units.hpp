@@ -7,8 +7,8 @@
 
 namespace plexus {
 
-constexpr uint64_t operator""_KiB(unsigned long long value) { return value << 10; }
-constexpr uint64_t operator""_MiB(unsigned long long value) { return value << 20; }
+constexpr uint64_t operator""_KiB(unsigned long long value) { return value * 1024; }
+constexpr uint64_t operator""_MiB(unsigned long long value) { return value * 1024 * 1024; }
 
 template <class T>
 constexpr T div_ceil(T value, std::type_identity_t<T> divisor) {

@@ -137,7 +137,8 @@ uint64_t random_group() {
   uint64_t value = 0;
   while (value == 0) {
     if (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
-      value = reinterpret_cast<uintptr_t>(&value);  // unique enough inside one process
+      static std::atomic<uint64_t> next{1};  // unique enough inside one process
+      value = next.fetch_add(1);
     }
   }
   return value;

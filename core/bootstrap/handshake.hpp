@@ -25,7 +25,7 @@ struct Answer {
   Nonce nonce;
   Proof proof;
 };
-static_assert(sizeof(Hello) == 40 && sizeof(Answer) == 64);
+static_assert(sizeof(Hello) == 8 + 32 && sizeof(Answer) == 64);
 
 /// The member's side. An Error: no source of randomness.
 Result<Hello> make_hello();

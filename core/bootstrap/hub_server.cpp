@@ -19,7 +19,7 @@ namespace plexus {
 namespace {
 
 constexpr size_t kStrangersMax = 256;  // connections that have not proved themselves
-constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr auto kStrangerGrace = std::chrono::seconds(1);
 constexpr int kTickMs = 100;
 

@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint32_t kProtocolVersion = 1;
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
+constexpr auto kSendTime = std::chrono::minutes(1);
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
 
 struct PortRange {
@@ -63,7 +64,7 @@ class TcpFamily final : public Family {
   Result<void> send(Message message) override {
     const std::string bytes = encode(message);
     const std::lock_guard lock(send_mutex_);
-    auto sent = socket_.send_all(bytes, {.deadline = Deadline::after(std::chrono::seconds(30))});
+    auto sent = socket_.send_all(bytes, {.deadline = Deadline::after(kSendTime)});
     if (sent.has_error()) {
       return std::move(sent).error().with_context("the control connection is gone");
     }
@@ -84,7 +85,7 @@ class TcpFamily final : public Family {
  private:
   void read() {
     MessageReader reader;
-    std::vector<char> bytes(64 * 1024);
+    std::vector<char> bytes(size_t{64} * 1024);
     for (;;) {
       pollfd entry{socket_.fd(), POLLIN, 0};
       if (poll(&entry, 1, -1) < 0) {

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "core/base/hash.hpp"
+#include "core/base/immortal.hpp"
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/comm/process.hpp"
@@ -41,16 +44,11 @@ struct FreeCommunicators {
   std::mutex mutex;
   std::vector<void*> memory;  // guarded by mutex
 };
-FreeCommunicators& free_communicators() {
-  static auto* const instance =
-      new FreeCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): immortal
-  return *instance;
-}
 
 }  // namespace
 
 void* Communicator::operator new(size_t size_bytes) {
-  FreeCommunicators& free = free_communicators();
+  FreeCommunicators& free = Immortal<FreeCommunicators>::instance();
   const std::lock_guard lock(free.mutex);
   if (free.memory.empty()) {
     free.memory.reserve(free.memory.capacity() + 1);  // so that operator delete need not allocate
@@ -62,7 +60,7 @@ void* Communicator::operator new(size_t size_bytes) {
 }
 
 void Communicator::operator delete(void* memory) noexcept {
-  FreeCommunicators& free = free_communicators();
+  FreeCommunicators& free = Immortal<FreeCommunicators>::instance();
   const std::lock_guard lock(free.mutex);
   free.memory.push_back(memory);
 }
@@ -255,10 +253,12 @@ void Communicator::wait_left() {
 
 int Communicator::add_reduction(const UserReduction& reduction) {
   // Handles of different communicators differ, so that one used with the wrong one is recognised.
-  constexpr int kFirst = 5;
-  constexpr uint64_t kRange = 0x7fffffff - kFirst;
-  uint64_t value = (setup_.group ^ (setup_.group >> 29)) +
-                   static_cast<uint64_t>(++reductions_made_) * 0x9e3779b1ULL;
+  constexpr int kFirst = 5;  // ncclNumOps
+  constexpr uint64_t kRange = std::numeric_limits<int>::max() - kFirst;
+  Fnv1a hash;
+  hash.mix(setup_.group);
+  hash.mix(static_cast<uint64_t>(++reductions_made_));
+  uint64_t value = hash.value();
   int op = kFirst + static_cast<int>(value % kRange);
   while (reductions_.count(op) != 0) {
     op = kFirst + static_cast<int>(++value % kRange);
@@ -275,12 +275,6 @@ const Communicator::UserReduction* Communicator::find_reduction(int op) const {
 }
 
 // ---- live communicators ----
-
-LiveCommunicators& LiveCommunicators::instance() {
-  static auto* const instance =
-      new LiveCommunicators();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
-  return *instance;
-}
 
 void LiveCommunicators::add(const Communicator* comm) {
   const std::lock_guard lock(mutex_);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/config.hpp"
+#include "core/base/immortal.hpp"
 #include "core/bootstrap/exchange.hpp"
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
@@ -133,7 +134,7 @@ class Communicator final : public RankState {
 /// Every live communicator of this process, so that a dead handle is recognised. Threads: any.
 class LiveCommunicators {
  public:
-  static LiveCommunicators& instance();
+  static LiveCommunicators& instance() { return Immortal<LiveCommunicators>::instance(); }
   void add(const Communicator* comm);
   bool remove(const Communicator* comm);
 

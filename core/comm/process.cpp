@@ -5,12 +5,6 @@
 
 namespace plexus {
 
-Process& Process::instance() {
-  static Process* const process =
-      new Process();  // NOLINT(cppcoreguidelines-owning-memory): never destroyed
-  return *process;
-}
-
 HostStream* Process::create_stream() {
   auto stream = std::make_unique<HostStream>();
   const std::lock_guard lock(mutex_);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/base/immortal.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
 #include "core/transport/local.hpp"
@@ -19,7 +20,7 @@ namespace plexus {
 class Process {
  public:
   /// Made at first use and never destroyed: threads of plugins may outlive main().
-  static Process& instance();
+  static Process& instance() { return Immortal<Process>::instance(); }
 
   LocalMeetings meetings;
   UserMemory memory;
@@ -31,6 +32,7 @@ class Process {
   [[nodiscard]] HostStream* find_stream(const void* handle) const;
 
  private:
+  friend class Immortal<Process>;
   Process() = default;
   mutable std::mutex mutex_;
   std::set<const void*> streams_;  // guarded by mutex_

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/hash.hpp"
 #include "core/comm/communicator_calls.hpp"
 #include "core/comm/init.hpp"
 #include "core/comm/launch_life.hpp"
@@ -20,9 +21,11 @@ struct Wish {
 
 /// Distinct for every child of every parent.
 uint64_t child_group(uint64_t parent, uint64_t number, uint64_t part) {
-  uint64_t value = parent ^ (number * 0x9e3779b97f4a7c15ULL) ^ (part * 0xc2b2ae3d27d4eb4fULL);
-  value = (value ^ (value >> 31)) * 0xbf58476d1ce4e5b9ULL;
-  return (value ^ (value >> 29)) | 1;
+  Fnv1a hash;
+  hash.mix(parent);
+  hash.mix(number);
+  hash.mix(part);
+  return hash.value() | 1;  // 0 is no group
 }
 
 Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine) {

@@ -9,18 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/hash.hpp"
+
 namespace plexus {
-namespace {
-
-uint64_t hash_of(const std::string& text) {
-  uint64_t state = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : text) {
-    state = (state ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return state;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 HostIdentity host_identity(const std::string& override_text) {
   HostIdentity identity;
@@ -29,7 +21,9 @@ HostIdentity host_identity(const std::string& override_text) {
   identity.name = name.data();
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-  identity.hash = hash_of(override_text.empty() ? identity.name + boot_id : override_text);
+  Fnv1a hash;
+  hash.mix(override_text.empty() ? identity.name + boot_id : override_text);
+  identity.hash = hash.value();
   struct stat status {};
   if (stat("/proc/self/ns/pid", &status) == 0) {
     identity.pid_namespace = status.st_ino;

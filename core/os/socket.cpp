@@ -21,6 +21,7 @@ namespace {
 
 constexpr int kPollMs = 50;  // so often is the stop flag looked at
 constexpr int kBacklog = 1024;
+constexpr size_t kScopeAt = 4 + sizeof(in6_addr);  // in a packed address
 
 /// Small messages at once; a peer whose host vanished is noticed after about half a minute.
 void set_options(int fd) {
@@ -97,7 +98,7 @@ void SocketAddress::pack(uint8_t* bytes) const {
   if (family() == AF_INET6) {
     const auto& v6 = *reinterpret_cast<const sockaddr_in6*>(&storage_);
     std::memcpy(bytes + 4, &v6.sin6_addr, 16);
-    std::memcpy(bytes + 20, &v6.sin6_scope_id, 4);
+    std::memcpy(bytes + kScopeAt, &v6.sin6_scope_id, 4);
   } else {
     std::memcpy(bytes + 4, &reinterpret_cast<const sockaddr_in*>(&storage_)->sin_addr, 4);
   }
@@ -113,7 +114,7 @@ Result<SocketAddress> SocketAddress::unpack(const uint8_t* bytes) {
     auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage_);
     v6.sin6_family = AF_INET6;
     std::memcpy(&v6.sin6_addr, bytes + 4, 16);
-    std::memcpy(&v6.sin6_scope_id, bytes + 20, 4);
+    std::memcpy(&v6.sin6_scope_id, bytes + kScopeAt, 4);
   } else {
     return fail(Code::kInvalidArgument, "an address of family {} is unknown", bytes[0]);
   }

@@ -45,7 +45,7 @@ struct Patience {
   const std::atomic<bool>* stop = nullptr;  // may be null
 
   /// Waits until `fd` is ready for `events` (poll). An Error when patience is at an end.
-  Result<void> wait(int fd, short events, std::string_view what) const;
+  [[nodiscard]] Result<void> wait(int fd, short events, std::string_view what) const;
 };
 
 /// Move-only owner of a non-blocking TCP socket. Threads: one at a time.

@@ -29,7 +29,7 @@ constexpr Spelling kSpellings[] = {
 
 // All-pairs sends nranks-1 whole messages, a ring 2(nranks-1) parts one after the other. Up to
 // these sizes the number of turns decides (tests/bench/run: crossover on 2 and 4 ranks).
-constexpr uint64_t kAllPairsBytesMax = 16 * 1024;
+constexpr uint64_t kAllPairsBytesMax = uint64_t{16} * 1024;
 constexpr int kAllPairsRanksMax = 16;
 
 std::string lower(std::string_view text) {

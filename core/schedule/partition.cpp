@@ -13,7 +13,7 @@ namespace {
 // rank at a time. So many chunks at least, as long as they are not smaller than
 // kChainChunkBytesMin.
 constexpr uint64_t kChainChunks = 16;
-constexpr uint64_t kChainChunkBytesMin = 16 * 1024;
+constexpr uint64_t kChainChunkBytesMin = uint64_t{16} * 1024;
 
 bool is_chain(Collective collective) {
   return collective == Collective::kBroadcast || collective == Collective::kReduce;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/hash.hpp"
 #include "core/schedule/partition.hpp"
 
 namespace plexus {
@@ -10,27 +11,13 @@ namespace {
 
 constexpr size_t kPlansMax = 64;  // per communicator
 constexpr uint32_t kBorrowBytesMin =
-    8 * 1024;  // below, copying is cheaper than waiting for the reader
+    uint32_t{8} * 1024;  // below, copying is cheaper than waiting for the reader
 constexpr uint64_t kStreamingBytesMin =
-    16 * 1024 * 1024;  // outputs that cannot stay in a core's caches
+    uint64_t{16} * 1024 * 1024;  // outputs that cannot stay in a core's caches
 
 /// Collectives of channel c and sends/receives have connections of their own (see ConnectionKey).
 int collective_index(int channel) { return 2 * channel; }
 constexpr int kPointToPointIndex = 1;
-
-/// FNV-1a over what all ranks must agree on.
-class CallHash {
- public:
-  void mix(uint64_t value) {
-    for (int shift = 0; shift < 64; shift += 8) {
-      state_ = (state_ ^ ((value >> shift) & 0xff)) * 0x100000001b3ULL;
-    }
-  }
-  [[nodiscard]] uint32_t value() const { return static_cast<uint32_t>(state_ ^ (state_ >> 32)); }
-
- private:
-  uint64_t state_ = 0xcbf29ce484222325ULL;
-};
 
 CallRecord record_of(const Task& task, uint64_t sequence) {
   CallRecord record{};
@@ -40,7 +27,7 @@ CallRecord record_of(const Task& task, uint64_t sequence) {
   record.collective = static_cast<uint8_t>(task.collective);
   record.type = static_cast<uint8_t>(task.type);
   record.op = static_cast<uint8_t>(task.op.kind);
-  CallHash hash;
+  Fnv1a hash;  // over what all ranks must agree on
   if (is_point_to_point(task.collective)) {
     hash.mix(task.count * element_size(task.type));  // the two ends name it differently otherwise
   } else {
@@ -50,7 +37,7 @@ CallRecord record_of(const Task& task, uint64_t sequence) {
     hash.mix(task.count);
     hash.mix(is_rooted(task.collective) ? static_cast<uint64_t>(task.root) : 0);
   }
-  record.hash = hash.value();
+  record.hash = static_cast<uint32_t>(hash.value() ^ (hash.value() >> 32));
   return record;
 }
 

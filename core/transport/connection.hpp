@@ -17,6 +17,7 @@ struct ConnectionKey {
   int peer;
   bool sends;
   int index;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads the comparison with 0
   friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
 };
 

@@ -39,7 +39,7 @@ class ConnectionSet {
   [[nodiscard]] TransportKind transport_to(int peer) const;
 
  private:
-  std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key) const;
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key) const;
 
   Options options_;
   std::map<ConnectionKey, std::unique_ptr<ConnectionEnd>> ends_;

@@ -36,6 +36,7 @@ class LocalMeetings {
     int source;
     int target;
     int index;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads the comparison with 0
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   /// First comer makes it, second takes it out. Both ends must call exactly once.

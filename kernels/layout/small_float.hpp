@@ -10,6 +10,7 @@
 #include "kernels/layout/macros.hpp"
 
 namespace plexus {
+// NOLINTBEGIN(readability-magic-numbers): bit positions of the formats
 
 /// A small format: `mantissa_bits`, `exponent_bits`, and what happens at its upper end.
 struct SmallFloat {
@@ -108,4 +109,5 @@ PLEXUS_HOST_DEVICE constexpr uint16_t narrow_bfloat16(float value) {
   return static_cast<uint16_t>((wide + 0x7fffU + ((wide >> 16) & 1)) >> 16);
 }
 
+// NOLINTEND(readability-magic-numbers)
 }  // namespace plexus

@@ -25,14 +25,14 @@ inline constexpr int kRanksMax = 1 << 24;
 inline constexpr int kOperandsMax = 65;
 
 struct Algorithm {
-  const char* name;    // unique, as `plexus verify --algorithm` takes it
-  const char* family;  // the token of NCCL_ALGO
-  Collective collective;
-  Program (*record)(const RecordInput& input);
+  const char* name = nullptr;    // unique, as `plexus verify --algorithm` takes it
+  const char* family = nullptr;  // the token of NCCL_ALGO
+  Collective collective = Collective::kAllReduce;
+  Program (*record)(const RecordInput& input) = nullptr;
   /// Verbs on the critical path, and the most chunks one rank sends per loop: checked by the
   /// verifier.
-  int (*rounds)(int nranks);
-  int (*chunks_sent)(int nranks);
+  int (*rounds)(int nranks) = nullptr;
+  int (*chunks_sent)(int nranks) = nullptr;
   int nranks_max = kRanksMax;
 };
 

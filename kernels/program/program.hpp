@@ -58,8 +58,9 @@ struct Program {
                                     static_cast<size_t>(step.receives));
   }
   [[nodiscard]] std::span<const int> send_peers(const Step& step) const {
-    return std::span(peers).subspan(static_cast<size_t>(step.peers_first + step.receives),
-                                    static_cast<size_t>(step.sends));
+    return std::span(peers).subspan(
+        static_cast<size_t>(step.peers_first) + static_cast<size_t>(step.receives),
+        static_cast<size_t>(step.sends));
   }
   [[nodiscard]] size_t step_count() const {
     size_t count = 0;
