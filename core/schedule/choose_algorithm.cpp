@@ -67,7 +67,7 @@ const char* nccl_spelling(Collective collective) {
 
 bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   if (std::string_view(algorithm.family) != "allpairs") {
-    return true;
+    return false;
   }
   return input.size_bytes <= std::min<uint64_t>(kAllPairsBytesMax, input.slot_bytes) &&
          input.nranks <= kAllPairsRanksMax;

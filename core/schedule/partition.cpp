@@ -15,6 +15,9 @@ namespace {
 constexpr uint64_t kChainChunks = 16;
 constexpr uint64_t kChainChunkBytesMin = uint64_t{16} * 1024;
 
+// Scratch memory of one channel of a call.
+constexpr uint64_t kScratchBytesMax = uint64_t{8} * 1024 * 1024;
+
 bool is_chain(Collective collective) {
   return collective == Collective::kBroadcast || collective == Collective::kReduce;
 }
@@ -57,6 +60,10 @@ Geometry compute_partition(const PartitionInput& input) {
     const uint64_t wish = div_ceil(geometry.part_count * input.element_bytes, kChainChunks);
     chunk_bytes = std::clamp(align_up(wish, kCacheLine),
                              std::min<uint64_t>(kChainChunkBytesMin, chunk_bytes), chunk_bytes);
+  }
+  if (input.scratch_chunks > 0) {
+    const auto most = kScratchBytesMax / static_cast<uint64_t>(input.scratch_chunks);
+    chunk_bytes = std::min(chunk_bytes, std::max<uint64_t>(most / kCacheLine * kCacheLine, kCacheLine));
   }
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
   if (geometry.blocked) {

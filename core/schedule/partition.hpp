@@ -15,6 +15,7 @@ struct PartitionInput {
   uint32_t element_bytes;
   int nranks;
   int chunks;  // chunk indices per loop of the program
+  int scratch_chunks = 0;  // of the program
   int channel;
   int channels;
   uint32_t slot_bytes;

@@ -214,7 +214,10 @@ Result<void> Plan::add_item(const PlanContext& context,
                             const Choice& choice,
                             int channel) {
   programs_.push_back(std::make_unique<Program>(
-      choice.algorithm->record({.rank = context.rank, .ring = context.ring, .root = task.root})));
+      choice.algorithm->record({.rank = context.rank,
+                                .ring = context.ring,
+                                .root = task.root,
+                                .variant = channel % choice.algorithm->variants})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;
@@ -230,6 +233,7 @@ Result<void> Plan::add_item(const PlanContext& context,
                                      .element_bytes = work.element_bytes,
                                      .nranks = static_cast<int>(context.ring.size()),
                                      .chunks = program.chunks,
+                                     .scratch_chunks = program.scratch_chunks,
                                      .channel = channel,
                                      .channels = choice.channels,
                                      .slot_bytes = context.slot_bytes});
@@ -238,7 +242,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   work.streaming =
       buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
-  work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * context.slot_bytes);
+  work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count * work.element_bytes);
   connect(context, work,
           is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
   item.lanes.reserve(program.lanes.size());

@@ -4,6 +4,8 @@
 // A `Prims` type has these members (P is an int or a peer list; B a Buffer; c a chunk index):
 //   bool lane(int index)                      the verbs that follow belong to lane `index`;
 //                                             false: this caller does not run that lane
+//   after(int lane)                           the next verb waits until all that lane `lane` has so
+//                                             far is done
 //   send(B source, c, P to, Lend)             pass on a local chunk
 //   recv(P from, B target, c)                 store what arrives
 //   copy(B source, B target, c)               local copy
@@ -13,6 +15,9 @@
 //   recv_reduce_send(P from, B source, c, P to)
 //   recv_reduce_copy(P from, B source, B target, c, Complete)
 //   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)
+// A chunk that is not the same in source and target, or that lies in scratch memory, is named by `At`:
+// send(At{b, c}, to, Lend), recv(from, At{b, c}), recv_reduce_copy(from, At source, At target, Complete).
+// Scratch memory belongs to one lane, holds nothing from loop to loop, and is never lent.
 // A reduction over several peers combines in the order of the peer list, the local source at the
 // position that `own_position(P)` gives: the order is part of the algorithm, never that of arrival.
 // `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs by a thread
@@ -44,6 +49,22 @@ struct OnePeer {
 
  private:
   int rank_;
+};
+
+/// A chunk in a buffer.
+struct At {
+  Buffer buffer;
+  int chunk;
+};
+
+/// One peer, and who of the two comes first in the order of a reduction, so that both sides of an
+/// exchange combine alike.
+struct Partner {
+  int rank;
+  bool comes_first;
+  [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int size() { return 1; }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int /*index*/) const { return rank; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return comes_first ? 1 : 0; }
 };
 
 /// All ranks but `self`, in rank order; the own contribution takes its place in that order, so that

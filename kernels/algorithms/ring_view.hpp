@@ -7,17 +7,23 @@
 namespace plexus {
 
 /// `order`: [nranks] ranks in ring order, borrowed. `position`: where this rank stands in it.
+/// `direction`: 1, or -1 for the same ring the other way round.
 struct RingView {
   const int* order;
   int nranks;
   int position;
+  int direction = 1;
 
   [[nodiscard]] PLEXUS_HOST_DEVICE int self() const { return order[position]; }
-  [[nodiscard]] PLEXUS_HOST_DEVICE int next() const { return order[(position + 1) % nranks]; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE int next() const { return at(position + direction); }
   [[nodiscard]] PLEXUS_HOST_DEVICE int prev() const { return behind(1); }
   /// The rank `steps` places before this one, 0 <= steps <= nranks.
   [[nodiscard]] PLEXUS_HOST_DEVICE int behind(int steps) const {
-    return order[(position - steps + nranks) % nranks];
+    return at(position - direction * steps);
+  }
+  /// The rank at `place`, -nranks <= place < 2 * nranks.
+  [[nodiscard]] PLEXUS_HOST_DEVICE int at(int place) const {
+    return order[(place + nranks) % nranks];
   }
   /// How many places after `root` this rank stands, 0..nranks-1.
   [[nodiscard]] PLEXUS_HOST_DEVICE int places_after(int root) const {

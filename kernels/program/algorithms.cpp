@@ -2,15 +2,23 @@
 #include "kernels/program/algorithms.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/algorithms/all_pairs_all_reduce.hpp"
+#include "kernels/algorithms/binomial_tree.hpp"
+#include "kernels/algorithms/bruck.hpp"
+#include "kernels/algorithms/butterfly_all_reduce.hpp"
 #include "kernels/algorithms/chain_broadcast.hpp"
 #include "kernels/algorithms/chain_reduce.hpp"
 #include "kernels/algorithms/pairwise_all_to_all.hpp"
+#include "kernels/algorithms/pat.hpp"
 #include "kernels/algorithms/point_to_point.hpp"
 #include "kernels/algorithms/ring_all_gather.hpp"
 #include "kernels/algorithms/ring_all_reduce.hpp"
 #include "kernels/algorithms/ring_reduce_scatter.hpp"
+#include "kernels/algorithms/torus_all_reduce.hpp"
+#include "kernels/algorithms/tree_all_reduce.hpp"
+#include "kernels/algorithms/two_shot_all_reduce.hpp"
 #include "kernels/program/record.hpp"
 
 namespace plexus {
@@ -48,6 +56,57 @@ Program record_all_pairs_all_reduce(const RecordInput& in) {
   return record_with(in, 1,
                      [&](auto& prims) { all_pairs_all_reduce(prims, in.rank, ranks_of(in)); });
 }
+Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
+  return record_with(in, 2 * ranks_of(in),
+                     [&](auto& prims) { bidirectional_ring_all_reduce(prims, view_of(in)); });
+}
+Program record_tree_all_reduce(const RecordInput& in) {
+  return record_with(in, 1,
+                     [&](auto& prims) { tree_all_reduce(prims, view_of(in), in.variant); });
+}
+Program record_recursive_doubling_all_reduce(const RecordInput& in) {
+  return record_with(in, 1,
+                     [&](auto& prims) { recursive_doubling_all_reduce(prims, view_of(in)); });
+}
+template <class Peers>
+Program record_butterfly_all_reduce(const RecordInput& in) {
+  return record_with(in, Butterfly::of(ranks_of(in)).p,
+                     [&](auto& prims) { butterfly_all_reduce<Peers>(prims, view_of(in)); });
+}
+Program record_two_shot_all_reduce(const RecordInput& in) {
+  const int n = ranks_of(in);
+  return record_with(in, n, [&](auto& prims) { two_shot_all_reduce(prims, in.rank, n); });
+}
+Program record_torus_all_reduce(const RecordInput& in) {
+  return record_with(in, ranks_of(in), [&](auto& prims) { torus_all_reduce(prims, view_of(in)); });
+}
+Program record_bruck_all_gather(const RecordInput& in) {
+  return record_with(in, ranks_of(in), [&](auto& prims) { bruck_all_gather(prims, view_of(in)); });
+}
+Program record_pat_all_gather(const RecordInput& in) {
+  return record_with(in, ranks_of(in), [&](auto& prims) { pat_all_gather(prims, view_of(in)); });
+}
+Program record_pat_reduce_scatter(const RecordInput& in) {
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { pat_reduce_scatter(prims, view_of(in)); });
+}
+Program record_bruck_all_to_all(const RecordInput& in) {
+  return record_with(in, ranks_of(in), [&](auto& prims) { bruck_all_to_all(prims, view_of(in)); });
+}
+Program record_binomial_broadcast(const RecordInput& in) {
+  return record_with(in, 1, [&](auto& prims) { binomial_broadcast(prims, view_of(in), in.root); });
+}
+Program record_binomial_reduce(const RecordInput& in) {
+  return record_with(in, 1, [&](auto& prims) { binomial_reduce(prims, view_of(in), in.root); });
+}
+Program record_binomial_gather(const RecordInput& in) {
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { binomial_gather(prims, view_of(in), in.root); });
+}
+Program record_binomial_scatter(const RecordInput& in) {
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { binomial_scatter(prims, view_of(in), in.root); });
+}
 Program record_ring_all_gather(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { ring_all_gather(prims, view_of(in)); });
 }
@@ -80,27 +139,162 @@ Program record_recv(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { point_to_point_recv(prims, in.root); });
 }
 
+// ---- costs: the verifier holds them against the programs ----
+
 constexpr int zero(int /*nranks*/) { return 0; }
 constexpr int one(int /*nranks*/) { return 1; }
+constexpr int two(int /*nranks*/) { return 2; }
 constexpr int others(int nranks) { return nranks - 1; }
 constexpr int twice_others(int nranks) { return 2 * (nranks - 1); }
+int log2_up(int nranks) { return std::bit_width(static_cast<unsigned>(nranks - 1)); }
+
+// Of two ranks, both directions share one lane.
+constexpr int bidirectional_rounds(int nranks) { return nranks == 2 ? 4 : 2 * (nranks - 1); }
+constexpr int bidirectional_chunks(int nranks) { return 4 * (nranks - 1); }
+
+int tree_rounds(int nranks) {
+  int deepest = 0;
+  for (int place = 0; place < nranks; ++place) {
+    int depth = 0;
+    for (int up = first_tree(nranks, place).up; up != kNoPlace; up = first_tree(nranks, up).up) {
+      ++depth;
+    }
+    deepest = std::max(deepest, depth);
+  }
+  return 2 * deepest;
+}
+int tree_chunks(int nranks) {
+  int most = 0;
+  for (int place = 0; place < nranks; ++place) {
+    const TreePlace tree = first_tree(nranks, place);
+    most = std::max(most, (tree.up == kNoPlace ? 0 : 1) + (tree.down[0] == kNoPlace ? 0 : 1) +
+                              (tree.down[1] == kNoPlace ? 0 : 1));
+  }
+  return most;
+}
+
+// What a left-over rank gives takes all steps only to the place whose bits are all others; when that
+// place has a left-over rank too, the way back to it comes on top.
+int doubling_rounds(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return fly.steps + (fly.left_over > 0 ? 1 : 0) + (2 * fly.left_over > fly.p ? 1 : 0);
+}
+int doubling_chunks(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return fly.steps + (fly.left_over > 0 ? 1 : 0);
+}
+int butterfly_rounds(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return 2 * fly.steps + (fly.left_over > 0 ? 2 : 0);
+}
+int butterfly_chunks(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return 2 * (fly.p - 1) + (fly.left_over > 0 ? fly.p : 0);
+}
+
+int bruck_all_gather_rounds(int nranks) {
+  int rounds = 0;
+  for (int distance = 1; distance < nranks; distance *= 2) {
+    rounds += std::min(distance, nranks - distance) > distance / 2 ? 1 : 0;
+  }
+  return rounds;
+}
+int pat_all_gather_rounds(int nranks) {
+  int rounds = 1;
+  for (int distance = 1; distance < nranks; distance *= 2) {
+    rounds += count_at_distance(nranks, distance) > 1 ? 1 : 0;
+  }
+  return rounds;
+}
+
+int batches(int count) { return (count + kBatch - 1) / kBatch; }
+int torus_rounds(int nranks) {
+  const Torus torus = Torus::of(nranks);
+  return 2 * (torus.rows - 1) + 2 * (torus.columns - 1) *
+                                 ((torus.rows + kTorusBatch - 1) / kTorusBatch);
+}
+int pat_reduce_scatter_rounds(int nranks) {
+  int rounds = 0;
+  for (int distance = 1; distance < nranks; distance *= 2) {
+    rounds += batches(count_at_distance(nranks, distance));
+  }
+  return rounds;
+}
+int bruck_all_to_all_rounds(int nranks) {
+  int rounds = 0;
+  for (int bit = 1; bit < nranks; bit *= 2) {
+    rounds += batches(count_with_bit(nranks, bit));
+  }
+  return rounds;
+}
+int bruck_all_to_all_chunks(int nranks) {
+  int chunks = 0;
+  for (int bit = 1; bit < nranks; bit *= 2) {
+    chunks += count_with_bit(nranks, bit);
+  }
+  return chunks;
+}
+
+int binomial_rounds(int nranks) {
+  int most = 0;
+  for (int place = 0; place < nranks; ++place) {
+    most = std::max(most, std::popcount(static_cast<unsigned>(place)));
+  }
+  return most;
+}
+int binomial_gather_chunks(int nranks) {
+  int most = 0;
+  for (int child = 1; child < nranks; child *= 2) {
+    most = std::max(most, std::min(child, nranks - child));
+  }
+  return most;
+}
 
 constexpr Algorithm kAlgorithms[] = {
     // Per collective: the first row is the default, later rows have uses that choose_algorithm
     // knows.
     {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others,
      twice_others},
+    {"bidirectional_ring_all_reduce", "biring", Collective::kAllReduce,
+     record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks},
+    {"tree_all_reduce", "tree", Collective::kAllReduce, record_tree_all_reduce, tree_rounds,
+     tree_chunks, kRanksMax, 2},
+    {"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
+     record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks},
+    {"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
+     record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks},
+    {"swing_all_reduce", "swing", Collective::kAllReduce, record_butterfly_all_reduce<SwingPeers>,
+     butterfly_rounds, butterfly_chunks},
+    {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
+     twice_others},
+    {"two_shot_all_reduce", "twoshot", Collective::kAllReduce, record_two_shot_all_reduce, two,
+     twice_others, kOperandsMax},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
      others, kOperandsMax},
     {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one},
+    {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
+     binomial_rounds, log2_up},
     {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one},
+    {"binomial_reduce", "binomial", Collective::kReduce, record_binomial_reduce, binomial_rounds,
+     one},
     {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others},
+    {"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
+     bruck_all_gather_rounds, others},
+    {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds, others},
     {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others,
      others},
+    {"pat_reduce_scatter", "pat", Collective::kReduceScatter, record_pat_reduce_scatter,
+     pat_reduce_scatter_rounds, others},
     {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one,
      others},
+    {"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,
+     bruck_all_to_all_rounds, bruck_all_to_all_chunks},
     {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, one},
+    {"binomial_gather", "binomial", Collective::kGather, record_binomial_gather, binomial_rounds,
+     binomial_gather_chunks},
     {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others},
+    {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
+     others},
     {"send", "pairwise", Collective::kSend, record_send, one, one},
     {"recv", "pairwise", Collective::kRecv, record_recv, one, one},
 };

@@ -13,11 +13,12 @@
 namespace plexus {
 
 /// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
-/// the peer of a send/recv.
+/// the peer of a send/recv; `variant` = channel modulo Algorithm::variants.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
   int root;
+  int variant = 0;
 };
 
 inline constexpr int kRanksMax = 1 << 24;
@@ -34,6 +35,8 @@ struct Algorithm {
   int (*rounds)(int nranks) = nullptr;
   int (*chunks_sent)(int nranks) = nullptr;
   int nranks_max = kRanksMax;
+  /// Programs that differ by channel: channel c runs variant c % variants.
+  int variants = 1;
 };
 
 std::span<const Algorithm> algorithms();

@@ -2,6 +2,7 @@
 // `RecordingPrims`: the Prims type that writes a Program instead of moving data.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/program/program.hpp"
@@ -23,6 +24,29 @@ class RecordingPrims {
       program_.lanes.resize(lane_ + 1);
     }
     return true;
+  }
+
+  void after(int lane) {
+    const auto& steps = program_.lanes[static_cast<size_t>(lane)].steps;
+    after_ = {.lane = lane, .step = static_cast<int>(steps.size()) - 1};
+  }
+
+  template <class To = OnePeer>
+  void send(At source, To to, Lend lend = Lend::kYes) {
+    send(source.buffer, source.chunk, to, lend);
+  }
+  template <class From = OnePeer>
+  void recv(From from, At target) {
+    add({.target = target.buffer, .target_chunk = target.chunk}, from, kNobody);
+  }
+  template <class From = OnePeer>
+  void recv_reduce_copy(From from, At source, At target, Complete complete) {
+    add({.source = source.buffer,
+         .target = target.buffer,
+         .completes = complete == Complete::kYes,
+         .source_chunk = source.chunk,
+         .target_chunk = target.chunk},
+        from, kNobody);
   }
 
   template <class To = OnePeer>
@@ -103,6 +127,12 @@ class RecordingPrims {
     step.receives = sources.size();
     step.sends = targets.size();
     step.own_position = sources.own_position();
+    step.after = std::exchange(after_, {});
+    for (const At at : {At{step.source, step.source_chunk}, At{step.target, step.target_chunk}}) {
+      if (at.buffer == Buffer::kScratch) {
+        program_.scratch_chunks = std::max(program_.scratch_chunks, at.chunk + 1);
+      }
+    }
     for (int i = 0; i < sources.size(); ++i) {
       program_.peers.push_back(sources[i]);
     }
@@ -114,6 +144,7 @@ class RecordingPrims {
 
   Program program_;
   size_t lane_ = 0;
+  After after_;  // of the next verb
 };
 
 }  // namespace plexus

@@ -146,6 +146,15 @@ std::string SymbolicMemory::lend(
   return {};
 }
 
+int SymbolicMemory::find_unread_scratch(int rank) const {
+  for (int chunk = 0; chunk < definition_.scratch_chunks; ++chunk) {
+    if (cells_[index(rank, Buffer::kScratch, chunk)].is_unread) {
+      return chunk;
+    }
+  }
+  return -1;
+}
+
 uint32_t SymbolicMemory::output(int rank, int chunk) const {
   const Cell& cell = cells_[index(rank, Buffer::kOutput, chunk)];
   return cell.written.number > 0 ? cell.value : Expressions::kUndefined;

@@ -32,6 +32,8 @@ class SymbolicMemory {
   /// `now` takes the next message of a connection: the chunk that it borrows is free again.
   void take(StepEvent now, uint32_t connection) { taken_[connection].push_back(now.number); }
 
+  /// A chunk of scratch whose value nobody read; -1: none.
+  [[nodiscard]] int find_unread_scratch(int rank) const;
   /// What an output chunk holds; undefined before it was written.
   [[nodiscard]] uint32_t output(int rank, int chunk) const;
 

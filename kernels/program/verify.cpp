@@ -207,6 +207,11 @@ class Execution {
   }
 
   std::string check_outputs() {
+    for (int rank = 0; rank < definition_.nranks; ++rank) {
+      if (const int chunk = memory_.find_unread_scratch(rank); chunk >= 0) {
+        return fmt::format("rank {}: stores in scratch chunk {} what nobody reads", rank, chunk);
+      }
+    }
     const int blocks = definition_.is_one_block(Buffer::kOutput) ? 1 : definition_.chunks;
     for (int chunk = 0; chunk < blocks; ++chunk) {
       uint32_t first = Expressions::kUndefined;  // what the first rank has
@@ -301,7 +306,10 @@ std::vector<Program> record_programs(const VerifyInput& input) {
     const Algorithm* const algorithm =
         is_pair ? find_algorithm(rank == 0 ? "send" : "recv") : input.algorithm;
     programs.push_back(
-        algorithm->record({.rank = rank, .ring = ring, .root = is_pair ? 1 - rank : input.root}));
+        algorithm->record({.rank = rank,
+                                          .ring = ring,
+                                          .root = is_pair ? 1 - rank : input.root,
+                                          .variant = input.variant}));
   }
   return programs;
 }

@@ -27,6 +27,7 @@ struct VerifyInput {
   int root = 0;
   bool in_place = false;  // of no effect on a collective that has no in-place form
   uint64_t slots = kSlots;
+  int variant = 0;  // of the algorithm
 };
 
 struct VerifyResult {

@@ -51,17 +51,31 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
+std::vector<std::pair<int, int>> choose_roots_and_variants(const Algorithm& algorithm,
+                                                          int nranks) {
+  std::vector<std::pair<int, int>> forms;
+  for (const int root : choose_roots(algorithm, nranks)) {
+    for (int variant = 0; variant < algorithm.variants; ++variant) {
+      forms.emplace_back(root, variant);
+    }
+  }
+  return forms;
+}
+
 Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   Verdict verdict{
       .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
   bool first = true;
-  for (const int root : choose_roots(algorithm, nranks)) {
+  for (const auto& [root, variant] : choose_roots_and_variants(algorithm, nranks)) {
     for (const bool in_place : {false, true}) {
       if (in_place && !has_in_place(algorithm.collective)) {
         continue;
       }
-      VerifyResult result =
-          verify({.algorithm = &algorithm, .nranks = nranks, .root = root, .in_place = in_place});
+      VerifyResult result = verify({.algorithm = &algorithm,
+                                    .nranks = nranks,
+                                    .root = root,
+                                    .in_place = in_place,
+                                    .variant = variant});
       if (first || !result.proved) {
         verdict.result = std::move(result);
         verdict.root = root;

@@ -168,7 +168,8 @@ bool is_independent(const Place& place, const Step& a, const Step& b) {
   const Program& program = *place.program;
   return !overlaps(program.recv_peers(a), program.recv_peers(b)) &&
          !overlaps(program.send_peers(a), program.send_peers(b)) && !shares_memory(place, a, b) &&
-         !(a.receives > 0 && b.sends > 0) && !(a.sends > 0 && b.receives > 0);
+         (a.receives + b.sends == 0 || b.receives + a.sends == 0 ||
+          a.receives + b.receives == 0 || a.sends + b.sends == 0);
 }
 
 // Each returns false where it does not apply.
@@ -237,7 +238,17 @@ bool change_buffer(const Place& place, Buffer& buffer) {
   buffer = static_cast<Buffer>(place.random->between(0, 3));
   return buffer != old;
 }
-bool change_source(const Place& place) { return change_buffer(place, place.step().source); }
+bool change_source(const Place& place) {
+  const Buffer old = place.step().source;
+  if (!change_buffer(place, place.step().source)) {
+    return false;
+  }
+  // The own block of an all-gather is in both, once it was copied.
+  const bool is_own = place.subject->collective == Collective::kAllGather &&
+                      place.step().source_chunk == place.program->rank;
+  return !is_own || old == Buffer::kNone || place.step().source == Buffer::kNone ||
+         place.step().source == Buffer::kScratch;
+}
 bool change_target(const Place& place) { return change_buffer(place, place.step().target); }
 bool change_receives(const Place& place) {
   place.step().receives += place.random->below(2) == 0 ? 1 : -1;
@@ -273,7 +284,12 @@ bool drop_after(const Place& place) {
 bool change_after(const Place& place) {
   After& after = place.step().after;
   const bool had = after.lane >= 0;
-  (place.random->below(2) == 0 ? after.lane : after.step) += 1;
+  // Other steps of the lane may do as well; one that it has not may not.
+  if (place.random->below(2) == 0) {
+    after.lane += 1;
+  } else {
+    after.step = 1 << 20;
+  }
   return had;
 }
 bool lend_more(const Place& place) { return !std::exchange(place.step().lends, true); }

@@ -71,10 +71,14 @@ TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
     const int roots = is_rooted(algorithm.collective) ? nranks : 1;
     const int stride = nranks <= kAllRootsMax ? 1 : nranks / 3;
     for (int root = 0; root < roots; root += stride) {
-      for (const bool in_place : {false, true}) {
-        const VerifyResult result =
-            verify({.algorithm = &algorithm, .nranks = nranks, .root = root, .in_place = in_place});
-        ASSERT_TRUE(result.proved) << nranks << " ranks, root " << root
+      for (int form = 0; form < 2 * algorithm.variants; ++form) {
+        const bool in_place = form % 2 == 1;
+        const VerifyResult result = verify({.algorithm = &algorithm,
+                                            .nranks = nranks,
+                                            .root = root,
+                                            .in_place = in_place,
+                                            .variant = form / 2});
+        ASSERT_TRUE(result.proved) << nranks << " ranks, root " << root << ", variant " << form / 2
                                    << (in_place ? ", in place: " : ": ") << result.reason;
         ASSERT_EQ(result.reason, "");
         // Chunks are one slot long; with half the slots enough, they may be two.

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two binary trees over the same ranks in which every rank is interior in at most one (Sanders, Speck,
+// Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009), in NCCL's
+// construction: in the first tree the parent of a place follows from its lowest set bit; the second
+// tree is the first one mirrored (even number of places) or shifted by one (odd). O(log nranks) per
+// rank, of any number of ranks.
+#pragma once
+
+#include "kernels/layout/macros.hpp"
+
+namespace plexus {
+
+inline constexpr int kNoPlace = -1;
+
+/// A place of a tree: its parent and its children, kNoPlace where there is none.
+struct TreePlace {
+  int up = kNoPlace;
+  int down[2] = {kNoPlace, kNoPlace};
+};
+
+/// The first tree. Root: place 0, with one child.
+PLEXUS_HOST_DEVICE constexpr TreePlace first_tree(int nplaces, int place) {
+  TreePlace tree;
+  int bit = 1;
+  while (bit < nplaces && (place & bit) == 0) {
+    bit *= 2;
+  }
+  if (place == 0) {
+    tree.down[0] = nplaces > 1 ? bit / 2 : kNoPlace;
+    return tree;
+  }
+  const int above = (place ^ bit) | (bit * 2);
+  tree.up = above < nplaces ? above : place ^ bit;
+  if (bit > 1) {
+    tree.down[0] = place - bit / 2;
+    int step = bit / 2;
+    while (step > 0 && place + step >= nplaces) {
+      step /= 2;
+    }
+    tree.down[1] = step > 0 ? place + step : kNoPlace;
+  }
+  return tree;
+}
+
+/// Tree 0 or 1 of the two.
+PLEXUS_HOST_DEVICE constexpr TreePlace double_tree(int nplaces, int place, int tree) {
+  if (tree == 0) {
+    return first_tree(nplaces, place);
+  }
+  const bool mirrored = nplaces % 2 == 0;
+  const int other = mirrored ? nplaces - 1 - place : (place - 1 + nplaces) % nplaces;
+  const TreePlace there = first_tree(nplaces, other);
+  const auto back = [&](int at) {
+    if (at == kNoPlace) {
+      return kNoPlace;
+    }
+    return mirrored ? nplaces - 1 - at : (at + 1) % nplaces;
+  };
+  return {back(there.up), {back(there.down[0]), back(there.down[1])}};
+}
+
+}  // namespace plexus

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binomial trees, rooted at any rank: place v (counted from the root) has the parent v - lowbit(v) and
+// the children v + 1, v + 2, v + 4, ... below lowbit(v). Logarithmic broadcast, reduce, gather and
+// scatter, of any number of ranks.
+// Steps: the most bits set in a place < nranks. Chunks sent: broadcast, by the root, one per child;
+// reduce 1; gather, by the root's last child, its whole subtree; scatter, by the root, nranks-1.
+#pragma once
+
+#include "kernels/algorithms/prims.hpp"
+#include "kernels/algorithms/ring_view.hpp"
+
+namespace plexus {
+
+/// One rank's place in the tree. As a peer list: its children, nearest first.
+struct BinomialPlace {
+  RingView ring;
+  int root_position;
+  int v;
+
+  PLEXUS_HOST_DEVICE static BinomialPlace of(const RingView& ring, int root) {
+    const int v = ring.places_after(root);
+    return {ring, (ring.position - v + ring.nranks) % ring.nranks, v};
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE int rank_at(int place) const {
+    return ring.at(root_position + place);
+  }
+  /// Children of `place` are nearer than this; of the root, any.
+  [[nodiscard]] PLEXUS_HOST_DEVICE int reach(int place) const {
+    return place == 0 ? ring.nranks : place & -place;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE int parent() const { return rank_at(v - reach(v)); }
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE int size() const {
+    int count = 0;
+    for (int step = 1; step < reach(v) && v + step < ring.nranks; step *= 2) {
+      ++count;
+    }
+    return count;
+  }
+  PLEXUS_HOST_DEVICE int operator[](int index) const { return rank_at(v + (1 << index)); }
+  [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
+};
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void binomial_broadcast(Prims& prims, const RingView& ring, int root) {
+  const BinomialPlace place = BinomialPlace::of(ring, root);
+  if (place.v == 0) {
+    prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, place);
+  } else if (place.size() > 0) {
+    prims.recv_copy_send(place.parent(), Buffer::kOutput, 0, place);
+  } else {
+    prims.recv(place.parent(), Buffer::kOutput, 0);
+  }
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void binomial_reduce(Prims& prims, const RingView& ring, int root) {
+  const BinomialPlace place = BinomialPlace::of(ring, root);
+  if (place.v == 0) {
+    prims.recv_reduce_copy(place, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
+  } else if (place.size() > 0) {
+    prims.recv_reduce_send(place, Buffer::kInput, 0, place.parent());
+  } else {
+    prims.send(Buffer::kInput, 0, place.parent());
+  }
+}
+
+/// Calls `use(place)` for `top` and all below it, parents first, near children before far ones.
+template <class Use>
+PLEXUS_HOST_DEVICE void for_each_below(const BinomialPlace& tree, int top, const Use& use) {
+  use(top);
+  for (int step = 1; step < tree.reach(top) && top + step < tree.ring.nranks; step *= 2) {
+    for_each_below(tree, top + step, use);
+  }
+}
+
+/// Blocks pass through the ranks between: nothing is stored on the way.
+template <class Prims>
+PLEXUS_HOST_DEVICE void binomial_gather(Prims& prims, const RingView& ring, int root) {
+  const BinomialPlace place = BinomialPlace::of(ring, root);
+  if (place.v == 0) {
+    prims.copy(Buffer::kInput, Buffer::kOutput, root);
+  } else {
+    prims.send(Buffer::kInput, ring.self(), place.parent());
+  }
+  for (int child = 0; child < place.size(); ++child) {
+    for_each_below(place, place.v + (1 << child), [&](int below) {
+      if (place.v == 0) {
+        prims.recv(place[child], Buffer::kOutput, place.rank_at(below));
+      } else {
+        prims.recv_send(place[child], place.parent());
+      }
+    });
+  }
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void binomial_scatter(Prims& prims, const RingView& ring, int root) {
+  const BinomialPlace place = BinomialPlace::of(ring, root);
+  if (place.v == 0) {
+    prims.copy(Buffer::kInput, Buffer::kOutput, root);
+  } else {
+    prims.recv(place.parent(), Buffer::kOutput, ring.self());
+  }
+  for (int child = 0; child < place.size(); ++child) {
+    for_each_below(place, place.v + (1 << child), [&](int below) {
+      if (place.v == 0) {
+        prims.send(Buffer::kInput, place.rank_at(below), place[child]);
+      } else {
+        prims.recv_send(place.parent(), place[child]);
+      }
+    });
+  }
+}
+
+}  // namespace plexus

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bruck all-gather and all-to-all (Bruck et al., "Efficient algorithms for all-to-all communications in
+// multiport message-passing systems", 1997): blocks travel by powers of two round the ring, so that
+// any number of ranks needs ceil(log2(nranks)) steps. Places are ring positions.
+//
+// All-gather: at distance d a rank holds the blocks of d places, and gets those of the next d.
+//   Chunks sent per rank: nranks-1. Steps: ceil(log2(nranks)), one fewer when the last
+//   step passes on nothing that the one before brought.
+// All-to-all: the block for the rank o places on moves by the set bits of o, and waits in scratch
+//   memory between. For small messages: nranks log2(nranks) / 2 chunks are sent, to log2(nranks) peers.
+//   Steps: blocks of one distance go kBatch at a time.
+#pragma once
+
+#include "kernels/algorithms/prims.hpp"
+#include "kernels/algorithms/ring_view.hpp"
+
+namespace plexus {
+
+/// So many chunks a lane may send to one peer before it receives: fewer than a connection has slots.
+inline constexpr int kBatch = 4;
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
+  const int n = ring.nranks;
+  if (prims.lane(0)) {
+    prims.copy(Buffer::kInput, Buffer::kOutput, ring.self());
+  }
+  for (int distance = 1; distance < n; distance *= 2) {
+    const int blocks = distance < n - distance ? distance : n - distance;
+    if (prims.lane(0)) {
+      const int to = ring.at(ring.position - distance);
+      for (int i = 0; i < blocks; ++i) {
+        if (2 * i == distance) {
+          prims.after(1);  // from here on, what the step before brought
+        }
+        prims.send(Buffer::kOutput, ring.at(ring.position + i), to);
+      }
+    }
+    if (prims.lane(1)) {
+      const int from = ring.at(ring.position + distance);
+      for (int i = 0; i < blocks; ++i) {
+        prims.recv(from, Buffer::kOutput, ring.at((ring.position + distance + i) % n));
+      }
+    }
+  }
+}
+
+/// Calls `use(k)` for k = `first`, `first` + 1, ... below `last`, `batch` of them with `one`, then the
+/// same with `two`.
+template <class One, class Two>
+PLEXUS_HOST_DEVICE void in_batches(int count, const One& one, const Two& two) {
+  for (int done = 0; done < count; done += kBatch) {
+    const int end = done + kBatch < count ? done + kBatch : count;
+    for (int i = done; i < end; ++i) {
+      one(i);
+    }
+    for (int i = done; i < end; ++i) {
+      two(i);
+    }
+  }
+}
+
+/// The `index`-th number that has `bit` set: 0 -> bit, 1 -> bit + 1, ... for bit 4: 4 5 6 7 12 13 ...
+PLEXUS_HOST_DEVICE constexpr int with_bit(int index, int bit) {
+  return (index / bit) * 2 * bit + bit + index % bit;
+}
+
+/// How many numbers below `end` have `bit` set.
+PLEXUS_HOST_DEVICE constexpr int count_with_bit(int end, int bit) {
+  const int rest = end % (2 * bit) - bit;
+  return end / (2 * bit) * bit + (rest > 0 ? rest : 0);
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void bruck_all_to_all(Prims& prims, const RingView& ring) {
+  const int n = ring.nranks;
+  prims.copy(Buffer::kInput, Buffer::kOutput, ring.self());
+  for (int bit = 1; bit < n; bit *= 2) {
+    const int to = ring.at(ring.position + bit);
+    const int from = ring.at(ring.position - bit);
+    in_batches(
+        count_with_bit(n, bit),
+        [&](int index) {
+          const int offset = with_bit(index, bit);
+          const bool moved = offset % bit != 0;
+          prims.send(moved ? At{Buffer::kScratch, offset}
+                           : At{Buffer::kInput, ring.at((ring.position + offset) % n)},
+                     to, moved ? Lend::kNo : Lend::kYes);
+        },
+        [&](int index) {
+          const int offset = with_bit(index, bit);
+          const bool arrived = offset < 2 * bit;
+          prims.recv(from, arrived ? At{Buffer::kOutput, ring.at(ring.position - offset)}
+                                   : At{Buffer::kScratch, offset});
+        });
+  }
+}
+
+}  // namespace plexus

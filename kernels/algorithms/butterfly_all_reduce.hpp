@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// All-reduces by exchanges between pairs, for p = the largest power of two <= nranks. The nranks - p
+// ranks that are left over give their input to a partner before, and get the result after.
+//
+// Recursive doubling: log2(p) exchanges of the whole message. Chunks per loop: 1.
+//   Steps: log2(p), 1 or 2 more with left-over ranks. Chunks sent: log2(p), 1 more by the partner of a
+//   left-over rank.
+// Halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004):
+//   a reduce-scatter in which each exchange halves what is left, then an all-gather the same way back.
+//   Chunks per loop: p. Steps: 2 log2(p), 2 more with left-over ranks. Chunks sent: 2(p-1), p more by
+//   the partner of a left-over rank.
+// Swing (De Sensi et al., "Swing: short-cutting rings for higher bandwidth allreduce", NSDI 2024): the
+//   same with partners that are near on a ring or torus: 1, 1, 3, 5, 11, ... places away.
+#pragma once
+
+#include "kernels/algorithms/prims.hpp"
+#include "kernels/algorithms/ring_view.hpp"
+
+namespace plexus {
+
+/// Places 0..p-1 take part in the exchanges; place p+i is left over, and place i its partner.
+struct Butterfly {
+  int p;
+  int steps;  // log2(p)
+  int left_over;
+
+  PLEXUS_HOST_DEVICE static constexpr Butterfly of(int nranks) {
+    Butterfly fly{1, 0, 0};
+    while (fly.p * 2 <= nranks) {
+      fly.p *= 2;
+      ++fly.steps;
+    }
+    fly.left_over = nranks - fly.p;
+    return fly;
+  }
+};
+
+/// Distance p/2, p/4, ..., 1: after step s, the blocks of a place are those that share its first s+1
+/// bits.
+struct HalvingPeers {
+  int p;
+  PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
+    return place ^ (p >> (step + 1));
+  }
+};
+
+/// Even places go rho(s) = (1 - (-2)^(s+1)) / 3 places on, odd ones as many back.
+struct SwingPeers {
+  int p;
+  PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
+    int power = 1;
+    for (int i = 0; i <= step; ++i) {
+      power *= -2;
+    }
+    const int rho = (1 - power) / 3;
+    const int to = place % 2 == 0 ? place + rho : place - rho;
+    return (to % p + p) % p;
+  }
+};
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingView& ring) {
+  const Butterfly fly = Butterfly::of(ring.nranks);
+  const int place = ring.position;
+  if (place >= fly.p) {
+    const int partner = ring.at(place - fly.p);
+    prims.send(Buffer::kInput, 0, partner);
+    prims.recv(partner, Buffer::kOutput, 0);
+    return;
+  }
+  Buffer held = Buffer::kInput;
+  if (place < fly.left_over) {
+    prims.recv_reduce_copy(ring.at(place + fly.p), held, Buffer::kOutput, 0, Complete::kNo);
+    held = Buffer::kOutput;
+  }
+  for (int step = 0; step < fly.steps; ++step) {
+    const int other = place ^ (1 << step);
+    // What is sent is overwritten by the very next verb.
+    prims.send(held, 0, ring.at(other), Lend::kNo);
+    prims.recv_reduce_copy(Partner{ring.at(other), other < place}, held, Buffer::kOutput, 0,
+                           step + 1 == fly.steps ? Complete::kYes : Complete::kNo);
+    held = Buffer::kOutput;
+  }
+  if (place < fly.left_over) {
+    prims.send(Buffer::kOutput, 0, ring.at(place + fly.p));
+  }
+}
+
+/// Calls `use(block)` for the blocks that reach `place` by exchanges `step` and later; the same order
+/// on both sides of an exchange.
+template <class Peers, class Use>
+PLEXUS_HOST_DEVICE void for_each_block(
+    const Peers& peers, int steps, int place, int step, const Use& use) {
+  if (step == steps) {
+    use(place);
+    return;
+  }
+  for_each_block(peers, steps, place, step + 1, use);
+  for_each_block(peers, steps, peers(place, step), step + 1, use);
+}
+
+/// Lane 0 sends, lane 1 receives: a step's sends follow the step before.
+template <class Prims, class Peers>
+PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims, const RingView& ring, const Peers& peers) {
+  const Butterfly fly = Butterfly::of(ring.nranks);
+  const int place = ring.position;
+  const bool has_left_over = place < fly.left_over;
+  const Buffer first = has_left_over ? Buffer::kOutput : Buffer::kInput;
+  if (prims.lane(1) && has_left_over) {
+    for (int block = 0; block < fly.p; ++block) {
+      prims.recv_reduce_copy(ring.at(place + fly.p), Buffer::kInput, Buffer::kOutput, block,
+                             Complete::kNo);
+    }
+  }
+  for (int step = 0; step < fly.steps; ++step) {
+    const int other = peers(place, step);
+    const Buffer held = step == 0 ? first : Buffer::kOutput;
+    if (prims.lane(0)) {
+      if (step > 0 || has_left_over) {
+        prims.after(1);
+      }
+      for_each_block(peers, fly.steps, other, step + 1,
+                     [&](int block) { prims.send(held, block, ring.at(other)); });
+    }
+    if (prims.lane(1)) {
+      const Complete complete = step + 1 == fly.steps ? Complete::kYes : Complete::kNo;
+      for_each_block(peers, fly.steps, place, step + 1, [&](int block) {
+        prims.recv_reduce_copy(ring.at(other), held, Buffer::kOutput, block, complete);
+      });
+    }
+  }
+  for (int step = fly.steps - 1; step >= 0; --step) {
+    const int other = peers(place, step);
+    if (prims.lane(0)) {
+      prims.after(1);
+      for_each_block(peers, fly.steps, place, step + 1,
+                     [&](int block) { prims.send(Buffer::kOutput, block, ring.at(other)); });
+    }
+    if (prims.lane(1)) {
+      for_each_block(peers, fly.steps, other, step + 1,
+                     [&](int block) { prims.recv(ring.at(other), Buffer::kOutput, block); });
+    }
+  }
+  if (prims.lane(0) && has_left_over) {
+    prims.after(1);
+    for (int block = 0; block < fly.p; ++block) {
+      prims.send(Buffer::kOutput, block, ring.at(place + fly.p));
+    }
+  }
+}
+
+/// The side of a left-over rank.
+template <class Prims>
+PLEXUS_HOST_DEVICE void left_over_all_reduce(Prims& prims, const RingView& ring) {
+  const Butterfly fly = Butterfly::of(ring.nranks);
+  const int partner = ring.at(ring.position - fly.p);
+  if (prims.lane(0)) {
+    for (int block = 0; block < fly.p; ++block) {
+      prims.send(Buffer::kInput, block, partner);
+    }
+  }
+  if (prims.lane(1)) {
+    for (int block = 0; block < fly.p; ++block) {
+      prims.recv(partner, Buffer::kOutput, block);
+    }
+  }
+}
+
+template <class Peers, class Prims>
+PLEXUS_HOST_DEVICE void butterfly_all_reduce(Prims& prims, const RingView& ring) {
+  const Butterfly fly = Butterfly::of(ring.nranks);
+  if (ring.position >= fly.p) {
+    left_over_all_reduce(prims, ring);
+  } else {
+    exchange_all_reduce(prims, ring, Peers{fly.p});
+  }
+}
+
+}  // namespace plexus

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two-shot all-pairs all-reduce: every rank reduces one chunk of all ranks' inputs, in rank order, and
+// sends the result to all others. The bytes of a ring in two steps, for messages too large for one
+// shot and few enough ranks.
+// Chunks per loop: nranks. Steps: 2. Chunks sent per rank: 2(nranks-1).
+#pragma once
+
+#include "kernels/algorithms/prims.hpp"
+
+namespace plexus {
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void two_shot_all_reduce(Prims& prims, int rank, int nranks) {
+  const EveryoneElse others{rank, nranks};
+  if (prims.lane(0)) {
+    for (int step = 1; step < nranks; ++step) {
+      const int to = (rank + step) % nranks;  // not all ranks at one receiver at once
+      prims.send(Buffer::kInput, to, to);
+    }
+  }
+  if (prims.lane(1)) {
+    prims.recv_reduce_copy(others, Buffer::kInput, Buffer::kOutput, rank, Complete::kYes);
+  }
+  if (prims.lane(0)) {
+    prims.after(1);
+    prims.send(Buffer::kOutput, rank, others);
+  }
+  if (prims.lane(1)) {
+    for (int step = 1; step < nranks; ++step) {
+      const int from = (rank - step + nranks) % nranks;
+      prims.recv(from, Buffer::kOutput, from);
+    }
+  }
+}
+
+}  // namespace plexus
