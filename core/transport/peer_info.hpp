@@ -25,7 +25,7 @@ struct PeerInfo {
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
-  char algorithms[64] = {};  // NCCL_ALGO: ranks must agree
+  char algorithms[512] = {};  // NCCL_ALGO: ranks must agree
   char host[64] = {};        // for messages
 
   [[nodiscard]] std::string to_bytes() const;

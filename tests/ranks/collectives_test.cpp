@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective, with ranks driven by one thread and by a thread each, at counts around the
 // borders of chunks and slots. The expected values come from the definition of the collective.
-#include <numeric>
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
 
 #include "tests/ranks/job.hpp"
 
@@ -17,11 +19,18 @@ struct Case {
   Mode mode;
   int nranks;
   size_t count;
+  const char* algorithms = "";  // as NCCL_ALGO takes them
+  const char* channels = "";    // as NCCL_MIN_CTAS takes them
 };
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
-  return std::string(info.param.mode == Mode::kGroup ? "group" : "threads") + "_" +
-         std::to_string(info.param.nranks) + "_ranks_" + std::to_string(info.param.count);
+  std::string name = std::string(info.param.mode == Mode::kGroup ? "group" : "threads") + "_" +
+                     std::to_string(info.param.nranks) + "_ranks_" +
+                     std::to_string(info.param.count) + info.param.channels + "_" +
+                     info.param.algorithms;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name;
 }
 
 class CollectivesTest : public testing::TestWithParam<Case> {
@@ -47,6 +56,8 @@ class CollectivesTest : public testing::TestWithParam<Case> {
   }
 
   void run(const Job::Body& body) {
+    setenv("NCCL_ALGO", GetParam().algorithms, 1);
+    setenv("NCCL_MIN_CTAS", GetParam().channels, 1);
     Job job(GetParam().nranks);
     for (int repeat = 0; repeat < 2; ++repeat) {  // the second time the plan is cached
       if (GetParam().mode == Mode::kGroup) {
@@ -57,6 +68,11 @@ class CollectivesTest : public testing::TestWithParam<Case> {
         }
       }
     }
+  }
+
+  void TearDown() override {
+    unsetenv("NCCL_ALGO");
+    unsetenv("NCCL_MIN_CTAS");
   }
 
   static int32_t sum_at(size_t index) {
@@ -250,6 +266,30 @@ INSTANTIATE_TEST_SUITE_P(Ranks,
                                          Case{Mode::kThreads, 3, 4097},
                                          Case{Mode::kThreads, 4, kSlotElements},
                                          Case{Mode::kThreads, 8, 100}),
+                         case_name);
+
+// The algorithms that are not chosen by themselves, each with one and with two channels. Which programs
+// are right is proved elsewhere (kernels/program); here the executor runs them.
+std::vector<Case> algorithm_cases() {
+  std::vector<Case> cases;
+  for (const char* const algorithms :
+       {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
+        "alltoall:bruck;gather:binomial;scatter:binomial",
+        "allreduce:doubling;allgather:pat", "allreduce:halving", "allreduce:swing",
+        "allreduce:torus", "allreduce:twoshot", "allreduce:biring", "allreduce:allpairs"}) {
+    cases.push_back({Mode::kGroup, 2, 5, algorithms, "2"});
+    cases.push_back({Mode::kGroup, 3, kSlotElements + 1, algorithms, "1"});
+    cases.push_back({Mode::kGroup, 6, 1000, algorithms, "2"});
+    cases.push_back({Mode::kGroup, 13, 77, algorithms, "1"});
+    cases.push_back({Mode::kThreads, 2, 20 * kSlotElements + 3, algorithms, "2"});
+    cases.push_back({Mode::kThreads, 4, 2 * kSlotElements + 3, algorithms, "1"});
+    cases.push_back({Mode::kThreads, 8, 4097, algorithms, "2"});
+  }
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Algorithms,
+                         CollectivesTest,
+                         testing::ValuesIn(algorithm_cases()),
                          case_name);
 
 TEST(Collectives, OneThreadDrivesAThousandRanks) {
