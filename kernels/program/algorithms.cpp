@@ -146,7 +146,9 @@ constexpr int one(int /*nranks*/) { return 1; }
 constexpr int two(int /*nranks*/) { return 2; }
 constexpr int others(int nranks) { return nranks - 1; }
 constexpr int twice_others(int nranks) { return 2 * (nranks - 1); }
-int log2_up(int nranks) { return std::bit_width(static_cast<unsigned>(nranks - 1)); }
+int log2_up(int nranks) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks - 1)));
+}
 
 // Of two ranks, both directions share one lane.
 constexpr int bidirectional_rounds(int nranks) { return nranks == 2 ? 4 : 2 * (nranks - 1); }
