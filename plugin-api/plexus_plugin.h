@@ -15,7 +15,7 @@ extern "C" {
 
 /* A host accepts a plugin with its own major and any minor; see ABI.md for what moves them. */
 #define PLEXUS_ABI_MAJOR 1u
-#define PLEXUS_ABI_MINOR 0u
+#define PLEXUS_ABI_MINOR 1u
 /* What the host passes to `plexus_plugin_query`. */
 #define PLEXUS_HOST_ABI ((PLEXUS_ABI_MAJOR << 16) | PLEXUS_ABI_MINOR)
 /* First word of the descriptor: "PLXP", so that a library which is no plugin is seen as such. */
@@ -56,8 +56,10 @@ typedef void (*plexus_log_fn)(
 
 /* Kinds of plugin. A library is of one kind. */
 #define PLEXUS_KIND_NET 1u
+#define PLEXUS_KIND_TUNER 2u /* since 1.1 */
 
-struct plexus_net_ops; /* plexus_net.h */
+struct plexus_net_ops;   /* plexus_net.h */
+struct plexus_tuner_ops; /* plexus_tuner.h */
 
 /* What a plugin says of itself. Static storage of the plugin: valid and unchanged for ever. */
 typedef struct plexus_plugin {
@@ -69,7 +71,8 @@ typedef struct plexus_plugin {
   uint32_t reserved;    /* 0 */
   const char* name;     /* [A-Za-z0-9_.-]+, shorter than PLEXUS_NAME_BYTES; what NCCL_NET matches */
   const char* version;  /* printable, shorter than PLEXUS_NAME_BYTES */
-  const struct plexus_net_ops* net; /* the table when kind is PLEXUS_KIND_NET */
+  const struct plexus_net_ops* net;     /* the table when kind is PLEXUS_KIND_NET */
+  const struct plexus_tuner_ops* tuner; /* ... PLEXUS_KIND_TUNER; since 1.1 */
 } plexus_plugin_t;
 
 #if defined(__GNUC__)

@@ -30,6 +30,7 @@ struct Config {
   std::string proto;
   std::string net;
   std::string net_plugin;
+  std::string tuner_plugin;
   std::string plugin_path;
   std::string socket_ifname;
   std::string socket_family;

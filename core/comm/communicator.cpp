@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
@@ -39,6 +40,48 @@ Communicator::~Communicator() {
 }
 
 namespace {
+
+plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
+                                      uint64_t group,
+                                      uint32_t slot_bytes) {
+  std::map<uint64_t, uint32_t> hosts;
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
+  uint32_t cores = std::numeric_limits<uint32_t>::max();
+  bool shares_host = true;
+  bool shares_process = true;
+  for (const PeerInfo& info : infos) {
+    ++hosts[info.host_hash];
+    ++processes[{info.host_hash, info.process_id}];
+    cores = std::min(cores, std::max(info.cores, 1U));
+    shares_host = shares_host && info.shm_disable == 0;
+    shares_process = shares_process && info.p2p_disable == 0;
+  }
+  const auto pairs = [](const auto& groups) {
+    uint64_t count = 0;
+    for (const auto& [key, members] : groups) {
+      count += uint64_t{members} * (members - 1) / 2;
+    }
+    return count;
+  };
+  const uint64_t all = uint64_t{infos.size()} * (infos.size() - 1) / 2;
+  const uint64_t in_process = shares_process ? pairs(processes) : 0;
+  const uint64_t on_host = shares_host ? pairs(hosts) - in_process : 0;
+  plexus_tuner_comm_t comm{};
+  comm.struct_size = sizeof(comm);
+  comm.nranks = static_cast<uint32_t>(infos.size());
+  comm.nnodes = static_cast<uint32_t>(hosts.size());
+  comm.ndatacenters = 1;
+  for (const auto& [host, members] : hosts) {
+    comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
+  }
+  comm.cores_per_node_min = cores;
+  comm.comm_id = group;
+  comm.slot_bytes = slot_bytes;
+  comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
+  comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
+  comm.links[PLEXUS_LINK_NET].count = static_cast<uint32_t>(all - in_process - on_host);
+  return comm;
+}
 
 struct FreeCommunicators {
   std::mutex mutex;
@@ -118,6 +161,17 @@ Result<void> Communicator::open_network() {
   return ok();
 }
 
+Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
+  if (setup_.nranks == 1) {
+    return ok();
+  }
+  PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
+                                 .folders = setup_.config.plugin_path},
+                                describe_to_tuner(setup_.infos, setup_.group, slot_bytes)));
+  tuner_ = std::move(tuner);
+  return ok();
+}
+
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
@@ -137,6 +191,7 @@ Result<void> Communicator::start(CommSetup setup) {
     channels_max = std::min(channels_max, info.max_channels);
     local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
   }
+  PLEXUS_TRY(open_tuner(slot_bytes));
   oversubscribed = local_ranks > cores_available();
   auto& process = Process::instance();
   connections_ =
@@ -154,6 +209,7 @@ Result<void> Communicator::start(CommSetup setup) {
                   .connections = connections_.get(),
                   .memory = &process.memory,
                   .filter = &filter_,
+                  .tuner = tuner_.get(),
                   .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
                   .channels_max = static_cast<int>(channels_max),
                   .slot_bytes = slot_bytes};

@@ -23,6 +23,7 @@
 #include "core/comm/communicator_calls.hpp"
 #include "core/engine/engine.hpp"
 #include "core/plugin/net_plugin.hpp"
+#include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/transport/connections.hpp"
 
@@ -108,12 +109,14 @@ class Communicator final : public RankState {
 
  private:
   Result<void> open_network();
+  Result<void> open_tuner(uint32_t slot_bytes);
   Result<void> check_agreement() const;
 
   CommConfig comm_config_;
   CommSetup setup_;
   std::vector<int> ring_;
   AlgorithmFilter filter_;
+  std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
   std::optional<NetContext> net_;
   std::unique_ptr<ConnectionSet> connections_;
   std::optional<PlanContext> plan_context_;

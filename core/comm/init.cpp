@@ -57,6 +57,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
+  info.cores = static_cast<uint32_t>(cores_available());
   info.local_register = config.local_register ? 1 : 0;
   if (config.algo.size() >= sizeof(info.algorithms)) {
     return fail(Code::kInvalidUsage, "NCCL_ALGO has {} characters, at most {} are read: shorten it",

@@ -25,6 +25,10 @@ std::string describe_call(const CallRecord& call) {
   if (is_rooted(collective)) {
     text += fmt::format(", root {}", call.root);
   }
+  const auto table = algorithms();
+  if (call.algorithm > 0 && call.algorithm <= table.size()) {
+    text += fmt::format(", by {}", table[call.algorithm - 1U].name);
+  }
   return text + fmt::format("), call number {}", call.sequence);
 }
 

@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+
+#include <fmt/ranges.h>
 
 namespace plexus {
 namespace {
 
 // Names that NCCL_ALGO takes besides the families of our table: they select nothing.
-constexpr std::array kNcclOnly = {"tree", "collnetdirect", "collnetchain",
-                                  "nvls", "nvlstree",      "pat"};
+constexpr std::array kNcclOnly = {"collnetdirect", "collnetchain", "nvls", "nvlstree"};
 
 // NCCL_ALGO's per-collective form spells collectives like this.
 struct Spelling {
@@ -27,10 +29,14 @@ constexpr Spelling kSpellings[] = {
     {Collective::kScatter, "scatter"},
 };
 
-// All-pairs sends nranks-1 whole messages, a ring 2(nranks-1) parts one after the other. Up to
-// these sizes the number of turns decides (tests/bench/run: crossover on 2 and 4 ranks).
+// The built-in rules, for when there is no tuner. All-pairs sends nranks-1 whole messages, a ring
+// 2(nranks-1) parts one after the other: up to these sizes the number of turns decides
+// (tests/bench/run: crossover on 2 and 4 ranks).
 constexpr uint64_t kAllPairsBytesMax = uint64_t{16} * 1024;
 constexpr int kAllPairsRanksMax = 16;
+// Logarithmic algorithms pay where the chunks of a linear one would be this small.
+constexpr uint64_t kLinearChunkBytesMin = 4096;
+constexpr int kLinearRanksMax = 4;
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -58,6 +64,17 @@ bool is_known_family(const std::string& family) {
                      [&](const Algorithm& row) { return family == row.family; });
 }
 
+std::vector<std::string_view> known_families() {
+  std::vector<std::string_view> families;
+  for (const Algorithm& row : algorithms()) {
+    if (!is_point_to_point(row.collective) &&
+        std::find(families.begin(), families.end(), row.family) == families.end()) {
+      families.emplace_back(row.family);
+    }
+  }
+  return families;
+}
+
 const char* nccl_spelling(Collective collective) {
   const auto* const at =
       std::find_if(std::begin(kSpellings), std::end(kSpellings),
@@ -65,12 +82,93 @@ const char* nccl_spelling(Collective collective) {
   return at == std::end(kSpellings) ? "" : at->nccl;
 }
 
+/// Does this algorithm beat the default one (the first of its collective) by the built-in rules?
 bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
-  if (std::string_view(algorithm.family) != "allpairs") {
-    return false;
+  const std::string_view family = algorithm.family;
+  if (family == "allpairs") {
+    return input.size_bytes <= std::min<uint64_t>(kAllPairsBytesMax, input.slot_bytes) &&
+           input.nranks <= kAllPairsRanksMax;
   }
-  return input.size_bytes <= std::min<uint64_t>(kAllPairsBytesMax, input.slot_bytes) &&
-         input.nranks <= kAllPairsRanksMax;
+  const bool is_small =
+      input.nranks > kLinearRanksMax &&
+      input.size_bytes / static_cast<uint64_t>(input.nranks) < kLinearChunkBytesMin;
+  switch (input.collective) {
+    case Collective::kAllReduce:
+      return is_small && family == "doubling" && input.nranks > kAllPairsRanksMax;
+    case Collective::kBroadcast:
+    case Collective::kReduce:
+      return is_small && family == "binomial";
+    case Collective::kAllGather:
+      return is_small && family == "bruck";
+    case Collective::kReduceScatter:
+      return is_small && family == "pat";
+    default:
+      return false;
+  }
+}
+
+plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input) {
+  plexus_tuner_candidate_t candidate{};
+  candidate.struct_size = sizeof(candidate);
+  candidate.algorithm = choice.algorithm->family;
+  candidate.protocol = name(choice.protocol);
+  candidate.rounds = static_cast<uint32_t>(choice.algorithm->rounds(input.nranks));
+  candidate.chunks_per_loop = static_cast<uint32_t>(choice.algorithm->chunks(input.nranks));
+  candidate.chunks_moved = static_cast<uint32_t>(choice.algorithm->chunks_moved(input.nranks));
+  candidate.channels_min = static_cast<uint32_t>(input.channels_min);
+  candidate.channels_max = static_cast<uint32_t>(input.channels_max);
+  candidate.time_ns = -1;
+  candidate.channels = static_cast<uint32_t>(choice.channels);
+  candidate.chunk_bytes = choice.chunk_bytes;
+  return candidate;
+}
+
+size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInput& input) {
+  size_t chosen = candidates.size();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const bool better =
+        chosen == candidates.size() || suits(*candidates[i].choice.algorithm, input);
+    chosen = candidates[i].possible && better ? i : chosen;
+  }
+  return chosen;
+}
+
+/// Fills in the tuner's times; the candidate with the shortest, or nothing.
+std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
+                                      const ChoiceInput& input,
+                                      Tuner& tuner) {
+  std::vector<plexus_tuner_candidate_t> asked;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].possible) {
+      asked.push_back(describe(candidates[i].choice, input));
+      places.push_back(i);
+    }
+  }
+  plexus_tuner_call_t call{};
+  call.struct_size = sizeof(call);
+  call.collective = name(input.collective);
+  call.size_bytes = input.size_bytes;
+  call.element_bytes = input.element_bytes;
+  call.calls_in_group = input.calls_in_group;
+  if (asked.empty() || !tuner.get_times(call, asked)) {
+    return std::nullopt;
+  }
+  std::optional<size_t> chosen;
+  int64_t shortest_ns = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Candidate& candidate = candidates[places[i]];
+    candidate.choice.channels = static_cast<int>(asked[i].channels);
+    candidate.choice.chunk_bytes = asked[i].chunk_bytes;
+    if (asked[i].time_ns >= 0) {
+      candidate.predicted_us = static_cast<double>(asked[i].time_ns) / 1000;
+      if (!chosen.has_value() || asked[i].time_ns < shortest_ns) {
+        chosen = places[i];
+        shortest_ns = asked[i].time_ns;
+      }
+    }
+  }
+  return chosen;
 }
 
 }  // namespace
@@ -99,9 +197,8 @@ Result<AlgorithmFilter::Rule> AlgorithmFilter::parse_rule(std::string_view text)
   rule.families = split(lower(text), ',');
   for (const std::string& family : rule.families) {
     if (!is_known_family(family)) {
-      return fail(Code::kInvalidUsage,
-                  "NCCL_ALGO: '{}' is no algorithm; this build has ring, allpairs, pairwise",
-                  family);
+      return fail(Code::kInvalidUsage, "NCCL_ALGO: '{}' is no algorithm; this build has {}", family,
+                  fmt::join(known_families(), ", "));
     }
   }
   return rule;
@@ -143,23 +240,55 @@ bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
 
 const char* name(Protocol /*protocol*/) { return "Simple"; }
 
-Result<Choice> choose_algorithm(const ChoiceInput& input, const AlgorithmFilter& filter) {
-  const Algorithm* chosen = nullptr;
+std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter) {
+  std::vector<Candidate> candidates;
   for (const Algorithm& algorithm : algorithms()) {
-    const bool possible = algorithm.collective == input.collective && filter.allows(algorithm) &&
-                          input.nranks <= algorithm.nranks_max;
-    // Later rows of the table are for special cases and win where they suit.
-    if (possible && (chosen == nullptr || suits(algorithm, input))) {
-      chosen = &algorithm;
+    if (algorithm.collective != input.collective) {
+      continue;
+    }
+    Candidate candidate{
+        .choice = {.algorithm = &algorithm,
+                   .protocol = Protocol::kSimple,
+                   .channels = std::clamp(1, input.channels_min, input.channels_max),
+                   .chunk_bytes = input.slot_bytes},
+        .possible = true,
+        .reason = {}};
+    if (!filter.allows(algorithm)) {
+      candidate.possible = false;
+      candidate.reason = "excluded by NCCL_ALGO";
+    } else if (input.nranks > algorithm.nranks_max) {
+      candidate.possible = false;
+      candidate.reason = fmt::format("at most {} ranks", algorithm.nranks_max);
+    }
+    candidates.push_back(std::move(candidate));
+  }
+  return candidates;
+}
+
+Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner) {
+  Decision decision{.candidates = list_candidates(input, filter), .chosen = 0, .by_tuner = false};
+  if (tuner != nullptr) {
+    if (const auto chosen = choose_by_tuner(decision.candidates, input, *tuner)) {
+      decision.chosen = *chosen;
+      decision.by_tuner = true;
+      return decision;
     }
   }
-  if (chosen == nullptr) {
+  decision.chosen = choose_by_rules(decision.candidates, input);
+  if (decision.chosen == decision.candidates.size()) {
     return fail(Code::kInvalidUsage,
                 "NCCL_ALGO leaves no algorithm for {}: remove it, or name one of its algorithms "
-                "(`plexus verify` lists them)",
+                "(`plexus explain` lists them)",
                 name(input.collective));
   }
-  return Choice{chosen, Protocol::kSimple, std::clamp(1, input.channels_min, input.channels_max)};
+  return decision;
+}
+
+Result<Choice> choose_algorithm(const ChoiceInput& input,
+                                const AlgorithmFilter& filter,
+                                Tuner* tuner) {
+  PLEXUS_TRY(decision, decide(input, filter, tuner));
+  return decision.candidates[decision.chosen].choice;
 }
 
 }  // namespace plexus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which algorithm, protocol and number of channels serve a call. Depends only on values that all
-// ranks share, so that they agree without talking.
+// Which algorithm, protocol and number of channels serve a call: every legal way is a candidate,
+// the tuner states times, the shortest wins. Depends only on values that all ranks share, so that
+// they agree without talking; the choice is part of what ranks compare (CallRecord::hash).
 #pragma once
 
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/plugin/tuner_plugin.hpp"
 #include "kernels/program/algorithms.hpp"
 
 namespace plexus {
@@ -42,15 +44,40 @@ struct ChoiceInput {
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
+  uint32_t element_bytes = 4;
+  uint32_t calls_in_group = 1;
 };
 
 struct Choice {
   const Algorithm* algorithm;
   Protocol protocol;
   int channels;
+  uint32_t chunk_bytes;  // most bytes of a chunk, at most a slot
 };
 
-/// kInvalidUsage when the filter leaves no algorithm for the collective.
-Result<Choice> choose_algorithm(const ChoiceInput& input, const AlgorithmFilter& filter);
+/// One way to do a call, and what speaks for or against it.
+struct Candidate {
+  Choice choice;
+  bool possible;
+  std::string reason;        // why it is not possible, else empty
+  double predicted_us = -1;  // by the tuner; -1: it said nothing, or not to use it
+};
+
+/// All ways of this build to do the collective, in the order of the table of algorithms.
+std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
+
+/// What is chosen, and the candidates it was chosen from.
+struct Decision {
+  std::vector<Candidate> candidates;
+  size_t chosen;
+  bool by_tuner;
+};
+
+/// The candidate with the shortest time; without a tuner (nullptr, or one that gave no times), by
+/// the built-in rules. kInvalidUsage when no candidate is possible.
+Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner);
+Result<Choice> choose_algorithm(const ChoiceInput& input,
+                                const AlgorithmFilter& filter,
+                                Tuner* tuner);
 
 }  // namespace plexus

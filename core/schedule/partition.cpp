@@ -63,7 +63,8 @@ Geometry compute_partition(const PartitionInput& input) {
   }
   if (input.scratch_chunks > 0) {
     const auto most = kScratchBytesMax / static_cast<uint64_t>(input.scratch_chunks);
-    chunk_bytes = std::min(chunk_bytes, std::max<uint64_t>(most / kCacheLine * kCacheLine, kCacheLine));
+    chunk_bytes =
+        std::min(chunk_bytes, std::max<uint64_t>(most / kCacheLine * kCacheLine, kCacheLine));
   }
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
   if (geometry.blocked) {

@@ -14,7 +14,7 @@ struct PartitionInput {
   uint64_t count;  // as in Task
   uint32_t element_bytes;
   int nranks;
-  int chunks;  // chunk indices per loop of the program
+  int chunks;              // chunk indices per loop of the program
   int scratch_chunks = 0;  // of the program
   int channel;
   int channels;

@@ -19,7 +19,23 @@ constexpr uint64_t kStreamingBytesMin =
 int collective_index(int channel) { return 2 * channel; }
 constexpr int kPointToPointIndex = 1;
 
-CallRecord record_of(const Task& task, uint64_t sequence) {
+/// What needs no choosing.
+Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
+  return {.algorithm = &algorithm,
+          .protocol = Protocol::kSimple,
+          .channels = 1,
+          .chunk_bytes = context.slot_bytes};
+}
+
+/// How a call is done, as one number: part of what ranks must agree on.
+uint64_t way_of(const Choice& choice) {
+  const auto row = static_cast<uint64_t>(choice.algorithm - algorithms().data()) + 1;
+  return row | static_cast<uint64_t>(choice.protocol) << 8 |
+         static_cast<uint64_t>(choice.channels) << 16 |
+         static_cast<uint64_t>(choice.chunk_bytes) << 32;
+}
+
+CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
   CallRecord record{};
   record.sequence = sequence;
   record.count = task.count;
@@ -31,6 +47,8 @@ CallRecord record_of(const Task& task, uint64_t sequence) {
   if (is_point_to_point(task.collective)) {
     hash.mix(task.count * element_size(task.type));  // the two ends name it differently otherwise
   } else {
+    record.algorithm = static_cast<uint8_t>(way);
+    hash.mix(way);
     hash.mix(sequence);
     hash.mix(static_cast<uint64_t>(task.collective) << 16 | static_cast<uint64_t>(task.type) << 8 |
              static_cast<uint64_t>(task.op.kind));
@@ -124,14 +142,17 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                   size_t task) {
   const Task& call = tasks[task];
   const auto nranks = static_cast<int>(context.ring.size());
-  PLEXUS_TRY(choice, choose_algorithm({.collective = call.collective,
-                                       .size_bytes = std::max(buffer_bytes(call, nranks, true),
-                                                              buffer_bytes(call, nranks, false)),
-                                       .nranks = nranks,
-                                       .channels_min = context.channels_min,
-                                       .channels_max = context.channels_max,
-                                       .slot_bytes = context.slot_bytes},
-                                      *context.filter));
+  PLEXUS_TRY(choice,
+             choose_algorithm({.collective = call.collective,
+                               .size_bytes = std::max(buffer_bytes(call, nranks, true),
+                                                      buffer_bytes(call, nranks, false)),
+                               .nranks = nranks,
+                               .channels_min = context.channels_min,
+                               .channels_max = context.channels_max,
+                               .slot_bytes = context.slot_bytes,
+                               .element_bytes = static_cast<uint32_t>(element_size(call.type)),
+                               .calls_in_group = static_cast<uint32_t>(tasks.size())},
+                              *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;
   while (queues.size() < static_cast<size_t>(choice.channels)) {
@@ -177,7 +198,7 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
     PLEXUS_TRY(add_item(
         alone, execution_.queues.back(), send,
         {.item = nullptr, .task = sends[i], .recv_task = recvs[i], .collectives_before = 0},
-        {.algorithm = &local_copy(), .protocol = Protocol::kSimple, .channels = 1}, 0));
+        one_channel(local_copy(), context), 0));
   }
   return ok();
 }
@@ -201,8 +222,8 @@ Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<cons
     const Algorithm* const algorithm = find_algorithm(name(call.collective));
     PLEXUS_TRY(add_item(context, *at->second, call,
                         {.item = nullptr, .task = task, .recv_task = task, .collectives_before = 0},
-                        {.algorithm = algorithm, .protocol = Protocol::kSimple, .channels = 1}, 0));
-    choice_ = {.algorithm = algorithm, .protocol = Protocol::kSimple, .channels = 1};
+                        one_channel(*algorithm, context), 0));
+    choice_ = one_channel(*algorithm, context);
   }
   return ok();
 }
@@ -236,13 +257,14 @@ Result<void> Plan::add_item(const PlanContext& context,
                                      .scratch_chunks = program.scratch_chunks,
                                      .channel = channel,
                                      .channels = choice.channels,
-                                     .slot_bytes = context.slot_bytes});
+                                     .slot_bytes = choice.chunk_bytes});
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
   work.streaming =
       buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
-  work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count * work.element_bytes);
+  work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
+                      work.element_bytes);
   connect(context, work,
           is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
   item.lanes.reserve(program.lanes.size());
@@ -251,6 +273,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   items_.push_back(origin);
   items_.back().item = &item;
+  items_.back().way = is_point_to_point(task.collective) ? 0 : way_of(choice);
   return ok();
 }
 
@@ -297,7 +320,7 @@ void Plan::prepare(std::span<const Task> tasks,
     const Task& receiver = tasks[entry.recv_task];
     work.output =
         user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
-    work.call = record_of(task, sequence + entry.collectives_before);
+    work.call = record_of(task, sequence + entry.collectives_before, entry.way);
   }
 }
 

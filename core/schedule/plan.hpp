@@ -40,6 +40,7 @@ struct PlanContext {
   ConnectionSet* connections;
   const UserMemory* memory;
   const AlgorithmFilter* filter;
+  Tuner* tuner;  // nullptr: the built-in rules
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
@@ -69,6 +70,7 @@ class Plan {
     size_t task;                  // whose buffers and call the item has
     size_t recv_task;             // of a message to oneself: the receiving task; else the same
     uint64_t collectives_before;  // in the group: its number follows from it
+    uint64_t way = 0;             // how it is done, as all ranks must do it
   };
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
@@ -88,7 +90,8 @@ class Plan {
   Execution execution_;
   Choice choice_{.algorithm = &local_copy(),
                  .protocol = Protocol::kSimple,
-                 .channels = 1};  // of the last task
+                 .channels = 1,
+                 .chunk_bytes = 0};  // of the last task
   int nranks_ = 1;
   uint64_t collectives_ = 0;
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two binary trees over the same ranks in which every rank is interior in at most one (Sanders, Speck,
-// Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009), in NCCL's
-// construction: in the first tree the parent of a place follows from its lowest set bit; the second
-// tree is the first one mirrored (even number of places) or shifted by one (odd). O(log nranks) per
-// rank, of any number of ranks.
+// Two binary trees over the same ranks in which every rank is interior in at most one (Sanders,
+// Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009), in
+// NCCL's construction: in the first tree the parent of a place follows from its lowest set bit; the
+// second tree is the first one mirrored (even number of places) or shifted by one (odd). O(log
+// nranks) per rank, of any number of ranks.
 #pragma once
 
 #include "kernels/layout/macros.hpp"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binomial trees, rooted at any rank: place v (counted from the root) has the parent v - lowbit(v) and
-// the children v + 1, v + 2, v + 4, ... below lowbit(v). Logarithmic broadcast, reduce, gather and
-// scatter, of any number of ranks.
-// Steps: the most bits set in a place < nranks. Chunks sent: broadcast, by the root, one per child;
-// reduce 1; gather, by the root's last child, its whole subtree; scatter, by the root, nranks-1.
+// Binomial trees, rooted at any rank: place v (counted from the root) has the parent v - lowbit(v)
+// and the children v + 1, v + 2, v + 4, ... below lowbit(v). Logarithmic broadcast, reduce, gather
+// and scatter, of any number of ranks. Steps: the most bits set in a place < nranks. Chunks moved:
+// by the root, to or from each child one (broadcast, reduce), or nranks-1 (gather, scatter).
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"

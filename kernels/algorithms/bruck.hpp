@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bruck all-gather and all-to-all (Bruck et al., "Efficient algorithms for all-to-all communications in
-// multiport message-passing systems", 1997): blocks travel by powers of two round the ring, so that
-// any number of ranks needs ceil(log2(nranks)) steps. Places are ring positions.
+// Bruck all-gather and all-to-all (Bruck et al., "Efficient algorithms for all-to-all
+// communications in multiport message-passing systems", 1997): blocks travel by powers of two round
+// the ring, so that any number of ranks needs ceil(log2(nranks)) steps. Places are ring positions.
 //
 // All-gather: at distance d a rank holds the blocks of d places, and gets those of the next d.
 //   Chunks sent per rank: nranks-1. Steps: ceil(log2(nranks)), one fewer when the last
 //   step passes on nothing that the one before brought.
 // All-to-all: the block for the rank o places on moves by the set bits of o, and waits in scratch
-//   memory between. For small messages: nranks log2(nranks) / 2 chunks are sent, to log2(nranks) peers.
-//   Steps: blocks of one distance go kBatch at a time.
+//   memory between. For small messages: nranks log2(nranks) / 2 chunks are sent, to log2(nranks)
+//   peers. Steps: blocks of one distance go kBatch at a time.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -16,7 +16,8 @@
 
 namespace plexus {
 
-/// So many chunks a lane may send to one peer before it receives: fewer than a connection has slots.
+/// So many chunks a lane may send to one peer before it receives: fewer than a connection has
+/// slots.
 inline constexpr int kBatch = 4;
 
 template <class Prims>
@@ -45,8 +46,8 @@ PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
   }
 }
 
-/// Calls `use(k)` for k = `first`, `first` + 1, ... below `last`, `batch` of them with `one`, then the
-/// same with `two`.
+/// Calls `use(k)` for k = `first`, `first` + 1, ... below `last`, `batch` of them with `one`, then
+/// the same with `two`.
 template <class One, class Two>
 PLEXUS_HOST_DEVICE void in_batches(int count, const One& one, const Two& two) {
   for (int done = 0; done < count; done += kBatch) {
@@ -60,7 +61,8 @@ PLEXUS_HOST_DEVICE void in_batches(int count, const One& one, const Two& two) {
   }
 }
 
-/// The `index`-th number that has `bit` set: 0 -> bit, 1 -> bit + 1, ... for bit 4: 4 5 6 7 12 13 ...
+/// The `index`-th number that has `bit` set: 0 -> bit, 1 -> bit + 1, ... for bit 4: 4 5 6 7 12 13
+/// ...
 PLEXUS_HOST_DEVICE constexpr int with_bit(int index, int bit) {
   return (index / bit) * 2 * bit + bit + index % bit;
 }

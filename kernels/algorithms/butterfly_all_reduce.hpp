@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduces by exchanges between pairs, for p = the largest power of two <= nranks. The nranks - p
-// ranks that are left over give their input to a partner before, and get the result after.
+// All-reduces by exchanges between pairs, for p = the largest power of two <= nranks. The nranks -
+// p ranks that are left over give their input to a partner before, and get the result after.
 //
 // Recursive doubling: log2(p) exchanges of the whole message. Chunks per loop: 1.
-//   Steps: log2(p), 1 or 2 more with left-over ranks. Chunks sent: log2(p), 1 more by the partner of a
-//   left-over rank.
+//   Steps: log2(p), 1 or 2 more with left-over ranks. Chunks sent: log2(p), 1 more by the partner
+//   of a left-over rank.
 // Halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004):
-//   a reduce-scatter in which each exchange halves what is left, then an all-gather the same way back.
-//   Chunks per loop: p. Steps: 2 log2(p), 2 more with left-over ranks. Chunks sent: 2(p-1), p more by
-//   the partner of a left-over rank.
-// Swing (De Sensi et al., "Swing: short-cutting rings for higher bandwidth allreduce", NSDI 2024): the
+//   a reduce-scatter in which each exchange halves what is left, then an all-gather the same way
+//   back. Chunks per loop: p. Steps: 2 log2(p), 2 more with left-over ranks. Chunks sent: 2(p-1), p
+//   more by the partner of a left-over rank.
+// Swing (De Sensi et al., "Swing: short-cutting rings for higher bandwidth allreduce", NSDI 2024):
+// the
 //   same with partners that are near on a ring or torus: 1, 1, 3, 5, 11, ... places away.
 #pragma once
 
@@ -35,8 +36,8 @@ struct Butterfly {
   }
 };
 
-/// Distance p/2, p/4, ..., 1: after step s, the blocks of a place are those that share its first s+1
-/// bits.
+/// Distance p/2, p/4, ..., 1: after step s, the blocks of a place are those that share its first
+/// s+1 bits.
 struct HalvingPeers {
   int p;
   PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
@@ -86,8 +87,8 @@ PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingVi
   }
 }
 
-/// Calls `use(block)` for the blocks that reach `place` by exchanges `step` and later; the same order
-/// on both sides of an exchange.
+/// Calls `use(block)` for the blocks that reach `place` by exchanges `step` and later; the same
+/// order on both sides of an exchange.
 template <class Peers, class Use>
 PLEXUS_HOST_DEVICE void for_each_block(
     const Peers& peers, int steps, int place, int step, const Use& use) {
@@ -101,7 +102,9 @@ PLEXUS_HOST_DEVICE void for_each_block(
 
 /// Lane 0 sends, lane 1 receives: a step's sends follow the step before.
 template <class Prims, class Peers>
-PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims, const RingView& ring, const Peers& peers) {
+PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
+                                            const RingView& ring,
+                                            const Peers& peers) {
   const Butterfly fly = Butterfly::of(ring.nranks);
   const int place = ring.position;
   const bool has_left_over = place < fly.left_over;

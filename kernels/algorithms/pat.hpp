@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // PAT, parallel aggregated trees (Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter
-// operations at scale", 2025): every block has a binomial tree of its own, all trees advance together,
-// and blocks of one distance travel together. Any number of ranks. Places are ring positions; rank
-// "role s" of a block stands s places after the block's own place.
+// operations at scale", 2025): every block has a binomial tree of its own, all trees advance
+// together, and blocks of one distance travel together. Any number of ranks. Places are ring
+// positions; rank "role s" of a block stands s places after the block's own place.
 //
-// All-gather: far distances first, when there is least to send. Steps: 1, and 1 more for every distance
+// All-gather: far distances first, when there is least to send. Steps: 1, and 1 more for every
+// distance
 //   at which another's block travels on. Chunks sent: nranks-1.
-// Reduce-scatter: the same backwards, near distances first; partial sums wait in scratch memory, half as
+// Reduce-scatter: the same backwards, near distances first; partial sums wait in scratch memory,
+// half as
 //   many chunks as ranks. Chunks sent: nranks-1. Steps: blocks of one distance go kBatch at a time.
 #pragma once
 

@@ -15,13 +15,13 @@
 //   recv_reduce_send(P from, B source, c, P to)
 //   recv_reduce_copy(P from, B source, B target, c, Complete)
 //   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)
-// A chunk that is not the same in source and target, or that lies in scratch memory, is named by `At`:
-// send(At{b, c}, to, Lend), recv(from, At{b, c}), recv_reduce_copy(from, At source, At target, Complete).
-// Scratch memory belongs to one lane, holds nothing from loop to loop, and is never lent.
-// A reduction over several peers combines in the order of the peer list, the local source at the
-// position that `own_position(P)` gives: the order is part of the algorithm, never that of arrival.
-// `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs by a thread
-// block.
+// A chunk that is not the same in source and target, or that lies in scratch memory, is named by
+// `At`: send(At{b, c}, to, Lend), recv(from, At{b, c}), recv_reduce_copy(from, At source, At
+// target, Complete). Scratch memory belongs to one lane, holds nothing from loop to loop, and is
+// never lent. A reduction over several peers combines in the order of the peer list, the local
+// source at the position that `own_position(P)` gives: the order is part of the algorithm, never
+// that of arrival. `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs
+// by a thread block.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,9 @@ struct Partner {
   bool comes_first;
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int size() { return 1; }
   PLEXUS_HOST_DEVICE constexpr int operator[](int /*index*/) const { return rank; }
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return comes_first ? 1 : 0; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const {
+    return comes_first ? 1 : 0;
+  }
 };
 
 /// All ranks but `self`, in rank order; the own contribution takes its place in that order, so that

@@ -17,12 +17,13 @@ PLEXUS_HOST_DEVICE void ring_all_reduce(Prims& prims, const RingView& ring, int 
   const int n = ring.nranks;
   const int next = ring.next();
   const int prev = ring.prev();
-  prims.send(Buffer::kInput, first_chunk + ring.behind(1), next);  // my predecessor's chunk ends its way there
+  prims.send(Buffer::kInput, first_chunk + ring.behind(1),
+             next);  // my predecessor's chunk ends its way there
   for (int step = 2; step < n; ++step) {
     prims.recv_reduce_send(prev, Buffer::kInput, first_chunk + ring.behind(step), next);
   }
-  prims.recv_reduce_copy_send(prev, Buffer::kInput, Buffer::kOutput, first_chunk + ring.self(), next,
-                              Complete::kYes);
+  prims.recv_reduce_copy_send(prev, Buffer::kInput, Buffer::kOutput, first_chunk + ring.self(),
+                              next, Complete::kYes);
   for (int step = 1; step < n - 1; ++step) {
     prims.recv_copy_send(prev, Buffer::kOutput, first_chunk + ring.behind(step), next);
   }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // 2D torus all-reduce (Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a
-// flash", 2018): the ranks form rows x columns; reduce-scatter round the rings of the rows, all-reduce
-// round the rings of the columns, all-gather round the rows. The bytes of one ring in far fewer steps.
-// The rows are as equal to the columns as the factors of nranks allow; a prime number of ranks is one
-// ring.
-// Chunks per loop: nranks. Chunks sent per rank: 2(nranks-1). Steps: 2(rows-1) in the columns; in the
-// rows 2(columns-1) for every kTorusBatch of a row's chunks.
+// flash", 2018): the ranks form rows x columns; reduce-scatter round the rings of the rows,
+// all-reduce round the rings of the columns, all-gather round the rows. The bytes of one ring in
+// far fewer steps. The rows are as equal to the columns as the factors of nranks allow; a prime
+// number of ranks is one ring. Chunks per loop: nranks. Chunks sent per rank: 2(nranks-1). Steps:
+// 2(rows-1) in the columns; in the rows 2(columns-1) for every kTorusBatch of a row's chunks.
 #pragma once
 
 #include "kernels/algorithms/bruck.hpp"
@@ -14,8 +13,8 @@
 
 namespace plexus {
 
-/// So many chunks a rank has under way round a ring: one fewer than kBatch, as every rank of the ring
-/// needs a free slot to pass one on.
+/// So many chunks a rank has under way round a ring: one fewer than kBatch, as every rank of the
+/// ring needs a free slot to pass one on.
 inline constexpr int kTorusBatch = kBatch - 1;
 
 /// Places are numbered row by row. Block (column, row) is what the rank there completes.
@@ -53,7 +52,12 @@ struct TorusPlace {
       return ring.at((r + torus.rows) % torus.rows * torus.columns +
                      (c + torus.columns) % torus.columns);
     };
-    return {torus,           row, column, at(row, column + 1), at(row, column - 1), at(row + 1, column),
+    return {torus,
+            row,
+            column,
+            at(row, column + 1),
+            at(row, column - 1),
+            at(row + 1, column),
             at(row - 1, column)};
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE int column_behind(int steps) const {

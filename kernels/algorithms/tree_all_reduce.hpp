@@ -2,8 +2,8 @@
 // Double binary tree all-reduce: up a binary tree to its root, and down again, as two lanes that
 // overlap over loops. Odd channels run the second tree (binary_tree.hpp), so that with two channels
 // every rank sends about as much as it receives.
-// Chunks per loop: 1. Steps: 2 x depth, depth <= log2(nranks) + 1. Chunks sent: 3 by an interior rank
-// (one up, two down), 1 by a leaf.
+// Chunks per loop: 1. Steps: 2 x depth, depth <= log2(nranks) + 1. Chunks sent: 3 by an interior
+// rank (one up, two down), 1 by a leaf.
 #pragma once
 
 #include "kernels/algorithms/binary_tree.hpp"

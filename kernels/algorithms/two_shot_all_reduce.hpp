@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two-shot all-pairs all-reduce: every rank reduces one chunk of all ranks' inputs, in rank order, and
-// sends the result to all others. The bytes of a ring in two steps, for messages too large for one
-// shot and few enough ranks.
-// Chunks per loop: nranks. Steps: 2. Chunks sent per rank: 2(nranks-1).
+// Two-shot all-pairs all-reduce: every rank reduces one chunk of all ranks' inputs, in rank order,
+// and sends the result to all others. The bytes of a ring in two steps, for messages too large for
+// one shot and few enough ranks. Chunks per loop: nranks. Steps: 2. Chunks sent per rank:
+// 2(nranks-1).
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"

@@ -127,7 +127,8 @@ bool LaneRun::may_start(const Step& step) const noexcept {
 Span LaneRun::span(Buffer buffer, int chunk) const noexcept {
   const Geometry& geometry = work_->geometry;
   if (buffer == Buffer::kScratch) {  // a chunk of scratch is as long as the chunk of that index
-    const Span like = span_of(geometry, 0, geometry.blocked ? 0 : static_cast<uint32_t>(chunk), loop_);
+    const Span like =
+        span_of(geometry, 0, geometry.blocked ? 0 : static_cast<uint32_t>(chunk), loop_);
     return {static_cast<uint64_t>(chunk) * geometry.chunk_count, like.count};
   }
   const uint64_t stride = buffer == Buffer::kInput ? geometry.input_stride : geometry.output_stride;

@@ -93,7 +93,7 @@ void scale_native(void* target, const void* source, size_t count, uint64_t scala
   std::memcpy(&scalar, &scalar_bits, sizeof(T));
   auto* const t = static_cast<T*>(target);
   const auto* const x = static_cast<const T*>(source);
-PLEXUS_NO_ALIAS_LOOP
+  PLEXUS_NO_ALIAS_LOOP
   for (size_t i = 0; i < count; ++i) {
     if constexpr (std::is_integral_v<T>) {
       using U = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;

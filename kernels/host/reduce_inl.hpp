@@ -52,7 +52,7 @@ void reduce_native(void* target, const void* a, const void* b, size_t count) noe
   auto* const t = static_cast<T*>(target);
   const auto* const x = static_cast<const T*>(a);
   const auto* const y = static_cast<const T*>(b);
-PLEXUS_NO_ALIAS_LOOP
+  PLEXUS_NO_ALIAS_LOOP
   for (size_t i = 0; i < count; ++i) {
     t[i] = combine<kind, T>(x[i], y[i]);
   }
@@ -70,7 +70,7 @@ void reduce_bfloat16(void* target, const void* a, const void* b, size_t count) n
   auto* const t = static_cast<uint16_t*>(target);
   const auto* const x = static_cast<const uint16_t*>(a);
   const auto* const y = static_cast<const uint16_t*>(b);
-PLEXUS_NO_ALIAS_LOOP
+  PLEXUS_NO_ALIAS_LOOP
   for (size_t i = 0; i < count; ++i) {
     const auto left = std::bit_cast<float>(static_cast<uint32_t>(x[i]) << 16);
     const auto right = std::bit_cast<float>(static_cast<uint32_t>(y[i]) << 16);

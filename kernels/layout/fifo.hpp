@@ -59,7 +59,7 @@ struct CallRecord {
   uint8_t collective;
   uint8_t type;
   uint8_t op;
-  uint8_t unused;
+  uint8_t algorithm;  // 1 + row of the table of algorithms; 0: none
 };
 
 /// What one end tells the other about waiting. Written only when an end parks or sleeps, so that on

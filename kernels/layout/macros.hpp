@@ -8,7 +8,8 @@
 #define PLEXUS_HOST_DEVICE
 #endif
 
-// Before a loop: its iterations touch no memory of each other. A hint for GCC; clang checks at run time.
+// Before a loop: its iterations touch no memory of each other. A hint for GCC; clang checks at run
+// time.
 #if defined(__GNUC__) && !defined(__clang__)
 #define PLEXUS_NO_ALIAS_LOOP _Pragma("GCC ivdep")
 #else

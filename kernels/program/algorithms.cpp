@@ -61,8 +61,7 @@ Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
                      [&](auto& prims) { bidirectional_ring_all_reduce(prims, view_of(in)); });
 }
 Program record_tree_all_reduce(const RecordInput& in) {
-  return record_with(in, 1,
-                     [&](auto& prims) { tree_all_reduce(prims, view_of(in), in.variant); });
+  return record_with(in, 1, [&](auto& prims) { tree_all_reduce(prims, view_of(in), in.variant); });
 }
 Program record_recursive_doubling_all_reduce(const RecordInput& in) {
   return record_with(in, 1,
@@ -141,6 +140,9 @@ Program record_recv(const RecordInput& in) {
 
 // ---- costs: the verifier holds them against the programs ----
 
+constexpr int all(int nranks) { return nranks; }
+constexpr int twice(int nranks) { return 2 * nranks; }
+constexpr int butterfly_width(int nranks) { return Butterfly::of(nranks).p; }
 constexpr int zero(int /*nranks*/) { return 0; }
 constexpr int one(int /*nranks*/) { return 1; }
 constexpr int two(int /*nranks*/) { return 2; }
@@ -175,8 +177,8 @@ int tree_chunks(int nranks) {
   return most;
 }
 
-// What a left-over rank gives takes all steps only to the place whose bits are all others; when that
-// place has a left-over rank too, the way back to it comes on top.
+// What a left-over rank gives takes all steps only to the place whose bits are all others; when
+// that place has a left-over rank too, the way back to it comes on top.
 int doubling_rounds(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);
   return fly.steps + (fly.left_over > 0 ? 1 : 0) + (2 * fly.left_over > fly.p ? 1 : 0);
@@ -212,8 +214,8 @@ int pat_all_gather_rounds(int nranks) {
 int batches(int count) { return (count + kBatch - 1) / kBatch; }
 int torus_rounds(int nranks) {
   const Torus torus = Torus::of(nranks);
-  return 2 * (torus.rows - 1) + 2 * (torus.columns - 1) *
-                                 ((torus.rows + kTorusBatch - 1) / kTorusBatch);
+  return 2 * (torus.rows - 1) +
+         2 * (torus.columns - 1) * ((torus.rows + kTorusBatch - 1) / kTorusBatch);
 }
 int pat_reduce_scatter_rounds(int nranks) {
   int rounds = 0;
@@ -244,61 +246,56 @@ int binomial_rounds(int nranks) {
   }
   return most;
 }
-int binomial_gather_chunks(int nranks) {
-  int most = 0;
-  for (int child = 1; child < nranks; child *= 2) {
-    most = std::max(most, std::min(child, nranks - child));
-  }
-  return most;
-}
-
 constexpr Algorithm kAlgorithms[] = {
     // Per collective: the first row is the default, later rows have uses that choose_algorithm
     // knows.
     {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others,
-     twice_others},
+     twice_others, all},
     {"bidirectional_ring_all_reduce", "biring", Collective::kAllReduce,
-     record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks},
+     record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks, twice},
     {"tree_all_reduce", "tree", Collective::kAllReduce, record_tree_all_reduce, tree_rounds,
-     tree_chunks, kRanksMax, 2},
+     tree_chunks, one, kRanksMax, 2},
     {"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
-     record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks},
+     record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks, one},
     {"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
-     record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks},
+     record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks,
+     butterfly_width},
     {"swing_all_reduce", "swing", Collective::kAllReduce, record_butterfly_all_reduce<SwingPeers>,
-     butterfly_rounds, butterfly_chunks},
+     butterfly_rounds, butterfly_chunks, butterfly_width},
     {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
-     twice_others},
+     twice_others, all},
     {"two_shot_all_reduce", "twoshot", Collective::kAllReduce, record_two_shot_all_reduce, two,
-     twice_others, kOperandsMax},
+     twice_others, all, kOperandsMax},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
-     others, kOperandsMax},
-    {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one},
+     others, one, kOperandsMax},
+    {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
-     binomial_rounds, log2_up},
-    {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one},
+     binomial_rounds, log2_up, one},
+    {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one, one},
     {"binomial_reduce", "binomial", Collective::kReduce, record_binomial_reduce, binomial_rounds,
-     one},
-    {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others},
+     log2_up, one},
+    {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others,
+     all},
     {"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
-     bruck_all_gather_rounds, others},
-    {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds, others},
+     bruck_all_gather_rounds, others, all},
+    {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds,
+     others, all},
     {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others,
-     others},
+     others, all},
     {"pat_reduce_scatter", "pat", Collective::kReduceScatter, record_pat_reduce_scatter,
-     pat_reduce_scatter_rounds, others},
+     pat_reduce_scatter_rounds, others, all},
     {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one,
-     others},
+     others, all},
     {"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,
-     bruck_all_to_all_rounds, bruck_all_to_all_chunks},
-    {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, one},
+     bruck_all_to_all_rounds, bruck_all_to_all_chunks, all},
+    {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, others, all},
     {"binomial_gather", "binomial", Collective::kGather, record_binomial_gather, binomial_rounds,
-     binomial_gather_chunks},
-    {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others},
+     others, all},
+    {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others, all},
     {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
-     others},
-    {"send", "pairwise", Collective::kSend, record_send, one, one},
-    {"recv", "pairwise", Collective::kRecv, record_recv, one, one},
+     others, all},
+    {"send", "pairwise", Collective::kSend, record_send, one, one, one},
+    {"recv", "pairwise", Collective::kRecv, record_recv, one, one, one},
 };
 
 }  // namespace
@@ -306,8 +303,8 @@ constexpr Algorithm kAlgorithms[] = {
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 const Algorithm& local_copy() {
-  static constexpr Algorithm kLocalCopy{"copy",      "pairwise", Collective::kSend,
-                                        record_copy, zero,       zero};
+  static constexpr Algorithm kLocalCopy{"copy", "pairwise", Collective::kSend, record_copy, zero,
+                                        zero,   one};
   return kLocalCopy;
 }
 

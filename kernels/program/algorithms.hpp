@@ -30,10 +30,11 @@ struct Algorithm {
   const char* family = nullptr;  // the token of NCCL_ALGO
   Collective collective = Collective::kAllReduce;
   Program (*record)(const RecordInput& input) = nullptr;
-  /// Verbs on the critical path, and the most chunks one rank sends per loop: checked by the
-  /// verifier.
+  /// Per loop, and checked by the verifier: verbs on the critical path; the most chunks that one
+  /// rank sends, or receives; chunk indices.
   int (*rounds)(int nranks) = nullptr;
-  int (*chunks_sent)(int nranks) = nullptr;
+  int (*chunks_moved)(int nranks) = nullptr;
+  int (*chunks)(int nranks) = nullptr;
   int nranks_max = kRanksMax;
   /// Programs that differ by channel: channel c runs variant c % variants.
   int variants = 1;

@@ -36,7 +36,8 @@ struct VerifyResult {
   size_t steps = 0;           // of all ranks
   int lanes = 0;              // most of a rank
   int rounds = 0;             // messages on the longest chain of dependent ones
-  int chunks_sent = 0;        // most of a rank
+  int chunks = 0;             // chunk indices of a loop
+  int chunks_moved = 0;       // most that a rank sends, or receives
   uint64_t slots_needed = 0;  // fewest slots with which it still ends
 };
 

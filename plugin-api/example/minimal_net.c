@@ -145,5 +145,5 @@ static const plexus_net_ops_t kOps = {
     close_send, close_recv, close_listen, NULL /* net_path */};
 static const plexus_plugin_t kPlugin = {
     PLEXUS_PLUGIN_MAGIC, sizeof(plexus_plugin_t), PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR,
-    PLEXUS_KIND_NET, 0, "minimal", "1.0", &kOps};
+    PLEXUS_KIND_NET, 0, "minimal", "1.0", &kOps, NULL /* tuner */};
 const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) { return (void)host_abi, &kPlugin; }

@@ -242,6 +242,7 @@ constexpr plexus_plugin_t kPlugin = {
     .name = "Socket",  // NCCL's name of it: NCCL_NET=Socket
     .version = "0.1.0",
     .net = &kOps,
+    .tuner = nullptr,
 };
 
 }  // namespace

@@ -268,8 +268,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks,
                                          Case{Mode::kThreads, 8, 100}),
                          case_name);
 
-// The algorithms that are not chosen by themselves, each with one and with two channels. Which programs
-// are right is proved elsewhere (kernels/program); here the executor runs them.
+// The algorithms that are not chosen by themselves, each with one and with two channels. Which
+// programs are right is proved elsewhere (kernels/program); here the executor runs them.
 std::vector<Case> algorithm_cases() {
   std::vector<Case> cases;
   for (const char* const algorithms :

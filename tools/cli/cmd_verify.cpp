@@ -51,8 +51,7 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
-std::vector<std::pair<int, int>> choose_roots_and_variants(const Algorithm& algorithm,
-                                                          int nranks) {
+std::vector<std::pair<int, int>> choose_roots_and_variants(const Algorithm& algorithm, int nranks) {
   std::vector<std::pair<int, int>> forms;
   for (const int root : choose_roots(algorithm, nranks)) {
     for (int variant = 0; variant < algorithm.variants; ++variant) {

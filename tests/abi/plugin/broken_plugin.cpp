@@ -84,7 +84,8 @@ constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
                                      0,
                                      "broken",
                                      "1",
-                                     &kOps};
+                                     &kOps,
+                                     nullptr};
 
 }  // namespace
 

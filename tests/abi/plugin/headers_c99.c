@@ -6,12 +6,13 @@
 
 #include "plugin-api/plexus_net.h"
 #include "plugin-api/plexus_plugin.h"
+#include "plugin-api/plexus_tuner.h"
 
 #define GOLDEN(name, is_so) typedef char golden_##name[(is_so) ? 1 : -1]
 #define SIZE(type, bytes) GOLDEN(size_of_##type, sizeof(type) == (bytes))
 #define OFFSET(type, field, bytes) GOLDEN(type##_##field, offsetof(type, field) == (bytes))
 
-SIZE(plexus_plugin_t, 48);
+SIZE(plexus_plugin_t, 56);
 OFFSET(plexus_plugin_t, struct_size, 4);
 OFFSET(plexus_plugin_t, abi_major, 8);
 OFFSET(plexus_plugin_t, abi_minor, 12);
@@ -19,6 +20,19 @@ OFFSET(plexus_plugin_t, kind, 16);
 OFFSET(plexus_plugin_t, name, 24);
 OFFSET(plexus_plugin_t, version, 32);
 OFFSET(plexus_plugin_t, net, 40);
+OFFSET(plexus_plugin_t, tuner, 48);
+
+SIZE(plexus_tuner_link_t, 24);
+SIZE(plexus_tuner_comm_t, 136);
+OFFSET(plexus_tuner_comm_t, comm_id, 24);
+OFFSET(plexus_tuner_comm_t, links, 40);
+SIZE(plexus_tuner_call_t, 32);
+OFFSET(plexus_tuner_call_t, size_bytes, 16);
+SIZE(plexus_tuner_candidate_t, 56);
+OFFSET(plexus_tuner_candidate_t, chunks_per_loop, 24);
+OFFSET(plexus_tuner_candidate_t, time_ns, 40);
+OFFSET(plexus_tuner_candidate_t, chunk_bytes, 52);
+SIZE(plexus_tuner_ops_t, 32);
 
 SIZE(plexus_net_config_t, 32);
 OFFSET(plexus_net_config_t, traffic_class, 4);

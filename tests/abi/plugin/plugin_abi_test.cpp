@@ -54,7 +54,7 @@ TEST(PluginAbi, ThrowingQueryIsRefused) {
   EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception"));
 }
 TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
-  EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.0)"));
+  EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.1)"));
 }
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
   EXPECT_THAT(context_error("throwing-init"),

@@ -2,6 +2,7 @@
 // The choice, and NCCL_ALGO as users write it.
 #include "core/schedule/choose_algorithm.hpp"
 
+#include <map>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -28,7 +29,7 @@ std::string choose(const char* filter_text, const ChoiceInput& input) {
   if (filter.has_error()) {
     return std::string(filter.error().message());
   }
-  const auto choice = choose_algorithm(input, filter.value());
+  const auto choice = choose_algorithm(input, filter.value(), nullptr);
   return choice.has_error() ? std::string(choice.error().message())
                             : choice.value().algorithm->family;
 }
@@ -36,13 +37,35 @@ std::string choose(const char* filter_text, const ChoiceInput& input) {
 TEST(ChooseAlgorithm, TakesAllPairsForSmallMessagesOfFewRanks) {
   EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 8)), "allpairs");
   EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 1 << 20)), "ring");
-  EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 8, 1000)), "ring");
+  EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 64 << 20, 1000)), "ring");
+}
+
+TEST(ChooseAlgorithm, TakesLogarithmicAlgorithmsForSmallMessagesOfManyRanks) {
+  EXPECT_EQ(choose("", input_of(Collective::kAllReduce, 8, 1000)), "doubling");
+  EXPECT_EQ(choose("", input_of(Collective::kBroadcast, 8, 64)), "binomial");
+  EXPECT_EQ(choose("", input_of(Collective::kReduce, 8, 64)), "binomial");
+  EXPECT_EQ(choose("", input_of(Collective::kAllGather, 64 * 8, 64)), "bruck");
+  EXPECT_EQ(choose("", input_of(Collective::kReduceScatter, 64 * 8, 64)), "pat");
+}
+
+TEST(ChooseAlgorithm, ListsEveryWayAndWhatSpeaksAgainstIt) {
+  const auto filter = AlgorithmFilter::parse("allreduce:^tree");
+  const auto candidates =
+      list_candidates(input_of(Collective::kAllReduce, 8, 1000), filter.value());
+  std::map<std::string, std::string> reasons;
+  for (const Candidate& candidate : candidates) {
+    reasons[candidate.choice.algorithm->family] = candidate.reason;
+  }
+  EXPECT_EQ(reasons.size(), candidates.size());
+  EXPECT_EQ(reasons["tree"], "excluded by NCCL_ALGO");
+  EXPECT_THAT(reasons["allpairs"], HasSubstr("ranks"));
+  EXPECT_EQ(reasons["ring"], "");
 }
 
 TEST(ChooseAlgorithm, HasAnAlgorithmForEveryCollective) {
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
-    const auto choice = choose_algorithm(input_of(collective, 4096), AlgorithmFilter());
+    const auto choice = choose_algorithm(input_of(collective, 4096), AlgorithmFilter(), nullptr);
     ASSERT_TRUE(choice.has_value()) << name(collective);
     EXPECT_EQ(choice.value().algorithm->collective, collective);
   }
@@ -51,22 +74,22 @@ TEST(ChooseAlgorithm, HasAnAlgorithmForEveryCollective) {
 TEST(ChooseAlgorithm, KeepsTheBoundsOfChannels) {
   ChoiceInput input = input_of(Collective::kAllReduce, 8);
   input.channels_min = 4;
-  EXPECT_EQ(choose_algorithm(input, AlgorithmFilter()).value().channels, 4);
+  EXPECT_EQ(choose_algorithm(input, AlgorithmFilter(), nullptr).value().channels, 4);
 }
 
 TEST(AlgorithmFilter, TakesListsInAnyCase) {
   EXPECT_EQ(choose("Ring", input_of(Collective::kAllReduce, 8)), "ring");
-  EXPECT_EQ(choose("TREE,rInG", input_of(Collective::kAllReduce, 8)), "ring");
+  EXPECT_EQ(choose("NVLS,rInG", input_of(Collective::kAllReduce, 8)), "ring");
 }
 
 TEST(AlgorithmFilter, TakesExclusions) {
   EXPECT_EQ(choose("^allpairs", input_of(Collective::kAllReduce, 8)), "ring");
-  EXPECT_THAT(choose("^ring,allpairs", input_of(Collective::kAllReduce, 8)),
+  EXPECT_THAT(choose("nvls", input_of(Collective::kAllReduce, 8)),
               HasSubstr("leaves no algorithm"));
 }
 
 TEST(AlgorithmFilter, TakesRulesPerCollective) {
-  const char* const rules = "allreduce:ring;reducescatter:^ring";
+  const char* const rules = "allreduce:ring;reducescatter:^ring,pat";
   EXPECT_EQ(choose(rules, input_of(Collective::kAllReduce, 8)), "ring");
   EXPECT_EQ(choose(rules, input_of(Collective::kBroadcast, 8)), "ring");
   EXPECT_THAT(choose(rules, input_of(Collective::kReduceScatter, 8)),

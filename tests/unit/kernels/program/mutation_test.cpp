@@ -168,8 +168,8 @@ bool is_independent(const Place& place, const Step& a, const Step& b) {
   const Program& program = *place.program;
   return !overlaps(program.recv_peers(a), program.recv_peers(b)) &&
          !overlaps(program.send_peers(a), program.send_peers(b)) && !shares_memory(place, a, b) &&
-         (a.receives + b.sends == 0 || b.receives + a.sends == 0 ||
-          a.receives + b.receives == 0 || a.sends + b.sends == 0);
+         (a.receives + b.sends == 0 || b.receives + a.sends == 0 || a.receives + b.receives == 0 ||
+          a.sends + b.sends == 0);
 }
 
 // Each returns false where it does not apply.
@@ -332,7 +332,8 @@ std::string find_survivor(const Subject& subject, const Kind& kind, Random& rand
     const VerifyResult before = subject.verify(subject.programs, in_place);
     EXPECT_EQ(before.reason, "") << subject.name;
     const VerifyResult after = subject.verify(changed, in_place);
-    if (!after.proved || after.rounds != before.rounds || after.chunks_sent != before.chunks_sent) {
+    if (!after.proved || after.rounds != before.rounds ||
+        after.chunks_moved != before.chunks_moved) {
       return {};
     }
   }

@@ -116,7 +116,7 @@ TEST(Verify, ProvesRingAllReduceOfManyRanks) {
   EXPECT_EQ(result.steps, 300U * (2 * 300 - 1));
   EXPECT_EQ(result.lanes, 1);
   EXPECT_EQ(result.rounds, 2 * 299);
-  EXPECT_EQ(result.chunks_sent, 2 * 299);
+  EXPECT_EQ(result.chunks_moved, 2 * 299);
 }
 
 TEST(Verify, ReportsTheFewestSlotsThatDo) {
@@ -579,7 +579,7 @@ TEST(Verify, RejectsCostThatIsNotTheTables) {
       verify({.algorithm = &algorithm, .nranks = 4, .root = 0, .in_place = false});
   EXPECT_FALSE(result.proved);
   EXPECT_EQ(result.reason,
-            "takes 3 rounds and sends 3 chunks from a rank, where the table says 4 and 3");
+            "takes 3 rounds and moves 3 chunks at a rank, where the table says 4 and 3");
 }
 
 }  // namespace

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tuner plugins: how long will each way to do a call take? The host lists the ways that are legal
+ * here (candidates), the tuner states a time for each, the host takes the shortest. C99, no
+ * dependencies, append-only (see plugin-api/ABI.md).
+ *
+ * Life: init once per communicator and rank, then any number of get_times, then finalize.
+ * Threads: one thread at a time per context; contexts of several communicators run in parallel.
+ * Agreement: all ranks of a communicator must come to the same answer, or the call fails. So answer
+ * from the arguments alone: they are the same on all ranks. Files and environment that differ
+ * between hosts make ranks differ.
+ * Cost: get_times is called once per shape of call, not per call: the host keeps the answer.
+ * Failure: a code other than PLEXUS_OK, or times that are no times, cost one WARN; the host then
+ * chooses by its own rules. A tuner cannot make a result wrong.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "plugin-api/plexus_plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Classes of links, by what joins two ranks. */
+#define PLEXUS_LINK_PROCESS 0u /* threads of one process: one reads the other's memory */
+#define PLEXUS_LINK_HOST 1u    /* processes of one host: shared memory */
+#define PLEXUS_LINK_NET 2u     /* hosts of one data centre */
+#define PLEXUS_LINK_FAR 3u     /* data centres */
+#define PLEXUS_LINK_CLASSES 4u
+
+typedef struct plexus_tuner_link {
+  uint32_t count; /* pairs of ranks that are joined like this, of all pairs */
+  uint32_t reserved;
+  uint64_t latency_ns;           /* one way, smallest message; 0: not known */
+  uint64_t bandwidth_mbit_per_s; /* one way; 0: not known */
+} plexus_tuner_link_t;
+
+/* A communicator. */
+typedef struct plexus_tuner_comm {
+  uint32_t struct_size;
+  uint32_t nranks;
+  uint32_t nnodes; /* hosts */
+  uint32_t ndatacenters;
+  uint32_t ranks_per_node_max;
+  uint32_t cores_per_node_min; /* that its ranks may run on */
+  uint64_t comm_id;            /* the same on all ranks, distinct per communicator */
+  uint32_t slot_bytes;         /* most bytes that travel as one piece */
+  uint32_t reserved;
+  plexus_tuner_link_t links[PLEXUS_LINK_CLASSES]; /* by class */
+} plexus_tuner_comm_t;
+
+/* A call. */
+typedef struct plexus_tuner_call {
+  uint32_t struct_size;
+  uint32_t registered;    /* 1: all buffers are memory that peers can map */
+  const char* collective; /* "all_reduce", "all_gather", ...: as `plexus perf` takes them */
+  uint64_t size_bytes;    /* of the larger buffer of a rank */
+  uint32_t element_bytes;
+  uint32_t calls_in_group; /* that are launched together, this one included */
+} plexus_tuner_call_t;
+
+/* One legal way to do the call, and what it costs in units of its own. A loop moves
+ * `chunks_per_loop` chunks of at most `chunk_bytes` each; one message carries one chunk. */
+typedef struct plexus_tuner_candidate {
+  uint32_t struct_size;
+  uint32_t rounds;       /* messages one after the other in a loop, on the longest way */
+  const char* algorithm; /* as NCCL_ALGO takes it */
+  const char* protocol;  /* as NCCL_PROTO takes it */
+  uint32_t chunks_per_loop;
+  uint32_t chunks_moved; /* by one rank in a loop, at most */
+  uint32_t channels_min;
+  uint32_t channels_max;
+  /* The answer. time_ns: in -1, out the predicted time of the call, or -1: do not use this one.
+   * channels, chunk_bytes: in what the host would take, out what the tuner wants; values out of
+   * range are brought into it. */
+  int64_t time_ns;
+  uint32_t channels;
+  uint32_t chunk_bytes;
+} plexus_tuner_candidate_t;
+
+/* Belongs to the plugin. */
+typedef struct plexus_tuner_context plexus_tuner_context_t;
+
+typedef struct plexus_tuner_ops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* `comm` is borrowed for the call. */
+  int32_t (*init)(plexus_tuner_context_t** context,
+                  const plexus_tuner_comm_t* comm,
+                  plexus_log_fn log,
+                  plexus_log_sink_t* sink);
+  /* `candidates`: `count` of them, `stride` bytes apart. Must not block. */
+  int32_t (*get_times)(plexus_tuner_context_t* context,
+                       const plexus_tuner_call_t* call,
+                       plexus_tuner_candidate_t* candidates,
+                       uint32_t count,
+                       uint32_t stride);
+  int32_t (*finalize)(plexus_tuner_context_t* context);
+} plexus_tuner_ops_t;
+
+#ifdef __cplusplus
+}
+#endif

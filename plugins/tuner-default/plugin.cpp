@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C table of tuner-default. Everything that it decides is in cost_model.cpp.
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+
+#include "plugins/support/wall.hpp"
+#include "plugins/tuner-default/calibration.hpp"
+
+using plexus::plugin::guard;
+using plexus::plugin::Log;
+using plexus::plugin::ok;
+using plexus::plugin::Result;
+using plexus::tuner_default::Calibration;
+using plexus::tuner_default::kDefaultCalibration;
+using plexus::tuner_default::predict_us;
+using plexus::tuner_default::read_calibration;
+
+struct plexus_tuner_context {
+  Log log;
+  plexus_tuner_comm_t comm;
+  Calibration calibration;
+};
+
+namespace {
+
+int32_t init(plexus_tuner_context_t** context,
+             const plexus_tuner_comm_t* comm,
+             plexus_log_fn callback,
+             plexus_log_sink_t* sink) {
+  const Log log(callback, sink);
+  return guard(log, [&]() -> Result<void> {
+    Calibration calibration = kDefaultCalibration;
+    const char* const file = std::getenv("PLEXUS_TUNE_FILE");
+    if (file != nullptr && *file != '\0') {
+      PLEXUS_TRY(measured, read_calibration(file));
+      calibration = measured;
+      log.info("tuner-default: calibration {}", file);
+    }
+    *context = std::make_unique<plexus_tuner_context>(plexus_tuner_context{log, *comm, calibration})
+                   .release();
+    return ok();
+  });
+}
+
+int32_t get_times(plexus_tuner_context_t* context,
+                  const plexus_tuner_call_t* call,
+                  plexus_tuner_candidate_t* candidates,
+                  uint32_t count,
+                  uint32_t stride) {
+  auto* const bytes = reinterpret_cast<std::byte*>(candidates);
+  for (uint32_t i = 0; i < count; ++i) {
+    auto& candidate = *reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride);
+    const double time_us = predict_us(context->calibration, context->comm, *call, candidate);
+    candidate.time_ns = time_us < 0 ? -1 : std::llround(time_us * 1e3);
+  }
+  return PLEXUS_OK;
+}
+
+int32_t finalize(plexus_tuner_context_t* context) {
+  const std::unique_ptr<plexus_tuner_context_t> owner(context);
+  return PLEXUS_OK;
+}
+
+constexpr plexus_tuner_ops_t kOps = {
+    .struct_size = sizeof(plexus_tuner_ops_t),
+    .reserved = 0,
+    .init = init,
+    .get_times = get_times,
+    .finalize = finalize,
+};
+
+constexpr plexus_plugin_t kPlugin = {
+    .magic = PLEXUS_PLUGIN_MAGIC,
+    .struct_size = sizeof(plexus_plugin_t),
+    .abi_major = PLEXUS_ABI_MAJOR,
+    .abi_minor = PLEXUS_ABI_MINOR,
+    .kind = PLEXUS_KIND_TUNER,
+    .reserved = 0,
+    .name = "tuner-default",
+    .version = "0.1.0",
+    .net = nullptr,
+    .tuner = &kOps,
+};
+
+}  // namespace
+
+const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) {
+  return host_abi >> 16 == PLEXUS_ABI_MAJOR ? &kPlugin : nullptr;
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tuner that misbehaves, built once per way (PLEXUS_WILD).
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "plugin-api/plexus_tuner.h"
+
+#define GOOD 0
+#define FAILING 1
+#define THROWING 2
+#define NEGATIVE 3
+#define HUGE_CHANNELS 4
+#define REFUSING 5
+
+struct plexus_tuner_context {};
+
+namespace {
+
+plexus_tuner_context only;
+
+int32_t init(plexus_tuner_context_t** context,
+             const plexus_tuner_comm_t* comm,
+             plexus_log_fn /*log*/,
+             plexus_log_sink_t* /*sink*/) {
+  *context = &only;
+  return PLEXUS_WILD == REFUSING || comm->nranks == 0 ? PLEXUS_SYSTEM_ERROR : PLEXUS_OK;
+}
+
+int32_t get_times(plexus_tuner_context_t* /*context*/,
+                  const plexus_tuner_call_t* /*call*/,
+                  plexus_tuner_candidate_t* candidates,
+                  uint32_t count,
+                  uint32_t /*stride*/) {
+  if (PLEXUS_WILD == FAILING) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+  if (PLEXUS_WILD == THROWING) {
+    throw std::runtime_error("wild");
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    // The tree, if there is one, else the last.
+    const bool wanted = std::strcmp(candidates[i].algorithm, "tree") == 0;
+    candidates[i].time_ns = wanted ? 1 : 1000 - static_cast<int64_t>(i);
+    if (PLEXUS_WILD == NEGATIVE) {
+      candidates[i].time_ns = std::numeric_limits<int64_t>::min();
+    }
+    if (PLEXUS_WILD == HUGE_CHANNELS) {
+      candidates[i].channels = std::numeric_limits<uint32_t>::max();
+      candidates[i].chunk_bytes = 0;
+      candidates[i].algorithm = nullptr;
+      candidates[i].channels_max = 0;
+    }
+  }
+  return PLEXUS_OK;
+}
+
+int32_t finalize(plexus_tuner_context_t* /*context*/) { return PLEXUS_OK; }
+
+constexpr plexus_tuner_ops_t kOps = {sizeof(plexus_tuner_ops_t), 0, init, get_times, finalize};
+constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
+                                     sizeof(plexus_plugin_t),
+                                     PLEXUS_ABI_MAJOR,
+                                     PLEXUS_ABI_MINOR,
+                                     PLEXUS_KIND_TUNER,
+                                     0,
+                                     "wild",
+                                     "1",
+                                     nullptr,
+                                     &kOps};
+
+}  // namespace
+
+extern "C" PLEXUS_PLUGIN_EXPORT const plexus_plugin_t* plexus_plugin_query(uint32_t /*host_abi*/) {
+  return &kPlugin;
+}

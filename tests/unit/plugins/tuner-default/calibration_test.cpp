@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/tuner-default/calibration.hpp"
+
+#include <fstream>
+#include <string>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plexus::tuner_default {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CalibrationTest : public ::testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+  plugin::Result<Calibration> read(const std::string& text) const {
+    std::ofstream(path_) << text;
+    return read_calibration(path_);
+  }
+  [[nodiscard]] std::string refusal(const std::string& text) const {
+    const auto result = read(text);
+    EXPECT_TRUE(result.has_error()) << text;
+    return result.has_error() ? result.error().text : "";
+  }
+  const std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() / ("plexus_calibration_" + std::to_string(getpid()));
+};
+
+TEST_F(CalibrationTest, TakesWhatIsThereAndKeepsTheRest) {
+  const auto read_back = read(R"({"links": {"host": {"latency_us": 0.5, "us_per_byte": 1e-4}}})");
+  ASSERT_TRUE(read_back.has_value()) << read_back.error().text;
+  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_HOST].latency_us, 0.5);
+  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_HOST].us_per_byte, 1e-4);
+  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_HOST].message_us,
+                   kDefaultCalibration[PLEXUS_LINK_HOST].message_us);
+  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_NET].latency_us,
+                   kDefaultCalibration[PLEXUS_LINK_NET].latency_us);
+}
+
+TEST_F(CalibrationTest, SaysWhatIsWrongAndWhere) {
+  EXPECT_THAT(refusal(""), AllOf(HasSubstr(path_.string()), HasSubstr("plexus tune")));
+  EXPECT_THAT(refusal("[1, 2]"), HasSubstr("links"));
+  EXPECT_THAT(refusal(R"({"links": {"moon": {}}})"), HasSubstr("link moon"));
+  EXPECT_THAT(refusal(R"({"links": {"host": 3}})"), HasSubstr("no object"));
+  EXPECT_THAT(refusal(R"({"links": {"host": {"speed": 3}}})"), HasSubstr("has speed"));
+  EXPECT_THAT(refusal(R"({"links": {"host": {"latency_us": -1}}})"), HasSubstr("latency_us = -1"));
+  EXPECT_THAT(refusal(R"({"links": {"host": {"latency_us": "fast"}}})"), HasSubstr("fast"));
+  EXPECT_THAT(refusal(R"({"links": {"host": {"latency_us": 1e300}}})"), HasSubstr("1e+300"));
+  EXPECT_TRUE(read_calibration("/nonexistent/file").has_error());
+}
+
+}  // namespace
+}  // namespace plexus::tuner_default

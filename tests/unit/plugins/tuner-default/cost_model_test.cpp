@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the model says where the answer is known: latency decides small messages, bytes decide large
+// ones.
+#include "plugins/tuner-default/cost_model.hpp"
+
+#include <gtest/gtest.h>
+
+namespace plexus::tuner_default {
+namespace {
+
+constexpr uint32_t kSlot = 128 * 1024;
+
+plexus_tuner_comm_t comm_of(uint32_t nranks, uint32_t cores, uint32_t link_class) {
+  plexus_tuner_comm_t comm{};
+  comm.struct_size = sizeof(comm);
+  comm.nranks = nranks;
+  comm.nnodes = 1;
+  comm.ranks_per_node_max = nranks;
+  comm.cores_per_node_min = cores;
+  comm.slot_bytes = kSlot;
+  comm.links[link_class].count = nranks * (nranks - 1) / 2;
+  return comm;
+}
+
+plexus_tuner_call_t call_of(uint64_t size_bytes) {
+  plexus_tuner_call_t call{};
+  call.struct_size = sizeof(call);
+  call.collective = "all_reduce";
+  call.size_bytes = size_bytes;
+  call.element_bytes = 4;
+  return call;
+}
+
+plexus_tuner_candidate_t candidate_of(uint32_t rounds, uint32_t chunks, uint32_t moved) {
+  plexus_tuner_candidate_t candidate{};
+  candidate.struct_size = sizeof(candidate);
+  candidate.rounds = rounds;
+  candidate.chunks_per_loop = chunks;
+  candidate.chunks_moved = moved;
+  candidate.channels = 1;
+  candidate.chunk_bytes = kSlot;
+  return candidate;
+}
+
+plexus_tuner_candidate_t ring(uint32_t n) { return candidate_of(2 * (n - 1), n, 2 * (n - 1)); }
+plexus_tuner_candidate_t doubling(uint32_t steps) { return candidate_of(steps, 1, steps); }
+
+double predict(uint64_t size_bytes, const plexus_tuner_candidate_t& candidate) {
+  return predict_us(kDefaultCalibration, comm_of(16, 16, PLEXUS_LINK_HOST), call_of(size_bytes),
+                    candidate);
+}
+
+TEST(CostModel, PrefersFewRoundsForSmallMessages) {
+  EXPECT_LT(predict(8, doubling(4)), predict(8, ring(16)));
+}
+
+TEST(CostModel, PrefersFewBytesForLargeMessages) {
+  EXPECT_GT(predict(64 << 20, doubling(4)), predict(64 << 20, ring(16)));
+}
+
+TEST(CostModel, OfOneSmallMessageIsTheLatency) {
+  EXPECT_NEAR(predict(1, candidate_of(1, 1, 1)), kDefaultCalibration[PLEXUS_LINK_HOST].latency_us,
+              0.01);
+}
+
+TEST(CostModel, OfManyBytesIsTheBandwidth) {
+  const double us = predict(uint64_t{1} << 30, candidate_of(1, 1, 1));
+  const double bytes_us = (1 << 30) * kDefaultCalibration[PLEXUS_LINK_HOST].us_per_byte;
+  EXPECT_GT(us, bytes_us);
+  EXPECT_LT(us, 1.1 * bytes_us);
+}
+
+TEST(CostModel, GrowsWithTheMessage) {
+  double last = 0;
+  for (uint64_t size_bytes = 1; size_bytes < uint64_t{1} << 34; size_bytes *= 4) {
+    const double us = predict(size_bytes, ring(16));
+    EXPECT_GE(us, last) << size_bytes;
+    last = us;
+  }
+}
+
+TEST(CostModel, CountsTheSlowestLinkAndWhatTheHostKnowsOfIt) {
+  auto comm = comm_of(4, 4, PLEXUS_LINK_HOST);
+  const double near = predict_us(kDefaultCalibration, comm, call_of(8), ring(4));
+  comm.links[PLEXUS_LINK_NET].count = 1;
+  const double far = predict_us(kDefaultCalibration, comm, call_of(8), ring(4));
+  EXPECT_GT(far, near);
+  comm.links[PLEXUS_LINK_NET].latency_ns = 1'000'000;
+  EXPECT_GT(predict_us(kDefaultCalibration, comm, call_of(8), ring(4)), 1000.0);
+}
+
+TEST(CostModel, CountsRanksThatShareACore) {
+  const double alone =
+      predict_us(kDefaultCalibration, comm_of(16, 16, 1), call_of(1 << 20), ring(16));
+  const double shared =
+      predict_us(kDefaultCalibration, comm_of(16, 2, 1), call_of(1 << 20), ring(16));
+  EXPECT_GT(shared, 4 * alone);
+}
+
+TEST(CostModel, SaysNothingOfWhatIsNoCandidate) {
+  EXPECT_LT(predict(8, candidate_of(1, 0, 1)), 0);
+  auto comm = comm_of(2, 1, 1);
+  comm.cores_per_node_min = 0;
+  EXPECT_LT(predict_us(kDefaultCalibration, comm, call_of(8), ring(2)), 0);
+}
+
+}  // namespace
+}  // namespace plexus::tuner_default
