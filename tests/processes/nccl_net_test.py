@@ -37,6 +37,15 @@ class NcclNet(job.Test):
             with self.subTest(name):
                 self.check_all(name, ONE_SIZE)
 
+    def test_every_collective_over_net_socket_through_its_own_nccl_tables(self):
+        for version in ("v8", "v9", "v10", "v11", "v12"):
+            for collective in job.COLLECTIVES:
+                with self.subTest(version=version, collective=collective):
+                    self.run_perf(collective, *(SIZES if version == "v12" else ONE_SIZE), "--ranks", 3, "--mode", "procs",
+                                  NCCL_NET_PLUGIN="socket", PLEXUS_NET_ABI=version, **OVER_NET)
+            ended = self.start([job.PLEXUS, "plugin", "info", "socket"], PLEXUS_NET_ABI=version).end(60)
+            self.assertIn(f"chosen   ncclNetPlugin_{version}\n", ended.stdout)
+
     def test_ranks_that_are_threads_share_one_init(self):
         for name in ("tcp-v8", "tcp-v11"):  # v8's fixture refuses a second one
             with self.subTest(name):
