@@ -14,6 +14,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugin-api": [],
     "plugins/support": ["plugin-api"],
     "plugins/net-socket": ["plugin-api", "plugins/support"],
+    "plugins/net-chaos": ["plugin-api", "plugins/support"],
     "kernels/layout": [],
     "kernels/algorithms": ["kernels/layout"],
     "kernels/program": ["kernels/layout", "kernels/algorithms"],
