@@ -38,7 +38,8 @@ enum class NetStatus : int32_t {
 /// What a set-up step that never blocks says.
 enum class NetProgress { kPending, kDone };
 
-/// kChoice is the one line that says which network serves; users see it beside the other INIT lines.
+/// kChoice is the one line that says which network serves; users see it beside the other INIT
+/// lines.
 enum class NetLogLevel { kWarn, kChoice, kInfo, kTrace };
 
 /// Takes the lines of plugins and of the registry. Called from any thread.

@@ -2,6 +2,7 @@
 #include "plugins/net-chaos/connection.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace plexus::net_chaos {
@@ -19,7 +20,7 @@ plexus_net_memory_t* inner_of(const plexus_net_memory_t* memory) {
 }  // namespace
 
 uint64_t Random::next(uint64_t most) noexcept {
-  state_ += 0x9e3779b97f4a7c15u;
+  state_ += 0x9e3779b97f4a7c15u;  // NOLINT(*-magic-numbers): splitmix64
   uint64_t mixed = state_;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;  // NOLINT(*-magic-numbers): splitmix64
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebu;  // NOLINT(*-magic-numbers)
@@ -30,7 +31,7 @@ uint64_t Random::next(uint64_t most) noexcept {
 // ---- both ends ----
 
 Connection::Connection(Options options)
-    : options_(std::move(options)), random_(options_.seed), requests_(options_.requests) {
+    : options_(options), random_(options_.seed), requests_(options_.requests) {
   for (plexus_net_request_t& request : requests_) {
     request.connection = this;
     free_.push_back(&request);
@@ -90,9 +91,8 @@ void Connection::finish(plexus_net_request_t& request) {
   request.tests_held = static_cast<uint32_t>(random_.next(options_.effects.reorder_tests_max));
 }
 
-bool Connection::counts_to_cut(uint64_t size_bytes) {
-  bytes_ += size_bytes;
-  return bytes_ > options_.effects.cut_at_byte;
+bool Connection::is_cut_by(uint64_t size_bytes) const {
+  return bytes_ + size_bytes > options_.effects.cut_at_byte;
 }
 
 void Connection::forget_memory() {
@@ -219,32 +219,39 @@ int32_t SendConnection::send_piece(plexus_net_request_t& request) {
 }
 
 int32_t SendConnection::progress() {
+  const int32_t code = send_due();
+  return code == PLEXUS_OK ? test_sent() : code;
+}
+
+int32_t SendConnection::send_due() {
   while (!unsent_.empty()) {
     plexus_net_request_t& first = *unsent_.front();
-    if (first.inner != nullptr) {  // a piece that is not the last one
+    const bool is_begun = first.inner != nullptr;  // then a piece that is not the last is in flight
+    if (is_begun) {
       const int32_t code = test_inner(first, nullptr);
       if (code != PLEXUS_OK) {
         return code == PLEXUS_AGAIN ? PLEXUS_OK : break_off(code);
       }
     } else if (first.moved_bytes == 0 && Clock::now() < first.due) {
-      break;
-    } else if (first.moved_bytes == 0 && counts_to_cut(first.buffer.size_bytes)) {
+      return PLEXUS_OK;
+    } else if (first.moved_bytes == 0 && is_cut_by(first.buffer.size_bytes)) {
       cut();
       return report_fault();
     }
     const int32_t code = send_piece(first);
-    if (code == PLEXUS_AGAIN) {
-      bytes_ -= first.moved_bytes == 0 ? first.buffer.size_bytes : 0;  // counted again next time
-      break;
-    }
     if (code != PLEXUS_OK) {
-      return break_off(code);
+      return code == PLEXUS_AGAIN ? PLEXUS_OK : break_off(code);
     }
     if (first.is_last) {
+      bytes_ += first.buffer.size_bytes;
       sent_.push_back(&first);
       unsent_.erase(unsent_.begin());
     }
   }
+  return PLEXUS_OK;
+}
+
+int32_t SendConnection::test_sent() {
   for (size_t i = 0; i < sent_.size();) {
     const int32_t code = test_inner(*sent_[i], nullptr);
     if (code == PLEXUS_OK) {
@@ -355,42 +362,41 @@ int32_t RecvConnection::receive_piece(plexus_net_request_t& request) {
 int32_t RecvConnection::progress() {
   for (size_t i = 0; i < unfinished_.size();) {
     plexus_net_request_t& request = *unfinished_[i];
+    int32_t code = PLEXUS_OK;
     if (request.inner == nullptr && is_first_of_its_tag(i)) {
-      const int32_t code = receive_piece(request);
-      if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-        return break_off(code);
-      }
+      code = receive_piece(request);
     }
-    if (request.inner == nullptr) {
-      ++i;
-      continue;
+    Sizes sizes{};
+    if (code == PLEXUS_OK) {
+      code = request.inner == nullptr ? PLEXUS_AGAIN : test_inner(request, sizes.data());
     }
-    std::array<uint64_t, PLEXUS_NET_RECVS_MAX> sizes{};
-    const int32_t code = test_inner(request, sizes.data());
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      return break_off(code);
+    }
     if (code == PLEXUS_AGAIN) {
       ++i;
       continue;
     }
-    if (code != PLEXUS_OK) {
-      return break_off(code);
-    }
-    uint64_t arrived = 0;
-    for (uint32_t buffer = 0; buffer < request.count; ++buffer) {
-      request.sizes_bytes[buffer] += sizes[buffer];
-      arrived += sizes[buffer];
-    }
-    if (counts_to_cut(arrived)) {
+    if (is_cut_by(std::accumulate(sizes.begin(), sizes.end(), uint64_t{0}))) {
       cut();
       return report_fault();
     }
-    request.moved_bytes += arrived;
-    const uint64_t piece = options_.effects.piece_bytes;
-    if (piece == 0 || arrived < piece) {
+    if (take_piece(request, sizes)) {
       finish(request);
       unfinished_.erase(unfinished_.begin() + static_cast<std::ptrdiff_t>(i));
-    }  // else the next piece is posted in the next turn of this loop
+    }  // else its next piece is posted in the next turn
   }
   return PLEXUS_OK;
+}
+
+bool RecvConnection::take_piece(plexus_net_request_t& request, const Sizes& sizes) {
+  for (uint32_t buffer = 0; buffer < request.count; ++buffer) {
+    request.sizes_bytes[buffer] += sizes[buffer];
+    request.moved_bytes += sizes[buffer];
+    bytes_ += sizes[buffer];
+  }
+  const uint64_t piece = options_.effects.piece_bytes;
+  return piece == 0 || sizes[0] < piece;
 }
 
 }  // namespace plexus::net_chaos

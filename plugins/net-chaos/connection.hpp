@@ -98,7 +98,7 @@ class Connection {
   [[nodiscard]] int32_t test_inner(plexus_net_request_t& request, uint64_t* sizes_bytes) const;
   void finish(plexus_net_request_t& request);
   /// True: the script cuts the connection with the next `size_bytes`.
-  [[nodiscard]] bool counts_to_cut(uint64_t size_bytes);
+  [[nodiscard]] bool is_cut_by(uint64_t size_bytes) const;
   void cut();
   /// Remembers a failure for all later calls.
   [[nodiscard]] int32_t break_off(int32_t code);
@@ -122,8 +122,7 @@ class Connection {
 
 class SendConnection final : public Connection {
  public:
-  SendConnection(Options options, plexus_net_send_t* inner)
-      : Connection(std::move(options)), inner_(inner) {}
+  SendConnection(Options options, plexus_net_send_t* inner) : Connection(options), inner_(inner) {}
   ~SendConnection() override;
   [[nodiscard]] int32_t isend(const plexus_net_buffer_t& message, plexus_net_request_t** request);
 
@@ -132,6 +131,8 @@ class SendConnection final : public Connection {
                                        plexus_net_memory_t** memory) override;
   void close_inner() override;
   [[nodiscard]] int32_t progress() override;
+  [[nodiscard]] int32_t send_due();
+  [[nodiscard]] int32_t test_sent();
   [[nodiscard]] int32_t send_piece(plexus_net_request_t& request);
   [[nodiscard]] Clock::time_point compute_due(uint64_t size_bytes);
 
@@ -145,8 +146,7 @@ class SendConnection final : public Connection {
 
 class RecvConnection final : public Connection {
  public:
-  RecvConnection(Options options, plexus_net_recv_t* inner)
-      : Connection(std::move(options)), inner_(inner) {}
+  RecvConnection(Options options, plexus_net_recv_t* inner) : Connection(options), inner_(inner) {}
   ~RecvConnection() override;
   [[nodiscard]] int32_t irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
@@ -161,6 +161,9 @@ class RecvConnection final : public Connection {
   void close_inner() override;
   [[nodiscard]] int32_t progress() override;
   [[nodiscard]] int32_t receive_piece(plexus_net_request_t& request);
+  using Sizes = std::array<uint64_t, PLEXUS_NET_RECVS_MAX>;
+  /// True: it was the last piece.
+  [[nodiscard]] bool take_piece(plexus_net_request_t& request, const Sizes& sizes);
   [[nodiscard]] bool is_first_of_its_tag(size_t index) const;
 
   plexus_net_recv_t* inner_;

@@ -171,10 +171,9 @@ int32_t connect(plexus_net_context_t* context,
     const int32_t code =
         context->ops->connect(context->inner, device, handle, &(*send)->connecting);
     if (code == PLEXUS_OK) {
-      auto options =
+      const auto options =
           options_of(*context, {.is_send = true, .device = device, .connection = (*send)->number});
-      (*send)->connection =
-          std::make_unique<SendConnection>(std::move(options), (*send)->connecting);
+      (*send)->connection = std::make_unique<SendConnection>(options, (*send)->connecting);
       (*send)->connecting = nullptr;
     }
     return code;
@@ -190,11 +189,10 @@ int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
     }
     const int32_t code = context->ops->accept(listen->inner, &(*recv)->accepting);
     if (code == PLEXUS_OK) {
-      auto options = options_of(
+      const auto options = options_of(
           *context,
           {.is_send = false, .device = listen->device, .connection = context->recvs.fetch_add(1)});
-      (*recv)->connection =
-          std::make_unique<RecvConnection>(std::move(options), (*recv)->accepting);
+      (*recv)->connection = std::make_unique<RecvConnection>(options, (*recv)->accepting);
       (*recv)->accepting = nullptr;
     }
     return code;

@@ -221,6 +221,7 @@ inline int32_t register_region(void* comm, const plexus_net_region_t& region, vo
 inline int32_t register_memory(void* comm, void* data, size_t size, int kind, void** memory) {
   return register_region(comm, {data, size, 0, -1, static_cast<uint32_t>(kind)}, memory);
 }
+// NOLINTBEGIN(readability-function-size): the parameters are NCCL's.
 inline int32_t register_dmabuf(
     void* comm, void* data, size_t size, int, uint64_t offset, int fd, void** memory) {
   return register_region(comm, {data, size, offset, fd, PLEXUS_MEMORY_DMABUF}, memory);
@@ -330,6 +331,8 @@ inline int32_t irecv_v10(void* comm,
                          void** out) {
   return irecv(comm, count, data, sizes, tags, memory, out);
 }
+
+// NOLINTEND(readability-function-size)
 
 inline int32_t iflush(void* comm, int count, void** data, int* sizes, void** memory, void** out) {
   auto& connection = *static_cast<Connection*>(comm);
@@ -472,6 +475,7 @@ template <const plexus_net_ops_t& kOps>
 struct Tables {
   /// Never destroyed: NCCL may call from threads that outlive main().
   static Process& process() {
+    // NOLINTNEXTLINE(*-avoid-non-const-global-variables): NCCL's v8 to v10 have no context
     static Process& state = *give_to_nccl(std::make_unique<Process>(kOps));
     return state;
   }

@@ -16,6 +16,7 @@ namespace {
 
 /// The call in progress in this thread: NCCL's callback has no other way to know.
 LogScope*& current_scope() noexcept {
+  // NOLINTNEXTLINE(*-avoid-non-const-global-variables): the callback has no argument
   thread_local LogScope* scope = nullptr;
   return scope;
 }

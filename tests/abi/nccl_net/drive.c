@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Uses a net plugin as NCCL does, through its table of v8 or (ABI_VERSION 11) v11 alone: a C program
- * written from the published layouts. Usage: drive LIBRARY. Exit code 0: everything held.
+ * Uses a net plugin as NCCL does, through its table of v8 or (ABI_VERSION 11) v11 alone: a C
+ * program written from the published layouts. Usage: drive LIBRARY. Exit code 0: everything held.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,7 +63,12 @@ struct net {
   int (*reg_dmabuf)(void*, void*, size_t, int, uint64_t, int, void**);
   int (*dereg)(void* connection, void* memory);
   int (*isend)(void* send, void* data, message_size, int tag, void* memory, PROFILE void** request);
-  int (*irecv)(void* recv, int n, void** data, message_size*, int* tags, void** memory,
+  int (*irecv)(void* recv,
+               int n,
+               void** data,
+               message_size*,
+               int* tags,
+               void** memory,
                PROFILES void** request);
   int (*iflush)(void* recv, int n, void** data, int* sizes, void** memory, void** request);
   int (*test)(void* request, int* done, int* sizes);
@@ -78,19 +83,19 @@ struct net {
 #endif
 };
 
-#define CHECK(condition)                                            \
-  do {                                                              \
-    if (!(condition)) {                                             \
+#define CHECK(condition)                                              \
+  do {                                                                \
+    if (!(condition)) {                                               \
       fprintf(stderr, "line %d: not so: %s\n", __LINE__, #condition); \
-      exit(1);                                                      \
-    }                                                               \
+      exit(1);                                                        \
+    }                                                                 \
   } while (0)
 #define OK(call) CHECK((call) == 0)
 #define SIZE_MAX_TESTED 300000
 
 static int warnings;
-static void print_line(int level, unsigned long subsystems, const char* file, int line,
-                       const char* format, ...) {
+static void print_line(
+    int level, unsigned long subsystems, const char* file, int line, const char* format, ...) {
   va_list arguments;
   (void)subsystems, (void)file, (void)line;
   warnings += level == 2;
@@ -123,16 +128,20 @@ static void connect_pair(const struct net* net, struct pair* pair) {
   while (pair->send == NULL || pair->recv == NULL) {
     check_in_time();
 #if ABI_VERSION == 11
-    if (pair->send == NULL) OK(net->connect(context, 0, handle, &pair->send, &offload));
+    if (pair->send == NULL)
+      OK(net->connect(context, 0, handle, &pair->send, &offload));
 #else
-    if (pair->send == NULL) OK(net->connect(0, handle, &pair->send, &offload));
+    if (pair->send == NULL)
+      OK(net->connect(0, handle, &pair->send, &offload));
 #endif
-    if (pair->recv == NULL) OK(net->accept(pair->listen, &pair->recv, &offload));
+    if (pair->recv == NULL)
+      OK(net->accept(pair->listen, &pair->recv, &offload));
   }
   OK(net->close_listen(pair->listen)); /* as NCCL does, at once */
 }
 
-static void* post_send(const struct net* net, struct pair* pair, void* data, message_size size, int tag) {
+static void* post_send(
+    const struct net* net, struct pair* pair, void* data, message_size size, int tag) {
   void* request = NULL;
   while (request == NULL) {
     check_in_time();
@@ -145,8 +154,8 @@ static void* post_send(const struct net* net, struct pair* pair, void* data, mes
   return request;
 }
 
-static void* post_recv(const struct net* net, struct pair* pair, int n, void** data,
-                       message_size* rooms, int* tags) {
+static void* post_recv(
+    const struct net* net, struct pair* pair, int n, void** data, message_size* rooms, int* tags) {
   void* memory[8] = {NULL};
   void* request = NULL;
   while (request == NULL) {
@@ -210,7 +219,8 @@ static void grouped(const struct net* net, struct pair* pair, int n) {
   }
   requests[0] = post_recv(net, pair, n, data, rooms, tags);
   for (int i = 0; i < n; ++i) {
-    requests[1 + i] = post_send(net, pair, from[n - 1 - i], (message_size)(10 + n - 1 - i), n - 1 - i);
+    requests[1 + i] =
+        post_send(net, pair, from[n - 1 - i], (message_size)(10 + n - 1 - i), n - 1 - i);
   }
   wait_all(net, requests, n + 1, sizes);
   for (int i = 0; i < n; ++i) {
@@ -249,7 +259,8 @@ int main(int argc, char** argv) {
     int config = -1;
     OK(net->init(&pairs[i].context, (uint64_t)i, &config, print_line, NULL));
 #else
-    if (i == 0) OK(net->init(print_line));
+    if (i == 0)
+      OK(net->init(print_line));
 #endif
   }
   OK(net->devices(&count));

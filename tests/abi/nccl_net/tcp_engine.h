@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TCP over loopback for the fixtures tcp_v6.c, tcp_v8.c and tcp_v9.c: small, not fast, and as awkward
- * as the contract of NCCL's net plugins allows a plugin to be:
+ * TCP over loopback for the fixtures tcp_v6.c, tcp_v8.c and tcp_v9.c: small, not fast, and as
+ * awkward as the contract of NCCL's net plugins allows a plugin to be:
  * - connect() and accept() give nothing at first; connect() keeps its state in the handle.
  * - isend() and irecv() give no request every third time.
  * - closing and registering are counted; `tcp_fixture_counters` shows what is still open.
@@ -26,8 +26,8 @@ enum { kSuccess = 0, kSystemError = 2, kInternalError = 3, kInvalidUsage = 5, kR
 enum { kWarn = 2, kInfo = 3, kNetSubsystem = 0x10 };
 enum { kGroupMax = 4, kRequestsMax = 32, kSendsMax = kRequestsMax * kGroupMax };
 
-typedef void (*log_function)(int level, unsigned long subsystems, const char* file, int line,
-                             const char* format, ...);
+typedef void (*log_function)(
+    int level, unsigned long subsystems, const char* file, int line, const char* format, ...);
 static log_function say;
 
 struct tcp_counters {
@@ -125,8 +125,9 @@ static int tcp_connect(void* opaque, void** out) {
   if (!handle->is_connecting) {
     handle->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     handle->is_connecting = 1;
-    if (handle->fd < 0 || (connect(handle->fd, (struct sockaddr*)&handle->address,
-                                   sizeof handle->address) != 0 && errno != EINPROGRESS)) {
+    if (handle->fd < 0 ||
+        (connect(handle->fd, (struct sockaddr*)&handle->address, sizeof handle->address) != 0 &&
+         errno != EINPROGRESS)) {
       return broken(kRemoteError, "cannot connect");
     }
     return kSuccess; /* with nothing: call me again */
@@ -285,8 +286,8 @@ static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out)
   return kSuccess;
 }
 
-static int tcp_irecv(void* opaque, int count, void** data, const size_t* sizes, const int* tags,
-                     void** out) {
+static int tcp_irecv(
+    void* opaque, int count, void** data, const size_t* sizes, const int* tags, void** out) {
   struct connection* c = opaque;
   *out = NULL;
   if (count < 1 || count > kGroupMax) {

@@ -30,7 +30,8 @@ struct net_v6 {
   int (*reg_dmabuf)(void*, void*, size_t, int, uint64_t, int, void**);
   int (*dereg)(void* connection, void* memory);
   int (*isend)(void* send, void* data, int size, int tag, void* memory, void** request);
-  int (*irecv)(void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request);
+  int (*irecv)(
+      void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request);
   int (*iflush)(void* recv, int n, void** data, int* sizes, void** memory, void** request);
   int (*test)(void* request, int* done, int* sizes);
   int (*close_send)(void* send);
@@ -40,8 +41,12 @@ struct net_v6 {
 
 static int properties(int device, struct properties_v6* p) {
   static char name[] = "loop-v6";
-  *p = (struct properties_v6){.name = name, .guid = (uint64_t)device, .pointers = 1, .speed = -1,
-                              .comms_max = 1024, .recvs_max = 1};
+  *p = (struct properties_v6){.name = name,
+                              .guid = (uint64_t)device,
+                              .pointers = 1,
+                              .speed = -1,
+                              .comms_max = 1024,
+                              .recvs_max = 1};
   return kSuccess;
 }
 static int start_listen(int device, void* handle, void** listen) {
@@ -54,13 +59,16 @@ static int start_connect(int device, void* handle, void** send) {
 }
 static int reg(void* connection, void* data, int size, int type, void** memory) {
   (void)data;
-  return size < 0 || type != 1 ? broken(kInternalError, "bad region") : tcp_register(connection, memory);
+  return size < 0 || type != 1 ? broken(kInternalError, "bad region")
+                               : tcp_register(connection, memory);
 }
 static int isend(void* send, void* data, int size, int tag, void* memory, void** request) {
   (void)memory;
-  return size < 0 ? broken(kInternalError, "bad size") : tcp_isend(send, data, (size_t)size, tag, request);
+  return size < 0 ? broken(kInternalError, "bad size")
+                  : tcp_isend(send, data, (size_t)size, tag, request);
 }
-static int irecv(void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request) {
+static int irecv(
+    void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request) {
   (void)memory;
   if (n != 1 || sizes[0] < 0) {
     return broken(kInternalError, "v6 of this plugin takes one buffer");
@@ -76,5 +84,6 @@ static int iflush(void* recv, int n, void** data, int* sizes, void** memory, voi
 
 extern const struct net_v6 ncclNetPlugin_v6;
 EXPORT const struct net_v6 ncclNetPlugin_v6 = {
-    "TcpV6", tcp_init_once, tcp_devices, properties, start_listen, start_connect, tcp_accept, reg,
-    NULL, tcp_deregister, isend, irecv, iflush, tcp_test, tcp_close, tcp_close, tcp_close_listen};
+    "TcpV6",    tcp_init_once, tcp_devices, properties,     start_listen,    start_connect,
+    tcp_accept, reg,           NULL,        tcp_deregister, isend,           irecv,
+    iflush,     tcp_test,      tcp_close,   tcp_close,      tcp_close_listen};

@@ -42,7 +42,8 @@ struct net_v8 {
   int (*reg_dmabuf)(void*, void*, size_t, int, uint64_t, int, void**);
   int (*dereg)(void* connection, void* memory);
   int (*isend)(void* send, void* data, int size, int tag, void* memory, void** request);
-  int (*irecv)(void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request);
+  int (*irecv)(
+      void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request);
   int (*iflush)(void* recv, int n, void** data, int* sizes, void** memory, void** request);
   int (*test)(void* request, int* done, int* sizes);
   int (*close_send)(void* send);
@@ -90,9 +91,11 @@ static int reg(void* connection, void* data, region_size size, int type, void** 
 }
 static int isend(void* send, void* data, int size, int tag, void* memory, void** request) {
   (void)memory;
-  return size < 0 ? broken(kInternalError, "bad size") : tcp_isend(send, data, (size_t)size, tag, request);
+  return size < 0 ? broken(kInternalError, "bad size")
+                  : tcp_isend(send, data, (size_t)size, tag, request);
 }
-static int irecv(void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request) {
+static int irecv(
+    void* recv, int n, void** data, int* sizes, int* tags, void** memory, void** request) {
   (void)memory;
   size_t rooms[kGroupMax] = {0};
   for (int i = 0; i < n && i < kGroupMax; ++i) {
@@ -105,5 +108,6 @@ static int irecv(void* recv, int n, void** data, int* sizes, int* tags, void** m
 }
 
 EXPORT struct net_v8 SYMBOL(ABI_VERSION) = {
-    "TcpOld", init, tcp_devices, properties, start_listen, start_connect, start_accept, reg, NULL,
-    tcp_deregister, isend, irecv, NULL, tcp_test, tcp_close, tcp_close, tcp_close_listen, NULL, NULL};
+    "TcpOld",  init,      tcp_devices,      properties, start_listen, start_connect, start_accept,
+    reg,       NULL,      tcp_deregister,   isend,      irecv,        NULL,          tcp_test,
+    tcp_close, tcp_close, tcp_close_listen, NULL,       NULL};

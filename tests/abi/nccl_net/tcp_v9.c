@@ -84,7 +84,12 @@ struct net {
   int (*reg_dmabuf)(void*, void*, size_t, int, uint64_t, int, void**);
   int (*dereg)(void* connection, void* memory);
   int (*isend)(void* send, void* data, size_t size, int tag, void* memory, PROFILE void** request);
-  int (*irecv)(void* recv, int n, void** data, size_t* sizes, int* tags, void** memory,
+  int (*irecv)(void* recv,
+               int n,
+               void** data,
+               size_t* sizes,
+               int* tags,
+               void** memory,
                PROFILES void** request);
   int (*iflush)(void* recv, int n, void** data, int* sizes, void** memory, void** request);
   int (*test)(void* request, int* done, int* sizes);
@@ -103,7 +108,10 @@ struct net {
 };
 
 #if HAS_CONTEXT
-static int init(void** context, uint64_t id, struct config* config, log_function log,
+static int init(void** context,
+                uint64_t id,
+                struct config* config,
+                log_function log,
                 profiler_function profiler) {
   (void)id, (void)config;
   say = log;
@@ -156,8 +164,7 @@ static int properties(int device, struct properties* p) {
   return kSuccess;
 }
 static int start_listen(CONTEXT int device, void* handle, void** listen) {
-  CHECK_CONTEXT
-  (void)device;
+  CHECK_CONTEXT(void) device;
   return tcp_listen(handle, listen);
 }
 static int start_connect(CONTEXT int device, CONFIG void* handle, void** send, void** offload) {
@@ -179,14 +186,20 @@ static int reg(void* connection, void* data, size_t size, int type, void** memor
   (void)data, (void)size;
   return type != 1 ? broken(kInternalError, "bad region") : tcp_register(connection, memory);
 }
-static int isend(void* send, void* data, size_t size, int tag, void* memory, PROFILE void** request) {
+static int isend(
+    void* send, void* data, size_t size, int tag, void* memory, PROFILE void** request) {
   (void)memory;
 #if HAS_PROFILER
   (void)profile;
 #endif
   return tcp_isend(send, data, size, tag, request);
 }
-static int irecv(void* recv, int n, void** data, size_t* sizes, int* tags, void** memory,
+static int irecv(void* recv,
+                 int n,
+                 void** data,
+                 size_t* sizes,
+                 int* tags,
+                 void** memory,
                  PROFILES void** request) {
   (void)memory;
 #if HAS_PROFILER
@@ -215,9 +228,9 @@ static int net_path(uint64_t source, uint64_t target, int* level) {
 #define SYMBOL(version) JOIN(ncclNetPlugin_v, version)
 extern struct net SYMBOL(ABI_VERSION);
 EXPORT struct net SYMBOL(ABI_VERSION) = {
-    "TcpNew", init, tcp_devices, properties, start_listen, start_connect, start_accept, reg, NULL,
-    tcp_deregister, isend, irecv, iflush, tcp_test, tcp_close, tcp_close, tcp_close_listen, NULL,
-    NULL, NULL,
+    "TcpNew",  init,      tcp_devices,      properties, start_listen, start_connect, start_accept,
+    reg,       NULL,      tcp_deregister,   isend,      irecv,        iflush,        tcp_test,
+    tcp_close, tcp_close, tcp_close_listen, NULL,       NULL,         NULL,
 #ifdef LAST
     LAST
 #endif

@@ -161,7 +161,7 @@ std::vector<size_t> order_of_completions(const char* script, const char* seed) {
   Chaos chaos(script, seed);
   std::vector<std::vector<std::byte>> rooms(8, std::vector<std::byte>(16));
   std::vector<NetRequest*> received;
-  std::vector<NetRequest*> sent;
+  received.reserve(rooms.size());
   for (auto& room : rooms) {
     received.push_back(chaos.post(test::buffer_of(room, 0)));
   }
