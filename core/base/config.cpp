@@ -22,6 +22,7 @@ struct Row {
   Member member;
   int64_t low = 0;
   int64_t high = 0;
+  const char* when_empty = nullptr;  // what a value that is set, and empty, means; null: not set
 };
 
 constexpr int64_t kBytesMax = int64_t{1} << 40;
@@ -54,14 +55,24 @@ const Row kRows[] = {
      &Config::algo},
     {{"NCCL_PROTO", "", "Simple", "protocols to use"}, &Config::proto},
     {{"NCCL_NET", "", "name", "the network to use"}, &Config::net},
-    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude", "network plugins to load, in order"},
-     &Config::net_plugin},
+    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude, none",
+      "network plugins to load, in order; unset: libnccl-net.so when there is one"},
+     &Config::net_plugin,
+     0,
+     0,
+     "none"},
     {{"NCCL_TUNER_PLUGIN", "", "name or file, or none",
       "tuner plugin to load, in place of tuner-default"},
      &Config::tuner_plugin},
     {{"PLEXUS_PLUGIN_PATH", "",
       "folders, separated by :", "where plugins are looked for besides the library's folder"},
      &Config::plugin_path},
+    {{"PLEXUS_NET_ABI", "auto", "auto, native, v6..v12",
+      "which ABI of a network plugin is used; auto: the native one, else the newest"},
+     &Config::net_abi},
+    {{"PLEXUS_NET_V11", "auto", "auto, mainline, cross-dc",
+      "what ncclNetPlugin_v11 is; auto: told by its size"},
+     &Config::net_v11},
     {{"NCCL_SOCKET_IFNAME", "", "prefixes, = exact, ^ exclude", "interfaces for sockets"},
      &Config::socket_ifname},
     {{"NCCL_SOCKET_FAMILY", "", "AF_INET or AF_INET6", "address family for sockets"},
@@ -157,7 +168,10 @@ Result<int64_t> parse_integer(
 }
 
 Result<void> read_row(const Row& row, Config& config) {
-  const auto found = find_setting(row.setting.name);
+  auto found = find_setting(row.setting.name);
+  if (found.has_value() && found->value.empty() && row.when_empty != nullptr) {
+    found->value = row.when_empty;
+  }
   if (!found.has_value() || found->value.empty()) {
     return ok();
   }

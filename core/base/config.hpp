@@ -32,6 +32,8 @@ struct Config {
   std::string net_plugin;
   std::string tuner_plugin;
   std::string plugin_path;
+  std::string net_abi;
+  std::string net_v11;
   std::string socket_ifname;
   std::string socket_family;
   int64_t socket_retry_count = 34;

@@ -141,9 +141,13 @@ Result<void> Communicator::open_network() {
   options.plugins = setup_.config.net_plugin;
   options.network = comm_config_.net_name.empty() ? setup_.config.net : comm_config_.net_name;
   options.folders = setup_.config.plugin_path;
+  options.load = {.abi = setup_.config.net_abi, .v11 = setup_.config.net_v11};
+  options.cache = &Process::instance().net_plugins;
   const auto log = [](NetLogLevel level, std::string_view text) {
     if (level == NetLogLevel::kWarn) {
       PLEXUS_WARN("{}", text);
+    } else if (level == NetLogLevel::kChoice) {
+      PLEXUS_INFO(kInit, "{}", text);
     } else {
       PLEXUS_INFO(kNet, "{}", text);
     }

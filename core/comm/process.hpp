@@ -11,6 +11,7 @@
 #include "core/base/immortal.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
+#include "core/plugin/registry.hpp"
 #include "core/transport/local.hpp"
 #include "core/transport/user_memory.hpp"
 
@@ -25,6 +26,7 @@ class Process {
   LocalMeetings meetings;
   UserMemory memory;
   AsyncEngine async;
+  NetPluginCache net_plugins;
 
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.

@@ -173,6 +173,14 @@ Result<void> check_capacities(const plexus_net_properties_t& raw) {
 
 }  // namespace
 
+std::string describe_plugin(const NetDescriptor& descriptor) {
+  if (descriptor.abi_major == 0) {
+    return fmt::format("{} ({})", descriptor.name, descriptor.entry);
+  }
+  return fmt::format("{} {} (plugin ABI {}.{})", descriptor.name, descriptor.version,
+                     descriptor.abi_major, descriptor.abi_minor);
+}
+
 Result<NetDescriptor> check_net_descriptor(const plexus_plugin_t* plugin) {
   if (plugin == nullptr) {
     return fail(Code::kInvalidUsage, "it refuses this host (plugin ABI {}.{})", PLEXUS_ABI_MAJOR,

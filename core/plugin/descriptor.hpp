@@ -19,11 +19,15 @@ namespace plexus {
 /// old to have are null, and only optional entries can be.
 struct NetDescriptor {
   std::string name;
-  std::string version;
+  std::string version;                        // "" when the ABI has none (NCCL's)
+  std::string entry = "plexus_plugin_query";  // the symbol through which it was loaded
   uint32_t abi_major = 0;
   uint32_t abi_minor = 0;
   plexus_net_ops_t ops{};
 };
+
+/// "Socket 0.1.0 (plugin ABI 1.0)", "FastSocket (ncclNetPlugin_v6)".
+[[nodiscard]] std::string describe_plugin(const NetDescriptor& descriptor);
 
 /// Checks magic, sizes, ABI, kind, names and mandatory entries, in that order.
 [[nodiscard]] Result<NetDescriptor> check_net_descriptor(const plexus_plugin_t* plugin);

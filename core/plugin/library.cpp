@@ -130,6 +130,21 @@ Library::Address Library::find_symbol(const char* name) const noexcept {
   return reinterpret_cast<Address>(::dlsym(native_, name));
 }
 
+std::optional<Library::Object> Library::find_object(const char* name) const noexcept {
+  const void* const address = ::dlsym(native_, name);
+  if (address == nullptr) {
+    return std::nullopt;
+  }
+  Object object{.address = address, .size_bytes = 0};
+  Dl_info info{};
+  void* extra = nullptr;
+  if (::dladdr1(address, &info, &extra, RTLD_DL_SYMENT) != 0 && info.dli_saddr == address &&
+      extra != nullptr) {
+    object.size_bytes = static_cast<const Elf64_Sym*>(extra)->st_size;
+  }
+  return object;
+}
+
 fs::path find_own_folder() {
   return folder_of_address(reinterpret_cast<const void*>(&find_own_folder));
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "core/base/result.hpp"
@@ -29,6 +30,12 @@ class Library {
   [[nodiscard]] bool has_symbol(const char* name) const noexcept {
     return find_symbol(name) != nullptr;
   }
+  struct Object {
+    const void* address = nullptr;
+    size_t size_bytes = 0;  // as the library's symbol table says; 0: it does not
+  };
+  /// The data symbol `name`, with the size that its own compiler gave it.
+  [[nodiscard]] std::optional<Object> find_object(const char* name) const noexcept;
   /// The file that was loaded, absolute.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "core/plugin/library.hpp"
+#include "core/plugin/nccl_net/adapter.hpp"
+#include "core/plugin/nccl_net/choose.hpp"
 
 // The host's side of the log callback. The C ABI declares the type; what it is, is decided here.
 struct plexus_log_sink {
@@ -189,20 +191,48 @@ Result<void> read_devices(ContextState& context) {
 
 using QueryFunction = const plexus_plugin_t*(uint32_t);
 
-/// A plugin without our entry may be one of NCCL's: say so, since that is the likeliest reason.
-Error explain_missing_entry(const Library& library) {
-  constexpr int kVersionsKnown = 20;  // of NCCL, some to come
-  for (int version = kVersionsKnown; version >= 1; --version) {
-    const std::string symbol = fmt::format("ncclNetPlugin_v{}", version);
-    if (library.has_symbol(symbol.c_str())) {
-      return fail(Code::kInvalidUsage,
-                  "it has no plexus_plugin_query, only {}: plugins of NCCL's own ABI cannot be "
-                  "used by this "
-                  "release; use a native Plexus plugin or NCCL_NET_PLUGIN=none",
-                  symbol);
+Result<std::shared_ptr<const NetPlugin>> load_native(const Library& library, QueryFunction* query) {
+  const plexus_plugin_t* raw = nullptr;
+  try {
+    raw = query(PLEXUS_HOST_ABI);
+  } catch (...) {
+    return fail(Code::kInvalidUsage,
+                "its plexus_plugin_query threw an exception; this is a bug of the plugin");
+  }
+  PLEXUS_TRY(descriptor, check_net_descriptor(raw));
+  return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor));
+}
+
+/// The N of "vN"; 0: any; -1: none of NCCL's, only the native ABI.
+Result<int> parse_abi(const std::string& text) {
+  if (text.empty() || text == "auto") {
+    return 0;
+  }
+  if (text == "native") {
+    return -1;
+  }
+  for (int version = nccl_net::kVersionLeast; version <= nccl_net::kVersionMost; ++version) {
+    if (text == fmt::format("v{}", version)) {
+      return version;
     }
   }
-  return fail(Code::kInvalidUsage, "it has no plexus_plugin_query: it is no Plexus plugin");
+  return fail(Code::kInvalidUsage,
+              "PLEXUS_NET_ABI={} is not understood: it takes auto, native, or v{} to v{}", text,
+              nccl_net::kVersionLeast, nccl_net::kVersionMost);
+}
+
+Result<nccl_net::V11Layout> parse_v11(const std::string& text) {
+  if (text.empty() || text == "auto") {
+    return nccl_net::V11Layout::kBySize;
+  }
+  if (text == "mainline") {
+    return nccl_net::V11Layout::kMainline;
+  }
+  if (text == "cross-dc") {
+    return nccl_net::V11Layout::kCrossDc;
+  }
+  return fail(Code::kInvalidUsage,
+              "PLEXUS_NET_V11={} is not understood: it takes auto, mainline or cross-dc", text);
 }
 
 }  // namespace
@@ -215,21 +245,30 @@ Error net_detail::make_error(const ContextState& context, std::string_view call,
   return fail(code_of(code), "net plugin {}: {}", context.plugin->descriptor().name, text);
 }
 
-Result<std::shared_ptr<const NetPlugin>> NetPlugin::load(const std::filesystem::path& path) {
+Result<std::shared_ptr<const NetPlugin>> NetPlugin::load(const std::filesystem::path& path,
+                                                         const NetLoadOptions& options) {
+  PLEXUS_TRY(version, parse_abi(options.abi));
+  PLEXUS_TRY(v11, parse_v11(options.v11));
   PLEXUS_TRY(library, Library::load(path));
   auto* query = library.find_function<QueryFunction>("plexus_plugin_query");
-  if (query == nullptr) {
-    return explain_missing_entry(library);
+  if (query != nullptr && version <= 0) {
+    return load_native(library, query);
   }
-  const plexus_plugin_t* raw = nullptr;
-  try {
-    raw = query(PLEXUS_HOST_ABI);
-  } catch (...) {
+  if (version < 0) {
     return fail(Code::kInvalidUsage,
-                "its plexus_plugin_query threw an exception; this is a bug of the plugin");
+                "it has no plexus_plugin_query, which PLEXUS_NET_ABI=native asks for; correct or "
+                "unset PLEXUS_NET_ABI");
   }
-  PLEXUS_TRY(descriptor, check_net_descriptor(raw));
-  return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor));
+  PLEXUS_TRY(choice, nccl_net::choose_net(library, version, v11));
+  return nccl_net::adapt(library, std::move(choice));
+}
+
+std::string NetPlugin::network_name() const {
+  return origin_ == nullptr ? descriptor_.name : origin_->name();
+}
+
+int32_t NetPlugin::init(const plexus_net_config_t* config, plexus_net_context_t** context) const {
+  return origin_ == nullptr ? ops().init(config, context) : origin_->init(config, context);
 }
 
 Result<NetContext> NetContext::create(std::shared_ptr<const NetPlugin> plugin,
@@ -241,9 +280,8 @@ Result<NetContext> NetContext::create(std::shared_ptr<const NetPlugin> plugin,
   config.comm_id = options.comm_id;
   config.log = &log_from_plugin;
   config.log_sink = &state->sink;
-  const plexus_net_ops_t& ops = state->plugin->ops();
   plexus_net_context_t* raw = nullptr;
-  const int32_t code = call_plugin(state->sink, [&] { return ops.init(&config, &raw); });
+  const int32_t code = call_plugin(state->sink, [&] { return state->plugin->init(&config, &raw); });
   PLEXUS_TRY(check_handle(*state, "init", code, raw));
   state->raw = raw;
   PLEXUS_TRY(read_devices(*state));

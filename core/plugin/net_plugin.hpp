@@ -38,7 +38,9 @@ enum class NetStatus : int32_t {
 /// What a set-up step that never blocks says.
 enum class NetProgress { kPending, kDone };
 
-enum class NetLogLevel { kWarn, kInfo, kTrace };
+/// kChoice is the one line that says which network serves; users see it beside the other INIT
+/// lines.
+enum class NetLogLevel { kWarn, kChoice, kInfo, kTrace };
 
 /// Takes the lines of plugins and of the registry. Called from any thread.
 using NetLog = std::function<void(NetLogLevel, std::string_view)>;
@@ -47,14 +49,45 @@ using NetHandle = plexus_net_handle_t;
 using NetBuffer = plexus_net_buffer_t;
 using NetRequest = plexus_net_request_t;
 
+/// Which ABI of a library is used.
+struct NetLoadOptions {
+  /// PLEXUS_NET_ABI: "" or "auto" (native, else the newest of NCCL's), "native", or "v6" .. "v12".
+  std::string abi;
+  /// PLEXUS_NET_V11: what ncclNetPlugin_v11 is. "" or "auto" (by its size), "mainline", "cross-dc".
+  std::string v11;
+};
+
+/// What a plugin of another ABI does in place of the table's `init`: it knows its library.
+class NetOrigin {
+ public:
+  NetOrigin() = default;
+  NetOrigin(const NetOrigin&) = delete;
+  NetOrigin& operator=(const NetOrigin&) = delete;
+  virtual ~NetOrigin() = default;
+  /// As plexus_net_ops_t::init.
+  [[nodiscard]] virtual int32_t init(const plexus_net_config_t* config,
+                                     plexus_net_context_t** context) const = 0;
+  /// The network's name now: some plugins change it at init.
+  [[nodiscard]] virtual std::string name() const = 0;
+};
+
 class NetPlugin {
  public:
-  /// Loads a library (see Library::load) and checks that it is a net plugin of our ABI.
+  /// Loads a library (see Library::load) and checks that it is a net plugin: of our ABI, or of
+  /// NCCL's (core/plugin/nccl_net).
   [[nodiscard]] static Result<std::shared_ptr<const NetPlugin>> load(
-      const std::filesystem::path& path);
+      const std::filesystem::path& path, const NetLoadOptions& options = {});
 
-  NetPlugin(std::filesystem::path path, NetDescriptor descriptor)
-      : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+  /// `origin` null: a native plugin.
+  NetPlugin(std::filesystem::path path,
+            NetDescriptor descriptor,
+            std::shared_ptr<const NetOrigin> origin = nullptr)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), origin_(std::move(origin)) {}
+
+  /// What NCCL_NET is compared with.
+  [[nodiscard]] std::string network_name() const;
+  [[nodiscard]] int32_t init(const plexus_net_config_t* config,
+                             plexus_net_context_t** context) const;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const NetDescriptor& descriptor() const noexcept { return descriptor_; }
@@ -63,6 +96,7 @@ class NetPlugin {
  private:
   std::filesystem::path path_;
   NetDescriptor descriptor_;
+  std::shared_ptr<const NetOrigin> origin_;  // shared with the contexts made by it
 };
 
 struct NetContextOptions {

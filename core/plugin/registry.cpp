@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <system_error>
 
@@ -19,6 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOwnPrefix = "libplexus-net-";
 constexpr std::string_view kSuffix = ".so";
+/// What NCCL loads when NCCL_NET_PLUGIN is not set; vendors install themselves under this name.
+constexpr std::string_view kDefaultFile = "libnccl-net.so";
 
 /// Plexus's own networks, best first: what a communicator tries when the user says nothing.
 constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
@@ -49,7 +52,10 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 bool is_path(std::string_view name) { return name.find('/') != std::string_view::npos; }
-bool is_file_name(std::string_view name) { return name.ends_with(kSuffix); }
+/// "libmine.so" and "libmine.so.1".
+bool is_file_name(std::string_view name) {
+  return name.ends_with(kSuffix) || name.find(".so.") != std::string_view::npos;
+}
 
 /// "socket" from "Socket", "net-socket", "libplexus-net-socket.so" or a path to it: what exclusions
 /// and suggestions compare.
@@ -131,9 +137,23 @@ Error absent(const NetPluginOptions& options,
               name, fmt::join(files, ", "), fmt::join(places, ", "), suggest(options, name));
 }
 
-Error unusable(std::string_view name, const fs::path& file, Error reason) {
-  return std::move(reason).with_context(
-      fmt::format("net plugin '{}' ({}) cannot be used", name, file.string()));
+/// What the user can do about a library that the dynamic loader refuses.
+std::string_view remedy_of(std::string_view reason) {
+  if (reason.find("cannot open shared object file") != std::string_view::npos) {
+    return "; install that library, or name its folder in LD_LIBRARY_PATH";
+  }
+  if (reason.find("undefined symbol") != std::string_view::npos ||
+      reason.find("version `") != std::string_view::npos) {
+    return "; it was built for another version of a library that it needs: install that version, "
+           "or "
+           "rebuild it";
+  }
+  return "";
+}
+
+Error unusable(std::string_view name, const fs::path& file, const Error& reason) {
+  return fail(Code::kInvalidUsage, "net plugin '{}' ({}) cannot be used: {}{}", name, file.string(),
+              reason.message(), remedy_of(reason.message()));
 }
 
 /// dlopen's words for "no such file", as opposed to a library whose own needs are not met.
@@ -141,26 +161,80 @@ bool is_absent(const Error& error, std::string_view file) {
   return error.message().starts_with(fmt::format("{}: cannot open shared object file", file));
 }
 
-Result<std::shared_ptr<const NetPlugin>> load_path(std::string_view name, const fs::path& file) {
-  auto plugin = NetPlugin::load(file);
+using LoadedPlugin = std::shared_ptr<const NetPlugin>;
+
+Result<LoadedPlugin> load_file(const NetPluginOptions& options, const fs::path& file) {
+  PLEXUS_TRY(plugin, NetPlugin::load(file, options.load));
+  return options.cache == nullptr ? std::move(plugin) : options.cache->intern(std::move(plugin));
+}
+
+Result<LoadedPlugin> load_path(const NetPluginOptions& options,
+                               std::string_view name,
+                               const fs::path& file) {
+  auto plugin = load_file(options, file);
   if (plugin.has_error()) {
-    return unusable(name, file, std::move(plugin).error());
+    return unusable(name, file, plugin.error());
   }
   return plugin;
 }
 
-/// What the communicator tries, in order; never empty without an error.
-Result<std::vector<std::string>> choose_candidates(const NetPluginOptions& options) {
-  PLEXUS_TRY(list, parse_net_plugin_list(options.plugins));
-  std::vector<std::string> candidates = list.named;
-  if (candidates.empty() && !options.network.empty()) {
-    candidates.push_back(options.network);
-  } else if (candidates.empty()) {
-    candidates.assign(kOwnPlugins.begin(), kOwnPlugins.end());
+/// The plugin `name`, which is no path; null: there is no such file.
+Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_view name) {
+  const std::vector<std::string> files = net_plugin_file_names(name);
+  for (const fs::path& folder : search_folders(options)) {
+    for (const std::string& file : files) {
+      std::error_code ignored;
+      if (fs::exists(folder / file, ignored)) {
+        return load_path(options, name, fs::absolute(folder / file, ignored));
+      }
+    }
   }
-  std::erase_if(candidates,
-                [&](const std::string& name) { return contains_name(list.excluded, name); });
-  if (candidates.empty()) {
+  for (const std::string& file : files) {
+    auto plugin = load_file(options, file);
+    if (plugin.has_value()) {
+      return plugin;
+    }
+    if (!is_absent(plugin.error(), file)) {
+      return unusable(name, file, plugin.error());
+    }
+  }
+  return LoadedPlugin();
+}
+
+/// What a communicator tries.
+struct Candidate {
+  std::string name;
+  bool is_required;  // the user named it, or it is ours: it serves, or the communicator fails
+};
+
+/// In order; never empty without an error. Appends to `notes` what is left out.
+Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options,
+                                                 std::vector<std::string>& notes) {
+  PLEXUS_TRY(list, parse_net_plugin_list(options.plugins));
+  std::vector<Candidate> candidates;
+  for (const std::string& name : list.named) {
+    candidates.push_back({name, true});
+  }
+  if (candidates.empty() && !list.has_none) {
+    candidates.push_back({std::string(kDefaultFile), false});
+  }
+  if (list.named.empty() && !options.network.empty()) {
+    candidates.push_back({options.network, true});
+  } else if (list.named.empty()) {
+    for (const std::string_view own : kOwnPlugins) {
+      candidates.push_back({std::string(own), true});
+    }
+  }
+  std::erase_if(candidates, [&](const Candidate& each) {
+    const bool is_excluded = contains_name(list.excluded, each.name);
+    if (is_excluded) {
+      notes.push_back(fmt::format("{} (NCCL_NET_PLUGIN excludes it)", each.name));
+    }
+    return is_excluded;
+  });
+  const bool has_required = std::any_of(candidates.begin(), candidates.end(),
+                                        [](const Candidate& each) { return each.is_required; });
+  if (!has_required && !list.excluded.empty()) {
     return fail(
         Code::kInvalidUsage,
         "NCCL_NET_PLUGIN={} leaves no net plugin to use; remove an exclusion or name a plugin",
@@ -184,27 +258,65 @@ std::string describe_devices(const NetContext& context) {
   return fmt::format("{}", fmt::join(devices, ", "));
 }
 
-void log_choice(const NetContext& context, const NetLog& log) {
+void log_choice(const NetContext& context,
+                const std::vector<std::string>& notes,
+                const NetLog& log) {
   if (!log) {
     return;
   }
-  const NetDescriptor& descriptor = context.plugin().descriptor();
-  log(NetLogLevel::kInfo,
-      fmt::format("using network {} {} (plugin ABI {}.{}) with {} device{}: {}; found at {}",
-                  descriptor.name, descriptor.version, descriptor.abi_major, descriptor.abi_minor,
-                  context.device_count(), context.device_count() == 1 ? "" : "s",
-                  describe_devices(context), context.plugin().path().string()));
+  log(NetLogLevel::kChoice,
+      fmt::format("using network {} with {} device{}: {}; found at {}{}{}",
+                  describe_plugin(context.plugin().descriptor()), context.device_count(),
+                  context.device_count() == 1 ? "" : "s", describe_devices(context),
+                  context.plugin().path().string(),
+                  notes.empty() ? "" : "; not used: ", fmt::join(notes, ", ")));
 }
 
 Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin,
                                   const NetContextOptions& options) {
   PLEXUS_TRY(context, NetContext::create(plugin, options));
   if (context.device_count() == 0) {
-    return fail(Code::kSystemError, "net plugin {} ({}) finds no device on this host",
-                plugin->descriptor().name, plugin->path().string());
+    return fail(
+        Code::kSystemError,
+        "net plugin {} ({}) finds no device on this host; check its settings and the host's "
+        "network cards, or name another plugin in NCCL_NET_PLUGIN",
+        plugin->descriptor().name, plugin->path().string());
   }
   return std::move(context);
 }
+
+/// An open network, or nothing: this one is passed over, and `notes` says why.
+Result<std::optional<NetContext>> try_candidate(const NetPluginOptions& options,
+                                                const Candidate& candidate,
+                                                const NetContextOptions& context,
+                                                std::vector<std::string>& notes) {
+  const auto pass_over = [&](Error why) -> Result<std::optional<NetContext>> {
+    if (candidate.is_required) {
+      return why;
+    }
+    notes.push_back(fmt::format("{} ({})", candidate.name, why.message()));
+    return std::nullopt;
+  };
+  auto loaded = candidate.is_required ? load_net_plugin(options, candidate.name)
+                                      : find_plugin(options, candidate.name);
+  if (loaded.has_error()) {
+    return pass_over(std::move(loaded).error());
+  }
+  const LoadedPlugin& plugin = loaded.value();
+  if (plugin == nullptr) {
+    return std::nullopt;  // nobody asked for it, and it is not installed: nothing to tell
+  }
+  if (!options.network.empty() && lower(plugin->network_name()) != lower(options.network)) {
+    notes.push_back(fmt::format("{} is network {}", candidate.name, plugin->network_name()));
+    return std::nullopt;
+  }
+  auto opened = open_candidate(plugin, context);
+  if (opened.has_error()) {
+    return pass_over(std::move(opened).error());
+  }
+  return std::optional<NetContext>(std::move(opened).value());
+  // The analyzer does not follow an Outcome into has_error().
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
 }  // namespace
 
@@ -227,6 +339,7 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
                   text.substr(0, kNameMax), kNameMax);
     }
     if (lower(name) == "none") {
+      list.has_none = true;
       continue;
     }
     (excludes ? list.excluded : list.named).emplace_back(name);
@@ -248,31 +361,28 @@ std::vector<std::string> net_plugin_file_names(std::string_view name) {
   return files;
 }
 
+std::shared_ptr<const NetPlugin> NetPluginCache::intern(std::shared_ptr<const NetPlugin> plugin) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& known : plugins_) {
+    if (known->path() == plugin->path() &&
+        known->descriptor().entry == plugin->descriptor().entry) {
+      return known;
+    }
+  }
+  plugins_.push_back(plugin);
+  return plugin;
+}
+
 Result<std::shared_ptr<const NetPlugin>> load_net_plugin(const NetPluginOptions& options,
                                                          std::string_view name) {
   if (is_path(name)) {
-    return load_path(name, fs::path(name));
+    return load_path(options, name, fs::path(name));
   }
-  const std::vector<std::string> files = net_plugin_file_names(name);
-  const std::vector<fs::path> folders = search_folders(options);
-  for (const fs::path& folder : folders) {
-    for (const std::string& file : files) {
-      std::error_code ignored;
-      if (fs::exists(folder / file, ignored)) {
-        return load_path(name, fs::absolute(folder / file, ignored));
-      }
-    }
+  PLEXUS_TRY(plugin, find_plugin(options, name));
+  if (plugin == nullptr) {
+    return absent(options, name, net_plugin_file_names(name), search_folders(options));
   }
-  for (const std::string& file : files) {
-    auto plugin = NetPlugin::load(file);
-    if (plugin.has_value()) {
-      return plugin;
-    }
-    if (!is_absent(plugin.error(), file)) {
-      return unusable(name, file, std::move(plugin).error());
-    }
-  }
-  return absent(options, name, files, folders);
+  return std::move(plugin);
 }
 
 std::vector<std::string> list_net_plugins(const NetPluginOptions& options) {
@@ -291,24 +401,29 @@ std::vector<std::string> list_net_plugins(const NetPluginOptions& options) {
 }
 
 Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOptions& context) {
-  PLEXUS_TRY(candidates, choose_candidates(options));
-  std::vector<std::string> passed_over;
-  for (const std::string& name : candidates) {
-    // What is in the list was named by the user, or is ours: it loads, or the communicator fails.
-    PLEXUS_TRY(plugin, load_net_plugin(options, name));
-    if (!options.network.empty() && lower(plugin->descriptor().name) != lower(options.network)) {
-      passed_over.push_back(plugin->descriptor().name);
-      continue;
+  std::vector<std::string> notes;
+  PLEXUS_TRY(candidates, choose_candidates(options, notes));
+  const size_t excluded = notes.size();
+  for (auto candidate = candidates.begin(); candidate != candidates.end(); ++candidate) {
+    auto opened = try_candidate(options, *candidate, context, notes);
+    if (opened.has_error()) {
+      return std::move(opened).error();
     }
-    PLEXUS_TRY(opened, open_candidate(plugin, context));
-    log_choice(opened, context.log);
-    return std::move(opened);
+    if (opened.value().has_value()) {
+      for (auto later = candidate + 1;
+           later != candidates.end() && later->is_required && candidate->is_required; ++later) {
+        notes.push_back(fmt::format("{} (comes later)", later->name));
+      }
+      log_choice(*opened.value(), notes, context.log);
+      return std::move(*opened.value());
+    }
   }
-  return fail(Code::kInvalidUsage,
-              "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has (they have "
-              "{}); correct one "
-              "of the two settings",
-              options.network, options.plugins, fmt::join(passed_over, ", "));
+  notes.erase(notes.begin(), notes.begin() + static_cast<std::ptrdiff_t>(excluded));
+  return fail(
+      Code::kInvalidUsage,
+      "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has ({}); correct "
+      "one of the two settings",
+      options.network, options.plugins, fmt::join(notes, ", "));
 }
 
 }  // namespace plexus

@@ -2,13 +2,16 @@
 // Which net plugin serves a communicator: from the user's words (NCCL_NET_PLUGIN, NCCL_NET) to a
 // file, in this order of folders: beside our own library, PLEXUS_PLUGIN_PATH, the dynamic loader's
 // own rules. What the user named and cannot be used is an error in one sentence, never a silent
-// step to another network. Called by core/comm at communicator creation and by `plexus plugin`.
+// step to another network. When nothing is named, `libnccl-net.so` is looked for first, as by NCCL;
+// that it is missing or no good is no error, and the INFO line that tells the choice says so.
+// Called by core/comm at communicator creation and by `plexus plugin`.
 //
 // Reads no environment: all settings come in `NetPluginOptions`.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,14 +21,31 @@
 
 namespace plexus {
 
+/// The plugins that a process has loaded: communicators share them, for those of NCCL's ABI up to
+/// v10 are initialised once per process. Threads: any.
+class NetPluginCache {
+ public:
+  /// The plugin that was loaded before from the same file for the same ABI, else `plugin`.
+  [[nodiscard]] std::shared_ptr<const NetPlugin> intern(std::shared_ptr<const NetPlugin> plugin);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const NetPlugin>> plugins_;  // guarded by mutex_
+};
+
 struct NetPluginOptions {
   /// NCCL_NET_PLUGIN: comma list of names, file names or paths, tried in order. `^name` leaves one
-  /// out (a leading `^` all of the list). Empty or `none`: no plugin but Plexus's own.
+  /// out (a leading `^` all of the list). Empty: `libnccl-net.so` when there is one, else Plexus's
+  /// own. `none`: Plexus's own.
   std::string plugins;
   /// NCCL_NET: the network must have this name (in any case). Empty: any.
   std::string network;
   /// PLEXUS_PLUGIN_PATH: folders, separated by ':'.
   std::string folders;
+  /// PLEXUS_NET_ABI and PLEXUS_NET_V11.
+  NetLoadOptions load;
+  /// Borrowed; null: nothing is shared with other communicators.
+  NetPluginCache* cache = nullptr;
   /// Where Plexus's own plugins are.
   std::filesystem::path own_folder = find_own_plugin_folder();
 
@@ -34,8 +54,9 @@ struct NetPluginOptions {
 
 /// NCCL_NET_PLUGIN, understood.
 struct NetPluginList {
-  std::vector<std::string> named;     // in the user's order; empty: Plexus's own
+  std::vector<std::string> named;     // in the user's order; empty: the default
   std::vector<std::string> excluded;  // never used
+  bool has_none = false;              // `none`: no library but Plexus's own
 };
 [[nodiscard]] Result<NetPluginList> parse_net_plugin_list(std::string_view text);
 
@@ -52,7 +73,7 @@ struct NetPluginList {
 
 /// The network of one communicator: the first usable plugin that the options allow, with its
 /// context. Logs one INFO sentence that says which won, its ABI, its devices and where it was
-/// found.
+/// found, and why the others did not.
 [[nodiscard]] Result<NetContext> open_net(const NetPluginOptions& options,
                                           const NetContextOptions& context);
 

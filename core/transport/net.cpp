@@ -66,9 +66,19 @@ Result<bool> NetSendEnd::progress_connect() {
       return false;
     }
     NetHandle handle{};
-    if (bytes->size() != sizeof(handle)) {
-      return fail(Code::kInternalError, "{} sent a network handle of {} bytes, {} are expected",
+    if (bytes->size() < sizeof(handle)) {
+      return fail(Code::kInternalError,
+                  "{} sent a network handle of {} bytes, {} or more are expected",
                   options_.peer_name, bytes->size(), sizeof(handle));
+    }
+    // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
+    const auto theirs = std::string_view(*bytes).substr(sizeof(handle));
+    if (const std::string mine = options_.context->plugin().network_name(); theirs != mine) {
+      return fail(Code::kInvalidUsage,
+                  "{} uses the network {}, this rank {}: set NCCL_NET_PLUGIN and NCCL_NET alike, "
+                  "and install "
+                  "the same plugins everywhere",
+                  options_.peer_name, theirs, mine);
     }
     std::memcpy(&handle, bytes->data(), sizeof(handle));
     net_ = options_.context->connect(device(), handle);
@@ -157,6 +167,7 @@ Result<bool> NetRecvEnd::progress_connect() {
     listen_ = std::move(listen);
     std::string bytes(sizeof(NetHandle), '\0');
     std::memcpy(bytes.data(), &listen_->handle(), sizeof(NetHandle));
+    bytes += options_.context->plugin().network_name();
     PLEXUS_TRY(
         options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
     net_ = listen_->accept();

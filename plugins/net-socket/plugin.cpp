@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // net-socket: TCP as a Plexus net plugin. Here are the descriptor and the table, each entry one
-// `guard` statement over the C++ behind it. The only exported symbol is `plexus_plugin_query`.
+// `guard` statement over the C++ behind it. It exports `plexus_plugin_query` and, for
+// stock NCCL, ncclNetPlugin_v8 to v12.
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "plugins/net-socket/nic.hpp"
 #include "plugins/net-socket/settings.hpp"
 #include "plugins/net-socket/transfer.hpp"
+#include "plugins/support/nccl_export.hpp"
 #include "plugins/support/wall.hpp"
 
 using plexus::net_socket::check_region;
@@ -250,3 +252,5 @@ constexpr plexus_plugin_t kPlugin = {
 const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) {
   return host_abi >> 16 == PLEXUS_ABI_MAJOR ? &kPlugin : nullptr;
 }
+
+PLEXUS_EXPORT_NCCL_NET(kOps, kPlugin.name)

@@ -36,6 +36,8 @@ std::filesystem::path find_library_folder() {
 NetPluginOptions read_options() {
   NetPluginOptions options;
   options.folders = setting_value("PLEXUS_PLUGIN_PATH").value_or("");
+  options.load.abi = setting_value("PLEXUS_NET_ABI").value_or("");
+  options.load.v11 = setting_value("PLEXUS_NET_V11").value_or("");
   options.own_folder = find_library_folder();
   return options;
 }
@@ -99,9 +101,8 @@ int run_list() {
       fmt::print("net-{:<12} unusable: {}\n", name, plugin.error().message());
       continue;
     }
-    const NetDescriptor& descriptor = plugin.value()->descriptor();
-    fmt::print("net-{:<12} {} {}, ABI {}.{}, {}\n", name, descriptor.name, descriptor.version,
-               descriptor.abi_major, descriptor.abi_minor, plugin.value()->path().string());
+    fmt::print("net-{:<12} {}, {}\n", name, describe_plugin(plugin.value()->descriptor()),
+               plugin.value()->path().string());
   }
   return kExitOk;
 }
@@ -132,10 +133,9 @@ Result<void> print_info(const std::string& name) {
   PLEXUS_TRY(library, Library::load(plugin->path()));
   const NetDescriptor& descriptor = plugin->descriptor();
   fmt::print("file     {}\n", plugin->path().string());
-  fmt::print("plugin   {} {}\n", descriptor.name, descriptor.version);
+  fmt::print("plugin   {}\n", describe_plugin(descriptor));
   fmt::print("entries  {}\n", fmt::join(find_entries(library), ", "));
-  fmt::print("chosen   plexus_plugin_query, net ABI {}.{}\n", descriptor.abi_major,
-             descriptor.abi_minor);
+  fmt::print("chosen   {}\n", descriptor.entry);
   NetContextOptions options;
   options.log = [](NetLogLevel level, std::string_view line) {
     if (level == NetLogLevel::kWarn) {

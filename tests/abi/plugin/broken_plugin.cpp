@@ -14,8 +14,7 @@
 #define REFUSING_HOST 6
 #define BAD_PROPERTIES 7
 #define FAILING_DEVICES 8
-#define FOREIGN_ABI 9
-#define NULL_CONTEXT 10
+#define NULL_CONTEXT 9
 
 namespace {
 
@@ -91,14 +90,7 @@ constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
 
 extern "C" PLEXUS_PLUGIN_EXPORT int plexus_test_contexts() { return contexts; }
 
-#if PLEXUS_BROKEN == FOREIGN_ABI
-extern "C" {
-extern PLEXUS_PLUGIN_EXPORT const uint64_t ncclNetPlugin_v10[20];
-const uint64_t ncclNetPlugin_v10[20] = {};
-}
-#endif
-
-#if PLEXUS_BROKEN == NO_SYMBOL || PLEXUS_BROKEN == FOREIGN_ABI
+#if PLEXUS_BROKEN == NO_SYMBOL
 extern "C" PLEXUS_PLUGIN_EXPORT const plexus_plugin_t* plexus_plugin_query_in_another_name() {
   return &kPlugin;
 }

@@ -141,5 +141,13 @@ TEST_F(ConfigTest, DocumentsEverySetting) {
   }
 }
 
+// NCCL: unset means the default plugin, empty means none.
+TEST_F(ConfigTest, AnEmptyNetPluginIsNoneAndAnUnsetOneIsTheDefault) {
+  EXPECT_EQ(read_config().value().net_plugin, "");
+  setenv("NCCL_NET_PLUGIN", "", 1);
+  EXPECT_EQ(read_config().value().net_plugin, "none");
+  unsetenv("NCCL_NET_PLUGIN");
+}
+
 }  // namespace
 }  // namespace plexus

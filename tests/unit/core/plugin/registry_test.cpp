@@ -155,12 +155,58 @@ TEST_F(RegistryTest, OneInfoLineSaysWhoWonAndFromWhere) {
   std::vector<std::string> lines;
   NetContextOptions context;
   context.log = [&](NetLogLevel level, std::string_view text) {
-    EXPECT_EQ(level, NetLogLevel::kInfo);
+    EXPECT_EQ(level, NetLogLevel::kChoice);
     lines.emplace_back(text);
   };
   ASSERT_TRUE(open_net(options_, context).has_value());
   EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("minimal"), HasSubstr("plugin ABI 1.1"),
                                        HasSubstr("unix0"), HasSubstr((root_ / "path").string()))));
+}
+
+TEST_F(RegistryTest, TheLineSaysWhyOthersWereNotUsed) {
+  install("path", "libplexus-net-mine.so");
+  install("path", "libplexus-net-later.so");
+  install("path", "libplexus-net-out.so");
+  options_.plugins = "mine,^out,later,out";
+  std::string line;
+  NetContextOptions context;
+  context.log = [&](NetLogLevel, std::string_view text) { line = text; };
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, AllOf(HasSubstr("not used: out (NCCL_NET_PLUGIN excludes it)"),
+                          HasSubstr("later (comes later)")));
+}
+
+// NCCL looks for it when nothing is named; vendors install themselves under this name.
+TEST_F(RegistryTest, DefaultFileGoesFirstAndMayFail) {
+  install("own", "libplexus-net-socket.so");
+  std::string line;
+  NetContextOptions context;
+  context.log = [&](NetLogLevel, std::string_view text) { line = text; };
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, AllOf(HasSubstr("libplexus-net-socket.so"), Not(HasSubstr("not used"))));
+
+  std::ofstream(root_ / "path" / "libnccl-net.so") << "no library";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, AllOf(HasSubstr("not used: libnccl-net.so ("), HasSubstr("no ELF header")));
+  options_.plugins = "none";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, Not(HasSubstr("not used")));
+
+  fs::remove(root_ / "path" / "libnccl-net.so");
+  install("path", "libnccl-net.so");
+  options_.plugins = "";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, HasSubstr("found at " + (root_ / "path" / "libnccl-net.so").string()));
+}
+
+TEST_F(RegistryTest, CommunicatorsThatShareACacheShareThePlugin) {
+  install("path", "libplexus-net-mine.so");
+  const auto alone = load_net_plugin(options_, "mine").value();
+  EXPECT_NE(load_net_plugin(options_, "mine").value(), alone);
+  NetPluginCache cache;
+  options_.cache = &cache;
+  const auto shared = load_net_plugin(options_, "mine").value();
+  EXPECT_EQ(load_net_plugin(options_, "mine").value(), shared);
 }
 
 TEST_F(RegistryTest, ListsWhatIsInstalled) {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// One version of NCCL's net plugin ABI, driven as the newest: the calls of v12 with plain
+// arguments. Each version has a small class (net_v6.cpp ...) that narrows what its table cannot
+// say. Results are NCCL's numbers. The data path is one virtual call and the plugin's own.
+//
+// Threads: as the plugin; nothing here has state of its own besides the borrowed table.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "plugin-api/nccl/net_common.h"
+#include "plugin-api/nccl/net_v12.h"
+#include "plugin-api/plexus_net.h"
+
+namespace plexus::nccl_net {
+
+/// The newest properties, and what only cross-dc has.
+struct ForeignProperties {
+  nccl_net_properties_v12_t v12{};
+  std::optional<uint64_t> fabric_id;
+};
+
+/// The buffers of a grouped receive or of a flush, as arrays.
+struct Buffers {
+  int count = 0;
+  std::array<void*, PLEXUS_NET_RECVS_MAX> data{};
+  std::array<size_t, PLEXUS_NET_RECVS_MAX> sizes{};
+  std::array<int, PLEXUS_NET_RECVS_MAX> tags{};
+  std::array<void*, PLEXUS_NET_RECVS_MAX> memory{};
+};
+
+/// What a communicator brings along: v11's context, v10's configuration.
+struct CommState {
+  void* context = nullptr;
+  nccl_comm_config_t config{-1};
+};
+
+class Net {
+ public:
+  Net() = default;
+  Net(const Net&) = delete;
+  Net& operator=(const Net&) = delete;
+  virtual ~Net() = default;
+
+  /// init once per communicator, with a finalize (v11 on); else once per process, with none.
+  [[nodiscard]] virtual bool is_per_communicator() const noexcept = 0;
+  [[nodiscard]] virtual uint32_t requests_max() const noexcept = 0;
+  /// Longest memory that one registration can have.
+  [[nodiscard]] virtual uint64_t region_bytes_max() const noexcept = 0;
+  [[nodiscard]] virtual bool has_dmabuf() const noexcept = 0;
+  /// May change at init, and be null.
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// The first mandatory entry that the table lacks now; null: it is complete.
+  [[nodiscard]] virtual const char* find_missing_entry() const noexcept = 0;
+
+  [[nodiscard]] virtual int32_t init(CommState& comm, uint64_t comm_id) const = 0;
+  virtual void finalize(CommState& comm) const = 0;
+  [[nodiscard]] virtual int32_t devices(int& count) const = 0;
+  [[nodiscard]] virtual int32_t get_properties(int device, ForeignProperties& result) const = 0;
+  [[nodiscard]] virtual int32_t listen(CommState& comm,
+                                       int device,
+                                       void* handle,
+                                       void** listen) const = 0;
+  [[nodiscard]] virtual int32_t connect(CommState& comm,
+                                        int device,
+                                        void* handle,
+                                        void** send) const = 0;
+  [[nodiscard]] virtual int32_t accept(void* listen, void** recv) const = 0;
+  /// Within region_bytes_max(); a DMABUF only when has_dmabuf().
+  [[nodiscard]] virtual int32_t register_memory(void* connection,
+                                                const plexus_net_region_t& region,
+                                                void** memory) const = 0;
+  [[nodiscard]] virtual int32_t deregister(void* connection, void* memory) const = 0;
+  [[nodiscard]] virtual int32_t isend(
+      void* send, void* data, size_t size, int tag, void* memory, void** request) const = 0;
+  [[nodiscard]] virtual int32_t irecv(void* recv, Buffers& buffers, void** request) const = 0;
+  [[nodiscard]] virtual int32_t iflush(void* recv, Buffers& buffers, void** request) const = 0;
+  [[nodiscard]] virtual int32_t test(void* request, int* is_done, int* sizes) const = 0;
+  virtual void close_send(void* send) const = 0;
+  virtual void close_recv(void* recv) const = 0;
+  virtual void close_listen(void* listen) const = 0;
+
+  [[nodiscard]] virtual bool has_net_path() const noexcept { return false; }
+  /// 0 same data centre, 1 another, 2 disconnected.
+  [[nodiscard]] virtual int32_t net_path(uint64_t, uint64_t, int&) const {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+};
+
+/// `table` is the plugin's symbol, of the version's type.
+using MakeNet = std::unique_ptr<const Net>(const void* table);
+MakeNet make_net_v6, make_net_v7, make_net_v8, make_net_v9, make_net_v10, make_net_v11,
+    make_net_v11_cross_dc, make_net_v12;
+
+}  // namespace plexus::nccl_net

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ends of a connection, with what the script does to it. No thread: everything happens inside
+// isend(), irecv() and test() of the connection, which the host calls again and again anyway.
+//
+//   sending     isend > (wait until due) > inner isend, piece by piece > inner test > told
+//   receiving   irecv > inner irecv, piece by piece > inner test > told
+//
+// With pieces, a message is sent as pieces of `piece_bytes` and one shorter piece, maybe of 0
+// bytes, which ends it; the receiving end puts them together. Pieces of one tag go one after the
+// other.
+//
+// Threads: one at a time per connection.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin-api/plexus_net.h"
+
+#include "plugins/net-chaos/script.hpp"
+#include "plugins/support/log.hpp"
+
+namespace plexus::net_chaos {
+
+using Clock = std::chrono::steady_clock;
+class Connection;
+
+}  // namespace plexus::net_chaos
+
+/// What the host sees of a request.
+struct plexus_net_request {
+  enum class Kind { kSend, kRecv, kFlush };
+  Kind kind = Kind::kSend;
+  plexus::net_chaos::Connection* connection = nullptr;
+  plexus_net_request_t* inner = nullptr;  // of the piece in flight; null: none
+  bool is_last = false;                   // that piece ends the message
+  bool is_done = false;
+  uint32_t tests_held = 0;  // told only after so many tests more
+  uint32_t count = 0;
+  uint64_t moved_bytes = 0;                  // in pieces that are done
+  plexus::net_chaos::Clock::time_point due;  // sends: not before
+  plexus_net_buffer_t buffer{};              // what is sent, or the one buffer of pieces
+  std::array<uint64_t, PLEXUS_NET_RECVS_MAX> sizes_bytes{};
+};
+
+struct plexus_net_memory {
+  plexus::net_chaos::Connection* connection;
+  plexus_net_memory_t* inner;  // null: its connection was cut
+};
+
+namespace plexus::net_chaos {
+
+/// splitmix64: small, and the same everywhere.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  /// In 0 .. `most`.
+  [[nodiscard]] uint64_t next(uint64_t most) noexcept;
+
+ private:
+  uint64_t state_;
+};
+
+class Connection {
+ public:
+  struct Options {
+    const plexus_net_ops_t* ops;
+    plugin::Log log;
+    Effects effects;
+    uint64_t seed;
+    size_t requests;
+  };
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  virtual ~Connection();
+
+  [[nodiscard]] const plugin::Log& log() const noexcept { return options_.log; }
+  [[nodiscard]] int32_t register_memory(const plexus_net_region_t& region,
+                                        plexus_net_memory_t** memory);
+  [[nodiscard]] int32_t deregister(plexus_net_memory_t* memory);
+  [[nodiscard]] int32_t test(plexus_net_request_t& request, uint64_t* sizes_bytes);
+
+ protected:
+  explicit Connection(Options options);
+  [[nodiscard]] virtual int32_t register_inner(const plexus_net_region_t& region,
+                                               plexus_net_memory_t** memory) = 0;
+  virtual void close_inner() = 0;
+  /// Moves what can move; a failing code breaks the connection.
+  [[nodiscard]] virtual int32_t progress() = 0;
+
+  /// A request to fill in; null: none is free, or the script says "call again".
+  [[nodiscard]] plexus_net_request_t* begin(plexus_net_request_t::Kind kind);
+  void give_back(plexus_net_request_t& request) { free_.push_back(&request); }
+  /// Looks at the piece in flight. PLEXUS_OK: it is done, `inner` is null.
+  [[nodiscard]] int32_t test_inner(plexus_net_request_t& request, uint64_t* sizes_bytes) const;
+  void finish(plexus_net_request_t& request);
+  /// True: the script cuts the connection with the next `size_bytes`.
+  [[nodiscard]] bool is_cut_by(uint64_t size_bytes) const;
+  void cut();
+  /// Remembers a failure for all later calls.
+  [[nodiscard]] int32_t break_off(int32_t code);
+  /// The remembered failure, told again; PLEXUS_OK: there is none.
+  [[nodiscard]] int32_t report_fault() const;
+
+  Options options_;
+  Random random_;
+  uint64_t bytes_ = 0;  // sent or received
+  bool is_closed_ = false;
+
+ private:
+  void forget_memory();
+
+  int32_t fault_ = PLEXUS_OK;
+  std::string fault_text_;
+  std::vector<plexus_net_request_t> requests_;
+  std::vector<plexus_net_request_t*> free_;
+  std::vector<plexus_net_memory_t*> memory_;  // registered, owned by the host
+};
+
+class SendConnection final : public Connection {
+ public:
+  SendConnection(Options options, plexus_net_send_t* inner) : Connection(options), inner_(inner) {}
+  ~SendConnection() override;
+  [[nodiscard]] int32_t isend(const plexus_net_buffer_t& message, plexus_net_request_t** request);
+
+ private:
+  [[nodiscard]] int32_t register_inner(const plexus_net_region_t& region,
+                                       plexus_net_memory_t** memory) override;
+  void close_inner() override;
+  [[nodiscard]] int32_t progress() override;
+  [[nodiscard]] int32_t send_due();
+  [[nodiscard]] int32_t test_sent();
+  [[nodiscard]] int32_t send_piece(plexus_net_request_t& request);
+  [[nodiscard]] Clock::time_point compute_due(uint64_t size_bytes);
+
+  plexus_net_send_t* inner_;
+  std::vector<plexus_net_request_t*> unsent_;  // in the order of isend
+  std::vector<plexus_net_request_t*> sent_;    // whose last piece is in flight
+  Clock::time_point path_free_;
+  Clock::time_point last_due_;
+  uint64_t bytes_since_stall_ = 0;
+};
+
+class RecvConnection final : public Connection {
+ public:
+  RecvConnection(Options options, plexus_net_recv_t* inner) : Connection(options), inner_(inner) {}
+  ~RecvConnection() override;
+  [[nodiscard]] int32_t irecv(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
+                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t flush(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
+                              plexus_net_request_t** request);
+
+ private:
+  [[nodiscard]] int32_t register_inner(const plexus_net_region_t& region,
+                                       plexus_net_memory_t** memory) override;
+  void close_inner() override;
+  [[nodiscard]] int32_t progress() override;
+  [[nodiscard]] int32_t receive_piece(plexus_net_request_t& request);
+  using Sizes = std::array<uint64_t, PLEXUS_NET_RECVS_MAX>;
+  /// True: it was the last piece.
+  [[nodiscard]] bool take_piece(plexus_net_request_t& request, const Sizes& sizes);
+  [[nodiscard]] bool is_first_of_its_tag(size_t index) const;
+
+  plexus_net_recv_t* inner_;
+  std::vector<plexus_net_request_t*> unfinished_;  // oldest first
+};
+
+}  // namespace plexus::net_chaos

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a script says (README.md has the grammar): a list of rules, and from it the effects that one
+// connection has. Pure; bad text is a failure that names the word.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "plugins/support/result.hpp"
+
+namespace plexus::net_chaos {
+
+using plugin::fail;
+using plugin::Failure;
+using plugin::ok;
+using plugin::Progress;
+using plugin::Result;
+using Nanoseconds = std::chrono::nanoseconds;
+
+struct Effects {
+  Nanoseconds delay{0};
+  Nanoseconds jitter{0};
+  uint64_t rate_bit_per_s = 0;     // 0: as fast as it goes
+  uint64_t stall_every_bytes = 0;  // 0: never
+  Nanoseconds stall{0};
+  uint64_t cut_at_byte = std::numeric_limits<uint64_t>::max();
+  uint32_t again_percent = 0;
+  uint32_t reorder_tests_max = 0;
+  uint64_t piece_bytes = 0;  // 0: whole messages
+};
+
+/// Which connection is asked about.
+struct Subject {
+  bool is_send = true;
+  uint32_t device = 0;
+  uint32_t connection = 0;
+};
+
+struct Rule {
+  std::optional<bool> is_send;
+  std::optional<uint32_t> device;
+  std::optional<uint32_t> connection;
+  Effects effects;
+  uint32_t set = 0;  // bit i: effect number i of the grammar is said by this rule
+};
+
+class Script {
+ public:
+  [[nodiscard]] static Result<Script> parse(std::string_view text);
+  [[nodiscard]] Effects effects_of(const Subject& subject) const;
+  /// The piece size is the same for all connections: both ends must agree on it.
+  [[nodiscard]] uint64_t piece_bytes() const { return effects_of({}).piece_bytes; }
+
+ private:
+  std::vector<Rule> rules_;
+};
+
+}  // namespace plexus::net_chaos

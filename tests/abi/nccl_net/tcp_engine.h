@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * TCP over loopback for the fixtures tcp_v6.c, tcp_v8.c and tcp_v9.c: small, not fast, and as
+ * awkward as the contract of NCCL's net plugins allows a plugin to be:
+ * - connect() and accept() give nothing at first; connect() keeps its state in the handle.
+ * - isend() and irecv() give no request every third time.
+ * - closing and registering are counted; `tcp_fixture_counters` shows what is still open.
+ * The variable TCP_FIXTURE_FAULT breaks it on purpose: see is_fault().
+ */
+#pragma once
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+enum { kSuccess = 0, kSystemError = 2, kInternalError = 3, kInvalidUsage = 5, kRemoteError = 6 };
+enum { kWarn = 2, kInfo = 3, kNetSubsystem = 0x10 };
+enum { kGroupMax = 4, kRequestsMax = 32, kSendsMax = kRequestsMax * kGroupMax };
+
+typedef void (*log_function)(
+    int level, unsigned long subsystems, const char* file, int line, const char* format, ...);
+static log_function say;
+
+struct tcp_counters {
+  int inits, contexts, listens, sends, recvs, memory;
+};
+EXPORT struct tcp_counters tcp_fixture_counters;
+
+static int is_fault(const char* name) {
+  const char* fault = getenv("TCP_FIXTURE_FAULT");
+  return fault != NULL && strcmp(fault, name) == 0;
+}
+
+static int broken(int code, const char* what) {
+  say(kWarn, kNetSubsystem, __FILE__, __LINE__, "tcp fixture: %s (errno %d)", what, errno);
+  return code;
+}
+
+/* ---- connecting ---- */
+
+struct handle {
+  uint64_t magic;
+  struct sockaddr_in address;
+  int is_connecting; /* the state of connect() lives here between its calls */
+  int fd;
+};
+static const uint64_t kMagic = 0x7463702d66697874u;
+
+struct request {
+  int in_use, is_send, count, left; /* left: buffers without a message */
+  int tags[kGroupMax], taken[kGroupMax], full[kGroupMax];
+  size_t sizes[kGroupMax]; /* room, then the message's size */
+  char* data[kGroupMax];
+  struct connection* connection;
+};
+struct frame {
+  uint64_t size;
+  int64_t tag;
+};
+struct connection {
+  int fd, is_send, refusals, is_broken;
+  struct request requests[kSendsMax];
+  struct request* queue[kSendsMax]; /* unfinished, oldest first */
+  int queued;
+  struct frame frame; /* that is being read or written */
+  size_t frame_done, body_done;
+  struct request* reading; /* of the frame */
+  int reading_buffer;
+};
+struct listener {
+  int fd, looks;
+};
+
+static int set_up(int fd) {
+  int one = 1;
+  return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+static int tcp_listen(void* opaque, void** out) {
+  struct handle* handle = opaque;
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  socklen_t size = sizeof address;
+  struct listener* made = calloc(1, sizeof *made);
+  if (is_fault("listen")) {
+    return broken(kSystemError, "listen fails on purpose");
+  }
+  made->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (made->fd < 0 || bind(made->fd, (struct sockaddr*)&address, size) != 0 ||
+      listen(made->fd, 16) != 0 || getsockname(made->fd, (struct sockaddr*)&address, &size) != 0) {
+    return broken(kSystemError, "cannot listen");
+  }
+  memset(handle, 0, sizeof *handle);
+  handle->magic = kMagic;
+  handle->address = address;
+  *out = made;
+  ++tcp_fixture_counters.listens;
+  return kSuccess;
+}
+
+static struct connection* make_connection(int fd, int is_send) {
+  struct connection* made = calloc(1, sizeof *made);
+  made->fd = fd;
+  made->is_send = is_send;
+  ++*(is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs);
+  return made;
+}
+
+static int tcp_connect(void* opaque, void** out) {
+  struct handle* handle = opaque;
+  int error = 0;
+  socklen_t size = sizeof error;
+  *out = NULL;
+  if (handle->magic != kMagic || (uintptr_t)opaque % 8 != 0) {
+    return broken(kInternalError, "this is not a handle of mine");
+  }
+  if (!handle->is_connecting) {
+    handle->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    handle->is_connecting = 1;
+    if (handle->fd < 0 ||
+        (connect(handle->fd, (struct sockaddr*)&handle->address, sizeof handle->address) != 0 &&
+         errno != EINPROGRESS)) {
+      return broken(kRemoteError, "cannot connect");
+    }
+    return kSuccess; /* with nothing: call me again */
+  }
+  struct pollfd wanted = {.fd = handle->fd, .events = POLLOUT};
+  if (poll(&wanted, 1, 0) == 0) {
+    return kSuccess;
+  }
+  if (getsockopt(handle->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
+    close(handle->fd);
+    errno = error;
+    return broken(kRemoteError, "connection refused");
+  }
+  set_up(handle->fd);
+  *out = make_connection(handle->fd, 1);
+  return kSuccess;
+}
+
+static int tcp_accept(void* opaque, void** out) {
+  struct listener* listener = opaque;
+  *out = NULL;
+  if (listener->looks++ == 0) {
+    return kSuccess;
+  }
+  int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    return errno == EAGAIN ? kSuccess : broken(kSystemError, "cannot accept");
+  }
+  set_up(fd);
+  *out = make_connection(fd, 0);
+  return kSuccess;
+}
+
+/* ---- messages ---- */
+
+static struct request* find_free(struct connection* c) {
+  for (int i = 0; i < (c->is_send ? kSendsMax : kRequestsMax); ++i) {
+    if (!c->requests[i].in_use) {
+      return &c->requests[i];
+    }
+  }
+  return NULL;
+}
+
+/* A request to fill in, or NULL: not now. */
+static struct request* begin(struct connection* c) {
+  struct request* request = ++c->refusals % 3 == 0 ? NULL : find_free(c);
+  if (request != NULL) {
+    memset(request, 0, sizeof *request);
+    request->in_use = 1;
+    request->is_send = c->is_send;
+    request->connection = c;
+    c->queue[c->queued++] = request;
+  }
+  return request;
+}
+
+static void end_first(struct connection* c, int at) {
+  memmove(&c->queue[at], &c->queue[at + 1], sizeof c->queue[0] * (size_t)(c->queued - at - 1));
+  --c->queued;
+}
+
+/* Moves up to `size` bytes from `done` on. 1: all are moved, 0: later, -1: broken. */
+static int move(struct connection* c, void* data, size_t size, size_t* done) {
+  while (*done < size) {
+    ssize_t n = c->is_send ? send(c->fd, (char*)data + *done, size - *done, MSG_NOSIGNAL)
+                           : recv(c->fd, (char*)data + *done, size - *done, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return 0;
+    }
+    if (n <= 0) {
+      return -1;
+    }
+    *done += (size_t)n;
+  }
+  return 1;
+}
+
+static int write_some(struct connection* c) {
+  while (c->queued > 0) {
+    struct request* first = c->queue[0];
+    c->frame = (struct frame){first->sizes[0], first->tags[0]};
+    int moved = move(c, &c->frame, sizeof c->frame, &c->frame_done);
+    if (moved == 1) {
+      moved = move(c, first->data[0], first->sizes[0], &c->body_done);
+    }
+    if (moved != 1) {
+      return moved;
+    }
+    first->left = 0;
+    c->frame_done = c->body_done = 0;
+    end_first(c, 0);
+  }
+  return 0;
+}
+
+/* The oldest free buffer with the frame's tag. */
+static int find_buffer(struct connection* c) {
+  for (int at = 0; at < c->queued; ++at) {
+    for (int i = 0; i < c->queue[at]->count; ++i) {
+      if (!c->queue[at]->taken[i] && c->queue[at]->tags[i] == c->frame.tag) {
+        c->reading = c->queue[at];
+        c->reading_buffer = i;
+        return c->frame.size <= c->reading->sizes[i];
+      }
+    }
+  }
+  return 1; /* none yet */
+}
+
+static int read_some(struct connection* c) {
+  for (;;) {
+    int moved = move(c, &c->frame, sizeof c->frame, &c->frame_done);
+    if (moved != 1) {
+      return moved;
+    }
+    if (c->reading == NULL) {
+      if (!find_buffer(c)) {
+        return -1;
+      }
+      if (c->reading == NULL) {
+        return 0;
+      }
+      c->reading->taken[c->reading_buffer] = 1;
+      c->reading->sizes[c->reading_buffer] = c->frame.size;
+    }
+    struct request* to = c->reading;
+    moved = move(c, to->data[c->reading_buffer], c->frame.size, &c->body_done);
+    if (moved != 1) {
+      return moved;
+    }
+    c->reading = NULL;
+    c->frame_done = c->body_done = 0;
+    if (--to->left == 0) {
+      for (int at = 0; at < c->queued; ++at) {
+        if (c->queue[at] == to) {
+          end_first(c, at);
+          break;
+        }
+      }
+    }
+  }
+}
+
+static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out) {
+  struct connection* c = opaque;
+  *out = NULL;
+  struct request* request = begin(c);
+  if (request != NULL) {
+    request->count = request->left = 1;
+    request->data[0] = data;
+    request->sizes[0] = size;
+    request->tags[0] = tag;
+    *out = request;
+  }
+  return kSuccess;
+}
+
+static int tcp_irecv(
+    void* opaque, int count, void** data, const size_t* sizes, const int* tags, void** out) {
+  struct connection* c = opaque;
+  *out = NULL;
+  if (count < 1 || count > kGroupMax) {
+    return broken(kInternalError, "wrong number of buffers");
+  }
+  struct request* request = begin(c);
+  if (request != NULL) {
+    request->count = request->left = count;
+    for (int i = 0; i < count; ++i) {
+      request->data[i] = data[i];
+      request->sizes[i] = sizes[i];
+      request->tags[i] = tags[i];
+    }
+    *out = request;
+  }
+  return kSuccess;
+}
+
+static int tcp_test(void* opaque, int* done, int* sizes) {
+  struct request* request = opaque;
+  struct connection* c = request->connection;
+  *done = 0;
+  if (is_fault("test")) {
+    return broken(kRemoteError, "test fails on purpose");
+  }
+  if (request->left > 0 && (c->is_send ? write_some(c) : read_some(c)) < 0) {
+    c->is_broken = 1;
+  }
+  if (request->left > 0) {
+    return c->is_broken ? broken(kRemoteError, "connection lost") : kSuccess;
+  }
+  for (int i = 0; i < request->count && sizes != NULL; ++i) {
+    sizes[i] = (int)request->sizes[i];
+  }
+  *done = 1;
+  request->in_use = 0;
+  return kSuccess;
+}
+
+static int tcp_register(void* connection, void** memory) {
+  (void)connection;
+  *memory = NULL; /* legal: nothing to remember */
+  ++tcp_fixture_counters.memory;
+  return kSuccess;
+}
+static int tcp_deregister(void* connection, void* memory) {
+  (void)connection;
+  (void)memory;
+  --tcp_fixture_counters.memory;
+  return kSuccess;
+}
+
+static int tcp_close(void* opaque) {
+  struct connection* c = opaque;
+  --*(c->is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs);
+  close(c->fd);
+  free(c);
+  return kSuccess;
+}
+static int tcp_close_listen(void* opaque) {
+  struct listener* listener = opaque;
+  --tcp_fixture_counters.listens;
+  close(listener->fd);
+  free(listener);
+  return kSuccess;
+}
+
+/* ---- what all versions say ---- */
+
+/* Plugins up to v10 are initialised once per process. */
+static int __attribute__((unused)) tcp_init_once(log_function log) {
+  say = log;
+  if (is_fault("init")) {
+    return broken(kSystemError, "init fails on purpose");
+  }
+  if (++tcp_fixture_counters.inits > 1) {
+    return broken(kInternalError, "init came twice");
+  }
+  say(kInfo, kNetSubsystem, __FILE__, __LINE__, "tcp fixture: %d init", 1);
+  return kSuccess;
+}
+static int tcp_devices(int* count) {
+  *count = is_fault("devices") ? 0 : 2;
+  return kSuccess;
+}
