@@ -3,7 +3,6 @@
 // for each number of ranks, in place and out of place, from several roots. Exit code 1 when a proof
 // fails.
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <set>
 #include <string>
@@ -142,20 +141,6 @@ void print_line(const Algorithm& algorithm, const std::vector<Verdict>& verdicts
                  ? fmt::format("{}", last.nranks)
                  : fmt::format("{}..{}", verdicts.front().nranks, last.nranks),
              last.result.steps, last.result.lanes, last.result.lanes == 1 ? "" : "s", last.nranks);
-}
-
-Result<void> write_json(const std::string& file_name, const std::string& text) {
-  if (file_name == "-") {
-    fmt::print("{}", text);
-    return ok();
-  }
-  std::ofstream file(file_name);
-  file << text << std::flush;
-  if (!file) {
-    return fail(Code::kInvalidArgument, "--json takes a file that can be written, and '{}' cannot",
-                file_name);
-  }
-  return ok();
 }
 
 int run_verify(const VerifyOptions& options) {

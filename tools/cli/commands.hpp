@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "core/base/result.hpp"
 
@@ -25,7 +26,10 @@ struct Command {
 Command add_perf_command(CLI::App& program);
 Command add_plugin_command(CLI::App& program);
 Command add_verify_command(CLI::App& program);
+Command add_explain_command(CLI::App& program);
 
+/// Writes `text` to a file, or to stdout for "-".
+Result<void> write_json(const std::string& file_name, const std::string& text);
 /// Prints the error as one sentence on stderr and returns `exit_code`.
 int report_error(const Error& error, int exit_code);
 

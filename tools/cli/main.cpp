@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `plexus` command: finds the subcommand, parses its flags, runs it.
 #include <exception>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "plexus " PLEXUS_VERSION);
   program.require_subcommand(1);
   const std::vector<Command> commands = {add_perf_command(program), add_verify_command(program),
-                                         add_plugin_command(program)};
+                                         add_plugin_command(program), add_explain_command(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11's only way to say so
@@ -45,6 +46,20 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+Result<void> write_json(const std::string& file_name, const std::string& text) {
+  if (file_name == "-") {
+    fmt::print("{}", text);
+    return ok();
+  }
+  std::ofstream file(file_name);
+  file << text << std::flush;
+  if (!file) {
+    return fail(Code::kInvalidArgument, "--json takes a file that can be written, and '{}' cannot",
+                file_name);
+  }
+  return ok();
+}
 
 int report_error(const Error& error, int exit_code) {
   fmt::print(stderr, "plexus: {}\n", error.message());

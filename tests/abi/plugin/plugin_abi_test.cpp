@@ -44,7 +44,8 @@ TEST(PluginAbi, WrongMajorIsRefusedWithFoundAndExpected) {
   EXPECT_THAT(load_error("wrong-major"), AllOf(HasSubstr("ABI 2.0"), HasSubstr("expected 1.x")));
 }
 TEST(PluginAbi, MissingEntryIsRefused) {
-  EXPECT_THAT(load_error("no-symbol"), HasSubstr("neither plexus_plugin_query nor ncclNetPlugin_v6 to v12: it is no net"));
+  EXPECT_THAT(load_error("no-symbol"),
+              HasSubstr("neither plexus_plugin_query nor ncclNetPlugin_v6 to v12: it is no net"));
 }
 TEST(PluginAbi, ThrowingQueryIsRefused) {
   EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception"));

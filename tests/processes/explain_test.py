@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`plexus explain` says what a communicator then really does."""
+import json
+
+import job
+
+
+class Explain(job.Test):
+    def explain(self, *arguments, **environment):
+        ended = self.start([job.PLEXUS, "explain", *arguments, "--json", "-"], **environment).end(120)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return json.loads(ended.stdout)
+
+    def test_chosen_is_the_shortest_and_what_perf_uses(self):
+        for size in ("8", "64K", "4M"):
+            with self.subTest(size):
+                explained = self.explain("all_reduce", size, "--ranks", "3")
+                times = [row["predicted_us"] for row in explained["candidates"] if row["predicted_us"] is not None]
+                self.assertEqual(explained["chosen"]["predicted_us"], min(times))
+                self.assertEqual([row for row in explained["candidates"] if row["status"] == "chosen"],
+                                 [explained["chosen"]])
+                report = self.run_perf("all_reduce", "-b", size, "-e", size, "-n", 2, "-w", 0, "--ranks", 3)
+                self.assertEqual(report["rows"][0]["algorithm"], explained["chosen"]["algorithm"])
+                self.assertEqual(report["rows"][0]["channels"], explained["chosen"]["channels"])
+
+    def test_exclusions_are_named(self):
+        explained = self.explain("all_reduce", "8", NCCL_ALGO="allreduce:^allpairs,tree")
+        rows = {row["algorithm"]: row for row in explained["candidates"]}
+        for excluded in ("allpairs", "tree"):
+            self.assertEqual((rows[excluded]["status"], rows[excluded]["reason"]), ("excluded", "excluded by NCCL_ALGO"))
+        self.assertNotIn(explained["chosen"]["algorithm"], ("allpairs", "tree"))
+
+    def test_without_a_tuner_the_rules_choose(self):
+        explained = self.explain("all_gather", "1M", "--ranks", "4", NCCL_TUNER_PLUGIN="none")
+        self.assertEqual((explained["by"], explained["chosen"]["predicted_us"]), ("the built-in rules", None))
+
+    def test_more_nodes_make_it_slower(self):
+        near = self.explain("all_reduce", "1M", "--ranks", "8")["chosen"]["predicted_us"]
+        far = self.explain("all_reduce", "1M", "--ranks", "8", "--nodes", "4")["chosen"]["predicted_us"]
+        self.assertGreater(far, near)
+
+    def test_measure_times_every_candidate(self):
+        explained = self.explain("broadcast", "1K", "--ranks", "2", "--measure")
+        for row in explained["candidates"]:
+            self.assertGreater(row["measured_us"], 0)
+
+    def test_bad_usage_is_one_sentence(self):
+        for arguments in (("xor", "8"), ("all_reduce", "much"), ("all_reduce",), ("send", "8"),
+                          ("all_reduce", "8", "--ranks", "1"), ("all_reduce", "8", "--nodes", "2", "--measure")):
+            with self.subTest(arguments):
+                ended = self.start([job.PLEXUS, "explain", *arguments]).end(60)
+                self.assertEqual((ended.returncode, ended.stdout, ended.stderr.count("\n")), (2, "", 1), ended.stderr)
+
+
+if __name__ == "__main__":
+    job.main()
