@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Goldens: what release 2.30.7 of NCCL computes for the same machines (fixtures/results).
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/topo/search.hpp"
+#include "tests/unit/core/topo/machines.hpp"
+
+namespace plexus::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+class Reference : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    json_ = Json::parse(read_fixture("results/" + GetParam() + ".json"));
+    options_.reach.p2p = json_["case"]["p2pAllowed"] == 1;
+    options_.unknown_rails_match = true;
+    system_ = load(json_["case"]["topology"], json_["case"]["nodes"] > 1, options_);
+  }
+
+  Json matrix(NodeType from, NodeType to) {
+    Json rows = Json::array();
+    for (int i = 0; i < system_.count(from); ++i) {
+      Json row = Json::array();
+      for (int j = 0; j < system_.count(to); ++j) {
+        const Path& path = system_.path(from, i, to, j);
+        row.push_back({name(path.type), path.gb_per_s, path.length()});
+      }
+      rows.push_back(row);
+    }
+    return rows;
+  }
+
+  void expect_matrix(const char* key, NodeType from, NodeType to) {
+    const Json found = matrix(from, to);
+    const Json& wanted = json_["system"][key];
+    ASSERT_EQ(found.size(), wanted.size()) << key;
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i].size(), wanted[i].size()) << key;
+      for (size_t j = 0; j < found[i].size(); ++j) {
+        EXPECT_EQ(found[i][j][0], wanted[i][j][0]) << key << " " << i << " " << j;
+        EXPECT_FLOAT_EQ(found[i][j][1].get<float>(), wanted[i][j][1].get<float>())
+            << key << " " << i << " " << j;
+        EXPECT_EQ(found[i][j][2], wanted[i][j][2]) << key << " " << i << " " << j;
+      }
+    }
+  }
+
+  Json json_;
+  TopoOptions options_;
+  System system_;
+};
+
+TEST_P(Reference, NodesAndBandwidthsAreTheSame) {
+  for (const auto& [key, count] : json_["system"]["counts"].items()) {
+    for (int type = 0; type < kNodeTypes; ++type) {
+      if (key == name(static_cast<NodeType>(type))) {
+        EXPECT_EQ(system_.count(static_cast<NodeType>(type)), count) << key;
+      }
+    }
+  }
+  EXPECT_FLOAT_EQ(system_.max_gb_per_s, json_["system"]["maxBw"].get<float>());
+  EXPECT_FLOAT_EQ(system_.total_gb_per_s, json_["system"]["totalBw"].get<float>());
+}
+
+TEST_P(Reference, PathsAreTheSame) {
+  expect_matrix("gpuToGpu", NodeType::kGpu, NodeType::kGpu);
+  expect_matrix("gpuToNet", NodeType::kGpu, NodeType::kNet);
+  expect_matrix("netToGpu", NodeType::kNet, NodeType::kGpu);
+  expect_matrix("gpuToCpu", NodeType::kGpu, NodeType::kCpu);
+  expect_matrix("gpuToNvs", NodeType::kGpu, NodeType::kNvs);
+}
+
+void expect_graph(const ChannelGraph& found, const Json& wanted) {
+  SCOPED_TRACE(wanted["name"].get<std::string>());
+  EXPECT_EQ(static_cast<int>(found.pattern), wanted["pattern"]);
+  EXPECT_EQ(found.cross_nic, wanted["crossNic"]);
+  EXPECT_EQ(found.channels(), wanted["nChannels"]);
+  EXPECT_FLOAT_EQ(found.intra_gb_per_s, wanted["bwIntra"].get<float>());
+  EXPECT_FLOAT_EQ(found.inter_gb_per_s, wanted["bwInter"].get<float>());
+  EXPECT_EQ(name(found.intra_type), wanted["typeIntra"]);
+  EXPECT_EQ(name(found.inter_type), wanted["typeInter"]);
+  EXPECT_EQ(found.same_channels, wanted["sameChannels"] == 1);
+  EXPECT_EQ(found.hops, wanted["nHops"]);
+  for (size_t i = 0; i < found.ranks.size() && i < wanted["intra"].size(); ++i) {
+    std::vector<int> ranks = wanted["intra"][i];
+    if (found.pattern == Pattern::kNvls) {
+      ranks.resize(1);
+    }
+    EXPECT_EQ(Json(found.ranks[i]), Json(ranks)) << "channel " << i;
+    EXPECT_EQ(Json({found.nets[i].in, found.nets[i].out}), wanted["inter"][i]) << "channel " << i;
+  }
+}
+
+TEST_P(Reference, ChannelsAreTheSame) {
+  const NodeChannels found = search_node(system_, options_);
+  expect_graph(found.ring, json_["graphs"][0]);
+  expect_graph(found.tree, json_["graphs"][1]);
+  if (json_["graphs"].size() > 2) {
+    expect_graph(found.nvls, json_["graphs"][2]);
+  } else {
+    EXPECT_EQ(found.nvls.channels(), 0);
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string text = info.param;
+  for (char& character : text) {
+    character = std::isalnum(static_cast<unsigned char>(character)) != 0 ? character : '_';
+  }
+  return text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines,
+                         Reference,
+                         ::testing::Values("azure-ndv4-completed_n1",
+                                           "azure-ndv4-completed_n2",
+                                           "dgx1v-reconstructed_n1",
+                                           "dgx1v-reconstructed_n2",
+                                           "hgx-h800_n1",
+                                           "hgx-h800_n2",
+                                           "pcie-4xa6000_n1",
+                                           "pcie-4xa6000_n1_nop2p",
+                                           "pcie-4xa6000_n2",
+                                           "pcie-4xa6000_n2_nop2p",
+                                           "pcie-8x3090_n1",
+                                           "pcie-8x3090_n1_nop2p",
+                                           "pcie-8x3090_n2",
+                                           "pcie-8x3090_n2_nop2p"),
+                         test_name);
+
+}  // namespace
+}  // namespace plexus::testing
