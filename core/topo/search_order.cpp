@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In which order the search tries ranks and NICs (part of SearchState).
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "core/topo/search_state.hpp"
@@ -9,11 +8,12 @@
 namespace plexus {
 namespace {
 
+/// Bandwidths count in whole GB/s: of two that differ by less, the shorter way is the better one.
 struct Score {
-  float inter_gb_per_s = 0;
-  float pci_gb_per_s = 0;
+  int inter_gb_per_s = 0;
+  int pci_gb_per_s = 0;
   int inter_hops = 0;
-  float intra_gb_per_s = 0;
+  int intra_gb_per_s = 0;
   int intra_hops = 0;
   int distance = 0;  // in ordinals from the rank that looks for the next
   int rank = 0;
@@ -47,14 +47,14 @@ std::vector<int> SearchState::next_ranks(int rank, int net_in) const {
     Score score;
     score.rank = to;
     score.distance = distance;
-    score.intra_gb_per_s = path.gb_per_s;
+    score.intra_gb_per_s = static_cast<int>(path.gb_per_s);
     score.intra_hops = path.length();
     if (net_in != 0) {
       const int net = attempt_->nets[static_cast<size_t>(attempt_->channels)].in;
       const Path& from_net = system_.path(NodeType::kNet, net, NodeType::kGpu, to);
-      score.inter_gb_per_s = from_net.gb_per_s;
+      score.inter_gb_per_s = static_cast<int>(from_net.gb_per_s);
       score.inter_hops = from_net.length();
-      score.pci_gb_per_s = device_pci_gb_per_s(to);
+      score.pci_gb_per_s = static_cast<int>(device_pci_gb_per_s(to));
     }
     scores.push_back(score);
   }
