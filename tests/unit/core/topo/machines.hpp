@@ -29,9 +29,10 @@ inline std::string read_fixture(const std::string& name) {
 /// Complete descriptions: with GPUs, links and NICs.
 inline const std::vector<std::string>& machines() {
   static const std::vector<std::string> names = {
-      "aws-g5-completed",      "aws-p4d-completed",   "azure-ncv4",     "azure-ndv4-completed",
-      "azure-ndv5-completed",  "b200-vm-8gpu",        "dgx1v-reconstructed", "epyc-2x4090",
-      "hgx-h800",              "nvbridge-2xa100",     "pcie-16xl20",    "pcie-4xa6000",
+      "aws-g5-completed",     "aws-p4d-completed",    "azure-ncv4",
+      "azure-ndv4-completed", "azure-ndv5-completed", "b200-vm-8gpu",
+      "dgx1v-reconstructed",  "epyc-2x4090",          "hgx-h800",
+      "nvbridge-2xa100",      "pcie-16xl20",          "pcie-4xa6000",
       "pcie-8x3090"};
   return names;
 }

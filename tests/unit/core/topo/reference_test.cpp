@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/topo/join.hpp"
 #include "core/topo/search.hpp"
 #include "tests/unit/core/topo/machines.hpp"
 
@@ -109,6 +110,29 @@ TEST_P(Reference, ChannelsAreTheSame) {
   }
 }
 
+TEST_P(Reference, JoinedRingsAndTreesAreTheSame) {
+  const NodeChannels found = search_node(system_, options_);
+  std::vector<ClusterNode> nodes;
+  for (int node = 0; node < json_["case"]["nodes"]; ++node) {
+    nodes.push_back({.found = &found,
+                     .rank_offset = node * system_.count(NodeType::kGpu),
+                     .sm_min = system_.sm_min()});
+  }
+  const Result<JoinedChannels> joined = join_nodes(nodes, {});
+  ASSERT_TRUE(joined) << joined.error().message();
+  ASSERT_EQ(joined.value().channels(), json_["nChannels"]);
+  EXPECT_EQ(Json(joined.value().rings), json_["rings"]);
+  for (size_t channel = 0; channel < joined.value().trees.size(); ++channel) {
+    const TreeLinks& tree = joined.value().trees[channel];
+    EXPECT_EQ(Json(tree.up), json_["trees"][channel]["up"]) << "channel " << channel;
+    std::vector<int> down;
+    for (const auto& three : tree.down) {
+      down.insert(down.end(), three.begin(), three.end());
+    }
+    EXPECT_EQ(Json(down), json_["trees"][channel]["down"]) << "channel " << channel;
+  }
+}
+
 std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string text = info.param;
   for (char& character : text) {
@@ -121,18 +145,26 @@ INSTANTIATE_TEST_SUITE_P(Machines,
                          Reference,
                          ::testing::Values("azure-ndv4-completed_n1",
                                            "azure-ndv4-completed_n2",
+                                           "azure-ndv4-completed_n4",
+                                           "azure-ndv4-completed_n8",
                                            "dgx1v-reconstructed_n1",
                                            "dgx1v-reconstructed_n2",
+                                           "dgx1v-reconstructed_n4",
                                            "hgx-h800_n1",
                                            "hgx-h800_n2",
+                                           "hgx-h800_n4",
                                            "pcie-4xa6000_n1",
                                            "pcie-4xa6000_n1_nop2p",
                                            "pcie-4xa6000_n2",
                                            "pcie-4xa6000_n2_nop2p",
+                                           "pcie-4xa6000_n4",
+                                           "pcie-4xa6000_n4_nop2p",
                                            "pcie-8x3090_n1",
                                            "pcie-8x3090_n1_nop2p",
                                            "pcie-8x3090_n2",
-                                           "pcie-8x3090_n2_nop2p"),
+                                           "pcie-8x3090_n2_nop2p",
+                                           "pcie-8x3090_n4",
+                                           "pcie-8x3090_n4_nop2p"),
                          test_name);
 
 }  // namespace
