@@ -366,13 +366,22 @@ ChannelGraph search_channels(const System& system,
 }
 
 NodeChannels search_node(const System& system, const TopoOptions& options) {
+  return search_node(system, options, GivenChannels{});
+}
+
+NodeChannels search_node(const System& system,
+                         const TopoOptions& options,
+                         const GivenChannels& given) {
   NodeChannels found;
-  found.ring = search_channels(system, options, {.pattern = Pattern::kRing});
-  found.tree = search_channels(system, options,
-                               {.pattern = Pattern::kBalancedTree,
-                                .channels_min = found.ring.channels(),
-                                .channels_max = found.ring.channels()});
-  found.nvls = search_channels(system, options, {.pattern = Pattern::kNvls});
+  found.ring =
+      given.ring ? *given.ring : search_channels(system, options, {.pattern = Pattern::kRing});
+  found.tree = given.tree ? *given.tree
+                          : search_channels(system, options,
+                                            {.pattern = Pattern::kBalancedTree,
+                                             .channels_min = found.ring.channels(),
+                                             .channels_max = found.ring.channels()});
+  found.nvls =
+      given.nvls ? *given.nvls : search_channels(system, options, {.pattern = Pattern::kNvls});
   return found;
 }
 

@@ -5,16 +5,20 @@
 // results.
 #pragma once
 
+#include <optional>
+
 #include "core/topo/channels.hpp"
 #include "core/topo/options.hpp"
 #include "core/topo/system.hpp"
 
 namespace plexus {
 
+inline constexpr int kRingChannelsMax = 32;
+
 struct SearchRequest {
   Pattern pattern = Pattern::kRing;
   int channels_min = 1;
-  int channels_max = 32;
+  int channels_max = kRingChannelsMax;
 };
 
 /// `system` with its paths. NVLS: no channels when the machine cannot do it; the others always give
@@ -29,5 +33,15 @@ struct NodeChannels {
   ChannelGraph nvls;
 };
 NodeChannels search_node(const System& system, const TopoOptions& options);
+
+/// Channels that the user gave (graph_file.hpp); those that are missing are searched for.
+struct GivenChannels {
+  std::optional<ChannelGraph> ring;
+  std::optional<ChannelGraph> tree;
+  std::optional<ChannelGraph> nvls;
+};
+NodeChannels search_node(const System& system,
+                         const TopoOptions& options,
+                         const GivenChannels& given);
 
 }  // namespace plexus
