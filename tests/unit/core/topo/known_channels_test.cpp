@@ -260,9 +260,9 @@ TEST(KnownChannels, MachinesWithoutPublicLog) {
   const NodeChannels dgx = search_node(load("dgx1v-reconstructed", true), {});
   expect_speed(dgx.ring, 4, 12, 12);
   EXPECT_EQ(dgx.ring.ranks, (std::vector<std::vector<int>>{{0, 3, 2, 6, 7, 4, 5, 1},
-                                                           {2, 0, 1, 5, 6, 4, 7, 3},
-                                                           {4, 6, 2, 1, 0, 3, 7, 5},
-                                                           {6, 5, 1, 2, 3, 0, 4, 7}}));
+                                                           {2, 1, 0, 4, 6, 5, 7, 3},
+                                                           {4, 7, 6, 2, 3, 0, 1, 5},
+                                                           {6, 5, 4, 0, 2, 1, 3, 7}}));
   expect_speed(dgx.tree, 4, 20, 12);
   const NodeChannels ndv4 = search_node(load("azure-ndv4-completed", true), {});
   expect_speed(ndv4.ring, 8, 24, 24);
