@@ -19,6 +19,7 @@ namespace plexus {
 struct ClusterRequest {
   int machines = 1;
   ChannelLimits limits;
+  DataCentres centres;  // of machines
   TopoOptions options;
   std::string graphs;  // text of a graph file; empty: all is searched for
 };

@@ -135,17 +135,15 @@ class Detector {
 
   /// The element of a PCI device; it and the bridges above it are made when they are not there yet.
   XmlElement& pci_element(XmlElement& system, hwloc_obj* device) {
-    hwloc_obj* above = device->parent;
-    while (above != nullptr && above->type == HWLOC_OBJ_BRIDGE &&
-           above->attr->bridge.upstream_type != HWLOC_OBJ_BRIDGE_PCI) {
-      above = nullptr;  // the host bridge is the CPU
-    }
-    const bool bridged = above != nullptr && above->type == HWLOC_OBJ_BRIDGE;
+    hwloc_obj* const above = device->parent;  // a host bridge is the CPU
+    const bool bridged = above != nullptr && above->type == HWLOC_OBJ_BRIDGE &&
+                         above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
     XmlElement& parent = bridged ? pci_element(system, above) : cpu_of(system, device);
-    const hwloc_obj_attr_u::hwloc_pcidev_attr_s& pci =
+    const auto& [domain, bus, slot, function, class_id, vendor, device_id, subvendor, subdevice,
+                 revision, speed] =
         device->type == HWLOC_OBJ_BRIDGE ? device->attr->bridge.upstream.pci : device->attr->pcidev;
     const std::string bus_id =
-        fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.domain, pci.bus, pci.dev, pci.func);
+        fmt::format("{:04x}:{:02x}:{:02x}.{:x}", domain, bus, slot, function);
     for (XmlElement& child : parent.children) {
       if (child.find("busid") != nullptr && *child.find("busid") == bus_id) {
         return child;
@@ -153,11 +151,11 @@ class Detector {
     }
     XmlElement made = element("pci");
     made.set("busid", bus_id);
-    made.set("class", fmt::format("{:#06x}00", pci.class_id));
-    made.set("vendor", fmt::format("{:#06x}", pci.vendor_id));
-    made.set("device", fmt::format("{:#06x}", pci.device_id));
-    made.set("subsystem_vendor", fmt::format("{:#06x}", pci.subvendor_id));
-    made.set("subsystem_device", fmt::format("{:#06x}", pci.subdevice_id));
+    made.set("class", fmt::format("{:#06x}00", class_id));  // without the interface byte
+    made.set("vendor", fmt::format("{:#06x}", vendor));
+    made.set("device", fmt::format("{:#06x}", device_id));
+    made.set("subsystem_vendor", fmt::format("{:#06x}", subvendor));
+    made.set("subsystem_device", fmt::format("{:#06x}", subdevice));
     set_link(made, bus_id);
     parent.children.push_back(std::move(made));
     return parent.children.back();
@@ -188,11 +186,21 @@ class Detector {
             fmt::format("{}", own > 0 && upper > 0 ? std::min(own, upper) : std::max(own, upper)));
   }
 
+  /// The lowest part of the path that is a PCI device: a virtio NIC has its own folder below one.
+  hwloc_obj* pci_device(fs::path path) {
+    for (; path.has_relative_path(); path = path.parent_path()) {
+      hwloc_obj* const device =
+          hwloc_get_pcidev_by_busidstring(topology_, path.filename().string().c_str());
+      if (device != nullptr) {
+        return device;
+      }
+    }
+    return nullptr;
+  }
+
   void add_net(XmlElement& system, size_t number) {
     const NetPort& port = request_.nets[number];
-    const std::string bus_id = fs::path(port.pci_path).filename().string();
-    hwloc_obj* const device =
-        bus_id.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(topology_, bus_id.c_str());
+    hwloc_obj* const device = pci_device(port.pci_path);
     XmlElement& parent = device != nullptr ? pci_element(system, device) : system.children.front();
     XmlElement net = element("net");
     net.set("name", port.name);

@@ -20,7 +20,7 @@ struct HostRank {
 /// As a net plugin describes it; the numbers of devices are the order.
 struct NetPort {
   std::string name;
-  std::string pci_path;  // its last part is a bus id; empty: no PCI device
+  std::string pci_path;  // below /sys; its lowest PCI device counts. Empty: none
   int speed_mbit_per_s = 0;
   int port = 0;
   uint64_t guid = 0;

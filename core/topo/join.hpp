@@ -2,6 +2,8 @@
 // The nodes' channels joined to those of the communicator. A ring goes through one node after the
 // other: in by the first rank of the node's chain, out by the last. A tree is the chain inside a
 // node and a double binary tree between nodes. Every search channel becomes two: one for each tree.
+// Over several data centres a ring goes through one centre after the other, the fewest crossings
+// that close it; a tree is one tree in each centre, whose root is below the root of the next.
 #pragma once
 
 #include <array>
@@ -28,6 +30,18 @@ struct ChannelLimits {
   int max = 0;  // 0: as found
 };
 
+/// Where the nodes stand. Empty: all in one.
+struct DataCentres {
+  std::vector<int> of_node;
+  bool scatter = true;      // channels cross at different nodes
+  int device_of_rank0 = 0;  // communicators of different GPUs cross at different nodes, too
+};
+
+struct JoinOptions {
+  ChannelLimits limits;
+  DataCentres centres;
+};
+
 struct TreeLinks {
   std::vector<int> up;                   // by rank; -1: none
   std::vector<std::array<int, 3>> down;  // by rank: in the chain, then in the tree between nodes
@@ -40,11 +54,13 @@ struct JoinedChannels {
   ChannelGraph tree;
   std::vector<std::vector<int>> rings;  // by channel: all ranks in order, from rank 0
   std::vector<TreeLinks> trees;         // by channel
+  std::vector<int> ring_crossings;      // by channel: edges between data centres
+  std::vector<int> tree_crossings;
 
   [[nodiscard]] int channels() const { return static_cast<int>(rings.size()); }
 };
 
 /// Ranks must be 0..n-1, each in one node; nodes stand in the order of their lowest ranks.
-Result<JoinedChannels> join_nodes(std::span<const ClusterNode> nodes, ChannelLimits limits);
+Result<JoinedChannels> join_nodes(std::span<const ClusterNode> nodes, const JoinOptions& options);
 
 }  // namespace plexus

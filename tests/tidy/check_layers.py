@@ -33,7 +33,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
                   "core/engine", "core/schedule", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
-    "tools/cli": ["core/base", "core/topo", "core/plugin", "core/api", "plugin-api",
+    "tools/cli": ["core/base", "core/os", "core/topo", "core/plugin", "core/api", "plugin-api",
                   "kernels/layout", "kernels/algorithms", "kernels/program"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it

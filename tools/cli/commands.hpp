@@ -24,6 +24,7 @@ struct Command {
 
 Command add_perf_command(CLI::App& program);
 Command add_plugin_command(CLI::App& program);
+Command add_topo_command(CLI::App& program);
 Command add_verify_command(CLI::App& program);
 
 /// Prints the error as one sentence on stderr and returns `exit_code`.

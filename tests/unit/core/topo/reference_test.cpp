@@ -115,6 +115,19 @@ TEST_P(Reference, ChannelsAreTheSame) {
   }
 }
 
+void expect_trees(const JoinedChannels& joined, const Json& wanted) {
+  ASSERT_EQ(joined.trees.size(), wanted.size());
+  for (size_t channel = 0; channel < joined.trees.size(); ++channel) {
+    const TreeLinks& tree = joined.trees[channel];
+    EXPECT_EQ(Json(tree.up), wanted[channel]["up"]) << "channel " << channel;
+    std::vector<int> down;
+    for (const auto& three : tree.down) {
+      down.insert(down.end(), three.begin(), three.end());
+    }
+    EXPECT_EQ(Json(down), wanted[channel]["down"]) << "channel " << channel;
+  }
+}
+
 TEST_P(Reference, JoinedRingsAndTreesAreTheSame) {
   const NodeChannels found = search_node(system_, options_);
   std::vector<ClusterNode> nodes;
@@ -127,20 +140,12 @@ TEST_P(Reference, JoinedRingsAndTreesAreTheSame) {
   ASSERT_TRUE(joined) << joined.error().message();
   ASSERT_EQ(joined.value().channels(), json_["nChannels"]);
   EXPECT_EQ(Json(joined.value().rings), json_["rings"]);
-  for (size_t channel = 0; channel < joined.value().trees.size(); ++channel) {
-    const TreeLinks& tree = joined.value().trees[channel];
-    EXPECT_EQ(Json(tree.up), json_["trees"][channel]["up"]) << "channel " << channel;
-    std::vector<int> down;
-    for (const auto& three : tree.down) {
-      down.insert(down.end(), three.begin(), three.end());
-    }
-    EXPECT_EQ(Json(down), json_["trees"][channel]["down"]) << "channel " << channel;
-  }
+  expect_trees(joined.value(), json_["trees"]);
 }
 
 /// Release 2.26.2, whose rings stay on the adapter that they came by: our default.
 TEST(ReferenceOf226, ChannelsAreTheSameByDefault) {
-  const Json json = Json::parse(read_fixture("results/2.26.2_azure-ndv4-completed_n4.json"));
+  const Json json = Json::parse(read_fixture("results/2.26.2_azure-ndv4-completed_n4_dc2_s1.json"));
   const NodeChannels found = search_node(load("azure-ndv4-completed", true), {});
   expect_graph(found.ring, json["graphs"][0], Hops::kFewer);
   expect_graph(found.tree, json["graphs"][1], Hops::kFewer);
@@ -148,12 +153,44 @@ TEST(ReferenceOf226, ChannelsAreTheSameByDefault) {
 
 /// That release found a tree of a fifth of the speed here.
 TEST(ReferenceOf226, RingIsTheSameAndTreeFasterOnVirtualNics) {
-  const Json json = Json::parse(read_fixture("results/2.26.2_pcie-4xa6000_n5.json"));
+  const Json json = Json::parse(read_fixture("results/2.26.2_pcie-4xa6000_n5_dc2_s1.json"));
   const NodeChannels found = search_node(load("pcie-4xa6000", true), {});
   expect_graph(found.ring, json["graphs"][0], Hops::kFewer);
   EXPECT_EQ(found.tree.channels(), json["graphs"][1]["nChannels"]);
   EXPECT_FLOAT_EQ(json["graphs"][1]["bwIntra"].get<float>(), 0.24F);
   EXPECT_FLOAT_EQ(found.tree.intra_gb_per_s, 1.2F);
+}
+
+/// The release's branch for several data centres: same rings, same trees, same crossings.
+TEST(ReferenceOf226, RingsAndTreesCrossBetweenDataCentresAtTheSameNodes) {
+  for (const char* const file :
+       {"2.26.2_azure-ndv4-completed_n3_dc3_s1", "2.26.2_azure-ndv4-completed_n4_dc2_s0",
+        "2.26.2_azure-ndv4-completed_n4_dc2_s1", "2.26.2_azure-ndv4-completed_n8_dc2_s1",
+        "2.26.2_pcie-4xa6000_n5_dc2_s1", "2.26.2_pcie-4xa6000_n16_dc3_s1"}) {
+    SCOPED_TRACE(file);
+    const Json json = Json::parse(read_fixture(std::string("results/") + file + ".json"));
+    const std::string machine = json["case"]["topology"];
+    const System system = load(machine, true);
+    NodeChannels found = search_node(system, {});
+    if (machine == "pcie-4xa6000") {
+      found.tree.ranks = json["graphs"][1]["intra"];  // the slower trees of that release
+    }
+    std::vector<ClusterNode> nodes;
+    for (int node = 0; node < json["case"]["nodes"]; ++node) {
+      nodes.push_back({.found = &found,
+                       .rank_offset = node * system.count(NodeType::kGpu),
+                       .sm_min = system.sm_min()});
+    }
+    JoinOptions options;
+    options.centres.of_node = json["nodeDc"].get<std::vector<int>>();
+    options.centres.scatter = json["case"]["scatterXdc"] == 1;
+    const Result<JoinedChannels> joined = join_nodes(nodes, options);
+    ASSERT_TRUE(joined) << joined.error().message();
+    EXPECT_EQ(Json(joined.value().rings), json["rings"]);
+    EXPECT_EQ(Json(joined.value().ring_crossings), json["ringInterDcEdges"]);
+    EXPECT_EQ(Json(joined.value().tree_crossings), json["treeInterDcEdges"]);
+    expect_trees(joined.value(), json["trees"]);
+  }
 }
 
 std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
