@@ -40,6 +40,11 @@ Result<Topology> load_topology() {
     return fail(Code::kSystemError, "hwloc cannot start");
   }
   Topology topology(raw);
+  // sysfs has all that is asked for; these would load drivers of accelerators, or libraries that
+  // leak.
+  for (const char* const component : {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"}) {
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  }
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(raw) != 0) {
     return fail(Code::kSystemError, "hwloc cannot read the machine's topology");

@@ -102,22 +102,40 @@ void expect_balanced_nets(const System& part, const ChannelGraph& ring) {
   EXPECT_LE(most - least, 1);
 }
 
+void expect_joined(const ClusterChannels& cluster, int machines) {
+  SCOPED_TRACE(machines);
+  const std::vector<int> node_of = nodes_of(cluster, machines);
+  const int nodes = machines * static_cast<int>(cluster.parts.size());
+  for (const std::vector<int>& ring : cluster.joined.rings) {
+    expect_ring(ring, node_of, nodes);
+  }
+  for (const TreeLinks& tree : cluster.joined.trees) {
+    expect_tree(tree);
+  }
+}
+
 class Cluster : public ::testing::TestWithParam<std::string> {};
 
+/// The search is the same for any number of machines above one.
 TEST_P(Cluster, RingsVisitEachRankOnceAndTreesReachAll) {
-  for (const int machines : {1, 2, 3, 4, 5, 8, 16}) {
-    SCOPED_TRACE(machines);
-    const Result<ClusterChannels> planned = plan(GetParam(), machines);
-    ASSERT_TRUE(planned) << planned.error().message();
-    const ClusterChannels& cluster = planned.value();
-    const std::vector<int> node_of = nodes_of(cluster, machines);
-    const int nodes = machines * static_cast<int>(cluster.parts.size());
-    for (const std::vector<int>& ring : cluster.joined.rings) {
-      expect_ring(ring, node_of, nodes);
+  const Result<ClusterChannels> alone = plan(GetParam(), 1);
+  const Result<ClusterChannels> two = plan(GetParam(), 2);
+  ASSERT_TRUE(alone && two);
+  expect_joined(alone.value(), 1);
+  expect_joined(two.value(), 2);
+  const int per_machine = alone.value().joined.ranks;
+  for (const int machines : {3, 4, 5, 8, 16}) {
+    ClusterChannels cluster{.parts = two.value().parts, .found = two.value().found, .joined = {}};
+    std::vector<ClusterNode> nodes;
+    for (int machine = 0; machine < machines; ++machine) {
+      for (const NodeChannels& part : cluster.found) {
+        nodes.push_back({.found = &part, .rank_offset = machine * per_machine, .sm_min = 0});
+      }
     }
-    for (const TreeLinks& tree : cluster.joined.trees) {
-      expect_tree(tree);
-    }
+    Result<JoinedChannels> joined = join_nodes(nodes, {});
+    ASSERT_TRUE(joined) << joined.error().message();
+    cluster.joined = std::move(joined).value();
+    expect_joined(cluster, machines);
   }
 }
 
