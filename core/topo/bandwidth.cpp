@@ -42,19 +42,20 @@ float intel_gb_per_s(const CpuKind& cpu) {
 }  // namespace
 
 float nvlink_gb_per_s(int sm) {
-  if (sm >= kSmBlackwell) {
-    return 40.1F;
+  constexpr int kSmWithNarrowLinks = 86;
+  constexpr float kNarrow = 12;
+  constexpr float kUnknown = 20;
+  constexpr std::array<std::pair<int, float>, 4> kLinks = {
+      {{kSmBlackwell, 40.1F}, {kSmHopper, 20.6F}, {70, 20.0F}, {60, 18.0F}}};
+  if (sm == kSmWithNarrowLinks) {
+    return kNarrow;
   }
-  if (sm >= kSmHopper) {
-    return 20.6F;
+  for (const auto& [from, gb_per_s] : kLinks) {
+    if (sm >= from) {
+      return gb_per_s;
+    }
   }
-  if (sm == 86) {
-    return 12.0F;
-  }
-  if (sm >= 70) {
-    return 20.0F;
-  }
-  return sm >= 60 ? 18.0F : 20.0F;
+  return kUnknown;
 }
 
 float pci_gb_per_s(std::string_view speed, int width) {
@@ -78,20 +79,27 @@ float pci_gb_per_s(std::string_view speed, int width) {
 }
 
 float cpu_to_cpu_gb_per_s(const CpuKind& cpu) {
+  constexpr float kPower9 = 32;
+  constexpr float kArm = 6;
+  constexpr float kAmd = 16;
+  constexpr float kZhaoxin = 6;
+  constexpr float kYongfeng = 9;
+  constexpr int kYongfengFamily = 7;
+  constexpr int kYongfengModel = 0x5B;
   if (cpu.arch == CpuArch::kPower) {
-    return 32.0F;
+    return kPower9;
   }
   if (cpu.arch == CpuArch::kArm) {
-    return 6.0F;
+    return kArm;
   }
   if (cpu.arch == CpuArch::kX86) {
     switch (cpu.vendor) {
       case CpuVendor::kIntel:
         return intel_gb_per_s(cpu);
       case CpuVendor::kAmd:
-        return 16.0F;
+        return kAmd;
       case CpuVendor::kZhaoxin:
-        return cpu.family == 7 && cpu.model == 0x5B ? 9.0F : 6.0F;
+        return cpu.family == kYongfengFamily && cpu.model == kYongfengModel ? kYongfeng : kZhaoxin;
       case CpuVendor::kOther:
         break;
     }

@@ -33,7 +33,8 @@ Result<int> count_ranks(std::span<const ClusterNode> nodes) {
       return fail(Code::kInternalError, "a node without channels cannot be joined");
     }
     for (const int local : node.found->ring.ranks.front()) {
-      const auto rank = static_cast<size_t>(local + node.rank_offset);
+      const int global = local + node.rank_offset;
+      const auto rank = static_cast<size_t>(global);
       seen.resize(std::max(seen.size(), rank + 1), false);
       if (seen[rank]) {
         return fail(Code::kInvalidUsage, "rank {} is in two nodes", rank);
@@ -132,7 +133,7 @@ class Joiner {
   }
 
  private:
-  std::vector<int> join_ring(int channel, int channels) const {
+  [[nodiscard]] std::vector<int> join_ring(int channel, int channels) const {
     const int found = channel % joined_.search_channels;
     std::vector<int> ring;
     for (const std::vector<int>& group : groups_) {
@@ -151,7 +152,7 @@ class Joiner {
     return ring;
   }
 
-  TreeLinks join_tree(int channel, int channels) const {
+  [[nodiscard]] TreeLinks join_tree(int channel, int channels) const {
     const auto ranks = static_cast<size_t>(joined_.ranks);
     TreeLinks tree{.up = std::vector<int>(ranks, -1),
                    .down = std::vector<std::array<int, 3>>(ranks, {-1, -1, -1})};
@@ -248,7 +249,8 @@ class Joiner {
       for (const int number : groups_[group]) {
         const ClusterNode& node = nodes_[static_cast<size_t>(number)];
         for (const int rank : node.found->ring.ranks.front()) {
-          centre_of_[static_cast<size_t>(rank + node.rank_offset)] = group;
+          const int global = rank + node.rank_offset;
+          centre_of_[static_cast<size_t>(global)] = group;
         }
       }
     }

@@ -31,20 +31,24 @@ class Spread {
     while (!front.empty()) {
       std::vector<int> next;
       for (const int index : front) {
-        const size_t links = at(system_, index).links.size();
-        for (size_t link = 0; link < links; ++link) {
-          const int to = at(system_, index).links[link].to;
-          if (follow(index, static_cast<int>(link)) &&
-              std::find(next.begin(), next.end(), to) == next.end()) {
-            next.push_back(to);
-          }
-        }
+        widen_front(index, next);
       }
       front = std::move(next);
     }
   }
 
  private:
+  /// Follows all links of a node; neighbours whose path got better are looked at next.
+  void widen_front(int index, std::vector<int>& next) {
+    const int links = static_cast<int>(at(system_, index).links.size());
+    for (int link = 0; link < links; ++link) {
+      const int to = at(system_, index).links[static_cast<size_t>(link)].to;
+      if (follow(index, link) && std::find(next.begin(), next.end(), to) == next.end()) {
+        next.push_back(to);
+      }
+    }
+  }
+
   Path& path_of(int index) {
     return at(system_, index)
         .paths.at(static_cast<size_t>(type_))
@@ -310,10 +314,9 @@ std::vector<System> split_by_reach(const System& system, const TopoOptions& opti
   }
   std::vector<System> parts;
   for (int number = 0; number < ranks; ++number) {
-    std::vector<bool> keep;
-    for (const int of : part) {
-      keep.push_back(of == number);
-    }
+    std::vector<bool> keep(part.size());
+    std::transform(part.begin(), part.end(), keep.begin(),
+                   [number](int of) { return of == number; });
     const auto kept = std::count(keep.begin(), keep.end(), true);
     if (kept > 0) {
       System one = without_ranks(whole, keep);

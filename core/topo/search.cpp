@@ -238,8 +238,8 @@ class Search {
     const int channels = std::min(best_.channels * 2, best_.channels_max);
     for (int channel = best_.channels; channel < channels; ++channel) {
       const int source = channel - best_.channels;
-      std::copy_n(best_.order.begin() + source * ranks_, ranks_,
-                  best_.order.begin() + channel * ranks_);
+      std::copy_n(best_.order.begin() + static_cast<ptrdiff_t>(source) * ranks_, ranks_,
+                  best_.order.begin() + static_cast<ptrdiff_t>(channel) * ranks_);
       best_.nets[static_cast<size_t>(channel)] = best_.nets[static_cast<size_t>(source)];
     }
     const auto parts = static_cast<float>(div_ceil(channels, best_.channels));
@@ -320,7 +320,7 @@ class Search {
     for (int channel = 0; channel < best_.channels; ++channel) {
       std::vector<int> ranks;
       for (int step = 0; step < listed; ++step) {
-        const int ordinal = best_.order[static_cast<size_t>(channel * ranks_ + step)];
+        const int ordinal = best_.order[slot(channel, step, ranks_)];
         ranks.push_back(system_.node(NodeType::kGpu, ordinal).rank.rank);
       }
       graph.ranks.push_back(std::move(ranks));

@@ -66,10 +66,9 @@ std::vector<int> SearchState::next_ranks(int rank, int net_in) const {
   if (net_in == -1 && alike) {
     std::reverse(scores.begin(), scores.end());
   }
-  std::vector<int> next;
-  for (const Score& score : scores) {
-    next.push_back(score.rank);
-  }
+  std::vector<int> next(scores.size());
+  std::transform(scores.begin(), scores.end(), next.begin(),
+                 [](const Score& score) { return score.rank; });
   return system_.count(NodeType::kNvs) > 0 ? keep_neighbours(std::move(next), rank) : next;
 }
 
@@ -100,6 +99,14 @@ std::vector<int> SearchState::keep_neighbours(std::vector<int> next, int rank) c
   return kept;
 }
 
+void SearchState::append_nets_of_type(int rank, PathType type, std::vector<int>& nets) const {
+  for (int net = 0; net < system_.count(NodeType::kNet); ++net) {
+    if (system_.path(NodeType::kGpu, rank, NodeType::kNet, net).type == type) {
+      append_new(nets, net);
+    }
+  }
+}
+
 /// Ports in the order to try; `rank` -1: those of all ranks.
 std::vector<int> SearchState::select_nets(int rank) const {
   std::vector<int> nets;
@@ -115,11 +122,7 @@ std::vector<int> SearchState::select_nets(int rank) const {
   }
   for (PathType type = PathType::kLoc; type <= attempt_->inter_type; type = next_worse(type)) {
     for (int gpu = first; gpu <= last; ++gpu) {
-      for (int net = 0; net < system_.count(NodeType::kNet); ++net) {
-        if (system_.path(NodeType::kGpu, gpu, NodeType::kNet, net).type == type) {
-          append_new(nets, net);
-        }
-      }
+      append_nets_of_type(gpu, type, nets);
     }
   }
   return nets;

@@ -39,7 +39,7 @@ void SearchState::run(Attempt& attempt, Attempt& best, Budget& budget) {
   attempt_ = &attempt;
   best_ = &best;
   attempt.channels = 0;
-  attempt.order.assign(static_cast<size_t>(attempt.channels_max * ranks_), 0);
+  attempt.order.assign(slot(attempt.channels_max, 0, ranks_), 0);
   attempt.nets.assign(static_cast<size_t>(attempt.channels_max), {});
   next_channel(budget);
 }
@@ -318,7 +318,7 @@ void SearchState::serve_switch(int head, Budget& budget) {
 }
 
 int SearchState::replayed(int step) const {
-  return attempt_->order[static_cast<size_t>((attempt_->channels - 1) * ranks_ + step + 1)];
+  return attempt_->order[slot(attempt_->channels - 1, step + 1, ranks_)];
 }
 
 bool SearchState::take(Place from, Place to, int factor) {

@@ -31,6 +31,11 @@ struct Attempt {
   std::vector<ChannelNets> nets;  // [channels]
 };
 
+/// Where `Attempt::order` has a channel's rank.
+constexpr size_t slot(int channel, int step, int ranks) {
+  return static_cast<size_t>(channel) * static_cast<size_t>(ranks) + static_cast<size_t>(step);
+}
+
 /// Steps that are left. Negative: the best possible result was found, nothing else is tried.
 using Budget = int;
 inline constexpr Budget kPerfect = -1;
@@ -74,6 +79,7 @@ class SearchState {
   [[nodiscard]] std::vector<int> next_ranks(int rank, int net_in) const;
   [[nodiscard]] std::vector<int> keep_neighbours(std::vector<int> next, int rank) const;
   [[nodiscard]] std::vector<int> select_nets(int rank) const;
+  void append_nets_of_type(int rank, PathType type, std::vector<int>& nets) const;
   [[nodiscard]] float device_pci_gb_per_s(int rank) const;
   [[nodiscard]] int replayed(int step) const;
 
@@ -84,7 +90,7 @@ class SearchState {
   void take_net(int net, float gb_per_s);
 
   [[nodiscard]] int& order_at(int channel, int step) {
-    return attempt_->order[static_cast<size_t>(channel * ranks_ + step)];
+    return attempt_->order[slot(channel, step, ranks_)];
   }
   [[nodiscard]] ChannelNets& nets_at(int channel) {
     return attempt_->nets[static_cast<size_t>(channel)];

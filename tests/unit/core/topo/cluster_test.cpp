@@ -37,7 +37,8 @@ std::vector<int> nodes_of(const ClusterChannels& cluster, int machines) {
   for (int machine = 0; machine < machines; ++machine) {
     for (const NodeChannels& part : cluster.found) {
       for (const int rank : part.ring.ranks.front()) {
-        node_of[static_cast<size_t>(machine * per_machine + rank)] = node;
+        const int global = machine * per_machine + rank;
+        node_of[static_cast<size_t>(global)] = node;
       }
       ++node;
     }

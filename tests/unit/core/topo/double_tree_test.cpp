@@ -13,6 +13,7 @@ using PlaceOf = TreePlace (*)(int, int);
 
 std::vector<int> ups(int count, PlaceOf place_of) {
   std::vector<int> up;
+  up.reserve(static_cast<size_t>(count));
   for (int node = 0; node < count; ++node) {
     up.push_back(place_of(count, node).up);
   }

@@ -17,6 +17,7 @@ namespace {
 
 std::vector<int> upwards(int from, int count) {
   std::vector<int> ranks;
+  ranks.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     ranks.push_back((from + i) % count);
   }
@@ -25,6 +26,7 @@ std::vector<int> upwards(int from, int count) {
 
 std::vector<int> downwards(int from, int count) {
   std::vector<int> ranks;
+  ranks.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     ranks.push_back((from - i + count) % count);
   }
@@ -39,6 +41,7 @@ void expect_speed(const ChannelGraph& graph, int channels, float intra, float in
 
 JoinedChannels join(const NodeChannels& found, const System& system, int nodes) {
   std::vector<ClusterNode> cluster;
+  cluster.reserve(static_cast<size_t>(nodes));
   for (int node = 0; node < nodes; ++node) {
     cluster.push_back({.found = &found,
                        .rank_offset = node * system.count(NodeType::kGpu),
