@@ -2,6 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
+#   plexus::pugixml  plexus::hwloc
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -22,6 +23,22 @@ set_target_properties(plexus_sodium PROPERTIES
   IMPORTED_LOCATION "${PLEXUS_SODIUM_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_SODIUM_INCLUDE}")
 add_library(plexus::sodium ALIAS plexus_sodium)
+
+# Debian's pugixml brings a package file, but names its target differently from release to release.
+find_package(pugixml 1.11 REQUIRED)
+add_library(plexus_pugixml INTERFACE)
+target_link_libraries(plexus_pugixml INTERFACE pugixml::pugixml)
+add_library(plexus::pugixml ALIAS plexus_pugixml)
+
+# hwloc has no CMake package on Debian.
+find_path(PLEXUS_HWLOC_INCLUDE hwloc.h REQUIRED)
+find_library(PLEXUS_HWLOC_LIBRARY hwloc REQUIRED)
+mark_as_advanced(PLEXUS_HWLOC_INCLUDE PLEXUS_HWLOC_LIBRARY)
+add_library(plexus_hwloc UNKNOWN IMPORTED GLOBAL)
+set_target_properties(plexus_hwloc PROPERTIES
+  IMPORTED_LOCATION "${PLEXUS_HWLOC_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_HWLOC_INCLUDE}")
+add_library(plexus::hwloc ALIAS plexus_hwloc)
 
 if(PLEXUS_TESTS)
   find_package(GTest REQUIRED)

@@ -12,13 +12,16 @@ namespace plexus {
 
 inline constexpr int kNoPlace = -1;
 
-/// A place of a tree: its parent and its children, kNoPlace where there is none.
+/// A place of a tree: its parent, which child of it (0 or 1) the place is, and its children;
+/// kNoPlace where there is none.
 struct TreePlace {
   int up = kNoPlace;
+  int child_of_up = 0;
   int down[2] = {kNoPlace, kNoPlace};
+  friend bool operator==(const TreePlace&, const TreePlace&) = default;
 };
 
-/// The first tree. Root: place 0, with one child.
+/// Place `place` of `nplaces` in the first tree. Root: place 0, with one child, the second.
 PLEXUS_HOST_DEVICE constexpr TreePlace first_tree(int nplaces, int place) {
   TreePlace tree;
   int bit = 1;
@@ -26,11 +29,12 @@ PLEXUS_HOST_DEVICE constexpr TreePlace first_tree(int nplaces, int place) {
     bit *= 2;
   }
   if (place == 0) {
-    tree.down[0] = nplaces > 1 ? bit / 2 : kNoPlace;
+    tree.down[1] = nplaces > 1 ? bit / 2 : kNoPlace;
     return tree;
   }
   const int above = (place ^ bit) | (bit * 2);
   tree.up = above < nplaces ? above : place ^ bit;
+  tree.child_of_up = place < tree.up ? 0 : 1;
   if (bit > 1) {
     tree.down[0] = place - bit / 2;
     int step = bit / 2;
@@ -42,21 +46,20 @@ PLEXUS_HOST_DEVICE constexpr TreePlace first_tree(int nplaces, int place) {
   return tree;
 }
 
-/// Tree 0 or 1 of the two.
-PLEXUS_HOST_DEVICE constexpr TreePlace double_tree(int nplaces, int place, int tree) {
-  if (tree == 0) {
-    return first_tree(nplaces, place);
-  }
+/// The same in the second tree.
+PLEXUS_HOST_DEVICE constexpr TreePlace second_tree(int nplaces, int place) {
   const bool mirrored = nplaces % 2 == 0;
   const int other = mirrored ? nplaces - 1 - place : (place - 1 + nplaces) % nplaces;
-  const TreePlace there = first_tree(nplaces, other);
-  const auto back = [&](int at) {
-    if (at == kNoPlace) {
-      return kNoPlace;
+  TreePlace tree = first_tree(nplaces, other);
+  const auto move = [&](int& at) {
+    if (at != kNoPlace) {
+      at = mirrored ? nplaces - 1 - at : (at + 1) % nplaces;
     }
-    return mirrored ? nplaces - 1 - at : (at + 1) % nplaces;
   };
-  return {back(there.up), {back(there.down[0]), back(there.down[1])}};
+  move(tree.up);
+  move(tree.down[0]);
+  move(tree.down[1]);
+  return tree;
 }
 
 }  // namespace plexus

@@ -23,7 +23,8 @@ struct TreeChildren {
 
 template <class Prims>
 PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims, const RingView& ring, int tree) {
-  const TreePlace place = double_tree(ring.nranks, ring.position, tree);
+  const TreePlace place =
+      tree == 0 ? first_tree(ring.nranks, ring.position) : second_tree(ring.nranks, ring.position);
   TreeChildren children;
   for (const int down : place.down) {
     if (down != kNoPlace) {

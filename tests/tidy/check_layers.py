@@ -22,6 +22,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "kernels/host": ["kernels/layout", "kernels/algorithms", "kernels/program"],
     "core/base": [],
     "core/os": ["core/base"],
+    "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
     "core/device": ["core/base"],
     "core/plugin": ["core/base", "plugin-api"],
     "core/bootstrap": ["core/base", "core/os"],
@@ -34,13 +35,14 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
                   "core/engine", "core/schedule", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
-    "tools/cli": ["core/base", "core/os", "core/plugin", "core/schedule", "core/api", "plugin-api",
+    "tools/cli": ["core/base", "core/os", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
                   "kernels/layout", "kernels/algorithms", "kernels/program"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],
     r"cuda|nvml": ["core/api", "kernels/layout"],
     r"hwy/": ["kernels/host"],
+    r"hwloc|pugixml": ["core/topo"],
     r"sodium": ["core/bootstrap"],
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["tools/cli", "plugins/tuner-default"],

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// From one machine's description to the channels of a communicator over any number of such
+// machines: graph, paths, parts, search, join, in this order. What `plexus topo search` and the
+// tests call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/topo/join.hpp"
+#include "core/topo/options.hpp"
+#include "core/topo/search.hpp"
+#include "core/topo/system.hpp"
+#include "core/topo/xml_tree.hpp"
+
+namespace plexus {
+
+struct ClusterRequest {
+  int machines = 1;
+  ChannelLimits limits;
+  DataCentres centres;  // of machines
+  TopoOptions options;
+  std::string graphs;  // text of a graph file; empty: all is searched for
+};
+
+struct ClusterChannels {
+  std::vector<System> parts;  // of one machine; more than one when only the network joins them
+  std::vector<NodeChannels> found;  // by part
+  JoinedChannels joined;
+};
+
+/// Rank = machine * ranks of one machine + rank in the description, whose ranks must be 0..n-1.
+Result<ClusterChannels> plan_cluster(const XmlElement& machine, const ClusterRequest& request);
+
+}  // namespace plexus

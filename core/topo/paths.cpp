@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/topo/paths.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/topo/decisions.hpp"
+#include "core/topo/local.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr std::array kTargets = {NodeType::kCpu, NodeType::kDevice, NodeType::kGpu, NodeType::kNet,
+                                 NodeType::kNvs};
+
+Node& at(System& system, int index) { return system.nodes[static_cast<size_t>(index)]; }
+
+/// Paths of every node towards one target.
+class Spread {
+ public:
+  Spread(System& system, const TopoOptions& options, NodeType type, int ordinal)
+      : system_(system),
+        options_(options),
+        type_(type),
+        ordinal_(ordinal),
+        target_(system.index_of(type, ordinal)) {}
+
+  void run() {
+    path_of(target_) = {.hops = {}, .gb_per_s = kLocalGbPerS, .type = PathType::kLoc};
+    std::vector<int> front = {target_};
+    while (!front.empty()) {
+      std::vector<int> next;
+      for (const int index : front) {
+        widen_front(index, next);
+      }
+      front = std::move(next);
+    }
+  }
+
+ private:
+  /// Follows all links of a node; neighbours whose path got better are looked at next.
+  void widen_front(int index, std::vector<int>& next) {
+    const int links = static_cast<int>(at(system_, index).links.size());
+    for (int link = 0; link < links; ++link) {
+      const int to = at(system_, index).links[static_cast<size_t>(link)].to;
+      if (follow(index, link) && std::find(next.begin(), next.end(), to) == next.end()) {
+        next.push_back(to);
+      }
+    }
+  }
+
+  Path& path_of(int index) {
+    return at(system_, index)
+        .paths.at(static_cast<size_t>(type_))
+        .at(static_cast<size_t>(ordinal_));
+  }
+
+  /// Whether paths towards the target may pass through `index` and come to it over this link.
+  [[nodiscard]] bool may_pass(int index, const Link& link) {
+    const Node& node = at(system_, index);
+    const Node& neighbour = at(system_, link.to);
+    if (index == target_ || (node.type != NodeType::kDevice && node.type != NodeType::kGpu)) {
+      return true;
+    }
+    if (node.type == NodeType::kGpu) {
+      // A rank is an end; only its own device is behind it, and that came first.
+      return false;
+    }
+    if (neighbour.type == NodeType::kGpu) {
+      return true;
+    }
+    if (is_own_device(index)) {
+      return true;
+    }
+    // A device in between lets one more device through, over NVLink both times.
+    return !options_.nvb_disable && link.type == LinkType::kNvl &&
+           neighbour.type == NodeType::kDevice && passed_devices(index) == 0 &&
+           path_of(index).type <= PathType::kNvl && comes_over_device(index);
+  }
+
+  /// The target is a rank that computes on `index`.
+  [[nodiscard]] bool is_own_device(int index) {
+    return type_ == NodeType::kGpu && path_of(index).length() == 1;
+  }
+  /// The path from `index` goes to another device directly, not through a switch.
+  [[nodiscard]] bool comes_over_device(int index) {
+    return at(system_, system_.link(path_of(index).hops.front()).to).type == NodeType::kDevice;
+  }
+  /// Devices strictly between `index` and the target's own device.
+  [[nodiscard]] int passed_devices(int index) {
+    int devices = 0;
+    for (const Hop& hop : path_of(index).hops) {
+      devices += at(system_, system_.link(hop).to).type == NodeType::kDevice ? 1 : 0;
+    }
+    return std::max(0, devices - 1);
+  }
+
+  [[nodiscard]] PathType type_over(int index, const Link& link, const Path& path) {
+    const NodeType here = at(system_, index).type;
+    const NodeType there = at(system_, link.to).type;
+    auto type = link.type == LinkType::kNet
+                    ? PathType::kLoc
+                    : static_cast<PathType>(static_cast<uint8_t>(link.type));
+    if (here == NodeType::kPci && there == NodeType::kPci) {
+      type = PathType::kPxb;
+    }
+    if (link.type == LinkType::kPci && (here == NodeType::kCpu || there == NodeType::kCpu)) {
+      type = PathType::kPhb;
+    }
+    if (here == NodeType::kDevice && index != target_ && !is_own_device(index) &&
+        path.type == PathType::kNvl && link.type == LinkType::kNvl) {
+      type = PathType::kNvb;
+    }
+    return worse(path.type, type);
+  }
+
+  /// Whether the neighbour's path got better by going over `index`.
+  bool follow(int index, int link_index) {
+    const Link link = at(system_, index).links[static_cast<size_t>(link_index)];
+    if (!may_pass(index, link)) {
+      return false;
+    }
+    const Path& path = path_of(index);
+    const float gb_per_s = std::min(path.gb_per_s, link.gb_per_s);
+    const PathType type = type_over(index, link, path);
+    Path& known = path_of(link.to);
+    const int length = path.length() + 1;
+    const bool better = type != known.type           ? type < known.type
+                        : gb_per_s != known.gb_per_s ? gb_per_s > known.gb_per_s
+                                                     : length < known.length();
+    if (!better) {
+      return false;
+    }
+    Path found{.hops = {reverse(index, link)}, .gb_per_s = gb_per_s, .type = type};
+    found.hops.insert(found.hops.end(), path.hops.begin(), path.hops.end());
+    known = std::move(found);
+    return true;
+  }
+
+  /// build_system made sure that every link has a way back.
+  [[nodiscard]] Hop reverse(int index, const Link& link) {
+    const std::vector<Link>& links = at(system_, link.to).links;
+    const auto back = std::find_if(links.begin(), links.end(), [&](const Link& candidate) {
+      return candidate.to == index && candidate.type == link.type;
+    });
+    return {.from = link.to, .link = static_cast<int>(back - links.begin())};
+  }
+
+  System& system_;
+  const TopoOptions& options_;
+  NodeType type_;
+  int ordinal_;
+  int target_;
+};
+
+void spread_paths(System& system, const TopoOptions& options) {
+  for (Node& node : system.nodes) {
+    for (const NodeType type : kTargets) {
+      node.paths.at(static_cast<size_t>(type)).assign(static_cast<size_t>(system.count(type)), {});
+    }
+  }
+  for (const NodeType type : kTargets) {
+    for (int ordinal = 0; ordinal < system.count(type); ++ordinal) {
+      Spread(system, options, type, ordinal).run();
+    }
+  }
+}
+
+struct End {
+  NodeType type;
+  int ordinal;
+};
+
+/// Makes the path from `from` to `to` lead over `via`.
+void detour(System& system, End from, End via, End to) {
+  const Path& first = system.path(from.type, from.ordinal, via.type, via.ordinal);
+  const Path& second = system.path(via.type, via.ordinal, to.type, to.ordinal);
+  Path path{.hops = first.hops,
+            .gb_per_s = std::min(first.gb_per_s, second.gb_per_s),
+            .type = via.type == NodeType::kGpu ? PathType::kPxn : worse(first.type, second.type)};
+  path.hops.insert(path.hops.end(), second.hops.begin(), second.hops.end());
+  system.node(from.type, from.ordinal)
+      .paths.at(static_cast<size_t>(to.type))
+      .at(static_cast<size_t>(to.ordinal)) = std::move(path);
+}
+
+void apply_peer_access(System& system, const TopoOptions& options) {
+  for (int to = 0; to < system.count(NodeType::kGpu); ++to) {
+    for (int from = 0; from < system.count(NodeType::kGpu); ++from) {
+      if (from == to) {
+        continue;
+      }
+      if (!p2p_allowed(system, options, from, to)) {
+        detour(system, {NodeType::kGpu, from}, {NodeType::kCpu, local_cpu_of_gpu(system, to)},
+               {NodeType::kGpu, to});
+      }
+      if (!connected_inside(system, options, from, to)) {
+        system.node(NodeType::kGpu, from)
+            .paths.at(static_cast<size_t>(NodeType::kGpu))
+            .at(static_cast<size_t>(to))
+            .type = PathType::kNet;
+      }
+    }
+  }
+}
+
+/// A NIC on the CPU that the GPU reaches by C2C is as good as beside it.
+void apply_c2c(System& system) {
+  for (int gpu = 0; gpu < system.count(NodeType::kGpu); ++gpu) {
+    const int cpu = local_cpu_of_gpu(system, gpu);
+    if (system.path(NodeType::kGpu, gpu, NodeType::kCpu, cpu).type != PathType::kC2c) {
+      continue;
+    }
+    const Nearest nets = nearest(system, NodeType::kGpu, gpu, NodeType::kNet);
+    if (nets.type != PathType::kPhb) {
+      continue;
+    }
+    for (const int net : nets.ordinals) {
+      system.node(NodeType::kGpu, gpu)
+          .paths.at(static_cast<size_t>(NodeType::kNet))
+          .at(static_cast<size_t>(net))
+          .type = PathType::kP2c;
+      system.node(NodeType::kNet, net)
+          .paths.at(static_cast<size_t>(NodeType::kGpu))
+          .at(static_cast<size_t>(gpu))
+          .type = PathType::kP2c;
+    }
+  }
+}
+
+bool relay_is_better(
+    const System& system, const TopoOptions& options, int gpu, int relay, int net) {
+  const PathType farthest = options.pxn_c2c ? PathType::kP2c : PathType::kPxb;
+  const Path& relay_to_net = system.path(NodeType::kGpu, relay, NodeType::kNet, net);
+  const Path& own = system.path(NodeType::kGpu, gpu, NodeType::kNet, net);
+  return relay_to_net.type <= farthest &&
+         gdr_use(system, options, relay, net, true) != GdrUse::kOff &&
+         system.path(NodeType::kGpu, relay, NodeType::kGpu, gpu).type <= PathType::kNvl &&
+         system.node(NodeType::kGpu, relay).host == system.node(NodeType::kGpu, gpu).host &&
+         (relay_to_net.gb_per_s > own.gb_per_s || own.type > PathType::kPxn);
+}
+
+void apply_net_rules(System& system, const TopoOptions& options) {
+  for (int net = 0; net < system.count(NodeType::kNet); ++net) {
+    for (int gpu = 0; gpu < system.count(NodeType::kGpu); ++gpu) {
+      const int relay = options.pxn_disable ? -1 : local_gpu_of_net(system, options, net);
+      if (relay >= 0 && relay != gpu && relay_is_better(system, options, gpu, relay, net)) {
+        detour(system, {NodeType::kGpu, gpu}, {NodeType::kGpu, relay}, {NodeType::kNet, net});
+      }
+      if (system.path(NodeType::kGpu, gpu, NodeType::kNet, net).type < PathType::kPhb &&
+          gdr_use(system, options, gpu, net, false) == GdrUse::kOff) {
+        const End cpu = {NodeType::kCpu, local_cpu_of_gpu(system, gpu)};
+        detour(system, {NodeType::kNet, net}, cpu, {NodeType::kGpu, gpu});
+        detour(system, {NodeType::kGpu, gpu}, cpu, {NodeType::kNet, net});
+      }
+    }
+  }
+  for (int net = 0; net < system.count(NodeType::kNet); ++net) {
+    system.node(NodeType::kNet, net).net.local_gpu = local_gpu_of_net(system, options, net);
+  }
+}
+
+void compute_bandwidths(System& system) {
+  if (system.count(NodeType::kGpu) == 1 && !system.inter) {
+    system.max_gb_per_s = kLocalGbPerS;
+    system.total_gb_per_s = kLocalGbPerS;
+    return;
+  }
+  const NodeType to = system.inter ? NodeType::kNet : NodeType::kDevice;
+  system.max_gb_per_s = 0;
+  system.total_gb_per_s = 0;
+  for (int device = 0; device < system.count(NodeType::kDevice); ++device) {
+    for (int other = 0; other < system.count(to); ++other) {
+      if (to == NodeType::kNet || other != device) {
+        system.max_gb_per_s = std::max(system.max_gb_per_s,
+                                       system.path(NodeType::kDevice, device, to, other).gb_per_s);
+      }
+    }
+    float nvlink = 0;
+    float pci = 0;
+    for (const Link& link : system.node(NodeType::kDevice, device).links) {
+      nvlink += link.type == LinkType::kNvl ? link.gb_per_s : 0;
+      pci = link.type == LinkType::kPci ? link.gb_per_s : pci;
+    }
+    system.total_gb_per_s = std::max(system.total_gb_per_s, std::max(nvlink, pci));
+  }
+}
+
+}  // namespace
+
+void compute_paths(System& system, const TopoOptions& options) {
+  spread_paths(system, options);
+  apply_peer_access(system, options);
+  apply_c2c(system);
+  apply_net_rules(system, options);
+  compute_bandwidths(system);
+}
+
+std::vector<System> split_by_reach(const System& system, const TopoOptions& options, bool inter) {
+  System whole = system;
+  compute_paths(whole, options);
+  const int ranks = whole.count(NodeType::kGpu);
+  std::vector<int> part(static_cast<size_t>(ranks));
+  std::iota(part.begin(), part.end(), 0);
+  for (int left = 0; left < ranks; ++left) {
+    for (int right = 0; right < ranks; ++right) {
+      const int from = part[static_cast<size_t>(right)];
+      const int to = part[static_cast<size_t>(left)];
+      if (from != to &&
+          whole.path(NodeType::kGpu, left, NodeType::kGpu, right).type < PathType::kNet) {
+        std::replace(part.begin(), part.end(), std::max(from, to), std::min(from, to));
+      }
+    }
+  }
+  std::vector<System> parts;
+  for (int number = 0; number < ranks; ++number) {
+    std::vector<bool> keep(part.size());
+    std::transform(part.begin(), part.end(), keep.begin(),
+                   [number](int of) { return of == number; });
+    const auto kept = std::count(keep.begin(), keep.end(), true);
+    if (kept > 0) {
+      System one = without_ranks(whole, keep);
+      one.inter = inter || kept < ranks;
+      compute_paths(one, options);
+      parts.push_back(std::move(one));
+    }
+  }
+  return parts;
+}
+
+}  // namespace plexus

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// One attempt of the search: with given speeds and types, channel after channel, it takes bandwidth
+// from the links on the way down and gives it back on the way up, and keeps the best result so far.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/topo/local.hpp"
+#include "core/topo/options.hpp"
+#include "core/topo/search.hpp"
+#include "core/topo/system.hpp"
+
+namespace plexus {
+
+/// What an attempt looks for, and what it has while it runs. Ranks and NICs are ordinals.
+struct Attempt {
+  Pattern pattern = Pattern::kRing;
+  int cross_nic = 0;
+  int channels_min = 1;
+  int channels_max = 1;
+  float intra_gb_per_s = 0;
+  float inter_gb_per_s = 0;
+  float latency_us = 0;
+  PathType intra_type = PathType::kLoc;
+  PathType inter_type = PathType::kPix;
+  bool same_channels = true;
+  int channels = 0;
+  int hops = 0;
+  std::vector<int> order;         // [channels][ranks]
+  std::vector<ChannelNets> nets;  // [channels]
+};
+
+/// Where `Attempt::order` has a channel's rank.
+constexpr size_t slot(int channel, int step, int ranks) {
+  return static_cast<size_t>(channel) * static_cast<size_t>(ranks) + static_cast<size_t>(step);
+}
+
+/// Steps that are left. Negative: the best possible result was found, nothing else is tried.
+using Budget = int;
+inline constexpr Budget kPerfect = -1;
+
+class SearchState {
+ public:
+  SearchState(const System& system, const TopoOptions& options);
+
+  /// Tries `attempt`; a better result takes the place of `best`.
+  void run(Attempt& attempt, Attempt& best, Budget& budget);
+
+ private:
+  enum class Order : uint8_t { kFree, kDevices, kReplay };
+
+  /// Where on its way a channel goes to the NIC or closes its ring: a number of ranks, -1: nowhere.
+  struct Way {
+    int to_net = -1;
+    int to_first = -1;
+    Order order = Order::kFree;
+  };
+
+  struct Place {
+    NodeType type;
+    int ordinal;
+  };
+
+  void next_channel(Budget& budget);
+  void next_channel_inside(Way way, Budget& budget);
+  void next_channel_from_net(Way way, Budget& budget);
+  void start_at_net(int net, Way way, Budget& budget);
+  void start_head(int net, int nets, Way way, Budget& budget);
+  void visit(int rank, int step, Way way, Budget& budget);
+  void leave_by_net(int rank, int step, Way way, Budget& budget);
+  void go_on(int rank, int step, Way way, Budget& budget);
+  void serve_switch(int head, Budget& budget);
+  void finish_channel(Budget& budget);
+  void try_rank(const Place* from, int rank, int step, Way way, Budget& budget);
+
+  [[nodiscard]] bool is_better(const Attempt& found, const Attempt& known) const;
+  [[nodiscard]] bool may_leave_by(int net, int step) const;
+  [[nodiscard]] std::vector<int> next_ranks(int rank, int net_in) const;
+  [[nodiscard]] std::vector<int> keep_neighbours(std::vector<int> next, int rank) const;
+  [[nodiscard]] std::vector<int> select_nets(int rank) const;
+  void append_nets_of_type(int rank, PathType type, std::vector<int>& nets) const;
+  [[nodiscard]] float device_pci_gb_per_s(int rank) const;
+  [[nodiscard]] int replayed(int step) const;
+
+  /// Takes (or, with factor < 0, gives back) the channel's bandwidth; false: it does not fit.
+  bool take(Place from, Place to, int factor);
+  /// Takes bandwidth along the first `length` hops; gives how many had enough.
+  int take_hops(const Path& path, int length, float gb_per_s, bool from_rank);
+  void take_net(int net, float gb_per_s);
+
+  [[nodiscard]] int& order_at(int channel, int step) {
+    return attempt_->order[slot(channel, step, ranks_)];
+  }
+  [[nodiscard]] ChannelNets& nets_at(int channel) {
+    return attempt_->nets[static_cast<size_t>(channel)];
+  }
+
+  System system_;  // a copy, whose links have what is left of their bandwidth
+  const TopoOptions& options_;
+  int ranks_;
+  bool inter_;
+  std::vector<uint64_t> used_;                    // by rank: a bit for each channel that it is in
+  std::vector<std::vector<int>> preferred_nets_;  // by rank, channel after channel
+  Attempt* attempt_ = nullptr;
+  Attempt* best_ = nullptr;
+};
+
+}  // namespace plexus

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a System's nodes and links are made and unmade. The order of a node's links is part of the
+// result: the widest first, and in a PCIe tree the link towards the CPU last; the search meets them
+// in this order.
+#pragma once
+
+#include <vector>
+
+#include "core/topo/system.hpp"
+
+namespace plexus {
+
+/// The new node's index.
+int add_node(System& system, NodeType type, uint64_t id, int host);
+
+/// Links to the same neighbour and of the same type add up.
+void connect(System& system, int from, int to, LinkType type, float gb_per_s);
+void connect_both(System& system, int left, int right, LinkType type, float gb_per_s);
+
+void put_uplinks_last(System& system);
+
+/// A copy with the nodes for which `keep` is true, and the links between them.
+System with_nodes(const System& system, const std::vector<bool>& keep);
+
+}  // namespace plexus

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph, paths and decisions of small machines written out here.
+#include "core/topo/system.hpp"
+
+#include <string>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/topo/decisions.hpp"
+#include "core/topo/search.hpp"
+#include "tests/unit/core/topo/machines.hpp"
+
+namespace plexus::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kIntel =
+    "arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\"";
+
+Result<System> build(const std::string& body) {
+  PLEXUS_TRY(machine, parse_machine("<system version=\"1\">\n" + body + "</system>"));
+  return build_system(machine);
+}
+
+std::string gpu(int rank, const std::string& inside = "", const std::string& sm = "80") {
+  return fmt::format(
+      "<pci busid=\"0000:0{0}:00.0\" class=\"0x030200\" link_speed=\"16 GT/s\" link_width=\"16\">"
+      "<gpu dev=\"{0}\" sm=\"{2}\" rank=\"{0}\" gdr=\"1\">{1}</gpu></pci>\n",
+      rank, inside, sm);
+}
+
+std::string nic(int device, const std::string& attributes = "") {
+  return fmt::format(
+      "<pci busid=\"0000:1{0}:00.0\" class=\"0x020000\" link_speed=\"16 GT/s\" link_width=\"16\">"
+      "<nic><net dev=\"{0}\" speed=\"200000\" gdr=\"1\" {1}/></nic></pci>\n",
+      device, attributes);
+}
+
+std::string cpu(int numa, const std::string& inside) {
+  return fmt::format("<cpu numaid=\"{}\" {}>\n{}</cpu>\n", numa, kIntel, inside);
+}
+
+std::string bridge(const std::string& inside) {
+  return "<pci busid=\"0000:f0:00.0\" class=\"0x060400\" link_speed=\"\" link_width=\"\">" +
+         inside + "</pci>";
+}
+
+System make(const std::string& body, const TopoOptions& options = {}, bool inter = false) {
+  Result<System> system = build(body);
+  EXPECT_TRUE(system) << (system ? "" : system.error().message());
+  system.value().inter = inter;
+  compute_paths(system.value(), options);
+  return std::move(system).value();
+}
+
+PathType gpu_path(const System& system, int from, int to) {
+  return system.path(NodeType::kGpu, from, NodeType::kGpu, to).type;
+}
+
+std::string refusal(const std::string& body) {
+  const Result<System> system = build(body);
+  return system ? "taken" : system.error().message();
+}
+
+TEST(System, RefusesWhatNamesThingsTwiceOrOneWay) {
+  EXPECT_THAT(refusal(cpu(0, "") + cpu(0, "")), HasSubstr("NUMA node 0 is there twice"));
+  EXPECT_THAT(refusal(cpu(0, gpu(1) + gpu(1))), HasSubstr("is there twice, see line"));
+  EXPECT_THAT(refusal(cpu(0, nic(0) + nic(0))), HasSubstr("is there twice"));
+  EXPECT_THAT(refusal(cpu(0, "<host rank=\"0\"/><host rank=\"0\"/>")),
+              HasSubstr("rank 0 is negative, too large or there twice"));
+  EXPECT_THAT(refusal(cpu(0, gpu(0,
+                                 "<nvlink target=\"0000:01:00.0\" count=\"1\" "
+                                 "tclass=\"0x030200\"/>") +
+                                 gpu(1))),
+              HasSubstr("names a NVL link to DEV"));
+  EXPECT_THAT(refusal(cpu(0, "<pci busid=\"0\"><gpu rank=\"0\" dev=\"0\"/></pci>")),
+              HasSubstr("the attribute 'sm' is missing"));
+}
+
+TEST(System, GpuWithoutRankAndNetWithoutDeviceAreLeftOut) {
+  const System system =
+      make(cpu(0, gpu(0) + "<pci busid=\"0000:09:00.0\"><gpu dev=\"1\" sm=\"80\" gdr=\"1\"/></pci>"
+                           "<pci busid=\"0000:19:00.0\"><nic><net name=\"unused\"/></nic></pci>"));
+  EXPECT_EQ(system.count(NodeType::kGpu), 1);
+  EXPECT_EQ(system.count(NodeType::kDevice), 1);
+  EXPECT_EQ(system.count(NodeType::kNet), 0);
+}
+
+TEST(System, TypesOfPathsByWhatLiesBetween) {
+  const System system = make(cpu(0, bridge(gpu(0) + gpu(1)) + gpu(2)) + cpu(1, gpu(3)));
+  EXPECT_EQ(gpu_path(system, 0, 0), PathType::kLoc);
+  EXPECT_EQ(gpu_path(system, 0, 1), PathType::kPix);
+  EXPECT_EQ(gpu_path(system, 0, 2), PathType::kPhb);
+  EXPECT_EQ(gpu_path(system, 0, 3), PathType::kSys);
+  EXPECT_FLOAT_EQ(system.path(NodeType::kGpu, 0, NodeType::kGpu, 3).gb_per_s, 10);
+}
+
+TEST(System, TwoRanksOnOneGpuAreLocal) {
+  const System system = make(cpu(0,
+                                 "<pci busid=\"1\"><gpu dev=\"0\" sm=\"80\" rank=\"0\" gdr=\"1\"/>"
+                                 "<gpu dev=\"0\" sm=\"80\" rank=\"1\" gdr=\"1\"/></pci>"));
+  EXPECT_EQ(system.count(NodeType::kDevice), 1);
+  EXPECT_EQ(gpu_path(system, 0, 1), PathType::kLoc);
+}
+
+TEST(System, HostRanksReachEachOtherThroughTheirCpus) {
+  const System system = make(cpu(0, "<host rank=\"0\"/><host rank=\"1\" bw=\"25000\"/>") +
+                                 cpu(1, "<host rank=\"2\"/>" + nic(0)),
+                             {}, true);
+  EXPECT_EQ(gpu_path(system, 0, 1), PathType::kPhb);
+  EXPECT_EQ(gpu_path(system, 0, 2), PathType::kSys);
+  EXPECT_EQ(system.path(NodeType::kGpu, 2, NodeType::kNet, 0).type, PathType::kPhb);
+  const NodeChannels found = search_node(system, {});
+  EXPECT_GE(found.ring.channels(), 1);
+  EXPECT_EQ(found.ring.ranks.front().size(), 3U);
+}
+
+TEST(Decisions, PeerAccessStopsAtTheHostBridgeUnlessAsked) {
+  const std::string machine = cpu(0, bridge(gpu(0) + gpu(1)) + gpu(2));
+  const System system = make(machine);
+  EXPECT_TRUE(p2p_allowed(system, {}, 0, 1));
+  EXPECT_FALSE(p2p_allowed(system, {}, 0, 2));
+  TopoOptions far;
+  far.p2p_level = PathType::kSys;
+  EXPECT_TRUE(p2p_allowed(system, far, 0, 2));
+  TopoOptions disabled;
+  disabled.p2p_level = PathType::kLoc;
+  EXPECT_FALSE(p2p_allowed(system, disabled, 0, 1));
+  TopoOptions broken;
+  broken.reach.without_p2p = {{0, 1}};
+  EXPECT_FALSE(p2p_allowed(system, broken, 1, 0));
+  EXPECT_EQ(gpu_path(make(machine, broken), 0, 1), PathType::kPhb);
+}
+
+TEST(Decisions, TwoGpusOnAmdReachEachOtherAtAnyDistance) {
+  const std::string amd = "arch=\"x86_64\" vendor=\"AuthenticAMD\"";
+  const System system =
+      make(fmt::format("<cpu numaid=\"0\" {0}>{1}</cpu><cpu numaid=\"1\" {0}>{2}"
+                       "</cpu>",
+                       amd, gpu(0), gpu(1)));
+  EXPECT_TRUE(p2p_allowed(system, {}, 0, 1));
+}
+
+TEST(Decisions, WithoutPeerAccessAndSharedMemoryTheNetworkRemains) {
+  TopoOptions options;
+  options.reach.without_p2p = {{0, 1}};
+  options.shm_disable = true;
+  const System system = make(cpu(0, bridge(gpu(0) + gpu(1))), options);
+  EXPECT_EQ(gpu_path(system, 0, 1), PathType::kNet);
+  EXPECT_EQ(split_by_reach(system, options, false).size(), 2U);
+}
+
+TEST(Decisions, GdrFollowsDistanceCapabilityAndOverride) {
+  const System system = make(cpu(0, bridge(gpu(0) + nic(0)) + gpu(1)), {}, true);
+  EXPECT_EQ(gdr_use(system, {}, 0, 0, false), GdrUse::kOn);
+  EXPECT_EQ(gdr_use(system, {}, 1, 0, false), GdrUse::kOff);
+  TopoOptions far;
+  far.net_gdr_level = PathType::kPhb;
+  EXPECT_EQ(gdr_use(system, far, 1, 0, false), GdrUse::kOn);
+  TopoOptions none;
+  none.reach.gdr = false;
+  EXPECT_EQ(gdr_use(system, none, 0, 0, false), GdrUse::kOff);
+  EXPECT_EQ(make(cpu(0, bridge(gpu(0) + nic(0))), none, true)
+                .path(NodeType::kNet, 0, NodeType::kGpu, 0)
+                .type,
+            PathType::kPhb);
+}
+
+TEST(Decisions, OldGpusAreReadByNicsOnlyWithNvlinkOrAlone) {
+  const System pair = make(cpu(0, bridge(gpu(0, "", "70") + gpu(1, "", "70") + nic(0))), {}, true);
+  EXPECT_EQ(gdr_use(pair, {}, 0, 0, true), GdrUse::kOff);
+  EXPECT_EQ(gdr_use(pair, {}, 0, 0, false), GdrUse::kOn);
+  TopoOptions read;
+  read.net_gdr_read = true;
+  EXPECT_EQ(gdr_use(pair, read, 0, 0, true), GdrUse::kOn);
+  const System alone = make(cpu(0, bridge(gpu(0, "", "70") + nic(0))), {}, true);
+  EXPECT_EQ(gdr_use(alone, {}, 0, 0, true), GdrUse::kOn);
+}
+
+std::string nvlink(int to) {
+  return fmt::format("<nvlink target=\"0000:0{}:00.0\" count=\"2\" tclass=\"0x030200\"/>", to);
+}
+
+TEST(Paths, GpuSendsThroughItsNeighbourBesideTheNic) {
+  const std::string machine = cpu(0, bridge(gpu(0, nvlink(1)) + nic(0)) + gpu(1, nvlink(0)));
+  EXPECT_EQ(make(machine, {}, true).path(NodeType::kGpu, 1, NodeType::kNet, 0).type,
+            PathType::kPxn);
+  EXPECT_EQ(make(machine, {}, true).path(NodeType::kNet, 0, NodeType::kGpu, 1).type,
+            PathType::kPhb);
+  TopoOptions options;
+  options.pxn_disable = true;
+  EXPECT_EQ(make(machine, options, true).path(NodeType::kGpu, 1, NodeType::kNet, 0).type,
+            PathType::kPhb);
+}
+
+TEST(Paths, NvlinkThroughOneGpuButNotTwo) {
+  const std::string machine = cpu(0, gpu(0, nvlink(1)) + gpu(1, nvlink(0) + nvlink(2)) +
+                                         gpu(2, nvlink(1) + nvlink(3)) + gpu(3, nvlink(2)));
+  const System system = make(machine);
+  EXPECT_EQ(gpu_path(system, 0, 1), PathType::kNvl);
+  EXPECT_EQ(gpu_path(system, 0, 2), PathType::kNvb);
+  EXPECT_EQ(gpu_path(system, 0, 3), PathType::kPhb);
+  TopoOptions options;
+  options.nvb_disable = true;
+  EXPECT_EQ(gpu_path(make(machine, options), 0, 2), PathType::kPhb);
+}
+
+TEST(Paths, ChipToChipLinkBringsTheNicOfTheCpuNear) {
+  const System system =
+      make(cpu(0, gpu(0, "<c2c bw=\"90000\" count=\"2\"/>", "90") + nic(0)), {}, true);
+  EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kCpu, 0).type, PathType::kC2c);
+  EXPECT_FLOAT_EQ(system.path(NodeType::kGpu, 0, NodeType::kCpu, 0).gb_per_s, 180);
+  EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kP2c);
+}
+
+/// Reported (issue 1358): two GPUs on two sockets of Skylake class.
+TEST(Search, TwoGpusOnTwoSocketsGetOneChannelOf10) {
+  const NodeChannels found = search_node(make(cpu(0, gpu(0)) + cpu(1, gpu(1))), {});
+  EXPECT_EQ(found.ring.channels(), 1);
+  EXPECT_FLOAT_EQ(found.ring.intra_gb_per_s, 10);
+  EXPECT_EQ(found.ring.intra_type, PathType::kSys);
+  EXPECT_EQ(found.ring.inter_type, PathType::kPix);
+}
+
+/// Reported (B11) when 16 was the most: all channels, at the highest speed.
+TEST(Search, OneGpuAloneGetsAllChannelsAtTheHighestSpeed) {
+  const ChannelGraph ring = search_node(make(cpu(0, gpu(0))), {}).ring;
+  EXPECT_EQ(ring.channels(), 32);
+  EXPECT_FLOAT_EQ(ring.intra_gb_per_s, 40);
+  EXPECT_TRUE(ring.same_channels);
+  EXPECT_EQ(ring.intra_type, PathType::kLoc);
+}
+
+/// Reported (C12): one GPU in each node, a NIC of 2.5 Gb/s.
+TEST(Search, OneGpuPerNodeWithASlowNic) {
+  const std::string slow = "<nic><net dev=\"0\" speed=\"2500\" gdr=\"0\"/></nic>";
+  const NodeChannels found = search_node(make(cpu(0, gpu(0) + slow), {}, true), {});
+  EXPECT_FLOAT_EQ(found.ring.intra_gb_per_s, 0.24F);
+  EXPECT_FLOAT_EQ(found.ring.inter_gb_per_s, 0.24F);
+  EXPECT_EQ(found.ring.inter_type, PathType::kPhb);
+  EXPECT_EQ(found.tree.pattern, Pattern::kTree);
+  EXPECT_FLOAT_EQ(found.tree.intra_gb_per_s, 1.2F);
+  EXPECT_FLOAT_EQ(found.tree.inter_gb_per_s, 0.24F);
+}
+
+/// Half a lane's worth of bandwidth: less than the slowest speed that is tried.
+TEST(Search, FallsBackToOneChannelInOrderOfDevices) {
+  const auto thin = [](int rank) {
+    return fmt::format(
+        "<pci busid=\"{0}\" link_speed=\"2.5 GT/s\" link_width=\"1\"><gpu dev=\"{0}\" sm=\"80\" "
+        "rank=\"{0}\" gdr=\"1\"/></pci>",
+        rank);
+  };
+  const NodeChannels found = search_node(make(cpu(0, thin(0) + thin(1) + thin(2))), {});
+  EXPECT_EQ(found.ring.ranks, (std::vector<std::vector<int>>{{0, 1, 2}}));
+  EXPECT_FLOAT_EQ(found.ring.intra_gb_per_s, 0.1F);
+  EXPECT_EQ(found.ring.intra_type, PathType::kSys);
+  EXPECT_EQ(found.tree.ranks, found.ring.ranks);
+}
+
+TEST(Search, RailsWinOverAdaptersWithoutCrossNic) {
+  TopoOptions options;
+  options.cross_nic = 0;
+  options.pxn_disable = true;
+  const auto machine = [](const char* rail) {
+    return cpu(0, bridge(gpu(0) + nic(0, "rail=\"0\""))) +
+           cpu(1, "<pci busid=\"0000:f1:00.0\">" + gpu(1) +
+                      nic(1, fmt::format("rail=\"{}\"", rail)) + "</pci>");
+  };
+  const ChannelNets same = search_node(make(machine("0"), options, true), options).ring.nets[0];
+  EXPECT_NE(same.in, same.out);
+  const ChannelNets other = search_node(make(machine("1"), options, true), options).ring.nets[0];
+  EXPECT_EQ(other.in, other.out);
+}
+
+}  // namespace
+}  // namespace plexus::testing

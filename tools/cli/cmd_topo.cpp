@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plexus topo`: a machine's topology (this one's, or a file's) as a tree, as Graphviz, as a file,
+// and the channels that a communicator over any number of such machines gets.
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+#include "core/os/host.hpp"
+#include "core/topo/cluster.hpp"
+#include "core/topo/detect.hpp"
+#include "core/topo/graph_file.hpp"
+#include "core/topo/machine_xml.hpp"
+#include "core/topo/paths.hpp"
+#include "tools/cli/commands.hpp"
+#include "tools/cli/flags.hpp"
+#include "tools/cli/topo/json.hpp"
+#include "tools/cli/topo/text.hpp"
+
+namespace plexus {
+namespace {
+
+struct TopoFlags {
+  std::string file;  // empty: this machine
+  int nodes = 1;
+  int ranks = 0;  // of this machine; 0: one for each core
+  int dcs = 1;
+  std::vector<int> dc_of;
+  int scatter = 1;
+  int cross_nic = 2;
+  bool no_p2p = false;
+  std::string graph_file;
+  std::string graph_dump;
+  std::string json;  // file, "-" or empty
+};
+
+Result<XmlElement> read_machine(const TopoFlags& flags) {
+  if (!flags.file.empty()) {
+    return read_machine_file(flags.file);
+  }
+  DetectRequest request;
+  const int ranks = flags.ranks > 0 ? flags.ranks : cores_available();
+  for (int rank = 0; rank < ranks; ++rank) {
+    request.ranks.push_back({.rank = rank, .numa = -1});
+  }
+  request.nets = network_interfaces();
+  return detect_machine(request);
+}
+
+TopoOptions options_of(const TopoFlags& flags) {
+  TopoOptions options;
+  options.cross_nic = flags.cross_nic;
+  options.reach.p2p = !flags.no_p2p;
+  return options;
+}
+
+Result<void> write_text(const std::string& file_name, const std::string& text) {
+  if (file_name.empty() || file_name == "-") {
+    fmt::print("{}", text);
+    return ok();
+  }
+  std::ofstream file(file_name);
+  file << text << std::flush;
+  if (!file) {
+    return fail(Code::kInvalidArgument, "'{}' cannot be written", file_name);
+  }
+  return ok();
+}
+
+Result<System> load_system(const TopoFlags& flags) {
+  PLEXUS_TRY(machine, read_machine(flags));
+  PLEXUS_TRY(system, build_system(machine));
+  compute_paths(system, options_of(flags));
+  return std::move(system);
+}
+
+Result<void> show(const TopoFlags& flags) {
+  PLEXUS_TRY(system, load_system(flags));
+  return write_text("", format_machine(system));
+}
+
+Result<void> draw(const TopoFlags& flags) {
+  PLEXUS_TRY(system, load_system(flags));
+  if (system.count(NodeType::kGpu) == 0) {
+    return write_text("", format_dot(system, nullptr));
+  }
+  const NodeChannels found = search_node(system, options_of(flags));
+  return write_text("", format_dot(system, &found));
+}
+
+Result<void> dump(const TopoFlags& flags) {
+  TopoFlags here = flags;
+  here.file.clear();
+  PLEXUS_TRY(machine, read_machine(here));
+  return write_text(flags.file, format_xml(machine));
+}
+
+Result<ClusterRequest> request_of(const TopoFlags& flags) {
+  ClusterRequest request;
+  request.machines = flags.nodes;
+  request.options = options_of(flags);
+  request.centres = {.of_node = flags.dc_of, .scatter = flags.scatter == 1};
+  if (flags.dc_of.empty() && flags.dcs > 1) {
+    if (flags.dcs > flags.nodes) {
+      return fail(Code::kInvalidArgument, "--dcs {} is more than --nodes {}", flags.dcs,
+                  flags.nodes);
+    }
+    for (int node = 0; node < flags.nodes; ++node) {
+      request.centres.of_node.push_back(node * flags.dcs / flags.nodes);
+    }
+  }
+  if (!flags.graph_file.empty()) {
+    std::ifstream file(flags.graph_file, std::ios::binary);
+    request.graphs.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    if (!file || request.graphs.empty()) {
+      return fail(Code::kInvalidArgument, "--graph takes a file, and '{}' cannot be read",
+                  flags.graph_file);
+    }
+  }
+  return request;
+}
+
+Result<void> search(const TopoFlags& flags) {
+  using Clock = std::chrono::steady_clock;
+  PLEXUS_TRY(machine, read_machine(flags));
+  PLEXUS_TRY(request, request_of(flags));
+  const Clock::time_point start = Clock::now();
+  PLEXUS_TRY(cluster, plan_cluster(machine, request));
+  const double search_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  if (!flags.graph_dump.empty()) {
+    PLEXUS_TRY(
+        write_text(flags.graph_dump, format_graphs(cluster.found.front(), cluster.parts.front())));
+  }
+  if (flags.json != "-") {
+    fmt::print("{}search took {:.1f} ms\n", format_cluster(cluster), search_ms);
+  }
+  return flags.json.empty() ? ok()
+                            : write_text(flags.json, format_cluster_json(cluster, search_ms));
+}
+
+Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {
+  constexpr IntRange kDc = {0, 1023};
+  size_t start = 0;
+  while (start <= text.size()) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    PLEXUS_TRY(dc, parse_int(text.substr(start, comma - start), kDc));
+    target->push_back(static_cast<int>(dc));
+    start = comma + 1;
+  }
+  return ok();
+}
+
+void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
+  constexpr IntRange kNodes = {1, 65'536};
+  constexpr IntRange kDcs = {1, 1024};
+  constexpr IntRange kSwitch = {0, 1};
+  add_int(app, "--nodes", &flags->nodes, kNodes, "number of such machines (default 1)");
+  add_int(app, "--dcs", &flags->dcs, kDcs, "data centres, the nodes in equal blocks (default 1)");
+  add_flag(
+      app, "--dc-of", [flags](const std::string& text) { return take_dc_of(text, &flags->dc_of); },
+      "data centre of each node: n0,n1,...");
+  add_int(app, "--scatter", &flags->scatter, kSwitch,
+          "1: channels cross between data centres at different nodes (default)");
+  app.add_option("--graph", flags->graph_file, "take channels from this file (NCCL_GRAPH_FILE)")
+      ->type_name("FILE");
+  app.add_option("--graph-dump", flags->graph_dump, "write the node's channels to this file")
+      ->type_name("FILE");
+  app.add_option("--json", flags->json, "write one JSON object to this file (-: stdout)")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+Command add_topo_command(CLI::App& program) {
+  constexpr IntRange kRanks = {0, 512};
+  constexpr IntRange kCrossNic = {0, 2};
+  CLI::App* app =
+      program.add_subcommand("topo", "A machine's topology and the channels over many of it");
+  app->require_subcommand(1);
+  const auto flags = std::make_shared<TopoFlags>();
+  struct Verb {
+    CLI::App* app;
+    Result<void> (*run)(const TopoFlags&);
+  };
+  const std::vector<Verb> verbs = {
+      {app->add_subcommand("show", "as a tree, with the paths between ranks"), show},
+      {app->add_subcommand("dot", "for Graphviz, rings as coloured edges"), draw},
+      {app->add_subcommand("dump", "this machine as a topology file"), dump},
+      {app->add_subcommand("search", "channels of a communicator"), search},
+  };
+  for (const Verb& verb : verbs) {
+    const bool writes = verb.run == dump;
+    verb.app
+        ->add_option("FILE", flags->file,
+                     writes ? "written; stdout without it" : "NCCL's XML; this machine without it")
+        ->type_name("");
+    add_int(*verb.app, "--ranks", &flags->ranks, kRanks,
+            "ranks on this machine's host (default: one for each core)");
+    if (!writes) {
+      add_int(*verb.app, "--cross-nic", &flags->cross_nic, kCrossNic, "as NCCL_CROSS_NIC");
+      verb.app->add_flag("--no-p2p", flags->no_p2p, "no peer access between GPUs");
+    }
+  }
+  add_search_flags(*verbs.back().app, flags);
+  return {app, [flags, verbs] {
+            for (const Verb& verb : verbs) {
+              if (verb.app->parsed()) {
+                const Result<void> done = verb.run(*flags);
+                return done ? kExitOk : report_error(done.error(), kExitUsage);
+              }
+            }
+            return kExitUsage;
+          }};
+}
+
+}  // namespace plexus

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine and its channels for people: the tree of a machine on the terminal, Graphviz, lines.
+#pragma once
+
+#include <string>
+
+#include "core/topo/cluster.hpp"
+#include "core/topo/system.hpp"
+
+namespace plexus {
+
+/// "GPU 0", "NET 1 mlx5_1", "CPU 0"
+std::string node_label(const Node& node);
+std::string bus_id_text(uint64_t id);
+/// 370.8, 48, 0.24
+std::string gb_text(float gb_per_s);
+
+/// CPUs with what hangs on them, then the paths between ranks and to NICs. With paths computed.
+std::string format_machine(const System& system);
+/// Channels of the search and of the communicator.
+std::string format_cluster(const ClusterChannels& cluster);
+/// Links with their bandwidth; each ring channel in a colour of its own (`found` may be null).
+std::string format_dot(const System& system, const NodeChannels* found);
+
+}  // namespace plexus
