@@ -41,6 +41,7 @@ struct PlanContext {
   const UserMemory* memory;
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: the built-in rules
+  bool deterministic;
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;

@@ -171,7 +171,8 @@ Result<int> explain(const ExplainOptions& options) {
                                .nranks = options.nranks,
                                .channels_min = 1,
                                .channels_max = kChannelsMax,
-                               .slot_bytes = kSlotBytes},
+                               .slot_bytes = kSlotBytes,
+                               .deterministic = config.deterministic},
                               filter, tuner.get()));
   std::vector<Line> lines;
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
