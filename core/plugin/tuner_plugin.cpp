@@ -32,7 +32,7 @@ std::vector<std::filesystem::path> find_files(const TunerOptions& options,
   if (name.find('/') != std::string::npos) {
     return {name};
   }
-  std::vector<std::filesystem::path> folders = {find_own_folder()};
+  std::vector<std::filesystem::path> folders = {options.own_folder};
   for (size_t at = 0; at < options.folders.size();) {
     const size_t end = std::min(options.folders.find(':', at), options.folders.size());
     folders.emplace_back(options.folders.substr(at, end - at));

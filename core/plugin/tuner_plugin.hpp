@@ -14,6 +14,7 @@
 #include "plugin-api/plexus_tuner.h"
 
 #include "core/base/result.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace plexus {
 
@@ -22,6 +23,8 @@ struct TunerOptions {
   std::string plugin;
   /// PLEXUS_PLUGIN_PATH: folders, separated by ':'.
   std::string folders;
+  /// Where Plexus's own plugins are.
+  std::filesystem::path own_folder = NetPluginOptions::find_own_plugin_folder();
 };
 
 /// A tuner of one communicator. Threads: one at a time.
