@@ -117,6 +117,12 @@ Result<void> Communicator::check_agreement() const {
                           "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
                           setup_.rank, mine.host, mine.version, rank, info.host, info.version);
     }
+    if (std::string_view(info.protocols) != mine.protocols) {
+      return plexus::fail(Code::kInvalidUsage,
+                          "NCCL_PROTO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
+                          "alike on all ranks",
+                          mine.protocols, setup_.rank, mine.host, info.protocols, rank, info.host);
+    }
     if (std::string_view(info.algorithms) != mine.algorithms) {
       return plexus::fail(Code::kInvalidUsage,
                           "NCCL_ALGO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
@@ -165,13 +171,13 @@ Result<void> Communicator::open_network() {
   return ok();
 }
 
-Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
+Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
   if (setup_.nranks == 1) {
     return ok();
   }
   PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
                                  .folders = setup_.config.plugin_path},
-                                describe_to_tuner(setup_.infos, setup_.group, slot_bytes)));
+                                comm));
   tuner_ = std::move(tuner);
   return ok();
 }
@@ -179,7 +185,7 @@ Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo));
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
   filter_ = std::move(filter);
   PLEXUS_TRY(open_network());
   ring_ = compute_ring(setup_.infos);
@@ -195,7 +201,8 @@ Result<void> Communicator::start(CommSetup setup) {
     channels_max = std::min(channels_max, info.max_channels);
     local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
   }
-  PLEXUS_TRY(open_tuner(slot_bytes));
+  const plexus_tuner_comm_t described = describe_to_tuner(setup_.infos, setup_.group, slot_bytes);
+  PLEXUS_TRY(open_tuner(described));
   oversubscribed = local_ranks > cores_available();
   auto& process = Process::instance();
   connections_ =
@@ -206,18 +213,20 @@ Result<void> Communicator::start(CommSetup setup) {
                                                              .meetings = &process.meetings,
                                                              .net = net_ ? &*net_ : nullptr,
                                                              .slot_bytes = slot_bytes});
-  plan_context_ =
-      PlanContext{.state = this,
-                  .rank = setup_.rank,
-                  .ring = ring_,
-                  .connections = connections_.get(),
-                  .memory = &process.memory,
-                  .filter = &filter_,
-                  .tuner = tuner_.get(),
-                  .deterministic = setup_.config.deterministic,
-                  .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
-                  .channels_max = static_cast<int>(channels_max),
-                  .slot_bytes = slot_bytes};
+  plan_context_ = PlanContext{
+      .state = this,
+      .rank = setup_.rank,
+      .ring = ring_,
+      .connections = connections_.get(),
+      .memory = &process.memory,
+      .filter = &filter_,
+      .tuner = tuner_.get(),
+      .deterministic = setup_.config.deterministic,
+      .shares_memory =
+          described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,
+      .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
+      .channels_max = static_cast<int>(channels_max),
+      .slot_bytes = slot_bytes};
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);
   PLEXUS_INFO(kInit, "comm {:#x} rank {} nranks {} host {} slots {} x {} KiB - Init COMPLETE",

@@ -109,7 +109,7 @@ class Communicator final : public RankState {
 
  private:
   Result<void> open_network();
-  Result<void> open_tuner(uint32_t slot_bytes);
+  Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
 
   CommConfig comm_config_;

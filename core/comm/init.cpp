@@ -59,11 +59,15 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
   info.cores = static_cast<uint32_t>(cores_available());
   info.local_register = config.local_register ? 1 : 0;
-  if (config.algo.size() >= sizeof(info.algorithms)) {
-    return fail(Code::kInvalidUsage, "NCCL_ALGO has {} characters, at most {} are read: shorten it",
-                config.algo.size(), sizeof(info.algorithms) - 1);
+  for (const auto& [variable, text] :
+       {std::pair("NCCL_ALGO", &config.algo), std::pair("NCCL_PROTO", &config.proto)}) {
+    if (text->size() >= sizeof(info.algorithms)) {
+      return fail(Code::kInvalidUsage, "{} has {} characters, at most {} are read: shorten it",
+                  variable, text->size(), sizeof(info.algorithms) - 1);
+    }
   }
   store_text(info.algorithms, config.algo);
+  store_text(info.protocols, config.proto);
   store_text(info.host, host.name);
   return info;
 }

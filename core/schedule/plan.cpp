@@ -158,6 +158,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .slot_bytes = context.slot_bytes,
                                .element_bytes = static_cast<uint32_t>(element_size(call.type)),
                                .calls_in_group = static_cast<uint32_t>(tasks.size()),
+                               .shares_memory = context.shares_memory,
                                .deterministic = context.deterministic},
                               *context.filter, context.tuner));
   choice_ = choice;
@@ -253,7 +254,9 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.type = task.type;
   work.element_bytes = static_cast<uint32_t>(element_size(task.type));
   work.reduce = find_reduce_pair(task.type, task.op.kind);
-  work.slot_bytes = context.slot_bytes / work.element_bytes * work.element_bytes;
+  work.protocol = choice.protocol;
+  work.slot_bytes =
+      std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;
   work.exchanges_empty = is_point_to_point(task.collective);
   work.geometry = compute_partition({.collective = task.collective,

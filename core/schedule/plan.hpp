@@ -42,6 +42,7 @@ struct PlanContext {
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: the built-in rules
   bool deterministic;
+  bool shares_memory;  // some ranks of the communicator do
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;

@@ -50,6 +50,11 @@ template <class IsReady>
   return false;
 }
 
+/// Is what arrives in this step only stored, perhaps passed on?
+bool stores_arrival(const Step& step) {
+  return step.receives == 1 && step.source == Buffer::kNone && step.target != Buffer::kNone;
+}
+
 }  // namespace
 
 // ---- RunQueue ----
@@ -105,6 +110,13 @@ LaneRun::LaneRun(Work* work, int lane, LaneRun* siblings)
     for (const Step& step : lane_->steps) {
       extents_.push_back(extent_of(step));
     }
+  }
+  if (uses_lines(work_->protocol)) {
+    int payloads = 0;
+    for (const Step& step : lane_->steps) {
+      payloads = std::max(payloads, step.receives + 1);
+    }
+    staging_.resize(static_cast<size_t>(payloads) * payload_bytes_max(work_->protocol));
   }
 }
 
@@ -190,20 +202,21 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   const uint64_t size_bytes = extent.size_bytes;
   bool more = size_bytes > 0 || work_->exchanges_empty;
   while (more) {
-    const auto slice_bytes = static_cast<uint32_t>(
-        std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes));
-    if (!acquire(step, queue.polls())) {
-      return Progress::kPending;
+    const Slice slice{extent.source_bytes + slice_bytes_done_,
+                      extent.target_bytes + slice_bytes_done_,
+                      static_cast<uint32_t>(
+                          std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes))};
+    if (!acquire(step, slice, queue.polls())) {
+      return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
-    if (step.receives > 0 && !check_arrivals(step, slice_bytes)) {
+    if (step.receives > 0 && !check_arrivals(step, slice.size_bytes)) {
       return Progress::kFailed;
     }
-    move(step, extent.source_bytes + slice_bytes_done_, extent.target_bytes + slice_bytes_done_,
-         slice_bytes);
+    move(step, slice);
     finish_slice(step, queue);
-    slice_bytes_done_ += slice_bytes;
+    slice_bytes_done_ += slice.size_bytes;
     moved_ = true;
-    bytes_this_turn_ += slice_bytes;
+    bytes_this_turn_ += slice.size_bytes;
     more = slice_bytes_done_ < size_bytes;
     if (more && bytes_this_turn_ >= kTurnBytes) {
       return Progress::kYielded;
@@ -212,16 +225,26 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   return Progress::kDone;
 }
 
-bool LaneRun::acquire(const Step& step, uint32_t polls) noexcept {
-  const auto first = static_cast<size_t>(step.peers_first);
-  const auto middle = first + static_cast<size_t>(step.receives);
-  for (size_t i = first; i < middle; ++i) {
-    RecvConnection& recv = *work_->recvs[i];
-    if (!recv.try_peek() && !poll([&] { return recv.try_peek(); }, polls)) {
-      wait_recv_ = &recv;
+bool LaneRun::by_lines(const RecvConnection& recv) const noexcept {
+  return uses_lines(work_->protocol) && recv.has_lines();
+}
+bool LaneRun::by_lines(const SendConnection& send) const noexcept {
+  return uses_lines(work_->protocol) && send.has_lines();
+}
+
+/// Payloads of messages that came by lines, by their number in the step; after them, one that
+/// leaves.
+std::byte* LaneRun::staging(int number) noexcept {
+  return staging_.data() + static_cast<size_t>(number) * payload_bytes_max(work_->protocol);
+}
+
+bool LaneRun::acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept {
+  for (int i = 0; i < step.receives; ++i) {
+    if (!acquire_arrival(step, slice, i, polls)) {
       return false;
     }
   }
+  const auto middle = static_cast<size_t>(step.peers_first + step.receives);
   for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
     SendConnection& send = *work_->sends[i];
     if (!send.try_acquire() && !poll([&] { return send.try_acquire(); }, polls)) {
@@ -232,52 +255,98 @@ bool LaneRun::acquire(const Step& step, uint32_t polls) noexcept {
   return true;
 }
 
+bool LaneRun::acquire_arrival(const Step& step,
+                              const Slice& slice,
+                              int number,
+                              uint32_t polls) noexcept {
+  RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
+  bool arrived = false;
+  if (by_lines(recv)) {
+    // What is only stored goes straight to its place.
+    std::byte* const payload =
+        stores_arrival(step) ? at(step.target, slice.target_bytes) : staging(number);
+    const auto read = [&] {
+      return recv.try_read_lines(work_->protocol, payload, slice.size_bytes, work_->call.hash);
+    };
+    arrived = read() || poll(read, polls);
+    if (recv.arrival().is_other_call) {
+      failure_ = {.kind = LaneFailure::Kind::kOtherCall,
+                  .connection = &recv,
+                  .size_expected = slice.size_bytes,
+                  .hash_arrived = recv.arrival().other_hash,
+                  .size_arrived = slice.size_bytes};
+    }
+  } else {
+    const auto peek = [&] { return recv.try_peek(); };
+    arrived = peek() || poll(peek, polls);
+  }
+  if (!arrived) {
+    wait_recv_ = &recv;
+  }
+  return arrived;
+}
+
 bool LaneRun::check_arrivals(const Step& step, uint32_t size_bytes) noexcept {
   for (int i = 0; i < step.receives; ++i) {
     RecvConnection* const connection = work_->recvs[static_cast<size_t>(step.peers_first + i)];
+    if (by_lines(*connection)) {
+      continue;
+    }
     const SlotHeader& slot = connection->header();
+    LaneFailure failure{.kind = LaneFailure::Kind::kNone,
+                        .connection = connection,
+                        .size_expected = size_bytes,
+                        .hash_arrived = slot.call_hash,
+                        .size_arrived = slot.size_bytes};
     if (slot.call_hash != work_->call.hash) {
-      failure_ = {LaneFailure::Kind::kOtherCall, connection, size_bytes};
+      failure.kind = LaneFailure::Kind::kOtherCall;
     } else if (slot.size_bytes != size_bytes) {
-      failure_ = {LaneFailure::Kind::kOtherSize, connection, size_bytes};
+      failure.kind = LaneFailure::Kind::kOtherSize;
     } else if (connection->payload() == nullptr) {
-      failure_ = {LaneFailure::Kind::kUnmapped, connection, size_bytes};
+      failure.kind = LaneFailure::Kind::kUnmapped;
     } else {
       continue;
     }
+    failure_ = failure;
     return false;
   }
   return true;
 }
 
-void LaneRun::move(const Step& step,
-                   uint64_t source_bytes,
-                   uint64_t target_bytes,
-                   uint32_t size_bytes) noexcept {
+const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
+  const RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
+  return by_lines(recv) ? staging(number) : recv.payload();
+}
+
+void LaneRun::move(const Step& step, const Slice& slice) noexcept {
+  const uint32_t size_bytes = slice.size_bytes;
   const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);  // a power of two
-  const auto first = static_cast<size_t>(step.peers_first);
   SendConnection* const* const sends =
-      work_->sends.data() + first + static_cast<size_t>(step.receives);
-  const bool has_target = step.target != Buffer::kNone;
+      work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
   // Where the value is made: at home, else in the first slot it leaves through.
-  std::byte* made = has_target ? at(step.target, target_bytes) : sends[0]->payload(size_bytes);
-  Value value{made, step.target, target_bytes};
+  const bool has_target = step.target != Buffer::kNone;
+  std::byte* const made = has_target            ? at(step.target, slice.target_bytes)
+                          : by_lines(*sends[0]) ? staging(step.receives)
+                                                : sends[0]->payload(size_bytes);
+  Value value{made, step.target, slice.target_bytes};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
 
   if (step.receives == 0) {
-    const std::byte* const source = at(step.source, source_bytes);
+    const std::byte* const source = at(step.source, slice.source_bytes);
     if (scales) {
       scale(made, source, elements, work_->type, work_->op.scalar_bits);
     } else if (!has_target) {
-      value = {source, step.source, source_bytes};  // a plain send: the value is at home already
+      value = {source, step.source, slice.source_bytes};  // a plain send: it is at home already
     } else if (made != source) {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
   } else if (step.source == Buffer::kNone) {
-    const std::byte* const arrived = work_->recvs[first]->payload();
-    (work_->streaming && step.sends == 0 ? copy_streaming : copy)(made, arrived, size_bytes);
+    if (!stores_arrival(step) || !by_lines(*work_->recvs[static_cast<size_t>(step.peers_first)])) {
+      const bool streams = work_->streaming && step.sends == 0;
+      (streams ? copy_streaming : copy)(made, arrived(step, 0), size_bytes);
+    }
   } else {
-    combine(step, made, at(step.source, source_bytes), elements, scales);
+    combine(step, made, at(step.source, slice.source_bytes), elements, scales);
   }
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
@@ -295,9 +364,8 @@ void LaneRun::combine(const Step& step,
                       const std::byte* own,
                       size_t elements,
                       bool scales) noexcept {
-  const auto first = static_cast<size_t>(step.peers_first);
   if (step.receives == 1 && !scales) {
-    work_->reduce(made, own, work_->recvs[first]->payload(), elements);
+    work_->reduce(made, own, arrived(step, 0), elements);
     return;
   }
   // One block of all operands at a time, so that a scaled own input needs only a block of memory.
@@ -317,7 +385,7 @@ void LaneRun::combine(const Step& step,
       if (i == step.own_position) {
         operands[count++] = own_block;
       }
-      operands[count++] = work_->recvs[first + static_cast<size_t>(i)]->payload() + offset;
+      operands[count++] = arrived(step, i) + offset;
     }
     if (step.own_position >= step.receives) {
       operands[count++] = own_block;
@@ -328,6 +396,10 @@ void LaneRun::combine(const Step& step,
 
 void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept {
   const uint32_t hash = work_->call.hash;
+  if (by_lines(send)) {
+    send.commit_lines(work_->protocol, value.made, size_bytes, hash);
+    return;
+  }
   if (size_bytes >= work_->borrow_bytes_min && value.home != Buffer::kNone) {
     if (send.reach() == Reach::kProcess) {
       send.commit_pointer(value.made, size_bytes, hash);
@@ -363,7 +435,8 @@ void LaneRun::finish_slice(const Step& step, RunQueue& queue) noexcept {
 
 bool LaneRun::can_go_on() const noexcept {
   if (wait_recv_ != nullptr) {
-    return wait_recv_->try_peek();
+    return by_lines(*wait_recv_) ? wait_recv_->try_peek_line(work_->protocol)
+                                 : wait_recv_->try_peek();
   }
   return wait_send_ == nullptr || wait_send_->try_acquire();
 }

@@ -14,6 +14,7 @@
 #include "kernels/host/connection.hpp"
 #include "kernels/host/reduce.hpp"
 #include "kernels/layout/geometry.hpp"
+#include "kernels/layout/protocol.hpp"
 #include "kernels/layout/types.hpp"
 #include "kernels/program/algorithms.hpp"
 #include "kernels/program/program.hpp"
@@ -63,8 +64,9 @@ struct Work {
   ReduceOp op{};
   ReducePair reduce = nullptr;
   uint32_t element_bytes = 1;
-  uint32_t slot_bytes = 0;        // a slice is at most this long
-  uint32_t borrow_bytes_min = 0;  // slices from this size on are handed over by address
+  Protocol protocol = Protocol::kSimple;  // where the connection can; else Simple
+  uint32_t slot_bytes = 0;                // a slice is at most this long
+  uint32_t borrow_bytes_min = 0;          // slices from this size on are handed over by address
   bool exchanges_empty =
       false;               // a message of 0 bytes is sent and awaited all the same (send/recv)
   bool streaming = false;  // the output is too large to stay in caches
@@ -83,7 +85,9 @@ enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };
 struct LaneFailure {
   enum class Kind : uint8_t { kNone, kOtherCall, kOtherSize, kUnmapped } kind = Kind::kNone;
   RecvConnection* connection = nullptr;
-  uint64_t size_expected = 0;
+  uint32_t size_expected = 0;
+  uint32_t hash_arrived = 0;
+  uint32_t size_arrived = 0;
 };
 
 /// One lane of a Work in execution.
@@ -123,12 +127,21 @@ class LaneRun {
   };
   [[nodiscard]] Extent extent_of(const Step& step) const noexcept;
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
-  bool acquire(const Step& step, uint32_t polls) noexcept;
+  /// Part of an extent that travels in one slot.
+  struct Slice {
+    uint64_t source_bytes;
+    uint64_t target_bytes;
+    uint32_t size_bytes;
+  };
+  bool acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept;
+  bool acquire_arrival(const Step& step, const Slice& slice, int number, uint32_t polls) noexcept;
   bool check_arrivals(const Step& step, uint32_t size_bytes) noexcept;
-  void move(const Step& step,
-            uint64_t source_bytes,
-            uint64_t target_bytes,
-            uint32_t size_bytes) noexcept;
+  void move(const Step& step, const Slice& slice) noexcept;
+  [[nodiscard]] bool by_lines(const RecvConnection& recv) const noexcept;
+  [[nodiscard]] bool by_lines(const SendConnection& send) const noexcept;
+  /// Where arrival `number` of a step lies once it is there.
+  [[nodiscard]] std::byte* staging(int number) noexcept;
+  [[nodiscard]] const std::byte* arrived(const Step& step, int number) noexcept;
   void combine(const Step& step,
                std::byte* made,
                const std::byte* own,
@@ -149,7 +162,8 @@ class LaneRun {
   Work* work_;
   const Lane* lane_;
   LaneRun* siblings_;
-  std::vector<Extent> extents_;  // of all steps, when they are the same in every loop
+  std::vector<Extent> extents_;     // of all steps, when they are the same in every loop
+  std::vector<std::byte> staging_;  // payloads that came or leave by lines, a slot's each
   size_t step_ = 0;
   uint32_t loop_ = 0;
   uint64_t slice_bytes_done_ = 0;

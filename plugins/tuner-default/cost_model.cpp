@@ -3,9 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace plexus::tuner_default {
 namespace {
+
+// What packing lines adds (docs/performance.md).
+constexpr double kUsPerByteLL = 1.2e-4;
+constexpr double kUsPerByteLL128 = 4e-5;
+constexpr double kMessageUsOfLines = 0.01;
 
 /// The slowest class that joins any two ranks: a flat algorithm waits for it in every round. What
 /// the host knows of the link replaces the calibration.
@@ -38,6 +44,12 @@ double predict_us(const Calibration& calibration,
     return -1;
   }
   LinkCost cost = slowest_link(calibration, comm);
+  // Lines are packed and unpacked, on top of the copies that Simple makes.
+  const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
+  if (protocol == "LL" || protocol == "LL128") {
+    cost.us_per_byte += protocol == "LL" ? kUsPerByteLL : kUsPerByteLL128;
+    cost.message_us += kMessageUsOfLines;
+  }
   // More ranks than cores: each waits for its turn to run.
   const double ranks_per_core = std::max(1.0, static_cast<double>(comm.ranks_per_node_max) /
                                                   static_cast<double>(comm.cores_per_node_min));

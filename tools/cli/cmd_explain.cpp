@@ -72,15 +72,16 @@ std::string nccl_name(Collective collective) {
 }
 
 /// Runs `plexus perf` with this one algorithm allowed; microseconds, or nothing when it failed.
-std::optional<double> measure_us(const ExplainOptions& options, const Algorithm& algorithm) {
+std::optional<double> measure_us(const ExplainOptions& options, const Choice& choice) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
     return std::nullopt;
   }
   // Through the environment, so that no name has to be quoted for the shell.
   setenv("PLEXUS_EXPLAIN_SELF", self.data(), 1);
-  setenv("NCCL_ALGO", fmt::format("{}:{}", nccl_name(options.collective), algorithm.family).c_str(),
-         1);
+  const std::string collective = nccl_name(options.collective);
+  setenv("NCCL_ALGO", fmt::format("{}:{}", collective, choice.algorithm->family).c_str(), 1);
+  setenv("NCCL_PROTO", fmt::format("{}:{}", collective, name(choice.protocol)).c_str(), 1);
   const std::string command = fmt::format(
       "\"$PLEXUS_EXPLAIN_SELF\" perf {} --ranks {} --mode {} -b {} -e {} --json - 2>/dev/null",
       name(options.collective), options.nranks, options.mode, options.size_bytes,
@@ -162,7 +163,7 @@ Json json_of(const Line& line) {
 
 Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(config, read_config());
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo));
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto));
   PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
                                  .folders = config.plugin_path,
                                  .own_folder = find_library_folder()},
@@ -186,7 +187,7 @@ Result<int> explain(const ExplainOptions& options) {
                                       : why_not(candidate, decision.candidates[decision.chosen],
                                                 decision.by_tuner),
                      .measured_us = options.measure && candidate.possible
-                                        ? measure_us(options, *candidate.choice.algorithm)
+                                        ? measure_us(options, candidate.choice)
                                         : std::nullopt});
   }
   const std::string by = decision.by_tuner ? tuner->name() : "the built-in rules";
