@@ -62,7 +62,7 @@ const Row kRows[] = {
      0,
      "none"},
     {{"NCCL_TUNER_PLUGIN", "", "name or file, or none",
-      "tuner plugin to load, in place of tuner-default"},
+      "tuner plugin to load; unset: one in NCCL_NET_PLUGIN, else tuner-default"},
      &Config::tuner_plugin},
     {{"PLEXUS_PLUGIN_PATH", "",
       "folders, separated by :", "where plugins are looked for besides the library's folder"},

@@ -170,7 +170,8 @@ Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
     return ok();
   }
   PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
-                                 .folders = setup_.config.plugin_path},
+                                 .folders = setup_.config.plugin_path,
+                                 .net_plugins = setup_.config.net_plugin},
                                 describe_to_tuner(setup_.infos, setup_.group, slot_bytes)));
   tuner_ = std::move(tuner);
   return ok();

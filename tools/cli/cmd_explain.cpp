@@ -163,7 +163,9 @@ Json json_of(const Line& line) {
 Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(config, read_config());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo));
-  PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin, .folders = config.plugin_path},
+  PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
+                                 .folders = config.plugin_path,
+                                 .net_plugins = config.net_plugin},
                                 describe_comm(options)));
   constexpr int kChannelsMax = 64;
   PLEXUS_TRY(decision, decide({.collective = options.collective,
