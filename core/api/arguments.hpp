@@ -25,6 +25,10 @@ struct CallArguments {
   cudaStream_t stream;
 };
 
+inline constexpr int kNoOp = -1;
+
+/// Checks and enqueues. A failure inside a group also fails the group, as in NCCL.
+Result<void> issue(const CallArguments& arguments);
 /// The task of a call, checked. Its count may be 0.
 Result<Task> check_call(const CallArguments& arguments);
 

@@ -37,6 +37,9 @@ ncclResult_t guard(const Body& body) noexcept {
 
 }  // namespace plexus
 
+/// A function of plexus.h.
+#define PLEXUS_EXTENSION extern "C" __attribute__((visibility("default")))
+
 /// Defines a public function pncclX and its weak alias ncclX, which tools may put theirs before.
 #define PLEXUS_PUBLIC(result, name, arguments)                                                     \
   extern "C" __attribute__((visibility("default"))) result p##name arguments;                      \

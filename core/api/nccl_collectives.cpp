@@ -4,9 +4,7 @@
 #include "core/api/guard.hpp"
 
 namespace plexus {
-namespace {
 
-/// Checks and enqueues. A failure inside a group also fails the group, as in NCCL.
 Result<void> issue(const CallArguments& arguments) {
   auto task = check_call(arguments);
   if (task.has_error()) {
@@ -19,9 +17,6 @@ Result<void> issue(const CallArguments& arguments) {
   return enqueue(task.value());
 }
 
-constexpr int kNoOp = -1;
-
-}  // namespace
 }  // namespace plexus
 
 using plexus::Collective;

@@ -24,6 +24,31 @@ ncclResult_t plexusStreamSynchronize(cudaStream_t stream);
 /* ncclSuccess: all done. ncclInProgress: not yet. Else the first failure. */
 ncclResult_t plexusStreamQuery(cudaStream_t stream);
 
+/* All-to-all with a count of its own for every pair of ranks. Counts and displacements are in
+ * elements, arrays of [n] by rank; what rank i sends to j (sendcounts[j] at i) is what j expects
+ * (recvcounts[i] at j), else all ranks get ncclInvalidUsage. The arrays are read before the call
+ * returns. Not in place. */
+ncclResult_t plexusAllToAllV(const void* sendbuff,
+                             const size_t* sendcounts,
+                             const size_t* senddispls,
+                             void* recvbuff,
+                             const size_t* recvcounts,
+                             const size_t* recvdispls,
+                             ncclDataType_t datatype,
+                             ncclComm_t comm,
+                             cudaStream_t stream);
+/* All-gather with a count of its own for every rank: rank i's sendcount elements end at
+ * recvdispls[i] of every rank's recvbuff; recvcounts[i] is the same on all ranks. In place:
+ * sendbuff = recvbuff + recvdispls[rank]. */
+ncclResult_t plexusAllGatherV(const void* sendbuff,
+                              size_t sendcount,
+                              void* recvbuff,
+                              const size_t* recvcounts,
+                              const size_t* recvdispls,
+                              ncclDataType_t datatype,
+                              ncclComm_t comm,
+                              cudaStream_t stream);
+
 /* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them (static strings,
  * "" before the first call), and the number of channels. Any pointer may be NULL. */
 ncclResult_t plexusGetLastChoice(ncclComm_t comm,

@@ -3,8 +3,6 @@
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 
-#define PLEXUS_EXTENSION extern "C" __attribute__((visibility("default")))
-
 namespace plexus {
 namespace {
 

@@ -31,6 +31,7 @@ struct Config {
   std::string net;
   std::string net_plugin;
   std::string tuner_plugin;
+  bool deterministic = false;
   std::string plugin_path;
   std::string net_abi;
   std::string net_v11;

@@ -14,7 +14,8 @@ class Immortal {
  public:
   static T& instance() {
     alignas(T) static std::byte storage[sizeof(T)];
-    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): nobody owns it, it stays
+    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory,cppcoreguidelines-avoid-non-const-global-variables):
+    // its purpose
     static T& object = *new (storage) T();
     return object;
   }

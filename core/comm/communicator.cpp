@@ -215,6 +215,7 @@ Result<void> Communicator::start(CommSetup setup) {
                   .memory = &process.memory,
                   .filter = &filter_,
                   .tuner = tuner_.get(),
+                  .deterministic = setup_.config.deterministic,
                   .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
                   .channels_max = static_cast<int>(channels_max),
                   .slot_bytes = slot_bytes};

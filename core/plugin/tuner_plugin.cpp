@@ -19,7 +19,7 @@ constexpr const char* kOwnTuner = "tuner-default";
 constexpr uint32_t kTableBytesMax = 64 * 1024;
 
 std::vector<std::filesystem::path> list_folders(const TunerOptions& options) {
-  std::vector<std::filesystem::path> folders = {find_own_folder()};
+  std::vector<std::filesystem::path> folders = {options.own_folder};
   for (size_t at = 0; at < options.folders.size();) {
     const size_t end = std::min(options.folders.find(':', at), options.folders.size());
     folders.emplace_back(options.folders.substr(at, end - at));

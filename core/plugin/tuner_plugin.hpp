@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "plugin-api/plexus_tuner.h"
 
 #include "core/base/result.hpp"
+#include "core/plugin/library.hpp"
 #include "core/plugin/tuner_source.hpp"
 
 namespace plexus {
@@ -25,6 +27,8 @@ struct TunerOptions {
   /// NCCL_NET_PLUGIN: its libraries may have a tuner of NCCL's ABI in them too, which serves when
   /// `plugin` is empty or there is no library of that name.
   std::string net_plugins;
+  /// Where Plexus's own plugins are.
+  std::filesystem::path own_folder = find_own_folder();
 };
 
 /// A tuner of one communicator. Threads: one at a time.

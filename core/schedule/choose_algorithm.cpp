@@ -262,6 +262,9 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
     } else if (input.nranks > algorithm.nranks_max) {
       candidate.possible = false;
       candidate.reason = fmt::format("at most {} ranks", algorithm.nranks_max);
+    } else if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
+      candidate.possible = false;
+      candidate.reason = "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
     }
     candidates.push_back(std::move(candidate));
   }
@@ -279,6 +282,13 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
     }
   }
   if (decision.chosen == decision.candidates.size()) {
+    if (input.deterministic) {
+      return fail(
+          Code::kInvalidUsage,
+          "PLEXUS_DETERMINISTIC leaves no algorithm for {} on {} ranks (with NCCL_ALGO as it is): "
+          "unset it, or use at most {} ranks",
+          name(input.collective), input.nranks, kOperandsMax);
+    }
     return fail(Code::kInvalidUsage,
                 "NCCL_ALGO leaves no algorithm for {}: remove it, or name one of its algorithms "
                 "(`plexus explain` lists them)",

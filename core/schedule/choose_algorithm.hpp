@@ -38,14 +38,15 @@ enum class Protocol : uint8_t { kSimple };
 const char* name(Protocol protocol);
 
 struct ChoiceInput {
-  Collective collective;
-  uint64_t size_bytes;  // of the larger buffer of a rank
-  int nranks;
-  int channels_min;
-  int channels_max;
-  uint32_t slot_bytes;
+  Collective collective = Collective::kAllReduce;
+  uint64_t size_bytes = 0;  // of the larger buffer of a rank
+  int nranks = 1;
+  int channels_min = 1;
+  int channels_max = 1;
+  uint32_t slot_bytes = 0;
   uint32_t element_bytes = 4;
   uint32_t calls_in_group = 1;
+  bool deterministic = false;  // reductions in rank order only
 };
 
 struct Choice {

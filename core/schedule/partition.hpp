@@ -10,15 +10,15 @@
 namespace plexus {
 
 struct PartitionInput {
-  Collective collective;
-  uint64_t count;  // as in Task
-  uint32_t element_bytes;
-  int nranks;
-  int chunks;              // chunk indices per loop of the program
+  Collective collective = Collective::kAllReduce;
+  uint64_t count = 0;  // as in Task
+  uint32_t element_bytes = 1;
+  int nranks = 1;
+  int chunks = 1;          // chunk indices per loop of the program
   int scratch_chunks = 0;  // of the program
-  int channel;
-  int channels;
-  uint32_t slot_bytes;
+  int channel = 0;
+  int channels = 1;
+  uint32_t slot_bytes = 0;
 };
 
 /// The part of `channel`. Its chunks fit a slot; a part may be empty (loops 0).

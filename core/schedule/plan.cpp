@@ -151,7 +151,8 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .channels_max = context.channels_max,
                                .slot_bytes = context.slot_bytes,
                                .element_bytes = static_cast<uint32_t>(element_size(call.type)),
-                               .calls_in_group = static_cast<uint32_t>(tasks.size())},
+                               .calls_in_group = static_cast<uint32_t>(tasks.size()),
+                               .deterministic = context.deterministic},
                               *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;

@@ -41,6 +41,7 @@ struct PlanContext {
   const UserMemory* memory;
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: the built-in rules
+  bool deterministic;
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
@@ -66,11 +67,11 @@ class Plan {
 
  private:
   struct ItemTask {
-    WorkQueue::Item* item;
-    size_t task;                  // whose buffers and call the item has
-    size_t recv_task;             // of a message to oneself: the receiving task; else the same
-    uint64_t collectives_before;  // in the group: its number follows from it
-    uint64_t way = 0;             // how it is done, as all ranks must do it
+    WorkQueue::Item* item = nullptr;
+    size_t task = 0;                  // whose buffers and call the item has
+    size_t recv_task = 0;             // of a message to oneself: the receiving task; else the same
+    uint64_t collectives_before = 0;  // in the group: its number follows from it
+    uint64_t way = 0;                 // how it is done, as all ranks must do it
   };
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/algorithms/all_pairs.hpp"
 #include "kernels/algorithms/all_pairs_all_reduce.hpp"
 #include "kernels/algorithms/binomial_tree.hpp"
 #include "kernels/algorithms/bruck.hpp"
@@ -55,6 +56,22 @@ Program record_ring_all_reduce(const RecordInput& in) {
 Program record_all_pairs_all_reduce(const RecordInput& in) {
   return record_with(in, 1,
                      [&](auto& prims) { all_pairs_all_reduce(prims, in.rank, ranks_of(in)); });
+}
+Program record_all_pairs_all_gather(const RecordInput& in) {
+  const int n = ranks_of(in);
+  return record_with(in, n, [&](auto& prims) { all_pairs_all_gather(prims, in.rank, n); });
+}
+Program record_all_pairs_reduce_scatter(const RecordInput& in) {
+  const int n = ranks_of(in);
+  return record_with(in, n, [&](auto& prims) { all_pairs_reduce_scatter(prims, in.rank, n); });
+}
+Program record_direct_broadcast(const RecordInput& in) {
+  const int n = ranks_of(in);
+  return record_with(in, 1, [&](auto& prims) { direct_broadcast(prims, in.rank, n, in.root); });
+}
+Program record_direct_reduce(const RecordInput& in) {
+  const int n = ranks_of(in);
+  return record_with(in, 1, [&](auto& prims) { direct_reduce(prims, in.rank, n, in.root); });
 }
 Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
   return record_with(in, 2 * ranks_of(in),
@@ -265,25 +282,33 @@ constexpr Algorithm kAlgorithms[] = {
     {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
      twice_others, all},
     {"two_shot_all_reduce", "twoshot", Collective::kAllReduce, record_two_shot_all_reduce, two,
-     twice_others, all, kOperandsMax},
+     twice_others, all, kOperandsMax, 1, true},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
-     others, one, kOperandsMax},
+     others, one, kOperandsMax, 1, true},
     {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
      binomial_rounds, log2_up, one},
+    {"direct_broadcast", "allpairs", Collective::kBroadcast, record_direct_broadcast, one, others,
+     one, kOperandsMax},
     {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one, one},
     {"binomial_reduce", "binomial", Collective::kReduce, record_binomial_reduce, binomial_rounds,
      log2_up, one},
+    {"direct_reduce", "allpairs", Collective::kReduce, record_direct_reduce, one, others, one,
+     kOperandsMax, 1, true},
     {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others,
      all},
     {"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
      bruck_all_gather_rounds, others, all},
     {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds,
      others, all},
+    {"all_pairs_all_gather", "allpairs", Collective::kAllGather, record_all_pairs_all_gather, one,
+     others, all, kOperandsMax},
     {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others,
      others, all},
     {"pat_reduce_scatter", "pat", Collective::kReduceScatter, record_pat_reduce_scatter,
      pat_reduce_scatter_rounds, others, all},
+    {"all_pairs_reduce_scatter", "allpairs", Collective::kReduceScatter,
+     record_all_pairs_reduce_scatter, one, others, all, kOperandsMax, 1, true},
     {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one,
      others, all},
     {"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,

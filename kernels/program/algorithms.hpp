@@ -38,6 +38,9 @@ struct Algorithm {
   int nranks_max = kRanksMax;
   /// Programs that differ by channel: channel c runs variant c % variants.
   int variants = 1;
+  /// A reduction that combines in rank order, whatever the chunks: the bits of its result depend on
+  /// the inputs alone.
+  bool in_rank_order = false;
 };
 
 std::span<const Algorithm> algorithms();

@@ -3,48 +3,20 @@
 // A line is collective,bytes_min,bytes_max,nranks_min,nranks_max,algorithm,channels (channels 0: as
 // the host likes); # starts a comment. The file must say the same on all ranks.
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include "plugin-api/plexus_tuner.h"
 
-namespace {
-
-constexpr const char* kCollectives[] = {"all_reduce",     "broadcast", "reduce", "all_gather",
-                                        "reduce_scatter", "alltoall",  "gather", "scatter"};
 struct Line {
-  std::string collective, algorithm;
-  uint64_t bytes_min, bytes_max, nranks_min, nranks_max, channels;
+  std::string collective;
+  uint64_t bytes_min, bytes_max, nranks_min, nranks_max;
+  std::string algorithm;
+  uint64_t channels;
 };
-
-/// What is wrong with the line; empty: nothing.
-std::string parse(const std::string& text, Line& line) {
-  std::vector<std::string> fields;
-  std::istringstream stream(text);
-  for (std::string field; std::getline(stream, field, ',');) fields.push_back(field);
-  if (fields.size() != 7) return "has " + std::to_string(fields.size()) + " fields, expected 7";
-  line.collective = fields[0];
-  line.algorithm = fields[5];
-  uint64_t* const numbers[] = {&line.bytes_min,  &line.bytes_max, &line.nranks_min,
-                               &line.nranks_max, nullptr,         &line.channels};
-  for (size_t i = 1; i < 7; ++i) {
-    const char* const end = fields[i].data() + fields[i].size();
-    if (i == 5) continue;
-    const auto [at, error] = std::from_chars(fields[i].data(), end, *numbers[i - 1]);
-    if (error != std::errc() || at != end) return "has '" + fields[i] + "', expected a number";
-  }
-  if (std::count(std::begin(kCollectives), std::end(kCollectives), line.collective) == 0)
-    return "has '" + line.collective + "', which is no collective";
-  if (line.bytes_min > line.bytes_max || line.nranks_min > line.nranks_max)
-    return "has a least value above the most";
-  return line.algorithm.empty() ? "names no algorithm" : "";
-}
-
-}  // namespace
 
 struct plexus_tuner_context {
   uint32_t nranks;
@@ -52,6 +24,20 @@ struct plexus_tuner_context {
 };
 
 namespace {
+
+/// What is wrong with the line; empty: nothing.
+std::string parse(const std::string& text, Line& line) {
+  static const std::regex kForm(
+      "(all_reduce|broadcast|reduce|all_gather|reduce_scatter|alltoall|gather|scatter),"
+      "(\\d{1,18}),(\\d{1,18}),(\\d{1,9}),(\\d{1,9}),(\\w+),(\\d{1,9})");
+  std::smatch field;
+  if (!std::regex_match(text, field, kForm))
+    return "is not collective,bytes_min,bytes_max,nranks_min,nranks_max,algorithm,channels";
+  const auto number = [&](size_t i) { return uint64_t{std::stoull(field[i])}; };
+  line = {field[1], number(2), number(3), number(4), number(5), field[6], number(7)};
+  const bool is_empty = line.bytes_min > line.bytes_max || line.nranks_min > line.nranks_max;
+  return is_empty ? "has a least value above the most" : "";
+}
 
 int32_t init(plexus_tuner_context_t** context,
              const plexus_tuner_comm_t* comm,

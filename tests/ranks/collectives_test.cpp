@@ -276,7 +276,9 @@ std::vector<Case> algorithm_cases() {
        {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
         "alltoall:bruck;gather:binomial;scatter:binomial",
         "allreduce:doubling;allgather:pat", "allreduce:halving", "allreduce:swing",
-        "allreduce:torus", "allreduce:twoshot", "allreduce:biring", "allreduce:allpairs"}) {
+        "allreduce:torus", "allreduce:twoshot", "allreduce:biring",
+        "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
+        "reducescatter:allpairs"}) {
     cases.push_back({Mode::kGroup, 2, 5, algorithms, "2"});
     cases.push_back({Mode::kGroup, 3, kSlotElements + 1, algorithms, "1"});
     cases.push_back({Mode::kGroup, 6, 1000, algorithms, "2"});
@@ -305,6 +307,47 @@ TEST(Collectives, OneThreadDrivesAThousandRanks) {
     ASSERT_EQ(buffer.front(), kRanks);
     ASSERT_EQ(buffer.back(), kRanks);
   }
+}
+
+/// Sums of 7 ranks under an environment; bits as they are.
+std::vector<float> sum_of_seven(const char* algorithms, const char* channels, bool deterministic) {
+  constexpr int kRanks = 7;
+  constexpr size_t kCount = 50'000;
+  setenv("NCCL_ALGO", algorithms, 1);
+  setenv("NCCL_MIN_CTAS", channels, 1);
+  setenv("PLEXUS_DETERMINISTIC", deterministic ? "1" : "0", 1);
+  std::vector<std::vector<float>> buffers(kRanks, std::vector<float>(kCount));
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    for (size_t i = 0; i < kCount; ++i) {
+      buffers[rank][i] = 1.0F / static_cast<float>(1 + (i * 31 + rank * 17) % 977);
+    }
+  }
+  Job job(kRanks);
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    auto* const data = buffers[static_cast<size_t>(rank)].data();
+    return ncclAllReduce(data, data, kCount, ncclFloat32, ncclSum, comm, nullptr);
+  });
+  for (const char* const name : {"NCCL_ALGO", "NCCL_MIN_CTAS", "PLEXUS_DETERMINISTIC"}) {
+    unsetenv(name);
+  }
+  EXPECT_EQ(buffers.front(), buffers.back());
+  return buffers.front();
+}
+
+TEST(Collectives, DeterministicSumsDependOnTheInputsAlone) {
+  const std::vector<float> first = sum_of_seven("", "1", true);
+  EXPECT_EQ(first, sum_of_seven("", "3", true));
+  EXPECT_EQ(first, sum_of_seven("allreduce:allpairs", "1", true));
+  EXPECT_EQ(first, sum_of_seven("allreduce:twoshot", "2", true));
+  EXPECT_EQ(first, sum_of_seven("^ring", "1", true)) << "whatever else is allowed";
+  for (const size_t i : {size_t{0}, size_t{12'345}, size_t{49'999}}) {
+    float in_rank_order = 0;
+    for (size_t rank = 0; rank < 7; ++rank) {
+      in_rank_order += 1.0F / static_cast<float>(1 + (i * 31 + rank * 17) % 977);
+    }
+    EXPECT_EQ(first[i], in_rank_order);
+  }
+  EXPECT_NE(first, sum_of_seven("allreduce:ring", "1", false)) << "else this test shows nothing";
 }
 
 TEST(Collectives, SameCallGivesSameBits) {

@@ -102,6 +102,89 @@ TEST(Group, MessageOfZeroElementsIsMatched) {
   }
 }
 
+/// Rank i sends i + 2j + 1 elements to rank j, each of value 100 i + j.
+TEST(Vector, AllToAllVMovesACountOfItsOwnForEveryPair) {
+  constexpr int kRanks = 4;
+  const auto count_of = [](int from, int to) { return static_cast<size_t>(from + 2 * to + 1); };
+  struct Side {
+    std::vector<int32_t> data;
+    std::vector<size_t> counts;
+    std::vector<size_t> displacements;
+    void add(size_t count, int32_t value) {
+      displacements.push_back(data.size());
+      counts.push_back(count);
+      data.insert(data.end(), count, value);
+    }
+  };
+  std::vector<Side> sends(kRanks);
+  std::vector<Side> receives(kRanks);
+  std::vector<Side> expected(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    for (int peer = 0; peer < kRanks; ++peer) {
+      sends[r].add(count_of(rank, peer), 100 * rank + peer);
+      receives[r].add(count_of(peer, rank), -1);
+      expected[r].add(count_of(peer, rank), 100 * peer + rank);
+    }
+  }
+  Job job(kRanks);
+  for (const ncclResult_t result : job.run_in_threads([&](int rank, ncclComm_t comm) {
+         Side& out = sends[static_cast<size_t>(rank)];
+         Side& in = receives[static_cast<size_t>(rank)];
+         return plexusAllToAllV(out.data.data(), out.counts.data(), out.displacements.data(),
+                                in.data.data(), in.counts.data(), in.displacements.data(),
+                                ncclInt32, comm, nullptr);
+       })) {
+    EXPECT_EQ(result, ncclSuccess) << ncclGetLastError(nullptr);
+  }
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(receives[rank].data, expected[rank].data);
+  }
+}
+
+TEST(Vector, AllGatherVCollectsBlocksOfDifferentLength) {
+  constexpr int kRanks = 3;
+  const std::vector<size_t> counts = {5, 0, 2};
+  const std::vector<size_t> displacements = {2, 2, 0};  // the last rank's block comes first
+  const std::vector<std::vector<int32_t>> inputs = {
+      std::vector<int32_t>(5, 10), {}, std::vector<int32_t>(2, 12)};
+  std::vector<std::vector<int32_t>> outputs(kRanks, std::vector<int32_t>(7, -1));
+  Job job(kRanks);
+  job.run_in_group([&](int rank, ncclComm_t comm) {
+    const auto r = static_cast<size_t>(rank);
+    return plexusAllGatherV(inputs[r].data(), counts[r], outputs[r].data(), counts.data(),
+                            displacements.data(), ncclInt32, comm, nullptr);
+  });
+  for (const auto& output : outputs) {
+    EXPECT_EQ(output, (std::vector<int32_t>{12, 12, 10, 10, 10, 10, 10}));
+  }
+}
+
+TEST(Vector, CountsThatDoNotMatchFailOnBothSides) {
+  Job job(2);
+  std::vector<int32_t> data(16);
+  const std::vector<size_t> zeros = {0, 0};
+  const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
+    const std::vector<size_t> counts = {static_cast<size_t>(rank + 1),
+                                        static_cast<size_t>(rank + 1)};
+    std::vector<int32_t> received(16);
+    return plexusAllToAllV(data.data(), counts.data(), zeros.data(), received.data(), counts.data(),
+                           zeros.data(), ncclInt32, comm, nullptr);
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclInvalidUsage));
+}
+
+TEST(Vector, MissingArraysAreInvalid) {
+  Job job(1);
+  int32_t value = 0;
+  EXPECT_EQ(plexusAllGatherV(&value, 1, &value, nullptr, nullptr, ncclInt32, job.comm(0), nullptr),
+            ncclInvalidArgument);
+  const size_t one = 1;
+  EXPECT_EQ(
+      plexusAllToAllV(&value, &one, &one, &value, &one, nullptr, ncclInt32, job.comm(0), nullptr),
+      ncclInvalidArgument);
+}
+
 TEST(Reductions, PreMulSumMultipliesEachRanksInput) {
   Job job(3);
   std::vector<float> in = {1, 10, 100};

@@ -122,12 +122,13 @@ TEST_F(CsvTuner, TheFirstLineThatFitsDecides) {
 
 TEST_F(CsvTuner, ABadLineIsRefusedWithItsNumberAndReason) {
   const std::pair<const char*, const char*> bad[] = {
-      {"all_reduce,0,1\n", "has 3 fields, expected 7"},
-      {"all_reduce,0,many,2,8,ring,0\n", "has 'many', expected a number"},
-      {"all_reduce,0,-1,2,8,ring,0\n", "has '-1', expected a number"},
-      {"sum,0,1,2,8,ring,0\n", "has 'sum', which is no collective"},
-      {"all_reduce,2,1,2,8,ring,0\n", "least value above the most"},
-      {"all_reduce,1,2,2,8,,0\n", "names no algorithm"},
+      {"all_reduce,0,1\n", "is not collective,bytes_min,bytes_max"},
+      {"all_reduce,0,many,2,8,ring,0\n", "is not collective,bytes_min,bytes_max"},
+      {"all_reduce,0,-1,2,8,ring,0\n", "is not collective,bytes_min,bytes_max"},
+      {"all_reduce,0,99999999999999999999,2,8,ring,0\n", "is not collective,bytes_min"},
+      {"sum,0,1,2,8,ring,0\n", "is not collective,bytes_min"},
+      {"all_reduce,2,1,2,8,ring,0\n", "has a least value above the most"},
+      {"all_reduce,1,2,2,8,,0\n", "is not collective,bytes_min,bytes_max"},
   };
   for (const auto& [line, reason] : bad) {
     write(std::string("all_reduce,0,1000,2,8,ring,0\n") + line);

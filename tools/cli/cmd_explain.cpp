@@ -165,7 +165,8 @@ Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo));
   PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
                                  .folders = config.plugin_path,
-                                 .net_plugins = config.net_plugin},
+                                 .net_plugins = config.net_plugin,
+                                 .own_folder = find_library_folder()},
                                 describe_comm(options)));
   constexpr int kChannelsMax = 64;
   PLEXUS_TRY(decision, decide({.collective = options.collective,
@@ -173,7 +174,8 @@ Result<int> explain(const ExplainOptions& options) {
                                .nranks = options.nranks,
                                .channels_min = 1,
                                .channels_max = kChannelsMax,
-                               .slot_bytes = kSlotBytes},
+                               .slot_bytes = kSlotBytes,
+                               .deterministic = config.deterministic},
                               filter, tuner.get()));
   std::vector<Line> lines;
   for (size_t i = 0; i < decision.candidates.size(); ++i) {

@@ -19,9 +19,7 @@
 #include "tools/cli/commands.hpp"
 
 namespace plexus {
-namespace {
 
-/// Where the library in use lies: its plugins are beside it.
 std::filesystem::path find_library_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&ncclGetVersion), &info) == 0 ||
@@ -32,6 +30,8 @@ std::filesystem::path find_library_folder() {
   const auto file = std::filesystem::canonical(info.dli_fname, error);
   return error ? std::filesystem::path() : file.parent_path();
 }
+
+namespace {
 
 NetPluginOptions read_options() {
   NetPluginOptions options;

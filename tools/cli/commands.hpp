@@ -3,6 +3,7 @@
 // runs it. Exit codes: 0 all well, 1 the work ran and something is wrong, 2 bad usage.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -29,6 +30,8 @@ Command add_topo_command(CLI::App& program);
 Command add_verify_command(CLI::App& program);
 Command add_explain_command(CLI::App& program);
 
+/// Where the library in use lies: its plugins are beside it.
+std::filesystem::path find_library_folder();
 /// Writes `text` to a file, or to stdout for "-".
 Result<void> write_json(const std::string& file_name, const std::string& text);
 /// Prints the error as one sentence on stderr and returns `exit_code`.

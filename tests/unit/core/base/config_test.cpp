@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 
@@ -135,6 +136,11 @@ TEST_F(ConfigTest, TakesAnEmptyValueForNone) {
 
 TEST_F(ConfigTest, DocumentsEverySetting) {
   const std::string page = settings_markdown();
+  std::stringstream document;
+  document << std::ifstream(std::string(std::getenv("PLEXUS_TEST_SOURCE_DIR")) +
+                            "/docs/compatibility.md")
+                  .rdbuf();
+  EXPECT_THAT(document.str(), HasSubstr(page)) << "docs/compatibility.md has another table";
   for (const Setting& setting : settings()) {
     EXPECT_THAT(page, HasSubstr("`" + std::string(setting.name) + "`"));
     EXPECT_STRNE(setting.doc, "");

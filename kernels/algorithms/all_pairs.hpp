@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// One-shot collectives for small messages and few ranks: every chunk goes straight from its source
+// to its target, reductions combine in rank order. Steps on the critical path: 1. All-gather,
+// reduce-scatter: chunks moved nranks-1. Broadcast, reduce: nranks-1 by the root.
+#pragma once
+
+#include "kernels/algorithms/prims.hpp"
+
+namespace plexus {
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void all_pairs_all_gather(Prims& prims, int rank, int nranks) {
+  const EveryoneElse others{rank, nranks};
+  if (prims.lane(0)) {
+    prims.copy_send(Buffer::kInput, Buffer::kOutput, rank, others);
+  }
+  if (prims.lane(1)) {
+    for (int step = 1; step < nranks; ++step) {
+      const int from = (rank - step + nranks) % nranks;
+      prims.recv(from, Buffer::kOutput, from);
+    }
+  }
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void all_pairs_reduce_scatter(Prims& prims, int rank, int nranks) {
+  if (prims.lane(0)) {
+    for (int step = 1; step < nranks; ++step) {
+      const int to = (rank + step) % nranks;  // not all ranks at one receiver at once
+      prims.send(Buffer::kInput, to, to);
+    }
+  }
+  if (prims.lane(1)) {
+    prims.recv_reduce_copy(EveryoneElse{rank, nranks}, Buffer::kInput, Buffer::kOutput, rank,
+                           Complete::kYes);
+  }
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void direct_broadcast(Prims& prims, int rank, int nranks, int root) {
+  if (rank == root) {
+    prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, EveryoneElse{root, nranks});
+  } else {
+    prims.recv(root, Buffer::kOutput, 0);
+  }
+}
+
+template <class Prims>
+PLEXUS_HOST_DEVICE void direct_reduce(Prims& prims, int rank, int nranks, int root) {
+  if (rank == root) {
+    prims.recv_reduce_copy(EveryoneElse{root, nranks}, Buffer::kInput, Buffer::kOutput, 0,
+                           Complete::kYes);
+  } else {
+    prims.send(Buffer::kInput, 0, root);
+  }
+}
+
+}  // namespace plexus
