@@ -120,6 +120,8 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.time_ns = -1;
   candidate.channels = static_cast<uint32_t>(choice.channels);
   candidate.chunk_bytes = choice.chunk_bytes;
+  candidate.chunks_in_all = static_cast<uint64_t>(choice.algorithm->chunks_in_all(input.nranks));
+  candidate.chunks_reduced = static_cast<uint32_t>(choice.algorithm->chunks_reduced(input.nranks));
   return candidate;
 }
 
