@@ -82,10 +82,13 @@ double predict_us(const Calibration& calibration,
   const double chunk_us = chunk_bytes * (link.us_per_byte * spread_factor(host, loop, bytes_moved) +
                                          host.reduce_us_per_byte * loop.reduced / loop.moved);
   const double message_us = link.message_us + chunk_us;
-  const double busiest_us = loops * loop.moved * message_us;
+  // Half of a message's cost is its sender's, half its receiver's. The busiest rank moves `moved`
+  // in one direction; in the other, what a rank does on average.
+  const double ranks = std::max(1U, comm.nranks);
+  const double busiest_us =
+      loops * (loop.moved + std::min(loop.moved, loop.in_all / ranks)) / 2 * message_us;
   const double fill_us = std::max(0.0, loop.rounds - loops * loop.moved) * chunk_us;
 
-  const double ranks = std::max(1U, comm.nranks);
   const double cores =
       std::min(ranks, static_cast<double>(comm.cores_per_node_min) * std::max(1U, comm.nnodes));
   const double all_us = loops * loop.in_all * message_us / cores;

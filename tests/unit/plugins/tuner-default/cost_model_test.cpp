@@ -131,8 +131,8 @@ TEST(CostModel, OfRanksThatShareCoresCountsTheWorkOfAll) {
   EXPECT_LT(predict_us(kDefaultCalibration, comm, call_of(1 << 20), few),
             0.7 * predict_us(kDefaultCalibration, comm, call_of(1 << 20), many));
   const auto roomy = comm_of(8, 8, PLEXUS_LINK_HOST);
-  EXPECT_DOUBLE_EQ(predict_us(kDefaultCalibration, roomy, call_of(1 << 20), few),
-                   predict_us(kDefaultCalibration, roomy, call_of(1 << 20), many));
+  EXPECT_GT(predict_us(kDefaultCalibration, roomy, call_of(1 << 20), few),
+            0.7 * predict_us(kDefaultCalibration, roomy, call_of(1 << 20), many));
 }
 
 TEST(CostModel, OfLargeMessagesPrefersFewPeersAtOnce) {
