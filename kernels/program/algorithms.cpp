@@ -6,6 +6,7 @@
 
 #include "kernels/algorithms/all_pairs.hpp"
 #include "kernels/algorithms/all_pairs_all_reduce.hpp"
+#include "kernels/algorithms/bidirectional_ring_all_gather.hpp"
 #include "kernels/algorithms/binomial_tree.hpp"
 #include "kernels/algorithms/bruck.hpp"
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
@@ -96,6 +97,10 @@ Program record_two_shot_all_reduce(const RecordInput& in) {
 Program record_torus_all_reduce(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { torus_all_reduce(prims, view_of(in)); });
 }
+Program record_bidirectional_ring_all_gather(const RecordInput& in) {
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { bidirectional_ring_all_gather(prims, view_of(in)); });
+}
 Program record_bruck_all_gather(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { bruck_all_gather(prims, view_of(in)); });
 }
@@ -164,6 +169,7 @@ constexpr int zero(int /*nranks*/) { return 0; }
 constexpr int one(int /*nranks*/) { return 1; }
 constexpr int two(int /*nranks*/) { return 2; }
 constexpr int others(int nranks) { return nranks - 1; }
+constexpr int half(int nranks) { return nranks / 2; }
 constexpr int twice_others(int nranks) { return 2 * (nranks - 1); }
 int log2_up(int nranks) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks - 1)));
@@ -345,6 +351,8 @@ constexpr Algorithm kAlgorithms[] = {
      others_in_all, others, one, kOperandsMax, 1, true},
     {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others,
      all_others, zero, all},
+    {"bidirectional_ring_all_gather", "biring", Collective::kAllGather,
+     record_bidirectional_ring_all_gather, half, others, all_others, zero, all},
     {"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
      bruck_all_gather_rounds, others, all_others, zero, all},
     {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds,

@@ -45,6 +45,8 @@ class Usage(job.Test):
         self.assertLessEqual({("ring_all_reduce", 96), ("ring_all_reduce", 127), ("ring_all_reduce", 128), ("send", 2)},
                              {(proof["algorithm"], proof["nranks"]) for proof in proofs["verified"]})
         self.assertEqual({proof["nranks"] for proof in proofs["verified"]}, {2, 96, 127, 128})
+        ended = self.run_plexus("verify", "--max-nranks", "5", "--algorithm", "chain_reduce", "--json", "-")
+        self.assertEqual([proof["nranks"] for proof in json.loads(ended.stdout)["verified"]], [2, 3, 4, 5])
 
     def test_json_has_the_keys_of_the_contract(self):
         report = self.run_perf("reduce", *SMALL, "--ranks", 2)

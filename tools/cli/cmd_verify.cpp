@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -98,8 +99,9 @@ std::vector<int> choose_nranks(const Algorithm& algorithm, const VerifyOptions& 
     return {kNranksMin};
   }
   std::vector<int> chosen = options.nranks;
-  for (int nranks = kNranksMin; chosen.empty() && nranks <= options.max_nranks; ++nranks) {
-    chosen.push_back(nranks);
+  if (chosen.empty()) {
+    chosen.resize(static_cast<size_t>(options.max_nranks - kNranksMin + 1));
+    std::iota(chosen.begin(), chosen.end(), kNranksMin);
   }
   chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
                               [&](int nranks) { return nranks > algorithm.nranks_max; }),
