@@ -64,7 +64,7 @@ const Row kRows[] = {
      0,
      "none"},
     {{"NCCL_TUNER_PLUGIN", "", "name or file, or none",
-      "tuner plugin to load, in place of tuner-default"},
+      "tuner plugin to load; unset: one in NCCL_NET_PLUGIN, else tuner-default"},
      &Config::tuner_plugin},
     {{"PLEXUS_DETERMINISTIC", "0", "0 or 1",
       "1: reductions combine in rank order, so that their bits depend on the inputs alone"},

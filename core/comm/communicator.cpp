@@ -176,7 +176,8 @@ Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
     return ok();
   }
   PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
-                                 .folders = setup_.config.plugin_path},
+                                 .folders = setup_.config.plugin_path,
+                                 .net_plugins = setup_.config.net_plugin},
                                 comm));
   tuner_ = std::move(tuner);
   return ok();

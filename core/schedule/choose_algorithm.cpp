@@ -112,6 +112,8 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.time_ns = -1;
   candidate.channels = static_cast<uint32_t>(choice.channels);
   candidate.chunk_bytes = choice.chunk_bytes;
+  candidate.chunks_in_all = static_cast<uint64_t>(choice.algorithm->chunks_in_all(input.nranks));
+  candidate.chunks_reduced = static_cast<uint32_t>(choice.algorithm->chunks_reduced(input.nranks));
   return candidate;
 }
 
@@ -134,11 +136,14 @@ size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInp
 /// Fills in the tuner's times; the candidate with the shortest, or nothing.
 std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
                                       const ChoiceInput& input,
+                                      size_t by_rules,
                                       Tuner& tuner) {
   std::vector<plexus_tuner_candidate_t> asked;
   std::vector<size_t> places;
+  size_t built_in = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].possible) {
+      built_in = i == by_rules ? asked.size() : built_in;
       asked.push_back(describe(candidates[i].choice, input));
       places.push_back(i);
     }
@@ -149,7 +154,7 @@ std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
   call.size_bytes = input.size_bytes;
   call.element_bytes = input.element_bytes;
   call.calls_in_group = input.calls_in_group;
-  if (asked.empty() || !tuner.get_times(call, asked)) {
+  if (asked.empty() || !tuner.get_times(call, asked, built_in)) {
     return std::nullopt;
   }
   std::optional<size_t> chosen;
@@ -328,14 +333,14 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
 
 Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner) {
   Decision decision{.candidates = list_candidates(input, filter), .chosen = 0, .by_tuner = false};
+  decision.chosen = choose_by_rules(decision.candidates, input);
   if (tuner != nullptr) {
-    if (const auto chosen = choose_by_tuner(decision.candidates, input, *tuner)) {
+    if (const auto chosen = choose_by_tuner(decision.candidates, input, decision.chosen, *tuner)) {
       decision.chosen = *chosen;
       decision.by_tuner = true;
       return decision;
     }
   }
-  decision.chosen = choose_by_rules(decision.candidates, input);
   if (decision.chosen == decision.candidates.size()) {
     if (input.deterministic) {
       return fail(Code::kInvalidUsage,

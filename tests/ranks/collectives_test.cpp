@@ -279,7 +279,7 @@ std::vector<Case> algorithm_cases() {
        {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
         "alltoall:bruck;gather:binomial;scatter:binomial",
         "allreduce:doubling;allgather:pat", "allreduce:halving", "allreduce:swing",
-        "allreduce:torus", "allreduce:twoshot", "allreduce:biring",
+        "allreduce:torus", "allreduce:twoshot", "allreduce:biring;allgather:biring",
         "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
         "reducescatter:allpairs"}) {
     cases.push_back({Mode::kGroup, 2, 5, algorithms, "2"});
