@@ -16,24 +16,6 @@
 
 namespace plexus {
 
-std::vector<int> compute_ring(std::span<const PeerInfo> infos) {
-  std::vector<uint64_t> hosts;
-  for (const PeerInfo& info : infos) {
-    if (std::find(hosts.begin(), hosts.end(), info.host_hash) == hosts.end()) {
-      hosts.push_back(info.host_hash);
-    }
-  }
-  std::vector<int> ring;
-  for (const uint64_t host : hosts) {
-    for (size_t rank = 0; rank < infos.size(); ++rank) {
-      if (infos[rank].host_hash == host) {
-        ring.push_back(static_cast<int>(rank));
-      }
-    }
-  }
-  return ring;
-}
-
 Communicator::~Communicator() {
   magic.store(0, std::memory_order_relaxed);
   connections_.reset();  // before the network they use
@@ -182,7 +164,15 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo));
   filter_ = std::move(filter);
   PLEXUS_TRY(open_network());
-  ring_ = compute_ring(setup_.infos);
+  PLEXUS_TRY(topology, agree_on_topology({.rank = setup_.rank,
+                                          .group = setup_.group,
+                                          .infos = setup_.infos,
+                                          .config = &setup_.config,
+                                          .net = net_ ? &*net_ : nullptr,
+                                          .exchange = setup_.exchange.get(),
+                                          .give_up = &give_up,
+                                          .cache = &Process::instance().topologies}));
+  topology_ = std::move(topology);
 
   const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
@@ -209,7 +199,8 @@ Result<void> Communicator::start(CommSetup setup) {
   plan_context_ =
       PlanContext{.state = this,
                   .rank = setup_.rank,
-                  .ring = ring_,
+                  .nranks = setup_.nranks,
+                  .orders = topology_->orders,
                   .connections = connections_.get(),
                   .memory = &process.memory,
                   .filter = &filter_,
@@ -220,8 +211,16 @@ Result<void> Communicator::start(CommSetup setup) {
                   .slot_bytes = slot_bytes};
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);
-  PLEXUS_INFO(kInit, "comm {:#x} rank {} nranks {} host {} slots {} x {} KiB - Init COMPLETE",
-              setup_.group, setup_.rank, setup_.nranks, mine.host, kSlots, slot_bytes / 1024);
+  const Exchange::Traffic traffic = setup_.exchange->traffic();
+  PLEXUS_INFO(
+      kInit,
+      "comm {:#x} rank {} nranks {} host {} parts {} orders {} slots {} x {} KiB - Init "
+      "COMPLETE in {:.3f} ms with {} messages of {} bytes",
+      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->parts,
+      topology_->orders.size(), kSlots, slot_bytes / 1024,
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
+          .count(),
+      traffic.messages, traffic.bytes);
   return ok();
 }
 

@@ -45,11 +45,14 @@ Result<XmlElement> read_machine(const TopoFlags& flags) {
   }
   DetectRequest request;
   const int ranks = flags.ranks > 0 ? flags.ranks : cores_available();
-  for (int rank = 0; rank < ranks; ++rank) {
-    request.ranks.push_back({.rank = rank, .numa = -1});
+  PLEXUS_TRY(machine, Machine::load());
+  const std::vector<int> numas = machine.numa_nodes();
+  for (int rank = 0; rank < ranks; ++rank) {  // spread over the NUMA nodes
+    request.ranks.push_back(
+        {.rank = rank, .numa = numas[static_cast<size_t>(rank) % numas.size()]});
   }
   request.nets = network_interfaces();
-  return detect_machine(request);
+  return machine.describe(request);
 }
 
 TopoOptions options_of(const TopoFlags& flags) {
