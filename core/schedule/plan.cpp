@@ -35,9 +35,9 @@ uint64_t way_of(const Choice& choice) {
          static_cast<uint64_t>(choice.chunk_bytes) << 32;
 }
 
-CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
+/// All of a call's record but what its number changes.
+CallRecord record_of(const Task& task, uint64_t way) {
   CallRecord record{};
-  record.sequence = sequence;
   record.count = task.count;
   record.root = task.root;
   record.collective = static_cast<uint8_t>(task.collective);
@@ -49,7 +49,6 @@ CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
   } else {
     record.algorithm = static_cast<uint8_t>(way);
     hash.mix(way);
-    hash.mix(sequence);
     hash.mix(static_cast<uint64_t>(task.collective) << 16 | static_cast<uint64_t>(task.type) << 8 |
              static_cast<uint64_t>(task.op.kind));
     hash.mix(task.count);
@@ -57,6 +56,13 @@ CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
   }
   record.hash = static_cast<uint32_t>(hash.value() ^ (hash.value() >> 32));
   return record;
+}
+
+/// The hash of a call with its number mixed in: neighbours in sequence.
+uint32_t hash_with_sequence(uint32_t hash, uint64_t sequence) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio (Knuth, TAOCP 6.4)
+  const uint64_t mixed = (sequence + 1) * kGolden;
+  return hash ^ static_cast<uint32_t>(mixed >> 32);
 }
 
 uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
@@ -277,7 +283,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   items_.push_back(origin);
   items_.back().item = &item;
-  items_.back().way = is_point_to_point(task.collective) ? 0 : way_of(choice);
+  work.call = record_of(task, is_point_to_point(task.collective) ? 0 : way_of(choice));
+  items_.back().shape_hash = work.call.hash;
   return ok();
 }
 
@@ -324,7 +331,10 @@ void Plan::prepare(std::span<const Task> tasks,
     const Task& receiver = tasks[entry.recv_task];
     work.output =
         user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
-    work.call = record_of(task, sequence + entry.collectives_before, entry.way);
+    work.call.sequence = sequence + entry.collectives_before;
+    work.call.hash = is_point_to_point(task.collective)
+                         ? entry.shape_hash
+                         : hash_with_sequence(entry.shape_hash, work.call.sequence);
   }
 }
 

@@ -79,7 +79,7 @@ class Plan {
     size_t task = 0;                  // whose buffers and call the item has
     size_t recv_task = 0;             // of a message to oneself: the receiving task; else the same
     uint64_t collectives_before = 0;  // in the group: its number follows from it
-    uint64_t way = 0;                 // how it is done, as all ranks must do it
+    uint32_t shape_hash = 0;          // of what ranks must agree on, but for the call's number
   };
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);

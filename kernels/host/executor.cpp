@@ -2,7 +2,9 @@
 #include "kernels/host/executor.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <climits>
+#include <immintrin.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@ namespace plexus {
 namespace {
 
 constexpr uint64_t kTurnBytes = 512 * 1024;  // about 100 us at memory speed: then others get a turn
+constexpr size_t kExtentsMax = 64;           // beyond, a call is long enough to compute them
 constexpr size_t kBlockBytes = 8 * 1024;     // intermediate values of a reduction stay in L1
 
 /// Combines `count` equally long operands into `target`, in order, block by block. `target` may be
@@ -32,6 +35,19 @@ void reduce_many(std::byte* target,
       value = to;
     }
   }
+}
+
+/// Looks `polls` times. Out of line: the way of what is there already stays short, and profiles
+/// tell waiting from work.
+template <class IsReady>
+[[gnu::noinline]] bool poll(IsReady is_ready, uint32_t polls) noexcept {
+  for (; polls > 1; --polls) {
+    _mm_pause();
+    if (is_ready()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -82,6 +98,15 @@ void RunQueue::notify(FifoEnd& end) noexcept {
 }
 
 // ---- LaneRun ----
+
+LaneRun::LaneRun(Work* work, int lane, LaneRun* siblings)
+    : work_(work), lane_(&work->program->lanes[static_cast<size_t>(lane)]), siblings_(siblings) {
+  if (work_->geometry.loops <= 1 && lane_->steps.size() <= kExtentsMax) {
+    for (const Step& step : lane_->steps) {
+      extents_.push_back(extent_of(step));
+    }
+  }
+}
 
 void LaneRun::restart() noexcept {
   step_ = 0;
@@ -135,37 +160,46 @@ Span LaneRun::span(Buffer buffer, int chunk) const noexcept {
   return span_of(geometry, stride, static_cast<uint32_t>(chunk), loop_);
 }
 
-UserBuffer LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
-  UserBuffer there;
-  if (buffer == Buffer::kScratch) {
-    there.address = work_->scratch.data();
-  } else {
-    there = buffer == Buffer::kInput ? work_->input : work_->output;
+std::byte* LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
+  switch (buffer) {
+    case Buffer::kInput:
+      return work_->input.address + offset_bytes;
+    case Buffer::kOutput:
+      return work_->output.address + offset_bytes;
+    case Buffer::kScratch:
+      return work_->scratch.data() + offset_bytes;
+    case Buffer::kNone:
+      break;
   }
-  there.address += offset_bytes;
-  there.place.offset += offset_bytes;
-  return there;
+  return nullptr;
 }
 
-Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
+LaneRun::Extent LaneRun::extent_of(const Step& step) const noexcept {
   // Verbs without a local buffer forward what their output chunk would hold.
   const Buffer shape = step.source != Buffer::kNone ? step.source : Buffer::kOutput;
   const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
   const Span source = span(shape, chunk);
   const Span target = step.target == Buffer::kNone ? source : span(step.target, step.target_chunk);
-  const uint64_t size_bytes = source.count * work_->element_bytes;
+  const uint64_t element_bytes = work_->element_bytes;
+  return {source.offset * element_bytes, target.offset * element_bytes,
+          source.count * element_bytes};
+}
+
+Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
+  const Extent extent = extents_.empty() ? extent_of(step) : extents_[step_];
+  const uint64_t size_bytes = extent.size_bytes;
   bool more = size_bytes > 0 || work_->exchanges_empty;
   while (more) {
     const auto slice_bytes = static_cast<uint32_t>(
         std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes));
-    if (!acquire(step)) {
+    if (!acquire(step, queue.polls())) {
       return Progress::kPending;
     }
     if (step.receives > 0 && !check_arrivals(step, slice_bytes)) {
       return Progress::kFailed;
     }
-    move(step, source.offset * work_->element_bytes + slice_bytes_done_,
-         target.offset * work_->element_bytes + slice_bytes_done_, slice_bytes);
+    move(step, extent.source_bytes + slice_bytes_done_, extent.target_bytes + slice_bytes_done_,
+         slice_bytes);
     finish_slice(step, queue);
     slice_bytes_done_ += slice_bytes;
     moved_ = true;
@@ -178,18 +212,20 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   return Progress::kDone;
 }
 
-bool LaneRun::acquire(const Step& step) noexcept {
+bool LaneRun::acquire(const Step& step, uint32_t polls) noexcept {
   const auto first = static_cast<size_t>(step.peers_first);
   const auto middle = first + static_cast<size_t>(step.receives);
   for (size_t i = first; i < middle; ++i) {
-    if (!work_->recvs[i]->try_peek()) {
-      wait_recv_ = work_->recvs[i];
+    RecvConnection& recv = *work_->recvs[i];
+    if (!recv.try_peek() && !poll([&] { return recv.try_peek(); }, polls)) {
+      wait_recv_ = &recv;
       return false;
     }
   }
   for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
-    if (!work_->sends[i]->try_acquire()) {
-      wait_send_ = work_->sends[i];
+    SendConnection& send = *work_->sends[i];
+    if (!send.try_acquire() && !poll([&] { return send.try_acquire(); }, polls)) {
+      wait_send_ = &send;
       return false;
     }
   }
@@ -215,40 +251,42 @@ bool LaneRun::check_arrivals(const Step& step, uint32_t size_bytes) noexcept {
 }
 
 void LaneRun::move(const Step& step,
-                   uint64_t source_offset,
-                   uint64_t target_offset,
+                   uint64_t source_bytes,
+                   uint64_t target_bytes,
                    uint32_t size_bytes) noexcept {
-  const size_t elements = size_bytes / work_->element_bytes;
+  const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);  // a power of two
   const auto first = static_cast<size_t>(step.peers_first);
   SendConnection* const* const sends =
       work_->sends.data() + first + static_cast<size_t>(step.receives);
   const bool has_target = step.target != Buffer::kNone;
   // Where the value is made: at home, else in the first slot it leaves through.
-  UserBuffer home = has_target ? at(step.target, target_offset) : UserBuffer{};
-  std::byte* made = has_target ? home.address : sends[0]->payload(size_bytes);
+  std::byte* made = has_target ? at(step.target, target_bytes) : sends[0]->payload(size_bytes);
+  Value value{made, step.target, target_bytes};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
 
   if (step.receives == 0) {
-    const UserBuffer source = at(step.source, source_offset);
+    const std::byte* const source = at(step.source, source_bytes);
     if (scales) {
-      scale(made, source.address, elements, work_->type, work_->op.scalar_bits);
+      scale(made, source, elements, work_->type, work_->op.scalar_bits);
     } else if (!has_target) {
-      home = source;  // a plain send: the value is at home already
-      made = source.address;
-    } else if (made != source.address) {
-      (work_->streaming ? copy_streaming : copy)(made, source.address, size_bytes);
+      value = {source, step.source, source_bytes};  // a plain send: the value is at home already
+    } else if (made != source) {
+      (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
   } else if (step.source == Buffer::kNone) {
     const std::byte* const arrived = work_->recvs[first]->payload();
     (work_->streaming && step.sends == 0 ? copy_streaming : copy)(made, arrived, size_bytes);
   } else {
-    combine(step, made, at(step.source, source_offset).address, elements, scales);
+    combine(step, made, at(step.source, source_bytes), elements, scales);
   }
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
   }
+  if (!step.lends) {
+    value.home = Buffer::kNone;
+  }
   for (int i = 0; i < step.sends; ++i) {
-    hand_over(*sends[i], step.lends ? home : UserBuffer{}, made, size_bytes);
+    hand_over(*sends[i], value, size_bytes);
   }
 }
 
@@ -288,24 +326,25 @@ void LaneRun::combine(const Step& step,
   }
 }
 
-void LaneRun::hand_over(SendConnection& send,
-                        const UserBuffer& home,
-                        const std::byte* made,
-                        uint32_t size_bytes) noexcept {
+void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept {
   const uint32_t hash = work_->call.hash;
-  if (home.address != nullptr && size_bytes >= work_->borrow_bytes_min) {
+  if (size_bytes >= work_->borrow_bytes_min && value.home != Buffer::kNone) {
     if (send.reach() == Reach::kProcess) {
-      send.commit_pointer(home.address, size_bytes, hash);
+      send.commit_pointer(value.made, size_bytes, hash);
       return;
     }
-    if (send.reach() == Reach::kMapped && home.place.segment != 0) {
-      send.commit_place(home.place, size_bytes, hash);
-      return;
+    if (send.reach() == Reach::kMapped && value.home != Buffer::kScratch) {
+      MappedPlace place = (value.home == Buffer::kInput ? work_->input : work_->output).place;
+      if (place.segment != 0) {
+        place.offset += value.home_bytes;
+        send.commit_place(place, size_bytes, hash);
+        return;
+      }
     }
   }
   std::byte* const payload = send.payload(size_bytes);
-  if (payload != made) {
-    copy(payload, made, size_bytes);
+  if (payload != value.made) {
+    copy(payload, value.made, size_bytes);
   }
   send.commit(size_bytes, hash);
 }

@@ -23,12 +23,14 @@ namespace plexus {
 class LaneRun;
 
 /// Lanes that can go on, in first-in first-out order, and the wake-up of parked ones.
-/// `engine` 0: parked lanes are polled by their owner and nobody wakes them.
+/// `engine` 0: parked lanes are polled by their owner and nobody wakes them. `polls`: a lane looks
+/// so often before it counts as waiting; more than 1 where it is the only one that could run.
 class RunQueue {
  public:
-  explicit RunQueue(uint32_t engine) : engine_(engine) {}
+  explicit RunQueue(uint32_t engine, uint32_t polls = 1) : engine_(engine), polls_(polls) {}
 
   [[nodiscard]] uint32_t engine() const noexcept { return engine_; }
+  [[nodiscard]] uint32_t polls() const noexcept { return polls_; }
   /// Gives `lane` its index. Allocates: at plan start only.
   void add(LaneRun* lane);
   void clear() noexcept;
@@ -40,6 +42,7 @@ class RunQueue {
 
  private:
   uint32_t engine_;
+  uint32_t polls_;
   std::vector<LaneRun*> lanes_;
   LaneRun* head_ = nullptr;
   LaneRun* tail_ = nullptr;
@@ -86,8 +89,8 @@ struct LaneFailure {
 /// One lane of a Work in execution.
 class LaneRun {
  public:
-  LaneRun(Work* work, int lane, LaneRun* siblings)
-      : work_(work), lane_(&work->program->lanes[static_cast<size_t>(lane)]), siblings_(siblings) {}
+  /// `work`: complete but for what changes per call. Allocates.
+  LaneRun(Work* work, int lane, LaneRun* siblings);
 
   void restart() noexcept;
   /// Runs until blocked (kPending), for about 100 us (kYielded), or to the end.
@@ -112,30 +115,41 @@ class LaneRun {
   void* owner_queue = nullptr;
 
  private:
+  /// Where the bytes of a step lie in its buffers.
+  struct Extent {
+    uint64_t source_bytes;  // offset
+    uint64_t target_bytes;  // offset
+    uint64_t size_bytes;
+  };
+  [[nodiscard]] Extent extent_of(const Step& step) const noexcept;
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
-  bool acquire(const Step& step) noexcept;
+  bool acquire(const Step& step, uint32_t polls) noexcept;
   bool check_arrivals(const Step& step, uint32_t size_bytes) noexcept;
   void move(const Step& step,
-            uint64_t source_offset,
-            uint64_t target_offset,
+            uint64_t source_bytes,
+            uint64_t target_bytes,
             uint32_t size_bytes) noexcept;
   void combine(const Step& step,
                std::byte* made,
                const std::byte* own,
                size_t elements,
                bool scales) noexcept;
-  void hand_over(SendConnection& send,
-                 const UserBuffer& home,
-                 const std::byte* made,
-                 uint32_t size_bytes) noexcept;
+  /// A value where it was made, and the same value in user memory when it lies there.
+  struct Value {
+    const std::byte* made;
+    Buffer home;          // kNone: nowhere, or not to be lent
+    uint64_t home_bytes;  // offset
+  };
+  void hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept;
   void finish_slice(const Step& step, RunQueue& queue) noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;
   [[nodiscard]] Span span(Buffer buffer, int chunk) const noexcept;
-  [[nodiscard]] UserBuffer at(Buffer buffer, uint64_t offset_bytes) const noexcept;
+  [[nodiscard]] std::byte* at(Buffer buffer, uint64_t offset_bytes) const noexcept;
 
   Work* work_;
   const Lane* lane_;
   LaneRun* siblings_;
+  std::vector<Extent> extents_;  // of all steps, when they are the same in every loop
   size_t step_ = 0;
   uint32_t loop_ = 0;
   uint64_t slice_bytes_done_ = 0;
