@@ -91,9 +91,10 @@ void Communicator::operator delete(void* memory) noexcept {
 }
 
 Result<void> Communicator::check_agreement() const {
-  const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
-  for (size_t rank = 0; rank < setup_.infos.size(); ++rank) {
-    const PeerInfo& info = setup_.infos[rank];
+  const std::vector<PeerInfo>& infos = *setup_.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
+  for (size_t rank = 0; rank < infos.size(); ++rank) {
+    const PeerInfo& info = infos[rank];
     if (info.version != mine.version) {
       return plexus::fail(Code::kInvalidUsage,
                           "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
@@ -111,7 +112,7 @@ Result<void> Communicator::check_agreement() const {
 }
 
 Result<void> Communicator::open_network() {
-  const auto& infos = setup_.infos;
+  const auto& infos = *setup_.infos;
   const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
   const bool needed = std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
     return choose_transport(mine, info) == TransportKind::kNet && &info != &mine;
@@ -153,7 +154,7 @@ Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
   }
   PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
                                  .folders = setup_.config.plugin_path},
-                                describe_to_tuner(setup_.infos, setup_.group, slot_bytes)));
+                                describe_to_tuner(*setup_.infos, setup_.group, slot_bytes)));
   tuner_ = std::move(tuner);
   return ok();
 }
@@ -166,7 +167,7 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(open_network());
   PLEXUS_TRY(topology, agree_on_topology({.rank = setup_.rank,
                                           .group = setup_.group,
-                                          .infos = setup_.infos,
+                                          .infos = *setup_.infos,
                                           .config = &setup_.config,
                                           .net = net_ ? &*net_ : nullptr,
                                           .exchange = setup_.exchange.get(),
@@ -174,12 +175,12 @@ Result<void> Communicator::start(CommSetup setup) {
                                           .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
 
-  const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
+  const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
   uint32_t channels_min = 1;
   uint32_t channels_max = 64;
   int local_ranks = 0;
-  for (const PeerInfo& info : setup_.infos) {
+  for (const PeerInfo& info : *setup_.infos) {
     slot_bytes = std::min(slot_bytes, info.slot_bytes);
     channels_min = std::max(channels_min, info.min_channels);
     channels_max = std::min(channels_max, info.max_channels);
@@ -190,7 +191,7 @@ Result<void> Communicator::start(CommSetup setup) {
   auto& process = Process::instance();
   connections_ =
       std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
-                                                             .infos = &setup_.infos,
+                                                             .infos = setup_.infos.get(),
                                                              .group = setup_.group,
                                                              .exchange = setup_.exchange.get(),
                                                              .meetings = &process.meetings,

@@ -37,7 +37,8 @@ struct CommSetup {
   int nranks = 0;
   uint64_t group = 0;  // distinct for every communicator
   std::unique_ptr<Exchange> exchange;
-  std::vector<PeerInfo> infos;  // [nranks]
+  /// [nranks]; ranks made by one call share it.
+  std::shared_ptr<const std::vector<PeerInfo>> infos;
   Config config;
   std::chrono::steady_clock::time_point started;  // when init was called
 };

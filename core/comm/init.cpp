@@ -90,10 +90,12 @@ Result<void> init_by_exchange(Communicator& child,
   setup.group = exchange->group();
   setup.config = config;
   PLEXUS_TRY(blobs, exchange->all_gather(mine.to_bytes(), &child.give_up));
+  auto infos = std::make_shared<std::vector<PeerInfo>>();
   for (const std::string& blob : blobs) {
     PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
-    setup.infos.push_back(info);
+    infos->push_back(info);
   }
+  setup.infos = std::move(infos);
   setup.exchange = std::move(exchange);
   return child.start(std::move(setup));
 }

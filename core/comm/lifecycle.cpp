@@ -122,6 +122,8 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/
   PLEXUS_TRY(config, read_config());
   auto exchanges = make_local_exchanges(ndevices);
   PLEXUS_TRY(self, describe_self(config, {}));
+  const auto infos =
+      std::make_shared<const std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
   std::vector<std::unique_ptr<Communicator>> made;
   for (int rank = 0; rank < ndevices; ++rank) {
     CommSetup setup;
@@ -130,7 +132,7 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/
     setup.nranks = ndevices;
     setup.exchange = std::move(exchanges[static_cast<size_t>(rank)]);
     setup.group = setup.exchange->group();
-    setup.infos.assign(static_cast<size_t>(ndevices), self);
+    setup.infos = infos;
     setup.config = config;
     auto comm = std::make_unique<Communicator>(CommConfig{});
     PLEXUS_TRY(comm->start(std::move(setup)));
