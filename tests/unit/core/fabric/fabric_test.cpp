@@ -147,15 +147,17 @@ TEST(Dragonfly, NeedsAtMostOneLinkBetweenGroups) {
 }
 
 TEST(Dragonfly, EveryTwoGroupsAreJoinedAndNoSwitchHasTooManyCables) {
-  for (const char* const text :
-       {"dc a dragonfly groups=9 switches=4 nodes=1 global=2 gbit_per_s=200",
-        "dc a dragonfly groups=4 switches=2 nodes=1 global=3 gbit_per_s=200",
-        "dc a dragonfly groups=4 switches=8 nodes=1 global=5 gbit_per_s=200",
-        "dc a dragonfly groups=6 switches=2 nodes=1 global=4 gbit_per_s=200"}) {
+  struct Shape {
+    int groups;
+    int switches;
+    int global;
+  };
+  for (const auto& [groups, switches, global] :
+       {Shape{9, 4, 2}, Shape{4, 2, 3}, Shape{4, 8, 5}, Shape{6, 2, 4}, Shape{13, 5, 3}}) {
+    const std::string text =
+        fmt::format("dc a dragonfly groups={} switches={} nodes=1 global={} gbit_per_s=200", groups,
+                    switches, global);
     const Fabric fabric = make(text);
-    const int groups = text[21] - '0';
-    const int switches = text[32] - '0';
-    const int global = text[47] - '0';
     std::map<int, int> cables;
     std::set<std::pair<int, int>> joined;
     for (const FabricLink& link : fabric.links()) {
