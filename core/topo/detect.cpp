@@ -68,6 +68,9 @@ class Detector {
       system.children.push_back(describe_cpu(
           hwloc_get_obj_by_type(topology_, HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i))));
     }
+    for (const Gpu& gpu : request_.gpus.gpus) {
+      add_gpu(system, gpu);
+    }
     for (size_t i = 0; i < request_.nets.size(); ++i) {
       add_net(system, i);
     }
@@ -178,6 +181,21 @@ class Detector {
       }
     }
     return nullptr;
+  }
+
+  /// Where no PCI shows the GPU, as in some containers, it hangs on the first CPU.
+  void add_gpu(XmlElement& system, const Gpu& gpu) {
+    hwloc_obj* const device = hwloc_get_pcidev_by_busidstring(topology_, gpu.bus_id.c_str());
+    XmlElement* parent = device != nullptr ? &pci_element(system, device) : nullptr;
+    if (parent == nullptr) {
+      XmlElement pci = element("pci");
+      pci.set("busid", gpu.bus_id);
+      pci.set("class", "0x030200");
+      set_link(pci, gpu.bus_id);
+      system.children.front().children.push_back(std::move(pci));
+      parent = &system.children.front().children.back();
+    }
+    parent->children.push_back(describe_gpu(gpu, request_.gpus, request_.sysfs));
   }
 
   void add_net(XmlElement& system, size_t number) {

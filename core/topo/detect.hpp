@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/topo/gpus.hpp"
 #include "core/topo/xml_tree.hpp"
 
 struct hwloc_topology;
@@ -36,6 +37,7 @@ struct NetPort {
 
 struct DetectRequest {
   std::vector<HostRank> ranks;
+  GpuList gpus;
   std::vector<NetPort> nets;
   std::string sysfs = "/sys";  // tests give another
 };

@@ -43,6 +43,17 @@ struct TopoFlags {
   int shift = 0;  // 0: not wished
 };
 
+/// One rank on each GPU.
+XmlElement with_ranks_on_gpus(XmlElement element) {
+  for (XmlElement& child : element.children) {
+    child = with_ranks_on_gpus(std::move(child));
+  }
+  if (element.tag == "gpu") {
+    element.set("rank", *element.find("dev"));
+  }
+  return element;
+}
+
 Result<XmlElement> read_machine(const TopoFlags& flags) {
   if (!flags.file.empty()) {
     return read_machine_file(flags.file);
@@ -50,12 +61,21 @@ Result<XmlElement> read_machine(const TopoFlags& flags) {
   DetectRequest request;
   const int ranks = flags.ranks > 0 ? flags.ranks : cores_available();
   PLEXUS_TRY(machine, Machine::load());
+  request.nets = network_interfaces();
+  Result<GpuList> gpus = find_gpus();
+  if (gpus) {
+    request.gpus = std::move(gpus).value();
+  } else {
+    fmt::print(stderr, "plexus: no GPUs are shown: {}\n", gpus.error().message());
+  }
+  if (flags.ranks == 0 && !request.gpus.gpus.empty()) {
+    return with_ranks_on_gpus(machine.describe(request));
+  }
   const std::vector<int> numas = machine.numa_nodes();
   for (int rank = 0; rank < ranks; ++rank) {  // spread over the NUMA nodes
     request.ranks.push_back(
         {.rank = rank, .numa = numas[static_cast<size_t>(rank) % numas.size()]});
   }
-  request.nets = network_interfaces();
   return machine.describe(request);
 }
 
@@ -250,7 +270,7 @@ Command add_topo_command(CLI::App& program) {
                      writes ? "written; stdout without it" : "NCCL's XML; this machine without it")
         ->type_name("");
     add_int(*verb.app, "--ranks", &flags->ranks, kRanks,
-            "ranks on this machine's host (default: one for each core)");
+            "ranks on this machine's host (default: one for each GPU, else for each core)");
     if (!writes) {
       add_int(*verb.app, "--cross-nic", &flags->cross_nic, kCrossNic, "as NCCL_CROSS_NIC");
       verb.app->add_flag("--no-p2p", flags->no_p2p, "no peer access between GPUs");
