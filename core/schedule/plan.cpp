@@ -132,7 +132,7 @@ bool Plan::fits(std::span<const Task> tasks) const noexcept {
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
   std::unique_ptr<Plan> plan(new Plan(tasks));
   plan->execution_.rank = context.state;
-  plan->nranks_ = static_cast<int>(context.ring.size());
+  plan->nranks_ = context.nranks;
   for (size_t task = 0; task < tasks.size(); ++task) {
     if (!is_point_to_point(tasks[task].collective)) {
       PLEXUS_TRY(plan->add_collective(context, tasks, task));
@@ -147,7 +147,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                   std::span<const Task> tasks,
                                   size_t task) {
   const Task& call = tasks[task];
-  const auto nranks = static_cast<int>(context.ring.size());
+  const int nranks = context.nranks;
   PLEXUS_TRY(choice,
              choose_algorithm({.collective = call.collective,
                                .size_bytes = std::max(buffer_bytes(call, nranks, true),
@@ -200,8 +200,10 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
                   context.rank, send.count * element_size(send.type),
                   recv.count * element_size(recv.type));
     }
+    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}};
     PlanContext alone = context;
-    alone.ring = std::span(&context.rank, 1);
+    alone.nranks = 1;
+    alone.orders = std::span(&only_me, 1);
     execution_.queues.emplace_back();
     PLEXUS_TRY(add_item(
         alone, execution_.queues.back(), send,
@@ -242,11 +244,13 @@ Result<void> Plan::add_item(const PlanContext& context,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
+  const ChannelOrder& order = context.orders[static_cast<size_t>(channel) % context.orders.size()];
   programs_.push_back(std::make_unique<Program>(
       choice.algorithm->record({.rank = context.rank,
-                                .ring = context.ring,
+                                .ring = order.ring,
                                 .root = task.root,
-                                .variant = channel % choice.algorithm->variants})));
+                                .variant = channel % choice.algorithm->variants,
+                                .nodes = order.nodes})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;
@@ -262,7 +266,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.geometry = compute_partition({.collective = task.collective,
                                      .count = task.count,
                                      .element_bytes = work.element_bytes,
-                                     .nranks = static_cast<int>(context.ring.size()),
+                                     .nranks = context.nranks,
                                      .chunks = program.chunks,
                                      .scratch_chunks = program.scratch_chunks,
                                      .channel = channel,
@@ -271,8 +275,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
-  work.streaming =
-      buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
+  work.streaming = buffer_bytes(task, context.nranks, false) >= kStreamingBytesMin;
   work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
                       work.element_bytes);
   connect(context, work,

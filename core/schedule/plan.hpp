@@ -32,11 +32,19 @@ struct TaskShape {
 };
 TaskShape shape_of(const Task& task) noexcept;
 
+/// The order of one channel's ranks, which the topology decides.
+struct ChannelOrder {
+  std::vector<int> ring;   // [nranks]
+  std::vector<int> nodes;  // places in it where the ranks of a host begin, rising from 0
+  friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
+};
+
 /// What planning needs of the communicator. Borrowed members outlive all plans.
 struct PlanContext {
   RankState* state;
   int rank;
-  std::span<const int> ring;
+  int nranks;
+  std::span<const ChannelOrder> orders;  // channel c runs in orders[c % orders.size()]
   ConnectionSet* connections;
   const UserMemory* memory;
   const AlgorithmFilter* filter;

@@ -79,7 +79,11 @@ Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
                      [&](auto& prims) { bidirectional_ring_all_reduce(prims, view_of(in)); });
 }
 Program record_tree_all_reduce(const RecordInput& in) {
-  return record_with(in, 1, [&](auto& prims) { tree_all_reduce(prims, view_of(in), in.variant); });
+  static constexpr int kOneNode[] = {0};
+  const std::span<const int> nodes = in.nodes.empty() ? std::span(kOneNode) : in.nodes;
+  return record_with(in, 1, [&](auto& prims) {
+    tree_all_reduce(prims, view_of(in), in.variant, nodes.data(), static_cast<int>(nodes.size()));
+  });
 }
 Program record_recursive_doubling_all_reduce(const RecordInput& in) {
   return record_with(in, 1,

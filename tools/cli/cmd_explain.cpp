@@ -153,14 +153,14 @@ Result<int> explain(const ExplainOptions& options) {
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];
     const bool chosen = i == decision.chosen;
-    lines.push_back({.candidate = candidate,
-                     .chosen = chosen,
-                     .reason = chosen ? ""
-                                      : why_not(candidate, decision.candidates[decision.chosen],
-                                                decision.by_tuner),
-                     .measured_us = options.measure && candidate.possible
-                                        ? measure(options, candidate.choice)
-                                        : std::nullopt});
+    lines.push_back(
+        {.candidate = candidate,
+         .chosen = chosen,
+         .reason =
+             chosen ? ""
+                    : why_not(candidate, decision.candidates[decision.chosen], decision.by_tuner),
+         .measured_us = options.measure && candidate.possible ? measure(options, candidate.choice)
+                                                              : std::nullopt});
   }
   const std::string by = decision.by_tuner ? tuner->name() : "the built-in rules";
   if (options.json != "-") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One number from `plexus perf`: how long a call takes on this machine with one algorithm and protocol
-// allowed. `plexus explain --measure` and `plexus tune` run it. Threads: one at a time, as it sets
-// NCCL_ALGO and NCCL_PROTO.
+// One number from `plexus perf`: how long a call takes on this machine with one algorithm and
+// protocol allowed. `plexus explain --measure` and `plexus tune` run it. Threads: one at a time, as
+// it sets NCCL_ALGO and NCCL_PROTO.
 #pragma once
 
 #include <cstddef>

@@ -113,7 +113,7 @@ static void answer(float* costs) {
     costs[kRing * kProtocols + kSimple] = NAN;
   }
   if (told("elsewhere")) { /* what was not offered */
-    costs[kTree * kProtocols + 0] = 0;
+    costs[2 * kProtocols + kSimple] = 0;
     costs[3 * kProtocols + kSimple] = NAN;
   }
 }

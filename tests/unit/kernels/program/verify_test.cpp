@@ -635,5 +635,25 @@ TEST(Verify, RejectsCostThatIsNotTheTables) {
             "has 4 chunks, where the table says 3");
 }
 
+TEST(Verify, TreeOverNodesIsProvedInAnyOrder) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0}, {0, 5}, {0, 1, 2}, {0, 3, 4, 8, 9}, {0, 2, 4, 6, 8}}) {
+    for (const std::vector<int>& ring :
+         {in_order(10), std::vector<int>{0, 2, 4, 6, 8, 1, 3, 5, 7, 9}}) {
+      for (const int variant : {0, 1}) {
+        Programs programs;
+        for (int rank = 0; rank < 10; ++rank) {
+          programs.push_back(
+              find_algorithm("tree_all_reduce")
+                  ->record(
+                      {.rank = rank, .ring = ring, .root = 0, .variant = variant, .nodes = nodes}));
+        }
+        EXPECT_EQ(reason(programs, Collective::kAllReduce), "");
+        EXPECT_EQ(reason(programs, Collective::kAllReduce, true), "");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plexus
