@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
+
+#include "plugins/net-ofi/parking.hpp"
 
 namespace plexus::net_ofi {
 namespace {
@@ -77,9 +80,10 @@ Result<std::unique_ptr<Channel>> Channel::open(const Options& options) {
 Result<void> Channel::open_rails(const Options& options) {
   for (uint32_t rail = 0; rail < options.rails; ++rail) {
     Domain& domain = *options.device->rails[rail];
-    PLEXUS_TRY(endpoint, Endpoint::open(domain));
+    PLEXUS_TRY(endpoint, Endpoint::open(options.device->rails[rail]));
     PLEXUS_TRY(memory, OwnMemory::create(domain, buffers_.get(), sizeof *buffers_));
-    rails_.push_back({std::move(endpoint), FI_ADDR_UNSPEC, std::move(memory)});
+    const bool is_shared_memory = domain.provider() == "shm";
+    rails_.push_back({std::move(endpoint), FI_ADDR_UNSPEC, std::move(memory), is_shared_memory});
   }
   for (uint32_t i = 0; i < kControlSends; ++i) {
     control_sends_[i].kind = OperationKind::kControlSend;
@@ -101,6 +105,8 @@ Result<void> Channel::open_rails(const Options& options) {
 }
 
 Channel::~Channel() { close(0); }
+
+bool Channel::is_shared_memory() const noexcept { return rails_.front().is_shared_memory; }
 
 bool Channel::post_control_receive(uint32_t index) {
   const Rail& rail = rails_[index / kControlReceives];
@@ -162,6 +168,8 @@ Result<void> Channel::meet(const WireGreeting& peer) {
   peer_text_ = fmt::format("{} at {}", process_text(peer.process),
                            rails_[0].endpoint.address_text(peer.addresses[0]));
   watch_ = PeerWatch(here_, peer.process);
+  is_peer_inside_ =
+      peer.process.host_id == here_.host_id && peer.process.process_id == here_.process_id;
   is_met_ = true;
   return ok();
 }
@@ -177,8 +185,8 @@ bool Channel::progress(Sink* sink) {
     const size_t count = rail.endpoint.poll(events);
     for (size_t i = 0; i < count; ++i) {
       take(events[i], sink);
+      is_any = is_any || events[i].operation != nullptr;  // trouble that stays is no news
     }
-    is_any = is_any || count > 0;
   }
   if (is_any) {
     idle_calls_ = 0;
@@ -335,14 +343,20 @@ void Channel::close(uint64_t count) noexcept {
     const auto deadline = Clock::now() + kByeTime;
     bool is_said = false;
     do {
-      is_said = is_said || send_control(ControlType::kBye, count);
       is_open_ = true;
-      progress(nullptr);
+      progress(nullptr);  // first: the peer may have said it
       is_open_ = false;
+      is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
     } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);
   }
+  const bool is_known_elsewhere = is_met_ && !is_peer_inside_;
+  const bool is_unknown = !is_met_ && greeting_state_ == Sending::kNot;
+  std::vector<Endpoint> endpoints;
   for (Rail& rail : rails_) {
-    rail.endpoint.close();
+    endpoints.push_back(std::move(rail.endpoint));
+  }
+  if (is_shared_memory() && !is_known_elsewhere && !is_unknown) {
+    park(nonce_, std::move(endpoints));
   }
 }
 

@@ -105,6 +105,8 @@ class Channel {
   [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
   /// Closes the endpoints: no buffer is touched any more. With a good bye when the peer is there.
   void close(uint64_t count) noexcept;
+  /// Of the provider shm.
+  [[nodiscard]] bool is_shared_memory() const noexcept;
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
  private:
@@ -115,6 +117,7 @@ class Channel {
     Endpoint endpoint;
     fi_addr_t peer = FI_ADDR_UNSPEC;
     OwnMemory memory;  // of `buffers_`
+    bool is_shared_memory = false;
   };
   /// What libfabric reads and writes for us, in one block.
   struct Buffers {
@@ -154,6 +157,7 @@ class Channel {
 
   bool is_open_ = true;
   bool is_met_ = false;
+  bool is_peer_inside_ = false;  // in this very process
   uint32_t ready_rails_ = 0;
   uint64_t peer_count_ = 0;
   std::optional<Failure> reason_;  // set once

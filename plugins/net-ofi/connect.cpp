@@ -62,7 +62,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
   PLEXUS_TRY(memory,
              OwnMemory::create(domain, listener->greetings_.data(), sizeof listener->greetings_));
   listener->memory_ = std::move(memory);
-  PLEXUS_TRY(endpoint, Endpoint::open(domain));
+  PLEXUS_TRY(endpoint, Endpoint::open(place.device->rails.front()));
   listener->endpoint_ = std::make_unique<Endpoint>(std::move(endpoint));
   PLEXUS_TRY(size, listener->endpoint_->read_address(wire.address));
   wire.address_bytes = static_cast<uint16_t>(size);
@@ -261,7 +261,7 @@ Result<Progress> Connector::advance() {
     PLEXUS_TRY(greet());
     PLEXUS_TRY(answer, channel_->receive_greeting(wire_.accept_cookie));
     if (!answer) {
-      if (step_ == Step::kAnswer && Clock::now() > next_hello_) {
+      if (step_ == Step::kAnswer && Clock::now() > next_hello_ && !channel_->is_shared_memory()) {
         next_hello_ = Clock::now() + kHelloPause;
         channel_->forget_greeting();
       }

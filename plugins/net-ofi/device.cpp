@@ -63,9 +63,10 @@ void read_card(const Domain& card, plexus_net_properties_t& properties) {
 
 }  // namespace
 
-Result<std::unique_ptr<Domain>> Domain::open(const Nic& nic, bool always_registers) {
-  std::unique_ptr<Domain> opened(new Domain);
+Result<std::shared_ptr<Domain>> Domain::open(const Nic& nic, bool always_registers) {
+  std::shared_ptr<Domain> opened(new Domain);
   opened->name_ = nic.offer.domain;
+  opened->provider_ = nic.offer.provider;
   opened->always_registers_ = always_registers;
   opened->info_.reset(::fi_dupinfo(nic.info.get()));
   if (opened->info_ == nullptr) {
@@ -105,17 +106,18 @@ std::string Device::name() const {
 Result<Cards> Cards::open(const Settings& settings) {
   PLEXUS_TRY(nics, find_nics(settings));
   Cards cards;
+  std::vector<std::shared_ptr<Domain>> domains;
   cards.provider_ = nics.front().offer.provider;
   for (const Nic& nic : nics) {
     PLEXUS_TRY(domain, Domain::open(nic, settings.always_registers));
-    cards.domains_.push_back(std::move(domain));
+    domains.push_back(std::move(domain));
   }
   for (size_t first = 0; first < nics.size(); first += settings.rails) {
     const size_t count = std::min<size_t>(settings.rails, nics.size() - first);
     Device device;
     device.tag_bits = nics[first].offer.tag_bits;
     for (size_t rail = 0; rail < settings.rails; ++rail) {
-      device.rails.push_back(cards.domains_[first + rail % count].get());
+      device.rails.push_back(domains[first + rail % count]);
     }
     cards.devices_.push_back(std::move(device));
   }
@@ -130,11 +132,11 @@ void Cards::read_properties(const Device& device,
   read_card(first, properties);
   std::vector<const Domain*> seen;
   uint64_t speed = 0;
-  for (const Domain* rail : device.rails) {
-    if (std::find(seen.begin(), seen.end(), rail) != seen.end()) {
+  for (const std::shared_ptr<Domain>& rail : device.rails) {
+    if (std::find(seen.begin(), seen.end(), rail.get()) != seen.end()) {
       continue;
     }
-    seen.push_back(rail);
+    seen.push_back(rail.get());
     plexus_net_properties_t one{};
     one.speed_mbit_per_s = PLEXUS_UNKNOWN_U32;
     read_card(*rail, one);

@@ -16,14 +16,15 @@
 
 namespace plexus::net_ofi {
 
-/// Threads: any.
+/// Threads: any. Its endpoints keep it open.
 class Domain {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Domain>> open(const Nic& nic, bool always_registers);
+  [[nodiscard]] static Result<std::shared_ptr<Domain>> open(const Nic& nic, bool always_registers);
 
   [[nodiscard]] fid_domain* raw() const noexcept { return domain_.get(); }
   [[nodiscard]] fi_info* info() const noexcept { return info_.get(); }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& provider() const noexcept { return provider_; }
   [[nodiscard]] MemoryCache& memory() noexcept { return *memory_; }
   /// Whether memory of this kind has to be registered before it is sent or received into.
   [[nodiscard]] bool needs_registration(uint32_t kind) const noexcept;
@@ -31,6 +32,7 @@ class Domain {
  private:
   Domain() = default;
   std::string name_;
+  std::string provider_;
   bool always_registers_ = false;
   InfoPtr info_;
   FidPtr<fid_fabric> fabric_;
@@ -39,7 +41,7 @@ class Domain {
 };
 
 struct Device {
-  std::vector<Domain*> rails;  // 1 .. kRailsMax; a card may be there twice
+  std::vector<std::shared_ptr<Domain>> rails;  // 1 .. kRailsMax; a card may be there twice
   uint32_t tag_bits = 64;
   [[nodiscard]] std::string name() const;
   [[nodiscard]] uint64_t tag_mask() const noexcept {
@@ -61,7 +63,6 @@ class Cards {
 
  private:
   std::string provider_;
-  std::vector<std::unique_ptr<Domain>> domains_;
   std::vector<Device> devices_;
 };
 

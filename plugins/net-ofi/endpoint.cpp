@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <unistd.h>
 
 namespace plexus::net_ofi {
 namespace {
@@ -13,9 +15,10 @@ constexpr size_t kEventsPerPoll = 16;
 
 }  // namespace
 
-Result<Endpoint> Endpoint::open(Domain& domain) {
+Result<Endpoint> Endpoint::open(std::shared_ptr<Domain> owner) {
   Endpoint endpoint;
-  endpoint.domain_ = &domain;
+  Domain& domain = *owner;
+  endpoint.domain_ = std::move(owner);
   fi_av_attr av_attributes{};
   av_attributes.type = FI_AV_TABLE;
   fid_av* av = nullptr;
@@ -51,10 +54,16 @@ Result<size_t> Endpoint::read_address(AddressBytes& address) const {
                 domain_->name(), size, address.size());
   }
   PLEXUS_TRY(check_call(result, "read an endpoint's address", domain_->name()));
-  return size;
+  // Texts differ in length; zeros end them.
+  return domain_->info()->addr_format == FI_ADDR_STR ? address.size() : size;
 }
 
 Result<fi_addr_t> Endpoint::insert(const AddressBytes& address) const {
+  const bool is_gone = domain_->provider() == "shm" &&
+                       ::access(("/dev/shm/" + address_text(address)).c_str(), F_OK) != 0;
+  if (is_gone) {  // 1.17 does not survive the attempt
+    return fail(PLEXUS_REMOTE_ERROR, "the endpoint {} of shm is not there", address_text(address));
+  }
   fi_addr_t peer = FI_ADDR_UNSPEC;
   const int result = ::fi_av_insert(av_.get(), address.data(), 1, &peer, 0, nullptr);
   if (result != 1) {
@@ -106,12 +115,13 @@ Event Endpoint::read_error() const {
   if (count < 0) {
     return {nullptr, 0, 0, static_cast<int>(-count), 0, error_text(count)};
   }
+  const int error = std::abs(entry.err);  // shm has them negative
   return {static_cast<Operation*>(entry.op_context),
           entry.len,
           0,
-          entry.err,
+          error,
           entry.olen,
-          error_text(entry.err)};
+          error_text(error)};
 }
 
 }  // namespace plexus::net_ofi

@@ -52,7 +52,7 @@ struct Bytes {
 
 class Endpoint {
  public:
-  [[nodiscard]] static Result<Endpoint> open(Domain& domain);
+  [[nodiscard]] static Result<Endpoint> open(std::shared_ptr<Domain> domain);
 
   /// Its own address, for a peer.
   [[nodiscard]] Result<size_t> read_address(AddressBytes& address) const;
@@ -93,7 +93,7 @@ class Endpoint {
   Endpoint() = default;
   [[nodiscard]] Event read_error() const;
 
-  Domain* domain_ = nullptr;
+  std::shared_ptr<Domain> domain_;
   FidPtr<fid_av> av_;
   FidPtr<fid_cq> cq_;
   FidPtr<fid_ep> ep_;  // last: it goes first

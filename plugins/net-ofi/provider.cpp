@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <netinet/in.h>
 #include <set>
 #include <unistd.h>
@@ -115,6 +117,22 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
   return hints;
 }
 
+/// ofi_rxm gives every endpoint buffers for a host full of peers (85 MB); ours have one peer each.
+/// libfabric has no other way to say so. It reads them when it is first used; what the user set
+/// stays.
+void set_library_defaults() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    constexpr std::pair<const char*, const char*> kDefaults[] = {
+        {"FI_OFI_RXM_MSG_TX_SIZE", "64"},
+        {"FI_OFI_RXM_MSG_RX_SIZE", "64"},
+        {"FI_OFI_RXM_BUFFER_SIZE", "4096"}};
+    for (const auto& [name, value] : kDefaults) {
+      ::setenv(name, value, 0);
+    }
+  });
+}
+
 /// The list, empty when nothing matches.
 Result<InfoPtr> ask(const fi_info* hints) {
   fi_info* list = nullptr;
@@ -176,6 +194,12 @@ const char* endpoint_text(fi_ep_type type) {
   }
 }
 
+/// Providers that say they can, and cannot. libfabric 1.17 ships a preview of its later tcp as
+/// `net` that ends the process when a message is longer than its receive.
+bool is_sound(const Offer& offer) {
+  return !offer.provider.starts_with("net") || FI_VERSION_GE(::fi_version(), FI_VERSION(1, 18));
+}
+
 /// Why a named provider is not among the usable ones.
 Failure explain_absence(const Settings& settings, const std::vector<Offer>& usable) {
   const std::vector<std::string> names = names_of(usable, &Offer::provider);
@@ -199,12 +223,11 @@ Failure explain_absence(const Settings& settings, const std::vector<Offer>& usab
   const bool lacks_type = types.count("RDM") == 0;
   return fail(PLEXUS_INVALID_USAGE, "PLEXUS_OFI_PROVIDER={}: the provider of {} {}; {}",
               settings.provider, library_text(),
-              lacks_type
-                  ? fmt::format("has endpoints of type {} only, and net-ofi needs RDM with "
-                                "tagged messages",
-                                fmt::join(types, ", "))
-                  : std::string("lacks tagged messages in order between RDM endpoints, which "
-                                "net-ofi needs"),
+              lacks_type ? fmt::format("has endpoints of type {} only, and net-ofi needs RDM with "
+                                       "tagged messages",
+                                       fmt::join(types, ", "))
+                         : std::string("lacks ordered tagged messages between RDM endpoints, which "
+                                       "net-ofi needs, or is a preview known to crash"),
               choice);
 }
 
@@ -238,7 +261,8 @@ Result<std::vector<Offer>> choose_offers(const std::vector<Offer>& offers,
   std::vector<Offer> usable = select(offers, [&](const Offer& offer) {
     const bool is_family_wanted = !offer.is_over_ip || settings.family == AddressFamily::kAny ||
                                   offer.is_ipv6 == (settings.family == AddressFamily::kIpv6);
-    return offer.tag_bits >= kTagBitsMin && !offer.is_link_local && is_family_wanted;
+    return is_sound(offer) && offer.tag_bits >= kTagBitsMin && !offer.is_link_local &&
+           is_family_wanted;
   });
   std::vector<Offer> wanted = select(usable, [&](const Offer& offer) {
     return settings.provider.empty() || offer.provider == settings.provider;
@@ -261,6 +285,7 @@ Result<std::vector<Offer>> choose_offers(const std::vector<Offer>& offers,
 }
 
 Result<std::vector<Nic>> find_nics(const Settings& settings) {
+  set_library_defaults();
   PLEXUS_TRY(list, ask_for_usable(settings));
   PLEXUS_TRY(chosen, choose_offers(read_offers(list.get()), settings));
   std::vector<Nic> nics;
