@@ -33,7 +33,7 @@ constexpr uint32_t kIdleCallsPerLook = 32;
 
 Result<OwnMemory> OwnMemory::create(Domain& domain, void* data, size_t size_bytes) {
   OwnMemory memory;
-  if (domain.needs_registration(PLEXUS_MEMORY_HOST)) {
+  if (domain.needs_registration()) {
     const plexus_net_region_t region = {data, size_bytes, 0, -1, PLEXUS_MEMORY_HOST};
     PLEXUS_TRY(registration, domain.memory().acquire(region, domain.name().c_str()));
     memory.cache_ = &domain.memory();
@@ -253,8 +253,7 @@ void Channel::take_control(const Event& event) {
 void Channel::take_error(const Event& event, Sink* sink) {
   const bool is_message =
       event.operation != nullptr && (event.operation->kind == OperationKind::kMessage ||
-                                     event.operation->kind == OperationKind::kPart ||
-                                     event.operation->kind == OperationKind::kFlush);
+                                     event.operation->kind == OperationKind::kPart);
   if (is_message && sink != nullptr) {
     return sink->take(event);
   }

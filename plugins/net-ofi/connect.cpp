@@ -204,7 +204,13 @@ Result<void> Connector::start_attempt() {
   const auto rails = static_cast<uint32_t>(place_.device->rails.size());
   PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.log, rails, nonce}));
   target_ = channel->endpoint(0).address_text(wire_.address);
-  PLEXUS_TRY(listener, channel->endpoint(0).insert(wire_.address));
+  const auto listener = channel->endpoint(0).insert(wire_.address);
+  if (listener.has_error()) {
+    return fail(listener.error().code,
+                "cannot connect to {}: {}; check that the peer runs, or choose another card with "
+                "PLEXUS_OFI_DOMAIN",
+                target_, listener.error().text);
+  }
   PLEXUS_TRY(hello, channel->make_greeting(wire_.connect_cookie));
   if (hello.address_bytes != wire_.address_bytes) {
     return fail(PLEXUS_INVALID_USAGE,
@@ -213,7 +219,7 @@ Result<void> Connector::start_attempt() {
                 target_, place_.device->name());
   }
   hello_ = hello;
-  listener_ = listener;
+  listener_ = listener.value();
   channel_ = std::move(channel);
   step_ = Step::kHello;
   next_hello_ = Clock::now() + kHelloPause;

@@ -33,7 +33,6 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   ~Listener();
 
-  [[nodiscard]] const Device& device() const noexcept { return *place_.device; }
   /// kDone: `channel` is the next connection's.
   [[nodiscard]] Result<Progress> try_accept(std::unique_ptr<Channel>& channel);
 

@@ -85,10 +85,8 @@ Result<std::shared_ptr<Domain>> Domain::open(const Nic& nic, bool always_registe
   return opened;
 }
 
-bool Domain::needs_registration(uint32_t kind) const noexcept {
-  const auto mode = static_cast<uint64_t>(info_->domain_attr->mr_mode);
-  const bool is_needed_for_gpu = kind != PLEXUS_MEMORY_HOST && (mode & FI_MR_HMEM) != 0;
-  return always_registers_ || (mode & FI_MR_LOCAL) != 0 || is_needed_for_gpu;
+bool Domain::needs_registration() const noexcept {
+  return always_registers_ || (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
 }
 
 std::string Device::name() const {
@@ -149,9 +147,6 @@ void Cards::read_properties(const Device& device,
   properties.message_bytes_max =
       std::min<uint64_t>(info.ep_attr->max_msg_size, PLEXUS_NET_MESSAGE_BYTES_MAX);
   properties.pointer_support = PLEXUS_MEMORY_HOST;
-  if ((info.caps & FI_HMEM) != 0 && info.nic != nullptr) {
-    properties.pointer_support |= PLEXUS_MEMORY_CUDA;
-  }
   properties.latency_ns = PLEXUS_UNKNOWN_U32;
   properties.comms_max = static_cast<uint32_t>(
       std::clamp<size_t>(info.domain_attr->ep_cnt / device.rails.size(), 1, UINT16_MAX));

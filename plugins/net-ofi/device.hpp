@@ -26,8 +26,8 @@ class Domain {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& provider() const noexcept { return provider_; }
   [[nodiscard]] MemoryCache& memory() noexcept { return *memory_; }
-  /// Whether memory of this kind has to be registered before it is sent or received into.
-  [[nodiscard]] bool needs_registration(uint32_t kind) const noexcept;
+  /// Whether memory has to be registered before it is sent or received into.
+  [[nodiscard]] bool needs_registration() const noexcept;
 
  private:
   Domain() = default;

@@ -21,7 +21,6 @@ enum class OperationKind : uint8_t {
   kControlReceive,
   kGreetingSend,
   kGreetingReceive,
-  kFlush,
 };
 
 /// What libfabric hands back when an operation ends. `context` is libfabric's while it runs, and

@@ -13,7 +13,6 @@ Result<FidPtr<fid_mr>> MemoryCache::make(const plexus_net_region_t& region, cons
   attributes.iov_count = 1;
   attributes.access = FI_SEND | FI_RECV;
   attributes.requested_key = next_key_++;
-  attributes.iface = region.kind == PLEXUS_MEMORY_CUDA ? FI_HMEM_CUDA : FI_HMEM_SYSTEM;
   fid_mr* made = nullptr;
   const int result = ::fi_mr_regattr(domain_, &attributes, 0, &made);
   FidPtr<fid_mr> owner(made);
@@ -28,7 +27,7 @@ Result<FidPtr<fid_mr>> MemoryCache::make(const plexus_net_region_t& region, cons
 
 Result<fid_mr*> MemoryCache::acquire(const plexus_net_region_t& region, const char* where) {
   const std::scoped_lock lock(mutex_);
-  const Key key(region.data, region.size_bytes, region.kind);
+  const Key key(region.data, region.size_bytes);
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     PLEXUS_TRY(registration, make(region, where));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registration, for providers that need it (FI_MR_LOCAL, or GPU memory): one registration per range
+// Registration, for providers that need it (FI_MR_LOCAL): one registration per range
 // and domain, shared by all connections that ask for it and counted. The last one that lets go
 // ends it at once, so memory that is freed and mapped again never meets an old registration.
 #pragma once
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <tuple>
+#include <utility>
 
 #include "plugin-api/plexus_net.h"
 
@@ -29,7 +29,7 @@ class MemoryCache {
   [[nodiscard]] size_t size() const;
 
  private:
-  using Key = std::tuple<const void*, uint64_t, uint32_t>;  // address, bytes, kind
+  using Key = std::pair<const void*, uint64_t>;  // address, bytes
   struct Entry {
     FidPtr<fid_mr> registration;
     uint32_t users = 0;

@@ -18,7 +18,6 @@ using plexus::net_ofi::Cards;
 using plexus::net_ofi::Channel;
 using plexus::net_ofi::Connector;
 using plexus::net_ofi::Device;
-using plexus::net_ofi::FlushRequest;
 using plexus::net_ofi::Listener;
 using plexus::net_ofi::Place;
 using plexus::net_ofi::read_path;
@@ -92,10 +91,6 @@ plexus_net_properties_t properties_of(const plexus_net_context& context, const D
   return properties;
 }
 
-bool reaches_cuda(const plexus_net_context& context, const Device& device) {
-  return (properties_of(context, device).pointer_support & PLEXUS_MEMORY_CUDA) != 0;
-}
-
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
   const Log log(config->log, config->log_sink);
   return guard(log, [&]() -> Result<void> {
@@ -158,8 +153,7 @@ int32_t connect(plexus_net_context_t* context,
       const plexus_net_properties_t facts = properties_of(*context, *(*send)->device);
       (*send)->connection = std::make_unique<SendConnection>(
           std::move(channel),
-          SendConnection::Options{context->settings.stripe_bytes_min, facts.message_bytes_max,
-                                  reaches_cuda(*context, *(*send)->device)});
+          SendConnection::Options{context->settings.stripe_bytes_min, facts.message_bytes_max});
     }
     return progress;
   });
@@ -171,9 +165,8 @@ int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
     std::unique_ptr<Channel> channel;
     PLEXUS_TRY(progress, listen->listener->try_accept(channel));
     if (progress == Progress::kDone) {
-      const bool is_for_gpus = reaches_cuda(*context, listen->listener->device());
-      *recv = give_to_host(std::unique_ptr<plexus_net_recv>(new plexus_net_recv{
-          context, std::make_unique<RecvConnection>(std::move(channel), is_for_gpus)}));
+      *recv = give_to_host(std::unique_ptr<plexus_net_recv>(
+          new plexus_net_recv{context, std::make_unique<RecvConnection>(std::move(channel))}));
     }
     return progress;
   });
@@ -223,32 +216,14 @@ int32_t irecv(plexus_net_recv_t* recv,
                [&] { return recv->connection->irecv(count, buffers, request); });
 }
 
-int32_t flush(plexus_net_recv_t* recv,
-              uint32_t count,
-              const plexus_net_buffer_t* buffers,
-              plexus_net_request_t** request) {
-  return guard(recv->context->log,
-               [&] { return recv->connection->flush(count, buffers, request); });
-}
-
 int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
-  switch (request->kind) {
-    case plexus_net_request::Kind::kSend: {
-      auto& sent = static_cast<SendRequest&>(*request);
-      return guard(sent.connection->log(),
-                   [&] { return sent.connection->test(sent, sizes_bytes); });
-    }
-    case plexus_net_request::Kind::kRecv: {
-      auto& received = static_cast<RecvRequest&>(*request);
-      return guard(received.connection->log(),
-                   [&] { return received.connection->test(received, sizes_bytes); });
-    }
-    default: {
-      auto& flushed = static_cast<FlushRequest&>(*request);
-      return guard(flushed.connection->log(),
-                   [&] { return flushed.connection->test_flush(flushed); });
-    }
+  if (request->kind == plexus_net_request::Kind::kSend) {
+    auto& sent = static_cast<SendRequest&>(*request);
+    return guard(sent.connection->log(), [&] { return sent.connection->test(sent, sizes_bytes); });
   }
+  auto& received = static_cast<RecvRequest&>(*request);
+  return guard(received.connection->log(),
+               [&] { return received.connection->test(received, sizes_bytes); });
 }
 
 void close_send(plexus_net_send_t* send) { take_from_host(send); }
@@ -278,7 +253,7 @@ constexpr plexus_net_ops_t kOps = {
     .deregister = deregister,
     .isend = isend,
     .irecv = irecv,
-    .flush = flush,
+    .flush = nullptr,  // host memory only
     .test = test,
     .close_send = close_send,
     .close_recv = close_recv,

@@ -34,9 +34,6 @@ bool is_better(const Offer& a, const Offer& b) {
   if (a.is_hardware != b.is_hardware) {
     return a.is_hardware;
   }
-  if (a.reaches_cuda != b.reaches_cuda) {
-    return a.reaches_cuda;
-  }
   return preference(a.provider) < preference(b.provider);
 }
 
@@ -107,8 +104,7 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
   hints->domain_attr->av_type = FI_AV_TABLE;
-  hints->domain_attr->mr_mode =
-      FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM;
+  hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   if (settings.rails > 1) {
@@ -153,32 +149,13 @@ std::vector<Offer> read_offers(const fi_info* list) {
   return offers;
 }
 
-bool has_cuda_driver() { return ::access("/dev/nvidiactl", F_OK) == 0; }
-
 Result<InfoPtr> ask_for_usable(const Settings& settings) {
-  const bool is_named = !settings.provider.empty();
   // A provider that stays within the host (shm) only when it is named: other hosts may join.
-  std::vector<uint64_t> wishes = {is_named ? 0 : FI_REMOTE_COMM};
-  if (has_cuda_driver()) {
-    wishes.insert(wishes.begin(), wishes.front() | FI_HMEM);
+  const InfoPtr hints = make_hints(settings, settings.provider.empty() ? FI_REMOTE_COMM : 0);
+  if (hints == nullptr) {
+    return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
   }
-  for (const uint64_t wish : wishes) {
-    const InfoPtr hints = make_hints(settings, wish);
-    if (hints == nullptr) {
-      return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
-    }
-    PLEXUS_TRY(list, ask(hints.get()));
-    const std::vector<Offer> offers = read_offers(list.get());
-    // Software that copies GPU memory by itself does no better than the host does.
-    const bool is_enough =
-        wish == wishes.back() || std::any_of(offers.begin(), offers.end(), [&](const Offer& offer) {
-          return offer.reaches_cuda && (!is_named || offer.provider == settings.provider);
-        });
-    if (is_enough) {
-      return std::move(list);
-    }
-  }
-  return InfoPtr();
+  return ask(hints.get());
 }
 
 const char* endpoint_text(fi_ep_type type) {
@@ -239,7 +216,6 @@ Offer read_offer(const fi_info& info, size_t index) {
   offer.domain = text_or_empty(info.domain_attr->name);
   offer.is_hardware = info.nic != nullptr && info.nic->bus_attr != nullptr &&
                       info.nic->bus_attr->bus_type == FI_BUS_PCI;
-  offer.reaches_cuda = offer.is_hardware && (info.caps & FI_HMEM) != 0;
   const bool is_ipv4 = info.addr_format == FI_SOCKADDR_IN;
   offer.is_ipv6 = info.addr_format == FI_SOCKADDR_IN6;
   offer.is_over_ip = !offer.is_hardware && (is_ipv4 || offer.is_ipv6);

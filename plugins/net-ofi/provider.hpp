@@ -15,11 +15,10 @@ namespace plexus::net_ofi {
 
 /// What one entry of fi_getinfo says that matters for the choice.
 struct Offer {
-  std::string provider;       // "tcp;ofi_rxm"
-  std::string domain;         // "eth0", "mlx5_0"
-  bool is_hardware = false;   // libfabric knows the card
-  bool reaches_cuda = false;  // FI_HMEM, with a card that reads and writes GPU memory
-  bool is_over_ip = false;    // addresses are those of interfaces
+  std::string provider;      // "tcp;ofi_rxm"
+  std::string domain;        // "eth0", "mlx5_0"
+  bool is_hardware = false;  // libfabric knows the card
+  bool is_over_ip = false;   // addresses are those of interfaces
   bool is_ipv6 = false;
   bool is_link_local = false;
   uint32_t tag_bits = 64;

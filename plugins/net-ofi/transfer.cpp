@@ -24,10 +24,9 @@ std::byte& nothing() {
 // ------------------------------------------------------------------------------------ Connection
 
 Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) const {
-  if (region.kind != PLEXUS_MEMORY_HOST && !(region.kind == PLEXUS_MEMORY_CUDA && reaches_cuda_)) {
+  if (region.kind != PLEXUS_MEMORY_HOST) {
     return fail(PLEXUS_INVALID_USAGE,
-                "net-ofi does not move memory of kind {} with this provider; stage GPU memory "
-                "through the host",
+                "net-ofi moves host memory only, not kind {}; stage GPU memory through the host",
                 region.kind);
   }
   if (region.data == nullptr && region.size_bytes > 0) {
@@ -35,7 +34,7 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
                 "a region of {} bytes at address null cannot be registered", region.size_bytes);
   }
   const Channel& ends = *channel_;
-  const bool is_needed = ends.endpoint(0).domain().needs_registration(region.kind);
+  const bool is_needed = ends.endpoint(0).domain().needs_registration();
   if (!is_needed || region.size_bytes == 0) {
     return static_cast<plexus_net_memory_t*>(nullptr);
   }
@@ -100,7 +99,7 @@ Failure Connection::failure_of(const Event& event, const char* what) const {
 // -------------------------------------------------------------------------------- SendConnection
 
 SendConnection::SendConnection(std::unique_ptr<Channel> channel, const Options& options)
-    : Connection(std::move(channel), options.reaches_cuda), options_(options) {
+    : Connection(std::move(channel)), options_(options) {
   for (SendRequest& request : requests_) {
     request.kind = plexus_net_request::Kind::kSend;
     request.connection = this;
@@ -234,8 +233,7 @@ int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
 
 // -------------------------------------------------------------------------------- RecvConnection
 
-RecvConnection::RecvConnection(std::unique_ptr<Channel> channel, bool reaches_cuda)
-    : Connection(std::move(channel), reaches_cuda) {
+RecvConnection::RecvConnection(std::unique_ptr<Channel> channel) : Connection(std::move(channel)) {
   for (RecvRequest& request : requests_) {
     request.kind = plexus_net_request::Kind::kRecv;
     request.connection = this;
@@ -247,15 +245,6 @@ RecvConnection::RecvConnection(std::unique_ptr<Channel> channel, bool reaches_cu
       }
     }
     free_.push(request);
-  }
-  for (FlushRequest& flush : flushes_) {
-    flush.kind = plexus_net_request::Kind::kFlush;
-    flush.connection = this;
-    for (Operation& operation : flush.operations) {
-      operation.kind = OperationKind::kFlush;
-      operation.owner = &flush;
-    }
-    free_flushes_.push(flush);
   }
   waiting_parts_.reserve(size_t{kRequests} * PLEXUS_NET_RECVS_MAX * kRailsMax);
 }
@@ -345,14 +334,6 @@ void RecvConnection::post_parts() {
 }
 
 void RecvConnection::take_done(const Event& event) {
-  if (event.operation->kind == OperationKind::kFlush) {
-    auto& flush = *static_cast<FlushRequest*>(event.operation->owner);
-    --flush.unfinished;
-    if (event.error != 0) {
-      break_off(failure_of(event, "flushing"));
-    }
-    return;
-  }
   auto& buffer = *static_cast<RecvBuffer*>(event.operation->owner);
   if (event.error == FI_ETRUNC || event.error == FI_EMSGSIZE) {
     break_off(too_long(buffer, buffer.room_bytes + event.excess_bytes));
@@ -434,70 +415,6 @@ int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
     }
   }
   free_.push(request);
-  return PLEXUS_OK;
-}
-
-int32_t RecvConnection::flush(uint32_t count,
-                              const plexus_net_buffer_t* buffers,
-                              plexus_net_request_t** request) {
-  *request = nullptr;
-  const auto* const last =
-      std::find_if(buffers, buffers + count,
-                   [](const plexus_net_buffer_t& each) { return each.size_bytes > 0; });
-  if (!reaches_cuda() || last == buffers + count) {
-    return PLEXUS_OK;
-  }
-  if (is_broken()) {
-    return report_failure();
-  }
-  const Endpoint& endpoint = channel().endpoint(0);
-  if (own_address_ == FI_ADDR_UNSPEC) {
-    AddressBytes address{};
-    const auto size = endpoint.read_address(address);
-    const auto own = size.has_error() ? Result<fi_addr_t>(size.error()) : endpoint.insert(address);
-    if (own.has_error()) {
-      break_off(own.error());
-      return report_failure();
-    }
-    own_address_ = own.value();
-  }
-  if (free_flushes_.is_empty()) {
-    return PLEXUS_AGAIN;
-  }
-  FlushRequest& fresh = free_flushes_.front();
-  // A sequence number that no part's tag has: parts are kind kPart.
-  const uint64_t tag = channel().tags().make(TagKind::kGreeting, 0, 1);
-  const ssize_t sent = endpoint.send({last->data, 1, descriptor(last->memory, 0)}, own_address_,
-                                     tag, fresh.operations[1]);
-  if (sent != 0) {
-    if (sent != -FI_EAGAIN) {
-      break_off(
-          failure_of({nullptr, 0, 0, static_cast<int>(-sent), 0, error_text(sent)}, "flushing"));
-      return report_failure();
-    }
-    advance();
-    return is_broken() ? report_failure() : PLEXUS_AGAIN;
-  }
-  const ssize_t posted = endpoint.receive({&flushed_, 1, nullptr}, tag, fresh.operations[0]);
-  if (posted != 0) {
-    break_off(
-        failure_of({nullptr, 0, 0, static_cast<int>(-posted), 0, error_text(posted)}, "flushing"));
-    return report_failure();
-  }
-  fresh.unfinished = 2;
-  *request = &free_flushes_.pop();
-  return PLEXUS_OK;
-}
-
-int32_t RecvConnection::test_flush(FlushRequest& request) {
-  if (request.unfinished > 0 && !is_broken()) {
-    advance();
-    send_credit();
-  }
-  if (request.unfinished > 0) {
-    return is_broken() ? report_failure() : PLEXUS_AGAIN;
-  }
-  free_flushes_.push(request);
   return PLEXUS_OK;
 }
 

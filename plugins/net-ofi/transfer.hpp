@@ -21,7 +21,7 @@
 
 /// What the host sees of a request.
 struct plexus_net_request {
-  enum class Kind : uint8_t { kSend, kRecv, kFlush } kind;
+  enum class Kind : uint8_t { kSend, kRecv } kind;
 };
 
 /// A registered range: one registration per rail.
@@ -64,8 +64,7 @@ class Connection : private Channel::Sink {
       const plexus_net_region_t& region) const;
 
  protected:
-  Connection(std::unique_ptr<Channel> channel, bool reaches_cuda)
-      : channel_(std::move(channel)), reaches_cuda_(reaches_cuda) {}
+  explicit Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
   ~Connection() = default;
 
   [[nodiscard]] Channel& channel() const noexcept { return *channel_; }
@@ -83,14 +82,12 @@ class Connection : private Channel::Sink {
   [[nodiscard]] int32_t report_failure() const noexcept;
   /// What an operation that ended with an error means for the connection.
   [[nodiscard]] Failure failure_of(const Event& event, const char* what) const;
-  [[nodiscard]] bool reaches_cuda() const noexcept { return reaches_cuda_; }
 
  private:
   virtual void take_done(const Event& event) = 0;
   void take(const Event& event) final;
 
   std::unique_ptr<Channel> channel_;
-  bool reaches_cuda_;
   std::optional<Failure> failure_;
 };
 
@@ -118,7 +115,6 @@ class SendConnection final : public Connection {
   struct Options {
     uint64_t stripe_bytes_min;
     uint64_t message_bytes_max;
-    bool reaches_cuda;
   };
   SendConnection(std::unique_ptr<Channel> channel, const Options& options);
   ~SendConnection();
@@ -166,26 +162,14 @@ struct RecvRequest : plexus_net_request {
   uint32_t unfinished = 0;  // buffers
 };
 
-/// A message from the receiving endpoint to itself, out of the GPU's memory: the card reads behind
-/// its own writes, so these are there when it has arrived.
-struct FlushRequest : plexus_net_request {
-  RecvConnection* connection = nullptr;
-  uint32_t unfinished = 0;
-  std::array<Operation, 2> operations;  // receive, send
-};
-
 class RecvConnection final : public Connection {
  public:
-  RecvConnection(std::unique_ptr<Channel> channel, bool reaches_cuda);
+  explicit RecvConnection(std::unique_ptr<Channel> channel);
   ~RecvConnection();
   [[nodiscard]] int32_t irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request);
-  [[nodiscard]] int32_t flush(uint32_t count,
-                              const plexus_net_buffer_t* buffers,
-                              plexus_net_request_t** request);
   [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);
-  [[nodiscard]] int32_t test_flush(FlushRequest& request);
 
  private:
   void take_done(const Event& event) override;
@@ -210,10 +194,6 @@ class RecvConnection final : public Connection {
     uint32_t rail;
   };
   std::vector<WaitingPart> waiting_parts_;  // its room is never exceeded
-  std::array<FlushRequest, kRequests> flushes_;
-  PointerQueue<FlushRequest, kRequests> free_flushes_;
-  fi_addr_t own_address_ = FI_ADDR_UNSPEC;  // for flushes, when they are needed
-  std::byte flushed_{};
 };
 
 }  // namespace plexus::net_ofi

@@ -373,7 +373,10 @@ TEST_P(NetOfiShape, SendingToADeadReceiverFails) {
 TEST_P(NetOfiShape, AMessageLongerThanTheReceiveIsAnErrorThatNamesTheRoom) {
   const NetContext sender = context();
   const NetContext receiver = context();
-  for (const size_t size : {size_t{11}, size_t{400'000}}) {
+  // shm of libfabric 1.17 never returns from a long one (README.md of the plugin).
+  const std::vector<size_t> sizes =
+      is_shm() ? std::vector<size_t>{11} : std::vector<size_t>{11, 400'000};
+  for (const size_t size : sizes) {
     test::NetPair pair = test::connect_pair(sender, receiver);
     std::vector<std::byte> room(size - 1);
     const NetBuffer buffer = test::buffer_of(room, 4);
