@@ -51,16 +51,15 @@ class Loopback(job.Test):
             self.assertIn(words, ended.stdout + ended.stderr)
 
     def test_a_killed_rank_is_named_by_the_others(self):
-        for provider in PROVIDERS:
-            with self.subTest(provider):
-                ranks = self.start_ranks(3, "all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", "-T", "60",
-                                         PLEXUS_OFI_PROVIDER=provider, **OVER_OFI)
-                self.wait_until(30, lambda: all(self.is_busy(rank.pid) for rank in ranks.values()), "nobody works")
-                os.kill(ranks[1].pid, signal.SIGKILL)
-                for rank in (0, 2):
-                    ended = ranks[rank].end(40)
-                    self.assertNotEqual(ended.returncode, 0)
-                    self.assertIn("rank 1", ended.stderr)
+        # Not over shm: who is killed inside libfabric may hold a lock that the others wait for (the plugin's README.md).
+        ranks = self.start_ranks(3, "all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", "-T", "60",
+                                 PLEXUS_OFI_PROVIDER="tcp;ofi_rxm", **OVER_OFI)
+        self.wait_until(30, lambda: all(self.is_busy(rank.pid) for rank in ranks.values()), "nobody works")
+        os.kill(ranks[1].pid, signal.SIGKILL)
+        for rank in (0, 2):
+            ended = ranks[rank].end(40)
+            self.assertNotEqual(ended.returncode, 0)
+            self.assertIn("rank 1", ended.stderr)
 
     @staticmethod
     def is_busy(pid, seconds=2):
