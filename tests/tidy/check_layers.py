@@ -14,6 +14,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugin-api": [],
     "plugins/support": ["plugin-api"],
     "plugins/net-socket": ["plugin-api", "plugins/support"],
+    "plugins/net-ofi": ["plugin-api", "plugins/support"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
     "kernels/layout": [],
@@ -45,6 +46,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"hwy/": ["kernels/host"],
     r"hwloc|pugixml": ["core/topo"],
     r"sodium": ["core/bootstrap"],
+    r"rdma/": ["plugins/net-ofi"],
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["tools/cli", "plugins/tuner-default"],
 }
