@@ -23,7 +23,28 @@ Communicator::~Communicator() {
 
 namespace {
 
+/// Pairs in different data centres, and the worst of what joins those.
+void describe_far(const CommTopology& topology, plexus_tuner_link_t& far) {
+  const CentreMap& map = topology.centres;
+  std::vector<uint32_t> members(map.count());
+  for (const int centre : topology.centre_of) {
+    ++members[static_cast<size_t>(centre)];
+  }
+  for (size_t from = 0; from < map.count(); ++from) {
+    for (size_t to = 0; to < from; ++to) {
+      const CentrePath& path = map.path(from, to);
+      far.count += members[from] * members[to];
+      far.latency_ns = std::max(far.latency_ns, path.latency_ns.value_or(0));
+      const uint64_t known = path.mbit_per_s.value_or(0);
+      if (known > 0 && (far.bandwidth_mbit_per_s == 0 || known < far.bandwidth_mbit_per_s)) {
+        far.bandwidth_mbit_per_s = known;
+      }
+    }
+  }
+}
+
 plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
+                                      const CommTopology& topology,
                                       uint64_t group,
                                       uint32_t slot_bytes) {
   std::map<uint64_t, uint32_t> hosts;
@@ -52,7 +73,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.struct_size = sizeof(comm);
   comm.nranks = static_cast<uint32_t>(infos.size());
   comm.nnodes = static_cast<uint32_t>(hosts.size());
-  comm.ndatacenters = 1;
+  comm.ndatacenters = static_cast<uint32_t>(topology.centres.count());
   for (const auto& [host, members] : hosts) {
     comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
   }
@@ -61,7 +82,9 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.slot_bytes = slot_bytes;
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
   comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
-  comm.links[PLEXUS_LINK_NET].count = static_cast<uint32_t>(all - in_process - on_host);
+  describe_far(topology, comm.links[PLEXUS_LINK_FAR]);
+  comm.links[PLEXUS_LINK_NET].count =
+      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_FAR].count;
   return comm;
 }
 
@@ -193,7 +216,8 @@ Result<void> Communicator::start(CommSetup setup) {
     channels_max = std::min(channels_max, info.max_channels);
     local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
   }
-  const plexus_tuner_comm_t described = describe_to_tuner(*setup_.infos, setup_.group, slot_bytes);
+  const plexus_tuner_comm_t described =
+      describe_to_tuner(*setup_.infos, *topology_, setup_.group, slot_bytes);
   PLEXUS_TRY(open_tuner(described));
   oversubscribed = local_ranks > cores_available();
   auto& process = Process::instance();
@@ -225,10 +249,11 @@ Result<void> Communicator::start(CommSetup setup) {
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
       kInit,
-      "comm {:#x} rank {} nranks {} host {} parts {} orders {} slots {} x {} KiB - Init "
+      "comm {:#x} rank {} nranks {} host {} parts {} data centres {} orders {} slots {} x {} KiB - "
+      "Init "
       "COMPLETE in {:.3f} ms with {} messages of {} bytes",
       setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->parts,
-      topology_->orders.size(), kSlots, slot_bytes / 1024,
+      topology_->centres.count(), topology_->orders.size(), kSlots, slot_bytes / 1024,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
           .count(),
       traffic.messages, traffic.bytes);

@@ -200,7 +200,7 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
                   context.rank, send.count * element_size(send.type),
                   recv.count * element_size(recv.type));
     }
-    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}};
+    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}, .centres = {}};
     PlanContext alone = context;
     alone.nranks = 1;
     alone.orders = std::span(&only_me, 1);
@@ -250,7 +250,8 @@ Result<void> Plan::add_item(const PlanContext& context,
                                 .ring = order.ring,
                                 .root = task.root,
                                 .variant = channel % choice.algorithm->variants,
-                                .nodes = order.nodes})));
+                                .nodes = order.nodes,
+                                .centres = order.centres})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;

@@ -16,12 +16,14 @@ namespace plexus {
 /// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
 /// the peer of a send/recv; `variant` = channel modulo Algorithm::variants; `nodes` = the places in
 /// the ring where the ranks of a host begin, rising from 0, borrowed. Empty: all on one host.
+/// `centres` = [nranks] the data centre of each place in the ring, from 0, borrowed. Empty: one.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
   int root;
   int variant = 0;
   std::span<const int> nodes = {};
+  std::span<const int> centres = {};
 };
 
 inline constexpr int kRanksMax = 1 << 24;
