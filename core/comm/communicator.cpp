@@ -204,7 +204,6 @@ Result<void> Communicator::start(CommSetup setup) {
                                           .give_up = &give_up,
                                           .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
-
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
   uint32_t channels_min = 1;
@@ -234,6 +233,7 @@ Result<void> Communicator::start(CommSetup setup) {
       .rank = setup_.rank,
       .nranks = setup_.nranks,
       .orders = topology_->orders,
+      .costs = topology_->costs.get(),
       .connections = connections_.get(),
       .memory = &process.memory,
       .filter = &filter_,

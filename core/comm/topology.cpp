@@ -352,6 +352,8 @@ Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
     topology.orders.push_back(std::move(order));
   }
   topology.centres = std::move(map);
+  topology.costs =
+      std::make_shared<const LoopCosts>(topology.orders.front(), topology.centres.meshed());
   const bool all_equal =
       std::all_of(topology.orders.begin(), topology.orders.end(),
                   [&](const ChannelOrder& order) { return order == topology.orders.front(); });

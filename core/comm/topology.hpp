@@ -18,6 +18,7 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/centres/centre_map.hpp"
 #include "core/plugin/net_plugin.hpp"
+#include "core/schedule/loop_costs.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/topo/detect.hpp"
 #include "core/topo/part.hpp"
@@ -30,6 +31,7 @@ struct CommTopology {
   std::vector<ChannelOrder> orders;  // at least one
   CentreMap centres;                 // by part
   std::vector<int> centre_of;        // by rank
+  std::shared_ptr<const LoopCosts> costs;
 };
 
 /// What the ranks of one process share of topologies. Threads: any.

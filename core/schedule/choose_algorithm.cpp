@@ -2,6 +2,7 @@
 #include "core/schedule/choose_algorithm.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -99,21 +100,25 @@ bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   }
 }
 
-plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input) {
+plexus_tuner_candidate_t describe(const Choice& choice,
+                                  const ChoiceInput& input,
+                                  const LoopCost& cost) {
   plexus_tuner_candidate_t candidate{};
   candidate.struct_size = sizeof(candidate);
   candidate.algorithm = choice.algorithm->family;
   candidate.protocol = name(choice.protocol);
-  candidate.rounds = static_cast<uint32_t>(choice.algorithm->rounds(input.nranks));
-  candidate.chunks_per_loop = static_cast<uint32_t>(choice.algorithm->chunks(input.nranks));
-  candidate.chunks_moved = static_cast<uint32_t>(choice.algorithm->chunks_moved(input.nranks));
+  candidate.rounds = static_cast<uint32_t>(cost.rounds);
+  candidate.chunks_per_loop = static_cast<uint32_t>(cost.chunks);
+  candidate.chunks_moved = static_cast<uint32_t>(cost.chunks_moved);
   candidate.channels_min = static_cast<uint32_t>(input.channels_min);
   candidate.channels_max = static_cast<uint32_t>(input.channels_max);
   candidate.time_ns = -1;
   candidate.channels = static_cast<uint32_t>(choice.channels);
   candidate.chunk_bytes = choice.chunk_bytes;
-  candidate.chunks_in_all = static_cast<uint64_t>(choice.algorithm->chunks_in_all(input.nranks));
-  candidate.chunks_reduced = static_cast<uint32_t>(choice.algorithm->chunks_reduced(input.nranks));
+  candidate.chunks_in_all = static_cast<uint64_t>(cost.chunks_in_all);
+  candidate.chunks_reduced = static_cast<uint32_t>(cost.chunks_reduced);
+  candidate.far_rounds = static_cast<uint32_t>(cost.far_rounds);
+  candidate.far_chunks = static_cast<uint64_t>(cost.far_chunks_out());
   return candidate;
 }
 
@@ -133,18 +138,29 @@ size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInp
   return chosen;
 }
 
+ChannelOrder flat_order(int nranks) {
+  ChannelOrder order;
+  order.ring.resize(static_cast<size_t>(nranks));
+  std::iota(order.ring.begin(), order.ring.end(), 0);
+  order.nodes = {0};
+  return order;
+}
+
 /// Fills in the tuner's times; the candidate with the shortest, or nothing.
 std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
                                       const ChoiceInput& input,
                                       size_t by_rules,
                                       Tuner& tuner) {
+  const LoopCosts near(flat_order(input.costs == nullptr ? input.nranks : 1), true);
+  const LoopCosts& costs = input.costs == nullptr ? near : *input.costs;
   std::vector<plexus_tuner_candidate_t> asked;
   std::vector<size_t> places;
   size_t built_in = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].possible) {
       built_in = i == by_rules ? asked.size() : built_in;
-      asked.push_back(describe(candidates[i].choice, input));
+      const Choice& choice = candidates[i].choice;
+      asked.push_back(describe(choice, input, costs.of(*choice.algorithm)));
       places.push_back(i);
     }
   }
@@ -243,6 +259,12 @@ bool NameFilter::allows(Collective collective, std::string_view word) const {
   return rule->excludes ? !named : named;
 }
 
+bool NameFilter::names(Collective collective, std::string_view word) const {
+  const Rule* const rule = find_rule(collective);
+  return rule != nullptr && !rule->excludes &&
+         std::find(rule->words.begin(), rule->words.end(), word) != rule->words.end();
+}
+
 Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
                                                std::string_view protocols) {
   AlgorithmFilter filter;
@@ -271,11 +293,25 @@ bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
   return is_spared || algorithms_.allows(algorithm.collective, algorithm.family);
 }
 
+bool AlgorithmFilter::names(const Algorithm& algorithm) const {
+  return algorithms_.names(algorithm.collective, algorithm.family);
+}
+
 bool AlgorithmFilter::allows(Collective collective, Protocol protocol) const {
   return protocols_.allows(collective, lower(name(protocol)));
 }
 
 namespace {
+
+/// Does it send between data centres that are no neighbours in the rings, where a ring would not?
+bool needs_mesh(const Algorithm& algorithm) {
+  const std::span<const Algorithm> table = algorithms();
+  return std::string_view(algorithm.family) != "ring" &&
+         std::any_of(table.begin(), table.end(), [&](const Algorithm& other) {
+           return other.collective == algorithm.collective &&
+                  std::string_view(other.family) == "ring";
+         });
+}
 
 /// Why the algorithm cannot serve the call; empty: it can.
 std::string why_not(const Algorithm& algorithm,
@@ -286,6 +322,13 @@ std::string why_not(const Algorithm& algorithm,
   }
   if (input.nranks > algorithm.nranks_max) {
     return fmt::format("at most {} ranks", algorithm.nranks_max);
+  }
+  const int centres = input.costs == nullptr ? 1 : input.costs->centres();
+  if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
+    return "all ranks are in one data centre";
+  }
+  if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
+    return "some data centres are not joined directly";
   }
   if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
     return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";

@@ -10,6 +10,7 @@
 
 #include "core/base/result.hpp"
 #include "core/plugin/tuner_plugin.hpp"
+#include "core/schedule/loop_costs.hpp"
 #include "kernels/layout/protocol.hpp"
 #include "kernels/program/algorithms.hpp"
 
@@ -32,6 +33,8 @@ class NameFilter {
   [[nodiscard]] bool selects_for_all(Collective collective) const;
   /// `word`: lower case.
   [[nodiscard]] bool allows(Collective collective, std::string_view word) const;
+  /// Does a list that does not exclude have it?
+  [[nodiscard]] bool names(Collective collective, std::string_view word) const;
 
  private:
   struct Rule {
@@ -49,6 +52,7 @@ class AlgorithmFilter {
  public:
   static Result<AlgorithmFilter> parse(std::string_view algorithms, std::string_view protocols);
   [[nodiscard]] bool allows(const Algorithm& algorithm) const;
+  [[nodiscard]] bool names(const Algorithm& algorithm) const;
   [[nodiscard]] bool allows(Collective collective, Protocol protocol) const;
 
  private:
@@ -67,6 +71,7 @@ struct ChoiceInput {
   uint32_t calls_in_group = 1;
   bool shares_memory = true;   // some ranks do, so that LL and LL128 are possible between those
   bool deterministic = false;  // reductions in rank order only
+  const LoopCosts* costs = nullptr;  // of the communicator; null: one of one data centre
 };
 
 struct Choice {

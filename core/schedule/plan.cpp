@@ -159,7 +159,8 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .element_bytes = static_cast<uint32_t>(element_size(call.type)),
                                .calls_in_group = static_cast<uint32_t>(tasks.size()),
                                .shares_memory = context.shares_memory,
-                               .deterministic = context.deterministic},
+                               .deterministic = context.deterministic,
+                               .costs = context.costs},
                               *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;

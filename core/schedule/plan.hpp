@@ -11,6 +11,7 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
+#include "core/schedule/channel_order.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "core/schedule/task.hpp"
 #include "core/transport/connections.hpp"
@@ -32,20 +33,13 @@ struct TaskShape {
 };
 TaskShape shape_of(const Task& task) noexcept;
 
-/// The order of one channel's ranks, which the topology decides.
-struct ChannelOrder {
-  std::vector<int> ring;     // [nranks]
-  std::vector<int> nodes;    // places in it where the ranks of a host begin, rising from 0
-  std::vector<int> centres;  // by place: the data centre, from 0; empty: all are in one
-  friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
-};
-
 /// What planning needs of the communicator. Borrowed members outlive all plans.
 struct PlanContext {
   RankState* state;
   int rank;
   int nranks;
   std::span<const ChannelOrder> orders;  // channel c runs in orders[c % orders.size()]
+  const LoopCosts* costs;
   ConnectionSet* connections;
   const UserMemory* memory;
   const AlgorithmFilter* filter;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "kernels/algorithms/all_pairs.hpp"
 #include "kernels/algorithms/all_pairs_all_reduce.hpp"
@@ -12,6 +13,9 @@
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
 #include "kernels/algorithms/chain_broadcast.hpp"
 #include "kernels/algorithms/chain_reduce.hpp"
+#include "kernels/algorithms/hierarchical_all_reduce.hpp"
+#include "kernels/algorithms/hierarchical_blocks.hpp"
+#include "kernels/algorithms/hierarchical_rooted.hpp"
 #include "kernels/algorithms/pairwise_all_to_all.hpp"
 #include "kernels/algorithms/pat.hpp"
 #include "kernels/algorithms/point_to_point.hpp"
@@ -162,6 +166,94 @@ Program record_send(const RecordInput& in) {
 }
 Program record_recv(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { point_to_point_recv(prims, in.root); });
+}
+
+// ---- over data centres ----
+
+/// The ranks by data centre, which a `Hierarchy` borrows. Without data centres the two halves of
+/// the ring count as such.
+class HierarchyMemory {
+ public:
+  explicit HierarchyMemory(const RecordInput& input) {
+    const int nranks = ranks_of(input);
+    const auto centre_at = [&](int place) {
+      return input.centres.empty() ? 2 * place / nranks : input.centres[static_cast<size_t>(place)];
+    };
+    int centres = 0;
+    for (int place = 0; place < nranks; ++place) {
+      centres = std::max(centres, centre_at(place) + 1);
+    }
+    std::vector<std::vector<int>> groups(static_cast<size_t>(centres));
+    for (int place = 0; place < nranks; ++place) {
+      const int centre = centre_at(place);
+      std::vector<int>& group = groups[static_cast<size_t>(centre)];
+      const int rank = input.ring[static_cast<size_t>(place)];
+      if (rank == input.rank) {
+        centre_ = centre;
+        index_ = static_cast<int>(group.size());
+      }
+      group.push_back(rank);
+    }
+    for (const std::vector<int>& group : groups) {
+      starts_.push_back(static_cast<int>(members_.size()));
+      members_.insert(members_.end(), group.begin(), group.end());
+    }
+    starts_.push_back(nranks);
+  }
+
+  [[nodiscard]] Hierarchy view() const {
+    return {members_.data(), starts_.data(), static_cast<int>(starts_.size()) - 1, centre_, index_};
+  }
+
+ private:
+  std::vector<int> members_;
+  std::vector<int> starts_;
+  int centre_ = 0;
+  int index_ = 0;
+};
+
+Program record_hierarchical_all_reduce(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, hierarchical_all_reduce_chunks(memory.view()),
+                     [&](auto& prims) { hierarchical_all_reduce(prims, memory.view()); });
+}
+Program record_hierarchical_all_gather(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { hierarchical_all_gather(prims, memory.view()); });
+}
+Program record_hierarchical_reduce_scatter(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { hierarchical_reduce_scatter(prims, memory.view()); });
+}
+Program record_hierarchical_all_to_all(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { hierarchical_all_to_all(prims, memory.view()); });
+}
+Program record_hierarchical_broadcast(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, hierarchical_rooted_chunks(memory.view()),
+                     [&](auto& prims) { hierarchical_broadcast(prims, memory.view(), in.root); });
+}
+Program record_hierarchical_reduce(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, hierarchical_rooted_chunks(memory.view()),
+                     [&](auto& prims) { hierarchical_reduce(prims, memory.view(), in.root); });
+}
+
+/// The row of a hierarchical algorithm: its costs depend on the data centres.
+constexpr Algorithm hierarchical(const char* name,
+                                 Collective collective,
+                                 Program (*record)(const RecordInput&)) {
+  Algorithm row;
+  row.name = name;
+  row.family = "hierarchical";
+  row.collective = collective;
+  row.record = record;
+  row.for_centres = true;
+  return row;
 }
 
 // ---- costs: the verifier holds them against the programs ----
@@ -381,6 +473,14 @@ constexpr Algorithm kAlgorithms[] = {
      others_in_all, zero, all},
     {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
      others, binomial_hops, zero, all},
+    hierarchical("hierarchical_all_reduce", Collective::kAllReduce, record_hierarchical_all_reduce),
+    hierarchical("hierarchical_broadcast", Collective::kBroadcast, record_hierarchical_broadcast),
+    hierarchical("hierarchical_reduce", Collective::kReduce, record_hierarchical_reduce),
+    hierarchical("hierarchical_all_gather", Collective::kAllGather, record_hierarchical_all_gather),
+    hierarchical("hierarchical_reduce_scatter",
+                 Collective::kReduceScatter,
+                 record_hierarchical_reduce_scatter),
+    hierarchical("hierarchical_all_to_all", Collective::kAllToAll, record_hierarchical_all_to_all),
     {"send", "pairwise", Collective::kSend, record_send, one, one, one_in_all, zero, one},
     {"recv", "pairwise", Collective::kRecv, record_recv, one, one, one_in_all, zero, one},
 };

@@ -49,6 +49,9 @@ struct Algorithm {
   /// A reduction that combines in rank order, whatever the chunks: the bits of its result depend on
   /// the inputs alone.
   bool in_rank_order = false;
+  /// Made for several data centres. What it costs depends on these, so the five functions are null:
+  /// count_cost() counts it.
+  bool for_centres = false;
 };
 
 std::span<const Algorithm> algorithms();

@@ -27,7 +27,8 @@ struct VerifyInput {
   int root = 0;
   bool in_place = false;  // of no effect on a collective that has no in-place form
   uint64_t slots = kSlots;
-  int variant = 0;  // of the algorithm
+  int variant = 0;                    // of the algorithm
+  std::span<const int> centres = {};  // as RecordInput has them; ranks stand in order in the ring
 };
 
 struct VerifyResult {

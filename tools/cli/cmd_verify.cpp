@@ -64,28 +64,50 @@ std::vector<std::pair<int, int>> choose_roots_and_variants(const Algorithm& algo
   return forms;
 }
 
+/// The data centres that an algorithm made for them is proved for, by place: halves, thirds, one
+/// rank beside all others, and two dealt out like cards. Of others: none.
+std::vector<std::vector<int>> choose_centres(const Algorithm& algorithm, int nranks) {
+  std::vector<std::vector<int>> shapes(1);
+  if (!algorithm.for_centres) {
+    return shapes;
+  }
+  shapes.resize(4, std::vector<int>(static_cast<size_t>(nranks)));
+  shapes[0].resize(static_cast<size_t>(nranks));
+  for (int place = 0; place < nranks; ++place) {
+    const auto at = static_cast<size_t>(place);
+    shapes[0][at] = 2 * place / nranks;
+    shapes[1][at] = nranks < 3 ? place : 3 * place / nranks;
+    shapes[2][at] = place == 0 ? 0 : 1;
+    shapes[3][at] = place % 2;
+  }
+  return shapes;
+}
+
 Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   Verdict verdict{
       .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
   bool first = true;
-  for (const auto& [root, variant] : choose_roots_and_variants(algorithm, nranks)) {
-    for (const bool in_place : {false, true}) {
-      if (in_place && !has_in_place(algorithm.collective)) {
-        continue;
-      }
-      VerifyResult result = verify({.algorithm = &algorithm,
-                                    .nranks = nranks,
-                                    .root = root,
-                                    .in_place = in_place,
-                                    .variant = variant});
-      if (first || !result.proved) {
-        verdict.result = std::move(result);
-        verdict.root = root;
-        verdict.in_place = in_place;
-        first = false;
-      }
-      if (!verdict.result.proved) {
-        return verdict;
+  for (const std::vector<int>& centres : choose_centres(algorithm, nranks)) {
+    for (const auto& [root, variant] : choose_roots_and_variants(algorithm, nranks)) {
+      for (const bool in_place : {false, true}) {
+        if (in_place && !has_in_place(algorithm.collective)) {
+          continue;
+        }
+        VerifyResult result = verify({.algorithm = &algorithm,
+                                      .nranks = nranks,
+                                      .root = root,
+                                      .in_place = in_place,
+                                      .variant = variant,
+                                      .centres = centres});
+        if (first || !result.proved) {
+          verdict.result = std::move(result);
+          verdict.root = root;
+          verdict.in_place = in_place;
+          first = false;
+        }
+        if (!verdict.result.proved) {
+          return verdict;
+        }
       }
     }
   }

@@ -123,7 +123,8 @@ TEST(CommTopology, FirstRankOfAProcessMakesItForAll) {
     return CommTopology{.parts = made,
                         .orders = {{.ring = {0}, .nodes = {0}, .centres = {}}},
                         .centres = {},
-                        .centre_of = {}};
+                        .centre_of = {},
+                        .costs = {}};
   };
   const auto first = cache.find_or_make(5, make);
   const auto second = cache.find_or_make(5, make);
