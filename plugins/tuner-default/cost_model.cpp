@@ -125,7 +125,12 @@ double predict_us(const Calibration& calibration,
   double far_latency_us = 0;
   if (far) {
     const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_FAR);
-    far_us = loops * static_cast<double>(candidate.far_chunks) * chunk_bytes * wide.us_per_byte;
+    // A connection has so many slots: the chunk of a later loop waits until one is free again, a
+    // way there and back.
+    constexpr double kSlots = 8;
+    const double bytes_us =
+        loops * static_cast<double>(candidate.far_chunks) * chunk_bytes * wide.us_per_byte;
+    far_us = std::max(bytes_us, loops * 2 * wide.latency_us / kSlots);
     far_latency_us = static_cast<double>(candidate.far_rounds) * wide.latency_us;
   }
   return loop.rounds * (link.latency_us + turn_us) + far_latency_us +

@@ -28,7 +28,8 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   const std::vector<Command> commands = {add_perf_command(program),   add_verify_command(program),
                                          add_plugin_command(program), add_explain_command(program),
-                                         add_topo_command(program),   add_tune_command(program)};
+                                         add_topo_command(program),   add_tune_command(program),
+                                         add_cluster_command(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11's only way to say so
