@@ -249,11 +249,11 @@ Result<void> Communicator::start(CommSetup setup) {
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
       kInit,
-      "comm {:#x} rank {} nranks {} host {} parts {} data centres {} orders {} slots {} x {} KiB - "
+      "comm {:#x} rank {} nranks {} host {} data centres {} parts {} orders {} slots {} x {} KiB - "
       "Init "
       "COMPLETE in {:.3f} ms with {} messages of {} bytes",
-      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->parts,
-      topology_->centres.count(), topology_->orders.size(), kSlots, slot_bytes / 1024,
+      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->centres.count(),
+      topology_->parts, topology_->orders.size(), kSlots, slot_bytes / 1024,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
           .count(),
       traffic.messages, traffic.bytes);

@@ -82,7 +82,63 @@ Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
   return record_with(in, 2 * ranks_of(in),
                      [&](auto& prims) { bidirectional_ring_all_reduce(prims, view_of(in)); });
 }
+/// The ranks of one data centre in ring order, and where its hosts begin among them.
+struct CentrePart {
+  std::vector<int> ring;
+  std::vector<int> nodes;
+};
+
+CentrePart part_of(const RecordInput& input, int centre) {
+  CentrePart part;
+  bool begins = true;
+  for (size_t place = 0; place < input.ring.size(); ++place) {
+    begins = begins ||
+             std::binary_search(input.nodes.begin(), input.nodes.end(), static_cast<int>(place));
+    if (input.centres[place] == centre) {
+      if (begins) {
+        part.nodes.push_back(static_cast<int>(part.ring.size()));
+      }
+      part.ring.push_back(input.ring[place]);
+      begins = false;
+    } else {
+      begins = true;
+    }
+  }
+  return part;
+}
+
+/// kNoPlace: there is no such data centre.
+int root_of_centre(const RecordInput& input, int centre) {
+  const CentrePart part = centre < 0 ? CentrePart{} : part_of(input, centre);
+  const int size = static_cast<int>(part.ring.size());
+  for (int place = 0; place < size; ++place) {
+    if (nodes_tree(input.variant, part.nodes.data(), static_cast<int>(part.nodes.size()), size,
+                   place)
+            .up == kNoPlace) {
+      return part.ring[static_cast<size_t>(place)];
+    }
+  }
+  return kNoPlace;
+}
+
+/// A tree in every data centre; the root of each is below that of the one before.
+Program record_tree_over_centres(const RecordInput& in) {
+  const auto at = std::find(in.ring.begin(), in.ring.end(), in.rank);
+  const int centre = in.centres[static_cast<size_t>(at - in.ring.begin())];
+  const CentrePart part = part_of(in, centre);
+  const auto place = std::find(part.ring.begin(), part.ring.end(), in.rank);
+  const RingView view{part.ring.data(), static_cast<int>(part.ring.size()),
+                      static_cast<int>(place - part.ring.begin())};
+  return record_with(in, 1, [&](auto& prims) {
+    tree_all_reduce(prims, view, in.variant, part.nodes.data(), static_cast<int>(part.nodes.size()),
+                    root_of_centre(in, centre - 1), root_of_centre(in, centre + 1));
+  });
+}
+
 Program record_tree_all_reduce(const RecordInput& in) {
+  if (!in.centres.empty()) {
+    return record_tree_over_centres(in);
+  }
   static constexpr int kOneNode[] = {0};
   const std::span<const int> nodes = in.nodes.empty() ? std::span(kOneNode) : in.nodes;
   return record_with(in, 1, [&](auto& prims) {

@@ -93,6 +93,33 @@ INSTANTIATE_TEST_SUITE_P(Table,
                          testing::ValuesIn(hierarchical_rows()),
                          [](const auto& row) { return std::string(row.param->name); });
 
+/// Edges between centres: one fewer than centres, each used up and down.
+TEST(TreeOverCentres, IsProvedAndCrossesEachBorderUpAndDown) {
+  const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
+  for (const std::vector<int>& sizes : kShapes) {
+    for (const bool dealt_out : {false, true}) {
+      const std::vector<int> centres = place(sizes, dealt_out);
+      std::vector<int> ring(centres.size());
+      std::iota(ring.begin(), ring.end(), 0);
+      for (const int variant : {0, 1}) {
+        RecordInput input = {.rank = 0,
+                             .ring = ring,
+                             .root = 0,
+                             .variant = variant,
+                             .nodes = {},
+                             .centres = centres};
+        EXPECT_EQ(far_in_all(count_cost(algorithm, input)),
+                  2 * (static_cast<int64_t>(sizes.size()) - 1));
+        std::vector<Program> programs;
+        for (input.rank = 0; input.rank < static_cast<int>(ring.size()); ++input.rank) {
+          programs.push_back(algorithm.record(input));
+        }
+        EXPECT_EQ(verify_programs(programs, Collective::kAllReduce, 0, true, kSlots).reason, "");
+      }
+    }
+  }
+}
+
 TEST(HierarchicalCost, AllReduceOfTwoCentresSendsTheMessageOnceOutOfEach) {
   for (const std::vector<int>& sizes :
        {std::vector<int>{4, 4}, {3, 5}, {1, 7}, {7, 7}, {2, 2}, {1, 1}}) {
