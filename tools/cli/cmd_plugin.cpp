@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself. Uses the
-// same search as the library, with the folder that libplexus is in.
+// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself (check
+// and bench: plugin_check.cpp). Uses the same search as the library, with the folder that libplexus
+// is in.
 #include <dlfcn.h>
 #include <filesystem>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "core/plugin/library.hpp"
 #include "core/plugin/registry.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/plugin_check.hpp"
 
 namespace plexus {
 
@@ -165,7 +167,15 @@ Command add_plugin_command(CLI::App& program) {
       app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
   const auto name = std::make_shared<std::string>();
   info->add_option("LIB", *name, "a file, or a name such as net-socket")->required()->type_name("");
-  return {app, [list, name] { return list->parsed() ? run_list() : run_info(*name); }};
+  const std::vector<Command> others = add_plugin_check_commands(*app);
+  return {app, [list, name, others] {
+            for (const Command& other : others) {
+              if (other.app->parsed()) {
+                return other.run();
+              }
+            }
+            return list->parsed() ? run_list() : run_info(*name);
+          }};
 }
 
 }  // namespace plexus
