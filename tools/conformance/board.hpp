@@ -68,6 +68,7 @@ class BoardText {
 
 /// Of one process. Written by it, read by the kit when it is gone.
 struct Seat {
+  std::atomic<int32_t> pid{0};
   std::atomic<SeatState> state{SeatState::kRunning};
   std::atomic<Place> place{Place::kKit};
   BoardText text;                      // of the end

@@ -50,6 +50,7 @@ void become_quiet(int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);
   become_quiet(output);
+  seat.pid = ::getpid();
   {
     Stand stand(std::move(options), seat);
     leave_result(seat, check.run(stand));
@@ -95,8 +96,10 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
       for (const Process& other : cell.processes_) {
         ::close(other.output);
       }
-      run_check(check, {subject, role, std::move(own)}, cell.board_->seats[role], output);
+      run_check(check, {subject, role, std::move(own), &cell.board_->seats[1 - role]},
+                cell.board_->seats[role], output);
     }
+    cell.board_->seats[role].pid = pid;
     ::setpgid(pid, pid);  // in both: whoever comes first
     cell.processes_.push_back({pid, false, 0, output});
   }

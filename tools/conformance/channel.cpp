@@ -3,7 +3,9 @@
 
 #include <cerrno>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <utility>
 
@@ -32,11 +34,15 @@ Result<std::array<Channel, 2>> Channel::make_pair() {
 }
 
 Channel::Channel(Channel&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), seat_(other.seat_), limit_(other.limit_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      seat_(other.seat_),
+      peer_(other.peer_),
+      limit_(other.limit_) {}
 
 Channel& Channel::operator=(Channel&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(seat_, other.seat_);
+  std::swap(peer_, other.peer_);
   std::swap(limit_, other.limit_);
   return *this;
 }
@@ -47,8 +53,9 @@ Channel::~Channel() {
   }
 }
 
-void Channel::attach(Seat& seat, std::chrono::milliseconds limit) {
+void Channel::attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit) {
   seat_ = &seat;
+  peer_ = peer;
   limit_ = limit;
 }
 
@@ -98,14 +105,25 @@ Result<void> Channel::meet() {
 }
 
 Result<void> Channel::wait_for_end() {
-  std::byte unread{};
-  while (true) {
-    PLEXUS_TRY(wait_readable());
-    const ssize_t n = ::recv(fd_, &unread, 1, 0);
-    if (n == 0 || (n < 0 && errno != EINTR)) {
-      return ok();
-    }
+  // The end of the line is not enough: a dying process closes one descriptor after the other.
+  const auto deadline = Clock::now() + limit_;
+  while (peer_->pid == 0 && Clock::now() < deadline) {  // it is only being started
+    ::sched_yield();
   }
+  const auto pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, peer_->pid.load(), 0));
+  if (pid_fd < 0) {
+    return ok();  // ended, and collected by the kit
+  }
+  seat_->place = Place::kWaitingForPeer;
+  pollfd wanted{pid_fd, POLLIN, 0};
+  const int n = ::poll(&wanted, 1, static_cast<int>(limit_.count()));
+  ::close(pid_fd);
+  seat_->place = Place::kKit;
+  if (n != 1) {
+    return fail(kLeftAloneCode, "the other process of the check did not end within {} ms",
+                limit_.count());
+  }
+  return ok();
 }
 
 }  // namespace plexus::conformance

@@ -24,8 +24,9 @@ class Channel {
   Channel& operator=(Channel&& other) noexcept;
   ~Channel();
 
-  /// Shows on `seat` when the process waits here, and gives up after `limit`.
-  void attach(Seat& seat, std::chrono::milliseconds limit);
+  /// `peer`: the other process's seat. Shows on `seat` when the process waits here, and gives up
+  /// after `limit`.
+  void attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit);
 
   template <class T>
   [[nodiscard]] Result<void> send(const T& value) {
@@ -41,7 +42,7 @@ class Channel {
   }
   /// Both processes are here.
   [[nodiscard]] Result<void> meet();
-  /// Until the other process closed its end, by ending.
+  /// Until the other process has ended and its descriptors are closed.
   [[nodiscard]] Result<void> wait_for_end();
 
  private:
@@ -52,6 +53,7 @@ class Channel {
 
   int fd_ = -1;
   Seat* seat_ = nullptr;
+  const Seat* peer_ = nullptr;
   std::chrono::milliseconds limit_{0};
 };
 

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 Stand::Stand(Options options, Seat& seat)
     : options_(std::move(options)), seat_(&seat), monitor_(seat) {
-  options_.channel.attach(seat, bound(kWait));
+  options_.channel.attach(seat, options_.peer, bound(kWait));
 }
 
 Result<void> Stand::wait_until(const char* what,

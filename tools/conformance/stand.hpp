@@ -31,7 +31,8 @@ class Stand {
   struct Options {
     Subject subject;
     uint32_t role = 0;
-    Channel channel;  // to the other process, in a check of two
+    Channel channel;             // to the other process, in a check of two
+    const Seat* peer = nullptr;  // its seat
   };
   Stand(Options options, Seat& seat);
 

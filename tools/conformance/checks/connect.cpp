@@ -75,10 +75,9 @@ Result<void> keeps_send(const Context& context) {
   PLEXUS_TRY(listen, context.listen());
   Send send = context.connect(listen.handle());
   Recv recv = listen.accept();
-  send.try_connect();
+  bool is_connected = send.try_connect() == PLEXUS_OK;
   const plexus_net_send_t* const first = send.raw();
   const NetHandle handle = send.handle();
-  bool is_connected = false;
   bool is_accepted = false;
   PLEXUS_TRY(context.net().stand->wait_until(
       "connect", [&] { return progress(send, is_connected, recv, is_accepted); }));

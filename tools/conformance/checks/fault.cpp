@@ -5,9 +5,11 @@
 #include <csignal>
 #include <deque>
 #include <fcntl.h>
+#include <memory>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/process_state.hpp"
@@ -89,19 +91,25 @@ Result<void> dies_amid_a_message(Stand& stand) {
 struct Broken {
   Send send;
   Error first;
+  std::array<std::byte, 16> data{};
+  plexus_net_memory_t* memory = nullptr;  // of `data`, registered while all was well
 };
-Result<Broken> break_connection(Stand& stand, const Context& context) {
+Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& context) {
   PLEXUS_TRY(send, connect_to_peer(context));
+  auto broken = std::make_unique<Broken>(Broken{std::move(send), {}, {}, nullptr});
+  PLEXUS_TRY(memory, broken->send.register_memory(broken->data.data(), broken->data.size()));
+  broken->memory = memory;
   PLEXUS_TRY(stand.peer().meet());
   PLEXUS_TRY(stand.peer().wait_for_end());
   const Bytes message = make_message(longest_message(context, 1 << 20), 1);
   Traffic traffic(stand);
   for (int i = 0; i < 64; ++i) {
-    PLEXUS_TRY(traffic.send(send, message));
+    PLEXUS_TRY(traffic.send(broken->send, message));
   }
   Result<void> result = traffic.finish(seconds(10));
   PLEXUS_TRY(expect_failure(result, "a send to a dead process"));
-  return Broken{std::move(send), std::move(result).error()};
+  broken->first = std::move(result).error();
+  return broken;
 }
 
 template <Result<void> (*after)(Stand&, const Context&, Broken&)>
@@ -114,15 +122,16 @@ Result<void> after_a_failure(Stand& stand) {
     stand.die();
   }
   PLEXUS_TRY(broken, break_connection(stand, context));
-  return after(stand, context, broken);
+  Result<void> result = after(stand, context, *broken);
+  deregister(net, broken->memory);
+  return result;
 }
 
 Result<void> every_later_call(Stand&, const Context&, Broken& broken) {
-  const std::array<std::byte, 16> data{};
-  PLEXUS_TRY(from, broken.send.register_memory(data.data(), data.size()));
   for (int i = 0; i < 20; ++i) {
     plexus_net_request_t* request = nullptr;
-    const int32_t code = broken.send.isend(data.data(), data.size(), 0, from, &request);
+    const int32_t code =
+        broken.send.isend(broken.data.data(), broken.data.size(), 0, broken.memory, &request);
     PLEXUS_TRY(expect(code != PLEXUS_AGAIN, "isend says \"call again\" of a failed connection"));
     if (code == PLEXUS_OK) {
       const int32_t tested = broken.send.test(request, nullptr);
@@ -130,7 +139,6 @@ Result<void> every_later_call(Stand&, const Context&, Broken& broken) {
                         "a send over a failed connection returned {}", tested));
     }
   }
-  deregister(broken.send.net(), from);
   return ok();
 }
 
@@ -146,6 +154,7 @@ Result<void> one_sentence(Stand& stand, const Context&, Broken&) {
 Result<void> context_lives_on(Stand&, const Context& context, Broken& broken) {
   PLEXUS_TRY(pair, connect_pair(context, context));
   PLEXUS_TRY(deliver(pair, {.size_bytes = 5000}));
+  deregister(broken.send.net(), std::exchange(broken.memory, nullptr));
   broken.send.close();
   PLEXUS_TRY(next, connect_pair(context, context));
   return deliver(next, {.size_bytes = 5000});

@@ -249,12 +249,12 @@ Result<void> failed_stays_failed(Pair& pair) {
   Room room(10);
   Room other(1000);
   const Bytes message = make_message(1000, 1);
+  PLEXUS_TRY(into, pair.recv.register_memory(other.data(), other.size_bytes()));
   Traffic traffic(*pair.send.net().stand);
   PLEXUS_TRY(traffic.recv(pair.recv, room));
   PLEXUS_TRY(traffic.send(pair.send, message));
   const Result<void> result = traffic.finish(milliseconds(3000));
   PLEXUS_TRY(expect(result.has_error(), "a message of 1000 bytes went into a buffer of 10"));
-  PLEXUS_TRY(into, pair.recv.register_memory(other.data(), other.size_bytes()));
   const plexus_net_buffer_t buffer{other.data(), other.size_bytes(), into, 0, 0};
   Result<void> again = pair.recv.net().stand->wait_until("a failure", [&]() -> Result<bool> {
     plexus_net_request_t* request = nullptr;
