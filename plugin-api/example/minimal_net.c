@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "plugin-api/plexus_net.h"
+#include <plexus/plexus_net.h>
 
 enum { kRequests = 8, kNameBytes = 16, kNew = SOCK_NONBLOCK | SOCK_CLOEXEC };
 struct plexus_net_context { plexus_log_fn log; plexus_log_sink_t* sink; };

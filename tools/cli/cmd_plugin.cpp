@@ -70,8 +70,10 @@ std::vector<std::string> find_entries(const Library& library) {
     int first;
     int last;
   };
-  constexpr Family kFamilies[] = {
-      {"ncclNetPlugin", 6, 12}, {"ncclCollNetPlugin", 6, 12}, {"ncclTunerPlugin", 2, 6}};
+  constexpr Family kFamilies[] = {{"ncclNetPlugin", 2, 13},  {"ncclCollNetPlugin", 2, 13},
+                                  {"ncclTunerPlugin", 1, 7}, {"ncclProfiler", 1, 7},
+                                  {"ncclEnvPlugin", 1, 3},   {"ncclGinPlugin", 11, 14},
+                                  {"ncclRmaPlugin", 13, 15}};
   std::vector<std::string> found;
   if (library.has_symbol("plexus_plugin_query")) {
     found.emplace_back("plexus_plugin_query");
@@ -130,6 +132,26 @@ void print_device(uint32_t device, const NetProperties& p) {
              known(p.plane_id));
 }
 
+/// True: it is a tuner, and all that there is to say is printed.
+bool print_tuner(const std::string& name) {
+  const auto file = find_plugin_file(name);
+  auto library = file ? Library::load(file.value()) : Result<Library>(file.error().clone());
+  using Query = const plexus_plugin_t*(uint32_t);
+  Query* const query =
+      library ? library.value().find_function<Query>("plexus_plugin_query") : nullptr;
+  const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
+  if (plugin == nullptr || plugin->magic != PLEXUS_PLUGIN_MAGIC ||
+      plugin->kind != PLEXUS_KIND_TUNER) {
+    return false;
+  }
+  fmt::print("file     {}\n", library.value().path().string());
+  fmt::print("plugin   {} {} (plugin ABI {}.{}), a tuner\n", plugin->name, plugin->version,
+             plugin->abi_major, plugin->abi_minor);
+  fmt::print("entries  {}\n", fmt::join(find_entries(library.value()), ", "));
+  fmt::print("chosen   plexus_plugin_query\n");
+  return true;
+}
+
 Result<void> print_info(const std::string& name) {
   PLEXUS_TRY(plugin, load_net_plugin(read_options(), name));
   PLEXUS_TRY(library, Library::load(plugin->path()));
@@ -153,6 +175,9 @@ Result<void> print_info(const std::string& name) {
 }
 
 int run_info(const std::string& name) {
+  if (print_tuner(name)) {
+    return kExitOk;
+  }
   const Result<void> printed = print_info(name);
   return printed ? kExitOk : report_error(printed.error(), kExitWrong);
 }

@@ -103,6 +103,11 @@ Result<void> with_a_send_under_way(const Context& context) {
   return deliver(next, {.size_bytes = 100});
 }
 
+/// What a helper of the plugin still does, it does soon.
+Result<void> look_for_late_writers(const Context& context) {
+  return context.net().stand->repeat_for(milliseconds(50), [] { return Result<void>(ok()); });
+}
+
 Result<void> amid_a_message(const Context& context) {
   PLEXUS_TRY(pair, connect_pair(context, context));
   const uint64_t size = longest_message(context, 16 << 20);
@@ -130,7 +135,17 @@ Result<void> amid_a_message(const Context& context) {
   deregister(context.net(), from);
   pair.send.close();
   source.take_away();
-  return context.net().stand->repeat_for(milliseconds(20), [] { return Result<void>(ok()); });
+  return look_for_late_writers(context);
+}
+
+Result<void> receives_are_left(const Context& context) {
+  PLEXUS_TRY(with_receives_posted(context));
+  return look_for_late_writers(context);
+}
+
+Result<void> send_is_left(const Context& context) {
+  PLEXUS_TRY(with_a_send_under_way(context));
+  return look_for_late_writers(context);
 }
 
 Result<void> in_bounded_time(const Context& context) {
@@ -294,9 +309,9 @@ constexpr std::array kChecks = {
     Check{"close.orders", "closes ends and listen in any order", kCloseRule,
           on_context<each_order>},
     Check{"close.receives", "closes with receives posted, and leaves their buffers", kCloseRule,
-          on_context<with_receives_posted>},
+          on_context<receives_are_left>},
     Check{"close.send", "closes with a send under way, and leaves its buffer", kCloseRule,
-          on_context<with_a_send_under_way>},
+          on_context<send_is_left>},
     Check{"close.amid", "closes in the middle of a message", kCloseRule,
           on_context<amid_a_message>},
     Check{"close.time", "closes in bounded time", kTimeRule, on_context<in_bounded_time>},
