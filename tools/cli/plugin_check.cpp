@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using conformance::Identity;
-using conformance::Outcome;
 using conformance::PluginKind;
 using conformance::Subject;
 using conformance::Verdict;
@@ -61,10 +60,9 @@ Result<int> check(const CheckFlags& flags) {
   const bool shows_progress = isatty(STDERR_FILENO) != 0;
   const auto progress = [&](const Verdict& verdict) {
     ++done;
-    if (is_table && verdict.outcome == Outcome::kFail) {
-      fmt::print("{}\n", format_verdict(verdict));
-    } else if (shows_progress) {
-      fmt::print(stderr, "\r{}/{} ", done, checks.size());
+    if (shows_progress) {
+      fmt::print(stderr, "\r{}/{} {:<32}{}", done, checks.size(), verdict.check->id,
+                 done == checks.size() ? "\n" : "");
     }
   };
   PLEXUS_TRY(verdicts, conformance::run_checks(subject, identity, checks,

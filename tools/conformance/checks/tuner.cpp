@@ -94,7 +94,32 @@ class Session {
 };
 
 plexus_tuner_call_t make_call(uint64_t size_bytes, const char* collective = "all_reduce") {
-  return {sizeof(plexus_tuner_call_t), 0, collective, size_bytes, 4, 1};
+  plexus_tuner_call_t call{};
+  call.struct_size = sizeof call;
+  call.collective = collective;
+  call.size_bytes = size_bytes;
+  call.element_bytes = 4;
+  call.calls_in_group = 1;
+  return call;
+}
+
+/// Fields that a newer header appends stay 0.
+plexus_tuner_candidate_t make_candidate(const char* algorithm,
+                                        const char* protocol,
+                                        uint32_t rounds) {
+  plexus_tuner_candidate_t candidate{};
+  candidate.struct_size = sizeof candidate;
+  candidate.rounds = rounds;
+  candidate.algorithm = algorithm;
+  candidate.protocol = protocol;
+  candidate.chunks_per_loop = 8;
+  candidate.chunks_moved = 14;
+  candidate.channels_min = 1;
+  candidate.channels_max = 16;
+  candidate.time_ns = -1;
+  candidate.channels = 4;
+  candidate.chunk_bytes = 65536;
+  return candidate;
 }
 
 using Candidates = std::vector<plexus_tuner_candidate_t>;
@@ -108,8 +133,7 @@ Candidates make_candidates() {
   Candidates candidates;
   for (const Way& way : kWays) {
     for (const char* protocol : {"simple", "ll", "ll128"}) {
-      candidates.push_back({sizeof(plexus_tuner_candidate_t), way.rounds, way.algorithm, protocol,
-                            8, 14, 1, 16, -1, 4, 65536});
+      candidates.push_back(make_candidate(way.algorithm, protocol, way.rounds));
     }
   }
   return candidates;
