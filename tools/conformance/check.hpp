@@ -23,10 +23,10 @@ struct CheckOptions {
 };
 
 struct Check {
-  const char* id;     // "recv.grouped.sizes": words by dots, the first is the group
-  const char* title;  // what is true of a plugin that passes
-  const char* rule;   // where the contract says so, in its words
-  Result<void> (*run)(Stand&);
+  const char* id = nullptr;     // "recv.grouped.sizes": words by dots, the first is the group
+  const char* title = nullptr;  // what is true of a plugin that passes
+  const char* rule = nullptr;   // where the contract says so, in its words
+  Result<void> (*run)(Stand&) = nullptr;
   CheckOptions options = {};
 };
 

@@ -35,8 +35,10 @@ bool is_untouched(std::span<const std::byte> bytes) {
 
 Bytes make_message(uint64_t size_bytes, uint64_t seed) {
   constexpr uint64_t kStep = 0x9E3779B97F4A7C15u;  // odd: no word repeats
+  constexpr uint64_t kSpread = 0xD1342543DE82EF95u;
+  constexpr uint32_t kTopByte = 56;
   Bytes message(size_bytes);
-  uint64_t word = (seed + 1) * 0xD1342543DE82EF95u;
+  uint64_t word = (seed + 1) * kSpread;
   uint64_t at = 0;
   for (; at + sizeof word <= size_bytes; at += sizeof word) {
     word += kStep;
@@ -45,8 +47,8 @@ Bytes make_message(uint64_t size_bytes, uint64_t seed) {
   }
   word += kStep;
   for (; at < size_bytes; ++at) {
-    word = word * 6364136223846793005u + 1442695040888963407u;
-    message[at] = static_cast<std::byte>(word >> 56);
+    word = word * kSpread + kStep;
+    message[at] = static_cast<std::byte>(word >> kTopByte);
   }
   return message;
 }

@@ -38,7 +38,7 @@ class Room {
 
 /// A buffer of a receive.
 struct Wanted {
-  Room* room;
+  Room* room = nullptr;
   int32_t tag = 0;
 };
 

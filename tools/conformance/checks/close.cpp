@@ -229,7 +229,7 @@ Result<void> leaves_no_memory(Stand& stand) {
   for (const LogLine& line : stand.monitor().lines()) {
     lines += sizeof(LogLine) + line.text.capacity() + 64;
   }
-  constexpr uint64_t kAllowedBytes = 64 * kTimes;
+  constexpr uint64_t kAllowedBytes = uint64_t{64} * kTimes;
   return expect(now <= before + 2 * lines + kAllowedBytes,
                 "{} bytes of heap more after {} connections came and went", now - before, kTimes);
 }
@@ -243,7 +243,7 @@ Result<void> messages_leave_no_memory(Pair& pair) {
     PLEXUS_TRY(deliver(pair, letters));
   }
   const uint64_t now = count_heap_bytes();
-  constexpr uint64_t kAllowedBytes = 8 * 3000;
+  constexpr uint64_t kAllowedBytes = uint64_t{8} * 3000;
   return expect(now <= before + kAllowedBytes,
                 "{} bytes of heap more after 3000 messages came and went", now - before);
 }

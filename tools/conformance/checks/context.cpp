@@ -194,7 +194,8 @@ Result<void> leaves_no_memory(Stand& stand) {
   constexpr int kTimes = 200;
   PLEXUS_TRY(use(kTimes));
   const uint64_t now = count_heap_bytes();
-  constexpr uint64_t kAllowedBytes = 16 * kTimes;  // the kit's own log lines are counted below
+  constexpr uint64_t kAllowedBytes =
+      uint64_t{16} * kTimes;  // the kit's own log lines are counted below
   uint64_t lines = 0;
   for (const LogLine& line : stand.monitor().lines()) {
     lines += sizeof(LogLine) + line.text.capacity() + 64;

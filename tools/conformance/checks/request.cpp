@@ -95,7 +95,7 @@ Result<void> distinct_while_alive(Pair& pair) {
 Result<void> full_queue(Pair& pair) {
   // More receives than the queue has room for: the plugin says "call again", or takes more.
   PLEXUS_TRY(most, requests_max(pair));
-  std::vector<uint64_t> targets(2 * most);
+  std::vector<uint64_t> targets(size_t{2} * most);
   PLEXUS_TRY(into, pair.recv.register_memory(targets.data(), targets.size() * sizeof(uint64_t)));
   uint32_t posted = 0;
   std::vector<plexus_net_request_t*> requests;
@@ -147,7 +147,7 @@ Result<void> flood(Pair& pair) {
   std::deque<plexus_net_request_t*> sent;
   uint32_t refused = 0;
   uint32_t taken = 0;
-  constexpr uint32_t kQueues = 16;  // a plugin may take more than it promises
+  constexpr size_t kQueues = 16;  // a plugin may take more than it promises
   while (refused < 200 && sent.size() < kQueues * most) {
     plexus_net_request_t* request = nullptr;
     const int32_t code = pair.send.isend(message.data(), message.size(), 0, from, &request);

@@ -427,7 +427,7 @@ Result<void> many_contexts(Stand& stand) {
   for (const LogLine& line : stand.monitor().lines()) {
     lines += sizeof(LogLine) + line.text.capacity() + 64;
   }
-  constexpr uint64_t kAllowedBytes = 16 * 300;
+  constexpr uint64_t kAllowedBytes = uint64_t{16} * 300;
   return expect(now <= before + 2 * lines + kAllowedBytes,
                 "{} bytes of heap more after 300 contexts", now - before);
 }
