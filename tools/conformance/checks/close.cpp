@@ -3,6 +3,7 @@
 #include <array>
 #include <deque>
 #include <fcntl.h>
+#include <memory>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -289,11 +290,12 @@ Result<void> exits_amid_use(Stand& stand) {
     Pair pair;
   };
   PLEXUS_TRY(net, Net::load(stand));
-  // Never destroyed, on purpose.
-  void* const room = ::operator new(sizeof(Forgotten));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(context, context));
-  auto* const kept = new (room) Forgotten{net, std::move(context), std::move(pair)};
+  // Never destroyed, on purpose.
+  const Forgotten* const kept =
+      std::make_unique<Forgotten>(Forgotten{net, std::move(context), std::move(pair)}).release();
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): see above
   return expect(kept->context.raw() != nullptr || !net.is_native(), "no context");
 }
 
