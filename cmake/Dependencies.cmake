@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   plexus::pugixml  plexus::hwloc
+#   plexus::pugixml  plexus::hwloc  plexus::libfabric (where it is found)
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -39,6 +39,20 @@ set_target_properties(plexus_hwloc PROPERTIES
   IMPORTED_LOCATION "${PLEXUS_HWLOC_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_HWLOC_INCLUDE}")
 add_library(plexus::hwloc ALIAS plexus_hwloc)
+
+# libfabric is for plugins/net-ofi only, which is left out without it. No CMake package on Debian.
+find_path(PLEXUS_LIBFABRIC_INCLUDE rdma/fi_tagged.h)
+find_library(PLEXUS_LIBFABRIC_LIBRARY fabric)
+mark_as_advanced(PLEXUS_LIBFABRIC_INCLUDE PLEXUS_LIBFABRIC_LIBRARY)
+set(PLEXUS_LIBFABRIC_SUMMARY "not found (libfabric-dev): net-ofi is not built")
+if(PLEXUS_LIBFABRIC_INCLUDE AND PLEXUS_LIBFABRIC_LIBRARY)
+  add_library(plexus_libfabric UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(plexus_libfabric PROPERTIES
+    IMPORTED_LOCATION "${PLEXUS_LIBFABRIC_LIBRARY}"
+    INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_LIBFABRIC_INCLUDE}")
+  add_library(plexus::libfabric ALIAS plexus_libfabric)
+  set(PLEXUS_LIBFABRIC_SUMMARY "found ${PLEXUS_LIBFABRIC_LIBRARY}")
+endif()
 
 if(PLEXUS_TESTS)
   find_package(GTest REQUIRED)

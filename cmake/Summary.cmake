@@ -25,6 +25,7 @@ function(plexus_print_summary)
   message(STATUS "Plexus ${PROJECT_VERSION} (${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} "
                  "${CMAKE_CXX_COMPILER_VERSION})")
   message(STATUS "  cuda     ${PLEXUS_CUDA_SUMMARY}")
+  message(STATUS "  fabric   ${PLEXUS_LIBFABRIC_SUMMARY}")
   message(STATUS "  plugins  ${plugins}")
   message(STATUS "  tests    ${PLEXUS_TESTS}")
   message(STATUS "  checks  ${checks}")

@@ -78,6 +78,10 @@ typedef struct plexus_tuner_candidate {
   int64_t time_ns;
   uint32_t channels;
   uint32_t chunk_bytes;
+  /* Since 1.2, when struct_size says that they are there: more of what a loop costs. */
+  uint64_t chunks_in_all;  /* that all ranks send */
+  uint32_t chunks_reduced; /* that one rank combines with another chunk, at most */
+  uint32_t reserved;
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

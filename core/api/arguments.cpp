@@ -72,10 +72,11 @@ Result<void> check_buffers(const CallArguments& arguments, int rank) {
 }
 
 Result<void> check_size(const CallArguments& arguments, int nranks) {
-  const uint64_t elements_max =
-      std::numeric_limits<int64_t>::max() /
-      (element_size(static_cast<DataType>(arguments.type)) * static_cast<uint64_t>(nranks));
-  if (arguments.count > elements_max) {
+  int64_t size_bytes =
+      0;  // of all ranks' parts; multiplied, since a division costs more than a call
+  const auto element_bytes = element_size(static_cast<DataType>(arguments.type));
+  if (__builtin_mul_overflow(arguments.count, element_bytes * static_cast<uint64_t>(nranks),
+                             &size_bytes)) {
     return fail(Code::kInvalidArgument, "{}: count {} of {} on {} ranks is beyond any memory",
                 name(arguments.collective), arguments.count,
                 name(static_cast<DataType>(arguments.type)), nranks);

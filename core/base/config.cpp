@@ -53,7 +53,9 @@ const Row kRows[] = {
      &Config::comm_id},
     {{"NCCL_ALGO", "", "list, or collective:list;...", "algorithms to use, ^ to exclude"},
      &Config::algo},
-    {{"NCCL_PROTO", "", "Simple", "protocols to use"}, &Config::proto},
+    {{"NCCL_PROTO", "", "list, or collective:list;...",
+      "protocols to use (LL, LL128, Simple), ^ to exclude"},
+     &Config::proto},
     {{"NCCL_NET", "", "name", "the network to use"}, &Config::net},
     {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude, none",
       "network plugins to load, in order; unset: libnccl-net.so when there is one"},
@@ -62,7 +64,7 @@ const Row kRows[] = {
      0,
      "none"},
     {{"NCCL_TUNER_PLUGIN", "", "name or file, or none",
-      "tuner plugin to load, in place of tuner-default"},
+      "tuner plugin to load; unset: one in NCCL_NET_PLUGIN, else tuner-default"},
      &Config::tuner_plugin},
     {{"PLEXUS_DETERMINISTIC", "0", "0 or 1",
       "1: reductions combine in rank order, so that their bits depend on the inputs alone"},
@@ -98,6 +100,40 @@ const Row kRows[] = {
      kSecondsMax},
     {{"PLEXUS_DEVICE", "auto", "auto or host", "where ranks compute; this build has host ranks"},
      &Config::device},
+    {{"NCCL_TOPO_FILE", "", "file",
+      "description of this host, in place of what is detected; ranks and NICs are filled in"},
+     &Config::topo_file},
+    {{"NCCL_TOPO_DUMP_FILE", "", "file", "rank 0 writes the description of its host"},
+     &Config::topo_dump_file},
+    {{"NCCL_GRAPH_FILE", "", "file", "channels of this host, in place of the search"},
+     &Config::graph_file},
+    {{"NCCL_GRAPH_DUMP_FILE", "", "file", "rank 0 writes the channels of its host"},
+     &Config::graph_dump_file},
+    {{"NCCL_P2P_LEVEL", "", "LOC..SYS or 0..5", "longest path for peer access between GPUs"},
+     &Config::p2p_level},
+    {{"NCCL_NET_GDR_LEVEL", "", "LOC..SYS or 0..5", "longest path between GPU and NIC for GDR"},
+     &Config::net_gdr_level},
+    {{"NCCL_NET_GDR_READ", "-1", "0 or 1, -1 = by the GPU", "NICs read GPU memory when they send"},
+     &Config::net_gdr_read,
+     -1,
+     1},
+    {{"NCCL_NET_GDR_C2C", "1", "0 or 1", "0: no GDR from a NIC on the CPU that a GPU joins by C2C"},
+     &Config::net_gdr_c2c},
+    {{"NCCL_CROSS_NIC", "2", "0, 1, 2 = when that gives more",
+      "may a ring leave a host by another NIC than it came by"},
+     &Config::cross_nic,
+     0,
+     2},
+    {{"NCCL_NETDEVS_POLICY", "AUTO", "AUTO, ALL, MAX:N", "how many NICs a GPU uses"},
+     &Config::netdevs_policy},
+    {{"NCCL_NET_DISABLE_INTRA", "0", "0 or 1", "1: two GPUs of a host never prefer the network"},
+     &Config::net_disable_intra},
+    {{"NCCL_NVB_DISABLE", "0", "0 or 1", "1: no NVLink path through a GPU in between"},
+     &Config::nvb_disable},
+    {{"NCCL_PXN_DISABLE", "0", "0 or 1", "1: no path to a NIC through the GPU beside it"},
+     &Config::pxn_disable},
+    {{"NCCL_PXN_C2C", "1", "0 or 1", "0: no such path to a NIC on a CPU joined by C2C"},
+     &Config::pxn_c2c},
 };
 
 /// Older names: the most restrictive value wins.
@@ -206,15 +242,6 @@ Result<void> read_old_name(const OldName& old, Config& config) {
 }
 
 Result<void> check_choices(const Config& config) {
-  std::string proto = config.proto;
-  std::transform(proto.begin(), proto.end(), proto.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const bool leaves_simple =
-      proto.empty() || (proto.front() == '^') != (proto.find("simple") != std::string::npos);
-  if (!leaves_simple) {
-    return fail(Code::kInvalidArgument, "NCCL_PROTO={} leaves no protocol: this build has Simple",
-                config.proto);
-  }
   if (config.device == "cuda") {
     return fail(Code::kInvalidArgument,
                 "PLEXUS_DEVICE=cuda is not possible: this build has host ranks only");

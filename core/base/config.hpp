@@ -43,6 +43,20 @@ struct Config {
   std::string port_range;
   int64_t bootstrap_timeout_s = 300;
   std::string device = "auto";
+  std::string topo_file;
+  std::string topo_dump_file;
+  std::string graph_file;
+  std::string graph_dump_file;
+  std::string p2p_level;
+  std::string net_gdr_level;
+  int64_t net_gdr_read = -1;
+  bool net_gdr_c2c = true;
+  bool nvb_disable = false;
+  bool pxn_disable = false;
+  bool pxn_c2c = true;
+  bool net_disable_intra = false;
+  int64_t cross_nic = 2;
+  std::string netdevs_policy;
 };
 
 /// A row of the table, for the parameter API and the generated page.

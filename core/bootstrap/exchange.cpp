@@ -25,6 +25,7 @@ Exchange::~Exchange() { leave(); }
 Result<std::vector<std::string>> Exchange::all_gather(std::string blob,
                                                       const std::atomic<bool>* give_up) {
   const uint64_t number = gathers_++;
+  count(blob.size());
   PLEXUS_TRY(family_->send(
       {.type = MessageType::kGather, .group = group_, .tag = number, .payload = std::move(blob)}));
   PLEXUS_TRY(blobs, family_->wait_gathered(group_, number, give_up));
@@ -32,10 +33,21 @@ Result<std::vector<std::string>> Exchange::all_gather(std::string blob,
     return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(),
                 blobs.size());
   }
+  uint64_t size_bytes = 0;
+  for (const std::string& one : blobs) {
+    size_bytes += one.size();
+  }
+  count(size_bytes);
   return std::move(blobs);
 }
 
+void Exchange::count(uint64_t size_bytes) noexcept {
+  messages_.fetch_add(1, std::memory_order_relaxed);
+  bytes_.fetch_add(size_bytes, std::memory_order_relaxed);
+}
+
 Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
+  count(blob.size());
   return family_->send({.type = MessageType::kPost,
                         .peer = members_[static_cast<size_t>(peer)],
                         .group = group_,
@@ -44,7 +56,11 @@ Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
 }
 
 std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
-  return family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
+  auto letter = family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
+  if (letter.has_value()) {
+    count(letter->size());
+  }
+  return letter;
 }
 
 void Exchange::report_waiting(uint64_t sequence,

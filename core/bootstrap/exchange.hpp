@@ -40,6 +40,15 @@ class Exchange {
   /// The oldest letter of `peer` with `tag`, if any. Never blocks.
   std::optional<std::string> try_take(int peer, uint64_t tag);
 
+  /// Gathers and letters of this group that this rank sent and got so far.
+  struct Traffic {
+    uint64_t messages;
+    uint64_t bytes;
+  };
+  [[nodiscard]] Traffic traffic() const noexcept {
+    return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
+  }
+
   /// "I have waited long in call number `sequence`." Two ranks whose `record`s differ for one
   /// number fail the group, with both texts in the message.
   void report_waiting(uint64_t sequence, const std::string& record, const std::string& text);
@@ -62,7 +71,11 @@ class Exchange {
   uint64_t group_;
   std::vector<uint32_t> members_;
   int rank_;
+  void count(uint64_t size_bytes) noexcept;
+
   uint64_t gathers_ = 0;
+  std::atomic<uint64_t> messages_{0};
+  std::atomic<uint64_t> bytes_{0};
   bool left_ = false;
 };
 

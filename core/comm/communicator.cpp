@@ -16,24 +16,6 @@
 
 namespace plexus {
 
-std::vector<int> compute_ring(std::span<const PeerInfo> infos) {
-  std::vector<uint64_t> hosts;
-  for (const PeerInfo& info : infos) {
-    if (std::find(hosts.begin(), hosts.end(), info.host_hash) == hosts.end()) {
-      hosts.push_back(info.host_hash);
-    }
-  }
-  std::vector<int> ring;
-  for (const uint64_t host : hosts) {
-    for (size_t rank = 0; rank < infos.size(); ++rank) {
-      if (infos[rank].host_hash == host) {
-        ring.push_back(static_cast<int>(rank));
-      }
-    }
-  }
-  return ring;
-}
-
 Communicator::~Communicator() {
   magic.store(0, std::memory_order_relaxed);
   connections_.reset();  // before the network they use
@@ -109,13 +91,20 @@ void Communicator::operator delete(void* memory) noexcept {
 }
 
 Result<void> Communicator::check_agreement() const {
-  const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
-  for (size_t rank = 0; rank < setup_.infos.size(); ++rank) {
-    const PeerInfo& info = setup_.infos[rank];
+  const std::vector<PeerInfo>& infos = *setup_.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
+  for (size_t rank = 0; rank < infos.size(); ++rank) {
+    const PeerInfo& info = infos[rank];
     if (info.version != mine.version) {
       return plexus::fail(Code::kInvalidUsage,
                           "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
                           setup_.rank, mine.host, mine.version, rank, info.host, info.version);
+    }
+    if (std::string_view(info.protocols) != mine.protocols) {
+      return plexus::fail(Code::kInvalidUsage,
+                          "NCCL_PROTO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
+                          "alike on all ranks",
+                          mine.protocols, setup_.rank, mine.host, info.protocols, rank, info.host);
     }
     if (std::string_view(info.algorithms) != mine.algorithms) {
       return plexus::fail(Code::kInvalidUsage,
@@ -129,7 +118,7 @@ Result<void> Communicator::check_agreement() const {
 }
 
 Result<void> Communicator::open_network() {
-  const auto& infos = setup_.infos;
+  const auto& infos = *setup_.infos;
   const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
   const bool needed = std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
     return choose_transport(mine, info) == TransportKind::kNet && &info != &mine;
@@ -165,13 +154,14 @@ Result<void> Communicator::open_network() {
   return ok();
 }
 
-Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
+Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
   if (setup_.nranks == 1) {
     return ok();
   }
   PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
-                                 .folders = setup_.config.plugin_path},
-                                describe_to_tuner(setup_.infos, setup_.group, slot_bytes)));
+                                 .folders = setup_.config.plugin_path,
+                                 .net_plugins = setup_.config.net_plugin},
+                                comm));
   tuner_ = std::move(tuner);
   return ok();
 }
@@ -179,49 +169,69 @@ Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo));
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
   filter_ = std::move(filter);
   PLEXUS_TRY(open_network());
-  ring_ = compute_ring(setup_.infos);
+  PLEXUS_TRY(topology, agree_on_topology({.rank = setup_.rank,
+                                          .group = setup_.group,
+                                          .infos = *setup_.infos,
+                                          .config = &setup_.config,
+                                          .net = net_ ? &*net_ : nullptr,
+                                          .exchange = setup_.exchange.get(),
+                                          .give_up = &give_up,
+                                          .cache = &Process::instance().topologies}));
+  topology_ = std::move(topology);
 
-  const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
+  const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
   uint32_t channels_min = 1;
   uint32_t channels_max = 64;
   int local_ranks = 0;
-  for (const PeerInfo& info : setup_.infos) {
+  for (const PeerInfo& info : *setup_.infos) {
     slot_bytes = std::min(slot_bytes, info.slot_bytes);
     channels_min = std::max(channels_min, info.min_channels);
     channels_max = std::min(channels_max, info.max_channels);
     local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
   }
-  PLEXUS_TRY(open_tuner(slot_bytes));
+  const plexus_tuner_comm_t described = describe_to_tuner(*setup_.infos, setup_.group, slot_bytes);
+  PLEXUS_TRY(open_tuner(described));
   oversubscribed = local_ranks > cores_available();
   auto& process = Process::instance();
   connections_ =
       std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
-                                                             .infos = &setup_.infos,
+                                                             .infos = setup_.infos.get(),
                                                              .group = setup_.group,
                                                              .exchange = setup_.exchange.get(),
                                                              .meetings = &process.meetings,
                                                              .net = net_ ? &*net_ : nullptr,
                                                              .slot_bytes = slot_bytes});
-  plan_context_ =
-      PlanContext{.state = this,
-                  .rank = setup_.rank,
-                  .ring = ring_,
-                  .connections = connections_.get(),
-                  .memory = &process.memory,
-                  .filter = &filter_,
-                  .tuner = tuner_.get(),
-                  .deterministic = setup_.config.deterministic,
-                  .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
-                  .channels_max = static_cast<int>(channels_max),
-                  .slot_bytes = slot_bytes};
+  plan_context_ = PlanContext{
+      .state = this,
+      .rank = setup_.rank,
+      .nranks = setup_.nranks,
+      .orders = topology_->orders,
+      .connections = connections_.get(),
+      .memory = &process.memory,
+      .filter = &filter_,
+      .tuner = tuner_.get(),
+      .deterministic = setup_.config.deterministic,
+      .shares_memory =
+          described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,
+      .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
+      .channels_max = static_cast<int>(channels_max),
+      .slot_bytes = slot_bytes};
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);
-  PLEXUS_INFO(kInit, "comm {:#x} rank {} nranks {} host {} slots {} x {} KiB - Init COMPLETE",
-              setup_.group, setup_.rank, setup_.nranks, mine.host, kSlots, slot_bytes / 1024);
+  const Exchange::Traffic traffic = setup_.exchange->traffic();
+  PLEXUS_INFO(
+      kInit,
+      "comm {:#x} rank {} nranks {} host {} parts {} orders {} slots {} x {} KiB - Init "
+      "COMPLETE in {:.3f} ms with {} messages of {} bytes",
+      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->parts,
+      topology_->orders.size(), kSlots, slot_bytes / 1024,
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
+          .count(),
+      traffic.messages, traffic.bytes);
   return ok();
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
+#include "core/comm/topology.hpp"
 #include "core/engine/engine.hpp"
 #include "core/plugin/net_plugin.hpp"
 #include "core/plugin/tuner_plugin.hpp"
@@ -35,8 +37,10 @@ struct CommSetup {
   int nranks = 0;
   uint64_t group = 0;  // distinct for every communicator
   std::unique_ptr<Exchange> exchange;
-  std::vector<PeerInfo> infos;  // [nranks]
+  /// [nranks]; ranks made by one call share it.
+  std::shared_ptr<const std::vector<PeerInfo>> infos;
   Config config;
+  std::chrono::steady_clock::time_point started;  // when init was called
 };
 
 class Communicator final : public RankState {
@@ -109,12 +113,12 @@ class Communicator final : public RankState {
 
  private:
   Result<void> open_network();
-  Result<void> open_tuner(uint32_t slot_bytes);
+  Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
 
   CommConfig comm_config_;
   CommSetup setup_;
-  std::vector<int> ring_;
+  std::shared_ptr<const CommTopology> topology_;  // shared with the ranks of this process
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
   std::optional<NetContext> net_;
@@ -145,8 +149,5 @@ class LiveCommunicators {
   std::mutex mutex_;
   std::map<const Communicator*, bool> live_;
 };
-
-/// Ranks in ring order: host by host, in the order of their first ranks. Pure.
-std::vector<int> compute_ring(std::span<const PeerInfo> infos);
 
 }  // namespace plexus

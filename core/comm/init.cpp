@@ -2,6 +2,7 @@
 #include "core/comm/init.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <unistd.h>
 
@@ -58,37 +59,47 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
   info.cores = static_cast<uint32_t>(cores_available());
+  info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
-  if (config.algo.size() >= sizeof(info.algorithms)) {
-    return fail(Code::kInvalidUsage, "NCCL_ALGO has {} characters, at most {} are read: shorten it",
-                config.algo.size(), sizeof(info.algorithms) - 1);
+  for (const auto& [variable, text] :
+       {std::pair("NCCL_ALGO", &config.algo), std::pair("NCCL_PROTO", &config.proto)}) {
+    if (text->size() >= sizeof(info.algorithms)) {
+      return fail(Code::kInvalidUsage, "{} has {} characters, at most {} are read: shorten it",
+                  variable, text->size(), sizeof(info.algorithms) - 1);
+    }
   }
   store_text(info.algorithms, config.algo);
+  store_text(info.protocols, config.proto);
   store_text(info.host, host.name);
   return info;
 }
 
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
   PLEXUS_TRY(config, read_config());
+  const auto started = std::chrono::steady_clock::now();
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
   PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
-  return init_by_exchange(comm, config, std::move(exchange));
+  return init_by_exchange(comm, config, std::move(exchange), started);
 }
 
 Result<void> init_by_exchange(Communicator& child,
                               const Config& config,
-                              std::unique_ptr<Exchange> exchange) {
+                              std::unique_ptr<Exchange> exchange,
+                              std::chrono::steady_clock::time_point started) {
   PLEXUS_TRY(mine, describe_self(config, child.comm_config()));
   CommSetup setup;
+  setup.started = started;
   setup.rank = exchange->rank();
   setup.nranks = exchange->nranks();
   setup.group = exchange->group();
   setup.config = config;
   PLEXUS_TRY(blobs, exchange->all_gather(mine.to_bytes(), &child.give_up));
+  auto infos = std::make_shared<std::vector<PeerInfo>>();
   for (const std::string& blob : blobs) {
     PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
-    setup.infos.push_back(info);
+    infos->push_back(info);
   }
+  setup.infos = std::move(infos);
   setup.exchange = std::move(exchange);
   return child.start(std::move(setup));
 }

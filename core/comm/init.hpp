@@ -3,6 +3,7 @@
 // all in one call, or from a parent.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <span>
 
@@ -18,8 +19,10 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank);
 
 /// Makes `child` ready from its end of the control plane (of the ranks that `exchange` spans).
+/// `started`: when the call began, for the log.
 Result<void> init_by_exchange(Communicator& child,
                               const Config& config,
-                              std::unique_ptr<Exchange> exchange);
+                              std::unique_ptr<Exchange> exchange,
+                              std::chrono::steady_clock::time_point started);
 
 }  // namespace plexus

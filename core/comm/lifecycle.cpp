@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of communicators: made by unique id or all at once, finalized, destroyed, aborted.
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "core/base/log.hpp"
@@ -117,17 +118,21 @@ Result<void> init_rank(Communicator** comm,
 
 /// All ranks are here: no bootstrap, no threads, one description for each.
 Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/) {
+  const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, read_config());
   auto exchanges = make_local_exchanges(ndevices);
   PLEXUS_TRY(self, describe_self(config, {}));
+  const auto infos =
+      std::make_shared<const std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
   std::vector<std::unique_ptr<Communicator>> made;
   for (int rank = 0; rank < ndevices; ++rank) {
     CommSetup setup;
+    setup.started = started;
     setup.rank = rank;
     setup.nranks = ndevices;
     setup.exchange = std::move(exchanges[static_cast<size_t>(rank)]);
     setup.group = setup.exchange->group();
-    setup.infos.assign(static_cast<size_t>(ndevices), self);
+    setup.infos = infos;
     setup.config = config;
     auto comm = std::make_unique<Communicator>(CommConfig{});
     PLEXUS_TRY(comm->start(std::move(setup)));

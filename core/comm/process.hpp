@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/immortal.hpp"
+#include "core/comm/topology.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
 #include "core/plugin/registry.hpp"
@@ -27,6 +28,7 @@ class Process {
   UserMemory memory;
   AsyncEngine async;
   NetPluginCache net_plugins;
+  TopologyCache topologies;
 
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.

@@ -2,6 +2,7 @@
 // Children of a communicator: split by color, shrink by exclusion. The control plane of the parent
 // carries the child's; no new bootstrap.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "core/base/hash.hpp"
@@ -64,6 +65,7 @@ Result<void> split(
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
+    const auto started = std::chrono::steady_clock::now();
     const uint64_t number = parent.next_child();
     PLEXUS_TRY(wishes, exchange_wishes(parent, {color, key}));
     if (color == kNoColor) {
@@ -75,8 +77,8 @@ Result<void> split(
     // std::function wants a copyable closure.
     auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
     return start_life(child, child_config,
-                      [shared, config = parent.setup().config](Communicator& made) {
-                        return init_by_exchange(made, config, std::move(*shared));
+                      [shared, started, config = parent.setup().config](Communicator& made) {
+                        return init_by_exchange(made, config, std::move(*shared), started);
                       });
   });
 }
@@ -95,6 +97,7 @@ Result<void> shrink(Communicator& parent,
     }
   }
   return run_life_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
+    const auto started = std::chrono::steady_clock::now();
     if (abort_parent) {
       parent.stop_with(
           fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
@@ -105,8 +108,8 @@ Result<void> shrink(Communicator& parent,
     PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members, group));
     auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
     return start_life(child, child_config,
-                      [shared, config = parent.setup().config](Communicator& made) {
-                        return init_by_exchange(made, config, std::move(*shared));
+                      [shared, started, config = parent.setup().config](Communicator& made) {
+                        return init_by_exchange(made, config, std::move(*shared), started);
                       });
   });
 }

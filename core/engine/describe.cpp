@@ -37,18 +37,18 @@ Error describe_failure(LaneRun& lane) {
   const Work& work = lane.work();
   const int rank = work.program->rank;
   const int peer = failure.connection->peer();
-  const SlotHeader& slot = failure.connection->header();
   if (failure.kind == LaneFailure::Kind::kUnmapped) {
+    const MappedPlace& place = failure.connection->header().payload.place;
     return fail(Code::kSystemError,
                 "rank {} cannot map the memory that rank {} registered (ncclMemAlloc): allow it to "
                 "open /proc/{}/fd/{}, or set NCCL_LOCAL_REGISTER=0",
-                rank, peer, slot.payload.place.pid, slot.payload.place.fd);
+                rank, peer, place.pid, place.fd);
   }
   // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots
   // calls.
   std::string theirs = "a different call";
   for (const CallRecord& call : failure.connection->fifo().calls) {
-    if (call.hash == slot.call_hash) {
+    if (call.hash == failure.hash_arrived) {
       theirs = describe_call(call);
     }
   }
@@ -56,7 +56,7 @@ Error describe_failure(LaneRun& lane) {
       Code::kInvalidUsage,
       "the ranks' calls differ: rank {} made {}, rank {} made {} and sent {} bytes where {} were "
       "expected; every rank of a communicator must make the same calls in the same order",
-      rank, describe_call(work.call), peer, theirs, slot.size_bytes, failure.size_expected);
+      rank, describe_call(work.call), peer, theirs, failure.size_arrived, failure.size_expected);
 }
 
 }  // namespace plexus

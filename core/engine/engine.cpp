@@ -16,6 +16,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kSpinRounds = 2000;       // some 20 us: longer than a peer's pass over a slot
+constexpr uint32_t kPolls = 64;              // of an only lane before a round counts as idle
 constexpr uint32_t kClockRounds = 64;        // look at the clock once in so many idle rounds
 constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs about 10 us
 constexpr auto kSleep =
@@ -104,7 +105,8 @@ void Engine::run_one(Execution& execution) noexcept {
 }
 
 bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
-  RunQueue alone(0);
+  const bool polls_alone = item.lanes.size() == 1 && !execution.rank->oversubscribed;
+  RunQueue alone(0, polls_alone ? kPolls : 1);
   begin_calls(item.work);
   for (LaneRun& lane : item.lanes) {
     lane.restart();
@@ -128,23 +130,28 @@ bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
     }
     if (any_moved) {
       moved();
-    } else if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
-      execution.error = execution.rank->stop_reason();
+    } else if (!wait_for(execution, item)) {
       return false;
-    } else {
-      wait_for(item);
     }
   }
 }
 
-void Engine::wait_for(WorkQueue::Item& item) noexcept {
+/// Until a lane of `item` may go on. False: told to stop. Out of line, so that profiles tell
+/// waiting from work.
+bool Engine::wait_for(Execution& execution, WorkQueue::Item& item) noexcept {
   polled_.clear();
-  if (idle_long_) {
-    for (LaneRun& lane : item.lanes) {
-      polled_.push_back(&lane);
-    }
+  for (LaneRun& lane : item.lanes) {
+    polled_.push_back(&lane);
   }
-  wait();
+  do {
+    if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
+      execution.error = execution.rank->stop_reason();
+      return false;
+    }
+    wait();
+  } while (std::none_of(polled_.begin(), polled_.end(),
+                        [](const LaneRun* lane) { return lane->can_go_on(); }));
+  return true;
 }
 
 void Engine::add(Execution& execution) noexcept {

@@ -38,7 +38,7 @@ class Engine {
   bool progress_execution(Execution& execution) noexcept;
   void run_one(Execution& execution) noexcept;
   bool run_item(Execution& execution, WorkQueue::Item& item) noexcept;
-  void wait_for(WorkQueue::Item& item) noexcept;
+  [[gnu::noinline]] bool wait_for(Execution& execution, WorkQueue::Item& item) noexcept;
   void moved() noexcept;
   void begin(Execution& execution) noexcept;
   void begin_item(Execution& execution, WorkQueue& queue) noexcept;

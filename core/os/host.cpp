@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/os/host.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <sched.h>
@@ -9,10 +11,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include "core/base/hash.hpp"
 
 namespace plexus {
-namespace {}  // namespace
+namespace {
+
+/// The kernel's way of writing sets: "0-3,8". Calls `use` for each; false: not understood.
+template <class Use>
+bool for_each_core(const std::string& list, const Use& use) {
+  const char* at = list.c_str();
+  while (*at != '\0') {
+    char* end = nullptr;
+    const int64_t first = std::strtol(at, &end, 10);
+    int64_t last = first;
+    if (end == at) {
+      return false;
+    }
+    if (*end == '-') {
+      at = end + 1;
+      last = std::strtol(at, &end, 10);
+    }
+    for (int64_t core = std::max<int64_t>(first, 0); core <= last && core < CPU_SETSIZE; ++core) {
+      use(static_cast<int>(core));
+    }
+    at = *end == ',' ? end + 1 : end;
+    if (*end != ',' && *end != '\0') {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 HostIdentity host_identity(const std::string& override_text) {
   HostIdentity identity;
@@ -46,6 +78,28 @@ int cores_available() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+int bound_numa_node(const std::string& sysfs) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  if (sched_getaffinity(0, sizeof(mine), &mine) != 0) {
+    return -1;
+  }
+  std::string online;
+  std::getline(std::ifstream(sysfs + "/devices/system/node/online"), online);
+  int found = -1;
+  bool several = false;
+  const bool understood = for_each_core(online, [&](int node) {
+    std::string list;
+    std::getline(std::ifstream(fmt::format("{}/devices/system/node/node{}/cpulist", sysfs, node)),
+                 list);
+    bool has_mine = false;
+    for_each_core(list, [&](int core) { has_mine = has_mine || CPU_ISSET(core, &mine) != 0; });
+    several = several || (has_mine && found >= 0);
+    found = has_mine ? node : found;
+  });
+  return understood && !several ? found : -1;
 }
 
 }  // namespace plexus

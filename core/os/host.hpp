@@ -19,5 +19,8 @@ HostIdentity host_identity(const std::string& override_text);
 uint64_t process_id();
 /// Cores this process may run on.
 int cores_available();
+/// The NUMA node to which all cores belong that the calling thread may run on; -1: they belong to
+/// several, or the kernel does not say.
+int bound_numa_node(const std::string& sysfs = "/sys");
 
 }  // namespace plexus

@@ -9,6 +9,8 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/nccl_tuner/adapter.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace plexus {
 namespace {
@@ -16,56 +18,86 @@ namespace {
 constexpr const char* kOwnTuner = "tuner-default";
 constexpr uint32_t kTableBytesMax = 64 * 1024;
 
-/// The plugin's lines go straight to our log.
-void write_line(
-    plexus_log_sink_t* /*sink*/, int32_t level, const char* file, int32_t line, const char* text) {
-  const bool warns = level <= PLEXUS_LOG_WARN;
-  const LogLevel our_level = warns ? LogLevel::kWarn : LogLevel::kInfo;
-  if (text != nullptr && log_enabled(our_level, Subsystem::kTuning)) {
-    log(our_level, Subsystem::kTuning, file == nullptr ? "" : file, line, text);
-  }
-}
-
-/// Where `name` may be, most likely first: as a file of ours, as NCCL names tuners, as it is.
-std::vector<std::filesystem::path> find_files(const TunerOptions& options,
-                                              const std::string& name) {
-  if (name.find('/') != std::string::npos) {
-    return {name};
-  }
+std::vector<std::filesystem::path> list_folders(const TunerOptions& options) {
   std::vector<std::filesystem::path> folders = {options.own_folder};
   for (size_t at = 0; at < options.folders.size();) {
     const size_t end = std::min(options.folders.find(':', at), options.folders.size());
     folders.emplace_back(options.folders.substr(at, end - at));
     at = end + 1;
   }
-  std::vector<std::filesystem::path> files;
-  for (const std::string& file : {"libplexus-" + name + ".so", "libplexus-tuner-" + name + ".so",
-                                  "libnccl-tuner-" + name + ".so", name}) {
-    for (const std::filesystem::path& folder : folders) {
-      if (std::error_code ignored; std::filesystem::is_regular_file(folder / file, ignored)) {
-        files.push_back(folder / file);
+  return folders;
+}
+
+/// What `name` may be called, most likely first: as a file of ours, as NCCL names tuners, as it is.
+std::vector<std::string> tuner_file_names(const std::string& name) {
+  return {"libplexus-" + name + ".so", "libplexus-tuner-" + name + ".so",
+          "libnccl-tuner-" + name + ".so", name};
+}
+
+/// The first of `names` in our folders, else where the dynamic loader looks; nothing: there is
+/// none. An Error: it is there and cannot be loaded.
+Result<std::optional<Library>> find_library(const TunerOptions& options,
+                                            const std::vector<std::string>& names) {
+  for (const std::string& file : names) {
+    for (const std::filesystem::path& folder : list_folders(options)) {
+      // An absolute path, or one with a '/', means itself.
+      const bool is_path = file.find('/') != std::string::npos;
+      const std::filesystem::path path = is_path ? std::filesystem::path(file) : folder / file;
+      if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
+        PLEXUS_TRY(library, Library::load(path));
+        return std::optional(std::move(library));
       }
     }
   }
-  return files;
+  for (const std::string& file : names) {
+    if (file.find('/') == std::string::npos) {
+      if (auto library = Library::load(file); library.has_value()) {
+        return std::optional(std::move(library).value());
+      }
+    }
+  }
+  return std::optional<Library>();
 }
 
-Result<Library> find_library(const TunerOptions& options, const std::string& name) {
-  for (const std::filesystem::path& file : find_files(options, name)) {
-    return Library::load(file);
-  }
-  // Not in our folders: where the dynamic loader looks.
-  for (const std::string& file :
-       {"libplexus-" + name + ".so", "libnccl-tuner-" + name + ".so", name}) {
-    if (auto library = Library::load(file); library.has_value()) {
+/// The first library of NCCL_NET_PLUGIN that has a tuner in it, as NCCL looks for one there.
+Result<std::optional<Library>> find_in_net_plugins(const TunerOptions& options) {
+  PLEXUS_TRY(list, parse_net_plugin_list(options.net_plugins));
+  for (const std::string& name : list.named) {
+    auto library = find_library(options, net_plugin_file_names(name));
+    if (library.has_error() || !library.value().has_value()) {
+      continue;  // the network says what is wrong with it
+    }
+    const auto tuner = nccl_tuner::choose_tuner(*library.value());
+    if (tuner.has_value() && tuner.value().has_value()) {
       return library;
     }
+  }
+  return std::optional<Library>();
+}
+
+/// The library that the options mean; nothing: none, and nobody named one.
+Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
+  if (!options.plugin.empty()) {
+    PLEXUS_TRY(named, find_library(options, tuner_file_names(options.plugin)));
+    if (named.has_value()) {
+      return std::move(named);
+    }
+  }
+  PLEXUS_TRY(in_net, find_in_net_plugins(options));
+  if (in_net.has_value()) {
+    return std::move(in_net);
+  }
+  if (options.plugin.empty()) {
+    auto own = find_library(options, tuner_file_names(kOwnTuner));
+    return own.has_error() ? Result<std::optional<Library>>(std::optional<Library>())
+                           : std::move(own);
   }
   return fail(
       Code::kInvalidUsage,
       "there is no tuner plugin {}: looked for libplexus-{}.so and libnccl-tuner-{}.so beside "
-      "libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic loader looks",
-      name, name, name);
+      "libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic loader looks, and for a tuner in "
+      "the libraries of NCCL_NET_PLUGIN",
+      options.plugin, options.plugin, options.plugin);
 }
 
 Result<const plexus_plugin_t*> query(const Library& library) {
@@ -73,8 +105,9 @@ Result<const plexus_plugin_t*> query(const Library& library) {
   Query* const entry = library.find_function<Query>("plexus_plugin_query");
   if (entry == nullptr) {
     return fail(Code::kInvalidUsage,
-                "{} is no Plexus plugin: it does not export plexus_plugin_query",
-                library.path().string());
+                "{} is no tuner plugin: it exports neither plexus_plugin_query nor "
+                "ncclTunerPlugin_v{} to v{}",
+                library.path().string(), nccl_tuner::kVersionLeast, nccl_tuner::kVersionMost);
   }
   const plexus_plugin_t* const plugin = entry(PLEXUS_HOST_ABI);
   if (plugin == nullptr) {
@@ -117,58 +150,142 @@ int32_t guarded(const Call& call) noexcept {
   }
 }
 
+/// A library of plexus_tuner.h.
+class NativeTuner final : public TunerSource {
+ public:
+  NativeTuner(const plexus_plugin_t& plugin, const plexus_tuner_ops_t& ops)
+      : name_(fmt::format("{} {}", plugin.name, plugin.version)), ops_(ops) {}
+  ~NativeTuner() override {
+    if (context_ != nullptr) {
+      (void)guarded([this] { return ops_.finalize(context_); });
+    }
+  }
+  NativeTuner(const NativeTuner&) = delete;
+  NativeTuner& operator=(const NativeTuner&) = delete;
+
+  Result<void> init(const plexus_tuner_comm_t& comm) {
+    auto* const sink = reinterpret_cast<plexus_log_sink_t*>(this);
+    return run("init", [&] { return ops_.init(&context_, &comm, write_line, sink); });
+  }
+  Result<bool> get_times(const plexus_tuner_call_t& call,
+                         std::span<plexus_tuner_candidate_t> candidates,
+                         size_t /*built_in*/) override {
+    PLEXUS_TRY(run("get_times", [&] {
+      return ops_.get_times(context_, &call, candidates.data(),
+                            static_cast<uint32_t>(candidates.size()),
+                            sizeof(plexus_tuner_candidate_t));
+    }));
+    return true;
+  }
+  [[nodiscard]] std::string name() const override { return name_; }
+
+ private:
+  /// The plugin's lines go straight to our log, but for the reason of a failure.
+  static void write_line(
+      plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text) {
+    if (text == nullptr) {
+      return;
+    }
+    if (level == PLEXUS_LOG_ERROR) {
+      reinterpret_cast<NativeTuner*>(sink)->reason_ = text;
+      return;
+    }
+    const LogLevel ours = level == PLEXUS_LOG_WARN ? LogLevel::kWarn : LogLevel::kInfo;
+    if (log_enabled(ours, Subsystem::kTuning)) {
+      log(ours, Subsystem::kTuning, file == nullptr ? "" : file, line, text);
+    }
+  }
+
+  template <class Call>
+  Result<void> run(const char* what, const Call& call) {
+    reason_.clear();
+    const int32_t code = guarded(call);
+    if (code == PLEXUS_OK) {
+      return ok();
+    }
+    return reason_.empty() ? fail(Code::kSystemError, "its {} failed with code {}", what, code)
+                           : fail(Code::kSystemError, "{}", reason_);
+  }
+
+  std::string name_;
+  plexus_tuner_ops_t ops_;
+  std::string reason_;  // of the call in progress, as the plugin logs it
+  plexus_tuner_context_t* context_ = nullptr;
+};
+
+/// A tuner that did not start is no error of the communicator.
+std::unique_ptr<TunerSource> warn_not_started(const std::string& name, const Error& error) {
+  PLEXUS_WARN("tuner {} did not start ({}): the built-in choice is used", name, error.message());
+  return nullptr;
+}
+
+Result<std::unique_ptr<TunerSource>> start_native(const Library& library,
+                                                  const plexus_tuner_comm_t& comm) {
+  PLEXUS_TRY(plugin, query(library));
+  PLEXUS_TRY(ops, check(*plugin, library.path().string()));
+  auto tuner = std::make_unique<NativeTuner>(*plugin, ops);
+  if (const auto started = tuner->init(comm); started.has_error()) {
+    return warn_not_started(tuner->name(), started.error());
+  }
+  return std::unique_ptr<TunerSource>(std::move(tuner));
+}
+
+/// nullptr, with a WARN: it did not start. A library that is both (a native network with a tuner of
+/// NCCL's ABI) is the tuner here.
+Result<std::unique_ptr<TunerSource>> start_source(const Library& library,
+                                                  const plexus_tuner_comm_t& comm) {
+  PLEXUS_TRY(choice, nccl_tuner::choose_tuner(library));
+  if (!choice.has_value()) {
+    return start_native(library, comm);
+  }
+  const std::string name = choice->entry;
+  auto source = nccl_tuner::start(std::move(*choice), comm);
+  if (source.has_error()) {
+    return warn_not_started(fmt::format("{} of {}", name, library.path().string()), source.error());
+  }
+  return source;
+}
+
 }  // namespace
+
+Tuner::Tuner(std::unique_ptr<TunerSource> source)
+    : source_(std::move(source)), name_(source_->name()) {}
 
 Result<std::unique_ptr<Tuner>> Tuner::open(const TunerOptions& options,
                                            const plexus_tuner_comm_t& comm) {
   if (options.plugin == "none") {
     return std::unique_ptr<Tuner>();
   }
-  const bool is_named = !options.plugin.empty();
-  auto library = find_library(options, is_named ? options.plugin : kOwnTuner);
-  if (library.has_error()) {
-    return is_named ? Result<std::unique_ptr<Tuner>>(std::move(library).error())
-                    : Result<std::unique_ptr<Tuner>>(std::unique_ptr<Tuner>());
-  }
-  PLEXUS_TRY(plugin, query(library.value()));
-  PLEXUS_TRY(ops, check(*plugin, library.value().path().string()));
-  std::unique_ptr<Tuner> tuner(new Tuner());
-  tuner->ops_ = ops;
-  tuner->name_ = fmt::format("{} {}", plugin->name, plugin->version);
-  const int32_t code =
-      guarded([&] { return ops.init(&tuner->context_, &comm, write_line, nullptr); });
-  if (code != PLEXUS_OK) {
-    PLEXUS_WARN("tuner {} did not start (code {}): the built-in choice is used", tuner->name_,
-                code);
+  PLEXUS_TRY(library, find_tuner(options));
+  if (!library.has_value()) {
     return std::unique_ptr<Tuner>();
   }
-  PLEXUS_INFO(kTuning, "tuner: {} from {}", tuner->name_, library.value().path().string());
-  return tuner;
-}
-
-Tuner::~Tuner() {
-  if (context_ != nullptr) {
-    (void)guarded([this] { return ops_.finalize(context_); });
+  PLEXUS_TRY(source, start_source(*library, comm));
+  if (source == nullptr) {
+    return std::unique_ptr<Tuner>();
   }
+  std::unique_ptr<Tuner> tuner(new Tuner(std::move(source)));
+  PLEXUS_INFO(kTuning, "tuner: {} from {}", tuner->name_, library->path().string());
+  return tuner;
 }
 
 bool Tuner::complain(const std::string& why) {
   if (!std::exchange(complained_, true)) {
-    PLEXUS_WARN("tuner {} {}: the built-in choice is used", name_, why);
+    PLEXUS_WARN("tuner {} failed ({}): the built-in choice is used", name_, why);
   }
   return false;
 }
 
 bool Tuner::get_times(const plexus_tuner_call_t& call,
-                      std::span<plexus_tuner_candidate_t> candidates) {
+                      std::span<plexus_tuner_candidate_t> candidates,
+                      size_t built_in) {
   const std::vector<plexus_tuner_candidate_t> asked(candidates.begin(), candidates.end());
-  const int32_t code = guarded([&] {
-    return ops_.get_times(context_, &call, candidates.data(),
-                          static_cast<uint32_t>(candidates.size()),
-                          sizeof(plexus_tuner_candidate_t));
-  });
-  if (code != PLEXUS_OK) {
-    return complain(fmt::format("failed with code {}", code));
+  const auto answered = source_->get_times(call, candidates, built_in);
+  if (answered.has_error()) {
+    return complain(answered.error().message());
+  }
+  if (!answered.value()) {
+    return false;
   }
   bool any = false;
   for (size_t i = 0; i < candidates.size(); ++i) {

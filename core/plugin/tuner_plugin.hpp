@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// C++ face of `plexus_tuner.h`: a tuner library, checked, and its context for one communicator.
+// A communicator's tuner: a library of `plexus_tuner.h`, or of NCCL's tuner ABI, found and checked.
 // What a tuner answers is checked here; nothing that it says can be out of range beyond this file.
 //
 // Reads no environment: the name comes in `TunerOptions`.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -14,7 +14,8 @@
 #include "plugin-api/plexus_tuner.h"
 
 #include "core/base/result.hpp"
-#include "core/plugin/registry.hpp"
+#include "core/plugin/library.hpp"
+#include "core/plugin/tuner_source.hpp"
 
 namespace plexus {
 
@@ -23,8 +24,11 @@ struct TunerOptions {
   std::string plugin;
   /// PLEXUS_PLUGIN_PATH: folders, separated by ':'.
   std::string folders;
+  /// NCCL_NET_PLUGIN: its libraries may have a tuner of NCCL's ABI in them too, which serves when
+  /// `plugin` is empty or there is no library of that name.
+  std::string net_plugins;
   /// Where Plexus's own plugins are.
-  std::filesystem::path own_folder = NetPluginOptions::find_own_plugin_folder();
+  std::filesystem::path own_folder = find_own_folder();
 };
 
 /// A tuner of one communicator. Threads: one at a time.
@@ -34,24 +38,25 @@ class Tuner {
   /// Plexus's own is not there). An Error only for one that the user named.
   [[nodiscard]] static Result<std::unique_ptr<Tuner>> open(const TunerOptions& options,
                                                            const plexus_tuner_comm_t& comm);
-  ~Tuner();
+  ~Tuner() = default;
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  /// Asks for times. False, with a WARN the first time: it failed, or gave no usable answer. After
-  /// true, at least one time is >= 0, and channels and chunk_bytes are within the candidate's
-  /// bounds.
-  bool get_times(const plexus_tuner_call_t& call, std::span<plexus_tuner_candidate_t> candidates);
+  /// Asks for times; `built_in` is the place of what serves without a tuner. False: it has no
+  /// opinion, or, with a WARN the first time, it failed or gave no usable answer. After true, at
+  /// least one time is >= 0, and channels and chunk_bytes are within the candidate's bounds.
+  bool get_times(const plexus_tuner_call_t& call,
+                 std::span<plexus_tuner_candidate_t> candidates,
+                 size_t built_in);
   /// "tuner-default 0.1.0", for logs.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
-  Tuner() = default;
+  explicit Tuner(std::unique_ptr<TunerSource> source);
   bool complain(const std::string& why);
 
+  std::unique_ptr<TunerSource> source_;
   std::string name_;
-  plexus_tuner_ops_t ops_{};
-  plexus_tuner_context_t* context_ = nullptr;
   bool complained_ = false;
 };
 

@@ -2,7 +2,6 @@
 #include "core/schedule/choose_algorithm.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -11,7 +10,7 @@ namespace plexus {
 namespace {
 
 // Names that NCCL_ALGO takes besides the families of our table: they select nothing.
-constexpr std::array kNcclOnly = {"collnetdirect", "collnetchain", "nvls", "nvlstree"};
+const std::vector<std::string> kNcclOnly = {"collnetdirect", "collnetchain", "nvls", "nvlstree"};
 
 // NCCL_ALGO's per-collective form spells collectives like this.
 struct Spelling {
@@ -57,15 +56,8 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-bool is_known_family(const std::string& family) {
-  const auto table = algorithms();
-  return std::find(kNcclOnly.begin(), kNcclOnly.end(), family) != kNcclOnly.end() ||
-         std::any_of(table.begin(), table.end(),
-                     [&](const Algorithm& row) { return family == row.family; });
-}
-
-std::vector<std::string_view> known_families() {
-  std::vector<std::string_view> families;
+std::vector<std::string> known_families() {
+  std::vector<std::string> families;
   for (const Algorithm& row : algorithms()) {
     if (!is_point_to_point(row.collective) &&
         std::find(families.begin(), families.end(), row.family) == families.end()) {
@@ -120,15 +112,23 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.time_ns = -1;
   candidate.channels = static_cast<uint32_t>(choice.channels);
   candidate.chunk_bytes = choice.chunk_bytes;
+  candidate.chunks_in_all = static_cast<uint64_t>(choice.algorithm->chunks_in_all(input.nranks));
+  candidate.chunks_reduced = static_cast<uint32_t>(choice.algorithm->chunks_reduced(input.nranks));
   return candidate;
 }
 
+/// candidates.size(): none is possible. Of the protocols the last one, Simple, is at least as fast
+/// as the others between host ranks (docs/performance.md).
 size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInput& input) {
+  const Algorithm* algorithm = nullptr;
+  for (const Candidate& candidate : candidates) {
+    const bool better = algorithm == nullptr || suits(*candidate.choice.algorithm, input);
+    algorithm = candidate.possible && better ? candidate.choice.algorithm : algorithm;
+  }
   size_t chosen = candidates.size();
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const bool better =
-        chosen == candidates.size() || suits(*candidates[i].choice.algorithm, input);
-    chosen = candidates[i].possible && better ? i : chosen;
+    const Candidate& candidate = candidates[i];
+    chosen = candidate.possible && candidate.choice.algorithm == algorithm ? i : chosen;
   }
   return chosen;
 }
@@ -136,11 +136,14 @@ size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInp
 /// Fills in the tuner's times; the candidate with the shortest, or nothing.
 std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
                                       const ChoiceInput& input,
+                                      size_t by_rules,
                                       Tuner& tuner) {
   std::vector<plexus_tuner_candidate_t> asked;
   std::vector<size_t> places;
+  size_t built_in = 0;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].possible) {
+      built_in = i == by_rules ? asked.size() : built_in;
       asked.push_back(describe(candidates[i].choice, input));
       places.push_back(i);
     }
@@ -151,7 +154,7 @@ std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
   call.size_bytes = input.size_bytes;
   call.element_bytes = input.element_bytes;
   call.calls_in_group = input.calls_in_group;
-  if (asked.empty() || !tuner.get_times(call, asked)) {
+  if (asked.empty() || !tuner.get_times(call, asked, built_in)) {
     return std::nullopt;
   }
   std::optional<size_t> chosen;
@@ -173,7 +176,7 @@ std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
 
 }  // namespace
 
-Result<AlgorithmFilter::Rule> AlgorithmFilter::parse_rule(std::string_view text) {
+Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Words& words) {
   Rule rule{};
   const size_t colon = text.find(':');
   if (colon != std::string_view::npos) {
@@ -183,37 +186,39 @@ Result<AlgorithmFilter::Rule> AlgorithmFilter::parse_rule(std::string_view text)
         std::any_of(std::begin(kSpellings), std::end(kSpellings),
                     [&](const Spelling& row) { return rule.collective == row.nccl; });
     if (!known) {
-      return fail(
-          Code::kInvalidUsage,
-          "NCCL_ALGO: '{}' is no collective; known are allreduce, broadcast, reduce, allgather, "
-          "reducescatter, alltoall, gather, scatter",
-          rule.collective);
+      return fail(Code::kInvalidUsage,
+                  "{}: '{}' is no collective; known are allreduce, broadcast, reduce, allgather, "
+                  "reducescatter, alltoall, gather, scatter",
+                  words.variable, rule.collective);
     }
   }
   if (text.starts_with('^')) {
     rule.excludes = true;
     text.remove_prefix(1);
   }
-  rule.families = split(lower(text), ',');
-  for (const std::string& family : rule.families) {
-    if (!is_known_family(family)) {
-      return fail(Code::kInvalidUsage, "NCCL_ALGO: '{}' is no algorithm; this build has {}", family,
-                  fmt::join(known_families(), ", "));
+  rule.words = split(lower(text), ',');
+  for (const std::string& word : rule.words) {
+    const auto has = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), word) != list.end();
+    };
+    if (!has(words.known) && !has(words.only_nccl)) {
+      return fail(Code::kInvalidUsage, "{}: '{}' is no {}; this build has {}", words.variable, word,
+                  words.what, fmt::join(words.known, ", "));
     }
   }
   return rule;
 }
 
-Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view text) {
-  AlgorithmFilter filter;
+Result<NameFilter> NameFilter::parse(std::string_view text, const Words& words) {
+  NameFilter filter;
   for (const std::string& part : split(text, ';')) {
-    PLEXUS_TRY(rule, parse_rule(part));
+    PLEXUS_TRY(rule, parse_rule(part, words));
     filter.rules_.push_back(std::move(rule));
   }
   return filter;
 }
 
-const AlgorithmFilter::Rule* AlgorithmFilter::find_rule(Collective collective) const {
+const NameFilter::Rule* NameFilter::find_rule(Collective collective) const {
   const std::string_view spelling = nccl_spelling(collective);
   const Rule* found = nullptr;
   for (const Rule& rule : rules_) {
@@ -224,21 +229,81 @@ const AlgorithmFilter::Rule* AlgorithmFilter::find_rule(Collective collective) c
   return found;
 }
 
-bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
-  const Rule* const rule = find_rule(algorithm.collective);
-  if (rule == nullptr || is_point_to_point(algorithm.collective)) {
-    return true;
-  }
-  const bool named = std::find(rule->families.begin(), rule->families.end(), algorithm.family) !=
-                     rule->families.end();
-  // A list that speaks of all collectives (NCCL_ALGO=ring) does not take away the only algorithm of
-  // the pairwise ones, which NCCL has no names for.
-  const bool pairwise =
-      rule->collective.empty() && std::string_view(algorithm.family) == "pairwise";
-  return rule->excludes ? !named : named || pairwise;
+bool NameFilter::selects_for_all(Collective collective) const {
+  const Rule* const rule = find_rule(collective);
+  return rule != nullptr && rule->collective.empty() && !rule->excludes;
 }
 
-const char* name(Protocol /*protocol*/) { return "Simple"; }
+bool NameFilter::allows(Collective collective, std::string_view word) const {
+  const Rule* const rule = find_rule(collective);
+  if (rule == nullptr || is_point_to_point(collective)) {
+    return true;
+  }
+  const bool named = std::find(rule->words.begin(), rule->words.end(), word) != rule->words.end();
+  return rule->excludes ? !named : named;
+}
+
+Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
+                                               std::string_view protocols) {
+  AlgorithmFilter filter;
+  PLEXUS_TRY(of_algorithms, NameFilter::parse(algorithms, {.variable = "NCCL_ALGO",
+                                                           .what = "algorithm",
+                                                           .known = known_families(),
+                                                           .only_nccl = kNcclOnly}));
+  std::vector<std::string> known;
+  for (const Protocol protocol : kProtocols) {
+    known.push_back(lower(name(protocol)));
+  }
+  PLEXUS_TRY(of_protocols, NameFilter::parse(protocols, {.variable = "NCCL_PROTO",
+                                                         .what = "protocol",
+                                                         .known = std::move(known),
+                                                         .only_nccl = {}}));
+  filter.algorithms_ = std::move(of_algorithms);
+  filter.protocols_ = std::move(of_protocols);
+  return filter;
+}
+
+bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
+  // A list that speaks of all collectives (NCCL_ALGO=ring) does not take away the only algorithm of
+  // the pairwise ones, which NCCL has no names for.
+  const bool is_spared = std::string_view(algorithm.family) == "pairwise" &&
+                         algorithms_.selects_for_all(algorithm.collective);
+  return is_spared || algorithms_.allows(algorithm.collective, algorithm.family);
+}
+
+bool AlgorithmFilter::allows(Collective collective, Protocol protocol) const {
+  return protocols_.allows(collective, lower(name(protocol)));
+}
+
+namespace {
+
+/// Why the algorithm cannot serve the call; empty: it can.
+std::string why_not(const Algorithm& algorithm,
+                    const ChoiceInput& input,
+                    const AlgorithmFilter& filter) {
+  if (!filter.allows(algorithm)) {
+    return "excluded by NCCL_ALGO";
+  }
+  if (input.nranks > algorithm.nranks_max) {
+    return fmt::format("at most {} ranks", algorithm.nranks_max);
+  }
+  if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
+    return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
+  }
+  return "";
+}
+
+std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
+  if (!filter.allows(input.collective, protocol)) {
+    return "excluded by NCCL_PROTO";
+  }
+  if (uses_lines(protocol) && !input.shares_memory) {
+    return "no ranks share memory";
+  }
+  return "";
+}
+
+}  // namespace
 
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter) {
   std::vector<Candidate> candidates;
@@ -246,50 +311,49 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
     if (algorithm.collective != input.collective) {
       continue;
     }
-    Candidate candidate{
-        .choice = {.algorithm = &algorithm,
-                   .protocol = Protocol::kSimple,
-                   .channels = std::clamp(1, input.channels_min, input.channels_max),
-                   .chunk_bytes = input.slot_bytes},
-        .possible = true,
-        .reason = {}};
-    if (!filter.allows(algorithm)) {
-      candidate.possible = false;
-      candidate.reason = "excluded by NCCL_ALGO";
-    } else if (input.nranks > algorithm.nranks_max) {
-      candidate.possible = false;
-      candidate.reason = fmt::format("at most {} ranks", algorithm.nranks_max);
-    } else if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
-      candidate.possible = false;
-      candidate.reason = "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
+    for (const Protocol protocol : kProtocols) {
+      std::string reason = why_not(algorithm, input, filter);
+      if (reason.empty()) {
+        reason = why_not(protocol, input, filter);
+      }
+      const uint32_t chunk_bytes = uses_lines(protocol)
+                                       ? std::min(input.slot_bytes, payload_bytes_max(protocol))
+                                       : input.slot_bytes;
+      candidates.push_back(
+          {.choice = {.algorithm = &algorithm,
+                      .protocol = protocol,
+                      .channels = std::clamp(1, input.channels_min, input.channels_max),
+                      .chunk_bytes = chunk_bytes},
+           .possible = reason.empty(),
+           .reason = std::move(reason)});
     }
-    candidates.push_back(std::move(candidate));
   }
   return candidates;
 }
 
 Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner) {
   Decision decision{.candidates = list_candidates(input, filter), .chosen = 0, .by_tuner = false};
+  decision.chosen = choose_by_rules(decision.candidates, input);
   if (tuner != nullptr) {
-    if (const auto chosen = choose_by_tuner(decision.candidates, input, *tuner)) {
+    if (const auto chosen = choose_by_tuner(decision.candidates, input, decision.chosen, *tuner)) {
       decision.chosen = *chosen;
       decision.by_tuner = true;
       return decision;
     }
   }
-  decision.chosen = choose_by_rules(decision.candidates, input);
   if (decision.chosen == decision.candidates.size()) {
     if (input.deterministic) {
-      return fail(
-          Code::kInvalidUsage,
-          "PLEXUS_DETERMINISTIC leaves no algorithm for {} on {} ranks (with NCCL_ALGO as it is): "
-          "unset it, or use at most {} ranks",
-          name(input.collective), input.nranks, kOperandsMax);
+      return fail(Code::kInvalidUsage,
+                  "PLEXUS_DETERMINISTIC leaves no algorithm for {} on {} ranks (with NCCL_ALGO and "
+                  "NCCL_PROTO "
+                  "as they are): unset it, or use at most {} ranks",
+                  name(input.collective), input.nranks, kOperandsMax);
     }
-    return fail(Code::kInvalidUsage,
-                "NCCL_ALGO leaves no algorithm for {}: remove it, or name one of its algorithms "
-                "(`plexus explain` lists them)",
-                name(input.collective));
+    return fail(
+        Code::kInvalidUsage,
+        "NCCL_ALGO and NCCL_PROTO leave no way to do {}: remove them, or name one of its ways "
+        "(`plexus explain` lists them)",
+        name(input.collective));
   }
   return decision;
 }

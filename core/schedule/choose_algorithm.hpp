@@ -10,32 +10,51 @@
 
 #include "core/base/result.hpp"
 #include "core/plugin/tuner_plugin.hpp"
+#include "kernels/layout/protocol.hpp"
 #include "kernels/program/algorithms.hpp"
 
 namespace plexus {
 
-/// NCCL_ALGO: "list", or "collective:list;collective:^list"; `^` excludes. Families are those of
-/// the table of algorithms; NCCL's other names are known, but serve no collective here.
-class AlgorithmFilter {
+/// The value of NCCL_ALGO or NCCL_PROTO: "list", or "collective:list;collective:^list"; `^`
+/// excludes. Case does not matter.
+class NameFilter {
  public:
+  /// What the variable takes.
+  struct Words {
+    const char* variable;
+    const char* what;  // "algorithm", for messages
+    std::vector<std::string> known;
+    std::vector<std::string> only_nccl;  // known there, but they select nothing here
+  };
   /// kInvalidUsage on an unknown token: it names it and lists the known ones.
-  static Result<AlgorithmFilter> parse(std::string_view text);
-  [[nodiscard]] bool allows(const Algorithm& algorithm) const;
+  static Result<NameFilter> parse(std::string_view text, const Words& words);
+  /// Does a list that selects for all collectives decide about this one?
+  [[nodiscard]] bool selects_for_all(Collective collective) const;
+  /// `word`: lower case.
+  [[nodiscard]] bool allows(Collective collective, std::string_view word) const;
 
  private:
   struct Rule {
     std::string collective;  // as NCCL spells it, lower case; empty: all
     bool excludes;
-    std::vector<std::string> families;
+    std::vector<std::string> words;
   };
-  static Result<Rule> parse_rule(std::string_view text);
+  static Result<Rule> parse_rule(std::string_view text, const Words& words);
   [[nodiscard]] const Rule* find_rule(Collective collective) const;
   std::vector<Rule> rules_;
 };
 
-/// How data moves through slots. LL and LL128 take their place here.
-enum class Protocol : uint8_t { kSimple };
-const char* name(Protocol protocol);
+/// NCCL_ALGO (families of the table of algorithms) and NCCL_PROTO.
+class AlgorithmFilter {
+ public:
+  static Result<AlgorithmFilter> parse(std::string_view algorithms, std::string_view protocols);
+  [[nodiscard]] bool allows(const Algorithm& algorithm) const;
+  [[nodiscard]] bool allows(Collective collective, Protocol protocol) const;
+
+ private:
+  NameFilter algorithms_;
+  NameFilter protocols_;
+};
 
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
@@ -46,6 +65,7 @@ struct ChoiceInput {
   uint32_t slot_bytes = 0;
   uint32_t element_bytes = 4;
   uint32_t calls_in_group = 1;
+  bool shares_memory = true;   // some ranks do, so that LL and LL128 are possible between those
   bool deterministic = false;  // reductions in rank order only
 };
 
@@ -53,7 +73,7 @@ struct Choice {
   const Algorithm* algorithm;
   Protocol protocol;
   int channels;
-  uint32_t chunk_bytes;  // most bytes of a chunk, at most a slot
+  uint32_t chunk_bytes;  // most bytes of a chunk, at most a slot of the protocol
 };
 
 /// One way to do a call, and what speaks for or against it.

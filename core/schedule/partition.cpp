@@ -47,9 +47,9 @@ bool is_blocked(Collective collective) {
 Geometry compute_partition(const PartitionInput& input) {
   Geometry geometry{};
   // Cache lines are not shared between channels, nor between the chunks of two ranks.
-  geometry.granule = std::max<uint64_t>(1, kCacheLine / input.element_bytes);
+  const uint64_t granule = std::max<uint64_t>(1, kCacheLine / input.element_bytes);
   const uint64_t even =
-      align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)), geometry.granule);
+      align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)), granule);
   geometry.part_offset = std::min(input.count, even * static_cast<uint64_t>(input.channel));
   geometry.part_count = std::min(even, input.count - geometry.part_offset);
   geometry.blocked = is_blocked(input.collective) && input.nranks > 1;
@@ -67,6 +67,8 @@ Geometry compute_partition(const PartitionInput& input) {
         std::min(chunk_bytes, std::max<uint64_t>(most / kCacheLine * kCacheLine, kCacheLine));
   }
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
+  geometry.last_chunk_count =
+      last_chunk_count(geometry.part_count, geometry.chunk_count, geometry.chunks, granule);
   if (geometry.blocked) {
     geometry.input_stride = input_blocks_stride(input.collective, input.count);
     geometry.output_stride = output_blocks_stride(input.collective, input.count);

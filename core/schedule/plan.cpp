@@ -35,9 +35,9 @@ uint64_t way_of(const Choice& choice) {
          static_cast<uint64_t>(choice.chunk_bytes) << 32;
 }
 
-CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
+/// All of a call's record but what its number changes.
+CallRecord record_of(const Task& task, uint64_t way) {
   CallRecord record{};
-  record.sequence = sequence;
   record.count = task.count;
   record.root = task.root;
   record.collective = static_cast<uint8_t>(task.collective);
@@ -49,7 +49,6 @@ CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
   } else {
     record.algorithm = static_cast<uint8_t>(way);
     hash.mix(way);
-    hash.mix(sequence);
     hash.mix(static_cast<uint64_t>(task.collective) << 16 | static_cast<uint64_t>(task.type) << 8 |
              static_cast<uint64_t>(task.op.kind));
     hash.mix(task.count);
@@ -57,6 +56,13 @@ CallRecord record_of(const Task& task, uint64_t sequence, uint64_t way) {
   }
   record.hash = static_cast<uint32_t>(hash.value() ^ (hash.value() >> 32));
   return record;
+}
+
+/// The hash of a call with its number mixed in: neighbours in sequence.
+uint32_t hash_with_sequence(uint32_t hash, uint64_t sequence) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio (Knuth, TAOCP 6.4)
+  const uint64_t mixed = (sequence + 1) * kGolden;
+  return hash ^ static_cast<uint32_t>(mixed >> 32);
 }
 
 uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
@@ -126,7 +132,7 @@ bool Plan::fits(std::span<const Task> tasks) const noexcept {
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
   std::unique_ptr<Plan> plan(new Plan(tasks));
   plan->execution_.rank = context.state;
-  plan->nranks_ = static_cast<int>(context.ring.size());
+  plan->nranks_ = context.nranks;
   for (size_t task = 0; task < tasks.size(); ++task) {
     if (!is_point_to_point(tasks[task].collective)) {
       PLEXUS_TRY(plan->add_collective(context, tasks, task));
@@ -141,7 +147,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                   std::span<const Task> tasks,
                                   size_t task) {
   const Task& call = tasks[task];
-  const auto nranks = static_cast<int>(context.ring.size());
+  const int nranks = context.nranks;
   PLEXUS_TRY(choice,
              choose_algorithm({.collective = call.collective,
                                .size_bytes = std::max(buffer_bytes(call, nranks, true),
@@ -152,6 +158,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .slot_bytes = context.slot_bytes,
                                .element_bytes = static_cast<uint32_t>(element_size(call.type)),
                                .calls_in_group = static_cast<uint32_t>(tasks.size()),
+                               .shares_memory = context.shares_memory,
                                .deterministic = context.deterministic},
                               *context.filter, context.tuner));
   choice_ = choice;
@@ -193,8 +200,10 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
                   context.rank, send.count * element_size(send.type),
                   recv.count * element_size(recv.type));
     }
+    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}};
     PlanContext alone = context;
-    alone.ring = std::span(&context.rank, 1);
+    alone.nranks = 1;
+    alone.orders = std::span(&only_me, 1);
     execution_.queues.emplace_back();
     PLEXUS_TRY(add_item(
         alone, execution_.queues.back(), send,
@@ -235,11 +244,13 @@ Result<void> Plan::add_item(const PlanContext& context,
                             const ItemTask& origin,
                             const Choice& choice,
                             int channel) {
+  const ChannelOrder& order = context.orders[static_cast<size_t>(channel) % context.orders.size()];
   programs_.push_back(std::make_unique<Program>(
       choice.algorithm->record({.rank = context.rank,
-                                .ring = context.ring,
+                                .ring = order.ring,
                                 .root = task.root,
-                                .variant = channel % choice.algorithm->variants})));
+                                .variant = channel % choice.algorithm->variants,
+                                .nodes = order.nodes})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;
@@ -247,13 +258,15 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.type = task.type;
   work.element_bytes = static_cast<uint32_t>(element_size(task.type));
   work.reduce = find_reduce_pair(task.type, task.op.kind);
-  work.slot_bytes = context.slot_bytes / work.element_bytes * work.element_bytes;
+  work.protocol = choice.protocol;
+  work.slot_bytes =
+      std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;
   work.exchanges_empty = is_point_to_point(task.collective);
   work.geometry = compute_partition({.collective = task.collective,
                                      .count = task.count,
                                      .element_bytes = work.element_bytes,
-                                     .nranks = static_cast<int>(context.ring.size()),
+                                     .nranks = context.nranks,
                                      .chunks = program.chunks,
                                      .scratch_chunks = program.scratch_chunks,
                                      .channel = channel,
@@ -262,8 +275,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
-  work.streaming =
-      buffer_bytes(task, static_cast<int>(context.ring.size()), false) >= kStreamingBytesMin;
+  work.streaming = buffer_bytes(task, context.nranks, false) >= kStreamingBytesMin;
   work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
                       work.element_bytes);
   connect(context, work,
@@ -274,7 +286,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   items_.push_back(origin);
   items_.back().item = &item;
-  items_.back().way = is_point_to_point(task.collective) ? 0 : way_of(choice);
+  work.call = record_of(task, is_point_to_point(task.collective) ? 0 : way_of(choice));
+  items_.back().shape_hash = work.call.hash;
   return ok();
 }
 
@@ -321,7 +334,10 @@ void Plan::prepare(std::span<const Task> tasks,
     const Task& receiver = tasks[entry.recv_task];
     work.output =
         user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
-    work.call = record_of(task, sequence + entry.collectives_before, entry.way);
+    work.call.sequence = sequence + entry.collectives_before;
+    work.call.hash = is_point_to_point(task.collective)
+                         ? entry.shape_hash
+                         : hash_with_sequence(entry.shape_hash, work.call.sequence);
   }
 }
 

@@ -32,16 +32,25 @@ struct TaskShape {
 };
 TaskShape shape_of(const Task& task) noexcept;
 
+/// The order of one channel's ranks, which the topology decides.
+struct ChannelOrder {
+  std::vector<int> ring;   // [nranks]
+  std::vector<int> nodes;  // places in it where the ranks of a host begin, rising from 0
+  friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
+};
+
 /// What planning needs of the communicator. Borrowed members outlive all plans.
 struct PlanContext {
   RankState* state;
   int rank;
-  std::span<const int> ring;
+  int nranks;
+  std::span<const ChannelOrder> orders;  // channel c runs in orders[c % orders.size()]
   ConnectionSet* connections;
   const UserMemory* memory;
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: the built-in rules
   bool deterministic;
+  bool shares_memory;  // some ranks of the communicator do
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
@@ -71,7 +80,7 @@ class Plan {
     size_t task = 0;                  // whose buffers and call the item has
     size_t recv_task = 0;             // of a message to oneself: the receiving task; else the same
     uint64_t collectives_before = 0;  // in the group: its number follows from it
-    uint64_t way = 0;                 // how it is done, as all ranks must do it
+    uint32_t shape_hash = 0;          // of what ranks must agree on, but for the call's number
   };
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);

@@ -41,7 +41,7 @@ bool has_nvlink_peer(const System& system, int rank) {
 }  // namespace
 
 bool p2p_allowed(const System& system, const TopoOptions& options, int from, int to) {
-  const Reach& reach = options.reach;
+  const RankReach& reach = options.reach;
   if (!reach.p2p || reach.without_p2p.contains(pair_of(system, from, to))) {
     return false;
   }
@@ -49,7 +49,7 @@ bool p2p_allowed(const System& system, const TopoOptions& options, int from, int
 }
 
 bool shm_allowed(const System& system, const TopoOptions& options, int from, int to) {
-  const Reach& reach = options.reach;
+  const RankReach& reach = options.reach;
   return !options.shm_disable && reach.shm &&
          !reach.without_shm.contains(pair_of(system, from, to)) &&
          system.node(NodeType::kGpu, from).host == system.node(NodeType::kGpu, to).host;

@@ -18,11 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct DestroyTopology {
-  void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
-};
-using Topology = std::unique_ptr<hwloc_topology, DestroyTopology>;
-
 std::string read_line(const fs::path& file) {
   std::ifstream stream(file);
   std::string line;
@@ -32,24 +27,6 @@ std::string read_line(const fs::path& file) {
 
 XmlElement element(std::string_view tag) {
   return {.tag = std::string(tag), .attributes = {}, .children = {}, .line = 0};
-}
-
-Result<Topology> load_topology() {
-  hwloc_topology* raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) {
-    return fail(Code::kSystemError, "hwloc cannot start");
-  }
-  Topology topology(raw);
-  // sysfs has all that is asked for; these would load drivers of accelerators, or libraries that
-  // leak.
-  for (const char* const component : {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"}) {
-    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
-  }
-  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
-  if (hwloc_topology_load(raw) != 0) {
-    return fail(Code::kSystemError, "hwloc cannot read the machine's topology");
-  }
-  return topology;
 }
 
 /// 32 bits a word, the highest first, as the kernel writes masks.
@@ -91,11 +68,14 @@ class Detector {
       system.children.push_back(describe_cpu(
           hwloc_get_obj_by_type(topology_, HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i))));
     }
+    for (const Gpu& gpu : request_.gpus.gpus) {
+      add_gpu(system, gpu);
+    }
     for (size_t i = 0; i < request_.nets.size(); ++i) {
       add_net(system, i);
     }
-    for (size_t i = 0; i < request_.ranks.size(); ++i) {
-      add_rank(system, request_.ranks[i], i);
+    for (const HostRank& rank : request_.ranks) {
+      add_host_rank(system, rank);
     }
     return system;
   }
@@ -203,21 +183,27 @@ class Detector {
     return nullptr;
   }
 
+  /// Where no PCI shows the GPU, as in some containers, it hangs on the first CPU.
+  void add_gpu(XmlElement& system, const Gpu& gpu) {
+    hwloc_obj* const device = hwloc_get_pcidev_by_busidstring(topology_, gpu.bus_id.c_str());
+    XmlElement* parent = device != nullptr ? &pci_element(system, device) : nullptr;
+    if (parent == nullptr) {
+      XmlElement pci = element("pci");
+      pci.set("busid", gpu.bus_id);
+      pci.set("class", "0x030200");
+      set_link(pci, gpu.bus_id);
+      system.children.front().children.push_back(std::move(pci));
+      parent = &system.children.front().children.back();
+    }
+    parent->children.push_back(describe_gpu(gpu, request_.gpus, request_.sysfs));
+  }
+
   void add_net(XmlElement& system, size_t number) {
     const NetPort& port = request_.nets[number];
     hwloc_obj* const device = pci_device(port.pci_path);
     XmlElement& parent = device != nullptr ? pci_element(system, device) : system.children.front();
     XmlElement net = element("net");
-    net.set("name", port.name);
-    net.set("dev", fmt::format("{}", number));
-    net.set("speed", fmt::format("{}", port.speed_mbit_per_s));
-    net.set("port", fmt::format("{}", port.port));
-    net.set("latency", "0.000000");
-    if (port.guid != 0) {
-      net.set("guid", fmt::format("{:#x}", port.guid));
-    }
-    net.set("maxconn", fmt::format("{}", port.connections_max));
-    net.set("gdr", port.gdr ? "1" : "0");
+    describe_port(net, port, static_cast<int>(number));
     for (XmlElement& child : parent.children) {
       if (child.tag == "nic") {
         child.children.push_back(std::move(net));
@@ -227,19 +213,6 @@ class Detector {
     XmlElement nic = element("nic");
     nic.children.push_back(std::move(net));
     parent.children.push_back(std::move(nic));
-  }
-
-  static void add_rank(XmlElement& system, const HostRank& rank, size_t number) {
-    XmlElement* cpu = &system.children[number % system.children.size()];
-    for (XmlElement& candidate : system.children) {
-      const Result<int64_t> numa = candidate.integer("numaid");
-      if (rank.numa >= 0 && numa && numa.value() == rank.numa) {
-        cpu = &candidate;
-      }
-    }
-    XmlElement host = element("host");
-    host.set("rank", fmt::format("{}", rank.rank));
-    cpu->children.push_back(std::move(host));
   }
 
   const DetectRequest& request_;
@@ -275,9 +248,78 @@ std::optional<NetPort> describe_interface(const fs::path& folder) {
 
 }  // namespace
 
+void add_host_rank(XmlElement& system, const HostRank& rank) {
+  XmlElement* cpu = &system.children.front();
+  for (XmlElement& candidate : system.children) {
+    const Result<int64_t> numa = candidate.integer("numaid", -1);
+    if (rank.numa >= 0 && candidate.tag == "cpu" && numa && numa.value() == rank.numa) {
+      cpu = &candidate;
+    }
+  }
+  XmlElement host = element("host");
+  host.set("rank", fmt::format("{}", rank.rank));
+  cpu->children.push_back(std::move(host));
+}
+
+void describe_port(XmlElement& net, const NetPort& port, int number) {
+  net.set("name", port.name);
+  net.set("dev", fmt::format("{}", number));
+  net.set("speed", fmt::format("{}", port.speed_mbit_per_s));
+  net.set("port", fmt::format("{}", port.port));
+  net.set("latency", fmt::format("{:.6f}", port.latency_us));
+  if (port.guid != 0) {
+    net.set("guid", fmt::format("{:#x}", port.guid));
+  }
+  net.set("maxconn", fmt::format("{}", port.connections_max));
+  net.set("gdr", port.gdr ? "1" : "0");
+  if (port.rail >= 0) {
+    net.set("rail", fmt::format("{}", port.rail));
+  }
+  if (port.plane >= 0) {
+    net.set("plane", fmt::format("{}", port.plane));
+  }
+}
+
+void Machine::Close::operator()(hwloc_topology* topology) const {
+  hwloc_topology_destroy(topology);
+}
+
+Result<Machine> Machine::load() {
+  hwloc_topology* raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) {
+    return fail(Code::kSystemError, "hwloc cannot start");
+  }
+  Machine machine(raw);
+  // sysfs has all that is asked for; these would load drivers of accelerators, or libraries that
+  // leak.
+  for (const char* const component : {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"}) {
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  }
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
+  if (hwloc_topology_load(raw) != 0) {
+    return fail(Code::kSystemError, "hwloc cannot read the machine's topology");
+  }
+  return machine;
+}
+
+std::vector<int> Machine::numa_nodes() const {
+  std::vector<int> numbers;
+  const int count = hwloc_get_nbobjs_by_type(topology_.get(), HWLOC_OBJ_NUMANODE);
+  for (int i = 0; i < count; ++i) {
+    const hwloc_obj* const node =
+        hwloc_get_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+    numbers.push_back(static_cast<int>(node->os_index));
+  }
+  return numbers.empty() ? std::vector<int>{-1} : numbers;
+}
+
+XmlElement Machine::describe(const DetectRequest& request) const {
+  return Detector(request, topology_.get()).run();
+}
+
 Result<XmlElement> detect_machine(const DetectRequest& request) {
-  PLEXUS_TRY(topology, load_topology());
-  return Detector(request, topology.get()).run();
+  PLEXUS_TRY(machine, Machine::load());
+  return machine.describe(request);
 }
 
 std::vector<NetPort> network_interfaces(const std::string& sysfs) {

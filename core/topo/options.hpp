@@ -12,7 +12,7 @@
 namespace plexus {
 
 /// Pairs of ranks (lower first) for which the driver or the container says no.
-struct Reach {
+struct RankReach {
   bool p2p = true;  // false: no pair has peer access
   bool shm = true;
   bool gdr = true;
@@ -23,7 +23,7 @@ struct Reach {
 enum class NetPolicy : uint8_t { kAuto, kAll, kMax };
 
 struct TopoOptions {
-  Reach reach;
+  RankReach reach;
   std::optional<PathType> p2p_level;  // NCCL_P2P_LEVEL; NCCL_P2P_DISABLE=1 is kLoc
   std::optional<PathType> net_gdr_level;
   std::optional<bool> net_gdr_read;

@@ -46,8 +46,8 @@ class ConnectionEnd {
   /// Are both ends in this process? Only then do engine ids mean the same at both.
   [[nodiscard]] bool in_one_process() const noexcept { return in_one_process_; }
 
-  SendConnection send{nullptr, nullptr, {}};              // when key().sends
-  RecvConnection recv{nullptr, nullptr, 0, -1, nullptr};  // otherwise
+  SendConnection send{nullptr, nullptr, {}};  // when key().sends
+  RecvConnection recv{nullptr, nullptr, {}};  // otherwise
 
  protected:
   bool has_pump_ = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/connections.hpp"
 
+#include "core/base/log.hpp"
 #include "core/transport/net.hpp"
 #include "core/transport/shm.hpp"
 
@@ -18,6 +19,10 @@ ConnectionEnd& ConnectionSet::find_or_make(const ConnectionKey& key) {
   auto& end = ends_[key];
   if (end == nullptr) {
     end = make(key);
+    if (key.sends) {
+      PLEXUS_INFO(kP2p, "comm {:#x} rank {} index {} -> rank {} via {}", options_.group,
+                  options_.rank, key.index, key.peer, name(transport_to(key.peer)));
+    }
   }
   return *end;
 }

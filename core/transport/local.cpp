@@ -58,10 +58,14 @@ Result<bool> LocalEnd::progress_connect() {
     send = SendConnection(fifo_at(memory), slots_at(memory),
                           {.peer = key().peer,
                            .reach = options_.borrows ? Reach::kProcess : Reach::kNothing,
-                           .slot_stride = options_.slot_stride});
+                           .slot_stride = options_.slot_stride,
+                           .lines = lines_at(memory)});
   } else {
-    recv = RecvConnection(fifo_at(memory), slots_at(memory), options_.slot_stride, key().peer,
-                          nullptr);
+    recv = RecvConnection(fifo_at(memory), slots_at(memory),
+                          {.peer = key().peer,
+                           .slot_stride = options_.slot_stride,
+                           .lines = lines_at(memory),
+                           .places = nullptr});
   }
   connected_ = true;
   in_one_process_ = true;

@@ -184,7 +184,8 @@ Result<bool> NetRecvEnd::progress_connect() {
   PLEXUS_TRY(make_slots());
   PLEXUS_TRY(registration, net_->register_memory(region()));
   registration_ = std::move(registration);
-  recv = RecvConnection(&fifo(), slot(0) + sizeof(NetHeader), slot_stride(), key().peer, nullptr);
+  recv = RecvConnection(&fifo(), slot(0) + sizeof(NetHeader),
+                        {.peer = key().peer, .slot_stride = slot_stride()});
   connected_ = true;
   return true;
 }

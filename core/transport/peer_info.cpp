@@ -25,6 +25,7 @@ Result<PeerInfo> PeerInfo::from_bytes(std::string_view bytes) {
   PeerInfo info;
   std::memcpy(&info, bytes.data(), sizeof(PeerInfo));
   info.algorithms[sizeof(info.algorithms) - 1] = '\0';
+  info.protocols[sizeof(info.protocols) - 1] = '\0';
   info.host[sizeof(info.host) - 1] = '\0';
   return info;
 }

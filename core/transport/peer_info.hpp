@@ -25,9 +25,11 @@ struct PeerInfo {
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
-  uint32_t cores = 0;         // this process may run on
-  char algorithms[512] = {};  // NCCL_ALGO: ranks must agree
-  char host[64] = {};         // for messages
+  uint32_t cores = 0;                       // this process may run on
+  int32_t numa = -1;                        // the NUMA node that the rank is bound to; -1: none
+  char algorithms[512] = {};                // NCCL_ALGO: ranks must agree
+  char protocols[sizeof(algorithms)] = {};  // NCCL_PROTO: likewise
+  char host[64] = {};                       // for messages
 
   [[nodiscard]] std::string to_bytes() const;
   static Result<PeerInfo> from_bytes(std::string_view bytes);

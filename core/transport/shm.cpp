@@ -27,8 +27,11 @@ Result<bool> ShmRecv::progress_connect() {
   std::memcpy(bytes.data(), &place, sizeof(place));
   PLEXUS_TRY(
       options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-  recv = RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()), options_.slot_stride,
-                        key().peer, &places_);
+  recv = RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
+                        {.peer = key().peer,
+                         .slot_stride = options_.slot_stride,
+                         .lines = lines_at(slots_.data()),
+                         .places = &places_});
   connected_ = true;
   return true;
 }
@@ -57,7 +60,8 @@ Result<bool> ShmSend::progress_connect() {
   send = SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                         {.peer = key().peer,
                          .reach = options_.borrows ? Reach::kMapped : Reach::kNothing,
-                         .slot_stride = options_.slot_stride});
+                         .slot_stride = options_.slot_stride,
+                         .lines = lines_at(slots_.data())});
   connected_ = true;
   return true;
 }

@@ -62,4 +62,54 @@ PLEXUS_HOST_DEVICE constexpr TreePlace second_tree(int nplaces, int place) {
   return tree;
 }
 
+/// The same over places that are grouped in nodes (those of a host): a tree in each node, and one
+/// over the nodes, in which a node is at the root of its own tree. Node i has the places
+/// starts[i] .. starts[i + 1] - 1, the last one up to nplaces - 1; every edge of the upper tree
+/// joins two nodes, all other edges stay inside. Depth: that of both trees together.
+struct NodesTreePlace {
+  int up = kNoPlace;
+  int downs = 0;
+  int down[4] = {kNoPlace, kNoPlace, kNoPlace, kNoPlace};  // in the node, then other nodes
+};
+
+PLEXUS_HOST_DEVICE constexpr TreePlace place_in_tree(int tree, int nplaces, int place) {
+  return tree == 0 ? first_tree(nplaces, place) : second_tree(nplaces, place);
+}
+
+PLEXUS_HOST_DEVICE constexpr NodesTreePlace nodes_tree(
+    int tree, const int* starts, int nnodes, int nplaces, int place) {
+  int node = 0;
+  for (int beyond = nnodes; beyond - node > 1;) {
+    const int middle = (node + beyond) / 2;
+    (starts[middle] <= place ? node : beyond) = middle;
+  }
+  const auto places_of = [&](int at) {
+    return (at + 1 < nnodes ? starts[at + 1] : nplaces) - starts[at];
+  };
+  const auto root_of = [&](int at) {
+    const int count = places_of(at);
+    return starts[at] + (tree == 0 || count == 1 ? 0 : count % 2 == 0 ? count - 1 : 1);
+  };
+  NodesTreePlace result;
+  const auto add_down = [&](int at) { result.down[result.downs++] = at; };
+  const TreePlace inside = place_in_tree(tree, places_of(node), place - starts[node]);
+  result.up = inside.up == kNoPlace ? kNoPlace : starts[node] + inside.up;
+  for (const int down : inside.down) {
+    if (down != kNoPlace) {
+      add_down(starts[node] + down);
+    }
+  }
+  if (inside.up != kNoPlace) {
+    return result;
+  }
+  const TreePlace above = place_in_tree(tree, nnodes, node);
+  result.up = above.up == kNoPlace ? kNoPlace : root_of(above.up);
+  for (const int down : above.down) {
+    if (down != kNoPlace) {
+      add_down(root_of(down));
+    }
+  }
+  return result;
+}
+
 }  // namespace plexus

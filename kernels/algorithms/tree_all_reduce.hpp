@@ -2,8 +2,10 @@
 // Double binary tree all-reduce: up a binary tree to its root, and down again, as two lanes that
 // overlap over loops. Odd channels run the second tree (binary_tree.hpp), so that with two channels
 // every rank sends about as much as it receives.
-// Chunks per loop: 1. Steps: 2 x depth, depth <= log2(nranks) + 1. Chunks sent: 3 by an interior
-// rank (one up, two down), 1 by a leaf.
+// Ranks grouped in nodes (those of one host) form a tree each, under a tree over the nodes.
+// Chunks per loop: 1. Steps: 2 x depth, depth <= log2(nranks) + 1, with nodes the sum of both
+// trees'. Chunks sent: 3 by an interior rank (one up, two down; 4 by the root of a node), 1 by a
+// leaf.
 #pragma once
 
 #include "kernels/algorithms/binary_tree.hpp"
@@ -14,22 +16,21 @@ namespace plexus {
 
 /// The ranks of a place's children; the own contribution comes first.
 struct TreeChildren {
-  int ranks[2] = {-1, -1};
+  int ranks[4] = {-1, -1, -1, -1};
   int count = 0;
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return count; }
   PLEXUS_HOST_DEVICE constexpr int operator[](int index) const { return ranks[index]; }
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
 };
 
+/// `starts`: [nnodes] first places of the nodes, rising from 0; borrowed.
 template <class Prims>
-PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims, const RingView& ring, int tree) {
-  const TreePlace place =
-      tree == 0 ? first_tree(ring.nranks, ring.position) : second_tree(ring.nranks, ring.position);
+PLEXUS_HOST_DEVICE void tree_all_reduce(
+    Prims& prims, const RingView& ring, int tree, const int* starts, int nnodes) {
+  const NodesTreePlace place = nodes_tree(tree, starts, nnodes, ring.nranks, ring.position);
   TreeChildren children;
-  for (const int down : place.down) {
-    if (down != kNoPlace) {
-      children.ranks[children.count++] = ring.at(down);
-    }
+  for (; children.count < place.downs; ++children.count) {
+    children.ranks[children.count] = ring.at(place.down[children.count]);
   }
   if (place.up == kNoPlace) {
     if (prims.lane(0)) {

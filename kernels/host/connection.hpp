@@ -10,9 +10,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/host/lines.hpp"
 #include "kernels/layout/fifo.hpp"
 
 namespace plexus {
+
+/// Where the lines of step `step` are: all slots of LL, then all of LL128.
+inline std::byte* lines_of_slot(Protocol protocol, std::byte* lines, uint64_t step) noexcept {
+  return protocol == Protocol::kLL
+             ? lines + (step % kSlots) * kSlotBytesLL
+             : lines + kSlots * kSlotBytesLL + (step % kSlots) * kSlotBytesLL128;
+}
 
 /// Finds the bytes of a sender's shareable memory in this process, mapping it at first sight.
 class PlaceResolver {
@@ -36,11 +44,18 @@ class SendConnection {
     Reach reach = Reach::kNothing;
     uint32_t inline_bytes_max = kInlineBytes;  // 0: payload always in the data area (net slots)
     size_t slot_stride = 0;                    // bytes from one slot's data to the next
+    std::byte* lines = nullptr;  // of all slots; nullptr: LL and LL128 are not possible
   };
+  /// Begins at the step where `fifo` stands.
   SendConnection(Fifo* fifo, std::byte* data, const Options& options)
-      : fifo_(fifo), data_(data), options_(options) {}
+      : fifo_(fifo),
+        data_(data),
+        options_(options),
+        step_(fifo == nullptr ? 0 : fifo->taken.load(std::memory_order_acquire)),
+        taken_(step_) {}
 
   [[nodiscard]] int peer() const noexcept { return options_.peer; }
+  [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
@@ -64,6 +79,19 @@ class SendConnection {
   void commit(uint32_t size_bytes, uint32_t call_hash) noexcept {
     header().kind = size_bytes <= options_.inline_bytes_max ? SlotKind::kInline : SlotKind::kData;
     publish(size_bytes, call_hash);
+  }
+
+  /// Writes and hands over the slot's lines.
+  void commit_lines(Protocol protocol,
+                    const std::byte* bytes,
+                    uint32_t size_bytes,
+                    uint32_t call_hash) noexcept {
+    if (needs_cleaning(step_, kSlots)) {
+      clean();
+    }
+    write_lines(protocol, lines_of_slot(protocol, options_.lines, step_), bytes, size_bytes,
+                call_hash, flag_of_step(step_));
+    ++step_;
   }
 
   /// Hands over the address instead of the bytes. They must not change before all_taken().
@@ -97,6 +125,9 @@ class SendConnection {
  private:
   [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kSlots]; }
   void publish(uint32_t size_bytes, uint32_t call_hash) noexcept {
+    if (needs_cleaning(step_, kSlots)) {
+      clean();
+    }
     SlotHeader& slot = header();
     slot.size_bytes = size_bytes;
     slot.call_hash = call_hash;
@@ -104,20 +135,40 @@ class SendConnection {
     slot.ready.store(step_, std::memory_order_release);  // pairs with try_peek()
   }
 
+  /// Once in 2^31 steps, see kernels/layout/protocol.hpp.
+  [[gnu::cold]] void clean() noexcept {
+    if (has_lines()) {
+      for (const Protocol protocol : {Protocol::kLL, Protocol::kLL128}) {
+        clean_lines(protocol, lines_of_slot(protocol, options_.lines, step_), cleaning_flag(step_));
+      }
+    }
+  }
+
   Fifo* fifo_;
   std::byte* data_;
   Options options_;
-  uint64_t step_ = 0;            // next slot to fill
-  uint64_t taken_ = 0;           // last value seen of fifo_->taken
+  uint64_t step_;                // next slot to fill
+  uint64_t taken_;               // last value seen of fifo_->taken
   uint64_t borrowed_until_ = 0;  // slots before this one may point to user memory
 };
 
 class RecvConnection {
  public:
-  RecvConnection(Fifo* fifo, std::byte* data, size_t slot_stride, int peer, PlaceResolver* places)
-      : fifo_(fifo), data_(data), slot_stride_(slot_stride), places_(places), peer_(peer) {}
+  struct Options {
+    int peer = -1;
+    size_t slot_stride = 0;           // as the sender's
+    std::byte* lines = nullptr;       // as the sender's
+    PlaceResolver* places = nullptr;  // nullptr: no memory is mapped
+  };
+  /// Begins at the step where `fifo` stands.
+  RecvConnection(Fifo* fifo, std::byte* data, const Options& options)
+      : fifo_(fifo),
+        data_(data),
+        options_(options),
+        step_(fifo == nullptr ? 0 : fifo->taken.load(std::memory_order_acquire)) {}
 
-  [[nodiscard]] int peer() const noexcept { return peer_; }
+  [[nodiscard]] int peer() const noexcept { return options_.peer; }
+  [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
   /// Is the next slot filled?
@@ -136,25 +187,42 @@ class RecvConnection {
       case SlotKind::kPointer:
         return slot.payload.pointer;
       case SlotKind::kMapped:
-        return places_ == nullptr ? nullptr : places_->find(slot.payload.place);
+        return options_.places == nullptr ? nullptr : options_.places->find(slot.payload.place);
       case SlotKind::kData:
         break;
     }
-    return data_ + (step_ % kSlots) * slot_stride_;
+    return data_ + (step_ % kSlots) * options_.slot_stride;
   }
+
+  /// Has the next line of the slot come?
+  [[nodiscard]] bool try_peek_line(Protocol protocol) const noexcept {
+    return has_line(protocol, lines_of_slot(protocol, options_.lines, step_), arrival_.lines_done,
+                    flag_of_step(step_));
+  }
+  /// Copies what has come of the slot's lines to `payload`, the same place until release(). True:
+  /// all is there.
+  [[nodiscard]] bool try_read_lines(Protocol protocol,
+                                    std::byte* payload,
+                                    uint32_t size_bytes,
+                                    uint32_t call_hash) noexcept {
+    return read_lines(protocol, lines_of_slot(protocol, options_.lines, step_), payload, size_bytes,
+                      call_hash, flag_of_step(step_), arrival_);
+  }
+  /// Of the slot that is read by lines.
+  [[nodiscard]] const Arrival& arrival() const noexcept { return arrival_; }
 
   void release() noexcept {
     ++step_;
+    arrival_ = {};
     fifo_->taken.store(step_, std::memory_order_release);  // pairs with try_acquire(), all_taken()
   }
 
  private:
   Fifo* fifo_;
   std::byte* data_;
-  size_t slot_stride_;
-  PlaceResolver* places_;
-  uint64_t step_ = 0;  // next slot to read
-  int peer_;
+  Options options_;
+  uint64_t step_;  // next slot to read
+  Arrival arrival_;
 };
 
 }  // namespace plexus

@@ -2,7 +2,9 @@
 #include "kernels/host/executor.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <climits>
+#include <immintrin.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@ namespace plexus {
 namespace {
 
 constexpr uint64_t kTurnBytes = 512 * 1024;  // about 100 us at memory speed: then others get a turn
+constexpr size_t kExtentsMax = 64;           // beyond, a call is long enough to compute them
 constexpr size_t kBlockBytes = 8 * 1024;     // intermediate values of a reduction stay in L1
 
 /// Combines `count` equally long operands into `target`, in order, block by block. `target` may be
@@ -32,6 +35,24 @@ void reduce_many(std::byte* target,
       value = to;
     }
   }
+}
+
+/// Looks `polls` times. Out of line: the way of what is there already stays short, and profiles
+/// tell waiting from work.
+template <class IsReady>
+[[gnu::noinline]] bool poll(IsReady is_ready, uint32_t polls) noexcept {
+  for (; polls > 1; --polls) {
+    _mm_pause();
+    if (is_ready()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Is what arrives in this step only stored, perhaps passed on?
+bool stores_arrival(const Step& step) {
+  return step.receives == 1 && step.source == Buffer::kNone && step.target != Buffer::kNone;
 }
 
 }  // namespace
@@ -82,6 +103,22 @@ void RunQueue::notify(FifoEnd& end) noexcept {
 }
 
 // ---- LaneRun ----
+
+LaneRun::LaneRun(Work* work, int lane, LaneRun* siblings)
+    : work_(work), lane_(&work->program->lanes[static_cast<size_t>(lane)]), siblings_(siblings) {
+  if (work_->geometry.loops <= 1 && lane_->steps.size() <= kExtentsMax) {
+    for (const Step& step : lane_->steps) {
+      extents_.push_back(extent_of(step));
+    }
+  }
+  if (uses_lines(work_->protocol)) {
+    int payloads = 0;
+    for (const Step& step : lane_->steps) {
+      payloads = std::max(payloads, step.receives + 1);
+    }
+    staging_.resize(static_cast<size_t>(payloads) * payload_bytes_max(work_->protocol));
+  }
+}
 
 void LaneRun::restart() noexcept {
   step_ = 0;
@@ -135,41 +172,51 @@ Span LaneRun::span(Buffer buffer, int chunk) const noexcept {
   return span_of(geometry, stride, static_cast<uint32_t>(chunk), loop_);
 }
 
-UserBuffer LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
-  UserBuffer there;
-  if (buffer == Buffer::kScratch) {
-    there.address = work_->scratch.data();
-  } else {
-    there = buffer == Buffer::kInput ? work_->input : work_->output;
+std::byte* LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
+  switch (buffer) {
+    case Buffer::kInput:
+      return work_->input.address + offset_bytes;
+    case Buffer::kOutput:
+      return work_->output.address + offset_bytes;
+    case Buffer::kScratch:
+      return work_->scratch.data() + offset_bytes;
+    case Buffer::kNone:
+      break;
   }
-  there.address += offset_bytes;
-  there.place.offset += offset_bytes;
-  return there;
+  return nullptr;
 }
 
-Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
+LaneRun::Extent LaneRun::extent_of(const Step& step) const noexcept {
   // Verbs without a local buffer forward what their output chunk would hold.
   const Buffer shape = step.source != Buffer::kNone ? step.source : Buffer::kOutput;
   const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
   const Span source = span(shape, chunk);
   const Span target = step.target == Buffer::kNone ? source : span(step.target, step.target_chunk);
-  const uint64_t size_bytes = source.count * work_->element_bytes;
+  const uint64_t element_bytes = work_->element_bytes;
+  return {source.offset * element_bytes, target.offset * element_bytes,
+          source.count * element_bytes};
+}
+
+Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
+  const Extent extent = extents_.empty() ? extent_of(step) : extents_[step_];
+  const uint64_t size_bytes = extent.size_bytes;
   bool more = size_bytes > 0 || work_->exchanges_empty;
   while (more) {
-    const auto slice_bytes = static_cast<uint32_t>(
-        std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes));
-    if (!acquire(step)) {
-      return Progress::kPending;
+    const Slice slice{extent.source_bytes + slice_bytes_done_,
+                      extent.target_bytes + slice_bytes_done_,
+                      static_cast<uint32_t>(
+                          std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes))};
+    if (!acquire(step, slice, queue.polls())) {
+      return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
-    if (step.receives > 0 && !check_arrivals(step, slice_bytes)) {
+    if (step.receives > 0 && !check_arrivals(step, slice.size_bytes)) {
       return Progress::kFailed;
     }
-    move(step, source.offset * work_->element_bytes + slice_bytes_done_,
-         target.offset * work_->element_bytes + slice_bytes_done_, slice_bytes);
+    move(step, slice);
     finish_slice(step, queue);
-    slice_bytes_done_ += slice_bytes;
+    slice_bytes_done_ += slice.size_bytes;
     moved_ = true;
-    bytes_this_turn_ += slice_bytes;
+    bytes_this_turn_ += slice.size_bytes;
     more = slice_bytes_done_ < size_bytes;
     if (more && bytes_this_turn_ >= kTurnBytes) {
       return Progress::kYielded;
@@ -178,77 +225,137 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   return Progress::kDone;
 }
 
-bool LaneRun::acquire(const Step& step) noexcept {
-  const auto first = static_cast<size_t>(step.peers_first);
-  const auto middle = first + static_cast<size_t>(step.receives);
-  for (size_t i = first; i < middle; ++i) {
-    if (!work_->recvs[i]->try_peek()) {
-      wait_recv_ = work_->recvs[i];
+bool LaneRun::by_lines(const RecvConnection& recv) const noexcept {
+  return uses_lines(work_->protocol) && recv.has_lines();
+}
+bool LaneRun::by_lines(const SendConnection& send) const noexcept {
+  return uses_lines(work_->protocol) && send.has_lines();
+}
+
+/// Payloads of messages that came by lines, by their number in the step; after them, one that
+/// leaves.
+std::byte* LaneRun::staging(int number) noexcept {
+  return staging_.data() + static_cast<size_t>(number) * payload_bytes_max(work_->protocol);
+}
+
+bool LaneRun::acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept {
+  for (int i = 0; i < step.receives; ++i) {
+    if (!acquire_arrival(step, slice, i, polls)) {
       return false;
     }
   }
+  const auto middle = static_cast<size_t>(step.peers_first + step.receives);
   for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
-    if (!work_->sends[i]->try_acquire()) {
-      wait_send_ = work_->sends[i];
+    SendConnection& send = *work_->sends[i];
+    if (!send.try_acquire() && !poll([&] { return send.try_acquire(); }, polls)) {
+      wait_send_ = &send;
       return false;
     }
   }
   return true;
+}
+
+bool LaneRun::acquire_arrival(const Step& step,
+                              const Slice& slice,
+                              int number,
+                              uint32_t polls) noexcept {
+  RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
+  bool arrived = false;
+  if (by_lines(recv)) {
+    // What is only stored goes straight to its place.
+    std::byte* const payload =
+        stores_arrival(step) ? at(step.target, slice.target_bytes) : staging(number);
+    const auto read = [&] {
+      return recv.try_read_lines(work_->protocol, payload, slice.size_bytes, work_->call.hash);
+    };
+    arrived = read() || poll(read, polls);
+    if (recv.arrival().is_other_call) {
+      failure_ = {.kind = LaneFailure::Kind::kOtherCall,
+                  .connection = &recv,
+                  .size_expected = slice.size_bytes,
+                  .hash_arrived = recv.arrival().other_hash,
+                  .size_arrived = slice.size_bytes};
+    }
+  } else {
+    const auto peek = [&] { return recv.try_peek(); };
+    arrived = peek() || poll(peek, polls);
+  }
+  if (!arrived) {
+    wait_recv_ = &recv;
+  }
+  return arrived;
 }
 
 bool LaneRun::check_arrivals(const Step& step, uint32_t size_bytes) noexcept {
   for (int i = 0; i < step.receives; ++i) {
     RecvConnection* const connection = work_->recvs[static_cast<size_t>(step.peers_first + i)];
+    if (by_lines(*connection)) {
+      continue;
+    }
     const SlotHeader& slot = connection->header();
+    LaneFailure failure{.kind = LaneFailure::Kind::kNone,
+                        .connection = connection,
+                        .size_expected = size_bytes,
+                        .hash_arrived = slot.call_hash,
+                        .size_arrived = slot.size_bytes};
     if (slot.call_hash != work_->call.hash) {
-      failure_ = {LaneFailure::Kind::kOtherCall, connection, size_bytes};
+      failure.kind = LaneFailure::Kind::kOtherCall;
     } else if (slot.size_bytes != size_bytes) {
-      failure_ = {LaneFailure::Kind::kOtherSize, connection, size_bytes};
+      failure.kind = LaneFailure::Kind::kOtherSize;
     } else if (connection->payload() == nullptr) {
-      failure_ = {LaneFailure::Kind::kUnmapped, connection, size_bytes};
+      failure.kind = LaneFailure::Kind::kUnmapped;
     } else {
       continue;
     }
+    failure_ = failure;
     return false;
   }
   return true;
 }
 
-void LaneRun::move(const Step& step,
-                   uint64_t source_offset,
-                   uint64_t target_offset,
-                   uint32_t size_bytes) noexcept {
-  const size_t elements = size_bytes / work_->element_bytes;
-  const auto first = static_cast<size_t>(step.peers_first);
+const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
+  const RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
+  return by_lines(recv) ? staging(number) : recv.payload();
+}
+
+void LaneRun::move(const Step& step, const Slice& slice) noexcept {
+  const uint32_t size_bytes = slice.size_bytes;
+  const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);  // a power of two
   SendConnection* const* const sends =
-      work_->sends.data() + first + static_cast<size_t>(step.receives);
-  const bool has_target = step.target != Buffer::kNone;
+      work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
   // Where the value is made: at home, else in the first slot it leaves through.
-  UserBuffer home = has_target ? at(step.target, target_offset) : UserBuffer{};
-  std::byte* made = has_target ? home.address : sends[0]->payload(size_bytes);
+  const bool has_target = step.target != Buffer::kNone;
+  std::byte* const made = has_target            ? at(step.target, slice.target_bytes)
+                          : by_lines(*sends[0]) ? staging(step.receives)
+                                                : sends[0]->payload(size_bytes);
+  Value value{made, step.target, slice.target_bytes};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
 
   if (step.receives == 0) {
-    const UserBuffer source = at(step.source, source_offset);
+    const std::byte* const source = at(step.source, slice.source_bytes);
     if (scales) {
-      scale(made, source.address, elements, work_->type, work_->op.scalar_bits);
+      scale(made, source, elements, work_->type, work_->op.scalar_bits);
     } else if (!has_target) {
-      home = source;  // a plain send: the value is at home already
-      made = source.address;
-    } else if (made != source.address) {
-      (work_->streaming ? copy_streaming : copy)(made, source.address, size_bytes);
+      value = {source, step.source, slice.source_bytes};  // a plain send: it is at home already
+    } else if (made != source) {
+      (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
   } else if (step.source == Buffer::kNone) {
-    const std::byte* const arrived = work_->recvs[first]->payload();
-    (work_->streaming && step.sends == 0 ? copy_streaming : copy)(made, arrived, size_bytes);
+    if (!stores_arrival(step) || !by_lines(*work_->recvs[static_cast<size_t>(step.peers_first)])) {
+      const bool streams = work_->streaming && step.sends == 0;
+      (streams ? copy_streaming : copy)(made, arrived(step, 0), size_bytes);
+    }
   } else {
-    combine(step, made, at(step.source, source_offset).address, elements, scales);
+    combine(step, made, at(step.source, slice.source_bytes), elements, scales);
   }
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
   }
+  if (!step.lends) {
+    value.home = Buffer::kNone;
+  }
   for (int i = 0; i < step.sends; ++i) {
-    hand_over(*sends[i], step.lends ? home : UserBuffer{}, made, size_bytes);
+    hand_over(*sends[i], value, size_bytes);
   }
 }
 
@@ -257,9 +364,8 @@ void LaneRun::combine(const Step& step,
                       const std::byte* own,
                       size_t elements,
                       bool scales) noexcept {
-  const auto first = static_cast<size_t>(step.peers_first);
   if (step.receives == 1 && !scales) {
-    work_->reduce(made, own, work_->recvs[first]->payload(), elements);
+    work_->reduce(made, own, arrived(step, 0), elements);
     return;
   }
   // One block of all operands at a time, so that a scaled own input needs only a block of memory.
@@ -279,7 +385,7 @@ void LaneRun::combine(const Step& step,
       if (i == step.own_position) {
         operands[count++] = own_block;
       }
-      operands[count++] = work_->recvs[first + static_cast<size_t>(i)]->payload() + offset;
+      operands[count++] = arrived(step, i) + offset;
     }
     if (step.own_position >= step.receives) {
       operands[count++] = own_block;
@@ -288,24 +394,29 @@ void LaneRun::combine(const Step& step,
   }
 }
 
-void LaneRun::hand_over(SendConnection& send,
-                        const UserBuffer& home,
-                        const std::byte* made,
-                        uint32_t size_bytes) noexcept {
+void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept {
   const uint32_t hash = work_->call.hash;
-  if (home.address != nullptr && size_bytes >= work_->borrow_bytes_min) {
+  if (by_lines(send)) {
+    send.commit_lines(work_->protocol, value.made, size_bytes, hash);
+    return;
+  }
+  if (size_bytes >= work_->borrow_bytes_min && value.home != Buffer::kNone) {
     if (send.reach() == Reach::kProcess) {
-      send.commit_pointer(home.address, size_bytes, hash);
+      send.commit_pointer(value.made, size_bytes, hash);
       return;
     }
-    if (send.reach() == Reach::kMapped && home.place.segment != 0) {
-      send.commit_place(home.place, size_bytes, hash);
-      return;
+    if (send.reach() == Reach::kMapped && value.home != Buffer::kScratch) {
+      MappedPlace place = (value.home == Buffer::kInput ? work_->input : work_->output).place;
+      if (place.segment != 0) {
+        place.offset += value.home_bytes;
+        send.commit_place(place, size_bytes, hash);
+        return;
+      }
     }
   }
   std::byte* const payload = send.payload(size_bytes);
-  if (payload != made) {
-    copy(payload, made, size_bytes);
+  if (payload != value.made) {
+    copy(payload, value.made, size_bytes);
   }
   send.commit(size_bytes, hash);
 }
@@ -324,7 +435,8 @@ void LaneRun::finish_slice(const Step& step, RunQueue& queue) noexcept {
 
 bool LaneRun::can_go_on() const noexcept {
   if (wait_recv_ != nullptr) {
-    return wait_recv_->try_peek();
+    return by_lines(*wait_recv_) ? wait_recv_->try_peek_line(work_->protocol)
+                                 : wait_recv_->try_peek();
   }
   return wait_send_ == nullptr || wait_send_->try_acquire();
 }

@@ -14,6 +14,7 @@
 #include "kernels/host/connection.hpp"
 #include "kernels/host/reduce.hpp"
 #include "kernels/layout/geometry.hpp"
+#include "kernels/layout/protocol.hpp"
 #include "kernels/layout/types.hpp"
 #include "kernels/program/algorithms.hpp"
 #include "kernels/program/program.hpp"
@@ -23,12 +24,14 @@ namespace plexus {
 class LaneRun;
 
 /// Lanes that can go on, in first-in first-out order, and the wake-up of parked ones.
-/// `engine` 0: parked lanes are polled by their owner and nobody wakes them.
+/// `engine` 0: parked lanes are polled by their owner and nobody wakes them. `polls`: a lane looks
+/// so often before it counts as waiting; more than 1 where it is the only one that could run.
 class RunQueue {
  public:
-  explicit RunQueue(uint32_t engine) : engine_(engine) {}
+  explicit RunQueue(uint32_t engine, uint32_t polls = 1) : engine_(engine), polls_(polls) {}
 
   [[nodiscard]] uint32_t engine() const noexcept { return engine_; }
+  [[nodiscard]] uint32_t polls() const noexcept { return polls_; }
   /// Gives `lane` its index. Allocates: at plan start only.
   void add(LaneRun* lane);
   void clear() noexcept;
@@ -40,6 +43,7 @@ class RunQueue {
 
  private:
   uint32_t engine_;
+  uint32_t polls_;
   std::vector<LaneRun*> lanes_;
   LaneRun* head_ = nullptr;
   LaneRun* tail_ = nullptr;
@@ -60,8 +64,9 @@ struct Work {
   ReduceOp op{};
   ReducePair reduce = nullptr;
   uint32_t element_bytes = 1;
-  uint32_t slot_bytes = 0;        // a slice is at most this long
-  uint32_t borrow_bytes_min = 0;  // slices from this size on are handed over by address
+  Protocol protocol = Protocol::kSimple;  // where the connection can; else Simple
+  uint32_t slot_bytes = 0;                // a slice is at most this long
+  uint32_t borrow_bytes_min = 0;          // slices from this size on are handed over by address
   bool exchanges_empty =
       false;               // a message of 0 bytes is sent and awaited all the same (send/recv)
   bool streaming = false;  // the output is too large to stay in caches
@@ -80,14 +85,16 @@ enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };
 struct LaneFailure {
   enum class Kind : uint8_t { kNone, kOtherCall, kOtherSize, kUnmapped } kind = Kind::kNone;
   RecvConnection* connection = nullptr;
-  uint64_t size_expected = 0;
+  uint32_t size_expected = 0;
+  uint32_t hash_arrived = 0;
+  uint32_t size_arrived = 0;
 };
 
 /// One lane of a Work in execution.
 class LaneRun {
  public:
-  LaneRun(Work* work, int lane, LaneRun* siblings)
-      : work_(work), lane_(&work->program->lanes[static_cast<size_t>(lane)]), siblings_(siblings) {}
+  /// `work`: complete but for what changes per call. Allocates.
+  LaneRun(Work* work, int lane, LaneRun* siblings);
 
   void restart() noexcept;
   /// Runs until blocked (kPending), for about 100 us (kYielded), or to the end.
@@ -112,30 +119,51 @@ class LaneRun {
   void* owner_queue = nullptr;
 
  private:
+  /// Where the bytes of a step lie in its buffers.
+  struct Extent {
+    uint64_t source_bytes;  // offset
+    uint64_t target_bytes;  // offset
+    uint64_t size_bytes;
+  };
+  [[nodiscard]] Extent extent_of(const Step& step) const noexcept;
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
-  bool acquire(const Step& step) noexcept;
+  /// Part of an extent that travels in one slot.
+  struct Slice {
+    uint64_t source_bytes;
+    uint64_t target_bytes;
+    uint32_t size_bytes;
+  };
+  bool acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept;
+  bool acquire_arrival(const Step& step, const Slice& slice, int number, uint32_t polls) noexcept;
   bool check_arrivals(const Step& step, uint32_t size_bytes) noexcept;
-  void move(const Step& step,
-            uint64_t source_offset,
-            uint64_t target_offset,
-            uint32_t size_bytes) noexcept;
+  void move(const Step& step, const Slice& slice) noexcept;
+  [[nodiscard]] bool by_lines(const RecvConnection& recv) const noexcept;
+  [[nodiscard]] bool by_lines(const SendConnection& send) const noexcept;
+  /// Where arrival `number` of a step lies once it is there.
+  [[nodiscard]] std::byte* staging(int number) noexcept;
+  [[nodiscard]] const std::byte* arrived(const Step& step, int number) noexcept;
   void combine(const Step& step,
                std::byte* made,
                const std::byte* own,
                size_t elements,
                bool scales) noexcept;
-  void hand_over(SendConnection& send,
-                 const UserBuffer& home,
-                 const std::byte* made,
-                 uint32_t size_bytes) noexcept;
+  /// A value where it was made, and the same value in user memory when it lies there.
+  struct Value {
+    const std::byte* made;
+    Buffer home;          // kNone: nowhere, or not to be lent
+    uint64_t home_bytes;  // offset
+  };
+  void hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept;
   void finish_slice(const Step& step, RunQueue& queue) noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;
   [[nodiscard]] Span span(Buffer buffer, int chunk) const noexcept;
-  [[nodiscard]] UserBuffer at(Buffer buffer, uint64_t offset_bytes) const noexcept;
+  [[nodiscard]] std::byte* at(Buffer buffer, uint64_t offset_bytes) const noexcept;
 
   Work* work_;
   const Lane* lane_;
   LaneRun* siblings_;
+  std::vector<Extent> extents_;     // of all steps, when they are the same in every loop
+  std::vector<std::byte> staging_;  // payloads that came or leave by lines, a slot's each
   size_t step_ = 0;
   uint32_t loop_ = 0;
   uint64_t slice_bytes_done_ = 0;

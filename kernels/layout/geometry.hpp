@@ -18,17 +18,32 @@ struct Span {
 
 /// One channel's part of a call.
 struct Geometry {
-  uint64_t part_offset;  // first element of the part (within each block, when blocked)
-  uint64_t part_count;   // elements of the part (of each block, when blocked)
-  uint64_t chunk_count;  // elements per chunk and loop, > 0
-  uint64_t granule;      // chunks of the last loop are multiples of it (but for the very last)
-  uint32_t chunks;       // chunk indices per loop; 1 when blocked
+  uint64_t part_offset;       // first element of the part (within each block, when blocked)
+  uint64_t part_count;        // elements of the part (of each block, when blocked)
+  uint64_t chunk_count;       // elements per chunk and loop, > 0
+  uint64_t last_chunk_count;  // the same in the last loop, unless blocked (see last_chunk_count())
+  uint32_t chunks;            // chunk indices per loop; 1 when blocked
   uint32_t loops;
   uint64_t input_stride;  // elements between the blocks of the input; 0: one block only
   uint64_t output_stride;
   bool blocked;  // chunk index = block index (all-gather, all-to-all, ...); else chunks
                  // of a loop lie one after the other (all-reduce, broadcast, reduce)
 };
+
+/// Elements per chunk of the last loop of a part that is not blocked: the rest is shared out
+/// evenly, in multiples of `granule`, instead of leaving ranks idle. For planning: it divides.
+PLEXUS_HOST_DEVICE constexpr uint64_t last_chunk_count(uint64_t part_count,
+                                                       uint64_t chunk_count,
+                                                       uint32_t chunks,
+                                                       uint64_t granule) {
+  const uint64_t loop_count = chunk_count * chunks;
+  const uint64_t left = part_count % loop_count;
+  if (left == 0) {
+    return chunk_count;
+  }
+  const uint64_t even = (left + chunks - 1) / chunks;
+  return (even + granule - 1) / granule * granule;
+}
 
 /// The elements of `chunk` in `loop`, in the buffer whose block stride is `stride`.
 PLEXUS_HOST_DEVICE constexpr Span span_of(const Geometry& geometry,
@@ -44,11 +59,7 @@ PLEXUS_HOST_DEVICE constexpr Span span_of(const Geometry& geometry,
   const uint64_t loop_count = geometry.chunk_count * geometry.chunks;
   const uint64_t done = loop * loop_count;
   const uint64_t left = geometry.part_count - done;
-  uint64_t chunk_count = geometry.chunk_count;
-  if (left < loop_count) {  // last loop: shrink the chunks instead of leaving ranks idle
-    const uint64_t even = (left + geometry.chunks - 1) / geometry.chunks;
-    chunk_count = (even + geometry.granule - 1) / geometry.granule * geometry.granule;
-  }
+  const uint64_t chunk_count = left < loop_count ? geometry.last_chunk_count : geometry.chunk_count;
   const uint64_t before = chunk * chunk_count;
   if (before >= left) {
     return {geometry.part_offset + done + left, 0};

@@ -6,6 +6,7 @@
 
 #include "kernels/algorithms/all_pairs.hpp"
 #include "kernels/algorithms/all_pairs_all_reduce.hpp"
+#include "kernels/algorithms/bidirectional_ring_all_gather.hpp"
 #include "kernels/algorithms/binomial_tree.hpp"
 #include "kernels/algorithms/bruck.hpp"
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
@@ -78,7 +79,11 @@ Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
                      [&](auto& prims) { bidirectional_ring_all_reduce(prims, view_of(in)); });
 }
 Program record_tree_all_reduce(const RecordInput& in) {
-  return record_with(in, 1, [&](auto& prims) { tree_all_reduce(prims, view_of(in), in.variant); });
+  static constexpr int kOneNode[] = {0};
+  const std::span<const int> nodes = in.nodes.empty() ? std::span(kOneNode) : in.nodes;
+  return record_with(in, 1, [&](auto& prims) {
+    tree_all_reduce(prims, view_of(in), in.variant, nodes.data(), static_cast<int>(nodes.size()));
+  });
 }
 Program record_recursive_doubling_all_reduce(const RecordInput& in) {
   return record_with(in, 1,
@@ -95,6 +100,10 @@ Program record_two_shot_all_reduce(const RecordInput& in) {
 }
 Program record_torus_all_reduce(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { torus_all_reduce(prims, view_of(in)); });
+}
+Program record_bidirectional_ring_all_gather(const RecordInput& in) {
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { bidirectional_ring_all_gather(prims, view_of(in)); });
 }
 Program record_bruck_all_gather(const RecordInput& in) {
   return record_with(in, ranks_of(in), [&](auto& prims) { bruck_all_gather(prims, view_of(in)); });
@@ -164,6 +173,7 @@ constexpr int zero(int /*nranks*/) { return 0; }
 constexpr int one(int /*nranks*/) { return 1; }
 constexpr int two(int /*nranks*/) { return 2; }
 constexpr int others(int nranks) { return nranks - 1; }
+constexpr int half(int nranks) { return nranks / 2; }
 constexpr int twice_others(int nranks) { return 2 * (nranks - 1); }
 int log2_up(int nranks) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks - 1)));
@@ -194,6 +204,15 @@ int tree_chunks(int nranks) {
   return most;
 }
 
+int tree_children(int nranks) {
+  int most = 0;
+  for (int place = 0; place < nranks; ++place) {
+    const TreePlace tree = first_tree(nranks, place);
+    most = std::max(most, (tree.down[0] == kNoPlace ? 0 : 1) + (tree.down[1] == kNoPlace ? 0 : 1));
+  }
+  return most;
+}
+
 // What a left-over rank gives takes all steps only to the place whose bits are all others; when
 // that place has a left-over rank too, the way back to it comes on top.
 int doubling_rounds(int nranks) {
@@ -211,6 +230,11 @@ int butterfly_rounds(int nranks) {
 int butterfly_chunks(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);
   return 2 * (fly.p - 1) + (fly.left_over > 0 ? fly.p : 0);
+}
+
+int butterfly_reduced(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return fly.p - 1 + (fly.left_over > 0 ? fly.p : 0);
 }
 
 int bruck_all_gather_rounds(int nranks) {
@@ -263,64 +287,102 @@ int binomial_rounds(int nranks) {
   }
   return most;
 }
+
+// Chunks that all ranks send in all. A broadcast, reduction, gather or scatter block has to reach
+// everybody, or come from everybody, once.
+
+constexpr int64_t zero_in_all(int /*nranks*/) { return 0; }
+constexpr int64_t one_in_all(int /*nranks*/) { return 1; }
+constexpr int64_t others_in_all(int nranks) { return nranks - 1; }
+constexpr int64_t twice_others_in_all(int nranks) { return 2 * others_in_all(nranks); }
+constexpr int64_t all_others(int nranks) { return nranks * others_in_all(nranks); }
+constexpr int64_t all_twice_others(int nranks) { return 2 * all_others(nranks); }
+constexpr int64_t bidirectional_in_all(int nranks) { return 2 * all_twice_others(nranks); }
+int64_t doubling_in_all(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return int64_t{fly.p} * fly.steps + 2 * int64_t{fly.left_over};
+}
+int64_t butterfly_in_all(int nranks) {
+  const Butterfly fly = Butterfly::of(nranks);
+  return 2 * int64_t{fly.p} * (fly.p - 1) + 2 * int64_t{fly.left_over} * fly.p;
+}
+int64_t bruck_all_to_all_in_all(int nranks) {
+  return int64_t{nranks} * bruck_all_to_all_chunks(nranks);
+}
+int64_t binomial_hops(int nranks) {
+  int64_t hops = 0;
+  for (int place = 0; place < nranks; ++place) {
+    hops += std::popcount(static_cast<unsigned>(place));
+  }
+  return hops;
+}
+
 constexpr Algorithm kAlgorithms[] = {
     // Per collective: the first row is the default, later rows have uses that choose_algorithm
     // knows.
     {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others,
-     twice_others, all},
+     twice_others, all_twice_others, others, all},
     {"bidirectional_ring_all_reduce", "biring", Collective::kAllReduce,
-     record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks, twice},
+     record_bidirectional_ring_all_reduce, bidirectional_rounds, bidirectional_chunks,
+     bidirectional_in_all, twice_others, twice},
     {"tree_all_reduce", "tree", Collective::kAllReduce, record_tree_all_reduce, tree_rounds,
-     tree_chunks, one, kRanksMax, 2},
+     tree_chunks, twice_others_in_all, tree_children, one, kRanksMax, 2},
     {"recursive_doubling_all_reduce", "doubling", Collective::kAllReduce,
-     record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks, one},
+     record_recursive_doubling_all_reduce, doubling_rounds, doubling_chunks, doubling_in_all,
+     doubling_chunks, one},
     {"halving_doubling_all_reduce", "halving", Collective::kAllReduce,
      record_butterfly_all_reduce<HalvingPeers>, butterfly_rounds, butterfly_chunks,
-     butterfly_width},
+     butterfly_in_all, butterfly_reduced, butterfly_width},
     {"swing_all_reduce", "swing", Collective::kAllReduce, record_butterfly_all_reduce<SwingPeers>,
-     butterfly_rounds, butterfly_chunks, butterfly_width},
+     butterfly_rounds, butterfly_chunks, butterfly_in_all, butterfly_reduced, butterfly_width},
     {"torus_all_reduce", "torus", Collective::kAllReduce, record_torus_all_reduce, torus_rounds,
-     twice_others, all},
+     twice_others, all_twice_others, others, all},
     {"two_shot_all_reduce", "twoshot", Collective::kAllReduce, record_two_shot_all_reduce, two,
-     twice_others, all, kOperandsMax, 1, true},
+     twice_others, all_twice_others, others, all, kOperandsMax, 1, true},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
-     others, one, kOperandsMax, 1, true},
-    {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one, one},
+     others, all_others, others, one, kOperandsMax, 1, true},
+    {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one,
+     others_in_all, zero, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
-     binomial_rounds, log2_up, one},
+     binomial_rounds, log2_up, others_in_all, zero, one},
     {"direct_broadcast", "allpairs", Collective::kBroadcast, record_direct_broadcast, one, others,
-     one, kOperandsMax},
-    {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one, one},
+     others_in_all, zero, one, kOperandsMax},
+    {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one, others_in_all,
+     one, one},
     {"binomial_reduce", "binomial", Collective::kReduce, record_binomial_reduce, binomial_rounds,
-     log2_up, one},
-    {"direct_reduce", "allpairs", Collective::kReduce, record_direct_reduce, one, others, one,
-     kOperandsMax, 1, true},
+     log2_up, others_in_all, log2_up, one},
+    {"direct_reduce", "allpairs", Collective::kReduce, record_direct_reduce, one, others,
+     others_in_all, others, one, kOperandsMax, 1, true},
     {"ring_all_gather", "ring", Collective::kAllGather, record_ring_all_gather, others, others,
-     all},
+     all_others, zero, all},
+    {"bidirectional_ring_all_gather", "biring", Collective::kAllGather,
+     record_bidirectional_ring_all_gather, half, others, all_others, zero, all},
     {"bruck_all_gather", "bruck", Collective::kAllGather, record_bruck_all_gather,
-     bruck_all_gather_rounds, others, all},
+     bruck_all_gather_rounds, others, all_others, zero, all},
     {"pat_all_gather", "pat", Collective::kAllGather, record_pat_all_gather, pat_all_gather_rounds,
-     others, all},
+     others, all_others, zero, all},
     {"all_pairs_all_gather", "allpairs", Collective::kAllGather, record_all_pairs_all_gather, one,
-     others, all, kOperandsMax},
+     others, all_others, zero, all, kOperandsMax},
     {"ring_reduce_scatter", "ring", Collective::kReduceScatter, record_ring_reduce_scatter, others,
-     others, all},
+     others, all_others, others, all},
     {"pat_reduce_scatter", "pat", Collective::kReduceScatter, record_pat_reduce_scatter,
-     pat_reduce_scatter_rounds, others, all},
+     pat_reduce_scatter_rounds, others, all_others, others, all},
     {"all_pairs_reduce_scatter", "allpairs", Collective::kReduceScatter,
-     record_all_pairs_reduce_scatter, one, others, all, kOperandsMax, 1, true},
+     record_all_pairs_reduce_scatter, one, others, all_others, others, all, kOperandsMax, 1, true},
     {"pairwise_all_to_all", "pairwise", Collective::kAllToAll, record_pairwise_all_to_all, one,
-     others, all},
+     others, all_others, zero, all},
     {"bruck_all_to_all", "bruck", Collective::kAllToAll, record_bruck_all_to_all,
-     bruck_all_to_all_rounds, bruck_all_to_all_chunks, all},
-    {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, others, all},
+     bruck_all_to_all_rounds, bruck_all_to_all_chunks, bruck_all_to_all_in_all, zero, all},
+    {"direct_gather", "pairwise", Collective::kGather, record_direct_gather, one, others,
+     others_in_all, zero, all},
     {"binomial_gather", "binomial", Collective::kGather, record_binomial_gather, binomial_rounds,
-     others, all},
-    {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others, all},
+     others, binomial_hops, zero, all},
+    {"direct_scatter", "pairwise", Collective::kScatter, record_direct_scatter, one, others,
+     others_in_all, zero, all},
     {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
-     others, all},
-    {"send", "pairwise", Collective::kSend, record_send, one, one, one},
-    {"recv", "pairwise", Collective::kRecv, record_recv, one, one, one},
+     others, binomial_hops, zero, all},
+    {"send", "pairwise", Collective::kSend, record_send, one, one, one_in_all, zero, one},
+    {"recv", "pairwise", Collective::kRecv, record_recv, one, one, one_in_all, zero, one},
 };
 
 }  // namespace
@@ -328,8 +390,8 @@ constexpr Algorithm kAlgorithms[] = {
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
 const Algorithm& local_copy() {
-  static constexpr Algorithm kLocalCopy{"copy", "pairwise", Collective::kSend, record_copy, zero,
-                                        zero,   one};
+  static constexpr Algorithm kLocalCopy{
+      "copy", "pairwise", Collective::kSend, record_copy, zero, zero, zero_in_all, zero, one};
   return kLocalCopy;
 }
 

@@ -4,6 +4,7 @@
 // executor, the verifier and `plexus verify` then know it.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -13,12 +14,14 @@
 namespace plexus {
 
 /// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
-/// the peer of a send/recv; `variant` = channel modulo Algorithm::variants.
+/// the peer of a send/recv; `variant` = channel modulo Algorithm::variants; `nodes` = the places in
+/// the ring where the ranks of a host begin, rising from 0, borrowed. Empty: all on one host.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
   int root;
   int variant = 0;
+  std::span<const int> nodes = {};
 };
 
 inline constexpr int kRanksMax = 1 << 24;
@@ -31,9 +34,12 @@ struct Algorithm {
   Collective collective = Collective::kAllReduce;
   Program (*record)(const RecordInput& input) = nullptr;
   /// Per loop, and checked by the verifier: verbs on the critical path; the most chunks that one
-  /// rank sends, or receives; chunk indices.
+  /// rank sends, or receives; chunks that all ranks send in all; the most chunks that one rank
+  /// combines with another; chunk indices.
   int (*rounds)(int nranks) = nullptr;
   int (*chunks_moved)(int nranks) = nullptr;
+  int64_t (*chunks_in_all)(int nranks) = nullptr;
+  int (*chunks_reduced)(int nranks) = nullptr;
   int (*chunks)(int nranks) = nullptr;
   int nranks_max = kRanksMax;
   /// Programs that differ by channel: channel c runs variant c % variants.

@@ -38,6 +38,8 @@ struct VerifyResult {
   int rounds = 0;             // messages on the longest chain of dependent ones
   int chunks = 0;             // chunk indices of a loop
   int chunks_moved = 0;       // most that a rank sends, or receives
+  int64_t chunks_in_all = 0;  // that all ranks send
+  int chunks_reduced = 0;     // most that a rank combines with another
   uint64_t slots_needed = 0;  // fewest slots with which it still ends
 };
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstddef>
 #include <fstream>
+#include <initializer_list>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -19,23 +21,26 @@ using Json = nlohmann::json;
 constexpr const char* kClasses[PLEXUS_LINK_CLASSES] = {"process", "host", "net", "far"};
 constexpr double kCostMax = 1e9;  // microseconds
 
-Result<void> read_link(const Json& json, LinkCost& cost) {
-  const struct {
-    const char* name;
-    double& value;
-  } fields[] = {{"latency_us", cost.latency_us},
-                {"message_us", cost.message_us},
-                {"us_per_byte", cost.us_per_byte}};
+struct Field {
+  const char* name;
+  double& value;
+};
+
+/// Sets the fields that the object names.
+Result<void> read_fields(const Json& json, std::initializer_list<Field> fields) {
   if (!json.is_object()) {
     return fail(PLEXUS_INVALID_USAGE, "is no object");
   }
   for (const auto& [name, value] : json.items()) {
-    const auto* const field = std::find_if(
-        std::begin(fields), std::end(fields),
-        [&, wanted = std::string(name)](const auto& row) { return wanted == row.name; });
-    if (field == std::end(fields)) {
-      return fail(PLEXUS_INVALID_USAGE,
-                  "has {}, which is none of latency_us, message_us, us_per_byte", name);
+    const auto* const field =
+        std::find_if(fields.begin(), fields.end(),
+                     [wanted = std::string(name)](const Field& row) { return wanted == row.name; });
+    if (field == fields.end()) {
+      std::string known;
+      for (const Field& row : fields) {
+        known += (known.empty() ? "" : ", ") + std::string(row.name);
+      }
+      return fail(PLEXUS_INVALID_USAGE, "has {}, which is none of {}", name, known);
     }
     const double number = value.is_number() ? value.get<double>() : -1;
     if (!std::isfinite(number) || number < 0 || number > kCostMax) {
@@ -47,31 +52,69 @@ Result<void> read_link(const Json& json, LinkCost& cost) {
   return ok();
 }
 
+Result<void> read_link(const Json& json, LinkCost& cost) {
+  return read_fields(json, {{"latency_us", cost.latency_us},
+                            {"message_us", cost.message_us},
+                            {"us_per_byte", cost.us_per_byte}});
+}
+
+Result<void> read_host(const Json& json, HostCost& cost) {
+  return read_fields(json, {{"reduce_us_per_byte", cost.reduce_us_per_byte},
+                            {"turn_us", cost.turn_us},
+                            {"spread", cost.spread}});
+}
+
+Result<void> read_links(const Json& json, Calibration& calibration) {
+  if (!json.is_object()) {
+    return fail(PLEXUS_INVALID_USAGE, "links is no object");
+  }
+  for (const auto& [name, link] : json.items()) {
+    const auto* const at =
+        std::find_if(std::begin(kClasses), std::end(kClasses),
+                     [wanted = std::string(name)](const char* row) { return wanted == row; });
+    if (at == std::end(kClasses)) {
+      return fail(PLEXUS_INVALID_USAGE, "link {} is none of process, host, net, far", name);
+    }
+    const auto read =
+        read_link(link, calibration.links[static_cast<size_t>(at - std::begin(kClasses))]);
+    if (read.has_error()) {
+      return fail(PLEXUS_INVALID_USAGE, "link {} {}", name, read.error().text);
+    }
+  }
+  return ok();
+}
+
+Result<void> read_object(const Json& json, Calibration& calibration) {
+  for (const auto& [name, part] : json.items()) {
+    if (name == "links") {
+      PLEXUS_TRY(read_links(part, calibration));
+    } else if (name == "host") {
+      const auto read = read_host(part, calibration.host);
+      if (read.has_error()) {
+        return fail(PLEXUS_INVALID_USAGE, "host {}", read.error().text);
+      }
+    } else if (name != "about") {
+      return fail(PLEXUS_INVALID_USAGE, "{} is none of links, host, about", name);
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<Calibration> read_calibration(const std::filesystem::path& path) {
   std::ifstream file(path);
   const Json json = Json::parse(file, nullptr, false);
-  if (!json.is_object() || !json.contains("links") || !json["links"].is_object()) {
+  if (!json.is_object() || !(json.contains("links") || json.contains("host"))) {
     return fail(PLEXUS_INVALID_USAGE,
-                "calibration {} cannot be read as JSON with \"links\": make it with `plexus tune`",
+                "calibration {} cannot be read as JSON with \"links\" or \"host\": make it with "
+                "`plexus tune`",
                 path.string());
   }
   Calibration calibration = kDefaultCalibration;
-  for (const auto& [name, link] : json["links"].items()) {
-    const auto* const at =
-        std::find_if(std::begin(kClasses), std::end(kClasses),
-                     [wanted = std::string(name)](const char* row) { return wanted == row; });
-    if (at == std::end(kClasses)) {
-      return fail(PLEXUS_INVALID_USAGE,
-                  "calibration {}: link {} is none of process, host, net, far", path.string(),
-                  name);
-    }
-    auto read = read_link(link, calibration[static_cast<size_t>(at - std::begin(kClasses))]);
-    if (read.has_error()) {
-      return fail(PLEXUS_INVALID_USAGE, "calibration {}: link {} {}", path.string(), name,
-                  read.error().text);
-    }
+  const auto read = read_object(json, calibration);
+  if (read.has_error()) {
+    return fail(PLEXUS_INVALID_USAGE, "calibration {}: {}", path.string(), read.error().text);
   }
   return calibration;
 }

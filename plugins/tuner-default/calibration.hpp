@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calibration file that `plexus tune` writes: JSON, {"links": {"host": {"latency_us": 0.16,
-// "message_us": 0.05, "us_per_byte": 5e-05}, ...}}; classes process, host, net, far; what is
-// missing keeps its default.
+// "message_us": 0.05, "us_per_byte": 5e-05}, ...}, "host": {"reduce_us_per_byte": 8e-06, "turn_us":
+// 0.45, "spread": 0.5}}; links by class: process, host, net, far. What is missing keeps its
+// default; "about" is for people.
 #pragma once
 
 #include <filesystem>

@@ -3,20 +3,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <string_view>
 
 namespace plexus::tuner_default {
 namespace {
 
+// What packing lines adds (docs/performance.md).
+constexpr double kUsPerByteLL = 1.2e-4;
+constexpr double kUsPerByteLL128 = 4e-5;
+constexpr double kMessageUsOfLines = 0.01;
+
 /// The slowest class that joins any two ranks: a flat algorithm waits for it in every round. What
 /// the host knows of the link replaces the calibration.
 LinkCost slowest_link(const Calibration& calibration, const plexus_tuner_comm_t& comm) {
-  LinkCost cost = calibration[PLEXUS_LINK_PROCESS];
+  LinkCost cost = calibration.links[PLEXUS_LINK_PROCESS];
   for (uint32_t i = 0; i < PLEXUS_LINK_CLASSES; ++i) {
     const plexus_tuner_link_t& link = comm.links[i];
     if (link.count == 0) {
       continue;
     }
-    cost = calibration[i];
+    cost = calibration.links[i];
     if (link.latency_ns > 0) {
       cost.latency_us = static_cast<double>(link.latency_ns) / 1e3;
     }
@@ -27,23 +34,55 @@ LinkCost slowest_link(const Calibration& calibration, const plexus_tuner_comm_t&
   return cost;
 }
 
+/// A candidate's loop in doubles; what a host before 1.2 does not tell is taken from what it does.
+struct LoopCost {
+  double rounds;
+  double moved;    // chunks, by the busiest rank
+  double in_all;   // chunks, by all ranks
+  double reduced;  // chunks, by the busiest rank
+};
+
+LoopCost loop_cost(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
+  LoopCost cost = {.rounds = static_cast<double>(candidate.rounds),
+                   .moved = static_cast<double>(candidate.chunks_moved),
+                   .in_all = static_cast<double>(candidate.chunks_moved) * comm.nranks,
+                   .reduced = 0};
+  constexpr size_t kWithTotals =
+      offsetof(plexus_tuner_candidate_t, chunks_reduced) + sizeof(candidate.chunks_reduced);
+  if (candidate.struct_size >= kWithTotals) {
+    cost.in_all = static_cast<double>(candidate.chunks_in_all);
+    cost.reduced = static_cast<double>(candidate.chunks_reduced);
+  }
+  return cost;
+}
+
+/// How much longer a byte takes because the slots that it goes through are many: from a core's
+/// cache's worth of bytes on, by the number of chunks that are under way at once.
+double spread_factor(const HostCost& host, const LoopCost& loop, double bytes_moved) {
+  constexpr double kCacheBytes = 1 << 20;
+  const double at_once = std::max(1.0, loop.moved / std::max(loop.rounds, 1.0));
+  return 1 + host.spread * (1 - 1 / at_once) * std::min(1.0, bytes_moved / kCacheBytes);
+}
+
 }  // namespace
 
 double predict_us(const Calibration& calibration,
                   const plexus_tuner_comm_t& comm,
                   const plexus_tuner_call_t& call,
                   const plexus_tuner_candidate_t& candidate) {
-  if (candidate.chunks_per_loop == 0 || candidate.chunk_bytes == 0 ||
+  if (candidate.chunks_per_loop == 0 || candidate.chunk_bytes == 0 || candidate.chunks_moved == 0 ||
       comm.cores_per_node_min == 0) {
     return -1;
   }
-  LinkCost cost = slowest_link(calibration, comm);
-  // More ranks than cores: each waits for its turn to run.
-  const double ranks_per_core = std::max(1.0, static_cast<double>(comm.ranks_per_node_max) /
-                                                  static_cast<double>(comm.cores_per_node_min));
-  cost.latency_us *= ranks_per_core > 1 ? 4 * ranks_per_core : 1;
-  cost.message_us *= ranks_per_core;
-  cost.us_per_byte *= ranks_per_core;
+  LinkCost link = slowest_link(calibration, comm);
+  // Lines are packed and unpacked, on top of the copies that Simple makes.
+  const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
+  if (protocol == "LL" || protocol == "LL128") {
+    link.us_per_byte += protocol == "LL" ? kUsPerByteLL : kUsPerByteLL128;
+    link.message_us += kMessageUsOfLines;
+  }
+  const HostCost& host = calibration.host;
+  const LoopCost loop = loop_cost(comm, candidate);
 
   // One thread drives the channels of a host rank, so they take turns and the bytes are the same.
   const auto chunks = static_cast<double>(candidate.chunks_per_loop);
@@ -51,11 +90,24 @@ double predict_us(const Calibration& calibration,
   const double chunk_bytes = std::min(static_cast<double>(candidate.chunk_bytes),
                                       std::max(1.0, std::ceil(size_bytes / chunks)));
   const double loops = std::max(1.0, std::ceil(size_bytes / (chunks * chunk_bytes)));
-  const double messages = loops * static_cast<double>(candidate.chunks_moved);
-  const auto rounds = static_cast<double>(candidate.rounds);
-  const double bytes_us = chunk_bytes * cost.us_per_byte;
-  return rounds * (cost.latency_us + bytes_us) +
-         std::max(0.0, messages - rounds) * (cost.message_us + bytes_us);
+  const double bytes_moved = loops * loop.moved * chunk_bytes;
+  const double chunk_us = chunk_bytes * (link.us_per_byte * spread_factor(host, loop, bytes_moved) +
+                                         host.reduce_us_per_byte * loop.reduced / loop.moved);
+  const double message_us = link.message_us + chunk_us;
+  // Half of a message's cost is its sender's, half its receiver's. The busiest rank moves `moved`
+  // in one direction; in the other, what a rank does on average.
+  const double ranks = std::max(1U, comm.nranks);
+  const double busiest_us =
+      loops * (loop.moved + std::min(loop.moved, loop.in_all / ranks)) / 2 * message_us;
+  const double fill_us = std::max(0.0, loop.rounds - loops * loop.moved) * chunk_us;
+
+  const double cores =
+      std::min(ranks, static_cast<double>(comm.cores_per_node_min) * std::max(1U, comm.nnodes));
+  const double all_us = loops * loop.in_all * message_us / cores;
+  const double ranks_per_core =
+      static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
+  const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
+  return loop.rounds * (link.latency_us + turn_us) + std::max(busiest_us, all_us) + fill_us;
 }
 
 }  // namespace plexus::tuner_default

@@ -36,6 +36,10 @@ class Collectives(job.Test):
     def test_messages_of_many_slots(self):
         self.check_all("--ranks", 2, "-b", "9M", "-e", "9M", "-n", 1)
 
+    def test_low_latency_protocols(self):
+        for protocol in ("LL", "LL128"):
+            self.check_all("--ranks", 3, "--proto", protocol, *SIZES)
+
     def test_two_channels(self):
         self.check_all("--ranks", 3, "--channels", 2, *SIZES)
 

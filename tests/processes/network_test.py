@@ -47,9 +47,9 @@ class TwoHosts(job.Test):
             for host in self.hosts:
                 ip("netns", "add", host)
                 self.addCleanup(subprocess.run, ["ip", "netns", "del", host], capture_output=True, check=False)
+            ip("-n", self.hosts[0], "link", "add", LINK, "type", "veth", "peer", "name", LINK, "netns", self.hosts[1])
         except (OSError, subprocess.CalledProcessError) as error:
             self.skipTest(f"network namespaces cannot be made here: {getattr(error, 'stderr', None) or error}")
-        ip("-n", self.hosts[0], "link", "add", LINK, "type", "veth", "peer", "name", LINK, "netns", self.hosts[1])
         for host, address in zip(self.hosts, ("10.93.0.1/24", "10.93.0.2/24")):
             ip("-n", host, "addr", "add", address, "dev", LINK)
             ip("-n", host, "link", "set", LINK, "up")

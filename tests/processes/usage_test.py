@@ -21,6 +21,8 @@ class Usage(job.Test):
                                  (("perf", "all_reduce", "--json", "/nonexistent/f"), "--json"),
                                  (("perf", "reduce", "-r", "4"), "--root"),
                                  (("verify", "--max-nranks", "0"), "--max-nranks"),
+                                 (("verify", "--ranks", "96,"), "--ranks"),
+                                 (("verify", "--ranks", "1"), "--ranks"),
                                  (("plugin", "info"), "LIB")]:
             with self.subTest(arguments):
                 ended = self.run_plexus(*arguments)
@@ -34,6 +36,17 @@ class Usage(job.Test):
             ended = self.run_plexus(*arguments)
             self.assertEqual(ended.returncode, 0)
             self.assertIn("plexus", ended.stdout)
+
+    def test_verify_proves_for_the_numbers_of_ranks_that_are_named(self):
+        ended = self.run_plexus("verify", "--ranks", "128,96,127", "--json", "-")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        proofs = json.loads(ended.stdout)
+        self.assertEqual(proofs["failed"], [])
+        self.assertLessEqual({("ring_all_reduce", 96), ("ring_all_reduce", 127), ("ring_all_reduce", 128), ("send", 2)},
+                             {(proof["algorithm"], proof["nranks"]) for proof in proofs["verified"]})
+        self.assertEqual({proof["nranks"] for proof in proofs["verified"]}, {2, 96, 127, 128})
+        ended = self.run_plexus("verify", "--max-nranks", "5", "--algorithm", "chain_reduce", "--json", "-")
+        self.assertEqual([proof["nranks"] for proof in json.loads(ended.stdout)["verified"]], [2, 3, 4, 5])
 
     def test_json_has_the_keys_of_the_contract(self):
         report = self.run_perf("reduce", *SMALL, "--ranks", 2)

@@ -21,13 +21,14 @@ struct Case {
   size_t count;
   const char* algorithms = "";  // as NCCL_ALGO takes them
   const char* channels = "";    // as NCCL_MIN_CTAS takes them
+  const char* protocols = "";   // as NCCL_PROTO takes them
 };
 
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   std::string name = std::string(info.param.mode == Mode::kGroup ? "group" : "threads") + "_" +
                      std::to_string(info.param.nranks) + "_ranks_" +
                      std::to_string(info.param.count) + info.param.channels + "_" +
-                     info.param.algorithms;
+                     info.param.algorithms + info.param.protocols;
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
@@ -57,6 +58,7 @@ class CollectivesTest : public testing::TestWithParam<Case> {
 
   void run(const Job::Body& body) {
     setenv("NCCL_ALGO", GetParam().algorithms, 1);
+    setenv("NCCL_PROTO", GetParam().protocols, 1);
     setenv("NCCL_MIN_CTAS", GetParam().channels, 1);
     Job job(GetParam().nranks);
     for (int repeat = 0; repeat < 2; ++repeat) {  // the second time the plan is cached
@@ -73,6 +75,7 @@ class CollectivesTest : public testing::TestWithParam<Case> {
   void TearDown() override {
     unsetenv("NCCL_ALGO");
     unsetenv("NCCL_MIN_CTAS");
+    unsetenv("NCCL_PROTO");
   }
 
   static int32_t sum_at(size_t index) {
@@ -276,7 +279,7 @@ std::vector<Case> algorithm_cases() {
        {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
         "alltoall:bruck;gather:binomial;scatter:binomial",
         "allreduce:doubling;allgather:pat", "allreduce:halving", "allreduce:swing",
-        "allreduce:torus", "allreduce:twoshot", "allreduce:biring",
+        "allreduce:torus", "allreduce:twoshot", "allreduce:biring;allgather:biring",
         "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
         "reducescatter:allpairs"}) {
     cases.push_back({Mode::kGroup, 2, 5, algorithms, "2"});
@@ -286,6 +289,16 @@ std::vector<Case> algorithm_cases() {
     cases.push_back({Mode::kThreads, 2, 20 * kSlotElements + 3, algorithms, "2"});
     cases.push_back({Mode::kThreads, 4, 2 * kSlotElements + 3, algorithms, "1"});
     cases.push_back({Mode::kThreads, 8, 4097, algorithms, "2"});
+    for (const char* const protocol : {"LL", "LL128"}) {
+      cases.push_back({Mode::kGroup, 3, 3000, algorithms, "1", protocol});
+      cases.push_back({Mode::kGroup, 7, 31, algorithms, "2", protocol});
+      cases.push_back({Mode::kThreads, 2, 30'001, algorithms, "1", protocol});
+      cases.push_back({Mode::kThreads, 4, 1025, algorithms, "2", protocol});
+    }
+  }
+  for (const char* const protocol : {"LL", "LL128"}) {
+    cases.push_back({Mode::kGroup, 4, 999, "", "1", protocol});
+    cases.push_back({Mode::kThreads, 3, 20'000, "ring", "1", protocol});
   }
   return cases;
 }

@@ -2,7 +2,11 @@
 // Tuner plugins from the user's side: one that is named decides; one that misbehaves costs nothing
 // but a WARN; results are right in every case.
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <unistd.h>
+#include <utility>
 
 #include "tests/ranks/job.hpp"
 
@@ -82,6 +86,62 @@ TEST_F(TunerTest, ANetPluginIsNoTuner) {
   ncclComm_t comms[2];
   EXPECT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclInvalidUsage);
   EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("expected 2 (tuner)"));
+}
+
+class CsvTuner : public TunerTest {
+ protected:
+  void SetUp() override { use(plugin_file("csv")); }
+  void TearDown() override {
+    unsetenv("CSV_TUNER_FILE");
+    std::filesystem::remove(path_);
+    TunerTest::TearDown();
+  }
+  void write(const std::string& text) const {
+    std::ofstream(path_) << text;
+    setenv("CSV_TUNER_FILE", path_.c_str(), 1);
+  }
+  const std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() / ("plexus_csv_tuner_" + std::to_string(getpid()));
+};
+
+TEST_F(CsvTuner, TheFirstLineThatFitsDecides) {
+  write(
+      "# collective,bytes_min,bytes_max,nranks_min,nranks_max,algorithm,channels\n"
+      "broadcast,0,1000000,2,8,binomial,0\n"
+      "all_reduce,0,1000000,5,64,ring,0\n"
+      "\n"
+      "all_reduce,0,1000,2,8,doubling,2\n"
+      "all_reduce,0,1000,2,8,ring,0\n"
+      "all_reduce,1001,1000000,2,8,halving,0\n");
+  EXPECT_EQ(sum(100), "doubling");
+  EXPECT_EQ(sum(1000), "halving");
+  EXPECT_NE(sum(1'000'000), "");
+  setenv("NCCL_ALGO", "allreduce:^doubling", 1);
+  EXPECT_NE(sum(100), "doubling");
+}
+
+TEST_F(CsvTuner, ABadLineIsRefusedWithItsNumberAndReason) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"all_reduce,0,1\n", "is not collective,bytes_min,bytes_max"},
+      {"all_reduce,0,many,2,8,ring,0\n", "is not collective,bytes_min,bytes_max"},
+      {"all_reduce,0,-1,2,8,ring,0\n", "is not collective,bytes_min,bytes_max"},
+      {"all_reduce,0,99999999999999999999,2,8,ring,0\n", "is not collective,bytes_min"},
+      {"sum,0,1,2,8,ring,0\n", "is not collective,bytes_min"},
+      {"all_reduce,2,1,2,8,ring,0\n", "has a least value above the most"},
+      {"all_reduce,1,2,2,8,,0\n", "is not collective,bytes_min,bytes_max"},
+  };
+  for (const auto& [line, reason] : bad) {
+    write(std::string("all_reduce,0,1000,2,8,ring,0\n") + line);
+    EXPECT_NE(sum(), "");
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr(path_.string() + ":2: the line " + reason));
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("the built-in choice is used"));
+  }
+}
+
+TEST_F(CsvTuner, AMissingFileIsSaid) {
+  setenv("CSV_TUNER_FILE", "/nonexistent/file.csv", 1);
+  EXPECT_NE(sum(), "");
+  EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("CSV_TUNER_FILE names no file"));
 }
 
 TEST_F(TunerTest, TheDefaultOneReadsItsCalibration) {

@@ -14,6 +14,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugin-api": [],
     "plugins/support": ["plugin-api"],
     "plugins/net-socket": ["plugin-api", "plugins/support"],
+    "plugins/net-ofi": ["plugin-api", "plugins/support"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
     "kernels/layout": [],
@@ -22,6 +23,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "kernels/host": ["kernels/layout", "kernels/algorithms", "kernels/program"],
     "core/base": [],
     "core/os": ["core/base"],
+    "core/fabric": ["core/base"],
     "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
     "core/device": ["core/base"],
     "core/plugin": ["core/base", "plugin-api"],
@@ -33,10 +35,10 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/schedule": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine",
                       "kernels/layout", "kernels/algorithms", "kernels/program", "kernels/host"],
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
-                  "core/engine", "core/schedule", "kernels/layout"],
+                  "core/engine", "core/schedule", "core/topo", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
-    "tools/cli": ["core/base", "core/os", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
+    "tools/cli": ["core/base", "core/os", "core/fabric", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
                   "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
@@ -45,6 +47,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"hwy/": ["kernels/host"],
     r"hwloc|pugixml": ["core/topo"],
     r"sodium": ["core/bootstrap"],
+    r"rdma/": ["plugins/net-ofi"],
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["tools/cli", "tools/conformance", "plugins/tuner-default"],
 }

@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 def files(root, suffixes=None):
     """Every file of ours below `root` (and directly in it), sorted, as (path, name from the root)."""
     root = pathlib.Path(root)
-    found = [path for path in root.iterdir() if path.is_file()]
+    found = [path for path in root.iterdir() if path.is_file() and path.name != ".git"]  # a file in a worktree
     for folder in FOLDERS:
         found += [path for path in (root / folder).rglob("*") if path.is_file()]
     for path in sorted(found):

@@ -2,15 +2,10 @@
 // `plexus explain`: every way to do a call, the tuner's time for it, the one that is chosen, and
 // why each other one is not; with --measure also the time that each really takes on this machine.
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unistd.h>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +18,7 @@
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
+#include "tools/cli/measure.hpp"
 
 namespace plexus {
 namespace {
@@ -64,47 +60,23 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
   return comm;
 }
 
-/// "allreduce" for NCCL_ALGO.
-std::string nccl_name(Collective collective) {
-  std::string text = name(collective);
-  text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
-  return text;
-}
-
-/// Runs `plexus perf` with this one algorithm allowed; microseconds, or nothing when it failed.
-std::optional<double> measure_us(const ExplainOptions& options, const Algorithm& algorithm) {
-  std::array<char, 4096> self{};
-  if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
-    return std::nullopt;
-  }
-  // Through the environment, so that no name has to be quoted for the shell.
-  setenv("PLEXUS_EXPLAIN_SELF", self.data(), 1);
-  setenv("NCCL_ALGO", fmt::format("{}:{}", nccl_name(options.collective), algorithm.family).c_str(),
-         1);
-  const std::string command = fmt::format(
-      "\"$PLEXUS_EXPLAIN_SELF\" perf {} --ranks {} --mode {} -b {} -e {} --json - 2>/dev/null",
-      name(options.collective), options.nranks, options.mode, options.size_bytes,
-      options.size_bytes);
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (size_t size = 1; pipe != nullptr && size > 0;) {
-    size = fread(buffer.data(), 1, buffer.size(), pipe.get());
-    text.append(buffer.data(), size);
-  }
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("rows") || json["rows"].empty()) {
-    return std::nullopt;
-  }
-  return json["rows"][0]["time_us"]["median"].get<double>();
-}
-
 struct Line {
   Candidate candidate;
   bool chosen;
   std::string reason;
   std::optional<double> measured_us;
 };
+
+/// Nothing when it failed.
+std::optional<double> measure(const ExplainOptions& options, const Choice& choice) {
+  const auto time = measure_time({.collective = options.collective,
+                                  .algorithm = choice.algorithm->family,
+                                  .protocol = choice.protocol,
+                                  .nranks = options.nranks,
+                                  .mode = options.mode,
+                                  .size_bytes = options.size_bytes});
+  return time.has_error() ? std::nullopt : std::optional(time.value().median_us);
+}
 
 std::string why_not(const Candidate& candidate, const Candidate& chosen, bool by_tuner) {
   if (!candidate.possible) {
@@ -162,9 +134,10 @@ Json json_of(const Line& line) {
 
 Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(config, read_config());
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo));
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto));
   PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
                                  .folders = config.plugin_path,
+                                 .net_plugins = config.net_plugin,
                                  .own_folder = find_library_folder()},
                                 describe_comm(options)));
   constexpr int kChannelsMax = 64;
@@ -180,14 +153,14 @@ Result<int> explain(const ExplainOptions& options) {
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];
     const bool chosen = i == decision.chosen;
-    lines.push_back({.candidate = candidate,
-                     .chosen = chosen,
-                     .reason = chosen ? ""
-                                      : why_not(candidate, decision.candidates[decision.chosen],
-                                                decision.by_tuner),
-                     .measured_us = options.measure && candidate.possible
-                                        ? measure_us(options, *candidate.choice.algorithm)
-                                        : std::nullopt});
+    lines.push_back(
+        {.candidate = candidate,
+         .chosen = chosen,
+         .reason =
+             chosen ? ""
+                    : why_not(candidate, decision.candidates[decision.chosen], decision.by_tuner),
+         .measured_us = options.measure && candidate.possible ? measure(options, candidate.choice)
+                                                              : std::nullopt});
   }
   const std::string by = decision.by_tuner ? tuner->name() : "the built-in rules";
   if (options.json != "-") {

@@ -19,6 +19,7 @@
 #include "core/topo/paths.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
+#include "tools/cli/topo/fabric.hpp"
 #include "tools/cli/topo/json.hpp"
 #include "tools/cli/topo/text.hpp"
 
@@ -37,7 +38,21 @@ struct TopoFlags {
   std::string graph_file;
   std::string graph_dump;
   std::string json;  // file, "-" or empty
+  std::string from;  // of a fabric: NODE[:RAIL]
+  std::string to;
+  int shift = 0;  // 0: not wished
 };
+
+/// One rank on each GPU.
+XmlElement with_ranks_on_gpus(XmlElement element) {
+  for (XmlElement& child : element.children) {
+    child = with_ranks_on_gpus(std::move(child));
+  }
+  if (element.tag == "gpu") {
+    element.set("rank", *element.find("dev"));
+  }
+  return element;
+}
 
 Result<XmlElement> read_machine(const TopoFlags& flags) {
   if (!flags.file.empty()) {
@@ -45,11 +60,23 @@ Result<XmlElement> read_machine(const TopoFlags& flags) {
   }
   DetectRequest request;
   const int ranks = flags.ranks > 0 ? flags.ranks : cores_available();
-  for (int rank = 0; rank < ranks; ++rank) {
-    request.ranks.push_back({.rank = rank, .numa = -1});
-  }
+  PLEXUS_TRY(machine, Machine::load());
   request.nets = network_interfaces();
-  return detect_machine(request);
+  Result<GpuList> gpus = find_gpus();
+  if (gpus) {
+    request.gpus = std::move(gpus).value();
+  } else {
+    fmt::print(stderr, "plexus: no GPUs are shown: {}\n", gpus.error().message());
+  }
+  if (flags.ranks == 0 && !request.gpus.gpus.empty()) {
+    return with_ranks_on_gpus(machine.describe(request));
+  }
+  const std::vector<int> numas = machine.numa_nodes();
+  for (int rank = 0; rank < ranks; ++rank) {  // spread over the NUMA nodes
+    request.ranks.push_back(
+        {.rank = rank, .numa = numas[static_cast<size_t>(rank) % numas.size()]});
+  }
+  return machine.describe(request);
 }
 
 TopoOptions options_of(const TopoFlags& flags) {
@@ -143,6 +170,38 @@ Result<void> search(const TopoFlags& flags) {
                             : write_text(flags.json, format_cluster_json(cluster, search_ms));
 }
 
+Result<std::string> read_file(const std::string& file_name) {
+  std::ifstream file(file_name, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) {
+    return fail(Code::kInvalidArgument, "'{}' cannot be read", file_name);
+  }
+  return text;
+}
+
+Result<void> show_fabric(const TopoFlags& flags) {
+  PLEXUS_TRY(text, read_file(flags.file));
+  const Result<Fabric> parsed = Fabric::parse(text);
+  if (!parsed) {
+    return fail(parsed.error().code(), "{}: {}", flags.file, parsed.error().message());
+  }
+  const Fabric& fabric = parsed.value();
+  std::string shown = format_fabric(fabric);
+  if (!flags.from.empty() || !flags.to.empty()) {
+    const Result<FabricPort> from = parse_port(flags.from, fabric);
+    const Result<FabricPort> to = parse_port(flags.to, fabric);
+    if (!from || !to) {
+      return fail(Code::kInvalidArgument, "--{} takes NODE or NODE:RAIL of the {} x {} there are",
+                  from ? "to" : "from", fabric.nodes(), fabric.rails());
+    }
+    shown += format_route(fabric, from.value(), to.value());
+  }
+  if (flags.shift > 0) {
+    shown += format_shift(fabric, flags.shift);
+  }
+  return write_text("", shown);
+}
+
 Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {
   constexpr IntRange kDc = {0, 1023};
   size_t start = 0;
@@ -174,6 +233,17 @@ void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
       ->type_name("FILE");
 }
 
+CLI::App* add_fabric_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags) {
+  constexpr IntRange kShift = {1, 1 << 24};
+  CLI::App* const app = topo.add_subcommand("fabric", "what joins nodes: routes, shared links");
+  app->add_option("FILE", flags->file, "a fabric (docs/topology.md)")->type_name("")->required();
+  app->add_option("--from", flags->from, "show a route: from this NIC")->type_name("NODE[:RAIL]");
+  app->add_option("--to", flags->to, "to this one")->type_name("NODE[:RAIL]");
+  add_int(*app, "--shift", &flags->shift, kShift,
+          "all NICs send at once, each to its rail so many nodes on");
+  return app;
+}
+
 }  // namespace
 
 Command add_topo_command(CLI::App& program) {
@@ -187,7 +257,7 @@ Command add_topo_command(CLI::App& program) {
     CLI::App* app;
     Result<void> (*run)(const TopoFlags&);
   };
-  const std::vector<Verb> verbs = {
+  std::vector<Verb> verbs = {
       {app->add_subcommand("show", "as a tree, with the paths between ranks"), show},
       {app->add_subcommand("dot", "for Graphviz, rings as coloured edges"), draw},
       {app->add_subcommand("dump", "this machine as a topology file"), dump},
@@ -200,13 +270,14 @@ Command add_topo_command(CLI::App& program) {
                      writes ? "written; stdout without it" : "NCCL's XML; this machine without it")
         ->type_name("");
     add_int(*verb.app, "--ranks", &flags->ranks, kRanks,
-            "ranks on this machine's host (default: one for each core)");
+            "ranks on this machine's host (default: one for each GPU, else for each core)");
     if (!writes) {
       add_int(*verb.app, "--cross-nic", &flags->cross_nic, kCrossNic, "as NCCL_CROSS_NIC");
       verb.app->add_flag("--no-p2p", flags->no_p2p, "no peer access between GPUs");
     }
   }
   add_search_flags(*verbs.back().app, flags);
+  verbs.push_back({add_fabric_verb(*app, flags), show_fabric});
   return {app, [flags, verbs] {
             for (const Verb& verb : verbs) {
               if (verb.app->parsed()) {

@@ -3,9 +3,12 @@
 // for each number of ranks, in place and out of place, from several roots. Exit code 1 when a proof
 // fails.
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -24,7 +27,8 @@ namespace {
 struct VerifyOptions {
   std::string algorithm;  // empty: all
   int max_nranks = 64;
-  std::string json;  // file, "-" or empty
+  std::vector<int> nranks;  // these alone; empty: 2 to max_nranks
+  std::string json;         // file, "-" or empty
 };
 
 /// The proofs of one algorithm for one number of ranks.
@@ -88,16 +92,21 @@ Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   return verdict;
 }
 
-std::vector<Verdict> verify_algorithm(const Algorithm& algorithm, int max_nranks) {
+/// The numbers of ranks that are asked for and that the algorithm is for.
+std::vector<int> choose_nranks(const Algorithm& algorithm, const VerifyOptions& options) {
   constexpr int kNranksMin = 2;  // a rank alone only copies
-  const int last = is_point_to_point(algorithm.collective)
-                       ? kNranksMin
-                       : std::min(max_nranks, algorithm.nranks_max);
-  std::vector<Verdict> verdicts;
-  for (int nranks = kNranksMin; nranks <= last; ++nranks) {
-    verdicts.push_back(verify_all_forms(algorithm, nranks));
+  if (is_point_to_point(algorithm.collective)) {
+    return {kNranksMin};
   }
-  return verdicts;
+  std::vector<int> chosen = options.nranks;
+  if (chosen.empty()) {
+    chosen.resize(static_cast<size_t>(options.max_nranks - kNranksMin + 1));
+    std::iota(chosen.begin(), chosen.end(), kNranksMin);
+  }
+  chosen.erase(std::remove_if(chosen.begin(), chosen.end(),
+                              [&](int nranks) { return nranks > algorithm.nranks_max; }),
+               chosen.end());
+  return chosen;
 }
 
 nlohmann::ordered_json json_of(const Verdict& verdict) {
@@ -125,6 +134,17 @@ std::string format_json(const std::vector<Verdict>& verdicts) {
   return json.dump(1) + "\n";
 }
 
+/// "2..64" or "96, 128".
+std::string list_nranks(const std::vector<Verdict>& verdicts) {
+  std::vector<int> nranks;
+  for (const Verdict& verdict : verdicts) {
+    nranks.push_back(verdict.nranks);
+  }
+  const bool is_range = nranks.back() - nranks.front() == static_cast<int>(nranks.size()) - 1;
+  return is_range && nranks.size() > 2 ? fmt::format("{}..{}", nranks.front(), nranks.back())
+                                       : fmt::format("{}", fmt::join(nranks, ", "));
+}
+
 void print_line(const Algorithm& algorithm, const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     if (!verdict.result.proved) {
@@ -134,13 +154,15 @@ void print_line(const Algorithm& algorithm, const std::vector<Verdict>& verdicts
       return;
     }
   }
+  if (verdicts.empty()) {
+    fmt::print("{:<22} {:<15} is for at most {} ranks: nothing to prove\n", algorithm.name,
+               name(algorithm.collective), algorithm.nranks_max);
+    return;
+  }
   const Verdict& last = verdicts.back();
   fmt::print("{:<22} {:<15} proved for {} ranks ({} steps, {} lane{} at {})\n", algorithm.name,
-             name(algorithm.collective),
-             last.nranks == verdicts.front().nranks
-                 ? fmt::format("{}", last.nranks)
-                 : fmt::format("{}..{}", verdicts.front().nranks, last.nranks),
-             last.result.steps, last.result.lanes, last.result.lanes == 1 ? "" : "s", last.nranks);
+             name(algorithm.collective), list_nranks(verdicts), last.result.steps,
+             last.result.lanes, last.result.lanes == 1 ? "" : "s", last.nranks);
 }
 
 int run_verify(const VerifyOptions& options) {
@@ -153,7 +175,10 @@ int run_verify(const VerifyOptions& options) {
     if (progress) {
       fmt::print(stderr, "{}\n", algorithm.name);
     }
-    const std::vector<Verdict> verdicts = verify_algorithm(algorithm, options.max_nranks);
+    std::vector<Verdict> verdicts;
+    for (const int nranks : choose_nranks(algorithm, options)) {
+      verdicts.push_back(verify_all_forms(algorithm, nranks));
+    }
     if (options.json != "-") {
       print_line(algorithm, verdicts);
     }
@@ -182,10 +207,32 @@ Result<void> take_algorithm(const std::string& text, std::string* target) {
   return ok();
 }
 
+constexpr IntRange kNranks = {2, 1024};
+
+/// "96,128"
+Result<void> take_nranks(const std::string& text, std::vector<int>* target) {
+  std::set<int> named;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    int nranks = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, nranks);
+    if (error != std::errc() || end != rest.data() + comma || nranks < kNranks.min ||
+        nranks > kNranks.max) {
+      return fail(Code::kInvalidArgument, "takes numbers from {} to {}, separated by ',', not '{}'",
+                  kNranks.min, kNranks.max, text);
+    }
+    named.insert(nranks);
+    more = comma < rest.size();
+    rest.remove_prefix(comma + (more ? 1 : 0));
+  }
+  target->assign(named.begin(), named.end());
+  return ok();
+}
+
 }  // namespace
 
 Command add_verify_command(CLI::App& program) {
-  constexpr IntRange kNranks = {2, 1024};
   CLI::App* app = program.add_subcommand("verify", "Prove the recorded programs of the algorithms");
   const auto options = std::make_shared<VerifyOptions>();
   add_flag(
@@ -194,6 +241,10 @@ Command add_verify_command(CLI::App& program) {
       "only this one");
   add_int(*app, "--max-nranks", &options->max_nranks, kNranks,
           "prove for 2 to this many ranks (default 64)");
+  add_flag(
+      *app, "--ranks",
+      [options](const std::string& text) { return take_nranks(text, &options->nranks); },
+      "prove for these numbers of ranks alone: 96,128");
   app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")
       ->type_name("VALUE");
   return {app, [options] { return run_verify(*options); }};

@@ -29,6 +29,7 @@ Command add_plugin_command(CLI::App& program);
 Command add_topo_command(CLI::App& program);
 Command add_verify_command(CLI::App& program);
 Command add_explain_command(CLI::App& program);
+Command add_tune_command(CLI::App& program);
 
 /// Where the library in use lies: its plugins are beside it.
 std::filesystem::path find_library_folder();

@@ -25,7 +25,7 @@ ChoiceInput input_of(Collective collective, uint64_t size_bytes, int nranks = 4)
 
 /// The family chosen under a filter, or the error's text.
 std::string choose(const char* filter_text, const ChoiceInput& input) {
-  const auto filter = AlgorithmFilter::parse(filter_text);
+  const auto filter = AlgorithmFilter::parse(filter_text, "");
   if (filter.has_error()) {
     return std::string(filter.error().message());
   }
@@ -49,14 +49,14 @@ TEST(ChooseAlgorithm, TakesLogarithmicAlgorithmsForSmallMessagesOfManyRanks) {
 }
 
 TEST(ChooseAlgorithm, ListsEveryWayAndWhatSpeaksAgainstIt) {
-  const auto filter = AlgorithmFilter::parse("allreduce:^tree");
+  const auto filter = AlgorithmFilter::parse("allreduce:^tree", "");
   const auto candidates =
       list_candidates(input_of(Collective::kAllReduce, 8, 1000), filter.value());
   std::map<std::string, std::string> reasons;
   for (const Candidate& candidate : candidates) {
     reasons[candidate.choice.algorithm->family] = candidate.reason;
   }
-  EXPECT_EQ(reasons.size(), candidates.size());
+  EXPECT_EQ(reasons.size() * kProtocols.size(), candidates.size());
   EXPECT_EQ(reasons["tree"], "excluded by NCCL_ALGO");
   EXPECT_THAT(reasons["allpairs"], HasSubstr("ranks"));
   EXPECT_EQ(reasons["ring"], "");
@@ -84,8 +84,7 @@ TEST(AlgorithmFilter, TakesListsInAnyCase) {
 
 TEST(AlgorithmFilter, TakesExclusions) {
   EXPECT_EQ(choose("^allpairs", input_of(Collective::kAllReduce, 8)), "ring");
-  EXPECT_THAT(choose("nvls", input_of(Collective::kAllReduce, 8)),
-              HasSubstr("leaves no algorithm"));
+  EXPECT_THAT(choose("nvls", input_of(Collective::kAllReduce, 8)), HasSubstr("leave no way"));
 }
 
 TEST(AlgorithmFilter, TakesRulesPerCollective) {
@@ -93,13 +92,47 @@ TEST(AlgorithmFilter, TakesRulesPerCollective) {
   EXPECT_EQ(choose(rules, input_of(Collective::kAllReduce, 8)), "ring");
   EXPECT_EQ(choose(rules, input_of(Collective::kBroadcast, 1 << 20)), "ring");
   EXPECT_THAT(choose(rules, input_of(Collective::kReduceScatter, 8)),
-              HasSubstr("NCCL_ALGO leaves no algorithm"));
+              HasSubstr("NCCL_ALGO and NCCL_PROTO leave no way"));
+}
+
+/// The protocol chosen under NCCL_PROTO, or the error's text.
+std::string choose_protocol(const char* text, const ChoiceInput& input) {
+  const auto filter = AlgorithmFilter::parse("", text);
+  if (filter.has_error()) {
+    return std::string(filter.error().message());
+  }
+  const auto choice = choose_algorithm(input, filter.value(), nullptr);
+  return choice.has_error() ? std::string(choice.error().message()) : name(choice.value().protocol);
+}
+
+TEST(ChooseAlgorithm, OffersLinesOnlyWhereRanksShareMemory) {
+  ChoiceInput input = input_of(Collective::kBroadcast, 1024);
+  input.shares_memory = false;
+  EXPECT_EQ(choose_protocol("LL,Simple", input), "Simple");
+  EXPECT_THAT(choose_protocol("LL,LL128", input), HasSubstr("leave no way"));
+}
+
+TEST(ChooseAlgorithm, KeepsChunksOfLinesWithinASlot) {
+  const auto filter = AlgorithmFilter::parse("", "ll");
+  const auto choice =
+      choose_algorithm(input_of(Collective::kAllReduce, 1 << 20), filter.value(), nullptr);
+  EXPECT_EQ(choice.value().chunk_bytes, kPayloadBytesMaxLL);
+}
+
+TEST(AlgorithmFilter, TakesProtocolsAsNcclProtoSpellsThem) {
+  const ChoiceInput input = input_of(Collective::kAllReduce, 8);
+  EXPECT_EQ(choose_protocol("LL", input), "LL");
+  EXPECT_EQ(choose_protocol("^Simple,LL", input), "LL128");
+  EXPECT_EQ(choose_protocol("allreduce:ll128;broadcast:LL", input), "LL128");
+  EXPECT_THAT(choose_protocol("LL256", input),
+              AllOf(HasSubstr("NCCL_PROTO: 'll256' is no protocol"), HasSubstr("simple")));
+  EXPECT_THAT(choose_protocol("^Simple,LL,LL128", input), HasSubstr("leave no way"));
 }
 
 TEST(AlgorithmFilter, LeavesPairwiseCollectivesAloneUnlessNamed) {
   EXPECT_EQ(choose("ring", input_of(Collective::kAllToAll, 8)), "pairwise");
   EXPECT_THAT(choose("alltoall:ring", input_of(Collective::kAllToAll, 8)),
-              HasSubstr("leaves no algorithm"));
+              HasSubstr("leave no way"));
 }
 
 TEST(AlgorithmFilter, SaysWhatItDoesNotKnowAndWhatItKnows) {

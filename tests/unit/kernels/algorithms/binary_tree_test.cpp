@@ -84,5 +84,80 @@ TEST(DoubleTree, EveryNodeButOneIsInsideAtMostOneTreeAndBothReachAll) {
   }
 }
 
+/// Nodes with these numbers of places.
+struct Nodes {
+  std::vector<int> starts;
+  std::vector<int> node_of;
+  explicit Nodes(const std::vector<int>& sizes) {
+    for (const int size : sizes) {
+      starts.push_back(static_cast<int>(node_of.size()));
+      node_of.insert(node_of.end(), static_cast<size_t>(size), static_cast<int>(starts.size()) - 1);
+    }
+  }
+  [[nodiscard]] int places() const { return static_cast<int>(node_of.size()); }
+  [[nodiscard]] NodesTreePlace at(int tree, int place) const {
+    return nodes_tree(tree, starts.data(), static_cast<int>(starts.size()), places(), place);
+  }
+};
+
+void expect_tree_over_nodes(const Nodes& nodes, int tree) {
+  int roots = 0;
+  int crossings = 0;
+  for (int place = 0; place < nodes.places(); ++place) {
+    const NodesTreePlace at = nodes.at(tree, place);
+    roots += at.up < 0 ? 1 : 0;
+    int steps = 0;
+    for (int up = at.up; up >= 0; up = nodes.at(tree, up).up) {
+      ASSERT_LE(++steps, nodes.places()) << "a cycle";
+    }
+    for (int i = 0; i < at.downs; ++i) {
+      const int down = at.down[i];
+      ASSERT_EQ(nodes.at(tree, down).up, place);
+      crossings +=
+          nodes.node_of[static_cast<size_t>(down)] != nodes.node_of[static_cast<size_t>(place)] ? 1
+                                                                                                : 0;
+    }
+    ASSERT_LE(at.downs, 3);
+  }
+  EXPECT_EQ(roots, 1);
+  EXPECT_EQ(crossings, static_cast<int>(nodes.starts.size()) - 1);
+}
+
+TEST(TreeOverNodes, LeavesANodeOncePerNode) {
+  for (const std::vector<int>& sizes : {std::vector<int>{1},
+                                        {7},
+                                        {1, 1, 1},
+                                        {8, 8},
+                                        {3, 1, 4, 1, 5, 9, 2, 6},
+                                        {2, 2, 2, 2, 2},
+                                        {16, 1},
+                                        {1, 16},
+                                        std::vector<int>(33, 4),
+                                        std::vector<int>(7, 13)}) {
+    expect_tree_over_nodes(Nodes(sizes), 0);
+    expect_tree_over_nodes(Nodes(sizes), 1);
+  }
+}
+
+TEST(TreeOverNodes, OfOneNodeIsTheTree) {
+  for (int count = 1; count <= 64; ++count) {
+    const Nodes nodes({count});
+    for (int place = 0; place < count; ++place) {
+      EXPECT_EQ(nodes.at(0, place).up, first_tree(count, place).up);
+      EXPECT_EQ(nodes.at(1, place).up, second_tree(count, place).up);
+    }
+  }
+}
+
+TEST(TreeOverNodes, OfOnePlaceEachIsTheTree) {
+  for (int count = 1; count <= 64; ++count) {
+    const Nodes nodes(std::vector<int>(static_cast<size_t>(count), 1));
+    for (int place = 0; place < count; ++place) {
+      EXPECT_EQ(nodes.at(0, place).up, first_tree(count, place).up);
+      EXPECT_EQ(nodes.at(1, place).up, second_tree(count, place).up);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plexus

@@ -20,7 +20,7 @@ Geometry make_plain(
   return {.part_offset = offset,
           .part_count = count,
           .chunk_count = chunk_count,
-          .granule = granule,
+          .last_chunk_count = last_chunk_count(count, chunk_count, chunks, granule),
           .chunks = chunks,
           .loops = static_cast<uint32_t>(div_ceil(count, chunk_count * chunks)),
           .input_stride = 0,
@@ -33,7 +33,7 @@ Geometry make_blocked(uint64_t offset, uint64_t count, uint64_t chunk_count, uin
   return {.part_offset = offset,
           .part_count = count,
           .chunk_count = chunk_count,
-          .granule = 1,
+          .last_chunk_count = 0,
           .chunks = 1,
           .loops = static_cast<uint32_t>(div_ceil(count, chunk_count)),
           .input_stride = 0,
@@ -48,7 +48,7 @@ void expect_covers_part(const Geometry& geometry) {
     for (uint32_t chunk = 0; chunk < geometry.chunks; ++chunk) {
       const Span span = span_of(geometry, 0, chunk, loop);
       ASSERT_EQ(span.offset, next) << "loop " << loop << " chunk " << chunk;
-      ASSERT_LE(span.count, std::max(geometry.chunk_count, geometry.granule));
+      ASSERT_LE(span.count, std::max(geometry.chunk_count, geometry.last_chunk_count));
       next += span.count;
     }
   }

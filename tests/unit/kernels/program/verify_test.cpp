@@ -88,6 +88,48 @@ TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
   }
 }
 
+/// Above 64: multiples of a power of two, a power of two and the number below it.
+TEST_P(EveryAlgorithm, IsProvedFor96And127And128Ranks) {
+  const Algorithm& algorithm = *GetParam();
+  for (const int nranks : {96, 127, 128}) {
+    const int root = is_rooted(algorithm.collective) ? nranks / 2 : 0;
+    for (int variant = 0; variant < algorithm.variants && nranks <= algorithm.nranks_max;
+         ++variant) {
+      EXPECT_EQ(verify({.algorithm = &algorithm,
+                        .nranks = nranks,
+                        .root = root,
+                        .in_place = true,
+                        .variant = variant})
+                    .reason,
+                "")
+          << nranks << " ranks, variant " << variant;
+    }
+  }
+}
+
+/// The others of 1000 ranks take seconds each: `plexus verify --ranks 1000`.
+TEST_P(EveryAlgorithm, IsProvedFor1000RanksWhereTheChunksAreFew) {
+  const Algorithm& algorithm = *GetParam();
+  constexpr int kRanks = 1000;
+  constexpr int kStepsMax = 100'000;
+  if (kRanks > algorithm.nranks_max) {
+    EXPECT_EQ(algorithm.nranks_max, kOperandsMax);
+    return;
+  }
+  size_t steps = 0;
+  std::vector<int> ring = in_order(kRanks);
+  for (const int rank : {0, kRanks / 2, kRanks - 1}) {
+    const int root = is_point_to_point(algorithm.collective) ? (rank + 1) % kRanks : 0;
+    steps =
+        std::max(steps, algorithm.record({.rank = rank, .ring = ring, .root = root}).step_count());
+  }
+  if (steps * kRanks <= kStepsMax || is_rooted(algorithm.collective)) {
+    EXPECT_EQ(verify({.algorithm = &algorithm, .nranks = kRanks, .root = kRanks / 3}).reason, "");
+  } else {
+    EXPECT_GE(algorithm.chunks(kRanks), kRanks / 2) << "a program with few chunks is long";
+  }
+}
+
 std::vector<const Algorithm*> all_rows() {
   std::vector<const Algorithm*> rows;
   for (const Algorithm& algorithm : algorithms()) {
@@ -573,13 +615,44 @@ TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
 }
 
 TEST(Verify, RejectsCostThatIsNotTheTables) {
-  Algorithm algorithm = *find_algorithm("ring_all_gather");
-  algorithm.rounds = [](int nranks) { return nranks; };
-  const VerifyResult result =
-      verify({.algorithm = &algorithm, .nranks = 4, .root = 0, .in_place = false});
-  EXPECT_FALSE(result.proved);
-  EXPECT_EQ(result.reason,
-            "takes 3 rounds and moves 3 chunks at a rank, where the table says 4 and 3");
+  const auto refusal = [](const auto& spoil) {
+    Algorithm algorithm = *find_algorithm("ring_reduce_scatter");
+    spoil(algorithm);
+    return verify({.algorithm = &algorithm, .nranks = 4, .root = 0, .in_place = false}).reason;
+  };
+  constexpr auto kWrong = [](int nranks) { return nranks; };
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.rounds = kWrong; }),
+            "has 3 rounds, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_moved = kWrong; }),
+            "has 3 chunks moved at a rank, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) {
+              row.chunks_in_all = [](int nranks) { return int64_t{nranks}; };
+            }),
+            "has 12 chunks sent in all, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_reduced = kWrong; }),
+            "has 3 chunks combined at a rank, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks = [](int nranks) { return nranks - 1; }; }),
+            "has 4 chunks, where the table says 3");
+}
+
+TEST(Verify, TreeOverNodesIsProvedInAnyOrder) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0}, {0, 5}, {0, 1, 2}, {0, 3, 4, 8, 9}, {0, 2, 4, 6, 8}}) {
+    for (const std::vector<int>& ring :
+         {in_order(10), std::vector<int>{0, 2, 4, 6, 8, 1, 3, 5, 7, 9}}) {
+      for (const int variant : {0, 1}) {
+        Programs programs;
+        for (int rank = 0; rank < 10; ++rank) {
+          programs.push_back(
+              find_algorithm("tree_all_reduce")
+                  ->record(
+                      {.rank = rank, .ring = ring, .root = 0, .variant = variant, .nodes = nodes}));
+        }
+        EXPECT_EQ(reason(programs, Collective::kAllReduce), "");
+        EXPECT_EQ(reason(programs, Collective::kAllReduce, true), "");
+      }
+    }
+  }
 }
 
 }  // namespace

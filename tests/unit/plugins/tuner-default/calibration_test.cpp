@@ -33,12 +33,21 @@ class CalibrationTest : public ::testing::Test {
 TEST_F(CalibrationTest, TakesWhatIsThereAndKeepsTheRest) {
   const auto read_back = read(R"({"links": {"host": {"latency_us": 0.5, "us_per_byte": 1e-4}}})");
   ASSERT_TRUE(read_back.has_value()) << read_back.error().text;
-  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_HOST].latency_us, 0.5);
-  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_HOST].us_per_byte, 1e-4);
-  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_HOST].message_us,
-                   kDefaultCalibration[PLEXUS_LINK_HOST].message_us);
-  EXPECT_DOUBLE_EQ(read_back.value()[PLEXUS_LINK_NET].latency_us,
-                   kDefaultCalibration[PLEXUS_LINK_NET].latency_us);
+  EXPECT_DOUBLE_EQ(read_back.value().links[PLEXUS_LINK_HOST].latency_us, 0.5);
+  EXPECT_DOUBLE_EQ(read_back.value().links[PLEXUS_LINK_HOST].us_per_byte, 1e-4);
+  EXPECT_DOUBLE_EQ(read_back.value().links[PLEXUS_LINK_HOST].message_us,
+                   kDefaultCalibration.links[PLEXUS_LINK_HOST].message_us);
+  EXPECT_DOUBLE_EQ(read_back.value().links[PLEXUS_LINK_NET].latency_us,
+                   kDefaultCalibration.links[PLEXUS_LINK_NET].latency_us);
+}
+
+TEST_F(CalibrationTest, TakesWhatAHostCosts) {
+  const auto read_back = read(R"({"about": {"cores": 2}, "host": {"turn_us": 2, "spread": 0}})");
+  ASSERT_TRUE(read_back.has_value()) << read_back.error().text;
+  EXPECT_DOUBLE_EQ(read_back.value().host.turn_us, 2);
+  EXPECT_DOUBLE_EQ(read_back.value().host.spread, 0);
+  EXPECT_DOUBLE_EQ(read_back.value().host.reduce_us_per_byte,
+                   kDefaultCalibration.host.reduce_us_per_byte);
 }
 
 TEST_F(CalibrationTest, SaysWhatIsWrongAndWhere) {
@@ -50,6 +59,10 @@ TEST_F(CalibrationTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(refusal(R"({"links": {"host": {"latency_us": -1}}})"), HasSubstr("latency_us = -1"));
   EXPECT_THAT(refusal(R"({"links": {"host": {"latency_us": "fast"}}})"), HasSubstr("fast"));
   EXPECT_THAT(refusal(R"({"links": {"host": {"latency_us": 1e300}}})"), HasSubstr("1e+300"));
+  EXPECT_THAT(refusal(R"({"host": {"spin": 1}})"),
+              HasSubstr("host has spin, which is none of reduce_us_per_byte, turn_us, spread"));
+  EXPECT_THAT(refusal(R"({"host": {"turn_us": -1}})"), HasSubstr("turn_us = -1"));
+  EXPECT_THAT(refusal(R"({"host": {}, "moon": {}})"), HasSubstr("moon is none of"));
   EXPECT_TRUE(read_calibration("/nonexistent/file").has_error());
 }
 

@@ -3,6 +3,8 @@
 // ones.
 #include "plugins/tuner-default/cost_model.hpp"
 
+#include <cstddef>
+
 #include <gtest/gtest.h>
 
 namespace plexus::tuner_default {
@@ -31,14 +33,25 @@ plexus_tuner_call_t call_of(uint64_t size_bytes) {
   return call;
 }
 
+/// As a host of ABI 1.1 describes it.
 plexus_tuner_candidate_t candidate_of(uint32_t rounds, uint32_t chunks, uint32_t moved) {
   plexus_tuner_candidate_t candidate{};
-  candidate.struct_size = sizeof(candidate);
+  candidate.struct_size = offsetof(plexus_tuner_candidate_t, chunks_in_all);
   candidate.rounds = rounds;
   candidate.chunks_per_loop = chunks;
   candidate.chunks_moved = moved;
   candidate.channels = 1;
   candidate.chunk_bytes = kSlot;
+  return candidate;
+}
+
+/// As a host of ABI 1.2 does.
+plexus_tuner_candidate_t with_totals(plexus_tuner_candidate_t candidate,
+                                     uint64_t in_all,
+                                     uint32_t reduced) {
+  candidate.struct_size = sizeof(candidate);
+  candidate.chunks_in_all = in_all;
+  candidate.chunks_reduced = reduced;
   return candidate;
 }
 
@@ -58,14 +71,14 @@ TEST(CostModel, PrefersFewBytesForLargeMessages) {
   EXPECT_GT(predict(64 << 20, doubling(4)), predict(64 << 20, ring(16)));
 }
 
-TEST(CostModel, OfOneSmallMessageIsTheLatency) {
-  EXPECT_NEAR(predict(1, candidate_of(1, 1, 1)), kDefaultCalibration[PLEXUS_LINK_HOST].latency_us,
-              0.01);
+TEST(CostModel, OfOneSmallMessageIsTheLatencyAndTheMessage) {
+  const LinkCost& cost = kDefaultCalibration.links[PLEXUS_LINK_HOST];
+  EXPECT_NEAR(predict(1, candidate_of(1, 1, 1)), cost.latency_us + cost.message_us, 0.01);
 }
 
 TEST(CostModel, OfManyBytesIsTheBandwidth) {
   const double us = predict(uint64_t{1} << 30, candidate_of(1, 1, 1));
-  const double bytes_us = (1 << 30) * kDefaultCalibration[PLEXUS_LINK_HOST].us_per_byte;
+  const double bytes_us = (1 << 30) * kDefaultCalibration.links[PLEXUS_LINK_HOST].us_per_byte;
   EXPECT_GT(us, bytes_us);
   EXPECT_LT(us, 1.1 * bytes_us);
 }
@@ -95,6 +108,41 @@ TEST(CostModel, CountsRanksThatShareACore) {
   const double shared =
       predict_us(kDefaultCalibration, comm_of(16, 2, 1), call_of(1 << 20), ring(16));
   EXPECT_GT(shared, 4 * alone);
+}
+
+TEST(CostModel, OfTwoRanksAndManyBytesCountsWhatIsCombined) {
+  // The same bytes are moved; the ring combines half as many.
+  const auto comm = comm_of(2, 2, PLEXUS_LINK_HOST);
+  const auto of_ring = with_totals(ring(2), 4, 1);
+  const auto of_doubling = with_totals(doubling(1), 2, 1);
+  EXPECT_LT(predict_us(kDefaultCalibration, comm, call_of(64 << 20), of_ring),
+            predict_us(kDefaultCalibration, comm, call_of(64 << 20), of_doubling));
+  EXPECT_GT(predict_us(kDefaultCalibration, comm, call_of(8), of_ring),
+            predict_us(kDefaultCalibration, comm, call_of(8), of_doubling));
+}
+
+TEST(CostModel, OfRanksThatShareCoresCountsTheWorkOfAll) {
+  // A binomial broadcast of 8: the root sends 3 chunks, all together 7; on 2 cores the latter
+  // count.
+  const auto binomial = candidate_of(3, 1, 3);
+  const auto few = with_totals(binomial, 7, 0);
+  const auto many = with_totals(binomial, 14, 0);
+  const auto comm = comm_of(8, 2, PLEXUS_LINK_HOST);
+  EXPECT_LT(predict_us(kDefaultCalibration, comm, call_of(1 << 20), few),
+            0.7 * predict_us(kDefaultCalibration, comm, call_of(1 << 20), many));
+  const auto roomy = comm_of(8, 8, PLEXUS_LINK_HOST);
+  EXPECT_GT(predict_us(kDefaultCalibration, roomy, call_of(1 << 20), few),
+            0.7 * predict_us(kDefaultCalibration, roomy, call_of(1 << 20), many));
+}
+
+TEST(CostModel, OfLargeMessagesPrefersFewPeersAtOnce) {
+  const auto comm = comm_of(8, 2, PLEXUS_LINK_HOST);
+  const auto of_ring = with_totals(ring(8), 112, 7);
+  const auto of_two_shot = with_totals(candidate_of(2, 8, 14), 112, 7);
+  EXPECT_LT(predict_us(kDefaultCalibration, comm, call_of(8 << 20), of_ring),
+            predict_us(kDefaultCalibration, comm, call_of(8 << 20), of_two_shot));
+  EXPECT_GT(predict_us(kDefaultCalibration, comm, call_of(64 << 10), of_ring),
+            predict_us(kDefaultCalibration, comm, call_of(64 << 10), of_two_shot));
 }
 
 TEST(CostModel, SaysNothingOfWhatIsNoCandidate) {

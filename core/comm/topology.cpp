@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/topology.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "core/base/log.hpp"
+#include "core/topo/graph_file.hpp"
+#include "core/topo/join.hpp"
+#include "core/topo/machine_xml.hpp"
+#include "core/topo/settings.hpp"
+#include "core/topo/system.hpp"
+
+namespace plexus {
+namespace {
+
+/// Ranks with equal keys reach each other without the network (as choose_transport decides).
+using ReachKey = std::array<uint64_t, 3>;
+
+ReachKey reach_key(std::span<const PeerInfo> infos, size_t rank) {
+  enum Way : uint64_t { kSharedMemory, kOneProcess, kAlone };
+  const PeerInfo& info = infos[rank];
+  if (info.shm_disable == 0) {
+    return {info.host_hash, kSharedMemory, info.pid_namespace};
+  }
+  if (info.p2p_disable == 0) {
+    return {info.host_hash, kOneProcess, info.process_id};
+  }
+  return {info.host_hash, kAlone, rank};
+}
+
+bool leads(std::span<const PeerInfo> infos, size_t rank) {
+  const ReachKey key = reach_key(infos, rank);
+  for (size_t other = 0; other < rank; ++other) {
+    if (reach_key(infos, other) == key) {
+      return false;
+    }
+  }
+  return true;
+}
+
+NetPort port_of(const NetProperties& properties) {
+  constexpr uint32_t kSpeedDefault = 10'000;
+  const auto number = [](uint32_t value) {
+    return static_cast<int>(std::min(value, uint32_t{std::numeric_limits<int>::max()}));
+  };
+  NetPort port;
+  port.name = properties.name;
+  port.pci_path = properties.pci_path;
+  port.speed_mbit_per_s = number(properties.speed_mbit_per_s.value_or(kSpeedDefault));
+  port.port = number(properties.port);
+  port.guid = properties.guid.value_or(0);
+  port.gdr = (properties.pointer_support & PLEXUS_MEMORY_CUDA) != 0;
+  port.connections_max = number(properties.comms_max);
+  if (properties.latency) {
+    port.latency_us = std::chrono::duration<float, std::micro>(*properties.latency).count();
+  }
+  port.rail = properties.rail_id ? number(*properties.rail_id) : -1;
+  port.plane = properties.plane_id ? number(*properties.plane_id) : -1;
+  return port;
+}
+
+Result<std::string> read_text(const std::string& file_name, const char* setting) {
+  std::ifstream file(file_name, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file || text.empty()) {
+    return fail(Code::kInvalidUsage, "{}={} cannot be read", setting, file_name);
+  }
+  return text;
+}
+
+Result<void> write_text(const std::string& file_name,
+                        const char* setting,
+                        const std::string& text) {
+  std::ofstream file(file_name, std::ios::binary);
+  file << text << std::flush;
+  if (!file) {
+    return fail(Code::kInvalidUsage, "{}={} cannot be written", setting, file_name);
+  }
+  return ok();
+}
+
+/// The host of `ranks`, which are one part, with all of them.
+Result<XmlElement> describe_host(const TopologyInput& input, const std::vector<HostRank>& ranks) {
+  DetectRequest request;
+  request.ranks = ranks;
+  for (uint32_t device = 0; input.net != nullptr && device < input.net->device_count(); ++device) {
+    request.nets.push_back(port_of(input.net->properties(device)));
+  }
+  if (input.config->topo_file.empty()) {
+    return input.cache->describe(request);
+  }
+  PLEXUS_TRY(file, read_machine_file(input.config->topo_file));
+  return fill_template(std::move(file), request.ranks, request.nets);
+}
+
+Result<void> dump(const TopologyInput& input,
+                  const XmlElement& machine,
+                  const PartChannels& part,
+                  const std::vector<HostRank>& ranks,
+                  bool inter) {
+  const Config& config = *input.config;
+  if (!config.topo_dump_file.empty()) {
+    PLEXUS_TRY(write_text(config.topo_dump_file, "NCCL_TOPO_DUMP_FILE", format_xml(machine)));
+  }
+  if (!config.graph_dump_file.empty()) {
+    PLEXUS_TRY(system, build_system(machine));
+    system.inter = inter;
+    PLEXUS_TRY(write_text(config.graph_dump_file, "NCCL_GRAPH_DUMP_FILE",
+                          format_graphs(expand(part, ranks), system)));
+  }
+  return ok();
+}
+
+Result<PartChannels> search(const TopologyInput& input,
+                            const std::vector<HostRank>& ranks,
+                            bool inter) {
+  PartRequest request{.ranks = ranks, .inter = inter, .options = {}, .graphs = {}};
+  PLEXUS_TRY(options, read_topo_options(*input.config));
+  request.options = options;
+  request.options.shm_disable = false;  // a part is what reaches each other as it is
+  if (!input.config->graph_file.empty()) {
+    PLEXUS_TRY(graphs, read_text(input.config->graph_file, "NCCL_GRAPH_FILE"));
+    request.graphs = std::move(graphs);
+  }
+  PLEXUS_TRY(machine, describe_host(input, ranks));
+  PLEXUS_TRY(part, search_part(machine, request));
+  if (ranks.front().rank == 0) {
+    PLEXUS_TRY(dump(input, machine, part, ranks, inter));
+  }
+  return std::move(part);
+}
+
+/// The ring turned so that it begins where the part of its first rank does.
+ChannelOrder order_of(std::vector<int> ring, const std::vector<int>& part_of) {
+  const auto part_at = [&](size_t place) { return part_of[static_cast<size_t>(ring[place])]; };
+  size_t first = ring.size();
+  while (first > 1 && part_at(first - 1) == part_at(0)) {
+    --first;
+  }
+  if (first > 1) {
+    std::rotate(ring.begin(), ring.begin() + static_cast<std::ptrdiff_t>(first), ring.end());
+  }
+  ChannelOrder order{.ring = std::move(ring), .nodes = {0}};
+  for (size_t place = 1; place < order.ring.size(); ++place) {
+    if (part_of[static_cast<size_t>(order.ring[place])] !=
+        part_of[static_cast<size_t>(order.ring[place - 1])]) {
+      order.nodes.push_back(static_cast<int>(place));
+    }
+  }
+  return order;
+}
+
+Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
+  const auto parts = group_by_reach(input.infos);
+  std::vector<PartChannels> channels;
+  for (const std::vector<HostRank>& ranks : parts) {
+    PLEXUS_TRY(part, search(input, ranks, parts.size() > 1));
+    channels.push_back(std::move(part));
+  }
+  return join_parts(parts, channels);
+}
+
+Result<CommTopology> join_blobs(const TopologyInput& input, const std::vector<std::string>& blobs) {
+  const auto parts = group_by_reach(input.infos);
+  std::vector<PartChannels> channels;
+  for (const std::vector<HostRank>& ranks : parts) {
+    PLEXUS_TRY(part, decode_part(blobs[static_cast<size_t>(ranks.front().rank)], ranks));
+    channels.push_back(std::move(part));
+  }
+  return join_parts(parts, channels);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CommTopology>> TopologyCache::find_or_make(uint64_t group,
+                                                                        const Make& make) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(made_, [](const auto& entry) { return entry.second.expired(); });
+  if (auto known = made_[group].lock()) {
+    return known;
+  }
+  PLEXUS_TRY(topology, make());
+  auto shared = std::make_shared<const CommTopology>(std::move(topology));
+  made_[group] = shared;
+  return shared;
+}
+
+Result<XmlElement> TopologyCache::describe(const DetectRequest& request) {
+  const std::lock_guard lock(machine_mutex_);
+  if (!machine_.has_value()) {
+    PLEXUS_TRY(machine, Machine::load());
+    machine_ = std::move(machine);
+  }
+  return machine_->describe(request);
+}
+
+std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos) {
+  std::vector<std::vector<HostRank>> parts;
+  std::map<ReachKey, size_t> part_of;
+  for (size_t rank = 0; rank < infos.size(); ++rank) {
+    const auto [at, is_new] = part_of.try_emplace(reach_key(infos, rank), parts.size());
+    if (is_new) {
+      parts.emplace_back();
+    }
+    parts[at->second].push_back({.rank = static_cast<int>(rank), .numa = infos[rank].numa});
+  }
+  return parts;
+}
+
+Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
+                                const std::vector<PartChannels>& channels) {
+  std::vector<NodeChannels> found;
+  std::vector<ClusterNode> nodes;
+  std::vector<int> part_of;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    found.push_back(expand(channels[part], parts[part]));
+    for (const HostRank& rank : parts[part]) {
+      part_of.resize(std::max(part_of.size(), static_cast<size_t>(rank.rank) + 1));
+      part_of[static_cast<size_t>(rank.rank)] = static_cast<int>(part);
+    }
+  }
+  for (const NodeChannels& node : found) {
+    nodes.push_back({.found = &node, .rank_offset = 0, .sm_min = 0});
+  }
+  PLEXUS_TRY(joined, join_nodes(nodes, {}));
+  CommTopology topology;
+  topology.parts = static_cast<int>(parts.size());
+  // Channels beyond those found repeat them (join.hpp).
+  for (int channel = 0; channel < std::min(joined.search_channels, joined.channels()); ++channel) {
+    topology.orders.push_back(
+        order_of(std::move(joined.rings[static_cast<size_t>(channel)]), part_of));
+  }
+  const bool all_equal =
+      std::all_of(topology.orders.begin(), topology.orders.end(),
+                  [&](const ChannelOrder& order) { return order == topology.orders.front(); });
+  if (all_equal) {
+    topology.orders.resize(1);
+  }
+  return topology;
+}
+
+Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInput& input) {
+  const auto& infos = input.infos;
+  const bool one_process = std::all_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return info.process_id == infos.front().process_id;
+  });
+  if (one_process) {
+    return input.cache->find_or_make(input.group, [&] { return compute_in_one_process(input); });
+  }
+  std::string blob;
+  if (leads(infos, static_cast<size_t>(input.rank))) {
+    const auto parts = group_by_reach(infos);
+    const auto mine = std::find_if(parts.begin(), parts.end(), [&](const auto& ranks) {
+      return ranks.front().rank == input.rank;
+    });
+    PLEXUS_TRY(part, search(input, *mine, parts.size() > 1));
+    blob = encode(part, *mine);
+  }
+  PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
+  return input.cache->find_or_make(input.group, [&] { return join_blobs(input, blobs); });
+}
+
+}  // namespace plexus

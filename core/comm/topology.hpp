@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The topology of a communicator: in which order its ranks stand in each channel. The lowest rank
+// of every part (ranks that need no network between them, core/topo/part.hpp) describes its host,
+// searches, and tells the others; all then join the parts alike. Of ranks in one process the first
+// to come computes for all.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/config.hpp"
+#include "core/bootstrap/exchange.hpp"
+#include "core/plugin/net_plugin.hpp"
+#include "core/schedule/plan.hpp"
+#include "core/topo/detect.hpp"
+#include "core/topo/part.hpp"
+#include "core/transport/peer_info.hpp"
+
+namespace plexus {
+
+struct CommTopology {
+  int parts = 0;
+  std::vector<ChannelOrder> orders;  // at least one
+};
+
+/// What the ranks of one process share of topologies. Threads: any.
+class TopologyCache {
+ public:
+  using Make = std::function<Result<CommTopology>()>;
+  /// That of the communicator `group`, made by the first of its ranks here that asks.
+  Result<std::shared_ptr<const CommTopology>> find_or_make(uint64_t group, const Make& make);
+  /// This host with these ranks and NICs.
+  Result<XmlElement> describe(const DetectRequest& request);
+
+ private:
+  std::mutex mutex_;
+  std::map<uint64_t, std::weak_ptr<const CommTopology>> made_;  // guarded by mutex_
+  std::mutex machine_mutex_;
+  std::optional<Machine> machine_;  // guarded by machine_mutex_
+};
+
+struct TopologyInput {
+  int rank = 0;
+  uint64_t group = 0;
+  std::span<const PeerInfo> infos;
+  const Config* config = nullptr;
+  const NetContext* net = nullptr;  // null: no rank needs a network
+  Exchange* exchange = nullptr;
+  const std::atomic<bool>* give_up = nullptr;
+  TopologyCache* cache = nullptr;
+};
+
+/// Collective, unless all ranks are in one process.
+Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInput& input);
+
+/// The parts of a communicator, in the order of their first ranks; ranks rise in each. Pure.
+std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos);
+
+/// The parts' channels (by part, as told by the leaders) joined. Pure.
+Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
+                                const std::vector<PartChannels>& channels);
+
+}  // namespace plexus

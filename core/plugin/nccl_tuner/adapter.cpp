@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/nccl_tuner/adapter.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/log.hpp"
+#include "core/plugin/nccl_net/log.hpp"
+
+namespace plexus::nccl_tuner {
+namespace {
+
+struct Name {
+  const char* ours;
+  int nccl;
+};
+constexpr Name kAlgorithms[] = {
+    {"tree", NCCL_TUNER_TREE}, {"ring", NCCL_TUNER_RING}, {"pat", NCCL_TUNER_PAT}};
+constexpr Name kProtocols[] = {
+    {"LL", NCCL_TUNER_LL}, {"LL128", NCCL_TUNER_LL128}, {"Simple", NCCL_TUNER_SIMPLE}};
+constexpr Name kCollectives[] = {{"broadcast", NCCL_TUNER_BROADCAST},
+                                 {"reduce", NCCL_TUNER_REDUCE},
+                                 {"all_gather", NCCL_TUNER_ALL_GATHER},
+                                 {"reduce_scatter", NCCL_TUNER_REDUCE_SCATTER},
+                                 {"all_reduce", NCCL_TUNER_ALL_REDUCE}};
+
+template <size_t count>
+std::optional<int> id_of(const Name (&names)[count], std::string_view ours) {
+  const auto* const at = std::find_if(std::begin(names), std::end(names),
+                                      [&](const Name& row) { return ours == row.ours; });
+  return at == std::end(names) ? std::nullopt : std::optional(at->nccl);
+}
+
+/// A candidate's entry of the cost table.
+struct Entry {
+  int algorithm;
+  int protocol;
+};
+
+/// Nothing: NCCL has no name for it.
+std::optional<Entry> entry_of(const plexus_tuner_candidate_t& candidate) {
+  const auto algorithm = id_of(kAlgorithms, candidate.algorithm);
+  const auto protocol = id_of(kProtocols, candidate.protocol);
+  if (!algorithm.has_value() || !protocol.has_value()) {
+    return std::nullopt;
+  }
+  return Entry{*algorithm, *protocol};
+}
+
+/// What we put in the table knows no machine: a microsecond per round and a byte per nanosecond.
+double plain_cost_us(const plexus_tuner_call_t& call, const plexus_tuner_candidate_t& candidate) {
+  constexpr double kUsPerByte = 1e-3;
+  const double chunks = std::max(candidate.chunks_per_loop, 1U);
+  return candidate.rounds +
+         static_cast<double>(call.size_bytes) / chunks * candidate.chunks_moved * kUsPerByte;
+}
+
+/// By candidate. What the built-in rules would take is the cheapest, so that a tuner that changes
+/// nothing, or only forbids, leaves us the built-in order.
+std::vector<float> make_costs(const plexus_tuner_call_t& call,
+                              std::span<const plexus_tuner_candidate_t> candidates,
+                              size_t built_in) {
+  constexpr float kCheaper = 0.99F;
+  std::vector<float> costs(candidates.size());
+  std::transform(candidates.begin(), candidates.end(), costs.begin(), [&](const auto& candidate) {
+    return static_cast<float>(plain_cost_us(call, candidate));
+  });
+  if (built_in < costs.size()) {
+    costs[built_in] = *std::min_element(costs.begin(), costs.end()) * kCheaper;
+  }
+  return costs;
+}
+
+/// A call across the ABI: an exception that escapes is a code like any other.
+template <class Call>
+int32_t guarded(const Call& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+}
+
+class NcclTuner final : public TunerSource {
+ public:
+  explicit NcclTuner(Choice choice) : choice_(std::move(choice)) {}
+  ~NcclTuner() override {
+    if (is_started_) {
+      const nccl_net::LogScope scope(log_target());
+      (void)guarded([this] {
+        choice_.tuner->finalize(context_);
+        return PLEXUS_OK;
+      });
+    }
+  }
+  NcclTuner(const NcclTuner&) = delete;
+  NcclTuner& operator=(const NcclTuner&) = delete;
+
+  Result<void> init(const plexus_tuner_comm_t& comm) {
+    PLEXUS_TRY(run("init", [&] { return choice_.tuner->init(comm, &context_); }));
+    is_started_ = true;
+    return ok();
+  }
+
+  Result<bool> get_times(const plexus_tuner_call_t& call,
+                         std::span<plexus_tuner_candidate_t> candidates,
+                         size_t built_in) override;
+
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("{} ({})", choice_.tuner->name(), choice_.entry);
+  }
+
+ private:
+  /// Lines of the plugin; the reason of a failure is kept for its Error.
+  nccl_net::LogTarget log_target() {
+    const auto write = [](plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line,
+                          const char* text) {
+      if (level == PLEXUS_LOG_ERROR) {
+        reinterpret_cast<NcclTuner*>(sink)->reason_ = text;
+        return;
+      }
+      const LogLevel ours = level == PLEXUS_LOG_WARN ? LogLevel::kWarn : LogLevel::kInfo;
+      if (log_enabled(ours, Subsystem::kTuning)) {
+        log(ours, Subsystem::kTuning, file, line, text);
+      }
+    };
+    return {write, reinterpret_cast<plexus_log_sink_t*>(this)};
+  }
+
+  template <class Call>
+  Result<void> run(const char* what, const Call& call) {
+    nccl_net::LogScope scope(log_target());
+    if (scope.finish(what, guarded(call)) != PLEXUS_OK) {
+      return fail(Code::kSystemError, "{}", reason_);
+    }
+    return ok();
+  }
+
+  Result<void> ask_chunk(const Question& question,
+                         const Entry& entry,
+                         plexus_tuner_candidate_t& candidate);
+
+  Choice choice_;
+  void* context_ = nullptr;  // the plugin's; null is a context like any other
+  bool is_started_ = false;
+  std::string reason_;  // of the last failure
+};
+
+/// The candidate that NCCL takes: the smallest time, then the smallest algorithm and protocol.
+/// The others of that time become a little slower, for the host knows no such order.
+std::optional<size_t> settle_ties(std::span<plexus_tuner_candidate_t> candidates,
+                                  std::span<const std::optional<Entry>> entries) {
+  std::optional<size_t> first;
+  const auto rank_of = [&](size_t i) {
+    const size_t place = entries[i].has_value()
+                             ? place_of(entries[i]->algorithm, entries[i]->protocol)
+                             : CostTable().size();
+    return std::pair(candidates[i].time_ns, place);
+  };
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].time_ns >= 0 && (!first.has_value() || rank_of(i) < rank_of(*first))) {
+      first = i;
+    }
+  }
+  for (size_t i = 0; first.has_value() && i < candidates.size(); ++i) {
+    const bool ties = i != *first && candidates[i].time_ns == candidates[*first].time_ns;
+    candidates[i].time_ns += ties ? 1 : 0;
+  }
+  return first;
+}
+
+Result<bool> NcclTuner::get_times(const plexus_tuner_call_t& call,
+                                  std::span<plexus_tuner_candidate_t> candidates,
+                                  size_t built_in) {
+  const auto collective = id_of(kCollectives, call.collective);
+  std::vector<std::optional<Entry>> entries(candidates.size());
+  std::transform(candidates.begin(), candidates.end(), entries.begin(), entry_of);
+  const bool any_offered = std::any_of(entries.begin(), entries.end(),
+                                       [](const auto& entry) { return entry.has_value(); });
+  if (!collective.has_value() || !any_offered) {
+    return false;
+  }
+  const std::vector<float> costs = make_costs(call, candidates, built_in);
+  CostTable asked;
+  asked.fill(NCCL_TUNER_NOT_POSSIBLE);
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (entries[i].has_value()) {
+      asked[place_of(entries[i]->algorithm, entries[i]->protocol)] = costs[i];
+    }
+  }
+  const Question question = {*collective, call.size_bytes, static_cast<int>(call.calls_in_group),
+                             static_cast<int>(call.registered)};
+  CostTable answer = asked;
+  int channels = 0;
+  PLEXUS_TRY(
+      run("getCollInfo", [&] { return choice_.tuner->ask(context_, question, answer, channels); }));
+  // Only what was offered counts: the user's NCCL_ALGO and NCCL_PROTO stand, whatever was written.
+  bool has_opinion = channels > 0;
+  constexpr double kTimeMaxUs = 1e12;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    float cost = costs[i];
+    if (entries[i].has_value()) {
+      const size_t place = place_of(entries[i]->algorithm, entries[i]->protocol);
+      cost = answer[place];
+      has_opinion = has_opinion || !(cost == asked[place]);
+    }
+    if (!std::isfinite(cost) || cost > kTimeMaxUs) {
+      return fail(Code::kInvalidUsage, "its getCollInfo gave {} us for {} with {}", cost,
+                  candidates[i].algorithm, candidates[i].protocol);
+    }
+    candidates[i].time_ns = cost < 0 ? -1 : std::llround(double{cost} * 1e3);
+    if (channels > 0) {
+      candidates[i].channels = static_cast<uint32_t>(channels);
+    }
+  }
+  const auto first = settle_ties(candidates, entries);
+  if (first.has_value() && entries[*first].has_value()) {
+    const uint32_t before = candidates[*first].chunk_bytes;
+    PLEXUS_TRY(ask_chunk(question, *entries[*first], candidates[*first]));
+    has_opinion = has_opinion || candidates[*first].chunk_bytes != before;
+  }
+  return has_opinion;
+}
+
+/// NCCL takes any chunk up to its buffer; so nothing, more than there is and odd sizes are brought
+/// to what can be used.
+Result<void> NcclTuner::ask_chunk(const Question& question,
+                                  const Entry& entry,
+                                  plexus_tuner_candidate_t& candidate) {
+  constexpr size_t kGrain = 64;
+  const auto channels =
+      static_cast<int>(std::clamp(candidate.channels, candidate.channels_min,
+                                  std::max(candidate.channels_min, candidate.channels_max)));
+  size_t chunk_bytes = candidate.chunk_bytes;
+  PLEXUS_TRY(run("getChunkSize", [&] {
+    return choice_.tuner->ask_chunk(context_, question, entry.algorithm, entry.protocol, channels,
+                                    chunk_bytes);
+  }));
+  if (chunk_bytes > 0 && chunk_bytes < candidate.chunk_bytes) {
+    candidate.chunk_bytes =
+        static_cast<uint32_t>(std::max(chunk_bytes / kGrain, size_t{1}) * kGrain);
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TunerSource>> start(Choice choice, const plexus_tuner_comm_t& comm) {
+  auto tuner = std::make_unique<NcclTuner>(std::move(choice));
+  PLEXUS_TRY(tuner->init(comm));
+  return std::unique_ptr<TunerSource>(std::move(tuner));
+}
+
+}  // namespace plexus::nccl_tuner

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a communicator's times come from: a native tuner (tuner_plugin.cpp) or a library of NCCL's
+// tuner ABI (nccl_tuner/). `Tuner` calls it, checks what it says and does the complaining.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "plugin-api/plexus_tuner.h"
+
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+/// Threads: one at a time.
+class TunerSource {
+ public:
+  virtual ~TunerSource() = default;
+  /// True: the times, channels and chunk_bytes of `candidates` are its answer, not yet checked.
+  /// False: it has no opinion on this call. `built_in`: the place of what the host would take.
+  virtual Result<bool> get_times(const plexus_tuner_call_t& call,
+                                 std::span<plexus_tuner_candidate_t> candidates,
+                                 size_t built_in) = 0;
+  /// "tuner-default 0.1.0", for logs.
+  [[nodiscard]] virtual std::string name() const = 0;
+};
+
+}  // namespace plexus

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs of this machine, from the driver's management library (NVML) when there is one: loaded
+// at run time, so that nothing depends on it, and with the few functions that are used declared
+// here. What no PCI description says comes from it: compute capability, NVLinks with their other
+// ends, and whether peer access works.
+#pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/topo/xml_tree.hpp"
+
+namespace plexus {
+
+struct GpuLink {
+  std::string target;  // bus id of the other end
+  int count = 0;       // links to it
+  friend bool operator==(const GpuLink&, const GpuLink&) = default;
+};
+
+struct Gpu {
+  int device = 0;      // the driver's number
+  std::string bus_id;  // "0000:3b:00.0"
+  int sm = 0;          // compute capability times 10
+  std::vector<GpuLink> links;
+};
+
+struct GpuList {
+  std::vector<Gpu> gpus;  // by device
+  /// Pairs of devices (lower first) between which the driver allows no peer access.
+  std::set<std::pair<int, int>> without_p2p;
+};
+
+inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
+
+/// No GPUs when there is no such library; an Error when it is there and fails.
+Result<GpuList> find_gpus(const std::string& library = kNvmlLibrary);
+
+/// The <gpu> of a description. Classes of the links' ends are looked up in `sysfs`: an end that is
+/// neither one of the GPUs nor there is an NVLink switch (as in a VM, which does not show it).
+XmlElement describe_gpu(const Gpu& gpu, const GpuList& all, const std::string& sysfs);
+
+}  // namespace plexus

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ofi/channel.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "plugins/net-ofi/parking.hpp"
+
+namespace plexus::net_ofi {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A look at the peer costs a system call: not more often than this.
+constexpr auto kLookPause = 5ms;
+/// After the peer went, what it sent before is still taken for so long without news.
+constexpr auto kGrace = 100ms;
+/// A peer to which nothing can even be started for so long is dead: a connection is made anew for
+/// the message, and nobody answers. To a busy peer the connection is still there.
+constexpr auto kUnreachable = 5s;
+/// An idle peer must not drown in probes.
+constexpr auto kProbePauseMax = 60s;
+/// The time that a close may take to say good bye.
+constexpr auto kByeTime = 3ms;
+/// Clocks are not looked at on every call.
+constexpr uint32_t kIdleCallsPerLook = 32;
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------- OwnMemory
+
+Result<OwnMemory> OwnMemory::create(Domain& domain, void* data, size_t size_bytes) {
+  OwnMemory memory;
+  if (domain.needs_registration()) {
+    const plexus_net_region_t region = {data, size_bytes, 0, -1, PLEXUS_MEMORY_HOST};
+    PLEXUS_TRY(registration, domain.memory().acquire(region, domain.name().c_str()));
+    memory.cache_ = &domain.memory();
+    memory.registration_ = registration;
+  }
+  return memory;
+}
+
+OwnMemory::OwnMemory(OwnMemory&& other) noexcept
+    : cache_(other.cache_), registration_(std::exchange(other.registration_, nullptr)) {}
+
+OwnMemory& OwnMemory::operator=(OwnMemory&& other) noexcept {
+  std::swap(cache_, other.cache_);
+  std::swap(registration_, other.registration_);
+  return *this;
+}
+
+OwnMemory::~OwnMemory() {
+  if (registration_ != nullptr) {
+    cache_->release(registration_);
+  }
+}
+
+// --------------------------------------------------------------------------------------- Channel
+
+Channel::Channel(const Options& options)
+    : settings_(*options.settings),
+      log_(options.log),
+      tags_(options.nonce, options.device->tag_mask()),
+      here_(this_process(settings_.host_id)),
+      nonce_(options.nonce),
+      buffers_(std::make_unique<Buffers>()),
+      last_event_(Clock::now()),
+      last_look_(last_event_),
+      next_probe_(last_event_ + settings_.probe_time),
+      probe_pause_(settings_.probe_time) {}
+
+Result<std::unique_ptr<Channel>> Channel::open(const Options& options) {
+  std::unique_ptr<Channel> channel(new Channel(options));
+  PLEXUS_TRY(channel->open_rails(options));
+  return channel;
+}
+
+Result<void> Channel::open_rails(const Options& options) {
+  for (uint32_t rail = 0; rail < options.rails; ++rail) {
+    Domain& domain = *options.device->rails[rail];
+    PLEXUS_TRY(endpoint, Endpoint::open(options.device->rails[rail]));
+    PLEXUS_TRY(memory, OwnMemory::create(domain, buffers_.get(), sizeof *buffers_));
+    const bool is_shared_memory = domain.provider() == "shm";
+    rails_.push_back({std::move(endpoint), FI_ADDR_UNSPEC, std::move(memory), is_shared_memory});
+  }
+  for (uint32_t i = 0; i < kControlSends; ++i) {
+    control_sends_[i].kind = OperationKind::kControlSend;
+    control_sends_[i].index = i;
+  }
+  for (uint32_t i = 0; i < options.rails * kControlReceives; ++i) {
+    control_receives_[i].kind = OperationKind::kControlReceive;
+    control_receives_[i].index = i;
+    if (!post_control_receive(i)) {
+      return fail(PLEXUS_SYSTEM_ERROR, "{} takes no receives on a new endpoint", library_text());
+    }
+  }
+  greeting_send_.kind = OperationKind::kGreetingSend;
+  greeting_receive_.kind = OperationKind::kGreetingReceive;
+  const ssize_t result = rails_[0].endpoint.receive(
+      {&buffers_->greeting_in, sizeof(WireGreeting), rails_[0].memory.descriptor()},
+      tags_.make(TagKind::kGreeting), greeting_receive_);
+  return check_call(result, "post a receive", rails_[0].endpoint.domain().name());
+}
+
+Channel::~Channel() { close(0); }
+
+bool Channel::is_shared_memory() const noexcept { return rails_.front().is_shared_memory; }
+
+bool Channel::post_control_receive(uint32_t index) {
+  const Rail& rail = rails_[index / kControlReceives];
+  return rail.endpoint.receive(
+             {&buffers_->incoming[index], sizeof(WireControl), rail.memory.descriptor()},
+             tags_.make(TagKind::kControl), control_receives_[index]) == 0;
+}
+
+Result<WireGreeting> Channel::make_greeting(const Cookie& cookie) const {
+  WireGreeting greeting{};
+  greeting.magic = kWireMagic;
+  greeting.cookie = cookie;
+  greeting.nonce = nonce_;
+  greeting.rails = static_cast<uint16_t>(rails());
+  greeting.process = here_;
+  for (uint32_t rail = 0; rail < rails(); ++rail) {
+    PLEXUS_TRY(size, rails_[rail].endpoint.read_address(greeting.addresses[rail]));
+    greeting.address_bytes = static_cast<uint16_t>(size);
+  }
+  return greeting;
+}
+
+Result<Progress> Channel::send_greeting(const WireGreeting& greeting, fi_addr_t to, uint64_t tag) {
+  if (greeting_state_ != Sending::kNot) {
+    return is_greeting_sent() ? Progress::kDone : Progress::kPending;
+  }
+  buffers_->greeting_out = greeting;
+  const Rail& rail = rails_.front();
+  const ssize_t result =
+      rail.endpoint.send({&buffers_->greeting_out, sizeof greeting, rail.memory.descriptor()}, to,
+                         tag, greeting_send_);
+  if (result == 0) {
+    greeting_state_ = Sending::kPosted;
+  } else if (result != -FI_EAGAIN) {
+    return fail(is_peer_gone(result) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR, "{}",
+                error_text(result));
+  }
+  return Progress::kPending;
+}
+
+Result<std::optional<WireGreeting>> Channel::receive_greeting(const Cookie& cookie) {
+  if (!greeting_bytes_) {
+    return std::optional<WireGreeting>();
+  }
+  const auto bytes = std::as_bytes(std::span(&buffers_->greeting_in, 1));
+  PLEXUS_TRY(greeting,
+             read_greeting(bytes.first(std::min(*greeting_bytes_, bytes.size())), cookie));
+  return std::optional<WireGreeting>(greeting);
+}
+
+Result<void> Channel::meet(const WireGreeting& peer) {
+  while (rails() > peer.rails) {
+    rails_.pop_back();
+  }
+  for (uint32_t rail = 0; rail < rails(); ++rail) {
+    PLEXUS_TRY(address, rails_[rail].endpoint.insert(peer.addresses[rail]));
+    rails_[rail].peer = address;
+  }
+  peer_text_ = fmt::format("{} at {}", process_text(peer.process),
+                           rails_[0].endpoint.address_text(peer.addresses[0]));
+  watch_ = PeerWatch(here_, peer.process);
+  is_peer_inside_ =
+      peer.process.host_id == here_.host_id && peer.process.process_id == here_.process_id;
+  is_met_ = true;
+  return ok();
+}
+
+bool Channel::progress(Sink* sink) {
+  constexpr size_t kEvents = 16;
+  std::array<Event, kEvents> events;
+  bool is_any = false;
+  for (const Rail& rail : rails_) {
+    if (!is_open_) {
+      break;  // an event before ended the connection
+    }
+    const size_t count = rail.endpoint.poll(events);
+    for (size_t i = 0; i < count; ++i) {
+      take(events[i], sink);
+      is_any = is_any || events[i].operation != nullptr;  // trouble that stays is no news
+    }
+  }
+  if (is_any) {
+    idle_calls_ = 0;
+    last_event_ = Clock::now();
+    probe_pause_ = settings_.probe_time;
+    next_probe_ = last_event_ + probe_pause_;
+  }
+  return is_any;
+}
+
+void Channel::take(const Event& event, Sink* sink) {
+  if (event.operation == nullptr || event.error != 0) {
+    return take_error(event, sink);
+  }
+  switch (event.operation->kind) {
+    case OperationKind::kControlSend:
+      is_control_busy_[event.operation->index] = false;
+      ++free_controls_;
+      break;
+    case OperationKind::kControlReceive:
+      take_control(event);
+      break;
+    case OperationKind::kGreetingSend:
+      greeting_state_ = Sending::kSent;
+      break;
+    case OperationKind::kGreetingReceive:
+      greeting_bytes_ = event.size_bytes;
+      break;
+    default:
+      if (sink != nullptr) {
+        sink->take(event);
+      }
+  }
+}
+
+void Channel::take_control(const Event& event) {
+  const uint32_t index = event.operation->index;
+  const auto bytes = std::as_bytes(std::span(&buffers_->incoming[index], 1));
+  const Result<WireControl> control =
+      read_control(bytes.first(std::min<size_t>(event.size_bytes, bytes.size())));
+  if (control.has_error()) {
+    return depart(fail(PLEXUS_REMOTE_ERROR, "{} sent {}; are both ends the same version?",
+                       peer_text_, control.error().text));
+  }
+  switch (static_cast<ControlType>(control.value().type)) {
+    case ControlType::kReady:
+      ready_rails_ |= 1u << index / kControlReceives;
+      break;
+    case ControlType::kCredit:
+      peer_count_ = std::max(peer_count_, control.value().count);
+      break;
+    case ControlType::kAlive:
+      break;
+    case ControlType::kBye:
+      depart(fail(PLEXUS_REMOTE_ERROR, "{} closed the connection", peer_text_));
+      break;
+  }
+  if (!post_control_receive(index)) {
+    depart(fail(PLEXUS_SYSTEM_ERROR, "libfabric takes no receive for control messages of {}",
+                peer_text_));
+  }
+}
+
+void Channel::take_error(const Event& event, Sink* sink) {
+  const bool is_message =
+      event.operation != nullptr && (event.operation->kind == OperationKind::kMessage ||
+                                     event.operation->kind == OperationKind::kPart);
+  if (is_message && sink != nullptr) {
+    return sink->take(event);
+  }
+  if (event.operation != nullptr && event.operation->kind == OperationKind::kControlSend) {
+    is_control_busy_[event.operation->index] = false;
+    ++free_controls_;
+  }
+  depart(fail(is_peer_gone(event.error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
+              "lost the connection with {}: {}", peer_text_, event.text));
+}
+
+void Channel::depart(Failure failure) {
+  if (!reason_) {
+    reason_ = std::move(failure);
+    last_event_ = Clock::now();
+  }
+}
+
+bool Channel::send_control(ControlType type, uint64_t count, uint32_t rail) {
+  const auto* const found = std::find(is_control_busy_.begin(), is_control_busy_.end(), false);
+  if (found == is_control_busy_.end()) {
+    return false;
+  }
+  const auto index = static_cast<uint32_t>(found - is_control_busy_.begin());
+  WireControl& control = buffers_->outgoing[index];
+  control = {static_cast<uint32_t>(type), 0, count};
+  const ssize_t result = rails_[rail].endpoint.send(
+      {&control, sizeof control, rails_[rail].memory.descriptor()}, rails_[rail].peer,
+      tags_.make(TagKind::kControl), control_sends_[index]);
+  if (result == 0) {
+    is_control_busy_[index] = true;
+    --free_controls_;
+    return true;
+  }
+  if (result != -FI_EAGAIN) {
+    depart(fail(is_peer_gone(result) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
+                "lost the connection with {}: {}", peer_text_, error_text(result)));
+  }
+  return false;
+}
+
+void Channel::wait_idle() {
+  if (++idle_calls_ % kIdleCallsPerLook != 0 || !is_met_ || !is_open_) {
+    return;
+  }
+  const auto now = Clock::now();
+  if (reason_) {
+    has_ended_ = now - last_event_ > kGrace;
+    return;
+  }
+  if (now - last_look_ < kLookPause) {
+    return;
+  }
+  last_look_ = now;
+  if (watch_.has_ended()) {
+    return depart(fail(PLEXUS_REMOTE_ERROR, "lost the connection with {}: the process has ended",
+                       peer_text_));
+  }
+  if (now >= next_probe_) {
+    probe(now);
+  }
+}
+
+void Channel::probe(Clock::time_point now) {
+  if (!are_controls_sent()) {
+    return;  // one that is under way tells as much as another one would
+  }
+  if (send_control(ControlType::kAlive, 0)) {
+    refused_since_.reset();
+    probe_pause_ = std::min<Clock::duration>(probe_pause_ * 2, kProbePauseMax);
+    next_probe_ = now + probe_pause_;
+    return;
+  }
+  refused_since_ = refused_since_.value_or(now);
+  if (now - *refused_since_ > kUnreachable) {
+    depart(fail(PLEXUS_REMOTE_ERROR, "lost the connection with {}: it cannot be reached any more",
+                peer_text_));
+  }
+}
+
+void Channel::close(uint64_t count) noexcept {
+  if (!std::exchange(is_open_, false)) {
+    return;
+  }
+  if (is_met_ && !reason_) {
+    const auto deadline = Clock::now() + kByeTime;
+    bool is_said = false;
+    do {
+      is_open_ = true;
+      progress(nullptr);  // first: the peer may have said it
+      is_open_ = false;
+      is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
+    } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);
+  }
+  const bool is_known_elsewhere = is_met_ && !is_peer_inside_;
+  const bool is_unknown = !is_met_ && greeting_state_ == Sending::kNot;
+  std::vector<Endpoint> endpoints;
+  for (Rail& rail : rails_) {
+    endpoints.push_back(std::move(rail.endpoint));
+  }
+  if (is_shared_memory() && !is_known_elsewhere && !is_unknown) {
+    park(nonce_, std::move(endpoints));
+  }
+}
+
+}  // namespace plexus::net_ofi

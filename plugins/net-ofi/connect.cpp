@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ofi/connect.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <sys/random.h>
+
+#include "plugins/support/errno_text.hpp"
+
+namespace plexus::net_ofi {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// From the greeting to the last kReady.
+constexpr auto kGuestTime = 60s;
+/// Bounds on what strangers can make us hold. Beyond them the oldest has to go.
+constexpr size_t kGuestsMax = 64;
+constexpr size_t kSeenMax = 1024;
+/// Bounds the time of one call under a flood.
+constexpr int kPollsPerCall = 16;
+constexpr uint32_t kRefusalsLogged = 8;
+constexpr auto kRetryPause = 100ms;
+/// A listener that closes does not say so: it is greeted again while it has not answered.
+constexpr auto kHelloPause = 1s;
+
+template <class T>
+Result<T> random_value() {
+  T value{};
+  if (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
+    return fail(PLEXUS_SYSTEM_ERROR, "the system gives no random numbers: {}",
+                plugin::errno_text());
+  }
+  return value;
+}
+
+uint64_t listener_tag(const Device& device) {
+  return Tags(0, device.tag_mask()).make(TagKind::kGreeting);
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------- Listener
+
+Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
+                                                   const std::string& provider,
+                                                   plexus_net_handle_t& handle) {
+  std::unique_ptr<Listener> listener(new Listener(place));
+  WireHandle& wire = listener->wire_;
+  wire.magic = kWireMagic;
+  PLEXUS_TRY(connect_cookie, random_value<Cookie>());
+  PLEXUS_TRY(accept_cookie, random_value<Cookie>());
+  wire.connect_cookie = connect_cookie;
+  wire.accept_cookie = accept_cookie;
+  if (provider.size() >= wire.provider.size()) {
+    return fail(PLEXUS_INTERNAL_ERROR, "the name of the provider {} does not fit a handle",
+                provider);
+  }
+  std::copy(provider.begin(), provider.end(), wire.provider.begin());
+  Domain& domain = *place.device->rails.front();
+  PLEXUS_TRY(memory,
+             OwnMemory::create(domain, listener->greetings_.data(), sizeof listener->greetings_));
+  listener->memory_ = std::move(memory);
+  PLEXUS_TRY(endpoint, Endpoint::open(place.device->rails.front()));
+  listener->endpoint_ = std::make_unique<Endpoint>(std::move(endpoint));
+  PLEXUS_TRY(size, listener->endpoint_->read_address(wire.address));
+  wire.address_bytes = static_cast<uint16_t>(size);
+  for (uint32_t i = 0; i < kGreetings; ++i) {
+    listener->operations_[i].kind = OperationKind::kGreetingReceive;
+    listener->operations_[i].index = i;
+    PLEXUS_TRY(listener->post(i));
+  }
+  std::memcpy(handle.bytes, &wire, sizeof wire);
+  return listener;
+}
+
+Listener::~Listener() { endpoint_.reset(); }
+
+Result<void> Listener::post(uint32_t index) {
+  return check_call(
+      endpoint_->receive({&greetings_[index], sizeof(WireGreeting), memory_.descriptor()},
+                         listener_tag(*place_.device), operations_[index]),
+      "post a receive", place_.device->name());
+}
+
+Result<Progress> Listener::try_accept(std::unique_ptr<Channel>& channel) {
+  PLEXUS_TRY(hear());
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    const Result<Progress> progress = advance(*guest);
+    if (progress.has_error()) {
+      refuse(progress.error().text);
+      guest = guests_.erase(guest);
+    } else if (progress.value() == Progress::kDone) {
+      channel = std::move(guest->channel);
+      guests_.erase(guest);
+      return Progress::kDone;
+    } else {
+      ++guest;
+    }
+  }
+  return Progress::kPending;
+}
+
+Result<void> Listener::hear() {
+  std::array<Event, kGreetings> events;
+  for (int poll = 0; poll < kPollsPerCall; ++poll) {
+    const size_t count = endpoint_->poll(events);
+    if (count == 0) {
+      break;
+    }
+    for (const Event& event : std::span(events).first(count)) {
+      if (event.operation == nullptr) {
+        return fail(PLEXUS_SYSTEM_ERROR, "libfabric cannot listen on {} any more: {}",
+                    place_.device->name(), event.text);
+      }
+      const uint32_t index = event.operation->index;
+      const auto bytes = std::as_bytes(std::span(&greetings_[index], 1));
+      auto greeting =
+          event.error != 0
+              ? Result<WireGreeting>(fail(PLEXUS_REMOTE_ERROR, "a greeting failed: {}", event.text))
+              : read_greeting(bytes.first(std::min<size_t>(event.size_bytes, bytes.size())),
+                              wire_.connect_cookie);
+      PLEXUS_TRY(post(index));
+      if (greeting.has_error()) {
+        refuse(greeting.error().text);
+        continue;
+      }
+      PLEXUS_TRY(admit(greeting.value()));
+    }
+  }
+  return ok();
+}
+
+Result<void> Listener::admit(const WireGreeting& greeting) {
+  if (std::find(seen_.begin(), seen_.end(), greeting.nonce) != seen_.end()) {
+    return ok();
+  }
+  if (seen_.size() == kSeenMax) {
+    seen_.erase(seen_.begin());
+  }
+  seen_.push_back(greeting.nonce);
+  if (greeting.address_bytes != wire_.address_bytes) {
+    refuse("a greeting with addresses of another kind");
+    return ok();
+  }
+  const auto rails = std::min(static_cast<uint32_t>(place_.device->rails.size()),
+                              static_cast<uint32_t>(greeting.rails));
+  PLEXUS_TRY(channel,
+             Channel::open({place_.device, place_.settings, place_.log, rails, greeting.nonce}));
+  if (const auto met = channel->meet(greeting); met.has_error()) {
+    refuse(met.error().text);
+    return ok();
+  }
+  PLEXUS_TRY(answer, channel->make_greeting(wire_.accept_cookie));
+  if (guests_.size() == kGuestsMax) {
+    guests_.erase(guests_.begin());
+  }
+  guests_.push_back({std::move(channel), answer, Clock::now() + kGuestTime});
+  return ok();
+}
+
+Result<Progress> Listener::advance(Guest& guest) {
+  Channel& channel = *guest.channel;
+  if (!channel.progress(nullptr)) {
+    channel.wait_idle();
+  }
+  if (const Failure* gone = channel.departure()) {
+    return *gone;
+  }
+  if (Clock::now() > guest.deadline) {
+    return fail(PLEXUS_TIMEOUT, "{} did not finish connecting", channel.peer());
+  }
+  PLEXUS_TRY(sent, channel.send_greeting(guest.answer, channel.peer_address(0),
+                                         channel.tags().make(TagKind::kGreeting)));
+  const bool is_ready = channel.ready_rails() == (1u << channel.rails()) - 1;
+  return sent == Progress::kDone && is_ready ? Progress::kDone : Progress::kPending;
+}
+
+void Listener::refuse(const std::string& reason) {
+  ++refusals_;
+  if (refusals_ <= kRefusalsLogged) {
+    place_.log.info("net-ofi: refused a connection: {}{}", reason,
+                    refusals_ == kRefusalsLogged ? " (more will not be logged)" : "");
+  }
+}
+
+// ------------------------------------------------------------------------------------- Connector
+
+Result<Connector> Connector::create(const Place& place,
+                                    const std::string& provider,
+                                    const plexus_net_handle_t& handle) {
+  Connector connector(place);
+  PLEXUS_TRY(wire, read_handle(handle, provider));
+  connector.wire_ = wire;
+  connector.deadline_ = Clock::now() + place.settings->connect_timeout;
+  PLEXUS_TRY(connector.start_attempt());
+  return connector;
+}
+
+Result<void> Connector::start_attempt() {
+  ++attempts_;
+  PLEXUS_TRY(nonce, random_value<uint32_t>());
+  const auto rails = static_cast<uint32_t>(place_.device->rails.size());
+  PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.log, rails, nonce}));
+  target_ = channel->endpoint(0).address_text(wire_.address);
+  const auto listener = channel->endpoint(0).insert(wire_.address);
+  if (listener.has_error()) {
+    return fail(listener.error().code,
+                "cannot connect to {}: {}; check that the peer runs, or choose another card with "
+                "PLEXUS_OFI_DOMAIN",
+                target_, listener.error().text);
+  }
+  PLEXUS_TRY(hello, channel->make_greeting(wire_.connect_cookie));
+  if (hello.address_bytes != wire_.address_bytes) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "the peer's address {} is of another kind than those of {}; set NCCL_SOCKET_FAMILY "
+                "or PLEXUS_OFI_DOMAIN alike on all hosts",
+                target_, place_.device->name());
+  }
+  hello_ = hello;
+  listener_ = listener.value();
+  channel_ = std::move(channel);
+  step_ = Step::kHello;
+  next_hello_ = Clock::now() + kHelloPause;
+  return ok();
+}
+
+Result<Progress> Connector::try_connect(std::unique_ptr<Channel>& channel) {
+  if (channel_ == nullptr) {
+    if (Clock::now() < retry_time_) {
+      return Progress::kPending;
+    }
+    PLEXUS_TRY(start_attempt());
+  }
+  const Result<Progress> progress = advance();
+  if (progress.has_error()) {
+    PLEXUS_TRY(retry(progress.error().text));
+    return Progress::kPending;
+  }
+  if (progress.value() == Progress::kDone) {
+    channel = std::move(channel_);
+  }
+  return progress.value();
+}
+
+Result<void> Connector::greet() {
+  PLEXUS_TRY(sent, channel_->send_greeting(hello_, listener_, listener_tag(*place_.device)));
+  const auto now = Clock::now();
+  if (sent == Progress::kDone) {
+    step_ = Step::kAnswer;
+    deadline_ = now + place_.settings->connect_timeout;
+  } else if (now > deadline_) {
+    return fail(PLEXUS_REMOTE_ERROR, "it does not answer");
+  }
+  return ok();
+}
+
+Result<Progress> Connector::advance() {
+  if (!channel_->progress(nullptr)) {
+    channel_->wait_idle();
+  }
+  if (const Failure* gone = channel_->departure()) {
+    return *gone;
+  }
+  if (step_ != Step::kReady) {
+    PLEXUS_TRY(greet());
+    PLEXUS_TRY(answer, channel_->receive_greeting(wire_.accept_cookie));
+    if (!answer) {
+      if (step_ == Step::kAnswer && Clock::now() > next_hello_ && !channel_->is_shared_memory()) {
+        next_hello_ = Clock::now() + kHelloPause;
+        channel_->forget_greeting();
+      }
+      return Progress::kPending;
+    }
+    PLEXUS_TRY(channel_->meet(*answer));
+    step_ = Step::kReady;
+    rails_told_ = 0;
+  }
+  while (rails_told_ < channel_->rails() &&
+         channel_->send_control(ControlType::kReady, 0, rails_told_)) {
+    ++rails_told_;
+  }
+  const bool is_done = rails_told_ == channel_->rails() && channel_->are_controls_sent();
+  return is_done ? Progress::kDone : Progress::kPending;
+}
+
+Result<void> Connector::retry(const std::string& reason) {
+  channel_.reset();
+  if (Clock::now() + kRetryPause > deadline_) {
+    return fail(PLEXUS_REMOTE_ERROR,
+                "cannot connect to {}: {} ({} attempt{}); check that the peer runs and that no "
+                "firewall is between, or choose another card with PLEXUS_OFI_DOMAIN",
+                target_, reason, attempts_, attempts_ == 1 ? "" : "s");
+  }
+  retry_time_ = Clock::now() + kRetryPause;
+  return ok();
+}
+
+}  // namespace plexus::net_ofi

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ofi/endpoint.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <unistd.h>
+
+namespace plexus::net_ofi {
+namespace {
+
+/// Receives and sends that can end before anybody looks.
+constexpr size_t kQueueEntries = 1024;
+constexpr size_t kEventsPerPoll = 16;
+
+}  // namespace
+
+Result<Endpoint> Endpoint::open(std::shared_ptr<Domain> owner) {
+  Endpoint endpoint;
+  Domain& domain = *owner;
+  endpoint.domain_ = std::move(owner);
+  fi_av_attr av_attributes{};
+  av_attributes.type = FI_AV_TABLE;
+  fid_av* av = nullptr;
+  PLEXUS_TRY(check_call(::fi_av_open(domain.raw(), &av_attributes, &av, nullptr),
+                        "make an address table", domain.name()));
+  endpoint.av_.reset(av);
+  fi_cq_attr cq_attributes{};
+  cq_attributes.format = FI_CQ_FORMAT_TAGGED;
+  cq_attributes.size = kQueueEntries;
+  cq_attributes.wait_obj = FI_WAIT_NONE;
+  fid_cq* cq = nullptr;
+  PLEXUS_TRY(check_call(::fi_cq_open(domain.raw(), &cq_attributes, &cq, nullptr),
+                        "make a completion queue", domain.name()));
+  endpoint.cq_.reset(cq);
+  fid_ep* ep = nullptr;
+  PLEXUS_TRY(check_call(::fi_endpoint(domain.raw(), domain.info(), &ep, nullptr),
+                        "make an endpoint", domain.name()));
+  endpoint.ep_.reset(ep);
+  PLEXUS_TRY(check_call(::fi_ep_bind(ep, &av->fid, 0), "bind an address table", domain.name()));
+  PLEXUS_TRY(check_call(::fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV),
+                        "bind a completion queue", domain.name()));
+  PLEXUS_TRY(check_call(::fi_enable(ep), "enable an endpoint", domain.name()));
+  return endpoint;
+}
+
+Result<size_t> Endpoint::read_address(AddressBytes& address) const {
+  address = {};
+  size_t size = address.size();
+  const int result = ::fi_getname(&ep_->fid, address.data(), &size);
+  if (result == -FI_ETOOSMALL || size > address.size()) {
+    return fail(PLEXUS_INTERNAL_ERROR,
+                "an address of {} has {} bytes, more than the {} that fit a handle",
+                domain_->name(), size, address.size());
+  }
+  PLEXUS_TRY(check_call(result, "read an endpoint's address", domain_->name()));
+  // Texts differ in length; zeros end them.
+  return domain_->info()->addr_format == FI_ADDR_STR ? address.size() : size;
+}
+
+Result<fi_addr_t> Endpoint::insert(const AddressBytes& address) const {
+  const bool is_gone = domain_->provider() == "shm" &&
+                       ::access(("/dev/shm/" + address_text(address)).c_str(), F_OK) != 0;
+  if (is_gone) {  // 1.17 does not survive the attempt
+    return fail(PLEXUS_REMOTE_ERROR, "the endpoint {} of shm is not there", address_text(address));
+  }
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  const int result = ::fi_av_insert(av_.get(), address.data(), 1, &peer, 0, nullptr);
+  if (result != 1) {
+    return fail(PLEXUS_REMOTE_ERROR, "libfabric does not take the peer's address {} on {}: {}",
+                address_text(address), domain_->name(), error_text(result));
+  }
+  return peer;
+}
+
+std::string Endpoint::address_text(const AddressBytes& address) const {
+  std::array<char, 128> text{};
+  size_t size = text.size();
+  ::fi_av_straddr(av_.get(), address.data(), text.data(), &size);
+  text.back() = '\0';
+  std::string result = readable(text);
+  const size_t scheme = result.find("://");
+  return scheme == std::string::npos ? result : result.substr(scheme + 3);
+}
+
+size_t Endpoint::poll(std::span<Event> events) const {
+  std::array<fi_cq_tagged_entry, kEventsPerPoll> entries;  // written by libfabric
+  const size_t room = std::min(events.size(), entries.size());
+  const ssize_t count = ::fi_cq_read(cq_.get(), entries.data(), room);
+  if (count == -FI_EAGAIN) {
+    return 0;
+  }
+  if (count == -FI_EAVAIL) {
+    events[0] = read_error();
+    return 1;
+  }
+  if (count < 0) {
+    events[0] = Event{nullptr, 0, 0, static_cast<int>(-count), 0, error_text(count)};
+    return 1;
+  }
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    const fi_cq_tagged_entry& entry = entries[i];
+    Event& event = events[i];
+    event.operation = static_cast<Operation*>(entry.op_context);
+    event.size_bytes = entry.len;
+    event.data = (entry.flags & FI_REMOTE_CQ_DATA) != 0 ? entry.data : 0;
+    event.error = 0;
+  }
+  return static_cast<size_t>(count);
+}
+
+Event Endpoint::read_error() const {
+  fi_cq_err_entry entry{};
+  const ssize_t count = ::fi_cq_readerr(cq_.get(), &entry, 0);
+  if (count < 0) {
+    return {nullptr, 0, 0, static_cast<int>(-count), 0, error_text(count)};
+  }
+  const int error = std::abs(entry.err);  // shm has them negative
+  return {static_cast<Operation*>(entry.op_context),
+          entry.len,
+          0,
+          error,
+          entry.olen,
+          error_text(error)};
+}
+
+}  // namespace plexus::net_ofi

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// libfabric's objects with owners, and its error numbers in words.
+#pragma once
+
+#include <memory>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+#include <string>
+
+#include "plugins/net-ofi/settings.hpp"
+
+namespace plexus::net_ofi {
+
+struct FreeInfo {
+  void operator()(fi_info* info) const noexcept { ::fi_freeinfo(info); }
+};
+/// One entry of a list, copied, or a list's head.
+using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
+
+/// fid_fabric, fid_domain, fid_av, fid_cq, fid_ep, fid_mr: all begin with their fid.
+struct CloseFid {
+  template <class T>
+  void operator()(T* object) const noexcept {
+    ::fi_close(&object->fid);
+  }
+};
+template <class T>
+using FidPtr = std::unique_ptr<T, CloseFid>;
+
+/// The version of libfabric's interface that the plugin is written for.
+inline constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
+
+/// libfabric's words for one of its error numbers, negative or positive.
+[[nodiscard]] std::string error_text(ssize_t error);
+
+/// Numbers that say "the peer is gone", as opposed to trouble of this host.
+[[nodiscard]] bool is_peer_gone(ssize_t error) noexcept;
+
+/// For what opens an object: `PLEXUS_TRY(check_call(::fi_x(...), "open a domain", nic.name));`
+[[nodiscard]] Result<void> check_call(ssize_t result, const char* what, const std::string& where);
+
+/// The provider and its version, for messages: "libfabric 1.17".
+[[nodiscard]] std::string library_text();
+
+}  // namespace plexus::net_ofi

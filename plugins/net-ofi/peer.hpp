@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The process at the other end. libfabric does not tell a receiver that its peer died, so a peer
+// of the same host is watched through the system; one of another host is probed (channel.hpp).
+#pragma once
+
+#include <string>
+
+#include "plugins/net-ofi/wire.hpp"
+#include "plugins/support/unique_fd.hpp"
+
+namespace plexus::net_ofi {
+
+/// This process. `host_id_setting`: NCCL_HOSTID, which says what counts as one host.
+[[nodiscard]] WireProcess this_process(const std::string& host_id_setting);
+
+class PeerWatch {
+ public:
+  PeerWatch() = default;
+  /// Of a peer on another host, or of this very process: watches nothing.
+  PeerWatch(const WireProcess& here, const WireProcess& peer);
+  /// One system call. False also when nothing is watched.
+  [[nodiscard]] bool has_ended() const noexcept;
+
+ private:
+  plugin::UniqueFd process_;
+  bool had_ended_ = false;  // before the watch began
+};
+
+/// "worker3 (process 123)".
+[[nodiscard]] std::string process_text(const WireProcess& process);
+
+}  // namespace plexus::net_ofi

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ofi/settings.hpp"
+
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+namespace plexus::net_ofi {
+namespace {
+
+struct Range {
+  int64_t initial;
+  int64_t least;
+  int64_t most;
+};
+
+std::string_view read_text(ReadVariable read, const char* name) {
+  const char* text = read(name);
+  return text == nullptr ? "" : text;
+}
+
+Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
+  const std::string_view text = read_text(read, name);
+  if (text.empty()) {
+    return range.initial;
+  }
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || value < range.least || value > range.most) {
+    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it", name,
+                text, range.least, range.most);
+  }
+  return value;
+}
+
+Result<AddressFamily> read_family(ReadVariable read) {
+  const std::string_view family = read_text(read, "NCCL_SOCKET_FAMILY");
+  if (family.empty()) {
+    return AddressFamily::kAny;
+  }
+  if (family == "AF_INET") {
+    return AddressFamily::kIpv4;
+  }
+  if (family == "AF_INET6") {
+    return AddressFamily::kIpv6;
+  }
+  return fail(PLEXUS_INVALID_USAGE,
+              "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it", family);
+}
+
+Result<bool> read_registration(ReadVariable read) {
+  const std::string_view when = read_text(read, "PLEXUS_OFI_REGISTER");
+  if (when.empty() || when == "auto") {
+    return false;
+  }
+  if (when == "always") {
+    return true;
+  }
+  return fail(PLEXUS_INVALID_USAGE,
+              "PLEXUS_OFI_REGISTER={} is neither auto nor always; correct or unset it", when);
+}
+
+}  // namespace
+
+Result<Settings> read_settings(ReadVariable read) {
+  constexpr int64_t kKibibyte = 1024;
+  constexpr int64_t kGibibyte = kKibibyte * kKibibyte * kKibibyte;
+  // Below, the second rail's latency costs more than its bandwidth brings.
+  constexpr Range kStripe = {256 * kKibibyte, 128 * kKibibyte, kGibibyte};
+  constexpr Range kConnectMs = {60'000, 1, 3'600'000};
+  constexpr Range kProbeMs = {1'000, 10, 600'000};
+
+  Settings settings;
+  settings.provider = read_text(read, "PLEXUS_OFI_PROVIDER");
+  settings.domains = read_text(read, "PLEXUS_OFI_DOMAIN");
+  settings.interfaces = read_text(read, "NCCL_SOCKET_IFNAME");
+  settings.host_id = read_text(read, "NCCL_HOSTID");
+  PLEXUS_TRY(family, read_family(read));
+  PLEXUS_TRY(registers, read_registration(read));
+  PLEXUS_TRY(rails, read_number(read, "PLEXUS_OFI_RAILS", {1, 1, kRailsMax}));
+  PLEXUS_TRY(stripe, read_number(read, "PLEXUS_OFI_STRIPE_MIN", kStripe));
+  PLEXUS_TRY(connect_ms, read_number(read, "PLEXUS_OFI_CONNECT_TIMEOUT_MS", kConnectMs));
+  PLEXUS_TRY(probe_ms, read_number(read, "PLEXUS_OFI_PROBE_MS", kProbeMs));
+  settings.family = family;
+  settings.always_registers = registers;
+  settings.rails = static_cast<uint32_t>(rails);
+  settings.stripe_bytes_min = static_cast<uint64_t>(stripe);
+  settings.connect_timeout = std::chrono::milliseconds(connect_ms);
+  settings.probe_time = std::chrono::milliseconds(probe_ms);
+  return settings;
+}
+
+}  // namespace plexus::net_ofi

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages over the rails of one connection: `SendConnection` and `RecvConnection`.
+//
+// A message is one tagged send on the first rail. With several rails, the end of a long one goes
+// over the others in parts; its immediate data says how much of it (wire.hpp). The receiver says
+// now and then how many messages it has (kCredit); a sender is at most kWindow ahead, so that what
+// nobody has asked for yet cannot fill the receiver's memory.
+//
+// All requests exist from the start. Threads: one at a time per connection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plugin-api/plexus_net.h"
+
+#include "plugins/net-ofi/channel.hpp"
+
+/// What the host sees of a request.
+struct plexus_net_request {
+  enum class Kind : uint8_t { kSend, kRecv } kind;
+};
+
+/// A registered range: one registration per rail.
+struct plexus_net_memory {
+  const plexus::net_ofi::Channel* channel = nullptr;
+  std::array<fid_mr*, plexus::net_ofi::kRailsMax> registrations{};
+};
+
+namespace plexus::net_ofi {
+
+/// Receives in flight per connection, and sends per buffer of them.
+inline constexpr uint32_t kRequests = 32;
+inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
+/// Messages that a sender may be ahead of its receiver.
+inline constexpr uint64_t kWindow = 512;
+/// The receiver tells of so many at once.
+inline constexpr uint64_t kCreditStep = 128;
+
+/// A ring of pointers with room for all there can be.
+template <class T, uint32_t kSize>
+class PointerQueue {
+ public:
+  [[nodiscard]] bool is_empty() const noexcept { return head_ == tail_; }
+  [[nodiscard]] T& front() const noexcept { return *items_[head_ % kSize]; }
+  void push(T& item) noexcept { items_[tail_++ % kSize] = &item; }
+  T& pop() noexcept { return *items_[head_++ % kSize]; }
+
+ private:
+  static_assert((kSize & (kSize - 1)) == 0, "the indices wrap around");
+  std::array<T*, kSize> items_{};
+  uint32_t head_ = 0;
+  uint32_t tail_ = 0;
+};
+
+/// What both ends have: the channel, registration, the reason of a failure.
+class Connection : private Channel::Sink {
+ public:
+  [[nodiscard]] const plugin::Log& log() const noexcept { return channel_->log(); }
+  [[nodiscard]] Result<plexus_net_memory_t*> register_memory(
+      const plexus_net_region_t& region) const;
+
+ protected:
+  explicit Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+  ~Connection() = default;
+
+  [[nodiscard]] Channel& channel() const noexcept { return *channel_; }
+  [[nodiscard]] const std::string& peer() const noexcept { return channel_->peer(); }
+  [[nodiscard]] static void* descriptor(const plexus_net_memory_t* memory, uint32_t rail) noexcept {
+    const bool is_registered = memory != nullptr && memory->registrations[rail] != nullptr;
+    return is_registered ? ::fi_mr_desc(memory->registrations[rail]) : nullptr;
+  }
+  /// Lets the channel work; after nothing came for a while, sees that the peer went.
+  void advance();
+  /// Closes the channel: from here no buffer is touched.
+  void break_off(Failure failure);
+  [[nodiscard]] bool is_broken() const noexcept { return failure_.has_value(); }
+  /// Of a broken connection: tells the host why and returns the code.
+  [[nodiscard]] int32_t report_failure() const noexcept;
+  /// What an operation that ended with an error means for the connection.
+  [[nodiscard]] Failure failure_of(const Event& event, const char* what) const;
+
+ private:
+  virtual void take_done(const Event& event) = 0;
+  void take(const Event& event) final;
+
+  std::unique_ptr<Channel> channel_;
+  std::optional<Failure> failure_;
+};
+
+/// Ends the registrations. Its connection is still there.
+void deregister(plexus_net_memory_t& memory);
+
+class SendConnection;
+class RecvConnection;
+struct RecvRequest;
+
+struct SendRequest : plexus_net_request {
+  SendConnection* connection = nullptr;
+  std::byte* data = nullptr;  // only read
+  uint64_t size_bytes = 0;
+  const plexus_net_memory_t* memory = nullptr;
+  int32_t tag = 0;
+  Split split;
+  uint32_t started_rails = 0;                   // 0 .. next one to start
+  uint32_t unfinished = 0;                      // operations that run or are still to start
+  std::array<Operation, kRailsMax> operations;  // [rails]
+};
+
+class SendConnection final : public Connection {
+ public:
+  struct Options {
+    uint64_t stripe_bytes_min;
+    uint64_t message_bytes_max;
+  };
+  SendConnection(std::unique_ptr<Channel> channel, const Options& options);
+  ~SendConnection();
+  /// A PLEXUS_* code, as plexus_net.h says. The same for test().
+  [[nodiscard]] int32_t isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              const plexus_net_memory_t* memory,
+                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t test(SendRequest& request, uint64_t* sizes_bytes);
+
+ private:
+  void take_done(const Event& event) override;
+  /// Starts one more operation of the request. False: not now, or broken.
+  [[nodiscard]] bool start_rail(SendRequest& request);
+  /// The rest of those that are begun.
+  void start_waiting();
+
+  Options options_;
+  uint64_t sent_ = 0;  // messages begun
+  uint8_t sequence_ = 0;
+  std::array<SendRequest, kSendRequests> requests_;
+  PointerQueue<SendRequest, kSendRequests> free_;
+  PointerQueue<SendRequest, kSendRequests> waiting_;  // for a rail to start
+};
+
+struct RecvBuffer {
+  RecvRequest* request = nullptr;
+  std::byte* data = nullptr;
+  uint64_t room_bytes = 0;
+  const plexus_net_memory_t* memory = nullptr;
+  int32_t tag = 0;
+  uint64_t size_bytes = 0;   // of its message
+  uint64_t first_bytes = 0;  // that came with the message itself
+  Split split;
+  uint32_t unfinished = 0;                      // operations that run or are still to start
+  std::array<Operation, kRailsMax> operations;  // [rails]; 0: the message
+};
+
+struct RecvRequest : plexus_net_request {
+  RecvConnection* connection = nullptr;
+  std::array<RecvBuffer, PLEXUS_NET_RECVS_MAX> buffers;
+  uint32_t count = 0;
+  uint32_t posted = 0;      // buffers
+  uint32_t unfinished = 0;  // buffers
+};
+
+class RecvConnection final : public Connection {
+ public:
+  explicit RecvConnection(std::unique_ptr<Channel> channel);
+  ~RecvConnection();
+  [[nodiscard]] int32_t irecv(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
+                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);
+
+ private:
+  void take_done(const Event& event) override;
+  void take_message(RecvBuffer& buffer, const Event& event);
+  void end_buffer(RecvBuffer& buffer);
+  /// Posts what is asked for and not posted yet, in order.
+  void post_waiting();
+  [[nodiscard]] bool post_buffer(RecvBuffer& buffer);
+  /// The next part that the buffer's message has on other rails.
+  [[nodiscard]] bool post_part(RecvBuffer& buffer, uint32_t rail);
+  void post_parts();
+  void send_credit();
+  [[nodiscard]] Failure too_long(const RecvBuffer& buffer, uint64_t size_bytes) const;
+
+  uint64_t received_ = 0;   // messages
+  uint64_t announced_ = 0;  // of those, told to the sender
+  std::array<RecvRequest, kRequests> requests_;
+  PointerQueue<RecvRequest, kRequests> free_;
+  PointerQueue<RecvRequest, kRequests> waiting_;  // with a buffer to post
+  struct WaitingPart {
+    RecvBuffer* buffer;
+    uint32_t rail;
+  };
+  std::vector<WaitingPart> waiting_parts_;  // its room is never exceeded
+};
+
+}  // namespace plexus::net_ofi

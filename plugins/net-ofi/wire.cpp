@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ofi/wire.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace plexus::net_ofi {
+namespace {
+
+/// Compares secrets in a time that does not depend on where they differ.
+bool is_equal(const Cookie& a, const Cookie& b) {
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned>(a[i] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+Split split_message(uint64_t size_bytes, uint32_t rails, uint64_t least_bytes, uint8_t sequence) {
+  if (rails <= 1 || size_bytes < least_bytes) {
+    return {0, sequence};
+  }
+  const uint64_t elsewhere = size_bytes / rails * (rails - 1);
+  return {static_cast<uint32_t>(elsewhere / kBlockBytes), sequence};
+}
+
+Part part_of(const Split& split, uint64_t first_bytes, uint32_t rails, uint32_t rail) {
+  if (rail == 0) {
+    return {0, first_bytes};
+  }
+  const uint64_t others = rails - 1;
+  const uint64_t begin = split.blocks * uint64_t{rail - 1} / others;
+  const uint64_t end = split.blocks * uint64_t{rail} / others;
+  return {first_bytes + begin * kBlockBytes, (end - begin) * kBlockBytes};
+}
+
+Result<WireHandle> read_handle(const plexus_net_handle_t& handle, std::string_view provider) {
+  WireHandle wire{};
+  std::memcpy(&wire, handle.bytes, sizeof wire);
+  if (wire.magic != kWireMagic || wire.address_bytes == 0 ||
+      wire.address_bytes > kAddressBytesMax) {
+    return fail(PLEXUS_INVALID_ARGUMENT,
+                "the handle is not one of net-ofi; all ranks must use the same network plugin");
+  }
+  if (const std::string theirs = readable(wire.provider); theirs != provider) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "the peer uses libfabric's provider {}, this process {}; name one that all hosts "
+                "have with PLEXUS_OFI_PROVIDER",
+                theirs, provider);
+  }
+  return wire;
+}
+
+Result<WireGreeting> read_greeting(std::span<const std::byte> bytes, const Cookie& cookie) {
+  WireGreeting greeting{};
+  if (bytes.size() != sizeof greeting) {
+    return fail(PLEXUS_REMOTE_ERROR, "a greeting of {} bytes in place of {}", bytes.size(),
+                sizeof greeting);
+  }
+  std::memcpy(&greeting, bytes.data(), sizeof greeting);
+  if (greeting.magic != kWireMagic) {
+    return fail(PLEXUS_REMOTE_ERROR, "a greeting that is not net-ofi's, or of another version");
+  }
+  if (!is_equal(greeting.cookie, cookie)) {
+    return fail(PLEXUS_REMOTE_ERROR, "a greeting that does not know the secret of the handle");
+  }
+  if (greeting.rails == 0 || greeting.rails > kRailsMax || greeting.address_bytes == 0 ||
+      greeting.address_bytes > kAddressBytesMax) {
+    return fail(PLEXUS_REMOTE_ERROR, "a greeting with {} rails and addresses of {} bytes",
+                greeting.rails, greeting.address_bytes);
+  }
+  return greeting;
+}
+
+Result<WireControl> read_control(std::span<const std::byte> bytes) {
+  WireControl control{};
+  if (bytes.size() != sizeof control) {
+    return fail(PLEXUS_REMOTE_ERROR, "a control message of {} bytes in place of {}", bytes.size(),
+                sizeof control);
+  }
+  std::memcpy(&control, bytes.data(), sizeof control);
+  if (control.type < static_cast<uint32_t>(ControlType::kReady) ||
+      control.type > static_cast<uint32_t>(ControlType::kBye)) {
+    return fail(PLEXUS_REMOTE_ERROR, "a control message of type {}, which does not exist",
+                control.type);
+  }
+  return control;
+}
+
+std::string readable(std::span<const char> text) {
+  std::string result(text.begin(), std::find(text.begin(), text.end(), '\0'));
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return result;
+}
+
+}  // namespace plexus::net_ofi

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What net-ofi puts on the wire, into tags and into a handle, and the checks of what peers send.
+// Little-endian; both ends run the same version, which the handshake checks. README.md, "Wire".
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "plugin-api/plexus_net.h"
+
+#include "plugins/net-ofi/settings.hpp"
+
+namespace plexus::net_ofi {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+inline constexpr uint64_t kWireMagic = 0x31'30'49'46'4f'58'4c'50;  // "PLXOFI01"
+
+/// Longest address of an endpoint that fits a handle (InfiniBand's has 48 bytes, EFA's 32).
+inline constexpr size_t kAddressBytesMax = 60;
+using Cookie = std::array<uint8_t, 16>;
+using AddressBytes = std::array<uint8_t, kAddressBytesMax>;
+
+/// In the 128-byte handle. Who knows `connect_cookie` may connect; who answers with `accept_cookie`
+/// is the listener that made the handle.
+struct WireHandle {
+  uint64_t magic;
+  Cookie connect_cookie;
+  Cookie accept_cookie;
+  uint16_t address_bytes;
+  uint16_t reserved;
+  AddressBytes address;
+  std::array<char, 24> provider;  // zero-terminated; both ends use the same one
+};
+static_assert(sizeof(WireHandle) == PLEXUS_NET_HANDLE_BYTES);
+
+/// The process at the other end, so that one of the same host can be watched, and named.
+struct WireProcess {
+  uint64_t host_id;  // of the host and its process numbers
+  uint64_t start_time;
+  uint32_t process_id;
+  std::array<char, 28> host_name;  // zero-terminated
+};
+
+/// First message of the connecting side (to the listener) and of the accepting side (its answer).
+struct WireGreeting {
+  uint64_t magic;
+  Cookie cookie;   // connect_cookie there, accept_cookie back
+  uint32_t nonce;  // random, in all tags of the connection
+  uint16_t rails;
+  uint16_t address_bytes;  // of each rail's
+  WireProcess process;
+  std::array<AddressBytes, kRailsMax> addresses;
+};
+static_assert(sizeof(WireGreeting) == 32 + sizeof(WireProcess) + kRailsMax * kAddressBytesMax);
+
+enum class ControlType : uint32_t {
+  kReady = 1,   // connecting to accepting side, on each rail: the rail works
+  kCredit = 2,  // accepting to connecting side: `count` messages have arrived in all
+  kAlive = 3,   // either side; a dead peer makes it fail
+  kBye = 4,     // either side closes; the sending side says in `count` what it sent in all
+};
+struct WireControl {
+  uint32_t type;
+  uint32_t reserved;
+  uint64_t count;
+};
+static_assert(sizeof(WireControl) == 16);
+
+static_assert(std::is_trivially_copyable_v<WireHandle> &&
+              std::is_trivially_copyable_v<WireGreeting> &&
+              std::is_trivially_copyable_v<WireControl>);
+
+/// What a tag says: nonce (upper bits) | kind (2) | sequence (8) | the host's tag (32).
+enum class TagKind : uint64_t { kMessage = 0, kPart = 1, kControl = 2, kGreeting = 3 };
+inline constexpr uint32_t kTagBitsMin = 42;
+
+/// Tags of one connection, of as many bits as the provider has.
+class Tags {
+ public:
+  Tags(uint32_t nonce, uint64_t usable_bits) noexcept
+      : nonce_(uint64_t{nonce} << kTagBitsMin & usable_bits) {}
+  [[nodiscard]] uint64_t make(TagKind kind, int32_t tag = 0, uint8_t sequence = 0) const noexcept {
+    return nonce_ | static_cast<uint64_t>(kind) << 40 | uint64_t{sequence} << 32 |
+           static_cast<uint32_t>(tag);
+  }
+  /// The host's tag in it.
+  [[nodiscard]] static int32_t user_tag(uint64_t tag) noexcept { return static_cast<int32_t>(tag); }
+
+ private:
+  uint64_t nonce_;
+};
+
+/// Immediate data of a message: which blocks of it go over the other rails. A message of S bytes
+/// has `blocks` blocks at its end there; the first S - blocks * kBlockBytes go with the message.
+inline constexpr uint64_t kBlockBytes = 64 * 1024;
+struct Split {
+  uint32_t blocks = 0;   // fewer than 2^24: 2^40 bytes
+  uint8_t sequence = 0;  // tells messages of one tag apart
+
+  [[nodiscard]] uint64_t pack() const noexcept { return uint64_t{blocks} << 8 | sequence; }
+  [[nodiscard]] static Split unpack(uint64_t data) noexcept {
+    return {static_cast<uint32_t>(data >> 8 & 0xff'ffff), static_cast<uint8_t>(data)};
+  }
+};
+/// How `size_bytes` are spread over `rails` evenly. With one rail, or below `least_bytes`: no
+/// blocks.
+[[nodiscard]] Split split_message(uint64_t size_bytes,
+                                  uint32_t rails,
+                                  uint64_t least_bytes,
+                                  uint8_t sequence);
+struct Part {
+  uint64_t begin = 0;
+  uint64_t size_bytes = 0;  // 0: nothing over this rail
+};
+/// What goes over `rail` (0: with the message itself) of a message whose first piece is
+/// `first_bytes`.
+[[nodiscard]] Part part_of(const Split& split, uint64_t first_bytes, uint32_t rails, uint32_t rail);
+
+/// Checks of what came from outside. A failure says what is wrong with it.
+[[nodiscard]] Result<WireHandle> read_handle(const plexus_net_handle_t& handle,
+                                             std::string_view provider);
+/// Anything of any size. `what`: for the message.
+[[nodiscard]] Result<WireGreeting> read_greeting(std::span<const std::byte> bytes,
+                                                 const Cookie& cookie);
+[[nodiscard]] Result<WireControl> read_control(std::span<const std::byte> bytes);
+
+/// A peer's text: up to its zero, with what is not printable replaced.
+[[nodiscard]] std::string readable(std::span<const char> text);
+
+}  // namespace plexus::net_ofi

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of ranks follows the hosts that they are on: ranks dealt out to two hosts (NCCL_HOSTID) still
+make rings that leave each host once, results are by rank all the same, and files of the topology are read
+and written.
+"""
+import collections
+import json
+import pathlib
+import re
+import tempfile
+import xml.etree.ElementTree
+
+import job
+
+CONNECTION = re.compile(r"comm 0x\w+ rank (\d+) index (\d+) -> rank (\d+) via (\w+)")
+INIT = re.compile(r"rank (\d+) nranks \d+ .* parts (\d+) orders (\d+) .*Init COMPLETE in ([\d.]+) ms with (\d+) "
+                  r"messages of (\d+) bytes")
+NETWORK = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P"}
+
+
+class TopologyTest(job.Test):
+    def run_on_hosts(self, hosts, *arguments, **environment):
+        """One process per rank; `hosts`: the host of each. Returns what all of them logged."""
+        rendezvous = f"127.0.0.1:{job.free_port()}"
+        report = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "report.json"
+        ranks = [self.start(job.perf(*arguments, "--rank", rank, "--nranks", len(hosts),
+                                     "--rendezvous", rendezvous, *(["--json", report] if rank == 0 else [])),
+                            NCCL_HOSTID=host, **{**NETWORK, **environment})
+                 for rank, host in enumerate(hosts)]
+        ended = [rank.end(120) for rank in ranks]
+        for one in ended:
+            self.assertEqual(one.returncode, 0, one.stdout + one.stderr)
+        self.assertEqual(json.loads(report.read_text())["wrong_total"], 0)
+        return "".join(one.stdout + one.stderr for one in ended)
+
+    def check_rings(self, hosts, channels):
+        log = self.run_on_hosts(hosts, "all_reduce", "-b", "1M", "-e", "1M", "-n", "2", NCCL_ALGO="ring",
+                                NCCL_MIN_NCHANNELS=str(channels), NCCL_MAX_NCHANNELS=str(channels))
+        rings = collections.defaultdict(list)
+        for rank, index, peer, transport in CONNECTION.findall(log):
+            if int(index) % 2 == 0:
+                rings[int(index)].append((int(rank), int(peer), transport))
+        self.assertEqual(len(rings), channels, log)
+        for edges in rings.values():
+            following = {rank: peer for rank, peer, _ in edges}
+            self.assertEqual(len(following), len(hosts))
+            at, seen = 0, set()
+            while at not in seen:
+                seen.add(at)
+                at = following[at]
+            self.assertEqual(len(seen), len(hosts), "a ring that is not closed over all ranks")
+            crossing = [edge for edge in edges if hosts[edge[0]] != hosts[edge[1]]]
+            self.assertEqual(len(crossing), len(set(hosts)))
+            for rank, peer, transport in edges:
+                self.assertEqual(transport, "net" if hosts[rank] != hosts[peer] else "shm")
+        init = INIT.findall(log)
+        self.assertEqual(len(init), len(hosts), log)
+        for _, parts, _, _, messages, size in init:
+            self.assertEqual(int(parts), len(set(hosts)))
+            self.assertEqual(int(messages), 4)  # two gathers, there and back
+            self.assertLess(int(size), 2000 * len(hosts))
+
+    def test_rings_over_interleaved_hosts_cross_each_once(self):
+        self.check_rings(["a", "b"] * 3, 1)
+        self.check_rings(["a", "b", "a", "c", "b", "a"], 2)
+
+    def test_every_collective_is_right_over_interleaved_hosts(self):
+        for collective in job.COLLECTIVES:
+            with self.subTest(collective):
+                self.run_on_hosts(["a", "b", "b", "a", "b"], collective, "-b", "4", "-e", "64K", "-f", "16", "-n", "1",
+                                  NCCL_DEBUG="WARN")
+        for algorithm in ["tree", "doubling", "halving", "swing", "torus", "biring"]:
+            with self.subTest(algorithm):
+                self.run_on_hosts(["a", "b", "b", "a", "b"], "all_reduce", "-b", "4", "-e", "64K", "-f", "16", "-n", "1",
+                                  NCCL_DEBUG="WARN", NCCL_ALGO=f"allreduce:{algorithm}", NCCL_MIN_NCHANNELS="2")
+
+    def test_files_are_written_and_taken(self):
+        with tempfile.TemporaryDirectory() as folder:
+            topo, graph = pathlib.Path(folder) / "topo.xml", pathlib.Path(folder) / "graph.xml"
+            arguments = ["all_reduce", "--mode", "single", "--ranks", "4", "-b", "4", "-e", "4"]
+            self.run_perf(*arguments, NCCL_TOPO_DUMP_FILE=str(topo), NCCL_GRAPH_DUMP_FILE=str(graph))
+            system = xml.etree.ElementTree.parse(topo).getroot()
+            self.assertEqual(sorted(int(host.get("rank")) for host in system.iter("host")), [0, 1, 2, 3])
+            channels = list(xml.etree.ElementTree.parse(graph).getroot().iter("channel"))
+            self.assertEqual(sorted(int(gpu.get("rank")) for gpu in channels[0].iter("gpu")), [0, 1, 2, 3])
+            self.run_perf(*arguments, NCCL_TOPO_FILE=str(topo), NCCL_GRAPH_FILE=str(graph))
+
+    def test_what_cannot_be_read_is_an_error_that_names_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bad = pathlib.Path(folder) / "bad.xml"
+            bad.write_text("<system version=\"1\">\n<cpu/></system>")
+            arguments = job.perf("all_reduce", "--mode", "single", "--ranks", "2", "-b", "4", "-e", "4")
+            for setting, value, expected in [("NCCL_TOPO_FILE", str(bad), "line 2"),
+                                             ("NCCL_TOPO_FILE", folder + "/none", "cannot be read"),
+                                             ("NCCL_GRAPH_FILE", folder + "/none", "cannot be read"),
+                                             ("NCCL_TOPO_DUMP_FILE", folder, "cannot be written"),
+                                             ("NCCL_P2P_LEVEL", "FAR", "NCCL_P2P_LEVEL=FAR"),
+                                             ("NCCL_CROSS_NIC", "3", "NCCL_CROSS_NIC")]:
+                with self.subTest(setting + "=" + value):
+                    ended = self.start(arguments, **{setting: value, "NCCL_DEBUG": "WARN"}).end(60)
+                    self.assertNotEqual(ended.returncode, 0)
+                    self.assertIn(expected, ended.stdout + ended.stderr)
+
+
+if __name__ == "__main__":
+    job.main()

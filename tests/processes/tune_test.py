@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`plexus tune` writes a calibration that the tuner takes, and says where it is."""
+import json
+import pathlib
+import tempfile
+
+import job
+
+
+class Tune(job.Test):
+    def tune(self, *arguments, **environment):
+        return self.start([job.PLEXUS, "tune", "--passes", "1", *arguments], **environment).end(200)
+
+    def test_its_file_changes_what_explain_predicts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ended = self.tune(XDG_CONFIG_HOME=folder)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            file = pathlib.Path(folder, "plexus", "tune.json")
+            self.assertIn(f"export PLEXUS_TUNE_FILE={file}\n", ended.stdout)
+            calibration = json.loads(file.read_text())
+            self.assertEqual(set(calibration["links"]), {"process", "host"})
+            for link in calibration["links"].values():
+                self.assertEqual(set(link), {"latency_us", "message_us", "us_per_byte"})
+                self.assertTrue(all(number > 0 for number in link.values()), link)
+            self.assertLessEqual({"reduce_us_per_byte", "spread"}, set(calibration["host"]))
+            predicted = []
+            for environment in ({}, {"PLEXUS_TUNE_FILE": str(file)}):
+                explained = self.start([job.PLEXUS, "explain", "all_reduce", "1M", "--json", "-"],
+                                       **environment).end(60)
+                self.assertEqual(explained.returncode, 0, explained.stderr)
+                predicted.append(json.loads(explained.stdout)["chosen"]["predicted_us"])
+            self.assertNotEqual(predicted[0], predicted[1])
+
+    def test_a_place_that_cannot_be_written_is_one_sentence(self):
+        ended = self.tune("--output", "/proc/nothing/tune.json")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("--output takes a file that can be written", ended.stderr.splitlines()[-1])
+
+    def test_bad_usage_is_one_sentence(self):
+        for arguments in (("--passes", "0"), ("--output", ""), ("now",)):
+            with self.subTest(arguments):
+                ended = self.start([job.PLEXUS, "tune", *arguments]).end(60)
+                self.assertEqual((ended.returncode, ended.stdout, ended.stderr.count("\n")), (2, "", 1), ended.stderr)
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// What needs no fabric: which provider is chosen, how messages are split, what is read from peers.
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/net-ofi/peer.hpp"
+#include "plugins/net-ofi/provider.hpp"
+#include "plugins/net-ofi/wire.hpp"
+
+namespace plexus::net_ofi {
+namespace {
+
+using testing::HasSubstr;
+
+Offer offer(const char* provider, const char* domain, bool is_hardware = false) {
+  Offer made;
+  made.provider = provider;
+  made.domain = domain;
+  made.is_hardware = is_hardware;
+  made.is_over_ip = !is_hardware;
+  return made;
+}
+
+std::string chosen(const std::vector<Offer>& offers, const Settings& settings = {}) {
+  const auto result = choose_offers(offers, settings);
+  if (result.has_error()) {
+    return result.error().text;
+  }
+  std::string text = result.value().front().provider + ":";
+  for (const Offer& each : result.value()) {
+    text += " " + each.domain;
+  }
+  return text;
+}
+
+TEST(ChooseOffers, CardsComeBeforeSoftwareAndOrderDecidesBetweenEquals) {
+  const Offer tcp = offer("tcp;ofi_rxm", "eth0");
+  const Offer unheard = offer("future", "card0", true);
+  const Offer verbs = offer("verbs;ofi_rxm", "mlx5_0", true);
+  const Offer efa = offer("efa", "efa0", true);
+  EXPECT_EQ(chosen({offer("sockets", "eth0"), tcp}), "tcp;ofi_rxm: eth0");
+  EXPECT_EQ(chosen({tcp, unheard}), "future: card0");
+  EXPECT_EQ(chosen({tcp, unheard, verbs}), "verbs;ofi_rxm: mlx5_0");
+  EXPECT_EQ(chosen({verbs, efa, tcp}), "efa: efa0");
+  EXPECT_EQ(chosen({verbs, offer("verbs;ofi_rxm", "mlx5_1", true), tcp}),
+            "verbs;ofi_rxm: mlx5_0 mlx5_1");
+}
+
+TEST(ChooseOffers, OneEntryPerDomainAndOnlyRealInterfaces) {
+  Offer wide = offer("tcp;ofi_rxm", "eth0");
+  wide.is_ipv6 = true;
+  wide.index = 0;
+  Offer narrow = offer("tcp;ofi_rxm", "eth0");
+  narrow.index = 1;
+  const Offer loopback = offer("tcp;ofi_rxm", "lo");
+  const auto both = choose_offers({wide, narrow, loopback}, {});
+  ASSERT_EQ(both.value().size(), 1u);
+  EXPECT_EQ(both.value().front().index, 1u);
+  Settings six;
+  six.family = AddressFamily::kIpv6;
+  EXPECT_EQ(choose_offers({wide, narrow}, six).value().front().index, 0u);
+  Settings named;
+  named.interfaces = "=lo";
+  EXPECT_EQ(chosen({wide, narrow, loopback}, named), "tcp;ofi_rxm: lo");
+  named.domains = "nothing";
+  EXPECT_THAT(chosen({loopback}, named), HasSubstr("PLEXUS_OFI_DOMAIN=nothing"));
+}
+
+TEST(ChooseOffers, TooFewTagBitsAreNoUse) {
+  Offer poor = offer("psm", "card0", true);
+  poor.tag_bits = 32;
+  EXPECT_EQ(chosen({poor, offer("tcp;ofi_rxm", "eth0")}), "tcp;ofi_rxm: eth0");
+  EXPECT_THAT(chosen({poor}), HasSubstr("no provider here"));
+}
+
+TEST(SplitMessage, PartsCoverItAndAreEven) {
+  for (const uint64_t size :
+       {uint64_t{131'072}, uint64_t{1'000'003}, PLEXUS_NET_MESSAGE_BYTES_MAX}) {
+    for (uint32_t rails = 1; rails <= kRailsMax; ++rails) {
+      const Split split = Split::unpack(split_message(size, rails, 131'072, 200).pack());
+      EXPECT_EQ(split.sequence, 200);
+      const uint64_t first = size - split.blocks * kBlockBytes;
+      EXPECT_GE(first, size / rails);
+      EXPECT_LT(first, size / rails + 2 * kBlockBytes);
+      uint64_t end = 0;
+      for (uint32_t rail = 0; rail < rails; ++rail) {
+        const Part part = part_of(split, first, rails, rail);
+        EXPECT_EQ(part.begin, end);
+        end += part.size_bytes;
+      }
+      EXPECT_EQ(end, size);
+    }
+  }
+  EXPECT_EQ(split_message(131'071, 4, 131'072, 0).blocks, 0u);
+}
+
+TEST(ReadGreeting, ChecksSizeMagicSecretAndNumbers) {
+  WireGreeting greeting{};
+  greeting.magic = kWireMagic;
+  greeting.rails = 1;
+  greeting.address_bytes = 16;
+  const auto read = [&](size_t bytes = sizeof(WireGreeting)) {
+    const auto result =
+        read_greeting(std::as_bytes(std::span(&greeting, 1)).first(bytes), Cookie{});
+    return result.has_error() ? result.error().text : "good";
+  };
+  EXPECT_EQ(read(), "good");
+  EXPECT_THAT(read(100), HasSubstr("100 bytes"));
+  greeting.rails = kRailsMax + 1;
+  EXPECT_THAT(read(), HasSubstr("5 rails"));
+  greeting.rails = 1;
+  greeting.address_bytes = kAddressBytesMax + 1;
+  EXPECT_THAT(read(), HasSubstr("addresses of 61 bytes"));
+  greeting.cookie[3] = 1;
+  EXPECT_THAT(read(), HasSubstr("does not know the secret"));
+  greeting.magic = 0;
+  EXPECT_THAT(read(), HasSubstr("another version"));
+}
+
+TEST(PeerWatch, SeesThatAProcessOfThisHostIsGoneAndWatchesNoOther) {
+  const WireProcess here = this_process("");
+  WireProcess peer = here;
+  EXPECT_FALSE(PeerWatch(here, peer).has_ended());  // this process itself
+  peer.process_id = 1;
+  peer.start_time = 0;
+  EXPECT_FALSE(PeerWatch(here, peer).has_ended());
+  peer.process_id = std::numeric_limits<pid_t>::max();  // above every limit of the system
+  EXPECT_TRUE(PeerWatch(here, peer).has_ended());
+  peer.host_id ^= 1;
+  EXPECT_FALSE(PeerWatch(here, peer).has_ended());
+  EXPECT_NE(this_process("other").host_id, here.host_id);
+}
+
+}  // namespace
+}  // namespace plexus::net_ofi

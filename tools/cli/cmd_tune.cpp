@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plexus tune`: measures this machine once and writes the calibration that tuner-default reads
+// (PLEXUS_TUNE_FILE). Each time is the least of a few passes in turns, as what disturbs only adds.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+
+#include "core/os/host.hpp"
+#include "core/plugin/tuner_plugin.hpp"
+#include "tools/cli/commands.hpp"
+#include "tools/cli/flags.hpp"
+#include "tools/cli/measure.hpp"
+#include "tools/cli/tune/fit.hpp"
+
+namespace plexus {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TuneOptions {
+  fs::path output;  // empty: the default place; "-": stdout
+  int passes = 5;
+  bool net = false;
+};
+
+/// A class of links, and how ranks of this machine are joined by one.
+struct LinkClass {
+  const char* name;
+  const char* mode;
+  bool over_sockets;
+};
+constexpr LinkClass kProcess = {"process", "threads", false};
+constexpr LinkClass kHost = {"host", "procs", false};
+constexpr LinkClass kNet = {"net", "procs", true};
+
+/// Long enough for the scheduler of a busy machine to part ranks that share a core.
+constexpr int kBudgetMs = 150;
+
+/// One call to measure, and where its time goes.
+struct Probe {
+  MeasureInput input;
+  double* time_us;
+};
+
+Probe probe(const LinkClass& link,
+            Collective collective,
+            const char* algorithm,
+            int nranks,
+            size_t size_bytes,
+            double* time_us) {
+  return {{.collective = collective,
+           .algorithm = algorithm,
+           .nranks = nranks,
+           .mode = link.mode,
+           .size_bytes = size_bytes,
+           .over_sockets = link.over_sockets,
+           .budget_ms = kBudgetMs},
+          time_us};
+}
+
+void add_link_probes(const LinkClass& link, tune::LinkTimes& times, std::vector<Probe>& probes) {
+  constexpr int kPair = 2;
+  const auto add = [&](Collective collective, const char* algorithm, size_t size, double* time_us) {
+    probes.push_back(probe(link, collective, algorithm, kPair, size, time_us));
+  };
+  add(Collective::kBroadcast, "ring", tune::kSmallBytes, &times.broadcast_small);
+  add(Collective::kAllReduce, "allpairs", tune::kSmallBytes, &times.all_reduce_small);
+  add(Collective::kAllReduce, "ring", tune::kLargeBytes, &times.ring_large);
+  add(Collective::kAllReduce, "doubling", tune::kLargeBytes, &times.doubling_large);
+}
+
+void add_host_probes(tune::HostTimes& times, std::vector<Probe>& probes) {
+  if (times.shared_ranks > 0) {
+    probes.push_back(probe(kHost, Collective::kAllReduce, "doubling", times.shared_ranks,
+                           tune::kSmallBytes, &times.shared_doubling));
+  }
+  probes.push_back(probe(kHost, Collective::kAllReduce, "ring", tune::kCrowdRanks,
+                         tune::kCrowdBytes, &times.crowd_ring_large));
+  probes.push_back(probe(kHost, Collective::kAllReduce, "twoshot", tune::kCrowdRanks,
+                         tune::kCrowdBytes, &times.crowd_twoshot_large));
+}
+
+/// All probes in turns, pass after pass; the least time of each.
+Result<void> measure_all(const std::vector<Probe>& probes, int passes) {
+  for (int pass = 0; pass < passes; ++pass) {
+    fmt::print(stderr, "plexus tune: pass {} of {}, {} measurements\n", pass + 1, passes,
+               probes.size());
+    for (const Probe& one : probes) {
+      PLEXUS_TRY(time, measure_time(one.input));
+      *one.time_us = pass == 0 ? time.least_us : std::min(*one.time_us, time.least_us);
+    }
+  }
+  return ok();
+}
+
+/// What is measured, by class of link.
+struct Measured {
+  std::vector<LinkClass> classes;
+  std::vector<tune::LinkTimes> times;
+  tune::HostTimes host;
+};
+
+Result<Measured> measure(const TuneOptions& options) {
+  Measured measured;
+  measured.classes = {kProcess, kHost};
+  if (options.net) {
+    measured.classes.push_back(kNet);
+  }
+  measured.times.resize(measured.classes.size());
+  measured.host.cores = cores_available();
+  measured.host.shared_ranks = tune::choose_shared_ranks(measured.host.cores);
+  std::vector<Probe> probes;
+  for (size_t i = 0; i < measured.classes.size(); ++i) {
+    add_link_probes(measured.classes[i], measured.times[i], probes);
+  }
+  add_host_probes(measured.host, probes);
+  PLEXUS_TRY(measure_all(probes, options.passes));
+  return measured;
+}
+
+std::string fit_text(const Measured& measured) {
+  std::vector<tune::NamedLink> links;
+  tune::HostNumbers host{};
+  for (size_t i = 0; i < measured.classes.size(); ++i) {
+    const std::string link_name = measured.classes[i].name;
+    links.push_back({link_name, tune::fit_link(measured.times[i])});
+    if (link_name == kHost.name) {
+      host = tune::fit_host(measured.host, measured.times[i], links.back().numbers);
+    }
+  }
+  return tune::format_calibration(
+      links, host, fmt::format("plexus {} tune, {} cores", PLEXUS_VERSION, measured.host.cores));
+}
+
+/// $XDG_CONFIG_HOME/plexus/tune.json, or what that defaults to.
+Result<fs::path> default_output() {
+  const auto folder_of = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  fs::path config = folder_of("XDG_CONFIG_HOME");
+  if (!config.is_absolute()) {
+    config = folder_of("HOME") / ".config";
+  }
+  if (!config.is_absolute()) {
+    return fail(Code::kInvalidArgument,
+                "neither XDG_CONFIG_HOME nor HOME says where to write: name a file with --output");
+  }
+  return config / "plexus" / "tune.json";
+}
+
+Result<void> refuse_output(const fs::path& path) {
+  return fail(Code::kInvalidArgument, "--output takes a file that can be written, and '{}' cannot",
+              path.string());
+}
+
+/// Before minutes are spent on measuring.
+Result<void> make_folder(const fs::path& path) {
+  const fs::path folder = fs::absolute(path).parent_path();
+  std::error_code ignored;
+  fs::create_directories(folder, ignored);
+  return access(folder.c_str(), W_OK) == 0 ? Result<void>(ok()) : refuse_output(path);
+}
+
+Result<void> write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  return file ? Result<void>(ok()) : refuse_output(path);
+}
+
+/// Does the tuner that will read the file take it?
+Result<void> check_with_tuner(const fs::path& path) {
+  setenv("PLEXUS_TUNE_FILE", path.c_str(), 1);
+  plexus_tuner_comm_t comm{};
+  comm.struct_size = sizeof(comm);
+  comm.nranks = 2;
+  PLEXUS_TRY(tuner, Tuner::open({.plugin = "tuner-default",
+                                 .folders = "",
+                                 .net_plugins = "",
+                                 .own_folder = find_library_folder()},
+                                comm));
+  if (tuner == nullptr) {
+    return fail(Code::kInternalError, "tuner-default refuses {}: see the warning above",
+                path.string());
+  }
+  return ok();
+}
+
+Result<int> run_tune(const TuneOptions& options) {
+  fs::path output = options.output;
+  if (output.empty()) {
+    PLEXUS_TRY(place, default_output());
+    output = place;
+  }
+  if (output != "-") {
+    PLEXUS_TRY(make_folder(output));
+  }
+  PLEXUS_TRY(measured, measure(options));
+  const std::string text = fit_text(measured);
+  fmt::print("{}", text);
+  if (output == "-") {
+    return kExitOk;
+  }
+  PLEXUS_TRY(write_file(output, text));
+  output = fs::absolute(output);
+  PLEXUS_TRY(check_with_tuner(output));
+  fmt::print(
+      "written to {0}; to use it, on all ranks (the same file on all hosts):\n"
+      "  export PLEXUS_TUNE_FILE={0}\n",
+      output.string());
+  return kExitOk;
+}
+
+}  // namespace
+
+Command add_tune_command(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "tune", "Measure this machine and write the calibration of the default tuner");
+  const auto options = std::make_shared<TuneOptions>();
+  add_flag(
+      *app, "--output",
+      [options](const std::string& text) -> Result<void> {
+        if (text.empty()) {
+          return fail(Code::kInvalidArgument, "takes a file, not an empty text");
+        }
+        options->output = text;
+        return ok();
+      },
+      "where to write (default $XDG_CONFIG_HOME/plexus/tune.json; -: stdout only)");
+  add_int(*app, "--passes", &options->passes, {1, 100},
+          "how often all is measured; the best counts (default 5)");
+  app->add_flag("--net", options->net, "also measure sockets, over loopback: the class net");
+  return {app, [options] {
+            auto code = run_tune(*options);
+            return code.has_error() ? report_error(code.error(), kExitWrong) : code.value();
+          }};
+}
+
+}  // namespace plexus

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/measure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+namespace plexus {
+namespace {
+
+/// "allreduce" for NCCL_ALGO.
+std::string nccl_name(Collective collective) {
+  std::string text = name(collective);
+  text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
+  return text;
+}
+
+std::string read_output(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (size_t size = 1; pipe != nullptr && size > 0;) {
+    size = fread(buffer.data(), 1, buffer.size(), pipe.get());
+    text.append(buffer.data(), size);
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<MeasuredTime> measure_time(const MeasureInput& input) {
+  std::array<char, 4096> self{};
+  if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
+    return fail(Code::kSystemError, "/proc/self/exe cannot be read: mount /proc");
+  }
+  // Through the environment, so that no name has to be quoted for the shell.
+  setenv("PLEXUS_MEASURE_SELF", self.data(), 1);
+  const std::string collective = nccl_name(input.collective);
+  setenv("NCCL_ALGO", fmt::format("{}:{}", collective, input.algorithm).c_str(), 1);
+  setenv("NCCL_PROTO", fmt::format("{}:{}", collective, name(input.protocol)).c_str(), 1);
+  const std::string command = fmt::format(
+      "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} -b {} -e {} {} --json - 2>/dev/null",
+      input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", name(input.collective),
+      input.nranks, input.mode, input.size_bytes, input.size_bytes,
+      input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
+  const auto json = nlohmann::json::parse(read_output(command), nullptr, false);
+  if (!json.is_object() || !json.contains("rows") || json["rows"].empty()) {
+    return fail(Code::kSystemError,
+                "no time for {} with {}: run `NCCL_ALGO={} plexus perf {} --ranks {} --mode {}` to "
+                "see why",
+                name(input.collective), input.algorithm, input.algorithm, name(input.collective),
+                input.nranks, input.mode);
+  }
+  const auto& time_us = json["rows"][0]["time_us"];
+  return MeasuredTime{time_us["median"].get<double>(), time_us["min"].get<double>()};
+}
+
+}  // namespace plexus

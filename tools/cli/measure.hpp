@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// One number from `plexus perf`: how long a call takes on this machine with one algorithm and
+// protocol allowed. `plexus explain --measure` and `plexus tune` run it. Threads: one at a time, as
+// it sets NCCL_ALGO and NCCL_PROTO.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "core/base/result.hpp"
+#include "kernels/layout/collective.hpp"
+#include "kernels/layout/protocol.hpp"
+
+namespace plexus {
+
+struct MeasureInput {
+  Collective collective = Collective::kAllReduce;
+  std::string algorithm;  // as NCCL_ALGO takes it
+  Protocol protocol = Protocol::kSimple;
+  int nranks = 2;
+  std::string mode = "procs";
+  size_t size_bytes = 0;
+  bool over_sockets = false;  // ranks meet over loopback TCP only
+  int budget_ms = 0;          // iterations for so long; 0: `perf`'s number of them
+};
+
+/// Microseconds of a call out of place, over the iterations of a run of its own.
+struct MeasuredTime {
+  double median_us;
+  double least_us;  // what a disturbed machine can do when it is let
+};
+
+/// kSystemError: it failed.
+[[nodiscard]] Result<MeasuredTime> measure_time(const MeasureInput& input);
+
+}  // namespace plexus
