@@ -28,13 +28,13 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       uint32_t slot_bytes) {
   std::map<uint64_t, uint32_t> hosts;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
-  uint32_t cores = std::numeric_limits<uint32_t>::max();
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // bound ranks: a set each
   bool shares_host = true;
   bool shares_process = true;
   for (const PeerInfo& info : infos) {
     ++hosts[info.host_hash];
     ++processes[{info.host_hash, info.process_id}];
-    cores = std::min(cores, std::max(info.cores, 1U));
+    core_sets[{info.host_hash, info.core_set}] = std::max(info.cores, 1U);
     shares_host = shares_host && info.shm_disable == 0;
     shares_process = shares_process && info.p2p_disable == 0;
   }
@@ -56,7 +56,14 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   for (const auto& [host, members] : hosts) {
     comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
   }
-  comm.cores_per_node_min = cores;
+  std::map<uint64_t, uint32_t> cores;
+  for (const auto& [host_and_set, count] : core_sets) {
+    cores[host_and_set.first] += count;
+  }
+  comm.cores_per_node_min = std::numeric_limits<uint32_t>::max();
+  for (const auto& [host, count] : cores) {
+    comm.cores_per_node_min = std::min(comm.cores_per_node_min, count);
+  }
   comm.comm_id = group;
   comm.slot_bytes = slot_bytes;
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
@@ -186,16 +193,16 @@ Result<void> Communicator::start(CommSetup setup) {
   uint32_t slot_bytes = mine.slot_bytes;
   uint32_t channels_min = 1;
   uint32_t channels_max = 64;
-  int local_ranks = 0;
+  uint32_t ranks_on_my_cores = 0;
   for (const PeerInfo& info : *setup_.infos) {
     slot_bytes = std::min(slot_bytes, info.slot_bytes);
     channels_min = std::max(channels_min, info.min_channels);
     channels_max = std::min(channels_max, info.max_channels);
-    local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
+    ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
   const plexus_tuner_comm_t described = describe_to_tuner(*setup_.infos, setup_.group, slot_bytes);
   PLEXUS_TRY(open_tuner(described));
-  oversubscribed = local_ranks > cores_available();
+  oversubscribed = ranks_on_my_cores > mine.cores;
   auto& process = Process::instance();
   connections_ =
       std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,

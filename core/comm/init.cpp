@@ -59,6 +59,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
   info.cores = static_cast<uint32_t>(cores_available());
+  info.core_set = core_set_hash();
   info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
   for (const auto& [variable, text] :
