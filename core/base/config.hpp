@@ -30,6 +30,7 @@ struct Config {
   std::string proto;
   std::string net;
   std::string net_plugin;
+  bool allnet = false;
   std::string tuner_plugin;
   bool deterministic = false;
   std::string plugin_path;

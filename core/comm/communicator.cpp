@@ -12,7 +12,6 @@
 #include "core/base/units.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
-#include "core/plugin/registry.hpp"
 
 namespace plexus {
 
@@ -128,43 +127,6 @@ Result<void> Communicator::check_agreement() const {
   return ok();
 }
 
-Result<void> Communicator::open_network() {
-  const auto& infos = setup_.infos;
-  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
-  const bool needed = std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return choose_transport(mine, info) == TransportKind::kNet && &info != &mine;
-  });
-  if (!needed) {
-    return ok();
-  }
-  NetPluginOptions options;
-  options.plugins = setup_.config.net_plugin;
-  options.network = comm_config_.net_name.empty() ? setup_.config.net : comm_config_.net_name;
-  options.folders = setup_.config.plugin_path;
-  options.load = {.abi = setup_.config.net_abi, .v11 = setup_.config.net_v11};
-  options.cache = &Process::instance().net_plugins;
-  const auto log = [](NetLogLevel level, std::string_view text) {
-    if (level == NetLogLevel::kWarn) {
-      PLEXUS_WARN("{}", text);
-    } else if (level == NetLogLevel::kChoice) {
-      PLEXUS_INFO(kInit, "{}", text);
-    } else {
-      PLEXUS_INFO(kNet, "{}", text);
-    }
-  };
-  PLEXUS_TRY(net, open_net(options, {.comm_id = setup_.group,
-                                     .traffic_class = comm_config_.traffic_class,
-                                     .log = log}));
-  if (net.device_count() == 0) {
-    return plexus::fail(Code::kInvalidUsage,
-                        "the network {} has no device here: set NCCL_SOCKET_IFNAME to an "
-                        "interface that reaches the other hosts",
-                        net.plugin().descriptor().name);
-  }
-  net_ = std::move(net);
-  return ok();
-}
-
 Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
   if (setup_.nranks == 1) {
     return ok();
@@ -181,7 +143,6 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(check_agreement());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo));
   filter_ = std::move(filter);
-  PLEXUS_TRY(open_network());
   ring_ = compute_ring(setup_.infos);
 
   const PeerInfo& mine = setup_.infos[static_cast<size_t>(setup_.rank)];
@@ -204,7 +165,7 @@ Result<void> Communicator::start(CommSetup setup) {
                                                              .group = setup_.group,
                                                              .exchange = setup_.exchange.get(),
                                                              .meetings = &process.meetings,
-                                                             .net = net_ ? &*net_ : nullptr,
+                                                             .nets = setup_.nets.get(),
                                                              .slot_bytes = slot_bytes});
   plan_context_ =
       PlanContext{.state = this,

@@ -22,7 +22,6 @@
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
 #include "core/engine/engine.hpp"
-#include "core/plugin/net_plugin.hpp"
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/transport/connections.hpp"
@@ -37,6 +36,7 @@ struct CommSetup {
   std::unique_ptr<Exchange> exchange;
   std::vector<PeerInfo> infos;  // [nranks]
   Config config;
+  std::unique_ptr<NetSet> nets;  // nullptr: no rank needs a network
 };
 
 class Communicator final : public RankState {
@@ -108,7 +108,6 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
-  Result<void> open_network();
   Result<void> open_tuner(uint32_t slot_bytes);
   Result<void> check_agreement() const;
 
@@ -117,7 +116,6 @@ class Communicator final : public RankState {
   std::vector<int> ring_;
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
-  std::optional<NetContext> net_;
   std::unique_ptr<ConnectionSet> connections_;
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;

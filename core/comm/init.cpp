@@ -8,6 +8,7 @@
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
@@ -90,6 +91,7 @@ Result<void> init_by_exchange(Communicator& child,
     setup.infos.push_back(info);
   }
   setup.exchange = std::move(exchange);
+  PLEXUS_TRY(agree_on_networks(setup, child.comm_config(), &child.give_up));
   return child.start(std::move(setup));
 }
 

@@ -8,6 +8,7 @@
 #include "core/comm/group.hpp"
 #include "core/comm/init.hpp"
 #include "core/comm/launch_life.hpp"
+#include "core/comm/networks.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -120,15 +121,19 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/
   PLEXUS_TRY(config, read_config());
   auto exchanges = make_local_exchanges(ndevices);
   PLEXUS_TRY(self, describe_self(config, {}));
-  std::vector<std::unique_ptr<Communicator>> made;
+  std::vector<CommSetup> setups(static_cast<size_t>(ndevices));
   for (int rank = 0; rank < ndevices; ++rank) {
-    CommSetup setup;
+    CommSetup& setup = setups[static_cast<size_t>(rank)];
     setup.rank = rank;
     setup.nranks = ndevices;
     setup.exchange = std::move(exchanges[static_cast<size_t>(rank)]);
     setup.group = setup.exchange->group();
     setup.infos.assign(static_cast<size_t>(ndevices), self);
     setup.config = config;
+  }
+  PLEXUS_TRY(agree_on_networks(setups, CommConfig{}));
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (CommSetup& setup : setups) {
     auto comm = std::make_unique<Communicator>(CommConfig{});
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));

@@ -219,10 +219,14 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
     candidates.push_back({std::string(kDefaultFile), false});
   }
   if (list.named.empty() && !options.network.empty()) {
-    candidates.push_back({options.network, true});
-  } else if (list.named.empty()) {
+    for (const std::string_view network : split(options.network, ',')) {
+      candidates.push_back({std::string(network), true});
+    }
+  } else if (list.named.empty() || options.all) {
     for (const std::string_view own : kOwnPlugins) {
-      candidates.push_back({std::string(own), true});
+      if (!contains_name(list.named, own)) {
+        candidates.push_back({std::string(own), list.named.empty()});
+      }
     }
   }
   std::erase_if(candidates, [&](const Candidate& each) {
@@ -258,17 +262,26 @@ std::string describe_devices(const NetContext& context) {
   return fmt::format("{}", fmt::join(devices, ", "));
 }
 
-void log_choice(const NetContext& context,
+std::string describe_net(const OpenNet& net) {
+  const NetContext& context = net.context;
+  const std::string plugin = describe_plugin(context.plugin().descriptor());
+  const bool is_label = lower(net.name) != lower(context.plugin().network_name());
+  return fmt::format("network {}{}{} with {} device{}: {}; found at {}", is_label ? net.name : "",
+                     is_label ? " = " : "", plugin, context.device_count(),
+                     context.device_count() == 1 ? "" : "s", describe_devices(context),
+                     context.plugin().path().string());
+}
+
+void log_choice(const std::vector<OpenNet>& nets,
                 const std::vector<std::string>& notes,
                 const NetLog& log) {
   if (!log) {
     return;
   }
+  std::vector<std::string> used;
+  std::transform(nets.begin(), nets.end(), std::back_inserter(used), describe_net);
   log(NetLogLevel::kChoice,
-      fmt::format("using network {} with {} device{}: {}; found at {}{}{}",
-                  describe_plugin(context.plugin().descriptor()), context.device_count(),
-                  context.device_count() == 1 ? "" : "s", describe_devices(context),
-                  context.plugin().path().string(),
+      fmt::format("using {}{}{}", fmt::join(used, "; and "),
                   notes.empty() ? "" : "; not used: ", fmt::join(notes, ", ")));
 }
 
@@ -285,12 +298,20 @@ Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin
   return std::move(context);
 }
 
+/// May a network of this name be used?
+bool is_wanted(const NetPluginOptions& options, const std::string& name) {
+  const std::vector<std::string_view> wanted = split(options.network, ',');
+  return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view each) {
+           return lower(each) == lower(name);
+         });
+}
+
 /// An open network, or nothing: this one is passed over, and `notes` says why.
-Result<std::optional<NetContext>> try_candidate(const NetPluginOptions& options,
-                                                const Candidate& candidate,
-                                                const NetContextOptions& context,
-                                                std::vector<std::string>& notes) {
-  const auto pass_over = [&](Error why) -> Result<std::optional<NetContext>> {
+Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
+                                             const Candidate& candidate,
+                                             const NetContextOptions& context,
+                                             std::vector<std::string>& notes) {
+  const auto pass_over = [&](Error why) -> Result<std::optional<OpenNet>> {
     if (candidate.is_required) {
       return why;
     }
@@ -306,7 +327,7 @@ Result<std::optional<NetContext>> try_candidate(const NetPluginOptions& options,
   if (plugin == nullptr) {
     return std::nullopt;  // nobody asked for it, and it is not installed: nothing to tell
   }
-  if (!options.network.empty() && lower(plugin->network_name()) != lower(options.network)) {
+  if (!is_wanted(options, plugin->network_name())) {
     notes.push_back(fmt::format("{} is network {}", candidate.name, plugin->network_name()));
     return std::nullopt;
   }
@@ -314,9 +335,37 @@ Result<std::optional<NetContext>> try_candidate(const NetPluginOptions& options,
   if (opened.has_error()) {
     return pass_over(std::move(opened).error());
   }
-  return std::optional<NetContext>(std::move(opened).value());
+  // Some plugins change their name at init, so it is read again.
+  return std::optional<OpenNet>(OpenNet{plugin->network_name(), std::move(opened).value()});
   // The analyzer does not follow an Outcome into has_error().
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
+
+/// With several networks, one that is not usable here is no reason to give up: not every host has
+/// all. The user hears of it.
+void note_failure(const Candidate& candidate,
+                  const Error& why,
+                  const NetLog& log,
+                  std::vector<std::string>& notes) {
+  notes.push_back(fmt::format("{} ({})", candidate.name, why.message()));
+  if (log) {
+    log(NetLogLevel::kWarn, fmt::format("this host goes without one network: {}", why.message()));
+  }
+}
+
+/// Ranks find their common networks by name.
+Result<void> check_name_is_new(const std::vector<OpenNet>& nets, const OpenNet& net) {
+  const auto same = std::find_if(nets.begin(), nets.end(), [&](const OpenNet& each) {
+    return lower(each.name) == lower(net.name);
+  });
+  if (same != nets.end()) {
+    return fail(Code::kInvalidUsage,
+                "{} and {} both are the network {}: give them names of their own in "
+                "NCCL_NET_PLUGIN, as in a=NAME,b=NAME, or leave one out",
+                same->context.plugin().path().string(), net.context.plugin().path().string(),
+                net.name);
+  }
+  return ok();
+}
 
 }  // namespace
 
@@ -400,23 +449,40 @@ std::vector<std::string> list_net_plugins(const NetPluginOptions& options) {
   return {names.begin(), names.end()};
 }
 
-Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOptions& context) {
+Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
+                                       const NetContextOptions& context) {
   std::vector<std::string> notes;
   PLEXUS_TRY(candidates, choose_candidates(options, notes));
   const size_t excluded = notes.size();
-  for (auto candidate = candidates.begin(); candidate != candidates.end(); ++candidate) {
-    auto opened = try_candidate(options, *candidate, context, notes);
-    if (opened.has_error()) {
-      return std::move(opened).error();
-    }
-    if (opened.value().has_value()) {
-      for (auto later = candidate + 1;
-           later != candidates.end() && later->is_required && candidate->is_required; ++later) {
-        notes.push_back(fmt::format("{} (comes later)", later->name));
+  std::vector<OpenNet> nets;
+  std::optional<Error> first_error;
+  for (const Candidate& candidate : candidates) {
+    if (!nets.empty() && !options.all) {
+      if (candidate.is_required && candidates.front().is_required) {
+        notes.push_back(fmt::format("{} (comes later)", candidate.name));
       }
-      log_choice(*opened.value(), notes, context.log);
-      return std::move(*opened.value());
+      continue;
     }
+    auto opened = try_candidate(options, candidate, context, notes);
+    if (opened.has_error()) {
+      if (!options.all) {
+        return std::move(opened).error();
+      }
+      note_failure(candidate, opened.error(), context.log, notes);
+      if (!first_error.has_value()) {
+        first_error = std::move(opened).error();
+      }
+    } else if (opened.value().has_value()) {
+      PLEXUS_TRY(check_name_is_new(nets, *opened.value()));
+      nets.push_back(std::move(*opened.value()));
+    }
+  }
+  if (!nets.empty()) {
+    log_choice(nets, notes, context.log);
+    return nets;
+  }
+  if (first_error.has_value()) {
+    return std::move(*first_error);
   }
   notes.erase(notes.begin(), notes.begin() + static_cast<std::ptrdiff_t>(excluded));
   return fail(
@@ -424,6 +490,13 @@ Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOpt
       "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has ({}); correct "
       "one of the two settings",
       options.network, options.plugins, fmt::join(notes, ", "));
+}
+
+Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOptions& context) {
+  NetPluginOptions one = options;
+  one.all = false;
+  PLEXUS_TRY(nets, open_nets(one, context));
+  return std::move(nets.front().context);
 }
 
 }  // namespace plexus

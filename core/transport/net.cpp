@@ -19,6 +19,7 @@ struct NetHeader {
 static_assert(sizeof(NetHeader) == kCacheLine);
 
 constexpr int32_t kTag = 0;
+constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 
 }  // namespace
 
@@ -33,9 +34,6 @@ size_t NetEnd::slot_stride() const { return sizeof(NetHeader) + options_.slot_by
 Fifo& NetEnd::fifo() const { return *fifo_at(memory_->memory()); }
 std::byte* NetEnd::slot(uint64_t step) const {
   return slots_at(memory_->memory()) + (step % kSlots) * slot_stride();
-}
-uint32_t NetEnd::device() const {
-  return static_cast<uint32_t>(key().index / 2) % options_.context->device_count();
 }
 plexus_net_region_t NetEnd::region() const {
   return {.data = slots_at(memory_->memory()),
@@ -73,15 +71,15 @@ Result<bool> NetSendEnd::progress_connect() {
     }
     // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
     const auto theirs = std::string_view(*bytes).substr(sizeof(handle));
-    if (const std::string mine = options_.context->plugin().network_name(); theirs != mine) {
+    if (theirs != options_.way.route) {
       return fail(Code::kInvalidUsage,
-                  "{} uses the network {}, this rank {}: set NCCL_NET_PLUGIN and NCCL_NET alike, "
-                  "and install "
-                  "the same plugins everywhere",
-                  options_.peer_name, theirs, mine);
+                  "rank {} and {} chose different ways for one connection: this rank {}, that one "
+                  "{}; use the same version of Plexus on all ranks",
+                  options_.exchange->rank(), options_.peer_name, options_.way.route,
+                  theirs.substr(0, kRouteTextMax));
     }
     std::memcpy(&handle, bytes->data(), sizeof(handle));
-    net_ = options_.context->connect(device(), handle);
+    net_ = options_.way.context->connect(options_.way.device, handle);
   }
   auto progress = net_->try_connect();
   if (progress.has_error()) {
@@ -97,8 +95,7 @@ Result<bool> NetSendEnd::progress_connect() {
   send = SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
                         {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = slot_stride()});
   connected_ = true;
-  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name,
-              options_.context->properties(device()).name);
+  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.way.route);
   return true;
 }
 
@@ -163,11 +160,11 @@ bool NetSendEnd::drained() noexcept {
 
 Result<bool> NetRecvEnd::progress_connect() {
   if (!listen_.has_value()) {
-    PLEXUS_TRY(listen, options_.context->listen(device()));
+    PLEXUS_TRY(listen, options_.way.context->listen(options_.way.device));
     listen_ = std::move(listen);
     std::string bytes(sizeof(NetHandle), '\0');
     std::memcpy(bytes.data(), &listen_->handle(), sizeof(NetHandle));
-    bytes += options_.context->plugin().network_name();
+    bytes += options_.way.route;
     PLEXUS_TRY(
         options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
     net_ = listen_->accept();

@@ -4,6 +4,9 @@
 //
 // A message is a 64-byte NetHeader (the slot header's news) and the payload, contiguous in
 // registered memory, so that a slot costs one isend and one irecv.
+//
+// The receiver listens and posts a letter: the plugin's handle, then the route as it sees it (net,
+// devices). The sender compares the route with its own before it connects.
 #pragma once
 
 #include <array>
@@ -14,14 +17,25 @@
 #include "core/plugin/net_plugin.hpp"
 #include "core/transport/connection.hpp"
 #include "core/transport/local.hpp"
+#include "core/transport/net_set.hpp"
 
 namespace plexus {
 
 struct NetEndOptions {
   Exchange* exchange;
-  NetContext* context;
+  NetSet::Way way;
   uint32_t slot_bytes;
   std::string peer_name;  // for messages
+};
+
+/// An end that no network can connect: connecting says why.
+class UnreachableEnd final : public ConnectionEnd {
+ public:
+  UnreachableEnd(const ConnectionKey& key, Error why) : ConnectionEnd(key), why_(std::move(why)) {}
+  Result<bool> progress_connect() override { return why_.clone(); }
+
+ private:
+  Error why_;
 };
 
 /// What both directions share: slots in registered memory.
@@ -34,7 +48,6 @@ class NetEnd : public ConnectionEnd {
   [[nodiscard]] size_t slot_stride() const;
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] Error failed(Error error) const;
-  [[nodiscard]] uint32_t device() const;
 
   NetEndOptions options_;
   std::shared_ptr<LocalFifo> memory_;
