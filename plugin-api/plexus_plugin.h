@@ -15,7 +15,7 @@ extern "C" {
 
 /* A host accepts a plugin with its own major and any minor; see ABI.md for what moves them. */
 #define PLEXUS_ABI_MAJOR 1u
-#define PLEXUS_ABI_MINOR 1u
+#define PLEXUS_ABI_MINOR 2u
 /* What the host passes to `plexus_plugin_query`. */
 #define PLEXUS_HOST_ABI ((PLEXUS_ABI_MAJOR << 16) | PLEXUS_ABI_MINOR)
 /* First word of the descriptor: "PLXP", so that a library which is no plugin is seen as such. */
@@ -53,6 +53,11 @@ typedef struct plexus_log_sink plexus_log_sink_t;
  * Threads: any, also threads of the plugin, until `finalize` returned. Does not block for long. */
 typedef void (*plexus_log_fn)(
     plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text);
+
+/* The value of the setting `name` ("NCCL_SOCKET_IFNAME"), or null: from the settings that the user
+ * gave this use of the plugin alone, else from where the host reads its own. Valid until `finalize`
+ * returned. Threads: any. */
+typedef const char* (*plexus_setting_fn)(plexus_log_sink_t* sink, const char* name);
 
 /* Kinds of plugin. A library is of one kind. */
 #define PLEXUS_KIND_NET 1u

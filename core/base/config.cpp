@@ -57,7 +57,7 @@ const Row kRows[] = {
     {{"NCCL_NET", "", "names", "the network to use, or those to choose from"}, &Config::net},
     {{"NCCL_ALLNET_ENABLE", "0", "0 or 1", "1: a communicator uses all its networks at once"},
      &Config::allnet},
-    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude, none",
+    {{"NCCL_NET_PLUGIN", "", "[label=]name or file[?setting=value&...], ^ to exclude, none",
       "network plugins to load, in order; unset: libnccl-net.so when there is one"},
      &Config::net_plugin,
      0,

@@ -53,7 +53,8 @@ Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const Comm
   options.cache = &Process::instance().net_plugins;
   PLEXUS_TRY(nets, open_nets(options, {.comm_id = setup.group,
                                        .traffic_class = config.traffic_class,
-                                       .log = write_line}));
+                                       .log = write_line,
+                                       .settings = setting_value}));
   return std::make_unique<NetSet>(std::move(nets));
 }
 

@@ -29,6 +29,7 @@ constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
 /// A list longer than this is a mistake (NCCL's limit is 14 plugins of 255 characters).
 constexpr size_t kListMax = 64;
 constexpr size_t kNameMax = 4096;
+constexpr uint32_t kAbiMinorOfSettings = 2;  // plexus_net_config_t::setting
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -49,6 +50,14 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     }
     text.remove_prefix(end + 1);
   }
+}
+
+bool is_word(std::string_view text) {
+  constexpr size_t kWordMax = 63;
+  return !text.empty() && text.size() <= kWordMax &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
+         });
 }
 
 bool is_path(std::string_view name) { return name.find('/') != std::string_view::npos; }
@@ -203,7 +212,7 @@ Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_vi
 
 /// What a communicator tries.
 struct Candidate {
-  std::string name;
+  NetPluginEntry entry;
   bool is_required;  // the user named it, or it is ours: it serves, or the communicator fails
 };
 
@@ -212,27 +221,30 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
                                                  std::vector<std::string>& notes) {
   PLEXUS_TRY(list, parse_net_plugin_list(options.plugins));
   std::vector<Candidate> candidates;
-  for (const std::string& name : list.named) {
-    candidates.push_back({name, true});
+  for (const NetPluginEntry& entry : list.named) {
+    candidates.push_back({entry, true});
   }
   if (candidates.empty() && !list.has_none) {
-    candidates.push_back({std::string(kDefaultFile), false});
+    candidates.push_back({{std::string(kDefaultFile)}, false});
   }
   if (list.named.empty() && !options.network.empty()) {
     for (const std::string_view network : split(options.network, ',')) {
-      candidates.push_back({std::string(network), true});
+      candidates.push_back({{std::string(network)}, true});
     }
   } else if (list.named.empty() || options.all) {
     for (const std::string_view own : kOwnPlugins) {
-      if (!contains_name(list.named, own)) {
-        candidates.push_back({std::string(own), list.named.empty()});
+      const bool is_named =
+          std::any_of(list.named.begin(), list.named.end(),
+                      [&](const NetPluginEntry& each) { return short_name(each.name) == own; });
+      if (!is_named) {
+        candidates.push_back({{std::string(own)}, list.named.empty()});
       }
     }
   }
   std::erase_if(candidates, [&](const Candidate& each) {
-    const bool is_excluded = contains_name(list.excluded, each.name);
+    const bool is_excluded = contains_name(list.excluded, each.entry.name);
     if (is_excluded) {
-      notes.push_back(fmt::format("{} (NCCL_NET_PLUGIN excludes it)", each.name));
+      notes.push_back(fmt::format("{} (NCCL_NET_PLUGIN excludes it)", each.entry.name));
     }
     return is_excluded;
   });
@@ -285,9 +297,32 @@ void log_choice(const std::vector<OpenNet>& nets,
                   notes.empty() ? "" : "; not used: ", fmt::join(notes, ", ")));
 }
 
+/// The settings of this use of a plugin before the others.
+NetSettings add_settings(const NetPluginEntry& entry, const NetSettings& others) {
+  return [own = entry.settings, others](std::string_view name) -> std::optional<std::string> {
+    const auto at = std::find_if(own.begin(), own.end(),
+                                 [&](const auto& setting) { return setting.first == name; });
+    if (at != own.end()) {
+      return at->second;
+    }
+    return others ? others(name) : std::nullopt;
+  };
+}
+
 Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin,
-                                  const NetContextOptions& options) {
-  PLEXUS_TRY(context, NetContext::create(plugin, options));
+                                  const NetPluginEntry& entry,
+                                  NetContextOptions options) {
+  const NetDescriptor& descriptor = plugin->descriptor();
+  if (!entry.settings.empty()) {
+    if (descriptor.abi_major < 1 || descriptor.abi_minor < kAbiMinorOfSettings) {
+      return fail(Code::kInvalidUsage,
+                  "net plugin {} ({}) takes no settings of its own: remove what follows the '?' in "
+                  "NCCL_NET_PLUGIN, and set it in the environment",
+                  describe_plugin(descriptor), plugin->path().string());
+    }
+    options.settings = add_settings(entry, options.settings);
+  }
+  PLEXUS_TRY(context, NetContext::create(plugin, std::move(options)));
   if (context.device_count() == 0) {
     return fail(
         Code::kSystemError,
@@ -315,11 +350,11 @@ Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
     if (candidate.is_required) {
       return why;
     }
-    notes.push_back(fmt::format("{} ({})", candidate.name, why.message()));
+    notes.push_back(fmt::format("{} ({})", candidate.entry.name, why.message()));
     return std::nullopt;
   };
-  auto loaded = candidate.is_required ? load_net_plugin(options, candidate.name)
-                                      : find_plugin(options, candidate.name);
+  auto loaded = candidate.is_required ? load_net_plugin(options, candidate.entry.name)
+                                      : find_plugin(options, candidate.entry.name);
   if (loaded.has_error()) {
     return pass_over(std::move(loaded).error());
   }
@@ -327,16 +362,18 @@ Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
   if (plugin == nullptr) {
     return std::nullopt;  // nobody asked for it, and it is not installed: nothing to tell
   }
-  if (!is_wanted(options, plugin->network_name())) {
-    notes.push_back(fmt::format("{} is network {}", candidate.name, plugin->network_name()));
+  if (!is_wanted(options, plugin->network_name()) && !is_wanted(options, candidate.entry.label)) {
+    notes.push_back(fmt::format("{} is network {}", candidate.entry.name, plugin->network_name()));
     return std::nullopt;
   }
-  auto opened = open_candidate(plugin, context);
+  auto opened = open_candidate(plugin, candidate.entry, context);
   if (opened.has_error()) {
     return pass_over(std::move(opened).error());
   }
   // Some plugins change their name at init, so it is read again.
-  return std::optional<OpenNet>(OpenNet{plugin->network_name(), std::move(opened).value()});
+  const std::string& label = candidate.entry.label;
+  return std::optional<OpenNet>(
+      OpenNet{label.empty() ? plugin->network_name() : label, std::move(opened).value()});
   // The analyzer does not follow an Outcome into has_error().
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
@@ -346,7 +383,7 @@ void note_failure(const Candidate& candidate,
                   const Error& why,
                   const NetLog& log,
                   std::vector<std::string>& notes) {
-  notes.push_back(fmt::format("{} ({})", candidate.name, why.message()));
+  notes.push_back(fmt::format("{} ({})", candidate.entry.name, why.message()));
   if (log) {
     log(NetLogLevel::kWarn, fmt::format("this host goes without one network: {}", why.message()));
   }
@@ -365,6 +402,40 @@ Result<void> check_name_is_new(const std::vector<OpenNet>& nets, const OpenNet& 
                 net.name);
   }
   return ok();
+}
+
+Result<NetPluginEntry> parse_entry(std::string_view text) {
+  const size_t question = text.find('?');
+  std::string_view name = text.substr(0, question);
+  NetPluginEntry entry;
+  if (const size_t equals = name.find('='); equals < name.find('/')) {
+    entry.label = name.substr(0, equals);
+    name.remove_prefix(equals + 1);
+    if (!is_word(entry.label) || name.empty()) {
+      return fail(
+          Code::kInvalidUsage,
+          "NCCL_NET_PLUGIN has the entry {}: LABEL=NAME needs a name, and a label of letters, "
+          "digits, '_', '.' and '-'",
+          text);
+    }
+  }
+  entry.name = name;
+  if (question == std::string_view::npos) {
+    return entry;
+  }
+  for (const std::string_view setting : split(text.substr(question + 1), '&')) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string_view::npos || !is_word(setting.substr(0, equals))) {
+      return fail(Code::kInvalidUsage,
+                  "NCCL_NET_PLUGIN has the entry {}: after '?' it takes SETTING=VALUE, several "
+                  "joined by '&'",
+                  text);
+    }
+    std::string value(setting.substr(equals + 1));
+    std::replace(value.begin(), value.end(), ';', ',');
+    entry.settings.emplace_back(setting.substr(0, equals), std::move(value));
+  }
+  return entry;
 }
 
 }  // namespace
@@ -391,7 +462,12 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
       list.has_none = true;
       continue;
     }
-    (excludes ? list.excluded : list.named).emplace_back(name);
+    if (excludes) {
+      list.excluded.emplace_back(name);
+      continue;
+    }
+    PLEXUS_TRY(parsed, parse_entry(name));
+    list.named.push_back(std::move(parsed));
   }
   return list;
 }
@@ -459,7 +535,7 @@ Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
   for (const Candidate& candidate : candidates) {
     if (!nets.empty() && !options.all) {
       if (candidate.is_required && candidates.front().is_required) {
-        notes.push_back(fmt::format("{} (comes later)", candidate.name));
+        notes.push_back(fmt::format("{} (comes later)", candidate.entry.name));
       }
       continue;
     }

@@ -54,9 +54,19 @@ struct NetPluginOptions {
   [[nodiscard]] static std::filesystem::path find_own_plugin_folder();
 };
 
+/// One entry of NCCL_NET_PLUGIN: [LABEL=]NAME[?SETTING=VALUE[&SETTING=VALUE]...].
+struct NetPluginEntry {
+  std::string name;
+  /// The network's name, in place of the plugin's own: so that one plugin can be used twice.
+  std::string label = {};
+  /// For this use of the plugin alone; wins over the environment. A ';' in a VALUE means a comma.
+  std::vector<std::pair<std::string, std::string>> settings = {};
+  friend bool operator==(const NetPluginEntry&, const NetPluginEntry&) = default;
+};
+
 /// NCCL_NET_PLUGIN, understood.
 struct NetPluginList {
-  std::vector<std::string> named;     // in the user's order; empty: the default
+  std::vector<NetPluginEntry> named;  // in the user's order; empty: the default
   std::vector<std::string> excluded;  // never used
   bool has_none = false;              // `none`: no library but Plexus's own
 };

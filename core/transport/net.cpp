@@ -192,12 +192,16 @@ Result<bool> NetRecvEnd::progress_pump() {
   }
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
+  if (cannot_post_.has_value() && arrived_ == posted_) {
+    broken_ = std::move(cannot_post_);
+  }
   return posted || tested;
 }
 
 Result<bool> NetRecvEnd::post_free() {
   bool moved = false;
-  while (posted_ < fifo().taken.load(std::memory_order_relaxed) + kSlots) {  // same thread releases
+  while (!cannot_post_.has_value() &&
+         posted_ < fifo().taken.load(std::memory_order_relaxed) + kSlots) {  // same thread releases
     const NetBuffer buffer{.data = slot(posted_),
                            .size_bytes = slot_stride(),
                            .memory = registration_->raw(),
@@ -208,7 +212,7 @@ Result<bool> NetRecvEnd::post_free() {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      broken_ = failed(net_->explain("irecv", status));
+      cannot_post_ = failed(net_->explain("irecv", status));
       return moved;
     }
     ++posted_;

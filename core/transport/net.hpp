@@ -90,6 +90,7 @@ class NetRecvEnd final : public NetEnd {
   std::optional<NetMemory> registration_;
   uint64_t posted_ = 0;   // steps whose slot waits for a message
   uint64_t arrived_ = 0;  // steps that arrived
+  std::optional<Error> cannot_post_;  // what is posted already may still hold messages
   std::optional<Error> broken_;
 };
 
