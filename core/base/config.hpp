@@ -32,6 +32,7 @@ struct Config {
   std::string net_plugin;
   bool allnet = false;
   std::string tuner_plugin;
+  std::string profiler_plugin;
   bool deterministic = false;
   std::string plugin_path;
   std::string net_abi;

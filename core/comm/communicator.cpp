@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
@@ -127,6 +128,24 @@ Result<void> Communicator::check_agreement() const {
   return ok();
 }
 
+Result<void> Communicator::open_profilers() {
+  std::set<uint64_t> hosts;
+  for (const PeerInfo& info : setup_.infos) {
+    hosts.insert(info.host_hash);
+  }
+  PLEXUS_TRY(profilers, ProfilerSet::open({.plugins = setup_.config.profiler_plugin,
+                                           .folders = setup_.config.plugin_path},
+                                          {.id = setup_.group,
+                                           .name = comm_config_.comm_name,
+                                           .nnodes = static_cast<int>(hosts.size()),
+                                           .nranks = setup_.nranks,
+                                           .rank = setup_.rank}));
+  if (profilers != nullptr) {
+    profile_ = std::make_unique<Profile>(std::move(profilers), setup_.rank);
+  }
+  return ok();
+}
+
 Result<void> Communicator::open_tuner(uint32_t slot_bytes) {
   if (setup_.nranks == 1) {
     return ok();
@@ -157,6 +176,7 @@ Result<void> Communicator::start(CommSetup setup) {
     local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
   }
   PLEXUS_TRY(open_tuner(slot_bytes));
+  PLEXUS_TRY(open_profilers());
   oversubscribed = local_ranks > cores_available();
   auto& process = Process::instance();
   connections_ =
@@ -225,6 +245,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
   plan->prepare(tasks, sequence_, *plan_context_->memory);
+  if (profile_ != nullptr) {
+    profile_->prepare(*plan, tasks, sequence_);
+  }
   sequence_ += plan->collectives();
   const Choice& choice = plan->choice();
   last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};

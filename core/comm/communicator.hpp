@@ -21,6 +21,7 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
+#include "core/comm/profile.hpp"
 #include "core/engine/engine.hpp"
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
@@ -108,6 +109,7 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
+  Result<void> open_profilers();
   Result<void> open_tuner(uint32_t slot_bytes);
   Result<void> check_agreement() const;
 
@@ -117,6 +119,7 @@ class Communicator final : public RankState {
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
   std::unique_ptr<ConnectionSet> connections_;
+  std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
   Engine engine_;

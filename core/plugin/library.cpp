@@ -98,6 +98,14 @@ Result<void> check_elf_file(const fs::path& path) {
 }
 
 Result<Library> Library::load(const fs::path& path) {
+  if (path == kStaticPlugin) {
+    void* const program = ::dlopen(nullptr, RTLD_NOW | RTLD_LOCAL);
+    if (program == nullptr) {
+      return fail(Code::kSystemError, "{}",
+                  ::dlerror());  // NOLINT(concurrency-mt-unsafe): as below
+    }
+    return Library{program, path};
+  }
   const bool is_bare_name = !path.has_parent_path();
   if (!is_bare_name) {
     PLEXUS_TRY(check_elf_file(path));

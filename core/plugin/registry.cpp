@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/plugin/library.hpp"
+#include "core/plugin/library_search.hpp"
 
 namespace plexus {
 namespace {
@@ -36,20 +37,6 @@ std::string lower(std::string_view text) {
   std::transform(result.begin(), result.end(), result.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return result;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    if (const std::string_view part = text.substr(0, end); !part.empty()) {
-      parts.push_back(part);
-    }
-    if (end == std::string_view::npos) {
-      return parts;
-    }
-    text.remove_prefix(end + 1);
-  }
 }
 
 bool is_word(std::string_view text) {
@@ -93,7 +80,7 @@ std::vector<fs::path> search_folders(const NetPluginOptions& options) {
   if (!options.own_folder.empty()) {
     folders.push_back(options.own_folder);
   }
-  for (const std::string_view folder : split(options.folders, ':')) {
+  for (const std::string_view folder : split_list(options.folders, ':')) {
     folders.emplace_back(folder);
   }
   return folders;
@@ -146,28 +133,9 @@ Error absent(const NetPluginOptions& options,
               name, fmt::join(files, ", "), fmt::join(places, ", "), suggest(options, name));
 }
 
-/// What the user can do about a library that the dynamic loader refuses.
-std::string_view remedy_of(std::string_view reason) {
-  if (reason.find("cannot open shared object file") != std::string_view::npos) {
-    return "; install that library, or name its folder in LD_LIBRARY_PATH";
-  }
-  if (reason.find("undefined symbol") != std::string_view::npos ||
-      reason.find("version `") != std::string_view::npos) {
-    return "; it was built for another version of a library that it needs: install that version, "
-           "or "
-           "rebuild it";
-  }
-  return "";
-}
-
 Error unusable(std::string_view name, const fs::path& file, const Error& reason) {
   return fail(Code::kInvalidUsage, "net plugin '{}' ({}) cannot be used: {}{}", name, file.string(),
               reason.message(), remedy_of(reason.message()));
-}
-
-/// dlopen's words for "no such file", as opposed to a library whose own needs are not met.
-bool is_absent(const Error& error, std::string_view file) {
-  return error.message().starts_with(fmt::format("{}: cannot open shared object file", file));
 }
 
 using LoadedPlugin = std::shared_ptr<const NetPlugin>;
@@ -228,7 +196,7 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
     candidates.push_back({{std::string(kDefaultFile)}, false});
   }
   if (list.named.empty() && !options.network.empty()) {
-    for (const std::string_view network : split(options.network, ',')) {
+    for (const std::string_view network : split_list(options.network, ',')) {
       candidates.push_back({{std::string(network)}, true});
     }
   } else if (list.named.empty() || options.all) {
@@ -335,7 +303,7 @@ Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin
 
 /// May a network of this name be used?
 bool is_wanted(const NetPluginOptions& options, const std::string& name) {
-  const std::vector<std::string_view> wanted = split(options.network, ',');
+  const std::vector<std::string_view> wanted = split_list(options.network, ',');
   return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view each) {
            return lower(each) == lower(name);
          });
@@ -423,7 +391,7 @@ Result<NetPluginEntry> parse_entry(std::string_view text) {
   if (question == std::string_view::npos) {
     return entry;
   }
-  for (const std::string_view setting : split(text.substr(question + 1), '&')) {
+  for (const std::string_view setting : split_list(text.substr(question + 1), '&')) {
     const size_t equals = setting.find('=');
     if (equals == std::string_view::npos || !is_word(setting.substr(0, equals))) {
       return fail(Code::kInvalidUsage,
@@ -445,7 +413,7 @@ fs::path NetPluginOptions::find_own_plugin_folder() { return find_own_folder(); 
 Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
   NetPluginList list;
   const bool excludes_all = text.starts_with('^');
-  const std::vector<std::string_view> entries = split(text, ',');
+  const std::vector<std::string_view> entries = split_list(text, ',');
   if (entries.size() > kListMax) {
     return fail(Code::kInvalidUsage, "NCCL_NET_PLUGIN lists {} plugins, at most {} are possible",
                 entries.size(), kListMax);
@@ -473,7 +441,7 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
 }
 
 std::vector<std::string> net_plugin_file_names(std::string_view name) {
-  if (is_path(name) || is_file_name(name)) {
+  if (is_path(name) || is_file_name(name) || name == kStaticPlugin) {
     return {std::string(name)};
   }
   const std::string word = short_name(name);

@@ -125,10 +125,16 @@ Result<bool> NetSendEnd::send_filled() {
     const auto status = net_->isend({message, sizeof(news) + header.size_bytes}, kTag,
                                     registration_->raw(), &requests_[sent_ % kSlots]);
     if (status == NetStatus::kAgain) {
+      if (observer_ != nullptr) {
+        observer_->on_step(StepChange::kNoRoom, header.size_bytes);
+      }
       return moved;
     }
     if (status != NetStatus::kOk) {
       return failed(net_->explain("isend", status));
+    }
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kSent, header.size_bytes);
     }
     ++sent_;
     moved = true;
@@ -144,6 +150,9 @@ Result<bool> NetSendEnd::test_sent() {
     }
     if (status != NetStatus::kOk) {
       return failed(net_->explain("test", status));
+    }
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kDone, 0);
     }
     ++done_;
     fifo().taken.store(done_, std::memory_order_relaxed);  // read by the same thread
@@ -190,6 +199,9 @@ Result<bool> NetRecvEnd::progress_pump() {
   if (broken_.has_value()) {
     return false;
   }
+  if (observer_ != nullptr) {
+    tell_taken();
+  }
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
   if (cannot_post_.has_value() && arrived_ == posted_) {
@@ -234,9 +246,31 @@ Result<bool> NetRecvEnd::test_posted() {
       return moved;
     }
     PLEXUS_TRY(take_in(size_bytes));
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kArrived, size_bytes - sizeof(NetHeader));
+    }
     ++arrived_;
   }
   return moved;
+}
+
+/// Messages that came before anybody listened are nobody's.
+void NetRecvEnd::observe(StepObserver* observer) {
+  ConnectionEnd::observe(observer);
+  if (observer == nullptr || memory_ == nullptr) {
+    return;
+  }
+  told_ = fifo().taken.load(std::memory_order_relaxed);
+  for (uint64_t step = told_; step < arrived_; ++step) {  // early for the call that begins
+    observer->on_step(StepChange::kArrived, fifo().headers[step % kSlots].size_bytes);
+  }
+}
+
+void NetRecvEnd::tell_taken() {
+  for (const uint64_t taken = fifo().taken.load(std::memory_order_relaxed); told_ < taken;
+       ++told_) {
+    observer_->on_step(StepChange::kDone, 0);
+  }
 }
 
 Result<void> NetRecvEnd::take_in(uint64_t size_bytes) {

@@ -76,6 +76,7 @@ class NetRecvEnd final : public NetEnd {
   NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
   Result<bool> progress_connect() override;
   Result<bool> progress_pump() override;
+  void observe(StepObserver* observer) override;
   [[nodiscard]] const Error* broken() const noexcept override {
     return broken_ ? &*broken_ : nullptr;
   }
@@ -84,12 +85,14 @@ class NetRecvEnd final : public NetEnd {
   Result<bool> post_free();
   Result<bool> test_posted();
   Result<void> take_in(uint64_t size_bytes);
+  void tell_taken();
 
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
   std::optional<NetMemory> registration_;
-  uint64_t posted_ = 0;   // steps whose slot waits for a message
-  uint64_t arrived_ = 0;  // steps that arrived
+  uint64_t posted_ = 0;               // steps whose slot waits for a message
+  uint64_t arrived_ = 0;              // steps that arrived
+  uint64_t told_ = 0;                 // steps of which the observer knows that they were taken
   std::optional<Error> cannot_post_;  // what is posted already may still hold messages
   std::optional<Error> broken_;
 };

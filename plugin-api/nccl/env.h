@@ -22,8 +22,7 @@ NCCL_GOLDEN_SIZE(nccl_env_v1_t, 32);
 
 typedef struct nccl_env_v2 {
   const char* name;
-  int32_t (*init)(
-      uint8_t major, uint8_t minor, uint8_t patch, const char* suffix, nccl_log_fn log);
+  int32_t (*init)(uint8_t major, uint8_t minor, uint8_t patch, const char* suffix, nccl_log_fn log);
   int32_t (*finalize)(void);
   const char* (*get)(const char* name);
 } nccl_env_v2_t;
