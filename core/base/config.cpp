@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -151,8 +152,18 @@ std::vector<std::string> config_files() {
   return files;
 }
 
+/// One per process, as the environment is that it stands for.
+std::atomic<Environment>& environment() noexcept {
+  static std::atomic<Environment> instance{nullptr};
+  return instance;
+}
+
 std::optional<Found> find_setting(const char* name) {
-  if (const char* const value = std::getenv(name); value != nullptr) {
+  if (const Environment ask = environment().load(std::memory_order_acquire); ask != nullptr) {
+    if (auto value = ask(name); value.has_value()) {
+      return Found{std::move(*value), "the env plugin"};
+    }
+  } else if (const char* const value = std::getenv(name); value != nullptr) {
     return Found{value, "the environment"};
   }
   for (const std::string& path : config_files()) {
@@ -262,6 +273,12 @@ std::optional<std::string> setting_value(std::string_view name) {
   auto found = find_setting(std::string(name).c_str());
   return found.has_value() ? std::optional(std::move(found->value)) : std::nullopt;
 }
+
+void set_environment(Environment ask) noexcept {
+  environment().store(ask, std::memory_order_release);  // pairs with find_setting()
+}
+
+void reset_environment() noexcept { set_environment(nullptr); }
 
 Result<Config> read_config() {
   Config config;

@@ -62,4 +62,11 @@ std::string settings_markdown();
 std::optional<std::string> setting_value(std::string_view name);
 Result<Config> read_config();
 
+/// Who answers for a setting in place of the process's environment; nullopt: it is not set.
+using Environment = std::optional<std::string> (*)(const char* name);
+/// From now on; for an env plugin. Threads: any.
+void set_environment(Environment environment) noexcept;
+/// The process's own again.
+void reset_environment() noexcept;
+
 }  // namespace plexus

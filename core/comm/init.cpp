@@ -70,7 +70,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
 }
 
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
-  PLEXUS_TRY(config, read_config());
+  PLEXUS_TRY(config, Process::instance().read_settings());
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
   PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
   return init_by_exchange(comm, config, std::move(exchange));

@@ -9,6 +9,7 @@
 #include "core/comm/init.hpp"
 #include "core/comm/launch_life.hpp"
 #include "core/comm/networks.hpp"
+#include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -118,7 +119,7 @@ Result<void> init_rank(Communicator** comm,
 
 /// All ranks are here: no bootstrap, no threads, one description for each.
 Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/) {
-  PLEXUS_TRY(config, read_config());
+  PLEXUS_TRY(config, Process::instance().read_settings());
   auto exchanges = make_local_exchanges(ndevices);
   PLEXUS_TRY(self, describe_self(config, {}));
   std::vector<CommSetup> setups(static_cast<size_t>(ndevices));

@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <set>
 
+#include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
@@ -28,6 +30,9 @@ class Process {
   AsyncEngine async;
   NetPluginCache net_plugins;
 
+  /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
+  Result<Config> read_settings();
+
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.
   Result<void> destroy_stream(HostStream* stream);
@@ -38,6 +43,8 @@ class Process {
   Process() = default;
   mutable std::mutex mutex_;
   std::set<const void*> streams_;  // guarded by mutex_
+  std::once_flag env_once_;
+  std::optional<Error> env_error_;  // written once
 };
 
 }  // namespace plexus
