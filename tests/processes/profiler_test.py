@@ -141,7 +141,7 @@ class Profiler(job.Test):
                 path.unlink()
 
     def test_streams(self):
-        self.run_profiled("recorder-v6", "all_reduce", "procs", [*SIZES, "--streams", "async"], **OVER_NET)
+        self.run_profiled("recorder-v6", "all_reduce", "procs", [*SIZES, "--stream", "async"], **OVER_NET)
         for path in self.files(2):
             self.check_steps(self.read(path))
 
