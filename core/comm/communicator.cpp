@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
@@ -12,7 +13,6 @@
 #include "core/base/units.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
-#include "core/plugin/registry.hpp"
 
 namespace plexus {
 
@@ -124,40 +124,21 @@ Result<void> Communicator::check_agreement() const {
   return ok();
 }
 
-Result<void> Communicator::open_network() {
-  const auto& infos = *setup_.infos;
-  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
-  const bool needed = std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return choose_transport(mine, info) == TransportKind::kNet && &info != &mine;
-  });
-  if (!needed) {
-    return ok();
+Result<void> Communicator::open_profilers() {
+  std::set<uint64_t> hosts;
+  for (const PeerInfo& info : *setup_.infos) {
+    hosts.insert(info.host_hash);
   }
-  NetPluginOptions options;
-  options.plugins = setup_.config.net_plugin;
-  options.network = comm_config_.net_name.empty() ? setup_.config.net : comm_config_.net_name;
-  options.folders = setup_.config.plugin_path;
-  options.load = {.abi = setup_.config.net_abi, .v11 = setup_.config.net_v11};
-  options.cache = &Process::instance().net_plugins;
-  const auto log = [](NetLogLevel level, std::string_view text) {
-    if (level == NetLogLevel::kWarn) {
-      PLEXUS_WARN("{}", text);
-    } else if (level == NetLogLevel::kChoice) {
-      PLEXUS_INFO(kInit, "{}", text);
-    } else {
-      PLEXUS_INFO(kNet, "{}", text);
-    }
-  };
-  PLEXUS_TRY(net, open_net(options, {.comm_id = setup_.group,
-                                     .traffic_class = comm_config_.traffic_class,
-                                     .log = log}));
-  if (net.device_count() == 0) {
-    return plexus::fail(Code::kInvalidUsage,
-                        "the network {} has no device here: set NCCL_SOCKET_IFNAME to an "
-                        "interface that reaches the other hosts",
-                        net.plugin().descriptor().name);
+  PLEXUS_TRY(profilers, ProfilerSet::open({.plugins = setup_.config.profiler_plugin,
+                                           .folders = setup_.config.plugin_path},
+                                          {.id = setup_.group,
+                                           .name = comm_config_.comm_name,
+                                           .nnodes = static_cast<int>(hosts.size()),
+                                           .nranks = setup_.nranks,
+                                           .rank = setup_.rank}));
+  if (profilers != nullptr) {
+    profile_ = std::make_unique<Profile>(std::move(profilers), setup_.rank);
   }
-  net_ = std::move(net);
   return ok();
 }
 
@@ -178,15 +159,15 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(check_agreement());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
   filter_ = std::move(filter);
-  PLEXUS_TRY(open_network());
-  PLEXUS_TRY(topology, agree_on_topology({.rank = setup_.rank,
-                                          .group = setup_.group,
-                                          .infos = *setup_.infos,
-                                          .config = &setup_.config,
-                                          .net = net_ ? &*net_ : nullptr,
-                                          .exchange = setup_.exchange.get(),
-                                          .give_up = &give_up,
-                                          .cache = &Process::instance().topologies}));
+  PLEXUS_TRY(topology,
+             agree_on_topology({.rank = setup_.rank,
+                                .group = setup_.group,
+                                .infos = *setup_.infos,
+                                .config = &setup_.config,
+                                .net = setup_.nets == nullptr ? nullptr : setup_.nets->first(),
+                                .exchange = setup_.exchange.get(),
+                                .give_up = &give_up,
+                                .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
 
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
@@ -202,6 +183,7 @@ Result<void> Communicator::start(CommSetup setup) {
   }
   const plexus_tuner_comm_t described = describe_to_tuner(*setup_.infos, setup_.group, slot_bytes);
   PLEXUS_TRY(open_tuner(described));
+  PLEXUS_TRY(open_profilers());
   oversubscribed = ranks_on_my_cores > mine.cores;
   auto& process = Process::instance();
   connections_ =
@@ -210,7 +192,7 @@ Result<void> Communicator::start(CommSetup setup) {
                                                              .group = setup_.group,
                                                              .exchange = setup_.exchange.get(),
                                                              .meetings = &process.meetings,
-                                                             .net = net_ ? &*net_ : nullptr,
+                                                             .nets = setup_.nets.get(),
                                                              .slot_bytes = slot_bytes});
   plan_context_ = PlanContext{
       .state = this,
@@ -281,6 +263,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
   plan->prepare(tasks, sequence_, *plan_context_->memory);
+  if (profile_ != nullptr) {
+    profile_->prepare(*plan, tasks, sequence_);
+  }
   sequence_ += plan->collectives();
   const Choice& choice = plan->choice();
   last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};

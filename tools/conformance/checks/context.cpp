@@ -106,7 +106,7 @@ Result<void> newer_config(Stand& stand) {
   struct Newer {
     plexus_net_config_t known;
     std::array<uint64_t, 8> unknown;
-  } config{{sizeof(Newer), -1, 9, &Monitor::write_line, stand.monitor().sink()}, {}};
+  } config{{sizeof(Newer), -1, 9, &Monitor::write_line, stand.monitor().sink(), nullptr}, {}};
   config.unknown.fill(~uint64_t{0});
   PLEXUS_TRY(raw, init_with(net, &config.known));
   finalize(net, raw);
@@ -116,7 +116,7 @@ Result<void> newer_config(Stand& stand) {
 Result<void> config_is_borrowed(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   auto config = std::make_unique<plexus_net_config_t>(plexus_net_config_t{
-      sizeof(plexus_net_config_t), -1, 9, &Monitor::write_line, stand.monitor().sink()});
+      sizeof(plexus_net_config_t), -1, 9, &Monitor::write_line, stand.monitor().sink(), nullptr});
   PLEXUS_TRY(raw, init_with(net, config.get()));
   std::memset(config.get(), 0xEE, sizeof *config);
   uint32_t count = 0;
@@ -138,7 +138,7 @@ Result<void> traffic_class(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   for (const int32_t wish : {0, 5, 255}) {
     const plexus_net_config_t config{sizeof config, wish, 9, &Monitor::write_line,
-                                     stand.monitor().sink()};
+                                     stand.monitor().sink(), nullptr};
     plexus_net_context_t* raw = nullptr;
     const int32_t code =
         stand.monitor().call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
