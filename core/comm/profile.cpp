@@ -39,6 +39,10 @@ const char* function_of(Collective collective) {
   return "?";
 }
 
+const char* protocol_of(Protocol protocol) {
+  return protocol == Protocol::kSimple ? "SIMPLE" : name(protocol);
+}
+
 const char* datatype_of(DataType type) {
   switch (type) {
     case DataType::kInt8:
@@ -262,11 +266,13 @@ class ProfiledPlan final : public ExecutionWatch {
     }
     uint8_t channels = 0;
     const Algorithm* algorithm = nullptr;
+    const char* protocol = "";
     for (const Plan::ItemTask& item : plan.items()) {
       if (item.task == index) {
         ++channels;
         const CallRecord& call = item.item->work.call;
         sequence = call.sequence;
+        protocol = protocol_of(item.item->work.protocol);
         algorithm = call.algorithm > 0 ? &algorithms()[call.algorithm - size_t{1}] : nullptr;
       }
     }
@@ -277,7 +283,7 @@ class ProfiledPlan final : public ExecutionWatch {
     auto what = about(NCCL_PROFILE_COLL);
     what.is.coll.v4 = {sequence,  function_of(task.collective), task.send, task.recv, task.count,
                        task.root, datatype_of(task.type),       channels,  1,         name.c_str(),
-                       "SIMPLE"};
+                       protocol};
     tasks_[index] = profilers_.start(what, &apis_[index], &group_);
   }
   void stop_apis() {

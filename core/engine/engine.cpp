@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kSpinRounds = 2000;       // some 20 us: longer than a peer's pass over a slot
 constexpr uint32_t kPolls = 64;              // of an only lane before a round counts as idle
+constexpr size_t kQueuesPolled = 4;          // more are better served by wake-ups
 constexpr uint32_t kClockRounds = 64;        // look at the clock once in so many idle rounds
 constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs about 10 us
 constexpr auto kSleep =
@@ -76,10 +77,12 @@ void Engine::run(std::span<Execution* const> executions) noexcept {
   }
 }
 
-/// The same without the general machinery: one rank over memory, as most inline calls are. Polling
-/// its own lanes needs no wake-ups, so that no line is written that the peers would have to fetch.
+/// The same without the general machinery: one rank over memory with few lanes, as most inline
+/// calls are. Polling its own lanes needs no wake-ups, so that no line is written that the peers
+/// would have to fetch.
 void Engine::run_one(Execution& execution) noexcept {
-  const bool simple = execution.connected && execution.queues.size() == 1 && !execution.pumps;
+  const bool simple =
+      execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps;
   if (!simple) {
     add(execution);
     while (!empty()) {
@@ -96,11 +99,14 @@ void Engine::run_one(Execution& execution) noexcept {
   if (execution.watch != nullptr) {
     execution.watch->on_begin();
   }
-  WorkQueue& queue = execution.queues.front();
-  for (queue.current = 0; queue.current < queue.items.size(); ++queue.current) {
-    if (!run_item(execution, queue.items[queue.current])) {
-      break;
-    }
+  for (WorkQueue& queue : execution.queues) {
+    queue.current = 0;
+    restart_item(queue);
+  }
+  const bool is_only_lane =
+      execution.queues.size() == 1 && execution.queues.front().items.front().lanes.size() == 1;
+  RunQueue alone(0, is_only_lane && !execution.rank->oversubscribed ? kPolls : 1);
+  while (poll_queues(execution, alone)) {
   }
   if (execution.watch != nullptr) {
     execution.watch->on_end();
@@ -110,17 +116,26 @@ void Engine::run_one(Execution& execution) noexcept {
   polled_.clear();
 }
 
-bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
-  const bool polls_alone = item.lanes.size() == 1 && !execution.rank->oversubscribed;
-  RunQueue alone(0, polls_alone ? kPolls : 1);
-  begin_calls(item.work);
-  for (LaneRun& lane : item.lanes) {
-    lane.restart();
-  }
-  for (;;) {
-    bool any_moved = false;
-    size_t lanes_left = 0;
+void Engine::restart_item(WorkQueue& queue) noexcept {
+  if (queue.current < queue.items.size()) {
+    WorkQueue::Item& item = queue.items[queue.current];
+    begin_calls(item.work);
     for (LaneRun& lane : item.lanes) {
+      lane.restart();
+    }
+  }
+}
+
+/// Advances what can go on, and waits when nothing can. False: all is done, or failed.
+bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
+  bool any_moved = false;
+  bool any_left = false;
+  for (WorkQueue& queue : execution.queues) {
+    if (queue.current == queue.items.size()) {
+      continue;
+    }
+    size_t lanes_left = 0;
+    for (LaneRun& lane : queue.items[queue.current].lanes) {
       const Progress progress = lane.advance(alone);
       if (progress == Progress::kFailed) {
         execution.error = describe_failure(lane);
@@ -130,24 +145,31 @@ bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
       lanes_left += progress == Progress::kDone ? 0 : 1;
       any_moved = any_moved || lane.moved();
     }
-    if (lanes_left == 0 && drained(execution)) {
-      moved();
-      return true;
+    if (lanes_left == 0) {
+      ++queue.current;
+      restart_item(queue);
     }
-    if (any_moved) {
-      moved();
-    } else if (!wait_for(execution, item)) {
-      return false;
-    }
+    any_left = any_left || queue.current < queue.items.size();
   }
+  if (any_moved) {
+    moved();
+  }
+  if (!any_left && drained(execution)) {
+    return false;
+  }
+  return any_moved || wait_for(execution);
 }
 
-/// Until a lane of `item` may go on. False: told to stop. Out of line, so that profiles tell
+/// Until a lane of `execution` may go on. False: told to stop. Out of line, so that profiles tell
 /// waiting from work.
-bool Engine::wait_for(Execution& execution, WorkQueue::Item& item) noexcept {
+bool Engine::wait_for(Execution& execution) noexcept {
   polled_.clear();
-  for (LaneRun& lane : item.lanes) {
-    polled_.push_back(&lane);
+  for (WorkQueue& queue : execution.queues) {
+    if (queue.current < queue.items.size()) {
+      for (LaneRun& lane : queue.items[queue.current].lanes) {
+        polled_.push_back(&lane);
+      }
+    }
   }
   do {
     if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
@@ -155,8 +177,9 @@ bool Engine::wait_for(Execution& execution, WorkQueue::Item& item) noexcept {
       return false;
     }
     wait();
-  } while (std::none_of(polled_.begin(), polled_.end(),
-                        [](const LaneRun* lane) { return lane->can_go_on(); }));
+  } while (!polled_.empty() && std::none_of(polled_.begin(), polled_.end(), [](LaneRun* lane) {
+    return waits_at_fifo(*lane) && lane->can_go_on();
+  }));
   return true;
 }
 

@@ -31,7 +31,8 @@ Result<Net> Net::load(Stand& stand) {
 
 Result<Context> Context::open(const Net& net, uint64_t comm_id) {
   Monitor& monitor = net.stand->monitor();
-  plexus_net_config_t config{sizeof config, -1, comm_id, &Monitor::write_line, monitor.sink(), nullptr};
+  plexus_net_config_t config{sizeof config,  -1,     comm_id, &Monitor::write_line,
+                             monitor.sink(), nullptr};
   plexus_net_context_t* raw = nullptr;
   const int32_t made = monitor.call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
   if (made != PLEXUS_OK) {

@@ -137,7 +137,7 @@ Result<void> config_is_borrowed(Stand& stand) {
 Result<void> traffic_class(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   for (const int32_t wish : {0, 5, 255}) {
-    const plexus_net_config_t config{sizeof config, wish, 9, &Monitor::write_line,
+    const plexus_net_config_t config{sizeof config,          wish,   9, &Monitor::write_line,
                                      stand.monitor().sink(), nullptr};
     plexus_net_context_t* raw = nullptr;
     const int32_t code =
