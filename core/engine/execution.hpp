@@ -4,11 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
+
+#include <boost/container/stable_vector.hpp>
 
 #include "core/base/result.hpp"
 #include "core/transport/connection.hpp"
@@ -47,13 +48,13 @@ struct WorkQueue {
     std::vector<LaneRun> lanes;  // does not grow: lanes point to each other
     size_t lanes_left = 0;
   };
-  std::deque<Item> items;
+  boost::container::stable_vector<Item> items;
   size_t current = 0;
 };
 
 struct Execution {
   RankState* rank = nullptr;
-  std::deque<WorkQueue> queues;
+  boost::container::stable_vector<WorkQueue> queues;
   std::vector<ConnectionEnd*> ends;  // all that the works use, each once
   bool connected = false;            // all of them stand
   bool pumps = false;                // one of them has a pump
