@@ -7,7 +7,7 @@ import signal
 import sys
 
 import job
-from network_test import ip, remove_leftovers
+from netns import ip, remove_leftovers
 
 PROVIDERS = ["tcp;ofi_rxm", "shm"]
 SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", *job.limit(50)]
