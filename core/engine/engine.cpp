@@ -54,6 +54,11 @@ bool drained(const Execution& execution) {
                      [](ConnectionEnd* end) { return end->drained(); });
 }
 
+/// One rank over memory with few lanes.
+bool is_simple(const Execution& execution) {
+  return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps;
+}
+
 bool waits_at_fifo(const LaneRun& lane) {
   return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
 }
@@ -63,8 +68,8 @@ bool waits_at_fifo(const LaneRun& lane) {
 Engine::Engine() : queue_(next_engine_id()) {}
 
 void Engine::run(std::span<Execution* const> executions) noexcept {
-  if (executions.size() == 1) {
-    run_one(*executions.front());
+  if (executions.size() == 1 && is_simple(*executions.front())) {
+    run_simple(*executions.front());
     return;
   }
   for (Execution* const execution : executions) {
@@ -77,21 +82,9 @@ void Engine::run(std::span<Execution* const> executions) noexcept {
   }
 }
 
-/// The same without the general machinery: one rank over memory with few lanes, as most inline
-/// calls are. Polling its own lanes needs no wake-ups, so that no line is written that the peers
-/// would have to fetch.
-void Engine::run_one(Execution& execution) noexcept {
-  const bool simple =
-      execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps;
-  if (!simple) {
-    add(execution);
-    while (!empty()) {
-      if (!progress()) {
-        wait();
-      }
-    }
-    return;
-  }
+/// The same without the general machinery, as most inline calls are. Polling its own lanes needs no
+/// wake-ups, so that no line is written that the peers would have to fetch.
+void Engine::run_simple(Execution& execution) noexcept {
   execution.finished = false;
   execution.reported = false;
   execution.error.reset();

@@ -311,11 +311,9 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
     if (algorithm.collective != input.collective) {
       continue;
     }
+    const std::string excluded = why_not(algorithm, input, filter);
     for (const Protocol protocol : kProtocols) {
-      std::string reason = why_not(algorithm, input, filter);
-      if (reason.empty()) {
-        reason = why_not(protocol, input, filter);
-      }
+      std::string reason = excluded.empty() ? why_not(protocol, input, filter) : excluded;
       const uint32_t chunk_bytes = uses_lines(protocol)
                                        ? std::min(input.slot_bytes, payload_bytes_max(protocol))
                                        : input.slot_bytes;

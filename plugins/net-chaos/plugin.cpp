@@ -12,6 +12,7 @@
 #include "plugins/net-chaos/connection.hpp"
 #include "plugins/net-chaos/inner.hpp"
 #include "plugins/net-chaos/script.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
 #include "plugins/support/settings.hpp"
 #include "plugins/support/wall.hpp"
@@ -23,11 +24,13 @@ using plexus::net_chaos::RecvConnection;
 using plexus::net_chaos::Script;
 using plexus::net_chaos::SendConnection;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Result;
 using plexus::plugin::SettingReader;
+using plexus::plugin::take_from_host;
 
 struct plexus_net_context {
   Log log;
@@ -62,15 +65,6 @@ namespace {
 
 constexpr size_t kRequestsMax = 64;
 constexpr size_t kSendRequestsMax = kRequestsMax * PLEXUS_NET_RECVS_MAX;
-
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
 
 std::string read_variable(const SettingReader& read, const char* name) {
   const char* value = read(name);

@@ -11,6 +11,7 @@
 #include "plugins/net-ofi/device.hpp"
 #include "plugins/net-ofi/settings.hpp"
 #include "plugins/net-ofi/transfer.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
 #include "plugins/support/wall.hpp"
 
@@ -29,11 +30,13 @@ using plexus::net_ofi::SendRequest;
 using plexus::net_ofi::Settings;
 using plexus::net_ofi::this_process;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Progress;
 using plexus::plugin::Result;
+using plexus::plugin::take_from_host;
 
 // What is behind the host's handles.
 
@@ -61,17 +64,6 @@ struct plexus_net_recv {
 };
 
 namespace {
-
-// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and
-// returns.
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
 
 const char* read_environment(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): settings are read at init only

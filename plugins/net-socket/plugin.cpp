@@ -12,6 +12,7 @@
 #include "plugins/net-socket/nic.hpp"
 #include "plugins/net-socket/settings.hpp"
 #include "plugins/net-socket/transfer.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
 #include "plugins/support/settings.hpp"
 #include "plugins/support/wall.hpp"
@@ -30,12 +31,14 @@ using plexus::net_socket::SendConnection;
 using plexus::net_socket::SendRequest;
 using plexus::net_socket::Settings;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Progress;
 using plexus::plugin::Result;
 using plexus::plugin::SettingReader;
+using plexus::plugin::take_from_host;
 
 // What is behind the host's handles.
 
@@ -62,17 +65,6 @@ struct plexus_net_recv {
 };
 
 namespace {
-
-// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and
-// returns.
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
 
 Result<const Nic*> find_nic(const plexus_net_context& context, uint32_t device) {
   if (device >= context.nics.size()) {
