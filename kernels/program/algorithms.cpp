@@ -20,6 +20,7 @@
 #include "kernels/algorithms/ring_reduce_scatter.hpp"
 #include "kernels/algorithms/torus_all_reduce.hpp"
 #include "kernels/algorithms/tree_all_reduce.hpp"
+#include "kernels/algorithms/tree_broadcast.hpp"
 #include "kernels/algorithms/two_shot_all_reduce.hpp"
 #include "kernels/program/record.hpp"
 
@@ -121,6 +122,9 @@ Program record_bruck_all_to_all(const RecordInput& in) {
 Program record_binomial_broadcast(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { binomial_broadcast(prims, view_of(in), in.root); });
 }
+Program record_tree_broadcast(const RecordInput& in) {
+  return record_with(in, 1, [&](auto& prims) { tree_broadcast(prims, view_of(in), in.root); });
+}
 Program record_binomial_reduce(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { binomial_reduce(prims, view_of(in), in.root); });
 }
@@ -194,6 +198,10 @@ int tree_rounds(int nranks) {
   }
   return 2 * deepest;
 }
+int tree_broadcast_rounds(int nranks) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks))) - 1;
+}
+constexpr int tree_broadcast_chunks(int nranks) { return std::min(nranks - 1, 2); }
 int tree_chunks(int nranks) {
   int most = 0;
   for (int place = 0; place < nranks; ++place) {
@@ -345,6 +353,8 @@ constexpr Algorithm kAlgorithms[] = {
      others_in_all, zero, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
      binomial_rounds, log2_up, others_in_all, zero, one},
+    {"tree_broadcast", "tree", Collective::kBroadcast, record_tree_broadcast, tree_broadcast_rounds,
+     tree_broadcast_chunks, others_in_all, zero, one},
     {"direct_broadcast", "allpairs", Collective::kBroadcast, record_direct_broadcast, one, others,
      others_in_all, zero, one, kOperandsMax},
     {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one, others_in_all,
