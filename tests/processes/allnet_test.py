@@ -10,8 +10,8 @@ import job
 import netns
 
 FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
-SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", "-T", "50"]
-ONE_SIZE = ["-b", "1M", "-e", "1M", "-n", "4", "-w", "1", "-T", "50"]
+SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", *job.limit(50)]
+ONE_SIZE = ["-b", "1M", "-e", "1M", "-n", "4", "-w", "1", *job.limit(50)]
 OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "PLEXUS_PLUGIN_PATH": FOLDER, "NCCL_ALLNET_ENABLE": "1"}
 PORT = 29998  # a new namespace has all of them free
 MEBIBYTE = 1 << 20

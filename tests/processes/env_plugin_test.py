@@ -7,7 +7,7 @@ import os
 import job
 
 FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
-ONE_SIZE = ["-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-T", "50", "--ranks", 2, "--mode", "procs"]
+ONE_SIZE = ["-b", "64K", "-e", "64K", "-n", "1", "-w", "0", *job.limit(50), "--ranks", 2, "--mode", "procs"]
 
 
 class EnvPlugin(job.Test):

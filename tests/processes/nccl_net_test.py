@@ -12,8 +12,8 @@ FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
 VERSIONS = {"tcp-v6": "ncclNetPlugin_v6", "tcp-v7": "ncclNetPlugin_v7", "tcp-v8": "ncclNetPlugin_v8",
             "tcp-v9": "ncclNetPlugin_v9", "tcp-v10": "ncclNetPlugin_v10", "tcp-v11": "ncclNetPlugin_v11",
             "tcp-cross-dc": "ncclNetPlugin_v11 (cross-dc)", "tcp-v12": "ncclNetPlugin_v12"}
-SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", "-T", "50"]
-ONE_SIZE = ["-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-T", "50"]
+SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", *job.limit(50)]
+ONE_SIZE = ["-b", "64K", "-e", "64K", "-n", "1", "-w", "0", *job.limit(50)]
 OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "PLEXUS_PLUGIN_PATH": FOLDER}
 
 

@@ -5,7 +5,7 @@ namespaces, which stand for two hosts, joined by a veth pair. The test makes bot
 import job
 import netns
 
-SIZES = ["-b", "8", "-e", "1M", "-f", "64", "-n", "2", "-w", "1", "-T", "50"]
+SIZES = ["-b", "8", "-e", "1M", "-f", "64", "-n", "2", "-w", "1", *job.limit(50)]
 OVER_TCP = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
 PORT = 29999  # a new namespace has all of them free
 LINK = "plexus0"

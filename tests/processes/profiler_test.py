@@ -12,7 +12,7 @@ import job
 
 FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
 GROUP, COLL, P2P, OP, STEP, GROUP_API, COLL_API, P2P_API = 1, 2, 4, 8, 16, 256, 512, 1024
-SIZES = ["-b", "1M", "-e", "1M", "-n", "2", "-w", "1", "-T", "50"]
+SIZES = ["-b", "1M", "-e", "1M", "-n", "2", "-w", "1", *job.limit(50)]
 OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
 START = re.compile(r"start (\d+) type (\d+) parent (\d+) group (\d+) context (\S+) rank (\d+) ?(.*)")
 
