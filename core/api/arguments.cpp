@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
@@ -237,7 +238,7 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
     std::memcpy(&mine, config, known_bytes(*config));
   }
   PLEXUS_TRY(check_fields(mine));
-  PLEXUS_TRY(environment, read_config());
+  PLEXUS_TRY(environment, Process::instance().read_settings());
   CommConfig result;
   result.blocking = value_or(mine.blocking, 1) != 0;
   if (environment.comm_blocking >= 0) {

@@ -9,6 +9,7 @@
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
@@ -59,6 +60,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
   info.cores = static_cast<uint32_t>(cores_available());
+  info.core_set = core_set_hash();
   info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
   for (const auto& [variable, text] :
@@ -75,8 +77,8 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
 }
 
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
-  PLEXUS_TRY(config, read_config());
   const auto started = std::chrono::steady_clock::now();
+  PLEXUS_TRY(config, Process::instance().read_settings());
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
   PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
   return init_by_exchange(comm, config, std::move(exchange), started);
@@ -101,6 +103,7 @@ Result<void> init_by_exchange(Communicator& child,
   }
   setup.infos = std::move(infos);
   setup.exchange = std::move(exchange);
+  PLEXUS_TRY(agree_on_networks(setup, child.comm_config(), &child.give_up));
   return child.start(std::move(setup));
 }
 

@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <set>
 
+#include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
 #include "core/comm/topology.hpp"
 #include "core/device/host_stream.hpp"
@@ -30,6 +32,9 @@ class Process {
   NetPluginCache net_plugins;
   TopologyCache topologies;
 
+  /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
+  Result<Config> read_settings();
+
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.
   Result<void> destroy_stream(HostStream* stream);
@@ -40,6 +45,8 @@ class Process {
   Process() = default;
   mutable std::mutex mutex_;
   std::set<const void*> streams_;  // guarded by mutex_
+  std::once_flag env_once_;
+  std::optional<Error> env_error_;  // written once
 };
 
 }  // namespace plexus

@@ -93,11 +93,17 @@ void Engine::run_one(Execution& execution) noexcept {
   execution.reported = false;
   execution.error.reset();
   active_.push_back(&execution);
+  if (execution.watch != nullptr) {
+    execution.watch->on_begin();
+  }
   WorkQueue& queue = execution.queues.front();
   for (queue.current = 0; queue.current < queue.items.size(); ++queue.current) {
     if (!run_item(execution, queue.items[queue.current])) {
       break;
     }
+  }
+  if (execution.watch != nullptr) {
+    execution.watch->on_end();
   }
   execution.finished = true;
   active_.clear();
@@ -160,6 +166,9 @@ void Engine::add(Execution& execution) noexcept {
   execution.error.reset();
   execution.queues_left = execution.queues.size();
   active_.push_back(&execution);
+  if (execution.watch != nullptr) {
+    execution.watch->on_begin();
+  }
   if (execution.connected) {
     begin(execution);
   }
@@ -341,6 +350,9 @@ void Engine::finish(Execution& execution) noexcept {
     if (end->connected() && end->in_one_process()) {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
     }
+  }
+  if (execution.watch != nullptr) {
+    execution.watch->on_end();
   }
   execution.finished = true;
 }

@@ -32,6 +32,14 @@ class RankState {
   virtual void report_waiting(const CallRecord& call) = 0;
 };
 
+/// Hears of an execution's begin and end, in the thread that drives it.
+class ExecutionWatch {
+ public:
+  virtual ~ExecutionWatch() = default;
+  virtual void on_begin() noexcept = 0;
+  virtual void on_end() noexcept = 0;
+};
+
 /// Works that run one after the other; queues of an execution run side by side.
 struct WorkQueue {
   struct Item {
@@ -49,6 +57,7 @@ struct Execution {
   std::vector<ConnectionEnd*> ends;  // all that the works use, each once
   bool connected = false;            // all of them stand
   bool pumps = false;                // one of them has a pump
+  ExecutionWatch* watch = nullptr;   // borrowed; null: nobody watches
   // state of the current run:
   size_t queues_left = 0;
   std::optional<Error> error;

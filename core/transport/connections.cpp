@@ -51,15 +51,27 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) con
     case TransportKind::kNet:
       break;
   }
-  const NetEndOptions options{
+  return make_net(key);
+}
+
+std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) const {
+  const auto channel = static_cast<uint32_t>(key.index / 2);
+  const int source = key.sends ? options_.rank : key.peer;
+  const int target = key.sends ? key.peer : options_.rank;
+  auto way = options_.nets->find_way(options_.rank, source, target, channel, *options_.infos);
+  if (way.has_error()) {
+    return std::make_unique<UnreachableEnd>(key, std::move(way).error());
+  }
+  const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
+  NetEndOptions options{
       .exchange = options_.exchange,
-      .context = options_.net,
+      .way = std::move(way).value(),
       .slot_bytes = options_.slot_bytes,
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
   if (key.sends) {
-    return std::make_unique<NetSendEnd>(key, options);
+    return std::make_unique<NetSendEnd>(key, std::move(options));
   }
-  return std::make_unique<NetRecvEnd>(key, options);
+  return std::make_unique<NetRecvEnd>(key, std::move(options));
 }
 
 }  // namespace plexus

@@ -10,9 +10,9 @@
 
 #include "core/base/result.hpp"
 #include "core/bootstrap/exchange.hpp"
-#include "core/plugin/net_plugin.hpp"
 #include "core/transport/connection.hpp"
 #include "core/transport/local.hpp"
+#include "core/transport/net_set.hpp"
 #include "core/transport/peer_info.hpp"
 
 namespace plexus {
@@ -26,7 +26,7 @@ class ConnectionSet {
     uint64_t group = 0;
     Exchange* exchange = nullptr;
     LocalMeetings* meetings = nullptr;
-    NetContext* net = nullptr;  // null: no peer needs a network
+    NetSet* nets = nullptr;  // null: no rank needs a network
     uint32_t slot_bytes = 0;
   };
   explicit ConnectionSet(const Options& options) : options_(options) {}
@@ -40,6 +40,7 @@ class ConnectionSet {
 
  private:
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key) const;
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key) const;
 
   Options options_;
   std::map<ConnectionKey, std::unique_ptr<ConnectionEnd>> ends_;

@@ -37,8 +37,9 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
                   "core/engine", "core/schedule", "core/topo", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
+    "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/cli": ["core/base", "core/os", "core/fabric", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
-                  "kernels/layout", "kernels/algorithms", "kernels/program"],
+                  "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],
@@ -48,7 +49,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"sodium": ["core/bootstrap"],
     r"rdma/": ["plugins/net-ofi"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["tools/cli", "plugins/tuner-default"],
+    r"nlohmann/": ["tools/cli", "tools/conformance", "plugins/tuner-default"],
 }
 LAYERED = {"core", "kernels", "plugins", "plugin-api", "tools"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')

@@ -36,11 +36,12 @@ OFFSET(plexus_tuner_candidate_t, chunks_in_all, 56);
 OFFSET(plexus_tuner_candidate_t, chunks_reduced, 64);
 SIZE(plexus_tuner_ops_t, 32);
 
-SIZE(plexus_net_config_t, 32);
+SIZE(plexus_net_config_t, 40);
 OFFSET(plexus_net_config_t, traffic_class, 4);
 OFFSET(plexus_net_config_t, comm_id, 8);
 OFFSET(plexus_net_config_t, log, 16);
 OFFSET(plexus_net_config_t, log_sink, 24);
+OFFSET(plexus_net_config_t, setting, 32);
 
 SIZE(plexus_net_properties_t, 512);
 OFFSET(plexus_net_properties_t, pci_path, 64);
