@@ -20,7 +20,7 @@ namespace plexus {
 struct RecordInput {
   int rank;
   std::span<const int> ring;
-  int root;
+  int root = 0;
   int variant = 0;
   std::span<const int> nodes = {};
   int heads = 1;
