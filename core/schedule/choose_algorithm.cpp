@@ -381,11 +381,18 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
                   "as they are): unset it, or use at most {} ranks",
                   name(input.collective), input.nranks, kOperandsMax);
     }
+    // What they leave, and why it is not possible.
+    std::string left;
+    for (const Candidate& candidate : decision.candidates) {
+      if (left.empty() && !candidate.reason.starts_with("excluded by NCCL_")) {
+        left = fmt::format(" ({}: {})", candidate.choice.algorithm->family, candidate.reason);
+      }
+    }
     return fail(
         Code::kInvalidUsage,
-        "NCCL_ALGO and NCCL_PROTO leave no way to do {}: remove them, or name one of its ways "
+        "NCCL_ALGO and NCCL_PROTO leave no way to do {}{}: remove them, or name one of its ways "
         "(`plexus explain` lists them)",
-        name(input.collective));
+        name(input.collective), left);
   }
   return decision;
 }

@@ -147,7 +147,7 @@ Result<Member::Request*> Member::start(const plexus_collnet_reduction_t& reducti
 
 Result<Progress> Member::test(Request& request) {
   if (!request.is_done) {
-    if (auto moved = move(); moved.has_error()) {
+    if (auto moved = move(); moved.has_error() && !request.is_done) {
       request.is_used = false;
       return std::move(moved).error();
     }
@@ -234,8 +234,9 @@ Result<void> Member::take_header() {
   return ok();
 }
 
+/// Only what is waited for: who has all results is not told that another member left after them.
 Result<void> Member::take_results() {
-  for (;;) {
+  while (state_ != State::kReady || done_ < started_) {
     if (!has_header_) {
       PLEXUS_TRY(read, read_to(reinterpret_cast<std::byte*>(&header_), sizeof header_));
       if (read == Progress::kPending) {
@@ -257,6 +258,7 @@ Result<void> Member::take_results() {
     request.is_done = true;
     ++done_;
   }
+  return ok();
 }
 
 }  // namespace plexus::aggregator
