@@ -248,6 +248,7 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
   result.max_ctas = value_or(mine.maxCTAs, 0);
   result.net_name = mine.netName == nullptr ? "" : mine.netName;
   result.split_share = value_or(mine.splitShare, 0) != 0;
+  result.collnet_enable = value_or(mine.collnetEnable, 0) != 0;
   result.shrink_share = value_or(mine.shrinkShare, 0) != 0;
   result.traffic_class = value_or(mine.trafficClass, -1);
   result.comm_name = mine.commName == nullptr ? "" : mine.commName;

@@ -32,6 +32,9 @@ struct Config {
   std::string net_plugin;
   bool allnet = false;
   std::string tuner_plugin;
+  int64_t collnet_enable = -1;
+  int64_t collnet_node_threshold = 2;
+  std::string collnet_plugin;
   std::string profiler_plugin;
   bool deterministic = false;
   std::string plugin_path;

@@ -154,6 +154,23 @@ Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
   return ok();
 }
 
+Result<void> Communicator::open_collnet(uint32_t slot_bytes) {
+  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
+  collnet_ = std::move(collnet);
+  return ok();
+}
+
+/// The heads of all hosts that meet in a network (kernels/algorithms/collnet_all_reduce.hpp).
+static std::vector<int> list_members(const CommTopology& topology, int channel, int network) {
+  const ChannelOrder& order =
+      topology.orders[static_cast<size_t>(channel) % topology.orders.size()];
+  std::vector<int> members;
+  for (const int first : order.nodes) {
+    members.push_back(order.ring[static_cast<size_t>(first + network)]);
+  }
+  return members;
+}
+
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
@@ -194,6 +211,11 @@ Result<void> Communicator::start(CommSetup setup) {
                                                              .meetings = &process.meetings,
                                                              .nets = setup_.nets.get(),
                                                              .slot_bytes = slot_bytes});
+  PLEXUS_TRY(open_collnet(slot_bytes));
+  connections_->use_collnet(collnet_.context.get(),
+                            [topology = topology_](int channel, int network) {
+                              return list_members(*topology, channel, network);
+                            });
   plan_context_ = PlanContext{
       .state = this,
       .rank = setup_.rank,
@@ -203,6 +225,7 @@ Result<void> Communicator::start(CommSetup setup) {
       .memory = &process.memory,
       .filter = &filter_,
       .tuner = tuner_.get(),
+      .collnet = &collnet_.ability,
       .deterministic = setup_.config.deterministic,
       .shares_memory =
           described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,

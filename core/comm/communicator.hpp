@@ -20,6 +20,7 @@
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
 #include "core/bootstrap/exchange.hpp"
+#include "core/comm/collnet.hpp"
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
 #include "core/comm/profile.hpp"
@@ -113,6 +114,7 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
+  Result<void> open_collnet(uint32_t slot_bytes);
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
@@ -122,6 +124,7 @@ class Communicator final : public RankState {
   std::shared_ptr<const CommTopology> topology_;  // shared with the ranks of this process
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
+  CollnetOpen collnet_;
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;

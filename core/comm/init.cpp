@@ -9,6 +9,7 @@
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/collnet.hpp"
 #include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
@@ -59,6 +60,9 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
+  if (wants_collnet(config.collnet_enable, comm_config)) {
+    info.collnet_threshold = static_cast<uint32_t>(config.collnet_node_threshold);
+  }
   info.cores = static_cast<uint32_t>(cores_available());
   info.core_set = core_set_hash();
   info.numa = bound_numa_node();

@@ -14,6 +14,7 @@
 #include "core/comm/topology.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
+#include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/transport/local.hpp"
 #include "core/transport/user_memory.hpp"
@@ -29,6 +30,7 @@ class Process {
   LocalMeetings meetings;
   UserMemory memory;
   AsyncEngine async;
+  CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
   TopologyCache topologies;
 

@@ -10,7 +10,7 @@ namespace plexus {
 namespace {
 
 // Names that NCCL_ALGO takes besides the families of our table: they select nothing.
-const std::vector<std::string> kNcclOnly = {"collnetdirect", "collnetchain", "nvls", "nvlstree"};
+const std::vector<std::string> kNcclOnly = {"nvls", "nvlstree"};
 
 // NCCL_ALGO's per-collective form spells collectives like this.
 struct Spelling {
@@ -77,6 +77,9 @@ const char* nccl_spelling(Collective collective) {
 /// Does this algorithm beat the default one (the first of its collective) by the built-in rules?
 bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   const std::string_view family = algorithm.family;
+  if (algorithm.network_cost != nullptr) {  // the user asked for it; one shard per head
+    return (family == "collnetdirect") == (input.collnet != nullptr && input.collnet->heads > 1);
+  }
   if (family == "allpairs") {
     return input.size_bytes <= std::min<uint64_t>(kAllPairsBytesMax, input.slot_bytes) &&
            input.nranks <= kAllPairsRanksMax;
@@ -99,21 +102,34 @@ bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   }
 }
 
+}  // namespace
+
+Cost cost_of(const Choice& choice, const ChoiceInput& input) {
+  return cost_of(*choice.algorithm,
+                 {.nranks = input.nranks,
+                  .nodes = input.nodes,
+                  .ranks_per_node_max = input.ranks_per_node_max,
+                  .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)});
+}
+
+namespace {
+
 plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input) {
+  const Cost cost = cost_of(choice, input);
   plexus_tuner_candidate_t candidate{};
   candidate.struct_size = sizeof(candidate);
   candidate.algorithm = choice.algorithm->family;
   candidate.protocol = name(choice.protocol);
-  candidate.rounds = static_cast<uint32_t>(choice.algorithm->rounds(input.nranks));
-  candidate.chunks_per_loop = static_cast<uint32_t>(choice.algorithm->chunks(input.nranks));
-  candidate.chunks_moved = static_cast<uint32_t>(choice.algorithm->chunks_moved(input.nranks));
+  candidate.rounds = static_cast<uint32_t>(cost.rounds);
+  candidate.chunks_per_loop = static_cast<uint32_t>(cost.chunks);
+  candidate.chunks_moved = static_cast<uint32_t>(cost.chunks_moved);
   candidate.channels_min = static_cast<uint32_t>(input.channels_min);
   candidate.channels_max = static_cast<uint32_t>(input.channels_max);
   candidate.time_ns = -1;
   candidate.channels = static_cast<uint32_t>(choice.channels);
   candidate.chunk_bytes = choice.chunk_bytes;
-  candidate.chunks_in_all = static_cast<uint64_t>(choice.algorithm->chunks_in_all(input.nranks));
-  candidate.chunks_reduced = static_cast<uint32_t>(choice.algorithm->chunks_reduced(input.nranks));
+  candidate.chunks_in_all = static_cast<uint64_t>(cost.chunks_in_all);
+  candidate.chunks_reduced = static_cast<uint32_t>(cost.chunks_reduced);
   return candidate;
 }
 
@@ -277,6 +293,22 @@ bool AlgorithmFilter::allows(Collective collective, Protocol protocol) const {
 
 namespace {
 
+/// Why the network cannot reduce this call; empty: it can.
+std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
+  if (input.collnet == nullptr || !input.collnet->missing.empty()) {
+    return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
+  }
+  const uint8_t kinds = input.collnet->kinds[static_cast<size_t>(input.type)];
+  if ((kinds >> static_cast<unsigned>(input.kind) & 1U) == 0) {
+    return "the collnet plugin does not reduce this type with this operation";
+  }
+  if (std::string_view(algorithm.family) == "collnetdirect" &&
+      input.ranks_per_node_max > kOperandsMax) {
+    return fmt::format("at most {} ranks on a host", kOperandsMax);
+  }
+  return "";
+}
+
 /// Why the algorithm cannot serve the call; empty: it can.
 std::string why_not(const Algorithm& algorithm,
                     const ChoiceInput& input,
@@ -290,7 +322,7 @@ std::string why_not(const Algorithm& algorithm,
   if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
     return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
   }
-  return "";
+  return algorithm.network_cost == nullptr ? "" : why_not_in_network(algorithm, input);
 }
 
 std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
@@ -347,11 +379,18 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
                   "as they are): unset it, or use at most {} ranks",
                   name(input.collective), input.nranks, kOperandsMax);
     }
+    // What they leave, and why it is not possible.
+    std::string left;
+    for (const Candidate& candidate : decision.candidates) {
+      if (left.empty() && !candidate.reason.starts_with("excluded by NCCL_")) {
+        left = fmt::format(" ({}: {})", candidate.choice.algorithm->family, candidate.reason);
+      }
+    }
     return fail(
         Code::kInvalidUsage,
-        "NCCL_ALGO and NCCL_PROTO leave no way to do {}: remove them, or name one of its ways "
+        "NCCL_ALGO and NCCL_PROTO leave no way to do {}{}: remove them, or name one of its ways "
         "(`plexus explain` lists them)",
-        name(input.collective));
+        name(input.collective), left);
   }
   return decision;
 }

@@ -4,6 +4,7 @@
 // they agree without talking; the choice is part of what ranks compare (CallRecord::hash).
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "core/base/result.hpp"
 #include "core/plugin/tuner_plugin.hpp"
 #include "kernels/layout/protocol.hpp"
+#include "kernels/layout/types.hpp"
 #include "kernels/program/algorithms.hpp"
 
 namespace plexus {
@@ -56,6 +58,13 @@ class AlgorithmFilter {
   NameFilter protocols_;
 };
 
+/// What a communicator's network can reduce (ncclCollNet); alike on all ranks.
+struct CollnetAbility {
+  std::string missing;  // why there is none, as half a sentence; empty: there is one
+  int heads = 0;        // ranks of each host that talk to it
+  std::array<uint8_t, kDataTypeCount> kinds{};  // per type, bit k: ReduceKind k
+};
+
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
   uint64_t size_bytes = 0;  // of the larger buffer of a rank
@@ -67,6 +76,11 @@ struct ChoiceInput {
   uint32_t calls_in_group = 1;
   bool shares_memory = true;   // some ranks do, so that LL and LL128 are possible between those
   bool deterministic = false;  // reductions in rank order only
+  int nodes = 1;               // hosts, or parts of hosts with a network in between
+  int ranks_per_node_max = 1;
+  DataType type = DataType::kFloat32;
+  ReduceKind kind = ReduceKind::kSum;
+  const CollnetAbility* collnet = nullptr;  // nullptr: none
 };
 
 struct Choice {
@@ -86,6 +100,9 @@ struct Candidate {
 
 /// All ways of this build to do the collective, in the order of the table of algorithms.
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
+
+/// A loop of the candidate, for the ranks of the call.
+Cost cost_of(const Choice& choice, const ChoiceInput& input);
 
 /// What is chosen, and the candidates it was chosen from.
 struct Decision {

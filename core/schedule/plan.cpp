@@ -65,6 +65,15 @@ uint32_t hash_with_sequence(uint32_t hash, uint64_t sequence) {
   return hash ^ static_cast<uint32_t>(mixed >> 32);
 }
 
+/// Of a host whose ranks begin at one of the places `nodes`.
+int most_ranks(const std::vector<int>& nodes, int nranks) {
+  int most = 0;
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    most = std::max(most, (node + 1 < nodes.size() ? nodes[node + 1] : nranks) - nodes[node]);
+  }
+  return most;
+}
+
 uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
   const uint64_t block = task.count * element_size(task.type);
   bool many = false;
@@ -148,6 +157,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                   size_t task) {
   const Task& call = tasks[task];
   const int nranks = context.nranks;
+  const std::vector<int>& nodes = context.orders.front().nodes;
   PLEXUS_TRY(choice,
              choose_algorithm({.collective = call.collective,
                                .size_bytes = std::max(buffer_bytes(call, nranks, true),
@@ -159,7 +169,12 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .element_bytes = static_cast<uint32_t>(element_size(call.type)),
                                .calls_in_group = static_cast<uint32_t>(tasks.size()),
                                .shares_memory = context.shares_memory,
-                               .deterministic = context.deterministic},
+                               .deterministic = context.deterministic,
+                               .nodes = static_cast<int>(nodes.size()),
+                               .ranks_per_node_max = most_ranks(nodes, nranks),
+                               .type = call.type,
+                               .kind = call.op.kind,
+                               .collnet = context.collnet},
                               *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;
@@ -250,7 +265,8 @@ Result<void> Plan::add_item(const PlanContext& context,
                                 .ring = order.ring,
                                 .root = task.root,
                                 .variant = channel % choice.algorithm->variants,
-                                .nodes = order.nodes})));
+                                .nodes = order.nodes,
+                                .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;

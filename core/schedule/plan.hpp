@@ -49,6 +49,7 @@ struct PlanContext {
   const UserMemory* memory;
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: the built-in rules
+  const CollnetAbility* collnet;
   bool deterministic;
   bool shares_memory;  // some ranks of the communicator do
   int channels_min;

@@ -17,6 +17,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugins/net-ofi": ["plugin-api", "plugins/support"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
+    "plugins/collnet-aggregator": ["plugin-api", "plugins/support"],
     "kernels/layout": [],
     "kernels/algorithms": ["kernels/layout"],
     "kernels/program": ["kernels/layout", "kernels/algorithms"],
@@ -38,7 +39,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
                   "core/engine", "core/schedule", "core/topo", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
-    "tools/cli": ["core/base", "core/os", "core/fabric", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
+    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/fabric", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
                   "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it

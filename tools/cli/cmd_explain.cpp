@@ -65,6 +65,7 @@ struct Line {
   bool chosen;
   std::string reason;
   std::optional<double> measured_us;
+  int rounds;
 };
 
 /// Nothing when it failed.
@@ -109,8 +110,7 @@ void print_lines(const ExplainOptions& options,
                                      : fmt::format(" {:>12}", "-");
     fmt::print(
         "{} {:<10} {:<8} {:>8} {:>8} {:>13}{}  {}\n", line.chosen ? '*' : ' ',
-        choice.algorithm->family, name(choice.protocol), choice.channels,
-        choice.algorithm->rounds(options.nranks),
+        choice.algorithm->family, name(choice.protocol), choice.channels, line.rounds,
         line.candidate.predicted_us < 0 ? "-" : fmt::format("{:.2f}", line.candidate.predicted_us),
         measured, line.chosen ? "chosen" : line.reason);
   }
@@ -141,14 +141,19 @@ Result<int> explain(const ExplainOptions& options) {
                                  .own_folder = find_library_folder()},
                                 describe_comm(options)));
   constexpr int kChannelsMax = 64;
-  PLEXUS_TRY(decision, decide({.collective = options.collective,
-                               .size_bytes = options.size_bytes,
-                               .nranks = options.nranks,
-                               .channels_min = 1,
-                               .channels_max = kChannelsMax,
-                               .slot_bytes = kSlotBytes,
-                               .deterministic = config.deterministic},
-                              filter, tuner.get()));
+  const CollnetAbility collnet{.missing = "NCCL_COLLNET_ENABLE is not 1"};
+  const ChoiceInput input{
+      .collective = options.collective,
+      .size_bytes = options.size_bytes,
+      .nranks = options.nranks,
+      .channels_min = 1,
+      .channels_max = kChannelsMax,
+      .slot_bytes = kSlotBytes,
+      .deterministic = config.deterministic,
+      .nodes = options.nodes,
+      .ranks_per_node_max = (options.nranks + options.nodes - 1) / options.nodes,
+      .collnet = &collnet};
+  PLEXUS_TRY(decision, decide(input, filter, tuner.get()));
   std::vector<Line> lines;
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];
@@ -160,7 +165,8 @@ Result<int> explain(const ExplainOptions& options) {
              chosen ? ""
                     : why_not(candidate, decision.candidates[decision.chosen], decision.by_tuner),
          .measured_us = options.measure && candidate.possible ? measure(options, candidate.choice)
-                                                              : std::nullopt});
+                                                              : std::nullopt,
+         .rounds = cost_of(candidate.choice, input).rounds});
   }
   const std::string by = decision.by_tuner ? tuner->name() : "the built-in rules";
   if (options.json != "-") {

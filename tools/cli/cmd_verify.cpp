@@ -54,11 +54,25 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
-std::vector<std::pair<int, int>> choose_roots_and_variants(const Algorithm& algorithm, int nranks) {
-  std::vector<std::pair<int, int>> forms;
+/// Everything that is proved out of place and in place for one number of ranks.
+std::vector<VerifyInput> list_forms(const Algorithm& algorithm, int nranks) {
+  std::vector<VerifyInput> forms;
   for (const int root : choose_roots(algorithm, nranks)) {
     for (int variant = 0; variant < algorithm.variants; ++variant) {
-      forms.emplace_back(root, variant);
+      forms.push_back(
+          {.algorithm = &algorithm, .nranks = nranks, .root = root, .variant = variant});
+    }
+  }
+  if (algorithm.network_cost == nullptr) {
+    return forms;
+  }
+  // Where the network reduces: ranks per host, the last host with what is left; heads per host.
+  forms.clear();
+  for (const int per_node : {1, 2, 3, 4, 8}) {
+    const int on_last = (nranks - 1) % per_node + 1;
+    for (int heads = 1; heads <= on_last && per_node <= nranks; ++heads) {
+      forms.push_back(
+          {.algorithm = &algorithm, .nranks = nranks, .ranks_per_node = per_node, .heads = heads});
     }
   }
   return forms;
@@ -68,19 +82,16 @@ Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   Verdict verdict{
       .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
   bool first = true;
-  for (const auto& [root, variant] : choose_roots_and_variants(algorithm, nranks)) {
+  for (VerifyInput form : list_forms(algorithm, nranks)) {
     for (const bool in_place : {false, true}) {
       if (in_place && !has_in_place(algorithm.collective)) {
         continue;
       }
-      VerifyResult result = verify({.algorithm = &algorithm,
-                                    .nranks = nranks,
-                                    .root = root,
-                                    .in_place = in_place,
-                                    .variant = variant});
+      form.in_place = in_place;
+      VerifyResult result = verify(form);
       if (first || !result.proved) {
         verdict.result = std::move(result);
-        verdict.root = root;
+        verdict.root = form.root;
         verdict.in_place = in_place;
         first = false;
       }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -31,6 +33,7 @@ struct CheckFlags {
   std::string json;
   std::string abi;
   std::vector<std::string> only;
+  std::string known;  // a file
   int jobs = 2;
   int patience = 1;
 };
@@ -48,10 +51,26 @@ void print_head(const Subject& subject, const Identity& identity, size_t count) 
              identity.abi.empty() ? identity.problem : identity.abi, count);
 }
 
+Result<conformance::KnownLimits> read_known_limits(
+    const std::string& path, const std::vector<const conformance::Check*>& all) {
+  if (path.empty()) {
+    return conformance::KnownLimits();
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    return fail(Code::kInvalidUsage, "--known names {}, which cannot be read", path);
+  }
+  return conformance::parse_known_limits(text.str(), all);
+}
+
 Result<int> check(const CheckFlags& flags) {
   PLEXUS_TRY(subject, make_subject(flags));
   PLEXUS_TRY(identity, conformance::identify(subject));
-  PLEXUS_TRY(checks, conformance::select_checks(conformance::checks_of(identity.kind), flags.only));
+  const std::vector<const conformance::Check*> all = conformance::checks_of(identity.kind);
+  PLEXUS_TRY(known, read_known_limits(flags.known, all));
+  PLEXUS_TRY(checks, conformance::select_checks(all, flags.only));
   const bool is_table = flags.json != "-";
   if (is_table) {
     print_head(subject, identity, checks.size());
@@ -67,12 +86,14 @@ Result<int> check(const CheckFlags& flags) {
   };
   PLEXUS_TRY(verdicts, conformance::run_checks(subject, identity, checks,
                                                static_cast<uint32_t>(flags.jobs), progress));
+  conformance::apply_known_limits(known, verdicts);
   const conformance::Counts counts = conformance::count(verdicts);
   if (is_table) {
     for (const Verdict& verdict : verdicts) {
       fmt::print("{}\n", format_verdict(verdict));
     }
-    fmt::print("{} passed, {} failed, {} skipped\n", counts.passed, counts.failed, counts.skipped);
+    fmt::print("{} passed, {} failed, {} skipped{}\n", counts.passed, counts.failed, counts.skipped,
+               counts.known == 0 ? "" : fmt::format(", {} known", counts.known));
   }
   if (!flags.json.empty()) {
     PLEXUS_TRY(write_json(flags.json, format_json(subject.file.string(), identity, verdicts)));
@@ -180,6 +201,11 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
                    "these checks: ids, or their first words (message.empty, message)")
       ->delimiter(',')
       ->type_name("ID");
+  check
+      ->add_option("--known", flags->known,
+                   "a file of known limits, a line each: id of a check, reason; such a failure is "
+                   "\"known\"")
+      ->type_name("FILE");
   constexpr IntRange kJobs = {1, 64};
   constexpr IntRange kPatience = {1, 100};
   add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run at once (default 2)");

@@ -15,6 +15,8 @@ const char* word(Outcome outcome) {
       return "fail";
     case Outcome::kSkip:
       return "skip";
+    case Outcome::kKnown:
+      return "known";
   }
   return "?";
 }
@@ -38,14 +40,15 @@ Counts count(const std::vector<Verdict>& verdicts) {
   for (const Verdict& verdict : verdicts) {
     counts.passed += verdict.outcome == Outcome::kPass ? 1 : 0;
     counts.failed += verdict.outcome == Outcome::kFail ? 1 : 0;
+    counts.known += verdict.outcome == Outcome::kKnown ? 1 : 0;
     counts.skipped += verdict.outcome == Outcome::kSkip ? 1 : 0;
   }
   return counts;
 }
 
 std::string format_verdict(const Verdict& verdict) {
-  std::string text =
-      fmt::format("{}  {:<32} {}", word(verdict.outcome), verdict.check->id, verdict.check->title);
+  std::string text = fmt::format("{:<5} {:<32} {}", word(verdict.outcome), verdict.check->id,
+                                 verdict.check->title);
   if (verdict.outcome != Outcome::kPass) {
     text += fmt::format("\n      {}", verdict.detail);
   }
@@ -72,7 +75,8 @@ std::string format_json(const std::string& library,
   const Json report = {{"library", library},      {"kind", word(identity.kind)},
                        {"abi", identity.abi},     {"name", identity.name},
                        {"checks", checks},        {"passed", counts.passed},
-                       {"failed", counts.failed}, {"skipped", counts.skipped}};
+                       {"failed", counts.failed}, {"skipped", counts.skipped},
+                       {"known", counts.known}};
   // A plugin's texts may be no UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -13,6 +13,7 @@ struct Counts {
   size_t passed = 0;
   size_t failed = 0;
   size_t skipped = 0;
+  size_t known = 0;
 };
 [[nodiscard]] Counts count(const std::vector<Verdict>& verdicts);
 

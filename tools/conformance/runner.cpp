@@ -161,6 +161,44 @@ Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks
   return checks;
 }
 
+Result<KnownLimits> parse_known_limits(std::string_view text,
+                                       const std::vector<const Check*>& all) {
+  constexpr std::string_view kBlank = " \t\r";
+  KnownLimits known;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    if (line.empty()) {
+      continue;
+    }
+    const std::string id(line.substr(0, line.find_first_of(kBlank)));
+    line.remove_prefix(id.size());
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    const bool is_there =
+        std::any_of(all.begin(), all.end(), [&](const Check* check) { return id == check->id; });
+    if (!is_there || line.empty()) {
+      return fail(Code::kInvalidUsage,
+                  "line {} of the known limits: '{}' {}; write the id of a check and the reason",
+                  number, id, is_there ? "has no reason" : "is no check of this kind of plugin");
+    }
+    known[id] = line.substr(0, line.find_last_not_of(kBlank) + 1);
+  }
+  return known;
+}
+
+void apply_known_limits(const KnownLimits& known, std::vector<Verdict>& verdicts) {
+  for (Verdict& verdict : verdicts) {
+    const auto limit = known.find(verdict.check->id);
+    if (verdict.outcome == Outcome::kFail && limit != known.end()) {
+      verdict.outcome = Outcome::kKnown;
+      verdict.detail = fmt::format("{} (seen: {})", limit->second, verdict.detail);
+    }
+  }
+}
+
 Result<std::vector<Verdict>> run_checks(const Subject& subject,
                                         const Identity& identity,
                                         const std::vector<const Check*>& checks,

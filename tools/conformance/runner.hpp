@@ -4,14 +4,17 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tools/conformance/check.hpp"
 
 namespace plexus::conformance {
 
-enum class Outcome { kPass, kFail, kSkip };
+/// kKnown: it failed, as a list of limits says that it does.
+enum class Outcome { kPass, kFail, kSkip, kKnown };
 
 struct Verdict {
   const Check* check;
@@ -33,6 +36,16 @@ struct Identity {
 /// when `only` is empty. Fails when an item names nothing.
 [[nodiscard]] Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks,
                                                               const std::vector<std::string>& only);
+
+/// Limits that are not the plugin's fault and that its documentation names: id of a check ->
+/// reason. A list holds for one environment, such as one provider of a fabric library.
+using KnownLimits = std::map<std::string, std::string>;
+/// A line per check: its id, then the reason. `#` begins a comment. Fails when a line has no reason
+/// or names no check of `all`.
+[[nodiscard]] Result<KnownLimits> parse_known_limits(std::string_view text,
+                                                     const std::vector<const Check*>& all);
+/// Failures that `known` lists become kKnown, the reason before what was seen.
+void apply_known_limits(const KnownLimits& known, std::vector<Verdict>& verdicts);
 
 /// `progress` hears of each verdict as it comes; the result has the order of `checks`.
 [[nodiscard]] Result<std::vector<Verdict>> run_checks(

@@ -44,6 +44,29 @@ TEST(Report, AFailureShowsItsRule) {
   EXPECT_THAT(format_verdict({&kFirst, Outcome::kPass, "", 0}), Not(HasSubstr("rule")));
 }
 
+TEST(KnownLimits, TurnFailuresIntoKnownOnesAndNothingElse) {
+  const std::vector<const Check*> all = {&kFirst, &kSecond};
+  const auto known = parse_known_limits("# of a library\n\na.second  its \t fault \r\n", all);
+  ASSERT_TRUE(known.has_value());
+  std::vector<Verdict> verdicts = {{&kFirst, Outcome::kFail, "broke", 0},
+                                   {&kSecond, Outcome::kFail, "broke too", 0},
+                                   {&kSecond, Outcome::kPass, "", 0}};
+  apply_known_limits(known.value(), verdicts);
+  EXPECT_EQ(verdicts[0].outcome, Outcome::kFail);
+  EXPECT_EQ(verdicts[1].outcome, Outcome::kKnown);
+  EXPECT_EQ(verdicts[1].detail, "its \t fault (seen: broke too)");
+  EXPECT_EQ(verdicts[2].outcome, Outcome::kPass);
+  EXPECT_EQ(count(verdicts).failed, 1u);
+  EXPECT_EQ(count(verdicts).known, 1u);
+  EXPECT_THAT(format_verdict(verdicts[1]), HasSubstr("known a.second"));
+}
+
+TEST(KnownLimits, NeedAReasonAndACheckThatThereIs) {
+  const std::vector<const Check*> all = {&kFirst, &kSecond};
+  EXPECT_TRUE(parse_known_limits("a.second", all).has_error());
+  EXPECT_TRUE(parse_known_limits("a.third because", all).has_error());
+}
+
 TEST(Bench, SizesWithoutLatencySayNothingOfIt) {
   const std::vector<BenchRow> rows = {{8, 1.5, 2.5, 0.1}, {1 << 24, 0, 0, 3.5}};
   EXPECT_THAT(format_bench(rows), HasSubstr("1.50"));
