@@ -8,6 +8,7 @@
 
 #include "plugins/collnet-aggregator/arithmetic.hpp"
 #include "plugins/collnet-aggregator/member.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/wall.hpp"
 
 using plexus::aggregator::Address;
@@ -22,11 +23,13 @@ using plexus::aggregator::Member;
 using plexus::aggregator::parse_addresses;
 using plexus::aggregator::WireHandle;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Progress;
 using plexus::plugin::Result;
+using plexus::plugin::take_from_host;
 using plexus::plugin::UniqueFd;
 
 struct plexus_collnet_context {
@@ -46,15 +49,6 @@ struct plexus_collnet_group {
 };
 
 namespace {
-
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
 
 std::string read_variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read at init only
