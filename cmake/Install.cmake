@@ -11,7 +11,7 @@ function(plexus_install_package)
   endif()
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/Plexus")
   configure_package_config_file(cmake/PlexusConfig.cmake.in "${PROJECT_BINARY_DIR}/PlexusConfig.cmake"
-    INSTALL_DESTINATION "${folder}")
+    INSTALL_DESTINATION "${folder}" PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR)
   write_basic_package_version_file("${PROJECT_BINARY_DIR}/PlexusConfigVersion.cmake"
     COMPATIBILITY SameMinorVersion)
   install(FILES "${PROJECT_BINARY_DIR}/PlexusConfig.cmake" "${PROJECT_BINARY_DIR}/PlexusConfigVersion.cmake"

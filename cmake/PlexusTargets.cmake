@@ -23,6 +23,8 @@ file(MAKE_DIRECTORY "${PLEXUS_PLUGIN_INCLUDE}")
 foreach(folder IN ITEMS plugin-api plugins)
   file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${folder}" "${PLEXUS_PLUGIN_INCLUDE}/${folder}" SYMBOLIC)
 endforeach()
+# As installed: <plexus/plexus_net.h>.
+file(CREATE_LINK "${PROJECT_SOURCE_DIR}/plugin-api" "${PLEXUS_PLUGIN_INCLUDE}/plexus" SYMBOLIC)
 
 # Flags common to all targets of ours; warnings and sanitizers come from their own files.
 add_library(plexus_flags INTERFACE)

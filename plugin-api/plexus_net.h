@@ -52,13 +52,14 @@ typedef struct plexus_net_memory plexus_net_memory_t;   /* register_* .. deregis
 typedef struct plexus_net_request plexus_net_request_t; /* isend, irecv, flush .. test says OK */
 
 /* What the host tells at `init`. Grows at its end: read a field only when it is within struct_size.
- * Borrowed for the call; `log` and `log_sink` stay usable until `finalize` returned. */
+ * Borrowed for the call; `log`, `log_sink` and `setting` stay usable until `finalize` returned. */
 typedef struct plexus_net_config {
   uint32_t struct_size;
   int32_t traffic_class; /* wish of the user (quality of service), -1: none */
   uint64_t comm_id;      /* equal on all ranks of a communicator; for logs and names */
   plexus_log_fn log;     /* never null */
   plexus_log_sink_t* log_sink;
+  plexus_setting_fn setting; /* since 1.2, takes `log_sink`; null: ask getenv */
 } plexus_net_config_t;
 
 /* A device (NIC). The host zeroes it before `properties`; fixed size: what is `reserved` stays 0.

@@ -54,6 +54,11 @@ typedef struct plexus_log_sink plexus_log_sink_t;
 typedef void (*plexus_log_fn)(
     plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text);
 
+/* The value of the setting `name` ("NCCL_SOCKET_IFNAME"), or null: from the settings that the user
+ * gave this use of the plugin alone, else from where the host reads its own. Valid until `finalize`
+ * returned. Threads: any. */
+typedef const char* (*plexus_setting_fn)(plexus_log_sink_t* sink, const char* name);
+
 /* Kinds of plugin. A library is of one kind. */
 #define PLEXUS_KIND_NET 1u
 #define PLEXUS_KIND_TUNER 2u /* since 1.1 */

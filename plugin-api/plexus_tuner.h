@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-#include "plugin-api/plexus_plugin.h"
+#include "plexus_plugin.h"
 
 #ifdef __cplusplus
 extern "C" {

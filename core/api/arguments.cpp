@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
@@ -237,7 +238,7 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
     std::memcpy(&mine, config, known_bytes(*config));
   }
   PLEXUS_TRY(check_fields(mine));
-  PLEXUS_TRY(environment, read_config());
+  PLEXUS_TRY(environment, Process::instance().read_settings());
   CommConfig result;
   result.blocking = value_or(mine.blocking, 1) != 0;
   if (environment.comm_blocking >= 0) {
@@ -247,6 +248,7 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
   result.max_ctas = value_or(mine.maxCTAs, 0);
   result.net_name = mine.netName == nullptr ? "" : mine.netName;
   result.split_share = value_or(mine.splitShare, 0) != 0;
+  result.collnet_enable = value_or(mine.collnetEnable, 0) != 0;
   result.shrink_share = value_or(mine.shrinkShare, 0) != 0;
   result.traffic_class = value_or(mine.trafficClass, -1);
   result.comm_name = mine.commName == nullptr ? "" : mine.commName;

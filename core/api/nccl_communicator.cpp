@@ -8,6 +8,7 @@
 #include "core/api/guard.hpp"
 #include "core/base/config.hpp"
 #include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/process.hpp"
 
 using plexus::check_config;
 using plexus::check_live;
@@ -67,7 +68,7 @@ using plexus::guard_in_group;
 PLEXUS_PUBLIC(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(uniqueId, "uniqueId"));
-    PLEXUS_TRY(config, plexus::read_config());
+    PLEXUS_TRY(config, plexus::Process::instance().read_settings());
     PLEXUS_TRY(id, plexus::start_root(config));
     const auto bytes = id.to_bytes();
     static_assert(sizeof(bytes) == NCCL_UNIQUE_ID_BYTES);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -56,8 +57,10 @@ const Row kRows[] = {
     {{"NCCL_PROTO", "", "list, or collective:list;...",
       "protocols to use (LL, LL128, Simple), ^ to exclude"},
      &Config::proto},
-    {{"NCCL_NET", "", "name", "the network to use"}, &Config::net},
-    {{"NCCL_NET_PLUGIN", "", "names or files, ^ to exclude, none",
+    {{"NCCL_NET", "", "names", "the network to use, or those to choose from"}, &Config::net},
+    {{"NCCL_ALLNET_ENABLE", "0", "0 or 1", "1: a communicator uses all its networks at once"},
+     &Config::allnet},
+    {{"NCCL_NET_PLUGIN", "", "[label=]name or file[?setting=value&...], ^ to exclude, none",
       "network plugins to load, in order; unset: libnccl-net.so when there is one"},
      &Config::net_plugin,
      0,
@@ -66,6 +69,21 @@ const Row kRows[] = {
     {{"NCCL_TUNER_PLUGIN", "", "name or file, or none",
       "tuner plugin to load; unset: one in NCCL_NET_PLUGIN, else tuner-default"},
      &Config::tuner_plugin},
+    {{"NCCL_PROFILER_PLUGIN", "", "names or files, or none",
+      "profiler plugins to load; unset: libnccl-profiler.so when there is one"},
+     &Config::profiler_plugin},
+    {{"NCCL_COLLNET_ENABLE", "-1", "0 or 1, -1 = as the communicator's config says",
+      "1: the network may reduce between hosts, when a collnet plugin is there"},
+     &Config::collnet_enable,
+     -1,
+     1},
+    {{"NCCL_COLLNET_NODE_THRESHOLD", "2", "1..1000000", "with fewer hosts the network does not"},
+     &Config::collnet_node_threshold,
+     1,
+     1'000'000},
+    {{"PLEXUS_COLLNET_PLUGIN", "", "name or file, or none",
+      "collnet plugin to load; unset: one in NCCL_NET_PLUGIN"},
+     &Config::collnet_plugin},
     {{"PLEXUS_DETERMINISTIC", "0", "0 or 1",
       "1: reductions combine in rank order, so that their bits depend on the inputs alone"},
      &Config::deterministic},
@@ -198,8 +216,18 @@ std::vector<std::string> config_files() {
   return files;
 }
 
+/// One per process, as the environment is that it stands for.
+std::atomic<Environment>& environment() noexcept {
+  static std::atomic<Environment> instance{nullptr};
+  return instance;
+}
+
 std::optional<Found> find_setting(const char* name) {
-  if (const char* const value = std::getenv(name); value != nullptr) {
+  if (const Environment ask = environment().load(std::memory_order_acquire); ask != nullptr) {
+    if (auto value = ask(name); value.has_value()) {
+      return Found{std::move(*value), "the env plugin"};
+    }
+  } else if (const char* const value = std::getenv(name); value != nullptr) {
     return Found{value, "the environment"};
   }
   for (const std::string& path : config_files()) {
@@ -300,6 +328,12 @@ std::optional<std::string> setting_value(std::string_view name) {
   auto found = find_setting(std::string(name).c_str());
   return found.has_value() ? std::optional(std::move(found->value)) : std::nullopt;
 }
+
+void set_environment(Environment ask) noexcept {
+  environment().store(ask, std::memory_order_release);  // pairs with find_setting()
+}
+
+void reset_environment() noexcept { set_environment(nullptr); }
 
 Result<Config> read_config() {
   Config config;

@@ -30,7 +30,12 @@ struct Config {
   std::string proto;
   std::string net;
   std::string net_plugin;
+  bool allnet = false;
   std::string tuner_plugin;
+  int64_t collnet_enable = -1;
+  int64_t collnet_node_threshold = 2;
+  std::string collnet_plugin;
+  std::string profiler_plugin;
   bool deterministic = false;
   std::string plugin_path;
   std::string net_abi;
@@ -78,5 +83,12 @@ std::string settings_markdown();
 /// What the user set, from environment or files; nullopt: nothing.
 std::optional<std::string> setting_value(std::string_view name);
 Result<Config> read_config();
+
+/// Who answers for a setting in place of the process's environment; nullopt: it is not set.
+using Environment = std::optional<std::string> (*)(const char* name);
+/// From now on; for an env plugin. Threads: any.
+void set_environment(Environment environment) noexcept;
+/// The process's own again.
+void reset_environment() noexcept;
 
 }  // namespace plexus

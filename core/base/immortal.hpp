@@ -14,9 +14,9 @@ class Immortal {
  public:
   static T& instance() {
     alignas(T) static std::byte storage[sizeof(T)];
-    // NOLINTNEXTLINE(cppcoreguidelines-owning-memory,cppcoreguidelines-avoid-non-const-global-variables):
-    // its purpose
-    static T& object = *new (storage) T();
+    // NOLINTBEGIN(cppcoreguidelines-owning-memory,cppcoreguidelines-avoid-non-const-global-variables)
+    static T& object = *new (storage) T();  // never destroyed and global: its purpose
+    // NOLINTEND(cppcoreguidelines-owning-memory,cppcoreguidelines-avoid-non-const-global-variables)
     return object;
   }
 };

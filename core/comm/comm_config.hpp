@@ -13,6 +13,7 @@ struct CommConfig {
   int min_ctas = 0;  // channels; 0: automatic
   int max_ctas = 0;
   std::string net_name;  // empty: automatic
+  bool collnet_enable = false;
   bool split_share = false;
   bool shrink_share = false;
   int traffic_class = -1;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
@@ -12,7 +13,6 @@
 #include "core/base/units.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
-#include "core/plugin/registry.hpp"
 
 namespace plexus {
 
@@ -49,13 +49,13 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       uint32_t slot_bytes) {
   std::map<uint64_t, uint32_t> hosts;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
-  uint32_t cores = std::numeric_limits<uint32_t>::max();
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // bound ranks: a set each
   bool shares_host = true;
   bool shares_process = true;
   for (const PeerInfo& info : infos) {
     ++hosts[info.host_hash];
     ++processes[{info.host_hash, info.process_id}];
-    cores = std::min(cores, std::max(info.cores, 1U));
+    core_sets[{info.host_hash, info.core_set}] = std::max(info.cores, 1U);
     shares_host = shares_host && info.shm_disable == 0;
     shares_process = shares_process && info.p2p_disable == 0;
   }
@@ -77,7 +77,14 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   for (const auto& [host, members] : hosts) {
     comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
   }
-  comm.cores_per_node_min = cores;
+  std::map<uint64_t, uint32_t> cores;
+  for (const auto& [host_and_set, count] : core_sets) {
+    cores[host_and_set.first] += count;
+  }
+  comm.cores_per_node_min = std::numeric_limits<uint32_t>::max();
+  for (const auto& [host, count] : cores) {
+    comm.cores_per_node_min = std::min(comm.cores_per_node_min, count);
+  }
   comm.comm_id = group;
   comm.slot_bytes = slot_bytes;
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
@@ -140,40 +147,21 @@ Result<void> Communicator::check_agreement() const {
   return ok();
 }
 
-Result<void> Communicator::open_network() {
-  const auto& infos = *setup_.infos;
-  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
-  const bool needed = std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return choose_transport(mine, info) == TransportKind::kNet && &info != &mine;
-  });
-  if (!needed) {
-    return ok();
+Result<void> Communicator::open_profilers() {
+  std::set<uint64_t> hosts;
+  for (const PeerInfo& info : *setup_.infos) {
+    hosts.insert(info.host_hash);
   }
-  NetPluginOptions options;
-  options.plugins = setup_.config.net_plugin;
-  options.network = comm_config_.net_name.empty() ? setup_.config.net : comm_config_.net_name;
-  options.folders = setup_.config.plugin_path;
-  options.load = {.abi = setup_.config.net_abi, .v11 = setup_.config.net_v11};
-  options.cache = &Process::instance().net_plugins;
-  const auto log = [](NetLogLevel level, std::string_view text) {
-    if (level == NetLogLevel::kWarn) {
-      PLEXUS_WARN("{}", text);
-    } else if (level == NetLogLevel::kChoice) {
-      PLEXUS_INFO(kInit, "{}", text);
-    } else {
-      PLEXUS_INFO(kNet, "{}", text);
-    }
-  };
-  PLEXUS_TRY(net, open_net(options, {.comm_id = setup_.group,
-                                     .traffic_class = comm_config_.traffic_class,
-                                     .log = log}));
-  if (net.device_count() == 0) {
-    return plexus::fail(Code::kInvalidUsage,
-                        "the network {} has no device here: set NCCL_SOCKET_IFNAME to an "
-                        "interface that reaches the other hosts",
-                        net.plugin().descriptor().name);
+  PLEXUS_TRY(profilers, ProfilerSet::open({.plugins = setup_.config.profiler_plugin,
+                                           .folders = setup_.config.plugin_path},
+                                          {.id = setup_.group,
+                                           .name = comm_config_.comm_name,
+                                           .nnodes = static_cast<int>(hosts.size()),
+                                           .nranks = setup_.nranks,
+                                           .rank = setup_.rank}));
+  if (profilers != nullptr) {
+    profile_ = std::make_unique<Profile>(std::move(profilers), setup_.rank);
   }
-  net_ = std::move(net);
   return ok();
 }
 
@@ -189,36 +177,54 @@ Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
   return ok();
 }
 
+Result<void> Communicator::open_collnet(uint32_t slot_bytes) {
+  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
+  collnet_ = std::move(collnet);
+  return ok();
+}
+
+/// The heads of all hosts that meet in a network (kernels/algorithms/collnet_all_reduce.hpp).
+static std::vector<int> list_members(const CommTopology& topology, int channel, int network) {
+  const ChannelOrder& order =
+      topology.orders[static_cast<size_t>(channel) % topology.orders.size()];
+  std::vector<int> members;
+  for (const int first : order.nodes) {
+    members.push_back(order.ring[static_cast<size_t>(first + network)]);
+  }
+  return members;
+}
+
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
   filter_ = std::move(filter);
-  PLEXUS_TRY(open_network());
-  PLEXUS_TRY(topology, agree_on_topology({.rank = setup_.rank,
-                                          .group = setup_.group,
-                                          .infos = *setup_.infos,
-                                          .config = &setup_.config,
-                                          .net = net_ ? &*net_ : nullptr,
-                                          .exchange = setup_.exchange.get(),
-                                          .give_up = &give_up,
-                                          .cache = &Process::instance().topologies}));
+  PLEXUS_TRY(topology,
+             agree_on_topology({.rank = setup_.rank,
+                                .group = setup_.group,
+                                .infos = *setup_.infos,
+                                .config = &setup_.config,
+                                .net = setup_.nets == nullptr ? nullptr : setup_.nets->first(),
+                                .exchange = setup_.exchange.get(),
+                                .give_up = &give_up,
+                                .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
   uint32_t channels_min = 1;
   uint32_t channels_max = 64;
-  int local_ranks = 0;
+  uint32_t ranks_on_my_cores = 0;
   for (const PeerInfo& info : *setup_.infos) {
     slot_bytes = std::min(slot_bytes, info.slot_bytes);
     channels_min = std::max(channels_min, info.min_channels);
     channels_max = std::min(channels_max, info.max_channels);
-    local_ranks += info.host_hash == mine.host_hash ? 1 : 0;
+    ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
   const plexus_tuner_comm_t described =
       describe_to_tuner(*setup_.infos, *topology_, setup_.group, slot_bytes);
   PLEXUS_TRY(open_tuner(described));
-  oversubscribed = local_ranks > cores_available();
+  PLEXUS_TRY(open_profilers());
+  oversubscribed = ranks_on_my_cores > mine.cores;
   auto& process = Process::instance();
   connections_ =
       std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
@@ -226,8 +232,13 @@ Result<void> Communicator::start(CommSetup setup) {
                                                              .group = setup_.group,
                                                              .exchange = setup_.exchange.get(),
                                                              .meetings = &process.meetings,
-                                                             .net = net_ ? &*net_ : nullptr,
+                                                             .nets = setup_.nets.get(),
                                                              .slot_bytes = slot_bytes});
+  PLEXUS_TRY(open_collnet(slot_bytes));
+  connections_->use_collnet(collnet_.context.get(),
+                            [topology = topology_](int channel, int network) {
+                              return list_members(*topology, channel, network);
+                            });
   plan_context_ = PlanContext{
       .state = this,
       .rank = setup_.rank,
@@ -238,6 +249,7 @@ Result<void> Communicator::start(CommSetup setup) {
       .memory = &process.memory,
       .filter = &filter_,
       .tuner = tuner_.get(),
+      .collnet = &collnet_.ability,
       .deterministic = setup_.config.deterministic,
       .shares_memory =
           described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,
@@ -299,6 +311,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
   plan->prepare(tasks, sequence_, *plan_context_->memory);
+  if (profile_ != nullptr) {
+    profile_->prepare(*plan, tasks, sequence_);
+  }
   sequence_ += plan->collectives();
   const Choice& choice = plan->choice();
   last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};

@@ -20,11 +20,12 @@
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
 #include "core/bootstrap/exchange.hpp"
+#include "core/comm/collnet.hpp"
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
+#include "core/comm/profile.hpp"
 #include "core/comm/topology.hpp"
 #include "core/engine/engine.hpp"
-#include "core/plugin/net_plugin.hpp"
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/transport/connections.hpp"
@@ -41,6 +42,7 @@ struct CommSetup {
   std::shared_ptr<const std::vector<PeerInfo>> infos;
   Config config;
   std::chrono::steady_clock::time_point started;  // when init was called
+  std::unique_ptr<NetSet> nets;                   // nullptr: no rank needs a network
 };
 
 class Communicator final : public RankState {
@@ -112,7 +114,8 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
-  Result<void> open_network();
+  Result<void> open_collnet(uint32_t slot_bytes);
+  Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
 
@@ -121,8 +124,9 @@ class Communicator final : public RankState {
   std::shared_ptr<const CommTopology> topology_;  // shared with the ranks of this process
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
-  std::optional<NetContext> net_;
+  CollnetOpen collnet_;
   std::unique_ptr<ConnectionSet> connections_;
+  std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
   Engine engine_;

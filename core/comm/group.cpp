@@ -153,6 +153,16 @@ Result<void> Group::finish() {
 }
 
 Result<void> run_tasks(std::span<const Task> tasks) {
+  Communicator* const comm = tasks.front().comm;
+  const bool is_simple = std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+    return task.comm == comm && task.stream == nullptr;
+  });
+  if (is_simple) {  // without the lists that several communicators need
+    comm->enter();
+    auto result = comm->run_inline(tasks);
+    comm->leave();
+    return result;
+  }
   const auto sorted = sort_by_comm(tasks);
   const Inside inside(sorted);
   return run_sorted(sorted);
@@ -175,14 +185,7 @@ Result<void> enqueue(const Task& task) {
     group.add(task);
     return ok();
   }
-  Communicator& comm = *task.comm;
-  if (task.stream != nullptr) {
-    return run_tasks({&task, 1});
-  }
-  comm.enter();
-  auto result = comm.run_inline({&task, 1});
-  comm.leave();
-  return result;
+  return run_tasks({&task, 1});
 }
 
 }  // namespace plexus

@@ -9,6 +9,8 @@
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
 #include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/collnet.hpp"
+#include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
@@ -58,7 +60,11 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
+  if (wants_collnet(config.collnet_enable, comm_config)) {
+    info.collnet_threshold = static_cast<uint32_t>(config.collnet_node_threshold);
+  }
   info.cores = static_cast<uint32_t>(cores_available());
+  info.core_set = core_set_hash();
   info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
   for (const auto& [variable, text] :
@@ -75,8 +81,8 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
 }
 
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
-  PLEXUS_TRY(config, read_config());
   const auto started = std::chrono::steady_clock::now();
+  PLEXUS_TRY(config, Process::instance().read_settings());
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
   PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
   return init_by_exchange(comm, config, std::move(exchange), started);
@@ -101,6 +107,7 @@ Result<void> init_by_exchange(Communicator& child,
   }
   setup.infos = std::move(infos);
   setup.exchange = std::move(exchange);
+  PLEXUS_TRY(agree_on_networks(setup, child.comm_config(), &child.give_up));
   return child.start(std::move(setup));
 }
 

@@ -9,6 +9,8 @@
 #include "core/comm/group.hpp"
 #include "core/comm/init.hpp"
 #include "core/comm/launch_life.hpp"
+#include "core/comm/networks.hpp"
+#include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -119,14 +121,14 @@ Result<void> init_rank(Communicator** comm,
 /// All ranks are here: no bootstrap, no threads, one description for each.
 Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/) {
   const auto started = std::chrono::steady_clock::now();
-  PLEXUS_TRY(config, read_config());
+  PLEXUS_TRY(config, Process::instance().read_settings());
   auto exchanges = make_local_exchanges(ndevices);
   PLEXUS_TRY(self, describe_self(config, {}));
   const auto infos =
       std::make_shared<const std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
-  std::vector<std::unique_ptr<Communicator>> made;
+  std::vector<CommSetup> setups(static_cast<size_t>(ndevices));
   for (int rank = 0; rank < ndevices; ++rank) {
-    CommSetup setup;
+    CommSetup& setup = setups[static_cast<size_t>(rank)];
     setup.started = started;
     setup.rank = rank;
     setup.nranks = ndevices;
@@ -134,6 +136,10 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/
     setup.group = setup.exchange->group();
     setup.infos = infos;
     setup.config = config;
+  }
+  PLEXUS_TRY(agree_on_networks(setups, CommConfig{}));
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (CommSetup& setup : setups) {
     auto comm = std::make_unique<Communicator>(CommConfig{});
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));

@@ -3,7 +3,25 @@
 
 #include <memory>
 
+#include "core/base/config.hpp"
+#include "core/plugin/env_plugin.hpp"
+
 namespace plexus {
+
+Result<Config> Process::read_settings() {
+  std::call_once(env_once_, [this] {
+    auto installed =
+        plexus::install_env_plugin({.plugin = setting_value("NCCL_ENV_PLUGIN").value_or(""),
+                                    .folders = setting_value("PLEXUS_PLUGIN_PATH").value_or("")});
+    if (installed.has_error()) {
+      env_error_ = std::move(installed).error();
+    }
+  });
+  if (env_error_.has_value()) {
+    return env_error_->clone();
+  }
+  return read_config();
+}
 
 HostStream* Process::create_stream() {
   auto stream = std::make_unique<HostStream>();

@@ -6,12 +6,15 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <set>
 
+#include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
 #include "core/comm/topology.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
+#include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/transport/local.hpp"
 #include "core/transport/user_memory.hpp"
@@ -27,8 +30,12 @@ class Process {
   LocalMeetings meetings;
   UserMemory memory;
   AsyncEngine async;
+  CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
   TopologyCache topologies;
+
+  /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
+  Result<Config> read_settings();
 
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.
@@ -40,6 +47,8 @@ class Process {
   Process() = default;
   mutable std::mutex mutex_;
   std::set<const void*> streams_;  // guarded by mutex_
+  std::once_flag env_once_;
+  std::optional<Error> env_error_;  // written once
 };
 
 }  // namespace plexus

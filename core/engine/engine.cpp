@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr uint32_t kSpinRounds = 2000;       // some 20 us: longer than a peer's pass over a slot
 constexpr uint32_t kPolls = 64;              // of an only lane before a round counts as idle
+constexpr size_t kQueuesPolled = 4;          // more are better served by wake-ups
 constexpr uint32_t kClockRounds = 64;        // look at the clock once in so many idle rounds
 constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs about 10 us
 constexpr auto kSleep =
@@ -53,6 +54,11 @@ bool drained(const Execution& execution) {
                      [](ConnectionEnd* end) { return end->drained(); });
 }
 
+/// One rank over memory with few lanes.
+bool is_simple(const Execution& execution) {
+  return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps;
+}
+
 bool waits_at_fifo(const LaneRun& lane) {
   return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
 }
@@ -62,8 +68,8 @@ bool waits_at_fifo(const LaneRun& lane) {
 Engine::Engine() : queue_(next_engine_id()) {}
 
 void Engine::run(std::span<Execution* const> executions) noexcept {
-  if (executions.size() == 1) {
-    run_one(*executions.front());
+  if (executions.size() == 1 && is_simple(*executions.front())) {
+    run_simple(*executions.front());
     return;
   }
   for (Execution* const execution : executions) {
@@ -76,45 +82,53 @@ void Engine::run(std::span<Execution* const> executions) noexcept {
   }
 }
 
-/// The same without the general machinery: one rank over memory, as most inline calls are. Polling
-/// its own lanes needs no wake-ups, so that no line is written that the peers would have to fetch.
-void Engine::run_one(Execution& execution) noexcept {
-  const bool simple = execution.connected && execution.queues.size() == 1 && !execution.pumps;
-  if (!simple) {
-    add(execution);
-    while (!empty()) {
-      if (!progress()) {
-        wait();
-      }
-    }
-    return;
-  }
+/// The same without the general machinery, as most inline calls are. Polling its own lanes needs no
+/// wake-ups, so that no line is written that the peers would have to fetch.
+void Engine::run_simple(Execution& execution) noexcept {
   execution.finished = false;
   execution.reported = false;
   execution.error.reset();
   active_.push_back(&execution);
-  WorkQueue& queue = execution.queues.front();
-  for (queue.current = 0; queue.current < queue.items.size(); ++queue.current) {
-    if (!run_item(execution, queue.items[queue.current])) {
-      break;
-    }
+  if (execution.watch != nullptr) {
+    execution.watch->on_begin();
+  }
+  for (WorkQueue& queue : execution.queues) {
+    queue.current = 0;
+    restart_item(queue);
+  }
+  const bool is_only_lane =
+      execution.queues.size() == 1 && execution.queues.front().items.front().lanes.size() == 1;
+  RunQueue alone(0, is_only_lane && !execution.rank->oversubscribed ? kPolls : 1);
+  while (poll_queues(execution, alone)) {
+  }
+  if (execution.watch != nullptr) {
+    execution.watch->on_end();
   }
   execution.finished = true;
   active_.clear();
   polled_.clear();
 }
 
-bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
-  const bool polls_alone = item.lanes.size() == 1 && !execution.rank->oversubscribed;
-  RunQueue alone(0, polls_alone ? kPolls : 1);
-  begin_calls(item.work);
-  for (LaneRun& lane : item.lanes) {
-    lane.restart();
-  }
-  for (;;) {
-    bool any_moved = false;
-    size_t lanes_left = 0;
+void Engine::restart_item(WorkQueue& queue) noexcept {
+  if (queue.current < queue.items.size()) {
+    WorkQueue::Item& item = queue.items[queue.current];
+    begin_calls(item.work);
     for (LaneRun& lane : item.lanes) {
+      lane.restart();
+    }
+  }
+}
+
+/// Advances what can go on, and waits when nothing can. False: all is done, or failed.
+bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
+  bool any_moved = false;
+  bool any_left = false;
+  for (WorkQueue& queue : execution.queues) {
+    if (queue.current == queue.items.size()) {
+      continue;
+    }
+    size_t lanes_left = 0;
+    for (LaneRun& lane : queue.items[queue.current].lanes) {
       const Progress progress = lane.advance(alone);
       if (progress == Progress::kFailed) {
         execution.error = describe_failure(lane);
@@ -124,24 +138,31 @@ bool Engine::run_item(Execution& execution, WorkQueue::Item& item) noexcept {
       lanes_left += progress == Progress::kDone ? 0 : 1;
       any_moved = any_moved || lane.moved();
     }
-    if (lanes_left == 0 && drained(execution)) {
-      moved();
-      return true;
+    if (lanes_left == 0) {
+      ++queue.current;
+      restart_item(queue);
     }
-    if (any_moved) {
-      moved();
-    } else if (!wait_for(execution, item)) {
-      return false;
-    }
+    any_left = any_left || queue.current < queue.items.size();
   }
+  if (any_moved) {
+    moved();
+  }
+  if (!any_left && drained(execution)) {
+    return false;
+  }
+  return any_moved || wait_for(execution);
 }
 
-/// Until a lane of `item` may go on. False: told to stop. Out of line, so that profiles tell
+/// Until a lane of `execution` may go on. False: told to stop. Out of line, so that profiles tell
 /// waiting from work.
-bool Engine::wait_for(Execution& execution, WorkQueue::Item& item) noexcept {
+bool Engine::wait_for(Execution& execution) noexcept {
   polled_.clear();
-  for (LaneRun& lane : item.lanes) {
-    polled_.push_back(&lane);
+  for (WorkQueue& queue : execution.queues) {
+    if (queue.current < queue.items.size()) {
+      for (LaneRun& lane : queue.items[queue.current].lanes) {
+        polled_.push_back(&lane);
+      }
+    }
   }
   do {
     if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
@@ -149,8 +170,9 @@ bool Engine::wait_for(Execution& execution, WorkQueue::Item& item) noexcept {
       return false;
     }
     wait();
-  } while (std::none_of(polled_.begin(), polled_.end(),
-                        [](const LaneRun* lane) { return lane->can_go_on(); }));
+  } while (!polled_.empty() && std::none_of(polled_.begin(), polled_.end(), [](LaneRun* lane) {
+    return waits_at_fifo(*lane) && lane->can_go_on();
+  }));
   return true;
 }
 
@@ -160,6 +182,9 @@ void Engine::add(Execution& execution) noexcept {
   execution.error.reset();
   execution.queues_left = execution.queues.size();
   active_.push_back(&execution);
+  if (execution.watch != nullptr) {
+    execution.watch->on_begin();
+  }
   if (execution.connected) {
     begin(execution);
   }
@@ -341,6 +366,9 @@ void Engine::finish(Execution& execution) noexcept {
     if (end->connected() && end->in_one_process()) {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
     }
+  }
+  if (execution.watch != nullptr) {
+    execution.watch->on_end();
   }
   execution.finished = true;
 }

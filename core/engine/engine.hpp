@@ -36,9 +36,10 @@ class Engine {
   bool progress_lanes() noexcept;
   [[nodiscard]] bool is_waited_for(const ConnectionEnd& end) const noexcept;
   bool progress_execution(Execution& execution) noexcept;
-  void run_one(Execution& execution) noexcept;
-  bool run_item(Execution& execution, WorkQueue::Item& item) noexcept;
-  [[gnu::noinline]] bool wait_for(Execution& execution, WorkQueue::Item& item) noexcept;
+  void run_simple(Execution& execution) noexcept;
+  void restart_item(WorkQueue& queue) noexcept;
+  bool poll_queues(Execution& execution, RunQueue& alone) noexcept;
+  [[gnu::noinline]] bool wait_for(Execution& execution) noexcept;
   void moved() noexcept;
   void begin(Execution& execution) noexcept;
   void begin_item(Execution& execution, WorkQueue& queue) noexcept;

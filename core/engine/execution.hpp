@@ -4,11 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
+
+#include <boost/container/stable_vector.hpp>
 
 #include "core/base/result.hpp"
 #include "core/transport/connection.hpp"
@@ -32,6 +33,14 @@ class RankState {
   virtual void report_waiting(const CallRecord& call) = 0;
 };
 
+/// Hears of an execution's begin and end, in the thread that drives it.
+class ExecutionWatch {
+ public:
+  virtual ~ExecutionWatch() = default;
+  virtual void on_begin() noexcept = 0;
+  virtual void on_end() noexcept = 0;
+};
+
 /// Works that run one after the other; queues of an execution run side by side.
 struct WorkQueue {
   struct Item {
@@ -39,16 +48,17 @@ struct WorkQueue {
     std::vector<LaneRun> lanes;  // does not grow: lanes point to each other
     size_t lanes_left = 0;
   };
-  std::deque<Item> items;
+  boost::container::stable_vector<Item> items;
   size_t current = 0;
 };
 
 struct Execution {
   RankState* rank = nullptr;
-  std::deque<WorkQueue> queues;
+  boost::container::stable_vector<WorkQueue> queues;
   std::vector<ConnectionEnd*> ends;  // all that the works use, each once
   bool connected = false;            // all of them stand
   bool pumps = false;                // one of them has a pump
+  ExecutionWatch* watch = nullptr;   // borrowed; null: nobody watches
   // state of the current run:
   size_t queues_left = 0;
   std::optional<Error> error;

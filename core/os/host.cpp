@@ -80,6 +80,32 @@ int cores_available() {
   return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
+uint64_t core_set_hash() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  (void)sched_getaffinity(0, sizeof(cores), &cores);  // refused: all threads are alike
+  Fnv1a hash;
+  hash.mix(std::string_view(reinterpret_cast<const char*>(&cores), sizeof(cores)));
+  return hash.value();
+}
+
+bool bind_to_core(int index) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0 || CPU_COUNT(&cores) == 0) {
+    return false;
+  }
+  int left = index % CPU_COUNT(&cores);
+  int core = 0;
+  while (CPU_ISSET(core, &cores) == 0 || left-- > 0) {
+    ++core;
+  }
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  return sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
 int bound_numa_node(const std::string& sysfs) {
   cpu_set_t mine;
   CPU_ZERO(&mine);

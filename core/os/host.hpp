@@ -17,8 +17,13 @@ struct HostIdentity {
 HostIdentity host_identity(const std::string& override_text);
 /// Random, the same for all calls of this process.
 uint64_t process_id();
-/// Cores this process may run on.
+/// Cores the calling thread may run on.
 int cores_available();
+/// A hash of which ones: threads with equal hashes share them.
+uint64_t core_set_hash();
+/// Keeps the calling thread on one of them, the `index`-th (modulo their number). False: the system
+/// refused.
+bool bind_to_core(int index);
 /// The NUMA node to which all cores belong that the calling thread may run on; -1: they belong to
 /// several, or the kernel does not say.
 int bound_numa_node(const std::string& sysfs = "/sys");

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <system_error>
 #include <vector>
 
@@ -98,10 +99,21 @@ Result<void> check_elf_file(const fs::path& path) {
 }
 
 Result<Library> Library::load(const fs::path& path) {
+  if (path == kStaticPlugin) {
+    void* const program = ::dlopen(nullptr, RTLD_NOW | RTLD_LOCAL);
+    if (program == nullptr) {
+      return fail(Code::kSystemError, "{}",
+                  ::dlerror());  // NOLINT(concurrency-mt-unsafe): as below
+    }
+    return Library{program, path};
+  }
   const bool is_bare_name = !path.has_parent_path();
   if (!is_bare_name) {
     PLEXUS_TRY(check_elf_file(path));
   }
+  // One at a time: Boost reads what the dynamic linker wrote without the linker's lock.
+  static std::mutex loading;
+  const std::lock_guard lock(loading);
   namespace dll = boost::dll;
   const auto mode =
       dll::load_mode::rtld_now | dll::load_mode::rtld_local | dll::load_mode::search_system_folders;

@@ -13,12 +13,15 @@
 
 namespace plexus {
 
+/// The name under which the program itself is "loaded": its plugins are linked into it.
+inline constexpr const char* kStaticPlugin = "STATIC_PLUGIN";
+
 /// Threads: const members are safe from any thread.
 class Library {
  public:
   /// Loads the file at `path`. A path without '/' is a bare name, which the dynamic loader looks
-  /// for by its own rules (LD_LIBRARY_PATH, RUNPATH, cache). The error of a file that is no
-  /// loadable library says why, with the loader's own words.
+  /// for by its own rules (LD_LIBRARY_PATH, RUNPATH, cache); STATIC_PLUGIN is the program. The
+  /// error of a file that is no loadable library says why, with the loader's own words.
   [[nodiscard]] static Result<Library> load(const std::filesystem::path& path);
 
   /// The function `name`, or null.

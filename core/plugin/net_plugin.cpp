@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -17,6 +18,9 @@ struct plexus_log_sink {
   std::mutex mutex;
   /// The last PLEXUS_LOG_ERROR line of each thread that was not asked for yet, oldest first.
   std::vector<std::pair<std::thread::id, std::string>> errors;
+  plexus::NetSettings settings;
+  /// Answers given so far, which the plugin may keep: they never change.
+  std::map<std::string, std::optional<std::string>, std::less<>> answers;  // guarded by mutex
 };
 
 namespace plexus {
@@ -25,8 +29,10 @@ namespace net_detail {
 /// Everything behind a NetContext. Handles point to it, so it never moves.
 class ContextState {
  public:
-  ContextState(std::shared_ptr<const NetPlugin> used, NetLog log) : plugin(std::move(used)) {
+  ContextState(std::shared_ptr<const NetPlugin> used, NetLog log, NetSettings settings)
+      : plugin(std::move(used)) {
     sink.log = std::move(log);
+    sink.settings = std::move(settings);
   }
   std::shared_ptr<const NetPlugin> plugin;
   mutable plexus_log_sink sink;
@@ -97,6 +103,23 @@ void log_from_plugin(plexus_log_sink* sink,
       sink->log(level_of(level), is_trace ? fmt::format("{}:{} {}", file, line, text) : text);
     }
   } catch (...) {  // NOLINT(bugprone-empty-catch): a lost log line is the lesser evil
+  }
+}
+
+/// The other callback.
+const char* setting_for_plugin(plexus_log_sink* sink, const char* name) noexcept {
+  if (sink == nullptr || name == nullptr) {
+    return nullptr;
+  }
+  try {
+    const std::scoped_lock lock(sink->mutex);
+    const auto [answer, is_new] = sink->answers.try_emplace(name);
+    if (is_new) {
+      answer->second = sink->settings(name);
+    }
+    return answer->second ? answer->second->c_str() : nullptr;
+  } catch (...) {
+    return nullptr;
   }
 }
 
@@ -273,13 +296,15 @@ int32_t NetPlugin::init(const plexus_net_config_t* config, plexus_net_context_t*
 
 Result<NetContext> NetContext::create(std::shared_ptr<const NetPlugin> plugin,
                                       NetContextOptions options) {
-  State state(new ContextState(std::move(plugin), std::move(options.log)));
+  State state(
+      new ContextState(std::move(plugin), std::move(options.log), std::move(options.settings)));
   plexus_net_config_t config{};
   config.struct_size = sizeof config;
   config.traffic_class = options.traffic_class;
   config.comm_id = options.comm_id;
   config.log = &log_from_plugin;
   config.log_sink = &state->sink;
+  config.setting = state->sink.settings ? &setting_for_plugin : nullptr;
   plexus_net_context_t* raw = nullptr;
   const int32_t code = call_plugin(state->sink, [&] { return state->plugin->init(&config, &raw); });
   PLEXUS_TRY(check_handle(*state, "init", code, raw));

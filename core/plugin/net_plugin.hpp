@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -99,10 +100,14 @@ class NetPlugin {
   std::shared_ptr<const NetOrigin> origin_;  // shared with the contexts made by it
 };
 
+/// What a plugin is told of a setting; nullopt: it is not set.
+using NetSettings = std::function<std::optional<std::string>(std::string_view name)>;
+
 struct NetContextOptions {
   uint64_t comm_id = 0;
   int32_t traffic_class = -1;  // -1: no wish
   NetLog log;                  // may be empty
+  NetSettings settings = {};   // empty: plugins ask the environment themselves
 };
 
 class NetMemory;

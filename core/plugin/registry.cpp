@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "core/plugin/library.hpp"
+#include "core/plugin/library_search.hpp"
 
 namespace plexus {
 namespace {
@@ -29,6 +30,7 @@ constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
 /// A list longer than this is a mistake (NCCL's limit is 14 plugins of 255 characters).
 constexpr size_t kListMax = 64;
 constexpr size_t kNameMax = 4096;
+constexpr uint32_t kAbiMinorOfSettings = 2;  // plexus_net_config_t::setting
 
 std::string lower(std::string_view text) {
   std::string result(text);
@@ -37,18 +39,12 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    if (const std::string_view part = text.substr(0, end); !part.empty()) {
-      parts.push_back(part);
-    }
-    if (end == std::string_view::npos) {
-      return parts;
-    }
-    text.remove_prefix(end + 1);
-  }
+bool is_word(std::string_view text) {
+  constexpr size_t kWordMax = 63;
+  return !text.empty() && text.size() <= kWordMax &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '-';
+         });
 }
 
 bool is_path(std::string_view name) { return name.find('/') != std::string_view::npos; }
@@ -84,7 +80,7 @@ std::vector<fs::path> search_folders(const NetPluginOptions& options) {
   if (!options.own_folder.empty()) {
     folders.push_back(options.own_folder);
   }
-  for (const std::string_view folder : split(options.folders, ':')) {
+  for (const std::string_view folder : split_list(options.folders, ':')) {
     folders.emplace_back(folder);
   }
   return folders;
@@ -137,28 +133,9 @@ Error absent(const NetPluginOptions& options,
               name, fmt::join(files, ", "), fmt::join(places, ", "), suggest(options, name));
 }
 
-/// What the user can do about a library that the dynamic loader refuses.
-std::string_view remedy_of(std::string_view reason) {
-  if (reason.find("cannot open shared object file") != std::string_view::npos) {
-    return "; install that library, or name its folder in LD_LIBRARY_PATH";
-  }
-  if (reason.find("undefined symbol") != std::string_view::npos ||
-      reason.find("version `") != std::string_view::npos) {
-    return "; it was built for another version of a library that it needs: install that version, "
-           "or "
-           "rebuild it";
-  }
-  return "";
-}
-
 Error unusable(std::string_view name, const fs::path& file, const Error& reason) {
   return fail(Code::kInvalidUsage, "net plugin '{}' ({}) cannot be used: {}{}", name, file.string(),
               reason.message(), remedy_of(reason.message()));
-}
-
-/// dlopen's words for "no such file", as opposed to a library whose own needs are not met.
-bool is_absent(const Error& error, std::string_view file) {
-  return error.message().starts_with(fmt::format("{}: cannot open shared object file", file));
 }
 
 using LoadedPlugin = std::shared_ptr<const NetPlugin>;
@@ -203,7 +180,7 @@ Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_vi
 
 /// What a communicator tries.
 struct Candidate {
-  std::string name;
+  NetPluginEntry entry;
   bool is_required;  // the user named it, or it is ours: it serves, or the communicator fails
 };
 
@@ -212,23 +189,30 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
                                                  std::vector<std::string>& notes) {
   PLEXUS_TRY(list, parse_net_plugin_list(options.plugins));
   std::vector<Candidate> candidates;
-  for (const std::string& name : list.named) {
-    candidates.push_back({name, true});
+  for (const NetPluginEntry& entry : list.named) {
+    candidates.push_back({entry, true});
   }
   if (candidates.empty() && !list.has_none) {
-    candidates.push_back({std::string(kDefaultFile), false});
+    candidates.push_back({{std::string(kDefaultFile)}, false});
   }
   if (list.named.empty() && !options.network.empty()) {
-    candidates.push_back({options.network, true});
-  } else if (list.named.empty()) {
+    for (const std::string_view network : split_list(options.network, ',')) {
+      candidates.push_back({{std::string(network)}, true});
+    }
+  } else if (list.named.empty() || options.all) {
     for (const std::string_view own : kOwnPlugins) {
-      candidates.push_back({std::string(own), true});
+      const bool is_named =
+          std::any_of(list.named.begin(), list.named.end(),
+                      [&](const NetPluginEntry& each) { return short_name(each.name) == own; });
+      if (!is_named) {
+        candidates.push_back({{std::string(own)}, list.named.empty()});
+      }
     }
   }
   std::erase_if(candidates, [&](const Candidate& each) {
-    const bool is_excluded = contains_name(list.excluded, each.name);
+    const bool is_excluded = contains_name(list.excluded, each.entry.name);
     if (is_excluded) {
-      notes.push_back(fmt::format("{} (NCCL_NET_PLUGIN excludes it)", each.name));
+      notes.push_back(fmt::format("{} (NCCL_NET_PLUGIN excludes it)", each.entry.name));
     }
     return is_excluded;
   });
@@ -258,23 +242,55 @@ std::string describe_devices(const NetContext& context) {
   return fmt::format("{}", fmt::join(devices, ", "));
 }
 
-void log_choice(const NetContext& context,
+std::string describe_net(const OpenNet& net) {
+  const NetContext& context = net.context;
+  const std::string plugin = describe_plugin(context.plugin().descriptor());
+  const bool is_label = lower(net.name) != lower(context.plugin().network_name());
+  return fmt::format("network {}{}{} with {} device{}: {}; found at {}", is_label ? net.name : "",
+                     is_label ? " = " : "", plugin, context.device_count(),
+                     context.device_count() == 1 ? "" : "s", describe_devices(context),
+                     context.plugin().path().string());
+}
+
+void log_choice(const std::vector<OpenNet>& nets,
                 const std::vector<std::string>& notes,
                 const NetLog& log) {
   if (!log) {
     return;
   }
+  std::vector<std::string> used;
+  std::transform(nets.begin(), nets.end(), std::back_inserter(used), describe_net);
   log(NetLogLevel::kChoice,
-      fmt::format("using network {} with {} device{}: {}; found at {}{}{}",
-                  describe_plugin(context.plugin().descriptor()), context.device_count(),
-                  context.device_count() == 1 ? "" : "s", describe_devices(context),
-                  context.plugin().path().string(),
+      fmt::format("using {}{}{}", fmt::join(used, "; and "),
                   notes.empty() ? "" : "; not used: ", fmt::join(notes, ", ")));
 }
 
+/// The settings of this use of a plugin before the others.
+NetSettings add_settings(const NetPluginEntry& entry, const NetSettings& others) {
+  return [own = entry.settings, others](std::string_view name) -> std::optional<std::string> {
+    const auto at = std::find_if(own.begin(), own.end(),
+                                 [&](const auto& setting) { return setting.first == name; });
+    if (at != own.end()) {
+      return at->second;
+    }
+    return others ? others(name) : std::nullopt;
+  };
+}
+
 Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin,
-                                  const NetContextOptions& options) {
-  PLEXUS_TRY(context, NetContext::create(plugin, options));
+                                  const NetPluginEntry& entry,
+                                  NetContextOptions options) {
+  const NetDescriptor& descriptor = plugin->descriptor();
+  if (!entry.settings.empty()) {
+    if (descriptor.abi_major < 1 || descriptor.abi_minor < kAbiMinorOfSettings) {
+      return fail(Code::kInvalidUsage,
+                  "net plugin {} ({}) takes no settings of its own: remove what follows the '?' in "
+                  "NCCL_NET_PLUGIN, and set it in the environment",
+                  describe_plugin(descriptor), plugin->path().string());
+    }
+    options.settings = add_settings(entry, options.settings);
+  }
+  PLEXUS_TRY(context, NetContext::create(plugin, std::move(options)));
   if (context.device_count() == 0) {
     return fail(
         Code::kSystemError,
@@ -285,20 +301,28 @@ Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin
   return std::move(context);
 }
 
+/// May a network of this name be used?
+bool is_wanted(const NetPluginOptions& options, const std::string& name) {
+  const std::vector<std::string_view> wanted = split_list(options.network, ',');
+  return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view each) {
+           return lower(each) == lower(name);
+         });
+}
+
 /// An open network, or nothing: this one is passed over, and `notes` says why.
-Result<std::optional<NetContext>> try_candidate(const NetPluginOptions& options,
-                                                const Candidate& candidate,
-                                                const NetContextOptions& context,
-                                                std::vector<std::string>& notes) {
-  const auto pass_over = [&](Error why) -> Result<std::optional<NetContext>> {
+Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
+                                             const Candidate& candidate,
+                                             const NetContextOptions& context,
+                                             std::vector<std::string>& notes) {
+  const auto pass_over = [&](Error why) -> Result<std::optional<OpenNet>> {
     if (candidate.is_required) {
       return why;
     }
-    notes.push_back(fmt::format("{} ({})", candidate.name, why.message()));
+    notes.push_back(fmt::format("{} ({})", candidate.entry.name, why.message()));
     return std::nullopt;
   };
-  auto loaded = candidate.is_required ? load_net_plugin(options, candidate.name)
-                                      : find_plugin(options, candidate.name);
+  auto loaded = candidate.is_required ? load_net_plugin(options, candidate.entry.name)
+                                      : find_plugin(options, candidate.entry.name);
   if (loaded.has_error()) {
     return pass_over(std::move(loaded).error());
   }
@@ -306,17 +330,81 @@ Result<std::optional<NetContext>> try_candidate(const NetPluginOptions& options,
   if (plugin == nullptr) {
     return std::nullopt;  // nobody asked for it, and it is not installed: nothing to tell
   }
-  if (!options.network.empty() && lower(plugin->network_name()) != lower(options.network)) {
-    notes.push_back(fmt::format("{} is network {}", candidate.name, plugin->network_name()));
+  if (!is_wanted(options, plugin->network_name()) && !is_wanted(options, candidate.entry.label)) {
+    notes.push_back(fmt::format("{} is network {}", candidate.entry.name, plugin->network_name()));
     return std::nullopt;
   }
-  auto opened = open_candidate(plugin, context);
+  auto opened = open_candidate(plugin, candidate.entry, context);
   if (opened.has_error()) {
     return pass_over(std::move(opened).error());
   }
-  return std::optional<NetContext>(std::move(opened).value());
+  // Some plugins change their name at init, so it is read again.
+  const std::string& label = candidate.entry.label;
+  return std::optional<OpenNet>(
+      OpenNet{label.empty() ? plugin->network_name() : label, std::move(opened).value()});
   // The analyzer does not follow an Outcome into has_error().
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
+
+/// With several networks, one that is not usable here is no reason to give up: not every host has
+/// all. The user hears of it.
+void note_failure(const Candidate& candidate,
+                  const Error& why,
+                  const NetLog& log,
+                  std::vector<std::string>& notes) {
+  notes.push_back(fmt::format("{} ({})", candidate.entry.name, why.message()));
+  if (log) {
+    log(NetLogLevel::kWarn, fmt::format("this host goes without one network: {}", why.message()));
+  }
+}
+
+/// Ranks find their common networks by name.
+Result<void> check_name_is_new(const std::vector<OpenNet>& nets, const OpenNet& net) {
+  const auto same = std::find_if(nets.begin(), nets.end(), [&](const OpenNet& each) {
+    return lower(each.name) == lower(net.name);
+  });
+  if (same != nets.end()) {
+    return fail(Code::kInvalidUsage,
+                "{} and {} both are the network {}: give them names of their own in "
+                "NCCL_NET_PLUGIN, as in a=NAME,b=NAME, or leave one out",
+                same->context.plugin().path().string(), net.context.plugin().path().string(),
+                net.name);
+  }
+  return ok();
+}
+
+Result<NetPluginEntry> parse_entry(std::string_view text) {
+  const size_t question = text.find('?');
+  std::string_view name = text.substr(0, question);
+  NetPluginEntry entry;
+  if (const size_t equals = name.find('='); equals < name.find('/')) {
+    entry.label = name.substr(0, equals);
+    name.remove_prefix(equals + 1);
+    if (!is_word(entry.label) || name.empty()) {
+      return fail(
+          Code::kInvalidUsage,
+          "NCCL_NET_PLUGIN has the entry {}: LABEL=NAME needs a name, and a label of letters, "
+          "digits, '_', '.' and '-'",
+          text);
+    }
+  }
+  entry.name = name;
+  if (question == std::string_view::npos) {
+    return entry;
+  }
+  for (const std::string_view setting : split_list(text.substr(question + 1), '&')) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string_view::npos || !is_word(setting.substr(0, equals))) {
+      return fail(Code::kInvalidUsage,
+                  "NCCL_NET_PLUGIN has the entry {}: after '?' it takes SETTING=VALUE, several "
+                  "joined by '&'",
+                  text);
+    }
+    std::string value(setting.substr(equals + 1));
+    std::replace(value.begin(), value.end(), ';', ',');
+    entry.settings.emplace_back(setting.substr(0, equals), std::move(value));
+  }
+  return entry;
+}
 
 }  // namespace
 
@@ -325,7 +413,7 @@ fs::path NetPluginOptions::find_own_plugin_folder() { return find_own_folder(); 
 Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
   NetPluginList list;
   const bool excludes_all = text.starts_with('^');
-  const std::vector<std::string_view> entries = split(text, ',');
+  const std::vector<std::string_view> entries = split_list(text, ',');
   if (entries.size() > kListMax) {
     return fail(Code::kInvalidUsage, "NCCL_NET_PLUGIN lists {} plugins, at most {} are possible",
                 entries.size(), kListMax);
@@ -342,13 +430,18 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
       list.has_none = true;
       continue;
     }
-    (excludes ? list.excluded : list.named).emplace_back(name);
+    if (excludes) {
+      list.excluded.emplace_back(name);
+      continue;
+    }
+    PLEXUS_TRY(parsed, parse_entry(name));
+    list.named.push_back(std::move(parsed));
   }
   return list;
 }
 
 std::vector<std::string> net_plugin_file_names(std::string_view name) {
-  if (is_path(name) || is_file_name(name)) {
+  if (is_path(name) || is_file_name(name) || name == kStaticPlugin) {
     return {std::string(name)};
   }
   const std::string word = short_name(name);
@@ -400,23 +493,40 @@ std::vector<std::string> list_net_plugins(const NetPluginOptions& options) {
   return {names.begin(), names.end()};
 }
 
-Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOptions& context) {
+Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
+                                       const NetContextOptions& context) {
   std::vector<std::string> notes;
   PLEXUS_TRY(candidates, choose_candidates(options, notes));
   const size_t excluded = notes.size();
-  for (auto candidate = candidates.begin(); candidate != candidates.end(); ++candidate) {
-    auto opened = try_candidate(options, *candidate, context, notes);
-    if (opened.has_error()) {
-      return std::move(opened).error();
-    }
-    if (opened.value().has_value()) {
-      for (auto later = candidate + 1;
-           later != candidates.end() && later->is_required && candidate->is_required; ++later) {
-        notes.push_back(fmt::format("{} (comes later)", later->name));
+  std::vector<OpenNet> nets;
+  std::optional<Error> first_error;
+  for (const Candidate& candidate : candidates) {
+    if (!nets.empty() && !options.all) {
+      if (candidate.is_required && candidates.front().is_required) {
+        notes.push_back(fmt::format("{} (comes later)", candidate.entry.name));
       }
-      log_choice(*opened.value(), notes, context.log);
-      return std::move(*opened.value());
+      continue;
     }
+    auto opened = try_candidate(options, candidate, context, notes);
+    if (opened.has_error()) {
+      if (!options.all) {
+        return std::move(opened).error();
+      }
+      note_failure(candidate, opened.error(), context.log, notes);
+      if (!first_error.has_value()) {
+        first_error = std::move(opened).error();
+      }
+    } else if (opened.value().has_value()) {
+      PLEXUS_TRY(check_name_is_new(nets, *opened.value()));
+      nets.push_back(std::move(*opened.value()));
+    }
+  }
+  if (!nets.empty()) {
+    log_choice(nets, notes, context.log);
+    return nets;
+  }
+  if (first_error.has_value()) {
+    return std::move(*first_error);
   }
   notes.erase(notes.begin(), notes.begin() + static_cast<std::ptrdiff_t>(excluded));
   return fail(
@@ -424,6 +534,13 @@ Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOpt
       "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has ({}); correct "
       "one of the two settings",
       options.network, options.plugins, fmt::join(notes, ", "));
+}
+
+Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOptions& context) {
+  NetPluginOptions one = options;
+  one.all = false;
+  PLEXUS_TRY(nets, open_nets(one, context));
+  return std::move(nets.front().context);
 }
 
 }  // namespace plexus

@@ -38,8 +38,10 @@ struct NetPluginOptions {
   /// out (a leading `^` all of the list). Empty: `libnccl-net.so` when there is one, else Plexus's
   /// own. `none`: Plexus's own.
   std::string plugins;
-  /// NCCL_NET: the network must have this name (in any case). Empty: any.
+  /// NCCL_NET: comma list; the network must have one of these names (in any case). Empty: any.
   std::string network;
+  /// NCCL_ALLNET_ENABLE: all usable networks of the list and Plexus's own, not the first alone.
+  bool all = false;
   /// PLEXUS_PLUGIN_PATH: folders, separated by ':'.
   std::string folders;
   /// PLEXUS_NET_ABI and PLEXUS_NET_V11.
@@ -52,9 +54,19 @@ struct NetPluginOptions {
   [[nodiscard]] static std::filesystem::path find_own_plugin_folder();
 };
 
+/// One entry of NCCL_NET_PLUGIN: [LABEL=]NAME[?SETTING=VALUE[&SETTING=VALUE]...].
+struct NetPluginEntry {
+  std::string name;
+  /// The network's name, in place of the plugin's own: so that one plugin can be used twice.
+  std::string label = {};
+  /// For this use of the plugin alone; wins over the environment. A ';' in a VALUE means a comma.
+  std::vector<std::pair<std::string, std::string>> settings = {};
+  friend bool operator==(const NetPluginEntry&, const NetPluginEntry&) = default;
+};
+
 /// NCCL_NET_PLUGIN, understood.
 struct NetPluginList {
-  std::vector<std::string> named;     // in the user's order; empty: the default
+  std::vector<NetPluginEntry> named;  // in the user's order; empty: the default
   std::vector<std::string> excluded;  // never used
   bool has_none = false;              // `none`: no library but Plexus's own
 };
@@ -71,9 +83,20 @@ struct NetPluginList {
 /// Names of the plugins that lie beside the library and in PLEXUS_PLUGIN_PATH, for listings.
 [[nodiscard]] std::vector<std::string> list_net_plugins(const NetPluginOptions& options);
 
-/// The network of one communicator: the first usable plugin that the options allow, with its
-/// context. Logs one INFO sentence that says which won, its ABI, its devices and where it was
-/// found, and why the others did not.
+struct OpenNet {
+  std::string name;  // under which ranks find it in common; once in a list
+  NetContext context;
+};
+
+/// The networks of one communicator, in order of preference, never none: the first usable plugin
+/// that the options allow, with its context; with `all`, every one. Logs one INFO sentence that
+/// says which are used, their ABI, devices and files, and why the others are not.
+///
+/// With `all`, a named plugin that cannot be used here is a WARN with its reason, and an error only
+/// when none is left: not every host has every network.
+[[nodiscard]] Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
+                                                     const NetContextOptions& context);
+/// The first of them.
 [[nodiscard]] Result<NetContext> open_net(const NetPluginOptions& options,
                                           const NetContextOptions& context);
 

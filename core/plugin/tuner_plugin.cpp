@@ -62,8 +62,8 @@ Result<std::optional<Library>> find_library(const TunerOptions& options,
 /// The first library of NCCL_NET_PLUGIN that has a tuner in it, as NCCL looks for one there.
 Result<std::optional<Library>> find_in_net_plugins(const TunerOptions& options) {
   PLEXUS_TRY(list, parse_net_plugin_list(options.net_plugins));
-  for (const std::string& name : list.named) {
-    auto library = find_library(options, net_plugin_file_names(name));
+  for (const NetPluginEntry& entry : list.named) {
+    auto library = find_library(options, net_plugin_file_names(entry.name));
     if (library.has_error() || !library.value().has_value()) {
       continue;  // the network says what is wrong with it
     }

@@ -11,7 +11,7 @@ namespace plexus {
 namespace {
 
 // Names that NCCL_ALGO takes besides the families of our table: they select nothing.
-const std::vector<std::string> kNcclOnly = {"collnetdirect", "collnetchain", "nvls", "nvlstree"};
+const std::vector<std::string> kNcclOnly = {"nvls", "nvlstree"};
 
 // NCCL_ALGO's per-collective form spells collectives like this.
 struct Spelling {
@@ -78,6 +78,9 @@ const char* nccl_spelling(Collective collective) {
 /// Does this algorithm beat the default one (the first of its collective) by the built-in rules?
 bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   const std::string_view family = algorithm.family;
+  if (algorithm.network_cost != nullptr) {  // the user asked for it; one shard per head
+    return (family == "collnetdirect") == (input.collnet != nullptr && input.collnet->heads > 1);
+  }
   if (family == "allpairs") {
     return input.size_bytes <= std::min<uint64_t>(kAllPairsBytesMax, input.slot_bytes) &&
            input.nranks <= kAllPairsRanksMax;
@@ -100,9 +103,33 @@ bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   }
 }
 
-plexus_tuner_candidate_t describe(const Choice& choice,
-                                  const ChoiceInput& input,
-                                  const LoopCost& cost) {
+ChannelOrder flat_order(int nranks) {
+  ChannelOrder order;
+  order.ring.resize(static_cast<size_t>(nranks));
+  std::iota(order.ring.begin(), order.ring.end(), 0);
+  order.nodes = {0};
+  return order;
+}
+
+}  // namespace
+
+LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
+  const Algorithm& algorithm = *choice.algorithm;
+  if (algorithm.network_cost != nullptr) {
+    return {cost_of(algorithm,
+                    {.nranks = input.nranks,
+                     .nodes = input.nodes,
+                     .ranks_per_node_max = input.ranks_per_node_max,
+                     .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)})};
+  }
+  return input.costs != nullptr ? input.costs->of(algorithm)
+                                : LoopCosts(flat_order(input.nranks), true).of(algorithm);
+}
+
+namespace {
+
+plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input) {
+  const LoopCost cost = cost_of(choice, input);
   plexus_tuner_candidate_t candidate{};
   candidate.struct_size = sizeof(candidate);
   candidate.algorithm = choice.algorithm->family;
@@ -138,21 +165,11 @@ size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInp
   return chosen;
 }
 
-ChannelOrder flat_order(int nranks) {
-  ChannelOrder order;
-  order.ring.resize(static_cast<size_t>(nranks));
-  std::iota(order.ring.begin(), order.ring.end(), 0);
-  order.nodes = {0};
-  return order;
-}
-
 /// Fills in the tuner's times; the candidate with the shortest, or nothing.
 std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
                                       const ChoiceInput& input,
                                       size_t by_rules,
                                       Tuner& tuner) {
-  const LoopCosts near(flat_order(input.costs == nullptr ? input.nranks : 1), true);
-  const LoopCosts& costs = input.costs == nullptr ? near : *input.costs;
   std::vector<plexus_tuner_candidate_t> asked;
   std::vector<size_t> places;
   size_t built_in = 0;
@@ -160,7 +177,7 @@ std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
     if (candidates[i].possible) {
       built_in = i == by_rules ? asked.size() : built_in;
       const Choice& choice = candidates[i].choice;
-      asked.push_back(describe(choice, input, costs.of(*choice.algorithm)));
+      asked.push_back(describe(choice, input));
       places.push_back(i);
     }
   }
@@ -311,40 +328,56 @@ bool needs_mesh(const Algorithm& algorithm) {
            return other.collective == algorithm.collective &&
                   std::string_view(other.family) == "ring";
          });
-}
+  /// Why the network cannot reduce this call; empty: it can.
+  std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
+    if (input.collnet == nullptr || !input.collnet->missing.empty()) {
+      return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
+    }
+    if (input.costs != nullptr && input.costs->centres() > 1) {
+      return "the ranks are in several data centres";
+    }
+    const uint8_t kinds = input.collnet->kinds[static_cast<size_t>(input.type)];
+    if ((kinds >> static_cast<unsigned>(input.kind) & 1U) == 0) {
+      return "the collnet plugin does not reduce this type with this operation";
+    }
+    if (std::string_view(algorithm.family) == "collnetdirect" &&
+        input.ranks_per_node_max > kOperandsMax) {
+      return fmt::format("at most {} ranks on a host", kOperandsMax);
+    }
+    return "";
+  }
 
-/// Why the algorithm cannot serve the call; empty: it can.
-std::string why_not(const Algorithm& algorithm,
-                    const ChoiceInput& input,
-                    const AlgorithmFilter& filter) {
-  if (!filter.allows(algorithm)) {
-    return "excluded by NCCL_ALGO";
+  /// Why the algorithm cannot serve the call; empty: it can.
+  std::string why_not(const Algorithm& algorithm, const ChoiceInput& input,
+                      const AlgorithmFilter& filter) {
+    if (!filter.allows(algorithm)) {
+      return "excluded by NCCL_ALGO";
+    }
+    if (input.nranks > algorithm.nranks_max) {
+      return fmt::format("at most {} ranks", algorithm.nranks_max);
+    }
+    const int centres = input.costs == nullptr ? 1 : input.costs->centres();
+    if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
+      return "all ranks are in one data centre";
+    }
+    if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
+      return "some data centres are not joined directly";
+    }
+    if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
+      return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
+    }
+    return algorithm.network_cost == nullptr ? "" : why_not_in_network(algorithm, input);
   }
-  if (input.nranks > algorithm.nranks_max) {
-    return fmt::format("at most {} ranks", algorithm.nranks_max);
-  }
-  const int centres = input.costs == nullptr ? 1 : input.costs->centres();
-  if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
-    return "all ranks are in one data centre";
-  }
-  if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
-    return "some data centres are not joined directly";
-  }
-  if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
-    return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
-  }
-  return "";
-}
 
-std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
-  if (!filter.allows(input.collective, protocol)) {
-    return "excluded by NCCL_PROTO";
+  std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
+    if (!filter.allows(input.collective, protocol)) {
+      return "excluded by NCCL_PROTO";
+    }
+    if (uses_lines(protocol) && !input.shares_memory) {
+      return "no ranks share memory";
+    }
+    return "";
   }
-  if (uses_lines(protocol) && !input.shares_memory) {
-    return "no ranks share memory";
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -354,11 +387,9 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
     if (algorithm.collective != input.collective) {
       continue;
     }
+    const std::string excluded = why_not(algorithm, input, filter);
     for (const Protocol protocol : kProtocols) {
-      std::string reason = why_not(algorithm, input, filter);
-      if (reason.empty()) {
-        reason = why_not(protocol, input, filter);
-      }
+      std::string reason = excluded.empty() ? why_not(protocol, input, filter) : excluded;
       const uint32_t chunk_bytes = uses_lines(protocol)
                                        ? std::min(input.slot_bytes, payload_bytes_max(protocol))
                                        : input.slot_bytes;
@@ -392,11 +423,18 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
                   "as they are): unset it, or use at most {} ranks",
                   name(input.collective), input.nranks, kOperandsMax);
     }
+    // What they leave, and why it is not possible.
+    std::string left;
+    for (const Candidate& candidate : decision.candidates) {
+      if (left.empty() && !candidate.reason.starts_with("excluded by NCCL_")) {
+        left = fmt::format(" ({}: {})", candidate.choice.algorithm->family, candidate.reason);
+      }
+    }
     return fail(
         Code::kInvalidUsage,
-        "NCCL_ALGO and NCCL_PROTO leave no way to do {}: remove them, or name one of its ways "
+        "NCCL_ALGO and NCCL_PROTO leave no way to do {}{}: remove them, or name one of its ways "
         "(`plexus explain` lists them)",
-        name(input.collective));
+        name(input.collective), left);
   }
   return decision;
 }

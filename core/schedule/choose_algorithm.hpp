@@ -4,6 +4,7 @@
 // they agree without talking; the choice is part of what ranks compare (CallRecord::hash).
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/loop_costs.hpp"
 #include "kernels/layout/protocol.hpp"
+#include "kernels/layout/types.hpp"
 #include "kernels/program/algorithms.hpp"
 
 namespace plexus {
@@ -60,6 +62,13 @@ class AlgorithmFilter {
   NameFilter protocols_;
 };
 
+/// What a communicator's network can reduce (ncclCollNet); alike on all ranks.
+struct CollnetAbility {
+  std::string missing;  // why there is none, as half a sentence; empty: there is one
+  int heads = 0;        // ranks of each host that talk to it
+  std::array<uint8_t, kDataTypeCount> kinds{};  // per type, bit k: ReduceKind k
+};
+
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
   uint64_t size_bytes = 0;  // of the larger buffer of a rank
@@ -71,7 +80,12 @@ struct ChoiceInput {
   uint32_t calls_in_group = 1;
   bool shares_memory = true;   // some ranks do, so that LL and LL128 are possible between those
   bool deterministic = false;  // reductions in rank order only
-  const LoopCosts* costs = nullptr;  // of the communicator; null: one of one data centre
+  int nodes = 1;               // hosts, or parts of hosts with a network in between
+  int ranks_per_node_max = 1;
+  DataType type = DataType::kFloat32;
+  ReduceKind kind = ReduceKind::kSum;
+  const CollnetAbility* collnet = nullptr;  // nullptr: none
+  const LoopCosts* costs = nullptr;         // of the communicator; null: one of one data centre
 };
 
 struct Choice {
@@ -91,6 +105,9 @@ struct Candidate {
 
 /// All ways of this build to do the collective, in the order of the table of algorithms.
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
+
+/// A loop of the candidate, for the ranks of the call.
+LoopCost cost_of(const Choice& choice, const ChoiceInput& input);
 
 /// What is chosen, and the candidates it was chosen from.
 struct Decision {

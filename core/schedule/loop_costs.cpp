@@ -9,13 +9,7 @@ namespace plexus {
 namespace {
 
 LoopCost cost_by_table(const Algorithm& algorithm, int nranks) {
-  LoopCost cost;
-  cost.chunks = algorithm.chunks(nranks);
-  cost.rounds = algorithm.rounds(nranks);
-  cost.chunks_moved = algorithm.chunks_moved(nranks);
-  cost.chunks_in_all = algorithm.chunks_in_all(nranks);
-  cost.chunks_reduced = algorithm.chunks_reduced(nranks);
-  return cost;
+  return {cost_of(algorithm, {.nranks = nranks})};
 }
 
 /// As many ranks of each data centre as their shares of `most` are, at least one.

@@ -18,6 +18,7 @@ class LoopCosts {
   /// `meshed`: every data centre reaches every other directly.
   LoopCosts(const ChannelOrder& order, bool meshed);
 
+  /// Not of algorithms that reduce in the network: those are for one data centre.
   /// Of more than kCountedRanksMax ranks, what goes between data centres (and all of an algorithm
   /// made for them) is that of as many ranks in the same proportions. `root` is rank 0.
   [[nodiscard]] const LoopCost& of(const Algorithm& algorithm) const;

@@ -65,6 +65,15 @@ uint32_t hash_with_sequence(uint32_t hash, uint64_t sequence) {
   return hash ^ static_cast<uint32_t>(mixed >> 32);
 }
 
+/// Of a host whose ranks begin at one of the places `nodes`.
+int most_ranks(const std::vector<int>& nodes, int nranks) {
+  int most = 0;
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    most = std::max(most, (node + 1 < nodes.size() ? nodes[node + 1] : nranks) - nodes[node]);
+  }
+  return most;
+}
+
 uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
   const uint64_t block = task.count * element_size(task.type);
   bool many = false;
@@ -148,6 +157,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                   size_t task) {
   const Task& call = tasks[task];
   const int nranks = context.nranks;
+  const std::vector<int>& nodes = context.orders.front().nodes;
   PLEXUS_TRY(choice,
              choose_algorithm({.collective = call.collective,
                                .size_bytes = std::max(buffer_bytes(call, nranks, true),
@@ -160,21 +170,27 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .calls_in_group = static_cast<uint32_t>(tasks.size()),
                                .shares_memory = context.shares_memory,
                                .deterministic = context.deterministic,
-                               .costs = context.costs},
+                               .nodes = static_cast<int>(nodes.size()),
+                               .ranks_per_node_max = most_ranks(nodes, nranks),
+                               .type = call.type,
+                               .kind = call.op.kind,
+                               .collnet = context.collnet},
+                               .costs = context.costs
+},
                               *context.filter, context.tuner));
-  choice_ = choice;
-  auto& queues = execution_.queues;
-  while (queues.size() < static_cast<size_t>(choice.channels)) {
-    queues.emplace_back();  // queue c < channels: the collectives of channel c, in order
-  }
-  for (int channel = 0; channel < choice.channels; ++channel) {
-    PLEXUS_TRY(add_item(
-        context, queues[static_cast<size_t>(channel)], call,
-        {.item = nullptr, .task = task, .recv_task = task, .collectives_before = collectives_},
-        choice, channel));
-  }
-  ++collectives_;
-  return ok();
+choice_ = choice;
+auto& queues = execution_.queues;
+while (queues.size() < static_cast<size_t>(choice.channels)) {
+  queues.emplace_back();  // queue c < channels: the collectives of channel c, in order
+}
+for (int channel = 0; channel < choice.channels; ++channel) {
+  PLEXUS_TRY(add_item(
+      context, queues[static_cast<size_t>(channel)], call,
+      {.item = nullptr, .task = task, .recv_task = task, .collectives_before = collectives_},
+      choice, channel));
+}
+++collectives_;
+return ok();
 }
 
 /// Messages to oneself: the k-th send meets the k-th receive.
@@ -252,7 +268,8 @@ Result<void> Plan::add_item(const PlanContext& context,
                                 .root = task.root,
                                 .variant = channel % choice.algorithm->variants,
                                 .nodes = order.nodes,
-                                .centres = order.centres})));
+                                .centres = order.centres,
+                                .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;

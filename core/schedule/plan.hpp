@@ -44,6 +44,7 @@ struct PlanContext {
   const UserMemory* memory;
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: the built-in rules
+  const CollnetAbility* collnet;
   bool deterministic;
   bool shares_memory;  // some ranks of the communicator do
   int channels_min;
@@ -69,7 +70,7 @@ class Plan {
   [[nodiscard]] uint64_t collectives() const noexcept { return collectives_; }
   std::atomic<bool> busy{false};  // on a host stream: not to be used again before it is finished
 
- private:
+  /// An item of work, and the task of the group that it belongs to.
   struct ItemTask {
     WorkQueue::Item* item = nullptr;
     size_t task = 0;                  // whose buffers and call the item has
@@ -77,6 +78,9 @@ class Plan {
     uint64_t collectives_before = 0;  // in the group: its number follows from it
     uint32_t shape_hash = 0;          // of what ranks must agree on, but for the call's number
   };
+  [[nodiscard]] std::span<const ItemTask> items() const noexcept { return items_; }
+
+ private:
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
   Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);

@@ -21,6 +21,21 @@ struct ConnectionKey {
   friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
 };
 
+/// What became of the oldest message that it can have become of.
+enum class StepChange : uint8_t {
+  kNoRoom,   // filled, and the network takes no more: stays where it is
+  kSent,     // handed to the network
+  kArrived,  // lies in its slot
+  kDone,     // left this process, or was taken out of its slot
+};
+
+/// Hears of each message of a connection with a pump, for profilers.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  virtual void on_step(StepChange change, uint64_t bytes) = 0;
+};
+
 /// Threads: one at a time (the engine that drives the rank).
 class ConnectionEnd {
  public:
@@ -40,6 +55,9 @@ class ConnectionEnd {
   /// Has everything handed over so far left user memory and this process's care?
   [[nodiscard]] virtual bool drained() noexcept { return !key_.sends || send.all_taken(); }
 
+  /// Borrowed; null: nobody listens (the normal case, one branch per message).
+  virtual void observe(StepObserver* observer) { observer_ = observer; }
+
   [[nodiscard]] const ConnectionKey& key() const noexcept { return key_; }
   [[nodiscard]] bool has_pump() const noexcept { return has_pump_; }
   [[nodiscard]] bool connected() const noexcept { return connected_; }
@@ -53,6 +71,7 @@ class ConnectionEnd {
   bool has_pump_ = false;
   bool connected_ = false;
   bool in_one_process_ = false;
+  StepObserver* observer_ = nullptr;
 
  private:
   ConnectionKey key_;

@@ -11,6 +11,9 @@ ConnectionSet::~ConnectionSet() { options_.meetings->forget(options_.group, opti
 
 TransportKind ConnectionSet::transport_to(int peer) const {
   const auto& infos = *options_.infos;
+  if (static_cast<size_t>(peer) >= infos.size()) {
+    return TransportKind::kCollnet;
+  }
   return choose_transport(infos[static_cast<size_t>(options_.rank)],
                           infos[static_cast<size_t>(peer)]);
 }
@@ -27,7 +30,10 @@ ConnectionEnd& ConnectionSet::find_or_make(const ConnectionKey& key) {
   return *end;
 }
 
-std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) const {
+std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
+  if (transport_to(key.peer) == TransportKind::kCollnet) {
+    return make_collnet(key);
+  }
   const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   const bool borrows = mine.p2p_direct_disable == 0 && peers.p2p_direct_disable == 0;
@@ -49,17 +55,49 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) con
       return std::make_unique<ShmRecv>(
           key, ShmRecv::Options{.exchange = options_.exchange, .slot_stride = stride});
     case TransportKind::kNet:
+    case TransportKind::kCollnet:
       break;
   }
-  const NetEndOptions options{
+  return make_net(key);
+}
+
+std::unique_ptr<ConnectionEnd> ConnectionSet::make_collnet(const ConnectionKey& key) {
+  auto& channel = channels_[{key.peer, key.index}];
+  if (channel == nullptr) {
+    const int network = key.peer - static_cast<int>(options_.infos->size());
+    constexpr uint64_t kTag = uint64_t{1} << 63;  // letters of no connection between two ranks
+    constexpr int kHalf = 32;
+    const auto number = static_cast<uint64_t>(network);
+    channel = std::make_shared<CollnetChannel>(
+        CollnetChannelOptions{.exchange = options_.exchange,
+                              .context = collnet_,
+                              .slot_bytes = options_.slot_bytes,
+                              .device = static_cast<uint32_t>(number % collnet_->devices().size()),
+                              .members = network_members_(key.index / 2, network),
+                              .rank = options_.rank,
+                              .tag = kTag | number << kHalf | static_cast<uint64_t>(key.index)});
+  }
+  return std::make_unique<CollnetEnd>(key, channel);
+}
+
+std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) const {
+  const auto channel = static_cast<uint32_t>(key.index / 2);
+  const int source = key.sends ? options_.rank : key.peer;
+  const int target = key.sends ? key.peer : options_.rank;
+  auto way = options_.nets->find_way(options_.rank, source, target, channel, *options_.infos);
+  if (way.has_error()) {
+    return std::make_unique<UnreachableEnd>(key, std::move(way).error());
+  }
+  const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
+  NetEndOptions options{
       .exchange = options_.exchange,
-      .context = options_.net,
+      .way = std::move(way).value(),
       .slot_bytes = options_.slot_bytes,
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
   if (key.sends) {
-    return std::make_unique<NetSendEnd>(key, options);
+    return std::make_unique<NetSendEnd>(key, std::move(options));
   }
-  return std::make_unique<NetRecvEnd>(key, options);
+  return std::make_unique<NetRecvEnd>(key, std::move(options));
 }
 
 }  // namespace plexus

@@ -4,15 +4,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "core/base/result.hpp"
 #include "core/bootstrap/exchange.hpp"
-#include "core/plugin/net_plugin.hpp"
+#include "core/transport/collnet.hpp"
 #include "core/transport/connection.hpp"
 #include "core/transport/local.hpp"
+#include "core/transport/net_set.hpp"
 #include "core/transport/peer_info.hpp"
 
 namespace plexus {
@@ -26,7 +28,7 @@ class ConnectionSet {
     uint64_t group = 0;
     Exchange* exchange = nullptr;
     LocalMeetings* meetings = nullptr;
-    NetContext* net = nullptr;  // null: no peer needs a network
+    NetSet* nets = nullptr;  // null: no rank needs a network
     uint32_t slot_bytes = 0;
   };
   explicit ConnectionSet(const Options& options) : options_(options) {}
@@ -34,14 +36,27 @@ class ConnectionSet {
   ConnectionSet(const ConnectionSet&) = delete;
   ConnectionSet& operator=(const ConnectionSet&) = delete;
 
+  /// `members(channel, network)`: the ranks, one of each host, that meet in peer nranks + network.
+  using NetworkMembers = std::function<std::vector<int>(int channel, int network)>;
+  void use_collnet(CollnetContext* context, NetworkMembers members) {
+    collnet_ = context;
+    network_members_ = std::move(members);
+  }
+
   /// The end for `key`, not connected yet when it is new.
   ConnectionEnd& find_or_make(const ConnectionKey& key);
   [[nodiscard]] TransportKind transport_to(int peer) const;
 
  private:
-  [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key) const;
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key);
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key) const;
+
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_collnet(const ConnectionKey& key);
 
   Options options_;
+  CollnetContext* collnet_ = nullptr;
+  NetworkMembers network_members_;
+  std::map<std::pair<int, int>, std::shared_ptr<CollnetChannel>> channels_;  // by peer and index
   std::map<ConnectionKey, std::unique_ptr<ConnectionEnd>> ends_;
 };
 

@@ -19,6 +19,7 @@ struct NetHeader {
 static_assert(sizeof(NetHeader) == kCacheLine);
 
 constexpr int32_t kTag = 0;
+constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 
 }  // namespace
 
@@ -33,9 +34,6 @@ size_t NetEnd::slot_stride() const { return sizeof(NetHeader) + options_.slot_by
 Fifo& NetEnd::fifo() const { return *fifo_at(memory_->memory()); }
 std::byte* NetEnd::slot(uint64_t step) const {
   return slots_at(memory_->memory()) + (step % kSlots) * slot_stride();
-}
-uint32_t NetEnd::device() const {
-  return static_cast<uint32_t>(key().index / 2) % options_.context->device_count();
 }
 plexus_net_region_t NetEnd::region() const {
   return {.data = slots_at(memory_->memory()),
@@ -73,15 +71,15 @@ Result<bool> NetSendEnd::progress_connect() {
     }
     // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
     const auto theirs = std::string_view(*bytes).substr(sizeof(handle));
-    if (const std::string mine = options_.context->plugin().network_name(); theirs != mine) {
+    if (theirs != options_.way.route) {
       return fail(Code::kInvalidUsage,
-                  "{} uses the network {}, this rank {}: set NCCL_NET_PLUGIN and NCCL_NET alike, "
-                  "and install "
-                  "the same plugins everywhere",
-                  options_.peer_name, theirs, mine);
+                  "rank {} and {} chose different ways for one connection: this rank {}, that one "
+                  "{}; use the same version of Plexus on all ranks",
+                  options_.exchange->rank(), options_.peer_name, options_.way.route,
+                  theirs.substr(0, kRouteTextMax));
     }
     std::memcpy(&handle, bytes->data(), sizeof(handle));
-    net_ = options_.context->connect(device(), handle);
+    net_ = options_.way.context->connect(options_.way.device, handle);
   }
   auto progress = net_->try_connect();
   if (progress.has_error()) {
@@ -97,8 +95,7 @@ Result<bool> NetSendEnd::progress_connect() {
   send = SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
                         {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = slot_stride()});
   connected_ = true;
-  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name,
-              options_.context->properties(device()).name);
+  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.way.route);
   return true;
 }
 
@@ -128,10 +125,16 @@ Result<bool> NetSendEnd::send_filled() {
     const auto status = net_->isend({message, sizeof(news) + header.size_bytes}, kTag,
                                     registration_->raw(), &requests_[sent_ % kSlots]);
     if (status == NetStatus::kAgain) {
+      if (observer_ != nullptr) {
+        observer_->on_step(StepChange::kNoRoom, header.size_bytes);
+      }
       return moved;
     }
     if (status != NetStatus::kOk) {
       return failed(net_->explain("isend", status));
+    }
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kSent, header.size_bytes);
     }
     ++sent_;
     moved = true;
@@ -148,6 +151,9 @@ Result<bool> NetSendEnd::test_sent() {
     if (status != NetStatus::kOk) {
       return failed(net_->explain("test", status));
     }
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kDone, 0);
+    }
     ++done_;
     fifo().taken.store(done_, std::memory_order_relaxed);  // read by the same thread
   }
@@ -163,11 +169,11 @@ bool NetSendEnd::drained() noexcept {
 
 Result<bool> NetRecvEnd::progress_connect() {
   if (!listen_.has_value()) {
-    PLEXUS_TRY(listen, options_.context->listen(device()));
+    PLEXUS_TRY(listen, options_.way.context->listen(options_.way.device));
     listen_ = std::move(listen);
     std::string bytes(sizeof(NetHandle), '\0');
     std::memcpy(bytes.data(), &listen_->handle(), sizeof(NetHandle));
-    bytes += options_.context->plugin().network_name();
+    bytes += options_.way.route;
     PLEXUS_TRY(
         options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
     net_ = listen_->accept();
@@ -194,14 +200,21 @@ Result<bool> NetRecvEnd::progress_pump() {
   if (broken_.has_value()) {
     return false;
   }
+  if (observer_ != nullptr) {
+    tell_taken();
+  }
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
+  if (cannot_post_.has_value() && arrived_ == posted_) {
+    broken_ = std::move(cannot_post_);
+  }
   return posted || tested;
 }
 
 Result<bool> NetRecvEnd::post_free() {
   bool moved = false;
-  while (posted_ < fifo().taken.load(std::memory_order_relaxed) + kSlots) {  // same thread releases
+  while (!cannot_post_.has_value() &&
+         posted_ < fifo().taken.load(std::memory_order_relaxed) + kSlots) {  // same thread releases
     const NetBuffer buffer{.data = slot(posted_),
                            .size_bytes = slot_stride(),
                            .memory = registration_->raw(),
@@ -212,7 +225,7 @@ Result<bool> NetRecvEnd::post_free() {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      broken_ = failed(net_->explain("irecv", status));
+      cannot_post_ = failed(net_->explain("irecv", status));
       return moved;
     }
     ++posted_;
@@ -234,9 +247,31 @@ Result<bool> NetRecvEnd::test_posted() {
       return moved;
     }
     PLEXUS_TRY(take_in(size_bytes));
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kArrived, size_bytes - sizeof(NetHeader));
+    }
     ++arrived_;
   }
   return moved;
+}
+
+/// Messages that came before anybody listened are nobody's.
+void NetRecvEnd::observe(StepObserver* observer) {
+  ConnectionEnd::observe(observer);
+  if (observer == nullptr || memory_ == nullptr) {
+    return;
+  }
+  told_ = fifo().taken.load(std::memory_order_relaxed);
+  for (uint64_t step = told_; step < arrived_; ++step) {  // early for the call that begins
+    observer->on_step(StepChange::kArrived, fifo().headers[step % kSlots].size_bytes);
+  }
+}
+
+void NetRecvEnd::tell_taken() {
+  for (const uint64_t taken = fifo().taken.load(std::memory_order_relaxed); told_ < taken;
+       ++told_) {
+    observer_->on_step(StepChange::kDone, 0);
+  }
 }
 
 Result<void> NetRecvEnd::take_in(uint64_t size_bytes) {

@@ -4,6 +4,9 @@
 //
 // A message is a 64-byte NetHeader (the slot header's news) and the payload, contiguous in
 // registered memory, so that a slot costs one isend and one irecv.
+//
+// The receiver listens and posts a letter: the plugin's handle, then the route as it sees it (net,
+// devices). The sender compares the route with its own before it connects.
 #pragma once
 
 #include <array>
@@ -14,14 +17,25 @@
 #include "core/plugin/net_plugin.hpp"
 #include "core/transport/connection.hpp"
 #include "core/transport/local.hpp"
+#include "core/transport/net_set.hpp"
 
 namespace plexus {
 
 struct NetEndOptions {
   Exchange* exchange;
-  NetContext* context;
+  NetSet::Way way;
   uint32_t slot_bytes;
   std::string peer_name;  // for messages
+};
+
+/// An end that no network can connect: connecting says why.
+class UnreachableEnd final : public ConnectionEnd {
+ public:
+  UnreachableEnd(const ConnectionKey& key, Error why) : ConnectionEnd(key), why_(std::move(why)) {}
+  Result<bool> progress_connect() override { return why_.clone(); }
+
+ private:
+  Error why_;
 };
 
 /// What both directions share: slots in registered memory.
@@ -34,7 +48,6 @@ class NetEnd : public ConnectionEnd {
   [[nodiscard]] size_t slot_stride() const;
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] Error failed(Error error) const;
-  [[nodiscard]] uint32_t device() const;
 
   NetEndOptions options_;
   std::shared_ptr<LocalFifo> memory_;
@@ -63,6 +76,7 @@ class NetRecvEnd final : public NetEnd {
   NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
   Result<bool> progress_connect() override;
   Result<bool> progress_pump() override;
+  void observe(StepObserver* observer) override;
   [[nodiscard]] const Error* broken() const noexcept override {
     return broken_ ? &*broken_ : nullptr;
   }
@@ -71,12 +85,15 @@ class NetRecvEnd final : public NetEnd {
   Result<bool> post_free();
   Result<bool> test_posted();
   Result<void> take_in(uint64_t size_bytes);
+  void tell_taken();
 
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
   std::optional<NetMemory> registration_;
-  uint64_t posted_ = 0;   // steps whose slot waits for a message
-  uint64_t arrived_ = 0;  // steps that arrived
+  uint64_t posted_ = 0;               // steps whose slot waits for a message
+  uint64_t arrived_ = 0;              // steps that arrived
+  uint64_t told_ = 0;                 // steps of which the observer knows that they were taken
+  std::optional<Error> cannot_post_;  // what is posted already may still hold messages
   std::optional<Error> broken_;
 };
 

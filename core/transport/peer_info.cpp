@@ -38,6 +38,8 @@ const char* name(TransportKind kind) {
       return "shm";
     case TransportKind::kNet:
       return "net";
+    case TransportKind::kCollnet:
+      return "collnet";
   }
   return "?";
 }

@@ -7,11 +7,11 @@
 //   after(int lane)                           the next verb waits until all that lane `lane` has so
 //                                             far is done
 //   send(B source, c, P to, Lend)             pass on a local chunk
-//   recv(P from, B target, c)                 store what arrives
+//   recv(P from, B target, c, Complete = kNo) store what arrives
 //   copy(B source, B target, c)               local copy
 //   copy_send(B source, B target, c, P to)
 //   recv_send(P from, P to)                   forward without keeping
-//   recv_copy_send(P from, B target, c, P to)
+//   recv_copy_send(P from, B target, c, P to, Complete = kNo)
 //   recv_reduce_send(P from, B source, c, P to)
 //   recv_reduce_copy(P from, B source, B target, c, Complete)
 //   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)

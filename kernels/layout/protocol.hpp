@@ -35,9 +35,11 @@ struct LineLL {
 };
 static_assert(sizeof(LineLL) == 8);
 
-/// LL128: 120 bytes of data, then hash and flag as one 8-byte word, written last.
+inline constexpr uint32_t kDataBytesOfLineLL128 = 120;
+
+/// LL128: data, then hash and flag as one 8-byte word, written last.
 struct alignas(128) LineLL128 {
-  std::byte data[120];
+  std::byte data[kDataBytesOfLineLL128];
   uint64_t hash_and_flag;  // flag in the high half
 };
 static_assert(sizeof(LineLL128) == 128);
@@ -52,10 +54,13 @@ constexpr uint32_t payload_bytes_max(Protocol protocol) {
 
 /// How many lines `size_bytes` of payload take.
 PLEXUS_HOST_DEVICE constexpr uint32_t lines_of(Protocol protocol, uint32_t size_bytes) {
-  return protocol == Protocol::kLL ? 1 + (size_bytes + 3) / 4 : (size_bytes + 119) / 120;
+  return protocol == Protocol::kLL
+             ? 1 + (size_bytes + 3) / 4
+             : (size_bytes + kDataBytesOfLineLL128 - 1) / kDataBytesOfLineLL128;
 }
 
-inline constexpr size_t kSlotBytesLL128 = lines_of(Protocol::kLL128, kPayloadBytesMaxLL128) * 128;
+inline constexpr size_t kSlotBytesLL128 =
+    lines_of(Protocol::kLL128, kPayloadBytesMaxLL128) * sizeof(LineLL128);
 inline constexpr size_t kSlotBytesLL =
     (lines_of(Protocol::kLL, kPayloadBytesMaxLL) * sizeof(LineLL) + 127) / 128 * 128;
 

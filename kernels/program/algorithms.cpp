@@ -13,6 +13,7 @@
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
 #include "kernels/algorithms/chain_broadcast.hpp"
 #include "kernels/algorithms/chain_reduce.hpp"
+#include "kernels/algorithms/collnet_all_reduce.hpp"
 #include "kernels/algorithms/hierarchical_all_reduce.hpp"
 #include "kernels/algorithms/hierarchical_blocks.hpp"
 #include "kernels/algorithms/hierarchical_rooted.hpp"
@@ -24,6 +25,7 @@
 #include "kernels/algorithms/ring_reduce_scatter.hpp"
 #include "kernels/algorithms/torus_all_reduce.hpp"
 #include "kernels/algorithms/tree_all_reduce.hpp"
+#include "kernels/algorithms/tree_broadcast.hpp"
 #include "kernels/algorithms/two_shot_all_reduce.hpp"
 #include "kernels/program/record.hpp"
 
@@ -82,6 +84,10 @@ Program record_bidirectional_ring_all_reduce(const RecordInput& in) {
   return record_with(in, 2 * ranks_of(in),
                      [&](auto& prims) { bidirectional_ring_all_reduce(prims, view_of(in)); });
 }
+std::span<const int> nodes_of(const RecordInput& in) {
+  static constexpr int kOneNode[] = {0};
+  return in.nodes.empty() ? std::span(kOneNode) : in.nodes;
+}
 /// The ranks of one data centre in ring order, and where its hosts begin among them.
 struct CentrePart {
   std::vector<int> ring;
@@ -139,11 +145,21 @@ Program record_tree_all_reduce(const RecordInput& in) {
   if (!in.centres.empty()) {
     return record_tree_over_centres(in);
   }
-  static constexpr int kOneNode[] = {0};
-  const std::span<const int> nodes = in.nodes.empty() ? std::span(kOneNode) : in.nodes;
+  const std::span<const int> nodes = nodes_of(in);
   return record_with(in, 1, [&](auto& prims) {
     tree_all_reduce(prims, view_of(in), in.variant, nodes.data(), static_cast<int>(nodes.size()));
   });
+}
+HostView host_of(const RecordInput& in) {
+  const std::span<const int> nodes = nodes_of(in);
+  return HostView::of(view_of(in), nodes.data(), static_cast<int>(nodes.size()));
+}
+Program record_collnet_direct_all_reduce(const RecordInput& in) {
+  return record_with(in, kCollnetDepth * in.heads,
+                     [&](auto& prims) { collnet_direct_all_reduce(prims, host_of(in), in.heads); });
+}
+Program record_collnet_chain_all_reduce(const RecordInput& in) {
+  return record_with(in, 1, [&](auto& prims) { collnet_chain_all_reduce(prims, host_of(in)); });
 }
 Program record_recursive_doubling_all_reduce(const RecordInput& in) {
   return record_with(in, 1,
@@ -180,6 +196,9 @@ Program record_bruck_all_to_all(const RecordInput& in) {
 }
 Program record_binomial_broadcast(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { binomial_broadcast(prims, view_of(in), in.root); });
+}
+Program record_tree_broadcast(const RecordInput& in) {
+  return record_with(in, 1, [&](auto& prims) { tree_broadcast(prims, view_of(in), in.root); });
 }
 Program record_binomial_reduce(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { binomial_reduce(prims, view_of(in), in.root); });
@@ -342,6 +361,10 @@ int tree_rounds(int nranks) {
   }
   return 2 * deepest;
 }
+int tree_broadcast_rounds(int nranks) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks))) - 1;
+}
+constexpr int tree_broadcast_chunks(int nranks) { return std::min(nranks - 1, 2); }
 int tree_chunks(int nranks) {
   int most = 0;
   for (int place = 0; place < nranks; ++place) {
@@ -465,6 +488,23 @@ int64_t binomial_hops(int nranks) {
   return hops;
 }
 
+Cost collnet_direct_cost(const Spread& spread) {
+  const bool is_alone = spread.ranks_per_node_max == 1;
+  return {.rounds = is_alone ? 2 : 4,
+          .chunks_moved = kCollnetDepth * (spread.heads + spread.ranks_per_node_max - 1),
+          .chunks_in_all = int64_t{2} * kCollnetDepth * spread.heads * spread.nranks,
+          .chunks_reduced = kCollnetDepth * (spread.ranks_per_node_max - 1),
+          .chunks = kCollnetDepth * spread.heads};
+}
+Cost collnet_chain_cost(const Spread& spread) {
+  const bool is_alone = spread.ranks_per_node_max == 1;
+  return {.rounds = 2 * spread.ranks_per_node_max,
+          .chunks_moved = is_alone ? 1 : 2,
+          .chunks_in_all = int64_t{2} * spread.nranks,
+          .chunks_reduced = is_alone ? 0 : 1,
+          .chunks = 1};
+}
+
 constexpr Algorithm kAlgorithms[] = {
     // Per collective: the first row is the default, later rows have uses that choose_algorithm
     // knows.
@@ -489,10 +529,18 @@ constexpr Algorithm kAlgorithms[] = {
      twice_others, all_twice_others, others, all, kOperandsMax, 1, true},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
      others, all_others, others, one, kOperandsMax, 1, true},
+    {"collnet_direct_all_reduce", "collnetdirect", Collective::kAllReduce,
+     record_collnet_direct_all_reduce, nullptr, nullptr, nullptr, nullptr, nullptr, kRanksMax, 1,
+     false, collnet_direct_cost},
+    {"collnet_chain_all_reduce", "collnetchain", Collective::kAllReduce,
+     record_collnet_chain_all_reduce, nullptr, nullptr, nullptr, nullptr, nullptr, kRanksMax, 1,
+     false, collnet_chain_cost},
     {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one,
      others_in_all, zero, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
      binomial_rounds, log2_up, others_in_all, zero, one},
+    {"tree_broadcast", "tree", Collective::kBroadcast, record_tree_broadcast, tree_broadcast_rounds,
+     tree_broadcast_chunks, others_in_all, zero, one},
     {"direct_broadcast", "allpairs", Collective::kBroadcast, record_direct_broadcast, one, others,
      others_in_all, zero, one, kOperandsMax},
     {"chain_reduce", "ring", Collective::kReduce, record_chain_reduce, others, one, others_in_all,
@@ -544,6 +592,17 @@ constexpr Algorithm kAlgorithms[] = {
 }  // namespace
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+Cost cost_of(const Algorithm& algorithm, const Spread& spread) {
+  if (algorithm.network_cost != nullptr) {
+    return algorithm.network_cost(spread);
+  }
+  return {.rounds = algorithm.rounds(spread.nranks),
+          .chunks_moved = algorithm.chunks_moved(spread.nranks),
+          .chunks_in_all = algorithm.chunks_in_all(spread.nranks),
+          .chunks_reduced = algorithm.chunks_reduced(spread.nranks),
+          .chunks = algorithm.chunks(spread.nranks)};
+}
 
 const Algorithm& local_copy() {
   static constexpr Algorithm kLocalCopy{

@@ -15,15 +15,34 @@ namespace plexus {
 
 /// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
 /// the peer of a send/recv; `variant` = channel modulo Algorithm::variants; `nodes` = the places in
-/// the ring where the ranks of a host begin, rising from 0, borrowed. Empty: all on one host.
-/// `centres` = [nranks] the data centre of each place in the ring, from 0, borrowed. Empty: one.
+/// the ring where the ranks of a host begin, rising from 0, borrowed. Empty: all on one host;
+/// `centres` = [nranks] the data centre of each place in the ring, from 0, borrowed. Empty: one;
+/// `heads` = ranks of each host that talk to a network that reduces.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
-  int root;
+  int root = 0;
   int variant = 0;
   std::span<const int> nodes = {};
   std::span<const int> centres = {};
+  int heads = 1;
+};
+
+/// How the ranks are spread over hosts, as far as costs depend on it.
+struct Spread {
+  int nranks = 1;
+  int nodes = 1;
+  int ranks_per_node_max = 1;
+  int heads = 1;  // see RecordInput
+};
+
+/// What a loop of an algorithm costs. All of it is checked by the verifier.
+struct Cost {
+  int rounds = 0;             // messages on the longest chain of dependent ones
+  int chunks_moved = 0;       // the most that one rank sends, or receives
+  int64_t chunks_in_all = 0;  // that all ranks (and networks that reduce) send
+  int chunks_reduced = 0;     // the most that one rank combines with another
+  int chunks = 0;             // chunk indices
 };
 
 inline constexpr int kRanksMax = 1 << 24;
@@ -35,9 +54,7 @@ struct Algorithm {
   const char* family = nullptr;  // the token of NCCL_ALGO
   Collective collective = Collective::kAllReduce;
   Program (*record)(const RecordInput& input) = nullptr;
-  /// Per loop, and checked by the verifier: verbs on the critical path; the most chunks that one
-  /// rank sends, or receives; chunks that all ranks send in all; the most chunks that one rank
-  /// combines with another; chunk indices.
+  /// The fields of `Cost`; null where they do not depend on the number of ranks alone.
   int (*rounds)(int nranks) = nullptr;
   int (*chunks_moved)(int nranks) = nullptr;
   int64_t (*chunks_in_all)(int nranks) = nullptr;
@@ -52,7 +69,12 @@ struct Algorithm {
   /// Made for several data centres. What it costs depends on these, so the five functions are null:
   /// count_cost() counts it.
   bool for_centres = false;
+  /// Not null: the network reduces between hosts (collnet_all_reduce.hpp); in place of the five
+  /// formulas.
+  Cost (*network_cost)(const Spread& spread) = nullptr;
 };
+
+Cost cost_of(const Algorithm& algorithm, const Spread& spread);
 
 std::span<const Algorithm> algorithms();
 /// What every collective of one rank is, and a message to oneself.

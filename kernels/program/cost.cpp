@@ -87,10 +87,14 @@ int64_t LoopCost::far_chunks_out() const {
 
 int count_chunks_moved(const LaneNetwork& network, int nranks) {
   std::vector<int> sent(static_cast<size_t>(nranks));
-  std::vector<int> received(static_cast<size_t>(nranks));
+  std::vector<int> received(sent.size());
   for (const auto& connection : network.connections()) {
-    sent[static_cast<size_t>(connection.source)] += static_cast<int>(connection.sent);
-    received[static_cast<size_t>(connection.target)] += static_cast<int>(connection.sent);
+    if (connection.source < nranks) {
+      sent[static_cast<size_t>(connection.source)] += static_cast<int>(connection.sent);
+    }
+    if (connection.target < nranks) {
+      received[static_cast<size_t>(connection.target)] += static_cast<int>(connection.sent);
+    }
   }
   return std::max(*std::max_element(sent.begin(), sent.end()),
                   *std::max_element(received.begin(), received.end()));

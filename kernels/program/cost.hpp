@@ -12,19 +12,15 @@
 
 namespace plexus {
 
-struct LoopCost {
-  int chunks = 0;             // chunk indices
-  int rounds = 0;             // messages on the longest chain of dependent ones
-  int chunks_moved = 0;       // most that a rank sends, or receives
-  int64_t chunks_in_all = 0;  // that all ranks send
-  int chunks_reduced = 0;     // most that a rank combines with another
-  int far_rounds = 0;         // messages between data centres, on the chain with the most of them
+struct LoopCost : Cost {
+  int far_rounds = 0;  // messages between data centres, on the chain with the most of them
   std::vector<int64_t> far_chunks;  // [centres * centres], by sending and by receiving centre
 
   /// Most chunks that leave a data centre.
   [[nodiscard]] int64_t far_chunks_out() const;
 };
 
+/// What networks that reduce (peers from `nranks` on) move is not at a rank.
 int count_chunks_moved(const LaneNetwork& network, int nranks);
 int64_t count_chunks_in_all(const LaneNetwork& network);
 /// The most pairs that a rank combines; a verb of several operands combines one less.

@@ -24,6 +24,7 @@ struct CollectiveDefinition {
   bool in_place;
   int chunks;
   int scratch_chunks;
+  int networks = 0;  // peers from nranks on: groups whose chunks the network combines
 
   /// Chunk index = block of the buffer, all blocks equally long? Otherwise chunks lie one after the
   /// other and the last ones of a message may be shorter, or empty and skipped.

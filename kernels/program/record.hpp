@@ -54,8 +54,9 @@ class RecordingPrims {
     add({.source = source, .lends = lend == Lend::kYes, .source_chunk = chunk}, kNobody, to);
   }
   template <class From = OnePeer>
-  void recv(From from, Buffer target, int chunk) {
-    add({.target = target, .target_chunk = chunk}, from, kNobody);
+  void recv(From from, Buffer target, int chunk, Complete complete = Complete::kNo) {
+    add({.target = target, .completes = complete == Complete::kYes, .target_chunk = chunk}, from,
+        kNobody);
   }
   void copy(Buffer source, Buffer target, int chunk, Complete complete = Complete::kNo) {
     add({.source = source,
@@ -75,8 +76,10 @@ class RecordingPrims {
     add({}, from, to);
   }
   template <class From = OnePeer, class To = OnePeer>
-  void recv_copy_send(From from, Buffer target, int chunk, To to) {
-    add({.target = target, .target_chunk = chunk}, from, to);
+  void recv_copy_send(
+      From from, Buffer target, int chunk, To to, Complete complete = Complete::kNo) {
+    add({.target = target, .completes = complete == Complete::kYes, .target_chunk = chunk}, from,
+        to);
   }
   template <class From = OnePeer, class To = OnePeer>
   void recv_reduce_send(From from, Buffer source, int chunk, To to) {

@@ -21,7 +21,7 @@ class StepChecker {
   StepChecker(const Program& program, const CollectiveDefinition& definition)
       : program_(program),
         definition_(definition),
-        peer_seen_(static_cast<size_t>(definition.nranks)) {}
+        peer_seen_(static_cast<size_t>(definition.nranks + definition.networks)) {}
 
   std::string check(size_t lane, const Step& step) {
     std::string what = check_peers(step);
@@ -51,7 +51,7 @@ class StepChecker {
   std::string check_peer_list(std::span<const int> peers, const char* verb) {
     ++stamp_;
     for (const int peer : peers) {
-      if (peer < 0 || peer >= program_.nranks || peer == program_.rank) {
+      if (peer < 0 || peer >= program_.nranks + definition_.networks || peer == program_.rank) {
         return fmt::format("{} rank {}, which is no peer", verb, peer);
       }
       if (peer_seen_[static_cast<size_t>(peer)] == stamp_) {
@@ -133,7 +133,7 @@ class StepChecker {
 
   const Program& program_;
   const CollectiveDefinition& definition_;
-  std::vector<uint32_t> peer_seen_;  // [nranks] stamp of the last list with that peer
+  std::vector<uint32_t> peer_seen_;  // [nranks + networks] stamp of the last list with that peer
   uint32_t stamp_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "kernels/program/expressions.hpp"
 #include "kernels/program/happens_before.hpp"
 #include "kernels/program/lane_network.hpp"
+#include "kernels/program/network_peer.hpp"
 #include "kernels/program/shape.hpp"
 #include "kernels/program/symbolic_memory.hpp"
 
@@ -265,21 +266,20 @@ class Execution {
 };
 
 /// What the table says and is not so; empty: all is.
-std::string compare_cost(const Algorithm& algorithm, int nranks, const VerifyResult& result) {
+std::string compare_cost(const Cost& cost, const VerifyResult& result) {
   const struct {
     const char* what;
     int64_t found;
     int64_t expected;
-  } costs[] = {
-      {"chunks", result.chunks, algorithm.chunks(nranks)},
-      {"rounds", result.rounds, algorithm.rounds(nranks)},
-      {"chunks moved at a rank", result.chunks_moved, algorithm.chunks_moved(nranks)},
-      {"chunks sent in all", result.chunks_in_all, algorithm.chunks_in_all(nranks)},
-      {"chunks combined at a rank", result.chunks_reduced, algorithm.chunks_reduced(nranks)}};
-  for (const auto& cost : costs) {
-    if (cost.found != cost.expected) {
-      return fmt::format("has {} {}, where the table says {}", cost.found, cost.what,
-                         cost.expected);
+  } costs[] = {{"chunks", result.chunks, cost.chunks},
+               {"rounds", result.rounds, cost.rounds},
+               {"chunks moved at a rank", result.chunks_moved, cost.chunks_moved},
+               {"chunks sent in all", result.chunks_in_all, cost.chunks_in_all},
+               {"chunks combined at a rank", result.chunks_reduced, cost.chunks_reduced}};
+  for (const auto& each : costs) {
+    if (each.found != each.expected) {
+      return fmt::format("has {} {}, where the table says {}", each.found, each.what,
+                         each.expected);
     }
   }
   return {};
@@ -310,7 +310,25 @@ std::string check_size(std::span<const Program> programs, uint64_t slots) {
   return {};
 }
 
+/// Places where the hosts begin.
+std::vector<int> list_nodes(const VerifyInput& input) {
+  std::vector<int> nodes;
+  for (int place = 0; place < input.nranks; place += input.ranks_per_node) {
+    nodes.push_back(place);
+  }
+  return nodes;
+}
+
+Spread spread_of(const VerifyInput& input) {
+  return {.nranks = input.nranks,
+          .nodes = static_cast<int>(list_nodes(input).size()),
+          .ranks_per_node_max = std::min(input.ranks_per_node, input.nranks),
+          .heads = input.heads};
+}
+
 std::vector<Program> record_programs(const VerifyInput& input) {
+  const std::vector<int> nodes = list_nodes(input);
+  const bool has_hosts = input.algorithm->network_cost != nullptr;
   const bool is_pair = is_point_to_point(input.algorithm->collective);
   std::vector<int> ring(static_cast<size_t>(is_pair ? std::min(input.nranks, 2) : input.nranks));
   std::iota(ring.begin(), ring.end(), 0);
@@ -319,12 +337,14 @@ std::vector<Program> record_programs(const VerifyInput& input) {
   for (const int rank : ring) {
     const Algorithm* const algorithm =
         is_pair ? find_algorithm(rank == 0 ? "send" : "recv") : input.algorithm;
-    programs.push_back(algorithm->record({.rank = rank,
-                                          .ring = ring,
-                                          .root = is_pair ? 1 - rank : input.root,
-                                          .variant = input.variant,
-                                          .nodes = {},
-                                          .centres = input.centres}));
+    programs.push_back(algorithm->record(
+        {.rank = rank,
+         .ring = ring,
+         .root = is_pair ? 1 - rank : input.root,
+         .variant = input.variant,
+         .nodes = has_hosts ? std::span<const int>(nodes) : std::span<const int>(),
+         .centres = input.centres,
+         .heads = input.heads}));
   }
   return programs;
 }
@@ -339,7 +359,8 @@ VerifyResult verify_programs(std::span<const Program> programs,
                              Collective collective,
                              int root,
                              bool in_place,
-                             uint64_t slots) {
+                             uint64_t slots,
+                             int networks) {
   VerifyResult result;
   result.reason = check_size(programs, slots);
   if (!result.reason.empty()) {
@@ -350,7 +371,8 @@ VerifyResult verify_programs(std::span<const Program> programs,
                                            .root = root,
                                            .in_place = in_place && has_in_place(collective),
                                            .chunks = programs[0].chunks,
-                                           .scratch_chunks = programs[0].scratch_chunks};
+                                           .scratch_chunks = programs[0].scratch_chunks,
+                                           .networks = networks};
   result.chunks = programs[0].chunks;
   for (const Program& program : programs) {
     result.steps += program.step_count();
@@ -360,7 +382,14 @@ VerifyResult verify_programs(std::span<const Program> programs,
   if (!result.reason.empty()) {
     return result;
   }
-  LaneNetwork network(programs);
+  std::vector<Program> with_networks;  // all of them, when the network reduces
+  if (networks > 0) {
+    with_networks.assign(programs.begin(), programs.end());
+    for (int number = 0; number < networks; ++number) {
+      with_networks.push_back(network_program(programs, number));
+    }
+  }
+  LaneNetwork network(networks > 0 ? std::span<const Program>(with_networks) : programs);
   result.reason = network.problem();
   if (!result.reason.empty()) {
     return result;
@@ -385,11 +414,20 @@ VerifyResult verify(const VerifyInput& input) {
     result.reason = fmt::format("root {} is no rank of {}", input.root, nranks);
     return result;
   }
+  if (const int last = (nranks - 1) % input.ranks_per_node + 1;
+      input.heads < 1 || input.heads > last) {
+    VerifyResult result;
+    result.reason = fmt::format("{} heads on a host of {} ranks", input.heads, last);
+    return result;
+  }
   const bool is_pair = is_point_to_point(input.algorithm->collective);
-  VerifyResult result = verify_programs(record_programs(input), input.algorithm->collective,
-                                        is_pair ? 0 : input.root, input.in_place, input.slots);
+  const std::vector<Program> programs = record_programs(input);
+  const int networks = input.algorithm->network_cost != nullptr ? count_networks(programs) : 0;
+  VerifyResult result =
+      verify_programs(programs, input.algorithm->collective, is_pair ? 0 : input.root,
+                      input.in_place, input.slots, networks);
   if (result.proved && nranks > 1 && !input.algorithm->for_centres) {
-    result.reason = compare_cost(*input.algorithm, nranks, result);
+    result.reason = compare_cost(cost_of(*input.algorithm, spread_of(input)), result);
     result.proved = result.reason.empty();
   }
   return result;

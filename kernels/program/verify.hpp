@@ -29,6 +29,10 @@ struct VerifyInput {
   uint64_t slots = kSlots;
   int variant = 0;                    // of the algorithm
   std::span<const int> centres = {};  // as RecordInput has them; ranks stand in order in the ring
+  // Of an algorithm that reduces in the network: hosts of so many ranks each, but for a last one of
+  // fewer, and of so many heads, at most the ranks of the last host.
+  int ranks_per_node = 8;
+  int heads = 1;
 };
 
 struct VerifyResult {
@@ -49,12 +53,14 @@ struct VerifyResult {
 VerifyResult verify(const VerifyInput& input);
 
 /// The same for programs from elsewhere, without the table's cost. `programs`: one per rank, by
-/// rank; of kSend and kRecv, those of sender and receiver.
+/// rank; of kSend and kRecv, those of sender and receiver. `networks`: how many peers beyond the
+/// ranks are networks that reduce.
 VerifyResult verify_programs(std::span<const Program> programs,
                              Collective collective,
                              int root,
                              bool in_place,
-                             uint64_t slots);
+                             uint64_t slots,
+                             int networks = 0);
 
 /// Can the collective be called in place?
 bool has_in_place(Collective collective);

@@ -10,20 +10,20 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "plugin-api/plexus_net.h"
+#include <plexus/plexus_net.h>
 
 enum { kRequests = 8, kNameBytes = 16, kNew = SOCK_NONBLOCK | SOCK_CLOEXEC };
 struct plexus_net_context { plexus_log_fn log; plexus_log_sink_t* sink; };
-struct plexus_net_request { /* `recv` is null in a send, which is done when isend returns */
-  int in_use; plexus_net_recv_t* recv; plexus_net_buffer_t buffer; uint64_t turn;
+struct plexus_net_request { /* `from` is null in a send, which is done when isend returns */
+  int in_use, is_done; plexus_net_recv_t* from; plexus_net_buffer_t buffer; uint64_t turn;
 };
 struct plexus_net_listen { plexus_net_context_t* context; int fd; };
 struct plexus_net_send {
   plexus_net_context_t* context; int fd; plexus_net_request_t requests[kRequests];
 };
 struct plexus_net_recv {
-  plexus_net_context_t* context; int fd; plexus_net_request_t requests[kRequests];
-  uint64_t posted, received; /* requests */
+  plexus_net_context_t* context; int fd, is_broken; plexus_net_request_t requests[kRequests];
+  uint64_t posted;
 };
 static int32_t fail(const plexus_net_context_t* context, int32_t code, const char* sentence) {
   return context->log(context->sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, sentence), code;
@@ -82,16 +82,19 @@ static int32_t open_recv(plexus_net_listen_t* from, plexus_net_recv_t** out) {
 }
 
 /* The kernel reads and writes any memory of the process: there is nothing to register. */
-static int32_t check_region(const plexus_net_region_t* region, plexus_net_memory_t** memory) {
-  return *memory = NULL, region->kind == PLEXUS_MEMORY_HOST ? PLEXUS_OK : PLEXUS_INVALID_USAGE;
+static int32_t check_region(plexus_net_context_t* context, const plexus_net_region_t* region,
+                            plexus_net_memory_t** memory) {
+  if (region->kind != PLEXUS_MEMORY_HOST)
+    return fail(context, PLEXUS_INVALID_USAGE, "unix0 moves host memory only");
+  return *memory = NULL, PLEXUS_OK;
 }
 static int32_t register_send(plexus_net_send_t* send, const plexus_net_region_t* region,
                              plexus_net_memory_t** memory) {
-  return (void)send, check_region(region, memory);
+  return check_region(send->context, region, memory);
 }
 static int32_t register_recv(plexus_net_recv_t* recv, const plexus_net_region_t* region,
                              plexus_net_memory_t** memory) {
-  return (void)recv, check_region(region, memory);
+  return check_region(recv->context, region, memory);
 }
 static int32_t deregister(plexus_net_memory_t* memory) { return (void)memory, PLEXUS_OK; }
 static plexus_net_request_t* find_free(plexus_net_request_t* requests) {
@@ -105,33 +108,47 @@ static int32_t isend(plexus_net_send_t* send, const void* data, uint64_t size_by
   plexus_net_request_t* request = find_free(send->requests);
   if ((void)memory, request == NULL) return PLEXUS_AGAIN;
   if (sendmsg(send->fd, &packet, MSG_NOSIGNAL) < 0)
-    return errno == EAGAIN ? PLEXUS_AGAIN : fail(send->context, PLEXUS_REMOTE_ERROR, "peer gone");
-  request->in_use = 1, request->buffer.size_bytes = size_bytes;
+    return errno == EAGAIN ? PLEXUS_AGAIN : fail(send->context, PLEXUS_REMOTE_ERROR, "no receiver");
+  request->in_use = request->is_done = 1, request->buffer.size_bytes = size_bytes;
   return *out = request, PLEXUS_OK;
 }
-static int32_t irecv(plexus_net_recv_t* recv, uint32_t count, const plexus_net_buffer_t* buffers,
+static int32_t give_up(plexus_net_recv_t* from, int32_t code, const char* sentence) {
+  return from->is_broken = code, fail(from->context, code, sentence); /* it stays failed */
+}
+static int32_t irecv(plexus_net_recv_t* from, uint32_t count, const plexus_net_buffer_t* buffers,
                      plexus_net_request_t** out) {
-  plexus_net_request_t* request = find_free(recv->requests);
+  plexus_net_request_t* request = find_free(from->requests);
+  if (from->is_broken) return give_up(from, from->is_broken, "the connection failed before");
+  if (count != 1) return fail(from->context, PLEXUS_INVALID_ARGUMENT, "one buffer at a time");
   if (request == NULL) return PLEXUS_AGAIN;
-  if (count != 1) return fail(recv->context, PLEXUS_INVALID_ARGUMENT, "one buffer at a time");
-  *request = (plexus_net_request_t){1, recv, buffers[0], recv->posted++};
+  *request = (plexus_net_request_t){1, 0, from, buffers[0], from->posted++};
   return *out = request, PLEXUS_OK;
 }
-static int32_t receive(plexus_net_recv_t* recv, plexus_net_buffer_t* buffer) {
+/* Takes a packet into the oldest buffer with its tag; it stays in the kernel while none is posted */
+static int32_t receive(plexus_net_recv_t* from) {
   int32_t tag = 0;
-  struct iovec pieces[2] = {{&tag, sizeof tag}, {buffer->data, buffer->size_bytes}};
-  struct msghdr packet = {.msg_iov = pieces, .msg_iovlen = 2};
-  ssize_t n = recvmsg(recv->fd, &packet, 0);
+  struct iovec pieces[2] = {{&tag, sizeof tag}, {NULL, 0}};
+  struct msghdr packet = {.msg_iov = pieces, .msg_iovlen = 1};
+  ssize_t n = recvmsg(from->fd, &packet, MSG_PEEK);
   if (n < 0 && errno == EAGAIN) return PLEXUS_AGAIN;
-  if (n <= 0) return fail(recv->context, PLEXUS_REMOTE_ERROR, "peer gone");
-  if ((packet.msg_flags & MSG_TRUNC) != 0 || tag != buffer->tag)
-    return fail(recv->context, PLEXUS_INVALID_USAGE, "the message is not the one expected");
-  return buffer->size_bytes = (uint64_t)n - sizeof tag, ++recv->received, PLEXUS_OK;
+  if (n <= 0) return give_up(from, PLEXUS_REMOTE_ERROR, "the peer closed the connection");
+  plexus_net_request_t* oldest = NULL;
+  for (plexus_net_request_t* each = from->requests; each < from->requests + kRequests; ++each)
+    if (each->in_use && !each->is_done && each->buffer.tag == tag &&
+        (oldest == NULL || each->turn < oldest->turn)) oldest = each;
+  if (oldest == NULL) return PLEXUS_AGAIN;
+  pieces[1] = (struct iovec){oldest->buffer.data, oldest->buffer.size_bytes};
+  packet.msg_iovlen = 2, packet.msg_flags = 0, n = recvmsg(from->fd, &packet, 0);
+  if (n < 0 || (packet.msg_flags & MSG_TRUNC) != 0)
+    return give_up(from, PLEXUS_INVALID_USAGE, "a message is longer than its buffer");
+  return oldest->is_done = 1, oldest->buffer.size_bytes = (uint64_t)n - sizeof tag, PLEXUS_OK;
 }
 static int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
-  int32_t code = PLEXUS_OK;
-  if (request->recv != NULL && request->turn != request->recv->received) return PLEXUS_AGAIN;
-  if (request->recv != NULL) code = receive(request->recv, &request->buffer);
+  int32_t code = PLEXUS_OK; /* of the last packet; each may be for another request */
+  while (request->from != NULL && !request->is_done && code == PLEXUS_OK)
+    code = request->from->is_broken
+               ? give_up(request->from, request->from->is_broken, "the connection failed before")
+               : receive(request->from);
   if (code == PLEXUS_OK && sizes_bytes != NULL) *sizes_bytes = request->buffer.size_bytes;
   if (code != PLEXUS_AGAIN) request->in_use = 0;
   return code;

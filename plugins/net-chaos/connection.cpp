@@ -130,6 +130,9 @@ int32_t Connection::test(plexus_net_request_t& request, uint64_t* sizes_bytes) {
     if (code == PLEXUS_OK) {
       code = request.kind == Kind::kFlush ? test_inner(request, nullptr) : progress();
     }
+    if (request.is_done) {
+      code = PLEXUS_OK;  // another request met the end of the connection
+    }
     if (code == PLEXUS_OK && request.kind == Kind::kFlush) {
       request.is_done = true;
     }
@@ -360,6 +363,7 @@ int32_t RecvConnection::receive_piece(plexus_net_request_t& request) {
 }
 
 int32_t RecvConnection::progress() {
+  int32_t failure = PLEXUS_OK;
   for (size_t i = 0; i < unfinished_.size();) {
     plexus_net_request_t& request = *unfinished_[i];
     int32_t code = PLEXUS_OK;
@@ -371,7 +375,11 @@ int32_t RecvConnection::progress() {
       code = request.inner == nullptr ? PLEXUS_AGAIN : test_inner(request, sizes.data());
     }
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-      return break_off(code);
+      // The connection ended; what came before the end may lie in the requests before this one.
+      failure = code;
+      unfinished_.erase(unfinished_.begin() + static_cast<std::ptrdiff_t>(i));
+      i = 0;
+      continue;
     }
     if (code == PLEXUS_AGAIN) {
       ++i;
@@ -386,7 +394,7 @@ int32_t RecvConnection::progress() {
       unfinished_.erase(unfinished_.begin() + static_cast<std::ptrdiff_t>(i));
     }  // else its next piece is posted in the next turn
   }
-  return PLEXUS_OK;
+  return failure == PLEXUS_OK ? PLEXUS_OK : break_off(failure);
 }
 
 bool RecvConnection::take_piece(plexus_net_request_t& request, const Sizes& sizes) {

@@ -12,7 +12,9 @@
 #include "plugins/net-chaos/connection.hpp"
 #include "plugins/net-chaos/inner.hpp"
 #include "plugins/net-chaos/script.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
+#include "plugins/support/settings.hpp"
 #include "plugins/support/wall.hpp"
 
 using plexus::net_chaos::Connection;
@@ -22,10 +24,13 @@ using plexus::net_chaos::RecvConnection;
 using plexus::net_chaos::Script;
 using plexus::net_chaos::SendConnection;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Result;
+using plexus::plugin::SettingReader;
+using plexus::plugin::take_from_host;
 
 struct plexus_net_context {
   Log log;
@@ -61,22 +66,13 @@ namespace {
 constexpr size_t kRequestsMax = 64;
 constexpr size_t kSendRequestsMax = kRequestsMax * PLEXUS_NET_RECVS_MAX;
 
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
-
-std::string read_variable(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read at init only
+std::string read_variable(const SettingReader& read, const char* name) {
+  const char* value = read(name);
   return value == nullptr ? "" : value;
 }
 
-Result<Script> read_script() {
-  const std::string text = read_variable("PLEXUS_CHAOS_SCRIPT");
+Result<Script> read_script(const SettingReader& read) {
+  const std::string text = read_variable(read, "PLEXUS_CHAOS_SCRIPT");
   if (!text.starts_with('@')) {
     return Script::parse(text);
   }
@@ -84,13 +80,13 @@ Result<Script> read_script() {
   if (!file) {
     return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_SCRIPT={}: the file cannot be read", text);
   }
-  std::stringstream read;
-  read << file.rdbuf();
-  return Script::parse(read.str());
+  std::stringstream rules;
+  rules << file.rdbuf();
+  return Script::parse(rules.str());
 }
 
-Result<uint64_t> read_seed() {
-  const std::string text = read_variable("PLEXUS_CHAOS_SEED");
+Result<uint64_t> read_seed(const SettingReader& read) {
+  const std::string text = read_variable(read, "PLEXUS_CHAOS_SEED");
   char* end = nullptr;
   const uint64_t seed = text.empty() ? 1 : std::strtoull(text.c_str(), &end, 0);
   if (end != nullptr && *end != '\0') {
@@ -102,11 +98,12 @@ Result<uint64_t> read_seed() {
 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
   const Log log(config->log, config->log_sink);
+  const SettingReader read(*config);
   int32_t inner_code = PLEXUS_OK;
   const int32_t code = guard(log, [&]() -> Result<void> {
-    PLEXUS_TRY(script, read_script());
-    PLEXUS_TRY(seed, read_seed());
-    PLEXUS_TRY(ops, load_inner(read_variable("PLEXUS_CHAOS_NET")));
+    PLEXUS_TRY(script, read_script(read));
+    PLEXUS_TRY(seed, read_seed(read));
+    PLEXUS_TRY(ops, load_inner(read_variable(read, "PLEXUS_CHAOS_NET")));
     auto made = std::unique_ptr<plexus_net_context>(
         new plexus_net_context{log, ops, std::move(script), seed ^ config->comm_id});
     inner_code = ops->init(config, &made->inner);

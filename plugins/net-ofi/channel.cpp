@@ -134,6 +134,7 @@ Result<Progress> Channel::send_greeting(const WireGreeting& greeting, fi_addr_t 
     return is_greeting_sent() ? Progress::kDone : Progress::kPending;
   }
   buffers_->greeting_out = greeting;
+  has_called_ = true;
   const Rail& rail = rails_.front();
   const ssize_t result =
       rail.endpoint.send({&buffers_->greeting_out, sizeof greeting, rail.memory.descriptor()}, to,
@@ -349,7 +350,10 @@ void Channel::close(uint64_t count) noexcept {
     } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);
   }
   const bool is_known_elsewhere = is_met_ && !is_peer_inside_;
-  const bool is_unknown = !is_met_ && greeting_state_ == Sending::kNot;
+  const bool is_unknown = !is_met_ && !has_called_;
+  if (has_called_ && !is_met_) {
+    rails_.front().endpoint.settle();
+  }
   std::vector<Endpoint> endpoints;
   for (Rail& rail : rails_) {
     endpoints.push_back(std::move(rail.endpoint));

@@ -158,6 +158,7 @@ class Channel {
   bool is_open_ = true;
   bool is_met_ = false;
   bool is_peer_inside_ = false;  // in this very process
+  bool has_called_ = false;      // tried to send a greeting: the listener may know of us
   uint32_t ready_rails_ = 0;
   uint64_t peer_count_ = 0;
   std::optional<Failure> reason_;  // set once

@@ -75,7 +75,12 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
   return listener;
 }
 
-Listener::~Listener() { endpoint_.reset(); }
+Listener::~Listener() {
+  if (has_listened_) {
+    endpoint_->settle();
+  }
+  endpoint_.reset();
+}
 
 Result<void> Listener::post(uint32_t index) {
   return check_call(
@@ -104,6 +109,7 @@ Result<Progress> Listener::try_accept(std::unique_ptr<Channel>& channel) {
 
 Result<void> Listener::hear() {
   std::array<Event, kGreetings> events;
+  has_listened_ = true;
   for (int poll = 0; poll < kPollsPerCall; ++poll) {
     const size_t count = endpoint_->poll(events);
     if (count == 0) {

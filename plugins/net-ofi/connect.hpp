@@ -61,6 +61,7 @@ class Listener {
   std::vector<Guest> guests_;
   std::vector<uint32_t> seen_;  // nonces: a greeting may come twice
   uint32_t refusals_ = 0;
+  bool has_listened_ = false;  // libfabric may have accepted somebody
 };
 
 class Connector {

@@ -68,14 +68,14 @@ Result<std::shared_ptr<Domain>> Domain::open(const Nic& nic, bool always_registe
   opened->name_ = nic.offer.domain;
   opened->provider_ = nic.offer.provider;
   opened->always_registers_ = always_registers;
-  opened->info_.reset(::fi_dupinfo(nic.info.get()));
+  opened->info_.reset(library().dupinfo(nic.info.get()));
   if (opened->info_ == nullptr) {
     return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
   }
   const std::string where = nic.offer.provider + " on " + opened->name_;
   fid_fabric* fabric = nullptr;
-  PLEXUS_TRY(check_call(::fi_fabric(opened->info_->fabric_attr, &fabric, nullptr), "open a fabric",
-                        where));
+  PLEXUS_TRY(check_call(library().fabric(opened->info_->fabric_attr, &fabric, nullptr),
+                        "open a fabric", where));
   opened->fabric_.reset(fabric);
   fid_domain* domain = nullptr;
   PLEXUS_TRY(check_call(::fi_domain(fabric, opened->info_.get(), &domain, nullptr),

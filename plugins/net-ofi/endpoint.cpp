@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <unistd.h>
 
 namespace plexus::net_ofi {
@@ -12,12 +14,18 @@ namespace {
 /// Receives and sends that can end before anybody looks.
 constexpr size_t kQueueEntries = 1024;
 constexpr size_t kEventsPerPoll = 16;
+/// Of ofi_rxm's rounds that accept, hear and take a connection, which library.cpp sets to 1 ms.
+constexpr auto kSettleTime = std::chrono::milliseconds(3);
 
 }  // namespace
 
 Result<Endpoint> Endpoint::open(std::shared_ptr<Domain> owner) {
   Endpoint endpoint;
   Domain& domain = *owner;
+  std::optional<KeptSignals> signals;
+  if (domain.provider() == "shm") {
+    signals.emplace();  // the first endpoint takes SIGINT and others
+  }
   endpoint.domain_ = std::move(owner);
   fi_av_attr av_attributes{};
   av_attributes.type = FI_AV_TABLE;
@@ -81,6 +89,17 @@ std::string Endpoint::address_text(const AddressBytes& address) const {
   std::string result = readable(text);
   const size_t scheme = result.find("://");
   return scheme == std::string::npos ? result : result.substr(scheme + 3);
+}
+
+void Endpoint::settle() const {
+  if (!domain_->provider().ends_with("ofi_rxm")) {
+    return;
+  }
+  std::array<Event, kEventsPerPoll> ignored;
+  const auto end = std::chrono::steady_clock::now() + kSettleTime;
+  while (std::chrono::steady_clock::now() < end) {
+    static_cast<void>(poll(ignored));
+  }
 }
 
 size_t Endpoint::poll(std::span<Event> events) const {

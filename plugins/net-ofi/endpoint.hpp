@@ -81,6 +81,9 @@ class Endpoint {
                       tag, 0, &operation.context);
   }
 
+  /// To be called before closing what strangers may have called: ofi_rxm of 1.17 never closes the
+  /// socket of who is accepted and not yet heard.
+  void settle() const;
   /// Lets the provider work and takes what ended. Events after the returned number are not written.
   [[nodiscard]] size_t poll(std::span<Event> events) const;
 

@@ -7,7 +7,7 @@
 namespace plexus::net_ofi {
 
 std::string error_text(ssize_t error) {
-  return ::fi_strerror(static_cast<int>(error < 0 ? -error : error));
+  return library().strerror(static_cast<int>(error < 0 ? -error : error));
 }
 
 bool is_peer_gone(ssize_t error) noexcept {
@@ -27,7 +27,7 @@ Result<void> check_call(ssize_t result, const char* what, const std::string& whe
 }
 
 std::string library_text() {
-  const uint32_t version = ::fi_version();
+  const uint32_t version = library().version();
   return fmt::format("libfabric {}.{}", FI_MAJOR(version), FI_MINOR(version));
 }
 

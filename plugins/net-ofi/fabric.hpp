@@ -11,12 +11,13 @@
 #include <rdma/fi_tagged.h>
 #include <string>
 
+#include "plugins/net-ofi/library.hpp"
 #include "plugins/net-ofi/settings.hpp"
 
 namespace plexus::net_ofi {
 
 struct FreeInfo {
-  void operator()(fi_info* info) const noexcept { ::fi_freeinfo(info); }
+  void operator()(fi_info* info) const noexcept { library().freeinfo(info); }
 };
 /// One entry of a list, copied, or a list's head.
 using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;

@@ -2,7 +2,6 @@
 // net-ofi: libfabric as a Plexus net plugin. Here are the descriptor and the table, each entry one
 // `guard` statement over the C++ behind it. It exports `plexus_plugin_query` and, for stock NCCL,
 // ncclNetPlugin_v8 to v12.
-#include <cstdlib>
 #include <memory>
 
 #include "plugin-api/plexus_net.h"
@@ -11,7 +10,9 @@
 #include "plugins/net-ofi/device.hpp"
 #include "plugins/net-ofi/settings.hpp"
 #include "plugins/net-ofi/transfer.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
+#include "plugins/support/settings.hpp"
 #include "plugins/support/wall.hpp"
 
 using plexus::net_ofi::Cards;
@@ -29,11 +30,13 @@ using plexus::net_ofi::SendRequest;
 using plexus::net_ofi::Settings;
 using plexus::net_ofi::this_process;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Progress;
 using plexus::plugin::Result;
+using plexus::plugin::take_from_host;
 
 // What is behind the host's handles.
 
@@ -62,21 +65,6 @@ struct plexus_net_recv {
 
 namespace {
 
-// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and
-// returns.
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
-
-const char* read_environment(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): settings are read at init only
-}
-
 Result<const Device*> find_device(const plexus_net_context& context, uint32_t device) {
   const auto& devices = context.cards.devices();
   if (device >= devices.size()) {
@@ -94,7 +82,7 @@ plexus_net_properties_t properties_of(const plexus_net_context& context, const D
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
   const Log log(config->log, config->log_sink);
   return guard(log, [&]() -> Result<void> {
-    PLEXUS_TRY(settings, read_settings(read_environment));
+    PLEXUS_TRY(settings, read_settings(plexus::plugin::SettingReader(*config)));
     PLEXUS_TRY(cards, Cards::open(settings));
     log.info("net-ofi: {}, provider {}, {} device{}", plexus::net_ofi::library_text(),
              cards.provider(), cards.devices().size(), cards.devices().size() == 1 ? "" : "s");

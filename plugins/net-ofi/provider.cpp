@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <netinet/in.h>
 #include <set>
-#include <unistd.h>
 
 #include <fmt/ranges.h>
 
@@ -90,7 +87,7 @@ std::vector<Offer> one_per_domain(std::vector<Offer> offers) {
 // ---- asking libfabric ----
 
 InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
-  InfoPtr hints(::fi_allocinfo());
+  InfoPtr hints(library().dupinfo(nullptr));
   if (hints == nullptr) {
     return hints;
   }
@@ -113,26 +110,10 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
   return hints;
 }
 
-/// ofi_rxm gives every endpoint buffers for a host full of peers (85 MB); ours have one peer each.
-/// libfabric has no other way to say so. It reads them when it is first used; what the user set
-/// stays.
-void set_library_defaults() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    constexpr std::pair<const char*, const char*> kDefaults[] = {
-        {"FI_OFI_RXM_MSG_TX_SIZE", "64"},
-        {"FI_OFI_RXM_MSG_RX_SIZE", "64"},
-        {"FI_OFI_RXM_BUFFER_SIZE", "4096"}};
-    for (const auto& [name, value] : kDefaults) {
-      ::setenv(name, value, 0);
-    }
-  });
-}
-
 /// The list, empty when nothing matches.
 Result<InfoPtr> ask(const fi_info* hints) {
   fi_info* list = nullptr;
-  const int result = ::fi_getinfo(kApiVersion, nullptr, nullptr, 0, hints, &list);
+  const int result = library().getinfo(kApiVersion, nullptr, nullptr, 0, hints, &list);
   InfoPtr owner(list);
   if (result != 0 && result != -FI_ENODATA) {
     return fail(PLEXUS_SYSTEM_ERROR, "{} cannot list its providers: {}", library_text(),
@@ -174,7 +155,8 @@ const char* endpoint_text(fi_ep_type type) {
 /// Providers that say they can, and cannot. libfabric 1.17 ships a preview of its later tcp as
 /// `net` that ends the process when a message is longer than its receive.
 bool is_sound(const Offer& offer) {
-  return !offer.provider.starts_with("net") || FI_VERSION_GE(::fi_version(), FI_VERSION(1, 18));
+  return !offer.provider.starts_with("net") ||
+         FI_VERSION_GE(library().version(), FI_VERSION(1, 18));
 }
 
 /// Why a named provider is not among the usable ones.
@@ -261,7 +243,10 @@ Result<std::vector<Offer>> choose_offers(const std::vector<Offer>& offers,
 }
 
 Result<std::vector<Nic>> find_nics(const Settings& settings) {
-  set_library_defaults();
+  if (!library().problem.empty()) {
+    return fail(PLEXUS_SYSTEM_ERROR, "net-ofi needs libfabric 1.17 or newer: {}; install it",
+                library().problem);
+  }
   PLEXUS_TRY(list, ask_for_usable(settings));
   PLEXUS_TRY(chosen, choose_offers(read_offers(list.get()), settings));
   std::vector<Nic> nics;
@@ -270,7 +255,7 @@ Result<std::vector<Nic>> find_nics(const Settings& settings) {
     for (size_t i = 0; i < offer.index; ++i) {
       entry = entry->next;
     }
-    InfoPtr copy(::fi_dupinfo(entry));
+    InfoPtr copy(library().dupinfo(entry));
     if (copy == nullptr) {
       return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
     }

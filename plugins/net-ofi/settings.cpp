@@ -14,12 +14,12 @@ struct Range {
   int64_t most;
 };
 
-std::string_view read_text(ReadVariable read, const char* name) {
+std::string_view read_text(const ReadVariable& read, const char* name) {
   const char* text = read(name);
   return text == nullptr ? "" : text;
 }
 
-Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
+Result<int64_t> read_number(const ReadVariable& read, const char* name, Range range) {
   const std::string_view text = read_text(read, name);
   if (text.empty()) {
     return range.initial;
@@ -34,7 +34,7 @@ Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
   return value;
 }
 
-Result<AddressFamily> read_family(ReadVariable read) {
+Result<AddressFamily> read_family(const ReadVariable& read) {
   const std::string_view family = read_text(read, "NCCL_SOCKET_FAMILY");
   if (family.empty()) {
     return AddressFamily::kAny;
@@ -49,7 +49,7 @@ Result<AddressFamily> read_family(ReadVariable read) {
               "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it", family);
 }
 
-Result<bool> read_registration(ReadVariable read) {
+Result<bool> read_registration(const ReadVariable& read) {
   const std::string_view when = read_text(read, "PLEXUS_OFI_REGISTER");
   if (when.empty() || when == "auto") {
     return false;
@@ -63,7 +63,7 @@ Result<bool> read_registration(ReadVariable read) {
 
 }  // namespace
 
-Result<Settings> read_settings(ReadVariable read) {
+Result<Settings> read_settings(const ReadVariable& read) {
   constexpr int64_t kKibibyte = 1024;
   constexpr int64_t kGibibyte = kKibibyte * kKibibyte * kKibibyte;
   // Below, the second rail's latency costs more than its bandwidth brings.

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "plugins/support/result.hpp"
@@ -35,9 +36,9 @@ struct Settings {
   std::string host_id;                          // NCCL_HOSTID
 };
 
-using ReadVariable = const char* (*)(const char* name);
+using ReadVariable = std::function<const char*(const char* name)>;
 
-/// `read` is getenv, or a test's.
-[[nodiscard]] Result<Settings> read_settings(ReadVariable read);
+/// `read` asks the host, or is a test's.
+[[nodiscard]] Result<Settings> read_settings(const ReadVariable& read);
 
 }  // namespace plexus::net_ofi

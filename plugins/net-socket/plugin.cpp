@@ -2,7 +2,6 @@
 // net-socket: TCP as a Plexus net plugin. Here are the descriptor and the table, each entry one
 // `guard` statement over the C++ behind it. It exports `plexus_plugin_query` and, for
 // stock NCCL, ncclNetPlugin_v8 to v12.
-#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -13,7 +12,9 @@
 #include "plugins/net-socket/nic.hpp"
 #include "plugins/net-socket/settings.hpp"
 #include "plugins/net-socket/transfer.hpp"
+#include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
+#include "plugins/support/settings.hpp"
 #include "plugins/support/wall.hpp"
 
 using plexus::net_socket::check_region;
@@ -30,11 +31,14 @@ using plexus::net_socket::SendConnection;
 using plexus::net_socket::SendRequest;
 using plexus::net_socket::Settings;
 using plexus::plugin::fail;
+using plexus::plugin::give_to_host;
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Progress;
 using plexus::plugin::Result;
+using plexus::plugin::SettingReader;
+using plexus::plugin::take_from_host;
 
 // What is behind the host's handles.
 
@@ -62,21 +66,6 @@ struct plexus_net_recv {
 
 namespace {
 
-// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and
-// returns.
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
-
-const char* read_environment(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): settings are read at init only
-}
-
 Result<const Nic*> find_nic(const plexus_net_context& context, uint32_t device) {
   if (device >= context.nics.size()) {
     return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}, only {}", device,
@@ -88,7 +77,7 @@ Result<const Nic*> find_nic(const plexus_net_context& context, uint32_t device) 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
   const Log log(config->log, config->log_sink);
   return guard(log, [&]() -> Result<void> {
-    PLEXUS_TRY(settings, read_settings(read_environment));
+    PLEXUS_TRY(settings, read_settings(SettingReader(*config)));
     PLEXUS_TRY(nics, find_nics(settings.family));
     PLEXUS_TRY(chosen, choose_nics(nics, settings.interfaces));
     *context = give_to_host(

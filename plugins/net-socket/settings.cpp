@@ -14,7 +14,7 @@ struct Range {
   int64_t most;
 };
 
-Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
+Result<int64_t> read_number(const ReadVariable& read, const char* name, Range range) {
   const char* text = read(name);
   if (text == nullptr || *text == '\0') {
     return range.initial;
@@ -29,7 +29,7 @@ Result<int64_t> read_number(ReadVariable read, const char* name, Range range) {
   return value;
 }
 
-Result<AddressFamily> read_family(ReadVariable read) {
+Result<AddressFamily> read_family(const ReadVariable& read) {
   const char* text = read("NCCL_SOCKET_FAMILY");
   const std::string_view family = text == nullptr ? "" : text;
   if (family.empty()) {
@@ -45,7 +45,7 @@ Result<AddressFamily> read_family(ReadVariable read) {
               "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it", family);
 }
 
-Result<void> read_parallelism(ReadVariable read, Settings& settings) {
+Result<void> read_parallelism(const ReadVariable& read, Settings& settings) {
   PLEXUS_TRY(sockets, read_number(read, "NCCL_NSOCKS_PERTHREAD", {1, 1, kDataSocketsMax}));
   // Who asks for several sockets and names no number of threads gets one thread to serve them.
   const int64_t threads_initial = sockets > 1 ? 1 : 0;
@@ -63,7 +63,7 @@ Result<void> read_parallelism(ReadVariable read, Settings& settings) {
 
 }  // namespace
 
-Result<Settings> read_settings(ReadVariable read) {
+Result<Settings> read_settings(const ReadVariable& read) {
   constexpr int64_t kKibibyte = 1024;
   constexpr int64_t kGibibyte = kKibibyte * kKibibyte * kKibibyte;
   // NCCL's defaults: 34 retries, the n-th after n * 100 ms: one minute in all.

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "plugins/support/result.hpp"
@@ -39,9 +40,9 @@ struct Settings {
 inline constexpr uint32_t kThreadsMax = 16;
 inline constexpr uint32_t kDataSocketsMax = 64;
 
-using ReadVariable = const char* (*)(const char* name);
+using ReadVariable = std::function<const char*(const char* name)>;
 
-/// `read` is getenv, or a test's.
-[[nodiscard]] Result<Settings> read_settings(ReadVariable read);
+/// `read` asks the host, or is a test's.
+[[nodiscard]] Result<Settings> read_settings(const ReadVariable& read);
 
 }  // namespace plexus::net_socket

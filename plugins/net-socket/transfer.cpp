@@ -265,8 +265,15 @@ int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
 void RecvConnection::progress(const RecvRequest& wanted) {
   constexpr int kCallsMax = 2;
   for (int call = 0; use_stash() && !wanted.is_done() && call < kCallsMax; ++call) {
-    if (wanted.unfinished_messages == 0 || !read_more()) {
-      return;  // the helpers have the rest, or nothing is there
+    if (wanted.unfinished_messages == 0) {
+      return;  // the helpers have the rest
+    }
+    if (is_drained_) {  // the last call took all there was: do not ask again in the same breath
+      is_drained_ = false;
+      return;
+    }
+    if (!read_more()) {
+      return;
     }
   }
 }
@@ -301,6 +308,11 @@ bool RecvConnection::read_more() {
   if (reads_++ % kReadsPerAckHint == 0) {
     hint_sparse_acks(first_socket());
   }
+  size_t asked_bytes = 0;
+  for (size_t i = 0; i < piece_count; ++i) {
+    asked_bytes += pieces[i].iov_len;
+  }
+  is_drained_ = static_cast<size_t>(n) < asked_bytes;
   const uint64_t here = std::min(wanted_bytes, static_cast<uint64_t>(n));
   current_bytes_ += here;
   stash_end_ += static_cast<uint64_t>(n) - here;

@@ -190,6 +190,7 @@ class RecvConnection : public Connection {
   uint64_t stash_begin_ = 0;
   uint64_t stash_end_ = 0;
   uint32_t reads_ = 0;
+  bool is_drained_ = false;  // the last read got less than it asked for
 
   RecvRequest* current_ = nullptr;  // of the message that is arriving on the first socket
   RecvBuffer* current_buffer_ = nullptr;

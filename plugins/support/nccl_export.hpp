@@ -52,8 +52,12 @@ struct Context {
 
   [[nodiscard]] Log log() { return {&write_line, reinterpret_cast<plexus_log_sink_t*>(&host)}; }
   [[nodiscard]] int32_t open(uint64_t comm_id, int traffic_class) {
-    const plexus_net_config_t config = {sizeof config, traffic_class, comm_id, &write_line,
-                                        reinterpret_cast<plexus_log_sink_t*>(&host)};
+    const plexus_net_config_t config = {sizeof config,
+                                        traffic_class,
+                                        comm_id,
+                                        &write_line,
+                                        reinterpret_cast<plexus_log_sink_t*>(&host),
+                                        nullptr};
     return ops->init(&config, &raw);
   }
 };

@@ -25,6 +25,9 @@ struct plexus_tuner_context {
 
 namespace {
 
+/// A year: nothing that takes longer is a prediction.
+constexpr double kTimeUsMost = 365.0 * 24 * 3600 * 1e6;
+
 int32_t init(plexus_tuner_context_t** context,
              const plexus_tuner_comm_t* comm,
              plexus_log_fn callback,
@@ -53,7 +56,9 @@ int32_t get_times(plexus_tuner_context_t* context,
   for (uint32_t i = 0; i < count; ++i) {
     auto& candidate = *reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride);
     const double time_us = predict_us(context->calibration, context->comm, *call, candidate);
-    candidate.time_ns = time_us < 0 ? -1 : std::llround(time_us * 1e3);
+    // A communicator or a size that cannot be gives no time; NaN is caught too.
+    const bool is_time = time_us >= 0 && time_us < kTimeUsMost;
+    candidate.time_ns = is_time ? std::llround(time_us * 1e3) : -1;
   }
   return PLEXUS_OK;
 }

@@ -3,7 +3,7 @@
 """Every collective over net-chaos over net-socket: bad paths give right data, a lost one gives an error."""
 import job
 
-SIZES = ["-b", "8", "-e", "256K", "-f", "181", "-n", "1", "-w", "0", "-T", "50"]
+SIZES = ["-b", "8", "-e", "256K", "-f", "181", "-n", "1", "-w", "0", *job.limit(50)]
 OVER_CHAOS = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_NET_PLUGIN": "chaos"}
 SCRIPTS = {
     "call again, pieces, other order": "*: again=30% reorder=8 piece=10000",
@@ -28,7 +28,7 @@ class Chaos(job.Test):
     def test_lost_connection_is_an_error_of_every_collective(self):
         for collective in job.COLLECTIVES:
             with self.subTest(collective):
-                ended = self.start(job.perf(collective, "-b", "256K", "-e", "256K", "-T", "30", "--ranks", 3),
+                ended = self.start(job.perf(collective, "-b", "256K", "-e", "256K", *job.limit(30), "--ranks", 3),
                                    PLEXUS_CHAOS_SCRIPT="send: cut=100000", **OVER_CHAOS).end(60)
                 self.assertNotEqual(ended.returncode, 0)
                 self.assertIn("lost the connection", ended.stderr)

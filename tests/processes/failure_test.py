@@ -15,7 +15,7 @@ REMOTE_ERROR = "(6)"
 
 class Failure(job.Test):
     def start_long_job(self, **environment):
-        ranks = self.start_ranks(3, "all_reduce", *LONG, "--tsv", "-", "-T", 120, **environment)
+        ranks = self.start_ranks(3, "all_reduce", *LONG, "--tsv", "-", *job.limit(120), **environment)
         self.read_first_row(ranks[0])
         return ranks
 
@@ -41,7 +41,7 @@ class Failure(job.Test):
         self.check_survivors(self.start_long_job(**OVER_TCP), 2)
 
     def test_killed_child_ends_the_job_and_is_named(self):
-        command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", "-T", 120))
+        command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", *job.limit(120)))
         self.read_first_row(command)
         children = job.children_of(command.pid)
         self.assertEqual(len(children), 3)
@@ -52,7 +52,7 @@ class Failure(job.Test):
         self.assertFalse([child for child in children if job.is_running(child)])
 
     def test_ranks_do_not_outlive_their_parent(self):
-        command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", "-T", 120))
+        command = self.start(job.perf("all_reduce", *LONG, "--ranks", 3, "--tsv", "-", *job.limit(120)))
         self.read_first_row(command)
         children = job.children_of(command.pid)
         self.assertEqual(len(children), 3)

@@ -28,6 +28,11 @@ def bound(seconds):
     return seconds * TIME_FACTOR
 
 
+def limit(seconds):
+    """The flag by which `plexus perf` ends a job of its own accord."""
+    return ["-T", str(round(bound(seconds)))]
+
+
 def clean_environment(**extra):
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(LAUNCHER_PREFIXES) and name not in LAUNCHER_NAMES}

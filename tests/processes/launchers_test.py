@@ -6,7 +6,7 @@ import unittest
 
 import job
 
-SIZES = ["-b", "8", "-e", "64K", "-f", "32", "-n", "3", "-w", "1", "-r", "all", "-T", "50"]
+SIZES = ["-b", "8", "-e", "64K", "-f", "32", "-n", "3", "-w", "1", "-r", "all", *job.limit(50)]
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

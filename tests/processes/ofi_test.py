@@ -7,11 +7,11 @@ import signal
 import sys
 
 import job
-from network_test import ip, remove_leftovers
+from netns import ip, remove_leftovers
 
 PROVIDERS = ["tcp;ofi_rxm", "shm"]
-SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", "-T", "50"]
-ONE_SIZE = ["-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-T", "50"]
+SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", *job.limit(50)]
+ONE_SIZE = ["-b", "64K", "-e", "64K", "-n", "1", "-w", "0", *job.limit(50)]
 OVER_OFI = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_NET_PLUGIN": "net-ofi", "NCCL_NET": "ofi"}
 PORT = 29999  # a new namespace has all of them free
 
@@ -29,7 +29,7 @@ class Loopback(job.Test):
     def test_two_rails_and_registration(self):
         self.check_all(ONE_SIZE, "--buffers", "registered", PLEXUS_OFI_PROVIDER="tcp;ofi_rxm", PLEXUS_OFI_RAILS="2",
                        PLEXUS_OFI_STRIPE_MIN="131072", PLEXUS_OFI_REGISTER="always")
-        self.run_perf("all_reduce", "-b", "64M", "-e", "64M", "-n", "1", "-w", "0", "-T", "50", "--ranks", 2, "--mode",
+        self.run_perf("all_reduce", "-b", "64M", "-e", "64M", "-n", "1", "-w", "0", *job.limit(50), "--ranks", 2, "--mode",
                       "procs", PLEXUS_OFI_RAILS="3", NCCL_BUFFSIZE="16777216", **OVER_OFI)
 
     def test_ranks_that_are_threads(self):
@@ -52,7 +52,7 @@ class Loopback(job.Test):
 
     def test_a_killed_rank_is_named_by_the_others(self):
         # Not over shm: who is killed inside libfabric may hold a lock that the others wait for (the plugin's README.md).
-        ranks = self.start_ranks(3, "all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", "-T", "60",
+        ranks = self.start_ranks(3, "all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", *job.limit(60),
                                  PLEXUS_OFI_PROVIDER="tcp;ofi_rxm", **OVER_OFI)
         self.wait_until(30, lambda: all(self.is_busy(rank.pid) for rank in ranks.values()), "nobody works")
         os.kill(ranks[1].pid, signal.SIGKILL)
@@ -62,11 +62,11 @@ class Loopback(job.Test):
             self.assertIn("rank 1", ended.stderr)
 
     @staticmethod
-    def is_busy(pid, seconds=2):
-        """It has used that much time of a processor: it is past connecting."""
+    def is_busy(pid):
+        """It has used so much time of a processor that it is past connecting."""
         with open(f"/proc/{pid}/stat", encoding="ascii") as file:
             fields = file.read().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12]) > seconds * os.sysconf("SC_CLK_TCK")
+        return int(fields[11]) + int(fields[12]) > job.bound(2) * os.sysconf("SC_CLK_TCK")
 
 
 class TwoHosts(job.Test):
@@ -119,8 +119,8 @@ class TwoHosts(job.Test):
 
     def test_two_rails_share_the_load(self):
         before = [self.bytes_sent(self.hosts[0], link) for link in range(2)]
-        ends = [rank.end(60) for rank in self.start_all("sendrecv", "-b", "32M", "-e", "32M", "-n", "2", "-w", "0", "-T", "50",
-                                                        "--json", "-", ranks=2, PLEXUS_OFI_RAILS="2",
+        ends = [rank.end(60) for rank in self.start_all("sendrecv", "-b", "32M", "-e", "32M", "-n", "2", "-w", "0",
+                                                        *job.limit(50), "--json", "-", ranks=2, PLEXUS_OFI_RAILS="2",
                                                         NCCL_BUFFSIZE="16777216", NCCL_MAX_CTAS="1")]
         for ended in ends:
             self.assertEqual(ended.returncode, 0, ended.stderr)
@@ -129,7 +129,7 @@ class TwoHosts(job.Test):
         self.assertGreater(min(sent), max(sent) // 3, sent)
 
     def test_a_killed_rank_of_another_host_is_noticed(self):
-        ranks = self.start_all("all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", "-T", "60", ranks=2)
+        ranks = self.start_all("all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", *job.limit(60), ranks=2)
         self.wait_until(30, lambda: all(Loopback.is_busy(rank.pid) for rank in ranks), "nobody works")
         os.kill(ranks[1].pid, signal.SIGKILL)
         ended = ranks[0].end(50)

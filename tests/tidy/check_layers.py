@@ -17,6 +17,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugins/net-ofi": ["plugin-api", "plugins/support"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
+    "plugins/collnet-aggregator": ["plugin-api", "plugins/support"],
     "kernels/layout": [],
     "kernels/algorithms": ["kernels/layout"],
     "kernels/program": ["kernels/layout", "kernels/algorithms"],
@@ -38,8 +39,9 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
                   "core/engine", "core/schedule", "core/topo", "core/centres", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
-    "tools/cli": ["core/base", "core/os", "core/centres", "core/fabric", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
-                  "kernels/layout", "kernels/algorithms", "kernels/program"],
+    "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
+    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/centres", "core/fabric", "core/topo", "core/plugin", "core/schedule",
+                  "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],
@@ -49,7 +51,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"sodium": ["core/bootstrap"],
     r"rdma/": ["plugins/net-ofi"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["tools/cli", "plugins/tuner-default"],
+    r"nlohmann/": ["tools/cli", "tools/conformance", "plugins/tuner-default"],
 }
 LAYERED = {"core", "kernels", "plugins", "plugin-api", "tools"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')

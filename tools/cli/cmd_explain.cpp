@@ -235,22 +235,27 @@ Result<int> explain(const ExplainOptions& options) {
                                 describe_comm(options)));
   constexpr int kChannelsMax = 64;
   const LoopCosts costs(order_of(options), true);
-  PLEXUS_TRY(decision, decide({.collective = options.collective,
-                               .size_bytes = options.size_bytes,
-                               .nranks = options.nranks,
-                               .channels_min = 1,
-                               .channels_max = kChannelsMax,
-                               .slot_bytes = kSlotBytes,
-                               .deterministic = config.deterministic,
-                               .costs = &costs},
-                              filter, tuner.get()));
+  const CollnetAbility collnet{.missing = "NCCL_COLLNET_ENABLE is not 1"};
+  const ChoiceInput input{
+      .collective = options.collective,
+      .size_bytes = options.size_bytes,
+      .nranks = options.nranks,
+      .channels_min = 1,
+      .channels_max = kChannelsMax,
+      .slot_bytes = kSlotBytes,
+      .deterministic = config.deterministic,
+      .nodes = options.nodes,
+      .ranks_per_node_max = (options.nranks + options.nodes - 1) / options.nodes,
+      .collnet = &collnet,
+      .costs = &costs};
+  PLEXUS_TRY(decision, decide(input, filter, tuner.get()));
   std::vector<Line> lines;
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
     const Candidate& candidate = decision.candidates[i];
     const bool chosen = i == decision.chosen;
     lines.push_back(
         {.candidate = candidate,
-         .cost = costs.of(*candidate.choice.algorithm),
+         .cost = cost_of(candidate.choice, input),
          .chosen = chosen,
          .reason =
              chosen ? ""

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself. Uses the
-// same search as the library, with the folder that libplexus is in.
+// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself (check
+// and bench: plugin_check.cpp). Uses the same search as the library, with the folder that libplexus
+// is in.
 #include <dlfcn.h>
 #include <filesystem>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "core/plugin/library.hpp"
 #include "core/plugin/registry.hpp"
 #include "tools/cli/commands.hpp"
+#include "tools/cli/plugin_check.hpp"
 
 namespace plexus {
 
@@ -68,8 +70,10 @@ std::vector<std::string> find_entries(const Library& library) {
     int first;
     int last;
   };
-  constexpr Family kFamilies[] = {
-      {"ncclNetPlugin", 6, 12}, {"ncclCollNetPlugin", 6, 12}, {"ncclTunerPlugin", 2, 6}};
+  constexpr Family kFamilies[] = {{"ncclNetPlugin", 2, 13},  {"ncclCollNetPlugin", 2, 13},
+                                  {"ncclTunerPlugin", 1, 7}, {"ncclProfiler", 1, 7},
+                                  {"ncclEnvPlugin", 1, 3},   {"ncclGinPlugin", 11, 14},
+                                  {"ncclRmaPlugin", 13, 15}};
   std::vector<std::string> found;
   if (library.has_symbol("plexus_plugin_query")) {
     found.emplace_back("plexus_plugin_query");
@@ -128,6 +132,26 @@ void print_device(uint32_t device, const NetProperties& p) {
              known(p.plane_id));
 }
 
+/// True: it is a tuner, and all that there is to say is printed.
+bool print_tuner(const std::string& name) {
+  const auto file = find_plugin_file(name);
+  auto library = file ? Library::load(file.value()) : Result<Library>(file.error().clone());
+  using Query = const plexus_plugin_t*(uint32_t);
+  Query* const query =
+      library ? library.value().find_function<Query>("plexus_plugin_query") : nullptr;
+  const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
+  if (plugin == nullptr || plugin->magic != PLEXUS_PLUGIN_MAGIC ||
+      plugin->kind != PLEXUS_KIND_TUNER) {
+    return false;
+  }
+  fmt::print("file     {}\n", library.value().path().string());
+  fmt::print("plugin   {} {} (plugin ABI {}.{}), a tuner\n", plugin->name, plugin->version,
+             plugin->abi_major, plugin->abi_minor);
+  fmt::print("entries  {}\n", fmt::join(find_entries(library.value()), ", "));
+  fmt::print("chosen   plexus_plugin_query\n");
+  return true;
+}
+
 Result<void> print_info(const std::string& name) {
   PLEXUS_TRY(plugin, load_net_plugin(read_options(), name));
   PLEXUS_TRY(library, Library::load(plugin->path()));
@@ -151,6 +175,9 @@ Result<void> print_info(const std::string& name) {
 }
 
 int run_info(const std::string& name) {
+  if (print_tuner(name)) {
+    return kExitOk;
+  }
   const Result<void> printed = print_info(name);
   return printed ? kExitOk : report_error(printed.error(), kExitWrong);
 }
@@ -165,7 +192,15 @@ Command add_plugin_command(CLI::App& program) {
       app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
   const auto name = std::make_shared<std::string>();
   info->add_option("LIB", *name, "a file, or a name such as net-socket")->required()->type_name("");
-  return {app, [list, name] { return list->parsed() ? run_list() : run_info(*name); }};
+  const std::vector<Command> others = add_plugin_check_commands(*app);
+  return {app, [list, name, others] {
+            for (const Command& other : others) {
+              if (other.app->parsed()) {
+                return other.run();
+              }
+            }
+            return list->parsed() ? run_list() : run_info(*name);
+          }};
 }
 
 }  // namespace plexus

@@ -54,16 +54,6 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
-std::vector<std::pair<int, int>> choose_roots_and_variants(const Algorithm& algorithm, int nranks) {
-  std::vector<std::pair<int, int>> forms;
-  for (const int root : choose_roots(algorithm, nranks)) {
-    for (int variant = 0; variant < algorithm.variants; ++variant) {
-      forms.emplace_back(root, variant);
-    }
-  }
-  return forms;
-}
-
 /// The data centres that an algorithm made for them is proved for, by place: halves, thirds, one
 /// rank beside all others, and two dealt out like cards. Of others: none.
 std::vector<std::vector<int>> choose_centres(const Algorithm& algorithm, int nranks) {
@@ -83,31 +73,58 @@ std::vector<std::vector<int>> choose_centres(const Algorithm& algorithm, int nra
   return shapes;
 }
 
+/// Everything that is proved out of place and in place for one number of ranks; `shapes` of data
+/// centres outlive it.
+std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
+                                    int nranks,
+                                    const std::vector<std::vector<int>>& shapes) {
+  std::vector<VerifyInput> forms;
+  for (const std::vector<int>& centres : shapes) {
+    for (const int root : choose_roots(algorithm, nranks)) {
+      for (int variant = 0; variant < algorithm.variants; ++variant) {
+        forms.push_back({.algorithm = &algorithm,
+                         .nranks = nranks,
+                         .root = root,
+                         .variant = variant,
+                         .centres = centres});
+      }
+    }
+  }
+  if (algorithm.network_cost == nullptr) {
+    return forms;
+  }
+  // Where the network reduces: ranks per host, the last host with what is left; heads per host.
+  forms.clear();
+  for (const int per_node : {1, 2, 3, 4, 8}) {
+    const int on_last = (nranks - 1) % per_node + 1;
+    for (int heads = 1; heads <= on_last && per_node <= nranks; ++heads) {
+      forms.push_back(
+          {.algorithm = &algorithm, .nranks = nranks, .ranks_per_node = per_node, .heads = heads});
+    }
+  }
+  return forms;
+}
+
 Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   Verdict verdict{
       .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
   bool first = true;
-  for (const std::vector<int>& centres : choose_centres(algorithm, nranks)) {
-    for (const auto& [root, variant] : choose_roots_and_variants(algorithm, nranks)) {
-      for (const bool in_place : {false, true}) {
-        if (in_place && !has_in_place(algorithm.collective)) {
-          continue;
-        }
-        VerifyResult result = verify({.algorithm = &algorithm,
-                                      .nranks = nranks,
-                                      .root = root,
-                                      .in_place = in_place,
-                                      .variant = variant,
-                                      .centres = centres});
-        if (first || !result.proved) {
-          verdict.result = std::move(result);
-          verdict.root = root;
-          verdict.in_place = in_place;
-          first = false;
-        }
-        if (!verdict.result.proved) {
-          return verdict;
-        }
+  const auto shapes = choose_centres(algorithm, nranks);
+  for (VerifyInput form : list_forms(algorithm, nranks, shapes)) {
+    for (const bool in_place : {false, true}) {
+      if (in_place && !has_in_place(algorithm.collective)) {
+        continue;
+      }
+      form.in_place = in_place;
+      VerifyResult result = verify(form);
+      if (first || !result.proved) {
+        verdict.result = std::move(result);
+        verdict.root = form.root;
+        verdict.in_place = in_place;
+        first = false;
+      }
+      if (!verdict.result.proved) {
+        return verdict;
       }
     }
   }

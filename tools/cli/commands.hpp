@@ -24,6 +24,7 @@ struct Command {
   std::function<int()> run;  // after a successful parse in which `app` was named
 };
 
+Command add_aggregator_command(CLI::App& program);
 Command add_perf_command(CLI::App& program);
 Command add_plugin_command(CLI::App& program);
 Command add_cluster_command(CLI::App& program);

@@ -33,7 +33,9 @@ class Vendor final : public NetOrigin, public std::enable_shared_from_this<Vendo
   [[nodiscard]] int32_t read_devices(plexus_net_context_t& context) const;
 
   std::unique_ptr<const Net> net_;
-  mutable std::mutex mutex_;
+  // One for all: another Vendor may look at the same library, whose init may write its table.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a lock
+  static inline std::mutex mutex_;
   mutable bool is_initialised_ = false;  // guarded by mutex_; process-once plugins only
   mutable std::string failed_;  // guarded by mutex_; why the one init failed, "" = it did not
 };
@@ -154,6 +156,7 @@ int32_t report(const LogTarget& log, const Error& error) {
 // ---- the library ----
 
 std::string Vendor::name() const {
+  const std::scoped_lock lock(mutex_);
   const char* name = net_->name();
   return name == nullptr ? "" : name;
 }

@@ -264,12 +264,28 @@ const LoaderError kLoaderErrors[] = {
      "",
      {"finds no device on this host", "check its settings", "libnccl-net-tcp-v12.so"}},
     {"tcp-v12", "init", "", {"init fails on purpose", "net plugin TcpNew", ""}},
+    {"tcp-v12,tcp-v11", "all", "", {"both are the network TcpNew", "a=NAME,b=NAME", ""}},
+    {"absent,odd-too-old,^socket", "all", "", {"'absent' was not found", "", ""}},
     {"tcp-v12", "properties", "", {"properties fail on purpose", "", ""}},
     {"tcp-v12", "limit", "", {"maxP2pBytes = 0", "expected 1..", ""}},
     {"tcp-v12", "offload", "", {"netDeviceType 1", "driven by a GPU", ""}},
     {"tcp-v12", "", "v8", {"it has no ncclNetPlugin_v8", "PLEXUS_NET_ABI=v8", "unset"}},
     {"tcp-v12", "", "native", {"it has no plexus_plugin_query", "PLEXUS_NET_ABI=native", ""}},
     {"tcp-v12", "", "v13", {"PLEXUS_NET_ABI=v13 is not understood", "v6 to v12", ""}},
+    {"STATIC_PLUGIN",
+     "",
+     "",
+     {"'STATIC_PLUGIN' (STATIC_PLUGIN) cannot be used", "neither plexus_plugin_query nor",
+      "correct the name"}},
+    {"static",
+     "",
+     "",
+     {"'static' was not found", "libnccl-net-static.so", ""}},  // NCCL: the program
+    {"tcp-v12?NCCL_DEBUG=INFO",
+     "",
+     "",
+     {"takes no settings of its own", "remove what follows", ""}},
+    {"a b=tcp-v12", "", "", {"LABEL=NAME needs a name", "", ""}},
     {"^socket", "", "", {"leaves no net plugin", "remove an exclusion", ""}},
     {"tcp-v12,odd-no-plugin", "init", "", {"init fails on purpose", "", ""}},
 };
@@ -287,8 +303,9 @@ TEST_P(Loader, SaysInOneSentenceWhatFailedAndWhatToDo) {
     options.plugins = folder + "/" + options.plugins.substr(1);
   }
   options.load.abi = row.abi;
+  options.all = std::string_view(row.fault) == "all";  // NCCL_ALLNET_ENABLE, and no fault
   const test::ScopedEnv fault("TCP_FIXTURE_FAULT", row.fault);
-  const auto opened = open_net(options, {});
+  const auto opened = open_nets(options, {});
   ASSERT_TRUE(opened.has_error());
   for (const char* part : row.says) {
     EXPECT_THAT(opened.error().message(), HasSubstr(part));

@@ -102,7 +102,7 @@ static int tcp_listen(void* opaque, void** out) {
   handle->magic = kMagic;
   handle->address = address;
   *out = made;
-  ++tcp_fixture_counters.listens;
+  __atomic_add_fetch(&tcp_fixture_counters.listens, 1, __ATOMIC_RELAXED);
   return kSuccess;
 }
 
@@ -110,7 +110,8 @@ static struct connection* make_connection(int fd, int is_send) {
   struct connection* made = calloc(1, sizeof *made);
   made->fd = fd;
   made->is_send = is_send;
-  ++*(is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs);
+  __atomic_add_fetch(is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs, 1,
+                     __ATOMIC_RELAXED);
   return made;
 }
 
@@ -330,26 +331,27 @@ static int tcp_test(void* opaque, int* done, int* sizes) {
 static int tcp_register(void* connection, void** memory) {
   (void)connection;
   *memory = NULL; /* legal: nothing to remember */
-  ++tcp_fixture_counters.memory;
+  __atomic_add_fetch(&tcp_fixture_counters.memory, 1, __ATOMIC_RELAXED);
   return kSuccess;
 }
 static int tcp_deregister(void* connection, void* memory) {
   (void)connection;
   (void)memory;
-  --tcp_fixture_counters.memory;
+  __atomic_add_fetch(&tcp_fixture_counters.memory, -1, __ATOMIC_RELAXED);
   return kSuccess;
 }
 
 static int tcp_close(void* opaque) {
   struct connection* c = opaque;
-  --*(c->is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs);
+  __atomic_add_fetch(c->is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs, -1,
+                     __ATOMIC_RELAXED);
   close(c->fd);
   free(c);
   return kSuccess;
 }
 static int tcp_close_listen(void* opaque) {
   struct listener* listener = opaque;
-  --tcp_fixture_counters.listens;
+  __atomic_add_fetch(&tcp_fixture_counters.listens, -1, __ATOMIC_RELAXED);
   close(listener->fd);
   free(listener);
   return kSuccess;
@@ -363,7 +365,7 @@ static int __attribute__((unused)) tcp_init_once(log_function log) {
   if (is_fault("init")) {
     return broken(kSystemError, "init fails on purpose");
   }
-  if (++tcp_fixture_counters.inits > 1) {
+  if (__atomic_add_fetch(&tcp_fixture_counters.inits, 1, __ATOMIC_RELAXED) > 1) {
     return broken(kInternalError, "init came twice");
   }
   say(kInfo, kNetSubsystem, __FILE__, __LINE__, "tcp fixture: %d init", 1);

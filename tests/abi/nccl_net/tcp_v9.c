@@ -121,14 +121,14 @@ static int init(void** context,
   uint64_t* made = malloc(sizeof *made);
   *made = kMagic;
   *context = made;
-  ++tcp_fixture_counters.contexts;
+  __atomic_add_fetch(&tcp_fixture_counters.contexts, 1, __ATOMIC_RELAXED);
   return kSuccess;
 }
 static int finalize(void* context) {
   CHECK_CONTEXT
   *(uint64_t*)context = 0;
   free(context);
-  --tcp_fixture_counters.contexts;
+  __atomic_add_fetch(&tcp_fixture_counters.contexts, -1, __ATOMIC_RELAXED);
   return kSuccess;
 }
 #elif HAS_PROFILER

@@ -4,6 +4,8 @@
  */
 #include <stddef.h>
 
+#include "plugin-api/nccl/collnet.h"
+#include "plugin-api/plexus_collnet.h"
 #include "plugin-api/plexus_net.h"
 #include "plugin-api/plexus_plugin.h"
 #include "plugin-api/plexus_tuner.h"
@@ -36,11 +38,12 @@ OFFSET(plexus_tuner_candidate_t, chunks_in_all, 56);
 OFFSET(plexus_tuner_candidate_t, chunks_reduced, 64);
 SIZE(plexus_tuner_ops_t, 32);
 
-SIZE(plexus_net_config_t, 32);
+SIZE(plexus_net_config_t, 40);
 OFFSET(plexus_net_config_t, traffic_class, 4);
 OFFSET(plexus_net_config_t, comm_id, 8);
 OFFSET(plexus_net_config_t, log, 16);
 OFFSET(plexus_net_config_t, log_sink, 24);
+OFFSET(plexus_net_config_t, setting, 32);
 
 SIZE(plexus_net_properties_t, 512);
 OFFSET(plexus_net_properties_t, pci_path, 64);
@@ -99,6 +102,18 @@ OFFSET(plexus_net_ops_t, close_send, 120);
 OFFSET(plexus_net_ops_t, close_recv, 128);
 OFFSET(plexus_net_ops_t, close_listen, 136);
 OFFSET(plexus_net_ops_t, net_path, 144);
+
+SIZE(plexus_collnet_config_t, 32);
+SIZE(plexus_collnet_properties_t, 128);
+SIZE(plexus_collnet_reduction_t, 48);
+SIZE(plexus_collnet_plugin_t, 40);
+SIZE(plexus_collnet_ops_t, 112);
+OFFSET(plexus_collnet_properties_t, message_bytes_max, 64);
+OFFSET(plexus_collnet_properties_t, requests_max, 76);
+OFFSET(plexus_collnet_reduction_t, type, 40);
+OFFSET(plexus_collnet_ops_t, connect, 56);
+OFFSET(plexus_collnet_ops_t, iallreduce, 80);
+OFFSET(plexus_collnet_ops_t, close_listen, 104);
 
 GOLDEN(magic, PLEXUS_PLUGIN_MAGIC == 0x50584c50u);
 GOLDEN(codes,

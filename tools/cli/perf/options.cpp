@@ -216,6 +216,17 @@ void add_rank_flags(CLI::App& app, PerfOptions* options) {
       },
       "procs: a process per rank (default); threads: a thread per rank; single: one thread drives "
       "all");
+  add_flag(
+      app, "--bind",
+      [options](const std::string& text) -> Result<void> {
+        if (text != "core" && text != "none") {
+          return fail(Code::kInvalidArgument, "takes core or none, not '{}'", text);
+        }
+        options->binds = text == "core";
+        return ok();
+      },
+      "core: each rank that is started here keeps to a core of its own, when there are enough "
+      "(default); none: the system moves them");
 }
 
 Joined& joined_of(PerfOptions* options) {

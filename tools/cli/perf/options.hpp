@@ -53,6 +53,7 @@ struct PerfOptions {
   int timeout_s = 0;  // 0: none
   int nranks = 4;
   Mode mode = Mode::kProcs;
+  bool binds = true;          // a core for each rank, when there are enough
   bool started_here = false;  // --ranks or --mode was given: launcher variables do not count
   std::optional<Joined> joined;
   std::string algorithm;

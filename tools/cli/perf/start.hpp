@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/base/result.hpp"
+#include "core/os/host.hpp"
 #include "tools/cli/perf/launcher.hpp"
 #include "tools/cli/perf/options.hpp"
 
@@ -40,6 +41,15 @@ struct JoinInput {
 [[nodiscard]] Result<uint64_t> join_job(const PerfOptions& options,
                                         const JoinInput& input,
                                         Reporter* reporter);
+
+/// Gives the calling thread, which is or will be `rank`, a core of its own, if it is wanted and
+/// there are enough: two ranks that spin on one core hold each other up, as the scheduler may have
+/// it.
+inline void bind_rank(const PerfOptions& options, int rank) {
+  if (options.binds && options.nranks <= cores_available()) {
+    (void)bind_to_core(rank);  // refused: it runs all the same
+  }
+}
 
 /// Seconds that ranks wait for each other at the start (PLEXUS_BOOTSTRAP_TIMEOUT).
 [[nodiscard]] int bootstrap_timeout_s(const Environment& environment);

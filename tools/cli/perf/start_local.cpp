@@ -87,6 +87,7 @@ Result<uint64_t> start_threads(const PerfOptions& options, Reporter& reporter, b
   threads.reserve(static_cast<size_t>(options.nranks));
   for (int rank = 0; rank < options.nranks; ++rank) {
     threads.emplace_back([&, rank] {
+      bind_rank(options, rank);
       const auto control = area.make_control(rank);
       const Result<uint64_t> wrong =
           run_rank(options, id, rank, *control, rank == 0 ? print : TakeRow());

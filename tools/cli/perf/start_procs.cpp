@@ -233,6 +233,7 @@ Result<std::optional<uint64_t>> start_procs(const PerfOptions& options,
     parent.forget();
     pipe.keep_write();
     prctl(PR_SET_NAME, fmt::format("plexus rank {}", rank).c_str());
+    bind_rank(options, rank);
     const Result<uint64_t> result = run_child(options, rank, area, pipe);
     child->succeeded = result.has_value();
     if (!result) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sched.h>
 #include <string>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -31,6 +32,15 @@ TEST(Host, FollowsTheOverride) {
 TEST(Host, HasOneIdForTheProcessAndAtLeastOneCore) {
   EXPECT_EQ(process_id(), process_id());
   EXPECT_GE(cores_available(), 1);
+  const uint64_t all = core_set_hash();
+  std::thread([&] {
+    const int cores = cores_available();
+    EXPECT_EQ(core_set_hash(), all);
+    EXPECT_TRUE(bind_to_core(cores + 1)) << "counts round";
+    EXPECT_EQ(cores_available(), 1);
+    EXPECT_EQ(core_set_hash() == all, cores == 1);
+  }).join();
+  EXPECT_EQ(core_set_hash(), all) << "only the calling thread is bound";
 }
 
 /// A sysfs with these cores on its NUMA nodes.

@@ -65,7 +65,7 @@ TEST_F(MinimalPlugin, ErrorCarriesThePluginsOwnSentence) {
       [&] { return (status = pair.recv.test(request, nullptr)) != NetStatus::kAgain; }));
   const Error error = pair.recv.explain("test", status);
   EXPECT_EQ(error.code(), Code::kRemoteError);
-  EXPECT_EQ(error.message(), "net plugin minimal: peer gone");
+  EXPECT_EQ(error.message(), "net plugin minimal: the peer closed the connection");
   EXPECT_EQ(pair.recv.explain("test", status).message(),
             "net plugin minimal: test failed with code 6 and gave no reason");
 }

@@ -54,7 +54,7 @@ class RegistryTest : public testing::Test {
 
 TEST(PluginList, ReadsNamesExclusionsAndNone) {
   const auto list = parse_net_plugin_list("mine,^socket,/opt/x.so,none").value();
-  EXPECT_THAT(list.named, ElementsAre("mine", "/opt/x.so"));
+  EXPECT_THAT(list.named, ElementsAre(NetPluginEntry{"mine"}, NetPluginEntry{"/opt/x.so"}));
   EXPECT_THAT(list.excluded, ElementsAre("socket"));
   EXPECT_THAT(parse_net_plugin_list("^a,b").value().excluded, ElementsAre("a", "b"));
   EXPECT_THAT(parse_net_plugin_list("NONE").value().named, IsEmpty());
@@ -67,6 +67,18 @@ TEST(PluginList, ReadsNamesExclusionsAndNone) {
     many += "x,";
   }
   EXPECT_TRUE(parse_net_plugin_list(many).has_error());
+}
+
+TEST(PluginList, EntriesMayHaveALabelAndSettings) {
+  const auto list =
+      parse_net_plugin_list("fast=socket?A_B=x;y&C==z,/opt/a=b/lib.so,b=c?D=").value();
+  EXPECT_THAT(
+      list.named,
+      ElementsAre(NetPluginEntry{"socket", "fast", {{"A_B", "x,y"}, {"C", "=z"}}},
+                  NetPluginEntry{"/opt/a=b/lib.so"}, NetPluginEntry{"c", "b", {{"D", ""}}}));
+  for (const char* bad : {"=socket", "a b=socket", "a=", "socket?x", "socket?=1", "a=b?c d=1"}) {
+    EXPECT_TRUE(parse_net_plugin_list(bad).has_error()) << bad;
+  }
 }
 
 TEST(PluginFiles, FollowTheNamingRules) {

@@ -23,6 +23,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/program/definition.hpp"
+#include "kernels/program/network_peer.hpp"
 #include "kernels/program/record.hpp"
 #include "kernels/program/verify.hpp"
 
@@ -89,9 +90,10 @@ struct Subject {
   Collective collective;
   int root;
   Programs programs;
+  int networks = 0;
 
   [[nodiscard]] VerifyResult verify(const Programs& changed, bool in_place) const {
-    return verify_programs(changed, collective, root, in_place, kSlots);
+    return verify_programs(changed, collective, root, in_place, kSlots, networks);
   }
   [[nodiscard]] CollectiveDefinition definition(bool in_place) const {
     return {.collective = collective,
@@ -99,7 +101,8 @@ struct Subject {
             .root = root,
             .in_place = in_place && has_in_place(collective),
             .chunks = programs[0].chunks,
-            .scratch_chunks = programs[0].scratch_chunks};
+            .scratch_chunks = programs[0].scratch_chunks,
+            .networks = networks};
   }
   /// Does more than one rank compute the values that a step computes?
   [[nodiscard]] bool computes_everywhere() const { return name == "all_pairs_all_reduce"; }
@@ -129,9 +132,19 @@ Subject make_subject(Random& random) {
   random.shuffle(ring);
   const int root = is_rooted(algorithm.collective) ? random.between(0, nranks - 1) : 0;
   Subject subject = {algorithm.name, algorithm.collective, root, {}};
-  for (int rank = 0; rank < nranks; ++rank) {
-    subject.programs.push_back(algorithm.record({.rank = rank, .ring = ring, .root = root}));
+  std::vector<int> nodes = {0};
+  if (algorithm.network_cost != nullptr) {
+    nodes.push_back(random.between(1, nranks - 1));
   }
+  const int heads_most = std::min(nodes.back(), nranks - nodes.back());
+  for (int rank = 0; rank < nranks; ++rank) {
+    subject.programs.push_back(algorithm.record({.rank = rank,
+                                                 .ring = ring,
+                                                 .root = root,
+                                                 .nodes = nodes,
+                                                 .heads = std::min(2, std::max(heads_most, 1))}));
+  }
+  subject.networks = algorithm.network_cost != nullptr ? count_networks(subject.programs) : 0;
   return subject;
 }
 

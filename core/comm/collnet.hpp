@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step of init in which ranks agree on a network that reduces (NCCL_COLLNET_ENABLE): whether
+// all have one, what it can reduce, and how many ranks of each host talk to it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "core/comm/comm_config.hpp"
+#include "core/plugin/collnet_plugin.hpp"
+#include "core/schedule/choose_algorithm.hpp"
+
+namespace plexus {
+
+struct CommSetup;
+struct CommTopology;
+
+struct CollnetOpen {
+  CollnetAbility ability{.missing = "NCCL_COLLNET_ENABLE is not 1"};
+  std::unique_ptr<CollnetContext> context;  // nullptr: there is none
+};
+
+/// Does the rank want it? The environment wins over the communicator's settings, as in NCCL.
+bool wants_collnet(int64_t setting, const CommConfig& config);
+
+/// Collective, unless no rank wants it or all are in one process.
+Result<CollnetOpen> agree_on_collnet(const CommSetup& setup,
+                                     const CommTopology& topology,
+                                     uint32_t slot_bytes,
+                                     const std::atomic<bool>* give_up);
+
+}  // namespace plexus

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/networks.hpp"
+
+#include <algorithm>
+
+#include "core/base/log.hpp"
+#include "core/comm/process.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace plexus {
+namespace {
+
+void write_line(NetLogLevel level, std::string_view text) {
+  if (level == NetLogLevel::kWarn) {
+    PLEXUS_WARN("{}", text);
+  } else if (level == NetLogLevel::kChoice) {
+    PLEXUS_INFO(kInit, "{}", text);
+  } else {
+    PLEXUS_INFO(kNet, "{}", text);
+  }
+}
+
+bool needs_net(const CommSetup& setup) {
+  const std::vector<PeerInfo>& infos = *setup.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(setup.rank)];
+  return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return &info != &mine && choose_transport(mine, info) == TransportKind::kNet;
+  });
+}
+
+Result<void> exchange_offers(CommSetup& setup, const std::atomic<bool>* give_up) {
+  PLEXUS_TRY(offers, setup.exchange->all_gather(setup.nets->offers(), give_up));
+  PLEXUS_TRY(setup.nets->learn_offers(offers));
+  if (setup.nets->knows_fabrics()) {
+    PLEXUS_TRY(mine, setup.nets->paths(setup.rank));
+    PLEXUS_TRY(paths, setup.exchange->all_gather(std::move(mine), give_up));
+    PLEXUS_TRY(setup.nets->learn_paths(paths));
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const CommConfig& config) {
+  if (!needs_net(setup)) {
+    return std::make_unique<NetSet>(std::vector<OpenNet>());
+  }
+  NetPluginOptions options;
+  options.plugins = setup.config.net_plugin;
+  options.network = setup.config.net.empty() ? config.net_name : setup.config.net;
+  options.all = setup.config.allnet;
+  options.folders = setup.config.plugin_path;
+  options.load = {.abi = setup.config.net_abi, .v11 = setup.config.net_v11};
+  options.cache = &Process::instance().net_plugins;
+  PLEXUS_TRY(nets, open_nets(options, {.comm_id = setup.group,
+                                       .traffic_class = config.traffic_class,
+                                       .log = write_line,
+                                       .settings = setting_value}));
+  return std::make_unique<NetSet>(std::move(nets));
+}
+
+Result<void> agree_on_networks(CommSetup& setup,
+                               const CommConfig& config,
+                               const std::atomic<bool>* give_up) {
+  if (!may_need_net(*setup.infos)) {
+    return ok();
+  }
+  auto nets = open_networks(setup, config);
+  if (nets.has_error()) {
+    setup.exchange->announce_failure(nets.error());  // the others wait in the exchange
+    return std::move(nets).error();
+  }
+  setup.nets = std::move(nets).value();
+  return exchange_offers(setup, give_up);
+}
+
+Result<void> agree_on_networks(std::span<CommSetup> setups, const CommConfig& config) {
+  if (!may_need_net(*setups.front().infos)) {
+    return ok();
+  }
+  std::vector<std::string> offers;
+  for (CommSetup& setup : setups) {
+    PLEXUS_TRY(nets, open_networks(setup, config));
+    setup.nets = std::move(nets);
+    offers.push_back(setup.nets->offers());
+  }
+  for (CommSetup& setup : setups) {
+    PLEXUS_TRY(setup.nets->learn_offers(offers));
+  }
+  if (!setups.front().nets->knows_fabrics()) {
+    return ok();
+  }
+  std::vector<std::string> paths;
+  for (const CommSetup& setup : setups) {
+    PLEXUS_TRY(mine, setup.nets->paths(setup.rank));
+    paths.push_back(std::move(mine));
+  }
+  for (CommSetup& setup : setups) {
+    PLEXUS_TRY(setup.nets->learn_paths(paths));
+  }
+  return ok();
+}
+
+}  // namespace plexus

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/profile.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <deque>
+#include <unistd.h>
+
+#include "core/schedule/message_count.hpp"
+#include "kernels/layout/collective.hpp"
+
+namespace plexus {
+namespace {
+
+/// NCCL's words.
+const char* function_of(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
+      return "AllReduce";
+    case Collective::kBroadcast:
+      return "Broadcast";
+    case Collective::kReduce:
+      return "Reduce";
+    case Collective::kAllGather:
+      return "AllGather";
+    case Collective::kReduceScatter:
+      return "ReduceScatter";
+    case Collective::kAllToAll:
+      return "AlltoAll";
+    case Collective::kGather:
+      return "Gather";
+    case Collective::kScatter:
+      return "Scatter";
+    case Collective::kSend:
+      return "Send";
+    case Collective::kRecv:
+      return "Recv";
+  }
+  return "?";
+}
+
+const char* protocol_of(Protocol protocol) {
+  return protocol == Protocol::kSimple ? "SIMPLE" : name(protocol);
+}
+
+const char* datatype_of(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+      return "ncclInt8";
+    case DataType::kUint8:
+      return "ncclUint8";
+    case DataType::kInt32:
+      return "ncclInt32";
+    case DataType::kUint32:
+      return "ncclUint32";
+    case DataType::kInt64:
+      return "ncclInt64";
+    case DataType::kUint64:
+      return "ncclUint64";
+    case DataType::kFloat16:
+      return "ncclFloat16";
+    case DataType::kFloat32:
+      return "ncclFloat32";
+    case DataType::kFloat64:
+      return "ncclFloat64";
+    case DataType::kBfloat16:
+      return "ncclBfloat16";
+    case DataType::kFloat8e4m3:
+      return "ncclFloat8e4m3";
+    case DataType::kFloat8e5m2:
+      return "ncclFloat8e5m2";
+  }
+  return "?";
+}
+
+/// Messages that the items of one execution move through one network connection, in order.
+class EndTrace final : public StepObserver {
+ public:
+  struct Op {
+    const ProfileEvent* parent;
+    uint64_t messages;
+    nccl_profile_proxy_op_t about;
+  };
+  EndTrace(ProfilerSet& profilers, int rank, ConnectionEnd& end)
+      : profilers_(profilers), rank_(rank), end_(end) {}
+  void add(const Op& op) { ops_.push_back(op); }
+  [[nodiscard]] ConnectionEnd& end() noexcept { return end_; }
+
+  void begin() {
+    open_next();
+    end_.observe(this);
+  }
+  void on_step(StepChange change, uint64_t bytes) override {
+    switch (change) {
+      case StepChange::kNoRoom:
+        record_first(first_unsent_, NCCL_PROFILE_SEND_PEER_WAIT, 0);
+        break;
+      case StepChange::kSent:
+        pass(NCCL_PROFILE_SEND_WAIT, bytes);
+        break;
+      case StepChange::kArrived:
+        record_first(first_unsent_, NCCL_PROFILE_RECV_FLUSH_WAIT, bytes);
+        pass(NCCL_PROFILE_RECV_GPU_WAIT, bytes);
+        break;
+      case StepChange::kDone:
+        stop_oldest();
+        break;
+    }
+  }
+  void finish() {
+    end_.observe(nullptr);
+    while (!steps_.empty()) {
+      stop_oldest();
+    }
+    for (ProfileEvent& event : events_) {
+      profilers_.stop(event);
+    }
+  }
+
+ private:
+  /// Starts waiting for the next message, of the next op when this one has had all of its own.
+  void open_next() {
+    while (current_ < ops_.size() && opened_ == ops_[current_].messages) {
+      ++current_;
+      opened_ = 0;
+    }
+    if (current_ == ops_.size()) {
+      return;
+    }
+    if (events_.size() == current_) {
+      nccl_profile_event_v5_t what{};
+      what.type = NCCL_PROFILE_PROXY_OP;
+      what.rank = rank_;
+      what.is.proxy_op = ops_[current_].about;
+      events_.push_back(profilers_.start(what, ops_[current_].parent));
+      profilers_.record(events_.back(), NCCL_PROFILE_OP_IN_PROGRESS);
+    }
+    nccl_profile_event_v5_t what{};
+    what.type = NCCL_PROFILE_PROXY_STEP;
+    what.rank = rank_;
+    what.is.proxy_step.step = static_cast<int>(opened_++);
+    steps_.push_back(profilers_.start(what, &events_[current_]));
+    profilers_.record(steps_.back(),
+                      end_.key().sends ? NCCL_PROFILE_SEND_GPU_WAIT : NCCL_PROFILE_RECV_WAIT);
+  }
+  void record_first(size_t index, int state, uint64_t bytes) {
+    if (index < steps_.size()) {
+      profilers_.record(steps_[index], state, bytes);
+    }
+  }
+  /// The message at the front of those that wait goes on; the next one waits.
+  void pass(int state, uint64_t bytes) {
+    record_first(first_unsent_, state, bytes);
+    if (first_unsent_ < steps_.size()) {
+      ++first_unsent_;
+      open_next();
+    }
+  }
+  void stop_oldest() {
+    if (!steps_.empty()) {
+      profilers_.stop(steps_.front());
+      steps_.pop_front();
+      first_unsent_ -= first_unsent_ > 0 ? 1 : 0;
+    }
+  }
+
+  ProfilerSet& profilers_;
+  int rank_;
+  ConnectionEnd& end_;
+  std::vector<Op> ops_;
+  size_t current_ = 0;
+  uint64_t opened_ = 0;              // steps of the current op
+  std::deque<ProfileEvent> events_;  // of the ops so far
+  std::deque<ProfileEvent> steps_;   // not stopped, oldest first
+  size_t first_unsent_ = 0;          // in steps_: waits to be sent, or to arrive
+};
+
+}  // namespace
+
+/// One run of a plan. Threads: made by the calling thread, then used by the one that executes.
+class ProfiledPlan final : public ExecutionWatch {
+ public:
+  ProfiledPlan(ProfilerSet& profilers, int rank, std::span<const Task> tasks)
+      : profilers_(profilers), rank_(rank), tasks_(tasks.size()), apis_(tasks.size()) {
+    is_inline_ = std::all_of(tasks.begin(), tasks.end(),
+                             [](const Task& task) { return task.stream == nullptr; });
+    start_groups(tasks);
+    for (size_t task = 0; task < tasks.size(); ++task) {
+      start_api(tasks[task], task);
+    }
+    algorithms_.resize(tasks.size());
+  }
+  void start_tasks(Plan& plan, std::span<const Task> tasks, uint64_t sequence) {
+    for (size_t task = 0; task < tasks.size(); ++task) {
+      start_task(plan, tasks[task], task, sequence);
+    }
+    trace_ends(plan);
+    if (!is_inline_) {
+      stop_apis();  // the calls return when the work is on its streams
+    }
+  }
+
+  void on_begin() noexcept override {
+    for (const auto& trace : traces_) {
+      trace->begin();
+    }
+  }
+  void on_end() noexcept override {
+    for (const auto& trace : traces_) {
+      trace->finish();
+    }
+    for (ProfileEvent& task : tasks_) {
+      profilers_.stop(task);
+    }
+    profilers_.stop(group_);
+    stop_apis();
+  }
+
+ private:
+  [[nodiscard]] nccl_profile_event_v5_t about(uint64_t type) const {
+    nccl_profile_event_v5_t what{};
+    what.type = type;
+    what.rank = rank_;
+    return what;
+  }
+  void start_groups(std::span<const Task> tasks) {
+    auto what = about(NCCL_PROFILE_GROUP_API);
+    what.is.group_api.depth = tasks.size() > 1 ? 1 : 0;
+    group_api_ = profilers_.start(what, nullptr);
+    profilers_.record(group_api_, NCCL_PROFILE_GROUP_START_DONE);
+    profilers_.record(group_api_, NCCL_PROFILE_GROUP_END_BEGIN);
+    group_ = profilers_.start(about(NCCL_PROFILE_GROUP), nullptr);
+  }
+  void start_api(const Task& task, size_t index) {
+    if (is_point_to_point(task.collective)) {
+      auto what = about(NCCL_PROFILE_P2P_API);
+      what.is.p2p_api = {function_of(task.collective), task.count, datatype_of(task.type),
+                         task.stream, false};
+      apis_[index] = profilers_.start(what, &group_api_);
+    } else {
+      auto what = about(NCCL_PROFILE_COLL_API);
+      what.is.coll_api = {function_of(task.collective),
+                          task.count,
+                          datatype_of(task.type),
+                          task.root,
+                          task.stream,
+                          false};
+      apis_[index] = profilers_.start(what, &group_api_);
+    }
+  }
+  void start_task(Plan& plan, const Task& task, size_t index, uint64_t sequence) {
+    if (is_point_to_point(task.collective)) {
+      auto what = about(NCCL_PROFILE_P2P);
+      const bool sends = task.collective == Collective::kSend;
+      // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): profilers only look at the address
+      void* const buffer = sends ? const_cast<void*>(task.send) : task.recv;
+      what.is.p2p = {function_of(task.collective),
+                     buffer,
+                     datatype_of(task.type),
+                     task.count,
+                     task.root,
+                     1,
+                     nullptr};
+      tasks_[index] = profilers_.start(what, &apis_[index], &group_);
+      return;
+    }
+    uint8_t channels = 0;
+    const Algorithm* algorithm = nullptr;
+    const char* protocol = "";
+    for (const Plan::ItemTask& item : plan.items()) {
+      if (item.task == index) {
+        ++channels;
+        const CallRecord& call = item.item->work.call;
+        sequence = call.sequence;
+        protocol = protocol_of(item.item->work.protocol);
+        algorithm = call.algorithm > 0 ? &algorithms()[call.algorithm - size_t{1}] : nullptr;
+      }
+    }
+    std::string& name = algorithms_[index];
+    name = algorithm == nullptr ? "" : algorithm->family;
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    auto what = about(NCCL_PROFILE_COLL);
+    what.is.coll.v4 = {sequence,  function_of(task.collective), task.send, task.recv, task.count,
+                       task.root, datatype_of(task.type),       channels,  1,         name.c_str(),
+                       protocol};
+    tasks_[index] = profilers_.start(what, &apis_[index], &group_);
+  }
+  void stop_apis() {
+    for (ProfileEvent& api : apis_) {
+      profilers_.stop(api);
+    }
+    profilers_.stop(group_api_);
+  }
+  /// One proxy op for each item of work and network connection that it uses.
+  void trace_ends(Plan& plan) {
+    if (!profilers_.wants(NCCL_PROFILE_PROXY_OP)) {
+      return;
+    }
+    for (ConnectionEnd* const end : plan.execution().ends) {
+      if (!end->has_pump()) {
+        continue;
+      }
+      auto trace = std::make_unique<EndTrace>(profilers_, rank_, *end);
+      for (const Plan::ItemTask& item : plan.items()) {
+        const Work& work = item.item->work;
+        const uint64_t messages = count_messages(work, *end);
+        if (messages > 0) {
+          trace->add({&tasks_[item.task],
+                      messages,
+                      {getpid(), static_cast<uint8_t>(end->key().index / 2), end->key().peer,
+                       static_cast<int>(messages), static_cast<int>(work.slot_bytes),
+                       end->key().sends ? 1 : 0}});
+        }
+      }
+      traces_.push_back(std::move(trace));
+    }
+  }
+
+  ProfilerSet& profilers_;
+  int rank_;
+  bool is_inline_;
+  ProfileEvent group_api_;
+  ProfileEvent group_;
+  std::vector<ProfileEvent> tasks_;
+  std::vector<ProfileEvent> apis_;
+  std::vector<std::string> algorithms_;  // names that events point to
+  std::vector<std::unique_ptr<EndTrace>> traces_;
+};
+
+Profile::Profile(std::unique_ptr<ProfilerSet> profilers, int rank)
+    : profilers_(std::move(profilers)), rank_(rank) {}
+
+Profile::~Profile() = default;
+
+void Profile::prepare(Plan& plan, std::span<const Task> tasks, uint64_t sequence) {
+  auto run = std::make_unique<ProfiledPlan>(*profilers_, rank_, tasks);
+  run->start_tasks(plan, tasks, sequence);
+  plan.execution().watch = run.get();
+  plans_[&plan] = std::move(run);
+}
+
+}  // namespace plexus

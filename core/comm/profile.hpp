@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What profilers are told of one communicator's work. Made only when a profiler is loaded; the
+// communicator then calls `prepare` for each plan that it is about to run, and the plan's execution
+// tells the rest: its begin, each message over a network, its end.
+//
+// Events of one group of calls, each the parent of the next:
+//   group API > collective or p2p API > collective, or send/recv > proxy op > proxy step
+// and, in place of the first two for old profilers, group. A proxy op is one item of work on one
+// network connection; a step is a message.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+
+#include "core/plugin/nccl_profiler/profiler.hpp"
+#include "core/schedule/plan.hpp"
+
+namespace plexus {
+
+class ProfiledPlan;
+
+/// Threads: prepare() as the communicator's plan(): one at a time.
+class Profile {
+ public:
+  Profile(std::unique_ptr<ProfilerSet> profilers, int rank);
+  ~Profile();
+  Profile(const Profile&) = delete;
+  Profile& operator=(const Profile&) = delete;
+
+  /// `plan` is prepared for `tasks` and runs next; `sequence` is the number of its first
+  /// collective.
+  void prepare(Plan& plan, std::span<const Task> tasks, uint64_t sequence);
+
+ private:
+  std::unique_ptr<ProfilerSet> profilers_;
+  int rank_;
+  std::map<const Plan*, std::unique_ptr<ProfiledPlan>> plans_;
+};
+
+}  // namespace plexus

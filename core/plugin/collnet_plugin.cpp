@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/collnet_plugin.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+
+#include "core/base/log.hpp"
+
+namespace plexus {
+namespace collnet_detail {
+
+class Context {
+ public:
+  explicit Context(std::shared_ptr<const CollnetPlugin> used) : plugin(std::move(used)) {}
+  std::shared_ptr<const CollnetPlugin> plugin;
+  plexus_collnet_context_t* raw = nullptr;
+  std::vector<plexus_collnet_properties_t> devices;
+  mutable std::mutex mutex;
+  mutable std::string reason;  // guarded by mutex; of the call that failed last
+};
+
+void CloseContext::operator()(Context* context) const noexcept {
+  if (context->raw != nullptr) {
+    context->plugin->ops.finalize(context->raw);
+  }
+  delete context;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of CollnetContext::state_
+}
+
+Error make_error(const Context& context, std::string_view call, int32_t code) {
+  const bool is_known = code > PLEXUS_OK && code <= PLEXUS_TIMEOUT && code != PLEXUS_AGAIN;
+  const std::lock_guard lock(context.mutex);
+  const std::string reason = std::exchange(context.reason, {});
+  return fail(
+      is_known ? Code{code} : Code::kInternalError, "collnet plugin {}: {}", context.plugin->name,
+      reason.empty() ? fmt::format("its {} failed with code {} and gave no reason", call, code)
+                     : reason);
+}
+
+}  // namespace collnet_detail
+
+namespace {
+
+constexpr uint32_t kTableBytesMax = 64 * 1024;
+
+using collnet_detail::Context;
+using collnet_detail::make_error;
+
+/// The callback that plugins get. Nothing may escape into C.
+void log_from_plugin(plexus_log_sink_t* sink,
+                     int32_t level,
+                     const char* file,
+                     int32_t line,
+                     const char* text) noexcept {
+  if (text == nullptr) {
+    return;
+  }
+  try {
+    if (level == PLEXUS_LOG_ERROR) {
+      const auto& context = *reinterpret_cast<const Context*>(sink);
+      const std::lock_guard lock(context.mutex);
+      context.reason = text;
+      return;
+    }
+    const LogLevel ours = level == PLEXUS_LOG_WARN ? LogLevel::kWarn : LogLevel::kInfo;
+    if (log_enabled(ours, Subsystem::kNet)) {
+      log(ours, Subsystem::kNet, file == nullptr ? "" : file, line, text);
+    }
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost log line is the lesser evil
+  }
+}
+
+/// A control call into a plugin: an exception that escapes is a code like any other.
+template <class Call>
+int32_t guarded(const Call& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+}
+
+Result<void> check_made(const Context& context,
+                        std::string_view call,
+                        int32_t code,
+                        const void* made) {
+  if (code != PLEXUS_OK) {
+    return make_error(context, call, code);
+  }
+  if (made == nullptr) {
+    return fail(Code::kInternalError,
+                "collnet plugin {}: {} said OK and gave nothing; this is a bug of the plugin",
+                context.plugin->name, call);
+  }
+  return ok();
+}
+
+Result<std::string> check_name(const char* text, const char* what) {
+  const void* const end = text == nullptr ? nullptr : std::memchr(text, 0, PLEXUS_NAME_BYTES);
+  const bool is_legal =
+      end != nullptr && end != text &&
+      std::all_of(text, static_cast<const char*>(end), [](char c) { return c >= ' ' && c <= '~'; });
+  if (!is_legal) {
+    return fail(Code::kInvalidUsage,
+                "its {} is empty, too long or not printable; this is a bug of the plugin", what);
+  }
+  return std::string(text);
+}
+
+Result<void> check_entries(const plexus_collnet_ops_t& ops) {
+  const struct {
+    const char* name;
+    bool is_there;
+  } entries[] = {{"init", ops.init != nullptr},
+                 {"finalize", ops.finalize != nullptr},
+                 {"device_count", ops.device_count != nullptr},
+                 {"properties", ops.properties != nullptr},
+                 {"reduce_support", ops.reduce_support != nullptr},
+                 {"listen", ops.listen != nullptr},
+                 {"connect", ops.connect != nullptr},
+                 {"register_memory", ops.register_memory != nullptr},
+                 {"deregister", ops.deregister != nullptr},
+                 {"iallreduce", ops.iallreduce != nullptr},
+                 {"test", ops.test != nullptr},
+                 {"close_group", ops.close_group != nullptr},
+                 {"close_listen", ops.close_listen != nullptr}};
+  for (const auto& entry : entries) {
+    if (!entry.is_there) {
+      return fail(Code::kInvalidUsage,
+                  "its collnet table has no entry `{}`; this is a bug of the plugin", entry.name);
+    }
+  }
+  return ok();
+}
+
+Result<void> read_devices(Context& context) {
+  const plexus_collnet_ops_t& ops = context.plugin->ops;
+  uint32_t count = 0;
+  if (const int32_t code = guarded([&] { return ops.device_count(context.raw, &count); });
+      code != PLEXUS_OK) {
+    return make_error(context, "device_count", code);
+  }
+  if (count > kNetDevicesMax) {
+    return fail(Code::kInvalidUsage, "collnet plugin {} reports {} devices, expected at most {}",
+                context.plugin->name, count, kNetDevicesMax);
+  }
+  for (uint32_t device = 0; device < count; ++device) {
+    plexus_collnet_properties_t properties{};
+    const int32_t code = guarded([&] { return ops.properties(context.raw, device, &properties); });
+    if (code != PLEXUS_OK) {
+      return make_error(context, "properties", code);
+    }
+    if (auto checked = check_collnet_properties(properties); checked.has_error()) {
+      return std::move(checked).error().with_context(
+          fmt::format("collnet plugin {} device {}", context.plugin->name, device));
+    }
+    context.devices.push_back(properties);
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<void> check_collnet_properties(const plexus_collnet_properties_t& properties) {
+  PLEXUS_TRY(check_name(properties.name, "device name"));
+  if (properties.message_bytes_max == 0 ||
+      properties.message_bytes_max > PLEXUS_NET_MESSAGE_BYTES_MAX) {
+    return fail(Code::kInvalidUsage, "it reports message_bytes_max = {}, expected 1..{}",
+                properties.message_bytes_max, PLEXUS_NET_MESSAGE_BYTES_MAX);
+  }
+  if ((properties.pointer_support & PLEXUS_MEMORY_HOST) == 0 || properties.requests_max == 0) {
+    return fail(Code::kInvalidUsage,
+                "it reports pointer_support = {} and requests_max = {}: host memory and one "
+                "request are the least",
+                properties.pointer_support, properties.requests_max);
+  }
+  return ok();
+}
+
+Result<CollnetPlugin> check_collnet_plugin(const plexus_collnet_plugin_t* plugin) {
+  if (plugin == nullptr) {
+    return fail(Code::kInvalidUsage, "it refuses this host (plugin ABI {}.{})", PLEXUS_ABI_MAJOR,
+                PLEXUS_ABI_MINOR);
+  }
+  if (plugin->magic != PLEXUS_PLUGIN_MAGIC || plugin->abi_major != PLEXUS_ABI_MAJOR) {
+    return fail(Code::kInvalidUsage, "it has plugin ABI {}.{} (magic {:#x}), expected {}.x",
+                plugin->abi_major, plugin->abi_minor, plugin->magic, PLEXUS_ABI_MAJOR);
+  }
+  const bool has_table = plugin->struct_size >= sizeof(*plugin) && plugin->ops != nullptr;
+  const uint32_t size_bytes = has_table ? plugin->ops->struct_size : 0;
+  constexpr size_t kLeast = offsetof(plexus_collnet_ops_t, close_listen) + sizeof(void*);
+  if (size_bytes < kLeast || size_bytes > kTableBytesMax) {
+    return fail(Code::kInvalidUsage, "its collnet table has {} bytes, expected {} or more",
+                size_bytes, kLeast);
+  }
+  CollnetPlugin checked;
+  PLEXUS_TRY(name, check_name(plugin->name, "name"));
+  PLEXUS_TRY(version, check_name(plugin->version, "version"));
+  checked.name = std::move(name);
+  checked.version = std::move(version);
+  std::memcpy(&checked.ops, plugin->ops, std::min<size_t>(size_bytes, sizeof checked.ops));
+  PLEXUS_TRY(check_entries(checked.ops));
+  return checked;
+}
+
+Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugin> plugin,
+                                              uint64_t comm_id) {
+  State state(new Context(std::move(plugin)));
+  plexus_collnet_config_t config{};
+  config.struct_size = sizeof config;
+  config.comm_id = comm_id;
+  config.log = &log_from_plugin;
+  config.log_sink = reinterpret_cast<plexus_log_sink_t*>(state.get());
+  const CollnetPlugin& used = *state->plugin;
+  plexus_collnet_context_t* raw = nullptr;
+  const int32_t code = guarded([&] {
+    return used.origin != nullptr ? used.origin->init(&config, &raw) : used.ops.init(&config, &raw);
+  });
+  PLEXUS_TRY(check_made(*state, "init", code, raw));
+  state->raw = raw;
+  PLEXUS_TRY(read_devices(*state));
+  return CollnetContext{std::move(state)};
+}
+
+const CollnetPlugin& CollnetContext::plugin() const noexcept { return *state_->plugin; }
+
+std::span<const plexus_collnet_properties_t> CollnetContext::devices() const noexcept {
+  return state_->devices;
+}
+
+Result<bool> CollnetContext::supports(int32_t type, int32_t op) const {
+  uint32_t supported = 0;
+  const int32_t code = guarded(
+      [&] { return state_->plugin->ops.reduce_support(state_->raw, type, op, &supported); });
+  if (code != PLEXUS_OK) {
+    return make_error(*state_, "reduce_support", code);
+  }
+  return supported != 0;
+}
+
+Result<CollnetListen> CollnetContext::listen(uint32_t device) const {
+  plexus_collnet_listen_t* raw = nullptr;
+  plexus_net_handle_t handle{};
+  const int32_t code =
+      guarded([&] { return state_->plugin->ops.listen(state_->raw, device, &handle, &raw); });
+  PLEXUS_TRY(check_made(*state_, "listen", code, raw));
+  return CollnetListen{state_.get(), raw, handle};
+}
+
+CollnetListen::~CollnetListen() {
+  if (raw_ != nullptr) {
+    context_->plugin->ops.close_listen(raw_);
+  }
+}
+
+CollnetGroup::~CollnetGroup() {
+  if (raw_ != nullptr) {
+    listen_.context_->plugin->ops.close_group(raw_);
+  }
+}
+
+Result<NetProgress> CollnetGroup::try_connect() {
+  const Context& context = *listen_.context_;
+  const int32_t code = guarded([&] {
+    return context.plugin->ops.connect(listen_.raw_, handles_.data(),
+                                       static_cast<uint32_t>(handles_.size()), member_, &raw_);
+  });
+  if (code == PLEXUS_AGAIN) {
+    return NetProgress::kPending;
+  }
+  PLEXUS_TRY(check_made(context, "connect", code, raw_));
+  return NetProgress::kDone;
+}
+
+Result<CollnetMemory> CollnetGroup::register_memory(const plexus_net_region_t& region) {
+  const Context& context = *listen_.context_;
+  plexus_collnet_memory_t* raw = nullptr;
+  const int32_t code =
+      guarded([&] { return context.plugin->ops.register_memory(raw_, &region, &raw); });
+  if (code != PLEXUS_OK) {
+    return make_error(context, "register_memory", code);
+  }
+  return CollnetMemory{&context.plugin->ops, raw};
+}
+
+NetStatus CollnetGroup::iallreduce(const plexus_collnet_reduction_t& reduction,
+                                   plexus_collnet_request_t** request) noexcept {
+  *request = nullptr;
+  return NetStatus{listen_.context_->plugin->ops.iallreduce(raw_, &reduction, request)};
+}
+
+NetStatus CollnetGroup::test(plexus_collnet_request_t* request) noexcept {
+  return NetStatus{listen_.context_->plugin->ops.test(request)};
+}
+
+Error CollnetGroup::explain(std::string_view call, NetStatus status) const {
+  return make_error(*listen_.context_, call, static_cast<int32_t>(status));
+}
+
+}  // namespace plexus

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/collnet_registry.hpp"
+
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/plugin/library_search.hpp"
+#include "core/plugin/nccl_collnet/adapter.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace plexus {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Loaded = std::shared_ptr<const CollnetPlugin>;
+
+/// The first of `names` in our folders, else where the dynamic loader looks; nothing: there is
+/// none. An Error: it is there and cannot be loaded.
+Result<std::optional<Library>> find_any(const CollnetPluginOptions& options,
+                                        const std::vector<std::string>& names) {
+  std::vector<fs::path> folders = {options.own_folder};
+  for (const std::string_view folder : split_list(options.folders, ':')) {
+    folders.emplace_back(folder);
+  }
+  for (const std::string& file : names) {
+    for (const fs::path& folder : folders) {
+      // An absolute path, or one with a '/', means itself.
+      const bool is_path = file.find('/') != std::string::npos;
+      const fs::path path = is_path ? fs::path(file) : folder / file;
+      if (std::error_code ignored; fs::is_regular_file(path, ignored)) {
+        PLEXUS_TRY(library, Library::load(path));
+        return std::optional(std::move(library));
+      }
+    }
+  }
+  for (const std::string& file : names) {
+    if (auto library = Library::load(file); library.has_value()) {
+      return std::optional(std::move(library).value());
+    }
+  }
+  return std::optional<Library>();
+}
+
+Result<Loaded> load_shared(const CollnetPluginOptions& options, const Library& library) {
+  return options.cache == nullptr ? load_collnet_plugin(library) : options.cache->load(library);
+}
+
+Result<Loaded> load_named(const CollnetPluginOptions& options) {
+  const std::string& name = options.plugin;
+  const std::vector<std::string> names = {"libplexus-" + name + ".so",
+                                          "libplexus-collnet-" + name + ".so",
+                                          "libnccl-net-" + name + ".so", name};
+  PLEXUS_TRY(library, find_any(options, names));
+  if (!library.has_value()) {
+    return fail(
+        Code::kInvalidUsage,
+        "there is no collnet plugin {}: looked for libplexus-collnet-{}.so and "
+        "libnccl-net-{}.so beside libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic "
+        "loader looks; correct PLEXUS_COLLNET_PLUGIN",
+        name, name, name);
+  }
+  auto loaded = load_shared(options, *library);
+  if (loaded.has_error()) {
+    return fail(Code::kInvalidUsage, "collnet plugin '{}' ({}) cannot be used: {}", name,
+                library->path().string(), loaded.error().message());
+  }
+  if (loaded.value() == nullptr) {
+    return fail(Code::kInvalidUsage,
+                "{} is no collnet plugin: it exports neither plexus_collnet_query nor "
+                "ncclCollNetPlugin_v{} to v{}; correct PLEXUS_COLLNET_PLUGIN",
+                library->path().string(), nccl_collnet::kVersionLeast, nccl_collnet::kVersionMost);
+  }
+  return loaded;
+}
+
+}  // namespace
+
+Result<Loaded> load_collnet_plugin(const Library& library) {
+  using Query = const plexus_collnet_plugin_t*(uint32_t);
+  if (Query* const query = library.find_function<Query>("plexus_collnet_query"); query != nullptr) {
+    PLEXUS_TRY(checked, check_collnet_plugin(query(PLEXUS_HOST_ABI)));
+    checked.path = library.path();
+    return std::make_shared<const CollnetPlugin>(std::move(checked));
+  }
+  return nccl_collnet::adapt(library);
+}
+
+Result<Loaded> CollnetPluginCache::load(const Library& library) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = plugins_.find(library.path()); known != plugins_.end()) {
+    return known->second;
+  }
+  PLEXUS_TRY(loaded, load_collnet_plugin(library));
+  plugins_[library.path()] = loaded;
+  return std::move(loaded);
+}
+
+Result<Loaded> find_collnet_plugin(const CollnetPluginOptions& options) {
+  if (options.plugin == "none") {
+    return Loaded();
+  }
+  if (!options.plugin.empty()) {
+    return load_named(options);
+  }
+  PLEXUS_TRY(list, parse_net_plugin_list(options.net_plugins));
+  if (list.named.empty() && !list.has_none) {
+    list.named.push_back({.name = "libnccl-net.so"});
+  }
+  for (const NetPluginEntry& entry : list.named) {
+    auto library = find_any(options, net_plugin_file_names(entry.name));
+    if (library.has_error() || !library.value().has_value()) {
+      continue;  // the network says what is wrong with it
+    }
+    PLEXUS_TRY(loaded, load_shared(options, *library.value()));
+    if (loaded != nullptr) {
+      return std::move(loaded);
+    }
+  }
+  return Loaded();
+}
+
+}  // namespace plexus

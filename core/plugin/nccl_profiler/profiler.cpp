@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/nccl_profiler/profiler.hpp"
+
+#include <atomic>
+#include <optional>
+
+#include "core/base/log.hpp"
+#include "core/plugin/library_search.hpp"
+#include "core/plugin/nccl_net/log.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr const char* kDefaultFile = "libnccl-profiler.so";
+
+/// Calls into a plugin. An exception that escapes is a code like any other.
+template <class Call>
+int32_t guarded(const Call& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+}
+
+/// Kinds of which an event of `type` is the parent, at any distance, and itself.
+constexpr uint64_t family_of(uint64_t type) {
+  constexpr uint64_t kStep = NCCL_PROFILE_PROXY_STEP | NCCL_PROFILE_NET_PLUGIN;
+  constexpr uint64_t kOp = NCCL_PROFILE_PROXY_OP | kStep;
+  constexpr uint64_t kBelowTask = kOp | NCCL_PROFILE_KERNEL_CHANNEL;
+  constexpr uint64_t kTasks = NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | kBelowTask;
+  switch (type) {
+    case NCCL_PROFILE_PROXY_STEP:
+      return kStep;
+    case NCCL_PROFILE_PROXY_OP:
+      return kOp;
+    case NCCL_PROFILE_COLL:
+    case NCCL_PROFILE_P2P:
+      return type | kBelowTask;
+    case NCCL_PROFILE_GROUP:
+      return type | kTasks;
+    case NCCL_PROFILE_COLL_API:
+      return type | NCCL_PROFILE_COLL | kBelowTask;
+    case NCCL_PROFILE_P2P_API:
+      return type | NCCL_PROFILE_P2P | kBelowTask;
+    case NCCL_PROFILE_GROUP_API:
+      return type | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API | kTasks;
+    default:
+      return type;
+  }
+}
+
+nccl_profile_p2p_v4_t to_v4(const nccl_profile_p2p_v5_t& p2p) {
+  return {p2p.function, p2p.buffer, p2p.datatype, p2p.count, p2p.peer, p2p.channels};
+}
+
+class ProfilerV4 final : public Profiler {
+ public:
+  explicit ProfilerV4(const nccl_profiler_v4_t* table) : table_(table) {}
+  int32_t init(const ProfiledComm& comm) {
+    return table_->init(&context_, &mask_, comm.name.c_str(), comm.id, comm.nnodes, comm.nranks,
+                        comm.rank, nccl_net::log_from_nccl_plugin);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return table_->name; }
+  int32_t start(nccl_profile_event_v5_t what,
+                void* parent,
+                void* group,
+                void** event) noexcept override {
+    nccl_profile_event_v4_t old{};
+    old.type = static_cast<uint8_t>(what.type);
+    old.parent = parent;
+    old.rank = what.rank;
+    switch (what.type) {
+      case NCCL_PROFILE_GROUP:
+        break;
+      case NCCL_PROFILE_COLL:
+        old.parent = group;
+        old.is.coll = what.is.coll.v4;
+        break;
+      case NCCL_PROFILE_P2P:
+        old.parent = group;
+        old.is.p2p = to_v4(what.is.p2p);
+        break;
+      case NCCL_PROFILE_PROXY_OP:
+        old.is.proxy_op = what.is.proxy_op;
+        break;
+      case NCCL_PROFILE_PROXY_STEP:
+        old.is.proxy_step = what.is.proxy_step;
+        break;
+      default:
+        return PLEXUS_OK;  // v4 has no such event
+    }
+    return guarded([&] { return table_->start(context_, event, &old); });
+  }
+  int32_t stop(void* event) noexcept override {
+    return guarded([&] { return table_->stop(event); });
+  }
+  int32_t record(void* event, int state, nccl_profile_state_t* what) noexcept override {
+    return guarded([&] { return table_->record_state(event, state, what); });
+  }
+  void finalize() noexcept override {
+    (void)guarded([&] { return table_->finalize(context_); });
+  }
+
+ private:
+  const nccl_profiler_v4_t* table_;
+};
+
+/// v6 differs from v5 by kinds of event that host ranks do not have.
+class ProfilerV5 final : public Profiler {
+ public:
+  explicit ProfilerV5(const nccl_profiler_v5_t* table) : table_(table) {}
+  int32_t init(const ProfiledComm& comm) {
+    return table_->init(&context_, comm.id, &mask_, comm.name.c_str(), comm.nnodes, comm.nranks,
+                        comm.rank, nccl_net::log_from_nccl_plugin);
+  }
+  [[nodiscard]] const char* name() const noexcept override { return table_->name; }
+  int32_t start(nccl_profile_event_v5_t what,
+                void* parent,
+                void* group,
+                void** event) noexcept override {
+    what.parent = parent;
+    if (what.type == NCCL_PROFILE_COLL) {
+      what.is.coll.parent_group = group;
+    } else if (what.type == NCCL_PROFILE_P2P) {
+      what.is.p2p.parent_group = group;
+    }
+    return guarded([&] { return table_->start(context_, event, &what); });
+  }
+  int32_t stop(void* event) noexcept override {
+    return guarded([&] { return table_->stop(event); });
+  }
+  int32_t record(void* event, int state, nccl_profile_state_t* what) noexcept override {
+    return guarded([&] { return table_->record_state(event, state, what); });
+  }
+  void finalize() noexcept override {
+    (void)guarded([&] { return table_->finalize(context_); });
+  }
+
+ private:
+  const nccl_profiler_v5_t* table_;
+};
+
+/// Initialised; null: it refused, and is done without.
+template <class Made, class Table>
+std::unique_ptr<Profiler> init_profiler(const Table& table, const ProfiledComm& comm) {
+  auto made = std::make_unique<Made>(&table);
+  const int32_t code = guarded([&] { return made->init(comm); });
+  if (code != PLEXUS_OK) {
+    PLEXUS_WARN("profiler {} did not start (code {}): it is not used", table.name, code);
+    return nullptr;
+  }
+  return made;
+}
+
+template <class Table>
+bool is_complete(const Table& table) {
+  return table.name != nullptr && table.init != nullptr && table.start != nullptr &&
+         table.stop != nullptr && table.record_state != nullptr && table.finalize != nullptr;
+}
+
+template <class Made, class Table>
+Result<std::unique_ptr<Profiler>> make_profiler(const Library& library,
+                                                const Library::Object& object,
+                                                const char* symbol,
+                                                const ProfiledComm& comm) {
+  const auto& table = *static_cast<const Table*>(object.address);
+  if ((object.size_bytes != 0 && object.size_bytes < sizeof(Table)) || !is_complete(table)) {
+    return fail(Code::kInvalidUsage,
+                "profiler plugin {}: its {} has {} bytes with empty entries, expected {} and all "
+                "six; rebuild it",
+                library.path().string(), symbol, object.size_bytes, sizeof(Table));
+  }
+  auto profiler = init_profiler<Made>(table, comm);
+  if (profiler != nullptr) {
+    PLEXUS_INFO(kInit, "profiler {} ({}) from {}", profiler->name(), symbol,
+                library.path().string());
+  }
+  return profiler;
+}
+
+Result<std::unique_ptr<Profiler>> open_profiler(const Library& library, const ProfiledComm& comm) {
+  for (const char* const symbol : {"ncclProfiler_v6", "ncclProfiler_v5"}) {
+    if (const auto object = library.find_object(symbol)) {
+      return make_profiler<ProfilerV5, nccl_profiler_v5_t>(library, *object, symbol, comm);
+    }
+  }
+  if (const auto object = library.find_object("ncclProfiler_v4")) {
+    return make_profiler<ProfilerV4, nccl_profiler_v4_t>(library, *object, "ncclProfiler_v4", comm);
+  }
+  for (const char* const old : {"ncclProfiler_v3", "ncclProfiler_v2", "ncclProfiler_v1"}) {
+    if (library.has_symbol(old)) {
+      return fail(
+          Code::kInvalidUsage,
+          "profiler plugin {} has {}, expected ncclProfiler_v4 to v6; use a build of it for "
+          "another NCCL",
+          library.path().string(), old);
+    }
+  }
+  return fail(Code::kInvalidUsage,
+              "{} has none of ncclProfiler_v4 to v6: it is no profiler plugin; correct the name in "
+              "NCCL_PROFILER_PLUGIN",
+              library.path().string());
+}
+
+}  // namespace
+
+bool Profiler::wants(uint64_t type) const noexcept {
+  // The plugin may write it from a thread of its own, to be switched on and off while jobs run.
+  const int mask = __atomic_load_n(&mask_, __ATOMIC_RELAXED);
+  return (static_cast<uint64_t>(mask) & family_of(type)) != 0 &&
+         !is_off_.load(std::memory_order_relaxed);
+}
+
+bool Profiler::complain(const char* call, int32_t code) noexcept {
+  if (code == PLEXUS_OK) {
+    return false;
+  }
+  if (!is_off_.exchange(true)) {
+    PLEXUS_WARN("profiler {}: {} failed with code {}: it is switched off", name(), call, code);
+  }
+  return true;
+}
+
+Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& options,
+                                                       const ProfiledComm& comm) {
+  std::unique_ptr<ProfilerSet> set(new ProfilerSet());
+  const std::string wanted = options.plugins.empty() ? kDefaultFile : options.plugins;
+  for (const std::string_view name : split_list(wanted, ',')) {
+    if (name == "none") {
+      continue;
+    }
+    if (set->profilers_.size() == kProfilersMax) {
+      return fail(Code::kInvalidUsage, "NCCL_PROFILER_PLUGIN lists more than {} profilers",
+                  kProfilersMax);
+    }
+    auto library = find_library({.kind = "profiler",
+                                 .setting = "NCCL_PROFILER_PLUGIN",
+                                 .name = std::string(name),
+                                 .folders = options.folders,
+                                 .own_folder = options.own_folder});
+    if (library.has_error()) {
+      if (options.plugins.empty()) {
+        break;  // nobody asked for it
+      }
+      return std::move(library).error();
+    }
+    PLEXUS_TRY(profiler, open_profiler(library.value(), comm));
+    if (profiler != nullptr) {
+      set->profilers_.push_back(std::move(profiler));
+    }
+  }
+  return set->profilers_.empty() ? nullptr : std::move(set);
+}
+
+ProfilerSet::~ProfilerSet() {
+  for (const auto& profiler : profilers_) {
+    profiler->finalize();
+  }
+}
+
+bool ProfilerSet::wants(uint64_t type) const noexcept {
+  for (const auto& profiler : profilers_) {
+    if (profiler->wants(type)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+ProfileEvent ProfilerSet::start(const nccl_profile_event_v5_t& what,
+                                const ProfileEvent* parent,
+                                const ProfileEvent* group) noexcept {
+  ProfileEvent event;
+  for (size_t i = 0; i < profilers_.size(); ++i) {
+    if (!profilers_[i]->wants(what.type)) {
+      continue;
+    }
+    const int32_t code =
+        profilers_[i]->start(what, parent == nullptr ? nullptr : parent->handles[i],
+                             group == nullptr ? nullptr : group->handles[i], &event.handles[i]);
+    if (profilers_[i]->complain("startEvent", code)) {
+      event.handles[i] = nullptr;
+    }
+  }
+  return event;
+}
+
+void ProfilerSet::record(const ProfileEvent& event, int state, size_t transfer_bytes) noexcept {
+  for (size_t i = 0; i < profilers_.size(); ++i) {
+    if (event.handles[i] != nullptr) {
+      nccl_profile_state_t what{};
+      what.transfer_bytes = transfer_bytes;
+      profilers_[i]->complain("recordEventState",
+                              profilers_[i]->record(event.handles[i], state, &what));
+    }
+  }
+}
+
+void ProfilerSet::stop(ProfileEvent& event) noexcept {
+  for (size_t i = 0; i < profilers_.size(); ++i) {
+    if (void* const handle = std::exchange(event.handles[i], nullptr); handle != nullptr) {
+      profilers_[i]->complain("stopEvent", profilers_[i]->stop(handle));
+    }
+  }
+}
+
+}  // namespace plexus

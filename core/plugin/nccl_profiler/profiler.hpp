@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profilers of one communicator: libraries of NCCL's profiler ABI (`ncclProfiler_v4` .. `v6`),
+// any number at once. An event is told to each that wants its kind, or a kind below it, so that
+// parents are never missing. A profiler that fails is switched off with one WARN.
+//
+// Callers hold a null pointer when none is loaded: that test is all that profiling then costs.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin-api/nccl/profiler.h"
+
+#include "core/base/result.hpp"
+#include "core/plugin/registry.hpp"
+
+namespace plexus {
+
+struct ProfilerOptions {
+  /// NCCL_PROFILER_PLUGIN: comma list of names, files or paths; `none`: none. Empty:
+  /// `libnccl-profiler.so` when there is one.
+  std::string plugins;
+  std::string folders;  // PLEXUS_PLUGIN_PATH
+  std::filesystem::path own_folder = NetPluginOptions::find_own_plugin_folder();
+};
+
+/// What profilers are told of the communicator.
+struct ProfiledComm {
+  uint64_t id = 0;
+  std::string name;
+  int nnodes = 1;
+  int nranks = 1;
+  int rank = 0;
+};
+
+inline constexpr size_t kProfilersMax = 8;
+
+/// An event, as each profiler knows it. A value; null: this profiler does not track it.
+struct ProfileEvent {
+  std::array<void*, kProfilersMax> handles{};
+};
+
+/// One library, one communicator. Threads: any; `start` and what follows may come from several.
+class Profiler {
+ public:
+  virtual ~Profiler() = default;
+  Profiler(const Profiler&) = delete;
+  Profiler& operator=(const Profiler&) = delete;
+
+  [[nodiscard]] virtual const char* name() const noexcept = 0;
+  /// Null when `what` has no meaning in this version. Parents are set here.
+  [[nodiscard]] virtual int32_t start(nccl_profile_event_v5_t what,
+                                      void* parent,
+                                      void* group,
+                                      void** event) noexcept = 0;
+  [[nodiscard]] virtual int32_t stop(void* event) noexcept = 0;
+  [[nodiscard]] virtual int32_t record(void* event,
+                                       int state,
+                                       nccl_profile_state_t* what) noexcept = 0;
+  virtual void finalize() noexcept = 0;
+
+  [[nodiscard]] bool wants(uint64_t type) const noexcept;
+  bool complain(const char* call, int32_t code) noexcept;  // once: it is off then
+
+ protected:
+  Profiler() = default;
+  void* context_ = nullptr;
+  int mask_ = 0;  // the plugin may go on writing it: read at each event
+
+ private:
+  std::atomic<bool> is_off_{false};
+};
+
+/// Threads: any.
+class ProfilerSet {
+ public:
+  /// Null: none is asked for. An Error only for one that the user named and that cannot be loaded.
+  [[nodiscard]] static Result<std::unique_ptr<ProfilerSet>> open(const ProfilerOptions& options,
+                                                                 const ProfiledComm& comm);
+  ~ProfilerSet();
+  ProfilerSet(const ProfilerSet&) = delete;
+  ProfilerSet& operator=(const ProfilerSet&) = delete;
+
+  /// Does anyone want events of `type`, or of a kind below it?
+  [[nodiscard]] bool wants(uint64_t type) const noexcept;
+  /// `parent`, `group`: null where there is none. `what`: all but parents, which are set here.
+  [[nodiscard]] ProfileEvent start(const nccl_profile_event_v5_t& what,
+                                   const ProfileEvent* parent,
+                                   const ProfileEvent* group = nullptr) noexcept;
+  void record(const ProfileEvent& event, int state, size_t transfer_bytes = 0) noexcept;
+  /// Each event once; nothing is told of it afterwards.
+  void stop(ProfileEvent& event) noexcept;
+
+ private:
+  ProfilerSet() = default;
+  std::vector<std::unique_ptr<Profiler>> profilers_;
+};
+
+}  // namespace plexus

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many messages a work moves through one connection: what profilers are told beforehand. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "core/transport/connection.hpp"
+#include "kernels/host/executor.hpp"
+
+namespace plexus {
+
+/// 0: the work does not use `end`.
+[[nodiscard]] uint64_t count_messages(const Work& work, const ConnectionEnd& end);
+
+}  // namespace plexus

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/net_set.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace plexus {
+namespace {
+
+/// More fabrics of one network than this are not asked about: their paths count as unknown.
+constexpr size_t kFabricsMax = 64;
+
+bool same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+NetOffer offer_of(const OpenNet& net) {
+  NetOffer offer{.name = net.name, .devices = {}};
+  const uint32_t count =
+      std::min(net.context.device_count(), static_cast<uint32_t>(kNetDevicesUsed));
+  for (uint32_t device = 0; device < count; ++device) {
+    const NetProperties& properties = net.context.properties(device);
+    offer.devices.push_back(
+        {properties.name, properties.fabric_id, properties.rail_id, properties.plane_id});
+  }
+  return offer;
+}
+
+const NetOffer* find_net(const NetOffers& offers, std::string_view name) {
+  const auto at = std::find_if(offers.begin(), offers.end(),
+                               [&](const NetOffer& each) { return same_name(each.name, name); });
+  return at == offers.end() ? nullptr : &*at;
+}
+
+std::string describe_rank(int rank, const PeerInfo& info) {
+  return fmt::format("rank {} ({}:{})", rank, info.host, info.pid);
+}
+
+}  // namespace
+
+bool may_need_net(std::span<const PeerInfo> infos) {
+  return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return info.host_hash != infos.front().host_hash || info.p2p_disable != 0 ||
+           info.shm_disable != 0 || info.pid_namespace != infos.front().pid_namespace;
+  });
+}
+
+std::string NetSet::offers() const {
+  NetOffers mine;
+  std::transform(nets_.begin(), nets_.end(), std::back_inserter(mine), offer_of);
+  return encode_offers(mine);
+}
+
+Result<void> NetSet::learn_offers(std::span<const std::string> blobs) {
+  for (const std::string& blob : blobs) {
+    PLEXUS_TRY(offers, decode_offers(blob));
+    offers_.push_back(offers);
+  }
+  return ok();
+}
+
+bool NetSet::knows_fabrics() const {
+  for (const NetOffers& offers : offers_) {
+    for (const NetOffer& offer : offers) {
+      if (std::any_of(offer.devices.begin(), offer.devices.end(),
+                      [](const NetDeviceOffer& device) { return device.fabric_id.has_value(); })) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+Result<std::string> NetSet::paths(int rank) const {
+  FabricPaths told;
+  for (const OpenNet& net : nets_) {
+    const auto first = std::find_if(offers_.begin(), offers_.end(), [&](const NetOffers& offers) {
+      return find_net(offers, net.name) != nullptr;
+    });
+    if (first - offers_.begin() != rank) {
+      continue;
+    }
+    std::set<uint64_t> fabrics;
+    for (const NetOffers& offers : offers_) {
+      if (const NetOffer* const offer = find_net(offers, net.name); offer != nullptr) {
+        for (const NetDeviceOffer& device : offer->devices) {
+          if (device.fabric_id && fabrics.size() < kFabricsMax) {
+            fabrics.insert(*device.fabric_id);
+          }
+        }
+      }
+    }
+    for (const uint64_t source : fabrics) {
+      for (const uint64_t target : fabrics) {
+        PLEXUS_TRY(path, net.context.net_path(source, target));
+        told.add(net.name, source, target, path);
+      }
+    }
+  }
+  return told.encode();
+}
+
+Result<void> NetSet::learn_paths(std::span<const std::string> blobs) {
+  for (const std::string& blob : blobs) {
+    PLEXUS_TRY(paths_.decode(blob));
+  }
+  return ok();
+}
+
+Result<NetSet::Way> NetSet::find_way(
+    int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
+  const NetOffers& from = offers_.at(static_cast<size_t>(source));
+  const NetOffers& to = offers_.at(static_cast<size_t>(target));
+  const auto route = choose_route(from, to, paths_, channel);
+  if (!route) {
+    return fail(
+        Code::kInvalidUsage,
+        "{} and {} have no network in common whose devices reach each other: the first has {}, the "
+        "second {}; install the same plugins on both hosts, and set NCCL_NET_PLUGIN and NCCL_NET "
+        "alike",
+        describe_rank(source, infos[static_cast<size_t>(source)]),
+        describe_rank(target, infos[static_cast<size_t>(target)]), describe_offers(from),
+        describe_offers(to));
+  }
+  const bool sends = rank == source;
+  return Way{&nets_.at(sends ? route->source_net : route->target_net).context,
+             sends ? route->source_device : route->target_device, describe_route(*route, from, to)};
+}
+
+}  // namespace plexus

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The open networks of one rank, and what all ranks of its communicator offer: finds the way to a
+// peer. Life: made with the networks that core/plugin opened; `learn_offers`, then `learn_paths`
+// with what the other ranks published; from then on constant.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/plugin/registry.hpp"
+#include "core/transport/net_route.hpp"
+#include "core/transport/peer_info.hpp"
+
+namespace plexus {
+
+/// Threads: const members are safe from any.
+class NetSet {
+ public:
+  explicit NetSet(std::vector<OpenNet> nets) : nets_(std::move(nets)) {}
+
+  /// The preferred one; nullptr: this rank has none.
+  [[nodiscard]] NetContext* first() { return nets_.empty() ? nullptr : &nets_.front().context; }
+  /// What this rank publishes: its networks by name, with their devices.
+  [[nodiscard]] std::string offers() const;
+  /// [nranks] by rank.
+  [[nodiscard]] Result<void> learn_offers(std::span<const std::string> blobs);
+  /// Does any rank know which fabric a device is in? Only then are paths worth an exchange.
+  [[nodiscard]] bool knows_fabrics() const;
+  /// What `rank` (this one) publishes of paths: a network's are told by the first rank that has it,
+  /// so that all decide from one answer. Empty for the others.
+  [[nodiscard]] Result<std::string> paths(int rank) const;
+  [[nodiscard]] Result<void> learn_paths(std::span<const std::string> blobs);
+
+  /// One end's part of a route.
+  struct Way {
+    NetContext* context;
+    uint32_t device;
+    std::string route;  // as describe_route says: the same at both ends
+  };
+  /// For data of `channel` from rank `source` to rank `target`, one of which is `rank`: this one.
+  [[nodiscard]] Result<Way> find_way(
+      int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
+
+ private:
+  std::vector<OpenNet> nets_;
+  std::vector<NetOffers> offers_;  // [nranks]
+  FabricPaths paths_;
+};
+
+/// Is there any pair of ranks that needs a network? The same answer on all ranks; sometimes a yes
+/// too many. Pure.
+[[nodiscard]] bool may_need_net(std::span<const PeerInfo> infos);
+
+}  // namespace plexus

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/collnet-aggregator/address.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <charconv>
+#include <cstring>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/random.h>
+
+#include "plugins/support/errno_text.hpp"
+#include "plugins/support/name_filter.hpp"
+
+namespace plexus::aggregator {
+namespace {
+
+constexpr uint16_t kIpv4 = 4;
+constexpr uint16_t kIpv6 = 6;
+constexpr int kBacklog = 1024;
+
+const sockaddr_in& v4_of(const Address& address) {
+  return reinterpret_cast<const sockaddr_in&>(address.storage);
+}
+const sockaddr_in6& v6_of(const Address& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address.storage);
+}
+
+struct Interface {
+  std::string name;
+  Address address;
+};
+
+std::vector<Interface> list_interfaces() {
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) {
+    return {};
+  }
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, &::freeifaddrs);
+  std::vector<Interface> found;
+  for (const ifaddrs* entry = raw; entry != nullptr; entry = entry->ifa_next) {
+    const int family = entry->ifa_addr == nullptr ? AF_UNSPEC : entry->ifa_addr->sa_family;
+    if ((entry->ifa_flags & IFF_UP) == 0 || (family != AF_INET && family != AF_INET6)) {
+      continue;
+    }
+    Interface& made = found.emplace_back();
+    made.name = entry->ifa_name;
+    std::memcpy(&made.address.storage, entry->ifa_addr,
+                family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  }
+  // IPv4 first: it needs no scope.
+  std::stable_sort(found.begin(), found.end(), [](const Interface& a, const Interface& b) {
+    return a.address.raw()->sa_family == AF_INET && b.address.raw()->sa_family != AF_INET;
+  });
+  return found;
+}
+
+}  // namespace
+
+socklen_t Address::size() const {
+  return storage.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+std::string Address::to_string() const {
+  char host[NI_MAXHOST] = "?";
+  char port[NI_MAXSERV] = "?";
+  (void)::getnameinfo(raw(), size(), host, sizeof host, port, sizeof port,
+                      NI_NUMERICHOST | NI_NUMERICSERV);
+  return storage.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, port)
+                                       : fmt::format("{}:{}", host, port);
+}
+
+void Address::store(WireHandle& handle) const {
+  if (storage.ss_family == AF_INET) {
+    handle.family = kIpv4;
+    handle.port = ntohs(v4_of(*this).sin_port);
+    std::memcpy(handle.address.data(), &v4_of(*this).sin_addr, sizeof(in_addr));
+  } else {
+    handle.family = kIpv6;
+    handle.port = ntohs(v6_of(*this).sin6_port);
+    handle.scope = v6_of(*this).sin6_scope_id;
+    std::memcpy(handle.address.data(), &v6_of(*this).sin6_addr, sizeof(in6_addr));
+  }
+}
+
+Result<Address> Address::load(const WireHandle& handle) {
+  if (handle.magic != kHandleMagic || (handle.family != kIpv4 && handle.family != kIpv6) ||
+      handle.port == 0) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "the handle of member 0 is none of this plugin: use the same version everywhere");
+  }
+  Address address;
+  if (handle.family == kIpv4) {
+    sockaddr_in raw{};
+    raw.sin_family = AF_INET;
+    raw.sin_port = htons(handle.port);
+    std::memcpy(&raw.sin_addr, handle.address.data(), sizeof(in_addr));
+    std::memcpy(&address.storage, &raw, sizeof raw);
+  } else {
+    sockaddr_in6 raw{};
+    raw.sin6_family = AF_INET6;
+    raw.sin6_port = htons(handle.port);
+    raw.sin6_scope_id = handle.scope;
+    std::memcpy(&raw.sin6_addr, handle.address.data(), sizeof(in6_addr));
+    std::memcpy(&address.storage, &raw, sizeof raw);
+  }
+  return address;
+}
+
+Result<Address> parse_address(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  std::string_view host = text.substr(0, std::min(colon, text.size()));
+  const std::string_view port_text =
+      colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  }
+  uint16_t port = 0;
+  const auto [end, error] =
+      std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
+  if (host.empty() || error != std::errc() || end != port_text.data() + port_text.size()) {
+    return fail(PLEXUS_INVALID_USAGE, "'{}' is no address: it takes HOST:PORT or [IPV6]:PORT",
+                text);
+  }
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* raw = nullptr;
+  const int failed =
+      ::getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &raw);
+  if (failed != 0) {
+    return fail(PLEXUS_INVALID_USAGE, "the host of '{}' is not known: {}", text,
+                ::gai_strerror(failed));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(raw, &::freeaddrinfo);
+  Address address;
+  std::memcpy(&address.storage, raw->ai_addr, raw->ai_addrlen);
+  return address;
+}
+
+Result<std::vector<Address>> parse_addresses(std::string_view text) {
+  std::vector<Address> addresses;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    PLEXUS_TRY(address, parse_address(text.substr(0, comma)));
+    addresses.push_back(address);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return addresses;
+}
+
+Result<Address> find_own_address(std::string_view names) {
+  const std::vector<Interface> all = list_interfaces();
+  std::vector<std::string> allowed;
+  for (const Interface& each : all) {
+    if (names.empty() || plugin::NameFilter(names).keeps(each.name)) {
+      allowed.push_back(each.name);
+    }
+  }
+  if (names.empty()) {
+    allowed = plugin::default_interfaces(allowed);
+  }
+  const auto at = std::find_if(all.begin(), all.end(), [&](const Interface& each) {
+    return std::find(allowed.begin(), allowed.end(), each.name) != allowed.end();
+  });
+  if (at == all.end()) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "no network interface is up that NCCL_SOCKET_IFNAME={} allows: correct it", names);
+  }
+  return at->address;
+}
+
+Result<Listener> listen_at(const Address& address) {
+  Listener made{.fd = UniqueFd(::socket(address.storage.ss_family,
+                                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+                .address = {}};
+  const int on = 1;
+  socklen_t size = sizeof(made.address.storage);
+  if (!made.fd.is_open() ||
+      ::setsockopt(made.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(made.fd.get(), address.raw(), address.size()) != 0 ||
+      ::listen(made.fd.get(), kBacklog) != 0 ||
+      ::getsockname(made.fd.get(), reinterpret_cast<sockaddr*>(&made.address.storage), &size) !=
+          0) {
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot listen at {}: {}", address.to_string(),
+                plugin::errno_text());
+  }
+  return made;
+}
+
+void set_options(int fd) noexcept {
+  constexpr int kOn = 1;
+  constexpr int kIdleSeconds = 5;
+  constexpr int kProbes = 3;
+  constexpr unsigned kUnackedMilliseconds = 20'000;
+  // Without them a connection still works.
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
+  (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof kIdleSeconds);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &kIdleSeconds, sizeof kIdleSeconds);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+  (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnackedMilliseconds,
+                     sizeof kUnackedMilliseconds);
+}
+
+Result<Secret> make_secret() {
+  Secret secret{};
+  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
+    return fail(PLEXUS_SYSTEM_ERROR, "the system gives no random bytes: {}", plugin::errno_text());
+  }
+  return secret;
+}
+
+}  // namespace plexus::aggregator

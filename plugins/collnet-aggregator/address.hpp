@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where an aggregator listens: addresses as values, from settings, interfaces and handles.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <vector>
+
+#include "plugins/collnet-aggregator/wire.hpp"
+#include "plugins/support/result.hpp"
+#include "plugins/support/unique_fd.hpp"
+
+namespace plexus::aggregator {
+
+using plugin::fail;
+using plugin::ok;
+using plugin::Result;
+using plugin::UniqueFd;
+
+struct Address {
+  sockaddr_storage storage{};
+
+  [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  [[nodiscard]] socklen_t size() const;
+  /// "10.0.0.1:4000", "[fe80::1%2]:4000"
+  [[nodiscard]] std::string to_string() const;
+  void store(WireHandle& handle) const;
+  static Result<Address> load(const WireHandle& handle);
+};
+
+/// "HOST:PORT" or "[V6]:PORT"; names are resolved.
+Result<Address> parse_address(std::string_view text);
+/// A comma list of them; empty: none.
+Result<std::vector<Address>> parse_addresses(std::string_view text);
+/// That of an interface which `names` (NCCL_SOCKET_IFNAME's grammar) allows, with port 0.
+Result<Address> find_own_address(std::string_view names);
+
+struct Listener {
+  UniqueFd fd;
+  Address address;  // with the port it got
+};
+Result<Listener> listen_at(const Address& address);
+
+/// What every connection here has: no delay, and a dead host is noticed.
+void set_options(int fd) noexcept;
+/// Bytes from the system's random source.
+Result<Secret> make_secret();
+
+}  // namespace plexus::aggregator

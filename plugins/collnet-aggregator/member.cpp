@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/collnet-aggregator/member.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/uio.h>
+
+#include "plugins/collnet-aggregator/arithmetic.hpp"
+#include "plugins/support/errno_text.hpp"
+
+namespace plexus::aggregator {
+namespace {
+
+constexpr auto kConnectWithin = std::chrono::seconds(20);
+constexpr auto kConnectAgain = std::chrono::milliseconds(50);
+
+bool is_for_later(int error) { return error == EAGAIN || error == EINTR; }
+
+}  // namespace
+
+plugin::Failure Member::lost(const std::string& why) {
+  failure_ =
+      fail(PLEXUS_REMOTE_ERROR, "lost the aggregator at {}: {}", options_.server.to_string(), why);
+  return *failure_;
+}
+
+// ---- connecting ----
+
+Result<Progress> Member::connect() {
+  if (failure_) {
+    return *failure_;
+  }
+  if (state_ == State::kIdle) {
+    if (give_up_ == Clock::time_point{}) {
+      give_up_ = Clock::now() + kConnectWithin;
+    }
+    if (Clock::now() < again_at_) {
+      return Progress::kPending;
+    }
+    PLEXUS_TRY(open_socket());
+  }
+  if (state_ == State::kConnecting) {
+    PLEXUS_TRY(progress, finish_connect());
+    if (progress == Progress::kPending) {
+      return progress;
+    }
+  }
+  return state_ == State::kReady ? Progress::kDone : await_ready();
+}
+
+Result<void> Member::open_socket() {
+  fd_ = UniqueFd(
+      ::socket(options_.server.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd_.is_open()) {
+    return lost(plugin::errno_text());
+  }
+  set_options(fd_.get());
+  (void)::connect(fd_.get(), options_.server.raw(), options_.server.size());  // SO_ERROR tells
+  state_ = State::kConnecting;
+  return ok();
+}
+
+/// A server that is not there yet is tried again for a while: jobs start in any order.
+Result<Progress> Member::finish_connect() {
+  pollfd writable{fd_.get(), POLLOUT, 0};
+  if (::poll(&writable, 1, 0) == 0) {
+    return Clock::now() < give_up_ ? Result<Progress>(Progress::kPending)
+                                   : lost("it does not answer");
+  }
+  int error = 0;
+  socklen_t size = sizeof error;
+  (void)::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
+    if (Clock::now() >= give_up_) {
+      return lost(fmt::format("cannot connect: {}; is `plexus aggregator` running there?",
+                              plugin::errno_text(error)));
+    }
+    again_at_ = Clock::now() + kConnectAgain;
+    state_ = State::kIdle;
+    return Progress::kPending;
+  }
+  const WireHello hello = {options_.members, options_.member, options_.secret};
+  const auto bytes =
+      make_frame({.kind = FrameKind::kHello}, std::as_bytes(std::span(&hello, size_t{1})));
+  // So few bytes always fit an empty socket buffer.
+  const ssize_t sent = ::send(fd_.get(), bytes->data(), bytes->size(), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(bytes->size())) {
+    return lost(plugin::errno_text());
+  }
+  state_ = State::kWaiting;
+  return Progress::kDone;
+}
+
+Result<Progress> Member::await_ready() {
+  if (!has_header_) {
+    PLEXUS_TRY(read, read_to(reinterpret_cast<std::byte*>(&header_), sizeof header_));
+    if (read == Progress::kPending) {
+      return read;
+    }
+    PLEXUS_TRY(take_header());
+  }
+  if (header_.kind == FrameKind::kReady) {
+    state_ = State::kReady;
+    has_header_ = false;
+    return Progress::kDone;
+  }
+  PLEXUS_TRY(take_results());  // why not, once all of it is there
+  return Progress::kPending;
+}
+
+// ---- reductions ----
+
+Result<Member::Request*> Member::start(const plexus_collnet_reduction_t& reduction) {
+  if (failure_) {
+    return *failure_;
+  }
+  const uint64_t size_bytes = reduction.count * element_bytes(reduction.type);
+  if (!can_reduce(reduction.type, reduction.op) || reduction.count == 0 ||
+      reduction.count > kMessageBytesMax || size_bytes > kMessageBytesMax) {
+    return fail(PLEXUS_INVALID_ARGUMENT,
+                "cannot reduce {} elements of type {} with operation {} in one message",
+                reduction.count, reduction.type, reduction.op);
+  }
+  Request& request = requests_[started_ % kRequestsMax];
+  if (request.is_used) {
+    PLEXUS_TRY(move());
+    return nullptr;
+  }
+  request = {.member = this,
+             .frame = {.magic = kFrameMagic,
+                       .kind = FrameKind::kReduce,
+                       .type = static_cast<uint8_t>(reduction.type),
+                       .op = static_cast<uint8_t>(reduction.op),
+                       .size_bytes = static_cast<uint32_t>(size_bytes),
+                       .reserved = 0,
+                       .number = started_},
+             .send = static_cast<const std::byte*>(reduction.send),
+             .recv = static_cast<std::byte*>(reduction.recv),
+             .is_done = false,
+             .is_used = true};
+  ++started_;
+  PLEXUS_TRY(send_parts());
+  return &request;
+}
+
+Result<Progress> Member::test(Request& request) {
+  if (!request.is_done) {
+    if (auto moved = move(); moved.has_error() && !request.is_done) {
+      request.is_used = false;
+      return std::move(moved).error();
+    }
+  }
+  request.is_used = !request.is_done;
+  return request.is_done ? Progress::kDone : Progress::kPending;
+}
+
+Result<void> Member::move() {
+  if (failure_) {
+    return *failure_;
+  }
+  PLEXUS_TRY(send_parts());
+  return take_results();
+}
+
+Result<void> Member::send_parts() {
+  while (sent_ < started_) {
+    const Request& request = requests_[sent_ % kRequestsMax];
+    const size_t frame_left = sizeof(WireFrame) - std::min(sent_bytes_, sizeof(WireFrame));
+    const size_t payload_sent = sent_bytes_ - (sizeof(WireFrame) - frame_left);
+    // sendmsg has no const.
+    auto* const frame = const_cast<WireFrame*>(&request.frame);
+    auto* const payload = const_cast<std::byte*>(request.send);
+    iovec parts[] = {
+        {reinterpret_cast<std::byte*>(frame) + sizeof(WireFrame) - frame_left, frame_left},
+        {payload + payload_sent, request.frame.size_bytes - payload_sent}};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    if (sent < 0 && is_for_later(errno)) {
+      return ok();
+    }
+    if (sent < 0) {
+      // It may have said why before it closed.
+      const std::string why = plugin::errno_text();
+      PLEXUS_TRY(take_results());
+      return lost(why);
+    }
+    sent_bytes_ += static_cast<size_t>(sent);
+    if (sent_bytes_ == sizeof(WireFrame) + request.frame.size_bytes) {
+      ++sent_;
+      sent_bytes_ = 0;
+    }
+  }
+  return ok();
+}
+
+Result<Progress> Member::read_to(std::byte* target, size_t size_bytes) {
+  while (read_bytes_ < size_bytes) {
+    const ssize_t got = ::recv(fd_.get(), target + read_bytes_, size_bytes - read_bytes_, 0);
+    if (got < 0 && is_for_later(errno)) {
+      return Progress::kPending;
+    }
+    if (got <= 0) {
+      return lost(got == 0 ? "it closed the connection" : plugin::errno_text());
+    }
+    read_bytes_ += static_cast<size_t>(got);
+  }
+  read_bytes_ = 0;
+  return Progress::kDone;
+}
+
+/// Is the header one that may come now?
+Result<void> Member::take_header() {
+  has_header_ = true;
+  if (auto checked = check_frame(header_); checked.has_error()) {
+    return lost(checked.error().text);
+  }
+  if (header_.kind == FrameKind::kError) {
+    told_.assign(header_.size_bytes, '\0');
+    return ok();
+  }
+  if (header_.kind == FrameKind::kReady && state_ == State::kWaiting) {
+    return ok();
+  }
+  const WireFrame& expected = requests_[done_ % kRequestsMax].frame;
+  if (state_ != State::kReady || done_ >= started_ || header_.kind != FrameKind::kReduce ||
+      header_.number != done_ || header_.size_bytes != expected.size_bytes ||
+      header_.type != expected.type || header_.op != expected.op) {
+    return lost("it sent a result that nobody asked for");
+  }
+  return ok();
+}
+
+/// Only what is waited for: who has all results is not told that another member left after them.
+Result<void> Member::take_results() {
+  while (state_ != State::kReady || done_ < started_) {
+    if (!has_header_) {
+      PLEXUS_TRY(read, read_to(reinterpret_cast<std::byte*>(&header_), sizeof header_));
+      if (read == Progress::kPending) {
+        return ok();
+      }
+      PLEXUS_TRY(take_header());
+    }
+    const bool is_error = header_.kind == FrameKind::kError;
+    Request& request = requests_[done_ % kRequestsMax];
+    auto* const target = is_error ? reinterpret_cast<std::byte*>(told_.data()) : request.recv;
+    PLEXUS_TRY(read, read_to(target, header_.size_bytes));
+    if (read == Progress::kPending) {
+      return ok();
+    }
+    has_header_ = false;
+    if (is_error) {
+      return lost(told_);
+    }
+    request.is_done = true;
+    ++done_;
+  }
+  return ok();
+}
+
+}  // namespace plexus::aggregator

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// One member of a group: the connection to the aggregator, the reductions under way.
+// Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "plugins/collnet-aggregator/address.hpp"
+#include "plugins/collnet-aggregator/server.hpp"
+#include "plugins/support/log.hpp"
+
+namespace plexus::aggregator {
+
+using plugin::Progress;
+
+class Member {
+ public:
+  struct Options {
+    plugin::Log log;
+    Address server;
+    Secret secret;
+    uint32_t members;
+    uint32_t member;
+  };
+  explicit Member(const Options& options) : options_(options) {}
+  Member(const Member&) = delete;  // its requests point to it
+  Member& operator=(const Member&) = delete;
+  [[nodiscard]] const plugin::Log& log() const noexcept { return options_.log; }
+
+  /// kDone: all members are there.
+  Result<Progress> connect();
+
+  /// A reduction under way.
+  struct Request {
+    Member* member = nullptr;
+    WireFrame frame{};
+    const std::byte* send = nullptr;
+    std::byte* recv = nullptr;
+    bool is_done = false;
+    bool is_used = false;
+  };
+  /// nullptr: there are kRequestsMax under way.
+  Result<Request*> start(const plexus_collnet_reduction_t& reduction);
+  Result<Progress> test(Request& request);
+
+  /// Keeps the server that this member hosts.
+  void host(std::unique_ptr<HostedServer> server) { hosted_ = std::move(server); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class State { kIdle, kConnecting, kWaiting, kReady };
+  Result<void> open_socket();
+  Result<Progress> finish_connect();
+  Result<Progress> await_ready();
+  Result<void> move();
+  Result<void> send_parts();
+  Result<void> take_results();
+  /// Reads on to `size_bytes` at `target`; kPending: not all there yet.
+  Result<Progress> read_to(std::byte* target, size_t size_bytes);
+  Result<void> take_header();
+  [[nodiscard]] plugin::Failure lost(const std::string& why);
+
+  Options options_;
+  // Ends after the connection, so that the server sees this member go first.
+  std::unique_ptr<HostedServer> hosted_;
+  UniqueFd fd_;
+  State state_ = State::kIdle;
+  Clock::time_point give_up_{};
+  Clock::time_point again_at_{};
+  std::optional<plugin::Failure> failure_;
+  std::array<Request, kRequestsMax> requests_{};
+  uint64_t started_ = 0;  // requests_[i % kRequestsMax] is number i
+  uint64_t sent_ = 0;
+  uint64_t done_ = 0;
+  size_t sent_bytes_ = 0;  // of number `sent_`, its frame included
+  WireFrame header_{};
+  size_t read_bytes_ = 0;  // of the header, then of the payload
+  bool has_header_ = false;
+  std::string told_;  // the aggregator's reason
+};
+
+}  // namespace plexus::aggregator

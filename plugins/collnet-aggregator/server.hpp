@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The aggregator as a server: one thread that moves bytes between sockets and `Groups`. Run by
+// `plexus aggregator`, or in a thread of the plugin on the host of member 0 (HostedServer).
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "plugins/collnet-aggregator/address.hpp"
+#include "plugins/collnet-aggregator/groups.hpp"
+
+namespace plexus::aggregator {
+
+class Server {
+ public:
+  using Say = std::function<void(const std::string& line)>;
+  /// `say`: takes a line for each connection that is refused or lost.
+  Server(UniqueFd listener, Say say);
+
+  /// Serves until stop(). Threads: one.
+  void run();
+  /// Threads: any; also from a signal handler.
+  void stop() noexcept;
+  /// Is there something that was not sent yet? Threads: any.
+  [[nodiscard]] bool has_output() const noexcept { return output_ > 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Link {
+    UniqueFd fd;
+    std::string peer;
+    std::deque<std::shared_ptr<const Bytes>> output;
+    size_t sent_bytes = 0;                               // of the first of them
+    Clock::time_point until = Clock::time_point::max();  // then it has to have said hello, or to go
+    bool is_leaving = false;
+  };
+
+  void accept_all();
+  void read_from(int number);
+  void write_to(int number);
+  void leave(int number, const std::string& why, bool tell);
+  void drop(int number);
+  void drop_late();
+
+  UniqueFd listener_;
+  UniqueFd wake_;
+  Say say_;
+  Groups groups_;
+  std::map<int, Link> links_;
+  int next_link_ = 0;
+  Bytes buffer_;
+  std::atomic<size_t> output_{0};  // messages waiting in all links
+  std::atomic<bool> stopped_{false};
+};
+
+/// A server in a thread of its own. At its end it delivers what is under way, for a second at most.
+class HostedServer {
+ public:
+  HostedServer(UniqueFd listener, Server::Say say);
+  ~HostedServer();
+  HostedServer(const HostedServer&) = delete;
+  HostedServer& operator=(const HostedServer&) = delete;
+
+ private:
+  Server server_;
+  std::thread thread_;
+};
+
+}  // namespace plexus::aggregator

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What members of a group and an aggregator say to each other over TCP, and what is in a handle.
+// Little-endian; both ends run the same version, which the magic numbers check.
+//
+// A member sends one kHello frame, whose payload is a WireHello; when all members of the group are
+// there the aggregator sends each a kReady frame. Then a member sends kReduce frames with the
+// elements of its part as payload, numbered from 0, and gets as many kReduce frames with the
+// result, in the same order. A kError frame (payload: one sentence) ends the connection.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "plugin-api/plexus_collnet.h"
+
+namespace plexus::aggregator {
+
+static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
+
+inline constexpr uint32_t kFrameMagic = 0x31474c50;                  // "PLG1"
+inline constexpr uint64_t kHandleMagic = 0x31'52'47'47'41'58'4c'50;  // "PLXAGGR1"
+
+/// Limits that hold for what a peer says.
+inline constexpr uint32_t kMessageBytesMax = uint32_t{4} << 20;
+inline constexpr uint32_t kMembersMax = 4096;
+inline constexpr uint32_t kRequestsMax = 16;  // reductions that a member may have begun
+inline constexpr uint32_t kErrorBytesMax = 512;
+
+/// Who knows it belongs to the group.
+using Secret = std::array<uint8_t, 32>;
+
+/// In the 128-byte handle: where this member would meet the others. That of member 0 counts.
+struct WireHandle {
+  uint64_t magic;
+  uint16_t family;  // 4 or 6
+  uint16_t port;
+  uint32_t scope;                   // of a link-local IPv6 address
+  std::array<uint8_t, 16> address;  // network order; IPv4 in the first four
+  Secret secret;
+};
+static_assert(sizeof(WireHandle) == 64 && sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
+
+enum class FrameKind : uint16_t { kHello = 1, kReady = 2, kReduce = 3, kError = 4 };
+
+struct WireFrame {
+  uint32_t magic = kFrameMagic;
+  FrameKind kind = FrameKind::kError;
+  uint8_t type = 0;         // PLEXUS_TYPE_*, of kReduce
+  uint8_t op = 0;           // PLEXUS_REDUCE_*
+  uint32_t size_bytes = 0;  // of the payload that follows
+  uint32_t reserved = 0;
+  uint64_t number = 0;  // of the reduction
+};
+static_assert(sizeof(WireFrame) == 24);
+
+struct WireHello {
+  uint32_t members;
+  uint32_t member;
+  Secret secret;
+};
+static_assert(sizeof(WireHello) == 40);
+
+static_assert(std::is_trivially_copyable_v<WireHandle> && std::is_trivially_copyable_v<WireFrame> &&
+              std::is_trivially_copyable_v<WireHello>);
+
+}  // namespace plexus::aggregator

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of a net plugin's context: from the host, which knows what the user gave this use of
+// the plugin alone, or from the environment when the host is too old to tell.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+
+#include "plugin-api/plexus_net.h"
+
+namespace plexus::plugin {
+
+/// A value; borrows what `config` names.
+class SettingReader {
+ public:
+  explicit SettingReader(const plexus_net_config_t& config) noexcept : sink_(config.log_sink) {
+    constexpr size_t kEnd = offsetof(plexus_net_config_t, setting) + sizeof(config.setting);
+    setting_ = config.struct_size >= kEnd ? config.setting : nullptr;
+  }
+  /// Null: not set.
+  [[nodiscard]] const char* operator()(const char* name) const {
+    return setting_ != nullptr
+               ? setting_(sink_, name)
+               : std::getenv(
+                     name);  // NOLINT(concurrency-mt-unsafe): settings are read at init only
+  }
+
+ private:
+  plexus_log_sink_t* sink_;
+  plexus_setting_fn setting_ = nullptr;
+};
+
+}  // namespace plexus::plugin

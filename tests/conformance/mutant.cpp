@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong on purpose: net-socket with one fault that PLEXUS_MUTANT names. The
+// table is the wrapped plugin's with some entries replaced; handles are its own. mutants_test.py
+// says which check must kill which mutant. Without PLEXUS_MUTANT it is right.
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include "plugin-api/plexus_net.h"
+
+namespace {
+
+using std::chrono::milliseconds;
+
+bool is_mutant(const char* name) {
+  static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
+  return kChosen != nullptr && std::strcmp(kChosen, name) == 0;
+}
+
+const plexus_plugin_t* load_inner() {
+  const char* const path = std::getenv("PLEXUS_MUTANT_OF");
+  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return nullptr;
+  }
+  using Query = const plexus_plugin_t*(uint32_t);
+  return reinterpret_cast<Query*>(dlsym(library, "plexus_plugin_query"))(PLEXUS_HOST_ABI);
+}
+
+const plexus_net_ops_t& inner() {
+  static const plexus_plugin_t* const kInner = load_inner();
+  return *kInner->net;
+}
+
+plexus_log_fn say = nullptr;
+plexus_log_sink_t* sink = nullptr;
+std::atomic<int> count{0};
+plexus_net_context_t* shared_context = nullptr;
+std::atomic<void*> last_data{nullptr};
+
+void sleep_ms(int time) { std::this_thread::sleep_for(milliseconds(time)); }
+
+int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
+  say = config->log;
+  sink = config->log_sink;
+  if (is_mutant("init_handler")) {
+    std::signal(SIGTERM, SIG_IGN);
+  }
+  if (is_mutant("init_environment")) {
+    setenv("PLEXUS_MUTANT_WAS_HERE", "1", 1);
+  }
+  if (is_mutant("init_prints")) {
+    std::puts("mutant: hello");
+    std::fflush(stdout);
+  }
+  if (is_mutant("init_leaks_descriptor")) {
+    if (open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
+      return PLEXUS_SYSTEM_ERROR;
+    }
+  }
+  if (is_mutant("init_leaks_thread")) {
+    std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
+  }
+  if (is_mutant("init_leaks_memory")) {
+    static std::vector<std::vector<char>> kept;
+    kept.emplace_back(10000);
+  }
+  if (is_mutant("init_warns")) {
+    say(sink, PLEXUS_LOG_WARN, __FILE__, __LINE__, "mutant: all is well");
+  }
+  if (is_mutant("init_newline")) {
+    say(sink, PLEXUS_LOG_INFO, __FILE__, __LINE__, "mutant: a line\n");
+  }
+  if (is_mutant("init_shared") && shared_context != nullptr) {
+    *context = shared_context;
+    return PLEXUS_OK;
+  }
+  const int32_t code = inner().init(config, context);
+  if (code == PLEXUS_OK) {
+    shared_context = *context;
+  }
+  return code;
+}
+
+void finalize(plexus_net_context_t* context) {
+  if (!is_mutant("init_shared")) {
+    inner().finalize(context);
+  }
+}
+
+int32_t device_count(plexus_net_context_t* context, uint32_t* devices) {
+  const int32_t code = inner().device_count(context, devices);
+  if (is_mutant("count_changes") && ++count > 5) {
+    ++*devices;
+  }
+  return code;
+}
+
+int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_properties_t* p) {
+  const int32_t code = inner().properties(context, device, p);
+  if (is_mutant("speed_zero")) {
+    p->speed_mbit_per_s = 0;
+  }
+  if (is_mutant("reserved_written")) {
+    p->reserved[3] = 1;
+  }
+  if (is_mutant("name_endless")) {
+    std::memset(p->name, 'x', sizeof p->name);
+  }
+  if (is_mutant("requests_too_many")) {
+    p->requests_max = 100;  // it takes 32
+  }
+  if (is_mutant("recvs_too_many")) {
+    p->recvs_max = 9;
+  }
+  return code;
+}
+
+int32_t start_listen(plexus_net_context_t* context,
+                     uint32_t device,
+                     plexus_net_handle_t* handle,
+                     plexus_net_listen_t** listen) {
+  const int32_t code = inner().listen(context, device, handle, listen);
+  if (is_mutant("handle_too_long")) {
+    std::memset(reinterpret_cast<char*>(handle) + sizeof *handle, 0, 4);
+  }
+  return code;
+}
+
+int32_t connect(plexus_net_context_t* context,
+                uint32_t device,
+                const plexus_net_handle_t* handle,
+                plexus_net_send_t** send) {
+  if (is_mutant("connect_blocks")) {
+    int32_t code = PLEXUS_AGAIN;
+    while ((code = inner().connect(context, device, handle, send)) == PLEXUS_AGAIN) {
+    }
+    return code;
+  }
+  if (is_mutant("connect_lies")) {
+    inner().connect(context, device, handle, send);
+    return PLEXUS_OK;
+  }
+  return inner().connect(context, device, handle, send);
+}
+
+int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
+  int32_t code = inner().accept(listen, recv);
+  while (is_mutant("accept_blocks") && code == PLEXUS_AGAIN) {
+    code = inner().accept(listen, recv);
+  }
+  return code;
+}
+
+int32_t register_send(plexus_net_send_t* send,
+                      const plexus_net_region_t* region,
+                      plexus_net_memory_t** memory) {
+  if (is_mutant("register_again")) {
+    return PLEXUS_AGAIN;
+  }
+  if (is_mutant("register_writes") && region->size_bytes > 0) {
+    static_cast<char*>(region->data)[0] ^= 1;
+  }
+  return inner().register_send(send, region, memory);
+}
+int32_t register_recv(plexus_net_recv_t* recv,
+                      const plexus_net_region_t* region,
+                      plexus_net_memory_t** memory) {
+  if (is_mutant("register_writes") && region->size_bytes > 0) {
+    static_cast<char*>(region->data)[0] ^= 1;
+  }
+  if (is_mutant("register_aligned") && reinterpret_cast<uintptr_t>(region->data) % 8 != 0) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: not aligned");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  return inner().register_recv(recv, region, memory);
+}
+
+int32_t isend(plexus_net_send_t* send,
+              const void* data,
+              uint64_t size_bytes,
+              int32_t tag,
+              plexus_net_memory_t* memory,
+              plexus_net_request_t** request) {
+  const int number = ++count;
+  if (is_mutant("isend_throws") && number == 3) {
+    throw std::runtime_error("mutant");
+  }
+  if (is_mutant("isend_crashes") && number == 3) {
+    std::raise(SIGSEGV);
+  }
+  if (is_mutant("isend_sleeps")) {
+    sleep_ms(20);
+  }
+  if (is_mutant("isend_corrupts") && size_bytes > 100) {
+    static thread_local std::vector<char> copy;
+    copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + size_bytes);
+    copy[size_bytes / 2] ^= 1;
+    static std::vector<std::vector<char>> kept;  // lives as long as the request
+    kept.push_back(std::move(copy));
+    return inner().isend(send, kept.back().data(), size_bytes, tag, memory, request);
+  }
+  if (is_mutant("isend_again_sent") && number % 10 == 0) {
+    // It is under way, but the host is told to call again: the message arrives twice.
+    inner().isend(send, data, size_bytes, tag, memory, request);
+    return PLEXUS_AGAIN;
+  }
+  if (is_mutant("isend_empty_null") && data == nullptr) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: no address");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  if (is_mutant("isend_short") && size_bytes > (uint64_t{1} << 29)) {
+    size_bytes -= 1;
+  }
+  if (is_mutant("isend_one_tag")) {
+    tag = 0;
+  }
+  if (is_mutant("isend_abs_tag") && tag < 0) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: tags are 0 or more");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  if (is_mutant("isend_logs")) {
+    say(sink, PLEXUS_LOG_INFO, __FILE__, __LINE__, "mutant: a message");
+  }
+  const int32_t code = inner().isend(send, data, size_bytes, tag, memory, request);
+  if (is_mutant("isend_code") && code == PLEXUS_AGAIN) {
+    return -11;
+  }
+  if (is_mutant("isend_unsure") && number == 2) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: nothing happened");
+  }
+  return code;
+}
+
+int32_t irecv(plexus_net_recv_t* recv,
+              uint32_t buffers_count,
+              const plexus_net_buffer_t* buffers,
+              plexus_net_request_t** request) {
+  std::array<plexus_net_buffer_t, PLEXUS_NET_RECVS_MAX> changed{};
+  for (uint32_t i = 0; i < buffers_count; ++i) {
+    changed[i] = buffers[i];
+  }
+  if (is_mutant("irecv_one_tag") || is_mutant("isend_one_tag")) {
+    for (plexus_net_buffer_t& buffer : changed) {
+      buffer.tag = 0;
+    }
+  }
+  if (is_mutant("irecv_long") && buffers_count > 0) {
+    changed[0].size_bytes += 64;  // takes messages that do not fit
+  }
+  if (is_mutant("irecv_early") && buffers_count > 0 && changed[0].size_bytes > 0) {
+    static_cast<char*>(changed[0].data)[changed[0].size_bytes - 1] = 0;
+  }
+  if (is_mutant("irecv_reversed") && buffers_count > 1) {
+    std::swap(changed[0], changed[1]);
+  }
+  if (is_mutant("irecv_beside") && buffers_count > 0) {
+    static_cast<char*>(changed[0].data)[changed[0].size_bytes] = 0;
+  }
+  if (buffers_count > 0) {
+    last_data = changed[0].data;
+  }
+  return inner().irecv(recv, buffers_count, changed.data(), request);
+}
+
+int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
+  const int32_t code = inner().test(request, sizes_bytes);
+  if (is_mutant("test_blocks") && code == PLEXUS_AGAIN) {
+    int32_t later = PLEXUS_AGAIN;
+    while ((later = inner().test(request, sizes_bytes)) == PLEXUS_AGAIN) {
+    }
+    return later;
+  }
+  if (is_mutant("test_sizes_early") && code == PLEXUS_AGAIN && sizes_bytes != nullptr) {
+    *sizes_bytes = 0;
+  }
+  if (is_mutant("test_no_sizes") && sizes_bytes != nullptr) {
+    *sizes_bytes = 0;
+  }
+  if (is_mutant("test_swallows") && code != PLEXUS_OK) {
+    return PLEXUS_AGAIN;  // a failure is pending for ever
+  }
+  if (is_mutant("test_two_sentences") && code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: once more");
+  }
+  if (is_mutant("test_code") && code == PLEXUS_REMOTE_ERROR) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+  if (is_mutant("test_raises") && code == PLEXUS_REMOTE_ERROR) {
+    std::raise(SIGPIPE);
+  }
+  if (is_mutant("test_exits") && code == PLEXUS_REMOTE_ERROR) {
+    std::_Exit(0);
+  }
+  return code;
+}
+
+void close_send(plexus_net_send_t* send) {
+  if (is_mutant("close_sleeps")) {
+    sleep_ms(300);
+  }
+  if (!is_mutant("close_send_leaks")) {
+    inner().close_send(send);
+  }
+}
+void close_recv(plexus_net_recv_t* recv) {
+  inner().close_recv(recv);
+  if (is_mutant("close_touches") && last_data != nullptr) {
+    *static_cast<volatile char*>(last_data.load()) = 1;
+    std::thread([data = last_data.load()] {
+      sleep_ms(10);
+      *static_cast<volatile char*>(data) = 1;
+    }).detach();
+  }
+  if (is_mutant("close_others")) {
+    for (int fd = 20; fd < 40; ++fd) {
+      close(fd);
+    }
+  }
+}
+void close_listen(plexus_net_listen_t* listen) {
+  if (!is_mutant("close_listen_leaks")) {
+    inner().close_listen(listen);
+  }
+}
+
+plexus_net_ops_t make_ops() {
+  plexus_net_ops_t ops = inner();
+  ops.init = init;
+  ops.finalize = finalize;
+  ops.device_count = device_count;
+  ops.properties = properties;
+  ops.listen = start_listen;
+  ops.connect = connect;
+  ops.accept = accept;
+  ops.register_send = register_send;
+  ops.register_recv = register_recv;
+  ops.isend = isend;
+  ops.irecv = irecv;
+  ops.test = test;
+  ops.close_send = close_send;
+  ops.close_recv = close_recv;
+  ops.close_listen = close_listen;
+  if (is_mutant("table_reserved")) {
+    ops.reserved = 7;
+  }
+  return ops;
+}
+
+}  // namespace
+
+const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) {
+  if (is_mutant("query_picky") && host_abi != PLEXUS_HOST_ABI) {
+    return nullptr;
+  }
+  if (is_mutant("query_opens") && open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
+    return nullptr;
+  }
+  static const plexus_net_ops_t kOps = make_ops();
+  static plexus_plugin_t plugin = {PLEXUS_PLUGIN_MAGIC,
+                                   sizeof(plexus_plugin_t),
+                                   PLEXUS_ABI_MAJOR,
+                                   PLEXUS_ABI_MINOR,
+                                   PLEXUS_KIND_NET,
+                                   0,
+                                   "mutant",
+                                   "1",
+                                   &kOps,
+                                   nullptr};
+  if (is_mutant("query_changes")) {
+    ++plugin.reserved;
+  }
+  return &plugin;
+}

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Profiler plugins, v4 to v6: the tree of events that the fixture (tests/abi/nccl_profiler) records, faults, several at
+once; and the example of docs/profiling.md."""
+import json
+import os
+import pathlib
+import re
+import tempfile
+
+import job
+
+FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
+GROUP, COLL, P2P, OP, STEP, GROUP_API, COLL_API, P2P_API = 1, 2, 4, 8, 16, 256, 512, 1024
+SIZES = ["-b", "1M", "-e", "1M", "-n", "2", "-w", "1", *job.limit(50)]
+OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
+START = re.compile(r"start (\d+) type (\d+) parent (\d+) group (\d+) context (\S+) rank (\d+) ?(.*)")
+
+
+class Event:
+    def __init__(self, match):
+        self.type, self.parent, self.group, self.rank = (int(match[i]) for i in (2, 3, 4, 6))
+        self.about = match[7]
+        self.states, self.sizes, self.stops, self.children = [], [], 0, []
+
+
+class Profiler(job.Test):
+    def setUp(self):
+        made = tempfile.TemporaryDirectory()
+        self.addCleanup(made.cleanup)
+        self.folder = pathlib.Path(made.name)
+
+    def run_profiled(self, profilers, collective="all_reduce", mode="procs", sizes=SIZES, **environment):
+        return self.run_perf(collective, *sizes, "--ranks", 2, "--mode", mode, NCCL_PROFILER_PLUGIN=profilers,
+                             PLEXUS_PLUGIN_PATH=FOLDER, PROFILER_FIXTURE_FILE=str(self.folder / "events"),
+                             CHROME_TRACE=str(self.folder / "trace"), **environment)
+
+    def read(self, path):
+        """Events by id; checks that calls come in an order that makes sense."""
+        events, contexts = {}, set()
+        for line in path.read_text().splitlines():
+            word, *rest = line.split()
+            if word == "init":
+                contexts.add(rest[0])
+            elif word == "finalize":
+                contexts.remove(rest[0])
+            elif word == "start":
+                match = START.match(line)
+                event = events[int(match[1])] = Event(match)
+                self.assertIn(match[5], contexts)
+                for parent in {event.parent, event.group} - {0}:
+                    self.assertEqual(events[parent].stops, 0, "a parent is over before its child begins")
+                    events[parent].children.append(event)
+            else:
+                event = events[int(rest[0])]
+                self.assertEqual(event.stops, 0, line)
+                if word == "stop":
+                    event.stops += 1
+                else:
+                    event.states.append(int(rest[1]))
+                    event.sizes.append(int(rest[3]))
+        self.assertEqual(contexts, set(), "each init has its finalize")
+        for event in events.values():
+            self.assertEqual(event.stops, 1, event.about)
+        return events
+
+    def files(self, count):
+        found = sorted(self.folder.glob("events.*"))
+        self.assertEqual(len(found), count)
+        return found
+
+    def check_steps(self, events):
+        """Every proxy op has as many steps as it said, each with its states in order."""
+        seen = {"send": 0, "recv": 0}
+        for op in (event for event in events.values() if event.type == OP):
+            self.assertIn(events[op.parent].type, (COLL, P2P))
+            way, steps = op.about.split()[0], [child for child in op.children if child.type == STEP]
+            self.assertEqual(len(steps), int(op.about.split()[-1]), op.about)
+            self.assertEqual([int(step.about.split()[1]) for step in steps], list(range(len(steps))))
+            self.assertEqual(op.states, [19])
+            for step in steps:
+                states = [state for at, state in enumerate(step.states) if at == 0 or step.states[at - 1] != state]
+                self.assertIn(states, [[8, 9], [8, 20, 9]] if way == "send" else [[10, 11, 12]])
+                self.assertGreater(step.sizes[-1], 0)
+                seen[way] += 1
+        self.assertGreater(min(seen.values()), 0)
+
+    def test_tree_of_an_all_reduce_over_the_network(self):
+        for version in (4, 5, 6):
+            with self.subTest(version):
+                for old in self.folder.glob("events.*"):
+                    old.unlink()
+                report = self.run_profiled(f"recorder-v{version}", **OVER_NET)
+                for path in self.files(2):
+                    events = self.read(path)
+                    self.assertIn(" nnodes 1 nranks 2 ", path.read_text())
+                    colls = [event for event in events.values() if event.type == COLL and "count 262144 ncclFloat32"
+                             in event.about and event.about.startswith("AllReduce")]
+                    self.assertGreaterEqual(len(colls), 3 * len(report["rows"]))  # warm-up and two iterations at least
+                    sequences = [int(re.search(r"sequence (\d+)", event.about)[1]) for event in colls]
+                    self.assertEqual(sequences, sorted(set(sequences)))
+                    for coll in colls:
+                        self.assertEqual(events[coll.group].type, GROUP)
+                        if version > 4:
+                            self.assertEqual(events[coll.parent].type, COLL_API)
+                            self.assertEqual(events[events[coll.parent].parent].type, GROUP_API)
+                            self.assertEqual(events[events[coll.parent].parent].states, [23, 24])
+                        self.assertTrue(any(child.type == OP for child in coll.children))
+                        self.assertRegex(coll.about, r"channels [1-9]\d* [A-Z_]+ SIMPLE")
+                    self.check_steps(events)
+
+    def test_tree_of_grouped_send_and_receive(self):
+        for version in (4, 5):
+            with self.subTest(version):
+                for old in self.folder.glob("events.*"):
+                    old.unlink()
+                self.run_profiled(f"recorder-v{version}", "sendrecv", **OVER_NET)
+                for path in self.files(2):
+                    events = self.read(path)
+                    groups = [event for event in events.values() if event.type == GROUP
+                              and any(child.type == P2P for child in event.children)]
+                    self.assertGreaterEqual(len(groups), 3)
+                    for group in groups:
+                        self.assertEqual(sorted(child.about.split()[0] for child in group.children), ["Recv", "Send"])
+                        for child in group.children:
+                            self.assertEqual(sum(op.type == OP for op in child.children), 1)
+                            if version > 4:
+                                self.assertEqual(events[child.parent].type, P2P_API)
+                    self.check_steps(events)
+
+    def test_ranks_that_are_threads_have_contexts_of_their_own(self):
+        for environment in ({}, OVER_NET):
+            self.run_profiled("recorder-v5", mode="threads", **environment)
+            for path in self.files(1):
+                events = self.read(path)
+                ranks = [event.rank for event in events.values() if event.type == COLL]
+                self.assertEqual(ranks.count(0), ranks.count(1))
+                for event in events.values():
+                    if event.parent:
+                        self.assertEqual(events[event.parent].rank, event.rank)
+                path.unlink()
+
+    def test_streams(self):
+        self.run_profiled("recorder-v6", "all_reduce", "procs", [*SIZES, "--stream", "async"], **OVER_NET)
+        for path in self.files(2):
+            self.check_steps(self.read(path))
+
+    def test_mask_leaves_out_what_nobody_wants(self):
+        self.run_profiled("recorder-v5", PROFILER_FIXTURE_MASK=str(GROUP_API), **OVER_NET)
+        for path in self.files(2):
+            self.assertEqual({event.type for event in self.read(path).values()}, {GROUP_API})
+
+    def test_several_at_once(self):
+        self.run_profiled("recorder-v4,chrome,recorder-v6", sizes=["-b", "64K", "-e", "64K", "-n", "1", "-w", "0"],
+                          PROFILER_FIXTURE_MASK=str(COLL))
+        self.assertEqual(len(list(self.folder.glob("trace.*.json"))), 2)
+
+    def test_one_that_fails_is_told_once_and_switched_off(self):
+        for fault, says in (("init", "did not start (code 3)"), ("start", "startEvent failed with code 3")):
+            with self.subTest(fault):
+                ended = self.start(job.perf("all_reduce", *SIZES, "--ranks", 2, "--mode", "procs"),
+                                   NCCL_PROFILER_PLUGIN="recorder-v5", PLEXUS_PLUGIN_PATH=FOLDER, NCCL_DEBUG="WARN",
+                                   PROFILER_FIXTURE_FILE=str(self.folder / "events"), PROFILER_FIXTURE_FAULT=fault).end(60)
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertEqual((ended.stdout + ended.stderr).count(says), 2)  # one for each rank
+
+    def test_one_that_cannot_be_loaded_is_the_users_error(self):
+        for name, says in (("absent", "looked for libnccl-profiler-absent.so, absent in"),
+                           (f"{FOLDER}/libnccl-net-tcp-v8.so", "has none of ncclProfiler_v4 to v6"),
+                           ("STATIC_PLUGIN", "STATIC_PLUGIN has none of ncclProfiler_v4 to v6")):
+            with self.subTest(name):
+                ended = self.start(job.perf("all_reduce", *SIZES, "--ranks", 2), NCCL_PROFILER_PLUGIN=name).end(60)
+                self.assertNotEqual(ended.returncode, 0)
+                self.assertIn(says, ended.stderr)
+
+    def test_the_example_writes_a_chrome_trace(self):
+        self.run_profiled("chrome", **OVER_NET)
+        traces = list(self.folder.glob("trace.*.json"))
+        self.assertEqual(len(traces), 2)
+        for path in traces:
+            names = [event["name"] for event in json.loads(path.read_text())]
+            self.assertIn("AllReduce 262144", names)
+            self.assertIn("message 0", names)
+
+
+if __name__ == "__main__":
+    job.main()

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/net.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/transport/net_set.hpp"
+#include "tests/support/net_pair.hpp"
+
+namespace plexus {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::shared_ptr<const NetPlugin> minimal() {
+  return test::load_plugin(test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so"));
+}
+
+std::vector<PeerInfo> two_hosts() {
+  std::vector<PeerInfo> infos(2);
+  std::memcpy(infos[0].host, "here", 5);
+  std::memcpy(infos[1].host, "there", 6);
+  infos[1].host_hash = 1;
+  infos[0].pid = 11;
+  infos[1].pid = 22;
+  return infos;
+}
+
+/// Networks of two ranks that have learnt what each other has: the minimal plugin under each name.
+std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names) {
+  std::vector<NetSet> sets;
+  std::vector<std::string> offers;
+  for (const auto& of_rank : names) {
+    std::vector<OpenNet> nets;
+    for (const std::string& name : of_rank) {
+      nets.push_back({name, test::make_context(minimal())});
+    }
+    sets.emplace_back(std::move(nets));
+    offers.push_back(sets.back().offers());
+  }
+  for (NetSet& set : sets) {
+    EXPECT_TRUE(set.learn_offers(offers).has_value());
+  }
+  return sets;
+}
+
+TEST(NetSet, FindsTheWayWithEachEndsOwnContext) {
+  auto sets = make_sets({{"a", "b"}, {"b"}});
+  const auto infos = two_hosts();
+  const auto sends = sets[0].find_way(0, 0, 1, 3, infos);
+  const auto receives = sets[1].find_way(1, 0, 1, 3, infos);
+  ASSERT_TRUE(sends.has_value() && receives.has_value());
+  EXPECT_EQ(sends.value().route, "b 0 (unix0) > 0 (unix0)");
+  EXPECT_EQ(receives.value().route, sends.value().route);
+  EXPECT_NE(sends.value().context, receives.value().context);
+}
+
+TEST(NetSet, WithoutACommonNetworkTheErrorNamesBothRanksAndTheirNetworks) {
+  auto sets = make_sets({{"a", "b"}, {"c"}});
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto way = sets[static_cast<size_t>(rank)].find_way(rank, 0, 1, 0, two_hosts());
+    ASSERT_TRUE(way.has_error());
+    EXPECT_THAT(way.error().message(),
+                AllOf(HasSubstr("rank 0 (here:11) and rank 1 (there:22)"),
+                      HasSubstr("a (unix0), b (unix0)"), HasSubstr("c (unix0)")));
+  }
+}
+
+TEST(NetSet, OnlyTheFirstRankOfANetworkTellsItsPaths) {
+  auto sets = make_sets({{"a"}, {"a", "b"}});
+  FabricPaths none;
+  EXPECT_EQ(sets[0].paths(0).value(), none.encode());
+  EXPECT_FALSE(sets[0].knows_fabrics());
+  EXPECT_TRUE(sets[0].learn_paths(std::vector<std::string>(2, none.encode())).has_value());
+}
+
+TEST(MayNeedNet, IsSoUnlessAllRanksReachEachOtherInMemory) {
+  std::vector<PeerInfo> infos(3);
+  EXPECT_FALSE(may_need_net(infos));
+  infos[2].host_hash = 5;
+  EXPECT_TRUE(may_need_net(infos));
+  infos[2] = infos[0];
+  infos[1].shm_disable = 1;
+  EXPECT_TRUE(may_need_net(infos));
+}
+
+/// Both ends of a connection between two ranks of this process, over the minimal plugin.
+struct Ends {
+  explicit Ends(const std::string& sender_route, const std::string& receiver_route)
+      : context(test::make_context(minimal())),
+        exchanges(make_local_exchanges(2)),
+        send({1, true, 0}, options(0, sender_route)),
+        recv({0, false, 0}, options(1, receiver_route)) {}
+  NetEndOptions options(size_t rank, const std::string& route) {
+    return {.exchange = exchanges[rank].get(),
+            .way = {&context, 0, route},
+            .slot_bytes = 1024,
+            .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)"};
+  }
+  NetContext context;
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  NetSendEnd send;
+  NetRecvEnd recv;
+};
+
+TEST(NetEnds, ConnectWhenBothSeeTheSameRoute) {
+  Ends ends("a 0 (x) > 1 (y)", "a 0 (x) > 1 (y)");
+  EXPECT_TRUE(test::poll_until([&] {
+    const bool accepted = ends.recv.connected() || ends.recv.progress_connect().value();
+    return (ends.send.connected() || ends.send.progress_connect().value()) && accepted;
+  }));
+}
+
+TEST(NetEnds, RefuseToConnectWhenTheirRoutesDiffer) {
+  Ends ends("a 0 (x) > 1 (y)", "b 0 (x) > 0 (z)");
+  ASSERT_TRUE(ends.recv.progress_connect().has_value());
+  const auto refused = ends.send.progress_connect();
+  ASSERT_TRUE(refused.has_error());
+  EXPECT_EQ(refused.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(refused.error().message(),
+              AllOf(HasSubstr("rank 0"), HasSubstr("rank 1 (there:22)"),
+                    HasSubstr("a 0 (x) > 1 (y)"), HasSubstr("b 0 (x) > 0 (z)")));
+}
+
+}  // namespace
+}  // namespace plexus

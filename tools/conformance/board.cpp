@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/board.hpp"
+
+#include <algorithm>
+#include <new>
+#include <sys/mman.h>
+
+namespace plexus::conformance {
+
+const char* place_name(Place place) {
+  static constexpr std::array<const char*, kPlaces> kNames = {"the kit's own code",
+                                                              "loading",
+                                                              "plexus_plugin_query",
+                                                              "init",
+                                                              "finalize",
+                                                              "device_count",
+                                                              "properties",
+                                                              "listen",
+                                                              "connect",
+                                                              "accept",
+                                                              "register_send",
+                                                              "register_recv",
+                                                              "deregister",
+                                                              "isend",
+                                                              "irecv",
+                                                              "flush",
+                                                              "test",
+                                                              "close_send",
+                                                              "close_recv",
+                                                              "close_listen",
+                                                              "net_path",
+                                                              "get_times",
+                                                              "waiting for the other process",
+                                                              "the end of the process"};
+  const auto index = static_cast<uint32_t>(place);
+  return index < kPlaces ? kNames[index] : "an unknown place";
+}
+
+void BoardText::set(std::string_view text) noexcept {
+  const size_t size = std::min(text.size(), kBytes - 1);
+  std::copy_n(text.begin(), size, bytes_.begin());
+  bytes_[size] = '\0';
+}
+
+std::string BoardText::get() const {
+  return {bytes_.begin(), std::find(bytes_.begin(), bytes_.end(), '\0')};
+}
+
+void UnmapBoard::operator()(Board* board) const noexcept { ::munmap(board, sizeof(Board)); }
+
+Result<SharedBoard> make_board() {
+  void* const page =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) {
+    return fail(Code::kSystemError, "cannot map {} shared bytes for a check", sizeof(Board));
+  }
+  return SharedBoard(new (page) Board);
+}
+
+}  // namespace plexus::conformance

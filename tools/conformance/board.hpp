@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page of memory that a check's processes share with the kit: what each is doing, and how it
+// ended. It outlives a crash, so the verdict can name the entry of the plugin in which it happened.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.hpp"
+
+namespace plexus::conformance {
+
+/// Where a process is: in an entry of the plugin, or in something of ours that can take long.
+enum class Place : uint32_t {
+  kKit,
+  kLoading,
+  kQuery,
+  kInit,
+  kFinalize,
+  kDeviceCount,
+  kProperties,
+  kListen,
+  kConnect,
+  kAccept,
+  kRegisterSend,
+  kRegisterRecv,
+  kDeregister,
+  kIsend,
+  kIrecv,
+  kFlush,
+  kTest,
+  kCloseSend,
+  kCloseRecv,
+  kCloseListen,
+  kNetPath,
+  kGetTimes,
+  kWaitingForPeer,
+  kExit,
+};
+inline constexpr uint32_t kPlaces = static_cast<uint32_t>(Place::kExit) + 1;
+
+/// "isend", "waiting for the other process".
+[[nodiscard]] const char* place_name(Place place);
+
+enum class SeatState : uint32_t {
+  kRunning,
+  kPassed,
+  kFailed,
+  kSkipped,
+  kLeftAlone,
+  kDiedOnPurpose
+};
+
+/// A text that a dying process leaves behind.
+class BoardText {
+ public:
+  void set(std::string_view text) noexcept;
+  [[nodiscard]] std::string get() const;
+
+ private:
+  static constexpr size_t kBytes = 1500;
+  std::array<char, kBytes> bytes_{};
+};
+
+/// Of one process. Written by it, read by the kit when it is gone.
+struct Seat {
+  std::atomic<int32_t> pid{0};
+  std::atomic<SeatState> state{SeatState::kRunning};
+  std::atomic<Place> place{Place::kKit};
+  BoardText text;                      // of the end
+  std::atomic<bool> is_broken{false};  // a rule of every call was broken; `broken` says how
+  std::atomic<bool> has_broken_text{false};
+  BoardText broken;
+};
+
+struct Board {
+  std::array<Seat, 2> seats;
+};
+
+struct UnmapBoard {
+  void operator()(Board* board) const noexcept;
+};
+using SharedBoard = std::unique_ptr<Board, UnmapBoard>;
+[[nodiscard]] Result<SharedBoard> make_board();
+
+}  // namespace plexus::conformance

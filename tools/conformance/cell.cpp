@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/cell.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+
+namespace plexus::conformance {
+namespace {
+
+/// Leaves the end of a check on its seat.
+void leave_result(Seat& seat, const Result<void>& result) {
+  if (result.has_value()) {
+    seat.state = SeatState::kPassed;
+    return;
+  }
+  seat.text.set(result.error().message());
+  switch (result.error().code()) {
+    case kSkipCode:
+      seat.state = SeatState::kSkipped;
+      return;
+    case kLeftAloneCode:
+      seat.state = SeatState::kLeftAlone;
+      return;
+    default:
+      seat.state = SeatState::kFailed;
+  }
+}
+
+void become_quiet(int output) {
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  if (output > STDERR_FILENO) {
+    ::close(output);
+  }
+  const rlimit no_core{0, 0};  // crashes are expected here
+  ::setrlimit(RLIMIT_CORE, &no_core);
+}
+
+/// In the forked process.
+[[noreturn]] void run_check(const Check& check, Stand::Options options, Seat& seat, int output) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpgid(0, 0);
+  become_quiet(output);
+  seat.pid = ::getpid();
+  {
+    Stand stand(std::move(options), seat);
+    leave_result(seat, check.run(stand));
+  }
+  if (check.options.exits) {
+    seat.place = Place::kExit;
+    std::exit(0);  // NOLINT(concurrency-mt-unsafe): what is checked is the plugin's part of it
+  }
+  ::_exit(0);
+}
+
+/// The last line that a process wrote, for the reason of an abort.
+std::string last_line(int output) {
+  constexpr size_t kBytes = 400;
+  std::array<char, kBytes> text{};
+  const off_t size = ::lseek(output, 0, SEEK_END);
+  const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(kBytes));
+  const ssize_t n = ::pread(output, text.data(), kBytes, begin);
+  std::string all(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  while (!all.empty() && all.back() == '\n') {
+    all.pop_back();
+  }
+  return all.substr(all.rfind('\n') + 1);
+}
+
+}  // namespace
+
+Result<Cell> Cell::start(const Subject& subject, const Check& check) {
+  PLEXUS_TRY(board, make_board());
+  PLEXUS_TRY(channels, Channel::make_pair());
+  Cell cell(check, std::move(board), Clock::now() + check.options.limit * subject.patience);
+  std::fflush(nullptr);  // or the children write it once more
+  for (uint32_t role = 0; role < check.options.processes; ++role) {
+    const int output = ::memfd_create("plexus-check", MFD_CLOEXEC);
+    const pid_t pid = output < 0 ? -1 : ::fork();
+    if (pid < 0) {
+      return fail(Code::kSystemError, "cannot start a process for check {}: {}", check.id,
+                  std::strerror(errno));
+    }
+    if (pid == 0) {
+      Channel own = std::move(channels[role]);
+      channels[1 - role] = Channel();  // so that each sees the end of the other
+      for (const Process& other : cell.processes_) {
+        ::close(other.output);
+      }
+      run_check(check, {subject, role, std::move(own), &cell.board_->seats[1 - role]},
+                cell.board_->seats[role], output);
+    }
+    cell.board_->seats[role].pid = pid;
+    ::setpgid(pid, pid);  // in both: whoever comes first
+    cell.processes_.push_back({pid, false, 0, output});
+  }
+  return cell;
+}
+
+Cell& Cell::operator=(Cell&& other) noexcept {
+  std::swap(check_, other.check_);
+  std::swap(board_, other.board_);
+  std::swap(begin_, other.begin_);
+  std::swap(deadline_, other.deadline_);
+  std::swap(processes_, other.processes_);
+  return *this;
+}
+
+Cell::~Cell() {
+  kill_all();
+  for (const Process& process : processes_) {
+    ::close(process.output);
+  }
+}
+
+void Cell::kill_all() noexcept {
+  for (Process& process : processes_) {
+    // Its group too: a check may have children. The group is its own as long as it is not waited
+    // for, and its children keep it after that.
+    ::kill(-process.pid, SIGKILL);
+    if (!process.has_ended) {
+      ::waitpid(process.pid, &process.status, 0);
+      process.has_ended = true;
+    }
+  }
+}
+
+std::optional<Verdict> Cell::poll() {
+  bool all_ended = true;
+  for (Process& process : processes_) {
+    if (!process.has_ended && ::waitpid(process.pid, &process.status, WNOHANG) == process.pid) {
+      process.has_ended = true;
+    }
+    all_ended = all_ended && process.has_ended;
+  }
+  const bool is_late = !all_ended && Clock::now() > deadline_;
+  if (!all_ended && !is_late) {
+    return std::nullopt;
+  }
+  return judge(is_late);
+}
+
+std::optional<std::string> Cell::find_crash(size_t role) const {
+  const Process& process = processes_[role];
+  const Seat& seat = board_->seats[role];
+  const std::string who =
+      processes_.size() > 1 ? fmt::format("process {} of the check", role) : "the process";
+  const char* const place = place_name(seat.place.load());
+  if (!process.has_ended) {
+    return fmt::format("{} did not end in time: it is in {}", who, place);
+  }
+  if (seat.state == SeatState::kDiedOnPurpose) {
+    return std::nullopt;
+  }
+  if (WIFSIGNALED(process.status)) {
+    const int number = WTERMSIG(process.status);
+    const char* const name = ::sigabbrev_np(number);
+    const std::string words = last_line(process.output);
+    return fmt::format("{} was ended by SIG{} in {}{}{}", who, name == nullptr ? "?" : name, place,
+                       words.empty() ? "" : "; its last words: ", words);
+  }
+  if (seat.state == SeatState::kRunning || WEXITSTATUS(process.status) != 0) {
+    const std::string words = last_line(process.output);
+    return fmt::format("{} ended itself with exit code {} in {}{}{}", who,
+                       WEXITSTATUS(process.status), place,
+                       words.empty() ? "" : "; its last words: ", words);
+  }
+  return std::nullopt;
+}
+
+Verdict Cell::judge(bool is_late) {
+  Verdict verdict{check_, Outcome::kPass, board_->seats[0].text.get(),
+                  std::chrono::duration<double>(Clock::now() - begin_).count()};
+  // The strongest reason first: a crash, a breach seen on the way, the check's own words.
+  std::array<std::string, 4> reasons;
+  std::string skipped;
+  for (size_t role = 0; role < processes_.size(); ++role) {
+    const Seat& seat = board_->seats[role];
+    const bool has_story = seat.state == SeatState::kFailed || seat.state == SeatState::kLeftAlone;
+    if (const auto crash = find_crash(role); crash.has_value() && reasons[0].empty()) {
+      reasons[0] = *crash;
+    }
+    if (seat.has_broken_text && reasons[1].empty()) {
+      reasons[1] = seat.broken.get();
+    }
+    const size_t rank = seat.state == SeatState::kFailed ? 2 : 3;
+    if (has_story && reasons[rank].empty()) {
+      reasons[rank] = seat.text.get();
+    }
+    if (seat.state == SeatState::kSkipped) {
+      skipped = seat.text.get();
+    }
+  }
+  if (is_late && !reasons[2].empty()) {
+    std::swap(reasons[0], reasons[2]);  // it knew why; the other only waited for it
+  }
+  const auto reason = std::find_if(reasons.begin(), reasons.end(),
+                                   [](const std::string& text) { return !text.empty(); });
+  if (!skipped.empty() && reasons[0].empty() && reasons[1].empty()) {
+    verdict.outcome = Outcome::kSkip;
+    verdict.detail = skipped;
+  } else if (reason != reasons.end()) {
+    verdict.outcome = Outcome::kFail;
+    verdict.detail = *reason;
+  }
+  kill_all();
+  return verdict;
+}
+
+}  // namespace plexus::conformance

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes of one running check, from fork to verdict.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "tools/conformance/board.hpp"
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/runner.hpp"
+
+namespace plexus::conformance {
+
+/// Ends what is left of its processes when it is destroyed.
+class Cell {
+ public:
+  [[nodiscard]] static Result<Cell> start(const Subject& subject, const Check& check);
+  Cell(Cell&&) noexcept = default;
+  Cell& operator=(Cell&& other) noexcept;
+  ~Cell();
+
+  /// The verdict, once all processes ended or the deadline came. Never blocks for long.
+  [[nodiscard]] std::optional<Verdict> poll();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Process {
+    pid_t pid = -1;
+    bool has_ended = false;
+    int status = 0;   // of waitpid
+    int output = -1;  // what it wrote to stdout and stderr
+  };
+  Cell(const Check& check, SharedBoard board, Clock::time_point deadline)
+      : check_(&check), board_(std::move(board)), begin_(Clock::now()), deadline_(deadline) {}
+  [[nodiscard]] Verdict judge(bool is_late);
+  /// Nullopt: this process says that all is well.
+  [[nodiscard]] std::optional<std::string> find_crash(size_t role) const;
+  void kill_all() noexcept;
+
+  const Check* check_;
+  SharedBoard board_;
+  Clock::time_point begin_;
+  Clock::time_point deadline_;
+  std::vector<Process> processes_;
+};
+
+}  // namespace plexus::conformance

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The line between the two processes of a check: how a handle travels, and how they keep in step.
+// Every wait has a bound.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "core/base/result.hpp"
+#include "tools/conformance/board.hpp"
+
+namespace plexus::conformance {
+
+/// One end of a socket pair.
+class Channel {
+ public:
+  [[nodiscard]] static Result<std::array<Channel, 2>> make_pair();
+  Channel() = default;
+  Channel(Channel&& other) noexcept;
+  Channel& operator=(Channel&& other) noexcept;
+  ~Channel();
+
+  /// `peer`: the other process's seat. Shows on `seat` when the process waits here, and gives up
+  /// after `limit`.
+  void attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit);
+
+  template <class T>
+  [[nodiscard]] Result<void> send(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return send_bytes(std::as_bytes(std::span(&value, 1)));
+  }
+  template <class T>
+  [[nodiscard]] Result<T> receive() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    PLEXUS_TRY(receive_bytes(std::as_writable_bytes(std::span(&value, 1))));
+    return value;
+  }
+  /// Both processes are here.
+  [[nodiscard]] Result<void> meet();
+  /// Until the other process has ended and its descriptors are closed.
+  [[nodiscard]] Result<void> wait_for_end();
+
+ private:
+  [[nodiscard]] Result<void> send_bytes(std::span<const std::byte> bytes);
+  [[nodiscard]] Result<void> receive_bytes(std::span<std::byte> bytes);
+  /// False: the other end is closed.
+  [[nodiscard]] Result<bool> wait_readable();
+
+  int fd_ = -1;
+  Seat* seat_ = nullptr;
+  const Seat* peer_ = nullptr;
+  std::chrono::milliseconds limit_{0};
+};
+
+}  // namespace plexus::conformance

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A check is one function and one row of a table in checks/: id, title, the sentence of the
+// contract that it holds the plugin to. The function runs in a process of its own (or the same
+// function in two), where the plugin may crash or hang.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tools/conformance/net.hpp"
+#include "tools/conformance/stand.hpp"
+
+namespace plexus::conformance {
+
+struct CheckOptions {
+  uint32_t processes = 1;
+  seconds limit{20};
+  enum class Abi { kAny, kNative, kVendor } abi = Abi::kAny;
+  bool is_alone = false;  // measures time or memory, or moves very much: nothing runs beside it
+  bool exits = false;     // the process ends by exit(), destructors and atexit handlers included
+};
+
+struct Check {
+  const char* id = nullptr;     // "recv.grouped.sizes": words by dots, the first is the group
+  const char* title = nullptr;  // what is true of a plugin that passes
+  const char* rule = nullptr;   // where the contract says so, in its words
+  Result<void> (*run)(Stand&) = nullptr;
+  CheckOptions options = {};
+};
+
+using CheckTable = std::span<const Check>;
+
+/// Checks of every library.
+[[nodiscard]] CheckTable file_checks();
+[[nodiscard]] CheckTable descriptor_checks();
+/// Checks of a net plugin, one table per folder entry checks/NAME.cpp.
+[[nodiscard]] CheckTable context_checks();
+[[nodiscard]] CheckTable device_checks();
+[[nodiscard]] CheckTable listen_checks();
+[[nodiscard]] CheckTable connect_checks();
+[[nodiscard]] CheckTable registration_checks();
+[[nodiscard]] CheckTable message_checks();
+[[nodiscard]] CheckTable order_checks();
+[[nodiscard]] CheckTable group_checks();
+[[nodiscard]] CheckTable request_checks();
+[[nodiscard]] CheckTable parallel_checks();
+[[nodiscard]] CheckTable process_checks();
+[[nodiscard]] CheckTable close_checks();
+[[nodiscard]] CheckTable fault_checks();
+[[nodiscard]] CheckTable log_checks();
+[[nodiscard]] CheckTable vendor_checks();
+/// Checks of a tuner plugin.
+[[nodiscard]] CheckTable tuner_checks();
+
+enum class PluginKind { kNone, kNet, kTuner };
+/// All that apply to a kind, in the order in which they are shown.
+[[nodiscard]] std::vector<const Check*> checks_of(PluginKind kind);
+
+// ---- adaptors: what most checks begin with ----
+
+/// `f` with a context of the plugin.
+template <Result<void> (*f)(const Context&)>
+Result<void> on_context(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  return f(context);
+}
+
+/// `f` with a connection from one context to another, as two ranks of one process have it.
+template <Result<void> (*f)(Pair&)>
+Result<void> on_pair(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(sender, Context::open(net));
+  PLEXUS_TRY(receiver, Context::open(net));
+  PLEXUS_TRY(pair, connect_pair(sender, receiver));
+  return f(pair);
+}
+
+/// Two processes: `out` with the sending end in one, `in` with the receiving end in the other.
+template <Result<void> (*out)(Send&), Result<void> (*in)(Recv&)>
+Result<void> on_processes(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  if (stand.role() == 0) {
+    PLEXUS_TRY(send, connect_to_peer(context));
+    return out(send);
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  return in(recv);
+}
+
+/// The longest message a check of at most `size_bytes` can use on device 0.
+[[nodiscard]] uint64_t longest_message(const Context& context, uint64_t size_bytes);
+
+}  // namespace plexus::conformance

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ends of handles: in every state, in every order, leaving nothing.
+#include <array>
+#include <deque>
+#include <fcntl.h>
+#include <memory>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/process_state.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+constexpr auto kCloseLimit = std::chrono::seconds(2);
+
+/// Memory that can be taken away, so that who still touches it crashes.
+class Mapped {
+ public:
+  explicit Mapped(size_t size_bytes)
+      : size_bytes_(size_bytes),
+        data_(::mmap(
+            nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() { take_away(); }
+  void take_away() {
+    if (data_ != nullptr) {
+      ::munmap(data_, size_bytes_);
+      data_ = nullptr;
+    }
+  }
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  size_t size_bytes_;
+  void* data_;
+};
+
+Result<void> each_order(const Context& context) {
+  for (int order = 0; order < 6; ++order) {
+    PLEXUS_TRY(pair, connect_pair(context, context));
+    PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
+    const std::array<std::array<int, 3>, 6> orders = {
+        {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
+    for (const int which : orders[static_cast<size_t>(order)]) {
+      if (which == 0) {
+        pair.send.close();
+      } else if (which == 1) {
+        pair.recv.close();
+      } else {
+        pair.listen.close();
+      }
+    }
+  }
+  return ok();
+}
+
+Result<void> with_receives_posted(const Context& context) {
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  Mapped target(1 << 16);
+  PLEXUS_TRY(into, pair.recv.register_memory(target.data(), target.size_bytes()));
+  for (int i = 0; i < 4; ++i) {
+    plexus_net_request_t* request = nullptr;
+    const plexus_net_buffer_t buffer{target.data(), target.size_bytes() / 4, into, 0, 0};
+    pair.recv.irecv({&buffer, 1}, &request);
+  }
+  deregister(context.net(), into);
+  pair.recv.close();
+  target.take_away();
+  // The peer does not know yet: what it sends must go nowhere.
+  const Bytes message = make_message(1000, 1);
+  PLEXUS_TRY(from, pair.send.register_memory(message.data(), message.size()));
+  for (int i = 0; i < 20; ++i) {
+    plexus_net_request_t* request = nullptr;
+    const int32_t code = pair.send.isend(message.data(), message.size(), 0, from, &request);
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      break;
+    }
+    if (code == PLEXUS_OK) {
+      pair.send.test(request, nullptr);
+    }
+  }
+  deregister(context.net(), from);
+  return ok();
+}
+
+Result<void> with_a_send_under_way(const Context& context) {
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  Mapped source(longest_message(context, 16 << 20));
+  PLEXUS_TRY(from, pair.send.register_memory(source.data(), source.size_bytes()));
+  plexus_net_request_t* request = nullptr;
+  for (int i = 0; i < 100 && request == nullptr; ++i) {
+    pair.send.isend(source.data(), source.size_bytes(), 0, from, &request);
+  }
+  deregister(context.net(), from);
+  pair.send.close();
+  source.take_away();
+  pair.recv.close();
+  PLEXUS_TRY(next, connect_pair(context, context));
+  return deliver(next, {.size_bytes = 100});
+}
+
+/// What a helper of the plugin still does, it does soon.
+Result<void> look_for_late_writers(const Context& context) {
+  return context.net().stand->repeat_for(milliseconds(50), [] { return Result<void>(ok()); });
+}
+
+Result<void> amid_a_message(const Context& context) {
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  const uint64_t size = longest_message(context, 16 << 20);
+  Mapped source(size);
+  Mapped target(size);
+  PLEXUS_TRY(from, pair.send.register_memory(source.data(), size));
+  PLEXUS_TRY(into, pair.recv.register_memory(target.data(), size));
+  plexus_net_request_t* sent = nullptr;
+  plexus_net_request_t* received = nullptr;
+  const plexus_net_buffer_t buffer{target.data(), size, into, 0, 0};
+  bool is_done = false;
+  for (int i = 0; i < 6 && !is_done; ++i) {
+    if (received == nullptr) {
+      pair.recv.irecv({&buffer, 1}, &received);
+    } else {
+      is_done = pair.recv.test(received, nullptr) != PLEXUS_AGAIN;
+    }
+    if (sent == nullptr) {
+      pair.send.isend(source.data(), size, 0, from, &sent);
+    }
+  }
+  deregister(context.net(), into);
+  pair.recv.close();
+  target.take_away();
+  deregister(context.net(), from);
+  pair.send.close();
+  source.take_away();
+  return look_for_late_writers(context);
+}
+
+Result<void> receives_are_left(const Context& context) {
+  PLEXUS_TRY(with_receives_posted(context));
+  return look_for_late_writers(context);
+}
+
+Result<void> send_is_left(const Context& context) {
+  PLEXUS_TRY(with_a_send_under_way(context));
+  return look_for_late_writers(context);
+}
+
+Result<void> in_bounded_time(const Context& context) {
+  for (int i = 0; i < 8; ++i) {
+    PLEXUS_TRY(with_a_send_under_way(context));
+  }
+  Monitor& monitor = context.net().stand->monitor();
+  for (const Place place : {Place::kCloseSend, Place::kCloseRecv, Place::kCloseListen}) {
+    PLEXUS_TRY(expect(monitor.times(place).longest <= kCloseLimit, "{} took {} ms",
+                      place_name(place), monitor.times(place).longest.count() / 1'000'000));
+  }
+  return ok();
+}
+
+Result<void> leaves_others_alone(const Context& context) {
+  PLEXUS_TRY(kept, connect_pair(context, context));
+  const Bytes message = make_message(longest_message(context, 1 << 20), 1);
+  Room room(message.size());
+  Traffic traffic(*context.net().stand);
+  PLEXUS_TRY(traffic.recv(kept.recv, room));
+  PLEXUS_TRY(traffic.send(kept.send, message));
+  PLEXUS_TRY(traffic.step());
+  for (int i = 0; i < 4; ++i) {
+    PLEXUS_TRY(with_a_send_under_way(context));
+    PLEXUS_TRY(traffic.step());
+  }
+  PLEXUS_TRY(traffic.finish());
+  return room.expect_message(message);
+}
+
+Result<void> leaves_nothing(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  const auto use = [&]() -> Result<void> {
+    PLEXUS_TRY(first, Context::open(net, 1));
+    PLEXUS_TRY(second, Context::open(net, 1));
+    PLEXUS_TRY(pair, connect_pair(first, second));
+    PLEXUS_TRY(deliver(pair, {.size_bytes = 60000}));
+    PLEXUS_TRY(other, connect_pair(second, first));
+    return deliver(other, {.size_bytes = 10});
+  };
+  PLEXUS_TRY(use());
+  const Descriptors before = list_descriptors();
+  const uint32_t threads = count_threads();
+  for (int i = 0; i < 5; ++i) {
+    PLEXUS_TRY(use());
+  }
+  const std::string left = describe_new(before, list_descriptors());
+  PLEXUS_TRY(expect(left.empty(), "open after all was closed: {}", left));
+  const uint32_t now = settle_threads(threads, stand.bound(milliseconds(500)));
+  return expect(now <= threads, "{} threads after all was closed, {} before", now, threads);
+}
+
+Result<void> aborts_leave_nothing(const Context& context) {
+  PLEXUS_TRY(with_a_send_under_way(context));
+  PLEXUS_TRY(with_receives_posted(context));
+  const Descriptors before = list_descriptors();
+  for (int i = 0; i < 5; ++i) {
+    PLEXUS_TRY(with_a_send_under_way(context));
+    PLEXUS_TRY(with_receives_posted(context));
+  }
+  const std::string left = describe_new(before, list_descriptors());
+  return expect(left.empty(), "open after requests were aborted: {}", left);
+}
+
+Result<void> leaves_no_memory(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(pair, connect_pair(context, context));
+      PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use(20));
+  const uint64_t before = count_heap_bytes();
+  constexpr int kTimes = 100;
+  PLEXUS_TRY(use(kTimes));
+  const uint64_t now = count_heap_bytes();
+  uint64_t lines = 0;
+  for (const LogLine& line : stand.monitor().lines()) {
+    lines += sizeof(LogLine) + line.text.capacity() + 64;
+  }
+  constexpr uint64_t kAllowedBytes = uint64_t{64} * kTimes;
+  return expect(now <= before + 2 * lines + kAllowedBytes,
+                "{} bytes of heap more after {} connections came and went", now - before, kTimes);
+}
+
+Result<void> messages_leave_no_memory(Pair& pair) {
+  const std::vector<Letter> letters(500, Letter{.size_bytes = 100});
+  PLEXUS_TRY(deliver(pair, letters));
+  PLEXUS_TRY(deliver(pair, letters));
+  const uint64_t before = count_heap_bytes();
+  for (int i = 0; i < 6; ++i) {
+    PLEXUS_TRY(deliver(pair, letters));
+  }
+  const uint64_t now = count_heap_bytes();
+  constexpr uint64_t kAllowedBytes = uint64_t{8} * 3000;
+  return expect(now <= before + kAllowedBytes,
+                "{} bytes of heap more after 3000 messages came and went", now - before);
+}
+
+Result<void> closes_only_its_own(Stand& stand) {
+  // Descriptors of ours, opened between the steps: one that the plugin closes twice would hit them.
+  PLEXUS_TRY(net, Net::load(stand));
+  std::vector<int> ours;
+  const auto open_one = [&] { ours.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
+  PLEXUS_TRY(context, Context::open(net));
+  for (int i = 0; i < 5; ++i) {
+    PLEXUS_TRY(pair, connect_pair(context, context));
+    open_one();
+    PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
+    pair.send.close();
+    open_one();
+    pair.recv.close();
+    open_one();
+    pair.listen.close();
+    open_one();
+  }
+  context.close();
+  for (const int number : ours) {
+    PLEXUS_TRY(expect(::fcntl(number, F_GETFD) >= 0, "descriptor {} is closed, which is the host's",
+                      number));
+    ::close(number);
+  }
+  return ok();
+}
+
+Result<void> exits_after_use(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  return deliver(pair, {.size_bytes = 1000});
+}
+
+/// Everything is still open when main() returns: a program that forgot to destroy its communicator.
+Result<void> exits_amid_use(Stand& stand) {
+  struct Forgotten {
+    Net net;
+    Context context;
+    Pair pair;
+  };
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  // Never destroyed, on purpose.
+  const Forgotten* const kept =
+      std::make_unique<Forgotten>(Forgotten{net, std::move(context), std::move(pair)}).release();
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): see above
+  return expect(kept->context.raw() != nullptr || !net.is_native(), "no context");
+}
+
+constexpr const char* kCloseRule =
+    "plexus_net.h close_send: requests may be outstanding (abort): after the call their buffers "
+    "are not touched any more";
+constexpr const char* kTimeRule =
+    "plexus_net.h close_send: may take long, but not longer than some milliseconds";
+constexpr const char* kLeakRule =
+    "plexus_net.h: each handle is made and ended by the entries named";
+
+constexpr std::array kChecks = {
+    Check{"close.orders", "closes ends and listen in any order", kCloseRule,
+          on_context<each_order>},
+    Check{"close.receives", "closes with receives posted, and leaves their buffers", kCloseRule,
+          on_context<receives_are_left>},
+    Check{"close.send", "closes with a send under way, and leaves its buffer", kCloseRule,
+          on_context<send_is_left>},
+    Check{"close.amid", "closes in the middle of a message", kCloseRule,
+          on_context<amid_a_message>},
+    Check{"close.time", "closes in bounded time", kTimeRule, on_context<in_bounded_time>},
+    Check{"close.others", "closes one connection and leaves the others", kCloseRule,
+          on_context<leaves_others_alone>},
+    Check{"close.leaves", "leaves no descriptor and no thread", kLeakRule, leaves_nothing},
+    Check{"close.abort_leaves", "leaves no descriptor of aborted requests", kLeakRule,
+          on_context<aborts_leave_nothing>},
+    Check{"close.memory",
+          "leaves no memory of connections",
+          kLeakRule,
+          leaves_no_memory,
+          {.is_alone = true}},
+    Check{"close.message_memory",
+          "leaves no memory of messages",
+          kLeakRule,
+          on_pair<messages_leave_no_memory>,
+          {.is_alone = true}},
+    Check{"close.own", "closes its own descriptors only", kLeakRule, closes_only_its_own},
+    Check{"close.exit",
+          "lets the process end after use",
+          "plexus_net.h: no entry raises a signal, ends the process",
+          exits_after_use,
+          {.exits = true}},
+    Check{"close.exit_open",
+          "lets the process end with everything open",
+          "plexus_net.h: no entry raises a signal, ends the process",
+          exits_amid_use,
+          {.exits = true}},
+};
+
+}  // namespace
+
+CheckTable close_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// init and finalize.
+#include <array>
+#include <cstring>
+#include <deque>
+#include <thread>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/process_state.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+Result<void> opens(const Context& context) {
+  return expect(context.raw() != nullptr || !context.net().is_native(),
+                "init said PLEXUS_OK and gave no context");
+}
+
+Result<void> finalizes(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  context.close();
+  return ok();
+}
+
+Result<void> two_are_distinct(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(first, Context::open(net, 1));
+  PLEXUS_TRY(second, Context::open(net, 2));
+  PLEXUS_TRY(expect(first.raw() != second.raw(), "two communicators got one context"));
+  first.close();
+  PLEXUS_TRY(pair, connect_pair(second, second));
+  return deliver(pair, {.size_bytes = 100});
+}
+
+Result<void> same_communicator_twice(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(first, Context::open(net, 5));
+  PLEXUS_TRY(second, Context::open(net, 5));
+  PLEXUS_TRY(pair, connect_pair(first, second));
+  return deliver(pair, {.size_bytes = 1000});
+}
+
+Result<void> any_order_of_ends(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  std::deque<Context> contexts;
+  for (uint64_t id = 0; id < 6; ++id) {
+    PLEXUS_TRY(context, Context::open(net, id));
+    contexts.push_back(std::move(context));
+  }
+  for (const size_t index : {2u, 0u, 5u, 3u}) {
+    contexts[index].close();
+  }
+  PLEXUS_TRY(pair, connect_pair(contexts[1], contexts[4]));
+  return deliver(pair, {.size_bytes = 1000});
+}
+
+Result<void> many_one_after_another(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  for (uint64_t id = 0; id < 50; ++id) {
+    PLEXUS_TRY(context, Context::open(net, id));
+    context.close();
+  }
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  return deliver(pair, {.size_bytes = 10});
+}
+
+Result<void> from_threads(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  std::array<std::string, 8> problems;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    threads.emplace_back([&, i] {
+      auto context = Context::open(net, i);
+      problems[i] = context.has_error() ? context.error().message() : "";
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::string& problem : problems) {
+    PLEXUS_TRY(expect(problem.empty(), "one of 8 inits at once failed: {}", problem));
+  }
+  return ok();
+}
+
+/// A context made with a config of ours; the properties are not read.
+Result<plexus_net_context_t*> init_with(const Net& net, const plexus_net_config_t* config) {
+  Monitor& monitor = net.stand->monitor();
+  plexus_net_context_t* raw = nullptr;
+  const int32_t code = monitor.call(Place::kInit, [&] { return net.ops().init(config, &raw); });
+  if (code != PLEXUS_OK) {
+    return failed(monitor, "init", code);
+  }
+  return raw;
+}
+
+void finalize(const Net& net, plexus_net_context_t* raw) {
+  net.stand->monitor().call_void(Place::kFinalize, [&] { net.ops().finalize(raw); });
+}
+
+Result<void> newer_config(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  struct Newer {
+    plexus_net_config_t known;
+    std::array<uint64_t, 8> unknown;
+  } config{{sizeof(Newer), -1, 9, &Monitor::write_line, stand.monitor().sink(), nullptr}, {}};
+  config.unknown.fill(~uint64_t{0});
+  PLEXUS_TRY(raw, init_with(net, &config.known));
+  finalize(net, raw);
+  return ok();
+}
+
+Result<void> config_is_borrowed(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  auto config = std::make_unique<plexus_net_config_t>(plexus_net_config_t{
+      sizeof(plexus_net_config_t), -1, 9, &Monitor::write_line, stand.monitor().sink(), nullptr});
+  PLEXUS_TRY(raw, init_with(net, config.get()));
+  std::memset(config.get(), 0xEE, sizeof *config);
+  uint32_t count = 0;
+  const int32_t code = stand.monitor().call(Place::kDeviceCount,
+                                            [&] { return net.ops().device_count(raw, &count); });
+  PLEXUS_TRY(expect(code == PLEXUS_OK, "device_count failed after the config was overwritten"));
+  plexus_net_handle_t handle{};
+  plexus_net_listen_t* listen = nullptr;
+  if (stand.monitor().call(Place::kListen, [&] {
+        return net.ops().listen(raw, 0, &handle, &listen);
+      }) == PLEXUS_OK) {
+    stand.monitor().call_void(Place::kCloseListen, [&] { net.ops().close_listen(listen); });
+  }
+  finalize(net, raw);
+  return ok();
+}
+
+Result<void> traffic_class(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  for (const int32_t wish : {0, 5, 255}) {
+    const plexus_net_config_t config{sizeof config,          wish,   9, &Monitor::write_line,
+                                     stand.monitor().sink(), nullptr};
+    plexus_net_context_t* raw = nullptr;
+    const int32_t code =
+        stand.monitor().call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
+    PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_INVALID_USAGE,
+                      "init with traffic class {} failed with code {}", wish, code));
+    if (code == PLEXUS_OK) {
+      finalize(net, raw);
+    }
+  }
+  return ok();
+}
+
+Result<void> leaves_the_process(Stand& stand) {
+  const Handlers handlers = list_handlers();
+  const std::vector<std::string> surroundings = list_surroundings();
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
+  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
+  return expect(surroundings == list_surroundings(),
+                "it changed the environment, the folder, the umask, the rounding mode or the "
+                "locale");
+}
+
+Result<void> leaves_nothing(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  {
+    PLEXUS_TRY(Context::open(net));  // what a process keeps once
+  }
+  const Descriptors before = list_descriptors();
+  const uint32_t threads = count_threads();
+  for (uint64_t id = 0; id < 10; ++id) {
+    PLEXUS_TRY(Context::open(net, id));
+  }
+  const std::string left = describe_new(before, list_descriptors());
+  PLEXUS_TRY(expect(left.empty(), "open after 10 contexts were finalized: {}", left));
+  const uint32_t now = settle_threads(threads, stand.bound(milliseconds(500)));
+  return expect(now <= threads, "{} threads after 10 contexts were finalized, {} before", now,
+                threads);
+}
+
+Result<void> leaves_no_memory(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(Context::open(net, 3));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use(10));
+  const uint64_t before = count_heap_bytes();
+  constexpr int kTimes = 200;
+  PLEXUS_TRY(use(kTimes));
+  const uint64_t now = count_heap_bytes();
+  constexpr uint64_t kAllowedBytes =
+      uint64_t{16} * kTimes;  // the kit's own log lines are counted below
+  uint64_t lines = 0;
+  for (const LogLine& line : stand.monitor().lines()) {
+    lines += sizeof(LogLine) + line.text.capacity() + 64;
+  }
+  return expect(now <= before + 2 * lines + kAllowedBytes,
+                "{} bytes of heap more after {} contexts came and went", now - before, kTimes);
+}
+
+constexpr const char* kInitRule =
+    "plexus_net.h init: makes the context of one communicator; nothing is shared with other "
+    "contexts, as far as the caller can see";
+constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
+
+constexpr std::array kChecks = {
+    Check{"init.ok", "makes a context", kInitRule, on_context<opens>},
+    Check{"init.finalize", "ends a context that was not used",
+          "plexus_net.h finalize: ends the context", finalizes},
+    Check{"init.two", "gives each communicator its context", kInitRule, two_are_distinct},
+    Check{"init.same_communicator", "serves two ranks of one communicator in a process", kInitRule,
+          same_communicator_twice},
+    Check{"init.order", "contexts end in any order", kInitRule, any_order_of_ends},
+    Check{"init.many", "serves many communicators one after another", kInitRule,
+          many_one_after_another},
+    Check{"init.threads", "makes contexts in several threads at once",
+          "plexus_net.h init: Threads: any, also several at once", from_threads},
+    Check{"init.newer_config", "ignores fields of a newer config",
+          "plexus_net.h: grows at its end, read a field only when it is within struct_size",
+          newer_config, kNative},
+    Check{"init.config_borrowed", "does not keep the config", "plexus_net.h: borrowed for the call",
+          config_is_borrowed, kNative},
+    Check{"init.traffic_class", "takes or politely refuses a traffic class",
+          "plexus_net.h: traffic_class, wish of the user", traffic_class, kNative},
+    Check{"init.process", "changes nothing of the process",
+          "no entry raises a signal, ends the process, or lets an exception out",
+          leaves_the_process},
+    Check{"init.leaves", "leaves no descriptor and no thread after finalize",
+          "plexus_net.h: init .. finalize", leaves_nothing},
+    Check{"init.memory",
+          "leaves no memory after finalize",
+          "plexus_net.h: init .. finalize",
+          leaves_no_memory,
+          {.is_alone = true}},
+};
+
+}  // namespace
+
+CheckTable context_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native descriptor, and the table behind it as the plugin gave it.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <regex>
+#include <thread>
+
+#include "plugin-api/plexus_net.h"
+#include "plugin-api/plexus_tuner.h"
+
+#include "core/plugin/library.hpp"
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/process_state.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+using Query = const plexus_plugin_t*(uint32_t);
+constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
+
+Result<Query*> find_query(Stand& stand) {
+  stand.seat().place = Place::kLoading;
+  auto library = Library::load(stand.file());
+  stand.seat().place = Place::kKit;
+  if (library.has_error()) {
+    return wrong("it cannot be loaded: {}", library.error().message());
+  }
+  Query* const query = library.value().find_function<Query>("plexus_plugin_query");
+  if (query == nullptr) {
+    return wrong("it has no plexus_plugin_query");
+  }
+  return query;
+}
+
+const plexus_plugin_t* ask(Stand& stand, Query* query, uint32_t host_abi = PLEXUS_HOST_ABI) {
+  const plexus_plugin_t* plugin = nullptr;
+  stand.monitor().call_void(Place::kQuery, [&] { plugin = query(host_abi); });
+  return plugin;
+}
+
+Result<const plexus_plugin_t*> descriptor(Stand& stand) {
+  PLEXUS_TRY(query, find_query(stand));
+  const plexus_plugin_t* const plugin = ask(stand, query);
+  if (plugin == nullptr) {
+    return wrong("plexus_plugin_query gives no descriptor to this host");
+  }
+  return plugin;
+}
+
+Result<void> is_given(Stand& stand) {
+  PLEXUS_TRY(descriptor(stand));
+  return ok();
+}
+
+Result<void> magic(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  return expect(plugin->magic == PLEXUS_PLUGIN_MAGIC, "magic is {:#x}, expected {:#x}",
+                plugin->magic, PLEXUS_PLUGIN_MAGIC);
+}
+
+Result<void> abi_version(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  return expect(plugin->abi_major == PLEXUS_ABI_MAJOR, "abi_major is {}, expected {}",
+                plugin->abi_major, PLEXUS_ABI_MAJOR);
+}
+
+Result<void> size(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  constexpr uint32_t kLeast = offsetof(plexus_plugin_t, tuner);  // as of ABI 1.0
+  const uint32_t least = plugin->abi_minor == 0 ? kLeast : sizeof(plexus_plugin_t);
+  return expect(plugin->struct_size >= least && plugin->struct_size % sizeof(void*) == 0,
+                "struct_size is {}, ABI {}.{} has {}", plugin->struct_size, plugin->abi_major,
+                plugin->abi_minor, least);
+}
+
+Result<void> kind(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  PLEXUS_TRY(expect(plugin->kind == PLEXUS_KIND_NET || plugin->kind == PLEXUS_KIND_TUNER,
+                    "kind is {}, which does not exist", plugin->kind));
+  const bool has_tuner = plugin->struct_size >= sizeof(plexus_plugin_t) && plugin->tuner != nullptr;
+  return expect((plugin->net != nullptr) == (plugin->kind == PLEXUS_KIND_NET) &&
+                    has_tuner == (plugin->kind == PLEXUS_KIND_TUNER),
+                "the table of its kind is missing, or there is one of another kind");
+}
+
+Result<void> reserved(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  return expect(plugin->reserved == 0, "reserved is {}, expected 0", plugin->reserved);
+}
+
+bool is_text(const char* text, const char* pattern) {
+  if (text == nullptr || ::strnlen(text, PLEXUS_NAME_BYTES) >= PLEXUS_NAME_BYTES) {
+    return false;
+  }
+  return std::regex_match(text, std::regex(pattern));
+}
+
+Result<void> name(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  return expect(is_text(plugin->name, "[A-Za-z0-9_.-]+"),
+                "name is null, empty, too long or has a character that is not allowed");
+}
+
+Result<void> version(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  return expect(is_text(plugin->version, "[ -~]+"),
+                "version is null, empty, too long or not printable");
+}
+
+Result<void> is_constant(Stand& stand) {
+  PLEXUS_TRY(query, find_query(stand));
+  const plexus_plugin_t* const first = ask(stand, query);
+  PLEXUS_TRY(expect(first != nullptr, "plexus_plugin_query gives no descriptor"));
+  const plexus_plugin_t copy = *first;
+  constexpr int kTimes = 100;
+  for (int i = 0; i < kTimes; ++i) {
+    const plexus_plugin_t* const again = ask(stand, query);
+    PLEXUS_TRY(expect(again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
+                      "query number {} gave another descriptor than the first", i + 2));
+  }
+  return ok();
+}
+
+Result<void> newer_host(Stand& stand) {
+  PLEXUS_TRY(query, find_query(stand));
+  constexpr uint32_t kLater = 5;
+  return expect(ask(stand, query, PLEXUS_HOST_ABI + kLater) != nullptr,
+                "it refuses a host of a newer minor version");
+}
+
+Result<void> other_major(Stand& stand) {
+  PLEXUS_TRY(query, find_query(stand));
+  for (const uint32_t major : {0u, PLEXUS_ABI_MAJOR + 1, 65535u}) {
+    const plexus_plugin_t* const plugin = ask(stand, query, major << 16);
+    PLEXUS_TRY(expect(plugin == nullptr || plugin->abi_major == PLEXUS_ABI_MAJOR,
+                      "to a host of major {} it says that it is of major {}", major,
+                      plugin == nullptr ? 0 : plugin->abi_major));
+  }
+  return expect(ask(stand, query) != nullptr, "after a host of another major it refuses ours");
+}
+
+Result<void> from_threads(Stand& stand) {
+  PLEXUS_TRY(query, find_query(stand));
+  std::array<const plexus_plugin_t*, 8> found{};
+  std::vector<std::thread> threads;
+  for (auto& each : found) {
+    threads.emplace_back([&] { each = ask(stand, query); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return expect(
+      std::all_of(found.begin(), found.end(), [&](const auto* each) { return each != nullptr; }),
+      "one of 8 threads that asked at once got no descriptor");
+}
+
+Result<void> query_leaves_nothing(Stand& stand) {
+  PLEXUS_TRY(query, find_query(stand));
+  const uint32_t threads = count_threads();
+  const Descriptors before = list_descriptors();
+  ask(stand, query);
+  const std::string left = describe_new(before, list_descriptors());
+  PLEXUS_TRY(expect(left.empty(), "plexus_plugin_query left open: {}", left));
+  return expect(settle_threads(threads, milliseconds(100)) == threads,
+                "plexus_plugin_query started a thread");
+}
+
+Result<void> table_size(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  const uint32_t size =
+      plugin->kind == PLEXUS_KIND_NET ? plugin->net->struct_size : plugin->tuner->struct_size;
+  const auto least = plugin->kind == PLEXUS_KIND_NET
+                         ? static_cast<uint32_t>(offsetof(plexus_net_ops_t, net_path))
+                         : static_cast<uint32_t>(sizeof(plexus_tuner_ops_t));
+  return expect(size >= least && size % sizeof(void*) == 0,
+                "struct_size of its table is {}, expected {} or more", size, least);
+}
+
+Result<void> table_reserved(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  const uint32_t value =
+      plugin->kind == PLEXUS_KIND_NET ? plugin->net->reserved : plugin->tuner->reserved;
+  return expect(value == 0, "reserved of its table is {}, expected 0", value);
+}
+
+Result<void> table_entries(Stand& stand) {
+  PLEXUS_TRY(plugin, descriptor(stand));
+  if (plugin->kind == PLEXUS_KIND_TUNER) {
+    return expect(plugin->tuner->init != nullptr && plugin->tuner->get_times != nullptr &&
+                      plugin->tuner->finalize != nullptr,
+                  "an entry of its table is null");
+  }
+  const plexus_net_ops_t& ops = *plugin->net;
+  return expect(ops.init != nullptr && ops.finalize != nullptr && ops.device_count != nullptr &&
+                    ops.properties != nullptr && ops.listen != nullptr && ops.connect != nullptr &&
+                    ops.accept != nullptr && ops.register_send != nullptr &&
+                    ops.register_recv != nullptr && ops.deregister != nullptr &&
+                    ops.isend != nullptr && ops.irecv != nullptr && ops.test != nullptr &&
+                    ops.close_send != nullptr && ops.close_recv != nullptr &&
+                    ops.close_listen != nullptr,
+                "an entry of its table other than flush and net_path is null");
+}
+
+constexpr const char* kQueryRule =
+    "plexus_plugin.h: called at least once after loading, before anything else; must not block, "
+    "start threads or open devices";
+
+constexpr std::array kChecks = {
+    Check{"query.given", "gives a descriptor to this host", kQueryRule, is_given, kNative},
+    Check{"query.magic", "begins with the magic word",
+          "plexus_plugin.h: first word of the descriptor", magic, kNative},
+    Check{"query.abi", "is of this host's ABI",
+          "plexus_plugin.h: a host accepts a plugin with its own major and any minor", abi_version,
+          kNative},
+    Check{"query.size", "says the size of its descriptor",
+          "ABI.md: tables and the descriptor begin with their size", size, kNative},
+    Check{"query.kind", "has one kind and its table", "plexus_plugin.h: a library is of one kind",
+          kind, kNative},
+    Check{"query.reserved", "leaves reserved words 0", "plexus_plugin.h: reserved, 0", reserved,
+          kNative},
+    Check{"query.name", "has a name that NCCL_NET can match",
+          "plexus_plugin.h: [A-Za-z0-9_.-]+, shorter than PLEXUS_NAME_BYTES", name, kNative},
+    Check{"query.version", "has a printable version",
+          "plexus_plugin.h: printable, shorter than PLEXUS_NAME_BYTES", version, kNative},
+    Check{"query.constant", "gives the same descriptor every time",
+          "plexus_plugin.h: static storage of the plugin, valid and unchanged for ever",
+          is_constant, kNative},
+    Check{"query.newer_host", "serves a host of a newer minor version",
+          "ABI.md: PLEXUS_ABI_MINOR moves when something is appended", newer_host, kNative},
+    Check{"query.other_major", "survives a host of another major version",
+          "plexus_plugin.h: null when the plugin knows that it cannot serve this host", other_major,
+          kNative},
+    Check{"query.threads", "can be asked by several threads at once", kQueryRule, from_threads,
+          kNative},
+    Check{"query.leaves", "leaves nothing behind", kQueryRule, query_leaves_nothing, kNative},
+    Check{"table.size", "has a table of full size",
+          "ABI.md: the host copies min(struct_size, sizeof)", table_size, kNative},
+    Check{"table.reserved", "leaves the table's reserved word 0", "plexus_net.h: reserved, 0",
+          table_reserved, kNative},
+    Check{"table.entries", "has every mandatory entry",
+          "plexus_net.h: only flush and net_path may be null", table_entries, kNative},
+};
+
+}  // namespace
+
+CheckTable descriptor_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

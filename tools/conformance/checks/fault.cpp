@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong around a plugin: peers that die, stop or leave, descriptors that run out,
+// signals.
+#include <array>
+#include <csignal>
+#include <deque>
+#include <fcntl.h>
+#include <memory>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+#include <utility>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/process_state.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+/// The error of a network, not of a wait.
+Result<void> expect_failure(const Result<void>& result, const char* what) {
+  PLEXUS_TRY(expect(result.has_error(), "{} succeeded", what));
+  return expect(result.error().message().find("did not happen") == std::string::npos,
+                "{} neither ended nor failed in bounded time", what);
+}
+
+Result<void> receiver_of_a_dead_peer(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  if (stand.role() == 1) {
+    PLEXUS_TRY(connect_to_peer(context));
+    PLEXUS_TRY(stand.peer().meet());
+    stand.die();
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  PLEXUS_TRY(stand.peer().meet());
+  PLEXUS_TRY(stand.peer().wait_for_end());
+  Room room(1000);
+  Traffic traffic(stand);
+  PLEXUS_TRY(traffic.recv(recv, room));
+  PLEXUS_TRY(expect_failure(traffic.finish(seconds(10)), "a receive from a dead process"));
+  return room.expect_untouched();
+}
+
+Result<void> sender_to_a_dead_peer(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  if (stand.role() == 1) {
+    PLEXUS_TRY(accept_from_peer(context));
+    PLEXUS_TRY(stand.peer().meet());
+    stand.die();
+  }
+  PLEXUS_TRY(send, connect_to_peer(context));
+  PLEXUS_TRY(stand.peer().meet());
+  PLEXUS_TRY(stand.peer().wait_for_end());
+  const Bytes message = make_message(longest_message(context, 1 << 20), 1);
+  Traffic traffic(stand);
+  for (int i = 0; i < 64; ++i) {  // more than any buffer on the way takes
+    PLEXUS_TRY(traffic.send(send, message));
+  }
+  return expect_failure(traffic.finish(seconds(10)), "a send of 64 messages to a dead process");
+}
+
+Result<void> dies_amid_a_message(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  const Bytes message = make_message(longest_message(context, 8 << 20), 1);
+  if (stand.role() == 1) {
+    PLEXUS_TRY(send, connect_to_peer(context));
+    Traffic traffic(stand);
+    for (int i = 0; i < 64; ++i) {
+      PLEXUS_TRY(traffic.send(send, message));
+    }
+    while (traffic.posted() < 3) {
+      PLEXUS_TRY(traffic.step());
+    }
+    stand.die();
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  std::deque<Room> rooms;
+  Traffic traffic(stand);
+  for (int i = 0; i < 20; ++i) {
+    rooms.emplace_back(message.size());
+    PLEXUS_TRY(traffic.recv(recv, rooms.back()));
+  }
+  return expect_failure(traffic.finish(seconds(10)), "a receive of messages whose sender died");
+}
+
+/// Both processes until the peer is dead and the connection is known to be broken.
+struct Broken {
+  Send send;
+  Error first;
+  std::array<std::byte, 16> data{};
+  plexus_net_memory_t* memory = nullptr;  // of `data`, registered while all was well
+};
+Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& context) {
+  PLEXUS_TRY(send, connect_to_peer(context));
+  auto broken = std::make_unique<Broken>(Broken{std::move(send), {}, {}, nullptr});
+  PLEXUS_TRY(memory, broken->send.register_memory(broken->data.data(), broken->data.size()));
+  broken->memory = memory;
+  PLEXUS_TRY(stand.peer().meet());
+  PLEXUS_TRY(stand.peer().wait_for_end());
+  const Bytes message = make_message(longest_message(context, 1 << 20), 1);
+  Traffic traffic(stand);
+  for (int i = 0; i < 64; ++i) {
+    PLEXUS_TRY(traffic.send(broken->send, message));
+  }
+  Result<void> result = traffic.finish(seconds(10));
+  PLEXUS_TRY(expect_failure(result, "a send to a dead process"));
+  broken->first = std::move(result).error();
+  return broken;
+}
+
+template <Result<void> (*after)(Stand&, const Context&, Broken&)>
+Result<void> after_a_failure(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  if (stand.role() == 1) {
+    PLEXUS_TRY(accept_from_peer(context));
+    PLEXUS_TRY(stand.peer().meet());
+    stand.die();
+  }
+  PLEXUS_TRY(broken, break_connection(stand, context));
+  Result<void> result = after(stand, context, *broken);
+  deregister(net, broken->memory);
+  return result;
+}
+
+Result<void> every_later_call(Stand&, const Context&, Broken& broken) {
+  for (int i = 0; i < 20; ++i) {
+    plexus_net_request_t* request = nullptr;
+    const int32_t code =
+        broken.send.isend(broken.data.data(), broken.data.size(), 0, broken.memory, &request);
+    PLEXUS_TRY(expect(code != PLEXUS_AGAIN, "isend says \"call again\" of a failed connection"));
+    if (code == PLEXUS_OK) {
+      const int32_t tested = broken.send.test(request, nullptr);
+      PLEXUS_TRY(expect(tested != PLEXUS_OK && tested != PLEXUS_AGAIN,
+                        "a send over a failed connection returned {}", tested));
+    }
+  }
+  return ok();
+}
+
+Result<void> one_sentence(Stand& stand, const Context&, Broken&) {
+  PLEXUS_TRY(expect(stand.monitor().last_failure_lines() == 1,
+                    "the failure was explained by {} PLEXUS_LOG_ERROR lines, expected 1",
+                    stand.monitor().last_failure_lines()));
+  const std::string text = stand.monitor().last_failure();
+  PLEXUS_TRY(expect(text.size() >= 10, "the reason of the failure is '{}'", text));
+  return expect(text.find('\n') == std::string::npos, "the reason of a failure has two lines");
+}
+
+Result<void> context_lives_on(Stand&, const Context& context, Broken& broken) {
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 5000}));
+  deregister(broken.send.net(), std::exchange(broken.memory, nullptr));
+  broken.send.close();
+  PLEXUS_TRY(next, connect_pair(context, context));
+  return deliver(next, {.size_bytes = 5000});
+}
+
+Result<void> says_that_the_peer_is_gone(Stand&, const Context&, Broken& broken) {
+  return expect(broken.first.message().find("code 6") != std::string::npos,
+                "the death of the peer is not PLEXUS_REMOTE_ERROR: {}", broken.first.message());
+}
+
+Result<void> peer_closes(Pair& pair) {
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
+  pair.send.close();
+  Room room(100);
+  Traffic traffic(*pair.recv.net().stand);
+  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  return expect_failure(traffic.finish(seconds(10)), "a receive whose sender closed");
+}
+
+Result<void> receiver_closes(Pair& pair) {
+  pair.recv.close();
+  const Bytes message = make_message(60000, 1);
+  Traffic traffic(*pair.send.net().stand);
+  for (int i = 0; i < 1000; ++i) {
+    PLEXUS_TRY(traffic.send(pair.send, message));
+  }
+  return expect_failure(traffic.finish(seconds(10)), "a send of 1000 messages to who closed");
+}
+
+Result<void> others_go_on(const Context& context) {
+  PLEXUS_TRY(kept, connect_pair(context, context));
+  PLEXUS_TRY(lost, connect_pair(context, context));
+  lost.send.close();
+  Room room(100);
+  {
+    Traffic traffic(*context.net().stand);
+    PLEXUS_TRY(traffic.recv(lost.recv, room));
+    PLEXUS_TRY(expect_failure(traffic.finish(seconds(10)), "a receive whose sender closed"));
+  }
+  return deliver(kept, {.size_bytes = 60000});
+}
+
+Result<void> connector_dies(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  if (stand.role() == 1) {
+    PLEXUS_TRY(handle, stand.peer().receive<NetHandle>());
+    Send send = context.connect(handle);
+    send.try_connect();
+    stand.die();
+  }
+  PLEXUS_TRY(listen, context.listen());
+  PLEXUS_TRY(stand.peer().send(listen.handle()));
+  PLEXUS_TRY(stand.peer().wait_for_end());
+  return accept_after_quitters(context, listen);
+}
+
+Result<void> listener_dies(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  if (stand.role() == 1) {
+    PLEXUS_TRY(listen, context.listen());
+    PLEXUS_TRY(stand.peer().send(listen.handle()));
+    PLEXUS_TRY(stand.peer().meet());
+    stand.die();
+  }
+  PLEXUS_TRY(handle, stand.peer().receive<NetHandle>());
+  PLEXUS_TRY(stand.peer().meet());
+  PLEXUS_TRY(stand.peer().wait_for_end());
+  Send send = context.connect(handle);
+  int32_t code = PLEXUS_AGAIN;
+  return stand.repeat_for(milliseconds(500), [&] {
+    if (code == PLEXUS_AGAIN) {
+      code = send.try_connect();
+    }
+    return expect(code != PLEXUS_OK, "connect to a dead process succeeded");
+  });
+}
+
+/// The peer is stopped for a while: slow is not dead.
+Result<void> peer_stops(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  const std::vector<Letter> letters(100, Letter{.size_bytes = 50000});
+  if (stand.role() == 1) {
+    PLEXUS_TRY(recv, accept_from_peer(context));
+    PLEXUS_TRY(stand.peer().send(::getpid()));
+    PLEXUS_TRY(stand.peer().receive<int>());
+    PLEXUS_TRY(deliver_in(recv, letters));
+    return stand.peer().meet();
+  }
+  PLEXUS_TRY(send, connect_to_peer(context));
+  PLEXUS_TRY(pid, stand.peer().receive<pid_t>());
+  std::deque<Bytes> messages;
+  Traffic traffic(stand);
+  for (size_t i = 0; i < letters.size(); ++i) {
+    messages.push_back(make_message(letters[i].size_bytes, i));
+    PLEXUS_TRY(traffic.send(send, messages.back()));
+  }
+  ::kill(pid, SIGSTOP);
+  PLEXUS_TRY(stand.peer().send(1));
+  Result<void> meanwhile = stand.repeat_for(milliseconds(400), [&]() -> Result<void> {
+    PLEXUS_TRY(traffic.step());
+    return ok();
+  });
+  ::kill(pid, SIGCONT);
+  PLEXUS_TRY(std::move(meanwhile));
+  PLEXUS_TRY(traffic.finish());
+  return stand.peer().meet();
+}
+
+Result<void> no_descriptors_left(const Context& context) {
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit small{std::min<rlim_t>(256, limit.rlim_max), limit.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &small);
+  std::vector<int> fillers;
+  for (int fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC); fd >= 0;
+       fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) {
+    fillers.push_back(fd);
+  }
+  bool is_refused = false;
+  {
+    auto listen = context.listen();
+    is_refused = listen.has_error();
+    if (listen.has_value()) {
+      Send send = context.connect(listen.value().handle());
+      for (int i = 0; i < 50 && !is_refused; ++i) {
+        const int32_t code = send.try_connect();
+        is_refused = code != PLEXUS_OK && code != PLEXUS_AGAIN;
+      }
+    }
+  }
+  const Result<void> alive = deliver(pair, {.size_bytes = 100});
+  for (const int fd : fillers) {
+    ::close(fd);
+  }
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  PLEXUS_TRY(expect(alive.has_value(),
+                    "without free descriptors a connection that was there broke: {}",
+                    alive.has_error() ? alive.error().message() : ""));
+  PLEXUS_TRY(next, connect_pair(context, context));
+  return deliver(next, {.size_bytes = 100});
+}
+
+extern "C" void count_signal(int) {}
+
+Result<void> storm_of_signals(Pair& pair) {
+  struct sigaction action {};
+  action.sa_handler = &count_signal;  // NOLINT(*-union-access): POSIX; without SA_RESTART
+  ::sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 500}, {0, 500}};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  const std::vector<Letter> letters(300, Letter{.size_bytes = 30000});
+  const Result<void> result = deliver(pair, letters);
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  auto second = connect_pair(context, context);
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  PLEXUS_TRY(expect(result.has_value(), "messages failed under signals: {}",
+                    result.has_error() ? result.error().message() : ""));
+  return expect(second.has_value(), "connecting failed under signals");
+}
+
+constexpr CheckOptions kTwo = {.processes = 2, .limit = seconds(40)};
+constexpr CheckOptions kTwoNative = {
+    .processes = 2, .limit = seconds(40), .abi = CheckOptions::Abi::kNative};
+constexpr const char* kDeathRule =
+    "plexus_plugin.h PLEXUS_REMOTE_ERROR: the peer died or closed its end; a job must end in "
+    "bounded time";
+constexpr const char* kFailRule =
+    "plexus_net.h: a connection that failed stays failed: every later call says so again";
+constexpr const char* kSignalRule =
+    "plexus_net.h: no entry raises a signal, ends the process, or lets a C++ exception out";
+
+constexpr std::array kChecks = {
+    Check{"fault.receiver", "fails a receive when the sender died", kDeathRule,
+          receiver_of_a_dead_peer, kTwo},
+    Check{"fault.sender", "fails a send when the receiver died", kDeathRule, sender_to_a_dead_peer,
+          kTwo},
+    Check{"fault.amid", "fails when the sender dies amid a message", kDeathRule,
+          dies_amid_a_message, kTwo},
+    Check{"fault.again", "says the failure again with every call", kFailRule,
+          after_a_failure<every_later_call>, kTwoNative},
+    Check{"fault.sentence", "explains a failure by one sentence",
+          "plexus_plugin.h PLEXUS_LOG_ERROR: log one sentence (what, where, what to do)",
+          after_a_failure<one_sentence>, kTwoNative},
+    Check{"fault.code", "calls the death of a peer PLEXUS_REMOTE_ERROR", kDeathRule,
+          after_a_failure<says_that_the_peer_is_gone>, kTwoNative},
+    Check{"fault.context", "makes new connections after a failure", kFailRule,
+          after_a_failure<context_lives_on>, kTwo},
+    Check{"fault.sender_closes", "fails a receive when the sender closed", kDeathRule,
+          on_pair<peer_closes>},
+    Check{"fault.receiver_closes", "fails a send when the receiver closed, without a signal",
+          kSignalRule, on_pair<receiver_closes>},
+    Check{"fault.others", "keeps the other connections when one fails", kFailRule,
+          on_context<others_go_on>},
+    Check{"fault.connector", "accepts after a process died connecting",
+          "plexus_net.h accept: a stranger's attempt is refused and is no failure", connector_dies,
+          kTwo},
+    Check{"fault.listener", "does not connect to a dead process", kDeathRule, listener_dies, kTwo},
+    Check{"fault.stopped", "waits for a process that is stopped for a while",
+          "a machine may be slow; that is no failure", peer_stops, kTwo},
+    Check{"fault.descriptors", "says so when there is no descriptor left, and recovers",
+          "plexus_plugin.h PLEXUS_SYSTEM_ERROR: the operating system or the network refused",
+          on_context<no_descriptors_left>},
+    Check{"fault.signals", "works while signals interrupt its calls", kSignalRule,
+          on_pair<storm_of_signals>},
+};
+
+}  // namespace
+
+CheckTable fault_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library as a file, and what loading it does to a process.
+#include <algorithm>
+#include <array>
+#include <dlfcn.h>
+#include <regex>
+#include <unistd.h>
+
+#include "core/plugin/library.hpp"
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/elf_file.hpp"
+#include "tools/conformance/process_state.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+Result<ElfFile> read(Stand& stand) {
+  PLEXUS_TRY(check_elf_file(stand.file()));
+  return read_elf_file(stand.file());
+}
+
+Result<Library> load(Stand& stand) {
+  stand.seat().place = Place::kLoading;
+  auto library = Library::load(stand.file());
+  stand.seat().place = Place::kKit;
+  if (library.has_error()) {
+    return wrong("it cannot be loaded: {}", library.error().message());
+  }
+  return library;
+}
+
+bool is_entry(const std::string& name) {
+  static const std::regex kEntry(
+      "plexus_plugin_query|nccl[A-Z][A-Za-z]*(Plugin|Profiler)?_v[0-9]+");
+  return std::regex_match(name, kEntry);
+}
+
+Result<void> is_complete(Stand& stand) { return check_elf_file(stand.file()); }
+
+Result<void> has_an_entry(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  return expect(std::any_of(file.exported.begin(), file.exported.end(),
+                            [](const ElfSymbol& symbol) { return is_entry(symbol.name); }),
+                "it exports neither plexus_plugin_query nor a table such as ncclNetPlugin_v8");
+}
+
+Result<void> exports_only_entries(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  const bool is_native =
+      std::any_of(file.exported.begin(), file.exported.end(),
+                  [](const ElfSymbol& symbol) { return symbol.name == "plexus_plugin_query"; });
+  static const std::regex kApi("p?nccl(All|Reduce|Broad|Bcast|Comm|Get|Group|Mem|Send|Recv).*");
+  for (const ElfSymbol& symbol : file.exported) {
+    PLEXUS_TRY(expect(is_native ? is_entry(symbol.name) : !std::regex_match(symbol.name, kApi),
+                      "it exports {}, which may meet a symbol of the host or of another plugin; "
+                      "compile with -fvisibility=hidden, link with a version script",
+                      symbol.name));
+  }
+  return ok();
+}
+
+Result<void> entry_kinds(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  for (const ElfSymbol& symbol : file.exported) {
+    if (is_entry(symbol.name)) {
+      PLEXUS_TRY(expect(
+          symbol.is_function == (symbol.name == "plexus_plugin_query"), "{} is {}", symbol.name,
+          symbol.is_function ? "a function, expected a table" : "data, expected a function"));
+    }
+  }
+  return ok();
+}
+
+Result<void> needs_no_host(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  static const std::regex kHost("lib(plexus|nccl|rccl)\\.so.*");
+  for (const std::string& name : file.needed) {
+    PLEXUS_TRY(expect(!std::regex_match(name, kHost),
+                      "it is linked with {}: two hosts would be in one process", name));
+  }
+  return ok();
+}
+
+Result<void> takes_nothing_of_host(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  static const std::regex kHost("(plexus_|p?nccl[A-Z]).*");
+  for (const std::string& name : file.undefined) {
+    PLEXUS_TRY(expect(!std::regex_match(name, kHost),
+                      "it expects {} from the host, which shows no symbols to plugins", name));
+  }
+  return ok();
+}
+
+Result<void> needs_no_text_relocations(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  return expect(!file.has_text_relocations,
+                "it has text relocations; compile all of it with -fPIC");
+}
+
+Result<void> asks_for_no_executable_stack(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  PLEXUS_TRY(
+      expect(!file.is_writable_and_executable, "a segment of it is writable and executable"));
+  return expect(!file.has_executable_stack,
+                "it asks for an executable stack; link with -z noexecstack");
+}
+
+Result<void> searches_safe_folders(Stand& stand) {
+  PLEXUS_TRY(file, read(stand));
+  for (const std::string& path : file.run_paths) {
+    PLEXUS_TRY(expect(!path.empty() && (path[0] == '/' || path[0] == '$'),
+                      "its run path has the entry '{}', which means the folder that the user "
+                      "happens to be in",
+                      path));
+  }
+  return ok();
+}
+
+Result<void> loads(Stand& stand) {
+  PLEXUS_TRY(load(stand));
+  return ok();
+}
+
+Result<void> loads_twice_as_one(Stand& stand) {
+  PLEXUS_TRY(load(stand));
+  void* const again = ::dlopen(stand.file().c_str(), RTLD_NOW | RTLD_LOCAL);
+  PLEXUS_TRY(expect(again != nullptr, "a second dlopen of it failed"));
+  ::dlclose(again);
+  return ok();
+}
+
+Result<void> loading_leaves_no_threads(Stand& stand) {
+  const uint32_t before = count_threads();
+  PLEXUS_TRY(load(stand));
+  const uint32_t now = settle_threads(before, milliseconds(100));
+  return expect(now == before, "{} threads run after loading it, {} before", now, before);
+}
+
+Result<void> loading_leaves_no_descriptors(Stand& stand) {
+  const Descriptors before = list_descriptors();
+  PLEXUS_TRY(load(stand));
+  const std::string left = describe_new(before, list_descriptors());
+  return expect(left.empty(), "loading it left open: {}", left);
+}
+
+Result<void> loading_is_silent(Stand& stand) {
+  PLEXUS_TRY(load(stand));
+  // The kit gave this process a file as stdout and stderr.
+  return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "loading it wrote to stdout or stderr");
+}
+
+Result<void> loading_leaves_the_process(Stand& stand) {
+  const Handlers handlers = list_handlers();
+  const std::vector<std::string> surroundings = list_surroundings();
+  PLEXUS_TRY(load(stand));
+  PLEXUS_TRY(expect(handlers == list_handlers(), "loading it changed a signal's handler"));
+  return expect(surroundings == list_surroundings(),
+                "loading it changed the environment, the folder, the umask, the rounding mode or "
+                "the locale");
+}
+
+Result<void> reloads(Stand& stand) {
+  stand.seat().place = Place::kLoading;
+  constexpr int kTimes = 5;
+  for (int i = 0; i < kTimes; ++i) {
+    void* const handle = ::dlopen(stand.file().c_str(), RTLD_NOW | RTLD_LOCAL);
+    PLEXUS_TRY(expect(handle != nullptr, "dlopen number {} of it failed", i + 1));
+    ::dlclose(handle);
+  }
+  PLEXUS_TRY(load(stand));
+  return ok();
+}
+
+Result<void> exits_after_loading(Stand& stand) { return loads(stand); }
+
+constexpr const char* kLoadRule =
+    "plexus_plugin.h: a plugin must not block, start threads or open devices when it is loaded";
+
+constexpr std::array kChecks = {
+    Check{"file.elf", "is a complete 64-bit library for this machine",
+          "a truncated library ends the process inside dlopen", is_complete},
+    Check{"file.entry", "exports an entry of a plugin",
+          "plexus_plugin.h: a plugin exports plexus_plugin_query (or tables of NCCL's ABI)",
+          has_an_entry},
+    Check{"file.exports", "exports its entries and nothing else",
+          "plexus_plugin.h: exports `plexus_plugin_query` and nothing else of ours",
+          exports_only_entries},
+    Check{"file.entry_kinds", "plexus_plugin_query is a function, tables are data",
+          "plugin ABI: NCCL's entries are data symbols, ours is a function", entry_kinds},
+    Check{"file.needed", "is not linked with its host",
+          "layers: a plugin includes and links plugin-api alone", needs_no_host},
+    Check{"file.undefined", "expects no symbol of its host",
+          "layers: all that a plugin gets of its host comes through the ABI",
+          takes_nothing_of_host},
+    Check{"file.text_relocations", "has no text relocations",
+          "a hardened system refuses to load such a library", needs_no_text_relocations},
+    Check{"file.stack", "asks for no executable memory",
+          "a hardened system refuses to load such a library", asks_for_no_executable_stack},
+    Check{"file.run_path", "looks for libraries in absolute folders only",
+          "a library in the current folder must not get into the process", searches_safe_folders},
+    Check{"file.load", "loads with all symbols resolved", "the loader uses RTLD_NOW | RTLD_LOCAL",
+          loads},
+    Check{"file.load_again", "loads a second time", "hosts and tools open a library repeatedly",
+          loads_twice_as_one},
+    Check{"file.load_threads", "starts no thread when it is loaded", kLoadRule,
+          loading_leaves_no_threads},
+    Check{"file.load_descriptors", "opens nothing when it is loaded", kLoadRule,
+          loading_leaves_no_descriptors},
+    Check{"file.load_silent", "prints nothing when it is loaded",
+          "plexus_plugin.h: a plugin has no other output than the log callback", loading_is_silent},
+    Check{"file.load_process", "changes nothing of the process when it is loaded", kLoadRule,
+          loading_leaves_the_process},
+    Check{"file.reload", "can be closed and loaded again",
+          "NCCL unloads a plugin with its last communicator and loads it again (issue 1978)",
+          reloads},
+    Check{"file.exit",
+          "lets the process end after loading",
+          "no entry raises a signal, ends the process, or lets an exception out",
+          exits_after_loading,
+          {.exits = true}},
+};
+
+}  // namespace
+
+CheckTable file_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

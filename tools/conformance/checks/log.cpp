@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plugin says, and where.
+#include <algorithm>
+#include <array>
+#include <unistd.h>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+/// A communicator's life.
+Result<void> live(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(sender, Context::open(net));
+  PLEXUS_TRY(receiver, Context::open(net));
+  PLEXUS_TRY(pair, connect_pair(sender, receiver));
+  const std::vector<Letter> letters(20, Letter{.size_bytes = 20000});
+  return deliver(pair, letters);
+}
+
+Result<void> has_one_voice(Stand& stand) {
+  PLEXUS_TRY(live(stand));
+  return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
+}
+
+Result<void> is_calm_when_well(Stand& stand) {
+  PLEXUS_TRY(live(stand));
+  for (const LogLine& line : stand.monitor().lines()) {
+    PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN,
+                      "it logged an error or a warning though all is well: {}", line.text));
+  }
+  return ok();
+}
+
+Result<void> finished_lines(Stand& stand) {
+  PLEXUS_TRY(live(stand));
+  for (const LogLine& line : stand.monitor().lines()) {
+    PLEXUS_TRY(expect(line.text.find('\n') == std::string::npos, "a log line has a newline: {}",
+                      line.text));
+  }
+  return ok();
+}
+
+Result<void> no_words_per_message(Pair& pair) {
+  Monitor& monitor = pair.send.net().stand->monitor();
+  const std::vector<Letter> letters(50, Letter{.size_bytes = 100});
+  PLEXUS_TRY(deliver(pair, letters));
+  const size_t before = monitor.lines().size();
+  PLEXUS_TRY(deliver(pair, letters));
+  PLEXUS_TRY(deliver(pair, letters));
+  const std::vector<LogLine> lines = monitor.lines();
+  const auto loud =
+      std::count_if(lines.begin() + static_cast<ptrdiff_t>(before), lines.end(),
+                    [](const LogLine& line) { return line.level != PLEXUS_LOG_TRACE; });
+  return expect(loud == 0, "it logged {} lines while 100 messages went", loud);
+}
+
+constexpr const char* kRule = "plexus_plugin.h plexus_log_fn: writes one finished line";
+
+constexpr std::array kChecks = {
+    Check{"log.voice", "speaks through the log callback alone",
+          "plexus_plugin.h: a plugin has no other output", has_one_voice},
+    Check{"log.calm", "neither warns nor complains when all is well",
+          "plexus_plugin.h PLEXUS_LOG_WARN: the user should act", is_calm_when_well},
+    Check{"log.lines", "logs finished lines", kRule, finished_lines},
+    Check{"log.messages", "logs nothing per message", "plexus_net.h: nothing logs on the data path",
+          on_pair<no_words_per_message>},
+};
+
+}  // namespace
+
+CheckTable log_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// One message: every size, any address, the right bytes and no other.
+#include <array>
+#include <cstring>
+#include <sys/mman.h>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+Result<Context> context_of(const Pair& pair) { return Context::open(pair.send.net()); }
+
+/// All sizes of `sizes` that the device can send, one after the other.
+Result<void> deliver_sizes(Pair& pair, std::span<const uint64_t> sizes) {
+  PLEXUS_TRY(context, context_of(pair));
+  for (const uint64_t size : sizes) {
+    if (size > context.properties().message_bytes_max) {
+      continue;
+    }
+    if (auto sent = deliver(pair, {.size_bytes = size}); sent.has_error()) {
+      return std::move(sent).error().with_context(fmt::format("{} bytes", size));
+    }
+  }
+  return ok();
+}
+
+/// Around each power of two from `first` to `last`.
+Result<void> deliver_around(Pair& pair, uint32_t first, uint32_t last) {
+  std::vector<uint64_t> sizes;
+  for (uint32_t bits = first; bits <= last; ++bits) {
+    const uint64_t power = uint64_t{1} << bits;
+    sizes.insert(sizes.end(), {power - 1, power, power + 1});
+  }
+  return deliver_sizes(pair, sizes);
+}
+
+Result<void> empty(Pair& pair) { return deliver(pair, {.size_bytes = 0}); }
+
+Result<void> empty_with_room(Pair& pair) {
+  return deliver(pair, {.size_bytes = 0, .spare_bytes = 1000});
+}
+
+Result<void> empty_without_address(Pair& pair) {
+  plexus_net_request_t* sent = nullptr;
+  plexus_net_request_t* received = nullptr;
+  const plexus_net_buffer_t buffer{nullptr, 0, nullptr, 1, 0};
+  std::array<uint64_t, 2> sizes = {9, 9};
+  std::array<bool, 2> is_done{};
+  PLEXUS_TRY(pair.send.net().stand->wait_until("an empty message", [&]() -> Result<bool> {
+    if (received == nullptr) {
+      pair.recv.irecv({&buffer, 1}, &received);
+    } else if (!is_done[0]) {
+      is_done[0] = pair.recv.test(received, &sizes[0]) == PLEXUS_OK;
+    }
+    if (sent == nullptr) {
+      pair.send.isend(nullptr, 0, 1, nullptr, &sent);
+    } else if (!is_done[1]) {
+      is_done[1] = pair.send.test(sent, &sizes[1]) == PLEXUS_OK;
+    }
+    return is_done[0] && is_done[1];
+  }));
+  return expect(sizes[0] == 0 && sizes[1] == 0, "test says {} and {} bytes of an empty message",
+                sizes[0], sizes[1]);
+}
+
+Result<void> empty_among_others(Pair& pair) {
+  const std::array<Letter, 5> letters = {{{.size_bytes = 100},
+                                          {.size_bytes = 0},
+                                          {.size_bytes = 5},
+                                          {.size_bytes = 0},
+                                          {.size_bytes = 0}}};
+  return deliver(pair, letters);
+}
+
+Result<void> one_to_64(Pair& pair) {
+  std::vector<uint64_t> sizes;
+  for (uint64_t size = 1; size <= 64; ++size) {
+    sizes.push_back(size);
+  }
+  return deliver_sizes(pair, sizes);
+}
+
+Result<void> to_64k(Pair& pair) { return deliver_around(pair, 7, 16); }
+Result<void> to_4m(Pair& pair) { return deliver_around(pair, 17, 22); }
+Result<void> to_128m(Pair& pair) { return deliver_around(pair, 23, 27); }
+
+Result<void> odd_sizes(Pair& pair) {
+  constexpr std::array<uint64_t, 8> kSizes = {1000,  1460,  9000,   10007,
+                                              65521, 99999, 250007, 999983};
+  return deliver_sizes(pair, kSizes);
+}
+
+/// Without copies of the content, which would take more memory than the messages.
+Result<void> deliver_mapped(Pair& pair, uint64_t size) {
+  const auto map = [&] {
+    return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  };
+  void* const source = map();
+  void* const target = map();
+  if (source == MAP_FAILED || target == MAP_FAILED) {
+    return skip("there is no memory for two buffers of {} bytes", size);
+  }
+  auto* const words = static_cast<uint64_t*>(source);
+  for (uint64_t i = 0; i < size / sizeof(uint64_t); ++i) {
+    words[i] = i * 0x9E3779B97F4A7C15u;
+  }
+  const auto* const from = static_cast<const std::byte*>(source);
+  PLEXUS_TRY(out, pair.send.register_memory(source, size));
+  PLEXUS_TRY(in, pair.recv.register_memory(target, size));
+  const plexus_net_buffer_t buffer{target, size, in, 1, 0};
+  plexus_net_request_t* sent = nullptr;
+  plexus_net_request_t* received = nullptr;
+  uint64_t told = 0;
+  bool is_sent = false;
+  bool is_received = false;
+  PLEXUS_TRY(pair.send.net().stand->wait_until(
+      "a very long message",
+      [&]() -> Result<bool> {
+        if (received == nullptr) {
+          pair.recv.irecv({&buffer, 1}, &received);
+        } else if (!is_received) {
+          const int32_t code = pair.recv.test(received, &told);
+          PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "its receive failed: {}",
+                            pair.recv.net().stand->monitor().last_failure()));
+          is_received = code == PLEXUS_OK;
+        }
+        if (sent == nullptr) {
+          pair.send.isend(from, size, 1, out, &sent);
+        } else if (!is_sent) {
+          is_sent = pair.send.test(sent, nullptr) == PLEXUS_OK;
+        }
+        return is_sent && is_received;
+      },
+      seconds(45)));
+  deregister(pair.send.net(), out);
+  deregister(pair.recv.net(), in);
+  PLEXUS_TRY(expect(told == size, "test says {} bytes of {}", told, size));
+  return expect(std::memcmp(source, target, size) == 0, "a message of {} bytes arrived wrong",
+                size);
+}
+
+template <uint64_t kSize>
+Result<void> very_long(Pair& pair) {
+  PLEXUS_TRY(context, context_of(pair));
+  if (kSize > context.properties().message_bytes_max) {
+    return skip("message_bytes_max is {}", context.properties().message_bytes_max);
+  }
+  return deliver_mapped(pair, kSize);
+}
+
+Result<void> longest(Pair& pair) {
+  PLEXUS_TRY(context, context_of(pair));
+  const uint64_t size = context.properties().message_bytes_max;
+  if (size > uint64_t{64} << 20) {
+    return skip("message_bytes_max is {}, too long to try here", size);
+  }
+  PLEXUS_TRY(deliver(pair, {.size_bytes = size}));
+  return deliver(pair, {.size_bytes = size - 1});
+}
+
+Result<void> any_source_address(Pair& pair) {
+  for (uint64_t offset = 0; offset < 16; ++offset) {
+    PLEXUS_TRY(deliver(pair, {.size_bytes = 1001, .source_offset = offset}));
+  }
+  return ok();
+}
+
+Result<void> any_target_address(Pair& pair) {
+  for (uint64_t offset = 0; offset < 16; ++offset) {
+    PLEXUS_TRY(deliver(pair, {.size_bytes = 1001, .target_offset = offset}));
+  }
+  return ok();
+}
+
+Result<void> unaligned_long(Pair& pair) {
+  PLEXUS_TRY(context, context_of(pair));
+  return deliver(
+      pair,
+      {.size_bytes = longest_message(context, 300001), .source_offset = 3, .target_offset = 13});
+}
+
+Result<void> shorter_than_room(Pair& pair) {
+  const std::array<Letter, 4> letters = {{{.size_bytes = 1, .spare_bytes = 1},
+                                          {.size_bytes = 100, .spare_bytes = 1000},
+                                          {.size_bytes = 8, .spare_bytes = 60000},
+                                          {.size_bytes = 50000, .spare_bytes = 1}}};
+  return deliver(pair, letters);
+}
+
+Result<void> read_only_source(Pair& pair) {
+  constexpr size_t kSize = 8192;
+  void* const page =
+      ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  PLEXUS_TRY(expect(page != MAP_FAILED, "cannot map memory"));
+  const Bytes message = make_message(kSize, 8);
+  std::copy(message.begin(), message.end(), static_cast<std::byte*>(page));
+  PLEXUS_TRY(memory, pair.send.register_memory(page, kSize));
+  ::mprotect(page, kSize, PROT_READ);
+  Room room(kSize);
+  const plexus_net_buffer_t buffer{room.data(), kSize, nullptr, 0, 0};
+  PLEXUS_TRY(into, pair.recv.register_memory(room.data(), kSize));
+  plexus_net_buffer_t registered = buffer;
+  registered.memory = into;
+  plexus_net_request_t* sent = nullptr;
+  plexus_net_request_t* received = nullptr;
+  std::array<bool, 2> is_done{};
+  PLEXUS_TRY(
+      pair.send.net().stand->wait_until("a message from constant memory", [&]() -> Result<bool> {
+        if (received == nullptr) {
+          pair.recv.irecv({&registered, 1}, &received);
+        } else if (!is_done[0]) {
+          is_done[0] = pair.recv.test(received, nullptr) == PLEXUS_OK;
+        }
+        if (sent == nullptr) {
+          pair.send.isend(page, kSize, 0, memory, &sent);
+        } else if (!is_done[1]) {
+          is_done[1] = pair.send.test(sent, nullptr) == PLEXUS_OK;
+        }
+        return is_done[0] && is_done[1];
+      }));
+  deregister(pair.send.net(), memory);
+  deregister(pair.recv.net(), into);
+  return room.expect_message(message);
+}
+
+Result<void> one_source_often(Pair& pair) {
+  const Bytes message = make_message(3000, 1);
+  std::vector<Room> rooms(8, Room(message.size()));
+  Traffic traffic(*pair.send.net().stand);
+  for (Room& room : rooms) {
+    PLEXUS_TRY(traffic.recv(pair.recv, room));
+    PLEXUS_TRY(traffic.send(pair.send, message));
+  }
+  PLEXUS_TRY(traffic.finish());
+  for (const Room& room : rooms) {
+    PLEXUS_TRY(room.expect_message(message));
+  }
+  return ok();
+}
+
+constexpr const char* kSizeRule = "plexus_net.h message_bytes_max: longest isend";
+constexpr const char* kEmptyRule = "plexus_net.h isend: size 0 is legal";
+constexpr const char* kRoomRule = "plexus_net.h size_bytes: room; the message may be shorter";
+constexpr CheckOptions kLong = {.limit = seconds(60), .is_alone = true};
+
+constexpr std::array kChecks = {
+    Check{"message.empty", "carries an empty message", kEmptyRule, on_pair<empty>},
+    Check{"message.empty_room", "carries an empty message into a buffer with room", kEmptyRule,
+          on_pair<empty_with_room>},
+    Check{"message.empty_null", "carries an empty message without an address", kEmptyRule,
+          on_pair<empty_without_address>},
+    Check{"message.empty_among", "keeps empty messages among others", kEmptyRule,
+          on_pair<empty_among_others>},
+    Check{"message.to_64", "carries 1 to 64 bytes", kSizeRule, on_pair<one_to_64>},
+    Check{"message.to_64k", "carries sizes around powers of two to 64 KiB", kSizeRule,
+          on_pair<to_64k>},
+    Check{"message.to_4m",
+          "carries sizes around powers of two to 4 MiB",
+          kSizeRule,
+          on_pair<to_4m>,
+          {.limit = seconds(40)}},
+    Check{"message.to_128m", "carries sizes around powers of two to 128 MiB", kSizeRule,
+          on_pair<to_128m>, kLong},
+    Check{"message.odd", "carries odd sizes", kSizeRule, on_pair<odd_sizes>},
+    Check{"message.512m", "carries 512 MiB and one byte", kSizeRule,
+          on_pair<very_long<(uint64_t{512} << 20) + 1>>, kLong},
+    Check{"message.1g", "carries 1 GiB", kSizeRule, on_pair<very_long<uint64_t{1} << 30>>, kLong},
+    Check{"message.longest", "carries its longest message", kSizeRule, on_pair<longest>, kLong},
+    Check{"message.source_address", "sends from any address",
+          "plexus_net.h isend: `data` is any address", on_pair<any_source_address>},
+    Check{"message.target_address", "receives at any address",
+          "plexus_net.h data: the address that isend and irecv will use",
+          on_pair<any_target_address>},
+    Check{"message.unaligned", "carries a long message between odd addresses",
+          "plexus_net.h data: the address that isend and irecv will use", on_pair<unaligned_long>},
+    Check{"message.room", "carries messages shorter than their buffers", kRoomRule,
+          on_pair<shorter_than_room>},
+    Check{"message.read_only", "only reads what it sends", "plexus_net.h isend: const void* data",
+          on_pair<read_only_source>},
+    Check{"message.one_source", "sends one buffer several times at once",
+          "plexus_net.h isend: `data` stays unchanged until test() says OK",
+          on_pair<one_source_often>},
+};
+
+}  // namespace
+
+CheckTable message_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several connections, contexts and threads of one process at once.
+#include <array>
+#include <deque>
+#include <thread>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+/// Messages over all pairs at once, driven by one thread; each must arrive where it was sent.
+Result<void> exchange(Stand& stand, std::deque<Pair>& pairs, uint64_t size, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    std::deque<Bytes> messages;
+    std::deque<Room> rooms;
+    Traffic traffic(stand);
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      messages.push_back(make_message(size + i, i + 1000 * static_cast<size_t>(round)));
+      rooms.emplace_back(size + i);
+      PLEXUS_TRY(traffic.recv(pairs[i].recv, rooms.back(), 4));
+      PLEXUS_TRY(traffic.send(pairs[i].send, messages.back(), 4));
+    }
+    PLEXUS_TRY(traffic.finish());
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      if (auto checked = rooms[i].expect_message(messages[i]); checked.has_error()) {
+        return std::move(checked).error().with_context(fmt::format("connection {}", i));
+      }
+    }
+  }
+  return ok();
+}
+
+Result<std::deque<Pair>> make_pairs(const Context& sender, const Context& receiver, int count) {
+  std::deque<Pair> pairs;
+  for (int i = 0; i < count; ++i) {
+    PLEXUS_TRY(pair, connect_pair(sender, receiver));
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+Result<void> several_connections(const Context& context) {
+  PLEXUS_TRY(pairs, make_pairs(context, context, 8));
+  return exchange(*context.net().stand, pairs, 5000, 10);
+}
+
+Result<void> two_communicators(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(first, Context::open(net, 1));
+  PLEXUS_TRY(second, Context::open(net, 2));
+  PLEXUS_TRY(pairs, make_pairs(first, first, 3));
+  PLEXUS_TRY(others, make_pairs(second, second, 3));
+  for (Pair& pair : others) {
+    pairs.push_back(std::move(pair));
+  }
+  others.clear();
+  return exchange(stand, pairs, 3000, 10);
+}
+
+Result<void> one_ends_first(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(first, Context::open(net, 1));
+  PLEXUS_TRY(second, Context::open(net, 2));
+  PLEXUS_TRY(kept, connect_pair(first, first));
+  {
+    PLEXUS_TRY(ended, connect_pair(second, second));
+    PLEXUS_TRY(deliver(ended, {.size_bytes = 100}));
+  }
+  second.close();
+  return deliver(kept, {.size_bytes = 20000});
+}
+
+Result<void> two_instances(Stand& stand) {
+  // Loaded twice, as two kinds of host code in a process do: nothing is mixed up.
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(other, Net::load(stand));
+  if (!net.is_native()) {
+    return skip("a plugin of NCCL's ABI has one init per process");
+  }
+  PLEXUS_TRY(first, Context::open(net, 1));
+  PLEXUS_TRY(second, Context::open(other, 1));
+  PLEXUS_TRY(pair, connect_pair(first, second));
+  return deliver(pair, {.size_bytes = 1000});
+}
+
+Result<void> duplex(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(first, Context::open(net, 1));
+  PLEXUS_TRY(second, Context::open(net, 1));
+  PLEXUS_TRY(there, connect_pair(first, second));
+  PLEXUS_TRY(back, connect_pair(second, first));
+  std::deque<Pair> pairs;
+  pairs.push_back(std::move(there));
+  pairs.push_back(std::move(back));
+  return exchange(stand, pairs, longest_message(first, 4 << 20) - 1, 3);
+}
+
+Result<void> stalled_neighbour(const Context& context) {
+  PLEXUS_TRY(stalled, connect_pair(context, context));
+  PLEXUS_TRY(busy, connect_pair(context, context));
+  const Bytes message = make_message(longest_message(context, 1 << 20), 5);
+  const Bytes ping = make_message(64, 6);
+  Room room(message.size());
+  Traffic traffic(*context.net().stand);
+  PLEXUS_TRY(traffic.send(stalled.send, message));  // nobody receives it yet
+  Room idle(64);
+  for (int i = 0; i < 100; ++i) {
+    Room pong(64);
+    PLEXUS_TRY(received, traffic.recv(busy.recv, pong));
+    PLEXUS_TRY(traffic.send(busy.send, ping));
+    PLEXUS_TRY(traffic.finish(*received));
+    PLEXUS_TRY(pong.expect_message(ping));
+  }
+  PLEXUS_TRY(traffic.recv(stalled.recv, room));
+  PLEXUS_TRY(traffic.finish());
+  return room.expect_message(message);
+}
+
+/// `f` with a pair of its own in each of four threads.
+template <Result<void> (*f)(Pair&)>
+Result<void> in_threads(const Context& context) {
+  constexpr size_t kThreads = 4;
+  PLEXUS_TRY(pairs, make_pairs(context, context, kThreads));
+  std::array<std::string, kThreads> problems;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const Result<void> result = f(pairs[i]);
+      problems[i] = result.has_error() ? result.error().message() : "";
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::string& problem : problems) {
+    PLEXUS_TRY(expect(problem.empty(), "in one of {} threads: {}", kThreads, problem));
+  }
+  return ok();
+}
+
+Result<void> short_messages(Pair& pair) {
+  const std::vector<Letter> letters(300, Letter{.size_bytes = 100});
+  return deliver(pair, letters);
+}
+Result<void> long_messages(Pair& pair) {
+  const std::vector<Letter> letters(10, Letter{.size_bytes = 60000});
+  return deliver(pair, letters);
+}
+
+Result<void> ends_in_two_threads(Pair& pair) {
+  const std::vector<Letter> letters(200, Letter{.size_bytes = 3000});
+  std::string problem;
+  std::thread sender([&] {
+    const Result<void> sent = deliver_out(pair.send, letters);
+    problem = sent.has_error() ? sent.error().message() : "";
+  });
+  const Result<void> received = deliver_in(pair.recv, letters);
+  sender.join();
+  PLEXUS_TRY(expect(problem.empty(), "the sending thread: {}", problem));
+  return expect(received.has_value(), "the receiving thread: {}",
+                received.has_error() ? received.error().message() : "");
+}
+
+Result<void> connects_in_threads(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  std::array<std::string, 4> problems;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto use = [&]() -> Result<void> {
+        PLEXUS_TRY(context, Context::open(net, i));
+        for (int round = 0; round < 8; ++round) {
+          PLEXUS_TRY(pair, connect_pair(context, context));
+          PLEXUS_TRY(deliver(pair, {.size_bytes = 500}));
+        }
+        return ok();
+      };
+      const Result<void> result = use();
+      problems[i] = result.has_error() ? result.error().message() : "";
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::string& problem : problems) {
+    PLEXUS_TRY(expect(problem.empty(), "one of 4 threads with a context each: {}", problem));
+  }
+  return ok();
+}
+
+constexpr const char* kThreadRule =
+    "plexus_net.h Threads: calls on different handles may come at the same time";
+constexpr const char* kContextRule =
+    "plexus_net.h init: nothing is shared with other contexts, as far as the caller can see";
+constexpr const char* kFairRule =
+    "plexus_net.h: no entry blocks, so that one connection does not hold up another";
+
+constexpr std::array kChecks = {
+    Check{"parallel.connections", "keeps 8 connections apart", kContextRule,
+          on_context<several_connections>},
+    Check{"parallel.communicators", "keeps two communicators apart", kContextRule,
+          two_communicators},
+    Check{"parallel.end", "keeps a communicator when another ends", kContextRule, one_ends_first},
+    Check{"parallel.instances", "serves two who loaded it", kContextRule, two_instances},
+    Check{"parallel.duplex", "carries long messages in both directions at once", kFairRule, duplex},
+    Check{"parallel.stalled", "serves a connection while another stands still", kFairRule,
+          on_context<stalled_neighbour>},
+    Check{"parallel.threads_short", "serves 4 threads with short messages", kThreadRule,
+          on_context<in_threads<short_messages>>},
+    Check{"parallel.threads_long", "serves 4 threads with long messages", kThreadRule,
+          on_context<in_threads<long_messages>>},
+    Check{"parallel.ends", "serves both ends in two threads", kThreadRule,
+          on_pair<ends_in_two_threads>},
+    Check{"parallel.contexts", "makes contexts and connections in 4 threads", kThreadRule,
+          connects_in_threads},
+};
+
+}  // namespace
+
+CheckTable parallel_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two processes over loopback, and processes that fork.
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/process_state.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+/// The same letters out of a process and into the other.
+template <auto make_letters>
+Result<void> letters_between(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  const std::vector<Letter> letters = make_letters(context);
+  Result<void> result = ok();
+  if (stand.role() == 0) {
+    PLEXUS_TRY(send, connect_to_peer(context));
+    result = deliver_out(send, letters);
+    PLEXUS_TRY(std::move(result));
+    return stand.peer().meet();
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  result = deliver_in(recv, letters);
+  PLEXUS_TRY(std::move(result));
+  return stand.peer().meet();
+}
+
+std::vector<Letter> short_letters(const Context&) {
+  return std::vector<Letter>(2000, {.size_bytes = 64});
+}
+std::vector<Letter> long_letters(const Context& context) {
+  return std::vector<Letter>(16, {.size_bytes = longest_message(context, 4 << 20)});
+}
+std::vector<Letter> mixed_letters(const Context& context) {
+  std::vector<Letter> letters;
+  for (uint64_t i = 0; i < 300; ++i) {
+    letters.push_back({.size_bytes = i % 7 == 0 ? longest_message(context, 100000 + i) : i,
+                       .tag = static_cast<int32_t>(i % 3),
+                       .spare_bytes = i % 5});
+  }
+  return letters;
+}
+
+/// A connection in each direction: the first is made by process 0.
+struct Duplex {
+  Send send;
+  Recv recv;
+};
+Result<Duplex> connect_duplex(const Context& context) {
+  if (context.net().stand->role() == 0) {
+    PLEXUS_TRY(send, connect_to_peer(context));
+    PLEXUS_TRY(recv, accept_from_peer(context));
+    return Duplex{std::move(send), std::move(recv)};
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  PLEXUS_TRY(send, connect_to_peer(context));
+  return Duplex{std::move(send), std::move(recv)};
+}
+
+Result<void> ping_pong(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(duplex, connect_duplex(context));
+  const Bytes message = make_message(32, 1);
+  for (int i = 0; i < 500; ++i) {
+    Room room(32);
+    Traffic traffic(stand);
+    PLEXUS_TRY(received, traffic.recv(duplex.recv, room));
+    if (stand.role() == 0) {
+      PLEXUS_TRY(traffic.send(duplex.send, message));
+    }
+    PLEXUS_TRY(traffic.finish(*received));
+    PLEXUS_TRY(room.expect_message(message));
+    if (stand.role() == 1) {
+      PLEXUS_TRY(traffic.send(duplex.send, message));
+    }
+    PLEXUS_TRY(traffic.finish());
+  }
+  return stand.peer().meet();
+}
+
+Result<void> both_ways_at_once(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  PLEXUS_TRY(duplex, connect_duplex(context));
+  const Bytes own = make_message(longest_message(context, 2 << 20), stand.role());
+  const Bytes other = make_message(own.size(), 1 - stand.role());
+  for (int i = 0; i < 5; ++i) {
+    Room room(own.size());
+    Traffic traffic(stand);
+    PLEXUS_TRY(traffic.recv(duplex.recv, room));
+    PLEXUS_TRY(traffic.send(duplex.send, own));
+    PLEXUS_TRY(traffic.finish());
+    PLEXUS_TRY(room.expect_message(other));
+  }
+  return stand.peer().meet();
+}
+
+Result<void> many_connections(Stand& stand) {
+  constexpr size_t kCount = 16;
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  std::deque<Send> sends;
+  std::deque<Recv> recvs;
+  for (size_t i = 0; i < kCount; ++i) {
+    if (stand.role() == 0) {
+      PLEXUS_TRY(send, connect_to_peer(context));
+      sends.push_back(std::move(send));
+    } else {
+      PLEXUS_TRY(recv, accept_from_peer(context));
+      recvs.push_back(std::move(recv));
+    }
+  }
+  std::deque<Bytes> messages;
+  std::deque<Room> rooms;
+  Traffic traffic(stand);
+  for (size_t i = 0; i < 4 * kCount; ++i) {
+    messages.push_back(make_message(10000 + i, i));
+    rooms.emplace_back(10000 + i);
+    if (stand.role() == 0) {
+      PLEXUS_TRY(traffic.send(sends[i % kCount], messages.back()));
+    } else {
+      PLEXUS_TRY(traffic.recv(recvs[i % kCount], rooms.back()));
+    }
+  }
+  PLEXUS_TRY(traffic.finish());
+  for (size_t i = 0; i < rooms.size() && stand.role() == 1; ++i) {
+    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+  }
+  return stand.peer().meet();
+}
+
+Result<void> grouped(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  const uint32_t most = context.properties().recvs_max;
+  if (most < 2) {
+    return skip("recvs_max is {}", most);
+  }
+  std::deque<Bytes> messages;
+  for (uint32_t i = 0; i < most; ++i) {
+    messages.push_back(make_message(1000 + i, i));
+  }
+  Traffic traffic(stand);
+  if (stand.role() == 0) {
+    PLEXUS_TRY(send, connect_to_peer(context));
+    Traffic out(stand);
+    for (uint32_t i = most; i-- > 0;) {
+      PLEXUS_TRY(out.send(send, messages[i], static_cast<int32_t>(i)));
+    }
+    PLEXUS_TRY(out.finish());
+    return stand.peer().meet();
+  }
+  PLEXUS_TRY(recv, accept_from_peer(context));
+  std::deque<Room> rooms;
+  std::vector<Wanted> wanted;
+  for (uint32_t i = 0; i < most; ++i) {
+    rooms.emplace_back(2000);
+    wanted.push_back({&rooms.back(), static_cast<int32_t>(i)});
+  }
+  Traffic in(stand);
+  PLEXUS_TRY(received, in.recv(recv, wanted));
+  PLEXUS_TRY(in.finish());
+  for (uint32_t i = 0; i < most; ++i) {
+    PLEXUS_TRY(expect(received->sizes_bytes[i] == messages[i].size(), "buffer {} has {} bytes", i,
+                      received->sizes_bytes[i]));
+    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+  }
+  return stand.peer().meet();
+}
+
+/// A forked child that ends at once, without a word to the plugin.
+Result<void> fork_and_wait() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(0);
+  }
+  int status = -1;
+  PLEXUS_TRY(expect(child > 0 && ::waitpid(child, &status, 0) == child && status == 0,
+                    "a forked child did not end well"));
+  return ok();
+}
+
+Result<void> forks_between_messages(Pair& pair) {
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 1000}));
+  PLEXUS_TRY(fork_and_wait());
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 1000}));
+  const Bytes message = make_message(50000, 2);
+  Room room(50000);
+  Traffic traffic(*pair.send.net().stand);
+  PLEXUS_TRY(traffic.recv(pair.recv, room));
+  PLEXUS_TRY(traffic.send(pair.send, message));
+  PLEXUS_TRY(traffic.step());
+  PLEXUS_TRY(fork_and_wait());
+  PLEXUS_TRY(traffic.finish());
+  return room.expect_message(message);
+}
+
+Result<void> used_in_a_child(Stand& stand) {
+  // Loaded before the fork, used after it: what a launcher that preloads does.
+  PLEXUS_TRY(net, Net::load(stand));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto use = [&]() -> Result<void> {
+      PLEXUS_TRY(context, Context::open(net));
+      PLEXUS_TRY(pair, connect_pair(context, context));
+      return deliver(pair, {.size_bytes = 1000});
+    };
+    const Result<void> used = use();
+    if (used.has_error()) {
+      stand.monitor().report("in a child that was forked after loading: " + used.error().message());
+    }
+    ::_exit(used.has_error() ? 1 : 0);
+  }
+  int status = -1;
+  PLEXUS_TRY(expect(child > 0 && ::waitpid(child, &status, 0) == child, "cannot fork"));
+  return expect(status == 0, "a child that was forked after loading cannot use it (status {})",
+                status);
+}
+
+Result<void> closes_on_exec(const Context& context) {
+  const Descriptors before = list_descriptors();
+  PLEXUS_TRY(pair, connect_pair(context, context));
+  PLEXUS_TRY(deliver(pair, {.size_bytes = 10}));
+  for (const auto& [number, target] : list_descriptors()) {
+    if (before.count(number) == 0) {
+      PLEXUS_TRY(expect((::fcntl(number, F_GETFD) & FD_CLOEXEC) != 0,
+                        "descriptor {} ({}) would stay open in a program that the host starts",
+                        number, target));
+    }
+  }
+  return ok();
+}
+
+constexpr CheckOptions kTwo = {.processes = 2};
+constexpr const char* kRule = "plexus_net.h: how Plexus moves bytes between hosts";
+constexpr const char* kForkRule =
+    "hosts fork: data loaders do; a connection belongs to the process that made it";
+
+constexpr std::array kChecks = {
+    Check{"process.short", "carries 2000 short messages to another process", kRule,
+          letters_between<short_letters>, kTwo},
+    Check{"process.long",
+          "carries 64 MiB to another process",
+          kRule,
+          letters_between<long_letters>,
+          {.processes = 2, .limit = seconds(40)}},
+    Check{"process.mixed", "carries sizes and tags in turns to another process", kRule,
+          letters_between<mixed_letters>, kTwo},
+    Check{"process.ping_pong", "plays ping-pong between processes", kRule, ping_pong, kTwo},
+    Check{"process.duplex", "carries long messages in both directions between processes", kRule,
+          both_ways_at_once, kTwo},
+    Check{"process.connections", "has 16 connections between two processes", kRule,
+          many_connections, kTwo},
+    Check{"process.group", "takes grouped receives from another process",
+          "plexus_net.h irecv: posts `count` buffers (1 .. recvs_max) as one request", grouped,
+          kTwo},
+    Check{"fork.between", "goes on in the parent after a fork", kForkRule,
+          on_pair<forks_between_messages>},
+    Check{"fork.child", "can be used in a child that was forked after loading", kForkRule,
+          used_in_a_child},
+    Check{"fork.exec", "keeps its descriptors out of programs that are started", kForkRule,
+          on_context<closes_on_exec>},
+};
+
+}  // namespace
+
+CheckTable process_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only the raw table of NCCL's ABI shows: sizes, names, and properties before they are
+// converted. Everything else of a vendor's plugin is checked through core/plugin/nccl_net.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "plugin-api/nccl/net_v11_cross_dc.h"
+#include "plugin-api/nccl/net_v12.h"
+
+#include "core/plugin/library.hpp"
+#include "core/plugin/nccl_net/choose.hpp"
+#include "tools/conformance/check.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+constexpr CheckOptions kVendor = {.abi = CheckOptions::Abi::kVendor};
+
+struct Raw {
+  nccl_net::Choice choice;
+  int version;
+};
+
+Result<Library> load(Stand& stand) {
+  auto library = Library::load(stand.file());
+  if (library.has_error()) {
+    return wrong("it cannot be loaded: {}", library.error().message());
+  }
+  return library;
+}
+
+Result<Raw> choose(Stand& stand) {
+  PLEXUS_TRY(library, load(stand));
+  const std::string& abi = stand.subject().abi;
+  const int asked = abi.size() > 1 && abi[0] == 'v' ? std::atoi(abi.c_str() + 1) : 0;
+  auto choice = nccl_net::choose_net(library, asked, nccl_net::V11Layout::kBySize);
+  if (choice.has_error()) {
+    return wrong("{}", choice.error().message());
+  }
+  const std::string entry = choice.value().entry;
+  const int version = std::atoi(entry.c_str() + std::strlen("ncclNetPlugin_v"));
+  return Raw{std::move(choice).value(), version};
+}
+
+Result<void> symbol_sizes(Stand& stand) {
+  constexpr std::array<size_t, 7> kBytes = {136, 152, 152, 160, 160, 176, 176};  // v6 to v12
+  PLEXUS_TRY(library, load(stand));
+  for (int version = nccl_net::kVersionLeast; version <= nccl_net::kVersionMost; ++version) {
+    const auto object = library.find_object(fmt::format("ncclNetPlugin_v{}", version).c_str());
+    if (!object.has_value() || object->size_bytes == 0) {
+      continue;
+    }
+    const size_t expected = kBytes[static_cast<size_t>(version - nccl_net::kVersionLeast)];
+    const bool is_cross_dc = version == 11 && object->size_bytes == sizeof(nccl_net_v11_cross_dc_t);
+    PLEXUS_TRY(expect(object->size_bytes == expected || is_cross_dc,
+                      "ncclNetPlugin_v{} has {} bytes, expected {}", version, object->size_bytes,
+                      expected));
+  }
+  return ok();
+}
+
+Result<void> table_entries(Stand& stand) {
+  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(Context::open(net));  // some fill their tables in init
+  const char* const missing = raw.choice.net->find_missing_entry();
+  return expect(missing == nullptr, "the entry {} is null", missing == nullptr ? "" : missing);
+}
+
+Result<void> name(Stand& stand) {
+  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(Context::open(net));
+  const char* const text = raw.choice.net->name();
+  PLEXUS_TRY(expect(text != nullptr && *text != '\0', "its name is null or empty after init"));
+  return expect(
+      std::all_of(text, text + std::strlen(text), [](char c) { return c >= ' ' && c <= '~'; }),
+      "its name is not printable");
+}
+
+/// `f` with the raw properties of each device.
+template <Result<void> (*f)(const nccl_net::ForeignProperties&)>
+Result<void> on_raw_devices(Stand& stand) {
+  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(context, Context::open(net));
+  for (uint32_t device = 0; device < context.devices(); ++device) {
+    nccl_net::ForeignProperties properties;
+    const int32_t code = stand.monitor().call(Place::kProperties, [&] {
+      return raw.choice.net->get_properties(static_cast<int>(device), properties);
+    });
+    PLEXUS_TRY(expect(code == PLEXUS_OK, "getProperties failed with {}", code));
+    if (auto checked = f(properties); checked.has_error()) {
+      return std::move(checked).error().with_context(fmt::format("device {}", device));
+    }
+  }
+  return ok();
+}
+
+Result<void> raw_name(const nccl_net::ForeignProperties& p) {
+  return expect(p.v12.name != nullptr && *p.v12.name != '\0', "its name is null or empty");
+}
+Result<void> raw_memory(const nccl_net::ForeignProperties& p) {
+  constexpr int kAll = NCCL_MEMORY_HOST | NCCL_MEMORY_CUDA | NCCL_MEMORY_DMABUF;
+  return expect(
+      (p.v12.pointer_support & NCCL_MEMORY_HOST) != 0 && (p.v12.pointer_support & ~kAll) == 0,
+      "ptrSupport is {:#x}", p.v12.pointer_support);
+}
+Result<void> raw_counts(const nccl_net::ForeignProperties& p) {
+  return expect(p.v12.comms_max >= 1 && p.v12.recvs_max >= 1, "maxComms is {}, maxRecvs is {}",
+                p.v12.comms_max, p.v12.recvs_max);
+}
+Result<void> raw_bytes(const nccl_net::ForeignProperties& p) {
+  return expect(p.v12.p2p_bytes_max > 0 && p.v12.p2p_bytes_max <= NCCL_NET_BYTES_MAX &&
+                    p.v12.coll_bytes_max > 0 && p.v12.coll_bytes_max <= NCCL_NET_BYTES_MAX,
+                "maxP2pBytes is {}, maxCollBytes is {}", p.v12.p2p_bytes_max, p.v12.coll_bytes_max);
+}
+Result<void> raw_type(const nccl_net::ForeignProperties& p) {
+  return expect(p.v12.device_type == NCCL_DEVICE_TYPE_HOST,
+                "netDeviceType is {}, a host can drive 0 alone", p.v12.device_type);
+}
+
+Result<void> strings_live(Stand& stand) {
+  PLEXUS_TRY(raw, choose(stand));
+  PLEXUS_TRY(net, Net::load(stand));
+  PLEXUS_TRY(Context::open(net));
+  nccl_net::ForeignProperties first;
+  nccl_net::ForeignProperties again;
+  stand.monitor().call(Place::kProperties,
+                       [&] { return raw.choice.net->get_properties(0, first); });
+  const std::string name = first.v12.name == nullptr ? "" : first.v12.name;
+  for (int i = 0; i < 100; ++i) {
+    const int32_t code = stand.monitor().call(
+        Place::kProperties, [&] { return raw.choice.net->get_properties(0, again); });
+    PLEXUS_TRY(expect(code == PLEXUS_OK, "getProperties failed with {}", code));
+  }
+  return expect(first.v12.name != nullptr && name == first.v12.name,
+                "the device's name was overwritten by later calls");
+}
+
+constexpr std::array kChecks = {
+    Check{"vendor.size", "has tables of their ABI's size",
+          "plugin ABI 3.1: sizeof of each version's table", symbol_sizes, kVendor},
+    Check{"vendor.entries", "has every mandatory entry after init",
+          "plugin ABI 3.1: may be NULL: regMrDmaBuf, getDeviceMr, irecvConsumed, makeVDevice, "
+          "setNetAttr, iflush without GPU memory",
+          table_entries, kVendor},
+    Check{"vendor.name", "has a name after init",
+          "plugin ABI 11: the name is read again after init", name, kVendor},
+    Check{"vendor.device_name", "names its devices", "plugin ABI 3.2: name",
+          on_raw_devices<raw_name>, kVendor},
+    Check{"vendor.memory", "takes host memory", "plugin ABI 3.2: ptrSupport, bit mask",
+          on_raw_devices<raw_memory>, kVendor},
+    Check{"vendor.counts", "says how many connections and buffers it takes",
+          "plugin ABI 13: validate maxRecvs >= 1", on_raw_devices<raw_counts>, kVendor},
+    Check{"vendor.bytes", "says how long messages may be",
+          "plugin ABI 2: legal range of maxP2pBytes and maxCollBytes is (0, 2^40]",
+          on_raw_devices<raw_bytes>, kVendor},
+    Check{"vendor.type", "is driven by the host", "plugin ABI 3.2: netDeviceType must be HOST",
+          on_raw_devices<raw_type>, kVendor},
+    Check{"vendor.strings", "keeps its strings",
+          "plugin ABI 3.2: name and pciPath are valid for the life of the library", strings_live,
+          kVendor},
+};
+
+}  // namespace
+
+CheckTable vendor_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

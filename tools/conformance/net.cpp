@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/net.hpp"
+
+#include <deque>
+
+#include "core/plugin/descriptor.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+plexus_net_region_t make_region(const void* data, uint64_t size_bytes) {
+  // A sending end only reads.
+  return {const_cast<void*>(data), size_bytes, 0, -1, PLEXUS_MEMORY_HOST};
+}
+
+}  // namespace
+
+Error failed(Monitor& monitor, const char* call, int32_t code) {
+  return wrong("{} failed with code {}: {}", call, code, monitor.last_failure());
+}
+
+Result<Net> Net::load(Stand& stand) {
+  stand.seat().place = Place::kLoading;
+  auto plugin = NetPlugin::load(stand.file(), {.abi = stand.subject().abi, .v11 = ""});
+  stand.seat().place = Place::kKit;
+  if (plugin.has_error()) {
+    return wrong("it cannot be loaded: {}", plugin.error().message());
+  }
+  return Net{&stand, plugin.value()};
+}
+
+Result<Context> Context::open(const Net& net, uint64_t comm_id) {
+  Monitor& monitor = net.stand->monitor();
+  plexus_net_config_t config{sizeof config,  -1,     comm_id, &Monitor::write_line,
+                             monitor.sink(), nullptr};
+  plexus_net_context_t* raw = nullptr;
+  const int32_t made = monitor.call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
+  if (made != PLEXUS_OK) {
+    return failed(monitor, "init", made);
+  }
+  Context context(net, raw);
+  uint32_t count = 0;
+  const int32_t counted =
+      monitor.call(Place::kDeviceCount, [&] { return net.ops().device_count(raw, &count); });
+  if (counted != PLEXUS_OK) {
+    return failed(monitor, "device_count", counted);
+  }
+  if (count == 0 || count > kNetDevicesMax) {
+    return wrong("it has {} devices here, 1..{} are needed to check it", count, kNetDevicesMax);
+  }
+  for (uint32_t device = 0; device < count; ++device) {
+    plexus_net_properties_t properties{};
+    const int32_t code = monitor.call(
+        Place::kProperties, [&] { return net.ops().properties(raw, device, &properties); });
+    if (code != PLEXUS_OK) {
+      return failed(monitor, "properties", code);
+    }
+    context.properties_.push_back(properties);
+  }
+  return context;
+}
+
+Result<Listen> Context::listen(uint32_t device) const {
+  NetHandle handle{};
+  plexus_net_listen_t* raw = nullptr;
+  const int32_t code = monitor().call(
+      Place::kListen, [&] { return net_->ops().listen(raw_, device, &handle, &raw); });
+  if (code != PLEXUS_OK) {
+    return failed(monitor(), "listen", code);
+  }
+  if (raw == nullptr) {
+    return wrong("listen said PLEXUS_OK and gave no handle");
+  }
+  return Listen(*net_, raw, handle);
+}
+
+int32_t Send::try_connect() {
+  return monitor().call(Place::kConnect,
+                        [&] { return net_->ops().connect(context_, device_, &handle_, &raw_); });
+}
+
+int32_t Send::isend(const void* data,
+                    uint64_t size_bytes,
+                    int32_t tag,
+                    plexus_net_memory_t* memory,
+                    plexus_net_request_t** request) {
+  *request = nullptr;
+  const int32_t code = monitor().call(Place::kIsend, [&] {
+    return net_->ops().isend(raw_, data, size_bytes, tag, memory, request);
+  });
+  if (code == PLEXUS_OK && *request == nullptr) {
+    monitor().report("isend said PLEXUS_OK and gave no request");
+  }
+  return code;
+}
+
+int32_t Send::test(plexus_net_request_t* request, uint64_t* size_bytes) {
+  return monitor().call(Place::kTest, [&] { return net_->ops().test(request, size_bytes); });
+}
+
+Result<plexus_net_memory_t*> Send::register_memory(const void* data, uint64_t size_bytes) {
+  const plexus_net_region_t region = make_region(data, size_bytes);
+  plexus_net_memory_t* memory = nullptr;
+  const int32_t code = monitor().call(
+      Place::kRegisterSend, [&] { return net_->ops().register_send(raw_, &region, &memory); });
+  if (code != PLEXUS_OK) {
+    return failed(monitor(), "register_send", code);
+  }
+  return memory;
+}
+
+int32_t Recv::try_accept() {
+  return monitor().call(Place::kAccept, [&] { return net_->ops().accept(listen_, &raw_); });
+}
+
+int32_t Recv::irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_request_t** request) {
+  *request = nullptr;
+  const int32_t code = monitor().call(Place::kIrecv, [&] {
+    return net_->ops().irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
+  });
+  if (code == PLEXUS_OK && *request == nullptr) {
+    monitor().report("irecv said PLEXUS_OK and gave no request");
+  }
+  return code;
+}
+
+int32_t Recv::test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
+  return monitor().call(Place::kTest, [&] { return net_->ops().test(request, sizes_bytes); });
+}
+
+Result<plexus_net_memory_t*> Recv::register_memory(const void* data, uint64_t size_bytes) {
+  const plexus_net_region_t region = make_region(data, size_bytes);
+  plexus_net_memory_t* memory = nullptr;
+  const int32_t code = monitor().call(
+      Place::kRegisterRecv, [&] { return net_->ops().register_recv(raw_, &region, &memory); });
+  if (code != PLEXUS_OK) {
+    return failed(monitor(), "register_recv", code);
+  }
+  return memory;
+}
+
+void deregister(const Net& net, plexus_net_memory_t* memory) {
+  if (memory == nullptr) {
+    return;
+  }
+  Monitor& monitor = net.stand->monitor();
+  const int32_t code =
+      monitor.call(Place::kDeregister, [&] { return net.ops().deregister(memory); });
+  if (code != PLEXUS_OK) {
+    monitor.report("deregister failed: " + monitor.last_failure());
+  }
+}
+
+Result<bool> progress(Send& send, bool& is_connected, Recv& recv, bool& is_accepted) {
+  Monitor& monitor = send.net().stand->monitor();
+  if (!is_connected) {
+    const int32_t code = send.try_connect();
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      return failed(monitor, "connect", code);
+    }
+    is_connected = code == PLEXUS_OK;
+  }
+  if (!is_accepted) {
+    const int32_t code = recv.try_accept();
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      return failed(monitor, "accept", code);
+    }
+    is_accepted = code == PLEXUS_OK;
+  }
+  if ((is_connected && send.raw() == nullptr) || (is_accepted && recv.raw() == nullptr)) {
+    return wrong("connect or accept said PLEXUS_OK and gave no handle");
+  }
+  return is_connected && is_accepted;
+}
+
+Result<Pair> connect_pair(const Context& sender, const Context& receiver, uint32_t device) {
+  PLEXUS_TRY(listen, receiver.listen(device));
+  Send send = sender.connect(listen.handle(), device);
+  Recv recv = listen.accept();
+  bool is_connected = false;
+  bool is_accepted = false;
+  PLEXUS_TRY(sender.net().stand->wait_until("connect and accept of both ends", [&] {
+    return progress(send, is_connected, recv, is_accepted);
+  }));
+  return Pair{std::move(listen), std::move(send), std::move(recv)};
+}
+
+Result<void> accept_after_quitters(const Context& context, const Listen& listen) {
+  Send send = context.connect(listen.handle());
+  std::deque<Recv> recvs;
+  recvs.push_back(listen.accept());
+  bool is_connected = false;
+  size_t accepted = 0;
+  return context.net().stand->wait_until(
+      "a connection behind some that gave up", [&]() -> Result<bool> {
+        bool is_accepted = false;
+        PLEXUS_TRY(progress(send, is_connected, recvs.back(), is_accepted));
+        if (is_accepted) {
+          ++accepted;
+          recvs.push_back(listen.accept());
+        }
+        return is_connected && accepted > 0;
+      });
+}
+
+Result<Send> connect_to_peer(const Context& context) {
+  Stand& stand = *context.net().stand;
+  PLEXUS_TRY(handle, stand.peer().receive<NetHandle>());
+  Send send = context.connect(handle);
+  PLEXUS_TRY(stand.wait_until("connect to the other process", [&]() -> Result<bool> {
+    const int32_t code = send.try_connect();
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      return failed(stand.monitor(), "connect", code);
+    }
+    return code == PLEXUS_OK;
+  }));
+  return send;
+}
+
+Result<Recv> accept_from_peer(const Context& context) {
+  Stand& stand = *context.net().stand;
+  PLEXUS_TRY(listen, context.listen());
+  PLEXUS_TRY(stand.peer().send(listen.handle()));
+  Recv recv = listen.accept();
+  PLEXUS_TRY(stand.wait_until("accept of the other process", [&]() -> Result<bool> {
+    const int32_t code = recv.try_accept();
+    if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+      return failed(stand.monitor(), "accept", code);
+    }
+    return code == PLEXUS_OK;
+  }));
+  return recv;
+}
+
+}  // namespace plexus::conformance

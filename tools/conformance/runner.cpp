@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/runner.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <thread>
+
+#include "core/plugin/library.hpp"
+#include "tools/conformance/cell.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+constexpr auto kPollInterval = std::chrono::milliseconds(1);
+
+/// "net\tplexus 1.1\tSocket" on the seat.
+Result<void> look_at_library(Stand& stand) {
+  stand.seat().place = Place::kLoading;
+  auto library = Library::load(stand.file());
+  if (library.has_error()) {
+    return wrong("it cannot be loaded: {}", library.error().message());
+  }
+  using Query = const plexus_plugin_t*(uint32_t);
+  Query* const query = library.value().find_function<Query>("plexus_plugin_query");
+  const bool wants_native = stand.subject().abi.empty() || stand.subject().abi == "native";
+  if (query != nullptr && wants_native) {
+    stand.seat().place = Place::kQuery;
+    const plexus_plugin_t* const plugin = query(PLEXUS_HOST_ABI);
+    if (plugin != nullptr && plugin->kind == PLEXUS_KIND_TUNER) {
+      stand.seat().text.set(fmt::format("tuner\tplexus {}.{}\t{}", plugin->abi_major,
+                                        plugin->abi_minor,
+                                        plugin->name == nullptr ? "" : plugin->name));
+      return ok();
+    }
+    if (plugin != nullptr) {
+      stand.seat().text.set(fmt::format("net\tplexus {}.{}\t{}", plugin->abi_major,
+                                        plugin->abi_minor,
+                                        plugin->name == nullptr ? "" : plugin->name));
+      return ok();
+    }
+  }
+  stand.seat().place = Place::kLoading;
+  PLEXUS_TRY(net, Net::load(stand));
+  stand.seat().text.set(
+      fmt::format("net\t{}\t{}", net.plugin->descriptor().entry, net.plugin->network_name()));
+  return ok();
+}
+
+constexpr Check kLook = {"identity", "", "", &look_at_library};
+
+bool applies(const Check& check, const Identity& identity) {
+  const bool is_native = identity.abi.rfind("plexus", 0) == 0;
+  switch (check.options.abi) {
+    case CheckOptions::Abi::kNative:
+      return is_native;
+    case CheckOptions::Abi::kVendor:
+      return !is_native;
+    case CheckOptions::Abi::kAny:
+      return true;
+  }
+  return true;
+}
+
+bool names(const std::string& item, const Check& check) {
+  const std::string id = check.id;
+  return id == item || id.rfind(item + ".", 0) == 0;
+}
+
+/// Runs the indexed checks, at most `jobs` at a time.
+class Pool {
+ public:
+  Pool(const Subject& subject,
+       const std::function<void(const Verdict&)>& progress,
+       std::vector<Verdict>& verdicts)
+      : subject_(&subject), progress_(&progress), verdicts_(&verdicts) {}
+
+  Result<void> run(std::deque<size_t> waiting, size_t jobs) {
+    while (!waiting.empty() || !running_.empty()) {
+      while (!waiting.empty() && running_.size() < jobs) {
+        const size_t index = waiting.front();
+        waiting.pop_front();
+        PLEXUS_TRY(cell, Cell::start(*subject_, *(*verdicts_)[index].check));
+        running_.push_back({index, std::move(cell)});
+      }
+      if (!collect()) {
+        std::this_thread::sleep_for(kPollInterval);
+      }
+    }
+    return ok();
+  }
+
+ private:
+  struct Running {
+    size_t index;
+    Cell cell;
+  };
+  bool collect() {
+    bool has_collected = false;
+    for (auto each = running_.begin(); each != running_.end();) {
+      auto verdict = each->cell.poll();
+      if (!verdict.has_value()) {
+        ++each;
+        continue;
+      }
+      (*progress_)(*verdict);
+      (*verdicts_)[each->index] = std::move(*verdict);
+      each = running_.erase(each);
+      has_collected = true;
+    }
+    return has_collected;
+  }
+
+  const Subject* subject_;
+  const std::function<void(const Verdict&)>* progress_;
+  std::vector<Verdict>* verdicts_;
+  std::vector<Running> running_;
+};
+
+}  // namespace
+
+Result<Verdict> run_alone(const Subject& subject, const Check& check) {
+  std::vector<Verdict> verdicts = {{&check, Outcome::kSkip, "", 0}};
+  const std::function<void(const Verdict&)> ignore = [](const Verdict&) {};
+  PLEXUS_TRY(Pool(subject, ignore, verdicts).run({0}, 1));
+  return verdicts.front();
+}
+
+Result<Identity> identify(const Subject& subject) {
+  PLEXUS_TRY(verdict, run_alone(subject, kLook));
+  Identity identity;
+  if (verdict.outcome != Outcome::kPass) {
+    identity.problem = verdict.detail;
+    return identity;
+  }
+  const size_t first = verdict.detail.find('\t');
+  const size_t second = verdict.detail.find('\t', first + 1);
+  identity.kind =
+      verdict.detail.substr(0, first) == "tuner" ? PluginKind::kTuner : PluginKind::kNet;
+  identity.abi = verdict.detail.substr(first + 1, second - first - 1);
+  identity.name = verdict.detail.substr(second + 1);
+  return identity;
+}
+
+Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks,
+                                                const std::vector<std::string>& only) {
+  for (const std::string& item : only) {
+    if (std::none_of(checks.begin(), checks.end(),
+                     [&](const Check* check) { return names(item, *check); })) {
+      return fail(Code::kInvalidUsage,
+                  "--only takes ids of checks or their first words, and '{}' is none of this kind "
+                  "of plugin's",
+                  item);
+    }
+  }
+  if (!only.empty()) {
+    std::erase_if(checks, [&](const Check* check) {
+      return std::none_of(only.begin(), only.end(),
+                          [&](const std::string& item) { return names(item, *check); });
+    });
+  }
+  return checks;
+}
+
+Result<KnownLimits> parse_known_limits(std::string_view text,
+                                       const std::vector<const Check*>& all) {
+  constexpr std::string_view kBlank = " \t\r";
+  KnownLimits known;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line = line.substr(0, line.find('#'));
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    if (line.empty()) {
+      continue;
+    }
+    const std::string id(line.substr(0, line.find_first_of(kBlank)));
+    line.remove_prefix(id.size());
+    line.remove_prefix(std::min(line.find_first_not_of(kBlank), line.size()));
+    const bool is_there =
+        std::any_of(all.begin(), all.end(), [&](const Check* check) { return id == check->id; });
+    if (!is_there || line.empty()) {
+      return fail(Code::kInvalidUsage,
+                  "line {} of the known limits: '{}' {}; write the id of a check and the reason",
+                  number, id, is_there ? "has no reason" : "is no check of this kind of plugin");
+    }
+    known[id] = line.substr(0, line.find_last_not_of(kBlank) + 1);
+  }
+  return known;
+}
+
+void apply_known_limits(const KnownLimits& known, std::vector<Verdict>& verdicts) {
+  for (Verdict& verdict : verdicts) {
+    const auto limit = known.find(verdict.check->id);
+    if (verdict.outcome == Outcome::kFail && limit != known.end()) {
+      verdict.outcome = Outcome::kKnown;
+      verdict.detail = fmt::format("{} (seen: {})", limit->second, verdict.detail);
+    }
+  }
+}
+
+Result<std::vector<Verdict>> run_checks(const Subject& subject,
+                                        const Identity& identity,
+                                        const std::vector<const Check*>& checks,
+                                        uint32_t jobs,
+                                        const std::function<void(const Verdict&)>& progress) {
+  std::vector<Verdict> verdicts;
+  std::deque<size_t> together;
+  std::deque<size_t> alone;
+  for (const Check* check : checks) {
+    verdicts.push_back({check, Outcome::kSkip, "", 0});
+    if (!applies(*check, identity)) {
+      verdicts.back().detail =
+          fmt::format("is a rule of the {} ABI",
+                      check->options.abi == CheckOptions::Abi::kNative ? "native" : "vendors'");
+      progress(verdicts.back());
+    } else {
+      (check->options.is_alone ? alone : together).push_back(verdicts.size() - 1);
+    }
+  }
+  Pool pool(subject, progress, verdicts);
+  PLEXUS_TRY(pool.run(std::move(together), jobs));
+  PLEXUS_TRY(pool.run(std::move(alone), 1));
+  return verdicts;
+}
+
+}  // namespace plexus::conformance

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/stand.hpp"
+
+#include <csignal>
+#include <sched.h>
+#include <unistd.h>
+#include <utility>
+
+namespace plexus::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+Stand::Stand(Options options, Seat& seat)
+    : options_(std::move(options)), seat_(&seat), monitor_(seat) {
+  options_.channel.attach(seat, options_.peer, bound(kWait));
+}
+
+Result<void> Stand::wait_until(const char* what,
+                               const std::function<Result<bool>()>& step,
+                               milliseconds limit) {
+  const auto deadline = Clock::now() + bound(limit);
+  while (true) {
+    PLEXUS_TRY(is_done, step());
+    if (is_done) {
+      return ok();
+    }
+    if (Clock::now() > deadline) {
+      return wrong("did not happen within {} ms: {}", bound(limit).count(), what);
+    }
+    ::sched_yield();  // the other process may need this core
+  }
+}
+
+Result<void> Stand::repeat_for(milliseconds time, const std::function<Result<void>()>& step) {
+  const auto end = Clock::now() + time;
+  while (Clock::now() < end) {
+    PLEXUS_TRY(step());
+    ::sched_yield();
+  }
+  return ok();
+}
+
+void Stand::die() {
+  seat_->state = SeatState::kDiedOnPurpose;
+  ::kill(::getpid(), SIGKILL);
+  ::_exit(1);  // not reached
+}
+
+}  // namespace plexus::conformance

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a check's function gets: the plugin's file, the monitor for its calls, the other process if
+// there is one, and bounded waiting. One per process of a check.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "tools/conformance/board.hpp"
+#include "tools/conformance/channel.hpp"
+#include "tools/conformance/finding.hpp"
+#include "tools/conformance/monitor.hpp"
+
+namespace plexus::conformance {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// What is checked, as the user named it.
+struct Subject {
+  std::filesystem::path file;
+  std::string abi;        // PLEXUS_NET_ABI's words: "" the best, "native", "v6" .. "v12"
+  uint32_t patience = 1;  // waits are this many times longer: a slow machine, a sanitizer
+};
+
+class Stand {
+ public:
+  struct Options {
+    Subject subject;
+    uint32_t role = 0;
+    Channel channel;             // to the other process, in a check of two
+    const Seat* peer = nullptr;  // its seat
+  };
+  Stand(Options options, Seat& seat);
+
+  [[nodiscard]] const Subject& subject() const noexcept { return options_.subject; }
+  [[nodiscard]] const std::filesystem::path& file() const noexcept { return options_.subject.file; }
+  [[nodiscard]] Monitor& monitor() noexcept { return monitor_; }
+  [[nodiscard]] Seat& seat() noexcept { return *seat_; }
+  /// 0 or 1; in a check of two processes both run the same function.
+  [[nodiscard]] uint32_t role() const noexcept { return options_.role; }
+  [[nodiscard]] Channel& peer() noexcept { return options_.channel; }
+
+  /// `time`, longer on a slow machine.
+  [[nodiscard]] milliseconds bound(milliseconds time) const noexcept {
+    return time * options_.subject.patience;
+  }
+  /// Calls `step` until it says true; an Error of `step` ends it. `what` completes "did not happen
+  /// within 15 s: ".
+  [[nodiscard]] Result<void> wait_until(const char* what,
+                                        const std::function<Result<bool>()>& step,
+                                        milliseconds limit = kWait);
+  /// Calls `step` for a time; an Error of `step` ends it.
+  [[nodiscard]] Result<void> repeat_for(milliseconds time,
+                                        const std::function<Result<void>()>& step);
+  /// Ends this process at once, as a crash would, and says that it was meant.
+  [[noreturn]] void die();
+
+  static constexpr milliseconds kWait = seconds(15);
+
+ private:
+  Options options_;
+  Seat* seat_;
+  Monitor monitor_;
+};
+
+}  // namespace plexus::conformance

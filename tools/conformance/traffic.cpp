@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/traffic.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <sched.h>
+
+namespace plexus::conformance {
+namespace {
+
+constexpr uint64_t kGuardBytes = 64;
+constexpr std::byte kUntouched{0xA5};
+/// Requests in flight that every plugin must take.
+constexpr size_t kInFlight = 8;
+
+uint64_t aligned_begin(const Bytes& bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  return kGuardBytes + (kGuardBytes - address % kGuardBytes) % kGuardBytes;
+}
+
+/// Index of the first byte that differs, or the size.
+size_t first_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0)) {
+    return a.size();
+  }
+  return static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
+                             a.begin());
+}
+
+bool is_untouched(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == kUntouched; });
+}
+
+}  // namespace
+
+Bytes make_message(uint64_t size_bytes, uint64_t seed) {
+  constexpr uint64_t kStep = 0x9E3779B97F4A7C15u;  // odd: no word repeats
+  constexpr uint64_t kSpread = 0xD1342543DE82EF95u;
+  constexpr uint32_t kTopByte = 56;
+  Bytes message(size_bytes);
+  uint64_t word = (seed + 1) * kSpread;
+  uint64_t at = 0;
+  for (; at + sizeof word <= size_bytes; at += sizeof word) {
+    word += kStep;
+    const uint64_t mixed = word ^ (word >> 29);
+    std::memcpy(message.data() + at, &mixed, sizeof mixed);
+  }
+  word += kStep;
+  for (; at < size_bytes; ++at) {
+    word = word * kSpread + kStep;
+    message[at] = static_cast<std::byte>(word >> kTopByte);
+  }
+  return message;
+}
+
+Room::Room(uint64_t size_bytes, uint64_t offset_bytes)
+    : bytes_(size_bytes + offset_bytes + 4 * kGuardBytes, kUntouched),
+      begin_(aligned_begin(bytes_) + offset_bytes),
+      size_bytes_(size_bytes) {}
+
+Result<void> Room::expect_message(std::span<const std::byte> message) const {
+  const std::span<const std::byte> all(bytes_);
+  const auto arrived = all.subspan(begin_, message.size());
+  const size_t different = first_difference(arrived, message);
+  if (different != message.size()) {
+    return wrong("byte {} of a message of {} arrived as {:#04x}, sent was {:#04x}", different,
+                 message.size(), static_cast<unsigned>(arrived[different]),
+                 static_cast<unsigned>(message[different]));
+  }
+  if (!is_untouched(all.first(begin_))) {
+    return wrong("bytes before the buffer of {} were written", size_bytes_);
+  }
+  const auto behind = all.subspan(begin_ + message.size());
+  if (!is_untouched(behind)) {
+    const auto found =
+        std::find_if(behind.begin(), behind.end(), [](std::byte b) { return b != kUntouched; });
+    return wrong("byte {} behind a message of {} in a buffer of {} was written",
+                 found - behind.begin(), message.size(), size_bytes_);
+  }
+  return ok();
+}
+
+// ---------------------------------------------------------------------------------------- Traffic
+
+Traffic::~Traffic() {
+  for (Lane& lane : lanes_) {
+    const Net& net = lane.send != nullptr ? lane.send->net() : lane.recv->net();
+    for (auto* queue : {&lane.waiting, &lane.posted}) {
+      for (auto& item : *queue) {
+        end(net, *item);
+      }
+    }
+  }
+}
+
+void Traffic::end(const Net& net, Item& item) {
+  for (plexus_net_memory_t* memory : item.memory) {
+    deregister(net, memory);
+  }
+  item.memory.clear();
+}
+
+Traffic::Lane& Traffic::lane_of(Send* send, Recv* recv) {
+  const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+    return lane.send == send && lane.recv == recv;
+  });
+  if (found != lanes_.end()) {
+    return *found;
+  }
+  lanes_.push_back(Lane{.send = send, .recv = recv, .waiting = {}, .posted = {}});
+  return lanes_.back();
+}
+
+Result<const Transfer*> Traffic::send(Send& via, std::span<const std::byte> data, int32_t tag) {
+  auto item = std::make_unique<Item>();
+  item->data = data;
+  item->tag = tag;
+  item->transfer.sizes_bytes = {~uint64_t{0}};
+  PLEXUS_TRY(memory, via.register_memory(data.data(), data.size()));
+  item->memory.push_back(memory);
+  const Transfer* const transfer = &item->transfer;
+  lane_of(&via, nullptr).waiting.push_back(std::move(item));
+  return transfer;
+}
+
+Result<const Transfer*> Traffic::recv(Recv& via, std::span<const Wanted> wanted) {
+  auto item = std::make_unique<Item>();
+  for (const Wanted& each : wanted) {
+    PLEXUS_TRY(memory, via.register_memory(each.room->data(), each.room->size_bytes()));
+    item->memory.push_back(memory);
+    item->buffers.push_back({each.room->data(), each.room->size_bytes(), memory, each.tag, 0});
+    item->transfer.sizes_bytes.push_back(~uint64_t{0});
+  }
+  const Transfer* const transfer = &item->transfer;
+  lane_of(nullptr, &via).waiting.push_back(std::move(item));
+  return transfer;
+}
+
+Result<bool> Traffic::post_next(Lane& lane) {
+  if (lane.waiting.empty() || lane.posted.size() >= kInFlight) {
+    return false;
+  }
+  Item& item = *lane.waiting.front();
+  const bool is_send = lane.send != nullptr;
+  int32_t code = PLEXUS_OK;
+  if (is_send) {
+    code = lane.send->isend(item.data.data(), item.data.size(), item.tag, item.memory.front(),
+                            &item.request);
+  } else {
+    // Borrowed for the call: the plugin must not look at it later.
+    std::vector<plexus_net_buffer_t> buffers = item.buffers;
+    code = lane.recv->irecv(buffers, &item.request);
+    std::fill(buffers.begin(), buffers.end(), plexus_net_buffer_t{});
+  }
+  if (code == PLEXUS_AGAIN) {
+    return false;
+  }
+  if (code != PLEXUS_OK) {
+    return failed(stand_->monitor(), is_send ? "isend" : "irecv", code);
+  }
+  item.transfer.is_posted = true;
+  ++posted_;
+  lane.posted.push_back(std::move(lane.waiting.front()));
+  lane.waiting.pop_front();
+  return true;
+}
+
+Result<bool> Traffic::test_posted(Lane& lane) {
+  bool has_ended = false;
+  for (auto each = lane.posted.begin(); each != lane.posted.end();) {
+    Item& item = **each;
+    const int32_t code = lane.send != nullptr
+                             ? lane.send->test(item.request, item.transfer.sizes_bytes.data())
+                             : lane.recv->test(item.request, item.transfer.sizes_bytes.data());
+    if (code == PLEXUS_AGAIN) {
+      ++each;
+      continue;
+    }
+    if (code != PLEXUS_OK) {
+      return failed(stand_->monitor(),
+                    lane.send != nullptr ? "test of a send" : "test of a receive", code);
+    }
+    item.transfer.is_done = true;
+    end(lane.send != nullptr ? lane.send->net() : lane.recv->net(), item);
+    has_ended = true;
+    done_.push_back(std::move(*each));
+    each = lane.posted.erase(each);
+  }
+  return has_ended;
+}
+
+Result<bool> Traffic::step() {
+  has_changed_ = false;
+  bool is_done = true;
+  for (Lane& lane : lanes_) {
+    PLEXUS_TRY(has_posted, post_next(lane));
+    PLEXUS_TRY(has_ended, test_posted(lane));
+    has_changed_ = has_changed_ || has_posted || has_ended;
+    is_done = is_done && lane.waiting.empty() && lane.posted.empty();
+  }
+  return is_done;
+}
+
+Result<void> Traffic::finish(milliseconds limit) {
+  return stand_->wait_until(
+      "the end of all transfers", [&] { return step(); }, limit);
+}
+
+Result<void> Traffic::finish(const Transfer& transfer) {
+  return stand_->wait_until("the end of a transfer", [&]() -> Result<bool> {
+    PLEXUS_TRY(step());
+    return transfer.is_done;
+  });
+}
+
+Result<void> Traffic::settle(milliseconds time) {
+  using Clock = std::chrono::steady_clock;
+  auto last_change = Clock::now();
+  while (Clock::now() - last_change < time) {
+    PLEXUS_TRY(step());
+    if (has_changed_) {
+      last_change = Clock::now();
+    }
+    ::sched_yield();
+  }
+  return ok();
+}
+
+// ---------------------------------------------------------------------------------------- letters
+
+namespace {
+
+/// A letter's content at its offset.
+struct Source {
+  Source(const Letter& letter, uint64_t seed)
+      : message(make_message(letter.size_bytes, seed)),
+        buffer(message.size() + letter.source_offset + 2 * kGuardBytes) {
+    const auto address = reinterpret_cast<uintptr_t>(buffer.data());
+    begin = (kGuardBytes - address % kGuardBytes) % kGuardBytes + letter.source_offset;
+    std::copy(message.begin(), message.end(), buffer.begin() + static_cast<ptrdiff_t>(begin));
+  }
+  [[nodiscard]] std::span<const std::byte> data() const {
+    return std::span<const std::byte>(buffer).subspan(begin, message.size());
+  }
+  Bytes message;
+  Bytes buffer;
+  size_t begin = 0;
+};
+
+struct Outgoing {
+  std::deque<Source> sources;
+  std::vector<const Transfer*> transfers;
+};
+struct Incoming {
+  std::deque<Room> rooms;
+  std::vector<const Transfer*> transfers;
+};
+
+Result<void> add_outgoing(Traffic& traffic,
+                          Send& send,
+                          std::span<const Letter> letters,
+                          Outgoing& out) {
+  for (size_t i = 0; i < letters.size(); ++i) {
+    out.sources.emplace_back(letters[i], i);
+    PLEXUS_TRY(transfer, traffic.send(send, out.sources.back().data(), letters[i].tag));
+    out.transfers.push_back(transfer);
+  }
+  return ok();
+}
+
+Result<void> add_incoming(Traffic& traffic,
+                          Recv& recv,
+                          std::span<const Letter> letters,
+                          Incoming& in) {
+  for (const Letter& letter : letters) {
+    in.rooms.emplace_back(letter.size_bytes + letter.spare_bytes, letter.target_offset);
+    PLEXUS_TRY(transfer, traffic.recv(recv, in.rooms.back(), letter.tag));
+    in.transfers.push_back(transfer);
+  }
+  return ok();
+}
+
+Result<void> check_outgoing(std::span<const Letter> letters, const Outgoing& out) {
+  for (size_t i = 0; i < letters.size(); ++i) {
+    const uint64_t told = out.transfers[i]->sizes_bytes[0];
+    PLEXUS_TRY(expect(told == letters[i].size_bytes, "test of send {} says {} bytes, sent were {}",
+                      i, told, letters[i].size_bytes));
+    PLEXUS_TRY(expect(std::equal(out.sources[i].message.begin(), out.sources[i].message.end(),
+                                 out.sources[i].data().begin()),
+                      "the source of message {} was changed", i));
+  }
+  return ok();
+}
+
+Result<void> check_incoming(std::span<const Letter> letters, const Incoming& in) {
+  for (size_t i = 0; i < letters.size(); ++i) {
+    const uint64_t told = in.transfers[i]->sizes_bytes[0];
+    PLEXUS_TRY(expect(told == letters[i].size_bytes,
+                      "test of receive {} says {} bytes, sent were {}", i, told,
+                      letters[i].size_bytes));
+    if (auto checked = in.rooms[i].expect_message(make_message(letters[i].size_bytes, i));
+        checked.has_error()) {
+      return std::move(checked).error().with_context(fmt::format("message {}", i));
+    }
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<void> deliver(Pair& pair, std::span<const Letter> letters) {
+  Outgoing out;
+  Incoming in;
+  Traffic traffic(*pair.send.net().stand);
+  PLEXUS_TRY(add_incoming(traffic, pair.recv, letters, in));
+  PLEXUS_TRY(add_outgoing(traffic, pair.send, letters, out));
+  PLEXUS_TRY(traffic.finish());
+  PLEXUS_TRY(check_outgoing(letters, out));
+  return check_incoming(letters, in);
+}
+
+Result<void> deliver(Pair& pair, const Letter& letter) { return deliver(pair, {&letter, 1}); }
+
+Result<void> deliver_out(Send& send, std::span<const Letter> letters) {
+  Outgoing out;
+  Traffic traffic(*send.net().stand);
+  PLEXUS_TRY(add_outgoing(traffic, send, letters, out));
+  PLEXUS_TRY(traffic.finish());
+  return check_outgoing(letters, out);
+}
+
+Result<void> deliver_in(Recv& recv, std::span<const Letter> letters) {
+  Incoming in;
+  Traffic traffic(*recv.net().stand);
+  PLEXUS_TRY(add_incoming(traffic, recv, letters, in));
+  PLEXUS_TRY(traffic.finish());
+  return check_incoming(letters, in);
+}
+
+}  // namespace plexus::conformance

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages under way over any number of connections, driven fairly by one thread, as the engine of
+// a host drives them: post what can be posted, test what is posted, again. Buffers are registered
+// before and deregistered after use. `Room` is a buffer that sees who writes beside it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tools/conformance/net.hpp"
+
+namespace plexus::conformance {
+
+using Bytes = std::vector<std::byte>;
+/// Content that depends on `seed` and place.
+[[nodiscard]] Bytes make_message(uint64_t size_bytes, uint64_t seed);
+
+/// A buffer to receive into, with guards on both sides.
+class Room {
+ public:
+  /// `offset_bytes`: of its address from a multiple of 64.
+  explicit Room(uint64_t size_bytes, uint64_t offset_bytes = 0);
+  [[nodiscard]] std::byte* data() noexcept { return bytes_.data() + begin_; }
+  [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// `message` lies at the begin; all the rest, the guards too, is untouched.
+  [[nodiscard]] Result<void> expect_message(std::span<const std::byte> message) const;
+  [[nodiscard]] Result<void> expect_untouched() const { return expect_message({}); }
+
+ private:
+  Bytes bytes_;
+  uint64_t begin_;
+  uint64_t size_bytes_;
+};
+
+/// A buffer of a receive.
+struct Wanted {
+  Room* room = nullptr;
+  int32_t tag = 0;
+};
+
+/// What has become of one isend or irecv.
+struct Transfer {
+  bool is_posted = false;
+  bool is_done = false;
+  std::vector<uint64_t> sizes_bytes;  // [buffers], as test() said
+};
+
+class Traffic {
+ public:
+  explicit Traffic(Stand& stand) : stand_(&stand) {}
+  Traffic(const Traffic&) = delete;
+  Traffic& operator=(const Traffic&) = delete;
+  ~Traffic();
+
+  /// Adds a message; those of one connection are posted in order. `data` is borrowed until done.
+  [[nodiscard]] Result<const Transfer*> send(Send& via,
+                                             std::span<const std::byte> data,
+                                             int32_t tag = 0);
+  [[nodiscard]] Result<const Transfer*> recv(Recv& via, std::span<const Wanted> wanted);
+  [[nodiscard]] Result<const Transfer*> recv(Recv& via, Room& room, int32_t tag = 0) {
+    const Wanted wanted{&room, tag};
+    return recv(via, {&wanted, 1});
+  }
+  /// One round. True when all is done. An Error: a call failed.
+  [[nodiscard]] Result<bool> step();
+  /// Until all is done.
+  [[nodiscard]] Result<void> finish(milliseconds limit = Stand::kWait);
+  /// Until `transfer` is done, the others being driven too.
+  [[nodiscard]] Result<void> finish(const Transfer& transfer);
+  /// Until no more can be posted (and what is possible is done), for `time` without any change.
+  [[nodiscard]] Result<void> settle(milliseconds time);
+  [[nodiscard]] uint32_t posted() const noexcept { return posted_; }
+
+ private:
+  struct Item {
+    std::span<const std::byte> data;  // of a send
+    int32_t tag = 0;
+    std::vector<plexus_net_buffer_t> buffers;  // of a receive
+    std::vector<plexus_net_memory_t*> memory;
+    plexus_net_request_t* request = nullptr;
+    Transfer transfer;
+  };
+  /// One end of a connection.
+  struct Lane {
+    Send* send = nullptr;
+    Recv* recv = nullptr;
+    std::deque<std::unique_ptr<Item>> waiting;
+    std::deque<std::unique_ptr<Item>> posted;
+  };
+  Lane& lane_of(Send* send, Recv* recv);
+  [[nodiscard]] Result<bool> post_next(Lane& lane);
+  [[nodiscard]] Result<bool> test_posted(Lane& lane);
+  void end(const Net& net, Item& item);
+
+  Stand* stand_;
+  std::deque<Lane> lanes_;
+  std::vector<std::unique_ptr<Item>> done_;
+  uint32_t posted_ = 0;
+  bool has_changed_ = false;
+};
+
+/// A message of `deliver`.
+struct Letter {
+  uint64_t size_bytes = 0;
+  int32_t tag = 0;
+  uint64_t spare_bytes = 0;    // by which the receive is larger
+  uint64_t source_offset = 0;  // of the address from a multiple of 64
+  uint64_t target_offset = 0;
+};
+/// Sends all letters over the pair and checks that each arrives in the receive posted for it, the
+/// sizes, and what lies beside.
+[[nodiscard]] Result<void> deliver(Pair& pair, std::span<const Letter> letters);
+[[nodiscard]] Result<void> deliver(Pair& pair, const Letter& letter);
+/// The same between two processes: one calls each, with the same letters.
+[[nodiscard]] Result<void> deliver_out(Send& send, std::span<const Letter> letters);
+[[nodiscard]] Result<void> deliver_in(Recv& recv, std::span<const Letter> letters);
+
+}  // namespace plexus::conformance
