@@ -177,12 +177,6 @@ Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
   return ok();
 }
 
-Result<void> Communicator::open_collnet(uint32_t slot_bytes) {
-  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
-  collnet_ = std::move(collnet);
-  return ok();
-}
-
 /// The heads of all hosts that meet in a network (kernels/algorithms/collnet_all_reduce.hpp).
 static std::vector<int> list_members(const CommTopology& topology, int channel, int network) {
   const ChannelOrder& order =
@@ -192,6 +186,24 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
     members.push_back(order.ring[static_cast<size_t>(first + network)]);
   }
   return members;
+}
+
+Result<void> Communicator::open_connections(uint32_t slot_bytes) {
+  connections_ = std::make_unique<ConnectionSet>(
+      ConnectionSet::Options{.rank = setup_.rank,
+                             .infos = setup_.infos.get(),
+                             .group = setup_.group,
+                             .exchange = setup_.exchange.get(),
+                             .meetings = &Process::instance().meetings,
+                             .nets = setup_.nets.get(),
+                             .slot_bytes = slot_bytes});
+  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
+  collnet_ = std::move(collnet);
+  connections_->use_collnet(collnet_.context.get(),
+                            [topology = topology_](int channel, int network) {
+                              return list_members(*topology, channel, network);
+                            });
+  return ok();
 }
 
 Result<void> Communicator::start(CommSetup setup) {
@@ -225,20 +237,7 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(open_tuner(described));
   PLEXUS_TRY(open_profilers());
   oversubscribed = ranks_on_my_cores > mine.cores;
-  auto& process = Process::instance();
-  connections_ =
-      std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
-                                                             .infos = setup_.infos.get(),
-                                                             .group = setup_.group,
-                                                             .exchange = setup_.exchange.get(),
-                                                             .meetings = &process.meetings,
-                                                             .nets = setup_.nets.get(),
-                                                             .slot_bytes = slot_bytes});
-  PLEXUS_TRY(open_collnet(slot_bytes));
-  connections_->use_collnet(collnet_.context.get(),
-                            [topology = topology_](int channel, int network) {
-                              return list_members(*topology, channel, network);
-                            });
+  PLEXUS_TRY(open_connections(slot_bytes));
   plan_context_ = PlanContext{
       .state = this,
       .rank = setup_.rank,
@@ -246,7 +245,7 @@ Result<void> Communicator::start(CommSetup setup) {
       .orders = topology_->orders,
       .costs = topology_->costs.get(),
       .connections = connections_.get(),
-      .memory = &process.memory,
+      .memory = &Process::instance().memory,
       .filter = &filter_,
       .tuner = tuner_.get(),
       .collnet = &collnet_.ability,
@@ -262,8 +261,7 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_INFO(
       kInit,
       "comm {:#x} rank {} nranks {} host {} data centres {} parts {} orders {} slots {} x {} KiB - "
-      "Init "
-      "COMPLETE in {:.3f} ms with {} messages of {} bytes",
+      "Init COMPLETE in {:.3f} ms with {} messages of {} bytes",
       setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->centres.count(),
       topology_->parts, topology_->orders.size(), kSlots, slot_bytes / 1024,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)

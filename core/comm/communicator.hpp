@@ -114,7 +114,7 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
-  Result<void> open_collnet(uint32_t slot_bytes);
+  Result<void> open_connections(uint32_t slot_bytes);
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;

@@ -116,11 +116,11 @@ ChannelOrder flat_order(int nranks) {
 LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
   const Algorithm& algorithm = *choice.algorithm;
   if (algorithm.network_cost != nullptr) {
-    return {cost_of(algorithm,
-                    {.nranks = input.nranks,
-                     .nodes = input.nodes,
-                     .ranks_per_node_max = input.ranks_per_node_max,
-                     .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)})};
+    return LoopCost(cost_of(
+        algorithm, {.nranks = input.nranks,
+                    .nodes = input.nodes,
+                    .ranks_per_node_max = input.ranks_per_node_max,
+                    .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)}));
   }
   return input.costs != nullptr ? input.costs->of(algorithm)
                                 : LoopCosts(flat_order(input.nranks), true).of(algorithm);
@@ -328,56 +328,59 @@ bool needs_mesh(const Algorithm& algorithm) {
            return other.collective == algorithm.collective &&
                   std::string_view(other.family) == "ring";
          });
-  /// Why the network cannot reduce this call; empty: it can.
-  std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
-    if (input.collnet == nullptr || !input.collnet->missing.empty()) {
-      return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
-    }
-    if (input.costs != nullptr && input.costs->centres() > 1) {
-      return "the ranks are in several data centres";
-    }
-    const uint8_t kinds = input.collnet->kinds[static_cast<size_t>(input.type)];
-    if ((kinds >> static_cast<unsigned>(input.kind) & 1U) == 0) {
-      return "the collnet plugin does not reduce this type with this operation";
-    }
-    if (std::string_view(algorithm.family) == "collnetdirect" &&
-        input.ranks_per_node_max > kOperandsMax) {
-      return fmt::format("at most {} ranks on a host", kOperandsMax);
-    }
-    return "";
-  }
+}
 
-  /// Why the algorithm cannot serve the call; empty: it can.
-  std::string why_not(const Algorithm& algorithm, const ChoiceInput& input,
-                      const AlgorithmFilter& filter) {
-    if (!filter.allows(algorithm)) {
-      return "excluded by NCCL_ALGO";
-    }
-    if (input.nranks > algorithm.nranks_max) {
-      return fmt::format("at most {} ranks", algorithm.nranks_max);
-    }
-    const int centres = input.costs == nullptr ? 1 : input.costs->centres();
-    if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
-      return "all ranks are in one data centre";
-    }
-    if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
-      return "some data centres are not joined directly";
-    }
-    if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
-      return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
-    }
-    return algorithm.network_cost == nullptr ? "" : why_not_in_network(algorithm, input);
+/// Why the network cannot reduce this call; empty: it can.
+std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
+  if (input.collnet == nullptr || !input.collnet->missing.empty()) {
+    return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
   }
+  if (input.costs != nullptr && input.costs->centres() > 1) {
+    return "the ranks are in several data centres";
+  }
+  const uint8_t kinds = input.collnet->kinds[static_cast<size_t>(input.type)];
+  if ((kinds >> static_cast<unsigned>(input.kind) & 1U) == 0) {
+    return "the collnet plugin does not reduce this type with this operation";
+  }
+  if (std::string_view(algorithm.family) == "collnetdirect" &&
+      input.ranks_per_node_max > kOperandsMax) {
+    return fmt::format("at most {} ranks on a host", kOperandsMax);
+  }
+  return "";
+}
 
-  std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
-    if (!filter.allows(input.collective, protocol)) {
-      return "excluded by NCCL_PROTO";
-    }
-    if (uses_lines(protocol) && !input.shares_memory) {
-      return "no ranks share memory";
-    }
-    return "";
+/// Why the algorithm cannot serve the call; empty: it can.
+std::string why_not(const Algorithm& algorithm,
+                    const ChoiceInput& input,
+                    const AlgorithmFilter& filter) {
+  if (!filter.allows(algorithm)) {
+    return "excluded by NCCL_ALGO";
   }
+  if (input.nranks > algorithm.nranks_max) {
+    return fmt::format("at most {} ranks", algorithm.nranks_max);
+  }
+  const int centres = input.costs == nullptr ? 1 : input.costs->centres();
+  if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
+    return "all ranks are in one data centre";
+  }
+  if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
+    return "some data centres are not joined directly";
+  }
+  if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
+    return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
+  }
+  return algorithm.network_cost == nullptr ? "" : why_not_in_network(algorithm, input);
+}
+
+std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
+  if (!filter.allows(input.collective, protocol)) {
+    return "excluded by NCCL_PROTO";
+  }
+  if (uses_lines(protocol) && !input.shares_memory) {
+    return "no ranks share memory";
+  }
+  return "";
+}
 
 }  // namespace
 

@@ -9,7 +9,7 @@ namespace plexus {
 namespace {
 
 LoopCost cost_by_table(const Algorithm& algorithm, int nranks) {
-  return {cost_of(algorithm, {.nranks = nranks})};
+  return LoopCost(cost_of(algorithm, {.nranks = nranks}));
 }
 
 /// As many ranks of each data centre as their shares of `most` are, at least one.

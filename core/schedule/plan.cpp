@@ -174,9 +174,8 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .ranks_per_node_max = most_ranks(nodes, nranks),
                                .type = call.type,
                                .kind = call.op.kind,
-                               .collnet = context.collnet},
-                               .costs = context.costs
-},
+                               .collnet = context.collnet,
+                               .costs = context.costs},
                               *context.filter, context.tuner));
 choice_ = choice;
 auto& queues = execution_.queues;

@@ -505,6 +505,20 @@ Cost collnet_chain_cost(const Spread& spread) {
           .chunks = 1};
 }
 
+/// The row of an all-reduce whose sums between hosts are the network's.
+constexpr Algorithm in_network(const char* name,
+                               const char* family,
+                               Program (*record)(const RecordInput&),
+                               Cost (*cost)(const Spread&)) {
+  Algorithm row;
+  row.name = name;
+  row.family = family;
+  row.collective = Collective::kAllReduce;
+  row.record = record;
+  row.network_cost = cost;
+  return row;
+}
+
 constexpr Algorithm kAlgorithms[] = {
     // Per collective: the first row is the default, later rows have uses that choose_algorithm
     // knows.
@@ -529,12 +543,14 @@ constexpr Algorithm kAlgorithms[] = {
      twice_others, all_twice_others, others, all, kOperandsMax, 1, true},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
      others, all_others, others, one, kOperandsMax, 1, true},
-    {"collnet_direct_all_reduce", "collnetdirect", Collective::kAllReduce,
-     record_collnet_direct_all_reduce, nullptr, nullptr, nullptr, nullptr, nullptr, kRanksMax, 1,
-     false, collnet_direct_cost},
-    {"collnet_chain_all_reduce", "collnetchain", Collective::kAllReduce,
-     record_collnet_chain_all_reduce, nullptr, nullptr, nullptr, nullptr, nullptr, kRanksMax, 1,
-     false, collnet_chain_cost},
+    in_network("collnet_direct_all_reduce",
+               "collnetdirect",
+               record_collnet_direct_all_reduce,
+               collnet_direct_cost),
+    in_network("collnet_chain_all_reduce",
+               "collnetchain",
+               record_collnet_chain_all_reduce,
+               collnet_chain_cost),
     {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one,
      others_in_all, zero, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,

@@ -13,6 +13,8 @@
 namespace plexus {
 
 struct LoopCost : Cost {
+  LoopCost() = default;
+  explicit LoopCost(const Cost& cost) : Cost(cost) {}
   int far_rounds = 0;  // messages between data centres, on the chain with the most of them
   std::vector<int64_t> far_chunks;  // [centres * centres], by sending and by receiving centre
 
