@@ -13,8 +13,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int32_t kTag = 0;
-constexpr auto kLookEvery = milliseconds(10);       // for letters, while the link seems well
-constexpr auto kOpenPatience = milliseconds(2000);  // times the attempts before
+constexpr auto kLookEvery = milliseconds(10);  // for letters, while the link seems well
+constexpr auto kOpenPatienceMin = milliseconds(1000);
 
 }  // namespace
 
@@ -112,7 +112,7 @@ Result<void> FarSendEnd::open(const Letter& letter, Clock::time_point now) {
   listen_ = std::move(listen).value();
   acks_ = listen_->accept();
   state_ = State::kOpening;
-  open_until_ = now + kOpenPatience * (1 + losses_);
+  open_until_ = now + std::max(options_.patience, kOpenPatienceMin) * (1 + losses_);
   return post(Kind::kAcks, 0, listen_->handle());
 }
 
