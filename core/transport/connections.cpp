@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/base/log.hpp"
+#include "core/base/units.hpp"
 #include "core/transport/far.hpp"
 #include "core/transport/net.hpp"
 #include "core/transport/shm.hpp"
@@ -88,7 +89,7 @@ namespace {
 
 /// Twice what is on the way there and back, so that acknowledgements that come late cost nothing.
 uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
-  constexpr uint32_t kWindowUnknown = 32;
+  constexpr uint32_t kWindowUnknown = 32;  // of 128 KiB: 4 MiB
   constexpr uint64_t kWindowMax = 512;
   constexpr double kBytesPerMbitNs = 1e6 / 8 / 1e9;
   if (link.mbit_per_s == 0 || link.latency_ns == 0) {
@@ -98,6 +99,14 @@ uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
                        static_cast<double>(link.mbit_per_s) * kBytesPerMbitNs;
   const double messages = bytes / slot_bytes + 2;
   return static_cast<uint32_t>(std::clamp(messages, double{kSlots}, double{kWindowMax}));
+}
+
+/// A kernel gives one socket a window of some MiB, and halves it for a packet that is lost.
+uint32_t sockets_of(uint32_t window, uint32_t slot_bytes) {
+  constexpr uint64_t kBytesOfSocket = 4_MiB;
+  constexpr uint64_t kSocketsMax = 4;
+  return static_cast<uint32_t>(
+      std::clamp(uint64_t{window} * slot_bytes / kBytesOfSocket, uint64_t{1}, kSocketsMax));
 }
 
 /// A slow link is silent as long as a message takes, of each of the ranks that may share it.
@@ -122,11 +131,13 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
     return std::make_unique<UnreachableEnd>(key, std::move(ways).error());
   }
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
+  const uint32_t window = window_of(link, options_.slot_bytes);
   FarEndOptions options{
       .exchange = options_.exchange,
       .ways = std::move(ways).value(),
       .slot_bytes = options_.slot_bytes,
-      .window = window_of(link, options_.slot_bytes),
+      .window = window,
+      .sockets = sockets_of(window, options_.slot_bytes),
       .patience = patience_of(link, options_.slot_bytes, far_patience_),
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
   if (key.sends) {

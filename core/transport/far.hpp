@@ -35,7 +35,8 @@ struct FarEndOptions {
   Exchange* exchange;
   std::vector<NetSet::Way> ways;  // at least one, the first is tried first
   uint32_t slot_bytes;
-  uint32_t window;  // messages that may be sent and not acknowledged, at least kSlots
+  uint32_t window;   // messages that may be sent and not acknowledged, at least kSlots
+  uint32_t sockets;  // connections that messages take turns over, at least 1; the same at both ends
   std::chrono::milliseconds patience;  // without a sign of life a link counts as lost
   std::string peer_name;               // for messages
 };
@@ -72,6 +73,7 @@ class FarEnd : public ConnectionEnd {
   [[nodiscard]] std::byte* slot(uint64_t step) const;
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] plexus_net_region_t region() const;
+  [[nodiscard]] size_t socket_of(uint64_t step) const { return step % options_.sockets; }
 
   FarEndOptions options_;
   std::shared_ptr<LocalFifo> memory_;
@@ -111,12 +113,12 @@ class FarSendEnd final : public FarEnd {
   Result<void> count_loss(const Letter& letter);
   void drop();
 
-  std::optional<NetSend> data_;
-  std::optional<NetMemory> data_memory_;
+  std::vector<NetSend> data_;  // message s goes by number s modulo options_.sockets
+  std::vector<NetMemory> data_memory_;
+  NetHandle data_handle_{};
   std::optional<NetListen> listen_;  // for acknowledgements
   std::optional<NetRecv> acks_;
   std::optional<NetMemory> acks_memory_;
-  bool data_open_ = false;
   bool acks_open_ = false;
   std::array<uint64_t, kAckSlots> ack_buffers_{};
   std::array<NetRequest*, kAckSlots> ack_requests_{};
@@ -160,11 +162,10 @@ class FarRecvEnd final : public FarEnd {
   void drop();
 
   std::optional<NetListen> listen_;
-  std::optional<NetRecv> data_;
-  std::optional<NetMemory> data_memory_;
+  std::vector<NetRecv> data_;
+  std::vector<NetMemory> data_memory_;
   std::optional<NetSend> acks_;
   std::optional<NetMemory> acks_memory_;
-  bool data_open_ = false;
   bool acks_open_ = false;
   bool asked_ = false;  // to move, when nothing comes
   uint64_t ack_buffer_ = 0;

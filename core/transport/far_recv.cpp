@@ -24,7 +24,7 @@ constexpr auto kGiveUpAfter = seconds(60);
 Result<bool> FarRecvEnd::advance(Clock::time_point now) {
   if (ring_ == nullptr) {
     const size_t requests = way().context->properties(way().device).requests_max;
-    PLEXUS_TRY(make_memory(std::clamp<size_t>(requests, 1, options_.window)));
+    PLEXUS_TRY(make_memory(std::clamp<size_t>(requests * options_.sockets, 1, options_.window)));
     sizes_.assign(ring_messages_, 0);
     recv =
         RecvConnection(&fifo(), slot(0), {.peer = key().peer, .slot_stride = options_.slot_bytes});
@@ -100,7 +100,6 @@ Result<void> FarRecvEnd::restart() {
       return std::move(listen).error();
     }
   }
-  data_ = listen_->accept();
   state_ = State::kOpening;
   return post(Kind::kListening, arrived_, listen_->handle());
 }
@@ -124,13 +123,16 @@ void FarRecvEnd::progress_open(Clock::time_point now) {
 }
 
 Result<NetProgress> FarRecvEnd::try_open() {
-  if (!data_open_) {
-    PLEXUS_TRY(progress, data_->try_accept());
-    if (progress == NetProgress::kDone) {
-      PLEXUS_TRY(memory, data_->register_memory(region()));
-      data_memory_ = std::move(memory);
-      data_open_ = true;
+  while (data_memory_.size() < options_.sockets) {
+    if (data_.size() == data_memory_.size()) {
+      data_.push_back(listen_->accept());
     }
+    PLEXUS_TRY(progress, data_.back().try_accept());
+    if (progress == NetProgress::kPending) {
+      break;
+    }
+    PLEXUS_TRY(memory, data_.back().register_memory(region()));
+    data_memory_.push_back(std::move(memory));
   }
   if (!acks_open_ && acks_.has_value()) {
     PLEXUS_TRY(progress, acks_->try_connect());
@@ -144,16 +146,16 @@ Result<NetProgress> FarRecvEnd::try_open() {
       acks_open_ = true;
     }
   }
-  return data_open_ && acks_open_ ? NetProgress::kDone : NetProgress::kPending;
+  return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
+                                                               : NetProgress::kPending;
 }
 
 void FarRecvEnd::drop() {
-  data_memory_.reset();
-  data_.reset();
+  data_memory_.clear();
+  data_.clear();
   acks_memory_.reset();
   acks_.reset();
   listen_.reset();
-  data_open_ = false;
   acks_open_ = false;
   ack_request_ = nullptr;
   acked_ = arrived_;  // the letter says it
@@ -168,13 +170,14 @@ bool FarRecvEnd::post_free(Clock::time_point now) {
   for (; posted_ < delivered_ + ring_messages_; moved = true, ++posted_) {
     const NetBuffer buffer{.data = message(posted_),
                            .size_bytes = message_bytes_max(),
-                           .memory = data_memory_->raw(),
+                           .memory = data_memory_[socket_of(posted_)].raw(),
                            .tag = kTag,
                            .flags = 0};
-    const auto status = data_->irecv({&buffer, 1}, &requests_[posted_ % ring_messages_]);
+    NetRecv& socket = data_[socket_of(posted_)];
+    const auto status = socket.irecv({&buffer, 1}, &requests_[posted_ % ring_messages_]);
     if (status != NetStatus::kOk) {
       if (status != NetStatus::kAgain && posted_ == arrived_) {  // else there may be more to read
-        lose(data_->explain("irecv", status), now);
+        lose(socket.explain("irecv", status), now);
       }
       return moved;
     }
@@ -186,12 +189,13 @@ bool FarRecvEnd::test_posted(Clock::time_point now) {
   bool moved = false;
   for (; state_ == State::kOpen && arrived_ < posted_; moved = true) {
     uint64_t& size_bytes = sizes_[arrived_ % ring_messages_];
-    const auto status = data_->test(requests_[arrived_ % ring_messages_], &size_bytes);
+    NetRecv& socket = data_[socket_of(arrived_)];
+    const auto status = socket.test(requests_[arrived_ % ring_messages_], &size_bytes);
     if (status == NetStatus::kAgain) {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      lose(data_->explain("test", status), now);
+      lose(socket.explain("test", status), now);
       return true;
     }
     ++arrived_;

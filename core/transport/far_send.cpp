@@ -104,7 +104,7 @@ Result<void> FarSendEnd::open(const Letter& letter, Clock::time_point now) {
                 options_.exchange->rank(), options_.peer_name, way().route, letter.route);
   }
   acked_ = next_ = done_ = letter.count;
-  data_ = way().context->connect(way().device, letter.handle);
+  data_handle_ = letter.handle;
   auto listen = way().context->listen(way().device);
   if (listen.has_error()) {
     return lose(listen.error().message());
@@ -132,14 +132,18 @@ Result<void> FarSendEnd::progress_open(Clock::time_point now) {
   return ok();
 }
 
+/// One connection after the other, so that both ends number them alike.
 Result<NetProgress> FarSendEnd::try_open() {
-  if (!data_open_) {
-    PLEXUS_TRY(progress, data_->try_connect());
-    if (progress == NetProgress::kDone) {
-      PLEXUS_TRY(memory, data_->register_memory(region()));
-      data_memory_ = std::move(memory);
-      data_open_ = true;
+  while (data_memory_.size() < options_.sockets) {
+    if (data_.size() == data_memory_.size()) {
+      data_.push_back(way().context->connect(way().device, data_handle_));
     }
+    PLEXUS_TRY(progress, data_.back().try_connect());
+    if (progress == NetProgress::kPending) {
+      break;
+    }
+    PLEXUS_TRY(memory, data_.back().register_memory(region()));
+    data_memory_.push_back(std::move(memory));
   }
   if (!acks_open_) {
     PLEXUS_TRY(progress, acks_->try_accept());
@@ -153,7 +157,8 @@ Result<NetProgress> FarSendEnd::try_open() {
       acks_open_ = true;
     }
   }
-  return data_open_ && acks_open_ ? NetProgress::kDone : NetProgress::kPending;
+  return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
+                                                               : NetProgress::kPending;
 }
 
 /// The link is gone for this end: the receiver is asked for the next way.
@@ -176,12 +181,11 @@ Result<void> FarSendEnd::count_loss(const Letter& letter) {
 }
 
 void FarSendEnd::drop() {
-  data_memory_.reset();
-  data_.reset();
+  data_memory_.clear();
+  data_.clear();
   acks_memory_.reset();
   acks_.reset();
   listen_.reset();
-  data_open_ = false;
   acks_open_ = false;
   acks_posted_ = 0;
   acks_taken_ = 0;
@@ -196,8 +200,10 @@ Result<bool> FarSendEnd::send_ring(Clock::time_point now) {
     const std::byte* const bytes = message(next_);
     NetHeader news{};
     std::memcpy(&news, bytes, sizeof(news));
-    const auto status = data_->isend({bytes, sizeof(news) + news.size_bytes}, kTag,
-                                     data_memory_->raw(), &requests_[next_ % ring_messages_]);
+    NetSend& socket = data_[socket_of(next_)];
+    const auto status =
+        socket.isend({bytes, sizeof(news) + news.size_bytes}, kTag,
+                     data_memory_[socket_of(next_)].raw(), &requests_[next_ % ring_messages_]);
     if (status == NetStatus::kAgain) {
       if (observer_ != nullptr) {
         observer_->on_step(StepChange::kNoRoom, news.size_bytes);
@@ -205,7 +211,7 @@ Result<bool> FarSendEnd::send_ring(Clock::time_point now) {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      PLEXUS_TRY(lose(data_->explain("isend", status).message()));
+      PLEXUS_TRY(lose(socket.explain("isend", status).message()));
       return true;
     }
     if (next_ == acked_) {
@@ -224,12 +230,13 @@ Result<bool> FarSendEnd::send_ring(Clock::time_point now) {
 Result<bool> FarSendEnd::test_sent() {
   bool moved = false;
   for (; state_ == State::kOpen && done_ < next_; moved = true) {
-    const auto status = data_->test(requests_[done_ % ring_messages_], nullptr);
+    NetSend& socket = data_[socket_of(done_)];
+    const auto status = socket.test(requests_[done_ % ring_messages_], nullptr);
     if (status == NetStatus::kAgain) {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      PLEXUS_TRY(lose(data_->explain("test", status).message()));
+      PLEXUS_TRY(lose(socket.explain("test", status).message()));
       return true;
     }
     ++done_;

@@ -49,6 +49,7 @@ struct Link {
                        .ways = {},
                        .slot_bytes = kSlotBytes,
                        .window = kWindow,
+                       .sockets = 3,
                        .patience = patience,
                        .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)"};
     for (size_t way = 0; way < contexts.size(); ++way) {
@@ -147,7 +148,7 @@ TEST(FarEnds, GoOnByAnotherWayWhenALinkFallsSilent) {
 }
 
 TEST(FarEnds, GoOnWhenTheOnlyWayBreaksNowAndThen) {
-  Link link({"send connection=0: cut=20KiB"});
+  Link link({"send connection=0: cut=20KiB; send connection=5: cut=20KiB"});
   ASSERT_TRUE(link.connect());
   EXPECT_TRUE(link.run(300));
   EXPECT_FALSE(link.error.has_value()) << link.error->message();
@@ -173,9 +174,12 @@ TEST(FarEnds, SilenceOfAReceiverThatIsElsewhereIsNoLoss) {
 }
 
 TEST(FarEnds, SayWhichLinkWhenNoWayIsLeft) {
-  // Both connections of the first attempt carry something, all later ones nothing.
-  Link link(
-      {"send: cut=1; send connection=0: cut=20KiB; send connection=1: cut=20KiB", "send: cut=1"});
+  // The connections of the first attempt carry something, all later ones nothing.
+  std::string first = "send: cut=1";
+  for (int connection = 0; connection < 4; ++connection) {
+    first += fmt::format("; send connection={}: cut=20KiB", connection);
+  }
+  Link link({first, "send: cut=1"});
   ASSERT_TRUE(link.connect());
   EXPECT_TRUE(link.run(300));
   ASSERT_TRUE(link.error.has_value());
