@@ -4,10 +4,10 @@
 variables. Checks every element of every call, and writes FOLDER/rankN.json: the time of each call in seconds and a hash of the
 results' bits.
 
-    far_stream.py FOLDER COUNT CALLS [--gap SECONDS] [--aligned]
+    far_stream.py FOLDER COUNT CALLS [--aligned] [--fractions]
 
 FOLDER: shared by all ranks, empty. COUNT: floats of a call. --aligned: ranks begin each call at one moment of the
-machine's clock."""
+machine's clock. --fractions: numbers whose sum depends on the order of adding, checked nearly."""
 import argparse
 import array
 import ctypes
@@ -58,13 +58,18 @@ def unique_id(library, folder, rank):
     return UniqueId.from_buffer_copy(path.read_bytes())
 
 
+def inputs_of(rank, call, fractions):
+    """What a rank's floats are, in turns. Sums of small whole numbers are exact, in whatever order."""
+    return [1 / (3 + rank + call), 1e3 / (7 + 5 * rank)] if fractions else [rank + 1 + call % 7, call % 13]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
     parser.add_argument("count", type=int)
     parser.add_argument("calls", type=int)
-    parser.add_argument("--gap", type=float, default=0)
     parser.add_argument("--aligned", action="store_true")
+    parser.add_argument("--fractions", action="store_true")
     options = parser.parse_args()
     rank, nranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     library = load()
@@ -73,8 +78,8 @@ def main():
     times, bits = [], hashlib.sha256()
     result = array.array("f", bytes(4 * options.count))
     for call in range(options.calls):
-        # Small whole numbers: sums are exact, so that every order of adding gives the same bits.
-        own = array.array("f", [rank + 1 + call % 7, call % 13]) * ((options.count + 1) // 2)
+        inputs = [inputs_of(each, call, options.fractions) for each in range(nranks)]
+        own = array.array("f", inputs[rank]) * ((options.count + 1) // 2)
         if options.aligned:
             now = time.monotonic()
             time.sleep((now // PERIOD_S + 2) * PERIOD_S - now)
@@ -82,14 +87,16 @@ def main():
         check(library, library.ncclAllReduce(own.buffer_info()[0], result.buffer_info()[0], options.count, FLOAT, SUM,
                                              comm, None))
         times.append(time.monotonic() - began)
-        total = nranks * (nranks + 1) / 2 + nranks * (call % 7)
-        expected = array.array("f", [total, nranks * (call % 13)]) * ((options.count + 1) // 2)
-        if bytes(result) != bytes(expected[:options.count]):
+        sums = [sum(column) for column in zip(*inputs)]
+        if options.fractions:
+            right = all(abs(result[at] - sums[at % 2]) < 1e-4 * sums[at % 2] for at in range(options.count))
+        else:
+            right = bytes(result) == bytes((array.array("f", sums) * ((options.count + 1) // 2))[:options.count])
+        if not right:
             raise SystemExit(f"call {call} gave a wrong result on rank {rank}")
         bits.update(bytes(result))
         if call == 0 and rank == 0:
             (pathlib.Path(options.folder) / "running").touch()
-        time.sleep(options.gap)
     check(library, library.ncclCommDestroy(comm))
     told = {"rank": rank, "times": times, "bits": bits.hexdigest()}
     (pathlib.Path(options.folder) / f"rank{rank}.json").write_text(json.dumps(told))
