@@ -116,7 +116,8 @@ const Row kRows[] = {
      &Config::bootstrap_timeout_s,
      1,
      kSecondsMax},
-    {{"PLEXUS_DEVICE", "auto", "auto or host", "where ranks compute; this build has host ranks"},
+    {{"PLEXUS_DEVICE", "auto", "auto, cuda or host",
+      "where ranks compute; auto: the current CUDA device when there is one, else the host"},
      &Config::device},
     {{"NCCL_TOPO_FILE", "", "file",
       "description of this host, in place of what is detected; ranks and NICs are filled in"},
@@ -270,13 +271,9 @@ Result<void> read_old_name(const OldName& old, Config& config) {
 }
 
 Result<void> check_choices(const Config& config) {
-  if (config.device == "cuda") {
+  if (config.device != "auto" && config.device != "cuda" && config.device != "host") {
     return fail(Code::kInvalidArgument,
-                "PLEXUS_DEVICE=cuda is not possible: this build has host ranks only");
-  }
-  if (config.device != "auto" && config.device != "host") {
-    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is not understood: it takes auto or host",
-                config.device);
+                "PLEXUS_DEVICE={} is not understood: it takes auto, cuda or host", config.device);
   }
   if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
       config.socket_family != "AF_INET6") {

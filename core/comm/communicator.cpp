@@ -210,7 +210,8 @@ Result<void> Communicator::start(CommSetup setup) {
                                                              .exchange = setup_.exchange.get(),
                                                              .meetings = &process.meetings,
                                                              .nets = setup_.nets.get(),
-                                                             .slot_bytes = slot_bytes});
+                                                             .slot_bytes = slot_bytes,
+                                                             .runtime = process.devices()});
   PLEXUS_TRY(open_collnet(slot_bytes));
   connections_->use_collnet(collnet_.context.get(),
                             [topology = topology_](int channel, int network) {

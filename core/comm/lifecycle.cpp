@@ -11,6 +11,7 @@
 #include "core/comm/launch_life.hpp"
 #include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
+#include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -38,7 +39,7 @@ bool is_live(const Communicator* comm) noexcept {
 }
 int rank_of(const Communicator& comm) noexcept { return comm.rank(); }
 int nranks_of(const Communicator& comm) noexcept { return comm.nranks(); }
-int device_of(const Communicator& /*comm*/) noexcept { return -1; }
+int device_of(const Communicator& comm) noexcept { return comm.comm_config().device; }
 LastChoice last_choice(const Communicator& comm) noexcept { return comm.last_choice(); }
 Code async_error(const Communicator& comm) noexcept { return comm.state(); }
 
@@ -108,8 +109,12 @@ Result<void> init_rank(Communicator** comm,
                        int nranks,
                        std::span<const UniqueId> ids,
                        int rank,
-                       const CommConfig& config) {
+                       const CommConfig& comm_config) {
   *comm = nullptr;
+  CommConfig config = comm_config;
+  PLEXUS_TRY(settings, Process::instance().read_settings());
+  PLEXUS_TRY(device, choose_device(Process::instance().devices(), settings.device, kHostDevice));
+  config.device = device;  // the one that is current now, not in the thread that makes it
   return run_life_job(
       [comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
         return start_life(comm, config, [nranks, rank, ids](Communicator& made) {
@@ -118,14 +123,38 @@ Result<void> init_rank(Communicator** comm,
       });
 }
 
+namespace {
+
+/// By rank: the user's list, else the devices in turn.
+Result<std::vector<int>> choose_devices(const Config& config, int nranks, const int* devices) {
+  DeviceRuntime* const runtime = Process::instance().devices();
+  PLEXUS_TRY(first, choose_device(runtime, config.device, kHostDevice));
+  std::vector<int> chosen(static_cast<size_t>(nranks), kHostDevice);
+  if (first == kHostDevice) {
+    return chosen;
+  }
+  PLEXUS_TRY(count, runtime->count());
+  for (int rank = 0; rank < nranks; ++rank) {
+    PLEXUS_TRY(device, choose_device(runtime, config.device,
+                                     devices == nullptr ? rank % count : devices[rank]));
+    chosen[static_cast<size_t>(rank)] = device;
+  }
+  return chosen;
+}
+
+}  // namespace
+
 /// All ranks are here: no bootstrap, no threads, one description for each.
-Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/) {
+Result<void> init_all(Communicator** comms, int ndevices, const int* device_list) {
   const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, Process::instance().read_settings());
   auto exchanges = make_local_exchanges(ndevices);
+  PLEXUS_TRY(devices, choose_devices(config, ndevices, device_list));
   PLEXUS_TRY(self, describe_self(config, {}));
-  const auto infos =
-      std::make_shared<const std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
+  const auto infos = std::make_shared<std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    PLEXUS_TRY(describe_device(devices[rank], (*infos)[rank]));
+  }
   std::vector<CommSetup> setups(static_cast<size_t>(ndevices));
   for (int rank = 0; rank < ndevices; ++rank) {
     CommSetup& setup = setups[static_cast<size_t>(rank)];
@@ -140,7 +169,9 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/
   PLEXUS_TRY(agree_on_networks(setups, CommConfig{}));
   std::vector<std::unique_ptr<Communicator>> made;
   for (CommSetup& setup : setups) {
-    auto comm = std::make_unique<Communicator>(CommConfig{});
+    CommConfig comm_config;
+    comm_config.device = devices[made.size()];
+    auto comm = std::make_unique<Communicator>(comm_config);
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));
   }

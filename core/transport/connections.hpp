@@ -30,6 +30,7 @@ class ConnectionSet {
     LocalMeetings* meetings = nullptr;
     NetSet* nets = nullptr;  // null: no rank needs a network
     uint32_t slot_bytes = 0;
+    DeviceRuntime* runtime = nullptr;  // not null when one of the ranks of this process is on CUDA
   };
   explicit ConnectionSet(const Options& options) : options_(options) {}
   ~ConnectionSet();

@@ -30,7 +30,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/plugin": ["core/base", "plugin-api"],
     "core/bootstrap": ["core/base", "core/os"],
     # A transport makes the executor's connections, so it knows that interface of kernels/host.
-    "core/transport": ["core/base", "core/os", "core/plugin", "core/bootstrap", "kernels/layout", "kernels/host"],
+    "core/transport": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "kernels/layout", "kernels/host"],
     "core/engine": ["core/base", "core/os", "core/device", "core/plugin", "core/transport",
                     "kernels/layout", "kernels/program", "kernels/host"],
     "core/schedule": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine",
@@ -44,7 +44,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],
-    r"cuda|nvml": ["core/api", "kernels/layout"],
+    r"cuda|nvml": ["core/api", "core/device", "kernels/layout"],
     r"hwy/": ["kernels/host"],
     r"hwloc|pugixml": ["core/topo"],
     r"sodium": ["core/bootstrap"],
