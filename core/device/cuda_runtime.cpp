@@ -9,14 +9,10 @@
 #include <string_view>
 
 #include "core/base/immortal.hpp"
-#include "core/base/units.hpp"
 #include "core/device/choose_device.hpp"
 
 namespace plexus {
 namespace {
-
-/// Smaller allocations of cudaMalloc may share a block, whose handle names the block's begin only.
-constexpr size_t kExportGranule = size_t{2} << 20;
 
 Result<void> check(cudaError_t code, const char* call, int device) {
   if (code == cudaSuccess) {
@@ -114,8 +110,7 @@ class CudaRuntime final : public DeviceRuntime {
   Result<void*> allocate(int device, size_t size_bytes) override {
     const OnDevice on(device);
     void* memory = nullptr;
-    PLEXUS_TRY(
-        check(cudaMalloc(&memory, align_up(size_bytes, kExportGranule)), "cudaMalloc", device));
+    PLEXUS_TRY(check(cudaMalloc(&memory, size_bytes), "cudaMalloc", device));
     auto cleared = clear(device, memory, size_bytes);
     if (cleared.has_error()) {
       static_cast<void>(cudaFree(memory));

@@ -22,6 +22,11 @@ struct CUevent_st;
 
 namespace plexus {
 
+struct DeviceBlock;  // kernels/cuda/device_work.hpp
+
+/// Memory that is exported has a multiple of this size, so that it shares its block with no other.
+inline constexpr size_t kExportGranule = size_t{2} << 20;
+
 using DeviceStream = CUstream_st*;  // nullptr: CUDA's legacy default stream
 using DeviceEvent = CUevent_st*;
 
@@ -80,7 +85,7 @@ class DeviceRuntime {
   [[nodiscard]] virtual PointerFacts describe_pointer(const void* pointer) noexcept = 0;
   /// Between any two places; complete on return, and in the order of no user's stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;
-  /// For other processes: memory from allocate().
+  /// For other processes: memory from allocate(), see kExportGranule.
   virtual Result<MemoryHandle> export_memory(int device, void* memory) = 0;
   virtual Result<void*> import_memory(int device, const MemoryHandle& handle) = 0;
   virtual void close_imported(int device, void* memory) noexcept = 0;
@@ -93,6 +98,14 @@ class DeviceRuntime {
   virtual Result<void> wait(int device, DeviceStream stream, DeviceEvent event) = 0;
   /// Has it happened? An Error: the device failed before.
   virtual Result<bool> query(int device, DeviceEvent event) = 0;
+  /// In the order of `stream`.
+  virtual Result<void> copy_in_order(
+      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) = 0;
+  /// Starts one kernel of `count` blocks that are all resident (kernels/cuda/launch.hpp).
+  virtual Result<void> launch(int device,
+                              DeviceStream stream,
+                              const DeviceBlock* blocks,
+                              uint32_t count) = 0;
   virtual Result<Capture> capture(int device, DeviceStream stream) = 0;
   /// Calls `function(argument)` in stream order, at each replay of a captured graph again. It must
   /// call nothing of this interface.
