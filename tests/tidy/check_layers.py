@@ -21,6 +21,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "kernels/layout": [],
     "kernels/algorithms": ["kernels/layout"],
     "kernels/program": ["kernels/layout", "kernels/algorithms"],
+    "kernels/cuda": ["kernels/layout", "kernels/algorithms", "kernels/program"],
     "kernels/host": ["kernels/layout", "kernels/algorithms", "kernels/program"],
     "core/base": [],
     "core/os": ["core/base"],
