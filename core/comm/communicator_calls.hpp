@@ -23,7 +23,7 @@ int nranks_of(const Communicator& comm) noexcept;
 int device_of(const Communicator& comm) noexcept;  // CUDA device number; -1 on host ranks
 
 /// kSuccess: ready. kInProgress: init, split or finalize under way. Else: the sticky error.
-Code async_error(const Communicator& comm) noexcept;
+Code async_error(Communicator& comm) noexcept;
 /// One sentence for the sticky error (empty when none): logged once as WARN by the API.
 /// Usable = ready: an Error when init is in progress (kInvalidArgument), revoked (kInvalidUsage) or
 /// failed.

@@ -41,7 +41,10 @@ int rank_of(const Communicator& comm) noexcept { return comm.rank(); }
 int nranks_of(const Communicator& comm) noexcept { return comm.nranks(); }
 int device_of(const Communicator& comm) noexcept { return comm.comm_config().device; }
 LastChoice last_choice(const Communicator& comm) noexcept { return comm.last_choice(); }
-Code async_error(const Communicator& comm) noexcept { return comm.state(); }
+Code async_error(Communicator& comm) noexcept {
+  comm.check_device();
+  return comm.state();
+}
 
 Result<void> check_usable(const Communicator& comm) noexcept {
   const Code state = comm.state();

@@ -11,6 +11,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
+#include "core/comm/device_launch.hpp"
 #include "core/comm/topology.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
@@ -34,6 +35,7 @@ class Process {
   CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
   TopologyCache topologies;
+  LaunchPool launches;
 
   /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
   Result<Config> read_settings();

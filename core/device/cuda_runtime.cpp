@@ -10,6 +10,7 @@
 
 #include "core/base/immortal.hpp"
 #include "core/device/choose_device.hpp"
+#include "kernels/cuda/launch.hpp"
 
 namespace plexus {
 namespace {
@@ -84,6 +85,9 @@ class CudaRuntime final : public DeviceRuntime {
     static_assert(sizeof(properties.uuid) == sizeof(facts.uuid));
     std::memcpy(facts.uuid.data(), &properties.uuid, sizeof(facts.uuid));
     facts.compute_capability = properties.major * 10 + properties.minor;
+    int error = cudaSuccess;
+    facts.blocks_max = static_cast<int>(device_blocks_max(kDeviceThreadsMax, &error));
+    PLEXUS_TRY(check(static_cast<cudaError_t>(error), "asking for our kernel", device));
     return facts;
   }
 
@@ -233,6 +237,23 @@ class CudaRuntime final : public DeviceRuntime {
     }
     PLEXUS_TRY(check(code, "a kernel", device));
     return true;
+  }
+
+  Result<void> copy_in_order(
+      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) override {
+    const OnDevice on(device);
+    return check(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream),
+                 "cudaMemcpyAsync", device);
+  }
+
+  Result<void> launch(int device,
+                      DeviceStream stream,
+                      const DeviceBlock* blocks,
+                      uint32_t count) override {
+    // A launch belongs into the capture, so the thread's capture mode does not matter.
+    const OnDevice on(device);
+    return check(static_cast<cudaError_t>(launch_blocks(blocks, count, kDeviceThreadsMax, stream)),
+                 "the launch of a kernel", device);
   }
 
   Result<Capture> capture(int device, DeviceStream stream) override {

@@ -12,6 +12,7 @@
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/device_plan.hpp"
 #include "core/schedule/task.hpp"
 #include "core/transport/connections.hpp"
 #include "core/transport/user_memory.hpp"
@@ -55,6 +56,7 @@ struct PlanContext {
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
+  DeviceRank* device;  // of a CUDA rank; nullptr: computes on the host
 };
 
 class Plan {
@@ -69,11 +71,15 @@ class Plan {
   /// communicator; collectives count, sends and receives do not.
   void prepare(std::span<const Task> tasks, uint64_t sequence, const UserMemory& memory) noexcept;
 
+  /// Of a CUDA rank: a description only, device_plan() is what runs.
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
+  /// As kernels read it. Made at the first call, when all ends are connected.
+  Result<DevicePlan*> device_plan(DeviceRank& rank);
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
   /// How many collectives the group has (sends and receives are not counted).
   [[nodiscard]] uint64_t collectives() const noexcept { return collectives_; }
   std::atomic<bool> busy{false};  // on a host stream: not to be used again before it is finished
+  std::atomic<int> launches{0};   // of a CUDA rank, under way; or one for ever, in a graph
 
   /// An item of work, and the task of the group that it belongs to.
   struct ItemTask {
@@ -106,6 +112,8 @@ class Plan {
                  .protocol = Protocol::kSimple,
                  .channels = 1,
                  .chunk_bytes = 0};  // of the last task
+  std::unique_ptr<DevicePlan> device_plan_;
+  bool on_device_ = false;
   int nranks_ = 1;
   uint64_t collectives_ = 0;
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc

@@ -44,6 +44,7 @@ struct DeviceView {
   size_t slot_stride = 0;
   uint32_t inline_bytes_max = kInlineBytes;
   Reach reach = Reach::kNothing;
+  std::byte* entry = nullptr;  // what core/schedule made of this, on the device
 };
 
 /// Threads: one at a time (the engine that drives the rank).

@@ -27,7 +27,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/os": ["core/base"],
     "core/fabric": ["core/base"],
     "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
-    "core/device": ["core/base"],
+    "core/device": ["core/base", "kernels/cuda"],
     "core/plugin": ["core/base", "plugin-api"],
     "core/bootstrap": ["core/base", "core/os"],
     # A transport makes the executor's connections, so it knows that interface of kernels/host.
