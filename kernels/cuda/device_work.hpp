@@ -6,7 +6,7 @@
 // Lifetime: everything but DeviceControl and DeviceQueue::done lies in memory that the device reads
 // fast (device memory, or pinned host memory); those two lie in pinned host memory, since the host
 // polls them. The device changes DeviceSend, DeviceRecv, DeviceWork::progress, DeviceWork::claimed
-// and DeviceQueue::arrived; the host does not touch these while a launch is under way.
+// and DeviceMeeting; the host does not touch these while a launch is under way.
 #pragma once
 
 #include <cstddef>
@@ -67,8 +67,19 @@ struct DeviceRecv {
 struct DeviceLane {
   const Step* steps;  // Lane::steps of the recorded program, byte for byte
   uint32_t step_count;
-  uint32_t unused;
+  uint32_t awaited;  // 1: a step of another lane waits for one of this lane, see is_awaited()
 };
+
+inline bool is_awaited(const Program& program, int lane) {
+  for (const Lane& other : program.lanes) {
+    for (const Step& step : other.steps) {
+      if (step.after.lane == lane) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 /// Why a work failed: the numbers are those of LaneFailure::Kind.
 enum class DeviceFault : uint32_t { kNone, kOtherCall, kOtherSize, kUnmapped };
@@ -118,14 +129,20 @@ struct DeviceWork {
   uint8_t unused;
 };
 
-/// Works that run one after the other, each by as many blocks as it has lanes. `arrived` lies in
-/// device memory and is zero between launches; `done`, in pinned memory, counts the works that are
-/// finished, within this launch.
+/// Where the blocks of a queue meet between two works; in device memory, zero between launches.
+struct DeviceMeeting {
+  uint64_t arrived;  // blocks that are through with the work
+  uint64_t opened;   // works after which all have met
+};
+
+/// Works that run one after the other, each by as many blocks as it has lanes. The works are
+/// distinct and belong to one communicator and rank (one DeviceControl). `done`, in pinned memory,
+/// counts the works that are finished within this launch; the host zeroes it.
 struct DeviceQueue {
   const DeviceWork* const* works;
   uint32_t work_count;
   uint32_t block_count;  // most lanes of a work
-  uint64_t* arrived;
+  DeviceMeeting* meeting;
   uint64_t* done;
 };
 
