@@ -228,6 +228,12 @@ Result<Task> check_call(const CallArguments& arguments) {
   if (arguments.count > 0) {
     PLEXUS_TRY(check_buffers(arguments, rank_of(comm)));
     PLEXUS_TRY(check_size(arguments, nranks));
+    if (uses_send(arguments, rank_of(comm))) {
+      PLEXUS_TRY(check_reach(comm, arguments.send, "send buffer"));
+    }
+    if (uses_recv(arguments, rank_of(comm))) {
+      PLEXUS_TRY(check_reach(comm, arguments.recv, "receive buffer"));
+    }
   }
   task.root = arguments.root;
   task.send = arguments.send;

@@ -384,6 +384,17 @@ void Communicator::wait_submitted() {
   }
 }
 
+bool Communicator::wait_submitted_for(std::chrono::milliseconds time) {
+  const auto limit = std::chrono::steady_clock::now() + time;
+  while (submitted_.load(std::memory_order_acquire) != 0) {
+    if (std::chrono::steady_clock::now() > limit) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 void Communicator::wait_left() {
   while (calls_.load(std::memory_order_acquire) != 0) {
     std::this_thread::yield();

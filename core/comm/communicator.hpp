@@ -84,6 +84,8 @@ class Communicator final : public RankState {
   void submit_run(Execution& execution, std::function<void()> finished);
   /// Blocks until nothing of this communicator is on a host stream, or under way on a device.
   void wait_submitted();
+  /// The same for so long at most; true: nothing is left.
+  bool wait_submitted_for(std::chrono::milliseconds time);
   [[nodiscard]] Engine& engine() noexcept { return engine_; }
   /// nullptr: the rank computes on the host.
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }

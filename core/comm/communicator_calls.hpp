@@ -53,6 +53,10 @@ Result<void> destroy(Communicator* comm);
 Result<void> abort(Communicator* comm);
 Result<void> revoke(Communicator& comm);
 
+/// With NCCL_CHECK_POINTERS, of a CUDA rank: kInvalidArgument when its device does not reach
+/// `buffer`.
+Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what);
+
 // -- groups and work (`Task::comm` set, arguments checked) --
 Result<void> group_start() noexcept;
 Result<void> group_end();
@@ -72,7 +76,8 @@ Result<void> destroy_reduction(Communicator& comm, int op);
 /// task.scalar.
 Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* task);
 
-// -- memory (ncclMemAlloc: page-aligned, shareable with the other processes of this host) --
+// -- memory (ncclMemAlloc: on the current device; on the host page-aligned, and shareable with the
+// -- other processes) --
 Result<void*> allocate_memory(size_t size_bytes);
 Result<void> free_memory(void* pointer);
 Result<void*> register_buffer(Communicator& comm,

@@ -2,6 +2,7 @@
 #include "core/comm/device_launch.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <thread>
 
@@ -11,7 +12,7 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kRecordGranule = 4096;
+constexpr size_t kRecordBytesMin = 4096;
 constexpr uint32_t kPollsPerQuery = 16;  // asking the driver costs more than reading a word
 constexpr auto kConnectPause = std::chrono::microseconds(50);
 
@@ -31,8 +32,7 @@ Result<std::shared_ptr<LaunchRecord>> make_record(DeviceRuntime& runtime,
                                                   int device,
                                                   size_t size_bytes) {
   auto record = std::make_shared<LaunchRecord>();
-  record->size_bytes = (size_bytes + kRecordGranule - 1) / kRecordGranule * kRecordGranule;
-  PLEXUS_TRY(memory, allocate_pinned(runtime, record->size_bytes));
+  PLEXUS_TRY(memory, allocate_pinned(runtime, size_bytes));
   record->memory = std::move(memory);
   PLEXUS_TRY(ended, make_event(runtime, device));
   record->ended = std::move(ended);
@@ -116,10 +116,8 @@ class Launch {
     for (size_t i = 0; i < calls_.size(); ++i) {
       plans_[i]->fill(next);
       starts_.push_back(next);
-      DeviceRun& run =
-          calls_[i].comm->order().take_run(*calls_[i].comm, *calls_[i].comm->device_rank());
-      run.prepare(*calls_[i].plan, record_, next.done, capture_.active);
-      runs_.push_back(&run);
+      runs_.push_back(&calls_[i].comm->order().start_run(*calls_[i].comm, *calls_[i].plan, record_,
+                                                         next.done, capture_.active));
       const DevicePlan::Size size = plans_[i]->size();
       next.blocks += size.blocks;
       next.queues += size.queues;
@@ -260,21 +258,18 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
 Result<std::shared_ptr<LaunchRecord>> LaunchPool::take(DeviceRuntime& runtime,
                                                        int device,
                                                        size_t size_bytes) {
+  const size_t rounded = std::bit_ceil(std::max(size_bytes, kRecordBytesMin));
   const std::lock_guard lock(mutex_);
-  auto& records = records_[device];
+  Records& records = records_[{device, rounded}];
   if (!records.empty() && records.front().use_count() == 1) {  // no run looks at it any more
-    auto oldest = std::move(records.front());
-    records.pop_front();
-    PLEXUS_TRY(ended, runtime.query(device, oldest->ended.get()));
-    if (ended && oldest->size_bytes >= size_bytes) {
-      records.push_back(oldest);
-      return oldest;
-    }
-    if (!ended) {
-      records.push_front(std::move(oldest));
+    PLEXUS_TRY(ended, runtime.query(device, records.front()->ended.get()));
+    if (ended) {
+      records.push_back(std::move(records.front()));
+      records.pop_front();
+      return records.back();
     }
   }
-  PLEXUS_TRY(record, make_record(runtime, device, size_bytes));
+  PLEXUS_TRY(record, make_record(runtime, device, rounded));
   records.push_back(record);
   return record;
 }
@@ -399,17 +394,24 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
 
 // ---- DeviceOrder ----
 
-DeviceRun& DeviceOrder::take_run(Communicator& comm, DeviceRank& rank) {
-  const auto found =
+DeviceRun& DeviceOrder::start_run(Communicator& comm,
+                                  Plan& plan,
+                                  std::shared_ptr<LaunchRecord> record,
+                                  uint64_t* done,
+                                  bool in_graph) {
+  const std::lock_guard lock(mutex_);
+  auto found =
       std::find_if(runs_.begin(), runs_.end(), [](const auto& run) { return run->is_free(); });
-  if (found != runs_.end()) {
-    return **found;
+  if (found == runs_.end()) {
+    runs_.push_back(std::make_unique<DeviceRun>(comm, *comm.device_rank()));
+    found = std::prev(runs_.end());
   }
-  runs_.push_back(std::make_unique<DeviceRun>(comm, rank));
-  return *runs_.back();
+  (*found)->prepare(plan, std::move(record), done, in_graph);
+  return **found;
 }
 
 Error DeviceOrder::describe(const DeviceFailure& failure) const {
+  const std::lock_guard lock(mutex_);
   for (const auto& run : runs_) {
     auto error = run->describe(failure);
     if (error.has_value()) {

@@ -23,19 +23,19 @@ class Communicator;
 /// What one launch needs until it has ended. Shared by the runs of its communicators and the pool.
 struct LaunchRecord {
   DeviceMemory memory;
-  size_t size_bytes = 0;
   OwnedEvent ended;
   std::vector<OwnedEvent> joins;  // of streams that the launch waits for
 };
 
-/// Records by device, used again when their launch has ended. Threads: any.
+/// Records by device and size, used again when their launch has ended. Threads: any.
 class LaunchPool {
  public:
   Result<std::shared_ptr<LaunchRecord>> take(DeviceRuntime& runtime, int device, size_t size_bytes);
 
  private:
   std::mutex mutex_;
-  std::map<int, std::deque<std::shared_ptr<LaunchRecord>>> records_;  // oldest first
+  using Records = std::deque<std::shared_ptr<LaunchRecord>>;  // oldest first
+  std::map<std::pair<int, size_t>, Records> records_;         // guarded by mutex_
 };
 
 /// One communicator's part of a launch, until it has ended; of a captured graph, at each replay.
@@ -77,10 +77,15 @@ class DeviceRun final : public RemoteWork {
 };
 
 /// What a communicator remembers of its launches: their order, and runs to use again.
+/// Threads: describe() from any, the rest as the communicator's calls.
 class DeviceOrder {
  public:
-  /// A run that is free.
-  DeviceRun& take_run(Communicator& comm, DeviceRank& rank);
+  /// A run that was free, prepared.
+  DeviceRun& start_run(Communicator& comm,
+                       Plan& plan,
+                       std::shared_ptr<LaunchRecord> record,
+                       uint64_t* done,
+                       bool in_graph);
   /// `stream` goes on after this communicator's last launch.
   Result<void> come_after(DeviceRank& rank, DeviceStream stream, const Capture& capture);
   /// The communicator's last launch is what `stream` has now.
@@ -90,8 +95,9 @@ class DeviceOrder {
   [[nodiscard]] Error describe(const DeviceFailure& failure) const;
 
  private:
-  std::vector<std::unique_ptr<DeviceRun>> runs_;
-  OwnedEvent last_;  // recorded after the last launch
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<DeviceRun>> runs_;  // guarded by mutex_
+  OwnedEvent last_;                               // recorded after the last launch
   bool any_ = false;
   DeviceStream stream_ = nullptr;
   uint64_t capture_id_ = 0;

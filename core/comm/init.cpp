@@ -56,6 +56,9 @@ Result<void> describe_device(int device, PeerInfo& info) {
   std::memcpy(info.device_uuid, facts.uuid.data(), sizeof(info.device_uuid));
   info.device_blocks = static_cast<uint32_t>(std::max(facts.blocks_max, 0));
   store_text(info.bus_id, facts.bus_id);
+  if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
+    info.numa = near;  // in its channel, a rank stands where its device is
+  }
   PLEXUS_TRY(count, runtime.count());
   size_t reached = 0;
   for (int peer = 0; peer < count && reached < std::size(info.reached_devices); ++peer) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
 
 #include "core/base/log.hpp"
 #include "core/comm/communicator_calls.hpp"
@@ -30,6 +33,23 @@ void release(Communicator* comm) {
     comm->setup().exchange->leave();
   }
   const std::unique_ptr<Communicator> owner(comm);
+}
+
+}  // namespace
+
+namespace {
+
+/// An aborted rank: gone on return, unless its kernels have not begun since other work is before
+/// them on their streams. They will end as soon as they begin; what they use goes then.
+void release_aborted(Communicator* comm) {
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  if (comm->device_rank() == nullptr || comm->wait_submitted_for(kPatience)) {
+    release(comm);
+    return;
+  }
+  std::thread([comm] {
+    release(comm);
+  }).detach();  // touches only what lives as long as the process
 }
 
 }  // namespace
@@ -63,6 +83,25 @@ Result<void> check_usable(const Communicator& comm) noexcept {
     return fail(Code::kInvalidUsage, "the communicator was finalized: only destroy is possible");
   }
   return comm.stop_reason();
+}
+
+Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what) {
+  if (comm.device_rank() == nullptr || !comm.setup().config.check_pointers) {
+    return ok();
+  }
+  const int device = comm.device_rank()->device();
+  const PointerFacts facts = comm.device_rank()->runtime().describe_pointer(buffer);
+  if (facts.place == PointerFacts::Place::kPageable) {
+    return fail(Code::kInvalidArgument,
+                "the {} {} is memory that CUDA does not know: rank {} computes on cuda:{}", what,
+                fmt::ptr(buffer), comm.rank(), device);
+  }
+  if (facts.place == PointerFacts::Place::kDevice && facts.device != device) {
+    return fail(Code::kInvalidArgument,
+                "the {} {} is memory of cuda:{}, rank {} computes on cuda:{}", what,
+                fmt::ptr(buffer), facts.device, comm.rank(), device);
+  }
+  return ok();
 }
 
 Result<void> check_splittable(const Communicator& comm) noexcept {
@@ -231,7 +270,7 @@ Result<void> abort(Communicator* comm) {
     }
     comm->setup().exchange->stop();
   }
-  release(comm);
+  release_aborted(comm);
   return ok();
 }
 

@@ -123,11 +123,11 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   auto plan = std::make_unique<DevicePlan>();
   Image image;
   std::vector<WorkPlaces> places;
-  std::vector<size_t> arrived;
+  std::vector<size_t> meetings;
   size_t scratch = 0;
   for (WorkQueue& queue : execution.queues) {
     Queue& made = plan->queues_.emplace_back();
-    arrived.push_back(image.reserve(sizeof(uint64_t)));
+    meetings.push_back(image.reserve(sizeof(DeviceMeeting)));
     for (WorkQueue::Item& item : queue.items) {
       PLEXUS_TRY(added, add_work(rank, execution, item.work, image));
       places.push_back(std::move(added));
@@ -146,7 +146,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   std::byte* scratch_at = plan->scratch_.get();
   std::vector<std::byte> bytes(image.bytes().begin(), image.bytes().end());
   for (size_t queue = 0; queue < plan->queues_.size(); ++queue) {
-    plan->queues_[queue].arrived = at<uint64_t>(tables.get(), arrived[queue]);
+    plan->queues_[queue].meeting = at<DeviceMeeting>(tables.get(), meetings[queue]);
     for (const Work* const work : plan->queues_[queue].works) {
       const WorkPlaces& placed = places[plan->works_.size()];
       std::vector<DeviceLane> lanes;
@@ -154,7 +154,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
         lanes.push_back(
             {.steps = at<Step>(tables.get(), placed.steps[lane]),
              .step_count = static_cast<uint32_t>(work->program->lanes[lane].steps.size()),
-             .unused = 0});
+             .awaited = is_awaited(*work->program, static_cast<int>(lane)) ? 1U : 0U});
       }
       std::memcpy(bytes.data() + placed.lanes, lanes.data(), lanes.size() * sizeof(DeviceLane));
       plan->works_.push_back(describe(rank, *work, placed, tables.get()));
@@ -176,7 +176,7 @@ void DevicePlan::fill(const Places& places) const noexcept {
     made = {.works = places.lists + work,
             .work_count = static_cast<uint32_t>(queue.works.size()),
             .block_count = queue.blocks,
-            .arrived = queue.arrived,
+            .meeting = queue.meeting,
             .done = places.done + i};
     places.done[i] = 0;
     for (const Work* const source : queue.works) {

@@ -51,7 +51,7 @@ class DevicePlan {
   struct Queue {
     std::vector<const Work*> works;
     uint32_t blocks = 0;  // most lanes of a work
-    uint64_t* arrived = nullptr;
+    DeviceMeeting* meeting = nullptr;
   };
   std::vector<Queue> queues_;
   std::vector<DeviceWork> works_;  // all queues', in order: all but what changes
