@@ -55,6 +55,7 @@ Result<void> describe_device(int device, PeerInfo& info) {
   PLEXUS_TRY(facts, runtime.describe(device));
   std::memcpy(info.device_uuid, facts.uuid.data(), sizeof(info.device_uuid));
   info.device_blocks = static_cast<uint32_t>(std::max(facts.blocks_max, 0));
+  info.device_sm = facts.compute_capability;
   store_text(info.bus_id, facts.bus_id);
   if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
     info.numa = near;  // in its channel, a rank stands where its device is

@@ -33,6 +33,7 @@ struct PeerInfo {
   uint8_t device_uuid[16] = {};       // of a CUDA rank: the same in all processes
   uint32_t reached_devices[16] = {};  // hashes of the uuids of peers' devices it can access
   uint32_t device_blocks = 0;         // of the kernel that its device holds at once
+  int32_t device_sm = 0;              // its compute capability times 10
   char bus_id[16] = {};               // of its device
   char algorithms[512] = {};          // NCCL_ALGO: ranks must agree
   char protocols[sizeof(algorithms)] = {};  // NCCL_PROTO: likewise

@@ -15,7 +15,7 @@ SoftwareDevice& devices() {
 }  // namespace plexus::testing_device
 
 int main(int argc, char** argv) {
-  setenv("PLEXUS_DEVICE", "cuda", 0);
+  setenv("PLEXUS_DEVICE", "cuda", 1);
   plexus::Process::instance().use_devices(&plexus::testing_device::devices());
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
