@@ -2,7 +2,8 @@
 // Element-wise arithmetic of the device, on units: 8 bytes of one to eight elements. The bits of
 // every result are those of kernels/host/reduce: integers wrap, small floats compute in float and
 // round once per step, min and max drop a NaN. x86 decides which NaN a sum or product becomes: the
-// first operand's, else the second's, quiet; else the negative default.
+// NaN operand, quiet; of two the first; without one the negative default. (A host compiler may swap
+// the operands of a sum: of two NaN it may take the other.)
 #pragma once
 
 #include <bit>

@@ -3,11 +3,12 @@
 // slice by slice. What LaneRun does on the host, with waiting in place of returning: all blocks of
 // a launch are resident, so that whoever they wait for runs.
 //
-// `Block` offers thread(), threads() and sync() (all threads of the block have come; what they
-// wrote before, all see after). On the device that is a thread block, in tests a few host threads,
-// or one. A slice is: thread i sees to peer i (waits, checks, notes where the bytes are) - sync -
-// all threads move the bytes (pass.hpp) - sync - thread i tells peer i. The release by which thread
-// i tells its peer covers what the other threads wrote, since they met in the sync before.
+// `Block` offers thread(), threads(), sync() (all threads of the block have come; what they wrote
+// before, all see after) and any(bool) (a sync that tells whether one of them said true). On the
+// device that is a thread block, in tests a few host threads, or one. A slice is: thread i sees to
+// peer i (waits, checks, notes where the bytes are) - sync - all threads move the bytes (pass.hpp)
+// - sync - thread i tells peer i. The release by which thread i tells its peer covers what the
+// other threads wrote, since they met in the sync before.
 #pragma once
 
 #include "kernels/cuda/pass.hpp"
@@ -108,6 +109,11 @@ class Interpreter {
   }
 
  private:
+  /// A sync after which all threads know alike whether one of them has given up.
+  PLEXUS_DEVICE bool is_stopped_anywhere() {
+    return block_.any(load_relaxed(&state_.pass.stopped) != 0);
+  }
+
   /// One slice of a step.
   struct Slice {
     const DeviceWork& work;
@@ -147,8 +153,7 @@ class Interpreter {
         store_relaxed(&state_.pass.stopped, 1U);
       }
     }
-    block_.sync();
-    return load_relaxed(&state_.pass.stopped) == 0;
+    return !is_stopped_anywhere();
   }
 
   PLEXUS_DEVICE bool run_step(const DeviceWork& work, const Step& step, uint32_t loop) {
@@ -169,6 +174,7 @@ class Interpreter {
       target += target == nullptr ? 0 : size_bytes;
       more = left_bytes > 0;
     }
+    block_.sync();  // in the next step, another thread may see to the same peer
     return true;
   }
 
@@ -188,16 +194,17 @@ class Interpreter {
     if (block_.thread() == 0) {
       begin_pass(slice);
     }
-    block_.sync();
-    if (load_relaxed(&state_.pass.stopped) != 0) {
+    if (is_stopped_anywhere()) {
       return false;
     }
     run_pass(block_, state_.pass, slice.work.type, slice.work.op.kind);
-    block_.sync();
-    if (load_relaxed(&state_.pass.stopped) != 0) {
+    if (is_stopped_anywhere()) {
       return false;
     }
-    finish_lines();
+    if (slice.work.protocol == Protocol::kLL128) {
+      finish_lines();
+      block_.sync();  // before the next slice's targets take the place of these
+    }
     for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
       const auto index = static_cast<uint32_t>(step.peers_first) + i;
       i < receives ? finish_receive(slice.work, index) : finish_send(slice.work, index);
@@ -479,8 +486,7 @@ class Interpreter {
         store_relaxed(&state_.pass.stopped, 1U);
       }
     }
-    block_.sync();
-    return load_relaxed(&state_.pass.stopped) == 0;
+    return !is_stopped_anywhere();
   }
 
   /// The user may write to the buffers again once every address that went out is taken. Only now,

@@ -13,6 +13,7 @@ struct ThreadBlock {
   __device__ uint32_t thread() const { return threadIdx.x; }
   __device__ uint32_t threads() const { return blockDim.x; }
   __device__ void sync() const { __syncthreads(); }
+  __device__ bool any(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
 };
 
 __global__ void __launch_bounds__(kDeviceThreadsMax, kBlocksPerProcessor)
