@@ -156,6 +156,22 @@ const Row kRows[] = {
      &Config::pxn_disable},
     {{"NCCL_PXN_C2C", "1", "0 or 1", "0: no such path to a NIC on a CPU joined by C2C"},
      &Config::pxn_c2c},
+    {{"PLEXUS_FABRIC_FILE", "", "file", "which host is in which data centre, and what joins them"},
+     &Config::fabric_file},
+    {{"NCCL_SCATTER_XDC", "1", "0 or 1",
+      "0: all channels cross between data centres at the same hosts"},
+     &Config::scatter_xdc},
+    {{"NCCL_IB_HCA", "", "[^][=]name[:port[:...]],...",
+      "with PLEXUS_IB_HCA=fabricid: the fabrics of the network's devices"},
+     &Config::ib_hca},
+    {{"PLEXUS_IB_HCA", "rail", "rail or fabricid",
+      "the third field of NCCL_IB_HCA: rail (releases of NCCL), fabricId (its branch cross-dc)"},
+     &Config::ib_hca_syntax},
+    {{"NCCL_IB_FABRICID_MAXRAIL", "4611686018427387904", "1..4611686018427387904",
+      "a fabricId is data centre * this + rail"},
+     &Config::ib_rails_max,
+     1,
+     int64_t{1} << 62},
 };
 
 /// Older names: the most restrictive value wins.

@@ -78,6 +78,13 @@ class Communicator final : public RankState {
   Result<Plan*> plan(std::span<const Task> tasks);
   /// Runs one group's tasks of this communicator inline.
   Result<void> run_inline(std::span<const Task> tasks);
+  // The last call, when it can be done again without checks: see repeat_call().
+  [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
+    return last_plan_ != nullptr && last_call_ == shape && state() == Code::kSuccess && !revoked &&
+           !finalized && submitted_.load(std::memory_order_acquire) == 0;
+  }
+  Result<void> repeat_last_call(const void* send, void* recv);
+  void note_last_call(const CallShape& shape) noexcept;
   /// Puts `plan` on `streams`.
   void submit(Plan& plan, std::vector<HostStream*> streams);
   /// Hands one launch's part to the async engine; `finished` is told by its thread.
@@ -125,7 +132,7 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
-  Result<void> open_collnet(uint32_t slot_bytes);
+  Result<void> open_connections(uint32_t slot_bytes);
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
@@ -143,6 +150,9 @@ class Communicator final : public RankState {
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
   DeviceOrder order_;
+  Plan* newest_plan_ = nullptr;  // that plan() gave last: the cache may have dropped others
+  Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
+  CallShape last_call_;
   Engine engine_;
   LastChoice last_choice_{"", "", 0};
   uint64_t sequence_ = 0;

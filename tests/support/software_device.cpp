@@ -20,6 +20,7 @@ struct OneThread {
   [[nodiscard]] static uint32_t thread() { return 0; }
   [[nodiscard]] static uint32_t threads() { return 1; }
   static void sync() {}
+  static bool any(bool mine) { return mine; }
 };
 
 /// A GPU would fault, and every later call would fail. Here the process ends, with the reason.
