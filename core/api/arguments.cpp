@@ -215,16 +215,32 @@ Result<Task> check_call(const CallArguments& arguments) {
   if (is_reduction(arguments.collective)) {
     PLEXUS_TRY(resolve_reduction(comm, arguments.op, task.type, &task));
   }
-  PLEXUS_TRY(stream, check_stream(arguments.stream));
+  HostStream* stream = nullptr;
+  if (device_of(comm) < 0) {
+    PLEXUS_TRY(found, check_stream(arguments.stream));
+    stream = found;
+  } else if (find_host_stream(arguments.stream) != nullptr) {
+    return fail(Code::kInvalidArgument,
+                "a stream from plexusStreamCreate is for host ranks: rank {} computes on cuda:{}, "
+                "pass a CUDA stream",
+                rank_of(comm), device_of(comm));
+  }
   if (arguments.count > 0) {
     PLEXUS_TRY(check_buffers(arguments, rank_of(comm)));
     PLEXUS_TRY(check_size(arguments, nranks));
+    if (uses_send(arguments, rank_of(comm))) {
+      PLEXUS_TRY(check_reach(comm, arguments.send, "send buffer"));
+    }
+    if (uses_recv(arguments, rank_of(comm))) {
+      PLEXUS_TRY(check_reach(comm, arguments.recv, "receive buffer"));
+    }
   }
   task.root = arguments.root;
   task.send = arguments.send;
   task.recv = arguments.recv;
   task.count = arguments.count;
   task.stream = stream;
+  task.device_stream = arguments.stream;
   return task;
 }
 

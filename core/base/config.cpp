@@ -116,8 +116,12 @@ const Row kRows[] = {
      &Config::bootstrap_timeout_s,
      1,
      kSecondsMax},
-    {{"PLEXUS_DEVICE", "auto", "auto or host", "where ranks compute; this build has host ranks"},
+    {{"PLEXUS_DEVICE", "auto", "auto, cuda or host",
+      "where ranks compute; auto: the current CUDA device when there is one, else the host"},
      &Config::device},
+    {{"NCCL_CHECK_POINTERS", "0", "0 or 1",
+      "1: a CUDA rank's buffers must be memory that its device reaches"},
+     &Config::check_pointers},
     {{"NCCL_TOPO_FILE", "", "file",
       "description of this host, in place of what is detected; ranks and NICs are filled in"},
      &Config::topo_file},
@@ -291,13 +295,9 @@ Result<void> read_old_name(const OldName& old, Config& config) {
 }
 
 Result<void> check_choices(const Config& config) {
-  if (config.device == "cuda") {
+  if (config.device != "auto" && config.device != "cuda" && config.device != "host") {
     return fail(Code::kInvalidArgument,
-                "PLEXUS_DEVICE=cuda is not possible: this build has host ranks only");
-  }
-  if (config.device != "auto" && config.device != "host") {
-    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is not understood: it takes auto or host",
-                config.device);
+                "PLEXUS_DEVICE={} is not understood: it takes auto, cuda or host", config.device);
   }
   if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
       config.socket_family != "AF_INET6") {

@@ -48,6 +48,7 @@ struct Config {
   std::string port_range;
   int64_t bootstrap_timeout_s = 300;
   std::string device = "auto";
+  bool check_pointers = false;
   std::string topo_file;
   std::string topo_dump_file;
   std::string graph_file;

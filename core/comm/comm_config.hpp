@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator's own settings: `ncclConfig_t` validated, with environment overrides applied.
+// A communicator's own settings: `ncclConfig_t` validated, with environment overrides applied, and
+// the device that it computes on.
 #pragma once
 
 #include <string>
@@ -18,6 +19,7 @@ struct CommConfig {
   bool shrink_share = false;
   int traffic_class = -1;
   std::string comm_name;
+  int device = -1;  // CUDA's number; -1: computes on the host. A child's is its parent's
 };
 
 }  // namespace plexus

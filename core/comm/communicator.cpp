@@ -201,6 +201,48 @@ static std::optional<ConnectionSet::FarLink> far_link(const CommTopology& topolo
                                 .latency_ns = path.latency_ns.value_or(0)};
 }
 
+/// Fewest and most channels that all ranks can have.
+static std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos) {
+  // Most programs have at most so many lanes, a block each.
+  constexpr uint32_t kLanesPerChannel = 2;
+  uint32_t least = 1;
+  uint32_t most = 64;
+  for (const PeerInfo& info : infos) {
+    least = std::max(least, info.min_channels);
+    most = std::min(most, info.max_channels);
+    if (info.on_cuda()) {
+      const auto sharers = std::count_if(infos.begin(), infos.end(), [&](const PeerInfo& other) {
+        return same_device(info, other);
+      });
+      const uint32_t blocks = info.device_blocks / static_cast<uint32_t>(sharers);
+      most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
+    }
+  }
+  return {std::min(least, most), most};
+}
+
+void Communicator::make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes) {
+  const auto [channels_min, channels_max] = bounds_of_channels(*setup_.infos);
+  plan_context_ = PlanContext{
+      .state = this,
+      .rank = setup_.rank,
+      .nranks = setup_.nranks,
+      .orders = topology_->orders,
+      .costs = topology_->costs.get(),
+      .connections = connections_.get(),
+      .memory = &Process::instance().memory,
+      .filter = &filter_,
+      .tuner = tuner_.get(),
+      .collnet = &collnet_.ability,
+      .deterministic = setup_.config.deterministic,
+      .shares_memory =
+          described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,
+      .channels_min = static_cast<int>(channels_min),
+      .channels_max = static_cast<int>(channels_max),
+      .slot_bytes = slot_bytes,
+      .device = device_rank_.get()};
+}
+
 Result<void> Communicator::open_connections(uint32_t slot_bytes) {
   connections_ = std::make_unique<ConnectionSet>(
       ConnectionSet::Options{.rank = setup_.rank,
@@ -209,7 +251,8 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
                              .exchange = setup_.exchange.get(),
                              .meetings = &Process::instance().meetings,
                              .nets = setup_.nets.get(),
-                             .slot_bytes = slot_bytes});
+                             .slot_bytes = slot_bytes,
+                             .runtime = Process::instance().devices()});
   if (topology_->centres.count() > 1) {
     connections_->use_far([topology = topology_, rank = setup_.rank](
                               int peer) { return far_link(*topology, rank, peer); },
@@ -241,13 +284,9 @@ Result<void> Communicator::start(CommSetup setup) {
   topology_ = std::move(topology);
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
-  uint32_t channels_min = 1;
-  uint32_t channels_max = 64;
   uint32_t ranks_on_my_cores = 0;
   for (const PeerInfo& info : *setup_.infos) {
     slot_bytes = std::min(slot_bytes, info.slot_bytes);
-    channels_min = std::max(channels_min, info.min_channels);
-    channels_max = std::min(channels_max, info.max_channels);
     ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
   const plexus_tuner_comm_t described =
@@ -255,24 +294,12 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(open_tuner(described));
   PLEXUS_TRY(open_profilers());
   oversubscribed = ranks_on_my_cores > mine.cores;
+  if (mine.on_cuda()) {
+    PLEXUS_TRY(device_rank, DeviceRank::create(*Process::instance().devices(), mine.device));
+    device_rank_ = std::move(device_rank);
+  }
   PLEXUS_TRY(open_connections(slot_bytes));
-  plan_context_ = PlanContext{
-      .state = this,
-      .rank = setup_.rank,
-      .nranks = setup_.nranks,
-      .orders = topology_->orders,
-      .costs = topology_->costs.get(),
-      .connections = connections_.get(),
-      .memory = &Process::instance().memory,
-      .filter = &filter_,
-      .tuner = tuner_.get(),
-      .collnet = &collnet_.ability,
-      .deterministic = setup_.config.deterministic,
-      .shares_memory =
-          described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,
-      .channels_min = static_cast<int>(std::min(channels_min, channels_max)),
-      .channels_max = static_cast<int>(channels_max),
-      .slot_bytes = slot_bytes};
+  make_plan_context(described, slot_bytes);
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);
   const Exchange::Traffic traffic = setup_.exchange->traffic();
@@ -315,6 +342,9 @@ void Communicator::stop_with(const Error& reason) {
     set_state(error_->code());
   }
   stop.store(true, std::memory_order_release);  // pairs with the engine's load
+  if (device_rank_ != nullptr) {
+    device_rank_->stop();
+  }
 }
 
 void Communicator::fail(const Error& error) {
@@ -333,12 +363,24 @@ void Communicator::report_waiting(const CallRecord& call) {
 
 // ---- work ----
 
+void Communicator::check_device() {
+  if (device_rank_ == nullptr || stop.load(std::memory_order_acquire)) {
+    return;
+  }
+  if (const DeviceFailure* const failure = device_rank_->failure(); failure != nullptr) {
+    fail(order_.describe(*failure));
+  }
+}
+
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
   last_plan_ = nullptr;
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
   newest_plan_ = plan;
   plan->prepare(tasks, sequence_, *plan_context_->memory);
   if (profile_ != nullptr) {
+    if (plan->launches != 0) {
+      wait_submitted();  // a profiler is told of one run of a plan at a time
+    }
     profile_->prepare(*plan, tasks, sequence_);
   }
   sequence_ += plan->collectives();
@@ -371,10 +413,12 @@ Result<void> Communicator::repeat_last_call(const void* send, void* recv) {
   return ok();
 }
 
-/// Profilers want to see every call, a user's reduction may end, and a group is many calls.
+/// Profilers want to see every call, a user's reduction may end, a group is many calls, and a
+/// kernel needs a launch.
 void Communicator::note_last_call(const CallShape& shape) noexcept {
   constexpr int kBuiltInOps = 5;
-  const bool is_fixed = shape.op < kBuiltInOps && profile_ == nullptr && newest_plan_ != nullptr;
+  const bool is_fixed = shape.op < kBuiltInOps && profile_ == nullptr && newest_plan_ != nullptr &&
+                        device_rank_ == nullptr;
   last_plan_ = is_fixed && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
   last_call_ = shape;
 }
@@ -393,11 +437,35 @@ void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {
        }});
 }
 
+void Communicator::submit_run(Execution& execution, std::function<void()> finished) {
+  enter();
+  submitted_.fetch_add(1, std::memory_order_relaxed);
+  execution.finished = false;
+  Process::instance().async.submit(
+      {.execution = &execution, .streams = {}, .finished = [this, finished = std::move(finished)] {
+         finished();
+         submitted_.fetch_sub(1, std::memory_order_release);
+         submitted_.notify_all();
+         leave();
+       }});
+}
+
 void Communicator::wait_submitted() {
   for (int pending = submitted_.load(std::memory_order_acquire); pending != 0;
        pending = submitted_.load(std::memory_order_acquire)) {
     submitted_.wait(pending, std::memory_order_acquire);
   }
+}
+
+bool Communicator::wait_submitted_for(std::chrono::milliseconds time) {
+  const auto limit = std::chrono::steady_clock::now() + time;
+  while (submitted_.load(std::memory_order_acquire) != 0) {
+    if (std::chrono::steady_clock::now() > limit) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 void Communicator::wait_left() {

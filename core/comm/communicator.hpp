@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,7 @@
 #include "core/comm/collnet.hpp"
 #include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
+#include "core/comm/device_launch.hpp"
 #include "core/comm/profile.hpp"
 #include "core/comm/topology.hpp"
 #include "core/engine/engine.hpp"
@@ -85,9 +87,18 @@ class Communicator final : public RankState {
   void note_last_call(const CallShape& shape) noexcept;
   /// Puts `plan` on `streams`.
   void submit(Plan& plan, std::vector<HostStream*> streams);
-  /// Blocks until nothing of this communicator is on a host stream.
+  /// Hands one launch's part to the async engine; `finished` is told by its thread.
+  void submit_run(Execution& execution, std::function<void()> finished);
+  /// Blocks until nothing of this communicator is on a host stream, or under way on a device.
   void wait_submitted();
+  /// The same for so long at most; true: nothing is left.
+  bool wait_submitted_for(std::chrono::milliseconds time);
   [[nodiscard]] Engine& engine() noexcept { return engine_; }
+  /// nullptr: the rank computes on the host.
+  [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
+  [[nodiscard]] DeviceOrder& order() noexcept { return order_; }
+  /// Has a kernel failed that nobody watches? Then the communicator has too.
+  void check_device();
   void enter() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
   void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
   /// Blocks until no thread is inside a call on this communicator (they see `stop`).
@@ -126,6 +137,7 @@ class Communicator final : public RankState {
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
+  void make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes);
 
   CommConfig comm_config_;
   CommSetup setup_;
@@ -133,10 +145,12 @@ class Communicator final : public RankState {
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
   CollnetOpen collnet_;
+  std::unique_ptr<DeviceRank> device_rank_;  // nullptr: computes on the host
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
+  DeviceOrder order_;
   Plan* newest_plan_ = nullptr;  // that plan() gave last: the cache may have dropped others
   Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
   CallShape last_call_;

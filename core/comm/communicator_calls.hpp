@@ -23,7 +23,7 @@ int nranks_of(const Communicator& comm) noexcept;
 int device_of(const Communicator& comm) noexcept;  // CUDA device number; -1 on host ranks
 
 /// kSuccess: ready. kInProgress: init, split or finalize under way. Else: the sticky error.
-Code async_error(const Communicator& comm) noexcept;
+Code async_error(Communicator& comm) noexcept;
 /// One sentence for the sticky error (empty when none): logged once as WARN by the API.
 /// Usable = ready: an Error when init is in progress (kInvalidArgument), revoked (kInvalidUsage) or
 /// failed.
@@ -52,6 +52,10 @@ Result<void> finalize(Communicator& comm);
 Result<void> destroy(Communicator* comm);
 Result<void> abort(Communicator* comm);
 Result<void> revoke(Communicator& comm);
+
+/// With NCCL_CHECK_POINTERS, of a CUDA rank: kInvalidArgument when its device does not reach
+/// `buffer`.
+Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what);
 
 // -- groups and work (`Task::comm` set, arguments checked) --
 Result<void> group_start() noexcept;
@@ -90,7 +94,8 @@ Result<void> destroy_reduction(Communicator& comm, int op);
 /// task.scalar.
 Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* task);
 
-// -- memory (ncclMemAlloc: page-aligned, shareable with the other processes of this host) --
+// -- memory (ncclMemAlloc: on the current device; on the host page-aligned, and shareable with the
+// -- other processes) --
 Result<void*> allocate_memory(size_t size_bytes);
 Result<void> free_memory(void* pointer);
 Result<void*> register_buffer(Communicator& comm,

@@ -65,7 +65,13 @@ class Inside {
 Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   std::vector<Execution*> executions;
   std::vector<Communicator*> waits_for;
+  std::vector<DeviceCalls> on_devices;
   for (const CommTasks& entry : sorted) {
+    if (entry.comm->device_rank() != nullptr) {
+      PLEXUS_TRY(plan, entry.comm->plan(entry.tasks));
+      on_devices.push_back({.comm = entry.comm, .plan = plan, .tasks = entry.tasks});
+      continue;
+    }
     auto streams = streams_of(entry.tasks);
     if (streams.empty()) {
       entry.comm->wait_submitted();
@@ -81,6 +87,9 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
       waits_for.push_back(entry.comm);
     }
     entry.comm->submit(*plan, std::move(streams));
+  }
+  if (!on_devices.empty()) {
+    PLEXUS_TRY(run_on_devices(on_devices, executions));
   }
   if (!executions.empty()) {
     sorted.front().comm->engine().run(executions);
@@ -159,7 +168,8 @@ Result<void> run_tasks(std::span<const Task> tasks) {
   const bool is_simple = std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
     return task.comm == comm && task.stream == nullptr;
   });
-  if (is_simple) {  // without the lists that several communicators need
+  if (is_simple &&
+      comm->device_rank() == nullptr) {  // without the lists that several communicators need
     comm->enter();
     auto result = comm->run_inline(tasks);
     comm->leave();

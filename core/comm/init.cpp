@@ -12,6 +12,7 @@
 #include "core/comm/collnet.hpp"
 #include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
+#include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -45,6 +46,34 @@ void store_text(char (&target)[size], const std::string& text) {
 
 }  // namespace
 
+Result<void> describe_device(int device, PeerInfo& info) {
+  info.device = device;
+  if (device == kHostDevice) {
+    return ok();
+  }
+  DeviceRuntime& runtime = *Process::instance().devices();
+  PLEXUS_TRY(facts, runtime.describe(device));
+  std::memcpy(info.device_uuid, facts.uuid.data(), sizeof(info.device_uuid));
+  info.device_blocks = static_cast<uint32_t>(std::max(facts.blocks_max, 0));
+  info.device_sm = facts.compute_capability;
+  store_text(info.bus_id, facts.bus_id);
+  if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
+    info.numa = near;  // in its channel, a rank stands where its device is
+  }
+  PLEXUS_TRY(count, runtime.count());
+  size_t reached = 0;
+  for (int peer = 0; peer < count && reached < std::size(info.reached_devices); ++peer) {
+    PLEXUS_TRY(reaches, runtime.reach_peer(device, peer));
+    if (reaches) {
+      PLEXUS_TRY(peers, runtime.describe(peer));
+      uint8_t uuid[sizeof(info.device_uuid)];
+      std::memcpy(uuid, peers.uuid.data(), sizeof(uuid));
+      info.reached_devices[reached++] = hash_of_device(uuid);
+    }
+  }
+  return ok();
+}
+
 Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_config) {
   PeerInfo info;
   const HostIdentity host = host_identity(config.hostid);
@@ -60,7 +89,8 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
-  if (wants_collnet(config.collnet_enable, comm_config)) {
+  // Networks that reduce work on host memory: their ranks compute on the host.
+  if (wants_collnet(config.collnet_enable, comm_config) && comm_config.device == kHostDevice) {
     info.collnet_threshold = static_cast<uint32_t>(config.collnet_node_threshold);
   }
   info.cores = static_cast<uint32_t>(cores_available());
@@ -77,6 +107,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   store_text(info.algorithms, config.algo);
   store_text(info.protocols, config.proto);
   store_text(info.host, host.name);
+  PLEXUS_TRY(describe_device(comm_config.device, info));
   return info;
 }
 

@@ -13,6 +13,8 @@ namespace plexus {
 
 /// What this process says of a rank of its own.
 Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_config);
+/// Notes in `info` on which device it computes (kHostDevice: the host).
+Result<void> describe_device(int device, PeerInfo& info);
 
 /// Joins the others over the unique ids and makes `comm` ready. Blocks; ends early with
 /// comm.give_up.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <thread>
+
+#include <fmt/format.h>
 
 #include "core/base/log.hpp"
 #include "core/comm/communicator_calls.hpp"
@@ -11,6 +14,7 @@
 #include "core/comm/launch_life.hpp"
 #include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
+#include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
 
 namespace plexus {
@@ -34,14 +38,34 @@ void release(Communicator* comm) {
 
 }  // namespace
 
+namespace {
+
+/// An aborted rank: gone on return, unless its kernels have not begun since other work is before
+/// them on their streams. They will end as soon as they begin; what they use goes then.
+void release_aborted(Communicator* comm) {
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  if (comm->device_rank() == nullptr || comm->wait_submitted_for(kPatience)) {
+    release(comm);
+    return;
+  }
+  std::thread([comm] {
+    release(comm);
+  }).detach();  // touches only what lives as long as the process
+}
+
+}  // namespace
+
 bool is_live(const Communicator* comm) noexcept {
   return comm != nullptr && comm->magic.load(std::memory_order_relaxed) == Communicator::kMagic;
 }
 int rank_of(const Communicator& comm) noexcept { return comm.rank(); }
 int nranks_of(const Communicator& comm) noexcept { return comm.nranks(); }
-int device_of(const Communicator& /*comm*/) noexcept { return -1; }
+int device_of(const Communicator& comm) noexcept { return comm.comm_config().device; }
 LastChoice last_choice(const Communicator& comm) noexcept { return comm.last_choice(); }
-Code async_error(const Communicator& comm) noexcept { return comm.state(); }
+Code async_error(Communicator& comm) noexcept {
+  comm.check_device();
+  return comm.state();
+}
 
 Result<void> check_usable(const Communicator& comm) noexcept {
   const Code state = comm.state();
@@ -60,6 +84,25 @@ Result<void> check_usable(const Communicator& comm) noexcept {
     return fail(Code::kInvalidUsage, "the communicator was finalized: only destroy is possible");
   }
   return comm.stop_reason();
+}
+
+Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what) {
+  if (comm.device_rank() == nullptr || !comm.setup().config.check_pointers) {
+    return ok();
+  }
+  const int device = comm.device_rank()->device();
+  const PointerFacts facts = comm.device_rank()->runtime().describe_pointer(buffer);
+  if (facts.place == PointerFacts::Place::kPageable) {
+    return fail(Code::kInvalidArgument,
+                "the {} {} is memory that CUDA does not know: rank {} computes on cuda:{}", what,
+                fmt::ptr(buffer), comm.rank(), device);
+  }
+  if (facts.place == PointerFacts::Place::kDevice && facts.device != device) {
+    return fail(Code::kInvalidArgument,
+                "the {} {} is memory of cuda:{}, rank {} computes on cuda:{}", what,
+                fmt::ptr(buffer), facts.device, comm.rank(), device);
+  }
+  return ok();
 }
 
 Result<void> check_splittable(const Communicator& comm) noexcept {
@@ -109,8 +152,12 @@ Result<void> init_rank(Communicator** comm,
                        int nranks,
                        std::span<const UniqueId> ids,
                        int rank,
-                       const CommConfig& config) {
+                       const CommConfig& comm_config) {
   *comm = nullptr;
+  CommConfig config = comm_config;
+  PLEXUS_TRY(settings, Process::instance().read_settings());
+  PLEXUS_TRY(device, choose_device(Process::instance().devices(), settings.device, kHostDevice));
+  config.device = device;  // the one that is current now, not in the thread that makes it
   return run_life_job(
       [comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
         return start_life(comm, config, [nranks, rank, ids](Communicator& made) {
@@ -119,14 +166,38 @@ Result<void> init_rank(Communicator** comm,
       });
 }
 
+namespace {
+
+/// By rank: the user's list, else the devices in turn.
+Result<std::vector<int>> choose_devices(const Config& config, int nranks, const int* devices) {
+  DeviceRuntime* const runtime = Process::instance().devices();
+  PLEXUS_TRY(first, choose_device(runtime, config.device, kHostDevice));
+  std::vector<int> chosen(static_cast<size_t>(nranks), kHostDevice);
+  if (first == kHostDevice) {
+    return chosen;
+  }
+  PLEXUS_TRY(count, runtime->count());
+  for (int rank = 0; rank < nranks; ++rank) {
+    PLEXUS_TRY(device, choose_device(runtime, config.device,
+                                     devices == nullptr ? rank % count : devices[rank]));
+    chosen[static_cast<size_t>(rank)] = device;
+  }
+  return chosen;
+}
+
+}  // namespace
+
 /// All ranks are here: no bootstrap, no threads, one description for each.
-Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/) {
+Result<void> init_all(Communicator** comms, int ndevices, const int* device_list) {
   const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, Process::instance().read_settings());
   auto exchanges = make_local_exchanges(ndevices);
+  PLEXUS_TRY(devices, choose_devices(config, ndevices, device_list));
   PLEXUS_TRY(self, describe_self(config, {}));
-  const auto infos =
-      std::make_shared<const std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
+  const auto infos = std::make_shared<std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    PLEXUS_TRY(describe_device(devices[rank], (*infos)[rank]));
+  }
   std::vector<CommSetup> setups(static_cast<size_t>(ndevices));
   for (int rank = 0; rank < ndevices; ++rank) {
     CommSetup& setup = setups[static_cast<size_t>(rank)];
@@ -141,7 +212,9 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* /*devices*/
   PLEXUS_TRY(agree_on_networks(setups, CommConfig{}));
   std::vector<std::unique_ptr<Communicator>> made;
   for (CommSetup& setup : setups) {
-    auto comm = std::make_unique<Communicator>(CommConfig{});
+    CommConfig comm_config;
+    comm_config.device = devices[made.size()];
+    auto comm = std::make_unique<Communicator>(comm_config);
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));
   }
@@ -198,7 +271,7 @@ Result<void> abort(Communicator* comm) {
     }
     comm->setup().exchange->stop();
   }
-  release(comm);
+  release_aborted(comm);
   return ok();
 }
 

@@ -11,7 +11,9 @@
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
+#include "core/comm/device_launch.hpp"
 #include "core/comm/topology.hpp"
+#include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
 #include "core/plugin/collnet_registry.hpp"
@@ -33,9 +35,15 @@ class Process {
   CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
   TopologyCache topologies;
+  LaunchPool launches;
 
   /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
   Result<Config> read_settings();
+
+  /// nullptr: this build is without CUDA.
+  [[nodiscard]] DeviceRuntime* devices() const noexcept { return devices_; }
+  /// For tests: before the first communicator.
+  void use_devices(DeviceRuntime* devices) noexcept { devices_ = devices; }
 
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.
@@ -47,6 +55,7 @@ class Process {
   Process() = default;
   mutable std::mutex mutex_;
   std::set<const void*> streams_;  // guarded by mutex_
+  DeviceRuntime* devices_ = cuda_runtime();
   std::once_flag env_once_;
   std::optional<Error> env_error_;  // written once
 };

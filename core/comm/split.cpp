@@ -64,6 +64,7 @@ Result<void> split(
     Communicator& parent, int color, int key, Communicator** child, const CommConfig* config) {
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
+  child_config.device = parent.comm_config().device;
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
     const auto started = std::chrono::steady_clock::now();
     const uint64_t number = parent.next_child();
@@ -90,6 +91,7 @@ Result<void> shrink(Communicator& parent,
                     bool abort_parent) {
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
+  child_config.device = parent.comm_config().device;
   std::vector<int> members;
   for (int rank = 0; rank < parent.nranks(); ++rank) {
     if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {

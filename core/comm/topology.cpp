@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include "core/base/log.hpp"
 #include "core/comm/centres.hpp"
@@ -93,6 +94,12 @@ Result<XmlElement> describe_host(const TopologyInput& input, const std::vector<H
     request.nets.push_back(port_of(input.net->properties(device)));
   }
   if (input.config->topo_file.empty()) {
+    const bool any_gpu = std::any_of(ranks.begin(), ranks.end(),
+                                     [](const HostRank& rank) { return !rank.bus_id.empty(); });
+    if (any_gpu) {
+      PLEXUS_TRY(gpus, find_gpus());
+      request.gpus = std::move(gpus);
+    }
     return input.cache->describe(request);
   }
   PLEXUS_TRY(file, read_machine_file(input.config->topo_file));
@@ -117,6 +124,21 @@ Result<void> dump(const TopologyInput& input,
   return ok();
 }
 
+std::set<std::pair<int, int>> pairs_without_p2p(std::span<const PeerInfo> infos,
+                                                const std::vector<HostRank>& ranks) {
+  std::set<std::pair<int, int>> pairs;
+  for (const int a : choose_representatives(ranks).ranks) {
+    for (const int b : choose_representatives(ranks).ranks) {
+      const PeerInfo& first = infos[static_cast<size_t>(a)];
+      const PeerInfo& second = infos[static_cast<size_t>(b)];
+      if (a < b && first.on_cuda() && second.on_cuda() && !reach_each_other(first, second)) {
+        pairs.emplace(a, b);
+      }
+    }
+  }
+  return pairs;
+}
+
 Result<PartChannels> search(const TopologyInput& input,
                             const std::vector<HostRank>& ranks,
                             bool inter) {
@@ -124,6 +146,7 @@ Result<PartChannels> search(const TopologyInput& input,
   PLEXUS_TRY(options, read_topo_options(*input.config));
   request.options = options;
   request.options.shm_disable = false;  // a part is what reaches each other as it is
+  request.options.reach.without_p2p = pairs_without_p2p(input.infos, ranks);
   if (!input.config->graph_file.empty()) {
     PLEXUS_TRY(graphs, read_text(input.config->graph_file, "NCCL_GRAPH_FILE"));
     request.graphs = std::move(graphs);
@@ -311,7 +334,12 @@ std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> info
     if (is_new) {
       parts.emplace_back();
     }
-    parts[at->second].push_back({.rank = static_cast<int>(rank), .numa = infos[rank].numa});
+    const PeerInfo& info = infos[rank];
+    parts[at->second].push_back({.rank = static_cast<int>(rank),
+                                 .numa = info.numa,
+                                 .bus_id = info.on_cuda() ? info.bus_id : "",
+                                 .device = info.device,
+                                 .sm = info.device_sm});
   }
   return parts;
 }

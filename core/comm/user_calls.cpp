@@ -4,6 +4,7 @@
 
 #include "core/comm/communicator.hpp"
 #include "core/comm/process.hpp"
+#include "core/device/choose_device.hpp"
 
 namespace plexus {
 namespace {
@@ -26,7 +27,7 @@ Result<int> create_premul_sum(Communicator& comm,
       .type = type, .op = ReduceOp::premul_sum(0), .scalar = nullptr};
   if (scalar_on_device) {
     reduction.scalar =
-        scalar;  // host ranks: "device" memory is host memory, read when the call runs
+        scalar;  // read when the call runs; on host ranks, "device" memory is host memory
   } else {
     reduction.op.load_scalar(scalar, type);
   }
@@ -80,7 +81,11 @@ Result<void> resolve_reduction(Communicator& comm, int op, DataType type, Task* 
 // ---- memory ----
 
 Result<void*> allocate_memory(size_t size_bytes) {
-  return Process::instance().memory.allocate(size_bytes);
+  Process& process = Process::instance();
+  PLEXUS_TRY(config, process.read_settings());
+  PLEXUS_TRY(device, choose_device(process.devices(), config.device, kHostDevice));
+  return device == kHostDevice ? process.memory.allocate(size_bytes)
+                               : process.memory.allocate_on(*process.devices(), device, size_bytes);
 }
 Result<void> free_memory(void* pointer) { return Process::instance().memory.release(pointer); }
 

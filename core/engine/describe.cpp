@@ -44,11 +44,21 @@ Error describe_failure(LaneRun& lane) {
                 "open /proc/{}/fd/{}, or set NCCL_LOCAL_REGISTER=0",
                 rank, peer, place.pid, place.fd);
   }
+  return describe_mismatch({.rank = rank,
+                            .peer = peer,
+                            .call = work.call,
+                            .peers_calls = failure.connection->fifo().calls,
+                            .hash_arrived = failure.hash_arrived,
+                            .size_expected = failure.size_expected,
+                            .size_arrived = failure.size_arrived});
+}
+
+Error describe_mismatch(const Mismatch& mismatch) {
   // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots
   // calls.
   std::string theirs = "a different call";
-  for (const CallRecord& call : failure.connection->fifo().calls) {
-    if (call.hash == failure.hash_arrived) {
+  for (const CallRecord& call : mismatch.peers_calls) {
+    if (call.hash == mismatch.hash_arrived) {
       theirs = describe_call(call);
     }
   }
@@ -56,7 +66,8 @@ Error describe_failure(LaneRun& lane) {
       Code::kInvalidUsage,
       "the ranks' calls differ: rank {} made {}, rank {} made {} and sent {} bytes where {} were "
       "expected; every rank of a communicator must make the same calls in the same order",
-      rank, describe_call(work.call), peer, theirs, failure.size_arrived, failure.size_expected);
+      mismatch.rank, describe_call(mismatch.call), mismatch.peer, theirs, mismatch.size_arrived,
+      mismatch.size_expected);
 }
 
 }  // namespace plexus

@@ -71,6 +71,18 @@ Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
   return moved;
 }
 
+/// True: all ends are connected.
+Result<bool> progress_connect(Execution& execution) {
+  bool connected = true;
+  for (ConnectionEnd* const end : execution.ends) {
+    if (!end->connected()) {
+      PLEXUS_TRY(progress, end->progress_connect());
+      connected = connected && progress;
+    }
+  }
+  return connected;
+}
+
 bool waits_at_fifo(const LaneRun& lane) {
   return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
 }
@@ -309,42 +321,23 @@ bool Engine::progress_execution(Execution& execution) noexcept {
     fail(execution, rank.stop_reason());
     return true;
   }
-  bool moved = false;
-  bool connected = true;
-  for (ConnectionEnd* const end : execution.ends) {
-    if (!execution.connected) {
-      auto progress = end->connected() ? Result<bool>(true) : end->progress_connect();
-      if (progress.has_error()) {
-        rank.fail(progress.error());
-        fail(execution, std::move(progress).error());
-        return true;
-      }
-      connected = connected && progress.value();
-    } else if (end->has_pump()) {
-      auto progress = end->progress_pump();
-      if (progress.has_error()) {
-        rank.fail(progress.error());
-        fail(execution, std::move(progress).error());
-        return true;
-      }
-      moved = moved || progress.value();
-      if (const Error* const broken = end->broken(); broken != nullptr && is_waited_for(*end)) {
-        rank.fail(*broken);
-        fail(execution, broken->clone());
-        return true;
-      }
-    }
+  auto progress = execution.connected ? progress_pumps(execution) : progress_connect(execution);
+  if (progress.has_error()) {
+    rank.fail(progress.error());
+    fail(execution, std::move(progress).error());
+    return true;
   }
+  bool moved = execution.connected && progress.value();
   if (!rank.unsettled.empty()) {
-    auto progress = pump_unsettled(rank.unsettled);
-    if (progress.has_error()) {
-      rank.fail(progress.error());
-      fail(execution, std::move(progress).error());
+    auto settled = pump_unsettled(rank.unsettled);
+    if (settled.has_error()) {
+      rank.fail(settled.error());
+      fail(execution, std::move(settled).error());
       return true;
     }
-    moved = moved || progress.value();
+    moved = moved || settled.value();
   }
-  if (!execution.connected && connected) {
+  if (!execution.connected && progress.value()) {
     execution.connected = true;
     execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
                                   [](const ConnectionEnd* end) { return end->has_pump(); });
@@ -358,11 +351,58 @@ bool Engine::progress_execution(Execution& execution) noexcept {
   return moved;
 }
 
+/// True when something moved. An Error also for a broken connection that the execution waits for.
+Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
+  bool moved = false;
+  for (ConnectionEnd* const end : execution.ends) {
+    if (!end->has_pump()) {
+      continue;
+    }
+    PLEXUS_TRY(progress, end->progress_pump());
+    moved = moved || progress;
+    // Nobody knows where a kernel waits: it is taken to wait here when nothing moves for long.
+    if (const Error* const broken = end->broken();
+        broken != nullptr &&
+        (execution.remote != nullptr ? execution.reported : is_waited_for(*end))) {
+      return broken->clone();
+    }
+  }
+  return moved;
+}
+
+/// A kernel ends when it is told to stop, and must have ended before anything it uses may go.
+bool Engine::progress_remote(Execution& execution) noexcept {
+  RankState& rank = *execution.rank;
+  auto ended = execution.remote->poll();
+  if (ended.has_error()) {
+    rank.fail(ended.error());
+    fail(execution, rank.stop_reason());
+    return true;
+  }
+  if (rank.stop.load(std::memory_order_acquire)) {  // pairs with the release in fail() and abort
+    if (ended.value()) {
+      fail(execution, rank.stop_reason());
+    }
+    return ended.value();
+  }
+  auto moved = progress_pumps(execution);
+  if (moved.has_error()) {
+    rank.fail(moved.error());
+    return true;
+  }
+  if (ended.value() && drained(execution)) {
+    finish(execution);
+    return true;
+  }
+  return moved.value();
+}
+
 bool Engine::progress() noexcept {
   bool moved = progress_lanes();
   for (size_t i = 0; i < active_.size();) {
     Execution& execution = *active_[i];
-    moved = progress_execution(execution) || moved;
+    const bool is_remote = execution.remote != nullptr;
+    moved = (is_remote ? progress_remote(execution) : progress_execution(execution)) || moved;
     if (execution.finished) {
       active_[i] = active_.back();
       active_.pop_back();
@@ -406,6 +446,9 @@ void Engine::fail(Execution& execution, Error error) noexcept {
 
 void Engine::wait() noexcept {
   ++idle_rounds_;
+  if (!spins()) {
+    idle_long_ = true;
+  }
   if (!idle_long_) {
     const bool gives_way = !active_.empty() && active_.front()->rank->oversubscribed;
     if (idle_rounds_ < kSpinRounds && !gives_way) {
@@ -421,7 +464,7 @@ void Engine::wait() noexcept {
   if (idle_since_ == Clock::time_point{}) {
     idle_since_ = now;
   }
-  if (now - idle_since_ < kYieldFor) {
+  if (!idle_long_ && now - idle_since_ < kYieldFor) {
     sched_yield();
     return;
   }
@@ -430,6 +473,13 @@ void Engine::wait() noexcept {
     report_long_waits();
   }
   sleep();
+}
+
+/// Who waits for kernels over memory alone is in nobody's way when it sleeps.
+bool Engine::spins() const noexcept {
+  return !std::all_of(active_.begin(), active_.end(), [](const Execution* execution) {
+    return execution->remote != nullptr && !execution->pumps;
+  });
 }
 
 void Engine::moved() noexcept {
@@ -444,6 +494,9 @@ void Engine::report_long_waits() noexcept {
       continue;
     }
     execution->reported = true;
+    if (execution->remote != nullptr) {
+      execution->rank->report_waiting(execution->remote->call());
+    }
     for (WorkQueue& queue : execution->queues) {
       if (queue.current < queue.items.size()) {
         execution->rank->report_waiting(queue.items[queue.current].work.call);

@@ -36,6 +36,9 @@ class Engine {
   bool progress_lanes() noexcept;
   [[nodiscard]] bool is_waited_for(const ConnectionEnd& end) const noexcept;
   bool progress_execution(Execution& execution) noexcept;
+  bool progress_remote(Execution& execution) noexcept;
+  Result<bool> progress_pumps(Execution& execution) noexcept;
+  [[nodiscard]] bool spins() const noexcept;
   void run_simple(Execution& execution) noexcept;
   void restart_item(WorkQueue& queue) noexcept;
   bool poll_queues(Execution& execution, RunQueue& alone) noexcept;
@@ -61,6 +64,17 @@ class Engine {
 
 /// Why `lane` failed, as one sentence that names both ranks and both calls.
 Error describe_failure(LaneRun& lane);
+/// What a rank expected of a message, and what came.
+struct Mismatch {
+  int rank;
+  int peer;
+  CallRecord call;
+  std::span<const CallRecord> peers_calls;  // the last ones; may be empty
+  uint32_t hash_arrived;
+  uint32_t size_expected;
+  uint32_t size_arrived;
+};
+Error describe_mismatch(const Mismatch& mismatch);
 /// "all_reduce(count 1024, float, sum)": for messages.
 std::string describe_call(const CallRecord& call);
 

@@ -43,6 +43,17 @@ class ExecutionWatch {
   virtual void on_end() noexcept = 0;
 };
 
+/// Work that something else than the engine does: a kernel. The engine moves the pumps of its
+/// connections and waits for its end.
+class RemoteWork {
+ public:
+  virtual ~RemoteWork() = default;
+  /// Has it ended? An Error: it has, and failed. The engine's thread asks again and again.
+  virtual Result<bool> poll() noexcept = 0;
+  /// One of its calls, for messages.
+  [[nodiscard]] virtual const CallRecord& call() const noexcept = 0;
+};
+
 /// Works that run one after the other; queues of an execution run side by side.
 struct WorkQueue {
   struct Item {
@@ -61,6 +72,7 @@ struct Execution {
   bool connected = false;            // all of them stand
   bool pumps = false;                // one of them has a pump
   ExecutionWatch* watch = nullptr;   // borrowed; null: nobody watches
+  RemoteWork* remote = nullptr;      // not null: in place of `queues`, which are empty
   // state of the current run:
   size_t queues_left = 0;
   std::optional<Error> error;

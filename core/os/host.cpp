@@ -128,4 +128,10 @@ int bound_numa_node(const std::string& sysfs) {
   return understood && !several ? found : -1;
 }
 
+int numa_node_of_pci(const std::string& bus_id, const std::string& sysfs) {
+  int node = -1;
+  std::ifstream(fmt::format("{}/bus/pci/devices/{}/numa_node", sysfs, bus_id)) >> node;
+  return std::max(node, -1);
+}
+
 }  // namespace plexus

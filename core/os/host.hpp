@@ -27,5 +27,7 @@ bool bind_to_core(int index);
 /// The NUMA node to which all cores belong that the calling thread may run on; -1: they belong to
 /// several, or the kernel does not say.
 int bound_numa_node(const std::string& sysfs = "/sys");
+/// The NUMA node that a PCI device ("0000:3b:00.0") is near; -1: the kernel does not say.
+int numa_node_of_pci(const std::string& bus_id, const std::string& sysfs = "/sys");
 
 }  // namespace plexus

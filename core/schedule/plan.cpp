@@ -141,6 +141,7 @@ bool Plan::fits(std::span<const Task> tasks) const noexcept {
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
   std::unique_ptr<Plan> plan(new Plan(tasks));
   plan->execution_.rank = context.state;
+  plan->on_device_ = context.device != nullptr;
   for (size_t task = 0; task < tasks.size(); ++task) {
     if (!is_point_to_point(tasks[task].collective)) {
       PLEXUS_TRY(plan->add_collective(context, tasks, task));
@@ -293,12 +294,15 @@ Result<void> Plan::add_item(const PlanContext& context,
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
   work.streaming = buffer_bytes(task, context.nranks, false) >= kStreamingBytesMin;
-  work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
-                      work.element_bytes);
+  if (context.device == nullptr) {
+    work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
+                        work.element_bytes);
+  }
   connect(context, work,
           is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
-  item.lanes.reserve(program.lanes.size());
-  for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+  const size_t lanes = context.device == nullptr ? program.lanes.size() : 0;
+  item.lanes.reserve(lanes);
+  for (size_t lane = 0; lane < lanes; ++lane) {
     item.lanes.emplace_back(&work, static_cast<int>(lane), item.lanes.data());
   }
   items_.push_back(origin);
@@ -321,8 +325,9 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
     if (std::find(ends.begin(), ends.end(), &end) == ends.end()) {
       ends.push_back(&end);
     }
-    borrows_mapped_ = borrows_mapped_ ||
-                      (sends && context.connections->transport_to(peer) == TransportKind::kShm);
+    borrows_mapped_ =
+        borrows_mapped_ ||
+        (sends && !on_device_ && context.connections->transport_to(peer) == TransportKind::kShm);
     return &end;
   };
   for (const Lane& lane : program.lanes) {
@@ -346,11 +351,19 @@ void Plan::prepare(std::span<const Task> tasks,
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
     work.op = task.op;
-    if (task.scalar != nullptr) {
+    if (task.scalar != nullptr && !on_device_) {  // else the launch reads it
       work.op.load_scalar(task.scalar, task.type);
     }
     prepare_item(entry, task.send, tasks[entry.recv_task].recv, sequence, memory);
   }
+}
+
+Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
+  if (device_plan_ == nullptr) {
+    PLEXUS_TRY(made, DevicePlan::build(rank, execution_));
+    device_plan_ = std::move(made);
+  }
+  return device_plan_.get();
 }
 
 void Plan::prepare_again(const void* send,
@@ -388,8 +401,9 @@ Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<con
     }
   }
   if (plans_.size() >= kPlansMax) {
-    const auto oldest =
-        std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& plan) { return !plan->busy; });
+    const auto oldest = std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& plan) {
+      return !plan->busy && plan->launches == 0;
+    });
     if (oldest != plans_.rend()) {
       plans_.erase(std::next(oldest).base());
     }

@@ -13,6 +13,7 @@
 #include "core/engine/execution.hpp"
 #include "core/schedule/channel_order.hpp"
 #include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/device_plan.hpp"
 #include "core/schedule/task.hpp"
 #include "core/transport/connections.hpp"
 #include "core/transport/user_memory.hpp"
@@ -50,6 +51,7 @@ struct PlanContext {
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
+  DeviceRank* device;  // of a CUDA rank; nullptr: computes on the host
 };
 
 class Plan {
@@ -75,11 +77,15 @@ class Plan {
            items_.front().task == items_.front().recv_task;
   }
 
+  /// Of a CUDA rank: a description only, device_plan() is what runs.
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
+  /// As kernels read it. Made at the first call, when all ends are connected.
+  Result<DevicePlan*> device_plan(DeviceRank& rank);
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
   /// How many collectives the group has (sends and receives are not counted).
   [[nodiscard]] uint64_t collectives() const noexcept { return collectives_; }
   std::atomic<bool> busy{false};  // on a host stream: not to be used again before it is finished
+  std::atomic<int> launches{0};   // of a CUDA rank, under way; or one for ever, in a graph
 
   /// An item of work, and the task of the group that it belongs to.
   struct ItemTask {
@@ -119,6 +125,8 @@ class Plan {
                  .protocol = Protocol::kSimple,
                  .channels = 1,
                  .chunk_bytes = 0};  // of the last task
+  std::unique_ptr<DevicePlan> device_plan_;
+  bool on_device_ = false;
   uint64_t collectives_ = 0;
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc
 };

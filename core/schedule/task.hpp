@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/device/device_runtime.hpp"
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/types.hpp"
 
@@ -24,7 +25,8 @@ struct Task {
   const void* send = nullptr;
   void* recv = nullptr;
   uint64_t count = 0;
-  HostStream* stream = nullptr;  // nullptr: inline, complete on return
+  HostStream* stream = nullptr;          // of host ranks; nullptr: inline, complete on return
+  DeviceStream device_stream = nullptr;  // of CUDA ranks, as the user passed it
   /// The multiplier's address for ncclScalarDevice: read when the collective runs. nullptr: `op`
   /// holds it.
   const void* scalar = nullptr;

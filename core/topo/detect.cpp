@@ -12,6 +12,7 @@
 #include <hwloc.h>
 
 #include "core/topo/bandwidth.hpp"
+#include "core/topo/system.hpp"
 
 namespace plexus {
 namespace {
@@ -75,7 +76,7 @@ class Detector {
       add_net(system, i);
     }
     for (const HostRank& rank : request_.ranks) {
-      add_host_rank(system, rank);
+      add_rank(system, rank);
     }
     return system;
   }
@@ -219,6 +220,32 @@ class Detector {
   hwloc_topology* topology_;
 };
 
+/// The GPU gets the rank; when it has one already, a second <gpu> stands beside it.
+void add_gpu_rank(XmlElement& system, XmlElement& cpu, const HostRank& rank) {
+  XmlElement* pci = find_pci(system, bus_id_number(rank.bus_id));
+  if (pci == nullptr) {
+    XmlElement made = element("pci");
+    made.set("busid", rank.bus_id);
+    made.set("class", "0x030200");
+    cpu.children.push_back(std::move(made));
+    pci = &cpu.children.back();
+  }
+  const auto is_gpu = [](const XmlElement& child) { return child.tag == "gpu"; };
+  auto gpu = std::find_if(pci->children.begin(), pci->children.end(), is_gpu);
+  if (gpu == pci->children.end()) {
+    XmlElement made = element("gpu");
+    made.set("dev", fmt::format("{}", rank.device));
+    made.set("sm", fmt::format("{}", rank.sm));
+    made.set("gdr", "0");
+    pci->children.push_back(std::move(made));
+    gpu = std::prev(pci->children.end());
+  } else if (gpu->find("rank") != nullptr) {
+    pci->children.push_back(XmlElement(*gpu));
+    gpu = std::prev(pci->children.end());
+  }
+  gpu->set("rank", fmt::format("{}", rank.rank));
+}
+
 std::optional<NetPort> describe_interface(const fs::path& folder) {
   constexpr int kSpeedDefault = 10'000;
   constexpr int kConnectionsMax = 65'536;
@@ -248,13 +275,30 @@ std::optional<NetPort> describe_interface(const fs::path& folder) {
 
 }  // namespace
 
-void add_host_rank(XmlElement& system, const HostRank& rank) {
+XmlElement* find_pci(XmlElement& element, uint64_t bus_id) {
+  for (XmlElement& child : element.children) {
+    const std::string* const its_id = child.find("busid");
+    if (child.tag == "pci" && its_id != nullptr && bus_id_number(*its_id) == bus_id) {
+      return &child;
+    }
+    if (XmlElement* const below = find_pci(child, bus_id)) {
+      return below;
+    }
+  }
+  return nullptr;
+}
+
+void add_rank(XmlElement& system, const HostRank& rank) {
   XmlElement* cpu = &system.children.front();
   for (XmlElement& candidate : system.children) {
     const Result<int64_t> numa = candidate.integer("numaid", -1);
     if (rank.numa >= 0 && candidate.tag == "cpu" && numa && numa.value() == rank.numa) {
       cpu = &candidate;
     }
+  }
+  if (!rank.bus_id.empty()) {
+    add_gpu_rank(system, *cpu, rank);
+    return;
   }
   XmlElement host = element("host");
   host.set("rank", fmt::format("{}", rank.rank));

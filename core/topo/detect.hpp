@@ -18,7 +18,10 @@ namespace plexus {
 
 struct HostRank {
   int rank = 0;
-  int numa = -1;  // -1: not bound to one NUMA node
+  int numa = -1;            // -1: not bound to one NUMA node
+  std::string bus_id = {};  // of the GPU that it computes on; empty: it computes on the host
+  int device = -1;          // the GPU's number, and its compute capability times 10
+  int sm = 0;
 };
 
 /// As a net plugin describes it; the numbers of devices are the order.
@@ -63,8 +66,11 @@ class Machine {
 Result<XmlElement> detect_machine(const DetectRequest& request);
 
 // -- what detection and a topology file (part.hpp) have in common --
-/// Puts the rank on the <cpu> of its NUMA node, else on the first element of `system`.
-void add_host_rank(XmlElement& system, const HostRank& rank);
+/// Puts the rank on the <cpu> of its NUMA node, else on the first element of `system`; one that
+/// computes on a GPU, on that, which is added where it is missing.
+void add_rank(XmlElement& system, const HostRank& rank);
+/// The <pci> of that bus id; nullptr: there is none.
+XmlElement* find_pci(XmlElement& element, uint64_t bus_id);
 /// Sets the attributes of a <net>.
 void describe_port(XmlElement& net, const NetPort& port, int number);
 

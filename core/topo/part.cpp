@@ -20,9 +20,11 @@ constexpr size_t kGivenRanksMax = 256;
 
 void keep_ranks(XmlElement& element, const std::vector<int>& ranks) {
   std::erase_if(element.children, [&](const XmlElement& child) {
-    const Result<int64_t> rank = child.tag == "host" ? child.integer("rank") : int64_t{-1};
-    return child.tag == "host" && (!rank || !std::binary_search(ranks.begin(), ranks.end(),
-                                                                static_cast<int>(rank.value())));
+    const bool has_rank =
+        child.tag == "host" || (child.tag == "gpu" && child.find("rank") != nullptr);
+    const Result<int64_t> rank = has_rank ? child.integer("rank") : int64_t{-1};
+    return has_rank && (!rank || !std::binary_search(ranks.begin(), ranks.end(),
+                                                     static_cast<int>(rank.value())));
   });
   for (XmlElement& child : element.children) {
     keep_ranks(child, ranks);
@@ -171,19 +173,6 @@ XmlElement* find_net(XmlElement& element, const std::string& name) {
   return nullptr;
 }
 
-XmlElement* find_pci(XmlElement& element, uint64_t bus_id) {
-  for (XmlElement& child : element.children) {
-    const std::string* const its_id = child.find("busid");
-    if (child.tag == "pci" && its_id != nullptr && bus_id_number(*its_id) == bus_id) {
-      return &child;
-    }
-    if (XmlElement* const below = find_pci(child, bus_id)) {
-      return below;
-    }
-  }
-  return nullptr;
-}
-
 XmlElement& place_of_net(XmlElement& system, const NetPort& port) {
   if (XmlElement* const known = find_net(system, port.name)) {
     return *known;
@@ -209,9 +198,9 @@ XmlElement& place_of_net(XmlElement& system, const NetPort& port) {
 
 Representatives choose_representatives(std::span<const HostRank> ranks) {
   Representatives chosen;
-  std::map<int, size_t> of_numa;
+  std::map<std::pair<int, std::string>, size_t> of_place;
   for (const HostRank& rank : ranks) {
-    const auto [at, is_new] = of_numa.try_emplace(rank.numa, chosen.ranks.size());
+    const auto [at, is_new] = of_place.try_emplace({rank.numa, rank.bus_id}, chosen.ranks.size());
     if (is_new) {
       chosen.ranks.push_back(rank.rank);
       chosen.followers.emplace_back();
@@ -319,7 +308,7 @@ Result<XmlElement> fill_template(XmlElement machine,
     describe_port(place_of_net(machine, nets[number]), nets[number], static_cast<int>(number));
   }
   for (const HostRank& rank : ranks) {
-    add_host_rank(machine, rank);
+    add_rank(machine, rank);
   }
   return machine;
 }

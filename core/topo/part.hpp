@@ -4,9 +4,9 @@
 // description and tells all others the result as a short message, so that every rank can join the
 // parts (join.hpp) and no description travels.
 //
-// Ranks on the host of one NUMA node are alike: a chain that enters the NUMA node goes through all
-// of them before it leaves. So the search sees one rank of each, its representative, and a part of
-// a thousand ranks costs what one of a few does.
+// Ranks on the host of one NUMA node are alike, and so are those on one GPU: a chain that enters
+// the NUMA node goes through all of them before it leaves. So the search sees one rank of each, its
+// representative, and a part of a thousand ranks costs what one of a few does.
 #pragma once
 
 #include <span>
@@ -24,7 +24,7 @@ namespace plexus {
 
 /// Ranks that the search sees, each with the ranks that follow it wherever it stands.
 struct Representatives {
-  std::vector<int> ranks;                   // the lowest of each NUMA node, rising
+  std::vector<int> ranks;                   // the lowest of each NUMA node and GPU, rising
   std::vector<std::vector<int>> followers;  // by representative, rising; without itself
 };
 Representatives choose_representatives(std::span<const HostRank> ranks);

@@ -36,6 +36,17 @@ class StepObserver {
   virtual void on_step(StepChange change, uint64_t bytes) = 0;
 };
 
+/// A connection's memory as kernels of a CUDA rank see it. Of host ranks all is null.
+struct DeviceView {
+  std::byte* fifo = nullptr;
+  std::byte* lines = nullptr;  // nullptr: LL and LL128 are not possible
+  std::byte* slots = nullptr;  // data of slot 0
+  size_t slot_stride = 0;
+  uint32_t inline_bytes_max = kInlineBytes;
+  Reach reach = Reach::kNothing;
+  std::byte* entry = nullptr;  // what core/schedule made of this, on the device
+};
+
 /// Threads: one at a time (the engine that drives the rank).
 class ConnectionEnd {
  public:
@@ -70,6 +81,8 @@ class ConnectionEnd {
 
   SendConnection send{nullptr, nullptr, {}};  // when key().sends
   RecvConnection recv{nullptr, nullptr, {}};  // otherwise
+  /// Of a CUDA rank, in place of `send` or `recv`: kernels fill and empty the slots.
+  DeviceView device_view;
 
  protected:
   bool has_pump_ = false;

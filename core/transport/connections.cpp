@@ -8,6 +8,7 @@
 #include "core/base/units.hpp"
 #include "core/transport/far.hpp"
 #include "core/transport/net.hpp"
+#include "core/transport/p2p.hpp"
 #include "core/transport/shm.hpp"
 
 namespace plexus {
@@ -41,24 +42,48 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
   }
   const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
-  const bool borrows = mine.p2p_direct_disable == 0 && peers.p2p_direct_disable == 0;
-  const bool maps = borrows && mine.local_register != 0 && peers.local_register != 0;
+  const bool direct = mine.p2p_direct_disable == 0 && peers.p2p_direct_disable == 0;
+  const bool any_cuda = mine.on_cuda() || peers.on_cuda();
+  // What one side computes on must be able to read what the other side computes on.
+  const bool borrows = direct && (!any_cuda || reach_each_other(mine, peers));
+  const bool maps = direct && !any_cuda && mine.local_register != 0 && peers.local_register != 0;
   const size_t stride = options_.slot_bytes;
+  DeviceRuntime* const runtime = own_runtime();
   switch (transport_to(key.peer)) {
-    case TransportKind::kLocal:
+    case TransportKind::kLocal: {
+      FifoHome home{.runtime = any_cuda ? options_.runtime : nullptr};
+      if (reach_each_other(mine, peers)) {
+        home.device = key.sends ? peers.device : mine.device;
+      }
       return std::make_unique<LocalEnd>(key, LocalEnd::Options{.meetings = options_.meetings,
                                                                .group = options_.group,
                                                                .rank = options_.rank,
                                                                .slot_stride = stride,
-                                                               .borrows = borrows});
+                                                               .borrows = borrows,
+                                                               .on_cuda = mine.on_cuda(),
+                                                               .home = home});
+    }
+    case TransportKind::kP2p:
+      if (key.sends) {
+        return std::make_unique<P2pSend>(key, P2pSend::Options{.exchange = options_.exchange,
+                                                               .runtime = runtime,
+                                                               .device = mine.device,
+                                                               .slot_stride = stride});
+      }
+      return std::make_unique<P2pRecv>(key, P2pRecv::Options{.exchange = options_.exchange,
+                                                             .runtime = runtime,
+                                                             .device = mine.device,
+                                                             .slot_stride = stride});
     case TransportKind::kShm:
       if (key.sends) {
-        return std::make_unique<ShmSend>(
-            key, ShmSend::Options{
-                     .exchange = options_.exchange, .slot_stride = stride, .borrows = maps});
+        return std::make_unique<ShmSend>(key, ShmSend::Options{.exchange = options_.exchange,
+                                                               .slot_stride = stride,
+                                                               .borrows = maps,
+                                                               .runtime = runtime});
       }
       return std::make_unique<ShmRecv>(
-          key, ShmRecv::Options{.exchange = options_.exchange, .slot_stride = stride});
+          key, ShmRecv::Options{
+                   .exchange = options_.exchange, .slot_stride = stride, .runtime = runtime});
     case TransportKind::kNet:
     case TransportKind::kCollnet:
       break;
@@ -139,11 +164,18 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
       .window = window,
       .sockets = sockets_of(window, options_.slot_bytes),
       .patience = patience_of(link, options_.slot_bytes, far_patience_),
-      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
+      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
+      .runtime = own_runtime()};
   if (key.sends) {
     return std::make_unique<FarSendEnd>(key, std::move(options));
   }
   return std::make_unique<FarRecvEnd>(key, std::move(options));
+}
+
+/// nullptr: this rank computes on the host.
+DeviceRuntime* ConnectionSet::own_runtime() const {
+  return (*options_.infos)[static_cast<size_t>(options_.rank)].on_cuda() ? options_.runtime
+                                                                         : nullptr;
 }
 
 void ConnectionSet::settle(Deadline end) noexcept {
@@ -175,7 +207,8 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key)
       .exchange = options_.exchange,
       .way = std::move(way).value(),
       .slot_bytes = options_.slot_bytes,
-      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
+      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
+      .runtime = own_runtime()};
   if (key.sends) {
     return std::make_unique<NetSendEnd>(key, std::move(options));
   }

@@ -33,6 +33,7 @@ class ConnectionSet {
     LocalMeetings* meetings = nullptr;
     NetSet* nets = nullptr;  // null: no rank needs a network
     uint32_t slot_bytes = 0;
+    DeviceRuntime* runtime = nullptr;  // not null when one of the ranks of this process is on CUDA
   };
   explicit ConnectionSet(const Options& options) : options_(options) {}
   ~ConnectionSet();
@@ -66,6 +67,7 @@ class ConnectionSet {
   [[nodiscard]] TransportKind transport_to(int peer) const;
 
  private:
+  [[nodiscard]] DeviceRuntime* own_runtime() const;
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key);
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key) const;
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_far(const ConnectionKey& key,

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/base/units.hpp"
+#include "core/transport/connection.hpp"
 #include "kernels/layout/fifo.hpp"
 #include "kernels/layout/protocol.hpp"
 
@@ -25,5 +26,14 @@ constexpr size_t fifo_memory_bytes(size_t slot_stride) {
 inline Fifo* fifo_at(std::byte* memory) { return std::launder(reinterpret_cast<Fifo*>(memory)); }
 inline std::byte* lines_at(std::byte* memory) { return memory + kFifoBytes; }
 inline std::byte* slots_at(std::byte* memory) { return memory + kFifoBytes + kLinesBytes; }
+
+/// The same for kernels, which see the memory at `memory`.
+inline DeviceView view_for_devices(std::byte* memory, size_t slot_stride, Reach reach) {
+  return {.fifo = memory,
+          .lines = lines_at(memory),
+          .slots = slots_at(memory),
+          .slot_stride = slot_stride,
+          .reach = reach};
+}
 
 }  // namespace plexus

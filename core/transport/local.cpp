@@ -9,8 +9,14 @@
 
 namespace plexus {
 
-Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride) {
+Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const FifoHome& home) {
+  std::shared_ptr<LocalFifo> fifo(new LocalFifo());
   const size_t size_bytes = fifo_memory_bytes(slot_stride);
+  if (home.device >= 0) {
+    PLEXUS_TRY(on_device, allocate_device(*home.runtime, home.device, size_bytes));
+    fifo->on_device_ = std::move(on_device);
+    return fifo;
+  }
   // Pages come when a slot is first used: 1,024 ranks in a process touch few of theirs.
   void* const memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -20,12 +26,25 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride) {
                 "process, or a smaller NCCL_BUFFSIZE",
                 size_bytes, std::strerror(errno));
   }
-  return std::shared_ptr<LocalFifo>(new LocalFifo(static_cast<std::byte*>(memory), size_bytes));
+  fifo->memory_ = static_cast<std::byte*>(memory);
+  fifo->size_bytes_ = size_bytes;
+  if (home.runtime != nullptr) {
+    PLEXUS_TRY(registered, register_host(*home.runtime, memory, size_bytes));
+    fifo->on_device_ = std::move(registered);
+  }
+  return fifo;
 }
 
-LocalFifo::~LocalFifo() { munmap(memory_, size_bytes_); }
+LocalFifo::~LocalFifo() {
+  on_device_.reset();
+  if (memory_ != nullptr) {
+    munmap(memory_, size_bytes_);
+  }
+}
 
-Result<std::shared_ptr<LocalFifo>> LocalMeetings::meet(const Key& key, size_t slot_stride) {
+Result<std::shared_ptr<LocalFifo>> LocalMeetings::meet(const Key& key,
+                                                       size_t slot_stride,
+                                                       const FifoHome& home) {
   const std::lock_guard lock(mutex_);
   const auto at = waiting_.find(key);
   if (at != waiting_.end()) {
@@ -33,7 +52,7 @@ Result<std::shared_ptr<LocalFifo>> LocalMeetings::meet(const Key& key, size_t sl
     waiting_.erase(at);
     return fifo;
   }
-  PLEXUS_TRY(fifo, LocalFifo::create(slot_stride));
+  PLEXUS_TRY(fifo, LocalFifo::create(slot_stride, home));
   waiting_.emplace(key, fifo);
   return fifo;
 }
@@ -51,13 +70,16 @@ Result<bool> LocalEnd::progress_connect() {
                                             .source = sends ? options_.rank : key().peer,
                                             .target = sends ? key().peer : options_.rank,
                                             .index = key().index},
-                                           options_.slot_stride));
+                                           options_.slot_stride, options_.home));
   fifo_ = std::move(fifo);
   std::byte* const memory = fifo_->memory();
-  if (sends) {
+  const Reach reach = options_.borrows ? Reach::kProcess : Reach::kNothing;
+  if (options_.on_cuda) {
+    device_view = view_for_devices(fifo_->seen_by_devices(), options_.slot_stride, reach);
+  } else if (sends) {
     send = SendConnection(fifo_at(memory), slots_at(memory),
                           {.peer = key().peer,
-                           .reach = options_.borrows ? Reach::kProcess : Reach::kNothing,
+                           .reach = reach,
                            .slot_stride = options_.slot_stride,
                            .lines = lines_at(memory)});
   } else {
@@ -68,7 +90,7 @@ Result<bool> LocalEnd::progress_connect() {
                            .places = nullptr});
   }
   connected_ = true;
-  in_one_process_ = true;
+  in_one_process_ = !options_.on_cuda;
   return true;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The direct transport: both ranks in one process. Slots in private memory for what has no home in
-// a user buffer; everything else the receiver reads in the sender's user buffer.
+// a user buffer; everything else the receiver reads in the sender's user buffer. The memory of two
+// CUDA ranks that reach each other lies on the receiver's device.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +10,34 @@
 #include <mutex>
 #include <tuple>
 
+#include "core/device/device_memory.hpp"
 #include "core/transport/connection.hpp"
 
 namespace plexus {
 
-/// An anonymous mapping that the two ends own together (shared_ptr): freed with the later end.
+/// Where a connection's memory lies.
+struct FifoHome {
+  DeviceRuntime* runtime = nullptr;  // nullptr: only host ranks use it
+  int device = -1;                   // -1: host memory, which devices reach if there is a runtime
+};
+
+/// Memory that the two ends own together (shared_ptr): freed with the later end.
 class LocalFifo {
  public:
-  static Result<std::shared_ptr<LocalFifo>> create(size_t slot_stride);
+  static Result<std::shared_ptr<LocalFifo>> create(size_t slot_stride, const FifoHome& home = {});
   ~LocalFifo();
   LocalFifo(const LocalFifo&) = delete;
   LocalFifo& operator=(const LocalFifo&) = delete;
+  /// nullptr: on a device.
   [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
+  /// As kernels see it; nullptr: they do not.
+  [[nodiscard]] std::byte* seen_by_devices() const noexcept { return on_device_.get(); }
 
  private:
-  LocalFifo(std::byte* memory, size_t size_bytes) : memory_(memory), size_bytes_(size_bytes) {}
-  std::byte* memory_;
-  size_t size_bytes_;
+  LocalFifo() = default;
+  std::byte* memory_ = nullptr;
+  size_t size_bytes_ = 0;
+  DeviceMemory on_device_;  // goes before what it registers
 };
 
 /// Where the ends of a process meet. Threads: any.
@@ -40,7 +52,8 @@ class LocalMeetings {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   /// First comer makes it, second takes it out. Both ends must call exactly once.
-  Result<std::shared_ptr<LocalFifo>> meet(const Key& key, size_t slot_stride);
+  /// Both say the same of stride and home.
+  Result<std::shared_ptr<LocalFifo>> meet(const Key& key, size_t slot_stride, const FifoHome& home);
   /// A communicator ends: what was never taken out goes.
   void forget(uint64_t group, int rank);
 
@@ -56,7 +69,9 @@ class LocalEnd final : public ConnectionEnd {
     uint64_t group;
     int rank;
     size_t slot_stride;
-    bool borrows;  // the receiver may read user buffers
+    bool borrows;   // the receiver may read user buffers
+    bool on_cuda;   // this end's rank is a CUDA rank
+    FifoHome home;  // of the connection
   };
   LocalEnd(const ConnectionKey& key, const Options& options)
       : ConnectionEnd(key), options_(options) {}

@@ -36,9 +36,18 @@ plexus_net_region_t NetEnd::region() const {
 }
 
 Result<void> NetEnd::make_slots() {
-  PLEXUS_TRY(memory, LocalFifo::create(slot_stride()));
+  PLEXUS_TRY(memory, LocalFifo::create(slot_stride(), {.runtime = options_.runtime}));
   memory_ = std::move(memory);
   return ok();
+}
+
+/// For the kernels of a CUDA rank.
+DeviceView NetEnd::view() const {
+  DeviceView view = view_for_devices(memory_->seen_by_devices(), slot_stride(), Reach::kNothing);
+  view.lines = nullptr;
+  view.slots += sizeof(NetHeader);
+  view.inline_bytes_max = 0;  // payload always in the data area
+  return view;
 }
 
 /// A connection that fails in use means that its peer is gone.
@@ -84,8 +93,13 @@ Result<bool> NetSendEnd::progress_connect() {
   PLEXUS_TRY(make_slots());
   PLEXUS_TRY(registration, net_->register_memory(region()));
   registration_ = std::move(registration);
-  send = SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
-                        {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = slot_stride()});
+  if (options_.runtime != nullptr) {
+    device_view = view();
+  } else {
+    send =
+        SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
+                       {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = slot_stride()});
+  }
   connected_ = true;
   PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.way.route);
   return true;
@@ -101,7 +115,8 @@ Result<bool> NetSendEnd::send_filled() {
   bool moved = false;
   for (;;) {
     const SlotHeader& header = fifo().headers[sent_ % kSlots];
-    if (header.ready.load(std::memory_order_relaxed) != sent_ + 1) {  // same thread fills it
+    // Filled by this thread, or by a kernel: pairs with its release.
+    if (header.ready.load(std::memory_order_acquire) != sent_ + 1) {
       return moved;
     }
     std::byte* const message = slot(sent_);
@@ -140,7 +155,7 @@ Result<bool> NetSendEnd::test_sent() {
       observer_->on_step(StepChange::kDone, 0);
     }
     ++done_;
-    fifo().taken.store(done_, std::memory_order_relaxed);  // read by the same thread
+    fifo().taken.store(done_, std::memory_order_release);  // pairs with try_acquire() in a kernel
   }
   return moved;
 }
@@ -175,8 +190,12 @@ Result<bool> NetRecvEnd::progress_connect() {
   PLEXUS_TRY(make_slots());
   PLEXUS_TRY(registration, net_->register_memory(region()));
   registration_ = std::move(registration);
-  recv = RecvConnection(&fifo(), slot(0) + sizeof(NetHeader),
-                        {.peer = key().peer, .slot_stride = slot_stride()});
+  if (options_.runtime != nullptr) {
+    device_view = view();
+  } else {
+    recv = RecvConnection(&fifo(), slot(0) + sizeof(NetHeader),
+                          {.peer = key().peer, .slot_stride = slot_stride()});
+  }
   connected_ = true;
   return true;
 }
@@ -199,7 +218,8 @@ Result<bool> NetRecvEnd::progress_pump() {
 Result<bool> NetRecvEnd::post_free() {
   bool moved = false;
   while (!cannot_post_.has_value() &&
-         posted_ < fifo().taken.load(std::memory_order_relaxed) + kSlots) {  // same thread releases
+         // Released by this thread, or by a kernel.
+         posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots) {
     const NetBuffer buffer{.data = slot(posted_),
                            .size_bytes = slot_stride(),
                            .memory = registration_->raw(),

@@ -25,7 +25,8 @@ struct NetEndOptions {
   Exchange* exchange;
   NetSet::Way way;
   uint32_t slot_bytes;
-  std::string peer_name;  // for messages
+  std::string peer_name;             // for messages
+  DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
 };
 
 /// An end that no network can connect: connecting says why.
@@ -48,6 +49,7 @@ class NetEnd : public ConnectionEnd {
   [[nodiscard]] size_t slot_stride() const;
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] Error failed(Error error) const;
+  [[nodiscard]] DeviceView view() const;
 
   NetEndOptions options_;
   std::shared_ptr<LocalFifo> memory_;

@@ -63,7 +63,7 @@ inline void announce(Fifo& fifo, uint64_t step, const NetHeader& news) noexcept 
   header.kind = SlotKind::kData;
   header.size_bytes = news.size_bytes;
   header.call_hash = news.call_hash;
-  header.ready.store(step + 1, std::memory_order_relaxed);  // read by the same thread
+  header.ready.store(step + 1, std::memory_order_release);  // pairs with try_peek()
 }
 
 }  // namespace plexus

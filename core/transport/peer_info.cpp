@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/peer_info.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
+
+#include "core/base/hash.hpp"
 
 namespace plexus {
 
@@ -27,6 +31,7 @@ Result<PeerInfo> PeerInfo::from_bytes(std::string_view bytes) {
   info.algorithms[sizeof(info.algorithms) - 1] = '\0';
   info.protocols[sizeof(info.protocols) - 1] = '\0';
   info.host[sizeof(info.host) - 1] = '\0';
+  info.bus_id[sizeof(info.bus_id) - 1] = '\0';
   return info;
 }
 
@@ -34,6 +39,8 @@ const char* name(TransportKind kind) {
   switch (kind) {
     case TransportKind::kLocal:
       return "direct";
+    case TransportKind::kP2p:
+      return "p2p";
     case TransportKind::kShm:
       return "shm";
     case TransportKind::kNet:
@@ -44,12 +51,39 @@ const char* name(TransportKind kind) {
   return "?";
 }
 
+uint32_t hash_of_device(const uint8_t (&uuid)[16]) {
+  Fnv1a hash;
+  for (const uint8_t byte : uuid) {
+    hash.mix(byte);
+  }
+  return static_cast<uint32_t>(hash.value() >> 32) | 1;
+}
+
+bool same_device(const PeerInfo& a, const PeerInfo& b) {
+  return a.on_cuda() && b.on_cuda() && a.host_hash == b.host_hash &&
+         std::equal(std::begin(a.device_uuid), std::end(a.device_uuid), std::begin(b.device_uuid));
+}
+
+bool reach_each_other(const PeerInfo& a, const PeerInfo& b) {
+  const auto reaches = [](const PeerInfo& from, const PeerInfo& to) {
+    const auto& reached = from.reached_devices;
+    return std::find(std::begin(reached), std::end(reached), hash_of_device(to.device_uuid)) !=
+           std::end(reached);
+  };
+  return a.on_cuda() && b.on_cuda() && a.host_hash == b.host_hash && a.p2p_disable == 0 &&
+         b.p2p_disable == 0 && reaches(a, b) && reaches(b, a);
+}
+
 TransportKind choose_transport(const PeerInfo& a, const PeerInfo& b) {
   const bool same_host = a.host_hash == b.host_hash;
   if (same_host && a.process_id == b.process_id && a.p2p_disable == 0 && b.p2p_disable == 0) {
-    return TransportKind::kLocal;
+    return TransportKind::kLocal;  // Fifos lie on the device when they reach each other
   }
-  if (same_host && a.pid_namespace == b.pid_namespace && a.shm_disable == 0 && b.shm_disable == 0) {
+  const bool same_namespace = same_host && a.pid_namespace == b.pid_namespace;
+  if (same_namespace && a.process_id != b.process_id && reach_each_other(a, b)) {
+    return TransportKind::kP2p;
+  }
+  if (same_namespace && a.shm_disable == 0 && b.shm_disable == 0) {
     return TransportKind::kShm;
   }
   return TransportKind::kNet;

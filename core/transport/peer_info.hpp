@@ -25,22 +25,36 @@ struct PeerInfo {
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
-  uint32_t collnet_threshold = 0;  // fewest hosts for a network that reduces; 0: not wanted
-  uint32_t cores = 0;              // the rank may run on
-  uint64_t core_set = 0;           // hash of which ones: ranks of equal sets share them
-  int32_t numa = -1;               // the NUMA node that the rank is bound to; -1: none
-  char algorithms[512] = {};       // NCCL_ALGO: ranks must agree
+  uint32_t collnet_threshold = 0;     // fewest hosts for a network that reduces; 0: not wanted
+  uint32_t cores = 0;                 // the rank may run on
+  uint64_t core_set = 0;              // hash of which ones: ranks of equal sets share them
+  int32_t numa = -1;                  // the NUMA node that the rank is bound to; -1: none
+  int32_t device = -1;                // CUDA's number in its process; -1: computes on the host
+  uint8_t device_uuid[16] = {};       // of a CUDA rank: the same in all processes
+  uint32_t reached_devices[16] = {};  // hashes of the uuids of peers' devices it can access
+  uint32_t device_blocks = 0;         // of the kernel that its device holds at once
+  int32_t device_sm = 0;              // its compute capability times 10
+  char bus_id[16] = {};               // of its device
+  char algorithms[512] = {};          // NCCL_ALGO: ranks must agree
   char protocols[sizeof(algorithms)] = {};  // NCCL_PROTO: likewise
   char host[64] = {};                       // for messages
 
+  [[nodiscard]] bool on_cuda() const { return device >= 0; }
   [[nodiscard]] std::string to_bytes() const;
   static Result<PeerInfo> from_bytes(std::string_view bytes);
 };
 
-enum class TransportKind : uint8_t { kLocal, kShm, kNet, kCollnet };
+enum class TransportKind : uint8_t { kLocal, kP2p, kShm, kNet, kCollnet };
 const char* name(TransportKind kind);
 
 /// The best transport from one rank to another (symmetric). Pure.
 TransportKind choose_transport(const PeerInfo& a, const PeerInfo& b);
+
+/// Are both CUDA ranks whose kernels may use each other's memory? Pure, symmetric.
+bool reach_each_other(const PeerInfo& a, const PeerInfo& b);
+/// As in PeerInfo::reached_devices; never 0.
+uint32_t hash_of_device(const uint8_t (&uuid)[16]);
+/// Do two ranks compute on one device?
+bool same_device(const PeerInfo& a, const PeerInfo& b);
 
 }  // namespace plexus

@@ -17,22 +17,41 @@ struct SlotsPlace {
   int32_t fd;
 };
 
+/// For an end of a CUDA rank.
+Result<void> show_to_devices(DeviceRuntime& runtime,
+                             const SharedMemory& slots,
+                             size_t slot_stride,
+                             DeviceMemory& registration,
+                             DeviceView& view) {
+  PLEXUS_TRY(made, register_host(runtime, slots.data(), fifo_memory_bytes(slot_stride)));
+  registration = std::move(made);
+  view = view_for_devices(registration.get(), slot_stride, Reach::kNothing);
+  return ok();
+}
+
 }  // namespace
 
 Result<bool> ShmRecv::progress_connect() {
   PLEXUS_TRY(slots, SharedMemory::create(fifo_memory_bytes(options_.slot_stride)));
   slots_ = std::move(slots);
+  if (options_.runtime != nullptr) {
+    PLEXUS_TRY(show_to_devices(*options_.runtime, slots_, options_.slot_stride, registration_,
+                               device_view));
+  }
   const SlotsPlace place{slots_.id(), slots_.size(), getpid(), slots_.fd()};
   std::string bytes(sizeof(place), '\0');
   std::memcpy(bytes.data(), &place, sizeof(place));
   PLEXUS_TRY(
       options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
+  connected_ = true;
+  if (options_.runtime != nullptr) {
+    return true;
+  }
   recv = RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                         {.peer = key().peer,
                          .slot_stride = options_.slot_stride,
                          .lines = lines_at(slots_.data()),
                          .places = &places_});
-  connected_ = true;
   return true;
 }
 
@@ -57,12 +76,17 @@ Result<bool> ShmSend::progress_connect() {
       SharedMemory::open_peer(
           {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id}));
   slots_ = std::move(slots);
+  connected_ = true;
+  if (options_.runtime != nullptr) {
+    PLEXUS_TRY(show_to_devices(*options_.runtime, slots_, options_.slot_stride, registration_,
+                               device_view));
+    return true;
+  }
   send = SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                         {.peer = key().peer,
                          .reach = options_.borrows ? Reach::kMapped : Reach::kNothing,
                          .slot_stride = options_.slot_stride,
                          .lines = lines_at(slots_.data())});
-  connected_ = true;
   return true;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/bootstrap/exchange.hpp"
+#include "core/device/device_memory.hpp"
 #include "core/os/shared_memory.hpp"
 #include "core/transport/connection.hpp"
 #include "core/transport/user_memory.hpp"
@@ -16,7 +17,8 @@ class ShmSend final : public ConnectionEnd {
   struct Options {
     Exchange* exchange;
     size_t slot_stride;
-    bool borrows;  // the receiver may map memory from ncclMemAlloc
+    bool borrows;            // the receiver may map memory from ncclMemAlloc
+    DeviceRuntime* runtime;  // of a CUDA rank; nullptr: computes on the host
   };
   ShmSend(const ConnectionKey& key, const Options& options)
       : ConnectionEnd(key), options_(options) {}
@@ -25,6 +27,7 @@ class ShmSend final : public ConnectionEnd {
  private:
   Options options_;
   SharedMemory slots_;
+  DeviceMemory registration_;  // of the slots
 };
 
 class ShmRecv final : public ConnectionEnd {
@@ -32,6 +35,7 @@ class ShmRecv final : public ConnectionEnd {
   struct Options {
     Exchange* exchange;
     size_t slot_stride;
+    DeviceRuntime* runtime;  // as the sender's
   };
   ShmRecv(const ConnectionKey& key, const Options& options)
       : ConnectionEnd(key), options_(options) {}
@@ -40,6 +44,7 @@ class ShmRecv final : public ConnectionEnd {
  private:
   Options options_;
   SharedMemory slots_;
+  DeviceMemory registration_;  // of the slots
   PeerSegments places_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/user_memory.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <unistd.h>
 
@@ -25,8 +26,20 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
   return static_cast<void*>(address);
 }
 
+Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes) {
+  PLEXUS_TRY(memory, allocate_device(runtime, device,
+                                     align_up(std::max<size_t>(size_bytes, 1), kExportGranule)));
+  auto* const address = memory.get();
+  const std::unique_lock lock(mutex_);
+  on_devices_.emplace(address, std::move(memory));
+  return static_cast<void*>(address);
+}
+
 Result<void> UserMemory::release(void* pointer) {
   const std::unique_lock lock(mutex_);
+  if (on_devices_.erase(static_cast<const std::byte*>(pointer)) != 0) {
+    return ok();
+  }
   const auto at = segments_.find(static_cast<const std::byte*>(pointer));
   if (at == segments_.end()) {
     return fail(Code::kInvalidArgument,

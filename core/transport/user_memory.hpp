@@ -9,6 +9,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "core/device/device_memory.hpp"
 #include "core/os/shared_memory.hpp"
 #include "kernels/host/connection.hpp"
 
@@ -19,6 +20,8 @@ class UserMemory {
  public:
   /// Page-aligned, zeroed. Size 0 is rounded up to a page.
   Result<void*> allocate(size_t size_bytes);
+  /// On a device, for its ranks.
+  Result<void*> allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes);
   /// kInvalidArgument when `pointer` is not from allocate().
   Result<void> release(void* pointer);
   /// Where [address, address + size) lies; segment 0 when it is not wholly inside one segment.
@@ -26,7 +29,8 @@ class UserMemory {
 
  private:
   mutable std::shared_mutex mutex_;
-  std::map<const std::byte*, SharedMemory> segments_;  // by address of the first user byte
+  std::map<const std::byte*, SharedMemory> segments_;    // by address of the first user byte
+  std::map<const std::byte*, DeviceMemory> on_devices_;  // likewise
 };
 
 /// The segments of one peer that this process has mapped so far. Threads: one at a time.

@@ -47,6 +47,7 @@ void set_environment(const char* name, const std::string& value) {
 
 /// The library reads its settings from the environment, which forked ranks inherit.
 void force_choices(const PerfOptions& options) {
+  set_environment("PLEXUS_DEVICE", "host");  // where the buffers are
   set_environment("NCCL_ALGO", options.algorithm);
   set_environment("NCCL_PROTO", options.protocol);
   if (options.channels > 0) {

@@ -120,7 +120,7 @@ TEST_F(ConfigTest, NamesValueOriginAndWhatItTakesWhenAValueMakesNoSense) {
   EXPECT_THAT(error_of("NCCL_MIN_NCHANNELS", "-1"), HasSubstr("1..64"));
   EXPECT_THAT(error_of("NCCL_SHM_DISABLE", "yes"), HasSubstr("0 or 1"));
   EXPECT_THAT(error_of("NCCL_SOCKET_FAMILY", "IPX"), HasSubstr("AF_INET6"));
-  EXPECT_THAT(error_of("PLEXUS_DEVICE", "tpu"), HasSubstr("auto or host"));
+  EXPECT_THAT(error_of("PLEXUS_DEVICE", "tpu"), HasSubstr("auto, cuda or host"));
   EXPECT_THAT(error_of("NCCL_BUFFSIZE", "99999999999999999999999"), HasSubstr("bytes"));
   const std::string file = write_file("bad.conf", "NCCL_COMM_BLOCKING=2\n");
   EXPECT_THAT(error_of("NCCL_CONF_FILE", file.c_str()),

@@ -90,5 +90,15 @@ TEST(BoundNumaNode, IsNoneWhenTheKernelDoesNotSay) {
   EXPECT_EQ(bound_numa_node(FakeNumaNodes("what", {"0-1023"}).path()), -1);
 }
 
+TEST(NumaNodeOfPci, IsWhatTheKernelSays) {
+  const auto root = std::filesystem::temp_directory_path() / ("plexus_pci_" + std::to_string(getpid()));
+  const auto device = root / "bus/pci/devices/0000:3b:00.0";
+  std::filesystem::create_directories(device);
+  std::ofstream(device / "numa_node") << "3\n";
+  EXPECT_EQ(numa_node_of_pci("0000:3b:00.0", root.string()), 3);
+  EXPECT_EQ(numa_node_of_pci("0000:3c:00.0", root.string()), -1);
+  std::filesystem::remove_all(root);
+}
+
 }  // namespace
 }  // namespace plexus

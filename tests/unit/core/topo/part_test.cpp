@@ -213,5 +213,24 @@ TEST(TopoSettings, PolicySaysHowManyNics) {
   }
 }
 
+TEST(Part, RanksOfAGpuStandTogetherOnIt) {
+  const HostRank on_first{.rank = 0, .numa = 0, .bus_id = "0000:3b:00.0", .device = 0, .sm = 90};
+  HostRank also_on_first = on_first;
+  also_on_first.rank = 2;
+  HostRank on_second = on_first;
+  on_second.rank = 1;
+  on_second.bus_id = "0000:d8:00.0";
+  const std::vector<HostRank> ranks = {on_first, on_second, also_on_first, {.rank = 3, .numa = 1}};
+  EXPECT_THAT(choose_representatives(ranks).ranks, ElementsAre(0, 1, 3));
+  const NodeChannels all = expand(searched(ranks), ranks);
+  ASSERT_GE(all.ring.channels(), 1);
+  for (const std::vector<int>& order : all.ring.ranks) {
+    ASSERT_EQ(order.size(), ranks.size());
+    const auto first = std::find(order.begin(), order.end(), 0);
+    ASSERT_NE(std::next(first), order.end());
+    EXPECT_EQ(*std::next(first), 2);
+  }
+}
+
 }  // namespace
 }  // namespace plexus::testing

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/device_launch.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <thread>
+
+#include "core/comm/communicator.hpp"
+#include "core/comm/process.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr size_t kRecordBytesMin = 4096;
+constexpr uint32_t kPollsPerQuery = 16;  // asking the driver costs more than reading a word
+constexpr auto kConnectPause = std::chrono::microseconds(50);
+
+std::vector<DeviceStream> streams_of(std::span<const DeviceCalls> calls) {
+  std::vector<DeviceStream> streams;
+  for (const DeviceCalls& call : calls) {
+    for (const Task& task : call.tasks) {
+      if (std::find(streams.begin(), streams.end(), task.device_stream) == streams.end()) {
+        streams.push_back(task.device_stream);
+      }
+    }
+  }
+  return streams;
+}
+
+Result<std::shared_ptr<LaunchRecord>> make_record(DeviceRuntime& runtime,
+                                                  int device,
+                                                  size_t size_bytes) {
+  auto record = std::make_shared<LaunchRecord>();
+  PLEXUS_TRY(memory, allocate_pinned(runtime, size_bytes));
+  record->memory = std::move(memory);
+  PLEXUS_TRY(ended, make_event(runtime, device));
+  record->ended = std::move(ended);
+  return record;
+}
+
+/// All streams of a launch are in one graph, or none is.
+Result<Capture> capture_of(DeviceRuntime& runtime,
+                           int device,
+                           std::span<const DeviceStream> streams) {
+  PLEXUS_TRY(first, runtime.capture(device, streams.front()));
+  for (const DeviceStream stream : streams.subspan(1)) {
+    PLEXUS_TRY(other, runtime.capture(device, stream));
+    if (other.active != first.active || other.id != first.id) {
+      return fail(Code::kInvalidUsage,
+                  "the streams of one group are captured into different graphs, or only some are: "
+                  "capture all of them into one");
+    }
+  }
+  return first;
+}
+
+/// One launch in the making.
+class Launch {
+ public:
+  Launch(std::span<const DeviceCalls> calls, int device)
+      : calls_(calls),
+        runtime_(Process::instance().devices()),
+        device_(device),
+        streams_(streams_of(calls)) {}
+
+  Result<void> run() {
+    PLEXUS_TRY(capture, capture_of(*runtime_, device_, streams_));
+    capture_ = capture;
+    PLEXUS_TRY(build_tables());
+    PLEXUS_TRY(check_size());
+    const size_t size_bytes = launch_bytes(total_);
+    if (capture_.active) {
+      PLEXUS_TRY(record, make_record(*runtime_, device_, size_bytes));
+      record_ = std::move(record);
+    } else {
+      PLEXUS_TRY(record, Process::instance().launches.take(*runtime_, device_, size_bytes));
+      record_ = std::move(record);
+    }
+    fill();
+    PLEXUS_TRY(join_streams());
+    PLEXUS_TRY(start());
+    return leave_streams();
+  }
+
+ private:
+  [[nodiscard]] DeviceStream stream() const { return streams_.front(); }
+
+  Result<void> build_tables() {
+    for (const DeviceCalls& call : calls_) {
+      PLEXUS_TRY(plan, call.plan->device_plan(*call.comm->device_rank()));
+      plans_.push_back(plan);
+      total_ += plan->size();
+    }
+    return ok();
+  }
+
+  Result<void> check_size() {
+    const Communicator& comm = *calls_.front().comm;
+    const uint32_t blocks_max =
+        (*comm.setup().infos)[static_cast<size_t>(comm.rank())].device_blocks;
+    if (total_.blocks > blocks_max) {
+      return fail(Code::kInvalidUsage,
+                  "cuda:{} holds {} blocks of the kernel at once and the {} ranks of this group "
+                  "need {}: set NCCL_MAX_CTAS to a lower number of channels, or use fewer ranks "
+                  "per device",
+                  device_, blocks_max, calls_.size(), total_.blocks);
+    }
+    return ok();
+  }
+
+  void fill() {
+    const DevicePlan::Places all = launch_places(record_->memory.get(), total_);
+    blocks_ = all.blocks;
+    DevicePlan::Places next = all;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      plans_[i]->fill(next);
+      starts_.push_back(next);
+      runs_.push_back(&calls_[i].comm->order().start_run(*calls_[i].comm, *calls_[i].plan, record_,
+                                                         next.done, capture_.active));
+      const DevicePlan::Size size = plans_[i]->size();
+      next.blocks += size.blocks;
+      next.queues += size.queues;
+      next.works += size.works;
+      next.lists += size.works;
+      next.done += size.queues;
+    }
+  }
+
+  /// The launch comes after what the group's streams and its communicators have so far.
+  Result<void> join_streams() {
+    for (size_t i = 1; i < streams_.size(); ++i) {
+      while (record_->joins.size() < i) {
+        PLEXUS_TRY(event, make_event(*runtime_, device_));
+        record_->joins.push_back(std::move(event));
+      }
+      const DeviceEvent event = record_->joins[i - 1].get();
+      PLEXUS_TRY(runtime_->record(device_, event, streams_[i]));
+      PLEXUS_TRY(runtime_->wait(device_, stream(), event));
+    }
+    for (const DeviceCalls& call : calls_) {
+      PLEXUS_TRY(call.comm->order().come_after(*call.comm->device_rank(), stream(), capture_));
+    }
+    return ok();
+  }
+
+  /// Multipliers that lie on the device are read when the launch begins.
+  Result<void> load_scalars() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      for (const Plan::ItemTask& item : calls_[i].plan->items()) {
+        const Task& task = calls_[i].tasks[item.task];
+        if (task.scalar != nullptr) {
+          const size_t place = plans_[i]->place_of(item.item->work);
+          PLEXUS_TRY(runtime_->copy_in_order(device_, stream(),
+                                             &starts_[i].works[place].op.scalar_bits, task.scalar,
+                                             element_size(task.type)));
+        }
+      }
+    }
+    return ok();
+  }
+
+  Result<void> start() {
+    PLEXUS_TRY(load_scalars());
+    const bool replays = capture_.active && std::any_of(runs_.begin(), runs_.end(),
+                                                        [](auto* run) { return run->has_pumps(); });
+    for (DeviceRun* const run : runs_) {
+      if (replays && run->has_pumps()) {
+        PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::begin_replay, run));
+      }
+    }
+    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(total_.blocks)));
+    for (DeviceRun* const run : runs_) {
+      if (replays && run->has_pumps()) {
+        PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::end_replay, run));
+      }
+    }
+    if (!capture_.active) {
+      PLEXUS_TRY(runtime_->record(device_, record_->ended.get(), stream()));
+      for (DeviceRun* const run : runs_) {
+        run->submit();
+      }
+    }
+    return ok();
+  }
+
+  Result<void> leave_streams() {
+    for (const DeviceCalls& call : calls_) {
+      PLEXUS_TRY(call.comm->order().note(*call.comm->device_rank(), stream(), capture_));
+    }
+    for (size_t i = 1; i < streams_.size(); ++i) {
+      PLEXUS_TRY(runtime_->wait(device_, streams_[i], calls_.front().comm->order().last()));
+    }
+    return ok();
+  }
+
+  std::span<const DeviceCalls> calls_;
+  DeviceRuntime* runtime_;
+  int device_;
+  std::vector<DeviceStream> streams_;
+  Capture capture_;
+  std::vector<DevicePlan*> plans_;
+  DevicePlan::Size total_;
+  std::shared_ptr<LaunchRecord> record_;
+  DeviceBlock* blocks_ = nullptr;
+  std::vector<DevicePlan::Places> starts_;  // by call
+  std::vector<DeviceRun*> runs_;            // by call
+};
+
+Result<bool> connect_some(Execution& execution) {
+  if (execution.connected) {
+    return true;
+  }
+  if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
+    return execution.rank->stop_reason();
+  }
+  bool connected = true;
+  for (ConnectionEnd* const end : execution.ends) {
+    if (!end->connected()) {
+      auto progress = end->progress_connect();
+      if (progress.has_error()) {
+        execution.rank->fail(progress.error());
+        return std::move(progress).error();
+      }
+      connected = connected && progress.value();
+    }
+  }
+  execution.connected = connected;
+  execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
+                                [](const ConnectionEnd* end) { return end->has_pump(); });
+  return connected;
+}
+
+/// A kernel needs all addresses before it starts. Ranks of this thread on the host connect along,
+/// since the others' ends wait for theirs.
+Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution* const> on_host) {
+  for (;;) {
+    bool connected = true;
+    for (const DeviceCalls& call : calls) {
+      PLEXUS_TRY(progress, connect_some(call.plan->execution()));
+      connected = connected && progress;
+    }
+    for (Execution* const execution : on_host) {
+      PLEXUS_TRY(progress, connect_some(*execution));
+      connected = connected && progress;
+    }
+    if (connected) {
+      return ok();
+    }
+    std::this_thread::sleep_for(kConnectPause);
+  }
+}
+
+}  // namespace
+
+// ---- LaunchPool ----
+
+Result<std::shared_ptr<LaunchRecord>> LaunchPool::take(DeviceRuntime& runtime,
+                                                       int device,
+                                                       size_t size_bytes) {
+  const size_t rounded = std::bit_ceil(std::max(size_bytes, kRecordBytesMin));
+  const std::lock_guard lock(mutex_);
+  Records& records = records_[{device, rounded}];
+  if (!records.empty() && records.front().use_count() == 1) {  // no run looks at it any more
+    PLEXUS_TRY(ended, runtime.query(device, records.front()->ended.get()));
+    if (ended) {
+      records.push_back(std::move(records.front()));
+      records.pop_front();
+      return records.back();
+    }
+  }
+  PLEXUS_TRY(record, make_record(runtime, device, rounded));
+  records.push_back(record);
+  return record;
+}
+
+// ---- DeviceRun ----
+
+void DeviceRun::prepare(Plan& plan,
+                        std::shared_ptr<LaunchRecord> record,
+                        uint64_t* done,
+                        bool in_graph) {
+  Execution& described = plan.execution();
+  free_.store(false, std::memory_order_relaxed);
+  plan.launches.fetch_add(1, std::memory_order_relaxed);
+  plan_ = &plan;
+  record_ = std::move(record);
+  done_ = done;
+  in_graph_ = in_graph;
+  polls_ = 0;
+  works_.clear();
+  for (const WorkQueue& queue : described.queues) {
+    works_.push_back(static_cast<uint32_t>(queue.items.size()));
+  }
+  calls_.clear();
+  for (const WorkQueue& queue : described.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      calls_.push_back(item.work.call);
+    }
+  }
+  execution_.rank = comm_;
+  execution_.ends = described.ends;
+  execution_.connected = true;
+  execution_.pumps = described.pumps;
+  execution_.watch = described.watch;
+  execution_.remote = this;
+}
+
+void DeviceRun::submit() {
+  comm_->submit_run(execution_, [this] {
+    if (in_graph_) {  // which may be replayed
+      replaying_.store(false, std::memory_order_release);
+      replaying_.notify_all();
+      return;
+    }
+    plan_->launches.fetch_sub(1, std::memory_order_relaxed);
+    record_.reset();
+    free_.store(true, std::memory_order_release);
+  });
+}
+
+bool DeviceRun::all_done() const noexcept {
+  for (size_t queue = 0; queue < works_.size(); ++queue) {
+    // pairs with the kernel's release
+    if (std::atomic_ref<uint64_t>(done_[queue]).load(std::memory_order_acquire) < works_[queue]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Result<bool> DeviceRun::poll() noexcept {
+  bool ended = all_done();
+  if (in_graph_) {
+    ended = ended || replay_ended_.load(std::memory_order_acquire);
+  } else if (!ended && ++polls_ % kPollsPerQuery == 0) {
+    PLEXUS_TRY(happened, rank_->runtime().query(rank_->device(), record_->ended.get()));
+    ended = happened;
+  }
+  if (const DeviceFailure* const failure = rank_->failure(); failure != nullptr) {
+    auto error = describe(*failure);
+    return error.has_value() ? std::move(*error) : comm_->order().describe(*failure);
+  }
+  return ended;
+}
+
+void DeviceRun::begin_replay(void* run) {
+  auto& self = *static_cast<DeviceRun*>(run);
+  self.replaying_.wait(true, std::memory_order_acquire);  // the replay before this one has ended
+  self.replaying_.store(true, std::memory_order_relaxed);
+  self.replay_ended_.store(false, std::memory_order_relaxed);
+  for (size_t queue = 0; queue < self.works_.size(); ++queue) {
+    std::atomic_ref<uint64_t>(self.done_[queue]).store(0, std::memory_order_relaxed);
+  }
+  self.submit();
+}
+
+void DeviceRun::end_replay(void* run) {
+  static_cast<DeviceRun*>(run)->replay_ended_.store(true, std::memory_order_release);
+}
+
+std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
+  const auto call = std::find_if(calls_.begin(), calls_.end(), [&](const CallRecord& record) {
+    return record.hash == failure.hash_expected;
+  });
+  if (call == calls_.end()) {
+    return std::nullopt;
+  }
+  if (failure.fault == DeviceFault::kUnmapped) {
+    return fail(Code::kSystemError,
+                "rank {} got from rank {} an address that its device cannot read: set "
+                "NCCL_P2P_DIRECT_DISABLE=1",
+                comm_->rank(), failure.peer);
+  }
+  std::vector<CallRecord> theirs;  // as told on all connections from that peer
+  for (const ConnectionEnd* const end : execution_.ends) {
+    if (end->key().sends || end->key().peer != failure.peer) {
+      continue;
+    }
+    CallRecord told[kSlots];
+    const auto* const fifo = reinterpret_cast<const Fifo*>(end->device_view.fifo);
+    if (rank_->runtime().copy(rank_->device(), told, fifo->calls, sizeof(told)).has_value()) {
+      theirs.insert(theirs.end(), std::begin(told), std::end(told));
+    }
+  }
+  return describe_mismatch({.rank = comm_->rank(),
+                            .peer = failure.peer,
+                            .call = *call,
+                            .peers_calls = theirs,
+                            .hash_arrived = failure.hash_arrived,
+                            .size_expected = failure.size_expected,
+                            .size_arrived = failure.size_arrived});
+}
+
+// ---- DeviceOrder ----
+
+DeviceRun& DeviceOrder::start_run(Communicator& comm,
+                                  Plan& plan,
+                                  std::shared_ptr<LaunchRecord> record,
+                                  uint64_t* done,
+                                  bool in_graph) {
+  const std::lock_guard lock(mutex_);
+  auto found =
+      std::find_if(runs_.begin(), runs_.end(), [](const auto& run) { return run->is_free(); });
+  if (found == runs_.end()) {
+    runs_.push_back(std::make_unique<DeviceRun>(comm, *comm.device_rank()));
+    found = std::prev(runs_.end());
+  }
+  (*found)->prepare(plan, std::move(record), done, in_graph);
+  return **found;
+}
+
+Error DeviceOrder::describe(const DeviceFailure& failure) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& run : runs_) {
+    auto error = run->describe(failure);
+    if (error.has_value()) {
+      return std::move(*error);
+    }
+  }
+  return fail(Code::kInternalError, "a kernel failed in call number {}", failure.sequence);
+}
+
+Result<void> DeviceOrder::come_after(DeviceRank& rank,
+                                     DeviceStream stream,
+                                     const Capture& capture) {
+  // A graph knows no order with what is outside it.
+  if (!any_ || stream == stream_ || capture.id != capture_id_) {
+    return ok();
+  }
+  return rank.runtime().wait(rank.device(), stream, last_.get());
+}
+
+Result<void> DeviceOrder::note(DeviceRank& rank, DeviceStream stream, const Capture& capture) {
+  if (last_ == nullptr) {
+    PLEXUS_TRY(event, make_event(rank.runtime(), rank.device()));
+    last_ = std::move(event);
+  }
+  PLEXUS_TRY(rank.runtime().record(rank.device(), last_.get(), stream));
+  any_ = true;
+  stream_ = stream;
+  capture_id_ = capture.id;
+  return ok();
+}
+
+// ---- the whole ----
+
+Result<void> run_on_devices(std::span<const DeviceCalls> calls,
+                            std::span<Execution* const> on_host) {
+  PLEXUS_TRY(connect_all(calls, on_host));
+  std::map<int, std::vector<DeviceCalls>> by_device;
+  for (const DeviceCalls& call : calls) {
+    by_device[call.comm->device_rank()->device()].push_back(call);
+  }
+  for (const auto& [device, some] : by_device) {
+    auto launched = Launch(some, device).run();
+    if (launched.has_error()) {
+      for (const DeviceCalls& call : calls) {
+        call.comm->fail(launched.error());
+      }
+      return launched;
+    }
+  }
+  return ok();
+}
+
+}  // namespace plexus

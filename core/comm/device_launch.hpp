@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of CUDA ranks: all plans that a group has for one device become one launch, in which all
+// blocks are resident together, on the user's stream. The async engine then moves the pumps of
+// their connections and sees how the launch ends.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/device/device_memory.hpp"
+#include "core/schedule/plan.hpp"
+
+namespace plexus {
+
+class Communicator;
+
+/// What one launch needs until it has ended. Shared by the runs of its communicators and the pool.
+struct LaunchRecord {
+  DeviceMemory memory;
+  OwnedEvent ended;
+  std::vector<OwnedEvent> joins;  // of streams that the launch waits for
+};
+
+/// Records by device and size, used again when their launch has ended. Threads: any.
+class LaunchPool {
+ public:
+  Result<std::shared_ptr<LaunchRecord>> take(DeviceRuntime& runtime, int device, size_t size_bytes);
+
+ private:
+  std::mutex mutex_;
+  using Records = std::deque<std::shared_ptr<LaunchRecord>>;  // oldest first
+  std::map<std::pair<int, size_t>, Records> records_;         // guarded by mutex_
+};
+
+/// One communicator's part of a launch, until it has ended; of a captured graph, at each replay.
+class DeviceRun final : public RemoteWork {
+ public:
+  DeviceRun(Communicator& comm, DeviceRank& rank) : comm_(&comm), rank_(&rank) {}
+
+  /// `done`: the words that the kernel counts in, by queue.
+  void prepare(Plan& plan, std::shared_ptr<LaunchRecord> record, uint64_t* done, bool in_graph);
+  /// Hands it to the async engine.
+  void submit();
+  Result<bool> poll() noexcept override;
+  [[nodiscard]] const CallRecord& call() const noexcept override { return calls_.front(); }
+  /// Why a kernel of the communicator failed; nullopt: not in a call of this run.
+  [[nodiscard]] std::optional<Error> describe(const DeviceFailure& failure) const;
+  [[nodiscard]] bool has_pumps() const noexcept { return execution_.pumps; }
+  [[nodiscard]] bool is_free() const noexcept { return free_.load(std::memory_order_acquire); }
+
+  // For the streams of a graph (DeviceRuntime::call_host).
+  static void begin_replay(void* run);
+  static void end_replay(void* run);
+
+ private:
+  [[nodiscard]] bool all_done() const noexcept;
+
+  Communicator* comm_;
+  DeviceRank* rank_;
+  Plan* plan_ = nullptr;
+  Execution execution_;
+  std::vector<CallRecord> calls_;  // of all works
+  std::shared_ptr<LaunchRecord> record_;
+  uint64_t* done_ = nullptr;
+  std::vector<uint32_t> works_;  // by queue
+  bool in_graph_ = false;
+  std::atomic<bool> replaying_{false};     // the engine has it
+  std::atomic<bool> replay_ended_{false};  // the stream is past the kernel
+  uint32_t polls_ = 0;
+  std::atomic<bool> free_{true};
+};
+
+/// What a communicator remembers of its launches: their order, and runs to use again.
+/// Threads: describe() from any, the rest as the communicator's calls.
+class DeviceOrder {
+ public:
+  /// A run that was free, prepared.
+  DeviceRun& start_run(Communicator& comm,
+                       Plan& plan,
+                       std::shared_ptr<LaunchRecord> record,
+                       uint64_t* done,
+                       bool in_graph);
+  /// `stream` goes on after this communicator's last launch.
+  Result<void> come_after(DeviceRank& rank, DeviceStream stream, const Capture& capture);
+  /// The communicator's last launch is what `stream` has now.
+  Result<void> note(DeviceRank& rank, DeviceStream stream, const Capture& capture);
+  [[nodiscard]] DeviceEvent last() const noexcept { return last_.get(); }
+  /// Why a kernel failed that nobody watches: of a graph without pumps.
+  [[nodiscard]] Error describe(const DeviceFailure& failure) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<DeviceRun>> runs_;  // guarded by mutex_
+  OwnedEvent last_;                               // recorded after the last launch
+  bool any_ = false;
+  DeviceStream stream_ = nullptr;
+  uint64_t capture_id_ = 0;
+};
+
+/// One communicator's part of a group.
+struct DeviceCalls {
+  Communicator* comm;
+  Plan* plan;  // prepared
+  std::span<const Task> tasks;
+};
+
+/// Connects what is not connected yet, launches, returns. A failure fails all communicators.
+Result<void> run_on_devices(std::span<const DeviceCalls> calls,
+                            std::span<Execution* const> on_host);
+
+}  // namespace plexus

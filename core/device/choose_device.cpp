@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/device/choose_device.hpp"
+
+#include "core/base/log.hpp"
+
+namespace plexus {
+namespace {
+
+Result<int> find_device(DeviceRuntime* runtime, int wish) {
+  if (runtime == nullptr) {
+    return fail(Code::kInvalidUsage, "this build is without CUDA");
+  }
+  PLEXUS_TRY(count, runtime->count());
+  if (count == 0) {
+    return fail(Code::kInvalidUsage, "the driver shows no GPU");
+  }
+  if (wish >= count) {
+    return fail(Code::kInvalidArgument, "there is no device {}: the driver shows {}", wish, count);
+  }
+  if (wish == kHostDevice) {
+    PLEXUS_TRY(current, runtime->current());
+    wish = current;
+  }
+  PLEXUS_TRY(runtime->describe(wish));  // is it one that our kernels run on?
+  return wish;
+}
+
+}  // namespace
+
+Result<int> choose_device(DeviceRuntime* runtime, const std::string& setting, int wish) {
+  if (setting == "host") {
+    return kHostDevice;
+  }
+  auto found = find_device(runtime, wish);
+  if (found.has_value() || found.error().code() == Code::kInvalidArgument) {
+    return found;
+  }
+  if (setting == "cuda") {
+    return fail(Code::kInvalidUsage,
+                "PLEXUS_DEVICE=cuda is not possible: {}; set PLEXUS_DEVICE=host for ranks on the "
+                "host",
+                found.error().message());
+  }
+  PLEXUS_INFO(kInit, "ranks compute on the host: {}", found.error().message());
+  return kHostDevice;
+}
+
+}  // namespace plexus

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeviceRuntime over the CUDA runtime. The static libcudart loads the driver when it is first
+// called and reports its absence as an error, so that one binary works everywhere.
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "core/base/immortal.hpp"
+#include "core/device/choose_device.hpp"
+#include "kernels/cuda/launch.hpp"
+
+namespace plexus {
+namespace {
+
+Result<void> check(cudaError_t code, const char* call, int device) {
+  if (code == cudaSuccess) {
+    return ok();
+  }
+  // A sticky error would otherwise be reported to the user's next call too.
+  static_cast<void>(cudaGetLastError());
+  return fail(Code::kUnhandledCudaError, "{} failed on cuda:{}: {} ({})", call, device,
+              cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+/// Makes `device` current, and lets what is done here happen while any thread captures a graph.
+/// Both are as before afterwards.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_));
+    if (device >= 0 && cudaGetDevice(&before_) == cudaSuccess && before_ != device) {
+      changed_ = cudaSetDevice(device) == cudaSuccess;
+    }
+  }
+  ~OnDevice() {
+    if (changed_) {
+      static_cast<void>(cudaSetDevice(before_));
+    }
+    static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_));
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+  int before_ = -1;
+  bool changed_ = false;
+};
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  Result<int> count() override {
+    int count = 0;
+    const cudaError_t code = cudaGetDeviceCount(&count);
+    if (code != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      return fail(Code::kUnhandledCudaError, "CUDA shows no device: {}", cudaGetErrorString(code));
+    }
+    return count;
+  }
+
+  Result<int> current() override {
+    int device = 0;
+    PLEXUS_TRY(check(cudaGetDevice(&device), "cudaGetDevice", -1));
+    return device;
+  }
+
+  Result<DeviceFacts> describe(int device) override {
+    const OnDevice on(device);
+    cudaDeviceProp properties{};
+    PLEXUS_TRY(
+        check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties", device));
+    char bus_id[32] = {};
+    PLEXUS_TRY(check(cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), device), "cudaDeviceGetPCIBusId",
+                     device));
+    DeviceFacts facts;
+    facts.name = properties.name;
+    for (char* letter = bus_id; *letter != '\0'; ++letter) {  // as /sys writes it
+      facts.bus_id +=
+          static_cast<char>(*letter >= 'A' && *letter <= 'F' ? *letter + ('a' - 'A') : *letter);
+    }
+    static_assert(sizeof(properties.uuid) == sizeof(facts.uuid));
+    std::memcpy(facts.uuid.data(), &properties.uuid, sizeof(facts.uuid));
+    facts.compute_capability = properties.major * 10 + properties.minor;
+    int error = cudaSuccess;
+    facts.blocks_max = static_cast<int>(device_blocks_max(kDeviceThreadsMax, &error));
+    PLEXUS_TRY(check(static_cast<cudaError_t>(error), "asking for our kernel", device));
+    return facts;
+  }
+
+  Result<bool> reach_peer(int device, int peer) override {
+    if (device == peer) {
+      return true;
+    }
+    int possible = 0;
+    PLEXUS_TRY(
+        check(cudaDeviceCanAccessPeer(&possible, device, peer), "cudaDeviceCanAccessPeer", device));
+    if (possible == 0) {
+      return false;
+    }
+    const OnDevice on(device);
+    const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled) {
+      static_cast<void>(cudaGetLastError());
+      return true;
+    }
+    PLEXUS_TRY(check(code, "cudaDeviceEnablePeerAccess", device));
+    return true;
+  }
+
+  Result<void*> allocate(int device, size_t size_bytes) override {
+    const OnDevice on(device);
+    void* memory = nullptr;
+    PLEXUS_TRY(check(cudaMalloc(&memory, size_bytes), "cudaMalloc", device));
+    auto cleared = clear(device, memory, size_bytes);
+    if (cleared.has_error()) {
+      static_cast<void>(cudaFree(memory));
+      return std::move(cleared).error();
+    }
+    return memory;
+  }
+  void release(int device, void* memory) noexcept override {
+    const OnDevice on(device);
+    static_cast<void>(cudaFree(memory));
+  }
+
+  Result<void*> allocate_pinned(size_t size_bytes) override {
+    const OnDevice on(-1);
+    void* memory = nullptr;
+    PLEXUS_TRY(
+        check(cudaHostAlloc(&memory, size_bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+              "cudaHostAlloc", -1));
+    std::memset(memory, 0, size_bytes);
+    return memory;
+  }
+  void release_pinned(int /*device*/, void* memory) noexcept override {
+    const OnDevice on(-1);
+    static_cast<void>(cudaFreeHost(memory));
+  }
+
+  Result<void*> register_host(void* memory, size_t size_bytes) override {
+    const OnDevice on(-1);
+    PLEXUS_TRY(check(
+        cudaHostRegister(memory, size_bytes, cudaHostRegisterPortable | cudaHostRegisterMapped),
+        "cudaHostRegister", -1));
+    void* seen_at = nullptr;
+    auto found =
+        check(cudaHostGetDevicePointer(&seen_at, memory, 0), "cudaHostGetDevicePointer", -1);
+    if (found.has_error()) {
+      static_cast<void>(cudaHostUnregister(memory));
+      return std::move(found).error();
+    }
+    return seen_at;
+  }
+  void unregister_host(int /*device*/, void* memory) noexcept override {
+    const OnDevice on(-1);
+    static_cast<void>(cudaHostUnregister(memory));
+  }
+
+  [[nodiscard]] PointerFacts describe_pointer(const void* pointer) noexcept override {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      return {};
+    }
+    switch (attributes.type) {
+      case cudaMemoryTypeHost:
+        return {.place = PointerFacts::Place::kPinned};
+      case cudaMemoryTypeDevice:
+        return {.place = PointerFacts::Place::kDevice, .device = attributes.device};
+      case cudaMemoryTypeManaged:
+        return {.place = PointerFacts::Place::kManaged};
+      default:
+        return {};
+    }
+  }
+
+  Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override {
+    const OnDevice on(device);
+    PLEXUS_TRY(stream, own_stream(device));
+    PLEXUS_TRY(check(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream),
+                     "cudaMemcpyAsync", device));
+    return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize", device);
+  }
+
+  Result<MemoryHandle> export_memory(int device, void* memory) override {
+    const OnDevice on(device);
+    cudaIpcMemHandle_t handle{};
+    PLEXUS_TRY(check(cudaIpcGetMemHandle(&handle, memory), "cudaIpcGetMemHandle", device));
+    MemoryHandle made;
+    static_assert(sizeof(handle) == sizeof(made.bytes));
+    std::memcpy(made.bytes.data(), &handle, sizeof(handle));
+    return made;
+  }
+  Result<void*> import_memory(int device, const MemoryHandle& handle) override {
+    const OnDevice on(device);
+    cudaIpcMemHandle_t theirs{};
+    std::memcpy(&theirs, handle.bytes.data(), sizeof(theirs));
+    void* memory = nullptr;
+    PLEXUS_TRY(check(cudaIpcOpenMemHandle(&memory, theirs, cudaIpcMemLazyEnablePeerAccess),
+                     "cudaIpcOpenMemHandle", device));
+    return memory;
+  }
+  void close_imported(int device, void* memory) noexcept override {
+    const OnDevice on(device);
+    static_cast<void>(cudaIpcCloseMemHandle(memory));
+  }
+
+  Result<DeviceEvent> make_event(int device) override {
+    const OnDevice on(device);
+    cudaEvent_t event = nullptr;
+    PLEXUS_TRY(check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                     "cudaEventCreateWithFlags", device));
+    return event;
+  }
+  void destroy_event(int device, DeviceEvent event) noexcept override {
+    const OnDevice on(device);
+    static_cast<void>(cudaEventDestroy(event));
+  }
+  Result<void> record(int device, DeviceEvent event, DeviceStream stream) override {
+    const OnDevice on(device);
+    return check(cudaEventRecord(event, stream), "cudaEventRecord", device);
+  }
+  Result<void> wait(int device, DeviceStream stream, DeviceEvent event) override {
+    const OnDevice on(device);
+    return check(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent", device);
+  }
+  Result<bool> query(int device, DeviceEvent event) override {
+    const OnDevice on(device);
+    const cudaError_t code = cudaEventQuery(event);
+    if (code == cudaErrorNotReady) {
+      static_cast<void>(cudaGetLastError());
+      return false;
+    }
+    PLEXUS_TRY(check(code, "a kernel", device));
+    return true;
+  }
+
+  Result<void> copy_in_order(
+      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) override {
+    const OnDevice on(device);
+    return check(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDefault, stream),
+                 "cudaMemcpyAsync", device);
+  }
+
+  Result<void> launch(int device,
+                      DeviceStream stream,
+                      const DeviceBlock* blocks,
+                      uint32_t count) override {
+    // A launch belongs into the capture, so the thread's capture mode does not matter.
+    const OnDevice on(device);
+    return check(static_cast<cudaError_t>(launch_blocks(blocks, count, kDeviceThreadsMax, stream)),
+                 "the launch of a kernel", device);
+  }
+
+  Result<Capture> capture(int device, DeviceStream stream) override {
+    const OnDevice on(device);
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long id = 0;
+    const cudaError_t code = cudaStreamGetCaptureInfo(stream, &status, &id);
+    if (code == cudaErrorStreamCaptureImplicit) {  // the legacy stream, while another one captures
+      static_cast<void>(cudaGetLastError());
+      return Capture{};
+    }
+    PLEXUS_TRY(check(code, "cudaStreamGetCaptureInfo", device));
+    if (status == cudaStreamCaptureStatusInvalidated) {
+      return fail(Code::kInvalidUsage,
+                  "the stream's graph capture is invalid after an error: end the capture first");
+    }
+    const bool active = status == cudaStreamCaptureStatusActive;
+    return Capture{.active = active, .id = active ? id : 0};
+  }
+
+  Result<void> call_host(int device,
+                         DeviceStream stream,
+                         void (*function)(void*),
+                         void* argument) override {
+    const OnDevice on(device);
+    return check(cudaLaunchHostFunc(stream, function, argument), "cudaLaunchHostFunc", device);
+  }
+
+ private:
+  Result<void> clear(int device, void* memory, size_t size_bytes) {
+    PLEXUS_TRY(stream, own_stream(device));
+    PLEXUS_TRY(check(cudaMemsetAsync(memory, 0, size_bytes, stream), "cudaMemsetAsync", device));
+    return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize", device);
+  }
+
+  /// Beside all streams of the user; `device` is current.
+  Result<cudaStream_t> own_stream(int device) {
+    const std::lock_guard lock(mutex_);
+    cudaStream_t& stream = streams_[device];
+    if (stream == nullptr) {
+      PLEXUS_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                       "cudaStreamCreateWithFlags", device));
+    }
+    return stream;
+  }
+
+  std::mutex mutex_;
+  std::map<int, cudaStream_t> streams_;  // guarded by mutex_; as long as the process
+};
+
+}  // namespace
+
+DeviceRuntime* cuda_runtime() { return &Immortal<CudaRuntime>::instance(); }
+
+}  // namespace plexus

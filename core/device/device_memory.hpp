@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of what a DeviceRuntime gives. The runtime outlives them.
+#pragma once
+
+#include <memory>
+
+#include "core/device/device_runtime.hpp"
+
+namespace plexus {
+
+/// How memory goes back.
+struct ReleaseMemory {
+  DeviceRuntime* runtime = nullptr;
+  void (DeviceRuntime::*how)(int device, void* memory) noexcept = nullptr;
+  int device = -1;
+  void* memory = nullptr;  // as the runtime knows it
+  void operator()(std::byte* /*seen_at*/) const noexcept { (runtime->*how)(device, memory); }
+};
+/// Memory as kernels of its device see it.
+using DeviceMemory = std::unique_ptr<std::byte, ReleaseMemory>;
+
+struct ReleaseEvent {
+  DeviceRuntime* runtime = nullptr;
+  int device = -1;
+  void operator()(DeviceEvent event) const noexcept { runtime->destroy_event(device, event); }
+};
+using OwnedEvent = std::unique_ptr<CUevent_st, ReleaseEvent>;
+
+/// On the device, zeroed.
+inline Result<DeviceMemory> allocate_device(DeviceRuntime& runtime, int device, size_t size_bytes) {
+  PLEXUS_TRY(memory, runtime.allocate(device, size_bytes));
+  return DeviceMemory(static_cast<std::byte*>(memory),
+                      {&runtime, &DeviceRuntime::release, device, memory});
+}
+
+/// Page-locked host memory, zeroed.
+inline Result<DeviceMemory> allocate_pinned(DeviceRuntime& runtime, size_t size_bytes) {
+  PLEXUS_TRY(memory, runtime.allocate_pinned(size_bytes));
+  return DeviceMemory(static_cast<std::byte*>(memory),
+                      {&runtime, &DeviceRuntime::release_pinned, -1, memory});
+}
+
+/// Host memory of somebody else, which must outlive the registration.
+inline Result<DeviceMemory> register_host(DeviceRuntime& runtime, void* memory, size_t size_bytes) {
+  PLEXUS_TRY(seen_at, runtime.register_host(memory, size_bytes));
+  return DeviceMemory(static_cast<std::byte*>(seen_at),
+                      {&runtime, &DeviceRuntime::unregister_host, -1, memory});
+}
+
+/// Device memory of another process.
+inline Result<DeviceMemory> import_memory(DeviceRuntime& runtime,
+                                          int device,
+                                          const MemoryHandle& handle) {
+  PLEXUS_TRY(memory, runtime.import_memory(device, handle));
+  return DeviceMemory(static_cast<std::byte*>(memory),
+                      {&runtime, &DeviceRuntime::close_imported, device, memory});
+}
+
+inline Result<OwnedEvent> make_event(DeviceRuntime& runtime, int device) {
+  PLEXUS_TRY(event, runtime.make_event(device));
+  return OwnedEvent(event, {&runtime, device});
+}
+
+}  // namespace plexus

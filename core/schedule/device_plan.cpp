@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/device_plan.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "core/base/units.hpp"
+
+namespace plexus {
+namespace {
+
+/// Tables in the making: their bytes here, their addresses on the device once `base` is known.
+class Image {
+ public:
+  /// Room for `size_bytes` bytes, zero; where it begins.
+  size_t reserve(size_t size_bytes) {
+    const size_t begin = align_up(bytes_.size(), kCacheLine);
+    bytes_.resize(begin + size_bytes);
+    return begin;
+  }
+  template <class T>
+  size_t add(std::span<const T> values) {
+    const size_t begin = reserve(values.size_bytes());
+    if (!values.empty()) {
+      std::memcpy(bytes_.data() + begin, values.data(), values.size_bytes());
+    }
+    return begin;
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+/// Where the tables of one work begin in the image.
+struct WorkPlaces {
+  std::vector<size_t> steps;  // by lane
+  size_t lanes = 0;
+  size_t sends = 0;
+  size_t recvs = 0;
+  size_t progress = 0;
+};
+
+template <class T>
+T* at(std::byte* base, size_t offset) {
+  return reinterpret_cast<T*>(base + offset);
+}
+
+ConnectionEnd* end_of(const Execution& execution, const SendConnection* send) {
+  const auto found = std::find_if(execution.ends.begin(), execution.ends.end(),
+                                  [&](ConnectionEnd* end) { return &end->send == send; });
+  return found == execution.ends.end() ? nullptr : *found;
+}
+ConnectionEnd* end_of(const Execution& execution, const RecvConnection* recv) {
+  const auto found = std::find_if(execution.ends.begin(), execution.ends.end(),
+                                  [&](ConnectionEnd* end) { return &end->recv == recv; });
+  return found == execution.ends.end() ? nullptr : *found;
+}
+
+Result<WorkPlaces> add_work(DeviceRank& rank,
+                            const Execution& execution,
+                            const Work& work,
+                            Image& image) {
+  WorkPlaces places;
+  for (const Lane& lane : work.program->lanes) {
+    places.steps.push_back(image.add(std::span<const Step>(lane.steps)));
+  }
+  std::vector<DeviceSend*> sends;
+  for (const SendConnection* const send : work.sends) {
+    sends.push_back(nullptr);
+    if (send != nullptr) {
+      PLEXUS_TRY(entry, rank.entry_of_send(*end_of(execution, send)));
+      sends.back() = entry;
+    }
+  }
+  std::vector<DeviceRecv*> recvs;
+  for (const RecvConnection* const recv : work.recvs) {
+    recvs.push_back(nullptr);
+    if (recv != nullptr) {
+      PLEXUS_TRY(entry, rank.entry_of_recv(*end_of(execution, recv)));
+      recvs.back() = entry;
+    }
+  }
+  places.sends = image.add(std::span<DeviceSend* const>(sends));
+  places.recvs = image.add(std::span<DeviceRecv* const>(recvs));
+  places.progress = image.reserve(work.program->lanes.size() * sizeof(uint64_t));
+  places.lanes = image.reserve(work.program->lanes.size() * sizeof(DeviceLane));
+  return places;
+}
+
+size_t scratch_bytes(const Work& work) {
+  return align_up(static_cast<size_t>(work.program->scratch_chunks) * work.geometry.chunk_count *
+                      work.element_bytes,
+                  kCacheLine);
+}
+
+/// All but what changes from call to call, and `scratch`.
+DeviceWork describe(const DeviceRank& rank,
+                    const Work& work,
+                    const WorkPlaces& places,
+                    std::byte* base) {
+  DeviceWork made{};
+  made.lanes = at<DeviceLane>(base, places.lanes);
+  made.sends = at<DeviceSend*>(base, places.sends);
+  made.recvs = at<DeviceRecv*>(base, places.recvs);
+  made.progress = at<uint64_t>(base, places.progress);
+  made.claimed = rank.claimed();
+  made.control = rank.control();
+  made.geometry = work.geometry;
+  made.lane_count = static_cast<uint32_t>(work.program->lanes.size());
+  made.slot_bytes = work.slot_bytes;
+  made.borrow_bytes_min = work.borrow_bytes_min;
+  made.type = work.type;
+  made.protocol = work.protocol;
+  made.exchanges_empty = work.exchanges_empty;
+  return made;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Execution& execution) {
+  auto plan = std::make_unique<DevicePlan>();
+  Image image;
+  std::vector<WorkPlaces> places;
+  std::vector<size_t> meetings;
+  size_t scratch = 0;
+  for (WorkQueue& queue : execution.queues) {
+    Queue& made = plan->queues_.emplace_back();
+    meetings.push_back(image.reserve(sizeof(DeviceMeeting)));
+    for (WorkQueue::Item& item : queue.items) {
+      PLEXUS_TRY(added, add_work(rank, execution, item.work, image));
+      places.push_back(std::move(added));
+      made.works.push_back(&item.work);
+      made.blocks = std::max(made.blocks, static_cast<uint32_t>(item.work.program->lanes.size()));
+      scratch += scratch_bytes(item.work);
+    }
+    plan->size_ += {.blocks = made.blocks, .queues = 1, .works = made.works.size()};
+  }
+  DeviceRuntime& runtime = rank.runtime();
+  PLEXUS_TRY(tables, allocate_device(runtime, rank.device(), image.bytes().size()));
+  if (scratch > 0) {
+    PLEXUS_TRY(memory, allocate_device(runtime, rank.device(), scratch));
+    plan->scratch_ = std::move(memory);
+  }
+  std::byte* scratch_at = plan->scratch_.get();
+  std::vector<std::byte> bytes(image.bytes().begin(), image.bytes().end());
+  for (size_t queue = 0; queue < plan->queues_.size(); ++queue) {
+    plan->queues_[queue].meeting = at<DeviceMeeting>(tables.get(), meetings[queue]);
+    for (const Work* const work : plan->queues_[queue].works) {
+      const WorkPlaces& placed = places[plan->works_.size()];
+      std::vector<DeviceLane> lanes;
+      for (size_t lane = 0; lane < placed.steps.size(); ++lane) {
+        lanes.push_back(
+            {.steps = at<Step>(tables.get(), placed.steps[lane]),
+             .step_count = static_cast<uint32_t>(work->program->lanes[lane].steps.size()),
+             .awaited = is_awaited(*work->program, static_cast<int>(lane)) ? 1U : 0U});
+      }
+      std::memcpy(bytes.data() + placed.lanes, lanes.data(), lanes.size() * sizeof(DeviceLane));
+      plan->works_.push_back(describe(rank, *work, placed, tables.get()));
+      plan->works_.back().scratch = scratch_at;
+      scratch_at += scratch_bytes(*work);
+    }
+  }
+  PLEXUS_TRY(runtime.copy(rank.device(), tables.get(), bytes.data(), bytes.size()));
+  plan->tables_ = std::move(tables);
+  return plan;
+}
+
+void DevicePlan::fill(const Places& places) const noexcept {
+  DeviceBlock* block = places.blocks;
+  size_t work = 0;
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    const Queue& queue = queues_[i];
+    DeviceQueue& made = places.queues[i];
+    made = {.works = places.lists + work,
+            .work_count = static_cast<uint32_t>(queue.works.size()),
+            .block_count = queue.blocks,
+            .meeting = queue.meeting,
+            .done = places.done + i};
+    places.done[i] = 0;
+    for (const Work* const source : queue.works) {
+      DeviceWork& target = places.works[work];
+      target = works_[work];
+      target.input = source->input.address;
+      target.output = source->output.address;
+      target.call = source->call;
+      target.op = source->op;
+      places.lists[work] = &target;
+      ++work;
+    }
+    for (uint32_t lane = 0; lane < queue.blocks; ++lane) {
+      *block++ = {.queue = &made, .lane = lane, .unused = 0};
+    }
+  }
+}
+
+size_t DevicePlan::place_of(const Work& work) const noexcept {
+  size_t place = 0;
+  for (const Queue& queue : queues_) {
+    for (const Work* const candidate : queue.works) {
+      if (candidate == &work) {
+        return place;
+      }
+      ++place;
+    }
+  }
+  return place;
+}
+
+size_t launch_bytes(const DevicePlan::Size& size) {
+  return align_up(size.blocks * sizeof(DeviceBlock), kCacheLine) +
+         align_up(size.queues * sizeof(DeviceQueue), kCacheLine) +
+         align_up(size.works * sizeof(DeviceWork), kCacheLine) +
+         align_up(size.works * sizeof(DeviceWork*), kCacheLine) +
+         align_up(size.queues * sizeof(uint64_t), kCacheLine);
+}
+
+DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size) {
+  const auto next = [&](size_t size_bytes) {
+    std::byte* const place = memory;
+    memory += align_up(size_bytes, kCacheLine);
+    return place;
+  };
+  DevicePlan::Places places{};
+  places.blocks = reinterpret_cast<DeviceBlock*>(next(size.blocks * sizeof(DeviceBlock)));
+  places.queues = reinterpret_cast<DeviceQueue*>(next(size.queues * sizeof(DeviceQueue)));
+  places.works = reinterpret_cast<DeviceWork*>(next(size.works * sizeof(DeviceWork)));
+  places.lists = reinterpret_cast<const DeviceWork**>(next(size.works * sizeof(DeviceWork*)));
+  places.done = reinterpret_cast<uint64_t*>(next(size.queues * sizeof(uint64_t)));
+  return places;
+}
+
+}  // namespace plexus

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan as kernels read it. What never changes (steps, connections, scratch memory) is put on the
+// device once; each launch has its own copies of the works, in pinned memory, with that call's
+// buffers, so that a plan may be under way any number of times. Kernels of one communicator run one
+// after the other, which is why they can share the rest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "core/engine/execution.hpp"
+#include "core/schedule/device_rank.hpp"
+
+namespace plexus {
+
+class DevicePlan {
+ public:
+  /// Of an execution whose ends are all connected.
+  static Result<std::unique_ptr<DevicePlan>> build(DeviceRank& rank, Execution& execution);
+
+  /// What a launch has of this plan.
+  struct Size {
+    size_t blocks = 0;
+    size_t queues = 0;
+    size_t works = 0;
+    Size& operator+=(const Size& other) {
+      blocks += other.blocks;
+      queues += other.queues;
+      works += other.works;
+      return *this;
+    }
+  };
+  [[nodiscard]] Size size() const noexcept { return size_; }
+  /// Which of a launch's works `work` becomes.
+  [[nodiscard]] size_t place_of(const Work& work) const noexcept;
+
+  /// The places of one launch, each with room for size().
+  struct Places {
+    DeviceBlock* blocks;
+    DeviceQueue* queues;
+    DeviceWork* works;
+    const DeviceWork** lists;
+    uint64_t* done;  // by queue
+  };
+  /// Writes the launch's part, with buffers and calls as the execution's works have them now.
+  void fill(const Places& places) const noexcept;
+
+ private:
+  struct Queue {
+    std::vector<const Work*> works;
+    uint32_t blocks = 0;  // most lanes of a work
+    DeviceMeeting* meeting = nullptr;
+  };
+  std::vector<Queue> queues_;
+  std::vector<DeviceWork> works_;  // all queues', in order: all but what changes
+  Size size_;
+  DeviceMemory tables_;
+  DeviceMemory scratch_;
+};
+
+/// The whole launch in one block of memory: how many bytes, and where the parts begin.
+size_t launch_bytes(const DevicePlan::Size& size);
+DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size);
+
+}  // namespace plexus

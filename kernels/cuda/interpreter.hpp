@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device executor: a block of threads interprets one lane of a recorded Program, step by step,
+// slice by slice. What LaneRun does on the host, with waiting in place of returning: all blocks of
+// a launch are resident, so that whoever they wait for runs.
+//
+// `Block` offers thread(), threads(), sync() (all threads of the block have come; what they wrote
+// before, all see after) and any(bool) (a sync that tells whether one of them said true). On the
+// device that is a thread block, in tests a few host threads, or one. A slice is: thread i sees to
+// peer i (waits, checks, notes where the bytes are) - sync - all threads move the bytes (pass.hpp)
+// - sync - thread i tells peer i. The release by which thread i tells its peer covers what the
+// other threads wrote, since they met in the sync before.
+#pragma once
+
+#include "kernels/cuda/pass.hpp"
+
+namespace plexus {
+
+/// What the threads of a block share.
+struct BlockState {
+  Pass pass;
+  uint32_t lent;  // addresses went out whose bytes must stay until they are taken
+};
+
+/// The bytes of a step in its buffers, and the part of them that travels in one slot.
+struct StepExtent {
+  uint64_t source_bytes;  // offset
+  uint64_t target_bytes;  // offset
+  uint64_t size_bytes;
+};
+
+PLEXUS_DEVICE inline uint32_t log2_of_element(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 1;
+    case DataType::kInt32:
+    case DataType::kUint32:
+    case DataType::kFloat32:
+      return 2;
+    case DataType::kInt64:
+    case DataType::kUint64:
+    case DataType::kFloat64:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+PLEXUS_DEVICE inline Span chunk_span(const DeviceWork& work,
+                                     Buffer buffer,
+                                     int chunk,
+                                     uint32_t loop) {
+  const Geometry& geometry = work.geometry;
+  const auto index = static_cast<uint32_t>(chunk);
+  if (buffer == Buffer::kScratch) {  // a chunk of scratch is as long as the chunk of that index
+    const Span like = span_of(geometry, 0, geometry.blocked ? 0 : index, loop);
+    return {index * geometry.chunk_count, like.count};
+  }
+  return span_of(geometry,
+                 buffer == Buffer::kInput ? geometry.input_stride : geometry.output_stride, index,
+                 loop);
+}
+
+PLEXUS_DEVICE inline StepExtent extent_of(const DeviceWork& work, const Step& step, uint32_t loop) {
+  // Verbs without a local buffer forward what their output chunk would hold.
+  const bool has_source = step.source != Buffer::kNone;
+  const Span source = chunk_span(work, has_source ? step.source : Buffer::kOutput,
+                                 has_source ? step.source_chunk : step.target_chunk, loop);
+  const Span target = step.target == Buffer::kNone
+                          ? source
+                          : chunk_span(work, step.target, step.target_chunk, loop);
+  const uint32_t shift = log2_of_element(work.type);
+  return {source.offset << shift, target.offset << shift, source.count << shift};
+}
+
+PLEXUS_DEVICE inline std::byte* place_of(const DeviceWork& work, Buffer buffer, uint64_t offset) {
+  switch (buffer) {
+    case Buffer::kInput:
+      return work.input + offset;
+    case Buffer::kOutput:
+      return work.output + offset;
+    case Buffer::kScratch:
+      return work.scratch + offset;
+    case Buffer::kNone:
+      break;
+  }
+  return nullptr;
+}
+
+template <class Block>
+class Interpreter {
+ public:
+  PLEXUS_DEVICE Interpreter(const Block& block, BlockState& state) : block_(block), state_(state) {}
+
+  /// Runs lane `lane` of every work of `queue`.
+  PLEXUS_DEVICE void run(const DeviceQueue& queue, uint32_t lane) {
+    if (block_.thread() == 0) {
+      state_.pass.stopped = 0;
+      state_.lent = 0;
+    }
+    block_.sync();
+    for (uint32_t i = 0; i < queue.work_count; ++i) {
+      const DeviceWork& work = *queue.works[i];
+      if ((lane < work.lane_count && !run_lane(work, lane)) || !meet(queue, work, i)) {
+        return;
+      }
+    }
+    drain(queue, lane);
+  }
+
+ private:
+  /// A sync after which all threads know alike whether one of them has given up.
+  PLEXUS_DEVICE bool is_stopped_anywhere() {
+    return block_.any(load_relaxed(&state_.pass.stopped) != 0);
+  }
+
+  /// One slice of a step.
+  struct Slice {
+    const DeviceWork& work;
+    const Step& step;
+    std::byte* source;  // own contribution; nullptr: none
+    std::byte* target;  // home of the value; nullptr: none
+    uint32_t size_bytes;
+    bool scales;
+  };
+
+  PLEXUS_DEVICE bool run_lane(const DeviceWork& work, uint32_t lane) {
+    const DeviceLane& mine = work.lanes[lane];
+    uint64_t done = 0;
+    for (uint32_t loop = 0; loop < work.geometry.loops; ++loop) {
+      for (uint32_t i = 0; i < mine.step_count; ++i) {
+        const Step& step = mine.steps[i];
+        if ((step.after.lane >= 0 && !await_lane(work, step.after, loop)) ||
+            !run_step(work, step, loop)) {
+          return false;
+        }
+        ++done;
+        if (mine.awaited != 0 && block_.thread() == 0) {
+          store_release(work.progress + lane, done);  // pairs with await_lane()
+        }
+      }
+    }
+    return true;
+  }
+
+  PLEXUS_DEVICE bool await_lane(const DeviceWork& work, const After& after, uint32_t loop) {
+    const DeviceLane& other = work.lanes[after.lane];
+    const uint64_t wanted =
+        uint64_t{loop} * other.step_count + static_cast<uint64_t>(after.step) + 1;
+    if (block_.thread() == 0) {
+      const uint64_t* const progress = work.progress + after.lane;
+      if (!wait_until(*work.control, [&] { return load_acquire(progress) >= wanted; })) {
+        store_relaxed(&state_.pass.stopped, 1U);
+      }
+    }
+    return !is_stopped_anywhere();
+  }
+
+  PLEXUS_DEVICE bool run_step(const DeviceWork& work, const Step& step, uint32_t loop) {
+    const StepExtent extent = extent_of(work, step, loop);
+    std::byte* source = place_of(work, step.source, extent.source_bytes);
+    std::byte* target = place_of(work, step.target, extent.target_bytes);
+    const bool scales = step.source == Buffer::kInput && work.op.scales_input();
+    uint64_t left_bytes = extent.size_bytes;
+    bool more = left_bytes > 0 || work.exchanges_empty;
+    while (more) {
+      const auto size_bytes =
+          static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
+      if (!run_slice({work, step, source, target, size_bytes, scales})) {
+        return false;
+      }
+      left_bytes -= size_bytes;
+      source += source == nullptr ? 0 : size_bytes;
+      target += target == nullptr ? 0 : size_bytes;
+      more = left_bytes > 0;
+    }
+    block_.sync();  // in the next step, another thread may see to the same peer
+    return true;
+  }
+
+  PLEXUS_DEVICE bool run_slice(const Slice& slice) {
+    const Step& step = slice.step;
+    const auto receives = static_cast<uint32_t>(step.receives);
+    const uint32_t peers = receives + static_cast<uint32_t>(step.sends);
+    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
+      const auto index = static_cast<uint32_t>(step.peers_first) + i;
+      const bool good =
+          i < receives ? begin_receive(slice, index, i) : begin_send(slice, index, i - receives);
+      if (!good) {
+        store_relaxed(&state_.pass.stopped, 1U);
+        break;
+      }
+    }
+    if (block_.thread() == 0) {
+      begin_pass(slice);
+    }
+    if (is_stopped_anywhere()) {
+      return false;
+    }
+    run_pass(block_, state_.pass, slice.work.type, slice.work.op.kind);
+    if (is_stopped_anywhere()) {
+      return false;
+    }
+    if (slice.work.protocol == Protocol::kLL128) {
+      finish_lines();
+      block_.sync();  // before the next slice's targets take the place of these
+    }
+    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
+      const auto index = static_cast<uint32_t>(step.peers_first) + i;
+      i < receives ? finish_receive(slice.work, index) : finish_send(slice.work, index);
+    }
+    return true;
+  }
+
+  /// What of the pass is not a peer's: own contribution, home, arithmetic.
+  PLEXUS_DEVICE void begin_pass(const Slice& slice) {
+    const Step& step = slice.step;
+    const DeviceWork& work = slice.work;
+    const auto receives = static_cast<uint32_t>(step.receives);
+    Pass& pass = state_.pass;
+    pass.control = work.control;
+    pass.hash = work.call.hash;
+    pass.size_bytes = slice.size_bytes;
+    pass.operand_count = receives;
+    pass.scaled = Pass::kUnscaled;
+    pass.scalar_bits = work.op.scalar_bits;
+    pass.divisor = step.completes && work.op.divides_output() ? work.op.divisor : 0;
+    pass.target_count = 1 + static_cast<uint32_t>(step.sends);
+    pass.targets[0] = {slice.target, Carrier::kMemory, 0};
+    if (slice.source != nullptr) {
+      const uint32_t own = own_position(step);
+      pass.operands[own] = {slice.source, Carrier::kMemory, 0};
+      pass.operand_count = receives + 1;
+      pass.scaled = slice.scales ? own : Pass::kUnscaled;
+      const bool in_place = receives == 0 && slice.target == slice.source && !slice.scales;
+      if (in_place && pass.divisor == 0) {
+        pass.targets[0].bytes = nullptr;
+      }
+    }
+  }
+
+  PLEXUS_DEVICE static uint32_t own_position(const Step& step) {
+    return static_cast<uint32_t>(step.own_position < step.receives ? step.own_position
+                                                                   : step.receives);
+  }
+
+  PLEXUS_DEVICE static bool by_lines(const DeviceWork& work, const std::byte* lines) {
+    return work.protocol != Protocol::kSimple && lines != nullptr;
+  }
+  /// Where the lines of slot `step` are: all slots of LL, then all of LL128.
+  PLEXUS_DEVICE static uint64_t lines_offset(Protocol protocol, uint64_t step) {
+    return protocol == Protocol::kLL ? step % kSlots * kSlotBytesLL
+                                     : kSlots * kSlotBytesLL + step % kSlots * kSlotBytesLL128;
+  }
+  PLEXUS_DEVICE static Carrier carrier_of(Protocol protocol) {
+    return protocol == Protocol::kLL ? Carrier::kLL : Carrier::kLL128;
+  }
+
+  // ---- receiving ----
+
+  /// Waits for arrival `number` of the step, checks it and makes it an operand.
+  PLEXUS_DEVICE bool begin_receive(const Slice& slice, uint32_t index, uint32_t number) {
+    const DeviceWork& work = slice.work;
+    const DeviceRecv& end = *work.recvs[index];
+    const bool after_own = slice.source != nullptr && number >= own_position(slice.step);
+    Operand& operand = state_.pass.operands[number + (after_own ? 1 : 0)];
+    return by_lines(work, end.lines) ? begin_receive_lines(slice, index, end, operand)
+                                     : begin_receive_slot(slice, index, end, operand);
+  }
+
+  PLEXUS_DEVICE bool begin_receive_lines(const Slice& slice,
+                                         uint32_t index,
+                                         const DeviceRecv& end,
+                                         Operand& operand) {
+    const Protocol protocol = slice.work.protocol;
+    const std::byte* const lines = end.lines + lines_offset(protocol, end.step);
+    const uint32_t flag = flag_of_step(end.step);
+    operand = {lines, carrier_of(protocol), flag};
+    if (lines_of(protocol, slice.size_bytes) == 0) {
+      return true;  // an empty message of LL128 has no line
+    }
+    const auto* const word = reinterpret_cast<const uint64_t*>(
+        protocol == Protocol::kLL ? lines : lines + kDataBytesOfLineLL128);
+    uint64_t value = 0;
+    if (!wait_until(*slice.work.control, [&] {
+          value = load_acquire(word);
+          return value >> 32 == flag;  // NOLINT(readability-magic-numbers): the upper half
+        })) {
+      return false;
+    }
+    const auto hash = static_cast<uint32_t>(value);
+    return hash == slice.work.call.hash ||
+           fail(slice, index, DeviceFault::kOtherCall, hash, slice.size_bytes);
+  }
+
+  PLEXUS_DEVICE bool begin_receive_slot(const Slice& slice,
+                                        uint32_t index,
+                                        const DeviceRecv& end,
+                                        Operand& operand) {
+    SlotHeader& slot = end.fifo->headers[end.step % kSlots];
+    const uint64_t* const ready = word_of(&slot.ready);
+    if (!wait_until(*slice.work.control, [&] { return load_acquire(ready) == end.step + 1; })) {
+      return false;
+    }
+    const uint32_t hash = slot.call_hash;
+    const uint32_t size_bytes = slot.size_bytes;
+    if (hash != slice.work.call.hash) {
+      return fail(slice, index, DeviceFault::kOtherCall, hash, size_bytes);
+    }
+    if (size_bytes != slice.size_bytes) {
+      return fail(slice, index, DeviceFault::kOtherSize, hash, size_bytes);
+    }
+    const std::byte* bytes = nullptr;
+    switch (slot.kind) {
+      case SlotKind::kInline:
+        bytes = slot.payload.bytes;
+        break;
+      case SlotKind::kData:
+        bytes = end.data + end.step % kSlots * end.slot_stride;
+        break;
+      case SlotKind::kPointer:
+        bytes = end.reads_pointers != 0 ? slot.payload.pointer : nullptr;
+        break;
+      case SlotKind::kMapped:
+        break;
+    }
+    if (bytes == nullptr && size_bytes > 0) {
+      return fail(slice, index, DeviceFault::kUnmapped, hash, size_bytes);
+    }
+    operand = {bytes, Carrier::kMemory, 0};
+    return true;
+  }
+
+  PLEXUS_DEVICE void finish_receive(const DeviceWork& work, uint32_t index) {
+    DeviceRecv& end = *work.recvs[index];
+    ++end.step;
+    store_release(word_of(&end.fifo->taken), end.step);  // pairs with await_taken() of the sender
+  }
+
+  /// Leaves the record of what went wrong, unless another block was first, and stops the work.
+  PLEXUS_DEVICE bool fail(
+      const Slice& slice, uint32_t index, DeviceFault fault, uint32_t hash, uint32_t size_bytes) {
+    const DeviceWork& work = slice.work;
+    if (exchange(work.claimed, 1) == 0) {
+      DeviceControl& control = *work.control;
+      control.failure = {.fault = fault,
+                         .peer = work.recvs[index]->peer,
+                         .recv_index = index,
+                         .size_expected = slice.size_bytes,
+                         .size_arrived = size_bytes,
+                         .hash_expected = work.call.hash,
+                         .hash_arrived = hash,
+                         .unused = 0,
+                         .sequence = work.call.sequence};
+      store_release(&control.stop, DeviceStop::kFailed);
+    }
+    return false;
+  }
+
+  // ---- sending ----
+
+  /// Waits until `until` of the end's slots are taken.
+  PLEXUS_DEVICE static bool await_taken(const DeviceWork& work, DeviceSend& end, uint64_t until) {
+    if (end.taken >= until) {
+      return true;
+    }
+    const uint64_t* const word = word_of(&end.fifo->taken);
+    uint64_t taken = 0;
+    const bool came = wait_until(*work.control, [&] {
+      taken = load_acquire(word);
+      return taken >= until;
+    });
+    end.taken = taken;
+    return came;
+  }
+
+  /// Waits for a free slot and makes it a target, or puts the address of the value into it.
+  PLEXUS_DEVICE bool begin_send(const Slice& slice, uint32_t index, uint32_t number) {
+    const DeviceWork& work = slice.work;
+    DeviceSend& end = *work.sends[index];
+    if (end.step >= kSlots && !await_taken(work, end, end.step - kSlots + 1)) {
+      return false;
+    }
+    if (end.told != work.call.sequence + 1) {
+      end.fifo->calls[work.call.sequence % kSlots] = work.call;
+      end.told = work.call.sequence + 1;
+    }
+    if (end.lines != nullptr && needs_cleaning(end.step, kSlots)) {
+      clean(end);
+    }
+    Target& target = state_.pass.targets[1 + number];
+    if (by_lines(work, end.lines)) {
+      std::byte* const lines = end.lines + lines_offset(work.protocol, end.step);
+      target = {lines, carrier_of(work.protocol), flag_of_step(end.step)};
+      if (work.protocol == Protocol::kLL) {
+        store_relaxed(reinterpret_cast<uint64_t*>(lines), line_word(work.call.hash, target.flag));
+      }
+      return true;
+    }
+    SlotHeader& slot = end.fifo->headers[end.step % kSlots];
+    slot.size_bytes = slice.size_bytes;
+    slot.call_hash = work.call.hash;
+    const std::byte* const home = slice.step.lends ? home_of(slice) : nullptr;
+    if (end.lends != 0 && home != nullptr && slice.size_bytes >= work.borrow_bytes_min) {
+      slot.kind = SlotKind::kPointer;
+      slot.payload.pointer = home;
+      target = {nullptr, Carrier::kMemory, 0};
+      end.borrowed_until = end.step + 1;
+      store_relaxed(&state_.lent, 1U);
+      return true;
+    }
+    const bool in_header = slice.size_bytes <= end.inline_bytes_max;
+    slot.kind = in_header ? SlotKind::kInline : SlotKind::kData;
+    target = {in_header ? slot.payload.bytes : end.data + end.step % kSlots * end.slot_stride,
+              Carrier::kMemory, 0};
+    return true;
+  }
+
+  /// Where the value lies in this rank's memory when the pass is over; nullptr: nowhere.
+  PLEXUS_DEVICE static const std::byte* home_of(const Slice& slice) {
+    if (slice.target != nullptr) {
+      return slice.target;
+    }
+    return slice.step.receives == 0 && !slice.scales ? slice.source : nullptr;
+  }
+
+  PLEXUS_DEVICE void finish_send(const DeviceWork& work, uint32_t index) {
+    DeviceSend& end = *work.sends[index];
+    ++end.step;
+    if (!by_lines(work, end.lines)) {
+      SlotHeader& slot = end.fifo->headers[(end.step - 1) % kSlots];
+      store_release(word_of(&slot.ready), end.step);  // pairs with the receiver's acquire
+    }
+  }
+
+  /// LL128: the last words of all lines that the pass wrote. The data was written by other threads
+  /// of the block; the sync between makes this release cover it.
+  PLEXUS_DEVICE void finish_lines() {
+    const Pass& pass = state_.pass;
+    const uint32_t count = lines_of(Protocol::kLL128, pass.size_bytes);
+    for (uint32_t i = 1; i < pass.target_count; ++i) {
+      const Target& target = pass.targets[i];
+      if (target.carrier != Carrier::kLL128) {
+        continue;
+      }
+      for (uint32_t line = block_.thread(); line < count; line += block_.threads()) {
+        std::byte* const last = target.bytes + line * sizeof(LineLL128) + kDataBytesOfLineLL128;
+        store_release(reinterpret_cast<uint64_t*>(last), line_word(pass.hash, target.flag));
+      }
+    }
+  }
+
+  /// Once in 2^31 steps, see kernels/layout/protocol.hpp.
+  PLEXUS_DEVICE_NOINLINE static void clean(DeviceSend& end) {
+    const uint64_t word = line_word(0, cleaning_flag(end.step));
+    std::byte* const words = end.lines + lines_offset(Protocol::kLL, end.step);
+    for (uint32_t i = 0; i < lines_of(Protocol::kLL, kPayloadBytesMaxLL); ++i) {
+      store_relaxed(reinterpret_cast<uint64_t*>(words) + i, word);
+    }
+    std::byte* const lines = end.lines + lines_offset(Protocol::kLL128, end.step);
+    for (uint32_t i = 0; i < lines_of(Protocol::kLL128, kPayloadBytesMaxLL128); ++i) {
+      std::byte* const last = lines + i * sizeof(LineLL128) + kDataBytesOfLineLL128;
+      store_relaxed(reinterpret_cast<uint64_t*>(last), word);
+    }
+  }
+
+  // ---- between works ----
+
+  /// All blocks of the queue are through with work number `index`: the next may read what this one
+  /// wrote. The last work needs no waiting; who comes last tidies up.
+  PLEXUS_DEVICE bool meet(const DeviceQueue& queue, const DeviceWork& work, uint32_t index) {
+    block_.sync();
+    const bool is_last_work = index + 1 == queue.work_count;
+    if (block_.thread() == 0) {
+      DeviceMeeting& meeting = *queue.meeting;
+      if (fetch_add(&meeting.arrived, 1) + 1 == queue.block_count) {
+        for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
+          work.progress[lane] = 0;
+        }
+        meeting.arrived = 0;
+        store_release(&meeting.opened, is_last_work ? uint64_t{0} : uint64_t{index} + 1);
+        store_release(queue.done, uint64_t{index} + 1);
+      } else if (!is_last_work && !wait_until(*work.control, [&] {
+                   return load_acquire(&meeting.opened) > index;
+                 })) {
+        store_relaxed(&state_.pass.stopped, 1U);
+      }
+    }
+    return !is_stopped_anywhere();
+  }
+
+  /// The user may write to the buffers again once every address that went out is taken. Only now,
+  /// not after each work: two ranks may owe each other a later work's receive.
+  PLEXUS_DEVICE void drain(const DeviceQueue& queue, uint32_t lane) {
+    if (load_relaxed(&state_.lent) == 0) {
+      return;
+    }
+    for (uint32_t k = 0; k < queue.work_count; ++k) {
+      const DeviceWork& work = *queue.works[k];
+      if (lane >= work.lane_count) {
+        continue;
+      }
+      const DeviceLane& mine = work.lanes[lane];
+      for (uint32_t i = block_.thread(); i < mine.step_count; i += block_.threads()) {
+        const Step& step = mine.steps[i];
+        const int first = step.peers_first + step.receives;
+        for (int peer = first; peer < first + step.sends; ++peer) {
+          DeviceSend& end = *work.sends[peer];
+          if (!await_taken(work, end, end.borrowed_until)) {
+            return;
+          }
+        }
+      }
+    }
+  }
+
+  const Block& block_;
+  BlockState& state_;
+};
+
+}  // namespace plexus

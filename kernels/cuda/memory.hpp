@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the device executor reads and writes memory that others write and read: one name per access,
+// with its order, for the device (libcu++, system scope: the other end may be a host thread, a
+// network's pump or another GPU) and for the host, where the same executor runs in tests.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/layout/macros.hpp"
+
+#if PLEXUS_COMPILES_CUDA
+#include <cuda/atomic>
+#else
+#include <thread>
+#endif
+
+namespace plexus {
+
+/// A vector register's worth: one 16-byte access where it is aligned.
+struct alignas(16) Vector {
+  uint64_t low;
+  uint64_t high;
+};
+
+#if PLEXUS_COMPILES_CUDA
+
+template <class T>
+PLEXUS_DEVICE cuda::atomic_ref<T, cuda::thread_scope_system> shared_word(const T* word) {
+  return cuda::atomic_ref<T, cuda::thread_scope_system>(*const_cast<T*>(word));
+}
+template <class T>
+PLEXUS_DEVICE T load_acquire(const T* word) {
+  return shared_word(word).load(cuda::memory_order_acquire);
+}
+template <class T>
+PLEXUS_DEVICE T load_relaxed(const T* word) {
+  return shared_word(word).load(cuda::memory_order_relaxed);
+}
+template <class T>
+PLEXUS_DEVICE void store_release(T* word, T value) {
+  shared_word(word).store(value, cuda::memory_order_release);
+}
+template <class T>
+PLEXUS_DEVICE void store_relaxed(T* word, T value) {
+  shared_word(word).store(value, cuda::memory_order_relaxed);
+}
+/// For words in device memory only: what host and device both add to may not be one operation.
+PLEXUS_DEVICE inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
+  return cuda::atomic_ref<uint64_t, cuda::thread_scope_device>(*word).fetch_add(
+      value, cuda::memory_order_acq_rel);
+}
+PLEXUS_DEVICE inline uint32_t exchange(uint32_t* word, uint32_t value) {
+  return cuda::atomic_ref<uint32_t, cuda::thread_scope_device>(*word).exchange(
+      value, cuda::memory_order_acq_rel);
+}
+
+inline constexpr uint32_t kPollsPerLook = 1024;  // a look at pinned memory crosses the bus
+PLEXUS_DEVICE inline void pause_between_polls(uint32_t polls) {
+  constexpr uint32_t kPollsAwake = 4096;  // about 2 ms: longer waits leave the memory to others
+  constexpr uint32_t kSleepNs = 100;
+  if (polls > kPollsAwake) {
+    __nanosleep(kSleepNs);
+  }
+}
+
+#else
+
+template <class T>
+T load_acquire(const T* word) {
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+template <class T>
+T load_relaxed(const T* word) {
+  return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+template <class T>
+void store_release(T* word, T value) {
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+template <class T>
+void store_relaxed(T* word, T value) {
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+inline uint32_t exchange(uint32_t* word, uint32_t value) {
+  return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
+}
+
+inline constexpr uint32_t kPollsPerLook = 64;
+inline void pause_between_polls(uint32_t /*polls*/) { std::this_thread::yield(); }
+
+#endif
+
+/// The word inside a std::atomic of kernels/layout: its members are host functions.
+template <class Atomic>
+PLEXUS_DEVICE uint64_t* word_of(Atomic* atomic) {
+  static_assert(sizeof(Atomic) == sizeof(uint64_t));
+  return reinterpret_cast<uint64_t*>(atomic);
+}
+
+}  // namespace plexus

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass: all threads of a block read the operands of a slice once, combine them in order, and
+// write the value to every place that wants it: user memory, slots, lines.
+//
+// Memory is moved in 16-byte vectors where all addresses have the same place within 16 bytes; what
+// is before, behind, or not so aligned goes in units of 8 bytes, as do lines (a unit is two words
+// of LL, and a 15th of a line of LL128), so that each unit is one thread's alone and nothing is
+// staged.
+#pragma once
+
+#include "kernels/cuda/device_work.hpp"
+#include "kernels/cuda/elements.hpp"
+#include "kernels/cuda/memory.hpp"
+
+namespace plexus {
+
+/// How bytes lie at a place.
+enum class Carrier : uint32_t { kMemory, kLL, kLL128 };
+
+struct Operand {
+  const std::byte* bytes;
+  Carrier carrier;
+  uint32_t flag;  // of lines
+};
+struct Target {
+  std::byte* bytes;  // nullptr: this one is handed over by address
+  Carrier carrier;
+  uint32_t flag;
+};
+
+/// What a block does for one slice; in memory that its threads share.
+struct Pass {
+  static constexpr uint32_t kUnscaled = ~0U;
+  Operand operands[kDevicePeersMax + 1];
+  Target targets[kDevicePeersMax + 1];  // home, then one per peer
+  DeviceControl* control;
+  uint64_t scalar_bits;
+  uint32_t operand_count;
+  uint32_t target_count;
+  uint32_t scaled;   // number of the operand to be multiplied first, or kUnscaled
+  uint32_t divisor;  // 0: the value is not divided
+  uint32_t hash;     // of the call: part of LL128's last word
+  uint32_t size_bytes;
+  uint32_t stopped;  // a thread saw that the work will not end
+};
+
+PLEXUS_DEVICE inline bool is_stopped(const DeviceControl& control) {
+  return load_relaxed(&control.stop) != DeviceStop::kGoOn;
+}
+
+/// Polls until `ready()`. False: the work was stopped meanwhile.
+template <class Ready>
+PLEXUS_DEVICE bool wait_until(const DeviceControl& control, Ready ready) {
+  for (uint32_t polls = 1; !ready(); ++polls) {
+    if (polls % kPollsPerLook == 0 && is_stopped(control)) {
+      return false;
+    }
+    pause_between_polls(polls);
+  }
+  return true;
+}
+
+PLEXUS_DEVICE inline uint64_t line_word(uint32_t low, uint32_t flag) {
+  return uint64_t{flag} << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
+}
+
+/// Waits for the word at `place` that carries `flag`; 0 when stopped.
+PLEXUS_DEVICE inline uint64_t await_word(Pass& pass, const std::byte* place, uint32_t flag) {
+  const auto* const word = reinterpret_cast<const uint64_t*>(place);
+  uint64_t value = 0;
+  const bool arrived = wait_until(*pass.control, [&] {
+    value = load_acquire(word);
+    return value >> 32 == flag;  // NOLINT(readability-magic-numbers): the upper half
+  });
+  if (!arrived) {
+    store_relaxed(&pass.stopped, 1U);
+    return 0;
+  }
+  return value;
+}
+
+inline constexpr uint32_t kUnitsOfLine = kDataBytesOfLineLL128 / kUnitBytes;
+
+/// Bytes [0, size_bytes) at `place`, at most a unit, as far as their alignment allows at once.
+PLEXUS_DEVICE inline uint64_t load_bytes(const std::byte* place, uint32_t size_bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(place);
+  if ((address | size_bytes) % kUnitBytes == 0) {
+    return *reinterpret_cast<const uint64_t*>(place);
+  }
+  uint64_t unit = 0;
+  if ((address | size_bytes) % sizeof(uint32_t) == 0) {
+    for (uint32_t at = 0; at < size_bytes; at += sizeof(uint32_t)) {
+      unit |= uint64_t{*reinterpret_cast<const uint32_t*>(place + at)} << (at * 8);
+    }
+    return unit;
+  }
+  for (uint32_t at = 0; at < size_bytes; ++at) {
+    unit |= uint64_t{std::to_integer<uint8_t>(place[at])} << (at * 8);
+  }
+  return unit;
+}
+PLEXUS_DEVICE inline void store_bytes(std::byte* place, uint64_t unit, uint32_t size_bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(place);
+  if ((address | size_bytes) % kUnitBytes == 0) {
+    *reinterpret_cast<uint64_t*>(place) = unit;
+    return;
+  }
+  if ((address | size_bytes) % sizeof(uint32_t) == 0) {
+    for (uint32_t at = 0; at < size_bytes; at += sizeof(uint32_t)) {
+      *reinterpret_cast<uint32_t*>(place + at) = static_cast<uint32_t>(unit >> (at * 8));
+    }
+    return;
+  }
+  for (uint32_t at = 0; at < size_bytes; ++at) {
+    place[at] = static_cast<std::byte>(unit >> (at * 8));
+  }
+}
+
+/// The unit that begins at `offset`, of `size_bytes`. Not inlined, like store_unit: the same for
+/// all types and operations.
+PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(Pass& pass,
+                                                 const Operand& from,
+                                                 uint32_t offset,
+                                                 uint32_t size_bytes) {
+  if (from.carrier == Carrier::kMemory) {
+    return load_bytes(from.bytes + offset, size_bytes);
+  }
+  const uint32_t unit = offset / kUnitBytes;
+  if (from.carrier == Carrier::kLL) {
+    const std::byte* const words = from.bytes + sizeof(LineLL) * (1 + 2 * uint64_t{unit});
+    const auto low = static_cast<uint32_t>(await_word(pass, words, from.flag));
+    const uint64_t high =
+        size_bytes > sizeof(uint32_t) ? await_word(pass, words + sizeof(LineLL), from.flag) : 0;
+    return high << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
+  }
+  // Each thread acquires the line's last word itself: then it may read the line.
+  const std::byte* const line = from.bytes + sizeof(LineLL128) * uint64_t{unit / kUnitsOfLine};
+  await_word(pass, line + kDataBytesOfLineLL128, from.flag);
+  return *reinterpret_cast<const uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes);
+}
+
+PLEXUS_DEVICE_NOINLINE inline void store_unit(const Target& to,
+                                              uint32_t offset,
+                                              uint64_t value,
+                                              uint32_t size_bytes) {
+  if (to.carrier == Carrier::kMemory) {
+    store_bytes(to.bytes + offset, value, size_bytes);
+    return;
+  }
+  const uint32_t unit = offset / kUnitBytes;
+  if (to.carrier == Carrier::kLL) {
+    auto* const words = reinterpret_cast<uint64_t*>(to.bytes) + 1 + 2 * uint64_t{unit};
+    store_relaxed(words, line_word(static_cast<uint32_t>(value), to.flag));
+    if (size_bytes > sizeof(uint32_t)) {
+      store_relaxed(words + 1, line_word(static_cast<uint32_t>(value >> 32), to.flag));
+    }
+    return;
+  }
+  std::byte* const line = to.bytes + sizeof(LineLL128) * uint64_t{unit / kUnitsOfLine};
+  *reinterpret_cast<uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes) = value;
+}
+
+/// Bytes [0, head) and [tail, size) unit by unit.
+template <class Ops, class Block>
+PLEXUS_DEVICE void pass_units(const Block& block, Pass& pass, uint32_t head, uint32_t tail) {
+  const uint32_t stride = block.threads() * kUnitBytes;
+  // Units count from 0 through the head, and on from the tail.
+  const uint32_t head_rounded = (head + kUnitBytes - 1) & ~(kUnitBytes - 1);
+  const uint32_t end = head_rounded + (pass.size_bytes - tail);
+  for (uint32_t number = block.thread() * kUnitBytes; number < end; number += stride) {
+    const bool in_head = number < head;
+    const uint32_t at = in_head ? number : number - head_rounded + tail;
+    const uint32_t left = (in_head ? head : pass.size_bytes) - at;
+    const uint32_t size_bytes = left < kUnitBytes ? left : kUnitBytes;
+    uint64_t value = 0;
+    for (uint32_t i = 0; i < pass.operand_count; ++i) {
+      uint64_t next = load_unit(pass, pass.operands[i], at, size_bytes);
+      if constexpr (Ops::kIsExtended) {
+        next = i == pass.scaled ? Ops::scale(next, pass.scalar_bits) : next;
+      }
+      value = i == 0 ? next : Ops::combine(value, next);
+    }
+    if constexpr (Ops::kIsExtended) {
+      value = pass.divisor != 0 ? Ops::divide(value, pass.divisor) : value;
+    }
+    for (uint32_t i = 0; i < pass.target_count; ++i) {
+      if (pass.targets[i].bytes != nullptr) {
+        store_unit(pass.targets[i], at, value, size_bytes);
+      }
+    }
+  }
+}
+
+/// One round of vectors: several in flight per thread, from `at` on, a stride apart, before `end`.
+template <class Ops>
+PLEXUS_DEVICE void pass_vectors(const Pass& pass, uint32_t at, uint32_t end, uint32_t stride) {
+  constexpr uint32_t count = Ops::kVectorsInFlight;
+  Vector values[count];
+  for (uint32_t i = 0; i < pass.operand_count; ++i) {
+    const std::byte* const from = pass.operands[i].bytes + at;
+    Vector next[count] = {};
+    PLEXUS_UNROLL
+    for (uint32_t v = 0; v < count; ++v) {
+      if (at + v * stride < end) {
+        next[v] = *reinterpret_cast<const Vector*>(from + v * uint64_t{stride});
+      }
+    }
+    if constexpr (Ops::kIsExtended) {
+      if (i == pass.scaled) {
+        PLEXUS_UNROLL
+        for (uint32_t v = 0; v < count; ++v) {
+          next[v] = {Ops::scale(next[v].low, pass.scalar_bits),
+                     Ops::scale(next[v].high, pass.scalar_bits)};
+        }
+      }
+    }
+    PLEXUS_UNROLL
+    for (uint32_t v = 0; v < count; ++v) {
+      values[v] = i == 0 ? next[v]
+                         : Vector{Ops::combine(values[v].low, next[v].low),
+                                  Ops::combine(values[v].high, next[v].high)};
+    }
+  }
+  if constexpr (Ops::kIsExtended) {
+    if (pass.divisor != 0) {
+      PLEXUS_UNROLL
+      for (uint32_t v = 0; v < count; ++v) {
+        values[v] = {Ops::divide(values[v].low, pass.divisor),
+                     Ops::divide(values[v].high, pass.divisor)};
+      }
+    }
+  }
+  for (uint32_t i = 0; i < pass.target_count; ++i) {
+    if (pass.targets[i].bytes != nullptr) {
+      std::byte* const to = pass.targets[i].bytes + at;
+      PLEXUS_UNROLL
+      for (uint32_t v = 0; v < count; ++v) {
+        if (at + v * stride < end) {
+          *reinterpret_cast<Vector*>(to + v * uint64_t{stride}) = values[v];
+        }
+      }
+    }
+  }
+}
+
+/// How many bytes are before the first vector; size_bytes: there are none.
+PLEXUS_DEVICE inline uint32_t bytes_before_vectors(const Pass& pass) {
+  constexpr uintptr_t kMask = sizeof(Vector) - 1;
+  const auto first = reinterpret_cast<uintptr_t>(pass.operands[0].bytes);
+  uintptr_t differ = 0;
+  for (uint32_t i = 0; i < pass.operand_count; ++i) {
+    differ |= reinterpret_cast<uintptr_t>(pass.operands[i].bytes) ^ first;
+    differ |= pass.operands[i].carrier == Carrier::kMemory ? 0 : 1;
+  }
+  for (uint32_t i = 0; i < pass.target_count; ++i) {
+    if (pass.targets[i].bytes != nullptr) {
+      differ |= reinterpret_cast<uintptr_t>(pass.targets[i].bytes) ^ first;
+      differ |= pass.targets[i].carrier == Carrier::kMemory ? 0 : 1;
+    }
+  }
+  const auto head = static_cast<uint32_t>(-first & kMask);
+  return (differ & kMask) != 0 || head > pass.size_bytes ? pass.size_bytes : head;
+}
+
+/// The whole slice. Not inlined: one body per type and operation, whatever the verb.
+template <class Ops, class Block>
+PLEXUS_DEVICE_NOINLINE void move_bytes(const Block& block, Pass& pass) {
+  constexpr uint32_t kVectorsInFlight = Ops::kVectorsInFlight;
+  constexpr uint32_t kMask = sizeof(Vector) - 1;
+  const uint32_t head = bytes_before_vectors(pass);
+  const uint32_t end = head + ((pass.size_bytes - head) & ~kMask);
+  const uint32_t stride = block.threads() * uint32_t{sizeof(Vector)};
+  uint32_t at = head + block.thread() * uint32_t{sizeof(Vector)};
+  for (; at < end; at += kVectorsInFlight * stride) {
+    pass_vectors<Ops>(pass, at, end, stride);
+  }
+  pass_units<Ops>(block, pass, head, end);
+}
+
+/// Sums and products of signed integers have the bits of the unsigned ones.
+constexpr DataType without_sign(DataType type) {
+  switch (type) {
+    case DataType::kInt8:
+      return DataType::kUint8;
+    case DataType::kInt32:
+      return DataType::kUint32;
+    case DataType::kInt64:
+      return DataType::kUint64;
+    default:
+      return type;
+  }
+}
+
+template <class Block>
+using PassFunction = void (*)(const Block&, Pass&);
+
+template <DataType type, class Block>
+PLEXUS_DEVICE PassFunction<Block> find_pass_of(const Pass& pass, ReduceKind kind) {
+  constexpr DataType kUnsigned = without_sign(type);
+  if (pass.scaled != Pass::kUnscaled || pass.divisor != 0) {
+    return &move_bytes<ExtendedSum<type>, Block>;
+  }
+  switch (kind) {
+    case ReduceKind::kProd:
+      return &move_bytes<Combining<kUnsigned, ReduceKind::kProd>, Block>;
+    case ReduceKind::kMax:
+      return &move_bytes<Combining<type, ReduceKind::kMax>, Block>;
+    case ReduceKind::kMin:
+      return &move_bytes<Combining<type, ReduceKind::kMin>, Block>;
+    case ReduceKind::kSum:
+    case ReduceKind::kNone:
+      break;
+  }
+  return &move_bytes<Combining<kUnsigned, ReduceKind::kSum>, Block>;
+}
+
+template <class Block>
+PLEXUS_DEVICE PassFunction<Block> find_pass(const Pass& pass, DataType type, ReduceKind kind) {
+  if (pass.operand_count == 1 && pass.scaled == Pass::kUnscaled && pass.divisor == 0) {
+    return &move_bytes<Copying, Block>;
+  }
+  switch (type) {
+    case DataType::kInt8:
+      return find_pass_of<DataType::kInt8, Block>(pass, kind);
+    case DataType::kUint8:
+      return find_pass_of<DataType::kUint8, Block>(pass, kind);
+    case DataType::kInt32:
+      return find_pass_of<DataType::kInt32, Block>(pass, kind);
+    case DataType::kUint32:
+      return find_pass_of<DataType::kUint32, Block>(pass, kind);
+    case DataType::kInt64:
+      return find_pass_of<DataType::kInt64, Block>(pass, kind);
+    case DataType::kUint64:
+      return find_pass_of<DataType::kUint64, Block>(pass, kind);
+    case DataType::kFloat16:
+      return find_pass_of<DataType::kFloat16, Block>(pass, kind);
+    case DataType::kFloat32:
+      return find_pass_of<DataType::kFloat32, Block>(pass, kind);
+    case DataType::kFloat64:
+      return find_pass_of<DataType::kFloat64, Block>(pass, kind);
+    case DataType::kBfloat16:
+      return find_pass_of<DataType::kBfloat16, Block>(pass, kind);
+    case DataType::kFloat8e4m3:
+      return find_pass_of<DataType::kFloat8e4m3, Block>(pass, kind);
+    case DataType::kFloat8e5m2:
+      return find_pass_of<DataType::kFloat8e5m2, Block>(pass, kind);
+  }
+  return nullptr;
+}
+
+/// Runs the pass. The body is called through its address: a compiler that sees the callee would
+/// give the kernel a stack frame for all of them together.
+template <class Block>
+PLEXUS_DEVICE void run_pass(const Block& block, Pass& pass, DataType type, ReduceKind kind) {
+  // Warps that have nothing to do in a small message save themselves the call.
+  if (block.thread() * kUnitBytes < pass.size_bytes + kUnitBytes) {
+    find_pass<Block>(pass, type, kind)(block, pass);
+  }
+}
+
+}  // namespace plexus

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes wrong on CUDA ranks ends in an error on every rank, soon, and in words.
+#include <chrono>
+#include <future>
+
+#include "tests/device/job.hpp"
+
+namespace plexus::testing_device {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+ncclResult_t all_reduce(const Buffer<int32_t>& memory,
+                        size_t count,
+                        ncclComm_t comm,
+                        DeviceStream stream) {
+  return ncclAllReduce(memory.data(), memory.data(), count, ncclInt32, ncclSum, comm, stream);
+}
+
+/// Polls as a program would; what it was at last.
+ncclResult_t await_error(ncclComm_t comm) {
+  ncclResult_t state = ncclSuccess;
+  const auto limit = steady_clock::now() + seconds(20);
+  while (state == ncclSuccess && steady_clock::now() < limit) {
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    std::this_thread::yield();
+  }
+  return state;
+}
+
+TEST(DeviceFailure, CallsThatDifferEndOnAllRanksWithASentence) {
+  Job job({0, 0, 1});
+  const Buffer<int32_t> memory(0, 1000);
+  EXPECT_THAT(job.run_in_threads([&](int rank, ncclComm_t comm, DeviceStream stream) {
+    return all_reduce(memory, rank == 0 ? 100 : 200, comm, stream);
+  }),
+              testing::Each(ncclSuccess));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(await_error(job.comm(rank)), ncclInvalidUsage) << rank;
+  }
+  job.synchronize();
+  EXPECT_EQ(all_reduce(memory, 100, job.comm(0), job.stream(0)), ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("the ranks' calls differ"));
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("all_reduce(count "));
+}
+
+TEST(DeviceFailure, AbortEndsAKernelThatWaitsForAPeer) {
+  Job job({0, 1});
+  const Buffer<int32_t> memory(0, 1000);
+  ASSERT_EQ(all_reduce(memory, 1000, job.comm(0), job.stream(0)), ncclSuccess);
+  const auto begin = steady_clock::now();
+  EXPECT_EQ(ncclCommAbort(job.take(0)), ncclSuccess);
+  EXPECT_LT(steady_clock::now() - begin, seconds(1));
+  devices().synchronize(job.stream(0));  // the kernel is gone
+  EXPECT_NE(await_error(job.comm(1)), ncclSuccess);
+}
+
+/// The kernel has not begun: other work is before it on the stream.
+TEST(DeviceFailure, AbortReturnsSoonWhenTheStreamIsBusy) {
+  Job job({0, 0});
+  const Buffer<int32_t> memory(0, 1000);
+  std::promise<void> release;
+  devices().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
+  ASSERT_EQ(all_reduce(memory, 1000, job.comm(0), job.stream(0)), ncclSuccess);
+  const auto begin = steady_clock::now();
+  EXPECT_EQ(ncclCommAbort(job.take(0)), ncclSuccess);
+  EXPECT_LT(steady_clock::now() - begin, seconds(1));
+  release.set_value();
+  devices().synchronize(job.stream(0));  // the kernel ran, and found that it should not
+}
+
+TEST(DeviceFailure, AFailureIsSeenInAGraphThatNobodyWatches) {
+  Job job({0, 0});
+  const Buffer<int32_t> memory(0, 1000);
+  for (int rank = 0; rank < 2; ++rank) {
+    const DeviceStream stream = job.stream(rank);
+    devices().begin_capture(stream);
+    ASSERT_EQ(all_reduce(memory, rank == 0 ? 10 : 20, job.comm(rank), stream), ncclSuccess);
+    devices().replay(devices().end_capture(stream), stream);
+  }
+  EXPECT_EQ(await_error(job.comm(0)), ncclInvalidUsage);
+  EXPECT_EQ(await_error(job.comm(1)), ncclInvalidUsage);
+  job.synchronize();
+}
+
+TEST(DeviceFailure, FinalizeAndDestroyWaitForWhatIsUnderWay) {
+  Job job({0, 0});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  const Buffer<int32_t> b(0, std::vector<int32_t>{1});
+  std::promise<void> release;
+  devices().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+    return all_reduce(rank == 0 ? a : b, 1, comm, stream);
+  });
+  auto destroyed = std::async(std::launch::async, [&] { return ncclCommDestroy(job.take(0)); });
+  EXPECT_EQ(destroyed.wait_for(milliseconds(20)), std::future_status::timeout);
+  release.set_value();
+  EXPECT_EQ(destroyed.get(), ncclSuccess);
+  EXPECT_EQ(a.data()[0], 2);
+}
+
+}  // namespace
+}  // namespace plexus::testing_device

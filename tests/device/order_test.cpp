@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA ranks and streams: calls return at once, run in the streams' order and in the
+// communicator's, and can be captured into graphs.
+#include <atomic>
+
+#include "tests/device/job.hpp"
+
+namespace plexus::testing_device {
+namespace {
+
+/// Keeps a stream busy until it is opened.
+class Gate {
+ public:
+  explicit Gate(DeviceStream stream) {
+    devices().enqueue(stream, [this] { open_.wait(false); });
+  }
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  void open() {
+    open_ = true;
+    open_.notify_all();
+  }
+
+ private:
+  std::atomic<bool> open_{false};
+};
+
+ncclResult_t add_up(int32_t* data, ncclComm_t comm, DeviceStream stream) {
+  return ncclAllReduce(data, data, 1, ncclInt32, ncclSum, comm, stream);
+}
+
+TEST(DeviceStreams, CallsReturnBeforeTheStreamGetsThere) {
+  Job job({0, 0});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  const Buffer<int32_t> b(0, std::vector<int32_t>{1});
+  Gate gate(job.stream(1));
+  for (int repeat = 0; repeat < 200; ++repeat) {  // more than a communicator keeps plans
+    job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+      return add_up((rank == 0 ? a : b).data(), comm, stream);
+    });
+    if (repeat % 20 == 19) {
+      devices().enqueue(job.stream(0), [&] { a.data()[0] = b.data()[0] = 1; });
+    }
+  }
+  EXPECT_EQ(a.data()[0], 1);
+  gate.open();
+  job.synchronize();
+  EXPECT_EQ(a.data()[0], 1);
+  EXPECT_EQ(b.data()[0], 1);
+}
+
+TEST(DeviceStreams, CallsOfOneCommunicatorKeepTheirOrderOnDifferentStreams) {
+  Job job({0});
+  const Buffer<int32_t> from(0, std::vector<int32_t>{7});
+  const Buffer<int32_t> between(0, std::vector<int32_t>{0});
+  const Buffer<int32_t> to(0, std::vector<int32_t>{0});
+  const DeviceStream second = devices().make_stream();
+  {
+    Gate gate(job.stream(0));
+    ASSERT_EQ(ncclAllReduce(from.data(), between.data(), 1, ncclInt32, ncclSum, job.comm(0),
+                            job.stream(0)),
+              ncclSuccess);
+    ASSERT_EQ(ncclAllReduce(between.data(), to.data(), 1, ncclInt32, ncclSum, job.comm(0), second),
+              ncclSuccess);
+    EXPECT_EQ(to.data()[0], 0);
+  }
+  devices().synchronize(second);
+  EXPECT_EQ(to.data()[0], 7);
+  devices().destroy_stream(second);
+}
+
+TEST(DeviceStreams, EveryStreamOfAGroupWaitsForTheLaunch) {
+  Job job({0, 0});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  const Buffer<int32_t> b(0, std::vector<int32_t>{2});
+  Gate gate(job.stream(0));
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+    return add_up((rank == 0 ? a : b).data(), comm, stream);
+  });
+  int32_t seen = 0;
+  devices().enqueue(job.stream(1), [&] { seen = b.data()[0]; });
+  gate.open();
+  devices().synchronize(job.stream(1));
+  EXPECT_EQ(seen, 3);
+}
+
+TEST(DeviceStreams, NullIsTheDefaultStream) {
+  Job job({0});
+  const Buffer<int32_t> from(0, std::vector<int32_t>{5});
+  const Buffer<int32_t> to(0, std::vector<int32_t>{0});
+  ASSERT_EQ(ncclAllReduce(from.data(), to.data(), 1, ncclInt32, ncclSum, job.comm(0), nullptr),
+            ncclSuccess);
+  devices().synchronize(nullptr);
+  EXPECT_EQ(to.data()[0], 5);
+}
+
+TEST(DeviceStreams, AStreamForHostRanksIsRefused) {
+  Job job({0});
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  const Buffer<int32_t> memory(0, 1);
+  EXPECT_EQ(add_up(memory.data(), job.comm(0), stream), ncclInvalidArgument);
+  EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
+}
+
+TEST(DeviceGraphs, CapturedCallsRunAtEachReplay) {
+  Job job({0, 0});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  const Buffer<int32_t> b(0, std::vector<int32_t>{1});
+  const auto call = [&](int rank, ncclComm_t comm, DeviceStream /*stream*/) {
+    return add_up((rank == 0 ? a : b).data(), comm, job.stream(0));
+  };
+  devices().begin_capture(job.stream(0));
+  job.run_in_group(call);
+  job.run_in_group(call);
+  const auto graph = devices().end_capture(job.stream(0));
+  EXPECT_EQ(a.data()[0], 1);
+  for (int replay = 0; replay < 3; ++replay) {
+    devices().replay(graph, job.stream(0));
+  }
+  job.run_in_group(call);  // after them on the stream, as any other call
+  job.synchronize();
+  EXPECT_EQ(a.data()[0], 128);
+  EXPECT_EQ(b.data()[0], 128);
+}
+
+TEST(DeviceGraphs, TheStreamsOfAGroupBelongToOneGraph) {
+  Job job({0, 0});
+  const Buffer<int32_t> a(0, std::vector<int32_t>{1});
+  devices().begin_capture(job.stream(0));
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  ASSERT_EQ(add_up(a.data(), job.comm(0), job.stream(0)), ncclSuccess);
+  ASSERT_EQ(add_up(a.data(), job.comm(1), job.stream(1)), ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("only some are"));
+  devices().end_capture(job.stream(0));
+}
+
+}  // namespace
+}  // namespace plexus::testing_device

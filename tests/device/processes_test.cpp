@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA ranks in processes of their own: this program starts itself once for each rank. What a rank
+// does is a role; its exit code says how it went, its log which transports it took.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/device/job.hpp"
+#include "tests/device/role.hpp"
+
+namespace plexus::testing_device {
+namespace {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+std::string hex_of(const ncclUniqueId& id) {
+  std::string text;
+  for (const char byte : id.internal) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
+ncclUniqueId id_of(const std::string& text) {
+  ncclUniqueId id{};
+  for (size_t i = 0; i < sizeof(id.internal); ++i) {
+    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  return id;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them.
+/// Returns their logs.
+std::vector<std::string> run_processes(const std::string& role,
+                                       const std::vector<int>& on,
+                                       const Environment& environment) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_{}", getpid(), role);
+  std::filesystem::create_directories(folder);
+  ncclUniqueId id;
+  EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  std::vector<pid_t> children;
+  for (size_t rank = 0; rank < on.size(); ++rank) {
+    std::vector<std::string> words = {"env",
+                                      "PLEXUS_TEST_ROLE=" + role,
+                                      fmt::format("PLEXUS_TEST_RANK={}", rank),
+                                      fmt::format("PLEXUS_TEST_RANKS={}", on.size()),
+                                      "PLEXUS_TEST_ID=" + hex_of(id),
+                                      fmt::format("PLEXUS_TEST_DEVICE={}", std::max(on[rank], 0)),
+                                      on[rank] < 0 ? "PLEXUS_DEVICE=host" : "PLEXUS_DEVICE=cuda",
+                                      "NCCL_DEBUG=INFO",
+                                      "NCCL_DEBUG_SUBSYS=ALL",
+                                      fmt::format("NCCL_DEBUG_FILE={}/{}", folder.string(), rank)};
+    for (const auto& [name, value] : environment) {
+      words.push_back(name + "=" + value);
+    }
+    words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+    std::vector<char*> arguments;
+    for (std::string& word : words) {
+      arguments.push_back(word.data());
+    }
+    arguments.push_back(nullptr);
+    const pid_t child = vfork();
+    if (child == 0) {
+      execvp("env", arguments.data());
+      _exit(127);
+    }
+    children.push_back(child);
+  }
+  std::vector<std::string> logs;
+  for (size_t rank = 0; rank < on.size(); ++rank) {
+    int status = 0;
+    waitpid(children[rank], &status, 0);
+    logs.push_back(read_file(folder / std::to_string(rank)));
+    EXPECT_EQ(status, 0) << "rank " << rank << ":\n" << logs.back();
+  }
+  std::filesystem::remove_all(folder);
+  return logs;
+}
+
+// ---- what a rank does ----
+
+int number(const char* name) { return std::atoi(std::getenv(name)); }
+
+/// This process's rank, with a stream and memory where it computes.
+class Rank {
+ public:
+  Rank() : rank(number("PLEXUS_TEST_RANK")), nranks(number("PLEXUS_TEST_RANKS")) {
+    const int device = number("PLEXUS_TEST_DEVICE");
+    SoftwareDevice::set_current(device);
+    const ncclResult_t made =
+        ncclCommInitRank(&comm, nranks, id_of(std::getenv("PLEXUS_TEST_ID")), rank);
+    if (made != ncclSuccess) {
+      std::fprintf(stderr, "%s\n", ncclGetLastError(nullptr));
+      std::exit(1);
+    }
+    if (std::string_view(std::getenv("PLEXUS_DEVICE")) == "cuda") {
+      stream = devices().make_stream();
+    }
+    memory = static_cast<int64_t*>(devices().allocate(device, kCountMax * sizeof(int64_t)).value());
+  }
+
+  void fill(size_t count) const { std::fill(memory, memory + count, rank + 1); }
+  [[nodiscard]] bool holds(size_t count, int64_t value) const {
+    return std::all_of(memory, memory + count, [&](int64_t found) { return found == value; });
+  }
+  [[nodiscard]] int64_t sum() const { return int64_t{nranks} * (nranks + 1) / 2; }
+  [[nodiscard]] ncclResult_t all_reduce(size_t count) const {
+    return ncclAllReduce(memory, memory, count, ncclInt64, ncclSum, comm, stream);
+  }
+  void synchronize() const {
+    if (stream != nullptr) {
+      devices().synchronize(stream);
+    }
+  }
+
+  static constexpr size_t kCountMax = 300'000;
+  int rank;
+  int nranks;
+  ncclComm_t comm = nullptr;
+  DeviceStream stream = nullptr;
+  int64_t* memory = nullptr;
+};
+
+/// All-reduce of several sizes, each twice.
+int all_reduce_role() {
+  const Rank me;
+  for (const size_t count : {size_t{1}, size_t{900}, size_t{30'000}, Rank::kCountMax}) {
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      me.fill(count);
+      if (me.all_reduce(count) != ncclSuccess) {
+        return 2;
+      }
+      me.synchronize();
+      if (!me.holds(count, me.sum())) {
+        return 3;
+      }
+    }
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+}
+
+/// A captured all-reduce, replayed; the pumps of a network follow the replays.
+int graph_role() {
+  const Rank me;
+  constexpr size_t kCount = 20'000;
+  devices().begin_capture(me.stream);
+  if (me.all_reduce(kCount) != ncclSuccess) {
+    return 2;
+  }
+  const auto graph = devices().end_capture(me.stream);
+  std::fill(me.memory, me.memory + kCount, 1);
+  int64_t expected = 1;
+  for (int replay = 0; replay < 5; ++replay) {
+    devices().replay(graph, me.stream);
+    expected *= me.nranks;
+  }
+  me.synchronize();
+  if (!me.holds(kCount, expected)) {
+    return 3;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+}
+
+/// The last rank dies in the middle; the others' kernels end with its name.
+int death_role() {
+  const Rank me;
+  if (me.all_reduce(10) != ncclSuccess) {
+    return 2;
+  }
+  me.synchronize();
+  if (me.rank == me.nranks - 1) {
+    _exit(0);
+  }
+  const ncclResult_t called = me.all_reduce(1000);
+  if (called != ncclSuccess && called != ncclRemoteError) {  // the death may be known already
+    return 3;
+  }
+  me.synchronize();
+  ncclResult_t state = ncclInProgress;
+  if (ncclCommGetAsyncError(me.comm, &state) != ncclSuccess || state != ncclRemoteError) {
+    return 4;
+  }
+  return ncclCommAbort(me.comm) == ncclSuccess ? 0 : 5;
+}
+
+// ---- tests ----
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+Environment through_network() {
+  return {{"NCCL_SHM_DISABLE", "1"},
+          {"NCCL_P2P_DISABLE", "1"},
+          {"NCCL_NET", "socket"},
+          {"PLEXUS_PLUGIN_PATH", std::getenv("PLEXUS_TEST_LIB_DIR")}};
+}
+
+TEST(DeviceProcesses, MeetOnTheDevice) {
+  const auto logs = run_processes("all_reduce", {0, 0, 1}, {});
+  EXPECT_THAT(logs, Each(HasSubstr("via p2p")));
+  EXPECT_THAT(logs, Each(Not(HasSubstr("via shm"))));
+}
+
+TEST(DeviceProcesses, MeetInHostMemory) {
+  const auto logs = run_processes("all_reduce", {0, 1}, {{"NCCL_P2P_DISABLE", "1"}});
+  EXPECT_THAT(logs, Each(HasSubstr("via shm")));
+}
+
+TEST(DeviceProcesses, MeetHostRanksInHostMemory) {
+  const auto logs = run_processes("all_reduce", {0, -1, 0}, {});
+  EXPECT_THAT(logs[1], HasSubstr("via shm"));
+}
+
+TEST(DeviceProcesses, MeetOverANetwork) {
+  const auto logs = run_processes("all_reduce", {0, 1, -1}, through_network());
+  EXPECT_THAT(logs, Each(HasSubstr("via net")));
+}
+
+TEST(DeviceProcesses, ReplayGraphs) { run_processes("graph", {0, 0}, {}); }
+
+TEST(DeviceProcesses, ReplayGraphsOverANetwork) {
+  run_processes("graph", {0, 1}, through_network());
+}
+
+TEST(DeviceProcesses, ADeathIsSeenByKernelsThatWait) { run_processes("death", {0, 0, 1}, {}); }
+
+TEST(DeviceProcesses, ADeathIsSeenOverANetwork) {
+  run_processes("death", {0, 1}, through_network());
+}
+
+}  // namespace
+
+int run_role(const std::string& role) {
+  if (role == "all_reduce") {
+    return all_reduce_role();
+  }
+  if (role == "graph") {
+    return graph_role();
+  }
+  return death_role();
+}
+
+}  // namespace plexus::testing_device

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this program does when it was started as a rank (processes_test.cpp).
+#pragma once
+
+#include <string>
+
+namespace plexus::testing_device {
+
+/// The exit code.
+int run_role(const std::string& role);
+
+}  // namespace plexus::testing_device

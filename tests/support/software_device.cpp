@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/software_device.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+#include "kernels/cuda/device_work.hpp"
+#include "kernels/cuda/interpreter.hpp"
+
+namespace plexus::testing_device {
+namespace {
+
+thread_local int current_device = 0;
+
+/// A block of one thread.
+struct OneThread {
+  [[nodiscard]] static uint32_t thread() { return 0; }
+  [[nodiscard]] static uint32_t threads() { return 1; }
+  static void sync() {}
+  static bool any(bool mine) { return mine; }
+};
+
+/// A GPU would fault, and every later call would fail. Here the process ends, with the reason.
+[[noreturn]] void fault(const char* what, const void* address) {
+  std::fprintf(stderr, "software device: %s at %p\n", what, address);
+  std::abort();
+}
+
+struct ExportedPlace {
+  uint64_t id;
+  uint64_t size_bytes;
+  int32_t pid;
+  int32_t fd;
+};
+static_assert(sizeof(ExportedPlace) <= sizeof(MemoryHandle));
+
+}  // namespace
+
+/// Jobs one after the other, in a thread.
+class SoftwareStream {
+ public:
+  SoftwareStream() : thread_([this] { serve(); }) {}
+  ~SoftwareStream() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  SoftwareStream(const SoftwareStream&) = delete;
+  SoftwareStream& operator=(const SoftwareStream&) = delete;
+
+  /// Onto the graph, when one is being captured.
+  void add(std::function<void()> job) {
+    const std::lock_guard lock(mutex_);
+    if (graph != nullptr) {
+      graph->jobs.push_back(std::move(job));
+      return;
+    }
+    jobs_.push_back(std::move(job));
+    changed_.notify_all();
+  }
+  void synchronize() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+  }
+
+  std::shared_ptr<SoftwareGraph> graph;  // being captured; of the thread that captures
+
+ private:
+  void serve() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+      if (jobs_.empty()) {
+        return;
+      }
+      auto job = std::move(jobs_.front());
+      jobs_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      job();
+      job = nullptr;
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;  // guarded by mutex_
+  bool busy_ = false;                       // guarded by mutex_
+  bool stop_ = false;                       // guarded by mutex_
+  std::thread thread_;
+};
+
+struct SoftwareDevice::Event {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0;
+  uint64_t happened = 0;
+  std::shared_ptr<SoftwareGraph> graph;  // last recorded in a capture
+
+  void happen(uint64_t number) {
+    const std::lock_guard lock(mutex);
+    happened = std::max(happened, number);
+    changed.notify_all();
+  }
+};
+
+SoftwareDevice::SoftwareDevice(const Options& options) : options_(options) {}
+SoftwareDevice::~SoftwareDevice() = default;
+
+// ---- what a user of CUDA would call ----
+
+void SoftwareDevice::set_current(int device) { current_device = device; }
+
+DeviceStream SoftwareDevice::make_stream() {
+  auto stream = std::make_unique<SoftwareStream>();
+  auto* const handle = reinterpret_cast<DeviceStream>(stream.get());
+  const std::lock_guard lock(mutex_);
+  made_.emplace(handle, std::move(stream));
+  return handle;
+}
+
+void SoftwareDevice::destroy_stream(DeviceStream stream) {
+  std::unique_ptr<SoftwareStream> owner;  // joins outside of the lock
+  const std::lock_guard lock(mutex_);
+  owner = std::move(made_.at(stream));
+  made_.erase(stream);
+}
+
+SoftwareStream& SoftwareDevice::stream_of(int device, DeviceStream stream) {
+  const std::lock_guard lock(mutex_);
+  if (stream != nullptr) {
+    const auto at = made_.find(stream);
+    if (at == made_.end()) {
+      fault("use of a stream that does not exist", stream);
+    }
+    return *at->second;
+  }
+  auto& legacy = legacy_[device];
+  if (legacy == nullptr) {
+    legacy = std::make_unique<SoftwareStream>();
+  }
+  return *legacy;
+}
+
+void SoftwareDevice::synchronize(DeviceStream stream) {
+  stream_of(current_device, stream).synchronize();
+}
+
+void SoftwareDevice::begin_capture(DeviceStream stream) {
+  auto graph = std::make_shared<SoftwareGraph>();
+  {
+    const std::lock_guard lock(mutex_);
+    graph->id = ++captures_;
+  }
+  stream_of(current_device, stream).graph = std::move(graph);
+}
+
+std::shared_ptr<SoftwareGraph> SoftwareDevice::end_capture(DeviceStream stream) {
+  auto graph = stream_of(current_device, stream).graph;
+  const std::lock_guard lock(mutex_);
+  for (auto& [handle, made] : made_) {
+    if (made->graph == graph) {
+      made->graph = nullptr;
+    }
+  }
+  return graph;
+}
+
+void SoftwareDevice::replay(const std::shared_ptr<SoftwareGraph>& graph, DeviceStream stream) {
+  stream_of(current_device, stream).add([graph] {
+    for (const auto& job : graph->jobs) {
+      job();
+    }
+  });
+}
+
+void SoftwareDevice::enqueue(DeviceStream stream, std::function<void()> job) {
+  stream_of(current_device, stream).add(std::move(job));
+}
+
+size_t SoftwareDevice::live() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.size() + events_;
+}
+
+// ---- devices ----
+
+Result<int> SoftwareDevice::current() { return current_device; }
+
+Result<DeviceFacts> SoftwareDevice::describe(int device) {
+  DeviceFacts facts;
+  facts.name = "software device";
+  facts.bus_id = fmt::format("0000:{:02x}:00.0", device + 1);
+  std::memcpy(facts.uuid.data(), "software-device", facts.uuid.size() - 1);
+  facts.uuid.back() = static_cast<uint8_t>(device);
+  facts.compute_capability = 90;
+  facts.blocks_max = options_.blocks_max;
+  return facts;
+}
+
+Result<bool> SoftwareDevice::reach_peer(int device, int peer) {
+  return device == peer || options_.reach_peers;
+}
+
+// ---- memory ----
+
+void SoftwareDevice::add_block(void* memory, Block block) {
+  const std::lock_guard lock(mutex_);
+  blocks_.emplace(static_cast<const std::byte*>(memory), std::move(block));
+}
+
+void SoftwareDevice::remove_block(Kind kind, void* memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto at = blocks_.find(static_cast<const std::byte*>(memory));
+  if (at == blocks_.end() || at->second.kind != kind) {
+    fault("memory is given back that was not taken", memory);
+  }
+  blocks_.erase(at);
+}
+
+Result<void*> SoftwareDevice::allocate(int device, size_t size_bytes) {
+  PLEXUS_TRY(shared, SharedMemory::create(size_bytes));
+  void* const memory = shared.data();
+  add_block(memory, {Kind::kDevice, device, size_bytes, std::move(shared)});
+  return memory;
+}
+void SoftwareDevice::release(int /*device*/, void* memory) noexcept {
+  remove_block(Kind::kDevice, memory);
+}
+
+Result<void*> SoftwareDevice::allocate_pinned(size_t size_bytes) {
+  PLEXUS_TRY(shared, SharedMemory::create(size_bytes));
+  void* const memory = shared.data();
+  add_block(memory, {Kind::kPinned, -1, size_bytes, std::move(shared)});
+  return memory;
+}
+void SoftwareDevice::release_pinned(int /*device*/, void* memory) noexcept {
+  remove_block(Kind::kPinned, memory);
+}
+
+Result<void*> SoftwareDevice::register_host(void* memory, size_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, is_new] = blocks_.try_emplace(static_cast<const std::byte*>(memory),
+                                                Block{Kind::kRegistered, -1, size_bytes, {}});
+  if (!is_new) {
+    return fail(Code::kUnhandledCudaError, "the memory is registered already");
+  }
+  return memory;
+}
+void SoftwareDevice::unregister_host(int /*device*/, void* memory) noexcept {
+  remove_block(Kind::kRegistered, memory);
+}
+
+PointerFacts SoftwareDevice::describe_pointer(const void* pointer) noexcept {
+  const auto* const address = static_cast<const std::byte*>(pointer);
+  const std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin() || address >= std::prev(at)->first + std::prev(at)->second.size_bytes) {
+    return {};
+  }
+  --at;
+  if (at->second.device < 0) {
+    return {.place = PointerFacts::Place::kPinned};
+  }
+  return {.place = PointerFacts::Place::kDevice, .device = at->second.device};
+}
+
+Result<void> SoftwareDevice::copy(int /*device*/, void* to, const void* from, size_t size_bytes) {
+  std::memcpy(to, from, size_bytes);
+  return ok();
+}
+
+Result<MemoryHandle> SoftwareDevice::export_memory(int /*device*/, void* memory) {
+  const std::lock_guard lock(mutex_);
+  const Block& block = blocks_.at(static_cast<const std::byte*>(memory));
+  if (block.size_bytes % kExportGranule != 0) {
+    return fail(Code::kUnhandledCudaError, "{} bytes cannot be exported", block.size_bytes);
+  }
+  const ExportedPlace place{block.shared.id(), block.shared.size(), getpid(), block.shared.fd()};
+  MemoryHandle handle;
+  std::memcpy(handle.bytes.data(), &place, sizeof(place));
+  return handle;
+}
+
+Result<void*> SoftwareDevice::import_memory(int device, const MemoryHandle& handle) {
+  ExportedPlace place{};
+  std::memcpy(&place, handle.bytes.data(), sizeof(place));
+  if (place.pid == getpid()) {
+    return fail(Code::kUnhandledCudaError, "the handle is of this process");
+  }
+  PLEXUS_TRY(
+      shared,
+      SharedMemory::open_peer(
+          {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id}));
+  void* const memory = shared.data();
+  add_block(memory, {Kind::kImported, device, place.size_bytes, std::move(shared)});
+  return memory;
+}
+void SoftwareDevice::close_imported(int /*device*/, void* memory) noexcept {
+  remove_block(Kind::kImported, memory);
+}
+
+// ---- order ----
+
+Result<DeviceEvent> SoftwareDevice::make_event(int /*device*/) {
+  const std::lock_guard lock(mutex_);
+  ++events_;
+  return reinterpret_cast<DeviceEvent>(std::make_unique<Event>().release());
+}
+void SoftwareDevice::destroy_event(int /*device*/, DeviceEvent event) noexcept {
+  auto* const made = reinterpret_cast<Event*>(event);
+  {
+    std::unique_lock lock(made->mutex);  // as in CUDA, a pending one is let go when it has happened
+    made->changed.wait(lock, [&] { return made->happened == made->recorded; });
+  }
+  const std::unique_ptr<Event> owner(made);
+  const std::lock_guard lock(mutex_);
+  --events_;
+}
+
+Result<void> SoftwareDevice::record(int device, DeviceEvent event, DeviceStream stream) {
+  auto& made = *reinterpret_cast<Event*>(event);
+  SoftwareStream& on = stream_of(device, stream);
+  const std::lock_guard lock(made.mutex);
+  made.graph = on.graph;
+  if (on.graph == nullptr) {
+    on.add([&made, number = ++made.recorded] { made.happen(number); });
+  }
+  return ok();
+}
+
+Result<void> SoftwareDevice::wait(int device, DeviceStream stream, DeviceEvent event) {
+  auto& made = *reinterpret_cast<Event*>(event);
+  SoftwareStream& on = stream_of(device, stream);
+  const std::lock_guard lock(made.mutex);
+  if (made.graph != nullptr) {  // the stream joins the capture
+    if (on.graph != nullptr && on.graph != made.graph) {
+      return fail(Code::kUnhandledCudaError, "the event is of another graph");
+    }
+    on.graph = made.graph;
+    return ok();
+  }
+  if (on.graph != nullptr) {
+    return fail(Code::kUnhandledCudaError, "the event is of no graph, the stream is captured");
+  }
+  on.add([&made, number = made.recorded] {
+    std::unique_lock waiting(made.mutex);
+    made.changed.wait(waiting, [&] { return made.happened >= number; });
+  });
+  return ok();
+}
+
+Result<bool> SoftwareDevice::query(int /*device*/, DeviceEvent event) {
+  auto& made = *reinterpret_cast<Event*>(event);
+  const std::lock_guard lock(made.mutex);
+  if (made.graph != nullptr) {
+    return fail(Code::kUnhandledCudaError, "the event is of a graph");
+  }
+  return made.happened == made.recorded;
+}
+
+Result<void> SoftwareDevice::copy_in_order(
+    int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) {
+  stream_of(device, stream).add([to, from, size_bytes] { std::memcpy(to, from, size_bytes); });
+  return ok();
+}
+
+Result<Capture> SoftwareDevice::capture(int device, DeviceStream stream) {
+  const auto graph = stream_of(device, stream).graph;
+  return graph == nullptr ? Capture{} : Capture{.active = true, .id = graph->id};
+}
+
+Result<void> SoftwareDevice::call_host(int device,
+                                       DeviceStream stream,
+                                       void (*function)(void*),
+                                       void* argument) {
+  stream_of(device, stream).add([function, argument] { function(argument); });
+  return ok();
+}
+
+// ---- launches ----
+
+bool SoftwareDevice::reaches(int device, const void* memory, size_t size_bytes) const {
+  const auto* const address = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin()) {
+    return false;
+  }
+  --at;
+  const Block& block = at->second;
+  return address + size_bytes <= at->first + block.size_bytes &&
+         (block.device < 0 || block.device == device || options_.reach_peers);
+}
+
+void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_t count) const {
+  const auto check = [&](const void* memory, size_t size_bytes, const char* what) {
+    if (!reaches(device, memory, size_bytes)) {
+      fault(what, memory);
+    }
+  };
+  check(blocks, count * sizeof(DeviceBlock), "blocks out of reach");
+  for (uint32_t i = 0; i < count; ++i) {
+    const DeviceQueue& queue = *blocks[i].queue;
+    check(&queue, sizeof(queue), "a queue out of reach");
+    check(queue.meeting, sizeof(DeviceMeeting), "a queue's counter out of reach");
+    for (uint32_t w = 0; w < queue.work_count; ++w) {
+      const DeviceWork& work = *queue.works[w];
+      check(&work, sizeof(work), "a work out of reach");
+      check(work.control, sizeof(DeviceControl), "a control out of reach");
+      if (work.geometry.part_count > 0 && work.input != nullptr) {
+        check(work.input, 1, "an input out of reach");
+      }
+      if (work.geometry.part_count > 0 && work.output != nullptr) {
+        check(work.output, 1, "an output out of reach");
+      }
+      for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
+        const DeviceLane& steps = work.lanes[lane];
+        check(steps.steps, steps.step_count * sizeof(Step), "steps out of reach");
+        for (uint32_t s = 0; s < steps.step_count; ++s) {
+          const Step& step = steps.steps[s];
+          for (int peer = 0; peer < step.receives; ++peer) {
+            const DeviceRecv& recv = *work.recvs[step.peers_first + peer];
+            check(recv.fifo, sizeof(Fifo), "a Fifo out of reach");
+            check(recv.data, kSlots * recv.slot_stride - sizeof(SlotHeader), "slots out of reach");
+          }
+          for (int peer = 0; peer < step.sends; ++peer) {
+            const DeviceSend& send = *work.sends[step.peers_first + step.receives + peer];
+            check(send.fifo, sizeof(Fifo), "a Fifo out of reach");
+            check(send.data, kSlots * send.slot_stride - sizeof(SlotHeader), "slots out of reach");
+          }
+        }
+      }
+    }
+  }
+}
+
+void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t count) {
+  check_launch(device, blocks, count);
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < count; ++i) {
+    threads.emplace_back([&block = blocks[i]] {
+      BlockState state;
+      const OneThread one;
+      Interpreter<OneThread> interpreter(one, state);
+      interpreter.run(*block.queue, block.lane);
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+Result<void> SoftwareDevice::launch(int device,
+                                    DeviceStream stream,
+                                    const DeviceBlock* blocks,
+                                    uint32_t count) {
+  if (count > static_cast<uint32_t>(options_.blocks_max)) {
+    return fail(Code::kUnhandledCudaError, "a launch of {} blocks is too large", count);
+  }
+  launches_.fetch_add(1);
+  uint32_t most = blocks_most_.load();
+  while (most < count && !blocks_most_.compare_exchange_weak(most, count)) {
+  }
+  stream_of(device, stream).add([this, device, blocks, count] {
+    run_blocks(device, blocks, count);
+  });
+  return ok();
+}
+
+}  // namespace plexus::testing_device

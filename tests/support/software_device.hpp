@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA devices without CUDA, for tests: a DeviceRuntime whose device memory is host memory, whose
+// streams are threads, and whose kernels are the device executor of kernels/cuda compiled for the
+// host, a thread for each block. It is stricter than a GPU: a launch that touches memory which the
+// device could not reach, or of a freed block, fails; so does registering memory twice, or mixing
+// events of graphs with others.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/device/device_runtime.hpp"
+#include "core/os/shared_memory.hpp"
+
+namespace plexus::testing_device {
+
+/// What a capture collected; replayed in the order of collection.
+struct SoftwareGraph {
+  uint64_t id = 0;
+  std::vector<std::function<void()>> jobs;
+};
+
+class SoftwareStream;
+
+/// Threads: any.
+class SoftwareDevice final : public DeviceRuntime {
+ public:
+  struct Options {
+    int devices = 2;
+    int blocks_max = 256;
+    bool reach_peers = true;
+  };
+  explicit SoftwareDevice(const Options& options);
+  ~SoftwareDevice() override;
+
+  // -- what a user of CUDA would call --
+  /// Of the calling thread.
+  static void set_current(int device);
+  DeviceStream make_stream();
+  void destroy_stream(DeviceStream stream);
+  /// Blocks until all that was put on it is done.
+  void synchronize(DeviceStream stream);
+  void begin_capture(DeviceStream stream);
+  std::shared_ptr<SoftwareGraph> end_capture(DeviceStream stream);
+  void replay(const std::shared_ptr<SoftwareGraph>& graph, DeviceStream stream);
+  /// A job of the user's on the stream.
+  void enqueue(DeviceStream stream, std::function<void()> job);
+
+  // -- for tests --
+  /// Allocations, registrations, imports and events that nobody gave back.
+  [[nodiscard]] size_t live() const;
+  [[nodiscard]] int launches() const noexcept { return launches_.load(); }
+  /// Blocks of the largest launch so far.
+  [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
+
+  Result<int> count() override { return options_.devices; }
+  Result<int> current() override;
+  Result<DeviceFacts> describe(int device) override;
+  Result<bool> reach_peer(int device, int peer) override;
+  Result<void*> allocate(int device, size_t size_bytes) override;
+  void release(int device, void* memory) noexcept override;
+  Result<void*> allocate_pinned(size_t size_bytes) override;
+  void release_pinned(int device, void* memory) noexcept override;
+  Result<void*> register_host(void* memory, size_t size_bytes) override;
+  void unregister_host(int device, void* memory) noexcept override;
+  [[nodiscard]] PointerFacts describe_pointer(const void* pointer) noexcept override;
+  Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override;
+  Result<MemoryHandle> export_memory(int device, void* memory) override;
+  Result<void*> import_memory(int device, const MemoryHandle& handle) override;
+  void close_imported(int device, void* memory) noexcept override;
+  Result<DeviceEvent> make_event(int device) override;
+  void destroy_event(int device, DeviceEvent event) noexcept override;
+  Result<void> record(int device, DeviceEvent event, DeviceStream stream) override;
+  Result<void> wait(int device, DeviceStream stream, DeviceEvent event) override;
+  Result<bool> query(int device, DeviceEvent event) override;
+  Result<void> copy_in_order(
+      int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) override;
+  Result<void> launch(int device,
+                      DeviceStream stream,
+                      const DeviceBlock* blocks,
+                      uint32_t count) override;
+  Result<Capture> capture(int device, DeviceStream stream) override;
+  Result<void> call_host(int device,
+                         DeviceStream stream,
+                         void (*function)(void*),
+                         void* argument) override;
+
+ private:
+  enum class Kind { kDevice, kPinned, kRegistered, kImported };
+  struct Block {
+    Kind kind;
+    int device;  // -1: of the host
+    size_t size_bytes;
+    SharedMemory shared;  // of device memory
+  };
+  struct Event;
+
+  void add_block(void* memory, Block block);
+  void remove_block(Kind kind, void* memory) noexcept;
+  [[nodiscard]] bool reaches(int device, const void* memory, size_t size_bytes) const;
+  void check_launch(int device, const DeviceBlock* blocks, uint32_t count) const;
+  void run_blocks(int device, const DeviceBlock* blocks, uint32_t count);
+  SoftwareStream& stream_of(int device, DeviceStream stream);
+
+  Options options_;
+  mutable std::mutex mutex_;
+  std::map<const std::byte*, Block> blocks_;                      // guarded by mutex_
+  std::map<int, std::unique_ptr<SoftwareStream>> legacy_;         // by device; guarded by mutex_
+  std::map<DeviceStream, std::unique_ptr<SoftwareStream>> made_;  // guarded by mutex_
+  size_t events_ = 0;                                             // guarded by mutex_
+  uint64_t captures_ = 0;                                         // guarded by mutex_
+  std::atomic<int> launches_{0};
+  std::atomic<uint32_t> blocks_most_{0};
+};
+
+}  // namespace plexus::testing_device

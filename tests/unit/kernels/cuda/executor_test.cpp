@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device executor, run by host threads, against the host executor: every algorithm of the
+// table, every protocol, all ranks of one kind and mixed, bit by bit.
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "kernels/program/algorithms.hpp"
+#include "tests/unit/kernels/cuda/world.hpp"
+
+namespace plexus::test {
+namespace {
+
+static_assert(kDevicePeersMax + 1 == kOperandsMax);
+
+std::vector<Program> record_all(const Algorithm& algorithm, int nranks, int root = 0) {
+  std::vector<int> ring(static_cast<size_t>(nranks));
+  for (int rank = 0; rank < nranks; ++rank) {
+    ring[static_cast<size_t>(rank)] = rank;
+  }
+  std::vector<Program> programs;
+  for (int rank = 0; rank < nranks; ++rank) {
+    programs.push_back(algorithm.record({.rank = rank, .ring = ring, .root = root}));
+  }
+  return programs;
+}
+
+Call make_call(const char* algorithm, int nranks, uint64_t count, Protocol protocol) {
+  const Algorithm& row = *find_algorithm(algorithm);
+  Call call;
+  call.programs = record_all(row, nranks);
+  call.collective = row.collective;
+  call.protocol = protocol;
+  call.count = count;
+  call.op = ReduceOp::plain(ReduceKind::kSum);
+  return call;
+}
+
+/// Random bits, in floating types without NaN and infinity (elements_test.cpp has them): a bit of
+/// the exponent is never set.
+void fill_inputs(World& world, DataType type, uint32_t seed) {
+  uint64_t mask = ~uint64_t{0};
+  if (is_floating(type)) {
+    constexpr uint64_t kExponentBits[] = {0x04000400'04000400, 0x00800000'00800000,
+                                          0x0010000000000000,  0x00800080'00800080,
+                                          0x08080808'08080808, 0x0404040404040404};
+    mask = ~kExponentBits[static_cast<int>(type) - static_cast<int>(DataType::kFloat16)];
+  }
+  std::mt19937_64 random(seed);
+  for (size_t rank = 0; rank < world.size(); ++rank) {
+    for (size_t i = 0; i < world.input_bytes(); i += sizeof(uint64_t)) {
+      const uint64_t bits = random() & mask;
+      std::memcpy(world.input(rank) + i, &bits, std::min(sizeof(bits), world.input_bytes() - i));
+    }
+  }
+}
+
+std::vector<bool> all_on_device(size_t nranks) { return std::vector<bool>(nranks, true); }
+std::vector<bool> every_other(size_t nranks) {
+  std::vector<bool> on_device(nranks);
+  for (size_t rank = 0; rank < nranks; rank += 2) {
+    on_device[rank] = true;
+  }
+  return on_device;
+}
+
+/// The world gives the bits that host ranks give.
+void expect_host_bits(const Call& call, WorldOptions options, uint32_t times = 1) {
+  World device(call, options);
+  options.on_device.assign(call.programs.size(), false);
+  World host(call, options);
+  for (World* const world : {&device, &host}) {
+    fill_inputs(*world, call.type, 1);
+    ASSERT_TRUE(world->run(times));
+  }
+  for (size_t rank = 0; rank < device.size(); ++rank) {
+    ASSERT_EQ(device.output(rank), host.output(rank)) << "rank " << rank;
+  }
+}
+
+// ---- every algorithm ----
+
+struct Case {
+  const Algorithm* algorithm;
+  Protocol protocol;
+};
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const Algorithm& algorithm : algorithms()) {
+    // A network that reduces is a peer of another kind; sends and receives come in pairs below.
+    if (algorithm.network_cost == nullptr && !is_point_to_point(algorithm.collective)) {
+      for (const Protocol protocol : kProtocols) {
+        cases.push_back({&algorithm, protocol});
+      }
+    }
+  }
+  return cases;
+}
+
+class EveryAlgorithm : public testing::TestWithParam<Case> {
+ protected:
+  [[nodiscard]] static Call make(int nranks, uint64_t count) {
+    return make_call(GetParam().algorithm->name, nranks, count, GetParam().protocol);
+  }
+};
+
+TEST_P(EveryAlgorithm, GivesTheHostsBitsOnDeviceRanks) {
+  for (const int nranks : {2, 3, 5, 8}) {
+    for (const uint64_t count : {1, 9, 300}) {
+      SCOPED_TRACE(testing::Message() << nranks << " ranks, " << count);
+      expect_host_bits(make(nranks, count), {.on_device = all_on_device(size_t(nranks))});
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, GivesTheHostsBitsOnMixedRanks) {
+  for (const int nranks : {2, 4, 7}) {
+    SCOPED_TRACE(nranks);
+    expect_host_bits(make(nranks, 300), {.on_device = every_other(size_t(nranks))});
+  }
+}
+
+TEST_P(EveryAlgorithm, GivesTheHostsBitsWithLentAddresses) {
+  expect_host_bits(make(4, 300), {.on_device = all_on_device(4), .lends = true});
+}
+
+TEST_P(EveryAlgorithm, GivesTheHostsBitsInBlocksOfSeveralThreads) {
+  expect_host_bits(make(3, 150), {.on_device = all_on_device(3), .threads = 3, .lends = true});
+}
+
+INSTANTIATE_TEST_SUITE_P(Device,
+                         EveryAlgorithm,
+                         testing::ValuesIn(all_cases()),
+                         [](const testing::TestParamInfo<Case>& row) {
+                           return std::string(row.param.algorithm->name) + "_" +
+                                  name(row.param.protocol);
+                         });
+
+// ---- every type and operation ----
+
+class EveryType : public testing::TestWithParam<DataType> {};
+
+TEST_P(EveryType, GivesTheHostsBitsForEveryReduction) {
+  const DataType type = GetParam();
+  const uint64_t third = is_floating(type) ? ReduceOp::scalar_bits_of(type, 1.0 / 3) : 3;
+  for (const ReduceOp& op : {ReduceOp::plain(ReduceKind::kSum), ReduceOp::plain(ReduceKind::kProd),
+                             ReduceOp::plain(ReduceKind::kMax), ReduceOp::plain(ReduceKind::kMin),
+                             ReduceOp::average(type, 3), ReduceOp::premul_sum(third)}) {
+    for (const char* const algorithm :
+         {"ring_all_reduce", "tree_all_reduce", "all_pairs_all_reduce"}) {
+      for (const Protocol protocol : kProtocols) {
+        SCOPED_TRACE(testing::Message() << algorithm << " " << name(protocol) << " "
+                                        << static_cast<int>(op.kind) << op.scales << op.divides);
+        Call call = make_call(algorithm, 3, 211, protocol);
+        call.type = type;
+        call.op = op;
+        expect_host_bits(call, {.on_device = every_other(3)});
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Device,
+                         EveryType,
+                         testing::Values(DataType::kInt8,
+                                         DataType::kUint8,
+                                         DataType::kInt32,
+                                         DataType::kUint32,
+                                         DataType::kInt64,
+                                         DataType::kUint64,
+                                         DataType::kFloat16,
+                                         DataType::kFloat32,
+                                         DataType::kFloat64,
+                                         DataType::kBfloat16,
+                                         DataType::kFloat8e4m3,
+                                         DataType::kFloat8e5m2),
+                         [](const auto& row) { return std::string(name(row.param)); });
+
+// ---- memory, slots, lines ----
+
+TEST(DeviceExecutor, MovesBytesOfAnyAlignment) {
+  for (const size_t shift : {1, 2, 4, 7, 8, 15}) {
+    for (const Protocol protocol : kProtocols) {
+      SCOPED_TRACE(testing::Message() << shift << " " << name(protocol));
+      Call call = make_call("ring_all_reduce", 3, 700, protocol);
+      call.type = DataType::kUint8;
+      expect_host_bits(
+          call, {.on_device = every_other(3), .threads = 2, .lends = true, .shift_bytes = shift});
+    }
+  }
+}
+
+TEST(DeviceExecutor, MovesSlicesOfAnyLength) {
+  for (uint64_t count = 1; count < 80; ++count) {
+    Call call = make_call("ring_all_reduce", 2, count, Protocol::kSimple);
+    call.type = DataType::kUint8;
+    expect_host_bits(call, {.on_device = every_other(2), .threads = 2, .shift_bytes = 4});
+  }
+}
+
+TEST(DeviceExecutor, UsesHeadersWhereAConnectionHasNoLines) {
+  for (const Protocol protocol : kProtocols) {
+    expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),
+                     {.on_device = every_other(4), .lines = false});
+  }
+}
+
+TEST(DeviceExecutor, PutsNothingIntoHeadersOfNetworkSlots) {
+  expect_host_bits(make_call("ring_all_reduce", 3, 5, Protocol::kSimple),
+                   {.on_device = every_other(3), .inline_bytes = 0});
+}
+
+TEST(DeviceExecutor, FillsTheLargestSlotsOfLines) {
+  for (const Protocol protocol : {Protocol::kLL, Protocol::kLL128}) {
+    Call call = make_call("ring_all_reduce", 2, 9000, protocol);
+    call.chunk_bytes = 16384;
+    call.slot_bytes = payload_bytes_max(protocol);
+    expect_host_bits(call, {.on_device = every_other(2), .threads = 2});
+  }
+}
+
+TEST(DeviceExecutor, WorksInPlace) {
+  for (const Protocol protocol : kProtocols) {
+    Call call = make_call("ring_all_reduce", 4, 300, protocol);
+    World device(call, {.on_device = all_on_device(4), .lends = true});
+    World host(call, {.on_device = std::vector<bool>(4)});
+    for (World* const world : {&device, &host}) {
+      fill_inputs(*world, call.type, 5);
+      world->make_in_place();
+      ASSERT_TRUE(world->run());
+    }
+    for (size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(device.output(rank), host.output(rank));
+    }
+  }
+}
+
+TEST(DeviceExecutor, CountsStepsBeyond32BitsAndCleansLines) {
+  constexpr uint64_t kHalf = uint64_t{1} << 31;
+  for (const uint64_t first : {kHalf - 11, 2 * kHalf - 11, 3 * kHalf - 3}) {
+    for (const Protocol protocol : kProtocols) {
+      SCOPED_TRACE(testing::Message() << first << " " << name(protocol));
+      expect_host_bits(make_call("ring_all_reduce", 2, 2000, protocol),
+                       {.on_device = every_other(2), .first_step = first});
+    }
+  }
+}
+
+TEST(DeviceExecutor, RunsTheWorksOfAQueueOneAfterTheOther) {
+  for (const Protocol protocol : kProtocols) {
+    for (const bool lends : {false, true}) {
+      expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),
+                       {.on_device = all_on_device(4), .lends = lends}, 3);
+      expect_host_bits(make_call("all_pairs_all_gather", 3, 50, protocol),
+                       {.on_device = every_other(3), .lends = lends}, 3);
+    }
+  }
+}
+
+TEST(DeviceExecutor, GoesOnWhereTheLastLaunchEnded) {
+  World world(make_call("ring_all_reduce", 3, 300, Protocol::kLL128),
+              {.on_device = every_other(3), .lends = true});
+  for (uint32_t launch = 0; launch < 5; ++launch) {
+    fill_inputs(world, DataType::kInt32, launch);
+    ASSERT_TRUE(world.run());
+    EXPECT_EQ(world.output(0), world.output(1));
+    EXPECT_EQ(world.output(0), world.output(2));
+  }
+}
+
+// ---- messages ----
+
+Call make_message(uint64_t count, Protocol protocol) {
+  const std::vector<int> pair = {0, 1};
+  Call call;
+  call.programs = {find_algorithm("send")->record({.rank = 0, .ring = pair, .root = 1}),
+                   find_algorithm("recv")->record({.rank = 1, .ring = pair, .root = 0})};
+  call.collective = Collective::kSend;
+  call.protocol = protocol;
+  call.count = count;
+  return call;
+}
+
+TEST(DeviceExecutor, ExchangesMessagesOfNothing) {
+  for (const Protocol protocol : kProtocols) {
+    for (const bool sender_on_device : {false, true}) {
+      World world(make_message(0, protocol), {.on_device = {sender_on_device, !sender_on_device}});
+      for (size_t rank = 0; rank < 2; ++rank) {
+        world.set_loops(rank, 1);
+      }
+      EXPECT_TRUE(world.run());
+    }
+  }
+}
+
+TEST(DeviceExecutor, SendsToAHostRankAndReceivesFromOne) {
+  for (const Protocol protocol : kProtocols) {
+    expect_host_bits(make_message(1000, protocol), {.on_device = {true, false}});
+    expect_host_bits(make_message(1000, protocol), {.on_device = {false, true}});
+  }
+}
+
+// ---- failing ----
+
+TEST(DeviceExecutor, NamesThePeerThatMadeAnotherCall) {
+  for (const Protocol protocol : kProtocols) {
+    World world(make_message(30, protocol), {.on_device = {true, true}, .threads = 2});
+    world.set_hash(0, 99);
+    EXPECT_FALSE(world.run());
+    const DeviceControl& control = world.control(1);
+    EXPECT_EQ(control.stop, DeviceStop::kFailed);
+    EXPECT_EQ(control.failure.fault, DeviceFault::kOtherCall);
+    EXPECT_EQ(control.failure.peer, 0);
+    EXPECT_EQ(control.failure.hash_arrived, 99U);
+    EXPECT_EQ(control.failure.hash_expected, world.device_work(1).call.hash);
+    EXPECT_EQ(control.failure.sequence, world.device_work(1).call.sequence);
+    EXPECT_EQ(world.done(1), 0U);
+  }
+}
+
+TEST(DeviceExecutor, NamesASizeThatIsNotExpected) {
+  World world(make_message(30, Protocol::kSimple), {.on_device = {true, true}});
+  world.device_work(0).geometry.part_count = 20;
+  world.device_work(0).geometry.last_chunk_count = 20;
+  EXPECT_FALSE(world.run());
+  EXPECT_EQ(world.control(1).failure.fault, DeviceFault::kOtherSize);
+  EXPECT_EQ(world.control(1).failure.size_expected, 30 * sizeof(int32_t));
+  EXPECT_EQ(world.control(1).failure.size_arrived, 20 * sizeof(int32_t));
+}
+
+TEST(DeviceExecutor, RefusesAnAddressItCannotRead) {
+  World world(make_message(30, Protocol::kSimple),
+              {.on_device = {true, true}, .lends = true, .reads_pointers = false});
+  EXPECT_FALSE(world.run());  // the sender too, which waits until what it lent is taken
+  EXPECT_EQ(world.control(0).stop, DeviceStop::kAborted);
+  EXPECT_EQ(world.control(1).failure.fault, DeviceFault::kUnmapped);
+}
+
+TEST(DeviceExecutor, EndsWhenItIsAborted) {
+  for (const Protocol protocol : kProtocols) {
+    for (const char* const algorithm : {"ring_all_reduce", "tree_all_reduce"}) {
+      // The last rank makes another call: it or its neighbour fails, and ends the others.
+      World world(make_call(algorithm, 4, 300, protocol),
+                  {.on_device = {true, true, true, false}, .threads = 2});
+      world.set_hash(3, 1);
+      EXPECT_FALSE(world.run());
+      for (size_t rank = 0; rank < 3; ++rank) {
+        EXPECT_NE(world.control(rank).stop, DeviceStop::kGoOn);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plexus::test

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/kernels/cuda/world.hpp"
+
+#include <atomic>
+#include <barrier>
+#include <thread>
+#include <utility>
+
+#include "kernels/cuda/interpreter.hpp"
+
+namespace plexus::test {
+namespace {
+
+/// What the threads of a block meet at.
+struct Meeting {
+  explicit Meeting(uint32_t threads) : barrier(threads) {}
+  std::barrier<> barrier;
+  std::atomic<bool> said{false};  // any() said true: for ever, as a block ends then
+};
+
+/// A block of host threads, as one of them sees it.
+class HostBlock {
+ public:
+  HostBlock(uint32_t thread, uint32_t threads, Meeting& meeting)
+      : thread_(thread), threads_(threads), meeting_(meeting) {}
+  [[nodiscard]] uint32_t thread() const { return thread_; }
+  [[nodiscard]] uint32_t threads() const { return threads_; }
+  void sync() const {
+    if (threads_ > 1) {
+      meeting_.barrier.arrive_and_wait();
+    }
+  }
+  [[nodiscard]] bool any(bool mine) const {
+    if (mine) {
+      meeting_.said = true;
+    }
+    sync();
+    const bool said = meeting_.said;
+    sync();  // nobody says more before all have looked
+    return said;
+  }
+
+ private:
+  uint32_t thread_;
+  uint32_t threads_;
+  Meeting& meeting_;
+};
+
+bool has_blocks(Collective collective) {
+  return collective == Collective::kAllGather || collective == Collective::kReduceScatter ||
+         collective == Collective::kAllToAll || collective == Collective::kGather ||
+         collective == Collective::kScatter;
+}
+
+constexpr uint64_t kGranule = 4;
+
+}  // namespace
+
+Geometry geometry_of(const Call& call) {
+  const Program& program = call.programs[0];
+  Geometry geometry{};
+  geometry.part_count = call.count;
+  geometry.blocked = has_blocks(call.collective) && program.nranks > 1;
+  geometry.chunks = geometry.blocked ? 1 : static_cast<uint32_t>(program.chunks);
+  geometry.chunk_count = call.chunk_bytes / element_size(call.type);
+  geometry.last_chunk_count =
+      last_chunk_count(call.count, geometry.chunk_count, geometry.chunks, kGranule);
+  if (geometry.blocked) {
+    const bool gathers =
+        call.collective == Collective::kAllGather || call.collective == Collective::kGather;
+    const bool scatters =
+        call.collective == Collective::kReduceScatter || call.collective == Collective::kScatter;
+    geometry.input_stride = gathers ? 0 : call.count;
+    geometry.output_stride = scatters ? 0 : call.count;
+  }
+  const uint64_t loop_count = geometry.chunk_count * geometry.chunks;
+  geometry.loops = static_cast<uint32_t>((call.count + loop_count - 1) / loop_count);
+  return geometry;
+}
+
+/// A connection between two ranks.
+struct World::Link {
+  explicit Link(uint32_t slot_bytes)
+      : data(kSlots * slot_bytes), lines(kSlots * (kSlotBytesLL + kSlotBytesLL128)) {}
+  Fifo fifo{};
+  Bytes data;
+  Bytes lines;
+};
+
+struct World::SendEnd {
+  SendConnection host;
+  DeviceSend device;
+};
+struct World::RecvEnd {
+  RecvConnection host;
+  DeviceRecv device;
+};
+
+struct World::Rank {
+  Rank(const Program& recorded, size_t bytes) : program(recorded), input(bytes), output(bytes) {}
+
+  Program program;
+  bool on_device = false;
+  Bytes input;
+  Bytes output;
+  std::map<int, SendEnd> sends;  // by peer
+  std::map<int, RecvEnd> recvs;
+  Work work;
+  std::vector<LaneRun> lanes;
+  // Of the device executor:
+  std::vector<DeviceSend*> device_sends;
+  std::vector<DeviceRecv*> device_recvs;
+  std::vector<DeviceLane> device_lanes;
+  std::vector<std::byte> scratch;
+  uint32_t claimed = 0;
+  DeviceControl control{};
+  DeviceWork device_work{};
+  // Of the launch:
+  std::vector<DeviceWork> works;
+  std::vector<const DeviceWork*> work_pointers;
+  std::vector<std::vector<uint64_t>> progress;
+  DeviceMeeting meeting{};
+  uint64_t done = 0;
+  DeviceQueue queue{};
+};
+
+World::World(Call call, const WorldOptions& options) : call_(std::move(call)), options_(options) {
+  const size_t nranks = call_.programs.size();
+  blocks_bytes_ = nranks * call_.count * element_size(call_.type);
+  for (size_t rank = 0; rank < nranks; ++rank) {
+    ranks_.push_back(
+        std::make_unique<Rank>(call_.programs[rank], blocks_bytes_ + options_.shift_bytes));
+    ranks_.back()->on_device = options_.on_device[rank];
+    connect(rank);
+    fill_host_work(*ranks_.back());
+    fill_device_work(*ranks_.back());
+  }
+}
+
+World::~World() = default;
+
+std::byte* World::input(size_t rank) { return ranks_[rank]->work.input.address; }
+std::vector<std::byte> World::output(size_t rank) const {
+  const std::byte* const from = ranks_[rank]->work.output.address;
+  return {from, from + blocks_bytes_};
+}
+DeviceWork& World::device_work(size_t rank) { return ranks_[rank]->device_work; }
+DeviceControl& World::control(size_t rank) { return ranks_[rank]->control; }
+uint64_t World::done(size_t rank) const { return ranks_[rank]->done; }
+
+void World::set_hash(size_t rank, uint32_t hash) {
+  ranks_[rank]->work.call.hash = hash;
+  ranks_[rank]->device_work.call.hash = hash;
+}
+
+void World::set_loops(size_t rank, uint32_t loops) {
+  ranks_[rank]->work.geometry.loops = loops;
+  ranks_[rank]->device_work.geometry.loops = loops;
+}
+
+void World::make_in_place() {
+  for (const auto& rank : ranks_) {
+    rank->work.output = rank->work.input;
+    rank->device_work.output = rank->device_work.input;
+  }
+}
+
+World::Link& World::link(int from, int to) {
+  auto& found = links_[{from, to}];
+  if (found == nullptr) {
+    found = std::make_unique<Link>(call_.slot_bytes);
+    found->fifo.taken = options_.first_step;
+  }
+  return *found;
+}
+
+World::SendEnd World::make_send(int rank, int peer) {
+  Link& to = link(rank, peer);
+  std::byte* const lines = options_.lines ? to.lines.get() : nullptr;
+  const bool lends = options_.lends && options_.on_device[static_cast<size_t>(peer)];
+  return {SendConnection(&to.fifo, to.data.get(),
+                         {.peer = peer,
+                          .reach = Reach::kNothing,
+                          .inline_bytes_max = options_.inline_bytes,
+                          .slot_stride = call_.slot_bytes,
+                          .lines = lines}),
+          {.fifo = &to.fifo,
+           .data = to.data.get(),
+           .lines = lines,
+           .slot_stride = call_.slot_bytes,
+           .step = options_.first_step,
+           .taken = options_.first_step,
+           .borrowed_until = 0,
+           .told = 0,
+           .peer = peer,
+           .inline_bytes_max = options_.inline_bytes,
+           .lends = lends ? 1U : 0U,
+           .unused = 0}};
+}
+
+World::RecvEnd World::make_recv(int rank, int peer) {
+  Link& from = link(peer, rank);
+  std::byte* const lines = options_.lines ? from.lines.get() : nullptr;
+  return {RecvConnection(&from.fifo, from.data.get(),
+                         {.peer = peer, .slot_stride = call_.slot_bytes, .lines = lines}),
+          {.fifo = &from.fifo,
+           .data = from.data.get(),
+           .lines = lines,
+           .slot_stride = call_.slot_bytes,
+           .step = options_.first_step,
+           .peer = peer,
+           .reads_pointers = options_.reads_pointers ? 1U : 0U}};
+}
+
+void World::connect(size_t index) {
+  Rank& rank = *ranks_[index];
+  const auto self = static_cast<int>(index);
+  const size_t peers = rank.program.peers.size();
+  rank.work.sends.assign(peers, nullptr);
+  rank.work.recvs.assign(peers, nullptr);
+  rank.device_sends.assign(peers, nullptr);
+  rank.device_recvs.assign(peers, nullptr);
+  for (const Lane& lane : rank.program.lanes) {
+    for (const Step& step : lane.steps) {
+      for (int i = 0; i < step.receives + step.sends; ++i) {
+        const auto at = static_cast<size_t>(step.peers_first + i);
+        const int peer = rank.program.peers[at];
+        if (i < step.receives) {
+          auto [end, is_new] = rank.recvs.try_emplace(peer, make_recv(self, peer));
+          rank.work.recvs[at] = &end->second.host;
+          rank.device_recvs[at] = &end->second.device;
+        } else {
+          auto [end, is_new] = rank.sends.try_emplace(peer, make_send(self, peer));
+          rank.work.sends[at] = &end->second.host;
+          rank.device_sends[at] = &end->second.device;
+        }
+      }
+    }
+  }
+}
+
+void World::fill_host_work(Rank& rank) {
+  Work& work = rank.work;
+  work.program = &rank.program;
+  work.geometry = geometry_of(call_);
+  work.type = call_.type;
+  work.op = call_.op;
+  work.reduce = find_reduce_pair(call_.type, call_.op.kind);
+  work.element_bytes = static_cast<uint32_t>(element_size(call_.type));
+  work.protocol = call_.protocol;
+  work.slot_bytes = call_.slot_bytes;
+  work.borrow_bytes_min = kBorrowBytesMin;
+  work.exchanges_empty = is_point_to_point(call_.collective);
+  work.scratch.resize(static_cast<size_t>(rank.program.scratch_chunks) * work.geometry.chunk_count *
+                      work.element_bytes);
+  work.input.address = rank.input.get() + options_.shift_bytes;
+  work.output.address = rank.output.get() + options_.shift_bytes;
+  work.call = {.sequence = 7,
+               .count = call_.count,
+               .hash = 0x1234567,
+               .root = 0,
+               .collective = static_cast<uint8_t>(call_.collective),
+               .type = static_cast<uint8_t>(call_.type),
+               .op = static_cast<uint8_t>(call_.op.kind),
+               .algorithm = 1};
+  rank.lanes.reserve(rank.program.lanes.size());
+  for (size_t lane = 0; lane < rank.program.lanes.size(); ++lane) {
+    rank.lanes.emplace_back(&work, static_cast<int>(lane), rank.lanes.data());
+  }
+}
+
+void World::fill_device_work(Rank& rank) {
+  for (size_t lane = 0; lane < rank.program.lanes.size(); ++lane) {
+    const std::vector<Step>& steps = rank.program.lanes[lane].steps;
+    rank.device_lanes.push_back(
+        {.steps = steps.data(),
+         .step_count = static_cast<uint32_t>(steps.size()),
+         .awaited = is_awaited(rank.program, static_cast<int>(lane)) ? 1U : 0U});
+  }
+  const Work& work = rank.work;
+  rank.scratch.resize(work.scratch.size());
+  rank.device_work = {.lanes = rank.device_lanes.data(),
+                      .sends = rank.device_sends.data(),
+                      .recvs = rank.device_recvs.data(),
+                      .progress = nullptr,
+                      .claimed = &rank.claimed,
+                      .control = &rank.control,
+                      .input = work.input.address,
+                      .output = work.output.address,
+                      .scratch = rank.scratch.data(),
+                      .geometry = work.geometry,
+                      .call = work.call,
+                      .op = work.op,
+                      .lane_count = static_cast<uint32_t>(rank.device_lanes.size()),
+                      .slot_bytes = work.slot_bytes,
+                      .borrow_bytes_min = work.borrow_bytes_min,
+                      .type = work.type,
+                      .protocol = work.protocol,
+                      .exchanges_empty = work.exchanges_empty,
+                      .unused = 0};
+}
+
+/// `times` works that differ only in their place in the queue and the call's number.
+void World::prepare_launch(Rank& rank, uint32_t times) {
+  rank.works.assign(times, rank.device_work);
+  rank.progress.assign(times, std::vector<uint64_t>(rank.device_lanes.size()));
+  rank.work_pointers.clear();
+  for (uint32_t i = 0; i < times; ++i) {
+    rank.works[i].progress = rank.progress[i].data();
+    rank.works[i].call.sequence += i;
+    rank.work_pointers.push_back(&rank.works[i]);
+  }
+  rank.done = 0;
+  rank.queue = {.works = rank.work_pointers.data(),
+                .work_count = times,
+                .block_count = static_cast<uint32_t>(rank.device_lanes.size()),
+                .meeting = &rank.meeting,
+                .done = &rank.done};
+}
+
+/// One work of a host rank from its beginning; the lanes go on in turn.
+bool World::run_host(const std::vector<Rank*>& ranks, uint32_t times) {
+  RunQueue nobody(0);
+  struct Running {
+    Rank* rank;
+    uint32_t left;
+  };
+  std::vector<Running> running;
+  for (Rank* const rank : ranks) {
+    for (LaneRun& lane : rank->lanes) {
+      lane.restart();
+    }
+    for (auto& [peer, end] : rank->sends) {
+      end.host.begin_call(rank->work.call);
+    }
+    running.push_back({rank, times});
+  }
+  size_t left = running.size();
+  while (left > 0 && !host_stop_.load()) {
+    for (Running& each : running) {
+      if (each.left == 0) {
+        continue;
+      }
+      bool all_done = true;
+      for (LaneRun& lane : each.rank->lanes) {
+        const Progress progress = lane.advance(nobody);
+        if (progress == Progress::kFailed) {
+          return false;
+        }
+        all_done = all_done && progress == Progress::kDone;
+      }
+      if (all_done) {
+        --each.left;
+        left -= each.left == 0 ? 1 : 0;
+        for (LaneRun& lane : each.rank->lanes) {
+          lane.restart();
+        }
+      }
+    }
+    watch();
+    std::this_thread::yield();
+  }
+  return left == 0;
+}
+
+bool World::run(uint32_t times) {
+  std::vector<Rank*> hosts;
+  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<BlockState>> states;
+  std::vector<std::unique_ptr<Meeting>> meetings;
+  std::atomic<uint32_t> running{0};
+  host_stop_ = false;
+  for (const auto& rank : ranks_) {
+    if (!rank->on_device) {
+      hosts.push_back(rank.get());
+      continue;
+    }
+    prepare_launch(*rank, times);
+    for (uint32_t lane = 0; lane < rank->queue.block_count; ++lane) {
+      BlockState& state = *states.emplace_back(std::make_unique<BlockState>());
+      Meeting& meeting = *meetings.emplace_back(std::make_unique<Meeting>(options_.threads));
+      for (uint32_t thread = 0; thread < options_.threads; ++thread) {
+        ++running;
+        threads.emplace_back([&, thread, lane, queue = &rank->queue] {
+          const HostBlock block(thread, options_.threads, meeting);
+          Interpreter<HostBlock>(block, state).run(*queue, lane);
+          --running;
+        });
+      }
+    }
+  }
+  bool good = run_host(hosts, times);
+  if (!good) {  // the device ranks would wait for ever
+    abort();
+  }
+  while (running > 0) {
+    watch();
+    std::this_thread::yield();
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const auto& rank : ranks_) {
+    good = good &&
+           (!rank->on_device || (rank->control.stop == DeviceStop::kGoOn && rank->done == times &&
+                                 rank->meeting.arrived == 0 && rank->meeting.opened == 0));
+  }
+  return good;
+}
+
+void World::watch() {
+  for (const auto& rank : ranks_) {
+    if (load_acquire(&rank->control.stop) == DeviceStop::kFailed) {
+      abort();
+    }
+  }
+}
+
+void World::abort() {
+  host_stop_ = true;
+  for (const auto& rank : ranks_) {
+    if (load_acquire(&rank->control.stop) == DeviceStop::kGoOn) {
+      store_release(&rank->control.stop, DeviceStop::kAborted);
+    }
+  }
+}
+
+}  // namespace plexus::test

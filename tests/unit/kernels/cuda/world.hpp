@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A world of ranks over Fifos in plain memory: some ranks run the host executor, the others the
+// device executor on host threads in place of thread blocks. What the two compute is compared bit
+// by bit, and since any rank can be of either kind, so is what they say to each other.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/device_work.hpp"
+#include "kernels/host/executor.hpp"
+
+namespace plexus::test {
+
+/// Memory aligned as transports align it, zeroed.
+class Bytes {
+ public:
+  explicit Bytes(size_t size_bytes) : memory_(new (kAlignment) std::byte[size_bytes + 1]) {
+    std::memset(memory_.get(), 0, size_bytes + 1);
+  }
+  [[nodiscard]] std::byte* get() const { return memory_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{128};
+  struct Free {
+    void operator()(std::byte* memory) const { ::operator delete[](memory, kAlignment); }
+  };
+  std::unique_ptr<std::byte[], Free> memory_;
+};
+
+/// What all ranks of a world do.
+struct Call {
+  std::vector<Program> programs;
+  DataType type = DataType::kInt32;
+  ReduceOp op{};
+  Protocol protocol = Protocol::kSimple;
+  Collective collective = Collective::kAllReduce;
+  uint64_t count = 0;  // elements of a block
+  uint32_t chunk_bytes = 256;
+  uint32_t slot_bytes = 128;
+};
+
+struct WorldOptions {
+  std::vector<bool> on_device;  // [nranks]
+  uint32_t threads = 1;         // of a block
+  bool lines = true;            // connections have them
+  bool lends = false;           // device ranks lend addresses to device ranks
+  uint64_t first_step = 0;      // where all Fifos stand
+  size_t shift_bytes = 0;       // of the user buffers, from their alignment
+  uint32_t inline_bytes = kInlineBytes;
+  bool reads_pointers = true;  // device ranks can read what device ranks lend
+};
+
+inline constexpr uint32_t kBorrowBytesMin = 64;
+
+Geometry geometry_of(const Call& call);
+
+class World {
+ public:
+  World(Call call, const WorldOptions& options);
+  ~World();
+
+  [[nodiscard]] size_t size() const { return ranks_.size(); }
+  /// The input of a rank; as long as all blocks of the call, whatever the collective.
+  [[nodiscard]] std::byte* input(size_t rank);
+  [[nodiscard]] size_t input_bytes() const { return blocks_bytes_; }
+  [[nodiscard]] std::vector<std::byte> output(size_t rank) const;
+  [[nodiscard]] DeviceWork& device_work(size_t rank);
+  [[nodiscard]] DeviceControl& control(size_t rank);
+  [[nodiscard]] uint64_t done(size_t rank) const;
+  /// The call of `rank` is another one.
+  void set_hash(size_t rank, uint32_t hash);
+  /// A call of nothing still has a loop when messages are exchanged.
+  void set_loops(size_t rank, uint32_t loops);
+  /// Input and output of every rank are the same memory.
+  void make_in_place();
+
+  /// All ranks make the call `times` times, device ranks in one launch. True: all came to the end.
+  /// A rank that fails ends all others, as the engine does.
+  bool run(uint32_t times = 1);
+
+ private:
+  /// Ends all that wait.
+  void abort();
+  /// Aborts when a device rank has failed.
+  void watch();
+  struct Link;
+  struct SendEnd;
+  struct RecvEnd;
+  struct Rank;
+  Link& link(int from, int to);
+  SendEnd make_send(int rank, int peer);
+  RecvEnd make_recv(int rank, int peer);
+  void connect(size_t index);
+  void fill_host_work(Rank& rank);
+  void fill_device_work(Rank& rank);
+  void prepare_launch(Rank& rank, uint32_t times);
+  bool run_host(const std::vector<Rank*>& ranks, uint32_t times);
+
+  Call call_;
+  WorldOptions options_;
+  size_t blocks_bytes_ = 0;
+  std::atomic<bool> host_stop_{false};
+  std::map<std::pair<int, int>, std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+}  // namespace plexus::test
