@@ -32,7 +32,7 @@ Result<std::shared_ptr<LaunchRecord>> make_record(DeviceRuntime& runtime,
                                                   int device,
                                                   size_t size_bytes) {
   auto record = std::make_shared<LaunchRecord>();
-  PLEXUS_TRY(memory, allocate_pinned(runtime, size_bytes));
+  PLEXUS_TRY(memory, allocate_pinned(runtime, device, size_bytes));
   record->memory = std::move(memory);
   PLEXUS_TRY(ended, make_event(runtime, device));
   record->ended = std::move(ended);
@@ -330,10 +330,12 @@ bool DeviceRun::all_done() const noexcept {
 }
 
 Result<bool> DeviceRun::poll() noexcept {
-  bool ended = all_done();
+  bool ended = false;
   if (in_graph_) {
-    ended = ended || replay_ended_.load(std::memory_order_acquire);
-  } else if (!ended && ++polls_ % kPollsPerQuery == 0) {
+    ended = replay_ended_.load(std::memory_order_acquire);  // pairs with end_replay()
+  } else if (polls_++ % kPollsPerQuery == 0 || all_done()) {
+    // Only then nothing of the kernel uses what the run's owner may take back.
+    rank_->runtime().adopt_thread(rank_->device());
     PLEXUS_TRY(happened, rank_->runtime().query(rank_->device(), record_->ended.get()));
     ended = happened;
   }

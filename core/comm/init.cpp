@@ -54,7 +54,8 @@ Result<void> describe_device(int device, PeerInfo& info) {
   DeviceRuntime& runtime = *Process::instance().devices();
   PLEXUS_TRY(facts, runtime.describe(device));
   std::memcpy(info.device_uuid, facts.uuid.data(), sizeof(info.device_uuid));
-  info.device_blocks = static_cast<uint32_t>(std::max(facts.blocks_max, 0));
+  PLEXUS_TRY(blocks, runtime.blocks_max(device));
+  info.device_blocks = static_cast<uint32_t>(std::max(blocks, 0));
   info.device_sm = facts.compute_capability;
   store_text(info.bus_id, facts.bus_id);
   if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
@@ -63,7 +64,7 @@ Result<void> describe_device(int device, PeerInfo& info) {
   PLEXUS_TRY(count, runtime.count());
   size_t reached = 0;
   for (int peer = 0; peer < count && reached < std::size(info.reached_devices); ++peer) {
-    PLEXUS_TRY(reaches, runtime.reach_peer(device, peer));
+    PLEXUS_TRY(reaches, runtime.can_reach(device, peer));
     if (reaches) {
       PLEXUS_TRY(peers, runtime.describe(peer));
       uint8_t uuid[sizeof(info.device_uuid)];

@@ -118,6 +118,9 @@ Result<void> start_life(Communicator** slot,
   if (!config.blocking) {
     *slot = owner.release();
     comm->initializer = std::thread([comm, make = std::move(make)] {
+      if (const int device = comm->comm_config().device; device != kHostDevice) {
+        Process::instance().devices()->adopt_thread(device);
+      }
       auto made = make(*comm);
       if (made.has_error()) {
         PLEXUS_WARN("{}", made.error().message());

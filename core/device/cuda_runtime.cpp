@@ -4,9 +4,9 @@
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/base/immortal.hpp"
 #include "core/device/choose_device.hpp"
@@ -69,7 +69,7 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   Result<DeviceFacts> describe(int device) override {
-    const OnDevice on(device);
+    const OnDevice on(-1);  // asking makes no context
     cudaDeviceProp properties{};
     PLEXUS_TRY(
         check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties", device));
@@ -78,85 +78,111 @@ class CudaRuntime final : public DeviceRuntime {
                      device));
     DeviceFacts facts;
     facts.name = properties.name;
-    for (char* letter = bus_id; *letter != '\0'; ++letter) {  // as /sys writes it
-      facts.bus_id +=
-          static_cast<char>(*letter >= 'A' && *letter <= 'F' ? *letter + ('a' - 'A') : *letter);
+    for (const char* letter = bus_id; *letter != '\0'; ++letter) {  // as /sys writes it
+      const bool is_upper = *letter >= 'A' && *letter <= 'F';
+      facts.bus_id += static_cast<char>(is_upper ? *letter + ('a' - 'A') : *letter);
     }
     static_assert(sizeof(properties.uuid) == sizeof(facts.uuid));
     std::memcpy(facts.uuid.data(), &properties.uuid, sizeof(facts.uuid));
     facts.compute_capability = properties.major * 10 + properties.minor;
-    int error = cudaSuccess;
-    facts.blocks_max = static_cast<int>(device_blocks_max(kDeviceThreadsMax, &error));
-    PLEXUS_TRY(check(static_cast<cudaError_t>(error), "asking for our kernel", device));
     return facts;
   }
 
-  Result<bool> reach_peer(int device, int peer) override {
+  Result<int> blocks_max(int device) override {
+    const OnDevice on(device);
+    int error = cudaSuccess;
+    const uint32_t blocks = device_blocks_max(kDeviceThreadsMax, &error);
+    PLEXUS_TRY(check(static_cast<cudaError_t>(error), "asking for our kernel", device));
+    return static_cast<int>(blocks);
+  }
+
+  Result<bool> can_reach(int device, int peer) override {
     if (device == peer) {
       return true;
     }
+    const OnDevice on(-1);
     int possible = 0;
     PLEXUS_TRY(
         check(cudaDeviceCanAccessPeer(&possible, device, peer), "cudaDeviceCanAccessPeer", device));
-    if (possible == 0) {
-      return false;
+    return possible != 0;
+  }
+
+  Result<void> enable_reach(int device, int peer) override {
+    if (device == peer) {
+      return ok();
     }
     const OnDevice on(device);
     const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
     if (code == cudaErrorPeerAccessAlreadyEnabled) {
       static_cast<void>(cudaGetLastError());
-      return true;
+      return ok();
     }
-    PLEXUS_TRY(check(code, "cudaDeviceEnablePeerAccess", device));
-    return true;
+    return check(code, "cudaDeviceEnablePeerAccess", device);
   }
+
+  void adopt_thread(int device) noexcept override { static_cast<void>(cudaSetDevice(device)); }
 
   Result<void*> allocate(int device, size_t size_bytes) override {
     const OnDevice on(device);
-    void* memory = nullptr;
-    PLEXUS_TRY(check(cudaMalloc(&memory, size_bytes), "cudaMalloc", device));
+    const size_t rounded = rounded_size(size_bytes);
+    void* memory = take_spare(device, rounded);
+    if (memory == nullptr) {
+      PLEXUS_TRY(check(cudaMalloc(&memory, rounded), "cudaMalloc", device));
+    }
     auto cleared = clear(device, memory, size_bytes);
     if (cleared.has_error()) {
       static_cast<void>(cudaFree(memory));
       return std::move(cleared).error();
     }
+    const std::lock_guard lock(mutex_);
+    sizes_[memory] = rounded;
     return memory;
   }
   void release(int device, void* memory) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto size = sizes_.find(memory);
+      const size_t rounded = size->second;
+      sizes_.erase(size);
+      if (is_kept(rounded)) {
+        spare_[{device, rounded}].push_back(memory);
+        return;
+      }
+    }
     const OnDevice on(device);
     static_cast<void>(cudaFree(memory));
   }
 
-  Result<void*> allocate_pinned(size_t size_bytes) override {
-    const OnDevice on(-1);
+  Result<void*> allocate_pinned(int device, size_t size_bytes) override {
+    const OnDevice on(device);
     void* memory = nullptr;
     PLEXUS_TRY(
         check(cudaHostAlloc(&memory, size_bytes, cudaHostAllocPortable | cudaHostAllocMapped),
-              "cudaHostAlloc", -1));
+              "cudaHostAlloc", device));
     std::memset(memory, 0, size_bytes);
     return memory;
   }
-  void release_pinned(int /*device*/, void* memory) noexcept override {
-    const OnDevice on(-1);
+  void release_pinned(int device, void* memory) noexcept override {
+    const OnDevice on(device);
     static_cast<void>(cudaFreeHost(memory));
   }
 
-  Result<void*> register_host(void* memory, size_t size_bytes) override {
-    const OnDevice on(-1);
+  Result<void*> register_host(int device, void* memory, size_t size_bytes) override {
+    const OnDevice on(device);
     PLEXUS_TRY(check(
         cudaHostRegister(memory, size_bytes, cudaHostRegisterPortable | cudaHostRegisterMapped),
-        "cudaHostRegister", -1));
+        "cudaHostRegister", device));
     void* seen_at = nullptr;
     auto found =
-        check(cudaHostGetDevicePointer(&seen_at, memory, 0), "cudaHostGetDevicePointer", -1);
+        check(cudaHostGetDevicePointer(&seen_at, memory, 0), "cudaHostGetDevicePointer", device);
     if (found.has_error()) {
       static_cast<void>(cudaHostUnregister(memory));
       return std::move(found).error();
     }
     return seen_at;
   }
-  void unregister_host(int /*device*/, void* memory) noexcept override {
-    const OnDevice on(-1);
+  void unregister_host(int device, void* memory) noexcept override {
+    const OnDevice on(device);
     static_cast<void>(cudaHostUnregister(memory));
   }
 
@@ -283,6 +309,25 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
  private:
+  // cudaFree waits for all kernels of the device, and one of them may wait for a launch that its
+  // caller has yet to make. So what plans give back is kept for later ones; large memory that goes
+  // with its communicator, or with its user, is freed.
+  static size_t rounded_size(size_t size_bytes) {
+    return size_bytes % kExportGranule == 0 ? size_bytes : std::bit_ceil(size_bytes);
+  }
+  static bool is_kept(size_t rounded) { return rounded % kExportGranule != 0; }
+
+  void* take_spare(int device, size_t rounded) {
+    const std::lock_guard lock(mutex_);
+    auto& spare = spare_[{device, rounded}];
+    if (spare.empty()) {
+      return nullptr;
+    }
+    void* const memory = spare.back();
+    spare.pop_back();
+    return memory;
+  }
+
   Result<void> clear(int device, void* memory, size_t size_bytes) {
     PLEXUS_TRY(stream, own_stream(device));
     PLEXUS_TRY(check(cudaMemsetAsync(memory, 0, size_bytes, stream), "cudaMemsetAsync", device));
@@ -302,6 +347,8 @@ class CudaRuntime final : public DeviceRuntime {
 
   std::mutex mutex_;
   std::map<int, cudaStream_t> streams_;  // guarded by mutex_; as long as the process
+  std::map<void*, size_t> sizes_;        // of what is allocated; guarded by mutex_
+  std::map<std::pair<int, size_t>, std::vector<void*>> spare_;  // guarded by mutex_
 };
 
 }  // namespace

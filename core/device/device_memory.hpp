@@ -34,17 +34,20 @@ inline Result<DeviceMemory> allocate_device(DeviceRuntime& runtime, int device, 
 }
 
 /// Page-locked host memory, zeroed.
-inline Result<DeviceMemory> allocate_pinned(DeviceRuntime& runtime, size_t size_bytes) {
-  PLEXUS_TRY(memory, runtime.allocate_pinned(size_bytes));
+inline Result<DeviceMemory> allocate_pinned(DeviceRuntime& runtime, int device, size_t size_bytes) {
+  PLEXUS_TRY(memory, runtime.allocate_pinned(device, size_bytes));
   return DeviceMemory(static_cast<std::byte*>(memory),
-                      {&runtime, &DeviceRuntime::release_pinned, -1, memory});
+                      {&runtime, &DeviceRuntime::release_pinned, device, memory});
 }
 
 /// Host memory of somebody else, which must outlive the registration.
-inline Result<DeviceMemory> register_host(DeviceRuntime& runtime, void* memory, size_t size_bytes) {
-  PLEXUS_TRY(seen_at, runtime.register_host(memory, size_bytes));
+inline Result<DeviceMemory> register_host(DeviceRuntime& runtime,
+                                          int device,
+                                          void* memory,
+                                          size_t size_bytes) {
+  PLEXUS_TRY(seen_at, runtime.register_host(device, memory, size_bytes));
   return DeviceMemory(static_cast<std::byte*>(seen_at),
-                      {&runtime, &DeviceRuntime::unregister_host, -1, memory});
+                      {&runtime, &DeviceRuntime::unregister_host, device, memory});
 }
 
 /// Device memory of another process.

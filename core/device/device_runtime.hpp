@@ -3,8 +3,9 @@
 // `cuda_runtime.cpp` implements it over the CUDA runtime; tests implement it over host memory and
 // threads (tests/support/software_device), so that everything above runs without a GPU.
 //
-// No function changes the caller's current device. All work in stream capture (memory is allocated
-// beside the capture, never as part of it).
+// No function but adopt_thread() changes the caller's current device, and none makes a context on a
+// device that is not named. All work in stream capture (memory is allocated beside the capture,
+// never as part of it).
 //
 // Threads: any.
 #pragma once
@@ -36,7 +37,6 @@ struct DeviceFacts {
   std::string bus_id;                 // "0000:3b:00.0"
   std::array<uint8_t, 16> uuid = {};  // equal in all processes that see the device
   int compute_capability = 0;         // times 10
-  int blocks_max = 0;                 // of our kernel that are resident at once
 };
 
 /// Where a user's pointer points.
@@ -69,19 +69,26 @@ class DeviceRuntime {
   /// The calling thread's.
   virtual Result<int> current() = 0;
   virtual Result<DeviceFacts> describe(int device) = 0;
-  /// May kernels of `device` read and write memory of `peer`? Makes it so when it can be.
-  virtual Result<bool> reach_peer(int device, int peer) = 0;
+  /// Blocks of our kernel that are resident at once. An Error: the kernel does not run on it.
+  virtual Result<int> blocks_max(int device) = 0;
+  /// Can kernels of `device` read and write memory of `peer`?
+  virtual Result<bool> can_reach(int device, int peer) = 0;
+  /// Makes it so.
+  virtual Result<void> enable_reach(int device, int peer) = 0;
+  /// The calling thread is one of ours: from now on it works on `device`.
+  virtual void adopt_thread(int device) noexcept = 0;
 
   // -- memory (owners: device_memory.hpp) --
   /// On the device, zeroed.
   virtual Result<void*> allocate(int device, size_t size_bytes) = 0;
   virtual void release(int device, void* memory) noexcept = 0;
-  /// Of the host, page-locked, zeroed, at one address for the host and all devices.
-  virtual Result<void*> allocate_pinned(size_t size_bytes) = 0;
-  virtual void release_pinned(int device, void* memory) noexcept = 0;  // any `device`
+  /// Of the host, page-locked, zeroed, at one address for the host and all devices. `device`: one
+  /// that uses it.
+  virtual Result<void*> allocate_pinned(int device, size_t size_bytes) = 0;
+  virtual void release_pinned(int device, void* memory) noexcept = 0;
   /// Makes host memory reachable for all devices; where they see it.
-  virtual Result<void*> register_host(void* memory, size_t size_bytes) = 0;
-  virtual void unregister_host(int device, void* memory) noexcept = 0;  // any `device`
+  virtual Result<void*> register_host(int device, void* memory, size_t size_bytes) = 0;
+  virtual void unregister_host(int device, void* memory) noexcept = 0;
   [[nodiscard]] virtual PointerFacts describe_pointer(const void* pointer) noexcept = 0;
   /// Between any two places; complete on return, and in the order of no user's stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;

@@ -18,7 +18,7 @@ std::atomic_ref<DeviceStop> stop_word(DeviceControl& control) {
 
 Result<std::unique_ptr<DeviceRank>> DeviceRank::create(DeviceRuntime& runtime, int device) {
   std::unique_ptr<DeviceRank> rank(new DeviceRank(runtime, device));
-  PLEXUS_TRY(control, allocate_pinned(runtime, sizeof(DeviceControl)));
+  PLEXUS_TRY(control, allocate_pinned(runtime, device, sizeof(DeviceControl)));
   rank->control_ = std::move(control);
   PLEXUS_TRY(claimed, allocate_device(runtime, device, sizeof(uint32_t)));
   rank->claimed_ = std::move(claimed);

@@ -2,7 +2,10 @@
 #include "core/transport/connections.hpp"
 
 #include <algorithm>
+<<<<<<< HEAD
 #include <thread>
+=======
+>>>>>>> cuda-device
 
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
@@ -51,17 +54,21 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
   DeviceRuntime* const runtime = own_runtime();
   switch (transport_to(key.peer)) {
     case TransportKind::kLocal: {
-      FifoHome home{.runtime = any_cuda ? options_.runtime : nullptr};
-      if (reach_each_other(mine, peers)) {
+      FifoHome home{.runtime = any_cuda ? options_.runtime : nullptr,
+                    .user = std::max(mine.device, peers.device)};
+      const bool reach = reach_each_other(mine, peers);
+      if (reach) {
         home.device = key.sends ? peers.device : mine.device;
       }
-      return std::make_unique<LocalEnd>(key, LocalEnd::Options{.meetings = options_.meetings,
-                                                               .group = options_.group,
-                                                               .rank = options_.rank,
-                                                               .slot_stride = stride,
-                                                               .borrows = borrows,
-                                                               .on_cuda = mine.on_cuda(),
-                                                               .home = home});
+      return std::make_unique<LocalEnd>(key,
+                                        LocalEnd::Options{.meetings = options_.meetings,
+                                                          .group = options_.group,
+                                                          .rank = options_.rank,
+                                                          .slot_stride = stride,
+                                                          .borrows = borrows,
+                                                          .device = mine.device,
+                                                          .peer_device = reach ? peers.device : -1,
+                                                          .home = home});
     }
     case TransportKind::kP2p:
       if (key.sends) {
@@ -79,11 +86,13 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
         return std::make_unique<ShmSend>(key, ShmSend::Options{.exchange = options_.exchange,
                                                                .slot_stride = stride,
                                                                .borrows = maps,
-                                                               .runtime = runtime});
+                                                               .runtime = runtime,
+                                                               .device = mine.device});
       }
-      return std::make_unique<ShmRecv>(
-          key, ShmRecv::Options{
-                   .exchange = options_.exchange, .slot_stride = stride, .runtime = runtime});
+      return std::make_unique<ShmRecv>(key, ShmRecv::Options{.exchange = options_.exchange,
+                                                             .slot_stride = stride,
+                                                             .runtime = runtime,
+                                                             .device = mine.device});
     case TransportKind::kNet:
     case TransportKind::kCollnet:
       break;
@@ -202,13 +211,19 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key)
   if (way.has_error()) {
     return std::make_unique<UnreachableEnd>(key, std::move(way).error());
   }
+  const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   NetEndOptions options{
       .exchange = options_.exchange,
       .way = std::move(way).value(),
       .slot_bytes = options_.slot_bytes,
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
+<<<<<<< HEAD
       .runtime = own_runtime()};
+=======
+      .runtime = mine.on_cuda() ? options_.runtime : nullptr,
+      .device = mine.device};
+>>>>>>> cuda-device
   if (key.sends) {
     return std::make_unique<NetSendEnd>(key, std::move(options));
   }

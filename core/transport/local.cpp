@@ -29,7 +29,7 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const F
   fifo->memory_ = static_cast<std::byte*>(memory);
   fifo->size_bytes_ = size_bytes;
   if (home.runtime != nullptr) {
-    PLEXUS_TRY(registered, register_host(*home.runtime, memory, size_bytes));
+    PLEXUS_TRY(registered, register_host(*home.runtime, home.user, memory, size_bytes));
     fifo->on_device_ = std::move(registered);
   }
   return fifo;
@@ -74,7 +74,10 @@ Result<bool> LocalEnd::progress_connect() {
   fifo_ = std::move(fifo);
   std::byte* const memory = fifo_->memory();
   const Reach reach = options_.borrows ? Reach::kProcess : Reach::kNothing;
-  if (options_.on_cuda) {
+  if (options_.device >= 0) {
+    if (options_.peer_device >= 0) {  // reads what the peer lends, writes into its Fifo
+      PLEXUS_TRY(options_.home.runtime->enable_reach(options_.device, options_.peer_device));
+    }
     device_view = view_for_devices(fifo_->seen_by_devices(), options_.slot_stride, reach);
   } else if (sends) {
     send = SendConnection(fifo_at(memory), slots_at(memory),
@@ -90,7 +93,7 @@ Result<bool> LocalEnd::progress_connect() {
                            .places = nullptr});
   }
   connected_ = true;
-  in_one_process_ = !options_.on_cuda;
+  in_one_process_ = options_.device < 0;
   return true;
 }
 

@@ -19,6 +19,7 @@ namespace plexus {
 struct FifoHome {
   DeviceRuntime* runtime = nullptr;  // nullptr: only host ranks use it
   int device = -1;                   // -1: host memory, which devices reach if there is a runtime
+  int user = -1;                     // a device that uses it
 };
 
 /// Memory that the two ends own together (shared_ptr): freed with the later end.
@@ -69,9 +70,10 @@ class LocalEnd final : public ConnectionEnd {
     uint64_t group;
     int rank;
     size_t slot_stride;
-    bool borrows;   // the receiver may read user buffers
-    bool on_cuda;   // this end's rank is a CUDA rank
-    FifoHome home;  // of the connection
+    bool borrows;          // the receiver may read user buffers
+    int device = -1;       // of this end's rank; -1: the host
+    int peer_device = -1;  // that it reaches, of the peer; -1: it does not
+    FifoHome home;         // of the connection
   };
   LocalEnd(const ConnectionKey& key, const Options& options)
       : ConnectionEnd(key), options_(options) {}

@@ -36,7 +36,8 @@ plexus_net_region_t NetEnd::region() const {
 }
 
 Result<void> NetEnd::make_slots() {
-  PLEXUS_TRY(memory, LocalFifo::create(slot_stride(), {.runtime = options_.runtime}));
+  PLEXUS_TRY(memory, LocalFifo::create(slot_stride(),
+                                       {.runtime = options_.runtime, .user = options_.device}));
   memory_ = std::move(memory);
   return ok();
 }

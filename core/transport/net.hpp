@@ -27,6 +27,7 @@ struct NetEndOptions {
   uint32_t slot_bytes;
   std::string peer_name;             // for messages
   DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
+  int device = -1;                   // of that rank
 };
 
 /// An end that no network can connect: connecting says why.

@@ -19,11 +19,12 @@ struct SlotsPlace {
 
 /// For an end of a CUDA rank.
 Result<void> show_to_devices(DeviceRuntime& runtime,
+                             int device,
                              const SharedMemory& slots,
                              size_t slot_stride,
                              DeviceMemory& registration,
                              DeviceView& view) {
-  PLEXUS_TRY(made, register_host(runtime, slots.data(), fifo_memory_bytes(slot_stride)));
+  PLEXUS_TRY(made, register_host(runtime, device, slots.data(), fifo_memory_bytes(slot_stride)));
   registration = std::move(made);
   view = view_for_devices(registration.get(), slot_stride, Reach::kNothing);
   return ok();
@@ -35,8 +36,8 @@ Result<bool> ShmRecv::progress_connect() {
   PLEXUS_TRY(slots, SharedMemory::create(fifo_memory_bytes(options_.slot_stride)));
   slots_ = std::move(slots);
   if (options_.runtime != nullptr) {
-    PLEXUS_TRY(show_to_devices(*options_.runtime, slots_, options_.slot_stride, registration_,
-                               device_view));
+    PLEXUS_TRY(show_to_devices(*options_.runtime, options_.device, slots_, options_.slot_stride,
+                               registration_, device_view));
   }
   const SlotsPlace place{slots_.id(), slots_.size(), getpid(), slots_.fd()};
   std::string bytes(sizeof(place), '\0');
@@ -78,8 +79,8 @@ Result<bool> ShmSend::progress_connect() {
   slots_ = std::move(slots);
   connected_ = true;
   if (options_.runtime != nullptr) {
-    PLEXUS_TRY(show_to_devices(*options_.runtime, slots_, options_.slot_stride, registration_,
-                               device_view));
+    PLEXUS_TRY(show_to_devices(*options_.runtime, options_.device, slots_, options_.slot_stride,
+                               registration_, device_view));
     return true;
   }
   send = SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),

@@ -19,6 +19,7 @@ class ShmSend final : public ConnectionEnd {
     size_t slot_stride;
     bool borrows;            // the receiver may map memory from ncclMemAlloc
     DeviceRuntime* runtime;  // of a CUDA rank; nullptr: computes on the host
+    int device;              // of that rank
   };
   ShmSend(const ConnectionKey& key, const Options& options)
       : ConnectionEnd(key), options_(options) {}
@@ -36,6 +37,7 @@ class ShmRecv final : public ConnectionEnd {
     Exchange* exchange;
     size_t slot_stride;
     DeviceRuntime* runtime;  // as the sender's
+    int device;
   };
   ShmRecv(const ConnectionKey& key, const Options& options)
       : ConnectionEnd(key), options_(options) {}

@@ -36,16 +36,16 @@ TEST(DeviceMemory, GoesBackWithItsOwner) {
   SoftwareDevice device({});
   {
     auto memory = allocate_device(device, 0, 100).value();
-    auto pinned = allocate_pinned(device, 100).value();
+    auto pinned = allocate_pinned(device, 0, 100).value();
     std::vector<std::byte> mine(100);
-    auto registered = register_host(device, mine.data(), mine.size()).value();
+    auto registered = register_host(device, 0, mine.data(), mine.size()).value();
     EXPECT_EQ(registered.get(), mine.data());
     auto event = make_event(device, 0).value();
     EXPECT_EQ(device.live(), 4);
     EXPECT_EQ(device.describe_pointer(memory.get() + 50).place, PointerFacts::Place::kDevice);
     EXPECT_EQ(device.describe_pointer(pinned.get()).place, PointerFacts::Place::kPinned);
     EXPECT_EQ(device.describe_pointer(&device).place, PointerFacts::Place::kPageable);
-    EXPECT_TRUE(register_host(device, mine.data(), mine.size()).has_error());
+    EXPECT_TRUE(register_host(device, 0, mine.data(), mine.size()).has_error());
   }
   EXPECT_EQ(device.live(), 0);
 }

@@ -118,7 +118,7 @@ SoftwareDevice::~SoftwareDevice() = default;
 
 // ---- what a user of CUDA would call ----
 
-void SoftwareDevice::set_current(int device) { current_device = device; }
+void SoftwareDevice::set_current(int device) noexcept { current_device = device; }
 
 DeviceStream SoftwareDevice::make_stream() {
   auto stream = std::make_unique<SoftwareStream>();
@@ -203,12 +203,20 @@ Result<DeviceFacts> SoftwareDevice::describe(int device) {
   std::memcpy(facts.uuid.data(), "software-device", facts.uuid.size() - 1);
   facts.uuid.back() = static_cast<uint8_t>(device);
   facts.compute_capability = 90;
-  facts.blocks_max = options_.blocks_max;
   return facts;
 }
 
-Result<bool> SoftwareDevice::reach_peer(int device, int peer) {
+Result<bool> SoftwareDevice::can_reach(int device, int peer) {
   return device == peer || options_.reach_peers;
+}
+
+Result<void> SoftwareDevice::enable_reach(int device, int peer) {
+  if (device != peer && !options_.reach_peers) {
+    return fail(Code::kUnhandledCudaError, "cuda:{} cannot access cuda:{}", device, peer);
+  }
+  const std::lock_guard lock(mutex_);
+  enabled_.emplace(device, peer);
+  return ok();
 }
 
 // ---- memory ----
@@ -237,7 +245,7 @@ void SoftwareDevice::release(int /*device*/, void* memory) noexcept {
   remove_block(Kind::kDevice, memory);
 }
 
-Result<void*> SoftwareDevice::allocate_pinned(size_t size_bytes) {
+Result<void*> SoftwareDevice::allocate_pinned(int /*device*/, size_t size_bytes) {
   PLEXUS_TRY(shared, SharedMemory::create(size_bytes));
   void* const memory = shared.data();
   add_block(memory, {Kind::kPinned, -1, size_bytes, std::move(shared)});
@@ -247,7 +255,7 @@ void SoftwareDevice::release_pinned(int /*device*/, void* memory) noexcept {
   remove_block(Kind::kPinned, memory);
 }
 
-Result<void*> SoftwareDevice::register_host(void* memory, size_t size_bytes) {
+Result<void*> SoftwareDevice::register_host(int /*device*/, void* memory, size_t size_bytes) {
   const std::lock_guard lock(mutex_);
   const auto [at, is_new] = blocks_.try_emplace(static_cast<const std::byte*>(memory),
                                                 Block{Kind::kRegistered, -1, size_bytes, {}});
@@ -399,7 +407,8 @@ bool SoftwareDevice::reaches(int device, const void* memory, size_t size_bytes) 
   --at;
   const Block& block = at->second;
   return address + size_bytes <= at->first + block.size_bytes &&
-         (block.device < 0 || block.device == device || options_.reach_peers);
+         (block.device < 0 || block.device == device ||
+          enabled_.count({device, block.device}) != 0);
 }
 
 void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_t count) const {

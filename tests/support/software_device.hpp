@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,7 +44,7 @@ class SoftwareDevice final : public DeviceRuntime {
 
   // -- what a user of CUDA would call --
   /// Of the calling thread.
-  static void set_current(int device);
+  static void set_current(int device) noexcept;
   DeviceStream make_stream();
   void destroy_stream(DeviceStream stream);
   /// Blocks until all that was put on it is done.
@@ -64,12 +65,15 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<int> count() override { return options_.devices; }
   Result<int> current() override;
   Result<DeviceFacts> describe(int device) override;
-  Result<bool> reach_peer(int device, int peer) override;
+  Result<int> blocks_max(int /*device*/) override { return options_.blocks_max; }
+  Result<bool> can_reach(int device, int peer) override;
+  Result<void> enable_reach(int device, int peer) override;
+  void adopt_thread(int device) noexcept override { set_current(device); }
   Result<void*> allocate(int device, size_t size_bytes) override;
   void release(int device, void* memory) noexcept override;
-  Result<void*> allocate_pinned(size_t size_bytes) override;
+  Result<void*> allocate_pinned(int device, size_t size_bytes) override;
   void release_pinned(int device, void* memory) noexcept override;
-  Result<void*> register_host(void* memory, size_t size_bytes) override;
+  Result<void*> register_host(int device, void* memory, size_t size_bytes) override;
   void unregister_host(int device, void* memory) noexcept override;
   [[nodiscard]] PointerFacts describe_pointer(const void* pointer) noexcept override;
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override;
@@ -113,6 +117,7 @@ class SoftwareDevice final : public DeviceRuntime {
   Options options_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, Block> blocks_;                      // guarded by mutex_
+  std::set<std::pair<int, int>> enabled_;                         // guarded by mutex_
   std::map<int, std::unique_ptr<SoftwareStream>> legacy_;         // by device; guarded by mutex_
   std::map<DeviceStream, std::unique_ptr<SoftwareStream>> made_;  // guarded by mutex_
   size_t events_ = 0;                                             // guarded by mutex_
