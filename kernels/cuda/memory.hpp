@@ -45,6 +45,12 @@ template <class T>
 PLEXUS_DEVICE void store_relaxed(T* word, T value) {
   shared_word(word).store(value, cuda::memory_order_relaxed);
 }
+/// Stores a word computed from what this thread has read. Who then writes to where it was read,
+/// because of this word, writes later: by the dependency, without a fence (PTX: no value depends on
+/// itself). C++ has no such rule, so the host releases.
+PLEXUS_DEVICE inline void store_dependent(uint64_t* word, uint64_t value) {
+  store_relaxed(word, value);
+}
 /// For words in device memory only: what host and device both add to may not be one operation.
 PLEXUS_DEVICE inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
   return cuda::atomic_ref<uint64_t, cuda::thread_scope_device>(*word).fetch_add(
@@ -82,6 +88,7 @@ template <class T>
 void store_relaxed(T* word, T value) {
   __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
+inline void store_dependent(uint64_t* word, uint64_t value) { store_release(word, value); }
 inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }

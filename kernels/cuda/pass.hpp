@@ -150,9 +150,9 @@ PLEXUS_DEVICE_NOINLINE inline void store_unit(const Target& to,
   const uint32_t unit = offset / kUnitBytes;
   if (to.carrier == Carrier::kLL) {
     auto* const words = reinterpret_cast<uint64_t*>(to.bytes) + 1 + 2 * uint64_t{unit};
-    store_relaxed(words, line_word(static_cast<uint32_t>(value), to.flag));
+    store_dependent(words, line_word(static_cast<uint32_t>(value), to.flag));
     if (size_bytes > sizeof(uint32_t)) {
-      store_relaxed(words + 1, line_word(static_cast<uint32_t>(value >> 32), to.flag));
+      store_dependent(words + 1, line_word(static_cast<uint32_t>(value >> 32), to.flag));
     }
     return;
   }
