@@ -2,10 +2,7 @@
 #include "core/transport/connections.hpp"
 
 #include <algorithm>
-<<<<<<< HEAD
 #include <thread>
-=======
->>>>>>> cuda-device
 
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
@@ -174,7 +171,8 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
       .sockets = sockets_of(window, options_.slot_bytes),
       .patience = patience_of(link, options_.slot_bytes, far_patience_),
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
-      .runtime = own_runtime()};
+      .runtime = own_runtime(),
+      .device = (*options_.infos)[static_cast<size_t>(options_.rank)].device};
   if (key.sends) {
     return std::make_unique<FarSendEnd>(key, std::move(options));
   }
@@ -218,12 +216,8 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key)
       .way = std::move(way).value(),
       .slot_bytes = options_.slot_bytes,
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
-<<<<<<< HEAD
-      .runtime = own_runtime()};
-=======
-      .runtime = mine.on_cuda() ? options_.runtime : nullptr,
+      .runtime = own_runtime(),
       .device = mine.device};
->>>>>>> cuda-device
   if (key.sends) {
     return std::make_unique<NetSendEnd>(key, std::move(options));
   }

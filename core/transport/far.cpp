@@ -50,7 +50,8 @@ plexus_net_region_t FarEnd::region() const {
 }
 
 Result<void> FarEnd::make_memory(size_t messages) {
-  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes, {.runtime = options_.runtime}));
+  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes,
+                                       {.runtime = options_.runtime, .user = options_.device}));
   memory_ = std::move(memory);
   if (options_.runtime != nullptr) {
     device_view =

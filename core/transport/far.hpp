@@ -40,6 +40,7 @@ struct FarEndOptions {
   std::chrono::milliseconds patience;  // without a sign of life a link counts as lost
   std::string peer_name;               // for messages
   DeviceRuntime* runtime = nullptr;    // of a CUDA rank, whose kernels fill and empty the slots
+  int device = -1;                     // the rank's
 };
 
 /// What the two directions share: letters, attempts, and a ring of messages.
