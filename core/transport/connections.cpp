@@ -120,7 +120,7 @@ namespace {
 
 /// Twice what is on the way there and back, so that acknowledgements that come late cost nothing.
 uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
-  constexpr uint32_t kWindowUnknown = 32;  // of 128 KiB: 4 MiB
+  constexpr uint32_t kWindowUnknown = 16;  // of 128 KiB: 2 MiB
   constexpr uint64_t kWindowMax = 512;
   constexpr double kBytesPerMbitNs = 1e6 / 8 / 1e9;
   if (link.mbit_per_s == 0 || link.latency_ns == 0) {
@@ -132,9 +132,10 @@ uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
   return static_cast<uint32_t>(std::clamp(messages, double{kSlots}, double{kWindowMax}));
 }
 
-/// A kernel gives one socket a window of some MiB, and halves it for a packet that is lost.
+/// A kernel lets the window of each socket grow from little, halves it for a packet that is lost, and
+/// lets none grow beyond some MiB.
 uint32_t sockets_of(uint32_t window, uint32_t slot_bytes) {
-  constexpr uint64_t kBytesOfSocket = 4_MiB;
+  constexpr uint64_t kBytesOfSocket = 1_MiB;
   constexpr uint64_t kSocketsMax = 4;
   return static_cast<uint32_t>(
       std::clamp(uint64_t{window} * slot_bytes / kBytesOfSocket, uint64_t{1}, kSocketsMax));

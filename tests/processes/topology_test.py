@@ -85,6 +85,19 @@ class TopologyTest(job.Test):
             self.assertEqual(sorted(int(gpu.get("rank")) for gpu in channels[0].iter("gpu")), [0, 1, 2, 3])
             self.run_perf(*arguments, NCCL_TOPO_FILE=str(topo), NCCL_GRAPH_FILE=str(graph))
 
+    def test_slurm_switches_at_the_top_become_data_centres(self):
+        with tempfile.TemporaryDirectory() as folder:
+            conf = pathlib.Path(folder) / "topology.conf"
+            conf.write_text("SwitchName=leaf1 Nodes=a[1-2]\nSwitchName=berlin Switches=leaf1\nSwitchName=paris Nodes=b1\n")
+            ended = self.start([job.PLEXUS, "topo", "slurm", conf]).end(20)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertRegex(ended.stdout, r"(?m)^host a\[1-2\] dc berlin$")
+            self.assertRegex(ended.stdout, r"(?m)^host b1 dc paris$")
+            conf.write_text("SwitchName=leaf1 Nodes=a[1-2\n")
+            ended = self.start([job.PLEXUS, "topo", "slurm", conf]).end(20)
+            self.assertNotEqual(ended.returncode, 0)
+            self.assertRegex(ended.stderr, "topology.conf: line 1")
+
     def test_what_cannot_be_read_is_an_error_that_names_it(self):
         with tempfile.TemporaryDirectory() as folder:
             bad = pathlib.Path(folder) / "bad.xml"

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "core/centres/slurm.hpp"
 #include "core/os/host.hpp"
 #include "core/topo/cluster.hpp"
 #include "core/topo/detect.hpp"
@@ -203,6 +204,15 @@ Result<void> show_fabric(const TopoFlags& flags) {
   return write_text("", shown);
 }
 
+Result<void> import_slurm(const TopoFlags& flags) {
+  PLEXUS_TRY(text, read_file(flags.file));
+  auto fabric = fabric_file_of_slurm(text);
+  if (!fabric) {
+    return std::move(fabric).error().with_context(flags.file);
+  }
+  return write_text("", fabric.value());
+}
+
 Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {
   constexpr IntRange kDc = {0, 1023};
   size_t start = 0;
@@ -245,6 +255,13 @@ CLI::App* add_fabric_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flag
   return app;
 }
 
+CLI::App* add_slurm_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags) {
+  CLI::App* const app =
+      topo.add_subcommand("slurm", "Slurm's topology.conf as a PLEXUS_FABRIC_FILE, to stdout");
+  app->add_option("FILE", flags->file, "topology.conf")->type_name("")->required();
+  return app;
+}
+
 }  // namespace
 
 Command add_topo_command(CLI::App& program) {
@@ -279,6 +296,7 @@ Command add_topo_command(CLI::App& program) {
   }
   add_search_flags(*verbs.back().app, flags);
   verbs.push_back({add_fabric_verb(*app, flags), show_fabric});
+  verbs.push_back({add_slurm_verb(*app, flags), import_slurm});
   return {app, [flags, verbs] {
             for (const Verb& verb : verbs) {
               if (verb.app->parsed()) {
