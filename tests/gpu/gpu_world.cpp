@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 namespace plexus::test {
 namespace {
@@ -22,17 +23,18 @@ size_t link_bytes(const Call& call) {
 
 }  // namespace
 
-Arena::Arena(size_t capacity_bytes, bool pinned)
-    : memory_(nullptr, FreeEither{pinned}), image_(capacity_bytes) {
-  void* memory = nullptr;
-  check(pinned ? cudaHostAlloc(&memory, capacity_bytes, cudaHostAllocMapped)
-               : cudaMalloc(&memory, capacity_bytes),
+Memory allocate(size_t size_bytes, bool pinned) {
+  void* place = nullptr;
+  check(pinned ? cudaHostAlloc(&place, size_bytes, cudaHostAllocMapped)
+               : cudaMalloc(&place, size_bytes),
         "memory of the world");
-  memory_.reset(memory);
-  if (pinned) {
-    std::memset(memory, 0, capacity_bytes);  // a host rank looks at it before write()
-  }
+  Memory memory(place, FreeEither{pinned});
+  check(cudaMemset(place, 0, size_bytes), "zeroing memory");
+  return memory;
 }
+
+Arena::Arena(size_t capacity_bytes, bool pinned)
+    : memory_(allocate(capacity_bytes, pinned)), image_(capacity_bytes) {}
 
 std::byte* Arena::reserve(size_t size_bytes) {
   std::byte* const place = base() + used_;
@@ -48,8 +50,8 @@ void Arena::write() {
 }
 
 size_t GpuWorld::arena_bytes(const Call& call, const GpuOptions& options) {
-  const size_t nranks = call.programs.size();
   size_t bytes = 0;
+  size_t links = 0;
   for (const Program& program : call.programs) {
     const size_t peers = program.peers.size();
     const size_t descriptors =
@@ -58,22 +60,29 @@ size_t GpuWorld::arena_bytes(const Call& call, const GpuOptions& options) {
     const size_t scratch = static_cast<size_t>(program.scratch_chunks) * call.chunk_bytes;
     const size_t pieces = 16 + 2 * peers + 2 * program.lanes.size();
     bytes += options.channels * (descriptors + scratch + pieces * 2 * kAlignment);
-    bytes += 2 * rounded(nranks * call.count * element_size(call.type));
+    std::set<int> receivers;
+    for (const Lane& lane : program.lanes) {
+      for (const Step& step : lane.steps) {
+        receivers.insert(program.send_peers(step).begin(), program.send_peers(step).end());
+      }
+    }
+    links += receivers.size();
   }
-  return bytes + options.channels * nranks * nranks * link_bytes(call) + (1U << 20);
+  return bytes + options.channels * links * link_bytes(call) + (1U << 20);
 }
 
 GpuWorld::GpuWorld(const Call& call, const GpuOptions& options)
     : call_(call),
       options_(options),
       nranks_(call.programs.size()),
-      buffer_bytes_(nranks_ * call.count * element_size(call.type)),
+      buffer_bytes_(blocks_of(call) * call.count * element_size(call.type)),
       arena_(arena_bytes(call, options), options.host_rank >= 0),
       controls_(nranks_),
       done_(nranks_ * options.channels),
       hashes_(nranks_, kHash) {
   for (size_t rank = 0; rank < nranks_; ++rank) {
-    memory_.push_back({arena_.reserve(buffer_bytes_), arena_.reserve(buffer_bytes_),
+    const bool pinned = options.host_rank >= 0;
+    memory_.push_back({allocate(buffer_bytes_, pinned), allocate(buffer_bytes_, pinned),
                        reinterpret_cast<uint32_t*>(arena_.reserve(sizeof(uint32_t)))});
   }
 }
@@ -84,12 +93,13 @@ void GpuWorld::set_input(size_t rank, const std::byte* bytes) {
   if (blocks_ == nullptr) {
     build();
   }
-  check(cudaMemcpy(memory_[rank].input, bytes, buffer_bytes_, cudaMemcpyDefault), "input");
+  check(cudaMemcpy(memory_[rank].input.get(), bytes, buffer_bytes_, cudaMemcpyDefault), "input");
 }
 
 std::vector<std::byte> GpuWorld::output(size_t rank) const {
   std::vector<std::byte> bytes(buffer_bytes_);
-  check(cudaMemcpy(bytes.data(), memory_[rank].output, buffer_bytes_, cudaMemcpyDefault), "output");
+  check(cudaMemcpy(bytes.data(), memory_[rank].output.get(), buffer_bytes_, cudaMemcpyDefault),
+        "output");
   return bytes;
 }
 
@@ -195,8 +205,8 @@ DeviceWork GpuWorld::make_work(size_t rank, uint32_t channel, std::span<const Li
   put_lanes(work, program);
   work.claimed = memory_[rank].claimed;
   work.control = controls_.get() + rank;
-  work.input = memory_[rank].input;
-  work.output = memory_[rank].output;
+  work.input = static_cast<std::byte*>(memory_[rank].input.get());
+  work.output = static_cast<std::byte*>(memory_[rank].output.get());
   work.scratch = arena_.reserve(static_cast<size_t>(program.scratch_chunks) * call_.chunk_bytes);
   work.call = {.sequence = 1,
                .count = call_.count,

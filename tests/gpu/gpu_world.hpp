@@ -34,6 +34,10 @@ struct FreePinned {
   void operator()(void* memory) const { cudaFreeHost(memory); }
 };
 
+/// Device memory, or pinned host memory; zeroed.
+using Memory = std::unique_ptr<void, FreeEither>;
+Memory allocate(size_t size_bytes, bool pinned);
+
 /// Zeroed pinned memory, at the same address for host and device.
 template <class T>
 class Pinned {
@@ -68,7 +72,7 @@ class Arena {
 
  private:
   [[nodiscard]] std::byte* base() const { return static_cast<std::byte*>(memory_.get()); }
-  std::unique_ptr<void, FreeEither> memory_;
+  Memory memory_;
   std::vector<std::byte> image_;
   size_t used_ = 0;
 };
@@ -103,8 +107,8 @@ class GpuWorld {
     std::byte* lines;
   };
   struct RankMemory {
-    std::byte* input;
-    std::byte* output;
+    Memory input;
+    Memory output;
     uint32_t* claimed;
   };
   [[nodiscard]] static size_t arena_bytes(const Call& call, const GpuOptions& options);

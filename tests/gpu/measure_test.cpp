@@ -61,14 +61,13 @@ TEST(GpuMeasure, BandwidthAgainstACopyOnTheDevice) {
   constexpr int kCalls = 10;
   double copy_rate = 0;
   {
-    Arena from(kCopyBytes, false);
-    Arena to(kCopyBytes, false);
-    std::byte* const source = from.reserve(kCopyBytes);
-    std::byte* const target = to.reserve(kCopyBytes);
-    copy_rate =
-        2.0 * kCopyBytes / measure_us(kCalls, [&] {
-          check(cudaMemcpyAsync(target, source, kCopyBytes, cudaMemcpyDeviceToDevice), "copy");
-        });
+    const Memory source = allocate(kCopyBytes, false);
+    const Memory target = allocate(kCopyBytes, false);
+    const double us = measure_us(kCalls, [&] {
+      check(cudaMemcpyAsync(target.get(), source.get(), kCopyBytes, cudaMemcpyDeviceToDevice),
+            "copy");
+    });
+    copy_rate = 2.0 * kCopyBytes / us;
   }
   ASSERT_GT(copy_rate, 0);
   std::printf("copy on the device: %.0f GB/s (read + written)\n", copy_rate / 1e3);
