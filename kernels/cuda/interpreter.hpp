@@ -490,7 +490,7 @@ class Interpreter {
   }
 
   /// The user may write to the buffers again once every address that went out is taken. Only now,
-  /// not after each work: two ranks may owe each other a later work's receive.
+  /// not after each work: calls of one group do not write what another of them reads.
   PLEXUS_DEVICE void drain(const DeviceQueue& queue, uint32_t lane) {
     if (load_relaxed(&state_.lent) == 0) {
       return;
@@ -505,8 +505,11 @@ class Interpreter {
         const Step& step = mine.steps[i];
         const int first = step.peers_first + step.receives;
         for (int peer = first; peer < first + step.sends; ++peer) {
-          DeviceSend& end = *work.sends[peer];
-          if (!await_taken(work, end, end.borrowed_until)) {
+          // Steps share ends, and threads share out the steps: `taken` of the end stays as it is.
+          const DeviceSend& end = *work.sends[peer];
+          const uint64_t* const taken = word_of(&end.fifo->taken);
+          if (!wait_until(*work.control,
+                          [&] { return load_acquire(taken) >= end.borrowed_until; })) {
             return;
           }
         }

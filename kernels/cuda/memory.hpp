@@ -45,6 +45,15 @@ template <class T>
 PLEXUS_DEVICE void store_relaxed(T* word, T value) {
   shared_word(word).store(value, cuda::memory_order_relaxed);
 }
+/// Words of LL: loading and storing them gives no order by itself, and so costs no fence and keeps
+/// the first-level cache. A word that is stored depends on what its thread has read; what is stored
+/// because of a word that was loaded depends on that. So who writes to where an earlier lane of the
+/// same rank has read cannot be early: no value depends on itself (PTX's axiom). C++ has no such
+/// rule, so the host releases and acquires.
+PLEXUS_DEVICE inline void store_dependent(uint64_t* word, uint64_t value) {
+  store_relaxed(word, value);
+}
+PLEXUS_DEVICE inline uint64_t load_dependent(const uint64_t* word) { return load_relaxed(word); }
 /// For words in device memory only: what host and device both add to may not be one operation.
 PLEXUS_DEVICE inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
   return cuda::atomic_ref<uint64_t, cuda::thread_scope_device>(*word).fetch_add(
@@ -82,6 +91,8 @@ template <class T>
 void store_relaxed(T* word, T value) {
   __atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
+inline void store_dependent(uint64_t* word, uint64_t value) { store_release(word, value); }
+inline uint64_t load_dependent(const uint64_t* word) { return load_acquire(word); }
 inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
   return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
 }

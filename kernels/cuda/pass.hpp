@@ -65,11 +65,12 @@ PLEXUS_DEVICE inline uint64_t line_word(uint32_t low, uint32_t flag) {
 }
 
 /// Waits for the word at `place` that carries `flag`; 0 when stopped.
-PLEXUS_DEVICE inline uint64_t await_word(Pass& pass, const std::byte* place, uint32_t flag) {
+template <Carrier carrier>
+PLEXUS_DEVICE uint64_t await_word(Pass& pass, const std::byte* place, uint32_t flag) {
   const auto* const word = reinterpret_cast<const uint64_t*>(place);
   uint64_t value = 0;
   const bool arrived = wait_until(*pass.control, [&] {
-    value = load_acquire(word);
+    value = carrier == Carrier::kLL ? load_dependent(word) : load_acquire(word);
     return value >> 32 == flag;  // NOLINT(readability-magic-numbers): the upper half
   });
   if (!arrived) {
@@ -128,14 +129,15 @@ PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(Pass& pass,
   const uint32_t unit = offset / kUnitBytes;
   if (from.carrier == Carrier::kLL) {
     const std::byte* const words = from.bytes + sizeof(LineLL) * (1 + 2 * uint64_t{unit});
-    const auto low = static_cast<uint32_t>(await_word(pass, words, from.flag));
-    const uint64_t high =
-        size_bytes > sizeof(uint32_t) ? await_word(pass, words + sizeof(LineLL), from.flag) : 0;
+    const auto low = static_cast<uint32_t>(await_word<Carrier::kLL>(pass, words, from.flag));
+    const uint64_t high = size_bytes > sizeof(uint32_t)
+                              ? await_word<Carrier::kLL>(pass, words + sizeof(LineLL), from.flag)
+                              : 0;
     return high << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
   }
   // Each thread acquires the line's last word itself: then it may read the line.
   const std::byte* const line = from.bytes + sizeof(LineLL128) * uint64_t{unit / kUnitsOfLine};
-  await_word(pass, line + kDataBytesOfLineLL128, from.flag);
+  await_word<Carrier::kLL128>(pass, line + kDataBytesOfLineLL128, from.flag);
   return *reinterpret_cast<const uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes);
 }
 
@@ -150,9 +152,9 @@ PLEXUS_DEVICE_NOINLINE inline void store_unit(const Target& to,
   const uint32_t unit = offset / kUnitBytes;
   if (to.carrier == Carrier::kLL) {
     auto* const words = reinterpret_cast<uint64_t*>(to.bytes) + 1 + 2 * uint64_t{unit};
-    store_relaxed(words, line_word(static_cast<uint32_t>(value), to.flag));
+    store_dependent(words, line_word(static_cast<uint32_t>(value), to.flag));
     if (size_bytes > sizeof(uint32_t)) {
-      store_relaxed(words + 1, line_word(static_cast<uint32_t>(value >> 32), to.flag));
+      store_dependent(words + 1, line_word(static_cast<uint32_t>(value >> 32), to.flag));
     }
     return;
   }

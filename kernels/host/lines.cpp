@@ -25,19 +25,21 @@ std::atomic_ref<uint64_t> flag_word(Protocol protocol, const std::byte* lines, u
 
 void write_ll(
     std::byte* lines, const std::byte* payload, uint32_t size_bytes, uint32_t hash, uint32_t flag) {
-  word_at(lines).store(word_of(hash, flag), std::memory_order_relaxed);
-  // Each line is one word, so that no order between them is needed.
+  word_at(lines).store(word_of(hash, flag), std::memory_order_release);
+  // Each line is one word, so that no order between lines is needed. Release: what this rank read
+  // for it may be written by another lane of the rank (a device rank's may run elsewhere) as soon
+  // as the word has had its effect on the peer.
   for (; size_bytes >= kDataLL; size_bytes -= kDataLL) {
     lines += sizeof(LineLL);
     uint32_t data = 0;
     std::memcpy(&data, payload, kDataLL);
-    word_at(lines).store(word_of(data, flag), std::memory_order_relaxed);
+    word_at(lines).store(word_of(data, flag), std::memory_order_release);
     payload += kDataLL;
   }
   if (size_bytes > 0) {
     uint32_t data = 0;
     std::memcpy(&data, payload, size_bytes);
-    word_at(lines + sizeof(LineLL)).store(word_of(data, flag), std::memory_order_relaxed);
+    word_at(lines + sizeof(LineLL)).store(word_of(data, flag), std::memory_order_release);
   }
 }
 
@@ -72,14 +74,14 @@ bool read_ll(const std::byte* lines,
              uint32_t flag,
              Arrival& arrival) {
   if (arrival.lines_done == 0) {
-    if (!check_line(word_at(lines).load(std::memory_order_relaxed), hash, flag, arrival)) {
+    if (!check_line(word_at(lines).load(std::memory_order_acquire), hash, flag, arrival)) {
       return false;
     }
     arrival.lines_done = 1;
   }
   const uint32_t lines_whole = 1 + size_bytes / kDataLL;
   for (uint32_t& line = arrival.lines_done; line < lines_whole; ++line) {
-    const uint64_t word = word_at(lines + line * sizeof(LineLL)).load(std::memory_order_relaxed);
+    const uint64_t word = word_at(lines + line * sizeof(LineLL)).load(std::memory_order_acquire);
     if (word >> 32 != flag) {
       return false;
     }
@@ -89,7 +91,7 @@ bool read_ll(const std::byte* lines,
   const uint32_t rest_bytes = size_bytes % kDataLL;
   if (rest_bytes > 0) {
     const uint64_t word =
-        word_at(lines + lines_whole * sizeof(LineLL)).load(std::memory_order_relaxed);
+        word_at(lines + lines_whole * sizeof(LineLL)).load(std::memory_order_acquire);
     if (word >> 32 != flag) {
       return false;
     }

@@ -248,14 +248,13 @@ TEST(DeviceExecutor, CountsStepsBeyond32BitsAndCleansLines) {
   }
 }
 
+/// Nothing is lent: the works write the same output, and so would change what an earlier one lent.
 TEST(DeviceExecutor, RunsTheWorksOfAQueueOneAfterTheOther) {
   for (const Protocol protocol : kProtocols) {
-    for (const bool lends : {false, true}) {
-      expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),
-                       {.on_device = all_on_device(4), .lends = lends}, 3);
-      expect_host_bits(make_call("all_pairs_all_gather", 3, 50, protocol),
-                       {.on_device = every_other(3), .lends = lends}, 3);
-    }
+    expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),
+                     {.on_device = all_on_device(4)}, 3);
+    expect_host_bits(make_call("all_pairs_all_gather", 3, 50, protocol),
+                     {.on_device = every_other(3)}, 3);
   }
 }
 

@@ -78,6 +78,10 @@ Geometry geometry_of(const Call& call) {
   return geometry;
 }
 
+size_t blocks_of(const Call& call) {
+  return has_blocks(call.collective) ? call.programs.size() : 1;
+}
+
 /// A connection between two ranks.
 struct World::Link {
   explicit Link(uint32_t slot_bytes)
@@ -126,7 +130,7 @@ struct World::Rank {
 
 World::World(Call call, const WorldOptions& options) : call_(std::move(call)), options_(options) {
   const size_t nranks = call_.programs.size();
-  blocks_bytes_ = nranks * call_.count * element_size(call_.type);
+  blocks_bytes_ = blocks_of(call_) * call_.count * element_size(call_.type);
   for (size_t rank = 0; rank < nranks; ++rank) {
     ranks_.push_back(
         std::make_unique<Rank>(call_.programs[rank], blocks_bytes_ + options_.shift_bytes));

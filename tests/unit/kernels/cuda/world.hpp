@@ -57,6 +57,8 @@ struct WorldOptions {
 inline constexpr uint32_t kBorrowBytesMin = 64;
 
 Geometry geometry_of(const Call& call);
+/// How many blocks of `count` elements the largest buffer of a rank has.
+size_t blocks_of(const Call& call);
 
 class World {
  public:
@@ -64,7 +66,7 @@ class World {
   ~World();
 
   [[nodiscard]] size_t size() const { return ranks_.size(); }
-  /// The input of a rank; as long as all blocks of the call, whatever the collective.
+  /// The input of a rank; as long as all blocks of the call.
   [[nodiscard]] std::byte* input(size_t rank);
   [[nodiscard]] size_t input_bytes() const { return blocks_bytes_; }
   [[nodiscard]] std::vector<std::byte> output(size_t rank) const;
