@@ -44,6 +44,7 @@ class MapMaker {
       PLEXUS_TRY(group_by_name());
       PLEXUS_TRY(take_links());
     } else {
+      PLEXUS_TRY(check_nets());
       PLEXUS_TRY(collect_answers());
       PLEXUS_TRY(group_by_id());
       take_answers();
@@ -122,6 +123,25 @@ class MapMaker {
         }
         path(static_cast<size_t>(from), other) = here;
         path(other, static_cast<size_t>(from)) = here;
+      }
+    }
+    return ok();
+  }
+
+  /// One number means two things in two networks.
+  Result<void> check_nets() {
+    const CentreNode* first = nullptr;
+    for (const CentreNode& node : nodes_) {
+      if (node.claim.fabric_ids.empty()) {
+        continue;
+      }
+      first = first == nullptr ? &node : first;
+      if (node.claim.net != first->claim.net) {
+        return fail(Code::kInvalidUsage,
+                    "the fabric ids of host {} are those of network '{}', the ids of host {} those "
+                    "of '{}': name one network first in NCCL_NET_PLUGIN on both, or say in a "
+                    "PLEXUS_FABRIC_FILE where they are",
+                    first->host, first->claim.net, node.host, node.claim.net);
       }
     }
     return ok();

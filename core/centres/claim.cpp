@@ -91,6 +91,7 @@ std::string encode(const CentreClaim& claim) {
     writer.put(link.to);
     writer.put(link.path);
   }
+  writer.put(claim.net);
   writer.put(claim.fabric_ids.size());
   for (const uint64_t id : claim.fabric_ids) {
     writer.put(id);
@@ -107,6 +108,7 @@ Result<CentreClaim> decode_claim(std::string_view bytes) {
     std::string to = reader.text();
     claim.links.push_back({.to = std::move(to), .path = reader.path()});
   }
+  claim.net = reader.text();
   for (uint64_t left = reader.word(kFabricIdsMax); left > 0 && !reader.broken(); --left) {
     claim.fabric_ids.push_back(reader.word());
   }

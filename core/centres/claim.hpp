@@ -39,6 +39,7 @@ struct CentreClaim {
   bool scatter = true;               // NCCL_SCATTER_XDC; that of the first node counts
   std::string centre;                // by the fabric file; empty: it says nothing of this host
   std::vector<CentreLink> links;     // of that data centre, by the fabric file
+  std::string net;                   // whose ids these are; empty: the user's
   std::vector<uint64_t> fabric_ids;  // distinct, rising, that the network's devices say
   friend bool operator==(const CentreClaim&, const CentreClaim&) = default;
 };

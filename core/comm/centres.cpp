@@ -2,6 +2,7 @@
 #include "core/comm/centres.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -20,6 +21,13 @@ Result<bool> lists_fabric_ids(const Config& config) {
                 kSyntaxRail, kSyntaxFabricId);
   }
   return config.ib_hca_syntax == kSyntaxFabricId;
+}
+
+/// Names are compared in any case, and as far as a claim holds them.
+std::string net_key(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.substr(0, kCentreNameBytesMax);
 }
 
 Result<FabricAnswer> ask_plugin(const NetContext& net, uint64_t from, uint64_t to) {
@@ -88,6 +96,9 @@ Result<CentreClaim> claim_centre(const CentreSource& source) {
                 source.host, ids.size(), kFabricIdsMax);
   }
   claim.fabric_ids.assign(ids.begin(), ids.end());
+  if (!by_list && !ids.empty()) {
+    claim.net = net_key(source.net->plugin().network_name());
+  }
   return claim;
 }
 

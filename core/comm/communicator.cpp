@@ -230,6 +230,19 @@ void Communicator::make_plan_context(const plexus_tuner_comm_t& described, uint3
       .device = device_rank_.get()};
 }
 
+static std::optional<ConnectionSet::FarLink> far_link(const CommTopology& topology,
+                                                      int rank,
+                                                      int peer) {
+  const auto from = static_cast<size_t>(topology.centre_of[static_cast<size_t>(rank)]);
+  const auto to = static_cast<size_t>(topology.centre_of[static_cast<size_t>(peer)]);
+  if (from == to) {
+    return std::nullopt;
+  }
+  const CentrePath& path = topology.centres.path(from, to);
+  return ConnectionSet::FarLink{.mbit_per_s = path.mbit_per_s.value_or(0),
+                                .latency_ns = path.latency_ns.value_or(0)};
+}
+
 Result<void> Communicator::open_connections(uint32_t slot_bytes) {
   connections_ = std::make_unique<ConnectionSet>(
       ConnectionSet::Options{.rank = setup_.rank,
@@ -240,6 +253,11 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
                              .nets = setup_.nets.get(),
                              .slot_bytes = slot_bytes,
                              .runtime = Process::instance().devices()});
+  if (topology_->centres.count() > 1) {
+    connections_->use_far([topology = topology_, rank = setup_.rank](
+                              int peer) { return far_link(*topology, rank, peer); },
+                          std::chrono::milliseconds(setup_.config.far_timeout_ms));
+  }
   PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
   collnet_ = std::move(collnet);
   connections_->use_collnet(collnet_.context.get(),
@@ -295,6 +313,15 @@ Result<void> Communicator::start(CommSetup setup) {
           .count(),
       traffic.messages, traffic.bytes);
   return ok();
+}
+
+/// What was sent to other data centres and may have to be sent again.
+void Communicator::settle() {
+  constexpr int kPatiences = 5;
+  if (connections_ != nullptr && !stop.load(std::memory_order_acquire)) {
+    connections_->settle(
+        Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.far_timeout_ms)));
+  }
 }
 
 // ---- state ----

@@ -103,6 +103,7 @@ class Communicator final : public RankState {
   void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
   /// Blocks until no thread is inside a call on this communicator (they see `stop`).
   void wait_left();
+  void settle();
 
   // -- user-defined reductions: op value -> what it multiplies by --
   struct UserReduction {

@@ -108,7 +108,7 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
 }  // namespace
 
 Group& Group::current() {
-  [[gnu::tls_model("initial-exec")]] thread_local Group group;
+  thread_local Group group;
   return group;
 }
 

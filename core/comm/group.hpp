@@ -31,9 +31,8 @@ class Group {
 
  private:
   Result<void> finish();
-  // Beside the object, so that a call outside groups need not look whether that exists. Both are
-  // small enough for a thread's static block, also in a library that is loaded late.
-  [[gnu::tls_model("initial-exec")]] static thread_local int depth_;
+  // Beside the object, so that a call outside groups need not look whether that exists.
+  static thread_local int depth_;
   std::vector<Task> tasks_;
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;

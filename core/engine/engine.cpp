@@ -56,7 +56,19 @@ bool drained(const Execution& execution) {
 
 /// One rank over memory with few lanes.
 bool is_simple(const Execution& execution) {
-  return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps;
+  return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps &&
+         execution.rank->unsettled.empty();
+}
+
+/// What calls that are over left behind must not wait for one that uses the same connections.
+Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
+  bool moved = false;
+  for (ConnectionEnd* const end : ends) {
+    PLEXUS_TRY(pumped, end->progress_pump());
+    moved = moved || pumped;
+  }
+  std::erase_if(ends, [](const ConnectionEnd* end) { return end->settled(); });
+  return moved;
 }
 
 /// True: all ends are connected.
@@ -315,6 +327,16 @@ bool Engine::progress_execution(Execution& execution) noexcept {
     fail(execution, std::move(progress).error());
     return true;
   }
+  bool moved = execution.connected && progress.value();
+  if (!rank.unsettled.empty()) {
+    auto pumped = pump_unsettled(rank.unsettled);
+    if (pumped.has_error()) {
+      rank.fail(pumped.error());
+      fail(execution, std::move(pumped).error());
+      return true;
+    }
+    moved = moved || pumped.value();
+  }
   if (!execution.connected && progress.value()) {
     execution.connected = true;
     execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
@@ -326,7 +348,7 @@ bool Engine::progress_execution(Execution& execution) noexcept {
     finish(execution);
     return true;
   }
-  return execution.connected && progress.value();
+  return moved;
 }
 
 /// True when something moved. An Error also for a broken connection that the execution waits for.
@@ -401,6 +423,10 @@ bool Engine::progress() noexcept {
 void Engine::finish(Execution& execution) noexcept {
   claim_ends(execution, 0);
   for (ConnectionEnd* const end : execution.ends) {
+    std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
+    if (!end->settled() && std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
+      unsettled.push_back(end);
+    }
     // Lanes that count on being woken by this end are polled from now on.
     if (end->connected() && end->in_one_process()) {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);

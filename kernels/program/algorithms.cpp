@@ -11,6 +11,7 @@
 #include "kernels/algorithms/binomial_tree.hpp"
 #include "kernels/algorithms/bruck.hpp"
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
+#include "kernels/algorithms/centre_pairs_all_reduce.hpp"
 #include "kernels/algorithms/chain_broadcast.hpp"
 #include "kernels/algorithms/chain_reduce.hpp"
 #include "kernels/algorithms/collnet_all_reduce.hpp"
@@ -292,6 +293,10 @@ Program record_hierarchical_all_reduce(const RecordInput& in) {
   return record_with(in, hierarchical_all_reduce_chunks(memory.view()),
                      [&](auto& prims) { hierarchical_all_reduce(prims, memory.view()); });
 }
+Program record_centre_pairs_all_reduce(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, 1, [&](auto& prims) { centre_pairs_all_reduce(prims, memory.view()); });
+}
 Program record_hierarchical_all_gather(const RecordInput& in) {
   const HierarchyMemory memory(in);
   return record_with(in, ranks_of(in),
@@ -321,10 +326,13 @@ Program record_hierarchical_reduce(const RecordInput& in) {
 /// The row of a hierarchical algorithm: its costs depend on the data centres.
 constexpr Algorithm hierarchical(const char* name,
                                  Collective collective,
-                                 Program (*record)(const RecordInput&)) {
+                                 Program (*record)(const RecordInput&),
+                                 const char* family = "hierarchical",
+                                 int nranks_max = kRanksMax) {
   Algorithm row;
   row.name = name;
-  row.family = "hierarchical";
+  row.family = family;
+  row.nranks_max = nranks_max;
   row.collective = collective;
   row.record = record;
   row.for_centres = true;
@@ -594,6 +602,11 @@ constexpr Algorithm kAlgorithms[] = {
     {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
      others, binomial_hops, zero, all},
     hierarchical("hierarchical_all_reduce", Collective::kAllReduce, record_hierarchical_all_reduce),
+    hierarchical("centre_pairs_all_reduce",
+                 Collective::kAllReduce,
+                 record_centre_pairs_all_reduce,
+                 "centrepairs",
+                 kOperandsMax),
     hierarchical("hierarchical_broadcast", Collective::kBroadcast, record_hierarchical_broadcast),
     hierarchical("hierarchical_reduce", Collective::kReduce, record_hierarchical_reduce),
     hierarchical("hierarchical_all_gather", Collective::kAllGather, record_hierarchical_all_gather),

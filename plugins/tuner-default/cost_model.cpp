@@ -125,12 +125,12 @@ double predict_us(const Calibration& calibration,
   double far_latency_us = 0;
   if (far) {
     const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_FAR);
-    // A connection has so many slots: the chunk of a later loop waits until one is free again, at
+    // A connection has so many slots: the chunk of a loop that finds none free waits for one, at
     // worst a way there and back.
     constexpr double kSlots = 8;
     const double bytes_us =
         loops * static_cast<double>(candidate.far_chunks) * chunk_bytes * wide.us_per_byte;
-    far_us = std::max(bytes_us, loops * 2 * wide.latency_us / kSlots);
+    far_us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots);
     far_latency_us = static_cast<double>(candidate.far_rounds) * wide.latency_us;
   }
   // What is done inside a data centre hides behind what goes between them, but not all of it: fewer

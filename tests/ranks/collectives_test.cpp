@@ -281,7 +281,8 @@ std::vector<Case> algorithm_cases() {
         "allreduce:doubling;allgather:pat;broadcast:tree", "allreduce:halving", "allreduce:swing",
         "allreduce:hierarchical;broadcast:hierarchical;reduce:hierarchical;"
         "allgather:hierarchical;reducescatter:hierarchical;alltoall:hierarchical",
-        "allreduce:torus", "allreduce:twoshot", "allreduce:biring;allgather:biring",
+        "allreduce:centrepairs", "allreduce:torus", "allreduce:twoshot",
+        "allreduce:biring;allgather:biring",
         "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
         "reducescatter:allpairs"}) {
     cases.push_back({Mode::kGroup, 2, 5, algorithms, "2"});

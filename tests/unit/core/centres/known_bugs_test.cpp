@@ -13,7 +13,9 @@
 namespace plexus::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Level = FabricAnswer::Level;
 
 std::vector<CentreNode> nodes_with(const std::vector<std::vector<uint64_t>>& ids) {
@@ -44,6 +46,16 @@ TEST(KnownBugs, B4IdsMeanTheSameWhateverTheOrderOfDevices) {
   auto nodes = nodes_with({{0, 9}, {9}, {0}});
   answer(nodes[0], 0, 9, Level::kSame);
   EXPECT_THAT(make_centre_map(nodes).value().of_node, ElementsAre(0, 0, 0));
+}
+
+TEST(KnownBugs, B4EqualIdsOfTwoNetworksAreAnErrorThatNamesBothHosts) {
+  auto nodes = nodes_with({{0}, {0}});
+  nodes[0].claim.net = "ib";
+  nodes[1].claim.net = "socket";
+  const auto map = make_centre_map(nodes);
+  ASSERT_TRUE(map.has_error());
+  EXPECT_THAT(map.error().message(), AllOf(HasSubstr("host h0"), HasSubstr("'ib'"),
+                                           HasSubstr("host h1"), HasSubstr("'socket'")));
 }
 
 /// B7: a kilobyte and more of every rank to every rank.

@@ -41,7 +41,8 @@ TEST(LoopCosts, LeastIsWhatHierarchicalAlgorithmsMove) {
   const std::vector<int> sizes = {2, 3, 4};
   const LoopCosts costs(order_of(sizes), true);
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.for_centres) {
+    // For small messages, where rounds count and bytes do not.
+    if (algorithm.for_centres && std::string_view(algorithm.family) != "centrepairs") {
       const LoopCost& cost = costs.of(algorithm);
       const auto moved = std::accumulate(cost.far_chunks.begin(), cost.far_chunks.end(), 0.0);
       EXPECT_NEAR(moved / cost.chunks, least_far_share(algorithm.collective, sizes, 0), 1e-9)

@@ -69,6 +69,10 @@ TEST_P(Hierarchical, IsProvedForDataCentresOfAnySizesAndPlacement) {
     for (const bool dealt_out : {false, true}) {
       const std::vector<int> centres = place(sizes, dealt_out);
       const int nranks = static_cast<int>(centres.size());
+      if (nranks > algorithm.nranks_max) {
+        EXPECT_EQ(algorithm.nranks_max, kOperandsMax);
+        continue;
+      }
       const int roots = is_rooted(algorithm.collective) ? nranks : 1;
       for (int root = 0; root<roots; root += nranks> 20 ? 7 : 1) {
         for (const bool in_place : {false, true}) {
@@ -127,6 +131,17 @@ TEST(HierarchicalCost, AllReduceOfTwoCentresSendsTheMessageOnceOutOfEach) {
     EXPECT_EQ(cost.far_chunks[1], cost.chunks);
     EXPECT_EQ(cost.far_chunks[2], cost.chunks);
     EXPECT_EQ(cost.far_rounds, 1);
+  }
+}
+
+TEST(HierarchicalCost, CentrePairsTakeOneRoundInTheCentreAndOneBetweenCentres) {
+  for (const std::vector<int>& sizes :
+       {std::vector<int>{4, 4}, {3, 5}, {1, 7}, {2, 3, 4}, {5, 5, 5, 5}}) {
+    const LoopCost cost = cost_of("centre_pairs_all_reduce", sizes);
+    const auto centres = static_cast<int64_t>(sizes.size());
+    EXPECT_EQ(cost.rounds, 2) << fmt::format("{}", sizes);
+    EXPECT_EQ(cost.far_rounds, 1) << fmt::format("{}", sizes);
+    EXPECT_EQ(far_in_all(cost), (centres - 1) * std::accumulate(sizes.begin(), sizes.end(), 0));
   }
 }
 

@@ -105,7 +105,9 @@ struct Subject {
             .networks = networks};
   }
   /// Does more than one rank compute the values that a step computes?
-  [[nodiscard]] bool computes_everywhere() const { return name == "all_pairs_all_reduce"; }
+  [[nodiscard]] bool computes_everywhere() const {
+    return name == "all_pairs_all_reduce" || name == "centre_pairs_all_reduce";
+  }
   /// One after the other round one ring: the last steps of the first may come after the first ones
   /// of the second.
   [[nodiscard]] bool has_two_passes() const { return name == "hierarchical_reduce_scatter"; }
