@@ -199,8 +199,11 @@ void ConnectionSet::settle(Deadline end) noexcept {
 }
 
 std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) const {
+  const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
+  const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   const auto far = far_links_ == nullptr ? std::nullopt : far_links_(key.peer);
-  if (far.has_value()) {
+  // The copies that a far connection keeps are made by the thread that fills its slots: no kernel.
+  if (far.has_value() && !mine.on_cuda() && !peers.on_cuda()) {
     return make_far(key, *far);
   }
   const auto channel = static_cast<uint32_t>(key.index / 2);
@@ -210,8 +213,6 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key)
   if (way.has_error()) {
     return std::make_unique<UnreachableEnd>(key, std::move(way).error());
   }
-  const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
-  const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   NetEndOptions options{
       .exchange = options_.exchange,
       .way = std::move(way).value(),

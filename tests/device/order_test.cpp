@@ -2,6 +2,7 @@
 // CUDA ranks and streams: calls return at once, run in the streams' order and in the
 // communicator's, and can be captured into graphs.
 #include <atomic>
+#include <memory>
 
 #include "tests/device/job.hpp"
 
@@ -12,18 +13,19 @@ namespace {
 class Gate {
  public:
   explicit Gate(DeviceStream stream) {
-    devices().enqueue(stream, [this] { open_.wait(false); });
+    devices().enqueue(stream, [open = open_] { open->wait(false); });
   }
   ~Gate() { open(); }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   void open() {
-    open_ = true;
-    open_.notify_all();
+    *open_ = true;
+    open_->notify_all();
   }
 
  private:
-  std::atomic<bool> open_{false};
+  // The stream's thread looks at it once more after the gate is gone: both own it.
+  std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 ncclResult_t add_up(int32_t* data, ncclComm_t comm, DeviceStream stream) {
