@@ -24,9 +24,9 @@ bool read_number(std::string_view text, uint32_t* number) {
 }  // namespace
 
 Result<HostPattern::Range> HostPattern::parse_range(std::string_view text) {
-  const size_t dash = std::min(text.find('-'), text.size());
-  const std::string_view low = text.substr(0, dash);
-  const std::string_view high = dash < text.size() ? text.substr(dash + 1) : low;
+  const auto* const dash = std::find(text.begin(), text.end(), '-');
+  const std::string_view low(text.begin(), dash);
+  const std::string_view high = dash != text.end() ? std::string_view(dash + 1, text.end()) : low;
   Range range{.low = 0, .high = 0, .digits = low.starts_with('0') ? low.size() : 0};
   if (!read_number(low, &range.low) || !read_number(high, &range.high) || range.low > range.high) {
     return fail(Code::kInvalidUsage, "'{}' is no range of numbers, as in [01-16,20]", text);
@@ -56,13 +56,14 @@ Result<HostPattern> HostPattern::parse(std::string_view text) {
     const char first = text.front();
     size_t taken = 1;
     if (first == '[') {
-      taken = text.find(']');
-      if (taken == std::string_view::npos) {
+      const std::string_view rest = text.substr(1);
+      const size_t close = rest.find(']');
+      if (close == std::string_view::npos) {
         return fail(Code::kInvalidUsage, "'[' without ']' in a pattern");
       }
-      PLEXUS_TRY(piece, parse_number(text.substr(1, taken - 1)));
+      PLEXUS_TRY(piece, parse_number(rest.substr(0, close)));
       pattern.pieces_.push_back(std::move(piece));
-      ++taken;
+      taken = close + 2;
     } else {
       const auto kind = first == '*'   ? Piece::Kind::kAny
                         : first == '?' ? Piece::Kind::kOne

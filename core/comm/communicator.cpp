@@ -292,8 +292,8 @@ Result<void> Communicator::start(CommSetup setup) {
 void Communicator::settle() {
   constexpr int kPatiences = 5;
   if (connections_ != nullptr && !stop.load(std::memory_order_acquire)) {
-    connections_->settle(Deadline::after(
-        kPatiences * std::chrono::milliseconds(setup_.config.far_timeout_ms)));
+    connections_->settle(
+        Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.far_timeout_ms)));
   }
 }
 
@@ -334,7 +334,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 // ---- work ----
 
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
+  last_plan_ = nullptr;
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
+  newest_plan_ = plan;
   plan->prepare(tasks, sequence_, *plan_context_->memory);
   if (profile_ != nullptr) {
     profile_->prepare(*plan, tasks, sequence_);
@@ -356,6 +358,25 @@ Result<void> Communicator::run_inline(std::span<const Task> tasks) {
     return std::move(*execution->error);
   }
   return ok();
+}
+
+Result<void> Communicator::repeat_last_call(const void* send, void* recv) {
+  last_plan_->prepare_again(send, recv, sequence_, *plan_context_->memory);
+  sequence_ += last_plan_->collectives();
+  Execution* const execution = &last_plan_->execution();
+  engine_.run({&execution, 1});
+  if (execution->error.has_value()) {
+    return std::move(*execution->error);
+  }
+  return ok();
+}
+
+/// Profilers want to see every call, a user's reduction may end, and a group is many calls.
+void Communicator::note_last_call(const CallShape& shape) noexcept {
+  constexpr int kBuiltInOps = 5;
+  const bool is_fixed = shape.op < kBuiltInOps && profile_ == nullptr && newest_plan_ != nullptr;
+  last_plan_ = is_fixed && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
+  last_call_ = shape;
 }
 
 void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {

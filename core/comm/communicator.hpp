@@ -76,6 +76,13 @@ class Communicator final : public RankState {
   Result<Plan*> plan(std::span<const Task> tasks);
   /// Runs one group's tasks of this communicator inline.
   Result<void> run_inline(std::span<const Task> tasks);
+  // The last call, when it can be done again without checks: see repeat_call().
+  [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
+    return last_plan_ != nullptr && last_call_ == shape && state() == Code::kSuccess && !revoked &&
+           !finalized && submitted_.load(std::memory_order_acquire) == 0;
+  }
+  Result<void> repeat_last_call(const void* send, void* recv);
+  void note_last_call(const CallShape& shape) noexcept;
   /// Puts `plan` on `streams`.
   void submit(Plan& plan, std::vector<HostStream*> streams);
   /// Blocks until nothing of this communicator is on a host stream.
@@ -130,6 +137,9 @@ class Communicator final : public RankState {
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
+  Plan* newest_plan_ = nullptr;  // that plan() gave last: the cache may have dropped others
+  Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
+  CallShape last_call_;
   Engine engine_;
   LastChoice last_choice_{"", "", 0};
   uint64_t sequence_ = 0;
