@@ -14,6 +14,7 @@ import unittest
 BIN = os.environ["PLEXUS_TEST_BIN_DIR"]
 EXAMPLES = os.environ["PLEXUS_TEST_EXAMPLE_DIR"]
 INNER = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], "libplexus-net-socket.so")
+AGGREGATOR = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], "libplexus-collnet-aggregator.so")
 FACTOR = int(float(os.environ.get("PLEXUS_TEST_TIME_FACTOR", "1")))
 
 NET = {  # mutant -> the check that must fail
@@ -104,7 +105,6 @@ TUNER = {  # a number: the version of the ABI in which it is tried, 6 where none
     "chunk_zero": "costs.chunk",
     "pair_half 2": "costs.sane",
     "pair_nvls 2": "costs.sane",
-    "costs_random 2": "costs.repeat",
 }
 PROFILER = {  # as TUNER; 5 where there is no number
     "init_fails": "profiler.init",
@@ -132,11 +132,29 @@ PROFILER = {  # as TUNER; 5 where there is no number
     "finalize_waits": "event.open",
     "finalize_counts": "event.open",
 }
+COLLNET = {
+    "init_environment": "collnet.process",
+    "init_leaks_descriptor": "collnet.many",
+    "reserved_written": "collnet.devices",
+    "requests_too_many": "reduce.many",
+    "support_all": "collnet.support_unknown",
+    "support_changes": "collnet.support",
+    "listen_any_device": "collnet.no_device",
+    "connect_sleeps": "collnet.no_wait",
+    "connect_throws": "collnet.two",
+    "connect_lies": "collnet.no_wait",
+    "reduce_wrong_op": "reduce.types",
+    "reduce_signed": "reduce.types",
+    "reduce_short": "reduce.sizes",
+    "reduce_writes_send": "reduce.address",
+    "test_early": "reduce.not_done",
+    "close_leaks": "collnet.many",
+}
 
 
 def check(library, only, mutant=None):
     """(exit code, {id: (verdict, detail)})"""
-    environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER}
+    environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}
     environment.pop("PLEXUS_MUTANT", None)
     if mutant:
         environment["PLEXUS_MUTANT"] = mutant
@@ -179,6 +197,11 @@ class Mutants(unittest.TestCase):
 
     def test_every_mutant_of_a_profiler_is_killed(self):  # without a fault: conformance_profiler_v4 to v6
         self.expect_killed(PROFILER, "libplexus-profiler-mutant-v{}.so".format, 5)
+
+    def test_every_mutant_of_a_network_that_reduces_is_killed(self):
+        code, verdicts = check("libplexus-collnet-mutant.so", ",".join(sorted(set(COLLNET.values()))))
+        self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+        self.expect_killed(COLLNET, lambda _: "libplexus-collnet-mutant.so")
 
 
 if __name__ == "__main__":

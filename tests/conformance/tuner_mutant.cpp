@@ -133,7 +133,7 @@ int32_t answer(void* raw,
   const int32_t code = misbehave(collective);
   const int stride = is_mutant("costs_stride") ? NCCL_TUNER_PROTOCOLS : protocols;
   float& ring = costs[NCCL_TUNER_RING * stride + NCCL_TUNER_SIMPLE];
-  if (ring >= 0 || is_mutant("costs_forbidden")) {
+  if (ring >= 0 || is_mutant("costs_forbidden") || is_mutant("costs_stride")) {
     ring = static_cast<float>(ring_us(*static_cast<Context*>(raw), size));
   }
   if (is_mutant("costs_nan")) {

@@ -71,7 +71,6 @@ class ProfilerSession {
   /// The plugin's code.
   int32_t close();
 
-
   [[nodiscard]] int mask() const noexcept { return mask_; }
   [[nodiscard]] bool has(const EventKind& kind) const noexcept {
     return kind.since <= profiler_->version();
