@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The kit kills mutants: net-socket with one fault each (mutant.cpp) fails the check that is there for it.
+"""The kit kills mutants: a plugin with one fault each (*mutant.cpp) fails the check that is there for it.
 
 Reports the kill rate. Without a fault the wrapper passes the same checks: it is the fault that is seen.
 """
@@ -12,11 +12,12 @@ import sys
 import unittest
 
 BIN = os.environ["PLEXUS_TEST_BIN_DIR"]
-MUTANT = os.path.join(os.environ["PLEXUS_TEST_EXAMPLE_DIR"], "libplexus-net-mutant.so")
+EXAMPLES = os.environ["PLEXUS_TEST_EXAMPLE_DIR"]
 INNER = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], "libplexus-net-socket.so")
+AGGREGATOR = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], "libplexus-collnet-aggregator.so")
 FACTOR = int(float(os.environ.get("PLEXUS_TEST_TIME_FACTOR", "1")))
 
-KILLED_BY = {  # mutant -> the check that must fail
+NET = {  # mutant -> the check that must fail
     "init_handler": "init.process",
     "init_environment": "init.process",
     "init_prints": "log.voice",
@@ -76,39 +77,131 @@ KILLED_BY = {  # mutant -> the check that must fail
 }
 
 
-def check(only, mutant=None):
+TUNER = {  # a number: the version of the ABI in which it is tried, 6 where none is
+    "init_refuses_large": "tuner.any",
+    "init_leaks_descriptor": "tuner.many",
+    "init_leaks_memory": "tuner.many",
+    "init_leaks_thread": "tuner.process",
+    "init_environment": "tuner.process",
+    "model_nan": "tuner.model",
+    "init_keeps_model": "tuner.borrowed",
+    "context_shared": "tuner.two",
+    "finalize_fails": "tuner.init",
+    "info_throws": "costs.sane",
+    "info_fails": "costs.sane",
+    "info_prints": "tuner.silent",
+    "info_sleeps": "costs.quick",
+    "info_exits": "costs.untuned",
+    "costs_nan": "costs.sane",
+    "costs_negative": "costs.sizes",
+    "costs_all_forbidden": "costs.sane",
+    "costs_forbidden": "costs.offered",
+    "costs_stride": "costs.shape",
+    "costs_beside": "costs.inside",
+    "costs_random": "costs.repeat",
+    "costs_by_host": "costs.processes",
+    "channels_negative": "costs.channels",
+    "channels_many 3": "costs.channels",
+    "chunk_zero": "costs.chunk",
+    "pair_half 2": "costs.sane",
+    "pair_nvls 2": "costs.sane",
+}
+PROFILER = {  # as TUNER; 5 where there is no number
+    "init_fails": "profiler.init",
+    "init_once": "profiler.several",
+    "init_leaks_descriptor": "profiler.many",
+    "init_environment": "profiler.process",
+    "init_name 4": "profiler.any",
+    "init_name 6": "profiler.any",
+    "mask_added": "profiler.mask",
+    "start_throws": "event.wanted",
+    "start_picky": "event.each",
+    "start_picky 4": "event.each",
+    "start_sleeps": "profiler.quick",
+    "start_prints": "profiler.silent",
+    "start_full": "event.many",
+    "start_parent": "event.late",
+    "record_picky": "event.states",
+    "record_fails": "event.tree",
+    "stop_what 4": "event.wanted",
+    "stop_own_thread": "event.other_thread",
+    "stop_nested": "event.interleaved",
+    "stop_children": "event.parents_first",
+    "stop_leaks": "profiler.many",
+    "finalize_fails": "profiler.init",
+    "finalize_waits": "event.open",
+    "finalize_counts": "event.open",
+}
+COLLNET = {
+    "init_environment": "collnet.process",
+    "init_leaks_descriptor": "collnet.many",
+    "reserved_written": "collnet.devices",
+    "requests_too_many": "reduce.many",
+    "support_all": "collnet.support_unknown",
+    "support_changes": "collnet.support",
+    "listen_any_device": "collnet.no_device",
+    "connect_sleeps": "collnet.no_wait",
+    "connect_throws": "collnet.two",
+    "connect_lies": "collnet.no_wait",
+    "reduce_wrong_op": "reduce.types",
+    "reduce_signed": "reduce.types",
+    "reduce_short": "reduce.sizes",
+    "reduce_writes_send": "reduce.address",
+    "test_early": "reduce.not_done",
+    "close_leaks": "collnet.many",
+}
+
+
+def check(library, only, mutant=None):
     """(exit code, {id: (verdict, detail)})"""
-    environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER}
+    environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}
     environment.pop("PLEXUS_MUTANT", None)
     if mutant:
         environment["PLEXUS_MUTANT"] = mutant
-    ended = subprocess.run([os.path.join(BIN, "plexus"), "plugin", "check", MUTANT, "--json", "-", "--only", only,
-                            "--patience", str(max(1, FACTOR))],
+    ended = subprocess.run([os.path.join(BIN, "plexus"), "plugin", "check", os.path.join(EXAMPLES, library), "--json",
+                            "-", "--only", only, "--patience", str(max(1, FACTOR))],
                            env=environment, capture_output=True, text=True, timeout=100 * max(1, FACTOR), check=False)
     report = json.loads(ended.stdout)
     return ended.returncode, {each["id"]: (each["verdict"], each["detail"]) for each in report["checks"]}
 
 
 class Mutants(unittest.TestCase):
+    def expect_killed(self, killed_by, library, newest=0):
+        """`library`: of a mutant's ABI version."""
+        survivors = []
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            runs = {}
+            for mutant, only in killed_by.items():
+                name, _, version = mutant.partition(" ")
+                runs[mutant] = pool.submit(check, library(version or newest), only, name)
+            for mutant, run in runs.items():
+                code, verdicts = run.result()
+                verdict, detail = verdicts[killed_by[mutant]]
+                print(f"{mutant:<24} {killed_by[mutant]:<24} {verdict}: {detail}", flush=True)
+                if verdict != "fail" or code != 1:
+                    survivors.append(mutant)
+        print(f"{len(killed_by) - len(survivors)} of {len(killed_by)} mutants killed", flush=True)
+        self.assertEqual(survivors, [])
+
     def test_the_wrapper_without_a_fault_passes(self):
-        code, verdicts = check(",".join(sorted(set(KILLED_BY.values()))))
+        code, verdicts = check("libplexus-net-mutant.so", ",".join(sorted(set(NET.values()))))
         self.assertEqual([name for name, (verdict, _) in verdicts.items() if verdict != "pass"], [], verdicts)
         self.assertEqual(code, 0)
 
-    def test_every_mutant_is_killed(self):
-        survivors = []
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            runs = {mutant: pool.submit(check, only, mutant) for mutant, only in KILLED_BY.items()}
-            for mutant, run in runs.items():
-                code, verdicts = run.result()
-                verdict, detail = verdicts[KILLED_BY[mutant]]
-                print(f"{mutant:<24} {KILLED_BY[mutant]:<24} {verdict}: {detail}", flush=True)
-                if verdict != "fail" or code != 1:
-                    survivors.append(mutant)
-        killed = len(KILLED_BY) - len(survivors)
-        print(f"{killed} of {len(KILLED_BY)} mutants killed", flush=True)
-        self.assertEqual(survivors, [])
-        self.assertGreaterEqual(len(KILLED_BY), 25)
+    def test_every_mutant_of_a_net_plugin_is_killed(self):
+        self.expect_killed(NET, lambda _: "libplexus-net-mutant.so")
+        self.assertGreaterEqual(len(NET), 25)
+
+    def test_every_mutant_of_a_tuner_is_killed(self):  # without a fault it passes: conformance_nccl_tuner_v2 to v6
+        self.expect_killed(TUNER, "libplexus-tuner-mutant-v{}.so".format, 6)
+
+    def test_every_mutant_of_a_profiler_is_killed(self):  # without a fault: conformance_profiler_v4 to v6
+        self.expect_killed(PROFILER, "libplexus-profiler-mutant-v{}.so".format, 5)
+
+    def test_every_mutant_of_a_network_that_reduces_is_killed(self):
+        code, verdicts = check("libplexus-collnet-mutant.so", ",".join(sorted(set(COLLNET.values()))))
+        self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+        self.expect_killed(COLLNET, lambda _: "libplexus-collnet-mutant.so")
 
 
 if __name__ == "__main__":

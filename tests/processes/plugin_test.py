@@ -68,6 +68,30 @@ class Plugin(unittest.TestCase):
         self.assertIn("a tuner", plexus("info", "tuner-default").stdout)
         self.assertIn("ncclNetPlugin_v12", plexus("info", SOCKET).stdout)
 
+    def test_info_knows_networks_that_reduce_and_tables_of_nccls(self):
+        told = plexus("info", "collnet-aggregator").stdout
+        self.assertIn("collnet device 0: hosted", told)
+        self.assertRegex(told, r"reduces +sum +int8, .*float16, float32, float64, bfloat16\n")
+        self.assertRegex(plexus("list").stdout, r"collnet-aggregator +Aggregator ")
+        self.assertIn("a tuner", plexus("info", os.path.join(EXAMPLES, "libplexus-tuner-mutant-v3.so")).stdout)
+        self.assertIn("a profiler", plexus("info", os.path.join(EXAMPLES, "libplexus-profiler-mutant-v4.so")).stdout)
+
+    def test_check_takes_every_kind(self):
+        for library, kind, abi in (("libplexus-tuner-mutant-v3.so", "tuner", "ncclTunerPlugin_v3"),
+                                   ("libplexus-profiler-mutant-v4.so", "profiler", "ncclProfiler_v4"),
+                                   ("libnccl-net-sum-v8.so", "collnet", "ncclCollNetPlugin_v8")):
+            report = plexus("check", os.path.join(EXAMPLES, library), "--only", "file.load", "--json", "-").json()
+            self.assertEqual((report["kind"], report["abi"], report["failed"]), (kind, abi, 0))
+
+    def test_a_library_of_several_kinds_is_checked_as_the_one_that_is_asked_for(self):
+        mixed = os.path.join(EXAMPLES, "libnccl-net-mixed.so")
+        for kind in ("net", "tuner"):
+            report = plexus("check", mixed, "--only", "file.load", "--kind", kind, "--json", "-").json()
+            self.assertEqual(report["kind"], kind)
+        ended = plexus("check", mixed, "--only", "file.load", "--kind", "profiler")
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertIn("it is no profiler plugin", ended.stdout)
+
     def test_bench_measures(self):
         report = plexus("bench", SOCKET, "--json", "-").json()
         self.assertEqual(report["rows"][0]["bytes"], 8)

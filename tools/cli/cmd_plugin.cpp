@@ -19,6 +19,7 @@
 #include "core/plugin/registry.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/plugin_check.hpp"
+#include "tools/cli/plugin_kinds.hpp"
 
 namespace plexus {
 
@@ -49,46 +50,6 @@ std::string known(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "unknown";
 }
 
-std::string describe_memory(uint32_t mask) {
-  std::vector<const char*> kinds;
-  if ((mask & PLEXUS_MEMORY_HOST) != 0) {
-    kinds.push_back("host");
-  }
-  if ((mask & PLEXUS_MEMORY_CUDA) != 0) {
-    kinds.push_back("cuda");
-  }
-  if ((mask & PLEXUS_MEMORY_DMABUF) != 0) {
-    kinds.push_back("dmabuf");
-  }
-  return fmt::format("{}", fmt::join(kinds, ", "));
-}
-
-/// Every name under which hosts look for a plugin's table, and that this file has.
-std::vector<std::string> find_entries(const Library& library) {
-  struct Family {
-    const char* stem;
-    int first;
-    int last;
-  };
-  constexpr Family kFamilies[] = {{"ncclNetPlugin", 2, 13},  {"ncclCollNetPlugin", 2, 13},
-                                  {"ncclTunerPlugin", 1, 7}, {"ncclProfiler", 1, 7},
-                                  {"ncclEnvPlugin", 1, 3},   {"ncclGinPlugin", 11, 14},
-                                  {"ncclRmaPlugin", 13, 15}};
-  std::vector<std::string> found;
-  if (library.has_symbol("plexus_plugin_query")) {
-    found.emplace_back("plexus_plugin_query");
-  }
-  for (const Family& family : kFamilies) {
-    for (int version = family.last; version >= family.first; --version) {
-      const std::string name = fmt::format("{}_v{}", family.stem, version);
-      if (library.has_symbol(name.c_str())) {
-        found.push_back(name);
-      }
-    }
-  }
-  return found;
-}
-
 int run_list() {
   const NetPluginOptions options = read_options();
   fmt::print(
@@ -108,6 +69,7 @@ int run_list() {
     fmt::print("net-{:<12} {}, {}\n", name, describe_plugin(plugin.value()->descriptor()),
                plugin.value()->path().string());
   }
+  list_collnet_plugins(options.own_folder, options.folders);
   return kExitOk;
 }
 
@@ -132,33 +94,13 @@ void print_device(uint32_t device, const NetProperties& p) {
              known(p.plane_id));
 }
 
-/// True: it is a tuner, and all that there is to say is printed.
-bool print_tuner(const std::string& name) {
-  const auto file = find_plugin_file(name);
-  auto library = file ? Library::load(file.value()) : Result<Library>(file.error().clone());
-  using Query = const plexus_plugin_t*(uint32_t);
-  Query* const query =
-      library ? library.value().find_function<Query>("plexus_plugin_query") : nullptr;
-  const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
-  if (plugin == nullptr || plugin->magic != PLEXUS_PLUGIN_MAGIC ||
-      plugin->kind != PLEXUS_KIND_TUNER) {
-    return false;
-  }
-  fmt::print("file     {}\n", library.value().path().string());
-  fmt::print("plugin   {} {} (plugin ABI {}.{}), a tuner\n", plugin->name, plugin->version,
-             plugin->abi_major, plugin->abi_minor);
-  fmt::print("entries  {}\n", fmt::join(find_entries(library.value()), ", "));
-  fmt::print("chosen   plexus_plugin_query\n");
-  return true;
-}
-
 Result<void> print_info(const std::string& name) {
   PLEXUS_TRY(plugin, load_net_plugin(read_options(), name));
   PLEXUS_TRY(library, Library::load(plugin->path()));
   const NetDescriptor& descriptor = plugin->descriptor();
   fmt::print("file     {}\n", plugin->path().string());
   fmt::print("plugin   {}\n", describe_plugin(descriptor));
-  fmt::print("entries  {}\n", fmt::join(find_entries(library), ", "));
+  fmt::print("entries  {}\n", fmt::join(find_plugin_entries(library), ", "));
   fmt::print("chosen   {}\n", descriptor.entry);
   NetContextOptions options;
   options.log = [](NetLogLevel level, std::string_view line) {
@@ -171,14 +113,15 @@ Result<void> print_info(const std::string& name) {
   for (uint32_t device = 0; device < context.device_count(); ++device) {
     print_device(device, context.properties(device));
   }
-  return ok();
+  return print_collnet(library);  // some libraries have both
 }
 
 int run_info(const std::string& name) {
-  if (print_tuner(name)) {
-    return kExitOk;
+  auto printed = print_other_kind(name);
+  if (printed && !printed.value()) {
+    const Result<void> net = print_info(name);
+    return net ? kExitOk : report_error(net.error(), kExitWrong);
   }
-  const Result<void> printed = print_info(name);
   return printed ? kExitOk : report_error(printed.error(), kExitWrong);
 }
 
@@ -187,7 +130,8 @@ int run_info(const std::string& name) {
 Command add_plugin_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("plugin", "Look at plugins");
   app->require_subcommand(1);
-  const CLI::App* list = app->add_subcommand("list", "The search path, and the net plugins in it");
+  const CLI::App* list =
+      app->add_subcommand("list", "The search path, and the net and collnet plugins in it");
   CLI::App* info =
       app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
   const auto name = std::make_shared<std::string>();

@@ -32,6 +32,7 @@ struct CheckFlags {
   std::string library;
   std::string json;
   std::string abi;
+  std::string kind;
   std::vector<std::string> only;
   std::string known;  // a file
   int jobs = 2;
@@ -40,13 +41,13 @@ struct CheckFlags {
 
 Result<Subject> make_subject(const CheckFlags& flags) {
   PLEXUS_TRY(file, find_plugin_file(flags.library));
-  return Subject{file, flags.abi, static_cast<uint32_t>(flags.patience)};
+  return Subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
 }
 
 void print_head(const Subject& subject, const Identity& identity, size_t count) {
-  const char* const kind = identity.kind == PluginKind::kNet     ? "net plugin"
-                           : identity.kind == PluginKind::kTuner ? "tuner plugin"
-                                                                 : "no plugin that can be used";
+  const std::string kind = identity.kind == PluginKind::kNone
+                               ? "no plugin that can be used"
+                               : fmt::format("{} plugin", kind_word(identity.kind));
   fmt::print("{}: {} {} ({}), {} checks\n", subject.file.string(), kind, identity.name,
              identity.abi.empty() ? identity.problem : identity.abi, count);
 }
@@ -111,10 +112,10 @@ int run_check(const CheckFlags& flags) {
 }
 
 int run_list() {
-  for (const auto& [kind, name] :
-       {std::pair{PluginKind::kNet, "net"}, std::pair{PluginKind::kTuner, "tuner"}}) {
+  for (const PluginKind kind : conformance::kPluginKinds) {
     for (const conformance::Check* each : conformance::checks_of(kind)) {
-      fmt::print("{:<6} {:<26} {}\n       {}\n", name, each->id, each->title, each->rule);
+      fmt::print("{:<8} {:<26} {}\n         {}\n", kind_word(kind), each->id, each->title,
+                 each->rule);
     }
   }
   return kExitOk;
@@ -159,7 +160,8 @@ CLI::App* add_common(CLI::App& plugin,
   app->add_option("--json", flags->json, "write one JSON object to this file (-: stdout)")
       ->type_name("VALUE");
   app->add_option("--abi", flags->abi,
-                  "the ABI to check: native, or v6 to v12 (default: the best it has)")
+                  "the ABI to check: native, or a version of NCCL's such as v8 (default: the best "
+                  "it has)")
       ->type_name("VALUE");
   return app;
 }
@@ -206,6 +208,11 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
                    "a file of known limits, a line each: id of a check, reason; such a failure is "
                    "\"known\"")
       ->type_name("FILE");
+  check
+      ->add_option("--kind", flags->kind,
+                   "what to check a library of several kinds as (default: the first it is of)")
+      ->check(CLI::IsMember({"net", "tuner", "profiler", "collnet"}))
+      ->type_name("KIND");
   constexpr IntRange kJobs = {1, 64};
   constexpr IntRange kPatience = {1, 100};
   add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run at once (default 2)");

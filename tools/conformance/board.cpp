@@ -30,6 +30,13 @@ const char* place_name(Place place) {
                                                               "close_listen",
                                                               "net_path",
                                                               "get_times",
+                                                              "startEvent",
+                                                              "stopEvent",
+                                                              "recordEventState",
+                                                              "reduce_support",
+                                                              "register_memory",
+                                                              "iallreduce",
+                                                              "close_group",
                                                               "waiting for the other process",
                                                               "the end of the process"};
   const auto index = static_cast<uint32_t>(place);

@@ -38,6 +38,13 @@ enum class Place : uint32_t {
   kCloseListen,
   kNetPath,
   kGetTimes,
+  kStartEvent,
+  kStopEvent,
+  kRecordState,
+  kReduceSupport,
+  kRegister,
+  kIallreduce,
+  kCloseGroup,
   kWaitingForPeer,
   kExit,
 };

@@ -51,10 +51,25 @@ using CheckTable = std::span<const Check>;
 [[nodiscard]] CheckTable fault_checks();
 [[nodiscard]] CheckTable log_checks();
 [[nodiscard]] CheckTable vendor_checks();
-/// Checks of a tuner plugin.
+/// Checks of a tuner plugin: of the native ABI, and of NCCL's.
 [[nodiscard]] CheckTable tuner_checks();
+[[nodiscard]] CheckTable nccl_tuner_checks();
+[[nodiscard]] CheckTable nccl_costs_checks();
+/// Checks of a profiler of NCCL's ABI.
+[[nodiscard]] CheckTable profiler_checks();
+[[nodiscard]] CheckTable event_checks();
+/// Checks of a collnet plugin.
+[[nodiscard]] CheckTable collnet_checks();
+[[nodiscard]] CheckTable reduction_checks();
 
-enum class PluginKind { kNone, kNet, kTuner };
+/// What a library can be held to. A tuner of NCCL's ABI answers in another form than a native one,
+/// so it has checks of its own.
+enum class PluginKind { kNone, kNet, kTuner, kNcclTuner, kProfiler, kCollnet };
+inline constexpr PluginKind kPluginKinds[] = {PluginKind::kNet, PluginKind::kTuner,
+                                              PluginKind::kNcclTuner, PluginKind::kProfiler,
+                                              PluginKind::kCollnet};
+/// "net"; of kNone "unknown".
+[[nodiscard]] const char* kind_word(PluginKind kind);
 /// All that apply to a kind, in the order in which they are shown.
 [[nodiscard]] std::vector<const Check*> checks_of(PluginKind kind);
 

@@ -21,18 +21,6 @@ const char* word(Outcome outcome) {
   return "?";
 }
 
-const char* word(PluginKind kind) {
-  switch (kind) {
-    case PluginKind::kNet:
-      return "net";
-    case PluginKind::kTuner:
-      return "tuner";
-    case PluginKind::kNone:
-      return "unknown";
-  }
-  return "?";
-}
-
 }  // namespace
 
 Counts count(const std::vector<Verdict>& verdicts) {
@@ -72,7 +60,7 @@ std::string format_json(const std::string& library,
                       {"seconds", verdict.seconds}});
   }
   const Counts counts = count(verdicts);
-  const Json report = {{"library", library},      {"kind", word(identity.kind)},
+  const Json report = {{"library", library},      {"kind", kind_word(identity.kind)},
                        {"abi", identity.abi},     {"name", identity.name},
                        {"checks", checks},        {"passed", counts.passed},
                        {"failed", counts.failed}, {"skipped", counts.skipped},

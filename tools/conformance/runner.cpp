@@ -5,48 +5,12 @@
 #include <deque>
 #include <thread>
 
-#include "core/plugin/library.hpp"
 #include "tools/conformance/cell.hpp"
 
 namespace plexus::conformance {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(1);
-
-/// "net\tplexus 1.1\tSocket" on the seat.
-Result<void> look_at_library(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
-  using Query = const plexus_plugin_t*(uint32_t);
-  Query* const query = library.value().find_function<Query>("plexus_plugin_query");
-  const bool wants_native = stand.subject().abi.empty() || stand.subject().abi == "native";
-  if (query != nullptr && wants_native) {
-    stand.seat().place = Place::kQuery;
-    const plexus_plugin_t* const plugin = query(PLEXUS_HOST_ABI);
-    if (plugin != nullptr && plugin->kind == PLEXUS_KIND_TUNER) {
-      stand.seat().text.set(fmt::format("tuner\tplexus {}.{}\t{}", plugin->abi_major,
-                                        plugin->abi_minor,
-                                        plugin->name == nullptr ? "" : plugin->name));
-      return ok();
-    }
-    if (plugin != nullptr) {
-      stand.seat().text.set(fmt::format("net\tplexus {}.{}\t{}", plugin->abi_major,
-                                        plugin->abi_minor,
-                                        plugin->name == nullptr ? "" : plugin->name));
-      return ok();
-    }
-  }
-  stand.seat().place = Place::kLoading;
-  PLEXUS_TRY(net, Net::load(stand));
-  stand.seat().text.set(
-      fmt::format("net\t{}\t{}", net.plugin->descriptor().entry, net.plugin->network_name()));
-  return ok();
-}
-
-constexpr Check kLook = {"identity", "", "", &look_at_library};
 
 bool applies(const Check& check, const Identity& identity) {
   const bool is_native = identity.abi.rfind("plexus", 0) == 0;
@@ -123,22 +87,6 @@ Result<Verdict> run_alone(const Subject& subject, const Check& check) {
   const std::function<void(const Verdict&)> ignore = [](const Verdict&) {};
   PLEXUS_TRY(Pool(subject, ignore, verdicts).run({0}, 1));
   return verdicts.front();
-}
-
-Result<Identity> identify(const Subject& subject) {
-  PLEXUS_TRY(verdict, run_alone(subject, kLook));
-  Identity identity;
-  if (verdict.outcome != Outcome::kPass) {
-    identity.problem = verdict.detail;
-    return identity;
-  }
-  const size_t first = verdict.detail.find('\t');
-  const size_t second = verdict.detail.find('\t', first + 1);
-  identity.kind =
-      verdict.detail.substr(0, first) == "tuner" ? PluginKind::kTuner : PluginKind::kNet;
-  identity.abi = verdict.detail.substr(first + 1, second - first - 1);
-  identity.name = verdict.detail.substr(second + 1);
-  return identity;
 }
 
 Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks,

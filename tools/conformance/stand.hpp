@@ -22,8 +22,9 @@ using std::chrono::seconds;
 /// What is checked, as the user named it.
 struct Subject {
   std::filesystem::path file;
-  std::string abi;        // PLEXUS_NET_ABI's words: "" the best, "native", "v6" .. "v12"
+  std::string abi;        // "" the best that it has, "native", "v6": of NCCL's ABI of its kind
   uint32_t patience = 1;  // waits are this many times longer: a slow machine, a sanitizer
+  std::string kind;       // "net", "tuner", ... when the library is of several; "": the first
 };
 
 class Stand {

@@ -31,8 +31,12 @@ Result<Library> load(Stand& stand) {
 
 bool is_entry(const std::string& name) {
   static const std::regex kEntry(
-      "plexus_plugin_query|nccl[A-Z][A-Za-z]*(Plugin|Profiler)?_v[0-9]+");
+      "plexus_(plugin|collnet)_query|nccl[A-Z][A-Za-z]*(Plugin|Profiler)?_v[0-9]+");
   return std::regex_match(name, kEntry);
+}
+
+bool is_query(const std::string& name) {
+  return name == "plexus_plugin_query" || name == "plexus_collnet_query";
 }
 
 Result<void> is_complete(Stand& stand) { return check_elf_file(stand.file()); }
@@ -46,9 +50,8 @@ Result<void> has_an_entry(Stand& stand) {
 
 Result<void> exports_only_entries(Stand& stand) {
   PLEXUS_TRY(file, read(stand));
-  const bool is_native =
-      std::any_of(file.exported.begin(), file.exported.end(),
-                  [](const ElfSymbol& symbol) { return symbol.name == "plexus_plugin_query"; });
+  const bool is_native = std::any_of(file.exported.begin(), file.exported.end(),
+                                     [](const ElfSymbol& symbol) { return is_query(symbol.name); });
   static const std::regex kApi("p?nccl(All|Reduce|Broad|Bcast|Comm|Get|Group|Mem|Send|Recv).*");
   for (const ElfSymbol& symbol : file.exported) {
     PLEXUS_TRY(expect(is_native ? is_entry(symbol.name) : !std::regex_match(symbol.name, kApi),
@@ -64,7 +67,7 @@ Result<void> entry_kinds(Stand& stand) {
   for (const ElfSymbol& symbol : file.exported) {
     if (is_entry(symbol.name)) {
       PLEXUS_TRY(expect(
-          symbol.is_function == (symbol.name == "plexus_plugin_query"), "{} is {}", symbol.name,
+          symbol.is_function == is_query(symbol.name), "{} is {}", symbol.name,
           symbol.is_function ? "a function, expected a table" : "data, expected a function"));
     }
   }
@@ -185,7 +188,7 @@ constexpr std::array kChecks = {
     Check{"file.exports", "exports its entries and nothing else",
           "plexus_plugin.h: exports `plexus_plugin_query` and nothing else of ours",
           exports_only_entries},
-    Check{"file.entry_kinds", "plexus_plugin_query is a function, tables are data",
+    Check{"file.entry_kinds", "plexus_..._query is a function, tables are data",
           "plugin ABI: NCCL's entries are data symbols, ours is a function", entry_kinds},
     Check{"file.needed", "is not linked with its host",
           "layers: a plugin includes and links plugin-api alone", needs_no_host},

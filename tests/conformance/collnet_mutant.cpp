@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong on purpose: collnet-aggregator with one fault that PLEXUS_MUTANT names. Handles are the
+// wrapped plugin's. mutants_test.py says which check must kill which mutant. Without PLEXUS_MUTANT
+// it is right.
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdexcept>
+#include <thread>
+
+#include "plugin-api/plexus_collnet.h"
+
+namespace {
+
+bool is_mutant(const char* name) {
+  static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
+  return kChosen != nullptr && std::strcmp(kChosen, name) == 0;
+}
+
+const plexus_collnet_plugin_t* load_inner() {
+  const char* const path = std::getenv("PLEXUS_MUTANT_OF_COLLNET");
+  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return nullptr;
+  }
+  using Query = const plexus_collnet_plugin_t*(uint32_t);
+  return reinterpret_cast<Query*>(dlsym(library, "plexus_collnet_query"))(PLEXUS_HOST_ABI);
+}
+
+const plexus_collnet_ops_t& inner() {
+  static const plexus_collnet_plugin_t* const kInner = load_inner();
+  return *kInner->ops;
+}
+
+void sleep_ms(int time) { std::this_thread::sleep_for(std::chrono::milliseconds(time)); }
+
+std::atomic<int> asked{0};
+
+int32_t init(const plexus_collnet_config_t* config, plexus_collnet_context_t** context) {
+  if (is_mutant("init_environment")) {
+    setenv("PLEXUS_MUTANT_WAS_HERE", "1", 1);
+  }
+  if (is_mutant("init_leaks_descriptor") && open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
+    return PLEXUS_SYSTEM_ERROR;
+  }
+  return inner().init(config, context);
+}
+
+void finalize(plexus_collnet_context_t* context) { inner().finalize(context); }
+
+int32_t device_count(plexus_collnet_context_t* context, uint32_t* count) {
+  return inner().device_count(context, count);
+}
+
+int32_t properties(plexus_collnet_context_t* context,
+                   uint32_t device,
+                   plexus_collnet_properties_t* p) {
+  const int32_t code = inner().properties(context, device, p);
+  if (is_mutant("reserved_written")) {
+    p->reserved[2] = 1;
+  }
+  if (is_mutant("requests_too_many")) {
+    p->requests_max = 64;
+  }
+  return code;
+}
+
+int32_t reduce_support(plexus_collnet_context_t* context, int32_t type, int32_t op, uint32_t* is) {
+  const int32_t code = inner().reduce_support(context, type, op, is);
+  if (is_mutant("support_all")) {
+    *is = 1;
+  }
+  if (is_mutant("support_changes") && ++asked % 2 == 0) {
+    *is = 0;
+  }
+  return code;
+}
+
+int32_t start_listening(plexus_collnet_context_t* context,
+                        uint32_t device,
+                        plexus_net_handle_t* handle,
+                        plexus_collnet_listen_t** listen) {
+  return inner().listen(context, is_mutant("listen_any_device") ? 0 : device, handle, listen);
+}
+
+int32_t connect(plexus_collnet_listen_t* listen,
+                const plexus_net_handle_t* handles,
+                uint32_t members,
+                uint32_t member,
+                plexus_collnet_group_t** group) {
+  if (is_mutant("connect_sleeps")) {
+    sleep_ms(700);
+  }
+  if (is_mutant("connect_throws")) {
+    throw std::runtime_error("thrown by a mutant");
+  }
+  const int32_t code = inner().connect(listen, handles, members, member, group);
+  return is_mutant("connect_lies") && code == PLEXUS_AGAIN ? PLEXUS_OK : code;
+}
+
+int32_t register_memory(plexus_collnet_group_t* group,
+                        const plexus_net_region_t* region,
+                        plexus_collnet_memory_t** memory) {
+  return inner().register_memory(group, region, memory);
+}
+int32_t deregister(plexus_collnet_memory_t* memory) { return inner().deregister(memory); }
+
+int32_t iallreduce(plexus_collnet_group_t* group,
+                   const plexus_collnet_reduction_t* reduction,
+                   plexus_collnet_request_t** request) {
+  plexus_collnet_reduction_t changed = *reduction;
+  if (is_mutant("reduce_wrong_op") && changed.op == PLEXUS_REDUCE_MIN) {
+    changed.op = PLEXUS_REDUCE_MAX;
+  }
+  if (is_mutant("reduce_signed") && changed.type == PLEXUS_TYPE_UINT32) {
+    changed.type = PLEXUS_TYPE_INT32;
+  }
+  if (is_mutant("reduce_short") && changed.count > 4096) {
+    --changed.count;
+  }
+  const int32_t code = inner().iallreduce(group, &changed, request);
+  if (is_mutant("reduce_writes_send") && code == PLEXUS_OK && changed.send != changed.recv) {
+    static_cast<std::byte*>(const_cast<void*>(changed.send))[0] ^= std::byte{1};
+  }
+  return code;
+}
+
+int32_t test(plexus_collnet_request_t* request) {
+  const int32_t code = inner().test(request);
+  return is_mutant("test_early") && code == PLEXUS_AGAIN ? PLEXUS_OK : code;
+}
+
+void close_group(plexus_collnet_group_t* group) {
+  if (!is_mutant("close_leaks")) {
+    inner().close_group(group);
+  }
+}
+
+void close_listen(plexus_collnet_listen_t* listen) { inner().close_listen(listen); }
+
+constexpr plexus_collnet_ops_t kOps = {
+    .struct_size = sizeof(plexus_collnet_ops_t),
+    .reserved = 0,
+    .init = init,
+    .finalize = finalize,
+    .device_count = device_count,
+    .properties = properties,
+    .reduce_support = reduce_support,
+    .listen = start_listening,
+    .connect = connect,
+    .register_memory = register_memory,
+    .deregister = deregister,
+    .iallreduce = iallreduce,
+    .test = test,
+    .close_group = close_group,
+    .close_listen = close_listen,
+};
+
+constexpr plexus_collnet_plugin_t kPlugin = {
+    .magic = PLEXUS_PLUGIN_MAGIC,
+    .struct_size = sizeof(plexus_collnet_plugin_t),
+    .abi_major = PLEXUS_ABI_MAJOR,
+    .abi_minor = PLEXUS_ABI_MINOR,
+    .name = "Mutant",
+    .version = "0",
+    .ops = &kOps,
+};
+
+}  // namespace
+
+const plexus_collnet_plugin_t* plexus_collnet_query(uint32_t host_abi) {
+  return host_abi >> 16 == PLEXUS_ABI_MAJOR ? &kPlugin : nullptr;
+}

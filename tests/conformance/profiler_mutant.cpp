@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrong on purpose: a profiler of NCCL's ABI (PROFILER_VERSION 4 to 6) with one fault that
+// PLEXUS_MUTANT names. mutants_test.py says which check must kill which mutant. Without
+// PLEXUS_MUTANT it is right: it counts what it is told.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "plugin-api/nccl/profiler.h"
+#include "plugin-api/plexus_plugin.h"
+
+namespace {
+
+#if PROFILER_VERSION == 4
+using What = nccl_profile_event_v4_t;
+#else
+using What = nccl_profile_event_v5_t;
+#endif
+
+bool is_mutant(const char* name) {
+  const char* const chosen = std::getenv("PLEXUS_MUTANT");
+  return chosen != nullptr && std::strcmp(chosen, name) == 0;
+}
+
+struct Context {
+  size_t name_size;
+  std::atomic<int> open{0};
+};
+
+constexpr uint32_t kAlive = 0xA11FE;
+
+struct Event {
+  uint32_t magic = kAlive;
+  Context* context;
+  const What* what;  // borrowed: only a mutant looks later
+  uint64_t type;
+  Event* parent;
+  std::thread::id thread;
+};
+
+constexpr int kMask =
+    NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_PROXY_STEP;
+
+std::mutex mutex;
+std::vector<Event*> stack;  // of a mutant that thinks events nest
+std::atomic<int> contexts{0};
+
+int32_t begin(void** context, int* mask, const char* name) {
+  if (is_mutant("init_fails")) {
+    return PLEXUS_SYSTEM_ERROR;
+  }
+  if (is_mutant("init_once") && contexts++ > 0) {
+    return PLEXUS_INVALID_USAGE;
+  }
+  if (is_mutant("init_leaks_descriptor") && open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
+    return PLEXUS_SYSTEM_ERROR;
+  }
+  if (is_mutant("init_environment")) {
+    setenv("PLEXUS_MUTANT_WAS_HERE", "1", 1);
+  }
+  const bool is_careless = is_mutant("init_name");  // null is no name
+  *context = new Context{name == nullptr && !is_careless ? 0 : std::strlen(name)};
+  if (is_mutant("mask_added")) {
+    *mask |= kMask;
+  } else {
+    *mask = kMask;
+  }
+  return PLEXUS_OK;
+}
+
+#if PROFILER_VERSION == 4
+int32_t init(void** context, int* mask, const char* name, uint64_t, int, int, int, nccl_log_fn) {
+  return begin(context, mask, name);
+}
+#else
+int32_t init(void** context, uint64_t, int* mask, const char* name, int, int, int, nccl_log_fn) {
+  return begin(context, mask, name);
+}
+#endif
+
+int32_t start(void* raw, void** handle, What* what) {
+  auto* const context = static_cast<Context*>(raw);
+  if (is_mutant("start_throws")) {
+    throw std::runtime_error("thrown by a mutant");
+  }
+  if (is_mutant("start_picky") && (what->type & kMask) == 0) {
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  if (is_mutant("start_sleeps")) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (is_mutant("start_prints")) {
+    std::puts("mutant: hello");
+    std::fflush(stdout);
+  }
+  constexpr int kFull = 1000;
+  if (context->open >= kFull && is_mutant("start_full")) {
+    return PLEXUS_SYSTEM_ERROR;
+  }
+  auto* const parent = static_cast<Event*>(what->parent);
+  if (is_mutant("start_parent") && parent != nullptr && parent->magic != kAlive) {
+    std::abort();
+  }
+  auto* const event =
+      new Event{kAlive, context, what, what->type, parent, std::this_thread::get_id()};
+  ++context->open;
+  if (is_mutant("stop_nested")) {
+    const std::lock_guard lock(mutex);
+    stack.push_back(event);
+  }
+  *handle = event;
+  return PLEXUS_OK;
+}
+
+int32_t record(void* handle, int state, nccl_profile_state_t*) {
+  const auto* const event = static_cast<Event*>(handle);
+  const bool is_later = event->type == NCCL_PROFILE_PROXY_CTRL;
+  if (is_mutant("record_picky") && is_later) {
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  return is_mutant("record_fails") && state == NCCL_PROFILE_SEND_WAIT ? PLEXUS_INTERNAL_ERROR
+                                                                      : PLEXUS_OK;
+}
+
+int32_t stop(void* handle) {
+  auto* const event = static_cast<Event*>(handle);
+  if (is_mutant("stop_what") && event->what->type != event->type) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+  if (is_mutant("stop_own_thread") && event->thread != std::this_thread::get_id()) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+  if (is_mutant("stop_nested")) {
+    const std::lock_guard lock(mutex);
+    if (stack.back() != event) {
+      return PLEXUS_INTERNAL_ERROR;
+    }
+    stack.pop_back();
+  }
+  if (is_mutant("stop_children") && event->parent != nullptr && event->parent->magic != kAlive) {
+    return PLEXUS_INTERNAL_ERROR;  // thinks that parents end last
+  }
+  --event->context->open;
+  // A mutant that looks at parents keeps what has ended, marked.
+  const bool is_kept = is_mutant("start_parent") || is_mutant("stop_children");
+  if (is_mutant("stop_leaks") || is_kept) {
+    event->magic = 0;
+  } else {
+    delete event;
+  }
+  return PLEXUS_OK;
+}
+
+int32_t finalize(void* raw) {
+  auto* const context = static_cast<Context*>(raw);
+  while (is_mutant("finalize_waits") && context->open > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const bool has_open = context->open > 0;
+  delete context;
+  return is_mutant("finalize_counts") && has_open ? PLEXUS_INTERNAL_ERROR
+         : is_mutant("finalize_fails")            ? PLEXUS_INTERNAL_ERROR
+                                                  : PLEXUS_OK;
+}
+
+}  // namespace
+
+#define TABLE_OF(version) nccl_profiler_v##version##_t
+#define TABLE(version) TABLE_OF(version)
+#define SYMBOL_OF(version) ncclProfiler_v##version
+#define SYMBOL(version) SYMBOL_OF(version)
+
+extern "C" {
+__attribute__((visibility("default"))) TABLE(PROFILER_VERSION)
+    SYMBOL(PROFILER_VERSION) = {"Mutant", init, start, stop, record, finalize};
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collnet plugin: its descriptor, contexts, devices, what it says that it reduces, handles and
+// groups. What it reduces: reduction.cpp.
+#include "tools/conformance/collnet.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <unistd.h>
+
+#include "core/plugin/library.hpp"
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/collnet_data.hpp"
+#include "tools/conformance/process_state.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+constexpr int32_t kTypes = PLEXUS_TYPE_FLOAT8E5M2 + 1;
+constexpr int32_t kOps = PLEXUS_REDUCE_MIN + 1;
+
+template <Result<void> (*f)(const CollnetUse&)>
+Result<void> on_use(Stand& stand) {
+  PLEXUS_TRY(collnet, Collnet::load(stand));
+  PLEXUS_TRY(use, CollnetUse::open(collnet));
+  return f(use);
+}
+
+Result<void> descriptor(Stand& stand) {
+  PLEXUS_TRY(Collnet::load(stand));  // refuses what is not whole
+  return ok();
+}
+
+Result<void> descriptor_is_constant(Stand& stand) {
+  PLEXUS_TRY(Collnet::load(stand));
+  PLEXUS_TRY(library, Library::load(stand.file()));
+  using Query = const plexus_collnet_plugin_t*(uint32_t);
+  Query* const query = library.find_function<Query>("plexus_collnet_query");
+  const plexus_collnet_plugin_t* const first = query(PLEXUS_HOST_ABI);
+  const plexus_collnet_plugin_t copy = *first;
+  for (const uint32_t host : {PLEXUS_HOST_ABI, PLEXUS_HOST_ABI + 5, PLEXUS_HOST_ABI}) {
+    const plexus_collnet_plugin_t* again = nullptr;
+    stand.monitor().call_void(Place::kQuery, [&] { again = query(host); });
+    PLEXUS_TRY(expect(again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
+                      "to a host of ABI {}.{} it gives no descriptor, or another one", host >> 16,
+                      host & 0xFFFFU));
+  }
+  const plexus_collnet_plugin_t* other = nullptr;
+  stand.monitor().call_void(Place::kQuery, [&] { other = query((PLEXUS_ABI_MAJOR + 1U) << 16); });
+  return expect(other == nullptr || other->abi_major == PLEXUS_ABI_MAJOR,
+                "to a host of another major version it says that it is of that one");
+}
+
+Result<void> opens(const CollnetUse&) { return ok(); }
+
+Result<void> devices(const CollnetUse& use) {
+  for (const plexus_collnet_properties_t& each : use.devices()) {
+    if (auto checked = check_collnet_properties(each); checked.has_error()) {
+      return wrong("{}", checked.error().message());
+    }
+    PLEXUS_TRY(expect(std::all_of(std::begin(each.reserved), std::end(each.reserved),
+                                  [](uint32_t word) { return word == 0; }),
+                      "device {} has words in `reserved`", each.name));
+  }
+  return ok();
+}
+
+Result<void> devices_are_constant(const CollnetUse& use) {
+  PLEXUS_TRY(other, CollnetUse::open(use.collnet(), 43));
+  PLEXUS_TRY(expect(other.devices().size() == use.devices().size(),
+                    "a second context has {} devices, the first has {}", other.devices().size(),
+                    use.devices().size()));
+  for (size_t i = 0; i < use.devices().size(); ++i) {
+    PLEXUS_TRY(
+        expect(std::memcmp(&use.devices()[i], &other.devices()[i], sizeof use.devices()[i]) == 0,
+               "device {} has other properties in a second context", i));
+  }
+  return ok();
+}
+
+Result<void> supports_something(const CollnetUse& use) {
+  bool any = false;
+  for (int32_t type = 0; type < kTypes; ++type) {
+    for (int32_t op = 0; op < kOps; ++op) {
+      PLEXUS_TRY(first, use.supports(type, op));
+      PLEXUS_TRY(again, use.supports(type, op));
+      PLEXUS_TRY(expect(first == again, "reduce_support of {} and {} changes its mind",
+                        collnet_type_name(type), collnet_op_name(op)));
+      any = any || first;
+    }
+  }
+  return expect(any, "it reduces nothing");
+}
+
+Result<void> supports_no_unknown(const CollnetUse& use) {
+  constexpr std::array<std::array<int32_t, 2>, 6> kUnknown = {
+      {{-1, 0}, {12, 0}, {1000, 0}, {7, -1}, {7, 5}, {7, 1000}}};
+  for (const auto& [type, op] : kUnknown) {
+    PLEXUS_TRY(supported, use.supports(type, op));
+    PLEXUS_TRY(expect(!supported, "it says that it reduces type {} with operation {}", type, op));
+  }
+  return ok();
+}
+
+Result<void> listens(const CollnetUse& use) {
+  for (uint32_t device = 0; device < use.devices().size(); ++device) {
+    PLEXUS_TRY(first, Member::listen(use, device));
+    PLEXUS_TRY(second, Member::listen(use, device));
+    PLEXUS_TRY(expect(std::memcmp(&first.handle(), &second.handle(), sizeof first.handle()) != 0,
+                      "two members that listen on device {} get the same handle", device));
+  }
+  return ok();
+}
+
+Result<void> refuses_no_device(const CollnetUse& use) {
+  auto listening = Member::listen(use, static_cast<uint32_t>(use.devices().size()) + 7);
+  return expect(listening.has_error(), "it listens on a device that it does not have");
+}
+
+/// Member 1 of two never comes.
+Result<void> connect_does_not_wait(const CollnetUse& use) {
+  PLEXUS_TRY(here, Member::listen(use));
+  PLEXUS_TRY(absent, Member::listen(use));
+  const std::array<plexus_net_handle_t, 2> handles = {here.handle(), absent.handle()};
+  Stand& stand = here.stand();
+  PLEXUS_TRY(stand.repeat_for(milliseconds(200), [&]() -> Result<void> {
+    const int32_t code = here.try_connect(handles, 0);
+    return expect(code == PLEXUS_AGAIN, "connect says {} before the other member is there", code);
+  }));
+  const auto longest = stand.monitor().times(Place::kConnect).longest;
+  PLEXUS_TRY(expect(longest < stand.bound(milliseconds(500)),
+                    "a call of connect took {} us; it may not block", longest.count() / 1000));
+  here.close();  // a group that does not stand yet
+  return ok();
+}
+
+template <uint32_t size>
+Result<void> makes_group(const CollnetUse& use) {
+  PLEXUS_TRY(reduction, find_reduction(use));
+  PLEXUS_TRY(team, make_team(use, size));
+  return reduce(team, reduction);
+}
+
+template <uint32_t size>
+Result<void> makes_group_of_processes(Stand& stand) {
+  PLEXUS_TRY(collnet, Collnet::load(stand));
+  PLEXUS_TRY(use, CollnetUse::open(collnet));
+  PLEXUS_TRY(reduction, find_reduction(use));
+  PLEXUS_TRY(team, make_team_of_processes(use, size));
+  PLEXUS_TRY(reduce(team, reduction));
+  return stand.peer().meet();
+}
+
+Result<void> groups_beside_each_other(const CollnetUse& use) {
+  PLEXUS_TRY(first, make_team(use, 2));
+  PLEXUS_TRY(second, make_team(use, 3));
+  PLEXUS_TRY(reduction, find_reduction(use));
+  PLEXUS_TRY(reduce(first, reduction));
+  reduction.salt = 1;  // other numbers
+  PLEXUS_TRY(reduce(second, reduction));
+  first.members.clear();
+  return reduce(second, reduction);
+}
+
+Result<void> many_leave_nothing(Stand& stand) {
+  PLEXUS_TRY(collnet, Collnet::load(stand));
+  const auto use_it = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(use, CollnetUse::open(collnet));
+      PLEXUS_TRY(team, make_team(use, 2));
+      PLEXUS_TRY(reduction, find_reduction(use));
+      PLEXUS_TRY(reduce(team, reduction));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use_it(3));
+  const Descriptors descriptors = list_descriptors();
+  const uint32_t threads = count_threads();
+  constexpr int kTimes = 20;
+  PLEXUS_TRY(use_it(kTimes));
+  std::string left;
+  PLEXUS_TRY(stand.wait_until(
+      "the end of what closed groups hold",
+      [&]() -> Result<bool> {
+        left = describe_new(descriptors, list_descriptors());
+        return left.empty();
+      },
+      seconds(2)));
+  return expect(settle_threads(threads, milliseconds(1000)) <= threads,
+                "it left a thread of {} groups", kTimes);
+}
+
+Result<void> process_is_left(Stand& stand) {
+  const Handlers handlers = list_handlers();
+  const std::vector<std::string> surroundings = list_surroundings();
+  const uint32_t before = count_threads();
+  {
+    PLEXUS_TRY(collnet, Collnet::load(stand));
+    PLEXUS_TRY(use, CollnetUse::open(collnet));
+    PLEXUS_TRY(team, make_team(use, 2));
+    PLEXUS_TRY(reduction, find_reduction(use));
+    PLEXUS_TRY(reduce(team, reduction));
+  }
+  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
+  PLEXUS_TRY(expect(surroundings == list_surroundings(), "it changed the process's surroundings"));
+  PLEXUS_TRY(expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr"));
+  return expect(settle_threads(before, milliseconds(1000)) == before, "it left a thread");
+}
+
+Result<void> exits(const CollnetUse& use) { return makes_group<2>(use); }
+
+constexpr const char* kLifeRule =
+    "plexus_collnet.h: init, listen, connect, register_memory, iallreduce, test, deregister, "
+    "close_group, close_listen, finalize";
+constexpr const char* kConnectRule =
+    "plexus_collnet.h connect: PLEXUS_AGAIN until the group stands; no blocking";
+constexpr const char* kSupportRule =
+    "plexus_collnet.h reduce_support: constant for the life of the context; what is not known is "
+    "not supported";
+
+constexpr std::array kChecks = {
+    Check{"collnet.descriptor", "has a whole descriptor and table",
+          "plexus_collnet.h: magic, sizes, ABI, name, version, all entries", descriptor},
+    Check{"collnet.constant",
+          "gives the same descriptor every time",
+          "plexus_collnet.h: static storage of the plugin",
+          descriptor_is_constant,
+          {.abi = CheckOptions::Abi::kNative}},
+    Check{"collnet.init", "makes and ends a context", kLifeRule, on_use<opens>},
+    Check{"collnet.devices", "has devices that can be used", "plexus_collnet.h: properties",
+          on_use<devices>},
+    Check{"collnet.devices_constant", "has the same devices in every context",
+          "plexus_collnet.h: device_count, properties as in plexus_net.h",
+          on_use<devices_are_constant>},
+    Check{"collnet.support", "reduces something, and says so twice", kSupportRule,
+          on_use<supports_something>},
+    Check{"collnet.support_unknown", "does not reduce what it does not know", kSupportRule,
+          on_use<supports_no_unknown>},
+    Check{"collnet.listen", "gives each member a handle of its own",
+          "plexus_collnet.h listen: fills in its handle, which is secret", on_use<listens>},
+    Check{"collnet.no_device",
+          "refuses a device that it does not have",
+          "plexus_net.h: PLEXUS_INVALID_ARGUMENT for what is not there",
+          on_use<refuses_no_device>,
+          {.abi = CheckOptions::Abi::kNative}},
+    Check{"collnet.no_wait", "does not block while a member is missing", kConnectRule,
+          on_use<connect_does_not_wait>},
+    Check{"collnet.two", "makes a group of two members", kConnectRule, on_use<makes_group<2>>},
+    Check{"collnet.three", "makes a group of three members", kConnectRule, on_use<makes_group<3>>},
+    Check{"collnet.two_processes",
+          "makes a group of two processes",
+          kConnectRule,
+          makes_group_of_processes<2>,
+          {.processes = 2}},
+    Check{"collnet.three_members",
+          "makes a group of three members in two processes",
+          kConnectRule,
+          makes_group_of_processes<3>,
+          {.processes = 2}},
+    Check{"collnet.groups", "keeps two groups apart", kLifeRule, on_use<groups_beside_each_other>},
+    Check{"collnet.many",
+          "makes many groups and leaves nothing",
+          kLifeRule,
+          many_leave_nothing,
+          {.is_alone = true}},
+    Check{"collnet.process", "changes nothing of the process",
+          "a plugin leaves the process as it is", process_is_left},
+    Check{"collnet.exit",
+          "lets the process end after use",
+          "no entry raises a signal, ends the process",
+          on_use<exits>,
+          {.exits = true}},
+};
+
+}  // namespace
+
+CheckTable collnet_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tuner of NCCL's ABI: its table, its contexts, what it leaves behind. Its answers:
+// nccl_costs.cpp.
+#include "tools/conformance/nccl_tuner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <unistd.h>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/process_state.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+using Session = NcclTunerSession;
+
+template <Result<void> (*f)(Session&)>
+Result<void> on_session(Stand& stand) {
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(session, Session::open(tuner, {}));
+  return f(session);
+}
+
+Result<TunerCosts> ask(Session& session, const TunerQuestion& question = {}) {
+  TunerCosts costs = make_costs(question);
+  PLEXUS_TRY(session.ask(question, costs));
+  return costs;
+}
+
+Result<void> table(Stand& stand) {
+  constexpr std::array<size_t, 5> kBytes = {32, 32, 32, 32, 40};  // v2 to v6
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  const size_t expected = kBytes[static_cast<size_t>(tuner.version() - 2)];
+  PLEXUS_TRY(expect(tuner.size_bytes() == 0 || tuner.size_bytes() == expected,
+                    "{} has {} bytes, expected {}", tuner.entry(), tuner.size_bytes(), expected));
+  PLEXUS_TRY(expect(tuner.has_entries(), "name, init, getCollInfo or destroy of its {} is null",
+                    tuner.entry()));
+  const std::string name = tuner.name();
+  return expect(!name.empty() && std::all_of(name.begin(), name.end(),
+                                             [](char c) { return c >= ' ' && c <= '~'; }),
+                "its name is empty or not printable");
+}
+
+Result<void> opens_and_ends(Session& session) {
+  const int32_t code = session.close();
+  return expect(code == PLEXUS_OK, "ending a context failed with code {}: {}", code,
+                session.monitor().last_failure());
+}
+
+Result<void> any_communicator(Stand& stand) {
+  constexpr std::array<Session::Comm, 9> kComms = {{{1, 1, 1},
+                                                    {2, 1, 2},
+                                                    {2, 2, 3},
+                                                    {3, 3, 4},
+                                                    {8, 1, 5},
+                                                    {17, 4, 6},
+                                                    {64, 8, 7},
+                                                    {4096, 512, 8},
+                                                    {65536, 65536, ~uint64_t{0}}}};
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  for (const Session::Comm& comm : kComms) {
+    PLEXUS_TRY(session, Session::open(tuner, comm));
+    PLEXUS_TRY(ask(session));
+  }
+  return ok();
+}
+
+Result<void> two_communicators(Stand& stand) {
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(small, Session::open(tuner, {2, 1, 7}));
+  PLEXUS_TRY(alone, ask(small));
+  {
+    PLEXUS_TRY(large, Session::open(tuner, {512, 64, 8}));
+    PLEXUS_TRY(ask(large));
+    PLEXUS_TRY(beside, ask(small));
+    PLEXUS_TRY(expect(alone == beside,
+                      "with a communicator of 512 ranks beside it, that of 2 ranks gets another "
+                      "answer"));
+  }
+  PLEXUS_TRY(after, ask(small));
+  return expect(alone == after, "when another communicator ended, the answer changed");
+}
+
+Result<void> many_leave_nothing(Stand& stand) {
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(session, Session::open(tuner, {}));
+      PLEXUS_TRY(ask(session));
+    }
+    return ok();
+  };
+  constexpr int kTimes = 300;
+  PLEXUS_TRY(use(20));
+  const Descriptors descriptors = list_descriptors();
+  const uint32_t threads = count_threads();
+  const uint64_t before = count_heap_bytes();
+  PLEXUS_TRY(use(kTimes));
+  const uint64_t now = count_heap_bytes();
+  const std::string left = describe_new(descriptors, list_descriptors());
+  PLEXUS_TRY(expect(left.empty(), "open after {} contexts: {}", kTimes, left));
+  PLEXUS_TRY(expect(settle_threads(threads, milliseconds(300)) == threads,
+                    "it left a thread of {} contexts", kTimes));
+  uint64_t lines = 0;
+  for (const LogLine& line : stand.monitor().lines()) {
+    lines += sizeof(LogLine) + line.text.capacity() + 64;
+  }
+  constexpr uint64_t kAllowedBytes = uint64_t{16} * kTimes;
+  return expect(now <= before + 2 * lines + kAllowedBytes,
+                "{} bytes of heap more after {} contexts", now - before, kTimes);
+}
+
+Result<void> borrows_model(Stand& stand) {
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  if (tuner.version() < 5) {
+    return skip("{} is not lent a model", tuner.entry());
+  }
+  PLEXUS_TRY(session, Session::open(tuner, {}));
+  PLEXUS_TRY(before, ask(session));
+  session.take_back();
+  PLEXUS_TRY(after, ask(session));
+  return expect(before == after, "its answer changed when the model that init was lent did");
+}
+
+Result<void> leaves_a_model(Stand& stand) {
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  if (tuner.version() < 5) {
+    return skip("{} is not lent a model", tuner.entry());
+  }
+  PLEXUS_TRY(session, Session::open(tuner, {}));
+  const auto* const numbers = reinterpret_cast<const double*>(&session.constants());
+  constexpr size_t kCount = sizeof(nccl_tuner_constants_v5_t) / sizeof(double);
+  const auto* const bad = std::find_if(
+      numbers, numbers + kCount, [](double each) { return !std::isfinite(each) || each < 0; });
+  return expect(bad == numbers + kCount, "after init number {} of the model's constants is {}",
+                bad - numbers, bad == numbers + kCount ? 0 : *bad);
+}
+
+Result<void> process_is_left(Stand& stand) {
+  const Handlers handlers = list_handlers();
+  const std::vector<std::string> surroundings = list_surroundings();
+  const uint32_t before = count_threads();
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  {
+    PLEXUS_TRY(session, Session::open(tuner, {}));
+    PLEXUS_TRY(ask(session));
+  }
+  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
+  PLEXUS_TRY(expect(surroundings == list_surroundings(), "it changed the process's surroundings"));
+  return expect(settle_threads(before, milliseconds(300)) == before, "it left a thread");
+}
+
+Result<void> threads(Stand& stand) {
+  PLEXUS_TRY(tuner, NcclTuner::load(stand));
+  PLEXUS_TRY(reference, Session::open(tuner, {}));
+  PLEXUS_TRY(expected, ask(reference));
+  std::array<std::string, 4> problems;
+  std::vector<std::thread> running;
+  for (std::string& problem : problems) {
+    running.emplace_back([&] {
+      const auto use = [&]() -> Result<void> {
+        PLEXUS_TRY(session, Session::open(tuner, {}));
+        for (int i = 0; i < 200; ++i) {
+          PLEXUS_TRY(found, ask(session));
+          PLEXUS_TRY(expect(expected == found, "another answer than in one thread"));
+        }
+        return ok();
+      };
+      const Result<void> result = use();
+      problem = result.has_error() ? result.error().message() : "";
+    });
+  }
+  for (std::thread& thread : running) {
+    thread.join();
+  }
+  for (const std::string& problem : problems) {
+    PLEXUS_TRY(expect(problem.empty(), "one of 4 threads with a context each: {}", problem));
+  }
+  return ok();
+}
+
+Result<void> is_silent(Session& session) {
+  PLEXUS_TRY(ask(session));
+  for (const LogLine& line : session.monitor().lines()) {
+    PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN, "it warns though all is well: {}", line.text));
+  }
+  return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
+}
+
+Result<void> is_used(Session& session) {
+  PLEXUS_TRY(ask(session));
+  return ok();
+}
+
+constexpr const char* kLifeRule =
+    "plugin ABI 8.5: init once per communicator, finalize (destroy) once per communicator";
+constexpr const char* kModelRule =
+    "plugin ABI 8.1: the constants are in/out at init, and are read after it by the model";
+
+constexpr std::array kChecks = {
+    Check{"tuner.table", "has a whole table of its ABI", "plugin ABI 8.1: structs, slot order",
+          table},
+    Check{"tuner.init", "makes and ends a context", kLifeRule, on_session<opens_and_ends>},
+    Check{"tuner.any", "serves communicators of every size",
+          "plugin ABI 8.4: a tuner whose init fails fails the communicator", any_communicator},
+    Check{"tuner.two", "keeps two communicators apart",
+          "plugin ABI 8.1: since v2 all state is the context's", two_communicators},
+    Check{"tuner.many",
+          "serves many communicators and leaves nothing",
+          kLifeRule,
+          many_leave_nothing,
+          {.is_alone = true}},
+    Check{"tuner.borrowed", "keeps nothing that init was lent", kModelRule, borrows_model},
+    Check{"tuner.model", "leaves a model of numbers", kModelRule, leaves_a_model},
+    Check{"tuner.process", "changes nothing of the process", "a plugin leaves the process as it is",
+          process_is_left},
+    Check{"tuner.threads", "serves communicators in several threads",
+          "plugin ABI 8.1: a context per communicator; ranks of a process are threads", threads},
+    Check{"tuner.silent", "does not talk when all is well",
+          "plugin ABI 8.1: init is given the log, a plugin has no other output",
+          on_session<is_silent>},
+    Check{"tuner.exit",
+          "lets the process end after use",
+          "no entry raises a signal, ends the process",
+          on_session<is_used>,
+          {.exits = true}},
+};
+
+}  // namespace
+
+CheckTable nccl_tuner_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// A profiler of NCCL's ABI: its table, its contexts, time, and what it leaves behind. Events:
+// event.cpp.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <unistd.h>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/nccl_profiler.hpp"
+#include "tools/conformance/process_state.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+using Session = ProfilerSession;
+
+template <Result<void> (*f)(Session&)>
+Result<void> on_session(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  PLEXUS_TRY(session, Session::open(profiler, {}));
+  return f(session);
+}
+
+/// A collective with a step of its proxy.
+Result<void> tell_collective(Session& session) {
+  PLEXUS_TRY(group, session.start(NCCL_PROFILE_GROUP, nullptr, nullptr));
+  PLEXUS_TRY(coll, session.start(NCCL_PROFILE_COLL, nullptr, group));
+  PLEXUS_TRY(op, session.start(NCCL_PROFILE_PROXY_OP, coll, nullptr));
+  PLEXUS_TRY(step, session.start(NCCL_PROFILE_PROXY_STEP, op, nullptr));
+  PLEXUS_TRY(session.record(step, NCCL_PROFILE_SEND_WAIT));
+  PLEXUS_TRY(session.stop(step));
+  PLEXUS_TRY(session.stop(op));
+  PLEXUS_TRY(session.stop(coll));
+  return session.stop(group);
+}
+
+Result<void> table(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  constexpr size_t kBytes = sizeof(nccl_profiler_v5_t);  // of all versions
+  PLEXUS_TRY(expect(profiler.size_bytes() == 0 || profiler.size_bytes() == kBytes,
+                    "{} has {} bytes, expected {}", profiler.entry(), profiler.size_bytes(),
+                    kBytes));
+  PLEXUS_TRY(expect(profiler.has_entries(), "an entry of its {} is null", profiler.entry()));
+  const std::string name = profiler.name();
+  return expect(!name.empty() && std::all_of(name.begin(), name.end(),
+                                             [](char c) { return c >= ' ' && c <= '~'; }),
+                "its name is empty or not printable");
+}
+
+Result<void> opens_and_ends(Session& session) {
+  const int32_t code = session.close();
+  return expect(code == PLEXUS_OK, "finalize failed with code {}: {}", code,
+                session.monitor().last_failure());
+}
+
+Result<void> gives_a_mask(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  constexpr int kNotAsked = 1 << 30;
+  PLEXUS_TRY(first, Session::open(profiler, {}, 0));
+  PLEXUS_TRY(second, Session::open(profiler, {}, kNotAsked));
+  return expect(first.mask() == second.mask(),
+                "init leaves the mask {:#x} where 0 was and {:#x} where {:#x} was: it does not set "
+                "it",
+                static_cast<unsigned>(first.mask()), static_cast<unsigned>(second.mask()),
+                static_cast<unsigned>(kNotAsked));
+}
+
+Result<void> any_communicator(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  const std::string long_name(300, 'n');
+  const std::array<Session::Comm, 5> comms = {{{"", 1, 1, 1, 0},
+                                               {nullptr, 2, 1, 2, 1},
+                                               {"a%s%n b", 3, 2, 2, 0},
+                                               {long_name.c_str(), ~uint64_t{0}, 64, 512, 511},
+                                               {"large", 5, 65536, 1 << 20, 1}}};
+  for (const Session::Comm& comm : comms) {
+    PLEXUS_TRY(session, Session::open(profiler, comm));
+    PLEXUS_TRY(tell_collective(session));
+  }
+  return ok();
+}
+
+Result<void> several_communicators(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  PLEXUS_TRY(first, Session::open(profiler, {"first", 1, 2, 8, 0}));
+  PLEXUS_TRY(third, Session::open(profiler, {"third", 3, 2, 8, 7}));
+  {
+    PLEXUS_TRY(second, Session::open(profiler, {"second", 2, 1, 2, 1}));
+    PLEXUS_TRY(tell_collective(second));
+    PLEXUS_TRY(tell_collective(first));
+  }
+  PLEXUS_TRY(tell_collective(third));
+  PLEXUS_TRY(expect(first.close() == PLEXUS_OK, "finalize of the first of two failed: {}",
+                    stand.monitor().last_failure()));
+  PLEXUS_TRY(tell_collective(third));
+  PLEXUS_TRY(expect(third.close() == PLEXUS_OK, "finalize of the last failed: {}",
+                    stand.monitor().last_failure()));
+  PLEXUS_TRY(again, Session::open(profiler, {"again", 4, 1, 2, 0}));
+  return tell_collective(again);
+}
+
+Result<void> many_leave_nothing(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(session, Session::open(profiler, {}));
+      PLEXUS_TRY(tell_collective(session));
+    }
+    return ok();
+  };
+  constexpr int kTimes = 300;
+  PLEXUS_TRY(use(20));
+  const Descriptors descriptors = list_descriptors();
+  const uint32_t threads = count_threads();
+  const uint64_t before = count_heap_bytes();
+  PLEXUS_TRY(use(kTimes));
+  const uint64_t now = count_heap_bytes();
+  const std::string left = describe_new(descriptors, list_descriptors());
+  PLEXUS_TRY(expect(left.empty(), "open after {} contexts: {}", kTimes, left));
+  PLEXUS_TRY(expect(settle_threads(threads, milliseconds(300)) == threads,
+                    "it left a thread of {} contexts", kTimes));
+  uint64_t lines = 0;
+  for (const LogLine& line : stand.monitor().lines()) {
+    lines += sizeof(LogLine) + line.text.capacity() + 64;
+  }
+  constexpr uint64_t kAllowedBytes = uint64_t{16} * kTimes;
+  return expect(now <= before + 2 * lines + kAllowedBytes,
+                "{} bytes of heap more after {} contexts", now - before, kTimes);
+}
+
+Result<void> process_is_left(Stand& stand) {
+  const Handlers handlers = list_handlers();
+  const std::vector<std::string> surroundings = list_surroundings();
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  PLEXUS_TRY(session, Session::open(profiler, {}));
+  PLEXUS_TRY(tell_collective(session));
+  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
+  return expect(surroundings == list_surroundings(), "it changed the process's surroundings");
+}
+
+Result<void> is_quick(Session& session) {
+  for (int i = 0; i < 1000; ++i) {
+    PLEXUS_TRY(tell_collective(session));
+  }
+  for (const Place place : {Place::kStartEvent, Place::kStopEvent, Place::kRecordState}) {
+    const Monitor::Times times = session.monitor().times(place);
+    constexpr auto kMedian = std::chrono::microseconds(200);
+    constexpr auto kLongest = seconds(1);
+    PLEXUS_TRY(expect(times.median <= kMedian && times.longest <= kLongest,
+                      "every second {} takes {} us or more, the longest {} us", place_name(place),
+                      times.median.count() / 2000, times.longest.count() / 1000));
+  }
+  return ok();
+}
+
+Result<void> is_silent(Session& session) {
+  PLEXUS_TRY(tell_collective(session));
+  for (const LogLine& line : session.monitor().lines()) {
+    PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN, "it warns though all is well: {}", line.text));
+  }
+  return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
+}
+
+/// A program may end without having destroyed its communicators.
+struct Unfinished {
+  NcclProfiler profiler;
+  std::optional<Session> session;
+  EventHandle event = nullptr;
+};
+
+Result<void> exits_open(Stand& stand) {
+  PLEXUS_TRY(profiler, NcclProfiler::load(stand));
+  static auto* const kLeft = new Unfinished{profiler, std::nullopt};  // reachable, never ended
+  PLEXUS_TRY(session, Session::open(kLeft->profiler, {}));
+  PLEXUS_TRY(tell_collective(session));
+  PLEXUS_TRY(event, session.start(NCCL_PROFILE_COLL, nullptr, nullptr));
+  kLeft->event = event;
+  kLeft->session.emplace(std::move(session));
+  return ok();
+}
+
+Result<void> exits(Session& session) { return tell_collective(session); }
+
+constexpr const char* kLifeRule =
+    "plugin ABI 9: init per communicator and rank, finalize for each context that it gave";
+constexpr const char* kTimeRule = "the proxy thread waits for each call: none may block";
+
+constexpr std::array kChecks = {
+    Check{"profiler.table", "has a whole table of its ABI",
+          "plugin ABI 9: slots name, init, startEvent, stopEvent, recordEventState, finalize",
+          table},
+    Check{"profiler.init", "makes and ends a context", kLifeRule, on_session<opens_and_ends>},
+    Check{
+        "profiler.mask", "says which kinds of event it wants",
+        "plugin ABI 9: init(..., int* mask, ...): the mask is process-global, the last one counts",
+        gives_a_mask},
+    Check{"profiler.any", "serves communicators of every size and name, and without one",
+          "plugin ABI 9: commName is the user's, or null", any_communicator},
+    Check{"profiler.several", "serves several communicators, ended in any order", kLifeRule,
+          several_communicators},
+    Check{"profiler.many",
+          "serves many communicators and leaves nothing",
+          kLifeRule,
+          many_leave_nothing,
+          {.is_alone = true}},
+    Check{"profiler.process", "changes nothing of the process",
+          "a plugin leaves the process as it is", process_is_left},
+    Check{"profiler.quick",
+          "takes little time for an event",
+          kTimeRule,
+          on_session<is_quick>,
+          {.is_alone = true}},
+    Check{"profiler.silent", "does not talk when all is well",
+          "plugin ABI 9: init is given the log, a plugin has no other output",
+          on_session<is_silent>},
+    Check{"profiler.exit",
+          "lets the process end after use",
+          "no entry raises a signal, ends the process",
+          on_session<exits>,
+          {.exits = true}},
+    Check{"profiler.exit_open",
+          "lets the process end with a communicator open",
+          "a program may end without ncclCommDestroy",
+          exits_open,
+          {.exits = true}},
+};
+
+}  // namespace
+
+CheckTable profiler_checks() { return kChecks; }
+
+}  // namespace plexus::conformance

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collnet plugin under the monitor: its handles as owners, and members of a group that reduce.
+// NCCL's ABI comes through core/plugin/nccl_collnet.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/plugin/collnet_plugin.hpp"
+#include "tools/conformance/stand.hpp"
+
+namespace plexus::conformance {
+
+struct Collnet {
+  [[nodiscard]] static Result<Collnet> load(Stand& stand);
+  [[nodiscard]] const plexus_collnet_ops_t& ops() const noexcept { return plugin->ops; }
+  [[nodiscard]] Monitor& monitor() const noexcept { return stand->monitor(); }
+
+  Stand* stand;
+  std::shared_ptr<const CollnetPlugin> plugin;
+};
+
+class CollnetUse {
+ public:
+  [[nodiscard]] static Result<CollnetUse> open(const Collnet& collnet, uint64_t comm_id = 42);
+  CollnetUse(CollnetUse&& other) noexcept
+      : collnet_(other.collnet_),
+        raw_(std::exchange(other.raw_, nullptr)),
+        devices_(std::move(other.devices_)) {}
+  CollnetUse& operator=(CollnetUse&&) = delete;
+  ~CollnetUse();
+  [[nodiscard]] const Collnet& collnet() const noexcept { return *collnet_; }
+  [[nodiscard]] plexus_collnet_context_t* raw() const noexcept { return raw_; }
+  [[nodiscard]] const std::vector<plexus_collnet_properties_t>& devices() const noexcept {
+    return devices_;
+  }
+  [[nodiscard]] Result<bool> supports(int32_t type, int32_t op) const;
+
+ private:
+  explicit CollnetUse(const Collnet& collnet) : collnet_(&collnet) {}
+  const Collnet* collnet_;
+  plexus_collnet_context_t* raw_ = nullptr;
+  std::vector<plexus_collnet_properties_t> devices_;
+};
+
+/// One member: listens, then is of a group.
+class Member {
+ public:
+  [[nodiscard]] static Result<Member> listen(const CollnetUse& use, uint32_t device = 0);
+  Member(Member&& other) noexcept
+      : collnet_(other.collnet_),
+        listen_(std::exchange(other.listen_, nullptr)),
+        handle_(other.handle_),
+        group_(std::exchange(other.group_, nullptr)),
+        memory_(std::exchange(other.memory_, {})) {}
+  Member& operator=(Member&&) = delete;
+  ~Member() { close(); }
+  [[nodiscard]] const plexus_net_handle_t& handle() const noexcept { return handle_; }
+  /// As the plugin's.
+  int32_t try_connect(std::span<const plexus_net_handle_t> handles, uint32_t number);
+  [[nodiscard]] Result<plexus_collnet_memory_t*> register_memory(void* data, uint64_t size_bytes);
+  int32_t iallreduce(const plexus_collnet_reduction_t& reduction,
+                     plexus_collnet_request_t** request);
+  int32_t test(plexus_collnet_request_t* request);
+  /// All that was registered.
+  void deregister();
+  /// The memory, the group, then the listen handle.
+  void close();
+  [[nodiscard]] Stand& stand() const noexcept { return *collnet_->stand; }
+  [[nodiscard]] Monitor& monitor() const noexcept { return collnet_->monitor(); }
+
+ private:
+  explicit Member(const Collnet& collnet) : collnet_(&collnet) {}
+  const Collnet* collnet_;
+  plexus_collnet_listen_t* listen_ = nullptr;
+  plexus_net_handle_t handle_{};
+  plexus_collnet_group_t* group_ = nullptr;
+  std::vector<plexus_collnet_memory_t*> memory_;
+};
+
+/// The members that this process has, connected, with the numbers that they have in the group.
+struct Team {
+  std::vector<Member> members;
+  std::vector<uint32_t> numbers;
+  uint32_t size = 0;  // of the group
+};
+/// All of one process.
+[[nodiscard]] Result<Team> make_team(const CollnetUse& use, uint32_t size);
+/// Over two processes: those with even numbers are in process 0.
+[[nodiscard]] Result<Team> make_team_of_processes(const CollnetUse& use, uint32_t size);
+
+/// A reduction that every member of the team makes; parts are of all members of the group.
+struct Reduction {
+  int32_t type = PLEXUS_TYPE_INT32;
+  int32_t op = PLEXUS_REDUCE_SUM;
+  uint64_t count = 0;
+  bool is_in_place = false;
+  size_t offset = 0;  // elements into a buffer
+  uint32_t salt = 0;
+};
+/// Of a type and operation that the plugin has, the smallest elements first.
+[[nodiscard]] Result<Reduction> find_reduction(const CollnetUse& use, uint64_t count = 100);
+/// Starts it on all members and tests until all are done; compares the bits, and the guards around
+/// them, with the host's arithmetic.
+[[nodiscard]] Result<void> reduce(Team& team, const Reduction& reduction);
+
+}  // namespace plexus::conformance

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library of NCCL's profiler ABI (ncclProfiler_v4 .. v6), driven through its raw table.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "plugin-api/nccl/profiler.h"
+
+#include "tools/conformance/stand.hpp"
+
+namespace plexus::conformance {
+
+class NcclProfiler {
+ public:
+  /// That of the ABI that the subject names, else the newest.
+  [[nodiscard]] static Result<NcclProfiler> load(Stand& stand);
+  [[nodiscard]] Stand& stand() const noexcept { return *stand_; }
+  [[nodiscard]] int version() const noexcept { return version_; }
+  [[nodiscard]] std::string entry() const;
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
+  [[nodiscard]] const void* table() const noexcept { return table_; }
+  [[nodiscard]] bool has_entries() const noexcept;
+
+ private:
+  Stand* stand_ = nullptr;
+  const void* table_ = nullptr;
+  size_t size_bytes_ = 0;
+  int version_ = 0;
+};
+
+/// An event under way; null: the profiler does not track it.
+using EventHandle = void*;
+
+/// A kind of event, and the states that it goes through.
+struct EventKind {
+  uint64_t type;
+  const char* name;
+  int since;                  // version of the ABI
+  std::array<int, 6> states;  // 0: no more
+};
+/// The kinds that a version has, parents before those below them.
+[[nodiscard]] std::span<const EventKind> all_event_kinds();
+[[nodiscard]] const EventKind& event_kind(uint64_t type);
+
+/// The context of a communicator; finalized when it goes. Threads: as the plugin.
+class ProfilerSession {
+ public:
+  struct Comm {
+    const char* name = "kit";
+    uint64_t id = 42;
+    int nnodes = 2;
+    int nranks = 8;
+    int rank = 3;
+  };
+  [[nodiscard]] static Result<ProfilerSession> open(const NcclProfiler& profiler,
+                                                    const Comm& comm,
+                                                    int mask_before = 0);
+  ProfilerSession(ProfilerSession&& other) noexcept
+      : profiler_(other.profiler_),
+        comm_(other.comm_),
+        raw_(other.raw_),
+        mask_(other.mask_),
+        is_open_(std::exchange(other.is_open_, false)) {}
+  ProfilerSession& operator=(ProfilerSession&&) = delete;
+  ~ProfilerSession() { (void)close(); }
+  /// The plugin's code.
+  int32_t close();
+
+  [[nodiscard]] int mask() const noexcept { return mask_; }
+  [[nodiscard]] bool has(const EventKind& kind) const noexcept {
+    return kind.since <= profiler_->version();
+  }
+  /// The descriptor is overwritten when the call is over.
+  [[nodiscard]] Result<EventHandle> start(uint64_t type, EventHandle parent, EventHandle group);
+  [[nodiscard]] Result<void> record(EventHandle event, int state);
+  /// All of the kind's states in turn.
+  [[nodiscard]] Result<void> record_all(EventHandle event, const EventKind& kind);
+  [[nodiscard]] Result<void> stop(EventHandle event);
+  [[nodiscard]] Monitor& monitor() const noexcept { return profiler_->stand().monitor(); }
+  [[nodiscard]] Stand& stand() const noexcept { return profiler_->stand(); }
+
+ private:
+  ProfilerSession(const NcclProfiler& profiler, const Comm& comm)
+      : profiler_(&profiler), comm_(comm) {}
+  const NcclProfiler* profiler_;
+  Comm comm_;
+  void* raw_ = nullptr;
+  int mask_ = 0;
+  bool is_open_ = false;
+};
+
+}  // namespace plexus::conformance
