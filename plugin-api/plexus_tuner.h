@@ -81,7 +81,9 @@ typedef struct plexus_tuner_candidate {
   /* Since 1.2, when struct_size says that they are there: more of what a loop costs. */
   uint64_t chunks_in_all;  /* that all ranks send */
   uint32_t chunks_reduced; /* that one rank combines with another chunk, at most */
-  uint32_t reserved;
+  /* Since 1.3: what goes from one data centre to another; 0 in one data centre. */
+  uint32_t far_rounds; /* messages, on the way with the most of them */
+  uint64_t far_chunks; /* that leave one data centre, at most */
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

@@ -5,7 +5,31 @@
 
 namespace plexus {
 
+namespace {
+
+CallShape shape_of(const CallArguments& arguments) {
+  return {.collective = arguments.collective,
+          .type = arguments.type,
+          .op = arguments.op,
+          .root = arguments.root,
+          .has_send = arguments.send != nullptr,
+          .has_recv = arguments.recv != nullptr,
+          .in_place = arguments.send == arguments.recv,
+          .count = arguments.count};
+}
+
+}  // namespace
+
 Result<void> issue(const CallArguments& arguments) {
+  const CallShape shape = shape_of(arguments);
+  const bool is_inline = arguments.stream == nullptr;
+  if (is_inline && is_live(inner(arguments.comm))) {
+    PLEXUS_TRY(repeated,
+               repeat_call(*inner(arguments.comm), shape, arguments.send, arguments.recv));
+    if (repeated) {
+      return ok();
+    }
+  }
   auto task = check_call(arguments);
   if (task.has_error()) {
     fail_group(task.error());
@@ -14,7 +38,11 @@ Result<void> issue(const CallArguments& arguments) {
   if (task.value().count == 0 && !is_point_to_point(arguments.collective)) {
     return ok();
   }
-  return enqueue(task.value());
+  PLEXUS_TRY(enqueue(task.value()));
+  if (is_inline) {
+    note_call(*inner(arguments.comm), shape);
+  }
+  return ok();
 }
 
 }  // namespace plexus

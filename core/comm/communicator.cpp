@@ -23,7 +23,28 @@ Communicator::~Communicator() {
 
 namespace {
 
+/// Pairs in different data centres, and the worst of what joins those.
+void describe_far(const CommTopology& topology, plexus_tuner_link_t& far) {
+  const CentreMap& map = topology.centres;
+  std::vector<uint32_t> members(map.count());
+  for (const int centre : topology.centre_of) {
+    ++members[static_cast<size_t>(centre)];
+  }
+  for (size_t from = 0; from < map.count(); ++from) {
+    for (size_t to = 0; to < from; ++to) {
+      const CentrePath& path = map.path(from, to);
+      far.count += members[from] * members[to];
+      far.latency_ns = std::max(far.latency_ns, path.latency_ns.value_or(0));
+      const uint64_t known = path.mbit_per_s.value_or(0);
+      if (known > 0 && (far.bandwidth_mbit_per_s == 0 || known < far.bandwidth_mbit_per_s)) {
+        far.bandwidth_mbit_per_s = known;
+      }
+    }
+  }
+}
+
 plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
+                                      const CommTopology& topology,
                                       uint64_t group,
                                       uint32_t slot_bytes) {
   std::map<uint64_t, uint32_t> hosts;
@@ -52,7 +73,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.struct_size = sizeof(comm);
   comm.nranks = static_cast<uint32_t>(infos.size());
   comm.nnodes = static_cast<uint32_t>(hosts.size());
-  comm.ndatacenters = 1;
+  comm.ndatacenters = static_cast<uint32_t>(topology.centres.count());
   for (const auto& [host, members] : hosts) {
     comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
   }
@@ -68,7 +89,9 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.slot_bytes = slot_bytes;
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
   comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
-  comm.links[PLEXUS_LINK_NET].count = static_cast<uint32_t>(all - in_process - on_host);
+  describe_far(topology, comm.links[PLEXUS_LINK_FAR]);
+  comm.links[PLEXUS_LINK_NET].count =
+      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_FAR].count;
   return comm;
 }
 
@@ -154,12 +177,6 @@ Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
   return ok();
 }
 
-Result<void> Communicator::open_collnet(uint32_t slot_bytes) {
-  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
-  collnet_ = std::move(collnet);
-  return ok();
-}
-
 /// The heads of all hosts that meet in a network (kernels/algorithms/collnet_all_reduce.hpp).
 static std::vector<int> list_members(const CommTopology& topology, int channel, int network) {
   const ChannelOrder& order =
@@ -169,6 +186,42 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
     members.push_back(order.ring[static_cast<size_t>(first + network)]);
   }
   return members;
+}
+
+static std::optional<ConnectionSet::FarLink> far_link(const CommTopology& topology,
+                                                      int rank,
+                                                      int peer) {
+  const auto from = static_cast<size_t>(topology.centre_of[static_cast<size_t>(rank)]);
+  const auto to = static_cast<size_t>(topology.centre_of[static_cast<size_t>(peer)]);
+  if (from == to) {
+    return std::nullopt;
+  }
+  const CentrePath& path = topology.centres.path(from, to);
+  return ConnectionSet::FarLink{.mbit_per_s = path.mbit_per_s.value_or(0),
+                                .latency_ns = path.latency_ns.value_or(0)};
+}
+
+Result<void> Communicator::open_connections(uint32_t slot_bytes) {
+  connections_ = std::make_unique<ConnectionSet>(
+      ConnectionSet::Options{.rank = setup_.rank,
+                             .infos = setup_.infos.get(),
+                             .group = setup_.group,
+                             .exchange = setup_.exchange.get(),
+                             .meetings = &Process::instance().meetings,
+                             .nets = setup_.nets.get(),
+                             .slot_bytes = slot_bytes});
+  if (topology_->centres.count() > 1) {
+    connections_->use_far([topology = topology_, rank = setup_.rank](
+                              int peer) { return far_link(*topology, rank, peer); },
+                          std::chrono::milliseconds(setup_.config.far_timeout_ms));
+  }
+  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
+  collnet_ = std::move(collnet);
+  connections_->use_collnet(collnet_.context.get(),
+                            [topology = topology_](int channel, int network) {
+                              return list_members(*topology, channel, network);
+                            });
+  return ok();
 }
 
 Result<void> Communicator::start(CommSetup setup) {
@@ -186,7 +239,6 @@ Result<void> Communicator::start(CommSetup setup) {
                                 .give_up = &give_up,
                                 .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
-
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
   uint32_t slot_bytes = mine.slot_bytes;
   uint32_t channels_min = 1;
@@ -198,31 +250,20 @@ Result<void> Communicator::start(CommSetup setup) {
     channels_max = std::min(channels_max, info.max_channels);
     ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
-  const plexus_tuner_comm_t described = describe_to_tuner(*setup_.infos, setup_.group, slot_bytes);
+  const plexus_tuner_comm_t described =
+      describe_to_tuner(*setup_.infos, *topology_, setup_.group, slot_bytes);
   PLEXUS_TRY(open_tuner(described));
   PLEXUS_TRY(open_profilers());
   oversubscribed = ranks_on_my_cores > mine.cores;
-  auto& process = Process::instance();
-  connections_ =
-      std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
-                                                             .infos = setup_.infos.get(),
-                                                             .group = setup_.group,
-                                                             .exchange = setup_.exchange.get(),
-                                                             .meetings = &process.meetings,
-                                                             .nets = setup_.nets.get(),
-                                                             .slot_bytes = slot_bytes});
-  PLEXUS_TRY(open_collnet(slot_bytes));
-  connections_->use_collnet(collnet_.context.get(),
-                            [topology = topology_](int channel, int network) {
-                              return list_members(*topology, channel, network);
-                            });
+  PLEXUS_TRY(open_connections(slot_bytes));
   plan_context_ = PlanContext{
       .state = this,
       .rank = setup_.rank,
       .nranks = setup_.nranks,
       .orders = topology_->orders,
+      .costs = topology_->costs.get(),
       .connections = connections_.get(),
-      .memory = &process.memory,
+      .memory = &Process::instance().memory,
       .filter = &filter_,
       .tuner = tuner_.get(),
       .collnet = &collnet_.ability,
@@ -237,14 +278,23 @@ Result<void> Communicator::start(CommSetup setup) {
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
       kInit,
-      "comm {:#x} rank {} nranks {} host {} parts {} orders {} slots {} x {} KiB - Init "
-      "COMPLETE in {:.3f} ms with {} messages of {} bytes",
-      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->parts,
-      topology_->orders.size(), kSlots, slot_bytes / 1024,
+      "comm {:#x} rank {} nranks {} host {} data centres {} parts {} orders {} slots {} x {} KiB - "
+      "Init COMPLETE in {:.3f} ms with {} messages of {} bytes",
+      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->centres.count(),
+      topology_->parts, topology_->orders.size(), kSlots, slot_bytes / 1024,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
           .count(),
       traffic.messages, traffic.bytes);
   return ok();
+}
+
+/// What was sent to other data centres and may have to be sent again.
+void Communicator::settle() {
+  constexpr int kPatiences = 5;
+  if (connections_ != nullptr && !stop.load(std::memory_order_acquire)) {
+    connections_->settle(
+        Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.far_timeout_ms)));
+  }
 }
 
 // ---- state ----
@@ -284,7 +334,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 // ---- work ----
 
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
+  last_plan_ = nullptr;
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
+  newest_plan_ = plan;
   plan->prepare(tasks, sequence_, *plan_context_->memory);
   if (profile_ != nullptr) {
     profile_->prepare(*plan, tasks, sequence_);
@@ -306,6 +358,25 @@ Result<void> Communicator::run_inline(std::span<const Task> tasks) {
     return std::move(*execution->error);
   }
   return ok();
+}
+
+Result<void> Communicator::repeat_last_call(const void* send, void* recv) {
+  last_plan_->prepare_again(send, recv, sequence_, *plan_context_->memory);
+  sequence_ += last_plan_->collectives();
+  Execution* const execution = &last_plan_->execution();
+  engine_.run({&execution, 1});
+  if (execution->error.has_value()) {
+    return std::move(*execution->error);
+  }
+  return ok();
+}
+
+/// Profilers want to see every call, a user's reduction may end, and a group is many calls.
+void Communicator::note_last_call(const CallShape& shape) noexcept {
+  constexpr int kBuiltInOps = 5;
+  const bool is_fixed = shape.op < kBuiltInOps && profile_ == nullptr && newest_plan_ != nullptr;
+  last_plan_ = is_fixed && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
+  last_call_ = shape;
 }
 
 void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {

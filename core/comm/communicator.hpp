@@ -76,6 +76,13 @@ class Communicator final : public RankState {
   Result<Plan*> plan(std::span<const Task> tasks);
   /// Runs one group's tasks of this communicator inline.
   Result<void> run_inline(std::span<const Task> tasks);
+  // The last call, when it can be done again without checks: see repeat_call().
+  [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
+    return last_plan_ != nullptr && last_call_ == shape && state() == Code::kSuccess && !revoked &&
+           !finalized && submitted_.load(std::memory_order_acquire) == 0;
+  }
+  Result<void> repeat_last_call(const void* send, void* recv);
+  void note_last_call(const CallShape& shape) noexcept;
   /// Puts `plan` on `streams`.
   void submit(Plan& plan, std::vector<HostStream*> streams);
   /// Blocks until nothing of this communicator is on a host stream.
@@ -85,6 +92,7 @@ class Communicator final : public RankState {
   void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
   /// Blocks until no thread is inside a call on this communicator (they see `stop`).
   void wait_left();
+  void settle();
 
   // -- user-defined reductions: op value -> what it multiplies by --
   struct UserReduction {
@@ -114,7 +122,7 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
-  Result<void> open_collnet(uint32_t slot_bytes);
+  Result<void> open_connections(uint32_t slot_bytes);
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
@@ -129,6 +137,9 @@ class Communicator final : public RankState {
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
+  Plan* newest_plan_ = nullptr;  // that plan() gave last: the cache may have dropped others
+  Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
+  CallShape last_call_;
   Engine engine_;
   LastChoice last_choice_{"", "", 0};
   uint64_t sequence_ = 0;

@@ -61,6 +61,24 @@ Result<void> group_end();
 void fail_group(const Error& error);
 Result<void> enqueue(const Task& task);
 
+/// All of a call but the addresses: calls that are equal in it are checked and planned alike.
+struct CallShape {
+  Collective collective = Collective::kAllReduce;
+  int type = 0;
+  int op = 0;
+  int root = 0;
+  bool has_send = false;  // the address is not NULL
+  bool has_recv = false;
+  bool in_place = false;
+  uint64_t count = 0;
+  friend bool operator==(const CallShape&, const CallShape&) = default;
+};
+/// What loops of small messages do: the call that `comm` did last, outside groups and complete on
+/// return, once more with other addresses. False: it is another one, to be checked and enqueued.
+Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void* send, void* recv);
+/// From now on `shape`, which was just checked, enqueued and done, is the last call of `comm`.
+void note_call(Communicator& comm, const CallShape& shape) noexcept;
+
 // -- user-defined reductions: PreMulSum --
 /// Returns an ncclRedOp_t value (>= 5, < 0x7fffffff), scrambled per communicator.
 Result<int> create_premul_sum(Communicator& comm,

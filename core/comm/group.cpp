@@ -103,6 +103,8 @@ Group& Group::current() {
   return group;
 }
 
+thread_local int Group::depth_ = 0;
+
 void Group::fail(const Error& error) {
   if (open()) {
     error_ = error.clone();
@@ -170,6 +172,23 @@ Result<void> run_tasks(std::span<const Task> tasks) {
 
 // ---- the calls of communicator_calls.hpp ----
 
+Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void* send, void* recv) {
+  if (Group::open() || !comm.is_last_call(shape)) {
+    return false;
+  }
+  comm.enter();
+  auto result = comm.repeat_last_call(send, recv);
+  comm.leave();
+  PLEXUS_TRY(std::move(result));
+  return true;
+}
+
+void note_call(Communicator& comm, const CallShape& shape) noexcept {
+  if (!Group::open()) {
+    comm.note_last_call(shape);
+  }
+}
+
 Result<void> group_start() noexcept {
   Group::current().start();
   return ok();
@@ -180,9 +199,8 @@ Result<void> group_end() { return Group::current().end(); }
 void fail_group(const Error& error) { Group::current().fail(error); }
 
 Result<void> enqueue(const Task& task) {
-  Group& group = Group::current();
-  if (group.open()) {
-    group.add(task);
+  if (Group::open()) {
+    Group::current().add(task);
     return ok();
   }
   return run_tasks({&task, 1});

@@ -21,7 +21,8 @@ class Group {
   /// The calling thread's.
   static Group& current();
 
-  [[nodiscard]] bool open() const noexcept { return depth_ > 0; }
+  /// Is the calling thread between a start and the outermost end?
+  [[nodiscard]] static bool open() noexcept { return depth_ > 0; }
   void start() noexcept { ++depth_; }
   Result<void> end();
   void fail(const Error& error);
@@ -30,7 +31,8 @@ class Group {
 
  private:
   Result<void> finish();
-  int depth_ = 0;
+  // Beside the object, so that a call outside groups need not look whether that exists.
+  static thread_local int depth_;
   std::vector<Task> tasks_;
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;

@@ -25,6 +25,7 @@ void release(Communicator* comm) {
   }
   comm->wait_submitted();
   comm->wait_left();
+  comm->settle();
   if (comm->setup().exchange != nullptr) {
     comm->setup().exchange->leave();
   }

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
 
 #include "core/base/log.hpp"
+#include "core/comm/centres.hpp"
 #include "core/topo/graph_file.hpp"
 #include "core/topo/join.hpp"
 #include "core/topo/machine_xml.hpp"
@@ -144,7 +146,7 @@ ChannelOrder order_of(std::vector<int> ring, const std::vector<int>& part_of) {
   if (first > 1) {
     std::rotate(ring.begin(), ring.begin() + static_cast<std::ptrdiff_t>(first), ring.end());
   }
-  ChannelOrder order{.ring = std::move(ring), .nodes = {0}};
+  ChannelOrder order{.ring = std::move(ring), .nodes = {0}, .centres = {}};
   for (size_t place = 1; place < order.ring.size(); ++place) {
     if (part_of[static_cast<size_t>(order.ring[place])] !=
         part_of[static_cast<size_t>(order.ring[place - 1])]) {
@@ -154,6 +156,13 @@ ChannelOrder order_of(std::vector<int> ring, const std::vector<int>& part_of) {
   return order;
 }
 
+CentreSource source_of(const TopologyInput& input, int rank) {
+  const std::string& hostid = input.config->hostid;
+  return {.config = input.config,
+          .net = input.net,
+          .host = hostid.empty() ? input.infos[static_cast<size_t>(rank)].host : hostid};
+}
+
 Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
   const auto parts = group_by_reach(input.infos);
   std::vector<PartChannels> channels;
@@ -161,17 +170,113 @@ Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
     PLEXUS_TRY(part, search(input, ranks, parts.size() > 1));
     channels.push_back(std::move(part));
   }
-  return join_parts(parts, channels);
+  const CentreSource source = source_of(input, input.rank);
+  PLEXUS_TRY(claim, claim_centre(source));
+  // One process stands in one place: its claim is that of all parts.
+  const std::vector<CentreNode> told(
+      parts.size(), CentreNode{.host = source.host, .claim = std::move(claim), .answers = {}});
+  return join_parts(parts, channels, told);
 }
 
-Result<CommTopology> join_blobs(const TopologyInput& input, const std::vector<std::string>& blobs) {
+// ---- what a leader tells: the length of its claim, the claim, its part's channels ----
+
+std::string pack(const CentreClaim& claim, const std::string& part) {
+  const std::string bytes = encode(claim);
+  const auto size = static_cast<uint32_t>(bytes.size());
+  std::string packed(sizeof(size), '\0');
+  std::memcpy(packed.data(), &size, sizeof(size));
+  return packed + bytes + part;
+}
+
+struct Unpacked {
+  std::string_view claim;
+  std::string_view part;
+};
+
+Result<Unpacked> unpack(std::string_view bytes) {
+  uint32_t size = 0;
+  if (bytes.size() >= sizeof(size)) {
+    std::memcpy(&size, bytes.data(), sizeof(size));
+    bytes.remove_prefix(sizeof(size));
+    if (size <= bytes.size()) {
+      return Unpacked{.claim = bytes.substr(0, size), .part = bytes.substr(size)};
+    }
+  }
+  return fail(Code::kRemoteError, "what another rank tells of its host cannot be read");
+}
+
+/// By part, without what the networks answer.
+Result<std::vector<CentreNode>> read_claims(const TopologyInput& input,
+                                            const std::vector<std::vector<HostRank>>& parts,
+                                            const std::vector<std::string>& blobs) {
+  std::vector<CentreNode> told;
+  for (const std::vector<HostRank>& ranks : parts) {
+    const auto leader = static_cast<size_t>(ranks.front().rank);
+    PLEXUS_TRY(bytes, unpack(blobs[leader]));
+    PLEXUS_TRY(claim, decode_claim(bytes.claim));
+    told.push_back({.host = input.infos[leader].host, .claim = std::move(claim), .answers = {}});
+  }
+  return told;
+}
+
+/// Where devices are in several fabrics, every leader asks its network about its own ids and tells
+/// the others. Collective in that case.
+Result<void> exchange_answers(const TopologyInput& input,
+                              const std::vector<std::vector<HostRank>>& parts,
+                              std::vector<CentreNode>& told) {
+  const std::vector<uint64_t> ids = distinct_fabric_ids(told);
+  const bool by_file = std::any_of(
+      told.begin(), told.end(), [](const CentreNode& node) { return !node.claim.centre.empty(); });
+  if (ids.size() < 2 || by_file) {
+    return ok();
+  }
+  std::string blob;
+  for (size_t part = 0; part < parts.size(); ++part) {
+    if (parts[part].front().rank == input.rank) {
+      PLEXUS_TRY(answers,
+                 ask_network(source_of(input, input.rank), told[part].claim.fabric_ids, ids));
+      blob = encode(answers);
+    }
+  }
+  PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
+  for (size_t part = 0; part < parts.size(); ++part) {
+    PLEXUS_TRY(answers, decode_answers(blobs[static_cast<size_t>(parts[part].front().rank)]));
+    told[part].answers = std::move(answers);
+  }
+  return ok();
+}
+
+Result<CommTopology> join_blobs(const TopologyInput& input,
+                                const std::vector<std::string>& blobs,
+                                std::span<const CentreNode> told) {
   const auto parts = group_by_reach(input.infos);
   std::vector<PartChannels> channels;
   for (const std::vector<HostRank>& ranks : parts) {
-    PLEXUS_TRY(part, decode_part(blobs[static_cast<size_t>(ranks.front().rank)], ranks));
+    PLEXUS_TRY(bytes, unpack(blobs[static_cast<size_t>(ranks.front().rank)]));
+    PLEXUS_TRY(part, decode_part(bytes.part, ranks));
     channels.push_back(std::move(part));
   }
-  return join_parts(parts, channels);
+  return join_parts(parts, channels, told);
+}
+
+/// Data centres, when there are several: rings through them, with channels enough to cross at every
+/// host.
+JoinOptions join_options(const CentreMap& map, std::span<const CentreNode> told) {
+  constexpr int kOrdersMax = 16;
+  JoinOptions options;
+  if (map.count() < 2) {
+    return options;
+  }
+  options.centres = {.of_node = map.of_node,
+                     .scatter = told.front().claim.scatter,
+                     .device_of_rank0 = 0,
+                     .visits = map.visits,
+                     .every_node = true};
+  for (int centre = 0; centre < static_cast<int>(map.count()); ++centre) {
+    const auto nodes = static_cast<int>(std::count(map.of_node.begin(), map.of_node.end(), centre));
+    options.limits.min = std::max(options.limits.min, std::min(nodes, kOrdersMax));
+  }
+  return options;
 }
 
 }  // namespace
@@ -212,7 +317,9 @@ std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> info
 }
 
 Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
-                                const std::vector<PartChannels>& channels) {
+                                const std::vector<PartChannels>& channels,
+                                std::span<const CentreNode> told) {
+  PLEXUS_TRY(map, make_centre_map(told));
   std::vector<NodeChannels> found;
   std::vector<ClusterNode> nodes;
   std::vector<int> part_of;
@@ -226,14 +333,27 @@ Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
   for (const NodeChannels& node : found) {
     nodes.push_back({.found = &node, .rank_offset = 0, .sm_min = 0});
   }
-  PLEXUS_TRY(joined, join_nodes(nodes, {}));
+  PLEXUS_TRY(joined, join_nodes(nodes, join_options(map, told)));
   CommTopology topology;
   topology.parts = static_cast<int>(parts.size());
-  // Channels beyond those found repeat them (join.hpp).
-  for (int channel = 0; channel < std::min(joined.search_channels, joined.channels()); ++channel) {
-    topology.orders.push_back(
-        order_of(std::move(joined.rings[static_cast<size_t>(channel)]), part_of));
+  const bool far = map.count() > 1;
+  for (const int part : part_of) {
+    topology.centre_of.push_back(map.of_node[static_cast<size_t>(part)]);
   }
+  // Inside one data centre, channels beyond those found repeat them (join.hpp).
+  const int orders = far ? joined.channels() : std::min(joined.search_channels, joined.channels());
+  for (int channel = 0; channel < orders; ++channel) {
+    ChannelOrder order = order_of(std::move(joined.rings[static_cast<size_t>(channel)]), part_of);
+    for (const int rank : order.ring) {
+      if (far) {
+        order.centres.push_back(topology.centre_of[static_cast<size_t>(rank)]);
+      }
+    }
+    topology.orders.push_back(std::move(order));
+  }
+  topology.centres = std::move(map);
+  topology.costs =
+      std::make_shared<const LoopCosts>(topology.orders.front(), topology.centres.meshed());
   const bool all_equal =
       std::all_of(topology.orders.begin(), topology.orders.end(),
                   [&](const ChannelOrder& order) { return order == topology.orders.front(); });
@@ -258,10 +378,14 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
       return ranks.front().rank == input.rank;
     });
     PLEXUS_TRY(part, search(input, *mine, parts.size() > 1));
-    blob = encode(part, *mine);
+    PLEXUS_TRY(claim, claim_centre(source_of(input, input.rank)));
+    blob = pack(claim, encode(part, *mine));
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
-  return input.cache->find_or_make(input.group, [&] { return join_blobs(input, blobs); });
+  const auto parts = group_by_reach(infos);
+  PLEXUS_TRY(told, read_claims(input, parts, blobs));
+  PLEXUS_TRY(exchange_answers(input, parts, told));
+  return input.cache->find_or_make(input.group, [&] { return join_blobs(input, blobs, told); });
 }
 
 }  // namespace plexus

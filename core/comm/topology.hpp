@@ -16,7 +16,9 @@
 
 #include "core/base/config.hpp"
 #include "core/bootstrap/exchange.hpp"
+#include "core/centres/centre_map.hpp"
 #include "core/plugin/net_plugin.hpp"
+#include "core/schedule/loop_costs.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/topo/detect.hpp"
 #include "core/topo/part.hpp"
@@ -27,6 +29,9 @@ namespace plexus {
 struct CommTopology {
   int parts = 0;
   std::vector<ChannelOrder> orders;  // at least one
+  CentreMap centres;                 // by part
+  std::vector<int> centre_of;        // by rank
+  std::shared_ptr<const LoopCosts> costs;
 };
 
 /// What the ranks of one process share of topologies. Threads: any.
@@ -62,8 +67,10 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
 /// The parts of a communicator, in the order of their first ranks; ranks rise in each. Pure.
 std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos);
 
-/// The parts' channels (by part, as told by the leaders) joined. Pure.
+/// The parts' channels (by part, as told by the leaders) joined. `told`: what each part says of its
+/// data centre. Pure.
 Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
-                                const std::vector<PartChannels>& channels);
+                                const std::vector<PartChannels>& channels,
+                                std::span<const CentreNode> told);
 
 }  // namespace plexus

@@ -56,7 +56,19 @@ bool drained(const Execution& execution) {
 
 /// One rank over memory with few lanes.
 bool is_simple(const Execution& execution) {
-  return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps;
+  return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps &&
+         execution.rank->unsettled.empty();
+}
+
+/// What calls that are over left behind must not wait for one that uses the same connections.
+Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
+  bool moved = false;
+  for (ConnectionEnd* const end : ends) {
+    PLEXUS_TRY(pumped, end->progress_pump());
+    moved = moved || pumped;
+  }
+  std::erase_if(ends, [](const ConnectionEnd* end) { return end->settled(); });
+  return moved;
 }
 
 bool waits_at_fifo(const LaneRun& lane) {
@@ -323,6 +335,15 @@ bool Engine::progress_execution(Execution& execution) noexcept {
       }
     }
   }
+  if (!rank.unsettled.empty()) {
+    auto progress = pump_unsettled(rank.unsettled);
+    if (progress.has_error()) {
+      rank.fail(progress.error());
+      fail(execution, std::move(progress).error());
+      return true;
+    }
+    moved = moved || progress.value();
+  }
   if (!execution.connected && connected) {
     execution.connected = true;
     execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
@@ -362,6 +383,10 @@ bool Engine::progress() noexcept {
 void Engine::finish(Execution& execution) noexcept {
   claim_ends(execution, 0);
   for (ConnectionEnd* const end : execution.ends) {
+    std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
+    if (!end->settled() && std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
+      unsettled.push_back(end);
+    }
     // Lanes that count on being woken by this end are polled from now on.
     if (end->connected() && end->in_one_process()) {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);

@@ -25,6 +25,8 @@ class RankState {
   std::atomic<bool> stop{false};
   /// More ranks on this host than cores: waiting gives the core away at once.
   bool oversubscribed = false;
+  /// Ends with messages of earlier calls in their care. Only the engine that drives the rank looks.
+  std::vector<ConnectionEnd*> unsettled;
   /// Why `stop` is set.
   [[nodiscard]] virtual Error stop_reason() const = 0;
   /// This rank cannot go on: sets `stop` and tells all ranks.

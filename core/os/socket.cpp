@@ -34,6 +34,9 @@ void set_options(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  // Nothing is probed while something is on its way, so that has the same bound.
+  const unsigned unanswered_ms = 1000 * (idle_s + probes * interval_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof(unanswered_ms));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "core/schedule/choose_algorithm.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -102,20 +103,33 @@ bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   }
 }
 
+ChannelOrder flat_order(int nranks) {
+  ChannelOrder order;
+  order.ring.resize(static_cast<size_t>(nranks));
+  std::iota(order.ring.begin(), order.ring.end(), 0);
+  order.nodes = {0};
+  return order;
+}
+
 }  // namespace
 
-Cost cost_of(const Choice& choice, const ChoiceInput& input) {
-  return cost_of(*choice.algorithm,
-                 {.nranks = input.nranks,
-                  .nodes = input.nodes,
-                  .ranks_per_node_max = input.ranks_per_node_max,
-                  .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)});
+LoopCost cost_of(const Choice& choice, const ChoiceInput& input) {
+  const Algorithm& algorithm = *choice.algorithm;
+  if (algorithm.network_cost != nullptr) {
+    return LoopCost(cost_of(
+        algorithm, {.nranks = input.nranks,
+                    .nodes = input.nodes,
+                    .ranks_per_node_max = input.ranks_per_node_max,
+                    .heads = input.collnet == nullptr ? 1 : std::max(input.collnet->heads, 1)}));
+  }
+  return input.costs != nullptr ? input.costs->of(algorithm)
+                                : LoopCosts(flat_order(input.nranks), true).of(algorithm);
 }
 
 namespace {
 
 plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input) {
-  const Cost cost = cost_of(choice, input);
+  const LoopCost cost = cost_of(choice, input);
   plexus_tuner_candidate_t candidate{};
   candidate.struct_size = sizeof(candidate);
   candidate.algorithm = choice.algorithm->family;
@@ -130,6 +144,8 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.chunk_bytes = choice.chunk_bytes;
   candidate.chunks_in_all = static_cast<uint64_t>(cost.chunks_in_all);
   candidate.chunks_reduced = static_cast<uint32_t>(cost.chunks_reduced);
+  candidate.far_rounds = static_cast<uint32_t>(cost.far_rounds);
+  candidate.far_chunks = static_cast<uint64_t>(cost.far_chunks_out());
   return candidate;
 }
 
@@ -160,7 +176,8 @@ std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].possible) {
       built_in = i == by_rules ? asked.size() : built_in;
-      asked.push_back(describe(candidates[i].choice, input));
+      const Choice& choice = candidates[i].choice;
+      asked.push_back(describe(choice, input));
       places.push_back(i);
     }
   }
@@ -259,6 +276,12 @@ bool NameFilter::allows(Collective collective, std::string_view word) const {
   return rule->excludes ? !named : named;
 }
 
+bool NameFilter::names(Collective collective, std::string_view word) const {
+  const Rule* const rule = find_rule(collective);
+  return rule != nullptr && !rule->excludes &&
+         std::find(rule->words.begin(), rule->words.end(), word) != rule->words.end();
+}
+
 Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
                                                std::string_view protocols) {
   AlgorithmFilter filter;
@@ -287,16 +310,33 @@ bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
   return is_spared || algorithms_.allows(algorithm.collective, algorithm.family);
 }
 
+bool AlgorithmFilter::names(const Algorithm& algorithm) const {
+  return algorithms_.names(algorithm.collective, algorithm.family);
+}
+
 bool AlgorithmFilter::allows(Collective collective, Protocol protocol) const {
   return protocols_.allows(collective, lower(name(protocol)));
 }
 
 namespace {
 
+/// Does it send between data centres that are no neighbours in the rings, where a ring would not?
+bool needs_mesh(const Algorithm& algorithm) {
+  const std::span<const Algorithm> table = algorithms();
+  return std::string_view(algorithm.family) != "ring" &&
+         std::any_of(table.begin(), table.end(), [&](const Algorithm& other) {
+           return other.collective == algorithm.collective &&
+                  std::string_view(other.family) == "ring";
+         });
+}
+
 /// Why the network cannot reduce this call; empty: it can.
 std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
   if (input.collnet == nullptr || !input.collnet->missing.empty()) {
     return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
+  }
+  if (input.costs != nullptr && input.costs->centres() > 1) {
+    return "the ranks are in several data centres";
   }
   const uint8_t kinds = input.collnet->kinds[static_cast<size_t>(input.type)];
   if ((kinds >> static_cast<unsigned>(input.kind) & 1U) == 0) {
@@ -318,6 +358,13 @@ std::string why_not(const Algorithm& algorithm,
   }
   if (input.nranks > algorithm.nranks_max) {
     return fmt::format("at most {} ranks", algorithm.nranks_max);
+  }
+  const int centres = input.costs == nullptr ? 1 : input.costs->centres();
+  if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
+    return "all ranks are in one data centre";
+  }
+  if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
+    return "some data centres are not joined directly";
   }
   if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
     return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";

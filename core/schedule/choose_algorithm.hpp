@@ -11,6 +11,7 @@
 
 #include "core/base/result.hpp"
 #include "core/plugin/tuner_plugin.hpp"
+#include "core/schedule/loop_costs.hpp"
 #include "kernels/layout/protocol.hpp"
 #include "kernels/layout/types.hpp"
 #include "kernels/program/algorithms.hpp"
@@ -34,6 +35,8 @@ class NameFilter {
   [[nodiscard]] bool selects_for_all(Collective collective) const;
   /// `word`: lower case.
   [[nodiscard]] bool allows(Collective collective, std::string_view word) const;
+  /// Does a list that does not exclude have it?
+  [[nodiscard]] bool names(Collective collective, std::string_view word) const;
 
  private:
   struct Rule {
@@ -51,6 +54,7 @@ class AlgorithmFilter {
  public:
   static Result<AlgorithmFilter> parse(std::string_view algorithms, std::string_view protocols);
   [[nodiscard]] bool allows(const Algorithm& algorithm) const;
+  [[nodiscard]] bool names(const Algorithm& algorithm) const;
   [[nodiscard]] bool allows(Collective collective, Protocol protocol) const;
 
  private:
@@ -81,6 +85,7 @@ struct ChoiceInput {
   DataType type = DataType::kFloat32;
   ReduceKind kind = ReduceKind::kSum;
   const CollnetAbility* collnet = nullptr;  // nullptr: none
+  const LoopCosts* costs = nullptr;         // of the communicator; null: one of one data centre
 };
 
 struct Choice {
@@ -102,7 +107,7 @@ struct Candidate {
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
 
 /// A loop of the candidate, for the ranks of the call.
-Cost cost_of(const Choice& choice, const ChoiceInput& input);
+LoopCost cost_of(const Choice& choice, const ChoiceInput& input);
 
 /// What is chosen, and the candidates it was chosen from.
 struct Decision {

@@ -141,7 +141,6 @@ bool Plan::fits(std::span<const Task> tasks) const noexcept {
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
   std::unique_ptr<Plan> plan(new Plan(tasks));
   plan->execution_.rank = context.state;
-  plan->nranks_ = context.nranks;
   for (size_t task = 0; task < tasks.size(); ++task) {
     if (!is_point_to_point(tasks[task].collective)) {
       PLEXUS_TRY(plan->add_collective(context, tasks, task));
@@ -174,7 +173,8 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                .ranks_per_node_max = most_ranks(nodes, nranks),
                                .type = call.type,
                                .kind = call.op.kind,
-                               .collnet = context.collnet},
+                               .collnet = context.collnet,
+                               .costs = context.costs},
                               *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;
@@ -215,7 +215,7 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
                   context.rank, send.count * element_size(send.type),
                   recv.count * element_size(recv.type));
     }
-    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}};
+    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}, .centres = {}};
     PlanContext alone = context;
     alone.nranks = 1;
     alone.orders = std::span(&only_me, 1);
@@ -266,6 +266,7 @@ Result<void> Plan::add_item(const PlanContext& context,
                                 .root = task.root,
                                 .variant = channel % choice.algorithm->variants,
                                 .nodes = order.nodes,
+                                .centres = order.centres,
                                 .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
@@ -304,6 +305,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   items_.back().item = &item;
   work.call = record_of(task, is_point_to_point(task.collective) ? 0 : way_of(choice));
   items_.back().shape_hash = work.call.hash;
+  items_.back().input_bytes = buffer_bytes(task, context.nranks, true);
+  items_.back().output_bytes = buffer_bytes(task, context.nranks, false);
   return ok();
 }
 
@@ -346,15 +349,31 @@ void Plan::prepare(std::span<const Task> tasks,
     if (task.scalar != nullptr) {
       work.op.load_scalar(task.scalar, task.type);
     }
-    work.input = user_buffer(task.send, buffer_bytes(task, nranks_, true), borrows_mapped_, memory);
-    const Task& receiver = tasks[entry.recv_task];
-    work.output =
-        user_buffer(receiver.recv, buffer_bytes(receiver, nranks_, false), borrows_mapped_, memory);
-    work.call.sequence = sequence + entry.collectives_before;
-    work.call.hash = is_point_to_point(task.collective)
-                         ? entry.shape_hash
-                         : hash_with_sequence(entry.shape_hash, work.call.sequence);
+    prepare_item(entry, task.send, tasks[entry.recv_task].recv, sequence, memory);
   }
+}
+
+void Plan::prepare_again(const void* send,
+                         void* recv,
+                         uint64_t sequence,
+                         const UserMemory& memory) noexcept {
+  for (const ItemTask& entry : items_) {
+    prepare_item(entry, send, recv, sequence, memory);
+  }
+}
+
+void Plan::prepare_item(const ItemTask& entry,
+                        const void* send,
+                        void* recv,
+                        uint64_t sequence,
+                        const UserMemory& memory) const noexcept {
+  Work& work = entry.item->work;
+  work.input = user_buffer(send, entry.input_bytes, borrows_mapped_, memory);
+  work.output = user_buffer(recv, entry.output_bytes, borrows_mapped_, memory);
+  work.call.sequence = sequence + entry.collectives_before;
+  work.call.hash = is_point_to_point(static_cast<Collective>(work.call.collective))
+                       ? entry.shape_hash
+                       : hash_with_sequence(entry.shape_hash, work.call.sequence);
 }
 
 Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {

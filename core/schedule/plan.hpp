@@ -11,6 +11,7 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
+#include "core/schedule/channel_order.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "core/schedule/task.hpp"
 #include "core/transport/connections.hpp"
@@ -32,19 +33,13 @@ struct TaskShape {
 };
 TaskShape shape_of(const Task& task) noexcept;
 
-/// The order of one channel's ranks, which the topology decides.
-struct ChannelOrder {
-  std::vector<int> ring;   // [nranks]
-  std::vector<int> nodes;  // places in it where the ranks of a host begin, rising from 0
-  friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
-};
-
 /// What planning needs of the communicator. Borrowed members outlive all plans.
 struct PlanContext {
   RankState* state;
   int rank;
   int nranks;
   std::span<const ChannelOrder> orders;  // channel c runs in orders[c % orders.size()]
+  const LoopCosts* costs;
   ConnectionSet* connections;
   const UserMemory* memory;
   const AlgorithmFilter* filter;
@@ -69,6 +64,17 @@ class Plan {
   /// communicator; collectives count, sends and receives do not.
   void prepare(std::span<const Task> tasks, uint64_t sequence, const UserMemory& memory) noexcept;
 
+  /// For the same call as before, with other addresses. Of a plan of one call.
+  void prepare_again(const void* send,
+                     void* recv,
+                     uint64_t sequence,
+                     const UserMemory& memory) noexcept;
+  /// One task outside groups, and no message to oneself.
+  [[nodiscard]] bool is_one_call() const noexcept {
+    return shapes_.size() == 1 && !items_.empty() &&
+           items_.front().task == items_.front().recv_task;
+  }
+
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
   /// How many collectives the group has (sends and receives are not counted).
@@ -82,6 +88,8 @@ class Plan {
     size_t recv_task = 0;             // of a message to oneself: the receiving task; else the same
     uint64_t collectives_before = 0;  // in the group: its number follows from it
     uint32_t shape_hash = 0;          // of what ranks must agree on, but for the call's number
+    uint64_t input_bytes = 0;         // of the rank's buffers
+    uint64_t output_bytes = 0;
   };
   [[nodiscard]] std::span<const ItemTask> items() const noexcept { return items_; }
 
@@ -97,6 +105,11 @@ class Plan {
                         const Choice& choice,
                         int channel);
   void connect(const PlanContext& context, Work& work, int index);
+  void prepare_item(const ItemTask& entry,
+                    const void* send,
+                    void* recv,
+                    uint64_t sequence,
+                    const UserMemory& memory) const noexcept;
 
   std::vector<TaskShape> shapes_;
   std::vector<std::unique_ptr<Program>> programs_;
@@ -106,7 +119,6 @@ class Plan {
                  .protocol = Protocol::kSimple,
                  .channels = 1,
                  .chunk_bytes = 0};  // of the last task
-  int nranks_ = 1;
   uint64_t collectives_ = 0;
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc
 };

@@ -295,6 +295,8 @@ Result<Machine> Machine::load() {
   for (const char* const component : {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
+  // Also what this container may not use: ranks of others on the same host may.
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(raw) != 0) {
     return fail(Code::kSystemError, "hwloc cannot read the machine's topology");

@@ -94,19 +94,34 @@ std::vector<std::vector<int>> group_by_centre(size_t nodes, const DataCentres& c
   return groups;
 }
 
+/// Bits 0 .. log2(power) - 1 in the other order.
+int mirror_bits(int value, int power) {
+  int mirrored = 0;
+  for (int bit = 1; bit < power; bit <<= 1) {
+    mirrored = (mirrored << 1) | ((value & bit) != 0 ? 1 : 0);
+  }
+  return mirrored;
+}
+
 /// Which of `count` nodes channel `channel` crosses at: halves, then quarters, ... so that few
 /// channels already lie far apart.
 int crossing_node(int count, int channel, int channels, const DataCentres& centres) {
   if (count < 2) {
     return 0;
   }
-  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(count)));
   const int value = channels * centres.device_of_rank0 + (centres.scatter ? channel : 0);
-  int mirrored = 0;
-  for (int bit = 1; bit < power; bit <<= 1) {
-    mirrored = (mirrored << 1) | ((value & bit) != 0 ? 1 : 0);
+  const auto nodes = static_cast<unsigned>(count);
+  if (!centres.every_node) {
+    return mirror_bits(value, static_cast<int>(std::bit_floor(nodes))) % count;
   }
-  return mirrored % count;
+  // The (value % count)-th number below count in mirrored order: every node once, then again.
+  const int power = static_cast<int>(std::bit_ceil(nodes));
+  int node = -1;
+  for (int left = value % count, next = 0; left >= 0; ++next) {
+    node = mirror_bits(next, power);
+    left -= node < count ? 1 : 0;
+  }
+  return node;
 }
 
 /// Builds one channel after the other.
@@ -117,6 +132,7 @@ class Joiner {
         options_(options),
         joined_(joined),
         groups_(group_by_centre(nodes.size(), options.centres)),
+        visits_(visit_groups()),
         swap_(joined.ring.cross_nic == 2 && joined.search_channels % 2 == 0) {}
 
   void run(int channels) {
@@ -133,20 +149,75 @@ class Joiner {
   }
 
  private:
-  [[nodiscard]] std::vector<int> join_ring(int channel, int channels) const {
+  /// One of the passages of a ring through a centre.
+  struct Visit {
+    size_t group;
+    size_t number;  // of the passages through this group, from 0
+    size_t count;
+  };
+
+  [[nodiscard]] std::vector<Visit> visit_groups() const {
+    std::vector<Visit> visits;
+    const auto group_of = [&](int centre) {
+      const auto at = std::find_if(groups_.begin(), groups_.end(), [&](const auto& group) {
+        return options_.centres.of_node[static_cast<size_t>(group.front())] == centre;
+      });
+      return static_cast<size_t>(at - groups_.begin());
+    };
+    for (const int centre : options_.centres.visits) {
+      const size_t group = group_of(centre);
+      const auto before = std::count_if(visits.begin(), visits.end(),
+                                        [&](const Visit& visit) { return visit.group == group; });
+      visits.push_back({group, static_cast<size_t>(before), 0});
+    }
+    for (size_t group = 0; visits.size() < groups_.size(); ++group) {
+      visits.push_back({group, 0, 0});
+    }
+    for (Visit& visit : visits) {
+      visit.count =
+          static_cast<size_t>(std::count_if(visits.begin(), visits.end(), [&](const Visit& other) {
+            return other.group == visit.group;
+          }));
+    }
+    return visits;
+  }
+
+  /// The ranks that a ring goes through in a visit. Of several visits each has some of the nodes,
+  /// or of the ranks where there are fewer nodes.
+  [[nodiscard]] std::vector<int> pass(const Visit& visit, int channel, int channels) const {
     const int found = channel % joined_.search_channels;
-    std::vector<int> ring;
-    for (const std::vector<int>& group : groups_) {
-      const int size = static_cast<int>(group.size());
-      const int last =
-          groups_.size() == 1 ? size - 1 : crossing_node(size, channel, channels, options_.centres);
-      for (int step = 1; step <= size; ++step) {
-        const auto node = static_cast<size_t>(group[static_cast<size_t>((last + step) % size)]);
-        const auto local = static_cast<size_t>(channel_on_node(found, node, swap_));
-        for (const int rank : nodes_[node].found->ring.ranks[local]) {
-          ring.push_back(rank + nodes_[node].rank_offset);
-        }
+    const std::vector<int>& group = groups_[visit.group];
+    const size_t size = group.size();
+    const size_t last = groups_.size() == 1
+                            ? size - 1
+                            : static_cast<size_t>(crossing_node(static_cast<int>(size), channel,
+                                                                channels, options_.centres));
+    const bool by_node = size >= visit.count;
+    std::vector<int> ranks;
+    for (size_t step = 0; step < size; ++step) {
+      if (by_node && step * visit.count / size != visit.number) {
+        continue;
       }
+      const auto node = static_cast<size_t>(group[(last + 1 + step) % size]);
+      const auto local = static_cast<size_t>(channel_on_node(found, node, swap_));
+      for (const int rank : nodes_[node].found->ring.ranks[local]) {
+        ranks.push_back(rank + nodes_[node].rank_offset);
+      }
+    }
+    if (by_node) {
+      return ranks;
+    }
+    const auto cut = [&](size_t number) {
+      return ranks.begin() + static_cast<std::ptrdiff_t>(number * ranks.size() / visit.count);
+    };
+    return {cut(visit.number), cut(visit.number + 1)};
+  }
+
+  [[nodiscard]] std::vector<int> join_ring(int channel, int channels) const {
+    std::vector<int> ring;
+    for (const Visit& visit : visits_) {
+      const std::vector<int> ranks = pass(visit, channel, channels);
+      ring.insert(ring.end(), ranks.begin(), ranks.end());
     }
     std::rotate(ring.begin(), std::find(ring.begin(), ring.end(), 0), ring.end());
     return ring;
@@ -263,6 +334,7 @@ class Joiner {
   const JoinOptions& options_;
   JoinedChannels& joined_;
   std::vector<std::vector<int>> groups_;
+  std::vector<Visit> visits_;
   bool swap_;
   std::vector<size_t> centre_of_;  // by rank
 };
@@ -286,17 +358,35 @@ int count_channels(const JoinedChannels& joined,
   return std::clamp(std::max(count, limits.min), 1, kChannelsMax);
 }
 
+Result<void> check_centres(std::span<const ClusterNode> nodes, const DataCentres& centres) {
+  if (!centres.of_node.empty() && centres.of_node.size() != nodes.size()) {
+    return fail(Code::kInvalidArgument, "data centres are given for {} nodes of {}",
+                centres.of_node.size(), nodes.size());
+  }
+  std::map<int, size_t> ranks;
+  for (size_t node = 0; node < centres.of_node.size(); ++node) {
+    ranks[centres.of_node[node]] += nodes[node].found->ring.ranks.front().size();
+  }
+  for (const auto& [centre, members] : ranks) {
+    const auto visits =
+        static_cast<size_t>(std::count(centres.visits.begin(), centres.visits.end(), centre));
+    if (!centres.visits.empty() && (visits == 0 || visits > members)) {
+      return fail(Code::kInvalidUsage,
+                  "a ring has to pass data centre {} {} times, which has {} ranks: join its "
+                  "neighbours by a link, or give it more ranks",
+                  centre, visits, members);
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 Result<JoinedChannels> join_nodes(std::span<const ClusterNode> nodes, const JoinOptions& options) {
   if (nodes.empty()) {
     return fail(Code::kInvalidArgument, "no node to join");
   }
-  const size_t known = options.centres.of_node.size();
-  if (known != 0 && known != nodes.size()) {
-    return fail(Code::kInvalidArgument, "data centres are given for {} nodes of {}", known,
-                nodes.size());
-  }
+  PLEXUS_TRY(check_centres(nodes, options.centres));
   JoinedChannels joined;
   PLEXUS_TRY(ranks, count_ranks(nodes));
   joined.ranks = ranks;

@@ -3,7 +3,8 @@
 // other: in by the first rank of the node's chain, out by the last. A tree is the chain inside a
 // node and a double binary tree between nodes. Every search channel becomes two: one for each tree.
 // Over several data centres a ring goes through one centre after the other, the fewest crossings
-// that close it; a tree is one tree in each centre, whose root is below the root of the next.
+// that close it (where the centres form a line, those in the middle are passed twice, half of their
+// nodes each time); a tree is one tree in each centre, whose root is below the root of the next.
 #pragma once
 
 #include <array>
@@ -35,6 +36,10 @@ struct DataCentres {
   std::vector<int> of_node;
   bool scatter = true;      // channels cross at different nodes
   int device_of_rank0 = 0;  // communicators of different GPUs cross at different nodes, too
+  /// The centres that a ring goes through, one after the other, the first again after the last; a
+  /// centre may come more than once. Empty: each once, in the order of their first nodes.
+  std::vector<int> visits;
+  bool every_node = false;  // channels cross at all nodes; else at a power of two, as NCCL has it
 };
 
 struct JoinOptions {

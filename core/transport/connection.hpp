@@ -55,6 +55,10 @@ class ConnectionEnd {
   /// Has everything handed over so far left user memory and this process's care?
   [[nodiscard]] virtual bool drained() noexcept { return !key_.sends || send.all_taken(); }
 
+  /// Need the messages of calls that are over no more care? Else the end is to be pumped, until it
+  /// says so, whatever the rank does next.
+  [[nodiscard]] virtual bool settled() const noexcept { return true; }
+
   /// Borrowed; null: nobody listens (the normal case, one branch per message).
   virtual void observe(StepObserver* observer) { observer_ = observer; }
 

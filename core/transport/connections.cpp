@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/connections.hpp"
 
+#include <algorithm>
+#include <thread>
+
 #include "core/base/log.hpp"
+#include "core/base/units.hpp"
+#include "core/transport/far.hpp"
 #include "core/transport/net.hpp"
 #include "core/transport/shm.hpp"
 
@@ -80,7 +85,84 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_collnet(const ConnectionKey& 
   return std::make_unique<CollnetEnd>(key, channel);
 }
 
+namespace {
+
+/// Twice what is on the way there and back, so that acknowledgements that come late cost nothing.
+uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
+  constexpr uint32_t kWindowUnknown = 32;  // of 128 KiB: 4 MiB
+  constexpr uint64_t kWindowMax = 512;
+  constexpr double kBytesPerMbitNs = 1e6 / 8 / 1e9;
+  if (link.mbit_per_s == 0 || link.latency_ns == 0) {
+    return kWindowUnknown;
+  }
+  const double bytes = 2 * 2 * static_cast<double>(link.latency_ns) *
+                       static_cast<double>(link.mbit_per_s) * kBytesPerMbitNs;
+  const double messages = bytes / slot_bytes + 2;
+  return static_cast<uint32_t>(std::clamp(messages, double{kSlots}, double{kWindowMax}));
+}
+
+/// A kernel gives one socket a window of some MiB, and halves it for a packet that is lost.
+uint32_t sockets_of(uint32_t window, uint32_t slot_bytes) {
+  constexpr uint64_t kBytesOfSocket = 4_MiB;
+  constexpr uint64_t kSocketsMax = 4;
+  return static_cast<uint32_t>(
+      std::clamp(uint64_t{window} * slot_bytes / kBytesOfSocket, uint64_t{1}, kSocketsMax));
+}
+
+/// A slow link is silent as long as a message takes, of each of the ranks that may share it.
+std::chrono::milliseconds patience_of(const ConnectionSet::FarLink& link,
+                                      uint32_t slot_bytes,
+                                      std::chrono::milliseconds least) {
+  constexpr uint64_t kSharers = 16;
+  const uint64_t message_us = link.mbit_per_s == 0 ? 0 : slot_bytes * 8 / link.mbit_per_s;
+  const auto slow = std::chrono::microseconds(message_us * kSharers + 4 * link.latency_ns / 1000);
+  return std::max(least, std::chrono::duration_cast<std::chrono::milliseconds>(slow));
+}
+
+}  // namespace
+
+std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
+                                                       const FarLink& link) const {
+  const auto channel = static_cast<uint32_t>(key.index / 2);
+  auto ways =
+      options_.nets->find_ways(options_.rank, key.sends ? options_.rank : key.peer,
+                               key.sends ? key.peer : options_.rank, channel, *options_.infos);
+  if (ways.has_error()) {
+    return std::make_unique<UnreachableEnd>(key, std::move(ways).error());
+  }
+  const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
+  const uint32_t window = window_of(link, options_.slot_bytes);
+  FarEndOptions options{
+      .exchange = options_.exchange,
+      .ways = std::move(ways).value(),
+      .slot_bytes = options_.slot_bytes,
+      .window = window,
+      .sockets = sockets_of(window, options_.slot_bytes),
+      .patience = patience_of(link, options_.slot_bytes, far_patience_),
+      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
+  if (key.sends) {
+    return std::make_unique<FarSendEnd>(key, std::move(options));
+  }
+  return std::make_unique<FarRecvEnd>(key, std::move(options));
+}
+
+void ConnectionSet::settle(Deadline end) noexcept {
+  const auto settled = [](const auto& entry) { return entry.second->settled(); };
+  while (!std::all_of(ends_.begin(), ends_.end(), settled) && !end.expired()) {
+    for (const auto& [key, each] : ends_) {
+      if (each->connected() && each->has_pump() && each->progress_pump().has_error()) {
+        return;
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) const {
+  const auto far = far_links_ == nullptr ? std::nullopt : far_links_(key.peer);
+  if (far.has_value()) {
+    return make_far(key, *far);
+  }
   const auto channel = static_cast<uint32_t>(key.index / 2);
   const int source = key.sends ? options_.rank : key.peer;
   const int target = key.sends ? key.peer : options_.rank;

@@ -3,12 +3,15 @@
 // was decided at init from the exchanged PeerInfos.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "core/base/clock.hpp"
 #include "core/base/result.hpp"
 #include "core/bootstrap/exchange.hpp"
 #include "core/transport/collnet.hpp"
@@ -43,6 +46,21 @@ class ConnectionSet {
     network_members_ = std::move(members);
   }
 
+  /// What is known of the way to a peer in another data centre; 0: not known.
+  struct FarLink {
+    uint64_t mbit_per_s = 0;
+    uint64_t latency_ns = 0;
+  };
+  /// `link(peer)`: nullopt for a peer in this rank's data centre.
+  using FarLinks = std::function<std::optional<FarLink>(int peer)>;
+  void use_far(FarLinks links, std::chrono::milliseconds patience) {
+    far_links_ = std::move(links);
+    far_patience_ = patience;
+  }
+  /// Pumps until all messages of calls that are over have arrived, or `end`. Errors end it too:
+  /// what is lost is then the peer's to report.
+  void settle(Deadline end) noexcept;
+
   /// The end for `key`, not connected yet when it is new.
   ConnectionEnd& find_or_make(const ConnectionKey& key);
   [[nodiscard]] TransportKind transport_to(int peer) const;
@@ -50,12 +68,16 @@ class ConnectionSet {
  private:
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key);
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key) const;
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_far(const ConnectionKey& key,
+                                                        const FarLink& link) const;
 
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_collnet(const ConnectionKey& key);
 
   Options options_;
   CollnetContext* collnet_ = nullptr;
   NetworkMembers network_members_;
+  FarLinks far_links_;
+  std::chrono::milliseconds far_patience_{0};
   std::map<std::pair<int, int>, std::shared_ptr<CollnetChannel>> channels_;  // by peer and index
   std::map<ConnectionKey, std::unique_ptr<ConnectionEnd>> ends_;
 };

@@ -5,18 +5,10 @@
 
 #include "core/base/log.hpp"
 #include "core/transport/fifo_memory.hpp"
+#include "core/transport/net_message.hpp"
 
 namespace plexus {
 namespace {
-
-/// Goes before each message's payload.
-struct NetHeader {
-  CallRecord call;
-  uint32_t size_bytes;
-  uint32_t call_hash;
-  uint64_t unused[3];
-};
-static_assert(sizeof(NetHeader) == kCacheLine);
 
 constexpr int32_t kTag = 0;
 constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
@@ -113,14 +105,7 @@ Result<bool> NetSendEnd::send_filled() {
       return moved;
     }
     std::byte* const message = slot(sent_);
-    NetHeader news{};
-    for (const CallRecord& call : fifo().calls) {
-      if (call.hash == header.call_hash) {
-        news.call = call;
-      }
-    }
-    news.size_bytes = header.size_bytes;
-    news.call_hash = header.call_hash;
+    const NetHeader news = news_of(fifo(), sent_);
     std::memcpy(message, &news, sizeof(news));
     const auto status = net_->isend({message, sizeof(news) + header.size_bytes}, kTag,
                                     registration_->raw(), &requests_[sent_ % kSlots]);
@@ -275,24 +260,8 @@ void NetRecvEnd::tell_taken() {
 }
 
 Result<void> NetRecvEnd::take_in(uint64_t size_bytes) {
-  NetHeader news{};
-  if (size_bytes >= sizeof(news)) {
-    std::memcpy(&news, slot(arrived_), sizeof(news));
-  }
-  if (size_bytes < sizeof(news) || size_bytes > slot_stride() ||
-      news.size_bytes != size_bytes - sizeof(news)) {
-    return fail(
-        Code::kRemoteError,
-        "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
-        "of Plexus on all ranks",
-        options_.peer_name, size_bytes, news.size_bytes);
-  }
-  SlotHeader& header = fifo().headers[arrived_ % kSlots];
-  fifo().calls[news.call.sequence % kSlots] = news.call;
-  header.kind = SlotKind::kData;
-  header.size_bytes = news.size_bytes;
-  header.call_hash = news.call_hash;
-  header.ready.store(arrived_ + 1, std::memory_order_relaxed);  // read by the same thread
+  PLEXUS_TRY(news, read_news(slot(arrived_), size_bytes, slot_stride(), options_.peer_name));
+  announce(fifo(), arrived_, news);
   return ok();
 }
 

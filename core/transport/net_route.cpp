@@ -320,6 +320,36 @@ std::optional<NetRoute> choose_route(const NetOffers& source,
   return NetRoute{net.source_net, net.target_net, chosen.source, chosen.target};
 }
 
+std::vector<NetRoute> list_routes(const NetOffers& source,
+                                  const NetOffers& target,
+                                  const FabricPaths& paths,
+                                  uint32_t channel) {
+  const auto first = choose_route(source, target, paths, channel);
+  if (!first) {
+    return {};
+  }
+  std::vector<NetRoute> routes = {*first};
+  for (const Common& net : find_common(source, target, paths)) {
+    for (const Pair& pair : net.pairs) {
+      const NetRoute route{net.source_net, net.target_net, pair.source, pair.target};
+      if (route != *first) {
+        routes.push_back(route);
+      }
+    }
+  }
+  const auto shared = [&](const NetRoute& route) {
+    const bool source_too =
+        route.source_net == first->source_net && route.source_device == first->source_device;
+    const bool target_too =
+        route.target_net == first->target_net && route.target_device == first->target_device;
+    return (source_too ? 1 : 0) + (target_too ? 1 : 0);
+  };
+  std::stable_sort(routes.begin() + 1, routes.end(),
+                   [&](const NetRoute& a, const NetRoute& b) { return shared(a) < shared(b); });
+  routes.resize(std::min(routes.size(), kRoutesMax));
+  return routes;
+}
+
 std::string describe_route(const NetRoute& route,
                            const NetOffers& source,
                            const NetOffers& target) {

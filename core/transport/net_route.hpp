@@ -81,6 +81,14 @@ struct NetRoute {
                                                    const FabricPaths& paths,
                                                    uint32_t channel);
 
+/// All routes for `channel`, for who goes on when one is lost: first that of choose_route, then
+/// those that share no device with it, then the others; at most kRoutesMax.
+[[nodiscard]] std::vector<NetRoute> list_routes(const NetOffers& source,
+                                                const NetOffers& target,
+                                                const FabricPaths& paths,
+                                                uint32_t channel);
+inline constexpr size_t kRoutesMax = 8;
+
 /// "Socket 0 (eth0) > 1 (eth1)": what both ends compare when they connect, and users read.
 [[nodiscard]] std::string describe_route(const NetRoute& route,
                                          const NetOffers& source,

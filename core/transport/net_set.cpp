@@ -112,10 +112,16 @@ Result<void> NetSet::learn_paths(std::span<const std::string> blobs) {
 
 Result<NetSet::Way> NetSet::find_way(
     int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
+  PLEXUS_TRY(ways, find_ways(rank, source, target, channel, infos));
+  return ways.front();
+}
+
+Result<std::vector<NetSet::Way>> NetSet::find_ways(
+    int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
   const NetOffers& from = offers_.at(static_cast<size_t>(source));
   const NetOffers& to = offers_.at(static_cast<size_t>(target));
-  const auto route = choose_route(from, to, paths_, channel);
-  if (!route) {
+  const std::vector<NetRoute> routes = list_routes(from, to, paths_, channel);
+  if (routes.empty()) {
     return fail(
         Code::kInvalidUsage,
         "{} and {} have no network in common whose devices reach each other: the first has {}, the "
@@ -126,8 +132,13 @@ Result<NetSet::Way> NetSet::find_way(
         describe_offers(to));
   }
   const bool sends = rank == source;
-  return Way{&nets_.at(sends ? route->source_net : route->target_net).context,
-             sends ? route->source_device : route->target_device, describe_route(*route, from, to)};
+  std::vector<Way> ways;
+  for (const NetRoute& route : routes) {
+    ways.push_back({&nets_.at(sends ? route.source_net : route.target_net).context,
+                    sends ? route.source_device : route.target_device,
+                    describe_route(route, from, to)});
+  }
+  return ways;
 }
 
 }  // namespace plexus

@@ -41,6 +41,9 @@ class NetSet {
   /// For data of `channel` from rank `source` to rank `target`, one of which is `rank`: this one.
   [[nodiscard]] Result<Way> find_way(
       int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
+  /// The same, and all others after it: see list_routes. At least one.
+  [[nodiscard]] Result<std::vector<Way>> find_ways(
+      int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
 
  private:
   std::vector<OpenNet> nets_;

@@ -26,10 +26,10 @@ struct PeerInfo {
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
   uint32_t collnet_threshold = 0;  // fewest hosts for a network that reduces; 0: not wanted
-  uint32_t cores = 0;                       // the rank may run on
-  uint64_t core_set = 0;                    // hash of which ones: ranks of equal sets share them
-  int32_t numa = -1;                        // the NUMA node that the rank is bound to; -1: none
-  char algorithms[512] = {};                // NCCL_ALGO: ranks must agree
+  uint32_t cores = 0;              // the rank may run on
+  uint64_t core_set = 0;           // hash of which ones: ranks of equal sets share them
+  int32_t numa = -1;               // the NUMA node that the rank is bound to; -1: none
+  char algorithms[512] = {};       // NCCL_ALGO: ranks must agree
   char protocols[sizeof(algorithms)] = {};  // NCCL_PROTO: likewise
   char host[64] = {};                       // for messages
 

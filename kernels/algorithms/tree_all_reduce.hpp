@@ -23,23 +23,16 @@ struct TreeChildren {
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
 };
 
-/// `starts`: [nnodes] first places of the nodes, rising from 0; borrowed.
+/// A rank of a tree; `parent`: its rank, kNoPlace at the root.
 template <class Prims>
-PLEXUS_HOST_DEVICE void tree_all_reduce(
-    Prims& prims, const RingView& ring, int tree, const int* starts, int nnodes) {
-  const NodesTreePlace place = nodes_tree(tree, starts, nnodes, ring.nranks, ring.position);
-  TreeChildren children;
-  for (; children.count < place.downs; ++children.count) {
-    children.ranks[children.count] = ring.at(place.down[children.count]);
-  }
-  if (place.up == kNoPlace) {
+PLEXUS_HOST_DEVICE void tree_all_reduce_at(Prims& prims, int parent, const TreeChildren& children) {
+  if (parent == kNoPlace) {
     if (prims.lane(0)) {
       prims.recv_reduce_copy_send(children, Buffer::kInput, Buffer::kOutput, 0, children,
                                   Complete::kYes);
     }
     return;
   }
-  const int parent = ring.at(place.up);
   if (children.count == 0) {
     if (prims.lane(0)) {
       prims.send(Buffer::kInput, 0, parent);
@@ -55,6 +48,31 @@ PLEXUS_HOST_DEVICE void tree_all_reduce(
   if (prims.lane(1)) {
     prims.recv_copy_send(parent, Buffer::kOutput, 0, children);
   }
+}
+
+/// `starts`: [nnodes] first places of the nodes, rising from 0; borrowed. `above`: the rank above
+/// the root of this tree, `below`: the one below it, kNoPlace: none.
+template <class Prims>
+PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims,
+                                        const RingView& ring,
+                                        int tree,
+                                        const int* starts,
+                                        int nnodes,
+                                        int above = kNoPlace,
+                                        int below = kNoPlace) {
+  const NodesTreePlace place = nodes_tree(tree, starts, nnodes, ring.nranks, ring.position);
+  TreeChildren children;
+  for (; children.count < place.downs; ++children.count) {
+    children.ranks[children.count] = ring.at(place.down[children.count]);
+  }
+  if (place.up != kNoPlace) {
+    tree_all_reduce_at(prims, ring.at(place.up), children);
+    return;
+  }
+  if (below != kNoPlace) {
+    children.ranks[children.count++] = below;
+  }
+  tree_all_reduce_at(prims, above, children);
 }
 
 }  // namespace plexus

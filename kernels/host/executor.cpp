@@ -126,10 +126,15 @@ void LaneRun::restart() noexcept {
   slice_bytes_done_ = 0;
   wait_recv_ = nullptr;
   wait_send_ = nullptr;
-  failure_ = {};
+  failure_.kind = LaneFailure::Kind::kNone;
 }
 
 Progress LaneRun::advance(RunQueue& queue) noexcept {
+  return uses_lines(work_->protocol) ? advance_lane<true>(queue) : advance_lane<false>(queue);
+}
+
+template <bool kByLines>
+Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
   wait_recv_ = nullptr;
   wait_send_ = nullptr;
   bytes_this_turn_ = 0;
@@ -140,7 +145,7 @@ Progress LaneRun::advance(RunQueue& queue) noexcept {
       if (slice_bytes_done_ == 0 && !may_start(step)) {
         return Progress::kPending;
       }
-      const Progress progress = advance_step(step, queue);
+      const Progress progress = advance_step<kByLines>(step, queue);
       if (progress != Progress::kDone) {
         return progress;
       }
@@ -197,6 +202,7 @@ LaneRun::Extent LaneRun::extent_of(const Step& step) const noexcept {
           source.count * element_bytes};
 }
 
+template <bool kByLines>
 Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   const Extent extent = extents_.empty() ? extent_of(step) : extents_[step_];
   const uint64_t size_bytes = extent.size_bytes;
@@ -206,13 +212,10 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
                       extent.target_bytes + slice_bytes_done_,
                       static_cast<uint32_t>(
                           std::min<uint64_t>(size_bytes - slice_bytes_done_, work_->slot_bytes))};
-    if (!acquire(step, slice, queue.polls())) {
+    if (!acquire<kByLines>(step, slice, queue.polls())) {
       return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
-    if (step.receives > 0 && !check_arrivals(step, slice.size_bytes)) {
-      return Progress::kFailed;
-    }
-    move(step, slice);
+    move<kByLines>(step, slice);
     finish_slice(step, queue);
     slice_bytes_done_ += slice.size_bytes;
     moved_ = true;
@@ -225,28 +228,22 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   return Progress::kDone;
 }
 
-bool LaneRun::by_lines(const RecvConnection& recv) const noexcept {
-  return uses_lines(work_->protocol) && recv.has_lines();
-}
-bool LaneRun::by_lines(const SendConnection& send) const noexcept {
-  return uses_lines(work_->protocol) && send.has_lines();
-}
-
 /// Payloads of messages that came by lines, by their number in the step; after them, one that
 /// leaves.
 std::byte* LaneRun::staging(int number) noexcept {
   return staging_.data() + static_cast<size_t>(number) * payload_bytes_max(work_->protocol);
 }
 
+template <bool kByLines>
 bool LaneRun::acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept {
   for (int i = 0; i < step.receives; ++i) {
-    if (!acquire_arrival(step, slice, i, polls)) {
+    if (!acquire_arrival<kByLines>(step, slice, i, polls)) {
       return false;
     }
   }
-  const auto middle = static_cast<size_t>(step.peers_first + step.receives);
-  for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
-    SendConnection& send = *work_->sends[i];
+  SendConnection* const* const sends = work_->sends.data() + step.peers_first + step.receives;
+  for (int i = 0; i < step.sends; ++i) {
+    SendConnection& send = *sends[i];
     if (!send.try_acquire() && !poll([&] { return send.try_acquire(); }, polls)) {
       wait_send_ = &send;
       return false;
@@ -255,69 +252,64 @@ bool LaneRun::acquire(const Step& step, const Slice& slice, uint32_t polls) noex
   return true;
 }
 
+template <bool kByLines>
 bool LaneRun::acquire_arrival(const Step& step,
                               const Slice& slice,
                               int number,
                               uint32_t polls) noexcept {
   RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
-  bool arrived = false;
-  if (by_lines(recv)) {
+  if (kByLines && recv.has_lines()) {
     // What is only stored goes straight to its place.
     std::byte* const payload =
         stores_arrival(step) ? at(step.target, slice.target_bytes) : staging(number);
     const auto read = [&] {
       return recv.try_read_lines(work_->protocol, payload, slice.size_bytes, work_->call.hash);
     };
-    arrived = read() || poll(read, polls);
+    const bool is_there = read() || poll(read, polls);
     if (recv.arrival().is_other_call) {
-      failure_ = {.kind = LaneFailure::Kind::kOtherCall,
-                  .connection = &recv,
-                  .size_expected = slice.size_bytes,
-                  .hash_arrived = recv.arrival().other_hash,
-                  .size_arrived = slice.size_bytes};
+      fail(LaneFailure::Kind::kOtherCall, recv, slice.size_bytes);
+      failure_.hash_arrived = recv.arrival().other_hash;
+      failure_.size_arrived = slice.size_bytes;
     }
-  } else {
-    const auto peek = [&] { return recv.try_peek(); };
-    arrived = peek() || poll(peek, polls);
+    wait_recv_ = is_there ? nullptr : &recv;
+    return is_there;
   }
-  if (!arrived) {
+  if (!recv.try_peek() && !poll([&] { return recv.try_peek(); }, polls)) {
     wait_recv_ = &recv;
-  }
-  return arrived;
-}
-
-bool LaneRun::check_arrivals(const Step& step, uint32_t size_bytes) noexcept {
-  for (int i = 0; i < step.receives; ++i) {
-    RecvConnection* const connection = work_->recvs[static_cast<size_t>(step.peers_first + i)];
-    if (by_lines(*connection)) {
-      continue;
-    }
-    const SlotHeader& slot = connection->header();
-    LaneFailure failure{.kind = LaneFailure::Kind::kNone,
-                        .connection = connection,
-                        .size_expected = size_bytes,
-                        .hash_arrived = slot.call_hash,
-                        .size_arrived = slot.size_bytes};
-    if (slot.call_hash != work_->call.hash) {
-      failure.kind = LaneFailure::Kind::kOtherCall;
-    } else if (slot.size_bytes != size_bytes) {
-      failure.kind = LaneFailure::Kind::kOtherSize;
-    } else if (connection->payload() == nullptr) {
-      failure.kind = LaneFailure::Kind::kUnmapped;
-    } else {
-      continue;
-    }
-    failure_ = failure;
     return false;
   }
-  return true;
+  return check_arrival(recv, slice.size_bytes);
 }
 
+/// Of a slot: is it what this call expects?
+bool LaneRun::check_arrival(RecvConnection& recv, uint32_t size_bytes) noexcept {
+  const SlotHeader& slot = recv.header();
+  const bool is_mine = slot.call_hash == work_->call.hash && slot.size_bytes == size_bytes;
+  if (is_mine && recv.payload() != nullptr) {
+    return true;
+  }
+  fail(slot.call_hash != work_->call.hash ? LaneFailure::Kind::kOtherCall
+       : !is_mine                         ? LaneFailure::Kind::kOtherSize
+                                          : LaneFailure::Kind::kUnmapped,
+       recv, size_bytes);
+  return false;
+}
+
+void LaneRun::fail(LaneFailure::Kind kind, RecvConnection& recv, uint32_t size_bytes) noexcept {
+  failure_ = {.kind = kind,
+              .connection = &recv,
+              .size_expected = size_bytes,
+              .hash_arrived = recv.header().call_hash,
+              .size_arrived = recv.header().size_bytes};
+}
+
+template <bool kByLines>
 const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
   const RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
-  return by_lines(recv) ? staging(number) : recv.payload();
+  return kByLines && recv.has_lines() ? staging(number) : recv.payload();
 }
 
+template <bool kByLines>
 void LaneRun::move(const Step& step, const Slice& slice) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
   const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);  // a power of two
@@ -325,9 +317,9 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
       work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
   // Where the value is made: at home, else in the first slot it leaves through.
   const bool has_target = step.target != Buffer::kNone;
-  std::byte* const made = has_target            ? at(step.target, slice.target_bytes)
-                          : by_lines(*sends[0]) ? staging(step.receives)
-                                                : sends[0]->payload(size_bytes);
+  std::byte* const made = has_target                          ? at(step.target, slice.target_bytes)
+                          : kByLines && sends[0]->has_lines() ? staging(step.receives)
+                                                              : sends[0]->payload(size_bytes);
   Value value{made, step.target, slice.target_bytes};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
 
@@ -341,12 +333,14 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
   } else if (step.source == Buffer::kNone) {
-    if (!stores_arrival(step) || !by_lines(*work_->recvs[static_cast<size_t>(step.peers_first)])) {
+    const bool is_stored = kByLines && stores_arrival(step) &&
+                           work_->recvs[static_cast<size_t>(step.peers_first)]->has_lines();
+    if (!is_stored) {
       const bool streams = work_->streaming && step.sends == 0;
-      (streams ? copy_streaming : copy)(made, arrived(step, 0), size_bytes);
+      (streams ? copy_streaming : copy)(made, arrived<kByLines>(step, 0), size_bytes);
     }
   } else {
-    combine(step, made, at(step.source, slice.source_bytes), elements, scales);
+    combine<kByLines>(step, made, at(step.source, slice.source_bytes), elements, scales);
   }
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
@@ -355,19 +349,30 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
     value.home = Buffer::kNone;
   }
   for (int i = 0; i < step.sends; ++i) {
-    hand_over(*sends[i], value, size_bytes);
+    hand_over<kByLines>(*sends[i], value, size_bytes);
   }
 }
 
+template <bool kByLines>
 void LaneRun::combine(const Step& step,
                       std::byte* made,
                       const std::byte* own,
                       size_t elements,
                       bool scales) noexcept {
   if (step.receives == 1 && !scales) {
-    work_->reduce(made, own, arrived(step, 0), elements);
-    return;
+    work_->reduce(made, own, arrived<kByLines>(step, 0), elements);
+  } else {
+    combine_many<kByLines>(step, made, own, elements, scales);
   }
+}
+
+/// Out of line, since its blocks of memory want a checked stack frame.
+template <bool kByLines>
+[[gnu::noinline]] void LaneRun::combine_many(const Step& step,
+                                             std::byte* made,
+                                             const std::byte* own,
+                                             size_t elements,
+                                             bool scales) noexcept {
   // One block of all operands at a time, so that a scaled own input needs only a block of memory.
   alignas(kCacheLine) std::byte scaled[kBlockBytes];
   const std::byte* operands[kOperandsMax];
@@ -385,7 +390,7 @@ void LaneRun::combine(const Step& step,
       if (i == step.own_position) {
         operands[count++] = own_block;
       }
-      operands[count++] = arrived(step, i) + offset;
+      operands[count++] = arrived<kByLines>(step, i) + offset;
     }
     if (step.own_position >= step.receives) {
       operands[count++] = own_block;
@@ -394,9 +399,10 @@ void LaneRun::combine(const Step& step,
   }
 }
 
+template <bool kByLines>
 void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept {
   const uint32_t hash = work_->call.hash;
-  if (by_lines(send)) {
+  if (kByLines && send.has_lines()) {
     send.commit_lines(work_->protocol, value.made, size_bytes, hash);
     return;
   }
@@ -435,8 +441,9 @@ void LaneRun::finish_slice(const Step& step, RunQueue& queue) noexcept {
 
 bool LaneRun::can_go_on() const noexcept {
   if (wait_recv_ != nullptr) {
-    return by_lines(*wait_recv_) ? wait_recv_->try_peek_line(work_->protocol)
-                                 : wait_recv_->try_peek();
+    return uses_lines(work_->protocol) && wait_recv_->has_lines()
+               ? wait_recv_->try_peek_line(work_->protocol)
+               : wait_recv_->try_peek();
   }
   return wait_send_ == nullptr || wait_send_->try_acquire();
 }

@@ -126,6 +126,9 @@ class LaneRun {
     uint64_t size_bytes;
   };
   [[nodiscard]] Extent extent_of(const Step& step) const noexcept;
+  template <bool kByLines>
+  Progress advance_lane(RunQueue& queue) noexcept;
+  template <bool kByLines>
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
   /// Part of an extent that travels in one slot.
   struct Slice {
@@ -133,26 +136,42 @@ class LaneRun {
     uint64_t target_bytes;
     uint32_t size_bytes;
   };
+  // kByLines: the protocol uses lines, and connections that have some carry them; else all is in
+  // slots, and what looks for lines is not compiled.
+  template <bool kByLines>
   bool acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept;
+  template <bool kByLines>
   bool acquire_arrival(const Step& step, const Slice& slice, int number, uint32_t polls) noexcept;
-  bool check_arrivals(const Step& step, uint32_t size_bytes) noexcept;
+  bool check_arrival(RecvConnection& recv, uint32_t size_bytes) noexcept;
+  [[gnu::cold]] void fail(LaneFailure::Kind kind,
+                          RecvConnection& recv,
+                          uint32_t size_bytes) noexcept;
+  template <bool kByLines>
   void move(const Step& step, const Slice& slice) noexcept;
-  [[nodiscard]] bool by_lines(const RecvConnection& recv) const noexcept;
-  [[nodiscard]] bool by_lines(const SendConnection& send) const noexcept;
-  /// Where arrival `number` of a step lies once it is there.
+  /// Where an arrival of a step is put together from its lines.
   [[nodiscard]] std::byte* staging(int number) noexcept;
+  /// Where arrival `number` of a step lies once it is there.
+  template <bool kByLines>
   [[nodiscard]] const std::byte* arrived(const Step& step, int number) noexcept;
+  template <bool kByLines>
   void combine(const Step& step,
                std::byte* made,
                const std::byte* own,
                size_t elements,
                bool scales) noexcept;
+  template <bool kByLines>
+  void combine_many(const Step& step,
+                    std::byte* made,
+                    const std::byte* own,
+                    size_t elements,
+                    bool scales) noexcept;
   /// A value where it was made, and the same value in user memory when it lies there.
   struct Value {
     const std::byte* made;
     Buffer home;          // kNone: nowhere, or not to be lent
     uint64_t home_bytes;  // offset
   };
+  template <bool kByLines>
   void hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept;
   void finish_slice(const Step& step, RunQueue& queue) noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "kernels/algorithms/all_pairs.hpp"
 #include "kernels/algorithms/all_pairs_all_reduce.hpp"
@@ -10,9 +11,13 @@
 #include "kernels/algorithms/binomial_tree.hpp"
 #include "kernels/algorithms/bruck.hpp"
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
+#include "kernels/algorithms/centre_pairs_all_reduce.hpp"
 #include "kernels/algorithms/chain_broadcast.hpp"
 #include "kernels/algorithms/chain_reduce.hpp"
 #include "kernels/algorithms/collnet_all_reduce.hpp"
+#include "kernels/algorithms/hierarchical_all_reduce.hpp"
+#include "kernels/algorithms/hierarchical_blocks.hpp"
+#include "kernels/algorithms/hierarchical_rooted.hpp"
 #include "kernels/algorithms/pairwise_all_to_all.hpp"
 #include "kernels/algorithms/pat.hpp"
 #include "kernels/algorithms/point_to_point.hpp"
@@ -84,7 +89,63 @@ std::span<const int> nodes_of(const RecordInput& in) {
   static constexpr int kOneNode[] = {0};
   return in.nodes.empty() ? std::span(kOneNode) : in.nodes;
 }
+/// The ranks of one data centre in ring order, and where its hosts begin among them.
+struct CentrePart {
+  std::vector<int> ring;
+  std::vector<int> nodes;
+};
+
+CentrePart part_of(const RecordInput& input, int centre) {
+  CentrePart part;
+  bool begins = true;
+  for (size_t place = 0; place < input.ring.size(); ++place) {
+    begins = begins ||
+             std::binary_search(input.nodes.begin(), input.nodes.end(), static_cast<int>(place));
+    if (input.centres[place] == centre) {
+      if (begins) {
+        part.nodes.push_back(static_cast<int>(part.ring.size()));
+      }
+      part.ring.push_back(input.ring[place]);
+      begins = false;
+    } else {
+      begins = true;
+    }
+  }
+  return part;
+}
+
+/// kNoPlace: there is no such data centre.
+int root_of_centre(const RecordInput& input, int centre) {
+  const CentrePart part = centre < 0 ? CentrePart{} : part_of(input, centre);
+  const int size = static_cast<int>(part.ring.size());
+  for (int place = 0; place < size; ++place) {
+    if (nodes_tree(input.variant, part.nodes.data(), static_cast<int>(part.nodes.size()), size,
+                   place)
+            .up == kNoPlace) {
+      return part.ring[static_cast<size_t>(place)];
+    }
+  }
+  return kNoPlace;
+}
+
+/// A tree in every data centre; the root of each is below that of the one before.
+Program record_tree_over_centres(const RecordInput& in) {
+  const auto at = std::find(in.ring.begin(), in.ring.end(), in.rank);
+  const int centre = in.centres[static_cast<size_t>(at - in.ring.begin())];
+  const CentrePart part = part_of(in, centre);
+  const auto place = std::find(part.ring.begin(), part.ring.end(), in.rank);
+  const RingView view{part.ring.data(), static_cast<int>(part.ring.size()),
+                      static_cast<int>(place - part.ring.begin())};
+  return record_with(in, 1, [&](auto& prims) {
+    tree_all_reduce(prims, view, in.variant, part.nodes.data(), static_cast<int>(part.nodes.size()),
+                    root_of_centre(in, centre - 1), root_of_centre(in, centre + 1));
+  });
+}
+
 Program record_tree_all_reduce(const RecordInput& in) {
+  if (!in.centres.empty()) {
+    return record_tree_over_centres(in);
+  }
   const std::span<const int> nodes = nodes_of(in);
   return record_with(in, 1, [&](auto& prims) {
     tree_all_reduce(prims, view_of(in), in.variant, nodes.data(), static_cast<int>(nodes.size()));
@@ -181,6 +242,101 @@ Program record_send(const RecordInput& in) {
 }
 Program record_recv(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { point_to_point_recv(prims, in.root); });
+}
+
+// ---- over data centres ----
+
+/// The ranks by data centre, which a `Hierarchy` borrows. Without data centres the two halves of
+/// the ring count as such.
+class HierarchyMemory {
+ public:
+  explicit HierarchyMemory(const RecordInput& input) {
+    const int nranks = ranks_of(input);
+    const auto centre_at = [&](int place) {
+      return input.centres.empty() ? 2 * place / nranks : input.centres[static_cast<size_t>(place)];
+    };
+    int centres = 0;
+    for (int place = 0; place < nranks; ++place) {
+      centres = std::max(centres, centre_at(place) + 1);
+    }
+    std::vector<std::vector<int>> groups(static_cast<size_t>(centres));
+    for (int place = 0; place < nranks; ++place) {
+      const int centre = centre_at(place);
+      std::vector<int>& group = groups[static_cast<size_t>(centre)];
+      const int rank = input.ring[static_cast<size_t>(place)];
+      if (rank == input.rank) {
+        centre_ = centre;
+        index_ = static_cast<int>(group.size());
+      }
+      group.push_back(rank);
+    }
+    for (const std::vector<int>& group : groups) {
+      starts_.push_back(static_cast<int>(members_.size()));
+      members_.insert(members_.end(), group.begin(), group.end());
+    }
+    starts_.push_back(nranks);
+  }
+
+  [[nodiscard]] Hierarchy view() const {
+    return {members_.data(), starts_.data(), static_cast<int>(starts_.size()) - 1, centre_, index_};
+  }
+
+ private:
+  std::vector<int> members_;
+  std::vector<int> starts_;
+  int centre_ = 0;
+  int index_ = 0;
+};
+
+Program record_hierarchical_all_reduce(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, hierarchical_all_reduce_chunks(memory.view()),
+                     [&](auto& prims) { hierarchical_all_reduce(prims, memory.view()); });
+}
+Program record_centre_pairs_all_reduce(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, 1, [&](auto& prims) { centre_pairs_all_reduce(prims, memory.view()); });
+}
+Program record_hierarchical_all_gather(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { hierarchical_all_gather(prims, memory.view()); });
+}
+Program record_hierarchical_reduce_scatter(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { hierarchical_reduce_scatter(prims, memory.view()); });
+}
+Program record_hierarchical_all_to_all(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, ranks_of(in),
+                     [&](auto& prims) { hierarchical_all_to_all(prims, memory.view()); });
+}
+Program record_hierarchical_broadcast(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, hierarchical_rooted_chunks(memory.view()),
+                     [&](auto& prims) { hierarchical_broadcast(prims, memory.view(), in.root); });
+}
+Program record_hierarchical_reduce(const RecordInput& in) {
+  const HierarchyMemory memory(in);
+  return record_with(in, hierarchical_rooted_chunks(memory.view()),
+                     [&](auto& prims) { hierarchical_reduce(prims, memory.view(), in.root); });
+}
+
+/// The row of a hierarchical algorithm: its costs depend on the data centres.
+constexpr Algorithm hierarchical(const char* name,
+                                 Collective collective,
+                                 Program (*record)(const RecordInput&),
+                                 const char* family = "hierarchical",
+                                 int nranks_max = kRanksMax) {
+  Algorithm row;
+  row.name = name;
+  row.family = family;
+  row.nranks_max = nranks_max;
+  row.collective = collective;
+  row.record = record;
+  row.for_centres = true;
+  return row;
 }
 
 // ---- costs: the verifier holds them against the programs ----
@@ -357,6 +513,20 @@ Cost collnet_chain_cost(const Spread& spread) {
           .chunks = 1};
 }
 
+/// The row of an all-reduce whose sums between hosts are the network's.
+constexpr Algorithm in_network(const char* name,
+                               const char* family,
+                               Program (*record)(const RecordInput&),
+                               Cost (*cost)(const Spread&)) {
+  Algorithm row;
+  row.name = name;
+  row.family = family;
+  row.collective = Collective::kAllReduce;
+  row.record = record;
+  row.network_cost = cost;
+  return row;
+}
+
 constexpr Algorithm kAlgorithms[] = {
     // Per collective: the first row is the default, later rows have uses that choose_algorithm
     // knows.
@@ -381,12 +551,14 @@ constexpr Algorithm kAlgorithms[] = {
      twice_others, all_twice_others, others, all, kOperandsMax, 1, true},
     {"all_pairs_all_reduce", "allpairs", Collective::kAllReduce, record_all_pairs_all_reduce, one,
      others, all_others, others, one, kOperandsMax, 1, true},
-    {"collnet_direct_all_reduce", "collnetdirect", Collective::kAllReduce,
-     record_collnet_direct_all_reduce, nullptr, nullptr, nullptr, nullptr, nullptr, kRanksMax, 1,
-     false, collnet_direct_cost},
-    {"collnet_chain_all_reduce", "collnetchain", Collective::kAllReduce,
-     record_collnet_chain_all_reduce, nullptr, nullptr, nullptr, nullptr, nullptr, kRanksMax, 1,
-     false, collnet_chain_cost},
+    in_network("collnet_direct_all_reduce",
+               "collnetdirect",
+               record_collnet_direct_all_reduce,
+               collnet_direct_cost),
+    in_network("collnet_chain_all_reduce",
+               "collnetchain",
+               record_collnet_chain_all_reduce,
+               collnet_chain_cost),
     {"chain_broadcast", "ring", Collective::kBroadcast, record_chain_broadcast, others, one,
      others_in_all, zero, one},
     {"binomial_broadcast", "binomial", Collective::kBroadcast, record_binomial_broadcast,
@@ -429,6 +601,19 @@ constexpr Algorithm kAlgorithms[] = {
      others_in_all, zero, all},
     {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
      others, binomial_hops, zero, all},
+    hierarchical("hierarchical_all_reduce", Collective::kAllReduce, record_hierarchical_all_reduce),
+    hierarchical("centre_pairs_all_reduce",
+                 Collective::kAllReduce,
+                 record_centre_pairs_all_reduce,
+                 "centrepairs",
+                 kOperandsMax),
+    hierarchical("hierarchical_broadcast", Collective::kBroadcast, record_hierarchical_broadcast),
+    hierarchical("hierarchical_reduce", Collective::kReduce, record_hierarchical_reduce),
+    hierarchical("hierarchical_all_gather", Collective::kAllGather, record_hierarchical_all_gather),
+    hierarchical("hierarchical_reduce_scatter",
+                 Collective::kReduceScatter,
+                 record_hierarchical_reduce_scatter),
+    hierarchical("hierarchical_all_to_all", Collective::kAllToAll, record_hierarchical_all_to_all),
     {"send", "pairwise", Collective::kSend, record_send, one, one, one_in_all, zero, one},
     {"recv", "pairwise", Collective::kRecv, record_recv, one, one, one_in_all, zero, one},
 };

@@ -16,6 +16,7 @@ namespace plexus {
 /// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
 /// the peer of a send/recv; `variant` = channel modulo Algorithm::variants; `nodes` = the places in
 /// the ring where the ranks of a host begin, rising from 0, borrowed. Empty: all on one host;
+/// `centres` = [nranks] the data centre of each place in the ring, from 0, borrowed. Empty: one;
 /// `heads` = ranks of each host that talk to a network that reduces.
 struct RecordInput {
   int rank;
@@ -23,6 +24,7 @@ struct RecordInput {
   int root = 0;
   int variant = 0;
   std::span<const int> nodes = {};
+  std::span<const int> centres = {};
   int heads = 1;
 };
 
@@ -36,11 +38,11 @@ struct Spread {
 
 /// What a loop of an algorithm costs. All of it is checked by the verifier.
 struct Cost {
-  int rounds;             // verbs on the critical path
-  int chunks_moved;       // the most that one rank sends, or receives
-  int64_t chunks_in_all;  // that all ranks (and networks that reduce) send
-  int chunks_reduced;     // the most that one rank combines with another
-  int chunks;             // chunk indices
+  int rounds = 0;             // messages on the longest chain of dependent ones
+  int chunks_moved = 0;       // the most that one rank sends, or receives
+  int64_t chunks_in_all = 0;  // that all ranks (and networks that reduce) send
+  int chunks_reduced = 0;     // the most that one rank combines with another
+  int chunks = 0;             // chunk indices
 };
 
 inline constexpr int kRanksMax = 1 << 24;
@@ -64,6 +66,9 @@ struct Algorithm {
   /// A reduction that combines in rank order, whatever the chunks: the bits of its result depend on
   /// the inputs alone.
   bool in_rank_order = false;
+  /// Made for several data centres. What it costs depends on these, so the five functions are null:
+  /// count_cost() counts it.
+  bool for_centres = false;
   /// Not null: the network reduces between hosts (collnet_all_reduce.hpp); in place of the five
   /// formulas.
   Cost (*network_cost)(const Spread& spread) = nullptr;

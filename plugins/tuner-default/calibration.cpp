@@ -38,7 +38,7 @@ Result<void> read_fields(const Json& json, std::initializer_list<Field> fields) 
     if (field == fields.end()) {
       std::string known;
       for (const Field& row : fields) {
-        known += (known.empty() ? "" : ", ") + std::string(row.name);
+        known.append(known.empty() ? "" : ", ").append(row.name);
       }
       return fail(PLEXUS_INVALID_USAGE, "has {}, which is none of {}", name, known);
     }

@@ -14,24 +14,36 @@ constexpr double kUsPerByteLL = 1.2e-4;
 constexpr double kUsPerByteLL128 = 4e-5;
 constexpr double kMessageUsOfLines = 0.01;
 
-/// The slowest class that joins any two ranks: a flat algorithm waits for it in every round. What
-/// the host knows of the link replaces the calibration.
-LinkCost slowest_link(const Calibration& calibration, const plexus_tuner_comm_t& comm) {
-  LinkCost cost = calibration.links[PLEXUS_LINK_PROCESS];
-  for (uint32_t i = 0; i < PLEXUS_LINK_CLASSES; ++i) {
-    const plexus_tuner_link_t& link = comm.links[i];
-    if (link.count == 0) {
-      continue;
-    }
-    cost = calibration.links[i];
-    if (link.latency_ns > 0) {
-      cost.latency_us = static_cast<double>(link.latency_ns) / 1e3;
-    }
-    if (link.bandwidth_mbit_per_s > 0) {
-      cost.us_per_byte = 8.0 / static_cast<double>(link.bandwidth_mbit_per_s);
-    }
+/// What the host knows of the link replaces the calibration.
+LinkCost link_cost(const Calibration& calibration, const plexus_tuner_comm_t& comm, uint32_t kind) {
+  const plexus_tuner_link_t& link = comm.links[kind];
+  LinkCost cost = calibration.links[kind];
+  if (link.latency_ns > 0) {
+    cost.latency_us = static_cast<double>(link.latency_ns) / 1e3;
+  }
+  if (link.bandwidth_mbit_per_s > 0) {
+    cost.us_per_byte = 8.0 / static_cast<double>(link.bandwidth_mbit_per_s);
   }
   return cost;
+}
+
+/// The slowest class below `kinds` that joins any two ranks: a flat algorithm waits for it in every
+/// round.
+LinkCost slowest_link(const Calibration& calibration,
+                      const plexus_tuner_comm_t& comm,
+                      uint32_t kinds) {
+  LinkCost cost = calibration.links[PLEXUS_LINK_PROCESS];
+  for (uint32_t i = 0; i < kinds; ++i) {
+    cost = comm.links[i].count > 0 ? link_cost(calibration, comm, i) : cost;
+  }
+  return cost;
+}
+
+/// Does the host say how much goes between data centres? Before 1.3 it does not.
+bool tells_far(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
+  constexpr size_t kWithFar =
+      offsetof(plexus_tuner_candidate_t, far_chunks) + sizeof(candidate.far_chunks);
+  return comm.links[PLEXUS_LINK_FAR].count > 0 && candidate.struct_size >= kWithFar;
 }
 
 /// A candidate's loop in doubles; what a host before 1.2 does not tell is taken from what it does.
@@ -74,7 +86,8 @@ double predict_us(const Calibration& calibration,
       comm.cores_per_node_min == 0) {
     return -1;
   }
-  LinkCost link = slowest_link(calibration, comm);
+  const bool far = tells_far(comm, candidate);
+  LinkCost link = slowest_link(calibration, comm, far ? PLEXUS_LINK_FAR : PLEXUS_LINK_CLASSES);
   // Lines are packed and unpacked, on top of the copies that Simple makes.
   const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
   if (protocol == "LL" || protocol == "LL128") {
@@ -107,7 +120,25 @@ double predict_us(const Calibration& calibration,
   const double ranks_per_core =
       static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
   const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
-  return loop.rounds * (link.latency_us + turn_us) + std::max(busiest_us, all_us) + fill_us;
+  // All ranks of a data centre share its link to the others, beside what happens inside.
+  double far_us = 0;
+  double far_latency_us = 0;
+  if (far) {
+    const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_FAR);
+    // A connection has so many slots: the chunk of a loop that finds none free waits for one, at
+    // worst a way there and back.
+    constexpr double kSlots = 8;
+    const double bytes_us =
+        loops * static_cast<double>(candidate.far_chunks) * chunk_bytes * wide.us_per_byte;
+    far_us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots);
+    far_latency_us = static_cast<double>(candidate.far_rounds) * wide.latency_us;
+  }
+  // What is done inside a data centre hides behind what goes between them, but not all of it: fewer
+  // messages are better even where the link decides.
+  constexpr double kNotHidden = 0.1;
+  const double near_us = std::max(busiest_us, all_us);
+  return loop.rounds * (link.latency_us + turn_us) + far_latency_us + std::max(near_us, far_us) +
+         kNotHidden * std::min(near_us, far_us) + fill_us;
 }
 
 }  // namespace plexus::tuner_default

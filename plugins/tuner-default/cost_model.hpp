@@ -5,7 +5,9 @@
 //
 // A loop of an algorithm has `rounds` messages one after the other, each with the full latency. The
 // busiest rank moves and combines its chunks one by one, and the cores of all hosts move those of
-// all ranks: the slower of the two counts.
+// all ranks: the slower of the two counts. Over several data centres, what leaves the busiest one
+// shares its link: that may be the slowest of the three, and messages between centres have the
+// latency of that link.
 #pragma once
 
 #include <array>

@@ -3,8 +3,11 @@
 """Several networks in one communicator (NCCL_ALLNET_ENABLE=1): which network joins which ranks, and every
 collective over two of them. Three namespaces stand for hosts: A and B have a fast cable between them, and a slow
 network joins all three."""
+import json
 import os
+import pathlib
 import re
+import tempfile
 
 import job
 import netns
@@ -13,6 +16,7 @@ FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
 SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", *job.limit(50)]
 ONE_SIZE = ["-b", "1M", "-e", "1M", "-n", "4", "-w", "1", *job.limit(50)]
 OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "PLEXUS_PLUGIN_PATH": FOLDER, "NCCL_ALLNET_ENABLE": "1"}
+STREAM = str(pathlib.Path(__file__).parent / "far_stream.py")
 PORT = 29998  # a new namespace has all of them free
 MEBIBYTE = 1 << 20
 
@@ -155,6 +159,37 @@ class ThreeHosts(netns.Test):
         self.assertLess(ring["b"][0], MEBIBYTE // 2)
         self.assertGreater(ring["b"][1], 2 * MEBIBYTE)
         self.assertGreater(ring["c"][1], 2 * MEBIBYTE)
+
+    def stream(self, plugins, algorithm):
+        """A stream of all_reduce calls on all hosts: a and b are one data centre, c another. What it prints, and the
+        hash of its results' bits."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        hosts = {name: self.hosts[name] for name in "abc"}
+        (folder / "fabric").write_text("".join(f"host {host} dc {'far' if name == 'c' else 'near'}\n"
+                                               for name, host in hosts.items()))
+        ranks = [self.start(["python3", STREAM, folder, 10_001, 4, "--fractions"], ["ip", "netns", "exec", host],
+                            RANK=str(rank), WORLD_SIZE="3", NCCL_HOSTID=host, NCCL_OOB_NET_IFNAME="slow0",
+                            NCCL_ALLNET_ENABLE="1", NCCL_NET_PLUGIN=plugins, NCCL_ALGO=algorithm, NCCL_PROTO="Simple",
+                            NCCL_MAX_CTAS="1", NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET",
+                            PLEXUS_OFI_PROVIDER="tcp;ofi_rxm", PLEXUS_FABRIC_FILE=str(folder / "fabric"),
+                            PLEXUS_TEST_LIBRARY=str(pathlib.Path(job.PLEXUS).parent.parent / "lib" / "libnccl.so"))
+                 for rank, host in enumerate(hosts.values())]
+        ended = [rank.end(60) for rank in reversed(ranks)][::-1]
+        for each in ended:
+            self.assertEqual(each.returncode, 0, each.stdout + each.stderr)
+        bits = {json.loads(file.read_text())["bits"] for file in folder.glob("rank*.json")}
+        self.assertEqual(len(bits), 1, "all ranks have the same bits")
+        return "".join(each.stdout + each.stderr for each in ended), bits
+
+    def test_net_ofi_inside_and_sockets_between_give_the_bits_of_one_plugin(self):
+        socket = "socket?NCCL_SOCKET_IFNAME==slow0"
+        for algorithm in ("ring", "hierarchical", "centrepairs"):
+            with self.subTest(algorithm):
+                told, of_two = self.stream(f"inside=net-ofi?NCCL_SOCKET_IFNAME==fast0,between={socket}", algorithm)
+                self.assertRegex(told, r"connected to rank [01] .* through inside ")
+                self.assertRegex(told, r"connected to rank 2 .* through between ")
+                _, of_one = self.stream(f"between={socket}", algorithm)
+                self.assertEqual(of_two, of_one)
 
     def test_every_collective_with_sockets_on_both(self):
         self.check_all("socket?", "socket?")

@@ -279,7 +279,10 @@ std::vector<Case> algorithm_cases() {
        {"allreduce:tree;broadcast:binomial;reduce:binomial;allgather:bruck;reducescatter:pat;"
         "alltoall:bruck;gather:binomial;scatter:binomial",
         "allreduce:doubling;allgather:pat;broadcast:tree", "allreduce:halving", "allreduce:swing",
-        "allreduce:torus", "allreduce:twoshot", "allreduce:biring;allgather:biring",
+        "allreduce:hierarchical;broadcast:hierarchical;reduce:hierarchical;"
+        "allgather:hierarchical;reducescatter:hierarchical;alltoall:hierarchical",
+        "allreduce:centrepairs", "allreduce:torus", "allreduce:twoshot",
+        "allreduce:biring;allgather:biring",
         "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
         "reducescatter:allpairs"}) {
     cases.push_back({Mode::kGroup, 2, 5, algorithms, "2"});

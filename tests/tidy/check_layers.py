@@ -25,6 +25,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "kernels/host": ["kernels/layout", "kernels/algorithms", "kernels/program"],
     "core/base": [],
     "core/os": ["core/base"],
+    "core/centres": ["core/base"],
     "core/fabric": ["core/base"],
     "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
     "core/device": ["core/base"],
@@ -37,11 +38,11 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/schedule": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine",
                       "kernels/layout", "kernels/algorithms", "kernels/program", "kernels/host"],
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
-                  "core/engine", "core/schedule", "core/topo", "kernels/layout"],
+                  "core/engine", "core/schedule", "core/topo", "core/centres", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
-    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/fabric", "core/topo", "core/plugin", "core/schedule", "core/api", "plugin-api",
-                  "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
+    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/centres", "core/fabric", "core/topo", "core/plugin", "core/schedule",
+                  "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],

@@ -2,7 +2,9 @@
 // `plexus explain`: every way to do a call, the tuner's time for it, the one that is chosen, and
 // why each other one is not; with --measure also the time that each really takes on this machine.
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/config.hpp"
+#include "core/centres/claim.hpp"
 #include "core/os/host.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
@@ -25,11 +28,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// What joins two data centres.
+struct WideLink {
+  uint64_t mbit_per_s = 1000;
+  uint64_t latency_ns = 10'000'000;
+};
+
 struct ExplainOptions {
   Collective collective = Collective::kAllReduce;
   size_t size_bytes = 0;
   int nranks = 2;
   int nodes = 1;
+  std::vector<int> centres;  // ranks of each data centre; empty: one
+  WideLink inter;
   std::string mode = "procs";
   bool measure = false;
   std::string json;
@@ -56,16 +67,61 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
     near += members * (members - 1) / 2;
   }
   comm.links[options.mode == "procs" ? PLEXUS_LINK_HOST : PLEXUS_LINK_PROCESS].count = near;
-  comm.links[PLEXUS_LINK_NET].count = nranks * (nranks - 1) / 2 - near;
+  plexus_tuner_link_t& far = comm.links[PLEXUS_LINK_FAR];
+  for (const int size : options.centres) {
+    far.count += static_cast<uint32_t>(size) * (nranks - static_cast<uint32_t>(size)) / 2;
+  }
+  if (far.count > 0) {
+    comm.ndatacenters = static_cast<uint32_t>(options.centres.size());
+    far.latency_ns = options.inter.latency_ns;
+    far.bandwidth_mbit_per_s = options.inter.mbit_per_s;
+  }
+  comm.links[PLEXUS_LINK_NET].count = nranks * (nranks - 1) / 2 - near - far.count;
   return comm;
+}
+
+/// The ranks in order, centre after centre; hosts as equal blocks.
+ChannelOrder order_of(const ExplainOptions& options) {
+  ChannelOrder order;
+  for (int rank = 0; rank < options.nranks; ++rank) {
+    order.ring.push_back(rank);
+    if (rank == 0 ||
+        rank * options.nodes / options.nranks != (rank - 1) * options.nodes / options.nranks) {
+      order.nodes.push_back(rank);
+    }
+  }
+  for (size_t centre = 0; centre < options.centres.size() && options.centres.size() > 1; ++centre) {
+    order.centres.insert(order.centres.end(), static_cast<size_t>(options.centres[centre]),
+                         static_cast<int>(centre));
+  }
+  return order;
+}
+
+/// Bytes that one data centre sends another.
+double far_bytes(const ExplainOptions& options, const LoopCost& cost, size_t pair) {
+  return static_cast<double>(cost.far_chunks[pair]) * static_cast<double>(options.size_bytes) /
+         cost.chunks;
+}
+
+double far_bytes(const ExplainOptions& options, const LoopCost& cost) {
+  double sum = 0;
+  for (size_t pair = 0; pair < cost.far_chunks.size(); ++pair) {
+    sum += far_bytes(options, cost, pair);
+  }
+  return sum;
+}
+
+double least_far_bytes(const ExplainOptions& options) {
+  return least_far_share(options.collective, options.centres, 0) *
+         static_cast<double>(options.size_bytes);
 }
 
 struct Line {
   Candidate candidate;
+  LoopCost cost;
   bool chosen;
   std::string reason;
   std::optional<double> measured_us;
-  int rounds;
 };
 
 /// Nothing when it failed.
@@ -110,13 +166,41 @@ void print_lines(const ExplainOptions& options,
                                      : fmt::format(" {:>12}", "-");
     fmt::print(
         "{} {:<10} {:<8} {:>8} {:>8} {:>13}{}  {}\n", line.chosen ? '*' : ' ',
-        choice.algorithm->family, name(choice.protocol), choice.channels, line.rounds,
+        choice.algorithm->family, name(choice.protocol), choice.channels, line.cost.rounds,
         line.candidate.predicted_us < 0 ? "-" : fmt::format("{:.2f}", line.candidate.predicted_us),
         measured, line.chosen ? "chosen" : line.reason);
   }
 }
 
-Json json_of(const Line& line) {
+/// Per algorithm, once: bytes per pair of data centres, and how far from the least.
+void print_far(const ExplainOptions& options, const std::vector<Line>& lines) {
+  const size_t centres = options.centres.size();
+  const double least = least_far_bytes(options);
+  fmt::print(
+      "\nbytes between data centres of {} ranks; no algorithm moves fewer than {:.0f} in all\n",
+      fmt::join(options.centres, ", "), least);
+  fmt::print("  {:<13} {:>14} {:>9} {:>8}  {}\n", "algorithm", "in all", "x least", "far hops",
+             "from > to: bytes");
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Line& line = lines[i];
+    const Algorithm* const algorithm = line.candidate.choice.algorithm;
+    if ((i > 0 && lines[i - 1].candidate.choice.algorithm == algorithm) || line.cost.chunks == 0) {
+      continue;
+    }
+    std::string pairs;
+    for (size_t pair = 0; pair < line.cost.far_chunks.size(); ++pair) {
+      if (line.cost.far_chunks[pair] > 0) {
+        pairs += fmt::format("{}{} > {}: {:.0f}", pairs.empty() ? "" : ", ", pair / centres,
+                             pair % centres, far_bytes(options, line.cost, pair));
+      }
+    }
+    const double sum = far_bytes(options, line.cost);
+    fmt::print("  {:<13} {:>14.0f} {:>9.2f} {:>8}  {}\n", algorithm->family, sum, sum / least,
+               line.cost.far_rounds, pairs);
+  }
+}
+
+Json json_of(const ExplainOptions& options, const Line& line) {
   const Choice& choice = line.candidate.choice;
   Json json;
   json["algorithm"] = choice.algorithm->family;
@@ -129,6 +213,15 @@ Json json_of(const Line& line) {
   }
   json["status"] = line.chosen ? "chosen" : line.candidate.possible ? "slower" : "excluded";
   json["reason"] = line.reason;
+  if (options.centres.size() > 1 && line.cost.chunks > 0) {
+    json["far_bytes"] = far_bytes(options, line.cost);
+    json["far_bytes_least"] = least_far_bytes(options);
+    json["far_rounds"] = line.cost.far_rounds;
+    json["far_bytes_by_pair"] = Json::array();
+    for (size_t pair = 0; pair < line.cost.far_chunks.size(); ++pair) {
+      json["far_bytes_by_pair"].push_back(far_bytes(options, line.cost, pair));
+    }
+  }
   return json;
 }
 
@@ -141,6 +234,7 @@ Result<int> explain(const ExplainOptions& options) {
                                  .own_folder = find_library_folder()},
                                 describe_comm(options)));
   constexpr int kChannelsMax = 64;
+  const LoopCosts costs(order_of(options), true);
   const CollnetAbility collnet{.missing = "NCCL_COLLNET_ENABLE is not 1"};
   const ChoiceInput input{
       .collective = options.collective,
@@ -152,7 +246,8 @@ Result<int> explain(const ExplainOptions& options) {
       .deterministic = config.deterministic,
       .nodes = options.nodes,
       .ranks_per_node_max = (options.nranks + options.nodes - 1) / options.nodes,
-      .collnet = &collnet};
+      .collnet = &collnet,
+      .costs = &costs};
   PLEXUS_TRY(decision, decide(input, filter, tuner.get()));
   std::vector<Line> lines;
   for (size_t i = 0; i < decision.candidates.size(); ++i) {
@@ -160,25 +255,28 @@ Result<int> explain(const ExplainOptions& options) {
     const bool chosen = i == decision.chosen;
     lines.push_back(
         {.candidate = candidate,
+         .cost = cost_of(candidate.choice, input),
          .chosen = chosen,
          .reason =
              chosen ? ""
                     : why_not(candidate, decision.candidates[decision.chosen], decision.by_tuner),
          .measured_us = options.measure && candidate.possible ? measure(options, candidate.choice)
-                                                              : std::nullopt,
-         .rounds = cost_of(candidate.choice, input).rounds});
+                                                              : std::nullopt});
   }
   const std::string by = decision.by_tuner ? tuner->name() : "the built-in rules";
   if (options.json != "-") {
     print_lines(options, lines, by);
+    if (options.centres.size() > 1) {
+      print_far(options, lines);
+    }
   }
   if (!options.json.empty()) {
     Json json;
-    json["chosen"] = json_of(lines[decision.chosen]);
+    json["chosen"] = json_of(options, lines[decision.chosen]);
     json["by"] = by;
     json["candidates"] = Json::array();
     for (const Line& line : lines) {
-      json["candidates"].push_back(json_of(line));
+      json["candidates"].push_back(json_of(options, line));
     }
     PLEXUS_TRY(write_json(options.json, json.dump(1) + "\n"));
   }
@@ -199,6 +297,53 @@ Result<void> take_collective(const std::string& text, Collective* target) {
     }
   }
   return fail(Code::kInvalidArgument, "takes {}, not '{}'", fmt::join(names, ", "), text);
+}
+
+/// "4,4": ranks of each data centre.
+Result<void> take_centres(const std::string& text, std::vector<int>* target) {
+  constexpr int kSizeMax = 1 << 16;
+  std::vector<int> sizes;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    int size = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, size);
+    if (error != std::errc() || end != rest.data() + comma || size < 1 || size > kSizeMax ||
+        sizes.size() == kCentresMax) {
+      return fail(Code::kInvalidArgument, "takes ranks of each data centre, as in 4,4, not '{}'",
+                  text);
+    }
+    sizes.push_back(size);
+    more = comma < rest.size();
+    rest.remove_prefix(comma + (more ? 1 : 0));
+  }
+  *target = std::move(sizes);
+  return ok();
+}
+
+/// "100mbit,20ms": rate (mbit, gbit) and one-way delay (us, ms).
+Result<void> take_inter(const std::string& text, WideLink* target) {
+  const auto read = [&](std::string_view part, const char* small, const char* large,
+                        uint64_t* value) {
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    const std::string_view unit(end, static_cast<size_t>(part.data() + part.size() - end));
+    constexpr uint64_t kNumberMax = 1'000'000'000;
+    *value = number * (unit == large ? 1000 : 1);
+    return error == std::errc() && (unit == small || unit == large) && number <= kNumberMax;
+  };
+  const size_t comma = std::min(text.find(','), text.size());
+  uint64_t latency_us = 0;
+  WideLink link;
+  if (comma == text.size() ||
+      !read(std::string_view(text).substr(0, comma), "mbit", "gbit", &link.mbit_per_s) ||
+      !read(std::string_view(text).substr(comma + 1), "us", "ms", &latency_us) ||
+      link.mbit_per_s == 0) {
+    return fail(Code::kInvalidArgument, "takes rate and delay, as in 100mbit,20ms, not '{}'", text);
+  }
+  link.latency_ns = latency_us * 1000;
+  *target = link;
+  return ok();
 }
 
 Result<void> take_mode(const std::string& text, std::string* target) {
@@ -230,18 +375,31 @@ Command add_explain_command(CLI::App& program) {
       *app, "--mode",
       [options](const std::string& text) { return take_mode(text, &options->mode); },
       "procs or threads: what joins the ranks of a host (default procs)");
+  add_flag(
+      *app, "--dcs",
+      [options](const std::string& text) { return take_centres(text, &options->centres); },
+      "ranks of each data centre: 4,4 (their sum takes the place of --ranks)");
+  add_flag(
+      *app, "--inter",
+      [options](const std::string& text) { return take_inter(text, &options->inter); },
+      "what joins data centres, rate and one-way delay: 100mbit,20ms (default 1gbit,10ms)");
   app->add_flag("--measure", options->measure, "also measure each on this machine");
   app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")
       ->type_name("VALUE");
-  return {app, [options] {
-            if (options->measure && options->nodes > 1) {
-              return report_error(fail(Code::kInvalidArgument,
-                                       "--measure runs on this machine: leave --nodes at 1"),
-                                  kExitUsage);
-            }
-            auto code = explain(*options);
-            return code.has_error() ? report_error(code.error(), kExitUsage) : code.value();
-          }};
+  return {
+      app, [options] {
+        if (options->measure && (options->nodes > 1 || !options->centres.empty())) {
+          return report_error(fail(Code::kInvalidArgument,
+                                   "--measure runs on this machine: leave out --nodes and --dcs"),
+                              kExitUsage);
+        }
+        if (!options->centres.empty()) {
+          options->nranks = std::accumulate(options->centres.begin(), options->centres.end(), 0);
+          options->nodes = std::max(options->nodes, static_cast<int>(options->centres.size()));
+        }
+        auto code = explain(*options);
+        return code.has_error() ? report_error(code.error(), kExitUsage) : code.value();
+      }};
 }
 
 }  // namespace plexus

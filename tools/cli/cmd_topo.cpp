@@ -131,7 +131,8 @@ Result<ClusterRequest> request_of(const TopoFlags& flags) {
   ClusterRequest request;
   request.machines = flags.nodes;
   request.options = options_of(flags);
-  request.centres = {.of_node = flags.dc_of, .scatter = flags.scatter == 1};
+  request.centres.of_node = flags.dc_of;
+  request.centres.scatter = flags.scatter == 1;
   if (flags.dc_of.empty() && flags.dcs > 1) {
     if (flags.dcs > flags.nodes) {
       return fail(Code::kInvalidArgument, "--dcs {} is more than --nodes {}", flags.dcs,

@@ -54,13 +54,40 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
-/// Everything that is proved out of place and in place for one number of ranks.
-std::vector<VerifyInput> list_forms(const Algorithm& algorithm, int nranks) {
+/// The data centres that an algorithm made for them is proved for, by place: halves, thirds, one
+/// rank beside all others, and two dealt out like cards. Of others: none.
+std::vector<std::vector<int>> choose_centres(const Algorithm& algorithm, int nranks) {
+  std::vector<std::vector<int>> shapes(1);
+  if (!algorithm.for_centres) {
+    return shapes;
+  }
+  shapes.resize(4, std::vector<int>(static_cast<size_t>(nranks)));
+  shapes[0].resize(static_cast<size_t>(nranks));
+  for (int place = 0; place < nranks; ++place) {
+    const auto at = static_cast<size_t>(place);
+    shapes[0][at] = 2 * place / nranks;
+    shapes[1][at] = nranks < 3 ? place : 3 * place / nranks;
+    shapes[2][at] = place == 0 ? 0 : 1;
+    shapes[3][at] = place % 2;
+  }
+  return shapes;
+}
+
+/// Everything that is proved out of place and in place for one number of ranks; `shapes` of data
+/// centres outlive it.
+std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
+                                    int nranks,
+                                    const std::vector<std::vector<int>>& shapes) {
   std::vector<VerifyInput> forms;
-  for (const int root : choose_roots(algorithm, nranks)) {
-    for (int variant = 0; variant < algorithm.variants; ++variant) {
-      forms.push_back(
-          {.algorithm = &algorithm, .nranks = nranks, .root = root, .variant = variant});
+  for (const std::vector<int>& centres : shapes) {
+    for (const int root : choose_roots(algorithm, nranks)) {
+      for (int variant = 0; variant < algorithm.variants; ++variant) {
+        forms.push_back({.algorithm = &algorithm,
+                         .nranks = nranks,
+                         .root = root,
+                         .variant = variant,
+                         .centres = centres});
+      }
     }
   }
   if (algorithm.network_cost == nullptr) {
@@ -82,7 +109,8 @@ Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   Verdict verdict{
       .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
   bool first = true;
-  for (VerifyInput form : list_forms(algorithm, nranks)) {
+  const auto shapes = choose_centres(algorithm, nranks);
+  for (VerifyInput form : list_forms(algorithm, nranks, shapes)) {
     for (const bool in_place : {false, true}) {
       if (in_place && !has_in_place(algorithm.collective)) {
         continue;

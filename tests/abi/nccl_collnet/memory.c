@@ -174,7 +174,8 @@ typedef size_t Size;
 #else
 typedef int Size;
 #endif
-__attribute__((unused)) static int register_memory(void* group, void* data, Size size, int kind, void** memory) {
+__attribute__((unused)) static int register_memory(
+    void* group, void* data, Size size, int kind, void** memory) {
   (void)group;
   if (data == NULL || size <= 0 || kind != 1) {
     return kInternal;
@@ -201,14 +202,14 @@ typedef size_t Count;
 typedef int Count;
 #endif
 __attribute__((unused)) static int iallreduce(void* group,
-                      void* send,
-                      void* recv,
-                      Count number,
-                      int type,
-                      int op,
-                      void* send_memory,
-                      void* recv_memory,
-                      void** request) {
+                                              void* send,
+                                              void* recv,
+                                              Count number,
+                                              int type,
+                                              int op,
+                                              void* send_memory,
+                                              void* recv_memory,
+                                              void** request) {
   Group* const mine = group;
   if (type != kFloat || op != kSum || send_memory == NULL || recv_memory == NULL) {
     log_line(2, 0x10, "memory.c", 2, "only registered floats are summed");
@@ -243,7 +244,8 @@ __attribute__((unused)) static int iallreduce(void* group,
 #if ABI_VERSION >= 8
 __attribute__((unused)) static int gather(void) { return kInternal; }
 #endif
-__attribute__((unused)) static int flush(void* group, void* data, int size, void* memory, void** request) {
+__attribute__((unused)) static int flush(
+    void* group, void* data, int size, void* memory, void** request) {
   (void)group, (void)data, (void)size, (void)memory;
   return *request = NULL, kSuccess;
 }
@@ -285,40 +287,33 @@ typedef struct {
 #define NAME2(version) ncclCollNetPlugin_v##version
 #define NAME(version) NAME2(version)
 /* Entries as a list of pointers: what a table is for who only knows its offsets. */
-__attribute__((visibility("default"))) const Table NAME(ABI_VERSION) = {"Summer", {
-    (Entry)init,
-    (Entry)devices,
-    (Entry)get_properties,
-    (Entry)start_listening,
-    (Entry)connect,
+__attribute__((visibility("default"))) const Table NAME(ABI_VERSION) = {
+    "Summer",
+    {
+        (Entry)init, (Entry)devices, (Entry)get_properties, (Entry)start_listening, (Entry)connect,
 #ifndef ODD_SMALL
-    (Entry)reduce_support,
-    (Entry)register_memory,
-    (Entry)register_dmabuf,
-    (Entry)deregister,
-    (Entry)iallreduce,
+        (Entry)reduce_support, (Entry)register_memory, (Entry)register_dmabuf, (Entry)deregister,
+        (Entry)iallreduce,
 #if ABI_VERSION >= 8
-    (Entry)gather,
-    (Entry)gather,
+        (Entry)gather, (Entry)gather,
 #endif
-    (Entry)flush,
+        (Entry)flush,
 #ifdef ODD_NO_TEST
-    NULL,
+        NULL,
 #else
     (Entry)test,
 #endif
-    (Entry)close_any,
-    (Entry)close_any,
+        (Entry)close_any, (Entry)close_any,
 #if ABI_VERSION >= 9
-    NULL, /* makeVDevice */
+        NULL, /* makeVDevice */
 #endif
 #if ABI_VERSION == 11 && defined(ABI_CROSS_DC)
-    (Entry)gather, /* getNetPath */
+        (Entry)gather, /* getNetPath */
 #elif ABI_VERSION >= 11
     (Entry)finalize,
 #endif
 #endif
-}};
+    }};
 
 #ifdef ABI_CROSS_DC
 /* The two v11 collnet tables are equally long: that of the net tells. Never called. */

@@ -30,7 +30,7 @@ OFFSET(plexus_tuner_comm_t, comm_id, 24);
 OFFSET(plexus_tuner_comm_t, links, 40);
 SIZE(plexus_tuner_call_t, 32);
 OFFSET(plexus_tuner_call_t, size_bytes, 16);
-SIZE(plexus_tuner_candidate_t, 72);
+SIZE(plexus_tuner_candidate_t, 80);
 OFFSET(plexus_tuner_candidate_t, chunks_per_loop, 24);
 OFFSET(plexus_tuner_candidate_t, time_ns, 40);
 OFFSET(plexus_tuner_candidate_t, chunk_bytes, 52);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +33,7 @@ constexpr const char* kMachine = R"(<system version="1">
 </system>)";
 
 /// As the leaders of all hosts would, with one description for all.
-CommTopology joined(const std::vector<PeerInfo>& infos) {
+CommTopology joined(const std::vector<PeerInfo>& infos, std::vector<CentreNode> told = {}) {
   const auto parts = group_by_reach(infos);
   std::vector<PartChannels> channels;
   for (const auto& ranks : parts) {
@@ -42,7 +44,8 @@ CommTopology joined(const std::vector<PeerInfo>& infos) {
                     {.ranks = ranks, .inter = parts.size() > 1, .options = {}, .graphs = {}})
             .value());
   }
-  Result<CommTopology> topology = join_parts(parts, channels);
+  told.resize(parts.size());
+  Result<CommTopology> topology = join_parts(parts, channels, told);
   EXPECT_TRUE(topology) << topology.error().message();
   return std::move(topology).value();
 }
@@ -117,7 +120,11 @@ TEST(CommTopology, FirstRankOfAProcessMakesItForAll) {
   int made = 0;
   const auto make = [&]() -> Result<CommTopology> {
     ++made;
-    return CommTopology{.parts = made, .orders = {{.ring = {0}, .nodes = {0}}}};
+    return CommTopology{.parts = made,
+                        .orders = {{.ring = {0}, .nodes = {0}, .centres = {}}},
+                        .centres = {},
+                        .centre_of = {},
+                        .costs = {}};
   };
   const auto first = cache.find_or_make(5, make);
   const auto second = cache.find_or_make(5, make);
@@ -135,6 +142,133 @@ TEST(CommTopology, FailureIsNotKept) {
       5, []() -> Result<CommTopology> { return fail(Code::kInvalidUsage, "no"); });
   EXPECT_FALSE(failed);
   EXPECT_TRUE(cache.find_or_make(5, []() -> Result<CommTopology> { return CommTopology{}; }));
+}
+
+/// Claims of nodes whose data centre is `centre_of_node`, joined as `links` says.
+std::vector<CentreNode> claims(const std::vector<int>& centre_of_node,
+                               bool scatter,
+                               const std::vector<std::pair<int, int>>& links = {}) {
+  const int centres = *std::max_element(centre_of_node.begin(), centre_of_node.end()) + 1;
+  std::vector<CentreNode> told;
+  for (const int centre : centre_of_node) {
+    CentreNode node{.host = std::to_string(told.size()), .claim = {}, .answers = {}};
+    node.claim.centre = "dc" + std::to_string(centre);
+    node.claim.scatter = scatter;
+    for (int other = 0; other < centres; ++other) {
+      const bool joined_by_link =
+          links.empty() || std::count(links.begin(), links.end(),
+                                      std::pair(std::min(centre, other), std::max(centre, other)));
+      if (other != centre && joined_by_link) {
+        CentrePath path;
+        path.connected = true;
+        node.claim.links.push_back({.to = "dc" + std::to_string(other), .path = path});
+      }
+    }
+    told.push_back(std::move(node));
+  }
+  return told;
+}
+
+/// Nodes of data centres of these sizes: one after the other, or dealt out like cards.
+std::vector<int> place(const std::vector<int>& sizes, bool interleaved_placement) {
+  std::vector<int> placed;
+  std::vector<int> left = sizes;
+  const int nodes = std::accumulate(sizes.begin(), sizes.end(), 0);
+  for (size_t centre = 0; static_cast<int>(placed.size()) < nodes;) {
+    if (left[centre] > 0) {
+      --left[centre];
+      placed.push_back(static_cast<int>(centre));
+      centre = interleaved_placement ? (centre + 1) % sizes.size() : centre;
+    } else {
+      centre = (centre + 1) % sizes.size();
+    }
+  }
+  return placed;
+}
+
+int count_crossings(const ChannelOrder& order) {
+  int crossings = 0;
+  for (size_t at = 0; at < order.centres.size(); ++at) {
+    crossings += order.centres[at] != order.centres[(at + 1) % order.centres.size()] ? 1 : 0;
+  }
+  return crossings;
+}
+
+/// Hosts that a ring leaves their data centre from.
+std::set<uint64_t> border_hosts(const CommTopology& topology, const std::vector<PeerInfo>& infos) {
+  std::set<uint64_t> hosts;
+  for (const ChannelOrder& order : topology.orders) {
+    for (size_t at = 0; at < order.ring.size(); ++at) {
+      if (order.centres[at] != order.centres[(at + 1) % order.ring.size()]) {
+        hosts.insert(infos[static_cast<size_t>(order.ring[at])].host_hash);
+      }
+    }
+  }
+  return hosts;
+}
+
+const std::vector<std::vector<int>> kCentreSizes = {{4, 4},    {8, 8},       {3, 5}, {1, 7},
+                                                    {2, 3, 4}, {5, 5, 5, 5}, {7, 7}};
+
+TEST(CommTopologyCentres, RingsCrossOncePerCentreAndAtEveryHost) {
+  constexpr int kRanksPerNode = 2;
+  for (const std::vector<int>& sizes : kCentreSizes) {
+    for (const bool dealt_out : {false, true}) {
+      for (const bool scatter : {false, true}) {
+        const std::vector<int> placed = place(sizes, dealt_out);
+        const int nodes = static_cast<int>(placed.size());
+        const std::vector<PeerInfo> infos = interleaved(kRanksPerNode * nodes, nodes);
+        const CommTopology topology = joined(infos, claims(placed, scatter));
+        EXPECT_EQ(topology.centres.count(), sizes.size());
+        for (const ChannelOrder& order : topology.orders) {
+          EXPECT_EQ(count_crossings(order), static_cast<int>(sizes.size()));
+          EXPECT_EQ(order.nodes.size(), placed.size());
+          std::vector<int> sorted = order.ring;
+          std::sort(sorted.begin(), sorted.end());
+          EXPECT_EQ(std::unique(sorted.begin(), sorted.end()) - sorted.begin(),
+                    kRanksPerNode * nodes);
+        }
+        EXPECT_EQ(border_hosts(topology, infos).size(), scatter ? placed.size() : sizes.size());
+      }
+    }
+  }
+}
+
+TEST(CommTopologyCentres, RingsCrossALineOfCentresThereAndBack) {
+  for (const int size : {1, 2, 5}) {
+    for (const int centres : {3, 4, 6}) {
+      std::vector<std::pair<int, int>> line;
+      for (int centre = 1; centre < centres; ++centre) {
+        line.emplace_back(centre - 1, centre);
+      }
+      const std::vector<int> placed =
+          place(std::vector<int>(static_cast<size_t>(centres), size), true);
+      const int nodes = static_cast<int>(placed.size());
+      const CommTopology topology =
+          joined(interleaved(3 * nodes, nodes), claims(placed, true, line));
+      for (const ChannelOrder& order : topology.orders) {
+        EXPECT_EQ(count_crossings(order), 2 * (centres - 1));
+        for (size_t at = 0; at < order.centres.size(); ++at) {
+          const auto from = static_cast<size_t>(order.centres[at]);
+          const auto to = static_cast<size_t>(order.centres[(at + 1) % order.centres.size()]);
+          EXPECT_TRUE(topology.centres.path(from, to).connected);
+        }
+      }
+    }
+  }
+}
+
+TEST(CommTopologyCentres, CentreOfOneRankInTheMiddleOfALineIsAnError) {
+  const auto parts = group_by_reach(interleaved(3, 3));
+  std::vector<PartChannels> channels;
+  for (const auto& ranks : parts) {
+    const XmlElement machine = fill_template(parse_xml(kMachine).value(), ranks, {}).value();
+    channels.push_back(
+        search_part(machine, {.ranks = ranks, .inter = true, .options = {}, .graphs = {}}).value());
+  }
+  const auto topology = join_parts(parts, channels, claims({0, 1, 2}, true, {{0, 1}, {1, 2}}));
+  ASSERT_FALSE(topology);
+  EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, which has 1 ranks"));
 }
 
 }  // namespace

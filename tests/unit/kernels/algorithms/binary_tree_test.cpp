@@ -29,57 +29,68 @@ TEST(DoubleTree, EqualsThePublishedPictures) {
   EXPECT_EQ(ups(13, second_tree), (std::vector<int>{9, -1, 3, 5, 3, 9, 7, 5, 7, 1, 11, 0, 11}));
 }
 
-int depth_of(int count, int node, PlaceOf place_of) {
-  int depth = 0;
-  for (int up = place_of(count, node).up; up >= 0 && depth <= count; ++depth) {
-    up = place_of(count, up).up;
-  }
-  return depth;
-}
-
-void expect_tree(int count, PlaceOf place_of) {
-  const int depth_max = std::bit_width(static_cast<unsigned>(count));
-  int roots = 0;
+std::vector<TreePlace> places(int count, PlaceOf place_of) {
+  std::vector<TreePlace> all;
+  all.reserve(static_cast<size_t>(count));
   for (int node = 0; node < count; ++node) {
-    const TreePlace place = place_of(count, node);
-    ASSERT_LE(depth_of(count, node, place_of), depth_max) << count << " " << node;
-    roots += place.up < 0 ? 1 : 0;
-    if (place.up >= 0) {
-      ASSERT_EQ(place_of(count, place.up).down[place.child_of_up], node) << count << " " << node;
-    }
-    for (const int child : place.down) {
-      ASSERT_LT(child, count);
-      if (child >= 0) {
-        ASSERT_EQ(place_of(count, child).up, node) << count << " " << node;
-      }
-    }
+    all.push_back(place_of(count, node));
   }
-  ASSERT_EQ(roots, 1) << count;
+  return all;
 }
 
 int children(const TreePlace& place) {
   return (place.down[0] >= 0 ? 1 : 0) + (place.down[1] >= 0 ? 1 : 0);
 }
 
-/// All numbers of nodes to 600, then every 37th and those round the powers of two to 4096.
+/// Parents and children agree, one root, and from the root down all nodes are met, none too deep.
+void expect_tree(const std::vector<TreePlace>& tree) {
+  const auto count = static_cast<int>(tree.size());
+  const int depth_max = std::bit_width(static_cast<unsigned>(count));
+  std::vector<int> level;
+  for (int node = 0; node < count; ++node) {
+    const TreePlace& place = tree[static_cast<size_t>(node)];
+    if (place.up < 0) {
+      level.push_back(node);
+    } else {
+      ASSERT_LT(place.up, count);
+      ASSERT_EQ(tree[static_cast<size_t>(place.up)].down[place.child_of_up], node) << count;
+    }
+  }
+  ASSERT_EQ(level.size(), 1U) << count;
+  int met = 0;
+  int depth = 0;
+  for (; !level.empty() && depth <= depth_max; ++depth) {
+    met += static_cast<int>(level.size());
+    std::vector<int> next;
+    for (const int node : level) {
+      for (const int child : tree[static_cast<size_t>(node)].down) {
+        if (child >= 0) {
+          ASSERT_LT(child, count);
+          ASSERT_EQ(tree[static_cast<size_t>(child)].up, node) << count;
+          next.push_back(child);
+        }
+      }
+    }
+    level = std::move(next);
+  }
+  ASSERT_EQ(met, count);
+  ASSERT_LE(depth - 1, depth_max) << count;
+}
+
 TEST(DoubleTree, EveryNodeButOneIsInsideAtMostOneTreeAndBothReachAll) {
   constexpr int kCountMax = 4096;
-  constexpr int kAllTo = 600;
-  constexpr int kStride = 37;
-  for (int count = 1; count <= kCountMax; ++count) {
-    const bool near_power = (count & (count - 1)) == 0 || (count & (count + 1)) == 0;
-    if (count > kAllTo && count % kStride != 0 && !near_power) {
-      continue;
-    }
-    expect_tree(count, first_tree);
-    expect_tree(count, second_tree);
-    for (int node = 0; node < count; ++node) {
-      const int first = children(first_tree(count, node));
-      const int second = children(second_tree(count, node));
+  for (int count = 1; count <= kCountMax && !HasFatalFailure(); ++count) {
+    const std::vector<TreePlace> first = places(count, first_tree);
+    const std::vector<TreePlace> second = places(count, second_tree);
+    expect_tree(first);
+    expect_tree(second);
+    for (size_t node = 0; node < first.size(); ++node) {
+      const int below_first = children(first[node]);
+      const int below_second = children(second[node]);
       // An odd number of nodes has one leaf too few: the first root is inside the second tree too.
       const bool exception = node == 0 && count % 2 == 1;
-      ASSERT_TRUE(first == 0 || second == 0 || exception) << count << " " << node;
-      ASSERT_LE(first + second, exception ? 3 : 2) << count << " " << node;
+      ASSERT_TRUE(below_first == 0 || below_second == 0 || exception) << count << " " << node;
+      ASSERT_LE(below_first + below_second, exception ? 3 : 2) << count << " " << node;
     }
   }
 }

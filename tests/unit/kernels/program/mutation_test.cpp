@@ -8,7 +8,9 @@
 //   2. the chunk index of a buffer that is one block, whatever the index
 //   (CollectiveDefinition::is_one_block);
 //   3. the order of operands in a value that one rank alone computes for all;
-//   4. `lends` taken away, which costs a copy (given where it is missing, it is a mutation).
+//   4. `lends` taken away, which costs a copy (given where it is missing, it is a mutation);
+//   5. where two passes round a ring meet, the order of steps that share no connection end and no
+//   memory (has_two_passes).
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -103,7 +105,12 @@ struct Subject {
             .networks = networks};
   }
   /// Does more than one rank compute the values that a step computes?
-  [[nodiscard]] bool computes_everywhere() const { return name == "all_pairs_all_reduce"; }
+  [[nodiscard]] bool computes_everywhere() const {
+    return name == "all_pairs_all_reduce" || name == "centre_pairs_all_reduce";
+  }
+  /// One after the other round one ring: the last steps of the first may come after the first ones
+  /// of the second.
+  [[nodiscard]] bool has_two_passes() const { return name == "hierarchical_reduce_scatter"; }
 };
 
 Subject make_subject(Random& random) {
@@ -181,8 +188,8 @@ bool is_independent(const Place& place, const Step& a, const Step& b) {
   const Program& program = *place.program;
   return !overlaps(program.recv_peers(a), program.recv_peers(b)) &&
          !overlaps(program.send_peers(a), program.send_peers(b)) && !shares_memory(place, a, b) &&
-         (a.receives + b.sends == 0 || b.receives + a.sends == 0 || a.receives + b.receives == 0 ||
-          a.sends + b.sends == 0);
+         (place.subject->has_two_passes() || a.receives + b.sends == 0 ||
+          b.receives + a.sends == 0 || a.receives + b.receives == 0 || a.sends + b.sends == 0);
 }
 
 // Each returns false where it does not apply.

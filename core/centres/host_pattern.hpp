@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Patterns of host and device names: `*` is any text, `?` one character, `[01-16,20]` a number of
+// the list, written with as many digits as its lower end when that begins with 0.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+/// A pattern that was checked. Threads: any.
+class HostPattern {
+ public:
+  /// kInvalidUsage: what is wrong with it, without its place.
+  static Result<HostPattern> parse(std::string_view text);
+  [[nodiscard]] bool matches(std::string_view name) const;
+
+ private:
+  struct Range {
+    uint32_t low;
+    uint32_t high;
+    size_t digits;  // 0: as many as the number has
+  };
+  /// One piece of the pattern.
+  struct Piece {
+    enum class Kind : uint8_t { kText, kOne, kAny, kNumber } kind;
+    char character;
+    std::vector<Range> ranges;
+  };
+  static Result<Piece> parse_number(std::string_view list);
+  static Result<Range> parse_range(std::string_view text);
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace plexus

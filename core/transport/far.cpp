@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/far.hpp"
+
+#include <cstring>
+
+#include "core/transport/fifo_memory.hpp"
+#include "core/transport/net_message.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
+constexpr uint64_t kTag = uint64_t{1} << 62;
+
+struct LetterHead {
+  uint64_t kind;
+  uint64_t epoch;
+  uint64_t count;
+  NetHandle handle;
+};
+
+}  // namespace
+
+FarEnd::FarEnd(const ConnectionKey& key, FarEndOptions options)
+    : ConnectionEnd(key), options_(std::move(options)) {
+  has_pump_ = true;
+}
+
+Result<bool> FarEnd::progress_connect() {
+  PLEXUS_TRY(advance(Clock::now()));
+  connected_ = state_ == State::kOpen;
+  return connected_;
+}
+
+const NetSet::Way& FarEnd::way() const { return options_.ways[epoch_ % options_.ways.size()]; }
+size_t FarEnd::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
+std::byte* FarEnd::message(uint64_t step) const {
+  return ring_.get() + (step % ring_messages_) * message_bytes_max();
+}
+Fifo& FarEnd::fifo() const { return *fifo_at(memory_->memory()); }
+std::byte* FarEnd::slot(uint64_t step) const {
+  return slots_at(memory_->memory()) + (step % kSlots) * options_.slot_bytes;
+}
+plexus_net_region_t FarEnd::region() const {
+  return {.data = ring_.get(),
+          .size_bytes = ring_messages_ * message_bytes_max(),
+          .dmabuf_offset_bytes = 0,
+          .dmabuf_fd = -1,
+          .kind = PLEXUS_MEMORY_HOST};
+}
+
+Result<void> FarEnd::make_memory(size_t messages) {
+  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes));
+  memory_ = std::move(memory);
+  ring_ = std::make_unique_for_overwrite<std::byte[]>(messages * message_bytes_max());
+  ring_messages_ = messages;
+  requests_.assign(messages, nullptr);
+  return ok();
+}
+
+/// A pair of ranks has two connections of one index, one each way: four kinds of letters.
+uint64_t FarEnd::tag(bool to_receiver) const {
+  return kTag | static_cast<uint64_t>(key().index) << 1 | (to_receiver ? 1 : 0);
+}
+
+Result<void> FarEnd::post(Kind kind, uint64_t count, const NetHandle& handle) {
+  const LetterHead head{static_cast<uint64_t>(kind), epoch_, count, handle};
+  std::string bytes(sizeof(head), '\0');
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  if (kind == Kind::kListening) {
+    bytes += way().route;
+  }
+  return options_.exchange->post(key().peer, tag(key().sends), std::move(bytes));
+}
+
+Result<std::optional<FarEnd::Letter>> FarEnd::take_letter() {
+  const auto bytes = options_.exchange->try_take(key().peer, tag(!key().sends));
+  if (!bytes.has_value()) {
+    return std::optional<Letter>();
+  }
+  LetterHead head{};
+  if (bytes->size() >= sizeof(head)) {
+    std::memcpy(&head, bytes->data(), sizeof(head));
+  }
+  if (bytes->size() < sizeof(head) || head.kind > static_cast<uint64_t>(Kind::kMove)) {
+    return fail(Code::kRemoteError,
+                "{} sent a letter about a far connection that cannot be read: use the same version "
+                "of Plexus on all ranks",
+                options_.peer_name);
+  }
+  return std::optional(Letter{.kind = static_cast<Kind>(head.kind),
+                              .epoch = head.epoch,
+                              .count = head.count,
+                              .handle = head.handle,
+                              .route = bytes->substr(sizeof(head), kRouteTextMax)});
+}
+
+bool FarEnd::was_away(Clock::time_point now) {
+  const bool away = now - pumped_at_ > options_.patience / 4;
+  pumped_at_ = now;
+  return away;
+}
+
+}  // namespace plexus

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end of a far connection.
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/log.hpp"
+#include "core/transport/far.hpp"
+#include "core/transport/net_message.hpp"
+
+namespace plexus {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int32_t kTag = 0;
+constexpr auto kLookEvery = milliseconds(10);  // for letters, while the link seems well
+constexpr auto kOpenPatienceMin = milliseconds(1000);
+
+}  // namespace
+
+bool FarSendEnd::drained() noexcept {
+  return (state_ == State::kOpen ? done_ == filled_ : settled()) &&
+         fifo().headers[filled_ % kSlots].ready.load(std::memory_order_relaxed) != filled_ + 1;
+}
+
+Result<bool> FarSendEnd::advance(Clock::time_point now) {
+  if (ring_ == nullptr) {
+    PLEXUS_TRY(make_memory(options_.window));
+    send = SendConnection(
+        &fifo(), slot(0),
+        {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = options_.slot_bytes});
+  }
+  if (was_away(now)) {
+    progress_at_ = now;
+  }
+  bool moved = take_filled();
+  if (state_ != State::kOpen || (acked_ != filled_ && now >= look_at_)) {
+    look_at_ = now + kLookEvery;
+    PLEXUS_TRY(follow_letters(now));
+  }
+  if (state_ == State::kOpening) {
+    PLEXUS_TRY(progress_open(now));
+  }
+  if (state_ == State::kOpen) {
+    PLEXUS_TRY(sent, send_ring(now));
+    PLEXUS_TRY(tested, test_sent());
+    PLEXUS_TRY(acked, take_acks(now));
+    PLEXUS_TRY(ask_when_silent(now));
+    moved = moved || sent || tested || acked;
+  }
+  return moved;
+}
+
+/// From the Fifo to the ring.
+bool FarSendEnd::take_filled() {
+  bool moved = false;
+  while (filled_ - std::min(acked_, done_) < ring_messages_) {
+    const SlotHeader& header = fifo().headers[filled_ % kSlots];
+    if (header.ready.load(std::memory_order_relaxed) != filled_ + 1) {  // same thread fills it
+      return moved;
+    }
+    const NetHeader news = news_of(fifo(), filled_);
+    std::memcpy(message(filled_), &news, sizeof(news));
+    std::memcpy(message(filled_) + sizeof(news), slot(filled_), news.size_bytes);
+    ++filled_;
+    fifo().taken.store(filled_, std::memory_order_relaxed);  // read by the same thread
+    moved = true;
+  }
+  return moved;
+}
+
+// ---- attempts ----
+
+/// The last letter counts: the receiver has left the attempts before.
+Result<void> FarSendEnd::follow_letters(Clock::time_point now) {
+  std::optional<Letter> last;
+  for (;;) {
+    PLEXUS_TRY(letter, take_letter());
+    if (!letter.has_value()) {
+      break;
+    }
+    last = std::move(letter);
+  }
+  return last.has_value() ? open(*last, now) : ok();
+}
+
+Result<void> FarSendEnd::open(const Letter& letter, Clock::time_point now) {
+  if (letter.kind != Kind::kListening || letter.count < acked_ || letter.count > filled_) {
+    return fail(Code::kRemoteError,
+                "{} says that {} messages arrived, of {} that were sent and {} that it had before: "
+                "use the same version of Plexus on all ranks",
+                options_.peer_name, letter.count, filled_, acked_);
+  }
+  if (letter.epoch > 0) {
+    PLEXUS_TRY(count_loss(letter));
+  }
+  drop();
+  epoch_ = letter.epoch;
+  // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
+  if (letter.route != way().route) {
+    return fail(Code::kInvalidUsage,
+                "rank {} and {} chose different ways for one connection: this rank {}, that one "
+                "{}; use the same version of Plexus on all ranks",
+                options_.exchange->rank(), options_.peer_name, way().route, letter.route);
+  }
+  acked_ = next_ = done_ = letter.count;
+  data_handle_ = letter.handle;
+  auto listen = way().context->listen(way().device);
+  if (listen.has_error()) {
+    return lose(listen.error().message());
+  }
+  listen_ = std::move(listen).value();
+  acks_ = listen_->accept();
+  state_ = State::kOpening;
+  open_until_ = now + std::max(options_.patience, kOpenPatienceMin) * (1 + losses_);
+  return post(Kind::kAcks, 0, listen_->handle());
+}
+
+Result<void> FarSendEnd::progress_open(Clock::time_point now) {
+  const auto progress = try_open();
+  if (progress.has_error()) {
+    return lose(progress.error().message());
+  }
+  if (progress.value() == NetProgress::kPending) {
+    return now < open_until_ ? ok() : lose("it was not connected in time");
+  }
+  listen_.reset();
+  state_ = State::kOpen;
+  progress_at_ = now;
+  ask_at_ = now;
+  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, way().route);
+  return ok();
+}
+
+/// One connection after the other, so that both ends number them alike.
+Result<NetProgress> FarSendEnd::try_open() {
+  while (data_memory_.size() < options_.sockets) {
+    if (data_.size() == data_memory_.size()) {
+      data_.push_back(way().context->connect(way().device, data_handle_));
+    }
+    PLEXUS_TRY(progress, data_.back().try_connect());
+    if (progress == NetProgress::kPending) {
+      break;
+    }
+    PLEXUS_TRY(memory, data_.back().register_memory(region()));
+    data_memory_.push_back(std::move(memory));
+  }
+  if (!acks_open_) {
+    PLEXUS_TRY(progress, acks_->try_accept());
+    if (progress == NetProgress::kDone) {
+      PLEXUS_TRY(memory, acks_->register_memory({.data = ack_buffers_.data(),
+                                                 .size_bytes = sizeof(ack_buffers_),
+                                                 .dmabuf_offset_bytes = 0,
+                                                 .dmabuf_fd = -1,
+                                                 .kind = PLEXUS_MEMORY_HOST}));
+      acks_memory_ = std::move(memory);
+      acks_open_ = true;
+    }
+  }
+  return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
+                                                               : NetProgress::kPending;
+}
+
+/// The link is gone for this end: the receiver is asked for the next way.
+Result<void> FarSendEnd::lose(std::string why) {
+  drop();
+  why_ = std::move(why);
+  return post(Kind::kMove, 1);
+}
+
+/// Another attempt, as long as that is worth it.
+Result<void> FarSendEnd::count_loss(const Letter& letter) {
+  if (++losses_ > 2 * options_.ways.size() + 2) {
+    return fail(Code::kRemoteError,
+                "lost the link to {} by {}, and found no way in {} attempts on {}: {}",
+                options_.peer_name, way().route, losses_ - 1, options_.ways.size(), why_);
+  }
+  PLEXUS_WARN("lost the link to {} by {}: {}; messages {} to {} are sent again by {}",
+              options_.peer_name, way().route, why_, letter.count, next_, letter.route);
+  return ok();
+}
+
+void FarSendEnd::drop() {
+  data_memory_.clear();
+  data_.clear();
+  acks_memory_.reset();
+  acks_.reset();
+  listen_.reset();
+  acks_open_ = false;
+  acks_posted_ = 0;
+  acks_taken_ = 0;
+  state_ = State::kLost;
+}
+
+// ---- messages ----
+
+Result<bool> FarSendEnd::send_ring(Clock::time_point now) {
+  bool moved = false;
+  while (next_ < filled_) {
+    const std::byte* const bytes = message(next_);
+    NetHeader news{};
+    std::memcpy(&news, bytes, sizeof(news));
+    NetSend& socket = data_[socket_of(next_)];
+    const auto status =
+        socket.isend({bytes, sizeof(news) + news.size_bytes}, kTag,
+                     data_memory_[socket_of(next_)].raw(), &requests_[next_ % ring_messages_]);
+    if (status == NetStatus::kAgain) {
+      if (observer_ != nullptr) {
+        observer_->on_step(StepChange::kNoRoom, news.size_bytes);
+      }
+      return moved;
+    }
+    if (status != NetStatus::kOk) {
+      PLEXUS_TRY(lose(socket.explain("isend", status).message()));
+      return true;
+    }
+    if (next_ == acked_) {
+      progress_at_ = now;
+    }
+    ++next_;
+    moved = true;
+    if (observer_ != nullptr && next_ > told_) {
+      observer_->on_step(StepChange::kSent, news.size_bytes);
+      told_ = next_;
+    }
+  }
+  return moved;
+}
+
+Result<bool> FarSendEnd::test_sent() {
+  bool moved = false;
+  for (; state_ == State::kOpen && done_ < next_; moved = true) {
+    NetSend& socket = data_[socket_of(done_)];
+    const auto status = socket.test(requests_[done_ % ring_messages_], nullptr);
+    if (status == NetStatus::kAgain) {
+      return moved;
+    }
+    if (status != NetStatus::kOk) {
+      PLEXUS_TRY(lose(socket.explain("test", status).message()));
+      return true;
+    }
+    ++done_;
+    if (observer_ != nullptr && done_ >= told_) {
+      observer_->on_step(StepChange::kDone, 0);
+    }
+  }
+  return moved;
+}
+
+/// Looks only while something is not acknowledged: a receiver that has all may leave.
+Result<bool> FarSendEnd::take_acks(Clock::time_point now) {
+  bool moved = false;
+  while (state_ == State::kOpen && acked_ != next_) {
+    const NetStatus posted = post_ack_buffers();
+    if (acks_taken_ == acks_posted_) {
+      if (posted != NetStatus::kOk && posted != NetStatus::kAgain) {
+        PLEXUS_TRY(lose(acks_->explain("irecv", posted).message()));
+      }
+      return moved;
+    }
+    uint64_t size_bytes = 0;
+    const auto status = acks_->test(ack_requests_[acks_taken_ % kAckSlots], &size_bytes);
+    if (status == NetStatus::kAgain) {
+      return moved;
+    }
+    if (status != NetStatus::kOk) {
+      PLEXUS_TRY(lose(acks_->explain("test", status).message()));
+      return true;
+    }
+    const uint64_t count = ack_buffers_[acks_taken_ % kAckSlots];
+    if (size_bytes != sizeof(count) || count < acked_ || count > next_) {
+      return fail(Code::kRemoteError,
+                  "{} acknowledged {} messages, of {} that were sent: use the same version of "
+                  "Plexus on all ranks",
+                  options_.peer_name, count, next_);
+    }
+    ++acks_taken_;
+    acked_ = count;
+    progress_at_ = now;
+    losses_ = 0;
+    moved = true;
+  }
+  return moved;
+}
+
+NetStatus FarSendEnd::post_ack_buffers() {
+  for (; acks_posted_ < acks_taken_ + kAckSlots; ++acks_posted_) {
+    const NetBuffer buffer{.data = &ack_buffers_[acks_posted_ % kAckSlots],
+                           .size_bytes = sizeof(uint64_t),
+                           .memory = acks_memory_->raw(),
+                           .tag = kTag,
+                           .flags = 0};
+    const auto status = acks_->irecv({&buffer, 1}, &ack_requests_[acks_posted_ % kAckSlots]);
+    if (status != NetStatus::kOk) {
+      return status;
+    }
+  }
+  return NetStatus::kOk;
+}
+
+/// The receiver may be elsewhere, so it decides: what did it see?
+Result<void> FarSendEnd::ask_when_silent(Clock::time_point now) {
+  if (state_ != State::kOpen || acked_ == next_ || now - progress_at_ < options_.patience ||
+      now < ask_at_) {
+    return ok();
+  }
+  ask_at_ = now + options_.patience;
+  why_ = fmt::format("nothing was acknowledged for {} ms", options_.patience.count());
+  return post(Kind::kMove, 0);
+}
+
+}  // namespace plexus

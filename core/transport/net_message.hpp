@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A message of the net transports: what goes before the payload of a slot, and the two ways between
+// it and a Fifo.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "core/base/result.hpp"
+#include "kernels/layout/fifo.hpp"
+
+namespace plexus {
+
+/// The slot header's news.
+struct NetHeader {
+  CallRecord call;
+  uint32_t size_bytes;
+  uint32_t call_hash;
+  uint64_t unused[3];
+};
+static_assert(sizeof(NetHeader) == kCacheLine);
+
+/// Of the slot that was filled at `step`.
+inline NetHeader news_of(const Fifo& fifo, uint64_t step) noexcept {
+  const SlotHeader& header = fifo.headers[step % kSlots];
+  NetHeader news{};
+  for (const CallRecord& call : fifo.calls) {
+    if (call.hash == header.call_hash) {
+      news.call = call;
+    }
+  }
+  news.size_bytes = header.size_bytes;
+  news.call_hash = header.call_hash;
+  return news;
+}
+
+/// The header of a message of `size_bytes` in a buffer of `room_bytes`, checked.
+inline Result<NetHeader> read_news(const std::byte* message,
+                                   uint64_t size_bytes,
+                                   uint64_t room_bytes,
+                                   std::string_view peer_name) {
+  NetHeader news{};
+  if (size_bytes >= sizeof(news)) {
+    std::memcpy(&news, message, sizeof(news));
+  }
+  if (size_bytes < sizeof(news) || size_bytes > room_bytes ||
+      news.size_bytes != size_bytes - sizeof(news)) {
+    return fail(
+        Code::kRemoteError,
+        "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
+        "of Plexus on all ranks",
+        peer_name, size_bytes, news.size_bytes);
+  }
+  return news;
+}
+
+/// The slot of `step`, whose payload is in its place, is filled. For the thread that reads it.
+inline void announce(Fifo& fifo, uint64_t step, const NetHeader& news) noexcept {
+  SlotHeader& header = fifo.headers[step % kSlots];
+  fifo.calls[news.call.sequence % kSlots] = news.call;
+  header.kind = SlotKind::kData;
+  header.size_bytes = news.size_bytes;
+  header.call_hash = news.call_hash;
+  header.ready.store(step + 1, std::memory_order_relaxed);  // read by the same thread
+}
+
+}  // namespace plexus

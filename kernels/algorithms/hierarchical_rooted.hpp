@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Broadcast and reduce over data centres: the message crosses each border of the root's centre
+// once, in shards, by all ranks. In the root's centre it goes along a chain; who answers for a
+// shard there passes it to those who do in the other centres, where it goes round the ring. A
+// reduction goes the same ways backwards. Chunks per loop: the ranks of the largest centre.
+#pragma once
+
+#include "kernels/algorithms/hierarchy.hpp"
+
+namespace plexus {
+
+/// A chain through the root's centre. `place`: 0 is the root.
+struct RootChain {
+  Hierarchy by;
+  int root;  // its index
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int place() const {
+    return (by.index - root + by.size()) % by.size();
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr bool is_last() const {
+    return place() == by.size() - 1;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int after_me() const {
+    return CentreRing{by, 1}.next();
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int before_me() const {
+    return CentreRing{by, 1}.prev();
+  }
+};
+
+/// A neighbour in the chain (or nobody), then those in other centres who have the chunk. The own
+/// part of a reduction comes first.
+struct ChainAndOwners {
+  int neighbour;  // -1: none
+  OtherOwners owners;
+  bool has_owners;
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const {
+    return (neighbour >= 0 ? 1 : 0) + (has_owners ? owners.size() : 0);
+  }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int at) const {
+    if (neighbour < 0) {
+      return owners[at];
+    }
+    return at == 0 ? neighbour : owners[at - 1];
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
+};
+
+PLEXUS_HOST_DEVICE constexpr int hierarchical_rooted_chunks(const Hierarchy& by) {
+  return by.largest();
+}
+
+/// The centre and the index of a rank.
+struct RootPlace {
+  int centre;
+  int index;
+  PLEXUS_HOST_DEVICE static constexpr RootPlace of(const Hierarchy& by, int root) {
+    for (int centre = 0; centre < by.centres; ++centre) {
+      for (int index = 0; index < by.size(centre); ++index) {
+        if (by.rank(centre, index) == root) {
+          return {centre, index};
+        }
+      }
+    }
+    return {0, 0};
+  }
+};
+
+/// Lanes: 0 the chain (or what comes from the root's centre), 1 on to other centres (or round the
+/// ring).
+template <class Prims>
+PLEXUS_HOST_DEVICE void hierarchical_broadcast(Prims& prims, const Hierarchy& by, int root) {
+  const RootPlace at = RootPlace::of(by, root);
+  const int chunks = hierarchical_rooted_chunks(by);
+  const ChunkBlocks blocks{chunks, by.size(), 0, chunks};
+  const int own = by.index;
+  if (by.centre != at.centre) {
+    if (blocks.size(own) > 0 && prims.lane(0)) {
+      for_chunks(blocks, own, 0, chunks, [&](int chunk) {
+        const int from = by.rank(at.centre, share_of(chunk, chunks, by.size(at.centre)));
+        prims.recv(from, Buffer::kOutput, chunk);
+      });
+    }
+    if (by.size() > 1 && prims.lane(1)) {
+      if (blocks.size(own) > 0) {
+        prims.after(0);
+      }
+      gather_in_centre(prims, CentreRing{by, 1}, blocks);
+    }
+    return;
+  }
+  const RootChain chain{by, at.index};
+  const bool is_root = chain.place() == 0;
+  if (prims.lane(0)) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      if (is_root && chain.is_last()) {
+        prims.copy(Buffer::kInput, Buffer::kOutput, chunk);
+      } else if (is_root) {
+        prims.copy_send(Buffer::kInput, Buffer::kOutput, chunk, chain.after_me());
+      } else if (chain.is_last()) {
+        prims.recv(chain.before_me(), Buffer::kOutput, chunk);
+      } else {
+        prims.recv_copy_send(chain.before_me(), Buffer::kOutput, chunk, chain.after_me());
+      }
+    }
+  }
+  if (blocks.size(own) > 0 && prims.lane(1)) {
+    prims.after(0);
+    for_chunks(blocks, own, 0, chunks, [&](int chunk) {
+      prims.send(Buffer::kOutput, chunk, OtherOwners{by, chunk, chunks});
+    });
+  }
+}
+
+/// One lane.
+template <class Prims>
+PLEXUS_HOST_DEVICE void hierarchical_reduce(Prims& prims, const Hierarchy& by, int root) {
+  const RootPlace at = RootPlace::of(by, root);
+  const int chunks = hierarchical_rooted_chunks(by);
+  const ChunkBlocks blocks{chunks, by.size(), 0, chunks};
+  if (by.centre != at.centre) {
+    const auto root_owner = [&](int chunk) {
+      return by.rank(at.centre, share_of(chunk, chunks, by.size(at.centre)));
+    };
+    if (by.size() == 1) {
+      for_chunks(blocks, 0, 0, chunks,
+                 [&](int chunk) { prims.send(Buffer::kInput, chunk, root_owner(chunk)); });
+      return;
+    }
+    const CentreRing ring{by, 1};
+    // A few chunks after the other, as the root's centre takes them.
+    for (int low = 0; low < chunks; low += kHierarchyBatch) {
+      const int high = low + kHierarchyBatch < chunks ? low + kHierarchyBatch : chunks;
+      reduce_in_centre(prims, ring, ChunkBlocks{chunks, by.size(), low, high}, [&](int chunk) {
+        prims.recv_reduce_send(ring.prev(), Buffer::kInput, chunk, root_owner(chunk));
+      });
+    }
+    return;
+  }
+  const RootChain chain{by, at.index};
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const bool owns = share_of(chunk, chunks, by.size()) == by.index;
+    const ChainAndOwners from{chain.is_last() ? -1 : chain.after_me(),
+                              OtherOwners{by, chunk, chunks}, owns};
+    if (chain.place() == 0) {
+      if (from.size() > 0) {
+        prims.recv_reduce_copy(from, Buffer::kInput, Buffer::kOutput, chunk, Complete::kYes);
+      }
+    } else if (from.size() == 0) {
+      prims.send(Buffer::kInput, chunk, chain.before_me());
+    } else {
+      prims.recv_reduce_send(from, Buffer::kInput, chunk, chain.before_me());
+    }
+  }
+}
+
+}  // namespace plexus

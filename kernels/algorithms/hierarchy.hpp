@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What hierarchical algorithms share: the ranks by data centre, who of a centre answers for which
+// chunks towards the others, and reduce-scatter and all-gather round the ring of one centre in
+// which every member may have several chunks, or none.
+#pragma once
+
+#include "kernels/algorithms/prims.hpp"
+
+namespace plexus {
+
+/// So many chunks of one member go round a ring at once: a rank needs a free slot to pass one on.
+inline constexpr int kHierarchyBatch = 3;
+
+/// The ranks of a communicator by data centre. `members`: [nranks] ranks, centre after centre, in
+/// ring order inside; `starts`: [centres + 1] where a centre begins. Both borrowed.
+struct Hierarchy {
+  const int* members;
+  const int* starts;
+  int centres;
+  int centre;  // of this rank
+  int index;   // of this rank in it
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int of) const {
+    return starts[of + 1] - starts[of];
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return size(centre); }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int rank(int of, int member) const {
+    return members[starts[of] + member];
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int self() const { return rank(centre, index); }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int largest() const {
+    int most = 0;
+    for (int of = 0; of < centres; ++of) {
+      most = size(of) > most ? size(of) : most;
+    }
+    return most;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr bool has_size(int wanted) const {
+    bool has = false;
+    for (int of = 0; of < centres; ++of) {
+      has = has || size(of) == wanted;
+    }
+    return has;
+  }
+};
+
+/// `count` things shared out to `members` in order, as evenly as they go: which member has `thing`,
+/// and which things a member has (`first` of the next member ends them).
+PLEXUS_HOST_DEVICE constexpr int share_of(int thing, int count, int members) {
+  return thing * members / count;
+}
+PLEXUS_HOST_DEVICE constexpr int first_of(int member, int count, int members) {
+  return (member * count + members - 1) / members;
+}
+
+/// Chunks [low, high) of `count`, each member's share of all.
+struct ChunkBlocks {
+  int count;
+  int members;
+  int low;
+  int high;
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int first(int member) const {
+    const int own = first_of(member, count, members);
+    return own > low ? own : low;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int member) const {
+    const int own = first_of(member + 1, count, members);
+    const int left = (own < high ? own : high) - first(member);
+    return left > 0 ? left : 0;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int chunk(int member, int k) const {
+    return first(member) + k;
+  }
+};
+
+/// The own block of every member.
+struct OwnBlocks {
+  Hierarchy by;
+  [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int size(int /*member*/) { return 1; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int chunk(int member, int /*k*/) const {
+    return by.rank(by.centre, member);
+  }
+};
+
+/// The blocks of other centres' ranks that a member answers for: those whose partner in this centre
+/// it is.
+struct PartnerBlocks {
+  Hierarchy by;
+
+  /// The partner of a rank, by its index, in centre `of`.
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int partner(int from, int member, int of) const {
+    return by.rank(of, share_of(member, by.size(from), by.size(of)));
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int first(int member, int other) const {
+    return first_of(member, by.size(other), by.size());
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int member) const {
+    int blocks = 0;
+    for (int other = 0; other < by.centres; ++other) {
+      blocks += other == by.centre ? 0 : first(member + 1, other) - first(member, other);
+    }
+    return blocks;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int chunk(int member, int k) const {
+    for (int other = 0; other < by.centres; ++other) {
+      const int here = other == by.centre ? 0 : first(member + 1, other) - first(member, other);
+      if (k < here) {
+        return by.rank(other, first(member, other) + k);
+      }
+      k -= here;
+    }
+    return -1;
+  }
+};
+
+/// The ring of one centre, either way round.
+struct CentreRing {
+  Hierarchy by;
+  int direction;
+
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int behind(int steps) const {
+    const int size = by.size();
+    return ((by.index - direction * steps) % size + size) % size;
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int next() const {
+    return by.rank(by.centre, behind(-1));
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int prev() const {
+    return by.rank(by.centre, behind(1));
+  }
+};
+
+/// Calls `use(first, end)` for pieces of the largest share.
+template <class Blocks, class Use>
+PLEXUS_HOST_DEVICE void for_batches(const Hierarchy& by, const Blocks& blocks, const Use& use) {
+  int most = 0;
+  for (int member = 0; member < by.size(); ++member) {
+    most = blocks.size(member) > most ? blocks.size(member) : most;
+  }
+  for (int first = 0; first < most; first += kHierarchyBatch) {
+    use(first, first + kHierarchyBatch);
+  }
+}
+
+template <class Blocks, class Use>
+PLEXUS_HOST_DEVICE void for_chunks(
+    const Blocks& blocks, int member, int first, int end, const Use& use) {
+  for (int k = first; k < end && k < blocks.size(member); ++k) {
+    use(blocks.chunk(member, k));
+  }
+}
+
+/// Round the ring of the centre, of two or more; `finish(chunk)` takes what arrives of the own
+/// chunks and combines it with the input.
+template <class Prims, class Blocks, class Finish>
+PLEXUS_HOST_DEVICE void reduce_in_centre(Prims& prims,
+                                         const CentreRing& ring,
+                                         const Blocks& blocks,
+                                         const Finish& finish) {
+  for_batches(ring.by, blocks, [&](int first, int end) {
+    for_chunks(blocks, ring.behind(1), first, end,
+               [&](int chunk) { prims.send(Buffer::kInput, chunk, ring.next()); });
+    for (int step = 2; step < ring.by.size(); ++step) {
+      for_chunks(blocks, ring.behind(step), first, end, [&](int chunk) {
+        prims.recv_reduce_send(ring.prev(), Buffer::kInput, chunk, ring.next());
+      });
+    }
+    for_chunks(blocks, ring.by.index, first, end, finish);
+  });
+}
+
+/// Round the ring of the centre, of two or more: what is in the output of each member.
+template <class Prims, class Blocks>
+PLEXUS_HOST_DEVICE void gather_in_centre(Prims& prims,
+                                         const CentreRing& ring,
+                                         const Blocks& blocks) {
+  const int size = ring.by.size();
+  for_batches(ring.by, blocks, [&](int first, int end) {
+    for_chunks(blocks, ring.by.index, first, end,
+               [&](int chunk) { prims.send(Buffer::kOutput, chunk, ring.next()); });
+    for (int step = 1; step < size - 1; ++step) {
+      for_chunks(blocks, ring.behind(step), first, end, [&](int chunk) {
+        prims.recv_copy_send(ring.prev(), Buffer::kOutput, chunk, ring.next());
+      });
+    }
+    for_chunks(blocks, ring.behind(size - 1), first, end,
+               [&](int chunk) { prims.recv(ring.prev(), Buffer::kOutput, chunk); });
+  });
+}
+
+/// Those who answer for `chunk` in all other centres; the own part has its centre's place.
+struct OtherOwners {
+  Hierarchy by;
+  int chunk;
+  int chunks;
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return by.centres - 1; }
+  PLEXUS_HOST_DEVICE constexpr int operator[](int at) const {
+    const int of = at < by.centre ? at : at + 1;
+    return by.rank(of, share_of(chunk, chunks, by.size(of)));
+  }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return by.centre; }
+};
+
+}  // namespace plexus

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call like the last one is done without checks and lookups: with other addresses, between other
+// calls, and not when something changed that the checks would have seen.
+#include <array>
+
+#include "tests/ranks/job.hpp"
+
+namespace plexus {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing_job::Job;
+
+constexpr int kRanks = 2;
+using Values = std::array<float, 4>;
+
+/// Each of two ranks contributes `value`; what every one gets.
+ncclResult_t all_reduce(ncclComm_t comm,
+                        float value,
+                        ncclRedOp_t op,
+                        Values* result,
+                        size_t count = 4,
+                        cudaStream_t stream = nullptr) {
+  Values input;
+  input.fill(value);
+  const ncclResult_t done =
+      ncclAllReduce(input.data(), result->data(), count, ncclFloat32, op, comm, stream);
+  return stream == nullptr || done != ncclSuccess ? done : plexusStreamSynchronize(stream);
+}
+
+ncclResult_t expect_sum(ncclComm_t comm, float value, ncclRedOp_t op, float expected) {
+  Values result{};
+  const ncclResult_t done = all_reduce(comm, value, op, &result);
+  EXPECT_THAT(result, Each(expected)) << "of " << value << ", op " << op;
+  return done;
+}
+
+void run(const Job::Body& body) {
+  Job job(kRanks);
+  EXPECT_THAT(job.run_in_threads(body), Each(ncclSuccess)) << ncclGetLastError(nullptr);
+}
+
+TEST(Repeat, OtherAddressesAreReadAndWritten) {
+  run([](int rank, ncclComm_t comm) {
+    for (int call = 0; call < 100; ++call) {
+      Values input;
+      Values output{};
+      input.fill(static_cast<float>(call + rank));
+      EXPECT_EQ(ncclAllReduce(input.data(), output.data(), 4, ncclFloat32, ncclSum, comm, nullptr),
+                ncclSuccess);
+      EXPECT_THAT(output, Each(static_cast<float>(2 * call + 1)));
+    }
+    return ncclSuccess;
+  });
+}
+
+TEST(Repeat, PlansThatReductionsShareKeepTheirScalarsApart) {
+  run([](int /*rank*/, ncclComm_t comm) {
+    const float scalar = 3;
+    ncclRedOp_t tripled{};
+    EXPECT_EQ(ncclRedOpCreatePreMulSum(&tripled, const_cast<float*>(&scalar), ncclFloat32,
+                                       ncclScalarHostImmediate, comm),
+              ncclSuccess);
+    for (int round = 0; round < 5; ++round) {
+      expect_sum(comm, 4, ncclAvg, 4);
+      expect_sum(comm, 4, ncclAvg, 4);
+      expect_sum(comm, 4, tripled, 24);
+      expect_sum(comm, 4, tripled, 24);
+      expect_sum(comm, 4, ncclAvg, 4);
+    }
+    EXPECT_EQ(ncclRedOpDestroy(tripled, comm), ncclSuccess);
+    Values result{};
+    EXPECT_EQ(all_reduce(comm, 4, tripled, &result), ncclInvalidArgument);
+    return expect_sum(comm, 4, ncclAvg, 4);
+  });
+}
+
+TEST(Repeat, GroupsStreamsAndMorePlansThanAreKeptComeBetween) {
+  run([](int /*rank*/, ncclComm_t comm) {
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+    Values result{};
+    for (size_t round = 0; round < 3; ++round) {
+      expect_sum(comm, 2, ncclSum, 4);
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+      Values inputs;
+      inputs.fill(5);
+      Values outputs{};  // the same shape, but done at the group's end
+      EXPECT_EQ(
+          ncclAllReduce(inputs.data(), outputs.data(), 4, ncclFloat32, ncclSum, comm, nullptr),
+          ncclSuccess);
+      EXPECT_THAT(outputs, Each(0.0F));
+      EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+      EXPECT_THAT(outputs, Each(10.0F));
+      expect_sum(comm, 2, ncclSum, 4);
+      EXPECT_EQ(all_reduce(comm, 3, ncclSum, &result, 4, stream), ncclSuccess);
+      EXPECT_THAT(result, Each(6.0F));
+      std::vector<float> many(100, 1.0F);
+      for (size_t count = 1; count <= many.size(); ++count) {
+        EXPECT_EQ(
+            ncclAllReduce(many.data(), many.data(), count, ncclFloat32, ncclMax, comm, nullptr),
+            ncclSuccess);
+      }
+      expect_sum(comm, 2, ncclSum, 4);
+    }
+    return plexusStreamDestroy(stream);
+  });
+}
+
+TEST(Repeat, IsCheckedWhenAnAddressIsNullNow) {
+  run([](int /*rank*/, ncclComm_t comm) {
+    expect_sum(comm, 2, ncclSum, 4);
+    Values result{};
+    EXPECT_EQ(ncclAllReduce(nullptr, result.data(), 4, ncclFloat32, ncclSum, comm, nullptr),
+              ncclInvalidArgument);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("send buffer is NULL"));
+    return expect_sum(comm, 2, ncclSum, 4);
+  });
+}
+
+TEST(Repeat, EndsWithTheCommunicator) {
+  Job job(kRanks);
+  const auto results = job.run_in_threads([](int /*rank*/, ncclComm_t comm) {
+    expect_sum(comm, 2, ncclSum, 4);
+    expect_sum(comm, 2, ncclSum, 4);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess);
+    Values result{};
+    return all_reduce(comm, 2, ncclSum, &result);
+  });
+  EXPECT_THAT(results, Each(ncclInvalidUsage));
+}
+
+TEST(Repeat, FindsThatAnotherRankMakesAnotherCall) {
+  Job job(kRanks);
+  const auto results = job.run_in_threads([](int rank, ncclComm_t comm) {
+    expect_sum(comm, 2, ncclSum, 4);
+    expect_sum(comm, 2, ncclSum, 4);
+    Values result{};
+    return all_reduce(comm, 2, rank == 0 ? ncclSum : ncclMax, &result);
+  });
+  EXPECT_THAT(results, testing::Contains(ncclInvalidUsage));
+}
+
+}  // namespace
+}  // namespace plexus

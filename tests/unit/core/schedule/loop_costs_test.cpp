@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/loop_costs.hpp"
+
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/schedule/choose_algorithm.hpp"
+
+namespace plexus::testing {
+namespace {
+
+ChannelOrder order_of(const std::vector<int>& sizes) {
+  ChannelOrder order;
+  for (size_t centre = 0; centre < sizes.size(); ++centre) {
+    order.nodes.push_back(static_cast<int>(order.centres.size()));
+    order.centres.insert(order.centres.end(), static_cast<size_t>(sizes[centre]),
+                         static_cast<int>(centre));
+  }
+  order.ring.resize(order.centres.size());
+  std::iota(order.ring.begin(), order.ring.end(), 0);
+  return order;
+}
+
+/// Bytes that leave the busiest data centre, per byte of the call.
+double share_out(const LoopCost& cost) {
+  return static_cast<double>(cost.far_chunks_out()) / cost.chunks;
+}
+
+TEST(LoopCosts, ManyRanksCostBetweenCentresWhatFewInTheSameProportionsDo) {
+  const LoopCosts few(order_of({12, 20}), true);
+  const LoopCosts many(order_of({1200, 2000}), true);
+  for (const char* const name : {"ring_all_reduce", "ring_all_gather", "hierarchical_all_reduce"}) {
+    const Algorithm& algorithm = *find_algorithm(name);
+    EXPECT_NEAR(share_out(few.of(algorithm)), share_out(many.of(algorithm)), 0.1) << name;
+  }
+}
+
+TEST(LoopCosts, LeastIsWhatHierarchicalAlgorithmsMove) {
+  const std::vector<int> sizes = {2, 3, 4};
+  const LoopCosts costs(order_of(sizes), true);
+  for (const Algorithm& algorithm : algorithms()) {
+    // For small messages, where rounds count and bytes do not.
+    if (algorithm.for_centres && std::string_view(algorithm.family) != "centrepairs") {
+      const LoopCost& cost = costs.of(algorithm);
+      const auto moved = std::accumulate(cost.far_chunks.begin(), cost.far_chunks.end(), 0.0);
+      EXPECT_NEAR(moved / cost.chunks, least_far_share(algorithm.collective, sizes, 0), 1e-9)
+          << algorithm.name;
+    }
+  }
+}
+
+TEST(LoopCosts, HierarchicalNeedsSeveralCentresThatReachEachOther) {
+  const auto reason_of = [](const LoopCosts& costs, const char* filter) {
+    const ChoiceInput input{.collective = Collective::kAllReduce,
+                            .size_bytes = 1 << 20,
+                            .nranks = 8,
+                            .slot_bytes = 1 << 17,
+                            .costs = &costs};
+    for (const Candidate& candidate :
+         list_candidates(input, AlgorithmFilter::parse(filter, "Simple").value())) {
+      if (candidate.choice.algorithm->for_centres &&
+          candidate.choice.protocol == Protocol::kSimple) {
+        return candidate.reason;
+      }
+    }
+    return std::string("not listed");
+  };
+  const LoopCosts one(order_of({8}), true);
+  const LoopCosts two(order_of({4, 4}), true);
+  const LoopCosts apart(order_of({3, 2, 3}), false);
+  EXPECT_EQ(reason_of(one, ""), "all ranks are in one data centre");
+  EXPECT_EQ(reason_of(one, "hierarchical"), "");
+  EXPECT_EQ(reason_of(two, ""), "");
+  EXPECT_EQ(reason_of(apart, ""), "some data centres are not joined directly");
+}
+
+}  // namespace
+}  // namespace plexus::testing
