@@ -171,9 +171,7 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
       .window = window,
       .sockets = sockets_of(window, options_.slot_bytes),
       .patience = patience_of(link, options_.slot_bytes, far_patience_),
-      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
-      .runtime = own_runtime(),
-      .device = (*options_.infos)[static_cast<size_t>(options_.rank)].device};
+      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
   if (key.sends) {
     return std::make_unique<FarSendEnd>(key, std::move(options));
   }

@@ -50,15 +50,8 @@ plexus_net_region_t FarEnd::region() const {
 }
 
 Result<void> FarEnd::make_memory(size_t messages) {
-  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes,
-                                       {.runtime = options_.runtime, .user = options_.device}));
+  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes));
   memory_ = std::move(memory);
-  if (options_.runtime != nullptr) {
-    device_view =
-        view_for_devices(memory_->seen_by_devices(), options_.slot_bytes, Reach::kNothing);
-    device_view.lines = nullptr;
-    device_view.inline_bytes_max = 0;  // payload always in the data area
-  }
   ring_ = std::make_unique_for_overwrite<std::byte[]>(messages * message_bytes_max());
   ring_messages_ = messages;
   requests_.assign(messages, nullptr);

@@ -39,8 +39,6 @@ struct FarEndOptions {
   uint32_t sockets;  // connections that messages take turns over, at least 1; the same at both ends
   std::chrono::milliseconds patience;  // without a sign of life a link counts as lost
   std::string peer_name;               // for messages
-  DeviceRuntime* runtime = nullptr;    // of a CUDA rank, whose kernels fill and empty the slots
-  int device = -1;                     // the rank's
 };
 
 /// What the two directions share: letters, attempts, and a ring of messages.

@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 Verdict run(Result<void> (*function)(Stand&), CheckOptions options = {}) {
-  static const Subject kSubject{"/nowhere.so", "", 1};
+  static const Subject kSubject{"/nowhere.so", "", 1, ""};
   const Check check{"test.check", "title", "rule", function, options};
   auto verdict = run_alone(kSubject, check);
   EXPECT_TRUE(verdict.has_value());
@@ -110,7 +110,7 @@ TEST(Cell, ABreachFailsACheckThatIsContent) {
 }
 
 TEST(Runner, ALibraryThatIsNoneIsOfNoKind) {
-  const auto identity = identify({"/nowhere.so", "", 1});
+  const auto identity = identify({"/nowhere.so", "", 1, ""});
   ASSERT_TRUE(identity.has_value());
   EXPECT_EQ(identity.value().kind, PluginKind::kNone);
   EXPECT_THAT(identity.value().problem, HasSubstr("no such file"));
