@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <variant>
 #include <vector>
 
@@ -231,7 +232,13 @@ std::atomic<Environment>& environment() noexcept {
   return instance;
 }
 
+std::recursive_mutex& environment_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
 std::optional<Found> find_setting(const char* name) {
+  const auto lock = hold_environment();
   if (const Environment ask = environment().load(std::memory_order_acquire); ask != nullptr) {
     if (auto value = ask(name); value.has_value()) {
       return Found{std::move(*value), "the env plugin"};
@@ -332,6 +339,10 @@ std::string settings_markdown() {
 std::optional<std::string> setting_value(std::string_view name) {
   auto found = find_setting(std::string(name).c_str());
   return found.has_value() ? std::optional(std::move(found->value)) : std::nullopt;
+}
+
+std::unique_lock<std::recursive_mutex> hold_environment() {
+  return std::unique_lock(environment_mutex());
 }
 
 void set_environment(Environment ask) noexcept {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -85,6 +86,11 @@ std::string settings_markdown();
 /// What the user set, from environment or files; nullopt: nothing.
 std::optional<std::string> setting_value(std::string_view name);
 Result<Config> read_config();
+
+/// Held while settings are read, and while a plugin makes its context: libraries below plugins
+/// change the process's environment then, which no other thread may read meanwhile. Recursive, as
+/// plugins read settings through us.
+[[nodiscard]] std::unique_lock<std::recursive_mutex> hold_environment();
 
 /// Who answers for a setting in place of the process's environment; nullopt: it is not set.
 using Environment = std::optional<std::string> (*)(const char* name);

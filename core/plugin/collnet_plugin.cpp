@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/base/config.hpp"
 #include "core/base/log.hpp"
 
 namespace plexus {
@@ -215,6 +216,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   const CollnetPlugin& used = *state->plugin;
   plexus_collnet_context_t* raw = nullptr;
   const int32_t code = guarded([&] {
+    const auto lock = hold_environment();
     return used.origin != nullptr ? used.origin->init(&config, &raw) : used.ops.init(&config, &raw);
   });
   PLEXUS_TRY(check_made(*state, "init", code, raw));

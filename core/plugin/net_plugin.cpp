@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/config.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/nccl_net/adapter.hpp"
 #include "core/plugin/nccl_net/choose.hpp"
@@ -291,6 +292,7 @@ std::string NetPlugin::network_name() const {
 }
 
 int32_t NetPlugin::init(const plexus_net_config_t* config, plexus_net_context_t** context) const {
+  const auto lock = hold_environment();
   return origin_ == nullptr ? ops().init(config, context) : origin_->init(config, context);
 }
 

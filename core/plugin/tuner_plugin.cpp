@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/config.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/nccl_tuner/adapter.hpp"
@@ -165,7 +166,10 @@ class NativeTuner final : public TunerSource {
 
   Result<void> init(const plexus_tuner_comm_t& comm) {
     auto* const sink = reinterpret_cast<plexus_log_sink_t*>(this);
-    return run("init", [&] { return ops_.init(&context_, &comm, write_line, sink); });
+    return run("init", [&] {
+      const auto lock = hold_environment();
+      return ops_.init(&context_, &comm, write_line, sink);
+    });
   }
   Result<bool> get_times(const plexus_tuner_call_t& call,
                          std::span<plexus_tuner_candidate_t> candidates,

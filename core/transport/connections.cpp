@@ -132,8 +132,8 @@ uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
   return static_cast<uint32_t>(std::clamp(messages, double{kSlots}, double{kWindowMax}));
 }
 
-/// A kernel lets the window of each socket grow from little, halves it for a packet that is lost, and
-/// lets none grow beyond some MiB.
+/// A kernel lets the window of each socket grow from little, halves it for a packet that is lost,
+/// and lets none grow beyond some MiB.
 uint32_t sockets_of(uint32_t window, uint32_t slot_bytes) {
   constexpr uint64_t kBytesOfSocket = 1_MiB;
   constexpr uint64_t kSocketsMax = 4;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only place that asks which compiler reads the code: host compilers see plain C++. What is
-// marked PLEXUS_DEVICE is device code for nvcc and, for its tests on the host, plain code for others.
+// marked PLEXUS_DEVICE is device code for nvcc and, for its tests on the host, plain code for
+// others.
 #pragma once
 
 #ifdef __CUDACC__

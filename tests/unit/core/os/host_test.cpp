@@ -91,7 +91,8 @@ TEST(BoundNumaNode, IsNoneWhenTheKernelDoesNotSay) {
 }
 
 TEST(NumaNodeOfPci, IsWhatTheKernelSays) {
-  const auto root = std::filesystem::temp_directory_path() / ("plexus_pci_" + std::to_string(getpid()));
+  const auto root =
+      std::filesystem::temp_directory_path() / ("plexus_pci_" + std::to_string(getpid()));
   const auto device = root / "bus/pci/devices/0000:3b:00.0";
   std::filesystem::create_directories(device);
   std::ofstream(device / "numa_node") << "3\n";
