@@ -52,6 +52,10 @@ class Cluster(unittest.TestCase):
     def test_ring_crosses_each_border_once(self):
         self.assertLessEqual(self.crossing(["--dcs", "2", "--nodes", "4", "--ranks", "2"], "all_reduce", "ring"), 2.1 * S)
 
+    def test_tree_sends_the_message_once(self):
+        self.assertLessEqual(
+            self.crossing(["--dcs", "2", "--nodes", "4", "--ranks", "2"], "all_reduce", "allreduce:tree"), 1.1 * S)
+
     def test_hierarchical_all_reduce_sends_the_message_once(self):
         self.assertLessEqual(
             self.crossing(["--dcs", "2", "--nodes", "4", "--ranks", "2"], "all_reduce", "hierarchical"), 1.1 * S)
