@@ -260,13 +260,14 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   job.synchronize();
   EXPECT_EQ(values[0].values(), (std::vector<float>{2, 4}));
 
-  const Buffer<float> scalar(0, std::vector<float>{0});
+  const Buffer<float> scalars(0, std::vector<float>{0, 0});
   ncclRedOp_t ops[2];
   for (int rank = 0; rank < 2; ++rank) {
-    ASSERT_EQ(ncclRedOpCreatePreMulSum(&ops[rank], scalar.data(), ncclFloat32, ncclScalarDevice,
-                                       job.comm(rank)),
-              ncclSuccess);
-    devices().enqueue(job.stream(rank), [&] { scalar.data()[0] = 10; });  // before the call runs
+    float* const scalar = scalars.data() + rank;
+    ASSERT_EQ(
+        ncclRedOpCreatePreMulSum(&ops[rank], scalar, ncclFloat32, ncclScalarDevice, job.comm(rank)),
+        ncclSuccess);
+    devices().enqueue(job.stream(rank), [scalar] { *scalar = 10; });  // before the call runs
   }
   job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
     auto* const data = values[static_cast<size_t>(rank)].data();
