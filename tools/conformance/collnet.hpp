@@ -109,4 +109,15 @@ struct Reduction {
 /// them, with the host's arithmetic.
 [[nodiscard]] Result<void> reduce(Team& team, const Reduction& reduction);
 
+inline constexpr int32_t kTypes = PLEXUS_TYPE_FLOAT8E5M2 + 1;
+inline constexpr int32_t kOps = PLEXUS_REDUCE_MIN + 1;
+
+/// A check of one context, as the table of checks has them.
+template <Result<void> (*f)(const CollnetUse&)>
+Result<void> on_use(Stand& stand) {
+  PLEXUS_TRY(collnet, Collnet::load(stand));
+  PLEXUS_TRY(use, CollnetUse::open(collnet));
+  return f(use);
+}
+
 }  // namespace plexus::conformance

@@ -16,16 +16,6 @@
 namespace plexus::conformance {
 namespace {
 
-constexpr int32_t kTypes = PLEXUS_TYPE_FLOAT8E5M2 + 1;
-constexpr int32_t kOps = PLEXUS_REDUCE_MIN + 1;
-
-template <Result<void> (*f)(const CollnetUse&)>
-Result<void> on_use(Stand& stand) {
-  PLEXUS_TRY(collnet, Collnet::load(stand));
-  PLEXUS_TRY(use, CollnetUse::open(collnet));
-  return f(use);
-}
-
 Result<void> descriptor(Stand& stand) {
   PLEXUS_TRY(Collnet::load(stand));  // refuses what is not whole
   return ok();

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/contexts.hpp"
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
@@ -94,24 +95,7 @@ Result<void> many_leave_nothing(Stand& stand) {
     }
     return ok();
   };
-  constexpr int kTimes = 300;
-  PLEXUS_TRY(use(20));
-  const Descriptors descriptors = list_descriptors();
-  const uint32_t threads = count_threads();
-  const uint64_t before = count_heap_bytes();
-  PLEXUS_TRY(use(kTimes));
-  const uint64_t now = count_heap_bytes();
-  const std::string left = describe_new(descriptors, list_descriptors());
-  PLEXUS_TRY(expect(left.empty(), "open after {} contexts: {}", kTimes, left));
-  PLEXUS_TRY(expect(settle_threads(threads, milliseconds(300)) == threads,
-                    "it left a thread of {} contexts", kTimes));
-  uint64_t lines = 0;
-  for (const LogLine& line : stand.monitor().lines()) {
-    lines += sizeof(LogLine) + line.text.capacity() + 64;
-  }
-  constexpr uint64_t kAllowedBytes = uint64_t{16} * kTimes;
-  return expect(now <= before + 2 * lines + kAllowedBytes,
-                "{} bytes of heap more after {} contexts", now - before, kTimes);
+  return leaves_nothing(stand, use);
 }
 
 Result<void> borrows_model(Stand& stand) {
