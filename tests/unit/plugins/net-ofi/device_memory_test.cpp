@@ -350,6 +350,52 @@ TEST_F(DeviceMemory, AFlushUnderWayEndsWithItsConnection) {
   EXPECT_TRUE(test::send_one(next, message, 100) == message);
 }
 
+// ---- through NCCL's ABI, as stock NCCL loads it ----
+
+class DeviceMemoryOfNccl : public DeviceMemory, public testing::WithParamInterface<const char*> {};
+
+TEST_P(DeviceMemoryOfNccl, IsOfferedRegisteredByDmabufAndFlushed) {
+  auto loaded = NetPlugin::load(test::built_file("PLEXUS_TEST_LIB_DIR", "libplexus-net-ofi.so"),
+                                {.abi = GetParam(), .v11 = "mainline"});
+  ASSERT_TRUE(loaded.has_value()) << loaded.error().message();
+  const NetContext made = test::make_context(loaded.value());
+  EXPECT_EQ(made.properties(0).pointer_support,
+            PLEXUS_MEMORY_HOST | PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF);
+  test::NetPair pair = test::connect_pair(made, made);
+  card_.registrations.clear();
+  plexus_net_region_t dmabuf = region(PLEXUS_MEMORY_DMABUF);
+  dmabuf.dmabuf_offset_bytes = 4096;
+  dmabuf.dmabuf_fd = 78;
+  auto memory = pair.recv.register_memory(dmabuf);
+  ASSERT_TRUE(memory.has_value()) << memory.error().message();
+  ASSERT_EQ(card_.registrations.size(), 1u);
+  EXPECT_EQ(card_.registrations[0].dmabuf_fd, 78);
+  EXPECT_EQ(card_.registrations[0].dmabuf_offset, 4096u);
+  EXPECT_EQ(card_.registrations[0].data, memory_.data());
+
+  const auto message = test::make_message(5000, 3);
+  send_into(pair, message, memory_.data(), memory.value().raw());
+  const NetBuffer buffer = {memory_.data(), message.size(), memory.value().raw(), 0, 0};
+  card_.holds_reads = true;
+  NetRequest* flush = nullptr;
+  ASSERT_EQ(pair.recv.flush({&buffer, 1}, &flush), NetStatus::kOk);
+  ASSERT_NE(flush, nullptr);
+  EXPECT_EQ(pair.recv.test(flush, nullptr), NetStatus::kAgain);
+  card_.release_reads();
+  NetStatus status = NetStatus::kAgain;
+  EXPECT_TRUE(test::poll_until([&] {
+    status = pair.recv.test(flush, nullptr);
+    return status != NetStatus::kAgain;
+  }));
+  EXPECT_EQ(status, NetStatus::kOk);
+  EXPECT_EQ(card_.reads.size(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions,
+                         DeviceMemoryOfNccl,
+                         testing::Values("v8", "v9", "v10", "v11", "v12"),
+                         [](const auto& test) { return std::string(test.param); });
+
 }  // namespace
 
 }  // namespace plexus
