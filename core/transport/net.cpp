@@ -38,10 +38,11 @@ std::byte* NetEnd::payload(uint64_t step) const {
 }
 
 Result<void> NetEnd::make_slots(Registrations& registrations, const Register& add) {
-  if (options_.way.gpu_kinds != 0) {
+  if (options_.way.gpu_kinds != 0 && !*options_.gdr_refused) {
     const auto made = make_payloads(registrations, add);
     if (made.has_error()) {
-      PLEXUS_INFO(kNet, "no GDR with {}, whose messages go through host memory: {}",
+      *options_.gdr_refused = true;
+      PLEXUS_INFO(kNet, "no GDR with {} and later peers, messages go through host memory: {}",
                   options_.peer_name, made.error().message());
     }
   }

@@ -33,6 +33,7 @@ struct NetEndOptions {
   std::string peer_name;             // for messages
   DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
   int device = -1;                   // of that rank
+  bool* gdr_refused = nullptr;       // of the rank with the network device: tried once, in vain
 };
 
 /// An end that no network can connect: connecting says why.

@@ -289,11 +289,42 @@ TEST(DeviceGdr, IsLeftOutForFarCardsAndSaysSo) {
   EXPECT_THAT(logs, Each(HasSubstr("net-gpu: 0 by address, 0 by dma-buf, sends no, flushes no")));
 }
 
+// The card is on the PCIe switch of cuda:0; cuda:1 is on another one, which is too far.
+TEST(DeviceGdr, DependsOnTheDistanceOfGpuAndCard) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    fmt::format("plexus_device_{}_topology.xml", getpid());
+  std::ofstream(file) << R"(<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+    <pci busid="0000:10:00.0" class="0x060400">
+      <pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" sm="90" gdr="1"/></pci>
+      <pci busid="0000:11:00.0" class="0x020000">
+        <nic><net name="lo" dev="0" speed="10000" port="0" gdr="1"/></nic>
+      </pci>
+    </pci>
+    <pci busid="0000:20:00.0" class="0x060400">
+      <pci busid="0000:02:00.0" class="0x030200"><gpu dev="1" sm="90" gdr="1"/></pci>
+    </pci>
+  </cpu>
+</system>
+)";
+  const Environment near = {{"NCCL_TOPO_FILE", file.string()},
+                            {"NCCL_SOCKET_IFNAME", "=lo"},
+                            {"NCCL_NET_GDR_LEVEL", "PXB"}};
+  const auto logs = run_processes("all_reduce", {0, 1}, through_card(near));
+  EXPECT_THAT(logs[0], HasSubstr("GDR for sends and receives"));
+  EXPECT_THAT(logs[1], HasSubstr("no GDR, the path between GPU and NIC is PHB"));
+  EXPECT_THAT(logs[1], HasSubstr("sends no, flushes no"));
+  std::filesystem::remove(file);
+}
+
 TEST(DeviceGdr, FallsBackToHostMemoryWhenTheNetworkRefuses) {
   const auto logs =
       run_processes("all_reduce", {0, 1}, through_card({{"PLEXUS_TEST_GPU_REFUSES", "1"}}));
   EXPECT_THAT(logs, Each(HasSubstr("no GDR with rank ")));
   EXPECT_THAT(logs, Each(HasSubstr("net-gpu: no GPU memory today")));
+  for (const std::string& log : logs) {  // one line, however many connections
+    EXPECT_EQ(log.find("no GDR with"), log.rfind("no GDR with"));
+  }
   EXPECT_THAT(logs, Each(HasSubstr("sends no, flushes no")));
 }
 
