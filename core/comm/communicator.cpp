@@ -95,6 +95,21 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   return comm;
 }
 
+/// The least that a rank was told, or else by what the slots are for: those in memory are to stay in
+/// a core's cache between writer and reader, those of a network are to cost few system calls a byte
+/// (docs/performance.md).
+uint32_t choose_slot_bytes(const std::vector<PeerInfo>& infos) {
+  constexpr uint32_t kOfMemory = 128 * 1024;
+  constexpr uint32_t kOfNetwork = 512 * 1024;
+  uint32_t told = 0;
+  for (const PeerInfo& info : infos) {
+    if (info.slot_bytes > 0) {
+      told = told == 0 ? info.slot_bytes : std::min(told, info.slot_bytes);
+    }
+  }
+  return told > 0 ? told : may_need_net(infos) ? kOfNetwork : kOfMemory;
+}
+
 struct FreeCommunicators {
   std::mutex mutex;
   std::vector<void*> memory;  // guarded by mutex
@@ -283,10 +298,9 @@ Result<void> Communicator::start(CommSetup setup) {
                                 .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
-  uint32_t slot_bytes = mine.slot_bytes;
+  const uint32_t slot_bytes = choose_slot_bytes(*setup_.infos);
   uint32_t ranks_on_my_cores = 0;
   for (const PeerInfo& info : *setup_.infos) {
-    slot_bytes = std::min(slot_bytes, info.slot_bytes);
     ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
   const plexus_tuner_comm_t described =

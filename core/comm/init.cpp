@@ -18,14 +18,13 @@
 namespace plexus {
 namespace {
 
-// Slots of 128 KiB stay in a core's cache between writer and reader (docs/performance.md).
-constexpr uint32_t kSlotBytesDefault = 128 * 1024;
 constexpr uint32_t kSlotBytesMin = 4 * 1024;
 constexpr uint32_t kChannelsMax = 64;
 
+/// 0: as all ranks together find best.
 uint32_t slot_bytes_of(const Config& config) {
   if (config.buffsize_bytes == 0) {
-    return kSlotBytesDefault;
+    return 0;
   }
   const auto wish = static_cast<uint64_t>(config.buffsize_bytes) / kSlots;
   const uint64_t bounded = std::clamp<uint64_t>(wish, kSlotBytesMin, uint64_t{1} << 29);

@@ -192,6 +192,7 @@ TEST(Properties, NumbersOutOfRangeAreRefusedByName) {
   refuses([](auto& raw) { raw.requests_max = 7; }, "requests_max");
   refuses([](auto& raw) { raw.speed_mbit_per_s = 0; }, "speed_mbit_per_s");
   refuses([](auto& raw) { raw.force_flush = 2; }, "force_flush");
+  refuses([](auto& raw) { raw.takes_pieces = 2; }, "takes_pieces");
   refuses([](auto& raw) { raw.registration_is_global = 2; }, "registration_is_global");
   refuses([](auto& raw) { raw.rail_id = -2; }, "rail_id = -2");
   refuses([](auto& raw) { raw.plane_id = INT32_MIN; }, "plane_id");
