@@ -204,7 +204,8 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                    plexus_net_request_t** request);
 
   /* Makes data of completed receives visible to the GPU. PLEXUS_OK with `*request` null: it already
-   * is. Null entry: never needed (no CUDA or DMABUF in pointer_support). */
+   * is; there is no PLEXUS_AGAIN. What arrived before the connection failed may be flushed after, as
+   * far as the card still can. Null entry: never needed (no CUDA or DMABUF in pointer_support). */
   int32_t (*flush)(plexus_net_recv_t* recv,
                    uint32_t count,
                    const plexus_net_buffer_t* buffers,

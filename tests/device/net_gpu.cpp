@@ -245,10 +245,12 @@ int32_t test_flush(plexus_net_request_t* request) {
   }
   const std::unique_ptr<plexus_net_request> owner(request);
   const std::scoped_lock lock(mutex);
-  if (const auto at = held.find(request->target); at != held.end()) {
-    std::memcpy(request->target, at->second->data(), at->second->size());
-    held.erase(at);
+  const auto at = held.find(request->target);
+  if (at == held.end()) {
+    return refuse("net-gpu: a flush of what did not arrive");
   }
+  std::memcpy(request->target, at->second->data(), at->second->size());
+  held.erase(at);
   return PLEXUS_OK;
 }
 
