@@ -267,6 +267,26 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
   return ok();
 }
 
+void Communicator::open_lent_memory() {
+  const auto& infos = *setup_.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
+  std::vector<int> peers;
+  for (int rank = 0; rank < setup_.nranks; ++rank) {
+    const bool direct =
+        mine.p2p_direct_disable == 0 && infos[static_cast<size_t>(rank)].p2p_direct_disable == 0;
+    if (direct && connections_->transport_to(rank) == TransportKind::kP2p) {
+      peers.push_back(rank);
+    }
+  }
+  if (!peers.empty()) {
+    lent_ = std::make_unique<LentMemory>(LentMemory::Options{.rank = setup_.rank,
+                                                             .exchange = setup_.exchange.get(),
+                                                             .runtime = &device_rank_->runtime(),
+                                                             .device = mine.device,
+                                                             .peers = std::move(peers)});
+  }
+}
+
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
@@ -299,6 +319,7 @@ Result<void> Communicator::start(CommSetup setup) {
     device_rank_ = std::move(device_rank);
   }
   PLEXUS_TRY(open_connections(slot_bytes));
+  open_lent_memory();
   make_plan_context(described, slot_bytes);
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);

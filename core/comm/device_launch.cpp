@@ -78,6 +78,7 @@ class Launch {
       record_ = std::move(record);
     }
     fill();
+    PLEXUS_TRY(lend());
     PLEXUS_TRY(join_streams());
     PLEXUS_TRY(start());
     return leave_streams();
@@ -124,7 +125,26 @@ class Launch {
       next.works += size.works;
       next.lists += size.works;
       next.done += size.queues;
+      next.loans += size.loans;
     }
+  }
+
+  Result<void> lend() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      LentMemory* const memory = calls_[i].comm->lent();
+      if (memory == nullptr || plans_[i]->size().loans == 0) {
+        continue;
+      }
+      for (const Plan::ItemTask& item : calls_[i].plan->items()) {
+        PLEXUS_TRY(plans_[i]->lend(starts_[i],
+                                   {.work = item.item->work,
+                                    .input_bytes = item.input_bytes,
+                                    .output_bytes = item.output_bytes,
+                                    .in_graph = capture_.active},
+                                   *memory));
+      }
+    }
+    return ok();
   }
 
   /// The launch comes after what the group's streams and its communicators have so far.
@@ -249,6 +269,64 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
     }
     std::this_thread::sleep_for(kConnectPause);
   }
+}
+
+/// Offers the buffers of a call that is being captured.
+Result<void> lend_to_graph(const DeviceCalls& call) {
+  std::vector<LentMemory::GraphBuffer> buffers;
+  std::vector<int> senders;
+  for (const ConnectionEnd* const end : call.plan->execution().ends) {
+    if (end->device_view.reach != Reach::kMapped) {
+      continue;
+    }
+    const int peer = end->key().peer;
+    if (!end->key().sends) {
+      senders.push_back(peer);
+      continue;
+    }
+    for (const Plan::ItemTask& item : call.plan->items()) {
+      const Work& work = item.item->work;
+      if (std::max(item.input_bytes, item.output_bytes) >= work.borrow_bytes_min) {
+        buffers.push_back({peer, work.input.address, item.input_bytes});
+        buffers.push_back({peer, work.output.address, item.output_bytes});
+      }
+    }
+  }
+  return call.comm->lent()->begin_graph(buffers, senders);
+}
+
+/// Hears what peers in other processes lend, and lends: see lent_memory.hpp.
+Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
+  constexpr auto kPatience = std::chrono::seconds(1);  // for peers that capture at the same time
+  std::vector<LentMemory*> graphs;
+  for (const DeviceCalls& call : calls) {
+    LentMemory* const lent = call.comm->lent();
+    if (lent == nullptr) {
+      continue;
+    }
+    PLEXUS_TRY(lent->serve());
+    const DeviceRank& rank = *call.comm->device_rank();
+    PLEXUS_TRY(capture, rank.runtime().capture(rank.device(), call.tasks.front().device_stream));
+    if (capture.active && call.comm->setup().config.graph_register) {
+      PLEXUS_TRY(lend_to_graph(call));
+      graphs.push_back(lent);
+    }
+  }
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  for (bool agreed = graphs.empty(); !agreed && std::chrono::steady_clock::now() < limit;) {
+    agreed = true;
+    for (LentMemory* const lent : graphs) {
+      PLEXUS_TRY(one, lent->graph_agreed());
+      agreed = agreed && one;
+    }
+    if (!agreed) {
+      std::this_thread::sleep_for(kConnectPause);
+    }
+  }
+  for (LentMemory* const lent : graphs) {
+    lent->end_graph();
+  }
+  return ok();
 }
 
 }  // namespace
@@ -450,6 +528,7 @@ Result<void> DeviceOrder::note(DeviceRank& rank, DeviceStream stream, const Capt
 Result<void> run_on_devices(std::span<const DeviceCalls> calls,
                             std::span<Execution* const> on_host) {
   PLEXUS_TRY(connect_all(calls, on_host));
+  PLEXUS_TRY(agree_on_loans(calls));
   std::map<int, std::vector<DeviceCalls>> by_device;
   for (const DeviceCalls& call : calls) {
     by_device[call.comm->device_rank()->device()].push_back(call);

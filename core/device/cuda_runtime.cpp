@@ -2,6 +2,7 @@
 // DeviceRuntime over the CUDA runtime. The static libcudart loads the driver when it is first
 // called and reports its absence as an error, so that one binary works everywhere.
 #include <cstring>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <map>
 #include <mutex>
@@ -23,6 +24,26 @@ Result<void> check(cudaError_t code, const char* call, int device) {
   static_cast<void>(cudaGetLastError());
   return fail(Code::kUnhandledCudaError, "{} failed on cuda:{}: {} ({})", call, device,
               cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+/// A function of the driver, which is not linked.
+template <class Function>
+Result<Function> driver_function(const char* name) {
+  constexpr unsigned int kVersion = 12000;  // whose meaning of the name is used here
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t code =
+      cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
+#else
+  static_assert(CUDART_VERSION >= kVersion);
+  const cudaError_t code = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
+#endif
+  if (code != cudaSuccess || status != cudaDriverEntryPointSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return fail(Code::kUnhandledCudaError, "the driver has no {}", name);
+  }
+  return reinterpret_cast<Function>(found);
 }
 
 /// Makes `device` current, and lets what is done here happen while any thread captures a graph.
@@ -212,6 +233,28 @@ class CudaRuntime final : public DeviceRuntime {
     return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize", device);
   }
 
+  Result<Allocation> find_allocation(int device, const void* pointer) override {
+    const PointerFacts facts = describe_pointer(pointer);
+    if (facts.place != PointerFacts::Place::kDevice || facts.device != device) {
+      return fail(Code::kInvalidArgument, "{} is not memory of cuda:{}", pointer, device);
+    }
+    PLEXUS_TRY(get_range, driver_function<decltype(&cuMemGetAddressRange)>("cuMemGetAddressRange"));
+    PLEXUS_TRY(get_attribute,
+               driver_function<decltype(&cuPointerGetAttribute)>("cuPointerGetAttribute"));
+    const OnDevice on(device);
+    const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+    CUdeviceptr base = 0;
+    size_t size_bytes = 0;
+    unsigned long long id = 0;
+    if (get_range(&base, &size_bytes, address) != CUDA_SUCCESS ||
+        get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) != CUDA_SUCCESS) {
+      return fail(Code::kUnhandledCudaError, "cuda:{} does not tell the allocation of {}", device,
+                  pointer);
+    }
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): so the driver names memory
+    return Allocation{
+        .base = reinterpret_cast<std::byte*>(base), .size_bytes = size_bytes, .id = id};
+  }
   Result<MemoryHandle> export_memory(int device, void* memory) override {
     const OnDevice on(device);
     cudaIpcMemHandle_t handle{};

@@ -56,6 +56,13 @@ struct MemoryHandle {
   std::array<std::byte, 64> bytes = {};
 };
 
+/// One allocation of device memory.
+struct Allocation {
+  std::byte* base = nullptr;
+  size_t size_bytes = 0;
+  uint64_t id = 0;  // of no other one in this process, those that are gone included
+};
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -92,7 +99,9 @@ class DeviceRuntime {
   [[nodiscard]] virtual PointerFacts describe_pointer(const void* pointer) noexcept = 0;
   /// Between any two places; complete on return, and in the order of no user's stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;
-  /// For other processes: memory from allocate(), see kExportGranule.
+  /// The user's, or ours, of `device`.
+  virtual Result<Allocation> find_allocation(int device, const void* pointer) = 0;
+  /// For other processes: memory from allocate(), see kExportGranule; or an Allocation's base.
   virtual Result<MemoryHandle> export_memory(int device, void* memory) = 0;
   virtual Result<void*> import_memory(int device, const MemoryHandle& handle) = 0;
   virtual void close_imported(int device, void* memory) noexcept = 0;

@@ -12,6 +12,7 @@
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/device_rank.hpp"
+#include "core/transport/lent_memory.hpp"
 
 namespace plexus {
 
@@ -25,10 +26,12 @@ class DevicePlan {
     size_t blocks = 0;
     size_t queues = 0;
     size_t works = 0;
+    size_t loans = 0;
     Size& operator+=(const Size& other) {
       blocks += other.blocks;
       queues += other.queues;
       works += other.works;
+      loans += other.loans;
       return *this;
     }
   };
@@ -43,9 +46,19 @@ class DevicePlan {
     DeviceWork* works;
     const DeviceWork** lists;
     uint64_t* done;  // by queue
+    DeviceLoan* loans;
   };
   /// Writes the launch's part, with buffers and calls as the execution's works have them now.
   void fill(const Places& places) const noexcept;
+
+  /// A work's buffers, which the launch at `places` lends to peers in other processes.
+  struct LentBuffers {
+    const Work& work;
+    uint64_t input_bytes;
+    uint64_t output_bytes;
+    bool in_graph;
+  };
+  Result<void> lend(const Places& places, const LentBuffers& buffers, LentMemory& memory) const;
 
  private:
   struct Queue {
@@ -54,7 +67,10 @@ class DevicePlan {
     DeviceMeeting* meeting = nullptr;
   };
   std::vector<Queue> queues_;
-  std::vector<DeviceWork> works_;  // all queues', in order: all but what changes
+  std::vector<DeviceWork> works_;          // all queues', in order: all but what changes
+  std::vector<std::vector<int>> readers_;  // by work: the peers that may read our memory in place,
+                                           // -1: not that one; empty: none may
+  std::vector<std::pair<const Work*, size_t>> places_;  // of works, by their address
   Size size_;
   DeviceMemory tables_;
   DeviceMemory scratch_;

@@ -72,12 +72,14 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
         return std::make_unique<P2pSend>(key, P2pSend::Options{.exchange = options_.exchange,
                                                                .runtime = runtime,
                                                                .device = mine.device,
-                                                               .slot_stride = stride});
+                                                               .slot_stride = stride,
+                                                               .borrows = borrows});
       }
       return std::make_unique<P2pRecv>(key, P2pRecv::Options{.exchange = options_.exchange,
                                                              .runtime = runtime,
                                                              .device = mine.device,
-                                                             .slot_stride = stride});
+                                                             .slot_stride = stride,
+                                                             .borrows = borrows});
     case TransportKind::kShm:
       if (key.sends) {
         return std::make_unique<ShmSend>(key, ShmSend::Options{.exchange = options_.exchange,

@@ -14,6 +14,10 @@ struct SlotsOnDevice {
   MemoryHandle handle;
 };
 
+Reach reach_of(const P2pOptions& options) {
+  return options.borrows ? Reach::kMapped : Reach::kNothing;
+}
+
 }  // namespace
 
 Result<bool> P2pRecv::progress_connect() {
@@ -27,7 +31,7 @@ Result<bool> P2pRecv::progress_connect() {
   std::memcpy(bytes.data(), &place, sizeof(place));
   PLEXUS_TRY(
       options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-  device_view = view_for_devices(slots_.get(), options_.slot_stride, Reach::kNothing);
+  device_view = view_for_devices(slots_.get(), options_.slot_stride, reach_of(options_));
   connected_ = true;
   return true;
 }
@@ -54,7 +58,7 @@ Result<bool> P2pSend::progress_connect() {
         fmt::format("opening the slots of rank {} (NCCL_P2P_DISABLE=1 goes without)", key().peer));
   }
   slots_ = std::move(slots).value();
-  device_view = view_for_devices(slots_.get(), options_.slot_stride, Reach::kNothing);
+  device_view = view_for_devices(slots_.get(), options_.slot_stride, reach_of(options_));
   connected_ = true;
   return true;
 }

@@ -64,6 +64,14 @@ struct DeviceRecv {
   uint32_t reads_pointers;  // 1: an address that the sender lends is valid on this device
 };
 
+/// What to add to an address of a buffer of ours so that the peer can use it, in a process of its
+/// own; kNotLent: it cannot.
+inline constexpr uint64_t kNotLent = 1;
+struct DeviceLoan {
+  uint64_t input;
+  uint64_t output;
+};
+
 struct DeviceLane {
   const Step* steps;  // Lane::steps of the recorded program, byte for byte
   uint32_t step_count;
@@ -111,6 +119,7 @@ struct DeviceWork {
   const DeviceLane* lanes;
   DeviceSend* const* sends;  // [Program::peers], nullptr where the peer only sends to us
   DeviceRecv* const* recvs;  // [Program::peers], likewise
+  const DeviceLoan* loans;   // [Program::peers]; nullptr: nothing is lent to other processes
   uint64_t* progress;        // [lane_count] steps done in this call; zero before and after it
   uint32_t* claimed;         // who writes `failure`; in device memory, one per control, zero
   DeviceControl* control;
@@ -155,10 +164,11 @@ struct DeviceBlock {
 
 static_assert(sizeof(DeviceSend) == 80);
 static_assert(sizeof(DeviceRecv) == 48);
+static_assert(sizeof(DeviceLoan) == 16);
 static_assert(sizeof(DeviceLane) == 16);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
-static_assert(sizeof(DeviceWork) == 200);
+static_assert(sizeof(DeviceWork) == 208);
 static_assert(sizeof(DeviceQueue) == 32);
 static_assert(sizeof(DeviceBlock) == 16);
 static_assert(std::is_trivially_copyable_v<Step>);

@@ -400,10 +400,9 @@ class Interpreter {
     SlotHeader& slot = end.fifo->headers[end.step % kSlots];
     slot.size_bytes = slice.size_bytes;
     slot.call_hash = work.call.hash;
-    const std::byte* const home = slice.step.lends ? home_of(slice) : nullptr;
-    if (end.lends != 0 && home != nullptr && slice.size_bytes >= work.borrow_bytes_min) {
+    if (const std::byte* const lent = lent_address(slice, index, end); lent != nullptr) {
       slot.kind = SlotKind::kPointer;
-      slot.payload.pointer = home;
+      slot.payload.pointer = lent;
       target = {nullptr, Carrier::kMemory, 0};
       end.borrowed_until = end.step + 1;
       store_relaxed(&state_.lent, 1U);
@@ -422,6 +421,29 @@ class Interpreter {
       return slice.target;
     }
     return slice.step.receives == 0 && !slice.scales ? slice.source : nullptr;
+  }
+
+  /// Where the peer finds the value in this rank's memory; nullptr: it has to be sent.
+  PLEXUS_DEVICE static const std::byte* lent_address(const Slice& slice,
+                                                     uint32_t index,
+                                                     const DeviceSend& end) {
+    const DeviceWork& work = slice.work;
+    const bool possible = end.lends != 0 || work.loans != nullptr;
+    if (!possible || !slice.step.lends || slice.size_bytes < work.borrow_bytes_min) {
+      return nullptr;
+    }
+    const std::byte* const home = home_of(slice);
+    if (end.lends != 0 || home == nullptr) {
+      return home;
+    }
+    const Buffer buffer = slice.target != nullptr ? slice.step.target : slice.step.source;
+    const DeviceLoan& loan = work.loans[index];
+    const uint64_t shift = buffer == Buffer::kInput    ? loan.input
+                           : buffer == Buffer::kOutput ? loan.output
+                                                       : kNotLent;
+    return shift == kNotLent
+               ? nullptr
+               : reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(home) + shift);
   }
 
   PLEXUS_DEVICE void finish_send(const DeviceWork& work, uint32_t index) {

@@ -151,6 +151,105 @@ int all_reduce_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
 }
 
+/// Memory that another process can map.
+std::byte* exportable(size_t size_bytes) {
+  void* memory = nullptr;
+  EXPECT_EQ(ncclMemAlloc(&memory, size_bytes), ncclSuccess) << ncclGetLastError(nullptr);
+  return static_cast<std::byte*>(memory);
+}
+
+/// All-reduces of `memory` and, in place of a barrier, of whether all ranks see `reached`.
+bool repeat_until(const Rank& me,
+                  int64_t* memory,
+                  size_t count,
+                  const std::function<bool()>& reached) {
+  for (int call = 0; call < 1000; ++call) {
+    std::fill(memory, memory + count, me.rank + 1);
+    *me.memory = reached() ? 1 : 0;
+    if (ncclAllReduce(memory, memory, count, ncclInt64, ncclSum, me.comm, me.stream) !=
+            ncclSuccess ||
+        me.all_reduce(1) != ncclSuccess) {
+      return false;
+    }
+    me.synchronize();
+    if (!std::all_of(memory, memory + count, [&](int64_t found) { return found == me.sum(); })) {
+      return false;
+    }
+    if (*me.memory == me.nranks) {
+      return true;
+    }
+  }
+  return false;
+}
+
+constexpr size_t kLentCount = 100'000;
+
+/// A buffer is lent from its registration to its deregistration, and closed then.
+int lend_role() {
+  const Rank me;
+  auto* const whole = exportable(3 << 20);
+  auto* const memory = reinterpret_cast<int64_t*>(whole + (1 << 20));  // not where it begins
+  if (!repeat_until(me, memory, kLentCount, [] { return true; }) || devices().loans() != 0) {
+    return 2;
+  }
+  const size_t imports = devices().imports();
+  void* handle = nullptr;
+  if (ncclCommRegister(me.comm, memory, kLentCount * sizeof(int64_t), &handle) != ncclSuccess ||
+      !repeat_until(me, memory, kLentCount, [] { return devices().loans() != 0; })) {
+    return 3;
+  }
+  if (devices().imports() == imports || ncclCommDeregister(me.comm, handle) != ncclSuccess) {
+    return 4;
+  }
+  const int loans = devices().loans();
+  if (!repeat_until(me, memory, kLentCount, [&] { return devices().imports() == imports; }) ||
+      devices().loans() != loans) {
+    return 5;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess && ncclMemFree(whole) == ncclSuccess ? 0 : 6;
+}
+
+/// A buffer that no other process can map: its size says so here.
+int private_role() {
+  const Rank me;
+  auto* const memory = static_cast<int64_t*>(
+      devices().allocate(number("PLEXUS_TEST_DEVICE"), kLentCount * sizeof(int64_t)).value());
+  void* handle = nullptr;
+  if (ncclCommRegister(me.comm, memory, kLentCount * sizeof(int64_t), &handle) != ncclSuccess) {
+    return 2;
+  }
+  for (int call = 0; call < 3; ++call) {
+    if (!repeat_until(me, memory, kLentCount, [] { return true; })) {
+      return 3;
+    }
+  }
+  return devices().loans() == 0 && ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+}
+
+/// A graph's buffers are lent from its first replay on, registered or not.
+int lend_graph_role() {
+  const Rank me;
+  auto* const memory = reinterpret_cast<int64_t*>(exportable(2 << 20));
+  devices().begin_capture(me.stream);
+  if (ncclAllReduce(memory, memory, kLentCount, ncclInt64, ncclSum, me.comm, me.stream) !=
+      ncclSuccess) {
+    return 2;
+  }
+  const auto graph = devices().end_capture(me.stream);
+  std::fill(memory, memory + kLentCount, 1);
+  devices().replay(graph, me.stream);
+  devices().replay(graph, me.stream);
+  me.synchronize();
+  const int64_t expected = int64_t{me.nranks} * me.nranks;
+  if (!std::all_of(memory, memory + kLentCount, [&](int64_t found) { return found == expected; })) {
+    return 3;
+  }
+  if (devices().loans() == 0) {
+    return 4;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 5;
+}
+
 /// A captured all-reduce, replayed; the pumps of a network follow the replays.
 int graph_role() {
   const Rank me;
@@ -229,6 +328,23 @@ TEST(DeviceProcesses, MeetOverANetwork) {
   EXPECT_THAT(logs, Each(HasSubstr("via net")));
 }
 
+TEST(DeviceProcesses, ReadRegisteredMemoryOfEachOtherInPlace) {
+  const auto logs = run_processes("lend", {0, 0, 1}, {});
+  EXPECT_THAT(logs, Each(HasSubstr("in place")));
+}
+
+TEST(DeviceProcesses, ReadTheBuffersOfGraphsInPlace) { run_processes("lend_graph", {0, 1}, {}); }
+
+TEST(DeviceProcesses, SendWhatCannotBeMapped) {
+  const auto logs = run_processes("private", {0, 1}, {});
+  EXPECT_THAT(logs, Each(HasSubstr("user memory is not read in place by other processes")));
+}
+
+TEST(DeviceProcesses, LendNothingWhenDirectReadsAreOff) {
+  const auto logs = run_processes("private", {0, 1}, {{"NCCL_P2P_DIRECT_DISABLE", "1"}});
+  EXPECT_THAT(logs, Each(Not(HasSubstr("in place"))));
+}
+
 TEST(DeviceProcesses, ReplayGraphs) { run_processes("graph", {0, 0}, {}); }
 
 TEST(DeviceProcesses, ReplayGraphsOverANetwork) {
@@ -249,6 +365,15 @@ int run_role(const std::string& role) {
   }
   if (role == "graph") {
     return graph_role();
+  }
+  if (role == "lend") {
+    return lend_role();
+  }
+  if (role == "lend_graph") {
+    return lend_graph_role();
+  }
+  if (role == "private") {
+    return private_role();
   }
   return death_role();
 }

@@ -192,6 +192,13 @@ size_t SoftwareDevice::live() const {
   return blocks_.size() + events_;
 }
 
+size_t SoftwareDevice::imports() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(blocks_.begin(), blocks_.end(), [](const auto& entry) {
+    return entry.second.kind == Kind::kImported;
+  }));
+}
+
 // ---- devices ----
 
 Result<int> SoftwareDevice::current() { return current_device; }
@@ -285,6 +292,20 @@ PointerFacts SoftwareDevice::describe_pointer(const void* pointer) noexcept {
 Result<void> SoftwareDevice::copy(int /*device*/, void* to, const void* from, size_t size_bytes) {
   std::memcpy(to, from, size_bytes);
   return ok();
+}
+
+Result<Allocation> SoftwareDevice::find_allocation(int device, const void* pointer) {
+  const auto* const address = static_cast<const std::byte*>(pointer);
+  const std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin() || address >= std::prev(at)->first + std::prev(at)->second.size_bytes ||
+      std::prev(at)->second.kind != Kind::kDevice || std::prev(at)->second.device != device) {
+    return fail(Code::kInvalidArgument, "{} is not memory of cuda:{}", pointer, device);
+  }
+  --at;
+  return Allocation{.base = at->second.shared.data(),
+                    .size_bytes = at->second.size_bytes,
+                    .id = at->second.shared.id()};
 }
 
 Result<MemoryHandle> SoftwareDevice::export_memory(int /*device*/, void* memory) {
@@ -453,8 +474,26 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
   }
 }
 
+void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const DeviceQueue& queue = *blocks[i].queue;
+    for (uint32_t w = 0; w < queue.work_count; ++w) {
+      const DeviceWork& work = *queue.works[w];
+      const DeviceLane& lane = work.lanes[std::min(blocks[i].lane, work.lane_count - 1)];
+      for (uint32_t s = 0; work.loans != nullptr && s < lane.step_count; ++s) {
+        const int first = lane.steps[s].peers_first + lane.steps[s].receives;
+        for (int peer = first; peer < first + lane.steps[s].sends; ++peer) {
+          const DeviceLoan& loan = work.loans[peer];
+          loans_ += (loan.input != kNotLent ? 1 : 0) + (loan.output != kNotLent ? 1 : 0);
+        }
+      }
+    }
+  }
+}
+
 void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t count) {
   check_launch(device, blocks, count);
+  count_loans(blocks, count);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < count; ++i) {
     threads.emplace_back([&block = blocks[i]] {

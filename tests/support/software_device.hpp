@@ -60,6 +60,10 @@ class SoftwareDevice final : public DeviceRuntime {
   [[nodiscard]] size_t live() const;
   [[nodiscard]] int launches() const noexcept { return launches_.load(); }
   /// Blocks of the largest launch so far.
+  /// Buffers of works that launches so far lent to other processes, by peer.
+  [[nodiscard]] int loans() const noexcept { return loans_.load(); }
+  /// Memory of other processes that is mapped now.
+  [[nodiscard]] size_t imports() const;
   [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
 
   Result<int> count() override { return options_.devices; }
@@ -77,6 +81,7 @@ class SoftwareDevice final : public DeviceRuntime {
   void unregister_host(int device, void* memory) noexcept override;
   [[nodiscard]] PointerFacts describe_pointer(const void* pointer) noexcept override;
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override;
+  Result<Allocation> find_allocation(int device, const void* pointer) override;
   Result<MemoryHandle> export_memory(int device, void* memory) override;
   Result<void*> import_memory(int device, const MemoryHandle& handle) override;
   void close_imported(int device, void* memory) noexcept override;
@@ -111,6 +116,7 @@ class SoftwareDevice final : public DeviceRuntime {
   void remove_block(Kind kind, void* memory) noexcept;
   [[nodiscard]] bool reaches(int device, const void* memory, size_t size_bytes) const;
   void check_launch(int device, const DeviceBlock* blocks, uint32_t count) const;
+  void count_loans(const DeviceBlock* blocks, uint32_t count);
   void run_blocks(int device, const DeviceBlock* blocks, uint32_t count);
   SoftwareStream& stream_of(int device, DeviceStream stream);
 
@@ -123,6 +129,7 @@ class SoftwareDevice final : public DeviceRuntime {
   size_t events_ = 0;                                             // guarded by mutex_
   uint64_t captures_ = 0;                                         // guarded by mutex_
   std::atomic<int> launches_{0};
+  std::atomic<int> loans_{0};
   std::atomic<uint32_t> blocks_most_{0};
 };
 
