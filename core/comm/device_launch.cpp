@@ -68,7 +68,7 @@ class Launch {
     PLEXUS_TRY(capture, capture_of(*runtime_, device_, streams_));
     capture_ = capture;
     PLEXUS_TRY(build_tables());
-    PLEXUS_TRY(check_size());
+    PLEXUS_TRY(choose_size());
     const size_t size_bytes = launch_bytes(total_);
     if (capture_.active) {
       PLEXUS_TRY(record, make_record(*runtime_, device_, size_bytes));
@@ -96,17 +96,27 @@ class Launch {
     return ok();
   }
 
-  Result<void> check_size() {
+  /// All blocks must be on the device at once. Sends and receives may share blocks, and do when
+  /// there is no room for all: beside the ranks that launch kernels of their own on this device.
+  Result<void> choose_size() {
     const Communicator& comm = *calls_.front().comm;
-    const uint32_t blocks_max =
-        (*comm.setup().infos)[static_cast<size_t>(comm.rank())].device_blocks;
-    if (total_.blocks > blocks_max) {
+    const auto& infos = *comm.setup().infos;
+    const PeerInfo& mine = infos[static_cast<size_t>(comm.rank())];
+    const size_t fixed = total_.blocks - total_.turns;
+    const size_t least = fixed + (total_.turns > 0 ? 1 : 0);
+    if (least > mine.device_blocks) {
       return fail(Code::kInvalidUsage,
                   "cuda:{} holds {} blocks of the kernel at once and the {} ranks of this group "
                   "need {}: set NCCL_MAX_CTAS to a lower number of channels, or use fewer ranks "
                   "per device",
-                  device_, blocks_max, calls_.size(), total_.blocks);
+                  device_, mine.device_blocks, calls_.size(), least);
     }
+    const auto on_device = static_cast<size_t>(std::count_if(
+        infos.begin(), infos.end(), [&](const PeerInfo& info) { return same_device(info, mine); }));
+    const size_t share = mine.device_blocks * std::min(calls_.size(), on_device) / on_device;
+    const size_t room = std::max(share, least);
+    shares_blocks_ = total_.blocks > room && total_.turns > 0;
+    block_count_ = shares_blocks_ ? room : total_.blocks;
     return ok();
   }
 
@@ -114,18 +124,32 @@ class Launch {
     const DevicePlan::Places all = launch_places(record_->memory.get(), total_);
     blocks_ = all.blocks;
     DevicePlan::Places next = all;
+    std::vector<DeviceQueue*> in_turn;
     for (size_t i = 0; i < calls_.size(); ++i) {
-      plans_[i]->fill(next);
+      DeviceBlock* const end = plans_[i]->fill(next, shares_blocks_ ? &in_turn : nullptr);
       starts_.push_back(next);
       runs_.push_back(&calls_[i].comm->order().start_run(*calls_[i].comm, *calls_[i].plan, record_,
                                                          next.done, capture_.active));
       const DevicePlan::Size size = plans_[i]->size();
-      next.blocks += size.blocks;
+      next.blocks = end;
       next.queues += size.queues;
       next.works += size.works;
       next.lists += size.works;
       next.done += size.queues;
       next.loans += size.loans;
+    }
+    share_out(in_turn, std::span(next.blocks, blocks_ + block_count_));
+  }
+
+  /// Block i serves queues i, i + blocks, ...
+  static void share_out(std::span<DeviceQueue* const> queues, std::span<DeviceBlock> blocks) {
+    for (size_t i = queues.size(); i-- > 0;) {
+      if (i + blocks.size() < queues.size()) {
+        queues[i]->next = queues[i + blocks.size()];
+      }
+      if (i < blocks.size()) {
+        blocks[i] = {.queue = queues[i], .lane = 0, .in_turn = 1};
+      }
     }
   }
 
@@ -189,7 +213,7 @@ class Launch {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::begin_replay, run));
       }
     }
-    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(total_.blocks)));
+    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(block_count_)));
     for (DeviceRun* const run : runs_) {
       if (replays && run->has_pumps()) {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::end_replay, run));
@@ -221,6 +245,8 @@ class Launch {
   Capture capture_;
   std::vector<DevicePlan*> plans_;
   DevicePlan::Size total_;
+  size_t block_count_ = 0;      // of the launch
+  bool shares_blocks_ = false;  // some blocks serve several queues
   std::shared_ptr<LaunchRecord> record_;
   DeviceBlock* blocks_ = nullptr;
   std::vector<DevicePlan::Places> starts_;  // by call

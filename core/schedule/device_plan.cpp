@@ -148,10 +148,16 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
       plan->readers_.push_back(readers_of(execution, item.work));
       plan->size_.loans += plan->readers_.back().size();
       made.works.push_back(&item.work);
+      made.turns =
+          made.turns && runs_in_turn(*item.work.program) && item.work.protocol == Protocol::kSimple;
       made.blocks = std::max(made.blocks, static_cast<uint32_t>(item.work.program->lanes.size()));
       scratch += scratch_bytes(item.work);
     }
-    plan->size_ += {.blocks = made.blocks, .queues = 1, .works = made.works.size(), .loans = 0};
+    plan->size_ += {.blocks = made.blocks,
+                    .queues = 1,
+                    .works = made.works.size(),
+                    .loans = 0,
+                    .turns = made.turns ? size_t{1} : 0};
   }
   std::sort(plan->places_.begin(), plan->places_.end());
   DeviceRuntime& runtime = rank.runtime();
@@ -184,7 +190,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   return plan;
 }
 
-void DevicePlan::fill(const Places& places) const noexcept {
+DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const {
   DeviceBlock* block = places.blocks;
   DeviceLoan* loan = places.loans;
   size_t work = 0;
@@ -195,7 +201,8 @@ void DevicePlan::fill(const Places& places) const noexcept {
             .work_count = static_cast<uint32_t>(queue.works.size()),
             .block_count = queue.blocks,
             .meeting = queue.meeting,
-            .done = places.done + i};
+            .done = places.done + i,
+            .next = nullptr};
     places.done[i] = 0;
     for (const Work* const source : queue.works) {
       DeviceWork& target = places.works[work];
@@ -209,10 +216,15 @@ void DevicePlan::fill(const Places& places) const noexcept {
       places.lists[work] = &target;
       ++work;
     }
+    if (queue.turns && in_turn != nullptr) {
+      in_turn->push_back(&made);
+      continue;
+    }
     for (uint32_t lane = 0; lane < queue.blocks; ++lane) {
-      *block++ = {.queue = &made, .lane = lane, .unused = 0};
+      *block++ = {.queue = &made, .lane = lane, .in_turn = 0};
     }
   }
+  return block;
 }
 
 Result<void> DevicePlan::lend(const Places& places,

@@ -27,11 +27,13 @@ class DevicePlan {
     size_t queues = 0;
     size_t works = 0;
     size_t loans = 0;
+    size_t turns = 0;  // queues whose blocks may become one, which serves them in turn
     Size& operator+=(const Size& other) {
       blocks += other.blocks;
       queues += other.queues;
       works += other.works;
       loans += other.loans;
+      turns += other.turns;
       return *this;
     }
   };
@@ -49,7 +51,9 @@ class DevicePlan {
     DeviceLoan* loans;
   };
   /// Writes the launch's part, with buffers and calls as the execution's works have them now.
-  void fill(const Places& places) const noexcept;
+  /// `in_turn` not null: gets the queues that have no block of their own. Returns behind the last
+  /// block.
+  DeviceBlock* fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const;
 
   /// A work's buffers, which the launch at `places` lends to peers in other processes.
   struct LentBuffers {
@@ -64,6 +68,7 @@ class DevicePlan {
   struct Queue {
     std::vector<const Work*> works;
     uint32_t blocks = 0;  // most lanes of a work
+    bool turns = true;
     DeviceMeeting* meeting = nullptr;
   };
   std::vector<Queue> queues_;

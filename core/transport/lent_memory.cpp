@@ -9,7 +9,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint64_t kTag = uint64_t{1} << 62;  // letters of no connection
+constexpr uint64_t kTag = uint64_t{1} << 61;  // letters of no connection
 
 struct Letter {
   enum class Kind : uint32_t { kOffer, kAnswer, kWithdraw, kGraphOffered };

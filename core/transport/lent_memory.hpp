@@ -19,7 +19,7 @@
 
 #include "core/bootstrap/exchange.hpp"
 #include "core/device/device_memory.hpp"
-#include "kernels/cuda/device_work.hpp"
+#include "kernels/layout/fifo.hpp"
 
 namespace plexus {
 

@@ -66,7 +66,6 @@ struct DeviceRecv {
 
 /// What to add to an address of a buffer of ours so that the peer can use it, in a process of its
 /// own; kNotLent: it cannot.
-inline constexpr uint64_t kNotLent = 1;
 struct DeviceLoan {
   uint64_t input;
   uint64_t output;
@@ -138,10 +137,20 @@ struct DeviceWork {
   uint8_t unused;
 };
 
+/// How far a queue is that a block serves in turn with others.
+struct DeviceTurn {
+  uint32_t work;
+  uint32_t loop;
+  uint32_t step;
+  uint32_t unused;
+  uint64_t done_bytes;  // of the step
+};
+
 /// Where the blocks of a queue meet between two works; in device memory, zero between launches.
 struct DeviceMeeting {
   uint64_t arrived;  // blocks that are through with the work
   uint64_t opened;   // works after which all have met
+  DeviceTurn turn;
 };
 
 /// Works that run one after the other, each by as many blocks as it has lanes. The works are
@@ -153,14 +162,29 @@ struct DeviceQueue {
   uint32_t block_count;  // most lanes of a work
   DeviceMeeting* meeting;
   uint64_t* done;
+  DeviceQueue* next;  // that the same block serves in turn; nullptr: the last
 };
 
-/// What block number i of a launch does: lane `lane` of every work of `queue`.
+/// What block number i of a launch does: lane `lane` of every work of `queue`; or, in turn, all
+/// works of `queue` and of those behind it, each with one lane only.
 struct DeviceBlock {
   DeviceQueue* queue;
   uint32_t lane;
-  uint32_t unused;
+  uint32_t in_turn;  // 0 or 1
 };
+
+/// May a block run the program in turn with others?
+inline bool runs_in_turn(const Program& program) {
+  if (program.lanes.size() != 1) {
+    return false;
+  }
+  for (const Step& step : program.lanes.front().steps) {
+    if (step.after.lane >= 0) {
+      return false;
+    }
+  }
+  return true;
+}
 
 static_assert(sizeof(DeviceSend) == 80);
 static_assert(sizeof(DeviceRecv) == 48);
@@ -169,7 +193,7 @@ static_assert(sizeof(DeviceLane) == 16);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
 static_assert(sizeof(DeviceWork) == 208);
-static_assert(sizeof(DeviceQueue) == 32);
+static_assert(sizeof(DeviceQueue) == 40);
 static_assert(sizeof(DeviceBlock) == 16);
 static_assert(std::is_trivially_copyable_v<Step>);
 static_assert(std::is_trivially_copyable_v<DeviceWork>);

@@ -113,7 +113,8 @@ struct SoftwareDevice::Event {
   }
 };
 
-SoftwareDevice::SoftwareDevice(const Options& options) : options_(options) {}
+SoftwareDevice::SoftwareDevice(const Options& options)
+    : options_(options), blocks_max_(options.blocks_max) {}
 SoftwareDevice::~SoftwareDevice() = default;
 
 // ---- what a user of CUDA would call ----
@@ -432,6 +433,39 @@ bool SoftwareDevice::reaches(int device, const void* memory, size_t size_bytes) 
           enabled_.count({device, block.device}) != 0);
 }
 
+void SoftwareDevice::check_work(int device, const DeviceWork& work) const {
+  const auto check = [&](const void* memory, size_t size_bytes, const char* what) {
+    if (!reaches(device, memory, size_bytes)) {
+      fault(what, memory);
+    }
+  };
+  check(&work, sizeof(work), "a work out of reach");
+  check(work.control, sizeof(DeviceControl), "a control out of reach");
+  if (work.geometry.part_count > 0 && work.input != nullptr) {
+    check(work.input, 1, "an input out of reach");
+  }
+  if (work.geometry.part_count > 0 && work.output != nullptr) {
+    check(work.output, 1, "an output out of reach");
+  }
+  for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
+    const DeviceLane& steps = work.lanes[lane];
+    check(steps.steps, steps.step_count * sizeof(Step), "steps out of reach");
+    for (uint32_t s = 0; s < steps.step_count; ++s) {
+      const Step& step = steps.steps[s];
+      for (int peer = 0; peer < step.receives; ++peer) {
+        const DeviceRecv& recv = *work.recvs[step.peers_first + peer];
+        check(recv.fifo, sizeof(Fifo), "a Fifo out of reach");
+        check(recv.data, kSlots * recv.slot_stride - sizeof(SlotHeader), "slots out of reach");
+      }
+      for (int peer = 0; peer < step.sends; ++peer) {
+        const DeviceSend& send = *work.sends[step.peers_first + step.receives + peer];
+        check(send.fifo, sizeof(Fifo), "a Fifo out of reach");
+        check(send.data, kSlots * send.slot_stride - sizeof(SlotHeader), "slots out of reach");
+      }
+    }
+  }
+}
+
 void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_t count) const {
   const auto check = [&](const void* memory, size_t size_bytes, const char* what) {
     if (!reaches(device, memory, size_bytes)) {
@@ -440,35 +474,11 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
   };
   check(blocks, count * sizeof(DeviceBlock), "blocks out of reach");
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceQueue& queue = *blocks[i].queue;
-    check(&queue, sizeof(queue), "a queue out of reach");
-    check(queue.meeting, sizeof(DeviceMeeting), "a queue's counter out of reach");
-    for (uint32_t w = 0; w < queue.work_count; ++w) {
-      const DeviceWork& work = *queue.works[w];
-      check(&work, sizeof(work), "a work out of reach");
-      check(work.control, sizeof(DeviceControl), "a control out of reach");
-      if (work.geometry.part_count > 0 && work.input != nullptr) {
-        check(work.input, 1, "an input out of reach");
-      }
-      if (work.geometry.part_count > 0 && work.output != nullptr) {
-        check(work.output, 1, "an output out of reach");
-      }
-      for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
-        const DeviceLane& steps = work.lanes[lane];
-        check(steps.steps, steps.step_count * sizeof(Step), "steps out of reach");
-        for (uint32_t s = 0; s < steps.step_count; ++s) {
-          const Step& step = steps.steps[s];
-          for (int peer = 0; peer < step.receives; ++peer) {
-            const DeviceRecv& recv = *work.recvs[step.peers_first + peer];
-            check(recv.fifo, sizeof(Fifo), "a Fifo out of reach");
-            check(recv.data, kSlots * recv.slot_stride - sizeof(SlotHeader), "slots out of reach");
-          }
-          for (int peer = 0; peer < step.sends; ++peer) {
-            const DeviceSend& send = *work.sends[step.peers_first + step.receives + peer];
-            check(send.fifo, sizeof(Fifo), "a Fifo out of reach");
-            check(send.data, kSlots * send.slot_stride - sizeof(SlotHeader), "slots out of reach");
-          }
-        }
+    for (const DeviceQueue* queue = blocks[i].queue; queue != nullptr; queue = queue->next) {
+      check(queue, sizeof(*queue), "a queue out of reach");
+      check(queue->meeting, sizeof(DeviceMeeting), "a queue's counter out of reach");
+      for (uint32_t w = 0; w < queue->work_count; ++w) {
+        check_work(device, *queue->works[w]);
       }
     }
   }
@@ -476,7 +486,7 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
 
 void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceQueue& queue = *blocks[i].queue;
+    const DeviceQueue& queue = *blocks[i].queue;  // of several in turn, the first
     for (uint32_t w = 0; w < queue.work_count; ++w) {
       const DeviceWork& work = *queue.works[w];
       const DeviceLane& lane = work.lanes[std::min(blocks[i].lane, work.lane_count - 1)];
@@ -500,7 +510,7 @@ void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t 
       BlockState state;
       const OneThread one;
       Interpreter<OneThread> interpreter(one, state);
-      interpreter.run(*block.queue, block.lane);
+      interpreter.run(block);
     });
   }
   for (std::thread& thread : threads) {
@@ -512,7 +522,7 @@ Result<void> SoftwareDevice::launch(int device,
                                     DeviceStream stream,
                                     const DeviceBlock* blocks,
                                     uint32_t count) {
-  if (count > static_cast<uint32_t>(options_.blocks_max)) {
+  if (count > static_cast<uint32_t>(blocks_max_.load())) {
     return fail(Code::kUnhandledCudaError, "a launch of {} blocks is too large", count);
   }
   launches_.fetch_add(1);
