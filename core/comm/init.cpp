@@ -90,8 +90,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
-  // Networks that reduce work on host memory: their ranks compute on the host.
-  if (wants_collnet(config.collnet_enable, comm_config) && comm_config.device == kHostDevice) {
+  if (wants_collnet(config.collnet_enable, comm_config)) {
     info.collnet_threshold = static_cast<uint32_t>(config.collnet_node_threshold);
   }
   info.cores = static_cast<uint32_t>(cores_available());

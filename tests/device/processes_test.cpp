@@ -40,8 +40,8 @@ std::string read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them.
-/// Returns their logs.
+/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them; {} in
+/// the environment is the rank. Returns their logs.
 std::vector<std::string> run_processes(const std::string& role,
                                        const std::vector<int>& on,
                                        const Environment& environment) {
@@ -63,7 +63,7 @@ std::vector<std::string> run_processes(const std::string& role,
                                       "NCCL_DEBUG_SUBSYS=ALL",
                                       fmt::format("NCCL_DEBUG_FILE={}/{}", folder.string(), rank)};
     for (const auto& [name, value] : environment) {
-      words.push_back(name + "=" + value);
+      words.push_back(name + "=" + fmt::format(fmt::runtime(value), rank));
     }
     words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
     std::vector<char*> arguments;
@@ -343,6 +343,65 @@ TEST(DeviceProcesses, SendWhatCannotBeMapped) {
 TEST(DeviceProcesses, LendNothingWhenDirectReadsAreOff) {
   const auto logs = run_processes("private", {0, 1}, {{"NCCL_P2P_DIRECT_DISABLE", "1"}});
   EXPECT_THAT(logs, Each(Not(HasSubstr("in place"))));
+}
+
+/// Each rank on a host of its own.
+Environment through_collnet() {
+  Environment environment = through_network();
+  for (const auto& [name, value] : Environment{{"NCCL_HOSTID", "host{}"},
+                                               {"NCCL_SOCKET_IFNAME", "lo"},
+                                               {"NCCL_COLLNET_ENABLE", "1"},
+                                               {"PLEXUS_COLLNET_PLUGIN", "aggregator"},
+                                               {"NCCL_ALGO", "allreduce:collnetchain"}}) {
+    environment.emplace_back(name, value);
+  }
+  return environment;
+}
+
+TEST(DeviceProcesses, LetTheNetworkReduce) {
+  const auto logs = run_processes("all_reduce", {0, -1, 1}, through_collnet());
+  EXPECT_THAT(logs, Each(HasSubstr("a group of 3 hosts reduces through")));
+}
+
+TEST(DeviceProcesses, ReplayGraphsOfANetworkThatReduces) {
+  run_processes("graph", {0, 1}, through_collnet());
+}
+
+/// Rank r in data centre r % 2; `script`: what befalls the connections.
+Environment through_data_centres(const std::filesystem::path& fabric, const std::string& script) {
+  std::ofstream(fabric) << "host host[0,2] dc berlin\nhost host[1,3] dc paris\n";
+  return {{"NCCL_HOSTID", "host{}"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_NET_PLUGIN", "chaos"},
+          {"PLEXUS_CHAOS_SCRIPT", script},
+          {"PLEXUS_FABRIC_FILE", fabric.string()},
+          {"PLEXUS_FAR_TIMEOUT_MSEC", "500"},
+          {"PLEXUS_PLUGIN_PATH", std::getenv("PLEXUS_TEST_LIB_DIR")}};
+}
+
+std::filesystem::path fabric_file() {
+  return std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_fabric", getpid());
+}
+
+TEST(DeviceProcesses, LoseALinkBetweenDataCentresAndGoOn) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_data_centres(fabric_file(), "send: cut=1500000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
+TEST(DeviceProcesses, LoseALinkToAHostRankAndGoOn) {
+  const auto logs = run_processes("all_reduce", {0, -1},
+                                  through_data_centres(fabric_file(), "send: cut=1500000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
+TEST(DeviceProcesses, ReplayGraphsOverALostLink) {
+  const auto logs =
+      run_processes("graph", {0, 1}, through_data_centres(fabric_file(), "send: cut=300000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
 }
 
 TEST(DeviceProcesses, ReplayGraphs) { run_processes("graph", {0, 0}, {}); }
