@@ -43,6 +43,33 @@ void describe_far(const CommTopology& topology, plexus_tuner_link_t& far) {
   }
 }
 
+uint32_t sharers_of(std::span<const PeerInfo> infos, const PeerInfo& info) {
+  return static_cast<uint32_t>(std::count_if(
+      infos.begin(), infos.end(), [&](const PeerInfo& other) { return same_device(info, other); }));
+}
+
+/// All zero when a rank computes on the host.
+plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
+  plexus_tuner_cuda_t cuda{};
+  if (!std::all_of(infos.begin(), infos.end(), [](const auto& info) { return info.on_cuda(); })) {
+    return cuda;
+  }
+  constexpr uint64_t kMbitOfGb = 8000;
+  cuda.sm = std::numeric_limits<uint32_t>::max();
+  cuda.blocks = std::numeric_limits<uint32_t>::max();
+  cuda.memory_mbit_per_s = std::numeric_limits<uint64_t>::max();
+  for (const PeerInfo& info : infos) {
+    const uint32_t sharers = sharers_of(infos, info);
+    cuda.sm = std::min(cuda.sm, static_cast<uint32_t>(std::max(info.device_sm, 1)));
+    cuda.ranks_per_device = std::max(cuda.ranks_per_device, sharers);
+    cuda.blocks = std::min(cuda.blocks, info.device_blocks / sharers);
+    cuda.memory_mbit_per_s =
+        std::min(cuda.memory_mbit_per_s, info.device_memory_gb_per_s * kMbitOfGb);
+  }
+  cuda.nvlink = topology.nvlink ? 1 : 0;
+  return cuda;
+}
+
 plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       const CommTopology& topology,
                                       uint64_t group,
@@ -90,6 +117,13 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
   comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
   describe_far(topology, comm.links[PLEXUS_LINK_FAR]);
+  comm.cuda = describe_cuda(infos, topology);
+  if (comm.cuda.sm > 0) {
+    constexpr double kMbitOfGb = 8000;
+    const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * kMbitOfGb);
+    comm.links[PLEXUS_LINK_PROCESS].bandwidth_mbit_per_s = mbit_per_s;
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
+  }
   comm.links[PLEXUS_LINK_NET].count =
       static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_FAR].count;
   return comm;
@@ -211,10 +245,8 @@ static std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo
     least = std::max(least, info.min_channels);
     most = std::min(most, info.max_channels);
     if (info.on_cuda()) {
-      const auto sharers = std::count_if(infos.begin(), infos.end(), [&](const PeerInfo& other) {
-        return same_device(info, other);
-      });
-      const uint32_t blocks = info.device_blocks / static_cast<uint32_t>(sharers);
+      // One block of the device is for the messages of the group.
+      const uint32_t blocks = (std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info);
       most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
     }
   }

@@ -92,6 +92,7 @@ class Launch {
       PLEXUS_TRY(plan, call.plan->device_plan(*call.comm->device_rank()));
       plans_.push_back(plan);
       total_ += plan->size();
+      threads_ = std::max(threads_, plan->threads());
     }
     return ok();
   }
@@ -213,7 +214,8 @@ class Launch {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::begin_replay, run));
       }
     }
-    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(block_count_)));
+    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(block_count_),
+                                threads_));
     for (DeviceRun* const run : runs_) {
       if (replays && run->has_pumps()) {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::end_replay, run));
@@ -245,6 +247,7 @@ class Launch {
   Capture capture_;
   std::vector<DevicePlan*> plans_;
   DevicePlan::Size total_;
+  uint32_t threads_ = 0;        // of a block
   size_t block_count_ = 0;      // of the launch
   bool shares_blocks_ = false;  // some blocks serve several queues
   std::shared_ptr<LaunchRecord> record_;

@@ -57,6 +57,7 @@ Result<void> describe_device(int device, PeerInfo& info) {
   PLEXUS_TRY(blocks, runtime.blocks_max(device));
   info.device_blocks = static_cast<uint32_t>(std::max(blocks, 0));
   info.device_sm = facts.compute_capability;
+  info.device_memory_gb_per_s = facts.memory_gb_per_s;
   store_text(info.bus_id, facts.bus_id);
   if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
     info.numa = near;  // in its channel, a rank stands where its device is

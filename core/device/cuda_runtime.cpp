@@ -106,6 +106,13 @@ class CudaRuntime final : public DeviceRuntime {
     static_assert(sizeof(properties.uuid) == sizeof(facts.uuid));
     std::memcpy(facts.uuid.data(), &properties.uuid, sizeof(facts.uuid));
     facts.compute_capability = properties.major * 10 + properties.minor;
+    int clock_khz = 0;
+    int bus_bits = 0;
+    if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess) {
+      constexpr double kEdges = 2;  // transfers at both edges of the clock
+      facts.memory_gb_per_s = static_cast<uint32_t>(kEdges * clock_khz * 1e3 * bus_bits / 8 / 1e9);
+    }
     return facts;
   }
 
@@ -318,10 +325,11 @@ class CudaRuntime final : public DeviceRuntime {
   Result<void> launch(int device,
                       DeviceStream stream,
                       const DeviceBlock* blocks,
-                      uint32_t count) override {
+                      uint32_t count,
+                      uint32_t threads) override {
     // A launch belongs into the capture, so the thread's capture mode does not matter.
     const OnDevice on(device);
-    return check(static_cast<cudaError_t>(launch_blocks(blocks, count, kDeviceThreadsMax, stream)),
+    return check(static_cast<cudaError_t>(launch_blocks(blocks, count, threads, stream)),
                  "the launch of a kernel", device);
   }
 

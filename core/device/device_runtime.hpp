@@ -37,6 +37,7 @@ struct DeviceFacts {
   std::string bus_id;                 // "0000:3b:00.0"
   std::array<uint8_t, 16> uuid = {};  // equal in all processes that see the device
   int compute_capability = 0;         // times 10
+  uint32_t memory_gb_per_s = 0;       // reads and writes together; 0: not known
 };
 
 /// Where a user's pointer points.
@@ -117,11 +118,13 @@ class DeviceRuntime {
   /// In the order of `stream`.
   virtual Result<void> copy_in_order(
       int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) = 0;
-  /// Starts one kernel of `count` blocks that are all resident (kernels/cuda/launch.hpp).
+  /// Starts one kernel of `count` blocks of `threads` each, a multiple of 32, that are all resident
+  /// (kernels/cuda/launch.hpp).
   virtual Result<void> launch(int device,
                               DeviceStream stream,
                               const DeviceBlock* blocks,
-                              uint32_t count) = 0;
+                              uint32_t count,
+                              uint32_t threads) = 0;
   virtual Result<Capture> capture(int device, DeviceStream stream) = 0;
   /// Calls `function(argument)` in stream order, at each replay of a captured graph again. It must
   /// call nothing of this interface.

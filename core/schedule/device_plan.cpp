@@ -2,10 +2,12 @@
 #include "core/schedule/device_plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <span>
 
 #include "core/base/units.hpp"
+#include "kernels/cuda/launch.hpp"
 
 namespace plexus {
 namespace {
@@ -102,6 +104,17 @@ std::vector<int> readers_of(const Execution& execution, const Work& work) {
   return any ? readers : std::vector<int>{};
 }
 
+/// Threads beyond these wait for each other and do nothing else. A thread moves 64 bytes at once,
+/// of lines a unit of 8 (as NCCL's thresholds have it; not measured here).
+uint32_t threads_of(const Work& work) {
+  constexpr uint64_t kThreadsMin = 128;
+  const uint64_t elements = std::min(work.geometry.part_count, work.geometry.chunk_count);
+  const uint64_t slice_bytes = std::min<uint64_t>(elements * work.element_bytes, work.slot_bytes);
+  const uint64_t bytes_of_thread = uses_lines(work.protocol) ? 8 : 64;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(slice_bytes / bytes_of_thread),
+                                                    kThreadsMin, kDeviceThreadsMax));
+}
+
 size_t scratch_bytes(const Work& work) {
   return align_up(static_cast<size_t>(work.program->scratch_chunks) * work.geometry.chunk_count *
                       work.element_bytes,
@@ -152,6 +165,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
           made.turns && runs_in_turn(*item.work.program) && item.work.protocol == Protocol::kSimple;
       made.blocks = std::max(made.blocks, static_cast<uint32_t>(item.work.program->lanes.size()));
       scratch += scratch_bytes(item.work);
+      plan->threads_ = std::max(plan->threads_, threads_of(item.work));
     }
     plan->size_ += {.blocks = made.blocks,
                     .queues = 1,

@@ -38,6 +38,8 @@ class DevicePlan {
     }
   };
   [[nodiscard]] Size size() const noexcept { return size_; }
+  /// Of a block: as many as its slices keep busy.
+  [[nodiscard]] uint32_t threads() const noexcept { return threads_; }
   /// Which of a launch's works `work` becomes.
   [[nodiscard]] size_t place_of(const Work& work) const noexcept;
 
@@ -77,6 +79,7 @@ class DevicePlan {
                                            // -1: not that one; empty: none may
   std::vector<std::pair<const Work*, size_t>> places_;  // of works, by their address
   Size size_;
+  uint32_t threads_ = 0;
   DeviceMemory tables_;
   DeviceMemory scratch_;
 };

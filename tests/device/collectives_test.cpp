@@ -265,6 +265,25 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   EXPECT_EQ(values[1].values(), (std::vector<float>{40, 80}));
 }
 
+TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
+  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
+  const Setting tuner("NCCL_TUNER_PLUGIN", (folder + "/libplexus-tuner-default.so").c_str());
+  Job job({0, 0});  // the memory of one device carries many channels
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  int channels = 0;
+  expect_all_reduce(job, 4, false);
+  ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
+  EXPECT_STREQ(protocol, "LL");  // the fewest microseconds per hop
+  EXPECT_EQ(channels, 1);
+  EXPECT_EQ(devices().threads_last(), 128U);
+  expect_all_reduce(job, 3'000'000, false);
+  ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
+  EXPECT_STREQ(protocol, "Simple");  // the most bytes
+  EXPECT_GT(channels, 1);
+  EXPECT_EQ(devices().threads_last(), 512U);
+}
+
 TEST(DeviceRanks, GiveEverythingBack) {
   const size_t before = devices().live();
   {

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/device_work.hpp"
 #include "kernels/cuda/interpreter.hpp"
+#include "kernels/cuda/launch.hpp"
 
 namespace plexus::testing_device {
 namespace {
@@ -211,6 +212,7 @@ Result<DeviceFacts> SoftwareDevice::describe(int device) {
   std::memcpy(facts.uuid.data(), "software-device", facts.uuid.size() - 1);
   facts.uuid.back() = static_cast<uint8_t>(device);
   facts.compute_capability = 90;
+  facts.memory_gb_per_s = 3000;
   return facts;
 }
 
@@ -518,10 +520,13 @@ void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t 
   }
 }
 
-Result<void> SoftwareDevice::launch(int device,
-                                    DeviceStream stream,
-                                    const DeviceBlock* blocks,
-                                    uint32_t count) {
+Result<void> SoftwareDevice::launch(
+    int device, DeviceStream stream, const DeviceBlock* blocks, uint32_t count, uint32_t threads) {
+  constexpr uint32_t kWarp = 32;
+  if (threads == 0 || threads % kWarp != 0 || threads > kDeviceThreadsMax) {
+    return fail(Code::kUnhandledCudaError, "a launch of blocks of {} threads", threads);
+  }
+  threads_last_ = threads;
   if (count > static_cast<uint32_t>(blocks_max_.load())) {
     return fail(Code::kUnhandledCudaError, "a launch of {} blocks is too large", count);
   }

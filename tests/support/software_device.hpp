@@ -67,6 +67,8 @@ class SoftwareDevice final : public DeviceRuntime {
   [[nodiscard]] int loans() const noexcept { return loans_.load(); }
   /// Memory of other processes that is mapped now.
   [[nodiscard]] size_t imports() const;
+  /// That the blocks of the last launch would have.
+  [[nodiscard]] uint32_t threads_last() const noexcept { return threads_last_.load(); }
   /// Blocks of the largest launch so far.
   [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
   /// Of communicators that are made from now on, and of all launches.
@@ -104,7 +106,8 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<void> launch(int device,
                       DeviceStream stream,
                       const DeviceBlock* blocks,
-                      uint32_t count) override;
+                      uint32_t count,
+                      uint32_t threads) override;
   Result<Capture> capture(int device, DeviceStream stream) override;
   Result<void> call_host(int device,
                          DeviceStream stream,
@@ -141,6 +144,7 @@ class SoftwareDevice final : public DeviceRuntime {
   std::atomic<int> launches_{0};
   std::atomic<int> loans_{0};
   std::atomic<int> blocks_max_;
+  std::atomic<uint32_t> threads_last_{0};
   std::atomic<uint32_t> blocks_most_{0};
 };
 
