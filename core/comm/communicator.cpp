@@ -431,9 +431,6 @@ Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
   newest_plan_ = plan;
   plan->prepare(tasks, sequence_, *plan_context_->memory);
   if (profile_ != nullptr) {
-    if (plan->launches != 0) {
-      wait_submitted();  // a profiler is told of one run of a plan at a time
-    }
     profile_->prepare(*plan, tasks, sequence_);
   }
   sequence_ += plan->collectives();

@@ -126,7 +126,9 @@ class Launch {
     blocks_ = all.blocks;
     DevicePlan::Places next = all;
     std::vector<DeviceQueue*> in_turn;
+    uint64_t* times = all.times;
     for (size_t i = 0; i < calls_.size(); ++i) {
+      next.times = calls_[i].plan->execution().watch == nullptr ? nullptr : times;
       DeviceBlock* const end = plans_[i]->fill(next, shares_blocks_ ? &in_turn : nullptr);
       starts_.push_back(next);
       runs_.push_back(&calls_[i].comm->order().start_run(*calls_[i].comm, *calls_[i].plan, record_,
@@ -138,6 +140,7 @@ class Launch {
       next.lists += size.works;
       next.done += size.queues;
       next.loans += size.loans;
+      times += 2 * size.queues;
     }
     share_out(in_turn, std::span(next.blocks, blocks_ + block_count_));
   }
@@ -219,6 +222,11 @@ class Launch {
     for (DeviceRun* const run : runs_) {
       if (replays && run->has_pumps()) {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::end_replay, run));
+      }
+    }
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (const auto& watch = calls_[i].plan->execution().watch; watch != nullptr) {
+        watch->on_launch(stream(), capture_.active ? nullptr : starts_[i].times);
       }
     }
     if (!capture_.active) {

@@ -151,29 +151,19 @@ class CudaRuntime final : public DeviceRuntime {
   void adopt_thread(int device) noexcept override { static_cast<void>(cudaSetDevice(device)); }
 
   Result<void*> allocate(int device, size_t size_bytes) override {
-    const OnDevice on(device);
-    const size_t rounded = rounded_size(size_bytes);
-    void* memory = take_spare(device, rounded);
-    if (memory == nullptr) {
-      PLEXUS_TRY(check(cudaMalloc(&memory, rounded), "cudaMalloc", device));
-    }
-    auto cleared = clear(device, memory, size_bytes);
-    if (cleared.has_error()) {
-      static_cast<void>(cudaFree(memory));
-      return std::move(cleared).error();
-    }
-    const std::lock_guard lock(mutex_);
-    sizes_[memory] = rounded;
-    return memory;
+    return allocate_rounded(device, size_bytes, false);
+  }
+  Result<void*> allocate_lasting(int device, size_t size_bytes) override {
+    return allocate_rounded(device, size_bytes, true);
   }
   void release(int device, void* memory) noexcept override {
     {
       const std::lock_guard lock(mutex_);
       const auto size = sizes_.find(memory);
-      const size_t rounded = size->second;
+      const Size had = size->second;
       sizes_.erase(size);
-      if (is_kept(rounded)) {
-        spare_[{device, rounded}].push_back(memory);
+      if (had.lasting || is_kept(had.rounded)) {
+        spare_[{device, had.rounded}].push_back(memory);
         return;
       }
     }
@@ -368,6 +358,24 @@ class CudaRuntime final : public DeviceRuntime {
   }
   static bool is_kept(size_t rounded) { return rounded % kExportGranule != 0; }
 
+  Result<void*> allocate_rounded(int device, size_t size_bytes, bool lasting) {
+    const OnDevice on(device);
+    const size_t rounded = rounded_size(size_bytes);
+    void* memory = take_spare(device, rounded);
+    lasting = lasting || memory != nullptr;  // what was kept once is kept again
+    if (memory == nullptr) {
+      PLEXUS_TRY(check(cudaMalloc(&memory, rounded), "cudaMalloc", device));
+    }
+    auto cleared = clear(device, memory, size_bytes);
+    if (cleared.has_error()) {
+      static_cast<void>(cudaFree(memory));
+      return std::move(cleared).error();
+    }
+    const std::lock_guard lock(mutex_);
+    sizes_[memory] = {rounded, lasting};
+    return memory;
+  }
+
   void* take_spare(int device, size_t rounded) {
     const std::lock_guard lock(mutex_);
     auto& spare = spare_[{device, rounded}];
@@ -398,7 +406,11 @@ class CudaRuntime final : public DeviceRuntime {
 
   std::mutex mutex_;
   std::map<int, cudaStream_t> streams_;  // guarded by mutex_; as long as the process
-  std::map<void*, size_t> sizes_;        // of what is allocated; guarded by mutex_
+  struct Size {
+    size_t rounded;
+    bool lasting;
+  };
+  std::map<void*, Size> sizes_;  // of what is allocated; guarded by mutex_
   std::map<std::pair<int, size_t>, std::vector<void*>> spare_;  // guarded by mutex_
 };
 

@@ -89,6 +89,10 @@ class DeviceRuntime {
   // -- memory (owners: device_memory.hpp) --
   /// On the device, zeroed.
   virtual Result<void*> allocate(int device, size_t size_bytes) = 0;
+  /// The same for connections and other processes: released, it is kept for later ones and not
+  /// given back to the driver, since a kernel of another communicator may run for as long as its
+  /// caller likes, and a peer may have the memory mapped still.
+  virtual Result<void*> allocate_lasting(int device, size_t size_bytes) = 0;
   virtual void release(int device, void* memory) noexcept = 0;
   /// Of the host, page-locked, zeroed, at one address for the host and all devices. `device`: one
   /// that uses it.

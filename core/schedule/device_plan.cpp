@@ -216,6 +216,7 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
             .block_count = queue.blocks,
             .meeting = queue.meeting,
             .done = places.done + i,
+            .times = places.times == nullptr ? nullptr : places.times + 2 * i,
             .next = nullptr};
     places.done[i] = 0;
     for (const Work* const source : queue.works) {
@@ -271,6 +272,7 @@ size_t launch_bytes(const DevicePlan::Size& size) {
          align_up(size.works * sizeof(DeviceWork), kCacheLine) +
          align_up(size.works * sizeof(DeviceWork*), kCacheLine) +
          align_up(size.loans * sizeof(DeviceLoan), kCacheLine) +
+         align_up(2 * size.queues * sizeof(uint64_t), kCacheLine) +
          align_up(size.queues * sizeof(uint64_t), kCacheLine);
 }
 
@@ -287,6 +289,7 @@ DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size
   places.lists = reinterpret_cast<const DeviceWork**>(next(size.works * sizeof(DeviceWork*)));
   places.done = reinterpret_cast<uint64_t*>(next(size.queues * sizeof(uint64_t)));
   places.loans = reinterpret_cast<DeviceLoan*>(next(size.loans * sizeof(DeviceLoan)));
+  places.times = reinterpret_cast<uint64_t*>(next(2 * size.queues * sizeof(uint64_t)));
   return places;
 }
 

@@ -51,6 +51,7 @@ class DevicePlan {
     const DeviceWork** lists;
     uint64_t* done;  // by queue
     DeviceLoan* loans;
+    uint64_t* times;  // two by queue; nullptr: nobody asks
   };
   /// Writes the launch's part, with buffers and calls as the execution's works have them now.
   /// `in_turn` not null: gets the queues that have no block of their own. Returns behind the last

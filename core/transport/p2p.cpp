@@ -22,8 +22,8 @@ Reach reach_of(const P2pOptions& options) {
 
 Result<bool> P2pRecv::progress_connect() {
   const size_t size_bytes = fifo_memory_bytes(options_.slot_stride);
-  PLEXUS_TRY(slots, allocate_device(*options_.runtime, options_.device,
-                                    align_up(size_bytes, kExportGranule)));
+  PLEXUS_TRY(slots, allocate_lasting(*options_.runtime, options_.device,
+                                     align_up(size_bytes, kExportGranule)));
   slots_ = std::move(slots);
   PLEXUS_TRY(handle, options_.runtime->export_memory(options_.device, slots_.get()));
   const SlotsOnDevice place{size_bytes, handle};

@@ -162,6 +162,7 @@ struct DeviceQueue {
   uint32_t block_count;  // most lanes of a work
   DeviceMeeting* meeting;
   uint64_t* done;
+  uint64_t* times;    // [2] when its work began and ended, in pinned memory; nullptr: nobody asks
   DeviceQueue* next;  // that the same block serves in turn; nullptr: the last
 };
 
@@ -193,7 +194,7 @@ static_assert(sizeof(DeviceLane) == 16);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
 static_assert(sizeof(DeviceWork) == 208);
-static_assert(sizeof(DeviceQueue) == 40);
+static_assert(sizeof(DeviceQueue) == 48);
 static_assert(sizeof(DeviceBlock) == 16);
 static_assert(std::is_trivially_copyable_v<Step>);
 static_assert(std::is_trivially_copyable_v<DeviceWork>);

@@ -101,11 +101,24 @@ class Interpreter {
     if (block.in_turn != 0) {
       run_in_turn(*block.queue);
     } else {
+      if (block.lane == 0) {
+        note_time(*block.queue, 0);
+      }
       run_lanes(*block.queue, block.lane);
+      if (block.lane == 0) {
+        note_time(*block.queue, 1);
+      }
     }
   }
 
  private:
+  /// Of the first lane: lanes of a work begin and end about together.
+  PLEXUS_DEVICE void note_time(const DeviceQueue& queue, uint32_t which) {
+    if (queue.times != nullptr && block_.thread() == 0) {
+      store_relaxed(queue.times + which, read_clock());
+    }
+  }
+
   /// Runs lane `lane` of every work of `queue`.
   PLEXUS_DEVICE void run_lanes(const DeviceQueue& queue, uint32_t lane) {
     for (uint32_t i = 0; i < queue.work_count; ++i) {
@@ -229,6 +242,9 @@ class Interpreter {
   /// receiver may go on, or it is not, and the sender may). Lent addresses are waited for only when
   /// all is sent and received.
   PLEXUS_DEVICE_NOINLINE void run_in_turn(DeviceQueue& first) {
+    for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+      note_time(*queue, 0);
+    }
     bool left = true;
     uint32_t idle_rounds = 0;
     for (uint32_t round = 1; left; ++round) {
@@ -303,6 +319,9 @@ class Interpreter {
       next = {turn.work + 1, 0, 0, 0, 0};
     }
     end_turn(queue, next);
+    if (next.work == queue.work_count) {
+      note_time(queue, 1);
+    }
     if (block_.thread() == 0 && next.work != turn.work) {
       store_release(queue.done, uint64_t{next.work});
     }

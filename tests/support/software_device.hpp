@@ -85,6 +85,9 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<void> enable_reach(int device, int peer) override;
   void adopt_thread(int device) noexcept override { set_current(device); }
   Result<void*> allocate(int device, size_t size_bytes) override;
+  Result<void*> allocate_lasting(int device, size_t size_bytes) override {
+    return allocate(device, size_bytes);
+  }
   void release(int device, void* memory) noexcept override;
   Result<void*> allocate_pinned(int device, size_t size_bytes) override;
   void release_pinned(int device, void* memory) noexcept override;

@@ -325,6 +325,7 @@ void World::prepare_launch(Rank& rank, uint32_t times) {
                 .block_count = static_cast<uint32_t>(rank.device_lanes.size()),
                 .meeting = &rank.meeting,
                 .done = &rank.done,
+                .times = nullptr,
                 .next = nullptr};
 }
 
