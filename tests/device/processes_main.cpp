@@ -15,6 +15,14 @@ SoftwareDevice& devices() {
 
 }  // namespace plexus::testing_device
 
+/// For net_gpu.cpp.
+extern "C" __attribute__((visibility("default"))) int plexus_test_is_gpu_memory(
+    const void* pointer) {
+  using Place = plexus::PointerFacts::Place;
+  return plexus::testing_device::devices().describe_pointer(pointer).place == Place::kDevice ? 1
+                                                                                             : 0;
+}
+
 int main(int argc, char** argv) {
   plexus::Process::instance().use_devices(&plexus::testing_device::devices());
   if (const char* const role = std::getenv("PLEXUS_TEST_ROLE"); role != nullptr) {

@@ -41,10 +41,11 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 /// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them; {} in
-/// the environment is the rank. Returns their logs.
+/// the environment is the rank. Returns their logs. All are to end with `exit_code`.
 std::vector<std::string> run_processes(const std::string& role,
                                        const std::vector<int>& on,
-                                       const Environment& environment) {
+                                       const Environment& environment,
+                                       int exit_code = 0) {
   const auto folder =
       std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_{}", getpid(), role);
   std::filesystem::create_directories(folder);
@@ -83,7 +84,8 @@ std::vector<std::string> run_processes(const std::string& role,
     int status = 0;
     waitpid(children[rank], &status, 0);
     logs.push_back(read_file(folder / std::to_string(rank)));
-    EXPECT_EQ(status, 0) << "rank " << rank << ":\n" << logs.back();
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == exit_code) << "rank " << rank << ":\n"
+                                                                       << logs.back();
   }
   std::filesystem::remove_all(folder);
   return logs;
@@ -133,9 +135,12 @@ class Rank {
   int64_t* memory = nullptr;
 };
 
+constexpr int kWrongSum = 3;
+
 /// All-reduce of several sizes, each twice.
 int all_reduce_role() {
   const Rank me;
+  bool is_right = true;
   for (const size_t count : {size_t{1}, size_t{900}, size_t{30'000}, Rank::kCountMax}) {
     for (int repeat = 0; repeat < 2; ++repeat) {
       me.fill(count);
@@ -143,12 +148,13 @@ int all_reduce_role() {
         return 2;
       }
       me.synchronize();
-      if (!me.holds(count, me.sum())) {
-        return 3;
-      }
+      is_right = is_right && me.holds(count, me.sum());
     }
   }
-  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+  if (ncclCommDestroy(me.comm) != ncclSuccess) {
+    return 4;
+  }
+  return is_right ? 0 : kWrongSum;
 }
 
 /// Memory that another process can map.
@@ -403,6 +409,117 @@ TEST(DeviceProcesses, ReplayGraphsOverALostLink) {
   EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
   std::filesystem::remove(fabric_file());
 }
+
+// ---- GPUDirect: slots in GPU memory, with a card that shows what it received after a flush ----
+
+Environment through_card(Environment more) {
+  Environment all = {{"NCCL_SHM_DISABLE", "1"},
+                     {"NCCL_P2P_DISABLE", "1"},
+                     {"NCCL_NET", "GPU"},
+                     {"NCCL_NET_PLUGIN", std::string(std::getenv("PLEXUS_TEST_EXAMPLE_DIR")) +
+                                             "/libplexus-net-gpu.so"},
+                     {"NCCL_NET_GDR_LEVEL", "SYS"},
+                     {"NCCL_NET_FORCE_FLUSH", "1"}};
+  all.insert(all.end(), more.begin(), more.end());  // `env` takes the last one
+  return all;
+}
+
+TEST(DeviceGdr, CarriesByDmabufWhereTheNetworkTakesIt) {
+  const auto logs = run_processes("all_reduce", {0, 1, 0}, through_card({}));
+  EXPECT_THAT(logs, Each(HasSubstr("GDR for sends and receives, flushed")));
+  EXPECT_THAT(logs, Each(HasSubstr("(GDR, by dma-buf)")));
+  EXPECT_THAT(logs, Each(HasSubstr("net-gpu: 0 by address")));
+  EXPECT_THAT(logs, Each(HasSubstr("sends yes, flushes yes")));
+}
+
+TEST(DeviceGdr, CarriesByAddressWhereTheNetworkTakesNoDmabuf) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_card({{"PLEXUS_TEST_GPU_KINDS", "cuda"}}));
+  EXPECT_THAT(logs, Each(HasSubstr("(GDR, registered as CUDA memory)")));
+  EXPECT_THAT(logs, Each(HasSubstr(" 0 by dma-buf, sends yes, flushes yes")));
+}
+
+TEST(DeviceGdr, CarriesByAddressWhenDmabufsAreSwitchedOff) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_card({{"NCCL_DMABUF_ENABLE", "0"}}));
+  EXPECT_THAT(logs, Each(HasSubstr("(GDR, registered as CUDA memory)")));
+}
+
+TEST(DeviceGdr, MeetsHostRanks) {
+  const auto logs = run_processes("all_reduce", {0, -1, 1}, through_card({}));
+  EXPECT_THAT(logs[0], HasSubstr("(GDR, by dma-buf)"));
+  EXPECT_THAT(logs[1], Not(HasSubstr("(GDR,")));
+  EXPECT_THAT(logs[1], HasSubstr(" GDR"));  // the route: headers travel apart
+}
+
+TEST(DeviceGdr, SendsFromHostMemoryWhenCardsMayNotRead) {
+  const auto logs = run_processes("all_reduce", {0, 1}, through_card({{"NCCL_NET_GDR_READ", "0"}}));
+  EXPECT_THAT(logs, Each(HasSubstr("GDR for receives, flushed")));
+  EXPECT_THAT(logs, Each(HasSubstr("sends no, flushes yes")));
+}
+
+TEST(DeviceGdr, IsLeftOutForFarCardsAndSaysSo) {
+  const auto logs = run_processes("all_reduce", {0, 1}, through_card({{"NCCL_NET_GDR_LEVEL", ""}}));
+  EXPECT_THAT(logs, Each(HasSubstr("no GDR, the path between GPU and NIC is ")));
+  EXPECT_THAT(logs, Each(HasSubstr("net-gpu: 0 by address, 0 by dma-buf, sends no, flushes no")));
+}
+
+// The card is on the PCIe switch of cuda:0; cuda:1 is on another one, which is too far.
+TEST(DeviceGdr, DependsOnTheDistanceOfGpuAndCard) {
+  const auto file = std::filesystem::temp_directory_path() /
+                    fmt::format("plexus_device_{}_topology.xml", getpid());
+  std::ofstream(file) << R"(<system version="1">
+  <cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143">
+    <pci busid="0000:10:00.0" class="0x060400">
+      <pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" sm="90" gdr="1"/></pci>
+      <pci busid="0000:11:00.0" class="0x020000">
+        <nic><net name="lo" dev="0" speed="10000" port="0" gdr="1"/></nic>
+      </pci>
+    </pci>
+    <pci busid="0000:20:00.0" class="0x060400">
+      <pci busid="0000:02:00.0" class="0x030200"><gpu dev="1" sm="90" gdr="1"/></pci>
+    </pci>
+  </cpu>
+</system>
+)";
+  const Environment near = {{"NCCL_TOPO_FILE", file.string()},
+                            {"NCCL_SOCKET_IFNAME", "=lo"},
+                            {"NCCL_NET_GDR_LEVEL", "PXB"}};
+  const auto logs = run_processes("all_reduce", {0, 1}, through_card(near));
+  EXPECT_THAT(logs[0], HasSubstr("GDR for sends and receives"));
+  EXPECT_THAT(logs[1], HasSubstr("no GDR, the path between GPU and NIC is PHB"));
+  EXPECT_THAT(logs[1], HasSubstr("sends no, flushes no"));
+  std::filesystem::remove(file);
+}
+
+TEST(DeviceGdr, FallsBackToHostMemoryWhenTheNetworkRefuses) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_card({{"PLEXUS_TEST_GPU_REFUSES", "1"}}));
+  EXPECT_THAT(logs, Each(HasSubstr("no GDR with rank ")));
+  EXPECT_THAT(logs, Each(HasSubstr("net-gpu: no GPU memory today")));
+  for (const std::string& log : logs) {  // one line, however many connections
+    EXPECT_EQ(log.find("no GDR with"), log.rfind("no GDR with"));
+  }
+  EXPECT_THAT(logs, Each(HasSubstr("sends no, flushes no")));
+}
+
+TEST(DeviceGdr, FlushesForACardThatAsksForIt) {
+  const auto logs = run_processes(
+      "all_reduce", {0, 1},
+      through_card({{"NCCL_NET_FORCE_FLUSH", "0"}, {"PLEXUS_TEST_GPU_FORCE_FLUSH", "1"}}));
+  EXPECT_THAT(logs, Each(HasSubstr("flushes yes")));
+}
+
+// What the tests above rest on: with this card a flush that is left out is wrong data.
+TEST(DeviceGdr, WithoutAFlushWhatArrivedIsNotThere) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_card({{"NCCL_NET_FORCE_FLUSH", "0"}}), kWrongSum);
+  EXPECT_THAT(logs, Each(HasSubstr("flushes no")));
+}
+
+TEST(DeviceGdr, ReplaysGraphs) { run_processes("graph", {0, 1}, through_card({})); }
+
+TEST(DeviceGdr, SeesADeath) { run_processes("death", {0, 1}, through_card({})); }
 
 TEST(DeviceProcesses, ReplayGraphs) { run_processes("graph", {0, 0}, {}); }
 
