@@ -276,20 +276,12 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   Result<Dmabuf> export_dmabuf(int device, void* memory, size_t size_bytes) override {
-    constexpr unsigned kSince = 11070;  // CUDA 11.7
+    PLEXUS_TRY(get_handle, driver_function<decltype(&cuMemGetHandleForAddressRange)>(
+                               "cuMemGetHandleForAddressRange"));
     const OnDevice on(device);
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    PLEXUS_TRY(check(cudaGetDriverEntryPointByVersion("cuMemGetHandleForAddressRange", &entry,
-                                                      kSince, cudaEnableDefault, &found),
-                     "cudaGetDriverEntryPointByVersion", device));
-    if (found != cudaDriverEntryPointSuccess || entry == nullptr) {
-      return fail(Code::kUnhandledCudaError, "the driver of cuda:{} makes no dma-bufs", device);
-    }
     Dmabuf made;
-    const CUresult code = reinterpret_cast<decltype(&cuMemGetHandleForAddressRange)>(entry)(
-        &made.fd, reinterpret_cast<CUdeviceptr>(memory), size_bytes,
-        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    const CUresult code = get_handle(&made.fd, reinterpret_cast<CUdeviceptr>(memory), size_bytes,
+                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     if (code != CUDA_SUCCESS) {
       return fail(Code::kUnhandledCudaError, "cuda:{} makes no dma-buf of {} bytes (error {})",
                   device, size_bytes, static_cast<int>(code));
