@@ -192,18 +192,6 @@ INSTANTIATE_TEST_SUITE_P(DeviceRanks,
                          testing::ValuesIn(kShapes),
                          [](const auto& shape) { return std::string(shape.param.name); });
 
-/// A setting for the communicators that the test makes.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Setting() { unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-};
-
 TEST(DeviceRanks, SpeakEveryProtocol) {
   for (const char* const protocol : {"LL", "LL128", "Simple"}) {
     const Setting setting("NCCL_PROTO", protocol);
@@ -277,20 +265,23 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   EXPECT_EQ(values[1].values(), (std::vector<float>{40, 80}));
 }
 
-TEST(DeviceRanks, MoreBlocksThanTheDeviceHoldsAreRefusedInOneSentence) {
-  Job job(std::vector<int>(20, 0));  // a message to and from every other rank is a block each
-  const Buffer<int32_t> memory(0, 64);
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  for (int rank = 0; rank < job.nranks(); ++rank) {
-    for (int peer = 0; peer < job.nranks(); ++peer) {
-      ASSERT_EQ(ncclSend(memory.data(), 1, ncclInt32, peer, job.comm(rank), job.stream(rank)),
-                ncclSuccess);
-      ASSERT_EQ(ncclRecv(memory.data() + 32, 1, ncclInt32, peer, job.comm(rank), job.stream(rank)),
-                ncclSuccess);
-    }
-  }
-  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("holds 256 blocks"));
+TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
+  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
+  const Setting tuner("NCCL_TUNER_PLUGIN", (folder + "/libplexus-tuner-default.so").c_str());
+  Job job({0, 0});  // the memory of one device carries many channels
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  int channels = 0;
+  expect_all_reduce(job, 4, false);
+  ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
+  EXPECT_STREQ(protocol, "LL");  // the fewest microseconds per hop
+  EXPECT_EQ(channels, 1);
+  EXPECT_EQ(devices().threads_last(), 128U);
+  expect_all_reduce(job, 3'000'000, false);
+  ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
+  EXPECT_STREQ(protocol, "Simple");  // the most bytes
+  EXPECT_GT(channels, 1);
+  EXPECT_EQ(devices().threads_last(), 512U);
 }
 
 TEST(DeviceRanks, GiveEverythingBack) {

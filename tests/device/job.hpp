@@ -2,6 +2,7 @@
 // Communicators of CUDA ranks on the software device, in this process.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <plexus.h>
@@ -44,6 +45,18 @@ class Buffer {
   int device_;
   size_t count_;
   T* data_;
+};
+
+/// A setting for the communicators that the test makes.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Setting() { unsetenv(name_); }
+  Setting(const Setting&) = delete;
+  Setting& operator=(const Setting&) = delete;
+
+ private:
+  const char* name_;
 };
 
 /// Ranks 0..n-1 of one communicator, rank r on devices[r].

@@ -40,8 +40,8 @@ std::string read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them.
-/// Returns their logs. All are to end with `exit_code`.
+/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them; {} in
+/// the environment is the rank. Returns their logs. All are to end with `exit_code`.
 std::vector<std::string> run_processes(const std::string& role,
                                        const std::vector<int>& on,
                                        const Environment& environment,
@@ -64,7 +64,7 @@ std::vector<std::string> run_processes(const std::string& role,
                                       "NCCL_DEBUG_SUBSYS=ALL",
                                       fmt::format("NCCL_DEBUG_FILE={}/{}", folder.string(), rank)};
     for (const auto& [name, value] : environment) {
-      words.push_back(name + "=" + value);
+      words.push_back(name + "=" + fmt::format(fmt::runtime(value), rank));
     }
     words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
     std::vector<char*> arguments;
@@ -157,6 +157,105 @@ int all_reduce_role() {
   return is_right ? 0 : kWrongSum;
 }
 
+/// Memory that another process can map.
+std::byte* exportable(size_t size_bytes) {
+  void* memory = nullptr;
+  EXPECT_EQ(ncclMemAlloc(&memory, size_bytes), ncclSuccess) << ncclGetLastError(nullptr);
+  return static_cast<std::byte*>(memory);
+}
+
+/// All-reduces of `memory` and, in place of a barrier, of whether all ranks see `reached`.
+bool repeat_until(const Rank& me,
+                  int64_t* memory,
+                  size_t count,
+                  const std::function<bool()>& reached) {
+  for (int call = 0; call < 1000; ++call) {
+    std::fill(memory, memory + count, me.rank + 1);
+    *me.memory = reached() ? 1 : 0;
+    if (ncclAllReduce(memory, memory, count, ncclInt64, ncclSum, me.comm, me.stream) !=
+            ncclSuccess ||
+        me.all_reduce(1) != ncclSuccess) {
+      return false;
+    }
+    me.synchronize();
+    if (!std::all_of(memory, memory + count, [&](int64_t found) { return found == me.sum(); })) {
+      return false;
+    }
+    if (*me.memory == me.nranks) {
+      return true;
+    }
+  }
+  return false;
+}
+
+constexpr size_t kLentCount = 100'000;
+
+/// A buffer is lent from its registration to its deregistration, and closed then.
+int lend_role() {
+  const Rank me;
+  auto* const whole = exportable(3 << 20);
+  auto* const memory = reinterpret_cast<int64_t*>(whole + (1 << 20));  // not where it begins
+  if (!repeat_until(me, memory, kLentCount, [] { return true; }) || devices().loans() != 0) {
+    return 2;
+  }
+  const size_t imports = devices().imports();
+  void* handle = nullptr;
+  if (ncclCommRegister(me.comm, memory, kLentCount * sizeof(int64_t), &handle) != ncclSuccess ||
+      !repeat_until(me, memory, kLentCount, [] { return devices().loans() != 0; })) {
+    return 3;
+  }
+  if (devices().imports() == imports || ncclCommDeregister(me.comm, handle) != ncclSuccess) {
+    return 4;
+  }
+  const int loans = devices().loans();
+  if (!repeat_until(me, memory, kLentCount, [&] { return devices().imports() == imports; }) ||
+      devices().loans() != loans) {
+    return 5;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess && ncclMemFree(whole) == ncclSuccess ? 0 : 6;
+}
+
+/// A buffer that no other process can map: its size says so here.
+int private_role() {
+  const Rank me;
+  auto* const memory = static_cast<int64_t*>(
+      devices().allocate(number("PLEXUS_TEST_DEVICE"), kLentCount * sizeof(int64_t)).value());
+  void* handle = nullptr;
+  if (ncclCommRegister(me.comm, memory, kLentCount * sizeof(int64_t), &handle) != ncclSuccess) {
+    return 2;
+  }
+  for (int call = 0; call < 3; ++call) {
+    if (!repeat_until(me, memory, kLentCount, [] { return true; })) {
+      return 3;
+    }
+  }
+  return devices().loans() == 0 && ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+}
+
+/// A graph's buffers are lent from its first replay on, registered or not.
+int lend_graph_role() {
+  const Rank me;
+  auto* const memory = reinterpret_cast<int64_t*>(exportable(2 << 20));
+  devices().begin_capture(me.stream);
+  if (ncclAllReduce(memory, memory, kLentCount, ncclInt64, ncclSum, me.comm, me.stream) !=
+      ncclSuccess) {
+    return 2;
+  }
+  const auto graph = devices().end_capture(me.stream);
+  std::fill(memory, memory + kLentCount, 1);
+  devices().replay(graph, me.stream);
+  devices().replay(graph, me.stream);
+  me.synchronize();
+  const int64_t expected = int64_t{me.nranks} * me.nranks;
+  if (!std::all_of(memory, memory + kLentCount, [&](int64_t found) { return found == expected; })) {
+    return 3;
+  }
+  if (devices().loans() == 0) {
+    return 4;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 5;
+}
+
 /// A captured all-reduce, replayed; the pumps of a network follow the replays.
 int graph_role() {
   const Rank me;
@@ -233,6 +332,82 @@ TEST(DeviceProcesses, MeetHostRanksInHostMemory) {
 TEST(DeviceProcesses, MeetOverANetwork) {
   const auto logs = run_processes("all_reduce", {0, 1, -1}, through_network());
   EXPECT_THAT(logs, Each(HasSubstr("via net")));
+}
+
+TEST(DeviceProcesses, ReadRegisteredMemoryOfEachOtherInPlace) {
+  const auto logs = run_processes("lend", {0, 0, 1}, {});
+  EXPECT_THAT(logs, Each(HasSubstr("in place")));
+}
+
+TEST(DeviceProcesses, ReadTheBuffersOfGraphsInPlace) { run_processes("lend_graph", {0, 1}, {}); }
+
+TEST(DeviceProcesses, SendWhatCannotBeMapped) {
+  const auto logs = run_processes("private", {0, 1}, {});
+  EXPECT_THAT(logs, Each(HasSubstr("user memory is not read in place by other processes")));
+}
+
+TEST(DeviceProcesses, LendNothingWhenDirectReadsAreOff) {
+  const auto logs = run_processes("private", {0, 1}, {{"NCCL_P2P_DIRECT_DISABLE", "1"}});
+  EXPECT_THAT(logs, Each(Not(HasSubstr("in place"))));
+}
+
+/// Each rank on a host of its own.
+Environment through_collnet() {
+  Environment environment = through_network();
+  for (const auto& [name, value] : Environment{{"NCCL_HOSTID", "host{}"},
+                                               {"NCCL_SOCKET_IFNAME", "lo"},
+                                               {"NCCL_COLLNET_ENABLE", "1"},
+                                               {"PLEXUS_COLLNET_PLUGIN", "aggregator"},
+                                               {"NCCL_ALGO", "allreduce:collnetchain"}}) {
+    environment.emplace_back(name, value);
+  }
+  return environment;
+}
+
+TEST(DeviceProcesses, LetTheNetworkReduce) {
+  const auto logs = run_processes("all_reduce", {0, -1, 1}, through_collnet());
+  EXPECT_THAT(logs, Each(HasSubstr("a group of 3 hosts reduces through")));
+}
+
+TEST(DeviceProcesses, ReplayGraphsOfANetworkThatReduces) {
+  run_processes("graph", {0, 1}, through_collnet());
+}
+
+/// Rank r in data centre r % 2; `script`: what befalls the connections.
+Environment through_data_centres(const std::filesystem::path& fabric, const std::string& script) {
+  std::ofstream(fabric) << "host host[0,2] dc berlin\nhost host[1,3] dc paris\n";
+  return {{"NCCL_HOSTID", "host{}"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_NET_PLUGIN", "chaos"},
+          {"PLEXUS_CHAOS_SCRIPT", script},
+          {"PLEXUS_FABRIC_FILE", fabric.string()},
+          {"PLEXUS_FAR_TIMEOUT_MSEC", "500"},
+          {"PLEXUS_PLUGIN_PATH", std::getenv("PLEXUS_TEST_LIB_DIR")}};
+}
+
+std::filesystem::path fabric_file() {
+  return std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_fabric", getpid());
+}
+
+TEST(DeviceProcesses, LoseALinkBetweenDataCentresAndGoOn) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_data_centres(fabric_file(), "send: cut=1500000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
+TEST(DeviceProcesses, LoseALinkToAHostRankAndGoOn) {
+  const auto logs = run_processes("all_reduce", {0, -1},
+                                  through_data_centres(fabric_file(), "send: cut=1500000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
+TEST(DeviceProcesses, ReplayGraphsOverALostLink) {
+  const auto logs =
+      run_processes("graph", {0, 1}, through_data_centres(fabric_file(), "send: cut=300000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
 }
 
 // ---- GPUDirect: slots in GPU memory, with a card that shows what it received after a flush ----
@@ -379,6 +554,15 @@ int run_role(const std::string& role) {
   }
   if (role == "graph") {
     return graph_role();
+  }
+  if (role == "lend") {
+    return lend_role();
+  }
+  if (role == "lend_graph") {
+    return lend_graph_role();
+  }
+  if (role == "private") {
+    return private_role();
   }
   return death_role();
 }

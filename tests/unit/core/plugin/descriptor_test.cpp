@@ -83,7 +83,7 @@ TEST(Descriptor, NamesFoundAndExpectedOfEachHeaderField) {
   EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("0x00001234"), HasSubstr("0x50584c50")));
   plugin = good_plugin(ops);
   plugin.abi_major = 9;
-  EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("ABI 9.3"), HasSubstr("expected 1.x")));
+  EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("ABI 9.4"), HasSubstr("expected 1.x")));
   plugin = good_plugin(ops);
   plugin.struct_size = 40;
   EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("40 bytes"), HasSubstr("expected 48")));
