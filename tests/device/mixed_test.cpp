@@ -16,14 +16,14 @@ class MixedJob {
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
     for (size_t rank = 0; rank < on.size(); ++rank) {
       setenv("PLEXUS_DEVICE", on[rank] == kHost ? "host" : "cuda", 1);
-      SoftwareDevice::set_current(std::max(on[rank], 0));
+      machine().set_current(machine().device(std::max(on[rank], 0)));
       EXPECT_EQ(
           ncclCommInitRank(&comms_[rank], static_cast<int>(on.size()), id, static_cast<int>(rank)),
           ncclSuccess);
     }
     setenv("PLEXUS_DEVICE", "cuda", 1);
     EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
-    SoftwareDevice::set_current(0);
+    machine().set_current(0);
   }
   ~MixedJob() {
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
@@ -52,7 +52,7 @@ class MixedJob {
       } else {
         on_device.emplace_back(on_[rank], values);
         places.push_back(on_device.back().data());
-        streams.push_back(devices().make_stream());
+        streams.push_back(machine().make_stream(machine().device(on_[rank])));
       }
     }
     const auto call = [&](size_t rank) {
@@ -76,12 +76,15 @@ class MixedJob {
     }
     for (const DeviceStream stream : streams) {
       if (stream != nullptr) {
-        devices().synchronize(stream);
-        devices().destroy_stream(stream);
+        machine().synchronize(stream);
+        machine().destroy_stream(stream);
       }
     }
-    for (const int64_t* const place : places) {
-      EXPECT_THAT(std::vector<int64_t>(place, place + count), testing::Each(sum)) << count;
+    for (const Buffer<int64_t>& buffer : on_device) {
+      EXPECT_THAT(buffer.values(), testing::Each(sum)) << count;
+    }
+    for (const std::vector<int64_t>& buffer : on_host) {
+      EXPECT_THAT(buffer, testing::Each(sum)) << count;
     }
   }
 
@@ -106,10 +109,9 @@ TEST(MixedRanks, AllReduceInThreads) {
 
 TEST(MixedRanks, SpeakEveryProtocol) {
   for (const char* const protocol : {"LL", "LL128", "Simple"}) {
-    setenv("NCCL_PROTO", protocol, 1);
+    const Setting setting("NCCL_PROTO", protocol);
     MixedJob job({0, kHost});
     job.expect_all_reduce(30'000, false);
-    unsetenv("NCCL_PROTO");
   }
 }
 

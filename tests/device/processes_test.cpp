@@ -11,6 +11,7 @@
 
 #include "tests/device/job.hpp"
 #include "tests/device/role.hpp"
+#include "tests/device/shapes.hpp"
 
 namespace plexus::testing_device {
 namespace {
@@ -97,8 +98,8 @@ int number(const char* name) { return std::atoi(std::getenv(name)); }
 class Rank {
  public:
   Rank() : rank(number("PLEXUS_TEST_RANK")), nranks(number("PLEXUS_TEST_RANKS")) {
-    const int device = number("PLEXUS_TEST_DEVICE");
-    SoftwareDevice::set_current(device);
+    device = machine().device(number("PLEXUS_TEST_DEVICE"));
+    machine().set_current(device);
     const ncclResult_t made =
         ncclCommInitRank(&comm, nranks, id_of(std::getenv("PLEXUS_TEST_ID")), rank);
     if (made != ncclSuccess) {
@@ -106,14 +107,21 @@ class Rank {
       std::exit(1);
     }
     if (std::string_view(std::getenv("PLEXUS_DEVICE")) == "cuda") {
-      stream = devices().make_stream();
+      stream = machine().make_stream(device);
+      memory = static_cast<int64_t*>(machine().allocate(device, kCountMax * sizeof(int64_t)));
+    } else {
+      memory = on_host.data();
     }
-    memory = static_cast<int64_t*>(devices().allocate(device, kCountMax * sizeof(int64_t)).value());
   }
 
-  void fill(size_t count) const { std::fill(memory, memory + count, rank + 1); }
+  void fill(size_t count, int64_t value) const {
+    const std::vector<int64_t> values(count, value);
+    machine().copy(device, memory, values.data(), count * sizeof(int64_t));
+  }
   [[nodiscard]] bool holds(size_t count, int64_t value) const {
-    return std::all_of(memory, memory + count, [&](int64_t found) { return found == value; });
+    std::vector<int64_t> found(count);
+    machine().copy(device, found.data(), memory, count * sizeof(int64_t));
+    return found == std::vector<int64_t>(count, value);
   }
   [[nodiscard]] int64_t sum() const { return int64_t{nranks} * (nranks + 1) / 2; }
   [[nodiscard]] ncclResult_t all_reduce(size_t count) const {
@@ -121,16 +129,18 @@ class Rank {
   }
   void synchronize() const {
     if (stream != nullptr) {
-      devices().synchronize(stream);
+      machine().synchronize(stream);
     }
   }
 
   static constexpr size_t kCountMax = 300'000;
   int rank;
   int nranks;
+  int device = 0;
   ncclComm_t comm = nullptr;
   DeviceStream stream = nullptr;
-  int64_t* memory = nullptr;
+  std::vector<int64_t> on_host = std::vector<int64_t>(kCountMax);
+  int64_t* memory = nullptr;  // on_host.data(), or of the device
 };
 
 /// All-reduce of several sizes, each twice.
@@ -138,7 +148,7 @@ int all_reduce_role() {
   const Rank me;
   for (const size_t count : {size_t{1}, size_t{900}, size_t{30'000}, Rank::kCountMax}) {
     for (int repeat = 0; repeat < 2; ++repeat) {
-      me.fill(count);
+      me.fill(count, me.rank + 1);
       if (me.all_reduce(count) != ncclSuccess) {
         return 2;
       }
@@ -151,19 +161,59 @@ int all_reduce_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
 }
 
+/// Every collective, and a message to the next rank.
+int collectives_role() {
+  const Rank me;
+  const auto nranks = static_cast<size_t>(me.nranks);
+  for (const size_t count : {size_t{5}, size_t{3'000}}) {
+    for (const Shape& shape : kShapes) {
+      std::vector<int32_t> values(shape.in_count(count, nranks));
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = value_of(me.rank, i);
+      }
+      const Buffer<int32_t> in(me.device, values);
+      const Buffer<int32_t> out(me.device, shape.out_count(count, nranks));
+      if (shape.call(in.data(), out.data(), count, me.comm, me.stream) != ncclSuccess) {
+        return 2;
+      }
+      me.synchronize();
+      if ((!shape.root_only || me.rank == kRoot) &&
+          out.values() != shape.expected_output(me.nranks, me.rank, count)) {
+        std::fprintf(stderr, "%s of %zu is wrong\n", shape.name, count);
+        return 3;
+      }
+    }
+  }
+  me.fill(1, me.rank);
+  const Buffer<int64_t> from(me.device, 1);
+  if (ncclGroupStart() != ncclSuccess ||
+      ncclSend(me.memory, 1, ncclInt64, (me.rank + 1) % me.nranks, me.comm, me.stream) !=
+          ncclSuccess ||
+      ncclRecv(from.data(), 1, ncclInt64, (me.rank + me.nranks - 1) % me.nranks, me.comm,
+               me.stream) != ncclSuccess ||
+      ncclGroupEnd() != ncclSuccess) {
+    return 4;
+  }
+  me.synchronize();
+  if (from.value() != (me.rank + me.nranks - 1) % me.nranks) {
+    return 5;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 6;
+}
+
 /// A captured all-reduce, replayed; the pumps of a network follow the replays.
 int graph_role() {
   const Rank me;
   constexpr size_t kCount = 20'000;
-  devices().begin_capture(me.stream);
+  machine().begin_capture(me.stream);
   if (me.all_reduce(kCount) != ncclSuccess) {
     return 2;
   }
-  const auto graph = devices().end_capture(me.stream);
-  std::fill(me.memory, me.memory + kCount, 1);
+  const auto graph = machine().end_capture(me.stream);
+  me.fill(kCount, 1);
   int64_t expected = 1;
   for (int replay = 0; replay < 5; ++replay) {
-    devices().replay(graph, me.stream);
+    machine().replay(graph, me.stream);
     expected *= me.nranks;
   }
   me.synchronize();
@@ -229,6 +279,18 @@ TEST(DeviceProcesses, MeetOverANetwork) {
   EXPECT_THAT(logs, Each(HasSubstr("via net")));
 }
 
+TEST(DeviceProcesses, DoEveryCollectiveWithTwoRanksOfADevice) {
+  run_processes("collectives", {0, 0}, {});
+}
+
+TEST(DeviceProcesses, DoEveryCollectiveWithFourRanksOfADevice) {
+  run_processes("collectives", {0, 0, 0, 0}, {});
+}
+
+TEST(DeviceProcesses, DoEveryCollectiveWithEightRanksOfADevice) {
+  run_processes("collectives", std::vector<int>(8, 0), {{"NCCL_MAX_CTAS", "2"}});
+}
+
 TEST(DeviceProcesses, ReplayGraphs) { run_processes("graph", {0, 0}, {}); }
 
 TEST(DeviceProcesses, ReplayGraphsOverANetwork) {
@@ -246,6 +308,9 @@ TEST(DeviceProcesses, ADeathIsSeenOverANetwork) {
 int run_role(const std::string& role) {
   if (role == "all_reduce") {
     return all_reduce_role();
+  }
+  if (role == "collectives") {
+    return collectives_role();
   }
   if (role == "graph") {
     return graph_role();

@@ -476,13 +476,11 @@ Result<void> SoftwareDevice::launch(int device,
   if (count > static_cast<uint32_t>(options_.blocks_max)) {
     return fail(Code::kUnhandledCudaError, "a launch of {} blocks is too large", count);
   }
-  launches_.fetch_add(1);
-  uint32_t most = blocks_most_.load();
-  while (most < count && !blocks_most_.compare_exchange_weak(most, count)) {
+  SoftwareStream& on = stream_of(device, stream);
+  if (on.graph != nullptr) {
+    on.graph->kernels.push_back(count);
   }
-  stream_of(device, stream).add([this, device, blocks, count] {
-    run_blocks(device, blocks, count);
-  });
+  on.add([this, device, blocks, count] { run_blocks(device, blocks, count); });
   return ok();
 }
 

@@ -6,7 +6,6 @@
 // events of graphs with others.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -27,6 +26,7 @@ namespace plexus::testing_device {
 struct SoftwareGraph {
   uint64_t id = 0;
   std::vector<std::function<void()>> jobs;
+  std::vector<uint32_t> kernels;  // blocks of each
 };
 
 class SoftwareStream;
@@ -58,9 +58,6 @@ class SoftwareDevice final : public DeviceRuntime {
   // -- for tests --
   /// Allocations, registrations, imports and events that nobody gave back.
   [[nodiscard]] size_t live() const;
-  [[nodiscard]] int launches() const noexcept { return launches_.load(); }
-  /// Blocks of the largest launch so far.
-  [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
 
   Result<int> count() override { return options_.devices; }
   Result<int> current() override;
@@ -122,8 +119,6 @@ class SoftwareDevice final : public DeviceRuntime {
   std::map<DeviceStream, std::unique_ptr<SoftwareStream>> made_;  // guarded by mutex_
   size_t events_ = 0;                                             // guarded by mutex_
   uint64_t captures_ = 0;                                         // guarded by mutex_
-  std::atomic<int> launches_{0};
-  std::atomic<uint32_t> blocks_most_{0};
 };
 
 }  // namespace plexus::testing_device
