@@ -161,6 +161,20 @@ int all_reduce_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
 }
 
+/// One small all-reduce.
+int all_reduce_once_role() {
+  const Rank me;
+  me.fill(10, me.rank + 1);
+  if (me.all_reduce(10) != ncclSuccess) {
+    return 2;
+  }
+  me.synchronize();
+  if (!me.holds(10, me.sum())) {
+    return 3;
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+}
+
 /// Every collective, and a message to the next rank.
 int collectives_role() {
   const Rank me;
@@ -291,6 +305,10 @@ TEST(DeviceProcesses, DoEveryCollectiveWithEightRanksOfADevice) {
   run_processes("collectives", std::vector<int>(8, 0), {{"NCCL_MAX_CTAS", "2"}});
 }
 
+TEST(DeviceProcesses, SixtyFourShareADevice) {
+  run_processes("all_reduce_once", std::vector<int>(64, 0), {{"NCCL_MAX_CTAS", "1"}});
+}
+
 TEST(DeviceProcesses, ReplayGraphs) { run_processes("graph", {0, 0}, {}); }
 
 TEST(DeviceProcesses, ReplayGraphsOverANetwork) {
@@ -308,6 +326,9 @@ TEST(DeviceProcesses, ADeathIsSeenOverANetwork) {
 int run_role(const std::string& role) {
   if (role == "all_reduce") {
     return all_reduce_role();
+  }
+  if (role == "all_reduce_once") {
+    return all_reduce_once_role();
   }
   if (role == "collectives") {
     return collectives_role();
