@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA ranks in processes of their own: this program starts itself once for each rank. What a rank
 // does is a role; its exit code says how it went, its log which transports it took.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -215,6 +216,38 @@ int collectives_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 6;
 }
 
+/// What sharing a device costs: time of a small and of a larger all-reduce, as a row of a table.
+int measure_role() {
+  const Rank me;
+  const size_t large_bytes = size_t{64} << (machine().is_software() ? 10 : 20);
+  const Buffer<int64_t> large(me.device, large_bytes / sizeof(int64_t));
+  const auto measure_us = [&](int64_t* data, size_t count, int calls) {
+    std::chrono::steady_clock::time_point begin;
+    for (int call = -3; call < calls; ++call) {
+      if (call == 0) {
+        begin = std::chrono::steady_clock::now();
+      }
+      if (ncclAllReduce(data, data, count, ncclInt64, ncclMax, me.comm, me.stream) != ncclSuccess) {
+        return -1.0;
+      }
+      me.synchronize();
+    }
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+    return took.count() / calls;
+  };
+  const double small_us = measure_us(me.memory, 1, 50);
+  const double large_us = measure_us(large.data(), large_bytes / sizeof(int64_t), 5);
+  if (small_us <= 0 || large_us <= 0) {
+    return 2;
+  }
+  if (me.rank == 0) {
+    std::printf("| %d processes | %.1f | %.4g | %.1f | %.2f |\n", me.nranks, small_us,
+                static_cast<double>(large_bytes) / (1 << 20), large_us,
+                static_cast<double>(large_bytes) / large_us / 1e3);
+  }
+  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+}
+
 /// A captured all-reduce, replayed; the pumps of a network follow the replays.
 int graph_role() {
   const Rank me;
@@ -305,6 +338,15 @@ TEST(DeviceProcesses, DoEveryCollectiveWithEightRanksOfADevice) {
   run_processes("collectives", std::vector<int>(8, 0), {{"NCCL_MAX_CTAS", "2"}});
 }
 
+TEST(DeviceProcesses, ShareADeviceInMeasuredTime) {
+  std::printf(
+      "| ranks on one device | 8 B, us | MiB | us | GB/s of the call |\n|---|---|---|---|---|\n");
+  std::fflush(stdout);
+  for (const size_t nranks : {2, 4, 8}) {
+    run_processes("measure", std::vector<int>(nranks, 0), {});
+  }
+}
+
 TEST(DeviceProcesses, SixtyFourShareADevice) {
   run_processes("all_reduce_once", std::vector<int>(64, 0), {{"NCCL_MAX_CTAS", "1"}});
 }
@@ -332,6 +374,9 @@ int run_role(const std::string& role) {
   }
   if (role == "collectives") {
     return collectives_role();
+  }
+  if (role == "measure") {
+    return measure_role();
   }
   if (role == "graph") {
     return graph_role();
