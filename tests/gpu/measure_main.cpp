@@ -112,8 +112,9 @@ double copy_rate(size_t size_bytes, int calls) {
   return 2.0 * static_cast<double>(size_bytes) / us;
 }
 
-void bandwidth_head(const char* title) {
-  std::printf("\n%s\n\n", title);
+void bandwidth_head(const char* title, double copied) {
+  std::printf("\n%s; a copy on the device moves %.0f GB/s (read + written)\n\n", title,
+              copied / 1e3);
   std::printf(
       "| ranks | MiB | algorithm | protocol | channels | us | GB/s touched | GB/s of the call | of "
       "the copy | >= %.2f |\n|---|---|---|---|---|---|---|---|---|---|\n",
@@ -140,7 +141,8 @@ void bandwidth_row(Ranks& ranks, size_t size_bytes, double copied) {
 size_t megabytes(size_t number) { return number << (machine().is_software() ? 10 : 20); }
 
 void measure_bandwidth(double copied) {
-  bandwidth_head("all_reduce of ranks of one process on one device, as the library does it");
+  bandwidth_head("all_reduce of ranks of one process on one device, as the library does it",
+                 copied);
   for (const int nranks : {2, 4, 8}) {
     Ranks ranks(nranks);
     for (const size_t size : {64, 256, 1024}) {
@@ -150,7 +152,7 @@ void measure_bandwidth(double copied) {
 }
 
 void sweep_bandwidth(double copied) {
-  bandwidth_head("the same, 256 MiB, algorithm and channels given");
+  bandwidth_head("the same, 256 MiB, algorithm and channels given", copied);
   for (const int nranks : {2, 4, 8}) {
     for (const char* const algorithm : {"ring", "twoshot", "allpairs", "tree"}) {
       for (const int blocks : {16, 32, 64, 128}) {
@@ -245,7 +247,6 @@ int measure() {
   setenv("PLEXUS_DEVICE", "cuda", 1);
   std::printf("machine: %s\n", machine().name().c_str());
   const double copied = copy_rate(megabytes(1024), 20);
-  std::printf("A copy on the device moves %.0f GB/s (read + written).\n", copied / 1e3);
   measure_latency();
   measure_bandwidth(copied);
   sweep_latency();

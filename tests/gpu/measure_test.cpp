@@ -8,8 +8,8 @@
 
 #include "tests/gpu/bytes_touched.hpp"
 #include "tests/gpu/calls.hpp"
-#include "tests/gpu/empty_kernel.hpp"
 #include "tests/gpu/gpu_world.hpp"
+#include "tests/support/empty_kernel.hpp"
 
 namespace plexus::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tests/gpu/empty_kernel.hpp"
+#include "tests/support/empty_kernel.hpp"
 #include "tests/support/machine.hpp"
 
 namespace plexus::testing_device {
