@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kRanks = 3;
 constexpr size_t kCount = 5'003;
+constexpr int kRoot = 1;
 
 /// Ranks of the host, in this process.
 class HostJob {
@@ -59,10 +60,22 @@ struct Case {
   const char* protocol;
 };
 
-class SameBits : public testing::TestWithParam<Case> {
- protected:
-  void expect_same(ncclDataType_t type, const Reduction& reduction) {
-    const size_t size_bytes = kCount * element_size(static_cast<DataType>(type));
+/// One rank's part of a collective, in place; buffers have a block of kCount elements for each
+/// rank.
+using InPlace = ncclResult_t (*)(std::byte* data,
+                                 size_t block_bytes,
+                                 int rank,
+                                 ncclDataType_t type,
+                                 ncclRedOp_t op,
+                                 ncclComm_t comm,
+                                 DeviceStream stream);
+
+/// CUDA ranks and host ranks do the same.
+class BothKinds {
+ public:
+  void expect_same(ncclDataType_t type, const Reduction& reduction, InPlace call) {
+    const size_t block_bytes = kCount * element_size(static_cast<DataType>(type));
+    const size_t size_bytes = kRanks * block_bytes;
     std::vector<std::vector<std::byte>> on_host;
     std::vector<Buffer<std::byte>> on_device;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
@@ -70,14 +83,14 @@ class SameBits : public testing::TestWithParam<Case> {
       on_device.emplace_back(cuda_.device(static_cast<int>(rank)), on_host.back());
     }
     cuda_.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
-      std::byte* const data = on_device[static_cast<size_t>(rank)].data();
-      return ncclAllReduce(data, data, kCount, type, reduction.make(type, comm), comm, stream);
+      return call(on_device[static_cast<size_t>(rank)].data(), block_bytes, rank, type,
+                  reduction.make(type, comm), comm, stream);
     });
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     for (int rank = 0; rank < kRanks; ++rank) {
-      std::byte* const data = on_host[static_cast<size_t>(rank)].data();
-      ASSERT_EQ(ncclAllReduce(data, data, kCount, type, reduction.make(type, host_.comm(rank)),
-                              host_.comm(rank), nullptr),
+      const ncclComm_t comm = host_.comm(rank);
+      ASSERT_EQ(call(on_host[static_cast<size_t>(rank)].data(), block_bytes, rank, type,
+                     reduction.make(type, comm), comm, nullptr),
                 ncclSuccess);
     }
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
@@ -87,30 +100,109 @@ class SameBits : public testing::TestWithParam<Case> {
     }
   }
 
-  void SetUp() override {
-    for (const ncclComm_t comm : {cuda_.comm(0), host_.comm(0)}) {
-      ASSERT_NE(comm, nullptr);
-    }
-  }
-
  private:
-  Setting algorithm_{"NCCL_ALGO", GetParam().algorithm};
-  Setting protocol_{"NCCL_PROTO", GetParam().protocol};
   Job cuda_{{0, 0, 1}};
   HostJob host_;
 };
 
+ncclResult_t all_reduce(std::byte* data,
+                        size_t /*block_bytes*/,
+                        int /*rank*/,
+                        ncclDataType_t type,
+                        ncclRedOp_t op,
+                        ncclComm_t comm,
+                        DeviceStream stream) {
+  return ncclAllReduce(data, data, kRanks * kCount, type, op, comm, stream);
+}
+
+class SameBits : public testing::TestWithParam<Case> {};
+
 TEST_P(SameBits, AsHostRanksForEveryTypeAndReduction) {
+  const Setting algorithm("NCCL_ALGO", GetParam().algorithm);
+  const Setting protocol("NCCL_PROTO", GetParam().protocol);
+  BothKinds both;
   for (int type = 0; type < ncclNumTypes; ++type) {
     for (const Reduction& reduction : kReductions) {
       SCOPED_TRACE(testing::Message() << "type " << type << " " << reduction.name);
-      expect_same(static_cast<ncclDataType_t>(type), reduction);
+      both.expect_same(static_cast<ncclDataType_t>(type), reduction, all_reduce);
       if (HasFatalFailure()) {
         return;
       }
     }
   }
 }
+
+struct Other {
+  const char* name;
+  bool reduces;
+  InPlace call;
+};
+const Other kOthers[] = {
+    {"reduce", true,
+     [](std::byte* data,
+        size_t,
+        int,
+        ncclDataType_t type,
+        ncclRedOp_t op,
+        ncclComm_t comm,
+        DeviceStream stream) {
+       return ncclReduce(data, data, kCount, type, op, kRoot, comm, stream);
+     }},
+    {"reduce_scatter", true,
+     [](std::byte* data,
+        size_t block_bytes,
+        int rank,
+        ncclDataType_t type,
+        ncclRedOp_t op,
+        ncclComm_t comm,
+        DeviceStream stream) {
+       std::byte* const mine = data + static_cast<size_t>(rank) * block_bytes;
+       return ncclReduceScatter(data, mine, kCount, type, op, comm, stream);
+     }},
+    {"all_gather", false,
+     [](std::byte* data,
+        size_t block_bytes,
+        int rank,
+        ncclDataType_t type,
+        ncclRedOp_t,
+        ncclComm_t comm,
+        DeviceStream stream) {
+       const std::byte* const mine = data + static_cast<size_t>(rank) * block_bytes;
+       return ncclAllGather(mine, data, kCount, type, comm, stream);
+     }},
+    {"broadcast", false,
+     [](std::byte* data,
+        size_t,
+        int,
+        ncclDataType_t type,
+        ncclRedOp_t,
+        ncclComm_t comm,
+        DeviceStream stream) {
+       return ncclBcast(data, kRanks * kCount, type, kRoot, comm, stream);
+     }},
+};
+
+class SameBitsOf : public testing::TestWithParam<Other> {};
+
+TEST_P(SameBitsOf, AsHostRanksForEveryType) {
+  BothKinds both;
+  for (int type = 0; type < ncclNumTypes; ++type) {
+    for (const Reduction& reduction : kReductions) {
+      if (!GetParam().reduces && &reduction != kReductions) {
+        continue;
+      }
+      SCOPED_TRACE(testing::Message() << "type " << type << " " << reduction.name);
+      both.expect_same(static_cast<ncclDataType_t>(type), reduction, GetParam().call);
+      if (HasFatalFailure()) {
+        return;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DeviceRanks, SameBitsOf, testing::ValuesIn(kOthers), [](const auto& row) {
+  return std::string(row.param.name);
+});
 
 INSTANTIATE_TEST_SUITE_P(DeviceRanks,
                          SameBits,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed through Plexus: every collective of the nccl backend, several ranks on one GPU.
 
-Usage: torch_collectives.py [--ranks N] [--backend nccl] [--device cuda]
+Usage: torch_collectives.py [--ranks N] [--eager] [--only CHECK,CHECK...] [--backend nccl] [--device cuda]
 (gloo and cpu try the script itself.) The library is found as PyTorch finds NCCL: LD_LIBRARY_PATH, or LD_PRELOAD
 where the wheel names its own. One line for each collective; the exit code is 0 when all of them are right.
 """
@@ -170,8 +170,9 @@ def run_rank(rank, size, options):
     device = torch.device(options.device, 0) if options.device == "cuda" else torch.device(options.device)
     if options.device == "cuda":
         torch.cuda.set_device(device)
+    eager = {"device_id": device} if options.eager else {}
     dist.init_process_group(options.backend, init_method=f"tcp://127.0.0.1:{options.port}", rank=rank, world_size=size,
-                            timeout=datetime.timedelta(seconds=60))
+                            timeout=datetime.timedelta(seconds=60), **eager)
     failed = 0
     for check in CHECKS:
         if options.only and check.__name__ not in options.only.split(","):
@@ -193,6 +194,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--backend", default="nccl")
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--eager", action="store_true", help="communicators are made at once, groups are split off")
     parser.add_argument("--port", type=int, default=29_511)
     parser.add_argument("--only", help="checks, separated by commas")
     options = parser.parse_args()
