@@ -147,8 +147,8 @@ def names_of(program, tests, environment):
     return names, done.returncode, done.stdout + done.stderr
 
 
-def run_gtest(program, tests, environment, limit, each):
-    """All tests of the filter `tests`, each in at most `each` seconds."""
+def run_gtest(program, tests, environment, limit, each, under=()):
+    """All tests of the filter `tests`, each in at most `each` seconds; `under`: a tool and its options."""
     end_at = time.monotonic() + limit
     try:
         names, code, text = names_of(program, tests, environment)
@@ -161,8 +161,8 @@ def run_gtest(program, tests, environment, limit, each):
     state, log = Tests(names), []
     while state.pending and time.monotonic() < end_at:
         begin = [time.monotonic()]
-        words = [str(program), f"--gtest_filter={':'.join(state.pending)}", "--gtest_fail_fast"]
-        left_before = len(state.pending)
+        words = [*under, str(program), f"--gtest_filter={':'.join(state.pending)}", "--gtest_fail_fast"]
+        left_before, failed_before = len(state.pending), len(state.failures)
         for line in lines_of(words, environment, lambda: min(end_at, begin[0] + each)):
             if isinstance(line, str):
                 begin[0] = time.monotonic() if EVENT.match(line) else begin[0]
@@ -172,8 +172,10 @@ def run_gtest(program, tests, environment, limit, each):
                 out_of_time = time.monotonic() >= end_at
                 state.settle("NOT DONE when the time was over" if out_of_time else
                              "HUNG" if line is None else f"DIED (exit code {line})")
-        if len(state.pending) == left_before:  # it died before a test, or after the last one
-            state.failures.append(f"the program ended without a test: {' / '.join(log[-3:])[:600]}")
+            elif line not in (0, None) and len(state.failures) == failed_before:
+                state.failures.append(f"the program ended with exit code {line} after {log[-1] if log else 'nothing'}")
+        if len(state.pending) == left_before:
+            state.failures.append(f"no test ran: {' / '.join(log[-3:])[:600]}")
             break
     note = f"{state.passed} passed, {len(state.failures)} failed, {state.skipped} skipped"
     if state.pending:

@@ -34,6 +34,7 @@ PROGRAM = textwrap.dedent("""\
             sys.exit(1)
         print(f"[  SKIPPED ] {{name}} (0 ms)" if name.endswith("Skips") else f"[       OK ] {{name}} (1 ms)")
     print("[  FAILED  ] Some.Works")  # the list at the end names tests again
+    sys.exit(int(os.environ.get("END_CODE", "0")))
     """)
 
 
@@ -68,6 +69,14 @@ class Watched(unittest.TestCase):
         self.assertEqual(outcome.word, "FAILED")
         self.assertIn("not done when the time was over", outcome.failures[-1])
         self.assertIn("not run", outcome.note)
+
+    def test_an_exit_code_after_the_tests_counts(self):
+        outcome = run_gtest(self.program, "*", {**os.environ, "END_CODE": "86"}, 60, 1)
+        self.assertIn("ended with exit code 86", outcome.failures[-1])
+
+    def test_a_tool_may_run_the_program(self):
+        outcome = run_gtest(self.program, "*", dict(os.environ), 60, 1, ["/usr/bin/env", "END_CODE=7"])
+        self.assertIn("ended with exit code 7", outcome.failures[-1])
 
     def test_no_gpu_is_no_failure(self):
         self.assertEqual(self.run_tests(LIST_CODE="77").word, "no GPU")
