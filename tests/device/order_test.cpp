@@ -38,7 +38,7 @@ TEST(DeviceStreams, CallsReturnBeforeTheStreamGetsThere) {
   const Buffer<int32_t> b(0, std::vector<int32_t>{1});
   const Buffer<int32_t> one(0, std::vector<int32_t>{1});
   Gate gate(job.stream(1));
-  for (int repeat = 0; repeat < 200; ++repeat) {  // more than a communicator keeps plans
+  for (int repeat = 0; repeat < 80; ++repeat) {  // more than a communicator keeps plans
     job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
       return add_up((rank == 0 ? a : b).data(), comm, stream);
     });
