@@ -58,6 +58,8 @@ struct Config {
   std::string net_gdr_level;
   int64_t net_gdr_read = -1;
   bool net_gdr_c2c = true;
+  bool net_force_flush = false;
+  bool dmabuf_enable = true;
   bool nvb_disable = false;
   bool pxn_disable = false;
   bool pxn_c2c = true;

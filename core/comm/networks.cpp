@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/log.hpp"
+#include "core/comm/gdr.hpp"
 #include "core/comm/process.hpp"
 #include "core/plugin/registry.hpp"
 
@@ -39,6 +40,21 @@ Result<void> exchange_offers(CommSetup& setup, const std::atomic<bool>* give_up)
   return ok();
 }
 
+/// [nets][devices]; empty: the rank computes on the host.
+Result<std::vector<std::vector<GpuSlots>>> choose_all_gpu_slots(const CommSetup& setup,
+                                                                const std::vector<OpenNet>& nets) {
+  std::vector<std::vector<GpuSlots>> all;
+  const PeerInfo& mine = (*setup.infos)[static_cast<size_t>(setup.rank)];
+  for (size_t net = 0; net < nets.size() && mine.on_cuda(); ++net) {
+    PLEXUS_TRY(slots, choose_gpu_slots(setup.rank, mine,
+                                       {.config = &setup.config,
+                                        .net = &nets[net].context,
+                                        .cache = &Process::instance().topologies}));
+    all.push_back(std::move(slots));
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const CommConfig& config) {
@@ -56,7 +72,8 @@ Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const Comm
                                        .traffic_class = config.traffic_class,
                                        .log = write_line,
                                        .settings = setting_value}));
-  return std::make_unique<NetSet>(std::move(nets));
+  PLEXUS_TRY(gpu_slots, choose_all_gpu_slots(setup, nets));
+  return std::make_unique<NetSet>(std::move(nets), std::move(gpu_slots));
 }
 
 Result<void> agree_on_networks(CommSetup& setup,

@@ -11,6 +11,7 @@
 
 #include "core/base/log.hpp"
 #include "core/comm/centres.hpp"
+#include "core/comm/machine.hpp"
 #include "core/topo/graph_file.hpp"
 #include "core/topo/join.hpp"
 #include "core/topo/machine_xml.hpp"
@@ -45,27 +46,6 @@ bool leads(std::span<const PeerInfo> infos, size_t rank) {
   return true;
 }
 
-NetPort port_of(const NetProperties& properties) {
-  constexpr uint32_t kSpeedDefault = 10'000;
-  const auto number = [](uint32_t value) {
-    return static_cast<int>(std::min(value, uint32_t{std::numeric_limits<int>::max()}));
-  };
-  NetPort port;
-  port.name = properties.name;
-  port.pci_path = properties.pci_path;
-  port.speed_mbit_per_s = number(properties.speed_mbit_per_s.value_or(kSpeedDefault));
-  port.port = number(properties.port);
-  port.guid = properties.guid.value_or(0);
-  port.gdr = (properties.pointer_support & PLEXUS_MEMORY_CUDA) != 0;
-  port.connections_max = number(properties.comms_max);
-  if (properties.latency) {
-    port.latency_us = std::chrono::duration<float, std::micro>(*properties.latency).count();
-  }
-  port.rail = properties.rail_id ? number(*properties.rail_id) : -1;
-  port.plane = properties.plane_id ? number(*properties.plane_id) : -1;
-  return port;
-}
-
 Result<std::string> read_text(const std::string& file_name, const char* setting) {
   std::ifstream file(file_name, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -84,26 +64,6 @@ Result<void> write_text(const std::string& file_name,
     return fail(Code::kInvalidUsage, "{}={} cannot be written", setting, file_name);
   }
   return ok();
-}
-
-/// The host of `ranks`, which are one part, with all of them.
-Result<XmlElement> describe_host(const TopologyInput& input, const std::vector<HostRank>& ranks) {
-  DetectRequest request;
-  request.ranks = ranks;
-  for (uint32_t device = 0; input.net != nullptr && device < input.net->device_count(); ++device) {
-    request.nets.push_back(port_of(input.net->properties(device)));
-  }
-  if (input.config->topo_file.empty()) {
-    const bool any_gpu = std::any_of(ranks.begin(), ranks.end(),
-                                     [](const HostRank& rank) { return !rank.bus_id.empty(); });
-    if (any_gpu) {
-      PLEXUS_TRY(gpus, find_gpus());
-      request.gpus = std::move(gpus);
-    }
-    return input.cache->describe(request);
-  }
-  PLEXUS_TRY(file, read_machine_file(input.config->topo_file));
-  return fill_template(std::move(file), request.ranks, request.nets);
 }
 
 Result<void> dump(const TopologyInput& input,
@@ -151,7 +111,8 @@ Result<PartChannels> search(const TopologyInput& input,
     PLEXUS_TRY(graphs, read_text(input.config->graph_file, "NCCL_GRAPH_FILE"));
     request.graphs = std::move(graphs);
   }
-  PLEXUS_TRY(machine, describe_host(input, ranks));
+  PLEXUS_TRY(machine, describe_host(
+                          ranks, {.config = input.config, .net = input.net, .cache = input.cache}));
   PLEXUS_TRY(part, search_part(machine, request));
   if (ranks.front().rank == 0) {
     PLEXUS_TRY(dump(input, machine, part, ranks, inter));

@@ -2,6 +2,7 @@
 // DeviceRuntime over the CUDA runtime. The static libcudart loads the driver when it is first
 // called and reports its absence as an error, so that one binary works everywhere.
 #include <cstring>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <map>
 #include <mutex>
@@ -233,6 +234,28 @@ class CudaRuntime final : public DeviceRuntime {
   void close_imported(int device, void* memory) noexcept override {
     const OnDevice on(device);
     static_cast<void>(cudaIpcCloseMemHandle(memory));
+  }
+
+  Result<Dmabuf> export_dmabuf(int device, void* memory, size_t size_bytes) override {
+    constexpr unsigned kSince = 11070;  // CUDA 11.7
+    const OnDevice on(device);
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    PLEXUS_TRY(check(cudaGetDriverEntryPointByVersion("cuMemGetHandleForAddressRange", &entry,
+                                                      kSince, cudaEnableDefault, &found),
+                     "cudaGetDriverEntryPointByVersion", device));
+    if (found != cudaDriverEntryPointSuccess || entry == nullptr) {
+      return fail(Code::kUnhandledCudaError, "the driver of cuda:{} makes no dma-bufs", device);
+    }
+    Dmabuf made;
+    const CUresult code = reinterpret_cast<decltype(&cuMemGetHandleForAddressRange)>(entry)(
+        &made.fd, reinterpret_cast<CUdeviceptr>(memory), size_bytes,
+        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    if (code != CUDA_SUCCESS) {
+      return fail(Code::kUnhandledCudaError, "cuda:{} makes no dma-buf of {} bytes (error {})",
+                  device, size_bytes, static_cast<int>(code));
+    }
+    return made;
   }
 
   Result<DeviceEvent> make_event(int device) override {

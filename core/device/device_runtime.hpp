@@ -56,6 +56,12 @@ struct MemoryHandle {
   std::array<std::byte, 64> bytes = {};
 };
 
+/// Device memory for other drivers.
+struct Dmabuf {
+  int fd = -1;                // the caller's to close
+  uint64_t offset_bytes = 0;  // of the memory in it
+};
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -96,6 +102,10 @@ class DeviceRuntime {
   virtual Result<MemoryHandle> export_memory(int device, void* memory) = 0;
   virtual Result<void*> import_memory(int device, const MemoryHandle& handle) = 0;
   virtual void close_imported(int device, void* memory) noexcept = 0;
+
+  /// For the driver of a network card: memory from allocate(), of as many bytes. An Error: the
+  /// device or its driver cannot.
+  virtual Result<Dmabuf> export_dmabuf(int device, void* memory, size_t size_bytes) = 0;
 
   // -- order --
   virtual Result<DeviceEvent> make_event(int device) = 0;

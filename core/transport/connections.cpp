@@ -196,7 +196,7 @@ void ConnectionSet::settle(Deadline end) noexcept {
   }
 }
 
-std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) const {
+std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) {
   const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   const auto far = far_links_ == nullptr ? std::nullopt : far_links_(key.peer);
@@ -211,13 +211,15 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key)
   if (way.has_error()) {
     return std::make_unique<UnreachableEnd>(key, std::move(way).error());
   }
+  bool& gdr_refused = gdr_refused_[{way.value().context, way.value().device}];
   NetEndOptions options{
       .exchange = options_.exchange,
       .way = std::move(way).value(),
       .slot_bytes = options_.slot_bytes,
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
       .runtime = own_runtime(),
-      .device = mine.device};
+      .device = mine.device,
+      .gdr_refused = &gdr_refused};
   if (key.sends) {
     return std::make_unique<NetSendEnd>(key, std::move(options));
   }

@@ -69,7 +69,7 @@ class ConnectionSet {
  private:
   [[nodiscard]] DeviceRuntime* own_runtime() const;
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key);
-  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key) const;
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key);
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_far(const ConnectionKey& key,
                                                         const FarLink& link) const;
 
@@ -81,6 +81,8 @@ class ConnectionSet {
   FarLinks far_links_;
   std::chrono::milliseconds far_patience_{0};
   std::map<std::pair<int, int>, std::shared_ptr<CollnetChannel>> channels_;  // by peer and index
+  /// By network and device: GPU memory was to be registered, and was refused.
+  std::map<std::pair<const NetContext*, uint32_t>, bool> gdr_refused_;
   std::map<ConnectionKey, std::unique_ptr<ConnectionEnd>> ends_;
 };
 

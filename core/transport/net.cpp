@@ -5,12 +5,14 @@
 
 #include "core/base/log.hpp"
 #include "core/transport/fifo_memory.hpp"
+#include "core/transport/gpu_memory.hpp"
 #include "core/transport/net_message.hpp"
 
 namespace plexus {
 namespace {
 
 constexpr int32_t kTag = 0;
+constexpr int32_t kHeaderTag = 1;
 constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 
 }  // namespace
@@ -22,23 +24,54 @@ NetEnd::NetEnd(const ConnectionKey& key, NetEndOptions options)
   has_pump_ = true;
 }
 
-size_t NetEnd::slot_stride() const { return sizeof(NetHeader) + options_.slot_bytes; }
+size_t NetEnd::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
+size_t NetEnd::slot_stride() const {
+  return payloads_ == nullptr ? message_bytes_max() : sizeof(NetHeader);
+}
 Fifo& NetEnd::fifo() const { return *fifo_at(memory_->memory()); }
 std::byte* NetEnd::slot(uint64_t step) const {
   return slots_at(memory_->memory()) + (step % kSlots) * slot_stride();
 }
-plexus_net_region_t NetEnd::region() const {
-  return {.data = slots_at(memory_->memory()),
-          .size_bytes = kSlots * slot_stride(),
-          .dmabuf_offset_bytes = 0,
-          .dmabuf_fd = -1,
-          .kind = PLEXUS_MEMORY_HOST};
+std::byte* NetEnd::payload(uint64_t step) const {
+  return payloads_ == nullptr ? slot(step) + sizeof(NetHeader)
+                              : payloads_.get() + (step % kSlots) * options_.slot_bytes;
 }
 
-Result<void> NetEnd::make_slots() {
+Result<void> NetEnd::make_slots(Registrations& registrations, const Register& add) {
+  if (options_.way.gpu_kinds != 0 && !*options_.gdr_refused) {
+    const auto made = make_payloads(registrations, add);
+    if (made.has_error()) {
+      *options_.gdr_refused = true;
+      PLEXUS_INFO(kNet, "no GDR with {} and later peers, messages go through host memory: {}",
+                  options_.peer_name, made.error().message());
+    }
+  }
   PLEXUS_TRY(memory, LocalFifo::create(slot_stride(),
                                        {.runtime = options_.runtime, .user = options_.device}));
   memory_ = std::move(memory);
+  PLEXUS_TRY(host, add({.data = slots_at(memory_->memory()),
+                        .size_bytes = kSlots * slot_stride(),
+                        .dmabuf_offset_bytes = 0,
+                        .dmabuf_fd = -1,
+                        .kind = PLEXUS_MEMORY_HOST}));
+  registrations.host = std::move(host);
+  return ok();
+}
+
+Result<void> NetEnd::make_payloads(Registrations& registrations, const Register& add) {
+  const size_t size_bytes = align_up(kSlots * options_.slot_bytes, kExportGranule);
+  PLEXUS_TRY(memory, allocate_device(*options_.runtime, options_.device, size_bytes));
+  PLEXUS_TRY(registered, register_gpu_memory({.runtime = options_.runtime,
+                                              .device = options_.device,
+                                              .data = memory.get(),
+                                              .size_bytes = size_bytes,
+                                              .kinds = options_.way.gpu_kinds},
+                                             add));
+  PLEXUS_INFO(kNet, "{} slots of {} lie in memory of cuda:{} (GDR, {})",
+              key().sends ? "send" : "recv", options_.peer_name, options_.device,
+              registered.by_dmabuf ? "by dma-buf" : "registered as CUDA memory");
+  registrations.gpu = std::move(registered.memory);
+  payloads_ = std::move(memory);
   return ok();
 }
 
@@ -46,8 +79,13 @@ Result<void> NetEnd::make_slots() {
 DeviceView NetEnd::view() const {
   DeviceView view = view_for_devices(memory_->seen_by_devices(), slot_stride(), Reach::kNothing);
   view.lines = nullptr;
-  view.slots += sizeof(NetHeader);
   view.inline_bytes_max = 0;  // payload always in the data area
+  if (payloads_ == nullptr) {
+    view.slots += sizeof(NetHeader);
+  } else {
+    view.slots = payloads_.get();
+    view.slot_stride = options_.slot_bytes;
+  }
   return view;
 }
 
@@ -91,9 +129,9 @@ Result<bool> NetSendEnd::progress_connect() {
   if (progress.value() == NetProgress::kPending) {
     return false;
   }
-  PLEXUS_TRY(make_slots());
-  PLEXUS_TRY(registration, net_->register_memory(region()));
-  registration_ = std::move(registration);
+  PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
+    return net_->register_memory(region);
+  }));
   if (options_.runtime != nullptr) {
     device_view = view();
   } else {
@@ -120,11 +158,7 @@ Result<bool> NetSendEnd::send_filled() {
     if (header.ready.load(std::memory_order_acquire) != sent_ + 1) {
       return moved;
     }
-    std::byte* const message = slot(sent_);
-    const NetHeader news = news_of(fifo(), sent_);
-    std::memcpy(message, &news, sizeof(news));
-    const auto status = net_->isend({message, sizeof(news) + header.size_bytes}, kTag,
-                                    registration_->raw(), &requests_[sent_ % kSlots]);
+    const auto status = send_step(header.size_bytes);
     if (status == NetStatus::kAgain) {
       if (observer_ != nullptr) {
         observer_->on_step(StepChange::kNoRoom, header.size_bytes);
@@ -142,10 +176,44 @@ Result<bool> NetSendEnd::send_filled() {
   }
 }
 
+/// Starts the message of the step that is next.
+NetStatus NetSendEnd::send_step(uint32_t size_bytes) {
+  const size_t index = sent_ % kSlots;
+  std::byte* const message = slot(sent_);
+  plexus_net_memory_t* const of_host = registrations_.host->raw();
+  if (!header_sent_) {
+    const NetHeader news = news_of(fifo(), sent_);
+    std::memcpy(message, &news, sizeof(news));
+  }
+  if (!options_.way.apart) {
+    return net_->isend({message, sizeof(NetHeader) + size_bytes}, kTag, of_host, &requests_[index]);
+  }
+  if (!header_sent_) {
+    const auto status =
+        net_->isend({message, sizeof(NetHeader)}, kHeaderTag, of_host, &headers_[index]);
+    if (status != NetStatus::kOk) {
+      return status;
+    }
+    header_sent_ = true;
+  }
+  const auto status = net_->isend({payload(sent_), size_bytes}, kTag, registrations_.of_payload(),
+                                  &requests_[index]);
+  header_sent_ = status != NetStatus::kOk;
+  return status;
+}
+
 Result<bool> NetSendEnd::test_sent() {
   bool moved = false;
   for (; done_ < sent_; moved = true) {
-    const auto status = net_->test(requests_[done_ % kSlots], nullptr);
+    const size_t index = done_ % kSlots;
+    auto status = NetStatus::kOk;
+    if (headers_[index] != nullptr) {
+      status = net_->test(headers_[index], nullptr);
+      headers_[index] = status == NetStatus::kOk ? nullptr : headers_[index];
+    }
+    if (status == NetStatus::kOk) {
+      status = net_->test(requests_[index], nullptr);
+    }
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -188,9 +256,9 @@ Result<bool> NetRecvEnd::progress_connect() {
     return false;
   }
   listen_.reset();
-  PLEXUS_TRY(make_slots());
-  PLEXUS_TRY(registration, net_->register_memory(region()));
-  registration_ = std::move(registration);
+  PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
+    return net_->register_memory(region);
+  }));
   if (options_.runtime != nullptr) {
     device_view = view();
   } else {
@@ -210,10 +278,11 @@ Result<bool> NetRecvEnd::progress_pump() {
   }
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
+  const bool announced = announce_flushed();
   if (cannot_post_.has_value() && arrived_ == posted_) {
     broken_ = std::move(cannot_post_);
   }
-  return posted || tested;
+  return posted || tested || announced;
 }
 
 Result<bool> NetRecvEnd::post_free() {
@@ -221,12 +290,7 @@ Result<bool> NetRecvEnd::post_free() {
   while (!cannot_post_.has_value() &&
          // Released by this thread, or by a kernel.
          posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots) {
-    const NetBuffer buffer{.data = slot(posted_),
-                           .size_bytes = slot_stride(),
-                           .memory = registration_->raw(),
-                           .tag = kTag,
-                           .flags = 0};
-    const auto status = net_->irecv({&buffer, 1}, &requests_[posted_ % kSlots]);
+    const auto status = post_step();
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -240,21 +304,114 @@ Result<bool> NetRecvEnd::post_free() {
   return moved;
 }
 
+/// Posts what the message of the step that is next comes into.
+NetStatus NetRecvEnd::post_step() {
+  const size_t index = posted_ % kSlots;
+  const bool apart = options_.way.apart;
+  const NetBuffer first{.data = slot(posted_),
+                        .size_bytes = apart ? sizeof(NetHeader) : message_bytes_max(),
+                        .memory = registrations_.host->raw(),
+                        .tag = apart ? kHeaderTag : kTag,
+                        .flags = 0};
+  if (!apart) {
+    return net_->irecv({&first, 1}, &requests_[index]);
+  }
+  if (!header_posted_) {
+    const auto status = net_->irecv({&first, 1}, &headers_[index]);
+    if (status != NetStatus::kOk) {
+      return status;
+    }
+    header_posted_ = true;
+  }
+  const NetBuffer second{.data = payload(posted_),
+                         .size_bytes = options_.slot_bytes,
+                         .memory = registrations_.of_payload(),
+                         .tag = kTag,
+                         .flags = 0};
+  const auto status = net_->irecv({&second, 1}, &requests_[index]);
+  header_posted_ = status != NetStatus::kOk;
+  return status;
+}
+
 Result<bool> NetRecvEnd::test_posted() {
   bool moved = false;
-  for (; arrived_ < posted_; moved = true) {
+  for (; received_ < posted_; moved = true) {
     uint64_t size_bytes = 0;
-    const auto status = net_->test(requests_[arrived_ % kSlots], &size_bytes);
+    const auto status = test_step(size_bytes);
     if (status == NetStatus::kAgain) {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      broken_ = failed(net_->explain("test", status));
+      cannot_post_ = failed(net_->explain("test", status));
+      posted_ = received_;  // what is posted behind it never comes
       return moved;
     }
-    PLEXUS_TRY(take_in(size_bytes));
+    PLEXUS_TRY(news,
+               read_news(slot(received_), size_bytes, message_bytes_max(), options_.peer_name));
+    if (!flush_received(news.size_bytes)) {
+      return moved;
+    }
+    ++received_;
+  }
+  return moved;
+}
+
+/// Of the message that is next. `size_bytes`: header and payload.
+NetStatus NetRecvEnd::test_step(uint64_t& size_bytes) {
+  const size_t index = received_ % kSlots;
+  if (headers_[index] != nullptr) {
+    const auto status = net_->test(headers_[index], &header_bytes_[index]);
+    if (status != NetStatus::kOk) {
+      return status;
+    }
+    headers_[index] = nullptr;
+  }
+  const auto status = net_->test(requests_[index], &size_bytes);
+  if (status == NetStatus::kOk && options_.way.apart) {
+    // A header of another size is none: the sum then contradicts what it says.
+    size_bytes = header_bytes_[index] == sizeof(NetHeader) ? size_bytes + sizeof(NetHeader) : 0;
+  }
+  return status;
+}
+
+/// False: the connection is broken.
+bool NetRecvEnd::flush_received(uint32_t payload_bytes) {
+  if (payloads_ == nullptr || !options_.way.flushes || payload_bytes == 0) {
+    return true;
+  }
+  const NetBuffer buffer{.data = payload(received_),
+                         .size_bytes = payload_bytes,
+                         .memory = registrations_.of_payload(),
+                         .tag = kTag,
+                         .flags = 0};
+  const auto status = net_->flush({&buffer, 1}, &flushes_[received_ % kSlots]);
+  if (status != NetStatus::kOk) {
+    broken_ = failed(net_->explain("flush", status));
+  }
+  return status == NetStatus::kOk;
+}
+
+/// Makes known what was received and is where its reader looks.
+bool NetRecvEnd::announce_flushed() {
+  bool moved = false;
+  for (; arrived_ < received_ && !broken_.has_value(); moved = true) {
+    NetRequest*& flush = flushes_[arrived_ % kSlots];
+    if (flush != nullptr) {
+      const auto status = net_->test(flush, nullptr);
+      if (status == NetStatus::kAgain) {
+        return moved;
+      }
+      if (status != NetStatus::kOk) {
+        broken_ = failed(net_->explain("test", status));
+        return moved;
+      }
+      flush = nullptr;
+    }
+    NetHeader news{};
+    std::memcpy(&news, slot(arrived_), sizeof(news));
+    announce(fifo(), arrived_, news);
     if (observer_ != nullptr) {
-      observer_->on_step(StepChange::kArrived, size_bytes - sizeof(NetHeader));
+      observer_->on_step(StepChange::kArrived, news.size_bytes);
     }
     ++arrived_;
   }
@@ -278,12 +435,6 @@ void NetRecvEnd::tell_taken() {
        ++told_) {
     observer_->on_step(StepChange::kDone, 0);
   }
-}
-
-Result<void> NetRecvEnd::take_in(uint64_t size_bytes) {
-  PLEXUS_TRY(news, read_news(slot(arrived_), size_bytes, slot_stride(), options_.peer_name));
-  announce(fifo(), arrived_, news);
-  return ok();
 }
 
 }  // namespace plexus

@@ -3,13 +3,18 @@
 // a private Fifo; the pump, called by the same thread between its turns, sends and receives them.
 //
 // A message is a 64-byte NetHeader (the slot header's news) and the payload, contiguous in
-// registered memory, so that a slot costs one isend and one irecv.
+// registered memory, so that a slot costs one isend and one irecv. Where the payload of an end is
+// to lie in GPU memory (`Way::apart`, the same at both ends), header and payload are two messages
+// with two tags, and the payload lies where each end has it: in memory of its GPU that is
+// registered with the plugin, or, when the plugin or the GPU refuses, in host memory as ever. What
+// was received into GPU memory is flushed before the slot counts as filled.
 //
 // The receiver listens and posts a letter: the plugin's handle, then the route as it sees it (net,
 // devices). The sender compares the route with its own before it connects.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -28,6 +33,7 @@ struct NetEndOptions {
   std::string peer_name;             // for messages
   DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
   int device = -1;                   // of that rank
+  bool* gdr_refused = nullptr;       // of the rank with the network device: tried once, in vain
 };
 
 /// An end that no network can connect: connecting says why.
@@ -43,18 +49,37 @@ class UnreachableEnd final : public ConnectionEnd {
 /// What both directions share: slots in registered memory.
 class NetEnd : public ConnectionEnd {
  protected:
+  /// A connection's registrations; they go before it.
+  struct Registrations {
+    std::optional<NetMemory> host;
+    std::optional<NetMemory> gpu;  // of the payloads, where they lie in GPU memory
+    [[nodiscard]] plexus_net_memory_t* of_payload() const {
+      return gpu.has_value() ? gpu->raw() : host->raw();
+    }
+  };
+  using Register = std::function<Result<NetMemory>(const plexus_net_region_t&)>;
+
   NetEnd(const ConnectionKey& key, NetEndOptions options);
-  Result<void> make_slots();
-  [[nodiscard]] plexus_net_region_t region() const;
+  /// Makes and registers slots, for payloads on the GPU when the way says so and all agree.
+  Result<void> make_slots(Registrations& registrations, const Register& add);
+  /// What goes first, in host memory: the header, and the payload behind it unless that is apart.
   [[nodiscard]] std::byte* slot(uint64_t step) const;
+  [[nodiscard]] std::byte* payload(uint64_t step) const;
   [[nodiscard]] size_t slot_stride() const;
+  /// Of a whole message.
+  [[nodiscard]] size_t message_bytes_max() const;
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] Error failed(Error error) const;
   [[nodiscard]] DeviceView view() const;
 
   NetEndOptions options_;
   std::shared_ptr<LocalFifo> memory_;
-  std::array<NetRequest*, kSlots> requests_{};
+  DeviceMemory payloads_;                       // null: in `memory_`, behind the headers
+  std::array<NetRequest*, kSlots> requests_{};  // of messages, or of payloads that travel apart
+  std::array<NetRequest*, kSlots> headers_{};   // of headers that do; null: done
+
+ private:
+  Result<void> make_payloads(Registrations& registrations, const Register& add);
 };
 
 class NetSendEnd final : public NetEnd {
@@ -66,12 +91,14 @@ class NetSendEnd final : public NetEnd {
 
  private:
   Result<bool> send_filled();
+  [[nodiscard]] NetStatus send_step(uint32_t size_bytes);
   Result<bool> test_sent();
 
   std::optional<NetSend> net_;
-  std::optional<NetMemory> registration_;
-  uint64_t sent_ = 0;  // steps handed to the plugin
-  uint64_t done_ = 0;  // steps the plugin is done with
+  Registrations registrations_;
+  bool header_sent_ = false;  // of the step that is next, whose payload is not
+  uint64_t sent_ = 0;         // steps handed to the plugin
+  uint64_t done_ = 0;         // steps the plugin is done with
 };
 
 class NetRecvEnd final : public NetEnd {
@@ -86,17 +113,24 @@ class NetRecvEnd final : public NetEnd {
 
  private:
   Result<bool> post_free();
+  [[nodiscard]] NetStatus post_step();
   Result<bool> test_posted();
-  Result<void> take_in(uint64_t size_bytes);
+  [[nodiscard]] NetStatus test_step(uint64_t& size_bytes);
+  [[nodiscard]] bool flush_received(uint32_t payload_bytes);
+  bool announce_flushed();
   void tell_taken();
 
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
-  std::optional<NetMemory> registration_;
-  uint64_t posted_ = 0;               // steps whose slot waits for a message
-  uint64_t arrived_ = 0;              // steps that arrived
+  Registrations registrations_;
+  std::array<NetRequest*, kSlots> flushes_{};    // null: none needed, or done
+  std::array<uint64_t, kSlots> header_bytes_{};  // of headers that travel apart
+  bool header_posted_ = false;                   // of the step that is next, whose payload is not
+  uint64_t posted_ = 0;                          // steps whose slot waits for a message
+  uint64_t received_ = 0;                        // steps that the plugin is done with
+  uint64_t arrived_ = 0;                         // steps that arrived, and are flushed
   uint64_t told_ = 0;                 // steps of which the observer knows that they were taken
-  std::optional<Error> cannot_post_;  // what is posted already may still hold messages
+  std::optional<Error> cannot_post_;  // what is posted or received already may still be messages
   std::optional<Error> broken_;
 };
 

@@ -213,7 +213,8 @@ std::string encode_offers(const NetOffers& offers) {
     words.push_back(fmt::format("{}", offer.devices.size()));
     for (const NetDeviceOffer& device : offer.devices) {
       words.insert(words.end(), {device.name, to_word(device.fabric_id), to_word(device.rail_id),
-                                 to_word(device.plane_id)});
+                                 to_word(device.plane_id), device.reads_gpu ? "1" : "0",
+                                 device.writes_gpu ? "1" : "0"});
     }
   }
   return encode(words);
@@ -233,6 +234,8 @@ Result<NetOffers> decode_offers(std::string_view bytes) {
       device.fabric_id = words.number(kAny64);
       device.rail_id = words.number(kAny32);
       device.plane_id = words.number(kAny32);
+      device.reads_gpu = words.count(1) != 0;
+      device.writes_gpu = words.count(1) != 0;
     }
   }
   if (!words.good() || !words.at_end()) {
@@ -350,14 +353,20 @@ std::vector<NetRoute> list_routes(const NetOffers& source,
   return routes;
 }
 
+bool travels_apart(const NetRoute& route, const NetOffers& source, const NetOffers& target) {
+  return source.at(route.source_net).devices.at(route.source_device).reads_gpu ||
+         target.at(route.target_net).devices.at(route.target_device).writes_gpu;
+}
+
 std::string describe_route(const NetRoute& route,
                            const NetOffers& source,
                            const NetOffers& target) {
   const NetOffer& from = source.at(route.source_net);
   const NetOffer& to = target.at(route.target_net);
-  return fmt::format("{} {} ({}) > {} ({})", from.name, route.source_device,
+  return fmt::format("{} {} ({}) > {} ({}){}", from.name, route.source_device,
                      from.devices.at(route.source_device).name, route.target_device,
-                     to.devices.at(route.target_device).name);
+                     to.devices.at(route.target_device).name,
+                     travels_apart(route, source, target) ? " GDR" : "");
 }
 
 std::string describe_offers(const NetOffers& offers) {

@@ -25,6 +25,8 @@ struct NetDeviceOffer {
   std::optional<uint64_t> fabric_id;
   std::optional<uint32_t> rail_id;   // devices of one rail reach each other best
   std::optional<uint32_t> plane_id;  // devices of different planes do not reach each other
+  bool reads_gpu = false;            // the rank's messages are to be sent from its GPU's memory
+  bool writes_gpu = false;           // and received there
   friend bool operator==(const NetDeviceOffer&, const NetDeviceOffer&) = default;
 };
 
@@ -88,6 +90,12 @@ struct NetRoute {
                                                 const FabricPaths& paths,
                                                 uint32_t channel);
 inline constexpr size_t kRoutesMax = 8;
+
+/// Is one end of the route to move its messages' payload from or to GPU memory? Then the header of
+/// a message travels apart from its payload, also where the payload is in host memory after all.
+[[nodiscard]] bool travels_apart(const NetRoute& route,
+                                 const NetOffers& source,
+                                 const NetOffers& target);
 
 /// "Socket 0 (eth0) > 1 (eth1)": what both ends compare when they connect, and users read.
 [[nodiscard]] std::string describe_route(const NetRoute& route,

@@ -17,18 +17,6 @@ bool same_name(std::string_view a, std::string_view b) {
   });
 }
 
-NetOffer offer_of(const OpenNet& net) {
-  NetOffer offer{.name = net.name, .devices = {}};
-  const uint32_t count =
-      std::min(net.context.device_count(), static_cast<uint32_t>(kNetDevicesUsed));
-  for (uint32_t device = 0; device < count; ++device) {
-    const NetProperties& properties = net.context.properties(device);
-    offer.devices.push_back(
-        {properties.name, properties.fabric_id, properties.rail_id, properties.plane_id});
-  }
-  return offer;
-}
-
 const NetOffer* find_net(const NetOffers& offers, std::string_view name) {
   const auto at = std::find_if(offers.begin(), offers.end(),
                                [&](const NetOffer& each) { return same_name(each.name, name); });
@@ -48,9 +36,33 @@ bool may_need_net(std::span<const PeerInfo> infos) {
   });
 }
 
+GpuSlots NetSet::gpu_slots_of(size_t net, uint32_t device) const {
+  const bool is_known = net < gpu_slots_.size() && device < gpu_slots_[net].size();
+  return is_known ? gpu_slots_[net][device] : GpuSlots{};
+}
+
+NetOffer NetSet::offer_of(size_t net) const {
+  const NetContext& context = nets_[net].context;
+  NetOffer offer{.name = nets_[net].name, .devices = {}};
+  const uint32_t count = std::min(context.device_count(), static_cast<uint32_t>(kNetDevicesUsed));
+  for (uint32_t device = 0; device < count; ++device) {
+    const NetProperties& properties = context.properties(device);
+    const GpuSlots slots = gpu_slots_of(net, device);
+    offer.devices.push_back({.name = properties.name,
+                             .fabric_id = properties.fabric_id,
+                             .rail_id = properties.rail_id,
+                             .plane_id = properties.plane_id,
+                             .reads_gpu = slots.send_kinds != 0,
+                             .writes_gpu = slots.recv_kinds != 0});
+  }
+  return offer;
+}
+
 std::string NetSet::offers() const {
   NetOffers mine;
-  std::transform(nets_.begin(), nets_.end(), std::back_inserter(mine), offer_of);
+  for (size_t net = 0; net < nets_.size(); ++net) {
+    mine.push_back(offer_of(net));
+  }
   return encode_offers(mine);
 }
 
@@ -110,6 +122,21 @@ Result<void> NetSet::learn_paths(std::span<const std::string> blobs) {
   return ok();
 }
 
+NetSet::Way NetSet::way_of(const NetRoute& route,
+                           bool sends,
+                           const NetOffers& from,
+                           const NetOffers& to) {
+  const size_t net = sends ? route.source_net : route.target_net;
+  const uint32_t device = sends ? route.source_device : route.target_device;
+  const GpuSlots slots = gpu_slots_of(net, device);
+  return {.context = &nets_.at(net).context,
+          .device = device,
+          .route = describe_route(route, from, to),
+          .apart = travels_apart(route, from, to),
+          .gpu_kinds = sends ? slots.send_kinds : slots.recv_kinds,
+          .flushes = slots.flushes};
+}
+
 Result<NetSet::Way> NetSet::find_way(
     int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
   PLEXUS_TRY(ways, find_ways(rank, source, target, channel, infos));
@@ -134,9 +161,7 @@ Result<std::vector<NetSet::Way>> NetSet::find_ways(
   const bool sends = rank == source;
   std::vector<Way> ways;
   for (const NetRoute& route : routes) {
-    ways.push_back({&nets_.at(sends ? route.source_net : route.target_net).context,
-                    sends ? route.source_device : route.target_device,
-                    describe_route(route, from, to)});
+    ways.push_back(way_of(route, sends, from, to));
   }
   return ways;
 }

@@ -14,10 +14,20 @@
 
 namespace plexus {
 
+/// How one rank uses its GPU's memory with a network device. Kinds: PLEXUS_MEMORY_* masks to
+/// register slots as, 0: they are in host memory.
+struct GpuSlots {
+  uint32_t send_kinds = 0;
+  uint32_t recv_kinds = 0;
+  bool flushes = true;  // what is received
+};
+
 /// Threads: const members are safe from any.
 class NetSet {
  public:
-  explicit NetSet(std::vector<OpenNet> nets) : nets_(std::move(nets)) {}
+  /// `gpu_slots`: [nets][devices]; shorter, or empty: none.
+  explicit NetSet(std::vector<OpenNet> nets, std::vector<std::vector<GpuSlots>> gpu_slots = {})
+      : nets_(std::move(nets)), gpu_slots_(std::move(gpu_slots)) {}
 
   /// The preferred one; nullptr: this rank has none.
   [[nodiscard]] NetContext* first() { return nets_.empty() ? nullptr : &nets_.front().context; }
@@ -36,7 +46,10 @@ class NetSet {
   struct Way {
     NetContext* context;
     uint32_t device;
-    std::string route;  // as describe_route says: the same at both ends
+    std::string route;       // as describe_route says: the same at both ends
+    bool apart = false;      // headers of messages, from their payload
+    uint32_t gpu_kinds = 0;  // of this end's slots, as in GpuSlots
+    bool flushes = false;
   };
   /// For data of `channel` from rank `source` to rank `target`, one of which is `rank`: this one.
   [[nodiscard]] Result<Way> find_way(
@@ -46,8 +59,16 @@ class NetSet {
       int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
 
  private:
+  [[nodiscard]] NetOffer offer_of(size_t net) const;
+  [[nodiscard]] GpuSlots gpu_slots_of(size_t net, uint32_t device) const;
+  [[nodiscard]] Way way_of(const NetRoute& route,
+                           bool sends,
+                           const NetOffers& from,
+                           const NetOffers& to);
+
   std::vector<OpenNet> nets_;
-  std::vector<NetOffers> offers_;  // [nranks]
+  std::vector<std::vector<GpuSlots>> gpu_slots_;  // [nets][devices]
+  std::vector<NetOffers> offers_;                 // [nranks]
   FabricPaths paths_;
 };
 

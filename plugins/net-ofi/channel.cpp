@@ -33,7 +33,7 @@ constexpr uint32_t kIdleCallsPerLook = 32;
 
 Result<OwnMemory> OwnMemory::create(Domain& domain, void* data, size_t size_bytes) {
   OwnMemory memory;
-  if (domain.needs_registration()) {
+  if (domain.needs_registration(PLEXUS_MEMORY_HOST)) {
     const plexus_net_region_t region = {data, size_bytes, 0, -1, PLEXUS_MEMORY_HOST};
     PLEXUS_TRY(registration, domain.memory().acquire(region, domain.name().c_str()));
     memory.cache_ = &domain.memory();
@@ -83,7 +83,8 @@ Result<void> Channel::open_rails(const Options& options) {
     PLEXUS_TRY(endpoint, Endpoint::open(options.device->rails[rail]));
     PLEXUS_TRY(memory, OwnMemory::create(domain, buffers_.get(), sizeof *buffers_));
     const bool is_shared_memory = domain.provider() == "shm";
-    rails_.push_back({std::move(endpoint), FI_ADDR_UNSPEC, std::move(memory), is_shared_memory});
+    rails_.push_back(
+        {std::move(endpoint), FI_ADDR_UNSPEC, FI_ADDR_UNSPEC, std::move(memory), is_shared_memory});
   }
   for (uint32_t i = 0; i < kControlSends; ++i) {
     control_sends_[i].kind = OperationKind::kControlSend;
@@ -254,7 +255,8 @@ void Channel::take_control(const Event& event) {
 void Channel::take_error(const Event& event, Sink* sink) {
   const bool is_message =
       event.operation != nullptr && (event.operation->kind == OperationKind::kMessage ||
-                                     event.operation->kind == OperationKind::kPart);
+                                     event.operation->kind == OperationKind::kPart ||
+                                     event.operation->kind == OperationKind::kFlush);
   if (is_message && sink != nullptr) {
     return sink->take(event);
   }
@@ -271,6 +273,23 @@ void Channel::depart(Failure failure) {
     reason_ = std::move(failure);
     last_event_ = Clock::now();
   }
+}
+
+ssize_t Channel::read_back(uint32_t index, ReadBack read, Operation& operation) {
+  Rail& rail = rails_[index];
+  if (rail.self == FI_ADDR_UNSPEC) {
+    AddressBytes address{};
+    auto self = rail.endpoint.read_address(address).has_value() ? rail.endpoint.insert(address)
+                                                                : Result<fi_addr_t>(FI_ADDR_UNSPEC);
+    if (self.has_error() || self.value() == FI_ADDR_UNSPEC) {
+      return -FI_EADDRNOTAVAIL;
+    }
+    rail.self = self.value();
+  }
+  uint64_t& target = buffers_->read_back[index];
+  const size_t size_bytes = std::min<size_t>(read.size_bytes, sizeof target);
+  return rail.endpoint.read({&target, size_bytes, rail.memory.descriptor()}, rail.self,
+                            read.address, read.key, operation);
 }
 
 bool Channel::send_control(ControlType type, uint64_t count, uint32_t rail) {

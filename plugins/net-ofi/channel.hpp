@@ -96,6 +96,15 @@ class Channel {
   [[nodiscard]] const Failure* ended() const noexcept { return has_ended_ ? &*reason_ : nullptr; }
   /// The peer is gone or said that it closes; what it sent before may still arrive.
   [[nodiscard]] const Failure* departure() const noexcept { return reason_ ? &*reason_ : nullptr; }
+  /// Memory of this process that a card has written.
+  struct ReadBack {
+    uint64_t address;  // as the domain counts
+    uint64_t key;
+    uint64_t size_bytes;  // the first ones of it are read
+  };
+  /// Reads some of it through the card of `rail`, behind all that the card has written. 0, or
+  /// libfabric's error; -FI_EAGAIN: not now.
+  [[nodiscard]] ssize_t read_back(uint32_t rail, ReadBack read, Operation& operation);
   /// Messages the peer has received in all (kCredit).
   [[nodiscard]] uint64_t peer_count() const noexcept { return peer_count_; }
 
@@ -116,7 +125,8 @@ class Channel {
   struct Rail {
     Endpoint endpoint;
     fi_addr_t peer = FI_ADDR_UNSPEC;
-    OwnMemory memory;  // of `buffers_`
+    fi_addr_t self = FI_ADDR_UNSPEC;  // once something was read back
+    OwnMemory memory;                 // of `buffers_`
     bool is_shared_memory = false;
   };
   /// What libfabric reads and writes for us, in one block.
@@ -125,6 +135,7 @@ class Channel {
     std::array<WireControl, kControlSends> outgoing{};
     WireGreeting greeting_out{};
     WireGreeting greeting_in{};
+    std::array<uint64_t, kRailsMax> read_back{};  // nobody looks at it
   };
 
   Channel(const Options& options);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "plugins/net-ofi/endpoint.hpp"
 #include "plugins/net-ofi/transfer.hpp"
 #include "plugins/support/interface.hpp"
 
@@ -63,7 +64,9 @@ void read_card(const Domain& card, plexus_net_properties_t& properties) {
 
 }  // namespace
 
-Result<std::shared_ptr<Domain>> Domain::open(const Nic& nic, bool always_registers) {
+Result<std::shared_ptr<Domain>> Domain::open(const Nic& nic,
+                                             bool always_registers,
+                                             std::optional<CudaDriver> driver) {
   std::shared_ptr<Domain> opened(new Domain);
   opened->name_ = nic.offer.domain;
   opened->provider_ = nic.offer.provider;
@@ -81,12 +84,19 @@ Result<std::shared_ptr<Domain>> Domain::open(const Nic& nic, bool always_registe
   PLEXUS_TRY(check_call(::fi_domain(fabric, opened->info_.get(), &domain, nullptr),
                         "open the domain", where));
   opened->domain_.reset(domain);
-  opened->memory_ = std::make_unique<MemoryCache>(domain);
+  opened->memory_ = std::make_unique<MemoryCache>(domain, driver);
+  if (driver) {
+    opened->memory_kinds_ |= PLEXUS_MEMORY_CUDA;
+    if (FI_VERSION_GE(library().version(), kDmabufVersion)) {
+      opened->memory_kinds_ |= PLEXUS_MEMORY_DMABUF;
+    }
+  }
   return opened;
 }
 
-bool Domain::needs_registration() const noexcept {
-  return always_registers_ || (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
+bool Domain::needs_registration(uint32_t kind) const noexcept {
+  return kind != PLEXUS_MEMORY_HOST || always_registers_ ||
+         (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
 }
 
 std::string Device::name() const {
@@ -101,15 +111,50 @@ std::string Device::name() const {
   return text;
 }
 
-Result<Cards> Cards::open(const Settings& settings) {
-  PLEXUS_TRY(nics, find_nics(settings));
-  Cards cards;
-  std::vector<std::shared_ptr<Domain>> domains;
-  cards.provider_ = nics.front().offer.provider;
+Result<Cards::Domains> Cards::open_for_device_memory(const std::vector<Nic>& nics,
+                                                     const Settings& settings) {
+  const bool insists = settings.device_memory == DeviceMemoryWish::kInsists;
+  PLEXUS_TRY(driver, CudaDriver::find(insists));
+  PLEXUS_TRY(for_device_memory, find_for_device_memory(nics, settings));
+  Domains domains;
+  for (const Nic& nic : for_device_memory) {
+    PLEXUS_TRY(domain, Domain::open(nic, settings.always_registers, driver));
+    PLEXUS_TRY(Endpoint::open(domain));  // it promises, or not
+    domains.push_back(std::move(domain));
+  }
+  return domains;
+}
+
+Result<Cards::Domains> Cards::open_domains(const std::vector<Nic>& nics, const Settings& settings) {
+  if (settings.device_memory == DeviceMemoryWish::kNo) {
+    device_memory_text_ = "no GPU memory (PLEXUS_OFI_HMEM=0)";
+  } else {
+    auto domains = open_for_device_memory(nics, settings);
+    if (domains.has_value()) {
+      const bool has_dmabuf = (domains.value().front()->memory_kinds() & PLEXUS_MEMORY_DMABUF) != 0;
+      device_memory_text_ = has_dmabuf ? "GPU memory, also by dma-buf" : "GPU memory";
+      return std::move(domains).value();
+    }
+    const Failure& why = domains.error();
+    if (settings.device_memory == DeviceMemoryWish::kInsists) {
+      return fail(why.code, "PLEXUS_OFI_HMEM=1, but there is no GPU memory for the network: {}",
+                  why.text);
+    }
+    device_memory_text_ = "no GPU memory (" + why.text + ")";
+  }
+  Domains domains;
   for (const Nic& nic : nics) {
     PLEXUS_TRY(domain, Domain::open(nic, settings.always_registers));
     domains.push_back(std::move(domain));
   }
+  return domains;
+}
+
+Result<Cards> Cards::open(const Settings& settings) {
+  PLEXUS_TRY(nics, find_nics(settings));
+  Cards cards;
+  cards.provider_ = nics.front().offer.provider;
+  PLEXUS_TRY(domains, cards.open_domains(nics, settings));
   for (size_t first = 0; first < nics.size(); first += settings.rails) {
     const size_t count = std::min<size_t>(settings.rails, nics.size() - first);
     Device device;
@@ -146,7 +191,7 @@ void Cards::read_properties(const Device& device,
   properties.fabric_id = fabric_of(info, provider_, host_id);
   properties.message_bytes_max =
       std::min<uint64_t>(info.ep_attr->max_msg_size, PLEXUS_NET_MESSAGE_BYTES_MAX);
-  properties.pointer_support = PLEXUS_MEMORY_HOST;
+  properties.pointer_support = first.memory_kinds();
   properties.latency_ns = PLEXUS_UNKNOWN_U32;
   properties.comms_max = static_cast<uint32_t>(
       std::clamp<size_t>(info.domain_attr->ep_cnt / device.rails.size(), 1, UINT16_MAX));

@@ -48,6 +48,9 @@ Result<Endpoint> Endpoint::open(std::shared_ptr<Domain> owner) {
   PLEXUS_TRY(check_call(::fi_ep_bind(ep, &av->fid, 0), "bind an address table", domain.name()));
   PLEXUS_TRY(check_call(::fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV),
                         "bind a completion queue", domain.name()));
+  if (domain.takes_device_memory()) {  // after binding: 1.17 cannot close what is not bound
+    PLEXUS_TRY(demand_direct_access(*ep, domain.provider() + " on " + domain.name()));
+  }
   PLEXUS_TRY(check_call(::fi_enable(ep), "enable an endpoint", domain.name()));
   return endpoint;
 }

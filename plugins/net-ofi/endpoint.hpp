@@ -17,6 +17,7 @@ namespace plexus::net_ofi {
 enum class OperationKind : uint8_t {
   kMessage,
   kPart,
+  kFlush,
   kControlSend,
   kControlReceive,
   kGreetingSend,
@@ -79,6 +80,16 @@ class Endpoint {
   [[nodiscard]] ssize_t receive(Bytes bytes, uint64_t tag, Operation& operation) const noexcept {
     return ::fi_trecv(ep_.get(), bytes.data, bytes.size_bytes, bytes.descriptor, FI_ADDR_UNSPEC,
                       tag, 0, &operation.context);
+  }
+
+  /// Reads registered memory of this process through the card, from `self`, its own address.
+  [[nodiscard]] ssize_t read(Bytes into,
+                             fi_addr_t self,
+                             uint64_t address,
+                             uint64_t key,
+                             Operation& operation) const noexcept {
+    return ::fi_read(ep_.get(), into.data, into.size_bytes, into.descriptor, self, address, key,
+                     &operation.context);
   }
 
   /// To be called before closing what strangers may have called: ofi_rxm of 1.17 never closes the

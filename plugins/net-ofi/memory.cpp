@@ -8,26 +8,42 @@ namespace plexus::net_ofi {
 
 Result<FidPtr<fid_mr>> MemoryCache::make(const plexus_net_region_t& region, const char* where) {
   const iovec range = {region.data, region.size_bytes};
-  fi_mr_attr attributes{};
-  attributes.mr_iov = &range;
-  attributes.iov_count = 1;
-  attributes.access = FI_SEND | FI_RECV;
-  attributes.requested_key = next_key_++;
+  const MrDmabuf dmabuf = dmabuf_of(region);
+  MrAttributes attributes{};
+  uint64_t flags = 0;
+  attributes.known.mr_iov = &range;
+  attributes.known.iov_count = 1;
+  attributes.known.access = FI_SEND | FI_RECV;
+  attributes.known.requested_key = next_key_++;
+  if (driver_) {
+    attributes.known.access |= FI_READ;  // a flush reads into memory of the host
+  }
+  if (region.kind != PLEXUS_MEMORY_HOST) {
+    PLEXUS_TRY(device, driver_->find_device(region.data));
+    attributes.known.access |= FI_REMOTE_READ;  // a flush reads from it
+    attributes.known.iface = FI_HMEM_CUDA;
+    attributes.known.device.cuda = device;
+  }
+  if (region.kind == PLEXUS_MEMORY_DMABUF) {
+    flags = kMrDmabuf;
+    attributes.known.mr_iov = reinterpret_cast<const iovec*>(&dmabuf);  // a union since 1.20
+  }
   fid_mr* made = nullptr;
-  const int result = ::fi_mr_regattr(domain_, &attributes, 0, &made);
+  const int result = ::fi_mr_regattr(domain_, &attributes.known, flags, &made);
   FidPtr<fid_mr> owner(made);
   if (result != 0) {
-    return fail(
-        PLEXUS_SYSTEM_ERROR,
-        "cannot register {} bytes with {}: {}; raise the limit of locked memory (ulimit -l)",
-        region.size_bytes, where, error_text(result));
+    const char* const remedy = region.kind == PLEXUS_MEMORY_HOST
+                                   ? "raise the limit of locked memory (ulimit -l)"
+                                   : "PLEXUS_OFI_HMEM=0 does without GPU memory";
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot register {} bytes of {} with {}: {}; {}",
+                region.size_bytes, kind_text(region.kind), where, error_text(result), remedy);
   }
   return owner;
 }
 
 Result<fid_mr*> MemoryCache::acquire(const plexus_net_region_t& region, const char* where) {
   const std::scoped_lock lock(mutex_);
-  const Key key(region.data, region.size_bytes);
+  const Key key(region.data, region.size_bytes, region.kind);
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     PLEXUS_TRY(registration, make(region, where));

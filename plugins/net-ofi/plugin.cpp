@@ -19,6 +19,7 @@ using plexus::net_ofi::Cards;
 using plexus::net_ofi::Channel;
 using plexus::net_ofi::Connector;
 using plexus::net_ofi::Device;
+using plexus::net_ofi::FlushRequest;
 using plexus::net_ofi::Listener;
 using plexus::net_ofi::Place;
 using plexus::net_ofi::read_path;
@@ -84,8 +85,9 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   return guard(log, [&]() -> Result<void> {
     PLEXUS_TRY(settings, read_settings(plexus::plugin::SettingReader(*config)));
     PLEXUS_TRY(cards, Cards::open(settings));
-    log.info("net-ofi: {}, provider {}, {} device{}", plexus::net_ofi::library_text(),
-             cards.provider(), cards.devices().size(), cards.devices().size() == 1 ? "" : "s");
+    log.info("net-ofi: {}, provider {}, {} device{}, {}", plexus::net_ofi::library_text(),
+             cards.provider(), cards.devices().size(), cards.devices().size() == 1 ? "" : "s",
+             cards.device_memory_text());
     *context = give_to_host(std::unique_ptr<plexus_net_context>(
         new plexus_net_context{log, settings, std::move(cards)}));
     return ok();
@@ -204,7 +206,19 @@ int32_t irecv(plexus_net_recv_t* recv,
                [&] { return recv->connection->irecv(count, buffers, request); });
 }
 
+int32_t flush(plexus_net_recv_t* recv,
+              uint32_t count,
+              const plexus_net_buffer_t* buffers,
+              plexus_net_request_t** request) {
+  return guard(recv->context->log,
+               [&] { return recv->connection->flush(count, buffers, request); });
+}
+
 int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
+  if (request->kind == plexus_net_request::Kind::kFlush) {
+    auto& flushed = static_cast<FlushRequest&>(*request);
+    return guard(flushed.connection->log(), [&] { return flushed.connection->test(flushed); });
+  }
   if (request->kind == plexus_net_request::Kind::kSend) {
     auto& sent = static_cast<SendRequest&>(*request);
     return guard(sent.connection->log(), [&] { return sent.connection->test(sent, sizes_bytes); });
@@ -241,7 +255,7 @@ constexpr plexus_net_ops_t kOps = {
     .deregister = deregister,
     .isend = isend,
     .irecv = irecv,
-    .flush = nullptr,  // host memory only
+    .flush = flush,
     .test = test,
     .close_send = close_send,
     .close_recv = close_recv,

@@ -10,6 +10,7 @@
 
 #include <fmt/ranges.h>
 
+#include "plugins/net-ofi/device_memory.hpp"
 #include "plugins/net-ofi/wire.hpp"
 #include "plugins/support/name_filter.hpp"
 
@@ -111,9 +112,9 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
 }
 
 /// The list, empty when nothing matches.
-Result<InfoPtr> ask(const fi_info* hints) {
+Result<InfoPtr> ask(const fi_info* hints, uint32_t version = kApiVersion) {
   fi_info* list = nullptr;
-  const int result = library().getinfo(kApiVersion, nullptr, nullptr, 0, hints, &list);
+  const int result = library().getinfo(version, nullptr, nullptr, 0, hints, &list);
   InfoPtr owner(list);
   if (result != 0 && result != -FI_ENODATA) {
     return fail(PLEXUS_SYSTEM_ERROR, "{} cannot list its providers: {}", library_text(),
@@ -130,9 +131,18 @@ std::vector<Offer> read_offers(const fi_info* list) {
   return offers;
 }
 
+/// A provider that stays within the host (shm) only when it is named: other hosts may join.
+uint64_t reach_of(const Settings& settings) {
+  return settings.provider.empty() ? FI_REMOTE_COMM : 0;
+}
+
+bool is_same_card(const Offer& a, const Offer& b) {
+  return a.provider == b.provider && a.domain == b.domain && a.is_ipv6 == b.is_ipv6 &&
+         a.is_link_local == b.is_link_local;
+}
+
 Result<InfoPtr> ask_for_usable(const Settings& settings) {
-  // A provider that stays within the host (shm) only when it is named: other hosts may join.
-  const InfoPtr hints = make_hints(settings, settings.provider.empty() ? FI_REMOTE_COMM : 0);
+  const InfoPtr hints = make_hints(settings, reach_of(settings));
   if (hints == nullptr) {
     return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
   }
@@ -262,6 +272,42 @@ Result<std::vector<Nic>> find_nics(const Settings& settings) {
     nics.push_back({offer, std::move(copy)});
   }
   return nics;
+}
+
+Result<std::vector<Nic>> find_for_device_memory(const std::vector<Nic>& nics,
+                                                const Settings& settings) {
+  if (!FI_VERSION_GE(library().version(), kDeviceMemoryVersion)) {
+    return fail(PLEXUS_SYSTEM_ERROR, "{} is older than 1.18, which can do without calls of CUDA",
+                library_text());
+  }
+  const std::string& provider = nics.front().offer.provider;
+  const InfoPtr hints =
+      make_hints(settings, reach_of(settings) | FI_HMEM | FI_RMA | FI_READ | FI_REMOTE_READ);
+  if (hints == nullptr) {
+    return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
+  }
+  hints->domain_attr->mr_mode |= FI_MR_HMEM;
+  hints->fabric_attr->prov_name = ::strdup(provider.c_str());
+  PLEXUS_TRY(list, ask(hints.get(), device_memory_version()));
+  std::vector<Nic> found;
+  for (const Nic& nic : nics) {
+    size_t index = 0;
+    const fi_info* entry = list.get();
+    while (entry != nullptr && !is_same_card(nic.offer, read_offer(*entry, index))) {
+      entry = entry->next;
+      ++index;
+    }
+    if (entry == nullptr || (entry->caps & FI_HMEM) == 0) {
+      return fail(PLEXUS_SYSTEM_ERROR, "{} of {} has no FI_HMEM with FI_RMA on {}", provider,
+                  library_text(), nic.offer.domain);
+    }
+    InfoPtr copy(library().dupinfo(entry));
+    if (copy == nullptr) {
+      return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
+    }
+    found.push_back({read_offer(*entry, index), std::move(copy)});
+  }
+  return found;
 }
 
 }  // namespace plexus::net_ofi

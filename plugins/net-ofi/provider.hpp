@@ -42,4 +42,9 @@ struct Nic {
 /// Asks libfabric. May take a second: it looks at all its providers.
 [[nodiscard]] Result<std::vector<Nic>> find_nics(const Settings& settings);
 
+/// The same cards, for GPU memory too: with FI_HMEM, and with FI_RMA for the reads of a flush. A
+/// failure: the provider has not both on all of them.
+[[nodiscard]] Result<std::vector<Nic>> find_for_device_memory(const std::vector<Nic>& nics,
+                                                              const Settings& settings);
+
 }  // namespace plexus::net_ofi

@@ -61,6 +61,18 @@ Result<bool> read_registration(const ReadVariable& read) {
               "PLEXUS_OFI_REGISTER={} is neither auto nor always; correct or unset it", when);
 }
 
+Result<DeviceMemoryWish> read_device_memory(const ReadVariable& read) {
+  const std::string_view wish = read_text(read, "PLEXUS_OFI_HMEM");
+  if (wish.empty() || wish == "auto") {
+    return DeviceMemoryWish::kIfPossible;
+  }
+  if (wish == "0" || wish == "1") {
+    return wish == "0" ? DeviceMemoryWish::kNo : DeviceMemoryWish::kInsists;
+  }
+  return fail(PLEXUS_INVALID_USAGE, "PLEXUS_OFI_HMEM={} is none of auto, 0, 1; correct or unset it",
+              wish);
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const ReadVariable& read) {
@@ -78,12 +90,14 @@ Result<Settings> read_settings(const ReadVariable& read) {
   settings.host_id = read_text(read, "NCCL_HOSTID");
   PLEXUS_TRY(family, read_family(read));
   PLEXUS_TRY(registers, read_registration(read));
+  PLEXUS_TRY(device_memory, read_device_memory(read));
   PLEXUS_TRY(rails, read_number(read, "PLEXUS_OFI_RAILS", {1, 1, kRailsMax}));
   PLEXUS_TRY(stripe, read_number(read, "PLEXUS_OFI_STRIPE_MIN", kStripe));
   PLEXUS_TRY(connect_ms, read_number(read, "PLEXUS_OFI_CONNECT_TIMEOUT_MS", kConnectMs));
   PLEXUS_TRY(probe_ms, read_number(read, "PLEXUS_OFI_PROBE_MS", kProbeMs));
   settings.family = family;
   settings.always_registers = registers;
+  settings.device_memory = device_memory;
   settings.rails = static_cast<uint32_t>(rails);
   settings.stripe_bytes_min = static_cast<uint64_t>(stripe);
   settings.connect_timeout = std::chrono::milliseconds(connect_ms);

@@ -24,22 +24,24 @@ std::byte& nothing() {
 // ------------------------------------------------------------------------------------ Connection
 
 Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) const {
-  if (region.kind != PLEXUS_MEMORY_HOST) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "net-ofi moves host memory only, not kind {}; stage GPU memory through the host",
-                region.kind);
+  const Domain& first = channel_->endpoint(0).domain();
+  if ((first.memory_kinds() & region.kind) == 0) {
+    return fail(PLEXUS_INVALID_USAGE, "net-ofi does not take {} on {}; PLEXUS_OFI_HMEM=1 says why",
+                kind_text(region.kind), first.name());
   }
   if (region.data == nullptr && region.size_bytes > 0) {
     return fail(PLEXUS_INVALID_ARGUMENT,
                 "a region of {} bytes at address null cannot be registered", region.size_bytes);
   }
   const Channel& ends = *channel_;
-  const bool is_needed = ends.endpoint(0).domain().needs_registration();
+  const bool is_needed = first.needs_registration(region.kind);
   if (!is_needed || region.size_bytes == 0) {
     return static_cast<plexus_net_memory_t*>(nullptr);
   }
   auto memory = std::make_unique<plexus_net_memory_t>();
   memory->channel = &ends;
+  memory->begin = region.data;
+  memory->kind = region.kind;
   for (uint32_t rail = 0; rail < ends.rails(); ++rail) {
     Domain& domain = ends.endpoint(rail).domain();
     auto registration = domain.memory().acquire(region, domain.name().c_str());
@@ -333,7 +335,58 @@ void RecvConnection::post_parts() {
                        waiting_parts_.begin() + static_cast<ptrdiff_t>(posted));
 }
 
+int32_t RecvConnection::flush(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
+                              plexus_net_request_t** request) {
+  if (is_broken()) {
+    return report_failure();
+  }
+  if (count < 1 || count > PLEXUS_NET_RECVS_MAX) {
+    log().error("a flush has 1..8 buffers");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  FlushRequest* const fresh = flushes_.plan({buffers, count}, channel().rails());
+  if (fresh == nullptr) {
+    *request = nullptr;  // of the host: visible already
+    return PLEXUS_OK;
+  }
+  fresh->connection = this;
+  start_flushes();
+  *request = fresh;
+  return PLEXUS_OK;  // a failure is reported by test(): the request exists
+}
+
+void RecvConnection::start_flushes() {
+  const ssize_t result = flushes_.start(channel());
+  if (result != 0 && result != -FI_EAGAIN) {
+    break_off(failure_of({nullptr, 0, 0, static_cast<int>(-result), 0, error_text(result)},
+                         "reading GPU memory back"));
+  }
+}
+
+int32_t RecvConnection::test(FlushRequest& request) {
+  if (request.unfinished > 0 && !is_broken()) {
+    start_flushes();
+    advance();
+  }
+  if (request.unfinished > 0) {
+    return is_broken() ? report_failure() : PLEXUS_AGAIN;
+  }
+  flushes_.release(request);
+  return PLEXUS_OK;
+}
+
+void RecvConnection::take_flushed(const Event& event) {
+  if (event.error != 0) {
+    return break_off(failure_of(event, "reading GPU memory back"));
+  }
+  --static_cast<FlushRequest*>(event.operation->owner)->unfinished;
+}
+
 void RecvConnection::take_done(const Event& event) {
+  if (event.operation->kind == OperationKind::kFlush) {
+    return take_flushed(event);
+  }
   auto& buffer = *static_cast<RecvBuffer*>(event.operation->owner);
   if (event.error == FI_ETRUNC || event.error == FI_EMSGSIZE) {
     break_off(too_long(buffer, buffer.room_bytes + event.excess_bytes));

@@ -18,17 +18,7 @@
 #include "plugin-api/plexus_net.h"
 
 #include "plugins/net-ofi/channel.hpp"
-
-/// What the host sees of a request.
-struct plexus_net_request {
-  enum class Kind : uint8_t { kSend, kRecv } kind;
-};
-
-/// A registered range: one registration per rail.
-struct plexus_net_memory {
-  const plexus::net_ofi::Channel* channel = nullptr;
-  std::array<fid_mr*, plexus::net_ofi::kRailsMax> registrations{};
-};
+#include "plugins/net-ofi/flush.hpp"
 
 namespace plexus::net_ofi {
 
@@ -170,9 +160,15 @@ class RecvConnection final : public Connection {
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request);
   [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);
+  [[nodiscard]] int32_t flush(uint32_t count,
+                              const plexus_net_buffer_t* buffers,
+                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t test(FlushRequest& request);
 
  private:
   void take_done(const Event& event) override;
+  void take_flushed(const Event& event);
+  void start_flushes();
   void take_message(RecvBuffer& buffer, const Event& event);
   void end_buffer(RecvBuffer& buffer);
   /// Posts what is asked for and not posted yet, in order.
@@ -194,6 +190,7 @@ class RecvConnection final : public Connection {
     uint32_t rail;
   };
   std::vector<WaitingPart> waiting_parts_;  // its room is never exceeded
+  Flushes flushes_;
 };
 
 }  // namespace plexus::net_ofi

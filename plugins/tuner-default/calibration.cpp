@@ -5,8 +5,12 @@
 #include <cmath>
 #include <cstddef>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -20,6 +24,9 @@ using Json = nlohmann::json;
 
 constexpr const char* kClasses[PLEXUS_LINK_CLASSES] = {"process", "host", "net", "far"};
 constexpr double kCostMax = 1e9;  // microseconds
+constexpr double kBytesMax = 1e15;
+constexpr size_t kMeasuredMost = 100'000;  // numbers
+constexpr uint32_t kRanksMax = 1U << 20;
 
 struct Field {
   const char* name;
@@ -64,19 +71,22 @@ Result<void> read_host(const Json& json, HostCost& cost) {
                             {"spread", cost.spread}});
 }
 
+Result<uint32_t> find_class(const std::string& name) {
+  const auto* const at = std::find_if(std::begin(kClasses), std::end(kClasses),
+                                      [&](const char* row) { return name == row; });
+  if (at == std::end(kClasses)) {
+    return fail(PLEXUS_INVALID_USAGE, "link {} is none of process, host, net, far", name);
+  }
+  return static_cast<uint32_t>(at - std::begin(kClasses));
+}
+
 Result<void> read_links(const Json& json, Calibration& calibration) {
   if (!json.is_object()) {
     return fail(PLEXUS_INVALID_USAGE, "links is no object");
   }
   for (const auto& [name, link] : json.items()) {
-    const auto* const at =
-        std::find_if(std::begin(kClasses), std::end(kClasses),
-                     [wanted = std::string(name)](const char* row) { return wanted == row; });
-    if (at == std::end(kClasses)) {
-      return fail(PLEXUS_INVALID_USAGE, "link {} is none of process, host, net, far", name);
-    }
-    const auto read =
-        read_link(link, calibration.links[static_cast<size_t>(at - std::begin(kClasses))]);
+    PLEXUS_TRY(link_class, find_class(name));
+    const auto read = read_link(link, calibration.links[link_class]);
     if (read.has_error()) {
       return fail(PLEXUS_INVALID_USAGE, "link {} {}", name, read.error().text);
     }
@@ -84,17 +94,100 @@ Result<void> read_links(const Json& json, Calibration& calibration) {
   return ok();
 }
 
-Result<void> read_object(const Json& json, Calibration& calibration) {
+/// Numbers above 0, at most `most` each.
+Result<std::vector<double>> read_numbers(const Json& json, double most) {
+  if (!json.is_array() || json.empty() || json.size() > kMeasuredMost) {
+    return fail(PLEXUS_INVALID_USAGE, "is no list of numbers");
+  }
+  std::vector<double> numbers;
+  for (const Json& value : json) {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (!std::isfinite(number) || number <= 0 || number > most) {
+      return fail(PLEXUS_INVALID_USAGE, "has {}, expected a number above 0, at most {}",
+                  value.dump(), most);
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+Result<void> read_times(const Json& json, MeasuredCall& call) {
+  for (const auto& [algorithm, list] : json.items()) {
+    auto times = read_numbers(list, kCostMax);
+    if (times.has_error()) {
+      return fail(PLEXUS_INVALID_USAGE, "time_us of {} {}", algorithm, times.error().text);
+    }
+    if (times.value().size() != call.bytes.size()) {
+      return fail(PLEXUS_INVALID_USAGE, "has {} times of {} for {} sizes", times.value().size(),
+                  algorithm, call.bytes.size());
+    }
+    call.time_us[algorithm] = std::move(times.value());
+  }
+  return ok();
+}
+
+Result<MeasuredCall> read_measured_call(const Json& json) {
+  const auto text = [&](const char* name) {
+    return json.is_object() && json.contains(name) && json[name].is_string()
+               ? json[name].get<std::string>()
+               : std::string();
+  };
+  MeasuredCall call;
+  call.collective = text("collective");
+  PLEXUS_TRY(link, find_class(text("link")));
+  call.link = link;
+  const double ranks = json.contains("ranks") && json["ranks"].is_number_unsigned()
+                           ? json["ranks"].get<double>()
+                           : 0;
+  if (call.collective.empty() || ranks < 2 || ranks > kRanksMax || !json.contains("bytes") ||
+      !json.contains("time_us") || !json["time_us"].is_object()) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "does not have link, ranks (2 or more), collective, bytes and time_us");
+  }
+  call.nranks = static_cast<uint32_t>(ranks);
+  auto bytes = read_numbers(json["bytes"], kBytesMax);
+  if (bytes.has_error()) {
+    return fail(PLEXUS_INVALID_USAGE, "bytes {}", bytes.error().text);
+  }
+  call.bytes = std::move(bytes.value());
+  if (std::adjacent_find(call.bytes.begin(), call.bytes.end(), std::greater_equal<>()) !=
+          call.bytes.end() ||
+      call.bytes.front() < 1) {
+    return fail(PLEXUS_INVALID_USAGE, "bytes do not ascend from 1 or more");
+  }
+  PLEXUS_TRY(read_times(json["time_us"], call));
+  return call;
+}
+
+Result<std::vector<MeasuredCall>> read_measured(const Json& json) {
+  if (!json.is_array() || json.size() > kMeasuredMost) {
+    return fail(PLEXUS_INVALID_USAGE, "measured is no list of at most {}", kMeasuredMost);
+  }
+  std::vector<MeasuredCall> calls;
+  for (const Json& row : json) {
+    auto call = read_measured_call(row);
+    if (call.has_error()) {
+      return fail(PLEXUS_INVALID_USAGE, "measured[{}] {}", calls.size(), call.error().text);
+    }
+    calls.push_back(std::move(call.value()));
+  }
+  return calls;
+}
+
+Result<void> read_object(const Json& json, CalibrationFile& file) {
   for (const auto& [name, part] : json.items()) {
     if (name == "links") {
-      PLEXUS_TRY(read_links(part, calibration));
+      PLEXUS_TRY(read_links(part, file.model));
     } else if (name == "host") {
-      const auto read = read_host(part, calibration.host);
+      const auto read = read_host(part, file.model.host);
       if (read.has_error()) {
         return fail(PLEXUS_INVALID_USAGE, "host {}", read.error().text);
       }
+    } else if (name == "measured") {
+      PLEXUS_TRY(measured, read_measured(part));
+      file.measured = std::move(measured);
     } else if (name != "about") {
-      return fail(PLEXUS_INVALID_USAGE, "{} is none of links, host, about", name);
+      return fail(PLEXUS_INVALID_USAGE, "{} is none of links, host, measured, about", name);
     }
   }
   return ok();
@@ -102,21 +195,27 @@ Result<void> read_object(const Json& json, Calibration& calibration) {
 
 }  // namespace
 
-Result<Calibration> read_calibration(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  const Json json = Json::parse(file, nullptr, false);
-  if (!json.is_object() || !(json.contains("links") || json.contains("host"))) {
+Result<CalibrationFile> parse_calibration(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() ||
+      !(json.contains("links") || json.contains("host") || json.contains("measured"))) {
     return fail(PLEXUS_INVALID_USAGE,
-                "calibration {} cannot be read as JSON with \"links\" or \"host\": make it with "
-                "`plexus tune`",
-                path.string());
+                "cannot be read as JSON with \"links\", \"host\" or \"measured\": make it with "
+                "`plexus tune`");
   }
-  Calibration calibration = kDefaultCalibration;
-  const auto read = read_object(json, calibration);
-  if (read.has_error()) {
-    return fail(PLEXUS_INVALID_USAGE, "calibration {}: {}", path.string(), read.error().text);
+  CalibrationFile file = {.model = kDefaultCalibration, .measured = {}};
+  PLEXUS_TRY(read_object(json, file));
+  return file;
+}
+
+Result<CalibrationFile> read_calibration(const std::filesystem::path& path) {
+  std::ifstream stream(path);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  auto file = parse_calibration(text);
+  if (file.has_error()) {
+    return fail(PLEXUS_INVALID_USAGE, "calibration {}: {}", path.string(), file.error().text);
   }
-  return calibration;
+  return file;
 }
 
 }  // namespace plexus::tuner_default

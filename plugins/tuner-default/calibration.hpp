@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // The calibration file that `plexus tune` writes: JSON, {"links": {"host": {"latency_us": 0.16,
 // "message_us": 0.05, "us_per_byte": 5e-05}, ...}, "host": {"reduce_us_per_byte": 8e-06, "turn_us":
-// 0.45, "spread": 0.5}}; links by class: process, host, net, far. What is missing keeps its
-// default; "about" is for people.
+// 0.45, "spread": 0.5}, "measured": [{"link": "host", "ranks": 2, "collective": "all_reduce",
+// "bytes": [64, 256], "time_us": {"ring": [0.2, 0.3], ...}}, ...]}; links by class: process, host,
+// net, far. What is missing keeps its default; "about" is for people.
 #pragma once
 
 #include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "plugins/support/result.hpp"
 #include "plugins/tuner-default/cost_model.hpp"
+#include "plugins/tuner-default/measured.hpp"
 
 namespace plexus::tuner_default {
 
-/// Fails with what is wrong and where: no JSON, an unknown class or name, a number that is no cost.
-plugin::Result<Calibration> read_calibration(const std::filesystem::path& path);
+struct CalibrationFile {
+  Calibration model;
+  std::vector<MeasuredCall> measured;
+};
+
+/// Fails with what is wrong: no JSON, an unknown class or name, a number that is no cost.
+plugin::Result<CalibrationFile> parse_calibration(std::string_view text);
+/// The same of a file, which the error names.
+plugin::Result<CalibrationFile> read_calibration(const std::filesystem::path& path);
 
 }  // namespace plexus::tuner_default

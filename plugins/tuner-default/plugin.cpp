@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "plugins/support/wall.hpp"
 #include "plugins/tuner-default/calibration.hpp"
@@ -12,7 +13,7 @@ using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Result;
-using plexus::tuner_default::Calibration;
+using plexus::tuner_default::CalibrationFile;
 using plexus::tuner_default::kDefaultCalibration;
 using plexus::tuner_default::predict_us;
 using plexus::tuner_default::read_calibration;
@@ -20,7 +21,7 @@ using plexus::tuner_default::read_calibration;
 struct plexus_tuner_context {
   Log log;
   plexus_tuner_comm_t comm;
-  Calibration calibration;
+  CalibrationFile calibration;
 };
 
 namespace {
@@ -34,14 +35,15 @@ int32_t init(plexus_tuner_context_t** context,
              plexus_log_sink_t* sink) {
   const Log log(callback, sink);
   return guard(log, [&]() -> Result<void> {
-    Calibration calibration = kDefaultCalibration;
+    CalibrationFile calibration = {.model = kDefaultCalibration, .measured = {}};
     const char* const file = std::getenv("PLEXUS_TUNE_FILE");
     if (file != nullptr && *file != '\0') {
-      PLEXUS_TRY(measured, read_calibration(file));
-      calibration = measured;
+      PLEXUS_TRY(read, read_calibration(file));
+      calibration = std::move(read);
       log.info("tuner-default: calibration {}", file);
     }
-    *context = std::make_unique<plexus_tuner_context>(plexus_tuner_context{log, *comm, calibration})
+    *context = std::make_unique<plexus_tuner_context>(
+                   plexus_tuner_context{log, *comm, std::move(calibration)})
                    .release();
     return ok();
   });
@@ -55,7 +57,8 @@ int32_t get_times(plexus_tuner_context_t* context,
   auto* const bytes = reinterpret_cast<std::byte*>(candidates);
   for (uint32_t i = 0; i < count; ++i) {
     auto& candidate = *reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride);
-    const double time_us = predict_us(context->calibration, context->comm, *call, candidate);
+    const double time_us = predict_us(context->calibration.model, context->calibration.measured,
+                                      context->comm, *call, candidate);
     // A communicator or a size that cannot be gives no time; NaN is caught too.
     const bool is_time = time_us >= 0 && time_us < kTimeUsMost;
     candidate.time_ns = is_time ? std::llround(time_us * 1e3) : -1;

@@ -49,6 +49,12 @@ std::atomic<int> count{0};
 plexus_net_context_t* shared_context = nullptr;
 std::atomic<void*> last_data{nullptr};
 
+/// Faults of plugins that take dma-bufs, which the wrapper then says of memory that it maps.
+bool is_with_dmabuf() {
+  static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
+  return kChosen != nullptr && std::strncmp(kChosen, "dmabuf_", 7) == 0;
+}
+
 void sleep_ms(int time) { std::this_thread::sleep_for(milliseconds(time)); }
 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
@@ -124,6 +130,9 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   if (is_mutant("recvs_too_many")) {
     p->recvs_max = 9;
   }
+  if (is_with_dmabuf() && !is_mutant("dmabuf_unoffered")) {
+    p->pointer_support |= PLEXUS_MEMORY_DMABUF;
+  }
   return code;
 }
 
@@ -163,6 +172,44 @@ int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
   return code;
 }
 
+plexus_net_region_t host_region(const plexus_net_region_t& region) {
+  plexus_net_region_t changed = region;
+  if (is_with_dmabuf() && region.kind == PLEXUS_MEMORY_DMABUF) {
+    changed.kind = PLEXUS_MEMORY_HOST;
+  }
+  return changed;
+}
+
+/// Of the wrapper's own: a flush that was started. `tests` of it so far.
+struct Flush {
+  int tests = 0;
+};
+Flush the_flush;
+plexus_net_request_t* flush_request() {
+  return reinterpret_cast<plexus_net_request_t*>(&the_flush);
+}
+
+int32_t flush(plexus_net_recv_t* /*recv*/,
+              uint32_t buffers_count,
+              const plexus_net_buffer_t* buffers,
+              plexus_net_request_t** request) {
+  if (is_mutant("dmabuf_flush_fails")) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: no flush today");
+    return PLEXUS_SYSTEM_ERROR;
+  }
+  if (is_mutant("dmabuf_flush_clears") && buffers_count > 0) {
+    std::memset(buffers[0].data, 0, 1);
+  }
+  the_flush = {};
+  *request = flush_request();
+  return PLEXUS_OK;
+}
+
+int32_t test_flush() {
+  const bool is_done = ++the_flush.tests > 3;
+  return is_done && !is_mutant("dmabuf_flush_never") ? PLEXUS_OK : PLEXUS_AGAIN;
+}
+
 int32_t register_send(plexus_net_send_t* send,
                       const plexus_net_region_t* region,
                       plexus_net_memory_t** memory) {
@@ -172,7 +219,8 @@ int32_t register_send(plexus_net_send_t* send,
   if (is_mutant("register_writes") && region->size_bytes > 0) {
     static_cast<char*>(region->data)[0] ^= 1;
   }
-  return inner().register_send(send, region, memory);
+  const plexus_net_region_t of_host = host_region(*region);
+  return inner().register_send(send, &of_host, memory);
 }
 int32_t register_recv(plexus_net_recv_t* recv,
                       const plexus_net_region_t* region,
@@ -184,7 +232,12 @@ int32_t register_recv(plexus_net_recv_t* recv,
     say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: not aligned");
     return PLEXUS_INVALID_ARGUMENT;
   }
-  return inner().register_recv(recv, region, memory);
+  if (is_mutant("dmabuf_refused") && region->kind == PLEXUS_MEMORY_DMABUF) {
+    say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: not of a GPU");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  const plexus_net_region_t of_host = host_region(*region);
+  return inner().register_recv(recv, &of_host, memory);
 }
 
 int32_t isend(plexus_net_send_t* send,
@@ -275,6 +328,9 @@ int32_t irecv(plexus_net_recv_t* recv,
 }
 
 int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
+  if (request == flush_request()) {
+    return test_flush();
+  }
   const int32_t code = inner().test(request, sizes_bytes);
   if (is_mutant("test_blocks") && code == PLEXUS_AGAIN) {
     int32_t later = PLEXUS_AGAIN;
@@ -349,6 +405,7 @@ plexus_net_ops_t make_ops() {
   ops.isend = isend;
   ops.irecv = irecv;
   ops.test = test;
+  ops.flush = is_with_dmabuf() && !is_mutant("dmabuf_no_flush") ? flush : nullptr;
   ops.close_send = close_send;
   ops.close_recv = close_recv;
   ops.close_listen = close_listen;

@@ -76,7 +76,13 @@ NET = {  # mutant -> the check that must fail
     "query_changes": "query.constant",
 }
 
-
+DMABUF = {  # of a plugin that takes dma-bufs; without a fault it is the mutant dmabuf_right
+    "dmabuf_unoffered": "register.kinds",
+    "dmabuf_no_flush": "device.flush",
+    "dmabuf_flush_fails": "dmabuf.flush",
+    "dmabuf_flush_clears": "dmabuf.flush",
+    "dmabuf_flush_never": "dmabuf.flush",
+}
 TUNER = {  # a number: the version of the ABI in which it is tried, 6 where none is
     "init_refuses_large": "tuner.any",
     "init_leaks_descriptor": "tuner.many",
@@ -191,6 +197,15 @@ class Mutants(unittest.TestCase):
     def test_every_mutant_of_a_net_plugin_is_killed(self):
         self.expect_killed(NET, lambda _: "libplexus-net-mutant.so")
         self.assertGreaterEqual(len(NET), 25)
+
+    def test_every_mutant_that_takes_dmabufs_is_killed(self):
+        library = "libplexus-net-mutant.so"
+        self.expect_killed(DMABUF, lambda _: library)
+        code, verdicts = check(library, "device.flush,dmabuf.flush,register.kinds", "dmabuf_right")
+        self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
+        code, verdicts = check(library, "dmabuf.flush", "dmabuf_refused")
+        self.assertEqual((code, verdicts["dmabuf.flush"]), (
+            0, ("skip", "the plugin takes no dma-buf of the host: mutant: not of a GPU")))
 
     def test_every_mutant_of_a_tuner_is_killed(self):  # without a fault it passes: conformance_nccl_tuner_v2 to v6
         self.expect_killed(TUNER, "libplexus-tuner-mutant-v{}.so".format, 6)

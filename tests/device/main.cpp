@@ -7,6 +7,13 @@
 #include "tests/device/job.hpp"
 #include "tests/device/role.hpp"
 
+/// For net_gpu.cpp.
+extern "C" __attribute__((visibility("default"))) int plexus_test_is_gpu_memory(
+    const void* pointer) {
+  using Place = plexus::PointerFacts::Place;
+  return plexus::testing_device::machine().describe(pointer).place == Place::kDevice ? 1 : 0;
+}
+
 int main(int argc, char** argv) {
   using plexus::testing_device::machine;
   using plexus::testing_device::machine_missing;

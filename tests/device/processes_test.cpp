@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA ranks in processes of their own: this program starts itself once for each rank. What a rank
 // does is a role; its exit code says how it went, its log which transports it took.
+#include "tests/device/processes.hpp"
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/device/job.hpp"
@@ -17,78 +15,12 @@
 namespace plexus::testing_device {
 namespace {
 
-using Environment = std::vector<std::pair<std::string, std::string>>;
-
-std::string hex_of(const ncclUniqueId& id) {
-  std::string text;
-  for (const char byte : id.internal) {
-    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
-  return text;
-}
-
 ncclUniqueId id_of(const std::string& text) {
   ncclUniqueId id{};
   for (size_t i = 0; i < sizeof(id.internal); ++i) {
     id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   }
   return id;
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them.
-/// Returns their logs.
-std::vector<std::string> run_processes(const std::string& role,
-                                       const std::vector<int>& on,
-                                       const Environment& environment) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_{}", getpid(), role);
-  std::filesystem::create_directories(folder);
-  ncclUniqueId id;
-  EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  std::vector<pid_t> children;
-  for (size_t rank = 0; rank < on.size(); ++rank) {
-    std::vector<std::string> words = {"env",
-                                      "PLEXUS_TEST_ROLE=" + role,
-                                      fmt::format("PLEXUS_TEST_RANK={}", rank),
-                                      fmt::format("PLEXUS_TEST_RANKS={}", on.size()),
-                                      "PLEXUS_TEST_ID=" + hex_of(id),
-                                      fmt::format("PLEXUS_TEST_DEVICE={}", std::max(on[rank], 0)),
-                                      on[rank] < 0 ? "PLEXUS_DEVICE=host" : "PLEXUS_DEVICE=cuda",
-                                      "NCCL_DEBUG=INFO",
-                                      "NCCL_DEBUG_SUBSYS=ALL",
-                                      fmt::format("NCCL_DEBUG_FILE={}/{}", folder.string(), rank)};
-    for (const auto& [name, value] : environment) {
-      words.push_back(name + "=" + value);
-    }
-    words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
-    std::vector<char*> arguments;
-    for (std::string& word : words) {
-      arguments.push_back(word.data());
-    }
-    arguments.push_back(nullptr);
-    const pid_t child = vfork();
-    if (child == 0) {
-      execvp("env", arguments.data());
-      _exit(127);
-    }
-    children.push_back(child);
-  }
-  std::vector<std::string> logs;
-  for (size_t rank = 0; rank < on.size(); ++rank) {
-    int status = 0;
-    waitpid(children[rank], &status, 0);
-    logs.push_back(read_file(folder / std::to_string(rank)));
-    EXPECT_EQ(status, 0) << "rank " << rank << ":\n" << logs.back();
-  }
-  std::filesystem::remove_all(folder);
-  return logs;
 }
 
 // ---- what a rank does ----
@@ -147,6 +79,7 @@ class Rank {
 /// All-reduce of several sizes, each twice.
 int all_reduce_role() {
   const Rank me;
+  bool is_right = true;
   for (const size_t count : {size_t{1}, size_t{900}, size_t{30'000}, Rank::kCountMax}) {
     for (int repeat = 0; repeat < 2; ++repeat) {
       me.fill(count, me.rank + 1);
@@ -154,12 +87,13 @@ int all_reduce_role() {
         return 2;
       }
       me.synchronize();
-      if (!me.holds(count, me.sum())) {
-        return 3;
-      }
+      is_right = is_right && me.holds(count, me.sum());
     }
   }
-  return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
+  if (ncclCommDestroy(me.comm) != ncclSuccess) {
+    return 4;
+  }
+  return is_right ? 0 : kWrongSum;
 }
 
 /// One small all-reduce.

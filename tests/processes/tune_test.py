@@ -10,7 +10,7 @@ import job
 
 class Tune(job.Test):
     def tune(self, *arguments, **environment):
-        return self.start([job.PLEXUS, "tune", "--passes", "1", *arguments], **environment).end(200)
+        return self.start([job.PLEXUS, "tune", "--passes", "1", "--ranks", "2", "--colls", "reduce,alltoall", *arguments], **environment).end(200)
 
     def test_its_file_changes_what_explain_predicts(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -23,6 +23,12 @@ class Tune(job.Test):
             for link in calibration["links"].values():
                 self.assertEqual(set(link), {"latency_us", "message_us", "us_per_byte"})
                 self.assertTrue(all(number > 0 for number in link.values()), link)
+            rows = {(row["link"], row["ranks"], row["collective"]): row for row in calibration["measured"]}
+            self.assertEqual(set(rows), {(link, 2, coll) for link in ("process", "host") for coll in ("reduce", "alltoall")})
+            for row in rows.values():
+                self.assertGreaterEqual(len(row["time_us"]), 2, row)
+                for times in row["time_us"].values():
+                    self.assertEqual(len(times), len(row["bytes"]))
             self.assertLessEqual({"reduce_us_per_byte", "spread"}, set(calibration["host"]))
             predicted = []
             for environment in ({}, {"PLEXUS_TUNE_FILE": str(file)}):
@@ -38,7 +44,7 @@ class Tune(job.Test):
         self.assertIn("--output takes a file that can be written", ended.stderr.splitlines()[-1])
 
     def test_bad_usage_is_one_sentence(self):
-        for arguments in (("--passes", "0"), ("--output", ""), ("now",)):
+        for arguments in (("--passes", "0"), ("--output", ""), ("--ranks", "2,1"), ("--colls", "reduce,"), ("now",)):
             with self.subTest(arguments):
                 ended = self.start([job.PLEXUS, "tune", *arguments]).end(60)
                 self.assertEqual((ended.returncode, ended.stdout, ended.stderr.count("\n")), (2, "", 1), ended.stderr)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "kernels/cuda/device_work.hpp"
@@ -315,6 +316,19 @@ Result<void*> SoftwareDevice::import_memory(int device, const MemoryHandle& hand
 }
 void SoftwareDevice::close_imported(int /*device*/, void* memory) noexcept {
   remove_block(Kind::kImported, memory);
+}
+
+/// A memfd stands for the dma-buf: its pages are the memory, behind the page with the mark.
+Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t size_bytes) {
+  constexpr uint64_t kPage = 4096;
+  const std::lock_guard lock(mutex_);
+  const auto at = blocks_.find(static_cast<const std::byte*>(memory));
+  if (!options_.exports_dmabufs || at == blocks_.end() || at->second.kind != Kind::kDevice ||
+      at->second.device != device || size_bytes % kPage != 0) {
+    return fail(Code::kUnhandledCudaError, "cuda:{} makes no dma-buf of {} bytes", device,
+                size_bytes);
+  }
+  return Dmabuf{.fd = fcntl(at->second.shared.fd(), F_DUPFD_CLOEXEC, 0), .offset_bytes = kPage};
 }
 
 // ---- order ----

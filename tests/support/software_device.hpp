@@ -38,6 +38,7 @@ class SoftwareDevice final : public DeviceRuntime {
     int devices = 2;
     int blocks_max = 256;
     bool reach_peers = true;
+    bool exports_dmabufs = true;
   };
   explicit SoftwareDevice(const Options& options);
   ~SoftwareDevice() override;
@@ -77,6 +78,7 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<MemoryHandle> export_memory(int device, void* memory) override;
   Result<void*> import_memory(int device, const MemoryHandle& handle) override;
   void close_imported(int device, void* memory) noexcept override;
+  Result<Dmabuf> export_dmabuf(int device, void* memory, size_t size_bytes) override;
   Result<DeviceEvent> make_event(int device) override;
   void destroy_event(int device, DeviceEvent event) noexcept override;
   Result<void> record(int device, DeviceEvent event, DeviceStream stream) override;

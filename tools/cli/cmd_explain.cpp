@@ -283,22 +283,6 @@ Result<int> explain(const ExplainOptions& options) {
   return kExitOk;
 }
 
-Result<void> take_collective(const std::string& text, Collective* target) {
-  std::vector<const char*> names;
-  for (int i = 0; i < kCollectiveCount; ++i) {
-    const auto collective = static_cast<Collective>(i);
-    if (is_point_to_point(collective)) {
-      continue;
-    }
-    names.push_back(name(collective));
-    if (text == names.back()) {
-      *target = collective;
-      return ok();
-    }
-  }
-  return fail(Code::kInvalidArgument, "takes {}, not '{}'", fmt::join(names, ", "), text);
-}
-
 /// "4,4": ranks of each data centre.
 Result<void> take_centres(const std::string& text, std::vector<int>* target) {
   constexpr int kSizeMax = 1 << 16;
@@ -363,7 +347,11 @@ Command add_explain_command(CLI::App& program) {
   const auto options = std::make_shared<ExplainOptions>();
   add_flag(
       *app, "collective",
-      [options](const std::string& text) { return take_collective(text, &options->collective); },
+      [options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(collective, parse_collective(text));
+        options->collective = collective;
+        return ok();
+      },
       "all_reduce, broadcast, ...")
       ->required();
   add_size(*app, "bytes", &options->size_bytes, "bytes of the larger buffer of a rank (K, M, G)")

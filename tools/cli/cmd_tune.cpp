@@ -7,7 +7,9 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/cli/measure.hpp"
+#include "tools/cli/tune/choices.hpp"
 #include "tools/cli/tune/fit.hpp"
 
 namespace plexus {
@@ -30,14 +33,11 @@ struct TuneOptions {
   fs::path output;  // empty: the default place; "-": stdout
   int passes = 5;
   bool net = false;
+  std::vector<int> nranks;              // empty: as default_nranks() says
+  std::vector<Collective> collectives;  // empty: all
 };
 
-/// A class of links, and how ranks of this machine are joined by one.
-struct LinkClass {
-  const char* name;
-  const char* mode;
-  bool over_sockets;
-};
+using tune::LinkClass;
 constexpr LinkClass kProcess = {"process", "threads", false};
 constexpr LinkClass kHost = {"host", "procs", false};
 constexpr LinkClass kNet = {"net", "procs", true};
@@ -107,7 +107,19 @@ struct Measured {
   std::vector<LinkClass> classes;
   std::vector<tune::LinkTimes> times;
   tune::HostTimes host;
+  std::vector<tune::MeasuredCall> calls;
 };
+
+/// 2, and what keeps all cores busy, and what makes them shared; not more than is quickly measured.
+std::vector<int> default_nranks() {
+  constexpr int kMost = 16;
+  const int cores = cores_available();
+  std::set<int> nranks = {2};
+  for (const int count : {cores, 2 * cores}) {
+    nranks.insert(std::clamp(count, 2, kMost));
+  }
+  return {nranks.begin(), nranks.end()};
+}
 
 Result<Measured> measure(const TuneOptions& options) {
   Measured measured;
@@ -124,6 +136,13 @@ Result<Measured> measure(const TuneOptions& options) {
   }
   add_host_probes(measured.host, probes);
   PLEXUS_TRY(measure_all(probes, options.passes));
+  PLEXUS_TRY(calls, tune::measure_choices(
+                        {.classes = measured.classes,
+                         .nranks = options.nranks.empty() ? default_nranks() : options.nranks,
+                         .collectives = options.collectives.empty() ? collectives_with_algorithms()
+                                                                    : options.collectives,
+                         .passes = options.passes}));
+  measured.calls = std::move(calls);
   return measured;
 }
 
@@ -138,7 +157,8 @@ std::string fit_text(const Measured& measured) {
     }
   }
   return tune::format_calibration(
-      links, host, fmt::format("plexus {} tune, {} cores", PLEXUS_VERSION, measured.host.cores));
+      links, host, measured.calls,
+      fmt::format("plexus {} tune, {} cores", PLEXUS_VERSION, measured.host.cores));
 }
 
 /// $XDG_CONFIG_HOME/plexus/tune.json, or what that defaults to.
@@ -236,8 +256,30 @@ Command add_tune_command(CLI::App& program) {
         return ok();
       },
       "where to write (default $XDG_CONFIG_HOME/plexus/tune.json; -: stdout only)");
-  add_int(*app, "--passes", &options->passes, {1, 100},
-          "how often all is measured; the best counts (default 5)");
+  add_int(*app, "--passes", &options->passes, {1, 100}, "how often all is measured (default 5)");
+  add_flag(
+      *app, "--ranks",
+      [options](const std::string& text) -> Result<void> {
+        options->nranks.clear();
+        for (const std::string_view word : split_list(text)) {
+          PLEXUS_TRY(count, parse_int(word, {2, 1024}));
+          options->nranks.push_back(static_cast<int>(count));
+        }
+        return ok();
+      },
+      "numbers of ranks whose collectives are measured, as in 2,4 (default 2, the cores, twice as "
+      "many, at most 16)");
+  add_flag(
+      *app, "--colls",
+      [options](const std::string& text) -> Result<void> {
+        options->collectives.clear();
+        for (const std::string_view word : split_list(text)) {
+          PLEXUS_TRY(collective, parse_collective(word));
+          options->collectives.push_back(collective);
+        }
+        return ok();
+      },
+      "collectives that are measured, as in all_reduce,broadcast (default all)");
   app->add_flag("--net", options->net, "also measure sockets, over loopback: the class net");
   return {app, [options] {
             auto code = run_tune(*options);

@@ -3,9 +3,11 @@
 
 #include <charconv>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 namespace plexus {
 namespace {
@@ -63,6 +65,36 @@ Result<double> parse_number(std::string_view text, double min, double max) {
     return fail(Code::kInvalidArgument, "takes a number from {} to {}, not '{}'", min, max, text);
   }
   return value;
+}
+
+std::vector<std::string_view> split_list(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (const auto word : text | std::views::split(',')) {
+    words.emplace_back(word.begin(), word.end());
+  }
+  return words.empty() ? std::vector<std::string_view>{text} : words;
+}
+
+std::vector<Collective> collectives_with_algorithms() {
+  std::vector<Collective> collectives;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (!is_point_to_point(collective)) {
+      collectives.push_back(collective);
+    }
+  }
+  return collectives;
+}
+
+Result<Collective> parse_collective(std::string_view text) {
+  std::vector<const char*> names;
+  for (const Collective collective : collectives_with_algorithms()) {
+    names.push_back(name(collective));
+    if (text == names.back()) {
+      return collective;
+    }
+  }
+  return fail(Code::kInvalidArgument, "takes {}, not '{}'", fmt::join(names, ", "), text);
 }
 
 CLI::Option* add_flag(CLI::App& app,

@@ -10,8 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/result.hpp"
+#include "kernels/layout/collective.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's name
 class App;
@@ -29,6 +31,13 @@ struct IntRange {
 [[nodiscard]] Result<size_t> parse_size(std::string_view text);
 /// A decimal number in [min, max].
 [[nodiscard]] Result<double> parse_number(std::string_view text, double min, double max);
+
+/// The words between the commas: at least one.
+[[nodiscard]] std::vector<std::string_view> split_list(std::string_view text);
+
+/// What algorithms are chosen for: all but send and receive.
+[[nodiscard]] std::vector<Collective> collectives_with_algorithms();
+[[nodiscard]] Result<Collective> parse_collective(std::string_view text);
 
 /// Takes the flag's text and stores what it means, or says why not.
 using TakeFlag = std::function<Result<void>(const std::string& text)>;

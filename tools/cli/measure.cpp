@@ -33,7 +33,7 @@ std::string read_output(const std::string& command) {
 
 }  // namespace
 
-Result<MeasuredTime> measure_time(const MeasureInput& input) {
+Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
     return fail(Code::kSystemError, "/proc/self/exe cannot be read: mount /proc");
@@ -44,10 +44,11 @@ Result<MeasuredTime> measure_time(const MeasureInput& input) {
   setenv("NCCL_ALGO", fmt::format("{}:{}", collective, input.algorithm).c_str(), 1);
   setenv("NCCL_PROTO", fmt::format("{}:{}", collective, name(input.protocol)).c_str(), 1);
   const std::string command = fmt::format(
-      "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} -b {} -e {} {} --json - 2>/dev/null",
+      "{}\"$PLEXUS_MEASURE_SELF\" perf {} --ranks {} --mode {} -b {} -e {} -f {} {} --json - "
+      "2>/dev/null",
       input.over_sockets ? "NCCL_SHM_DISABLE=1 NCCL_P2P_DISABLE=1 " : "", name(input.collective),
-      input.nranks, input.mode, input.size_bytes, input.size_bytes,
-      input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
+      input.nranks, input.mode, input.size_bytes, std::max(input.size_bytes, input.size_bytes_last),
+      kSizeFactor, input.budget_ms == 0 ? "" : fmt::format("-c 0 --budget-ms {}", input.budget_ms));
   const auto json = nlohmann::json::parse(read_output(command), nullptr, false);
   if (!json.is_object() || !json.contains("rows") || json["rows"].empty()) {
     return fail(Code::kSystemError,
@@ -56,8 +57,20 @@ Result<MeasuredTime> measure_time(const MeasureInput& input) {
                 name(input.collective), input.algorithm, input.algorithm, name(input.collective),
                 input.nranks, input.mode);
   }
-  const auto& time_us = json["rows"][0]["time_us"];
-  return MeasuredTime{time_us["median"].get<double>(), time_us["min"].get<double>()};
+  std::vector<MeasuredTime> times;
+  for (const auto& row : json["rows"]) {
+    const auto& time_us = row["time_us"];
+    times.push_back({.size_bytes = row["bytes"].get<size_t>(),
+                     .in_place = row["in_place"].get<bool>(),
+                     .median_us = time_us["median"].get<double>(),
+                     .least_us = time_us["min"].get<double>()});
+  }
+  return times;
+}
+
+Result<MeasuredTime> measure_time(const MeasureInput& input) {
+  PLEXUS_TRY(times, measure_times(input));
+  return times.front();
 }
 
 }  // namespace plexus

@@ -41,6 +41,7 @@ using CheckTable = std::span<const Check>;
 [[nodiscard]] CheckTable listen_checks();
 [[nodiscard]] CheckTable connect_checks();
 [[nodiscard]] CheckTable registration_checks();
+[[nodiscard]] CheckTable dmabuf_checks();
 [[nodiscard]] CheckTable message_checks();
 [[nodiscard]] CheckTable order_checks();
 [[nodiscard]] CheckTable group_checks();

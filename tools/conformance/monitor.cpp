@@ -14,8 +14,7 @@ constexpr size_t kLinesMax = 10000;
 
 bool may_say_again(Place place) {
   return place == Place::kConnect || place == Place::kAccept || place == Place::kIsend ||
-         place == Place::kIrecv || place == Place::kFlush || place == Place::kTest ||
-         place == Place::kIallreduce;
+         place == Place::kIrecv || place == Place::kTest || place == Place::kIallreduce;
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ HostNumbers fit_host(const HostTimes& times, const LinkTimes& near, const LinkNu
 
 std::string format_calibration(const std::vector<NamedLink>& links,
                                const HostNumbers& host,
+                               const std::vector<MeasuredCall>& measured,
                                const std::string& about) {
   nlohmann::ordered_json json;
   json["about"] = about;
@@ -79,6 +80,13 @@ std::string format_calibration(const std::vector<NamedLink>& links,
   json["host"] = {{"reduce_us_per_byte", host.reduce_us_per_byte}, {"spread", host.spread}};
   if (host.turn_us >= 0) {
     json["host"]["turn_us"] = host.turn_us;
+  }
+  for (const MeasuredCall& call : measured) {
+    json["measured"].push_back({{"link", call.link},
+                                {"ranks", call.nranks},
+                                {"collective", call.collective},
+                                {"bytes", call.bytes},
+                                {"time_us", call.time_us}});
   }
   return json.dump(1) + "\n";
 }

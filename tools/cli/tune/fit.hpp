@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,18 @@ struct NamedLink {
   std::string name;  // process, host, net
   LinkNumbers numbers;
 };
+/// One collective by so many ranks of one host: by algorithm, a time for each size.
+struct MeasuredCall {
+  std::string link;  // class of the slowest between two of the ranks
+  int nranks;
+  std::string collective;
+  std::vector<size_t> bytes;
+  std::map<std::string, std::vector<double>> time_us;
+};
 /// The text of a calibration file. `about`: for people, what was measured where.
 std::string format_calibration(const std::vector<NamedLink>& links,
                                const HostNumbers& host,
+                               const std::vector<MeasuredCall>& measured,
                                const std::string& about);
 
 }  // namespace plexus::tune

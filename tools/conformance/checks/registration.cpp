@@ -185,17 +185,25 @@ Result<void> moved_memory(Pair& pair) {
 Result<void> refuses_other_memory(Pair& pair) {
   const Net& net = pair.send.net();
   Bytes data(4096);
-  const plexus_net_region_t region{data.data(), data.size(), 0, -1, PLEXUS_MEMORY_CUDA};
   PLEXUS_TRY(context, Context::open(net));
-  if ((context.properties().pointer_support & PLEXUS_MEMORY_CUDA) != 0) {
+  const uint32_t offered = context.properties().pointer_support;
+  constexpr uint32_t kOthers = PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF;
+  if ((offered & kOthers) == kOthers) {
     return skip("the device takes GPU memory, and there is none to give it");
   }
-  plexus_net_memory_t* memory = nullptr;
-  const int32_t code = net.stand->monitor().call(Place::kRegisterSend, [&] {
-    return net.ops().register_send(pair.send.raw(), &region, &memory);
-  });
-  PLEXUS_TRY(expect(code != PLEXUS_OK && code != PLEXUS_AGAIN,
-                    "it registered GPU memory, which its pointer_support does not have"));
+  for (const uint32_t kind : {PLEXUS_MEMORY_CUDA, PLEXUS_MEMORY_DMABUF}) {
+    if ((offered & kind) != 0) {
+      continue;
+    }
+    const plexus_net_region_t region{data.data(), data.size(), 0, -1, kind};
+    plexus_net_memory_t* memory = nullptr;
+    const int32_t code = net.stand->monitor().call(Place::kRegisterSend, [&] {
+      return net.ops().register_send(pair.send.raw(), &region, &memory);
+    });
+    PLEXUS_TRY(expect(code != PLEXUS_OK && code != PLEXUS_AGAIN,
+                      "it registered {}, which its pointer_support does not have",
+                      kind == PLEXUS_MEMORY_CUDA ? "GPU memory" : "a dma-buf"));
+  }
   return deliver(pair, {.size_bytes = 100});
 }
 

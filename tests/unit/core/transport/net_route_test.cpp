@@ -191,7 +191,9 @@ TEST(NetRoute, BothDirectionsUseTheSameNetwork) {
 
 TEST(NetOffers, SurviveTheWire) {
   const NetOffers offers = {
-      {"Socket", {device("eth0"), {"eth1", ~uint64_t{0} - 1, 3, 4}}}, net("none", 0), net("x", 64)};
+      {"Socket", {device("eth0"), {"eth1", ~uint64_t{0} - 1, 3, 4, true, false}}},
+      net("none", 0),
+      net("x", 64)};
   EXPECT_EQ(decode_offers(encode_offers(offers)).value(), offers);
   EXPECT_EQ(decode_offers(encode_offers({})).value(), NetOffers{});
 }
@@ -227,6 +229,20 @@ TEST(FabricPaths, SurviveTheWire) {
   EXPECT_TRUE(read.find("net", 9, 9).connected);
   const std::string good = paths.encode();
   EXPECT_TRUE(read.decode(good.substr(0, good.size() - 3)).has_error());
+}
+
+TEST(NetRoute, TravelsApartWhenEitherEndMovesGpuMemory) {
+  NetOffers plain = {net("x", 1)};
+  NetOffers reads = plain;
+  reads[0].devices[0].reads_gpu = true;
+  NetOffers writes = plain;
+  writes[0].devices[0].writes_gpu = true;
+  const NetRoute route;
+  EXPECT_FALSE(travels_apart(route, plain, plain));
+  EXPECT_TRUE(travels_apart(route, reads, plain));
+  EXPECT_TRUE(travels_apart(route, plain, writes));
+  EXPECT_FALSE(travels_apart(route, writes, reads)) << "the other direction's";
+  EXPECT_EQ(describe_route(route, plain, writes), describe_route(route, plain, plain) + " GDR");
 }
 
 TEST(NetOffers, AreDescribedForUsers) {

@@ -23,6 +23,18 @@ TEST(ParseSize, RefusesEverythingElse) {
   }
 }
 
+TEST(SplitList, GivesTheWordsBetweenCommas) {
+  EXPECT_EQ(split_list("2,4"), (std::vector<std::string_view>{"2", "4"}));
+  EXPECT_EQ(split_list("2,"), (std::vector<std::string_view>{"2", ""}));
+  EXPECT_EQ(split_list(""), (std::vector<std::string_view>{""}));
+}
+
+TEST(ParseCollective, TakesTheNamesOfPerfButNotSendAndReceive) {
+  EXPECT_EQ(parse_collective("reduce_scatter").value(), Collective::kReduceScatter);
+  EXPECT_FALSE(parse_collective("send"));
+  EXPECT_FALSE(parse_collective(""));
+}
+
 TEST(ParseInt, HoldsTheRange) {
   EXPECT_EQ(parse_int("4", {1, 4}).value(), 4);
   EXPECT_EQ(parse_int("-1", {-1, 4}).value(), -1);

@@ -82,12 +82,15 @@ TEST(TuneFit, WritesWhatWasMeasuredAndNothingElse) {
   const LinkTimes near = times_of(kLink, kReduce);
   const auto text = [&] {
     return nlohmann::json::parse(
-        format_calibration({{"host", kLink}}, fit_host(times, near, kLink), "here"));
+        format_calibration({{"host", kLink}}, fit_host(times, near, kLink),
+                           {{"host", 4, "reduce", {64, 256}, {{"ring", {0.5, 1}}}}}, "here"));
   };
   EXPECT_EQ(text()["about"], "here");
   EXPECT_EQ(text()["links"].size(), 1U);
   EXPECT_DOUBLE_EQ(text()["links"]["host"]["us_per_byte"].get<double>(), kLink.us_per_byte);
   EXPECT_TRUE(text()["host"].contains("turn_us"));
+  EXPECT_EQ(text()["measured"], nlohmann::json::parse(R"([{"link": "host", "ranks": 4,
+      "collective": "reduce", "bytes": [64, 256], "time_us": {"ring": [0.5, 1]}}])"));
   times.shared_ranks = 0;
   EXPECT_FALSE(text()["host"].contains("turn_us"));
 }

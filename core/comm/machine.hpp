@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// This host as the topology describes it, with given ranks and the NICs of one network: detected,
+// or from NCCL_TOPO_FILE. Called where the topology is searched and where GPUDirect is decided.
+#pragma once
+
+#include <vector>
+
+#include "core/base/config.hpp"
+#include "core/base/result.hpp"
+#include "core/comm/topology.hpp"
+#include "core/plugin/net_plugin.hpp"
+#include "core/topo/detect.hpp"
+
+namespace plexus {
+
+struct HostSource {
+  const Config* config = nullptr;
+  const NetContext* net = nullptr;  // null: without NICs of a plugin
+  TopologyCache* cache = nullptr;
+};
+
+[[nodiscard]] Result<XmlElement> describe_host(const std::vector<HostRank>& ranks,
+                                               const HostSource& source);
+
+}  // namespace plexus

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// A net plugin of a card that reads and writes GPU memory: net-socket below, the software device's
+// memory for the GPU's. It is as mean as a card may be: what it received into GPU memory lies
+// elsewhere until a flush, and it takes no pointer for what it is not.
+//
+// PLEXUS_TEST_GPU_KINDS: "cuda", "dmabuf" (GPU memory by dma-buf only), "both" (the default);
+// PLEXUS_TEST_GPU_REFUSES=1: registering GPU memory fails; PLEXUS_TEST_GPU_FORCE_FLUSH=1: as the
+// property of that name. At its end it says in an INFO line what it was asked for.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <sys/mman.h>
+#include <vector>
+
+#include "plugin-api/plexus_net.h"
+
+/// What the host has loaded: is it memory of a GPU? Exported by the test's program.
+extern "C" int plexus_test_is_gpu_memory(const void* pointer);
+
+struct plexus_net_memory {
+  bool is_of_gpu = false;
+  std::byte* data = nullptr;    // as the host names it
+  std::byte* mapped = nullptr;  // where the dma-buf says that it is; else `data`
+  uint64_t size_bytes = 0;
+  void* mapping = nullptr;
+  uint64_t mapping_bytes = 0;
+};
+
+struct plexus_net_request {
+  plexus_net_request_t* inner = nullptr;  // null: a flush
+  std::byte* target = nullptr;            // of a receive into GPU memory, not yet visible there
+  std::shared_ptr<std::vector<std::byte>> card;
+  int tests = 0;
+};
+
+namespace {
+
+const plexus_plugin_t* load_inner() {
+  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
+  void* const library = dlopen((folder + "/libplexus-net-socket.so").c_str(), RTLD_NOW);
+  using Query = const plexus_plugin_t*(uint32_t);
+  return library == nullptr
+             ? nullptr
+             : reinterpret_cast<Query*>(dlsym(library, "plexus_plugin_query"))(PLEXUS_HOST_ABI);
+}
+
+const plexus_net_ops_t& inner() {
+  static const plexus_plugin_t* const kInner = load_inner();
+  return *kInner->net;
+}
+
+bool is_set(const char* name, const char* value) {
+  const char* const set = std::getenv(name);
+  return set != nullptr && std::strcmp(set, value) == 0;
+}
+
+struct Counts {
+  std::atomic<int> by_address{0};
+  std::atomic<int> by_dmabuf{0};
+  std::atomic<int> sends{0};
+  std::atomic<int> flushes{0};
+};
+Counts counts;
+std::mutex mutex;
+/// What the card holds back, by where the host expects it.
+std::map<const std::byte*, std::shared_ptr<std::vector<std::byte>>> held;
+plexus_log_fn say = nullptr;
+plexus_log_sink_t* sink = nullptr;
+
+int32_t refuse(const char* why) {
+  say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, why);
+  return PLEXUS_INVALID_ARGUMENT;
+}
+
+int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
+  say = config->log;
+  sink = config->log_sink;
+  return inner().init(config, context);
+}
+
+void finalize(plexus_net_context_t* context) {
+  const std::string line = "net-gpu: " + std::to_string(counts.by_address) + " by address, " +
+                           std::to_string(counts.by_dmabuf) + " by dma-buf, sends " +
+                           (counts.sends > 0 ? "yes" : "no") + ", flushes " +
+                           (counts.flushes > 0 ? "yes" : "no");
+  say(sink, PLEXUS_LOG_INFO, __FILE__, __LINE__, line.c_str());
+  inner().finalize(context);
+}
+
+int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_properties_t* p) {
+  const int32_t code = inner().properties(context, device, p);
+  if (!is_set("PLEXUS_TEST_GPU_KINDS", "dmabuf")) {
+    p->pointer_support |= PLEXUS_MEMORY_CUDA;
+  }
+  if (!is_set("PLEXUS_TEST_GPU_KINDS", "cuda")) {
+    p->pointer_support |= PLEXUS_MEMORY_DMABUF;
+  }
+  p->force_flush = is_set("PLEXUS_TEST_GPU_FORCE_FLUSH", "1") ? 1 : 0;
+  return code;
+}
+
+/// The memory behind a dma-buf, by a mapping of the card's own.
+int32_t map_dmabuf(const plexus_net_region_t& region, plexus_net_memory& memory) {
+  memory.mapping_bytes = region.dmabuf_offset_bytes + region.size_bytes;
+  memory.mapping =
+      mmap(nullptr, memory.mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region.dmabuf_fd, 0);
+  if (memory.mapping == MAP_FAILED) {
+    return refuse("net-gpu: the dma-buf cannot be mapped");
+  }
+  memory.mapped = static_cast<std::byte*>(memory.mapping) + region.dmabuf_offset_bytes;
+  ++counts.by_dmabuf;
+  return PLEXUS_OK;
+}
+
+int32_t add_memory(const plexus_net_region_t& region, plexus_net_memory_t** memory) {
+  const bool is_of_gpu = region.kind != PLEXUS_MEMORY_HOST;
+  if (is_of_gpu != (plexus_test_is_gpu_memory(region.data) != 0)) {
+    return refuse("net-gpu: memory is registered as what it is not");
+  }
+  if (is_of_gpu && is_set("PLEXUS_TEST_GPU_REFUSES", "1")) {
+    return refuse("net-gpu: no GPU memory today");
+  }
+  auto made = std::make_unique<plexus_net_memory>();
+  made->is_of_gpu = is_of_gpu;
+  made->data = static_cast<std::byte*>(region.data);
+  made->mapped = made->data;
+  made->size_bytes = region.size_bytes;
+  if (region.kind == PLEXUS_MEMORY_DMABUF) {
+    if (const int32_t code = map_dmabuf(region, *made); code != PLEXUS_OK) {
+      return code;
+    }
+  } else if (is_of_gpu) {
+    ++counts.by_address;
+  }
+  *memory = made.release();
+  return PLEXUS_OK;
+}
+
+int32_t register_send(plexus_net_send_t* /*send*/,
+                      const plexus_net_region_t* region,
+                      plexus_net_memory_t** memory) {
+  return add_memory(*region, memory);
+}
+int32_t register_recv(plexus_net_recv_t* /*recv*/,
+                      const plexus_net_region_t* region,
+                      plexus_net_memory_t** memory) {
+  return add_memory(*region, memory);
+}
+int32_t deregister(plexus_net_memory_t* memory) {
+  const std::unique_ptr<plexus_net_memory> owner(memory);
+  if (memory->mapping != nullptr) {
+    munmap(memory->mapping, memory->mapping_bytes);
+  }
+  return PLEXUS_OK;
+}
+
+/// Where the card finds `data`; null: it is not in `memory`, or not of the kind it says.
+std::byte* seen_by_card(const void* data, uint64_t size_bytes, const plexus_net_memory* memory) {
+  const auto* const begin = static_cast<const std::byte*>(data);
+  const bool is_inside = memory != nullptr && begin >= memory->data &&
+                         begin + size_bytes <= memory->data + memory->size_bytes;
+  return is_inside ? memory->mapped + (begin - memory->data) : nullptr;
+}
+
+/// Every third time: a message is then begun, and its second part is not.
+bool is_busy() {
+  static std::atomic<unsigned> calls{0};
+  constexpr unsigned kTurns = 3;
+  return ++calls % kTurns == 0;
+}
+
+int32_t isend(plexus_net_send_t* send,
+              const void* data,
+              uint64_t size_bytes,
+              int32_t tag,
+              plexus_net_memory_t* memory,
+              plexus_net_request_t** request) {
+  const std::byte* const seen = seen_by_card(data, size_bytes, memory);
+  if (is_busy()) {
+    return PLEXUS_AGAIN;
+  }
+  if (seen == nullptr) {
+    return refuse("net-gpu: a message is not in its registered memory");
+  }
+  plexus_net_request_t* under = nullptr;
+  const int32_t code = inner().isend(send, seen, size_bytes, tag, nullptr, &under);
+  if (code == PLEXUS_OK) {
+    counts.sends += memory->is_of_gpu ? 1 : 0;
+    *request = std::make_unique<plexus_net_request>(plexus_net_request{under, nullptr, nullptr, 0})
+                   .release();
+  }
+  return code;
+}
+
+int32_t irecv(plexus_net_recv_t* recv,
+              uint32_t count,
+              const plexus_net_buffer_t* buffers,
+              plexus_net_request_t** request) {
+  plexus_net_buffer_t buffer = buffers[0];
+  std::byte* const seen = seen_by_card(buffer.data, buffer.size_bytes, buffer.memory);
+  if (is_busy()) {
+    return PLEXUS_AGAIN;
+  }
+  if (count != 1 || seen == nullptr) {
+    return refuse("net-gpu: a receive is not one buffer in its registered memory");
+  }
+  auto made = std::make_unique<plexus_net_request>();
+  if (buffer.memory->is_of_gpu) {
+    made->target = seen;
+    made->card = std::make_shared<std::vector<std::byte>>(buffer.size_bytes);
+    buffer.data = made->card->data();
+  }
+  buffer.memory = nullptr;
+  const int32_t code = inner().irecv(recv, 1, &buffer, &made->inner);
+  if (code == PLEXUS_OK) {
+    *request = made.release();
+  }
+  return code;
+}
+
+int32_t flush(plexus_net_recv_t* /*recv*/,
+              uint32_t count,
+              const plexus_net_buffer_t* buffers,
+              plexus_net_request_t** request) {
+  if (count != 1 || !buffers[0].memory->is_of_gpu || buffers[0].size_bytes == 0) {
+    return refuse("net-gpu: a flush of nothing that was received into GPU memory");
+  }
+  ++counts.flushes;
+  auto made = std::make_unique<plexus_net_request>();
+  made->target = seen_by_card(buffers[0].data, buffers[0].size_bytes, buffers[0].memory);
+  *request = made.release();
+  return PLEXUS_OK;
+}
+
+/// Becomes visible when the flush is done, not when it begins.
+int32_t test_flush(plexus_net_request_t* request) {
+  constexpr int kTests = 3;
+  if (++request->tests < kTests) {
+    return PLEXUS_AGAIN;
+  }
+  const std::unique_ptr<plexus_net_request> owner(request);
+  const std::scoped_lock lock(mutex);
+  if (const auto at = held.find(request->target); at != held.end()) {
+    std::memcpy(request->target, at->second->data(), at->second->size());
+    held.erase(at);
+  }
+  return PLEXUS_OK;
+}
+
+int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
+  if (request->inner == nullptr) {
+    return test_flush(request);
+  }
+  uint64_t size_bytes = 0;
+  const int32_t code = inner().test(request->inner, &size_bytes);
+  if (code == PLEXUS_AGAIN) {
+    return code;
+  }
+  const std::unique_ptr<plexus_net_request> owner(request);
+  if (sizes_bytes != nullptr) {
+    *sizes_bytes = size_bytes;
+  }
+  if (code == PLEXUS_OK && request->card != nullptr && size_bytes > 0) {
+    request->card->resize(size_bytes);
+    const std::scoped_lock lock(mutex);
+    held[request->target] = request->card;
+  }
+  return code;
+}
+
+plexus_net_ops_t make_ops() {
+  plexus_net_ops_t ops = inner();
+  ops.init = init;
+  ops.finalize = finalize;
+  ops.properties = properties;
+  ops.register_send = register_send;
+  ops.register_recv = register_recv;
+  ops.deregister = deregister;
+  ops.isend = isend;
+  ops.irecv = irecv;
+  ops.flush = flush;
+  ops.test = test;
+  return ops;
+}
+
+}  // namespace
+
+const plexus_plugin_t* plexus_plugin_query(uint32_t /*host_abi*/) {
+  static const plexus_net_ops_t kOps = make_ops();
+  static const plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
+                                          sizeof(plexus_plugin_t),
+                                          PLEXUS_ABI_MAJOR,
+                                          PLEXUS_ABI_MINOR,
+                                          PLEXUS_KIND_NET,
+                                          0,
+                                          "GPU",
+                                          "1",
+                                          &kOps,
+                                          nullptr};
+  return &kPlugin;
+}

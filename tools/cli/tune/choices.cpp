@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/tune/choices.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <numeric>
+
+#include <fmt/core.h>
+
+#include "core/schedule/choose_algorithm.hpp"
+#include "tools/cli/measure.hpp"
+
+namespace plexus::tune {
+namespace {
+
+constexpr size_t kBytesFirst = 64;
+constexpr size_t kBytesLast = size_t{4} << 20;
+constexpr int kBudgetMs = 6;  // for each size: hundreds of small calls, several of the largest
+
+/// The algorithms that can do it on one host.
+std::vector<std::string> list_algorithms(Collective collective, int nranks) {
+  ChannelOrder order;
+  order.ring.resize(static_cast<size_t>(nranks));
+  std::iota(order.ring.begin(), order.ring.end(), 0);
+  order.nodes = {0};
+  const LoopCosts costs(order, true);
+  const ChoiceInput input{.collective = collective,
+                          .size_bytes = kBytesFirst,
+                          .nranks = nranks,
+                          .slot_bytes = kBytesLast,
+                          .ranks_per_node_max = nranks,
+                          .costs = &costs};
+  std::vector<std::string> algorithms;
+  for (const Candidate& candidate : list_candidates(input, AlgorithmFilter())) {
+    if (candidate.possible && candidate.choice.protocol == Protocol::kSimple) {
+      algorithms.emplace_back(candidate.choice.algorithm->family);
+    }
+  }
+  return algorithms;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// By size the geometric mean of out of place and in place, of each the median of the passes: with
+/// more ranks than cores a pass may be lucky.
+class PassTimes {
+ public:
+  void add(const MeasuredTime& time) {
+    us_[time.size_bytes][time.in_place].push_back(time.median_us);
+  }
+  [[nodiscard]] std::vector<size_t> sizes() const {
+    std::vector<size_t> sizes;
+    for (const auto& [size, places] : us_) {
+      sizes.push_back(size);
+    }
+    return sizes;
+  }
+  [[nodiscard]] std::vector<double> means() const {
+    std::vector<double> means;
+    for (const auto& [size, places] : us_) {
+      double log_sum = 0;
+      for (const auto& [in_place, passes] : places) {
+        log_sum += std::log(std::max(median(passes), 1e-3));
+      }
+      means.push_back(std::exp(log_sum / static_cast<double>(places.size())));
+    }
+    return means;
+  }
+
+ private:
+  std::map<size_t, std::map<bool, std::vector<double>>> us_;
+};
+
+struct Row {
+  LinkClass link;
+  int nranks;
+  Collective collective;
+  std::map<std::string, PassTimes> times;  // by algorithm
+};
+
+Result<void> measure_row(Row& row) {
+  for (const std::string& algorithm : list_algorithms(row.collective, row.nranks)) {
+    PLEXUS_TRY(measured, measure_times({.collective = row.collective,
+                                        .algorithm = algorithm,
+                                        .nranks = row.nranks,
+                                        .mode = row.link.mode,
+                                        .size_bytes = kBytesFirst,
+                                        .size_bytes_last = kBytesLast,
+                                        .over_sockets = row.link.over_sockets,
+                                        .budget_ms = kBudgetMs}));
+    for (const MeasuredTime& time : measured) {
+      if (time.size_bytes > 0) {  // less than an element of each rank
+        row.times[algorithm].add(time);
+      }
+    }
+  }
+  return ok();
+}
+
+MeasuredCall summarize(const Row& row) {
+  MeasuredCall call = {.link = row.link.name,
+                       .nranks = row.nranks,
+                       .collective = name(row.collective),
+                       .bytes = {},
+                       .time_us = {}};
+  for (const auto& [algorithm, times] : row.times) {
+    call.bytes = times.sizes();
+    call.time_us[algorithm] = times.means();
+  }
+  return call;
+}
+
+}  // namespace
+
+Result<std::vector<MeasuredCall>> measure_choices(const ChoicesInput& input) {
+  std::vector<Row> rows;
+  for (const LinkClass& link : input.classes) {
+    for (const int nranks : input.nranks) {
+      for (const Collective collective : input.collectives) {
+        rows.push_back({.link = link, .nranks = nranks, .collective = collective, .times = {}});
+      }
+    }
+  }
+  for (int pass = 0; pass < input.passes; ++pass) {
+    fmt::print(stderr, "plexus tune: pass {} of {}, all algorithms of {} collectives\n", pass + 1,
+               input.passes, rows.size());
+    for (Row& row : rows) {
+      PLEXUS_TRY(measure_row(row));
+    }
+  }
+  std::vector<MeasuredCall> calls;
+  std::transform(rows.begin(), rows.end(), std::back_inserter(calls), summarize);
+  return calls;
+}
+
+}  // namespace plexus::tune
