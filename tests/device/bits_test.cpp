@@ -60,15 +60,16 @@ struct Case {
   const char* protocol;
 };
 
-/// One rank's part of a collective, in place; buffers have a block of kCount elements for each
-/// rank.
-using InPlace = ncclResult_t (*)(std::byte* data,
-                                 size_t block_bytes,
-                                 int rank,
-                                 ncclDataType_t type,
-                                 ncclRedOp_t op,
-                                 ncclComm_t comm,
-                                 DeviceStream stream);
+/// One rank's part of a collective, in place: a block of kCount elements for each rank.
+struct Part {
+  std::byte* data;
+  std::byte* own_block;
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  ncclComm_t comm;
+  DeviceStream stream;
+};
+using InPlace = ncclResult_t (*)(const Part& part);
 
 /// CUDA ranks and host ranks do the same.
 class BothKinds {
@@ -83,15 +84,18 @@ class BothKinds {
       on_device.emplace_back(cuda_.device(static_cast<int>(rank)), on_host.back());
     }
     cuda_.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
-      return call(on_device[static_cast<size_t>(rank)].data(), block_bytes, rank, type,
-                  reduction.make(type, comm), comm, stream);
+      const auto r = static_cast<size_t>(rank);
+      std::byte* const data = on_device[r].data();
+      return call({data, data + r * block_bytes, type, reduction.make(type, comm), comm, stream});
     });
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
     for (int rank = 0; rank < kRanks; ++rank) {
       const ncclComm_t comm = host_.comm(rank);
-      ASSERT_EQ(call(on_host[static_cast<size_t>(rank)].data(), block_bytes, rank, type,
-                     reduction.make(type, comm), comm, nullptr),
-                ncclSuccess);
+      const auto r = static_cast<size_t>(rank);
+      std::byte* const data = on_host[r].data();
+      ASSERT_EQ(
+          call({data, data + r * block_bytes, type, reduction.make(type, comm), comm, nullptr}),
+          ncclSuccess);
     }
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
     cuda_.synchronize();
@@ -105,14 +109,9 @@ class BothKinds {
   HostJob host_;
 };
 
-ncclResult_t all_reduce(std::byte* data,
-                        size_t /*block_bytes*/,
-                        int /*rank*/,
-                        ncclDataType_t type,
-                        ncclRedOp_t op,
-                        ncclComm_t comm,
-                        DeviceStream stream) {
-  return ncclAllReduce(data, data, kRanks * kCount, type, op, comm, stream);
+ncclResult_t all_reduce(const Part& part) {
+  return ncclAllReduce(part.data, part.data, kRanks * kCount, part.type, part.op, part.comm,
+                       part.stream);
 }
 
 class SameBits : public testing::TestWithParam<Case> {};
@@ -139,46 +138,22 @@ struct Other {
 };
 const Other kOthers[] = {
     {"reduce", true,
-     [](std::byte* data,
-        size_t,
-        int,
-        ncclDataType_t type,
-        ncclRedOp_t op,
-        ncclComm_t comm,
-        DeviceStream stream) {
-       return ncclReduce(data, data, kCount, type, op, kRoot, comm, stream);
+     [](const Part& part) {
+       return ncclReduce(part.data, part.data, kCount, part.type, part.op, kRoot, part.comm,
+                         part.stream);
      }},
     {"reduce_scatter", true,
-     [](std::byte* data,
-        size_t block_bytes,
-        int rank,
-        ncclDataType_t type,
-        ncclRedOp_t op,
-        ncclComm_t comm,
-        DeviceStream stream) {
-       std::byte* const mine = data + static_cast<size_t>(rank) * block_bytes;
-       return ncclReduceScatter(data, mine, kCount, type, op, comm, stream);
+     [](const Part& part) {
+       return ncclReduceScatter(part.data, part.own_block, kCount, part.type, part.op, part.comm,
+                                part.stream);
      }},
     {"all_gather", false,
-     [](std::byte* data,
-        size_t block_bytes,
-        int rank,
-        ncclDataType_t type,
-        ncclRedOp_t,
-        ncclComm_t comm,
-        DeviceStream stream) {
-       const std::byte* const mine = data + static_cast<size_t>(rank) * block_bytes;
-       return ncclAllGather(mine, data, kCount, type, comm, stream);
+     [](const Part& part) {
+       return ncclAllGather(part.own_block, part.data, kCount, part.type, part.comm, part.stream);
      }},
     {"broadcast", false,
-     [](std::byte* data,
-        size_t,
-        int,
-        ncclDataType_t type,
-        ncclRedOp_t,
-        ncclComm_t comm,
-        DeviceStream stream) {
-       return ncclBcast(data, kRanks * kCount, type, kRoot, comm, stream);
+     [](const Part& part) {
+       return ncclBcast(part.data, kRanks * kCount, part.type, kRoot, part.comm, part.stream);
      }},
 };
 

@@ -64,9 +64,9 @@ class Buffer {
   }
 
  private:
-  int device_;
-  size_t count_;
-  T* data_;
+  int device_ = 0;
+  size_t count_ = 0;
+  T* data_ = nullptr;
 };
 
 /// Ranks 0..n-1 of one communicator, rank r on device on[r].
@@ -117,6 +117,7 @@ class Job {
   std::vector<ncclResult_t> run_in_threads(const Body& body) {
     std::vector<ncclResult_t> results(comms_.size());
     std::vector<std::thread> threads;
+    threads.reserve(comms_.size());
     for (int rank = 0; rank < nranks(); ++rank) {
       threads.emplace_back([&, rank] {
         machine().set_current(device(rank));

@@ -25,7 +25,12 @@ ncclUniqueId id_of(const std::string& text) {
 
 // ---- what a rank does ----
 
-int number(const char* name) { return std::atoi(std::getenv(name)); }
+/// What run_processes() set.
+std::string setting(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+int number(const char* name) { return std::atoi(setting(name).c_str()); }
 
 /// This process's rank, with a stream and memory where it computes.
 class Rank {
@@ -34,12 +39,12 @@ class Rank {
     device = machine().device(number("PLEXUS_TEST_DEVICE"));
     machine().set_current(device);
     const ncclResult_t made =
-        ncclCommInitRank(&comm, nranks, id_of(std::getenv("PLEXUS_TEST_ID")), rank);
+        ncclCommInitRank(&comm, nranks, id_of(setting("PLEXUS_TEST_ID")), rank);
     if (made != ncclSuccess) {
       std::fprintf(stderr, "%s\n", ncclGetLastError(nullptr));
       std::exit(1);
     }
-    if (std::string_view(std::getenv("PLEXUS_DEVICE")) == "cuda") {
+    if (setting("PLEXUS_DEVICE") == "cuda") {
       stream = machine().make_stream(device);
       memory = static_cast<int64_t*>(machine().allocate(device, kCountMax * sizeof(int64_t)));
     } else {
@@ -236,7 +241,7 @@ Environment through_network() {
   return {{"NCCL_SHM_DISABLE", "1"},
           {"NCCL_P2P_DISABLE", "1"},
           {"NCCL_NET", "socket"},
-          {"PLEXUS_PLUGIN_PATH", std::getenv("PLEXUS_TEST_LIB_DIR")}};
+          {"PLEXUS_PLUGIN_PATH", setting("PLEXUS_TEST_LIB_DIR")}};
 }
 
 TEST(DeviceProcesses, MeetOnTheDevice) {

@@ -61,6 +61,7 @@ class Ranks {
   }
   std::vector<Buffer<float>> buffers(size_t count) {
     std::vector<Buffer<float>> made;
+    made.reserve(job_.comm_count());
     for (int rank = 0; rank < job_.nranks(); ++rank) {
       made.emplace_back(0, count);
     }
