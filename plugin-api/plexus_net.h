@@ -30,6 +30,8 @@ extern "C" {
 #define PLEXUS_NET_HANDLE_BYTES 128u
 /* Most buffers in one grouped receive. */
 #define PLEXUS_NET_RECVS_MAX 8u
+/* Most pieces of a message. */
+#define PLEXUS_NET_PIECES_MAX 4u
 /* Greatest `message_bytes_max` that has a meaning: 2^40. */
 #define PLEXUS_NET_MESSAGE_BYTES_MAX (UINT64_C(1) << 40)
 
@@ -81,7 +83,8 @@ typedef struct plexus_net_properties {
   uint32_t force_flush;            /* 1: every receive into GPU memory needs a flush */
   int32_t rail_id;                 /* -1: none. Devices of one rail reach each other best */
   int32_t plane_id;      /* -1: none. Devices of different planes do not reach each other */
-  uint32_t reserved[31]; /* 0 */
+  uint32_t takes_pieces; /* since 1.4. 1: isend_pieces and irecv_pieces serve this device */
+  uint32_t reserved[30]; /* 0 */
 } plexus_net_properties_t;
 
 /* The way between two fabrics. Fixed size, zeroed by the host. */
@@ -119,6 +122,12 @@ typedef struct plexus_net_buffer {
   int32_t tag;    /* takes the message that was sent with this tag */
   uint32_t flags; /* 0 */
 } plexus_net_buffer_t;
+
+/* Memory of the host, registered or not. */
+typedef struct plexus_net_piece {
+  void* data;
+  uint64_t size_bytes; /* 0 is legal */
+} plexus_net_piece_t;
 
 typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
   uint32_t struct_size;         /* sizeof(plexus_net_ops_t), as the plugin was compiled */
@@ -195,7 +204,8 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                    plexus_net_request_t** request);
 
   /* Makes data of completed receives visible to the GPU. PLEXUS_OK with `*request` null: it already
-   * is. Null entry: never needed (no CUDA or DMABUF in pointer_support). */
+   * is; there is no PLEXUS_AGAIN. What arrived before the connection failed may be flushed after, as
+   * far as the card still can. Null entry: never needed (no CUDA or DMABUF in pointer_support). */
   int32_t (*flush)(plexus_net_recv_t* recv,
                    uint32_t count,
                    const plexus_net_buffer_t* buffers,
@@ -218,6 +228,25 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                       uint64_t source,
                       uint64_t target,
                       plexus_net_path_t* path);
+
+  /* Since 1.4, optional: both or none, for devices that say `takes_pieces`. As isend and irecv of
+   * one buffer, of a message that lies in `count` (1 .. PLEXUS_NET_PIECES_MAX) pieces of host memory,
+   * one after the other, which need not be registered: a host then copies nothing on the way between
+   * its own headers and its user's memory. `pieces` is borrowed for the call, what they point to
+   * until test() says OK. A receive's room is that of all its pieces. It is one message like any
+   * other: how one end cuts it is nothing to the other.
+   * A device that takes pieces also keeps what nobody has posted a buffer for yet, as a kernel's
+   * socket does: the host posts receives late, when it knows where their data belongs. */
+  int32_t (*isend_pieces)(plexus_net_send_t* send,
+                          uint32_t count,
+                          const plexus_net_piece_t* pieces,
+                          int32_t tag,
+                          plexus_net_request_t** request);
+  int32_t (*irecv_pieces)(plexus_net_recv_t* recv,
+                          uint32_t count,
+                          const plexus_net_piece_t* pieces,
+                          int32_t tag,
+                          plexus_net_request_t** request);
 } plexus_net_ops_t;
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ extern "C" {
 
 /* A host accepts a plugin with its own major and any minor; see ABI.md for what moves them. */
 #define PLEXUS_ABI_MAJOR 1u
-#define PLEXUS_ABI_MINOR 3u
+#define PLEXUS_ABI_MINOR 4u
 /* What the host passes to `plexus_plugin_query`. */
 #define PLEXUS_HOST_ABI ((PLEXUS_ABI_MAJOR << 16) | PLEXUS_ABI_MINOR)
 /* First word of the descriptor: "PLXP", so that a library which is no plugin is seen as such. */

@@ -37,6 +37,15 @@ typedef struct plexus_tuner_link {
   uint64_t bandwidth_mbit_per_s; /* one way; 0: not known */
 } plexus_tuner_link_t;
 
+/* What CUDA ranks run on: what holds for all of them. */
+typedef struct plexus_tuner_cuda {
+  uint32_t sm; /* least compute capability, times 10; 0: a rank computes on the host */
+  uint32_t ranks_per_device;  /* at most */
+  uint32_t blocks;            /* thread blocks that a rank may have on its device, at least */
+  uint32_t nvlink;            /* 1: ranks of a host are on one device or joined by NVLink */
+  uint64_t memory_mbit_per_s; /* of a device's memory, reads and writes together; 0: not known */
+} plexus_tuner_cuda_t;
+
 /* A communicator. */
 typedef struct plexus_tuner_comm {
   uint32_t struct_size;
@@ -49,6 +58,8 @@ typedef struct plexus_tuner_comm {
   uint32_t slot_bytes;         /* most bytes that travel as one piece */
   uint32_t reserved;
   plexus_tuner_link_t links[PLEXUS_LINK_CLASSES]; /* by class */
+  /* Since 1.4, when struct_size says that it is there. */
+  plexus_tuner_cuda_t cuda;
 } plexus_tuner_comm_t;
 
 /* A call. */

@@ -24,6 +24,7 @@ struct Config {
   bool p2p_disable = false;
   bool p2p_direct_disable = false;
   bool local_register = true;
+  bool graph_register = true;
   std::string hostid;
   int64_t comm_blocking = -1;
   std::string comm_id;

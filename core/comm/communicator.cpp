@@ -43,6 +43,33 @@ void describe_far(const CommTopology& topology, plexus_tuner_link_t& far) {
   }
 }
 
+uint32_t sharers_of(std::span<const PeerInfo> infos, const PeerInfo& info) {
+  return static_cast<uint32_t>(std::count_if(
+      infos.begin(), infos.end(), [&](const PeerInfo& other) { return same_device(info, other); }));
+}
+
+/// All zero when a rank computes on the host.
+plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
+  plexus_tuner_cuda_t cuda{};
+  if (!std::all_of(infos.begin(), infos.end(), [](const auto& info) { return info.on_cuda(); })) {
+    return cuda;
+  }
+  constexpr uint64_t kMbitOfGb = 8000;
+  cuda.sm = std::numeric_limits<uint32_t>::max();
+  cuda.blocks = std::numeric_limits<uint32_t>::max();
+  cuda.memory_mbit_per_s = std::numeric_limits<uint64_t>::max();
+  for (const PeerInfo& info : infos) {
+    const uint32_t sharers = sharers_of(infos, info);
+    cuda.sm = std::min(cuda.sm, static_cast<uint32_t>(std::max(info.device_sm, 1)));
+    cuda.ranks_per_device = std::max(cuda.ranks_per_device, sharers);
+    cuda.blocks = std::min(cuda.blocks, info.device_blocks / sharers);
+    cuda.memory_mbit_per_s =
+        std::min(cuda.memory_mbit_per_s, info.device_memory_gb_per_s * kMbitOfGb);
+  }
+  cuda.nvlink = topology.nvlink ? 1 : 0;
+  return cuda;
+}
+
 plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       const CommTopology& topology,
                                       uint64_t group,
@@ -90,9 +117,31 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
   comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
   describe_far(topology, comm.links[PLEXUS_LINK_FAR]);
+  comm.cuda = describe_cuda(infos, topology);
+  if (comm.cuda.sm > 0) {
+    constexpr double kMbitOfGb = 8000;
+    const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * kMbitOfGb);
+    comm.links[PLEXUS_LINK_PROCESS].bandwidth_mbit_per_s = mbit_per_s;
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
+  }
   comm.links[PLEXUS_LINK_NET].count =
       static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_FAR].count;
   return comm;
+}
+
+/// The least that a rank was told, or else by what the slots are for: those in memory are to stay in
+/// a core's cache between writer and reader, those of a network are to cost few system calls a byte
+/// (docs/performance.md).
+uint32_t choose_slot_bytes(const std::vector<PeerInfo>& infos) {
+  constexpr uint32_t kOfMemory = 128 * 1024;
+  constexpr uint32_t kOfNetwork = 512 * 1024;
+  uint32_t told = 0;
+  for (const PeerInfo& info : infos) {
+    if (info.slot_bytes > 0) {
+      told = told == 0 ? info.slot_bytes : std::min(told, info.slot_bytes);
+    }
+  }
+  return told > 0 ? told : may_need_net(infos) ? kOfNetwork : kOfMemory;
 }
 
 struct FreeCommunicators {
@@ -211,10 +260,8 @@ static std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo
     least = std::max(least, info.min_channels);
     most = std::min(most, info.max_channels);
     if (info.on_cuda()) {
-      const auto sharers = std::count_if(infos.begin(), infos.end(), [&](const PeerInfo& other) {
-        return same_device(info, other);
-      });
-      const uint32_t blocks = info.device_blocks / static_cast<uint32_t>(sharers);
+      // One block of the device is for the messages of the group.
+      const uint32_t blocks = (std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info);
       most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
     }
   }
@@ -267,6 +314,26 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
   return ok();
 }
 
+void Communicator::open_lent_memory() {
+  const auto& infos = *setup_.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
+  std::vector<int> peers;
+  for (int rank = 0; rank < setup_.nranks; ++rank) {
+    const bool direct =
+        mine.p2p_direct_disable == 0 && infos[static_cast<size_t>(rank)].p2p_direct_disable == 0;
+    if (direct && connections_->transport_to(rank) == TransportKind::kP2p) {
+      peers.push_back(rank);
+    }
+  }
+  if (!peers.empty()) {
+    lent_ = std::make_unique<LentMemory>(LentMemory::Options{.rank = setup_.rank,
+                                                             .exchange = setup_.exchange.get(),
+                                                             .runtime = &device_rank_->runtime(),
+                                                             .device = mine.device,
+                                                             .peers = std::move(peers)});
+  }
+}
+
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   PLEXUS_TRY(check_agreement());
@@ -283,10 +350,9 @@ Result<void> Communicator::start(CommSetup setup) {
                                 .cache = &Process::instance().topologies}));
   topology_ = std::move(topology);
   const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
-  uint32_t slot_bytes = mine.slot_bytes;
+  const uint32_t slot_bytes = choose_slot_bytes(*setup_.infos);
   uint32_t ranks_on_my_cores = 0;
   for (const PeerInfo& info : *setup_.infos) {
-    slot_bytes = std::min(slot_bytes, info.slot_bytes);
     ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
   }
   const plexus_tuner_comm_t described =
@@ -299,6 +365,7 @@ Result<void> Communicator::start(CommSetup setup) {
     device_rank_ = std::move(device_rank);
   }
   PLEXUS_TRY(open_connections(slot_bytes));
+  open_lent_memory();
   make_plan_context(described, slot_bytes);
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   set_state(Code::kSuccess);
@@ -378,9 +445,6 @@ Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
   newest_plan_ = plan;
   plan->prepare(tasks, sequence_, *plan_context_->memory);
   if (profile_ != nullptr) {
-    if (plan->launches != 0) {
-      wait_submitted();  // a profiler is told of one run of a plan at a time
-    }
     profile_->prepare(*plan, tasks, sequence_);
   }
   sequence_ += plan->collectives();

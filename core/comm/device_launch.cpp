@@ -68,7 +68,7 @@ class Launch {
     PLEXUS_TRY(capture, capture_of(*runtime_, device_, streams_));
     capture_ = capture;
     PLEXUS_TRY(build_tables());
-    PLEXUS_TRY(check_size());
+    PLEXUS_TRY(choose_size());
     const size_t size_bytes = launch_bytes(total_);
     if (capture_.active) {
       PLEXUS_TRY(record, make_record(*runtime_, device_, size_bytes));
@@ -78,6 +78,7 @@ class Launch {
       record_ = std::move(record);
     }
     fill();
+    PLEXUS_TRY(lend());
     PLEXUS_TRY(join_streams());
     PLEXUS_TRY(start());
     return leave_streams();
@@ -91,21 +92,32 @@ class Launch {
       PLEXUS_TRY(plan, call.plan->device_plan(*call.comm->device_rank()));
       plans_.push_back(plan);
       total_ += plan->size();
+      threads_ = std::max(threads_, plan->threads());
     }
     return ok();
   }
 
-  Result<void> check_size() {
+  /// All blocks must be on the device at once. Sends and receives may share blocks, and do when
+  /// there is no room for all: beside the ranks that launch kernels of their own on this device.
+  Result<void> choose_size() {
     const Communicator& comm = *calls_.front().comm;
-    const uint32_t blocks_max =
-        (*comm.setup().infos)[static_cast<size_t>(comm.rank())].device_blocks;
-    if (total_.blocks > blocks_max) {
+    const auto& infos = *comm.setup().infos;
+    const PeerInfo& mine = infos[static_cast<size_t>(comm.rank())];
+    const size_t fixed = total_.blocks - total_.turns;
+    const size_t least = fixed + (total_.turns > 0 ? 1 : 0);
+    if (least > mine.device_blocks) {
       return fail(Code::kInvalidUsage,
                   "cuda:{} holds {} blocks of the kernel at once and the {} ranks of this group "
                   "need {}: set NCCL_MAX_CTAS to a lower number of channels, or use fewer ranks "
                   "per device",
-                  device_, blocks_max, calls_.size(), total_.blocks);
+                  device_, mine.device_blocks, calls_.size(), least);
     }
+    const auto on_device = static_cast<size_t>(std::count_if(
+        infos.begin(), infos.end(), [&](const PeerInfo& info) { return same_device(info, mine); }));
+    const size_t share = mine.device_blocks * std::min(calls_.size(), on_device) / on_device;
+    const size_t room = std::max(share, least);
+    shares_blocks_ = total_.blocks > room && total_.turns > 0;
+    block_count_ = shares_blocks_ ? room : total_.blocks;
     return ok();
   }
 
@@ -113,18 +125,54 @@ class Launch {
     const DevicePlan::Places all = launch_places(record_->memory.get(), total_);
     blocks_ = all.blocks;
     DevicePlan::Places next = all;
+    std::vector<DeviceQueue*> in_turn;
+    uint64_t* times = all.times;
     for (size_t i = 0; i < calls_.size(); ++i) {
-      plans_[i]->fill(next);
+      next.times = calls_[i].plan->execution().watch == nullptr ? nullptr : times;
+      DeviceBlock* const end = plans_[i]->fill(next, shares_blocks_ ? &in_turn : nullptr);
       starts_.push_back(next);
       runs_.push_back(&calls_[i].comm->order().start_run(*calls_[i].comm, *calls_[i].plan, record_,
                                                          next.done, capture_.active));
       const DevicePlan::Size size = plans_[i]->size();
-      next.blocks += size.blocks;
+      next.blocks = end;
       next.queues += size.queues;
       next.works += size.works;
       next.lists += size.works;
       next.done += size.queues;
+      next.loans += size.loans;
+      times += 2 * size.queues;
     }
+    share_out(in_turn, std::span(next.blocks, blocks_ + block_count_));
+  }
+
+  /// Block i serves queues i, i + blocks, ...
+  static void share_out(std::span<DeviceQueue* const> queues, std::span<DeviceBlock> blocks) {
+    for (size_t i = queues.size(); i-- > 0;) {
+      if (i + blocks.size() < queues.size()) {
+        queues[i]->next = queues[i + blocks.size()];
+      }
+      if (i < blocks.size()) {
+        blocks[i] = {.queue = queues[i], .lane = 0, .in_turn = 1};
+      }
+    }
+  }
+
+  Result<void> lend() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      LentMemory* const memory = calls_[i].comm->lent();
+      if (memory == nullptr || plans_[i]->size().loans == 0) {
+        continue;
+      }
+      for (const Plan::ItemTask& item : calls_[i].plan->items()) {
+        PLEXUS_TRY(plans_[i]->lend(starts_[i],
+                                   {.work = item.item->work,
+                                    .input_bytes = item.input_bytes,
+                                    .output_bytes = item.output_bytes,
+                                    .in_graph = capture_.active},
+                                   *memory));
+      }
+    }
+    return ok();
   }
 
   /// The launch comes after what the group's streams and its communicators have so far.
@@ -169,10 +217,16 @@ class Launch {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::begin_replay, run));
       }
     }
-    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(total_.blocks)));
+    PLEXUS_TRY(runtime_->launch(device_, stream(), blocks_, static_cast<uint32_t>(block_count_),
+                                threads_));
     for (DeviceRun* const run : runs_) {
       if (replays && run->has_pumps()) {
         PLEXUS_TRY(runtime_->call_host(device_, stream(), DeviceRun::end_replay, run));
+      }
+    }
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (const auto& watch = calls_[i].plan->execution().watch; watch != nullptr) {
+        watch->on_launch(stream(), capture_.active ? nullptr : starts_[i].times);
       }
     }
     if (!capture_.active) {
@@ -201,6 +255,9 @@ class Launch {
   Capture capture_;
   std::vector<DevicePlan*> plans_;
   DevicePlan::Size total_;
+  uint32_t threads_ = 0;        // of a block
+  size_t block_count_ = 0;      // of the launch
+  bool shares_blocks_ = false;  // some blocks serve several queues
   std::shared_ptr<LaunchRecord> record_;
   DeviceBlock* blocks_ = nullptr;
   std::vector<DevicePlan::Places> starts_;  // by call
@@ -249,6 +306,64 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
     }
     std::this_thread::sleep_for(kConnectPause);
   }
+}
+
+/// Offers the buffers of a call that is being captured.
+Result<void> lend_to_graph(const DeviceCalls& call) {
+  std::vector<LentMemory::GraphBuffer> buffers;
+  std::vector<int> senders;
+  for (const ConnectionEnd* const end : call.plan->execution().ends) {
+    if (end->device_view.reach != Reach::kMapped) {
+      continue;
+    }
+    const int peer = end->key().peer;
+    if (!end->key().sends) {
+      senders.push_back(peer);
+      continue;
+    }
+    for (const Plan::ItemTask& item : call.plan->items()) {
+      const Work& work = item.item->work;
+      if (std::max(item.input_bytes, item.output_bytes) >= work.borrow_bytes_min) {
+        buffers.push_back({peer, work.input.address, item.input_bytes});
+        buffers.push_back({peer, work.output.address, item.output_bytes});
+      }
+    }
+  }
+  return call.comm->lent()->begin_graph(buffers, senders);
+}
+
+/// Hears what peers in other processes lend, and lends: see lent_memory.hpp.
+Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
+  constexpr auto kPatience = std::chrono::seconds(1);  // for peers that capture at the same time
+  std::vector<LentMemory*> graphs;
+  for (const DeviceCalls& call : calls) {
+    LentMemory* const lent = call.comm->lent();
+    if (lent == nullptr) {
+      continue;
+    }
+    PLEXUS_TRY(lent->serve());
+    const DeviceRank& rank = *call.comm->device_rank();
+    PLEXUS_TRY(capture, rank.runtime().capture(rank.device(), call.tasks.front().device_stream));
+    if (capture.active && call.comm->setup().config.graph_register) {
+      PLEXUS_TRY(lend_to_graph(call));
+      graphs.push_back(lent);
+    }
+  }
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  for (bool agreed = graphs.empty(); !agreed && std::chrono::steady_clock::now() < limit;) {
+    agreed = true;
+    for (LentMemory* const lent : graphs) {
+      PLEXUS_TRY(one, lent->graph_agreed());
+      agreed = agreed && one;
+    }
+    if (!agreed) {
+      std::this_thread::sleep_for(kConnectPause);
+    }
+  }
+  for (LentMemory* const lent : graphs) {
+    lent->end_graph();
+  }
+  return ok();
 }
 
 }  // namespace
@@ -450,6 +565,7 @@ Result<void> DeviceOrder::note(DeviceRank& rank, DeviceStream stream, const Capt
 Result<void> run_on_devices(std::span<const DeviceCalls> calls,
                             std::span<Execution* const> on_host) {
   PLEXUS_TRY(connect_all(calls, on_host));
+  PLEXUS_TRY(agree_on_loans(calls));
   std::map<int, std::vector<DeviceCalls>> by_device;
   for (const DeviceCalls& call : calls) {
     by_device[call.comm->device_rank()->device()].push_back(call);

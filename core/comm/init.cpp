@@ -18,14 +18,13 @@
 namespace plexus {
 namespace {
 
-// Slots of 128 KiB stay in a core's cache between writer and reader (docs/performance.md).
-constexpr uint32_t kSlotBytesDefault = 128 * 1024;
 constexpr uint32_t kSlotBytesMin = 4 * 1024;
 constexpr uint32_t kChannelsMax = 64;
 
+/// 0: as all ranks together find best.
 uint32_t slot_bytes_of(const Config& config) {
   if (config.buffsize_bytes == 0) {
-    return kSlotBytesDefault;
+    return 0;
   }
   const auto wish = static_cast<uint64_t>(config.buffsize_bytes) / kSlots;
   const uint64_t bounded = std::clamp<uint64_t>(wish, kSlotBytesMin, uint64_t{1} << 29);
@@ -57,6 +56,7 @@ Result<void> describe_device(int device, PeerInfo& info) {
   PLEXUS_TRY(blocks, runtime.blocks_max(device));
   info.device_blocks = static_cast<uint32_t>(std::max(blocks, 0));
   info.device_sm = facts.compute_capability;
+  info.device_memory_gb_per_s = facts.memory_gb_per_s;
   store_text(info.bus_id, facts.bus_id);
   if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
     info.numa = near;  // in its channel, a rank stands where its device is
@@ -90,8 +90,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.shm_disable = config.shm_disable ? 1 : 0;
   info.p2p_disable = config.p2p_disable ? 1 : 0;
   info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
-  // Networks that reduce work on host memory: their ranks compute on the host.
-  if (wants_collnet(config.collnet_enable, comm_config) && comm_config.device == kHostDevice) {
+  if (wants_collnet(config.collnet_enable, comm_config)) {
     info.collnet_threshold = static_cast<uint32_t>(config.collnet_node_threshold);
   }
   info.cores = static_cast<uint32_t>(cores_available());

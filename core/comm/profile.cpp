@@ -180,8 +180,13 @@ class EndTrace final : public StepObserver {
 /// One run of a plan. Threads: made by the calling thread, then used by the one that executes.
 class ProfiledPlan final : public ExecutionWatch {
  public:
-  ProfiledPlan(ProfilerSet& profilers, int rank, std::span<const Task> tasks)
-      : profilers_(profilers), rank_(rank), tasks_(tasks.size()), apis_(tasks.size()) {
+  ProfiledPlan(Profile& profile, Plan& plan, std::span<const Task> tasks)
+      : profile_(profile),
+        profilers_(*profile.profilers_),
+        rank_(profile.rank_),
+        on_device_(plan.on_device()),
+        tasks_(tasks.size()),
+        apis_(tasks.size()) {
     is_inline_ = std::all_of(tasks.begin(), tasks.end(),
                              [](const Task& task) { return task.stream == nullptr; });
     start_groups(tasks);
@@ -195,12 +200,26 @@ class ProfiledPlan final : public ExecutionWatch {
       start_task(plan, tasks[task], task, sequence);
     }
     trace_ends(plan);
-    if (!is_inline_) {
+    note_queues(plan);
+    if (!is_inline_ && !on_device_) {
       stop_apis();  // the calls return when the work is on its streams
     }
   }
 
-  void on_begin() noexcept override {
+  void on_launch(void* stream, const uint64_t* times) noexcept override {
+    auto what = about(NCCL_PROFILE_KERNEL_LAUNCH);
+    what.is.kernel_launch.stream = stream;
+    ProfileEvent launch = profilers_.start(what, &group_api_);
+    profilers_.stop(launch);
+    times_ = times;
+    if (times == nullptr) {  // a graph: nobody knows how often it runs
+      traces_.clear();
+      stop_tasks();
+    }
+    stop_apis();
+  }
+  void on_begin() noexcept override { profile_.enter(*this); }
+  void begin_messages() {
     for (const auto& trace : traces_) {
       trace->begin();
     }
@@ -209,14 +228,44 @@ class ProfiledPlan final : public ExecutionWatch {
     for (const auto& trace : traces_) {
       trace->finish();
     }
-    for (ProfileEvent& task : tasks_) {
-      profilers_.stop(task);
-    }
-    profilers_.stop(group_);
+    tell_kernels();
+    profile_.leave(*this);
+    stop_tasks();
     stop_apis();
   }
 
  private:
+  /// A queue of blocks, as its first work has it.
+  struct Queue {
+    size_t task;
+    uint8_t channel;
+  };
+  void note_queues(Plan& plan) {
+    if (!on_device_) {
+      return;
+    }
+    for (const WorkQueue& queue : plan.execution().queues) {
+      const auto item = std::find_if(
+          plan.items().begin(), plan.items().end(),
+          [&](const Plan::ItemTask& each) { return each.item == &queue.items.front(); });
+      queues_.push_back({item->task, static_cast<uint8_t>(queues_.size())});
+    }
+  }
+  /// The kernel has ended and left its times.
+  void tell_kernels() {
+    for (size_t queue = 0; times_ != nullptr && queue < queues_.size(); ++queue) {
+      auto what = about(NCCL_PROFILE_KERNEL_CHANNEL);
+      what.is.kernel_channel = {queues_[queue].channel, read_time(2 * queue)};
+      ProfileEvent event = profilers_.start(what, &tasks_[queues_[queue].task]);
+      profilers_.record(event, NCCL_PROFILE_KERNEL_CHANNEL_STOP, read_time(2 * queue + 1));
+      profilers_.stop(event);
+    }
+    times_ = nullptr;
+  }
+  [[nodiscard]] uint64_t read_time(size_t index) const {
+    return __atomic_load_n(times_ + index, __ATOMIC_RELAXED);  // the kernel wrote it before its end
+  }
+
   [[nodiscard]] nccl_profile_event_v5_t about(uint64_t type) const {
     nccl_profile_event_v5_t what{};
     what.type = type;
@@ -231,11 +280,14 @@ class ProfiledPlan final : public ExecutionWatch {
     profilers_.record(group_api_, NCCL_PROFILE_GROUP_END_BEGIN);
     group_ = profilers_.start(about(NCCL_PROFILE_GROUP), nullptr);
   }
+  [[nodiscard]] void* stream_of(const Task& task) const {
+    return on_device_ ? static_cast<void*>(task.device_stream) : static_cast<void*>(task.stream);
+  }
   void start_api(const Task& task, size_t index) {
     if (is_point_to_point(task.collective)) {
       auto what = about(NCCL_PROFILE_P2P_API);
       what.is.p2p_api = {function_of(task.collective), task.count, datatype_of(task.type),
-                         task.stream, false};
+                         stream_of(task), false};
       apis_[index] = profilers_.start(what, &group_api_);
     } else {
       auto what = about(NCCL_PROFILE_COLL_API);
@@ -243,7 +295,7 @@ class ProfiledPlan final : public ExecutionWatch {
                           task.count,
                           datatype_of(task.type),
                           task.root,
-                          task.stream,
+                          stream_of(task),
                           false};
       apis_[index] = profilers_.start(what, &group_api_);
     }
@@ -286,6 +338,12 @@ class ProfiledPlan final : public ExecutionWatch {
                        protocol};
     tasks_[index] = profilers_.start(what, &apis_[index], &group_);
   }
+  void stop_tasks() {
+    for (ProfileEvent& task : tasks_) {
+      profilers_.stop(task);
+    }
+    profilers_.stop(group_);
+  }
   void stop_apis() {
     for (ProfileEvent& api : apis_) {
       profilers_.stop(api);
@@ -317,9 +375,13 @@ class ProfiledPlan final : public ExecutionWatch {
     }
   }
 
+  Profile& profile_;
   ProfilerSet& profilers_;
   int rank_;
+  bool on_device_;
   bool is_inline_;
+  std::vector<Queue> queues_;  // of a CUDA rank
+  const uint64_t* times_ = nullptr;
   ProfileEvent group_api_;
   ProfileEvent group_;
   std::vector<ProfileEvent> tasks_;
@@ -334,10 +396,26 @@ Profile::Profile(std::unique_ptr<ProfilerSet> profilers, int rank)
 Profile::~Profile() = default;
 
 void Profile::prepare(Plan& plan, std::span<const Task> tasks, uint64_t sequence) {
-  auto run = std::make_unique<ProfiledPlan>(*profilers_, rank_, tasks);
+  auto run = std::make_shared<ProfiledPlan>(*this, plan, tasks);
   run->start_tasks(plan, tasks, sequence);
-  plan.execution().watch = run.get();
-  plans_[&plan] = std::move(run);
+  plan.execution().watch = std::move(run);
+}
+
+void Profile::enter(ProfiledPlan& run) {
+  const std::lock_guard lock(mutex_);
+  under_way_.push_back(&run);
+  if (under_way_.size() == 1) {
+    run.begin_messages();
+  }
+}
+
+void Profile::leave(ProfiledPlan& run) {
+  const std::lock_guard lock(mutex_);
+  const bool was_first = !under_way_.empty() && under_way_.front() == &run;
+  std::erase(under_way_, &run);
+  if (was_first && !under_way_.empty()) {
+    under_way_.front()->begin_messages();
+  }
 }
 
 }  // namespace plexus

@@ -6,11 +6,13 @@
 // Events of one group of calls, each the parent of the next:
 //   group API > collective or p2p API > collective, or send/recv > proxy op > proxy step
 // and, in place of the first two for old profilers, group. A proxy op is one item of work on one
-// network connection; a step is a message.
+// network connection; a step is a message. Of CUDA ranks, a group API has a kernel launch too, and
+// a call a kernel channel for each queue of blocks.
 #pragma once
 
-#include <map>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "core/plugin/nccl_profiler/profiler.hpp"
@@ -33,9 +35,15 @@ class Profile {
   void prepare(Plan& plan, std::span<const Task> tasks, uint64_t sequence);
 
  private:
+  friend class ProfiledPlan;
+  /// Messages on a connection are told of one run at a time, of the oldest that has not ended.
+  void enter(ProfiledPlan& run);
+  void leave(ProfiledPlan& run);
+
   std::unique_ptr<ProfilerSet> profilers_;
   int rank_;
-  std::map<const Plan*, std::unique_ptr<ProfiledPlan>> plans_;
+  std::mutex mutex_;
+  std::deque<ProfiledPlan*> under_way_;  // guarded by mutex_; the first hears of messages
 };
 
 }  // namespace plexus

@@ -340,6 +340,8 @@ Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
     }
     topology.orders.push_back(std::move(order));
   }
+  topology.near_gb_per_s = static_cast<double>(joined.ring.intra_gb_per_s) * joined.search_channels;
+  topology.nvlink = joined.ring.intra_type <= PathType::kNvb;
   topology.centres = std::move(map);
   topology.costs =
       std::make_shared<const LoopCosts>(topology.orders.front(), topology.centres.meshed());

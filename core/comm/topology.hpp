@@ -32,6 +32,8 @@ struct CommTopology {
   CentreMap centres;                 // by part
   std::vector<int> centre_of;        // by rank
   std::shared_ptr<const LoopCosts> costs;
+  double near_gb_per_s = 0;  // out of a device to another of its host, by all channels
+  bool nvlink = false;       // that is by NVLink, or a host's ranks are on one device
 };
 
 /// What the ranks of one process share of topologies. Threads: any.

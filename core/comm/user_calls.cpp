@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // User-defined reductions, user memory and host streams: the rest of communicator_calls.hpp.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "core/comm/communicator.hpp"
@@ -89,8 +91,30 @@ Result<void*> allocate_memory(size_t size_bytes) {
 }
 Result<void> free_memory(void* pointer) { return Process::instance().memory.release(pointer); }
 
-Result<void*> register_buffer(Communicator& comm, void* buffer, size_t /*size_bytes*/) {
+namespace {
+
+/// CUDA ranks in other processes may read it in place.
+void begin_lending(const Communicator& comm, const void* buffer, size_t size_bytes) {
+  if (comm.lent() != nullptr && comm.setup().config.local_register) {
+    comm.lent()->add(buffer, size_bytes);
+  }
+}
+
+/// Unless the buffer is registered in another way too.
+void end_lending(const Communicator& comm, const void* buffer) {
+  const bool in_window =
+      std::any_of(comm.windows.begin(), comm.windows.end(),
+                  [&](const auto& entry) { return entry.second->buffer == buffer; });
+  if (comm.lent() != nullptr && !in_window && comm.registrations.count(buffer) == 0) {
+    comm.lent()->remove(buffer);
+  }
+}
+
+}  // namespace
+
+Result<void*> register_buffer(Communicator& comm, void* buffer, size_t size_bytes) {
   ++comm.registrations[buffer];
+  begin_lending(comm, buffer, size_bytes);
   return buffer;
 }
 
@@ -102,6 +126,7 @@ Result<void> deregister_buffer(Communicator& comm, void* handle) {
   }
   if (--at->second == 0) {
     comm.registrations.erase(at);
+    end_lending(comm, handle);
   }
   return ok();
 }
@@ -110,13 +135,18 @@ Result<void*> register_window(Communicator& comm, void* buffer, size_t size_byte
   auto window = std::make_unique<Communicator::Window>(Communicator::Window{buffer, size_bytes});
   void* const handle = window.get();
   comm.windows.emplace(handle, std::move(window));
+  begin_lending(comm, buffer, size_bytes);
   return handle;
 }
 
 Result<void> deregister_window(Communicator& comm, void* window) {
-  if (comm.windows.erase(window) == 0) {
+  const auto at = comm.windows.find(window);
+  if (at == comm.windows.end()) {
     return fail(Code::kInvalidArgument, "{} is no window of this communicator", fmt::ptr(window));
   }
+  const void* const buffer = at->second->buffer;
+  comm.windows.erase(at);
+  end_lending(comm, buffer);
   return ok();
 }
 

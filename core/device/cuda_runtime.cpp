@@ -26,6 +26,26 @@ Result<void> check(cudaError_t code, const char* call, int device) {
               cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
+/// A function of the driver, which is not linked.
+template <class Function>
+Result<Function> driver_function(const char* name) {
+  constexpr unsigned int kVersion = 12000;  // whose meaning of the name is used here
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t code =
+      cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &status);
+#else
+  static_assert(CUDART_VERSION >= kVersion);
+  const cudaError_t code = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
+#endif
+  if (code != cudaSuccess || status != cudaDriverEntryPointSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return fail(Code::kUnhandledCudaError, "the driver has no {}", name);
+  }
+  return reinterpret_cast<Function>(found);
+}
+
 /// Makes `device` current, and lets what is done here happen while any thread captures a graph.
 /// Both are as before afterwards.
 class OnDevice {
@@ -86,6 +106,13 @@ class CudaRuntime final : public DeviceRuntime {
     static_assert(sizeof(properties.uuid) == sizeof(facts.uuid));
     std::memcpy(facts.uuid.data(), &properties.uuid, sizeof(facts.uuid));
     facts.compute_capability = properties.major * 10 + properties.minor;
+    int clock_khz = 0;
+    int bus_bits = 0;
+    if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess) {
+      constexpr double kEdges = 2;  // transfers at both edges of the clock
+      facts.memory_gb_per_s = static_cast<uint32_t>(kEdges * clock_khz * 1e3 * bus_bits / 8 / 1e9);
+    }
     return facts;
   }
 
@@ -124,29 +151,19 @@ class CudaRuntime final : public DeviceRuntime {
   void adopt_thread(int device) noexcept override { static_cast<void>(cudaSetDevice(device)); }
 
   Result<void*> allocate(int device, size_t size_bytes) override {
-    const OnDevice on(device);
-    const size_t rounded = rounded_size(size_bytes);
-    void* memory = take_spare(device, rounded);
-    if (memory == nullptr) {
-      PLEXUS_TRY(check(cudaMalloc(&memory, rounded), "cudaMalloc", device));
-    }
-    auto cleared = clear(device, memory, size_bytes);
-    if (cleared.has_error()) {
-      static_cast<void>(cudaFree(memory));
-      return std::move(cleared).error();
-    }
-    const std::lock_guard lock(mutex_);
-    sizes_[memory] = rounded;
-    return memory;
+    return allocate_rounded(device, size_bytes, false);
+  }
+  Result<void*> allocate_lasting(int device, size_t size_bytes) override {
+    return allocate_rounded(device, size_bytes, true);
   }
   void release(int device, void* memory) noexcept override {
     {
       const std::lock_guard lock(mutex_);
       const auto size = sizes_.find(memory);
-      const size_t rounded = size->second;
+      const Size had = size->second;
       sizes_.erase(size);
-      if (is_kept(rounded)) {
-        spare_[{device, rounded}].push_back(memory);
+      if (had.lasting || is_kept(had.rounded)) {
+        spare_[{device, had.rounded}].push_back(memory);
         return;
       }
     }
@@ -213,6 +230,28 @@ class CudaRuntime final : public DeviceRuntime {
     return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize", device);
   }
 
+  Result<Allocation> find_allocation(int device, const void* pointer) override {
+    const PointerFacts facts = describe_pointer(pointer);
+    if (facts.place != PointerFacts::Place::kDevice || facts.device != device) {
+      return fail(Code::kInvalidArgument, "{} is not memory of cuda:{}", pointer, device);
+    }
+    PLEXUS_TRY(get_range, driver_function<decltype(&cuMemGetAddressRange)>("cuMemGetAddressRange"));
+    PLEXUS_TRY(get_attribute,
+               driver_function<decltype(&cuPointerGetAttribute)>("cuPointerGetAttribute"));
+    const OnDevice on(device);
+    const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+    CUdeviceptr base = 0;
+    size_t size_bytes = 0;
+    unsigned long long id = 0;
+    if (get_range(&base, &size_bytes, address) != CUDA_SUCCESS ||
+        get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) != CUDA_SUCCESS) {
+      return fail(Code::kUnhandledCudaError, "cuda:{} does not tell the allocation of {}", device,
+                  pointer);
+    }
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): so the driver names memory
+    return Allocation{
+        .base = reinterpret_cast<std::byte*>(base), .size_bytes = size_bytes, .id = id};
+  }
   Result<MemoryHandle> export_memory(int device, void* memory) override {
     const OnDevice on(device);
     cudaIpcMemHandle_t handle{};
@@ -237,20 +276,12 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   Result<Dmabuf> export_dmabuf(int device, void* memory, size_t size_bytes) override {
-    constexpr unsigned kSince = 11070;  // CUDA 11.7
+    PLEXUS_TRY(get_handle, driver_function<decltype(&cuMemGetHandleForAddressRange)>(
+                               "cuMemGetHandleForAddressRange"));
     const OnDevice on(device);
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    PLEXUS_TRY(check(cudaGetDriverEntryPointByVersion("cuMemGetHandleForAddressRange", &entry,
-                                                      kSince, cudaEnableDefault, &found),
-                     "cudaGetDriverEntryPointByVersion", device));
-    if (found != cudaDriverEntryPointSuccess || entry == nullptr) {
-      return fail(Code::kUnhandledCudaError, "the driver of cuda:{} makes no dma-bufs", device);
-    }
     Dmabuf made;
-    const CUresult code = reinterpret_cast<decltype(&cuMemGetHandleForAddressRange)>(entry)(
-        &made.fd, reinterpret_cast<CUdeviceptr>(memory), size_bytes,
-        CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    const CUresult code = get_handle(&made.fd, reinterpret_cast<CUdeviceptr>(memory), size_bytes,
+                                     CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     if (code != CUDA_SUCCESS) {
       return fail(Code::kUnhandledCudaError, "cuda:{} makes no dma-buf of {} bytes (error {})",
                   device, size_bytes, static_cast<int>(code));
@@ -298,10 +329,11 @@ class CudaRuntime final : public DeviceRuntime {
   Result<void> launch(int device,
                       DeviceStream stream,
                       const DeviceBlock* blocks,
-                      uint32_t count) override {
+                      uint32_t count,
+                      uint32_t threads) override {
     // A launch belongs into the capture, so the thread's capture mode does not matter.
     const OnDevice on(device);
-    return check(static_cast<cudaError_t>(launch_blocks(blocks, count, kDeviceThreadsMax, stream)),
+    return check(static_cast<cudaError_t>(launch_blocks(blocks, count, threads, stream)),
                  "the launch of a kernel", device);
   }
 
@@ -340,6 +372,24 @@ class CudaRuntime final : public DeviceRuntime {
   }
   static bool is_kept(size_t rounded) { return rounded % kExportGranule != 0; }
 
+  Result<void*> allocate_rounded(int device, size_t size_bytes, bool lasting) {
+    const OnDevice on(device);
+    const size_t rounded = rounded_size(size_bytes);
+    void* memory = take_spare(device, rounded);
+    lasting = lasting || memory != nullptr;  // what was kept once is kept again
+    if (memory == nullptr) {
+      PLEXUS_TRY(check(cudaMalloc(&memory, rounded), "cudaMalloc", device));
+    }
+    auto cleared = clear(device, memory, size_bytes);
+    if (cleared.has_error()) {
+      static_cast<void>(cudaFree(memory));
+      return std::move(cleared).error();
+    }
+    const std::lock_guard lock(mutex_);
+    sizes_[memory] = {rounded, lasting};
+    return memory;
+  }
+
   void* take_spare(int device, size_t rounded) {
     const std::lock_guard lock(mutex_);
     auto& spare = spare_[{device, rounded}];
@@ -370,7 +420,11 @@ class CudaRuntime final : public DeviceRuntime {
 
   std::mutex mutex_;
   std::map<int, cudaStream_t> streams_;  // guarded by mutex_; as long as the process
-  std::map<void*, size_t> sizes_;        // of what is allocated; guarded by mutex_
+  struct Size {
+    size_t rounded;
+    bool lasting;
+  };
+  std::map<void*, Size> sizes_;  // of what is allocated; guarded by mutex_
   std::map<std::pair<int, size_t>, std::vector<void*>> spare_;  // guarded by mutex_
 };
 

@@ -33,6 +33,15 @@ inline Result<DeviceMemory> allocate_device(DeviceRuntime& runtime, int device, 
                       {&runtime, &DeviceRuntime::release, device, memory});
 }
 
+/// The same, kept when it is released (DeviceRuntime::allocate_lasting).
+inline Result<DeviceMemory> allocate_lasting(DeviceRuntime& runtime,
+                                             int device,
+                                             size_t size_bytes) {
+  PLEXUS_TRY(memory, runtime.allocate_lasting(device, size_bytes));
+  return DeviceMemory(static_cast<std::byte*>(memory),
+                      {&runtime, &DeviceRuntime::release, device, memory});
+}
+
 /// Page-locked host memory, zeroed.
 inline Result<DeviceMemory> allocate_pinned(DeviceRuntime& runtime, int device, size_t size_bytes) {
   PLEXUS_TRY(memory, runtime.allocate_pinned(device, size_bytes));

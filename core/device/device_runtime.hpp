@@ -37,6 +37,7 @@ struct DeviceFacts {
   std::string bus_id;                 // "0000:3b:00.0"
   std::array<uint8_t, 16> uuid = {};  // equal in all processes that see the device
   int compute_capability = 0;         // times 10
+  uint32_t memory_gb_per_s = 0;       // reads and writes together; 0: not known
 };
 
 /// Where a user's pointer points.
@@ -54,6 +55,13 @@ struct Capture {
 /// By which another process opens device memory.
 struct MemoryHandle {
   std::array<std::byte, 64> bytes = {};
+};
+
+/// One allocation of device memory.
+struct Allocation {
+  std::byte* base = nullptr;
+  size_t size_bytes = 0;
+  uint64_t id = 0;  // of no other one in this process, those that are gone included
 };
 
 /// Device memory for other drivers.
@@ -87,6 +95,10 @@ class DeviceRuntime {
   // -- memory (owners: device_memory.hpp) --
   /// On the device, zeroed.
   virtual Result<void*> allocate(int device, size_t size_bytes) = 0;
+  /// The same for connections and other processes: released, it is kept for later ones and not
+  /// given back to the driver, since a kernel of another communicator may run for as long as its
+  /// caller likes, and a peer may have the memory mapped still.
+  virtual Result<void*> allocate_lasting(int device, size_t size_bytes) = 0;
   virtual void release(int device, void* memory) noexcept = 0;
   /// Of the host, page-locked, zeroed, at one address for the host and all devices. `device`: one
   /// that uses it.
@@ -98,7 +110,9 @@ class DeviceRuntime {
   [[nodiscard]] virtual PointerFacts describe_pointer(const void* pointer) noexcept = 0;
   /// Between any two places; complete on return, and in the order of no user's stream.
   virtual Result<void> copy(int device, void* to, const void* from, size_t size_bytes) = 0;
-  /// For other processes: memory from allocate(), see kExportGranule.
+  /// The user's, or ours, of `device`.
+  virtual Result<Allocation> find_allocation(int device, const void* pointer) = 0;
+  /// For other processes: memory from allocate(), see kExportGranule; or an Allocation's base.
   virtual Result<MemoryHandle> export_memory(int device, void* memory) = 0;
   virtual Result<void*> import_memory(int device, const MemoryHandle& handle) = 0;
   virtual void close_imported(int device, void* memory) noexcept = 0;
@@ -118,11 +132,13 @@ class DeviceRuntime {
   /// In the order of `stream`.
   virtual Result<void> copy_in_order(
       int device, DeviceStream stream, void* to, const void* from, size_t size_bytes) = 0;
-  /// Starts one kernel of `count` blocks that are all resident (kernels/cuda/launch.hpp).
+  /// Starts one kernel of `count` blocks of `threads` each, a multiple of 32, that are all resident
+  /// (kernels/cuda/launch.hpp).
   virtual Result<void> launch(int device,
                               DeviceStream stream,
                               const DeviceBlock* blocks,
-                              uint32_t count) = 0;
+                              uint32_t count,
+                              uint32_t threads) = 0;
   virtual Result<Capture> capture(int device, DeviceStream stream) = 0;
   /// Calls `function(argument)` in stream order, at each replay of a captured graph again. It must
   /// call nothing of this interface.

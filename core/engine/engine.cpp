@@ -386,15 +386,18 @@ bool Engine::progress_remote(Execution& execution) noexcept {
     return ended.value();
   }
   auto moved = progress_pumps(execution);
-  if (moved.has_error()) {
-    rank.fail(moved.error());
-    return true;
+  auto settled = pump_unsettled(rank.unsettled);
+  for (const auto* const progress : {&moved, &settled}) {
+    if (progress->has_error()) {
+      rank.fail(progress->error());
+      return true;
+    }
   }
   if (ended.value() && drained(execution)) {
     finish(execution);
     return true;
   }
-  return moved.value();
+  return moved.value() || settled.value();
 }
 
 bool Engine::progress() noexcept {

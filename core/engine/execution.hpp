@@ -39,6 +39,9 @@ class RankState {
 class ExecutionWatch {
  public:
   virtual ~ExecutionWatch() = default;
+  /// A kernel was launched, or captured; in the calling thread. `times`: by queue, when it began
+  /// and ended by the device's clock, in ns; there until the end. nullptr: captured.
+  virtual void on_launch(void* stream, const uint64_t* times) noexcept = 0;
   virtual void on_begin() noexcept = 0;
   virtual void on_end() noexcept = 0;
 };
@@ -68,11 +71,11 @@ struct WorkQueue {
 struct Execution {
   RankState* rank = nullptr;
   boost::container::stable_vector<WorkQueue> queues;
-  std::vector<ConnectionEnd*> ends;  // all that the works use, each once
-  bool connected = false;            // all of them stand
-  bool pumps = false;                // one of them has a pump
-  ExecutionWatch* watch = nullptr;   // borrowed; null: nobody watches
-  RemoteWork* remote = nullptr;      // not null: in place of `queues`, which are empty
+  std::vector<ConnectionEnd*> ends;       // all that the works use, each once
+  bool connected = false;                 // all of them stand
+  bool pumps = false;                     // one of them has a pump
+  std::shared_ptr<ExecutionWatch> watch;  // of this run; null: nobody watches
+  RemoteWork* remote = nullptr;           // not null: in place of `queues`, which are empty
   // state of the current run:
   size_t queues_left = 0;
   std::optional<Error> error;

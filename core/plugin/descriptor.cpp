@@ -168,6 +168,7 @@ Result<void> check_capacities(const plexus_net_properties_t& raw) {
   PLEXUS_TRY(check_number("speed_mbit_per_s", raw.speed_mbit_per_s, 1, UINT32_MAX));
   PLEXUS_TRY(check_number("registration_is_global", raw.registration_is_global, 0, 1));
   PLEXUS_TRY(check_number("force_flush", raw.force_flush, 0, 1));
+  PLEXUS_TRY(check_number("takes_pieces", raw.takes_pieces, 0, 1));
   return ok();
 }
 
@@ -226,6 +227,7 @@ Result<NetProperties> check_net_properties(const plexus_net_properties_t& raw) {
   properties.requests_max = raw.requests_max;
   properties.registration_is_global = raw.registration_is_global != 0;
   properties.force_flush = raw.force_flush != 0;
+  properties.takes_pieces = raw.takes_pieces != 0;
   properties.rail_id = rail_id;
   properties.plane_id = plane_id;
   return properties;

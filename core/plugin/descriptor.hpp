@@ -48,6 +48,7 @@ struct NetProperties {
   uint32_t requests_max = 0;
   bool registration_is_global = false;
   bool force_flush = false;
+  bool takes_pieces = false;
   std::optional<uint32_t> rail_id;
   std::optional<uint32_t> plane_id;
 };

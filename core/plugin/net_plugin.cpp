@@ -363,6 +363,12 @@ Result<NetProgress> NetSend::try_connect() {
   return check_progress(*context_, "connect", code, raw_);
 }
 
+bool NetContext::takes_pieces(uint32_t device) const {
+  const plexus_net_ops_t& ops = state_->plugin->ops();
+  return ops.isend_pieces != nullptr && ops.irecv_pieces != nullptr &&
+         properties(device).takes_pieces;
+}
+
 Result<NetProgress> NetRecv::try_accept() {
   const int32_t code = call_plugin(context_->sink, [&] { return ops_->accept(listen_, &raw_); });
   return check_progress(*context_, "accept", code, raw_);

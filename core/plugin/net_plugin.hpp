@@ -48,6 +48,7 @@ using NetLog = std::function<void(NetLogLevel, std::string_view)>;
 
 using NetHandle = plexus_net_handle_t;
 using NetBuffer = plexus_net_buffer_t;
+using NetPiece = plexus_net_piece_t;
 using NetRequest = plexus_net_request_t;
 
 /// Which ABI of a library is used.
@@ -132,6 +133,8 @@ class NetContext {
   [[nodiscard]] const NetPlugin& plugin() const noexcept;
   [[nodiscard]] uint32_t device_count() const noexcept;
   [[nodiscard]] const NetProperties& properties(uint32_t device) const;
+  /// Do its connections take messages in pieces of memory that is not registered?
+  [[nodiscard]] bool takes_pieces(uint32_t device) const;
 
   /// Listens on `device`; the handle goes to the sending side, and is a secret.
   [[nodiscard]] Result<NetListen> listen(uint32_t device) const;
@@ -235,6 +238,14 @@ class NetSend : public net_detail::Handle<plexus_net_send_t, &plexus_net_ops::cl
     *request = nullptr;
     return NetStatus{ops_->isend(raw_, data.data(), data.size(), tag, memory, request)};
   }
+  /// Only where NetContext::takes_pieces().
+  [[nodiscard]] NetStatus isend_pieces(std::span<const NetPiece> pieces,
+                                       int32_t tag,
+                                       NetRequest** request) noexcept {
+    *request = nullptr;
+    return NetStatus{ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(),
+                                        tag, request)};
+  }
   /// kAgain: not done. Everything else: the request is gone.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* size_bytes) noexcept {
     return NetStatus{ops_->test(request, size_bytes)};
@@ -266,6 +277,14 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t, &plexus_net_ops::cl
     *request = nullptr;
     return NetStatus{
         ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request)};
+  }
+  /// Only where NetContext::takes_pieces(). Posts one buffer, or none (kAgain).
+  [[nodiscard]] NetStatus irecv_pieces(std::span<const NetPiece> pieces,
+                                       int32_t tag,
+                                       NetRequest** request) noexcept {
+    *request = nullptr;
+    return NetStatus{ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(),
+                                        tag, request)};
   }
   /// kOk with `*request` null: nothing to wait for.
   [[nodiscard]] NetStatus flush(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {

@@ -2,10 +2,12 @@
 #include "core/schedule/device_plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <span>
 
 #include "core/base/units.hpp"
+#include "kernels/cuda/launch.hpp"
 
 namespace plexus {
 namespace {
@@ -89,6 +91,30 @@ Result<WorkPlaces> add_work(DeviceRank& rank,
   return places;
 }
 
+/// By peer of the program; empty: none reads our memory from another process.
+std::vector<int> readers_of(const Execution& execution, const Work& work) {
+  std::vector<int> readers;
+  bool any = false;
+  for (const SendConnection* const send : work.sends) {
+    const ConnectionEnd* const end = send == nullptr ? nullptr : end_of(execution, send);
+    const bool reads = end != nullptr && end->device_view.reach == Reach::kMapped;
+    readers.push_back(reads ? end->key().peer : -1);
+    any = any || reads;
+  }
+  return any ? readers : std::vector<int>{};
+}
+
+/// Threads beyond these wait for each other and do nothing else. A thread moves 64 bytes at once,
+/// of lines a unit of 8 (as NCCL's thresholds have it; not measured here).
+uint32_t threads_of(const Work& work) {
+  constexpr uint64_t kThreadsMin = 128;
+  const uint64_t elements = std::min(work.geometry.part_count, work.geometry.chunk_count);
+  const uint64_t slice_bytes = std::min<uint64_t>(elements * work.element_bytes, work.slot_bytes);
+  const uint64_t bytes_of_thread = uses_lines(work.protocol) ? 8 : 64;
+  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(slice_bytes / bytes_of_thread),
+                                                    kThreadsMin, kDeviceThreadsMax));
+}
+
 size_t scratch_bytes(const Work& work) {
   return align_up(static_cast<size_t>(work.program->scratch_chunks) * work.geometry.chunk_count *
                       work.element_bytes,
@@ -131,12 +157,23 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
     for (WorkQueue::Item& item : queue.items) {
       PLEXUS_TRY(added, add_work(rank, execution, item.work, image));
       places.push_back(std::move(added));
+      plan->places_.emplace_back(&item.work, plan->places_.size());
+      plan->readers_.push_back(readers_of(execution, item.work));
+      plan->size_.loans += plan->readers_.back().size();
       made.works.push_back(&item.work);
+      made.turns =
+          made.turns && runs_in_turn(*item.work.program) && item.work.protocol == Protocol::kSimple;
       made.blocks = std::max(made.blocks, static_cast<uint32_t>(item.work.program->lanes.size()));
       scratch += scratch_bytes(item.work);
+      plan->threads_ = std::max(plan->threads_, threads_of(item.work));
     }
-    plan->size_ += {.blocks = made.blocks, .queues = 1, .works = made.works.size()};
+    plan->size_ += {.blocks = made.blocks,
+                    .queues = 1,
+                    .works = made.works.size(),
+                    .loans = 0,
+                    .turns = made.turns ? size_t{1} : 0};
   }
+  std::sort(plan->places_.begin(), plan->places_.end());
   DeviceRuntime& runtime = rank.runtime();
   PLEXUS_TRY(tables, allocate_device(runtime, rank.device(), image.bytes().size()));
   if (scratch > 0) {
@@ -167,8 +204,9 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   return plan;
 }
 
-void DevicePlan::fill(const Places& places) const noexcept {
+DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const {
   DeviceBlock* block = places.blocks;
+  DeviceLoan* loan = places.loans;
   size_t work = 0;
   for (size_t i = 0; i < queues_.size(); ++i) {
     const Queue& queue = queues_[i];
@@ -177,35 +215,55 @@ void DevicePlan::fill(const Places& places) const noexcept {
             .work_count = static_cast<uint32_t>(queue.works.size()),
             .block_count = queue.blocks,
             .meeting = queue.meeting,
-            .done = places.done + i};
+            .done = places.done + i,
+            .times = places.times == nullptr ? nullptr : places.times + 2 * i,
+            .next = nullptr};
     places.done[i] = 0;
     for (const Work* const source : queue.works) {
       DeviceWork& target = places.works[work];
       target = works_[work];
       target.input = source->input.address;
       target.output = source->output.address;
+      target.loans = readers_[work].empty() ? nullptr : loan;
+      loan = std::fill_n(loan, readers_[work].size(), DeviceLoan{kNotLent, kNotLent});
       target.call = source->call;
       target.op = source->op;
       places.lists[work] = &target;
       ++work;
     }
+    if (queue.turns && in_turn != nullptr) {
+      in_turn->push_back(&made);
+      continue;
+    }
     for (uint32_t lane = 0; lane < queue.blocks; ++lane) {
-      *block++ = {.queue = &made, .lane = lane, .unused = 0};
+      *block++ = {.queue = &made, .lane = lane, .in_turn = 0};
     }
   }
+  return block;
+}
+
+Result<void> DevicePlan::lend(const Places& places,
+                              const LentBuffers& buffers,
+                              LentMemory& memory) const {
+  const size_t place = place_of(buffers.work);
+  const std::vector<int>& readers = readers_[place];
+  auto* const loans = const_cast<DeviceLoan*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+      places.works[place].loans);
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (readers[i] < 0) {
+      continue;
+    }
+    PLEXUS_TRY(input, memory.lend(readers[i], buffers.work.input.address, buffers.input_bytes,
+                                  buffers.in_graph));
+    PLEXUS_TRY(output, memory.lend(readers[i], buffers.work.output.address, buffers.output_bytes,
+                                   buffers.in_graph));
+    loans[i] = {.input = input, .output = output};
+  }
+  return ok();
 }
 
 size_t DevicePlan::place_of(const Work& work) const noexcept {
-  size_t place = 0;
-  for (const Queue& queue : queues_) {
-    for (const Work* const candidate : queue.works) {
-      if (candidate == &work) {
-        return place;
-      }
-      ++place;
-    }
-  }
-  return place;
+  return std::lower_bound(places_.begin(), places_.end(), std::pair(&work, size_t{0}))->second;
 }
 
 size_t launch_bytes(const DevicePlan::Size& size) {
@@ -213,6 +271,8 @@ size_t launch_bytes(const DevicePlan::Size& size) {
          align_up(size.queues * sizeof(DeviceQueue), kCacheLine) +
          align_up(size.works * sizeof(DeviceWork), kCacheLine) +
          align_up(size.works * sizeof(DeviceWork*), kCacheLine) +
+         align_up(size.loans * sizeof(DeviceLoan), kCacheLine) +
+         align_up(2 * size.queues * sizeof(uint64_t), kCacheLine) +
          align_up(size.queues * sizeof(uint64_t), kCacheLine);
 }
 
@@ -228,6 +288,8 @@ DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size
   places.works = reinterpret_cast<DeviceWork*>(next(size.works * sizeof(DeviceWork)));
   places.lists = reinterpret_cast<const DeviceWork**>(next(size.works * sizeof(DeviceWork*)));
   places.done = reinterpret_cast<uint64_t*>(next(size.queues * sizeof(uint64_t)));
+  places.loans = reinterpret_cast<DeviceLoan*>(next(size.loans * sizeof(DeviceLoan)));
+  places.times = reinterpret_cast<uint64_t*>(next(2 * size.queues * sizeof(uint64_t)));
   return places;
 }
 

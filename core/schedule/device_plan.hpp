@@ -12,6 +12,7 @@
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/device_rank.hpp"
+#include "core/transport/lent_memory.hpp"
 
 namespace plexus {
 
@@ -25,14 +26,20 @@ class DevicePlan {
     size_t blocks = 0;
     size_t queues = 0;
     size_t works = 0;
+    size_t loans = 0;
+    size_t turns = 0;  // queues whose blocks may become one, which serves them in turn
     Size& operator+=(const Size& other) {
       blocks += other.blocks;
       queues += other.queues;
       works += other.works;
+      loans += other.loans;
+      turns += other.turns;
       return *this;
     }
   };
   [[nodiscard]] Size size() const noexcept { return size_; }
+  /// Of a block: as many as its slices keep busy.
+  [[nodiscard]] uint32_t threads() const noexcept { return threads_; }
   /// Which of a launch's works `work` becomes.
   [[nodiscard]] size_t place_of(const Work& work) const noexcept;
 
@@ -43,19 +50,37 @@ class DevicePlan {
     DeviceWork* works;
     const DeviceWork** lists;
     uint64_t* done;  // by queue
+    DeviceLoan* loans;
+    uint64_t* times;  // two by queue; nullptr: nobody asks
   };
   /// Writes the launch's part, with buffers and calls as the execution's works have them now.
-  void fill(const Places& places) const noexcept;
+  /// `in_turn` not null: gets the queues that have no block of their own. Returns behind the last
+  /// block.
+  DeviceBlock* fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const;
+
+  /// A work's buffers, which the launch at `places` lends to peers in other processes.
+  struct LentBuffers {
+    const Work& work;
+    uint64_t input_bytes;
+    uint64_t output_bytes;
+    bool in_graph;
+  };
+  Result<void> lend(const Places& places, const LentBuffers& buffers, LentMemory& memory) const;
 
  private:
   struct Queue {
     std::vector<const Work*> works;
     uint32_t blocks = 0;  // most lanes of a work
+    bool turns = true;
     DeviceMeeting* meeting = nullptr;
   };
   std::vector<Queue> queues_;
-  std::vector<DeviceWork> works_;  // all queues', in order: all but what changes
+  std::vector<DeviceWork> works_;          // all queues', in order: all but what changes
+  std::vector<std::vector<int>> readers_;  // by work: the peers that may read our memory in place,
+                                           // -1: not that one; empty: none may
+  std::vector<std::pair<const Work*, size_t>> places_;  // of works, by their address
   Size size_;
+  uint32_t threads_ = 0;
   DeviceMemory tables_;
   DeviceMemory scratch_;
 };

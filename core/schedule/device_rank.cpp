@@ -74,7 +74,7 @@ Result<DeviceRecv*> DeviceRank::entry_of_recv(ConnectionEnd& end) {
     entry.lines = view.lines;
     entry.slot_stride = view.slot_stride;
     entry.peer = end.key().peer;
-    entry.reads_pointers = view.reach == Reach::kProcess ? 1 : 0;
+    entry.reads_pointers = view.reach != Reach::kNothing ? 1 : 0;
     PLEXUS_TRY(place, store(&entry, sizeof(entry)));
     view.entry = place;
   }

@@ -77,6 +77,7 @@ class Plan {
            items_.front().task == items_.front().recv_task;
   }
 
+  [[nodiscard]] bool on_device() const noexcept { return on_device_; }
   /// Of a CUDA rank: a description only, device_plan() is what runs.
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
   /// As kernels read it. Made at the first call, when all ends are connected.

@@ -96,7 +96,8 @@ Result<void> CollnetChannel::make_slots() {
   const size_t stride = options_.slot_bytes;
   const auto make = [&](std::shared_ptr<LocalFifo>& memory,
                         std::optional<CollnetMemory>& registered) -> Result<void> {
-    PLEXUS_TRY(made, LocalFifo::create(stride));
+    PLEXUS_TRY(
+        made, LocalFifo::create(stride, {.runtime = options_.runtime, .user = options_.on_device}));
     memory = std::move(made);
     PLEXUS_TRY(region, group_->register_memory({.data = slots_at(memory->memory()),
                                                 .size_bytes = kSlots * stride,
@@ -121,19 +122,32 @@ RecvConnection CollnetChannel::recv_connection(int peer) {
           {.peer = peer, .slot_stride = options_.slot_bytes}};
 }
 
+std::optional<DeviceView> CollnetChannel::device_view(bool sends) const {
+  if (options_.runtime == nullptr) {
+    return std::nullopt;
+  }
+  const LocalFifo& memory = sends ? *sends_ : *recvs_;
+  DeviceView view =
+      view_for_devices(memory.seen_by_devices(), options_.slot_bytes, Reach::kNothing);
+  view.lines = nullptr;
+  view.inline_bytes_max = 0;  // payload always in the data area
+  return view;
+}
+
 Result<bool> CollnetChannel::progress_pump() {
   PLEXUS_TRY(started, start_filled());
   PLEXUS_TRY(tested, test_started());
   return started || tested;
 }
 
-/// As far as slots of both directions are there. The same thread fills and frees them.
+/// As far as slots of both directions are there. This thread fills and frees them, or a kernel
+/// does: the orders pair with its.
 Result<bool> CollnetChannel::start_filled() {
   bool moved = false;
   for (;;) {
     const SlotHeader& header = sends().headers[started_ % kSlots];
-    if (header.ready.load(std::memory_order_relaxed) != started_ + 1 ||
-        started_ >= recvs().taken.load(std::memory_order_relaxed) + kSlots) {
+    if (header.ready.load(std::memory_order_acquire) != started_ + 1 ||
+        started_ >= recvs().taken.load(std::memory_order_acquire) + kSlots) {
       return moved;
     }
     const auto* const call =
@@ -182,8 +196,8 @@ Result<bool> CollnetChannel::test_started() {
     got.size_bytes = sent.size_bytes;
     got.call_hash = sent.call_hash;
     ++done_;
-    got.ready.store(done_, std::memory_order_relaxed);      // read by the same thread
-    sends().taken.store(done_, std::memory_order_relaxed);  // likewise
+    got.ready.store(done_, std::memory_order_release);  // see start_filled()
+    sends().taken.store(done_, std::memory_order_release);
   }
   return moved;
 }
@@ -196,7 +210,9 @@ bool CollnetChannel::drained() noexcept {
 Result<bool> CollnetEnd::progress_connect() {
   PLEXUS_TRY(connected, channel_->progress_connect());
   if (connected) {
-    if (key().sends) {
+    if (const auto view = channel_->device_view(key().sends); view.has_value()) {
+      device_view = *view;
+    } else if (key().sends) {
       send = channel_->send_connection(key().peer);
     } else {
       recv = channel_->recv_connection(key().peer);

@@ -24,7 +24,9 @@ struct CollnetChannelOptions {
   uint32_t device;
   std::vector<int> members;  // ranks, one of each host
   int rank;
-  uint64_t tag;  // of the letters with handles
+  uint64_t tag;                      // of the letters with handles
+  DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
+  int on_device = -1;                // of that rank
 };
 
 /// Threads: one at a time (the engine that drives the rank).
@@ -39,6 +41,8 @@ class CollnetChannel {
   [[nodiscard]] bool drained() noexcept;
   [[nodiscard]] SendConnection send_connection(int peer);
   [[nodiscard]] RecvConnection recv_connection(int peer);
+  /// Of a CUDA rank, in place of a connection.
+  [[nodiscard]] std::optional<DeviceView> device_view(bool sends) const;
 
  private:
   Result<void> post_handle();

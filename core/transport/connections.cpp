@@ -72,12 +72,14 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
         return std::make_unique<P2pSend>(key, P2pSend::Options{.exchange = options_.exchange,
                                                                .runtime = runtime,
                                                                .device = mine.device,
-                                                               .slot_stride = stride});
+                                                               .slot_stride = stride,
+                                                               .borrows = borrows});
       }
       return std::make_unique<P2pRecv>(key, P2pRecv::Options{.exchange = options_.exchange,
                                                              .runtime = runtime,
                                                              .device = mine.device,
-                                                             .slot_stride = stride});
+                                                             .slot_stride = stride,
+                                                             .borrows = borrows});
     case TransportKind::kShm:
       if (key.sends) {
         return std::make_unique<ShmSend>(key, ShmSend::Options{.exchange = options_.exchange,
@@ -104,14 +106,16 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_collnet(const ConnectionKey& 
     constexpr uint64_t kTag = uint64_t{1} << 63;  // letters of no connection between two ranks
     constexpr int kHalf = 32;
     const auto number = static_cast<uint64_t>(network);
-    channel = std::make_shared<CollnetChannel>(
-        CollnetChannelOptions{.exchange = options_.exchange,
-                              .context = collnet_,
-                              .slot_bytes = options_.slot_bytes,
-                              .device = static_cast<uint32_t>(number % collnet_->devices().size()),
-                              .members = network_members_(key.index / 2, network),
-                              .rank = options_.rank,
-                              .tag = kTag | number << kHalf | static_cast<uint64_t>(key.index)});
+    channel = std::make_shared<CollnetChannel>(CollnetChannelOptions{
+        .exchange = options_.exchange,
+        .context = collnet_,
+        .slot_bytes = options_.slot_bytes,
+        .device = static_cast<uint32_t>(number % collnet_->devices().size()),
+        .members = network_members_(key.index / 2, network),
+        .rank = options_.rank,
+        .tag = kTag | number << kHalf | static_cast<uint64_t>(key.index),
+        .runtime = own_runtime(),
+        .on_device = (*options_.infos)[static_cast<size_t>(options_.rank)].device});
   }
   return std::make_unique<CollnetEnd>(key, channel);
 }
@@ -171,7 +175,9 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
       .window = window,
       .sockets = sockets_of(window, options_.slot_bytes),
       .patience = patience_of(link, options_.slot_bytes, far_patience_),
-      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid)};
+      .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
+      .runtime = own_runtime(),
+      .device = (*options_.infos)[static_cast<size_t>(options_.rank)].device};
   if (key.sends) {
     return std::make_unique<FarSendEnd>(key, std::move(options));
   }
@@ -200,8 +206,7 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key)
   const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   const auto far = far_links_ == nullptr ? std::nullopt : far_links_(key.peer);
-  // The copies that a far connection keeps are made by the thread that fills its slots: no kernel.
-  if (far.has_value() && !mine.on_cuda() && !peers.on_cuda()) {
+  if (far.has_value()) {
     return make_far(key, *far);
   }
   const auto channel = static_cast<uint32_t>(key.index / 2);

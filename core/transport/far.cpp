@@ -50,12 +50,22 @@ plexus_net_region_t FarEnd::region() const {
 }
 
 Result<void> FarEnd::make_memory(size_t messages) {
-  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes));
+  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes,
+                                       {.runtime = options_.runtime, .user = options_.device}));
   memory_ = std::move(memory);
   ring_ = std::make_unique_for_overwrite<std::byte[]>(messages * message_bytes_max());
   ring_messages_ = messages;
   requests_.assign(messages, nullptr);
   return ok();
+}
+
+/// For the kernels of a CUDA rank.
+DeviceView FarEnd::view() const {
+  DeviceView view =
+      view_for_devices(memory_->seen_by_devices(), options_.slot_bytes, Reach::kNothing);
+  view.lines = nullptr;
+  view.inline_bytes_max = 0;  // payload always in the data area
+  return view;
 }
 
 /// A pair of ranks has two connections of one index, one each way: four kinds of letters.

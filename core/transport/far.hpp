@@ -39,6 +39,8 @@ struct FarEndOptions {
   uint32_t sockets;  // connections that messages take turns over, at least 1; the same at both ends
   std::chrono::milliseconds patience;  // without a sign of life a link counts as lost
   std::string peer_name;               // for messages
+  DeviceRuntime* runtime = nullptr;    // of a CUDA rank, whose kernels fill and empty the slots
+  int device = -1;                     // of that rank
 };
 
 /// What the two directions share: letters, attempts, and a ring of messages.
@@ -73,6 +75,7 @@ class FarEnd : public ConnectionEnd {
   [[nodiscard]] std::byte* slot(uint64_t step) const;
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] plexus_net_region_t region() const;
+  [[nodiscard]] DeviceView view() const;
   [[nodiscard]] size_t socket_of(uint64_t step) const { return step % options_.sockets; }
 
   FarEndOptions options_;

@@ -26,8 +26,12 @@ Result<bool> FarRecvEnd::advance(Clock::time_point now) {
     const size_t requests = way().context->properties(way().device).requests_max;
     PLEXUS_TRY(make_memory(std::clamp<size_t>(requests * options_.sockets, 1, options_.window)));
     sizes_.assign(ring_messages_, 0);
-    recv =
-        RecvConnection(&fifo(), slot(0), {.peer = key().peer, .slot_stride = options_.slot_bytes});
+    if (options_.runtime != nullptr) {
+      device_view = view();
+    } else {
+      recv = RecvConnection(&fifo(), slot(0),
+                            {.peer = key().peer, .slot_stride = options_.slot_bytes});
+    }
     PLEXUS_TRY(restart());
   }
   if (was_away(now)) {
@@ -208,8 +212,9 @@ bool FarRecvEnd::test_posted(Clock::time_point now) {
 /// From the ring to the Fifo.
 Result<bool> FarRecvEnd::deliver() {
   bool moved = false;
+  // Taken by this thread, or by a kernel: pairs with its release.
   for (;
-       delivered_ < arrived_ && delivered_ < fifo().taken.load(std::memory_order_relaxed) + kSlots;
+       delivered_ < arrived_ && delivered_ < fifo().taken.load(std::memory_order_acquire) + kSlots;
        ++delivered_, moved = true) {
     const std::byte* const bytes = message(delivered_);
     PLEXUS_TRY(news, read_news(bytes, sizes_[delivered_ % ring_messages_], message_bytes_max(),

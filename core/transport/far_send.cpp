@@ -26,9 +26,13 @@ bool FarSendEnd::drained() noexcept {
 Result<bool> FarSendEnd::advance(Clock::time_point now) {
   if (ring_ == nullptr) {
     PLEXUS_TRY(make_memory(options_.window));
-    send = SendConnection(
-        &fifo(), slot(0),
-        {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = options_.slot_bytes});
+    if (options_.runtime != nullptr) {
+      device_view = view();
+    } else {
+      send = SendConnection(
+          &fifo(), slot(0),
+          {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = options_.slot_bytes});
+    }
   }
   if (was_away(now)) {
     progress_at_ = now;
@@ -56,14 +60,15 @@ bool FarSendEnd::take_filled() {
   bool moved = false;
   while (filled_ - std::min(acked_, done_) < ring_messages_) {
     const SlotHeader& header = fifo().headers[filled_ % kSlots];
-    if (header.ready.load(std::memory_order_relaxed) != filled_ + 1) {  // same thread fills it
+    // Filled by this thread, or by a kernel: pairs with its release.
+    if (header.ready.load(std::memory_order_acquire) != filled_ + 1) {
       return moved;
     }
     const NetHeader news = news_of(fifo(), filled_);
     std::memcpy(message(filled_), &news, sizeof(news));
     std::memcpy(message(filled_) + sizeof(news), slot(filled_), news.size_bytes);
     ++filled_;
-    fifo().taken.store(filled_, std::memory_order_relaxed);  // read by the same thread
+    fifo().taken.store(filled_, std::memory_order_release);  // pairs with await_taken() in a kernel
     moved = true;
   }
   return moved;

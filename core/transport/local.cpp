@@ -13,7 +13,7 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const F
   std::shared_ptr<LocalFifo> fifo(new LocalFifo());
   const size_t size_bytes = fifo_memory_bytes(slot_stride);
   if (home.device >= 0) {
-    PLEXUS_TRY(on_device, allocate_device(*home.runtime, home.device, size_bytes));
+    PLEXUS_TRY(on_device, allocate_lasting(*home.runtime, home.device, size_bytes));
     fifo->on_device_ = std::move(on_device);
     return fifo;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/net.hpp"
 
+#include <array>
 #include <cstring>
 
 #include "core/base/log.hpp"
@@ -89,6 +90,10 @@ DeviceView NetEnd::view() const {
   return view;
 }
 
+bool NetEnd::takes_pieces() const {
+  return options_.runtime == nullptr && options_.way.context->takes_pieces(options_.way.device);
+}
+
 /// A connection that fails in use means that its peer is gone.
 Error NetEnd::failed(Error error) const {
   return fail(Code::kRemoteError, "lost the connection to {}: {}", options_.peer_name,
@@ -135,9 +140,11 @@ Result<bool> NetSendEnd::progress_connect() {
   if (options_.runtime != nullptr) {
     device_view = view();
   } else {
-    send =
-        SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
-                       {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = slot_stride()});
+    send = SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
+                          {.peer = key().peer,
+                           .reach = takes_pieces() ? Reach::kProcess : Reach::kNothing,
+                           .inline_bytes_max = 0,
+                           .slot_stride = slot_stride()});
   }
   connected_ = true;
   PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.way.route);
@@ -158,7 +165,7 @@ Result<bool> NetSendEnd::send_filled() {
     if (header.ready.load(std::memory_order_acquire) != sent_ + 1) {
       return moved;
     }
-    const auto status = send_step(header.size_bytes);
+    const auto status = send_step(header);
     if (status == NetStatus::kAgain) {
       if (observer_ != nullptr) {
         observer_->on_step(StepChange::kNoRoom, header.size_bytes);
@@ -177,13 +184,21 @@ Result<bool> NetSendEnd::send_filled() {
 }
 
 /// Starts the message of the step that is next.
-NetStatus NetSendEnd::send_step(uint32_t size_bytes) {
+NetStatus NetSendEnd::send_step(const SlotHeader& header) {
+  const uint32_t size_bytes = header.size_bytes;
   const size_t index = sent_ % kSlots;
   std::byte* const message = slot(sent_);
   plexus_net_memory_t* const of_host = registrations_.host->raw();
   if (!header_sent_) {
     const NetHeader news = news_of(fifo(), sent_);
     std::memcpy(message, &news, sizeof(news));
+  }
+  if (header.kind == SlotKind::kPointer) {
+    // The plugin only reads.
+    auto* const bytes = const_cast<std::byte*>(
+        header.payload.pointer);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    const std::array<NetPiece, 2> pieces = {{{message, sizeof(NetHeader)}, {bytes, size_bytes}}};
+    return net_->isend_pieces(pieces, kTag, &requests_[index]);
   }
   if (!options_.way.apart) {
     return net_->isend({message, sizeof(NetHeader) + size_bytes}, kTag, of_host, &requests_[index]);
@@ -287,10 +302,8 @@ Result<bool> NetRecvEnd::progress_pump() {
 
 Result<bool> NetRecvEnd::post_free() {
   bool moved = false;
-  while (!cannot_post_.has_value() &&
-         // Released by this thread, or by a kernel.
-         posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots) {
-    const auto status = post_step();
+  while (!cannot_post_.has_value() && may_post()) {
+    const auto status = takes_pieces() ? post_landing() : post_step();
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -302,6 +315,34 @@ Result<bool> NetRecvEnd::post_free() {
     moved = true;
   }
   return moved;
+}
+
+bool NetRecvEnd::may_post() const {
+  if (takes_pieces()) {
+    return recv.wanted().step == posted_ + 1;
+  }
+  // Released by this thread, or by a kernel.
+  return posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots;
+}
+
+/// Posts the place that the executor wants the message of the step that is next to come to.
+NetStatus NetRecvEnd::post_landing() {
+  constexpr uint32_t kLandingBytesMin = 8 * 1024;  // below, a copy is cheaper than a piece
+  const size_t index = posted_ % kSlots;
+  landings_[index] = recv.wanted();
+  if (landings_[index].size_bytes < kLandingBytesMin) {
+    landings_[index].place = nullptr;
+  }
+  // Of a message that is longer than it should be the rest goes to the slot, and the executor sees
+  // by the header what is wrong.
+  std::byte* const place = landings_[index].place;
+  if (place == nullptr) {
+    return post_step();
+  }
+  const std::array<NetPiece, 3> pieces = {{{slot(posted_), sizeof(NetHeader)},
+                                           {place, landings_[index].size_bytes},
+                                           {payload(posted_), options_.slot_bytes}}};
+  return net_->irecv_pieces(pieces, kTag, &requests_[index]);
 }
 
 /// Posts what the message of the step that is next comes into.
@@ -409,7 +450,7 @@ bool NetRecvEnd::announce_flushed() {
     }
     NetHeader news{};
     std::memcpy(&news, slot(arrived_), sizeof(news));
-    announce(fifo(), arrived_, news);
+    announce(fifo(), arrived_, news, landings_[arrived_ % kSlots].place);
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kArrived, news.size_bytes);
     }

@@ -9,6 +9,10 @@
 // registered with the plugin, or, when the plugin or the GPU refuses, in host memory as ever. What
 // was received into GPU memory is flushed before the slot counts as filled.
 //
+// A host rank's payloads travel between its user's memory and a plugin that takes pieces without a
+// stop in a slot: what the executor lends is sent from where it lies, and a message is fetched when
+// the executor waits for it, to where it wants it.
+//
 // The receiver listens and posts a letter: the plugin's handle, then the route as it sees it (net,
 // devices). The sender compares the route with its own before it connects.
 #pragma once
@@ -71,6 +75,8 @@ class NetEnd : public ConnectionEnd {
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] Error failed(Error error) const;
   [[nodiscard]] DeviceView view() const;
+  /// Between user memory and the network without a stop in a slot.
+  [[nodiscard]] bool takes_pieces() const;
 
   NetEndOptions options_;
   std::shared_ptr<LocalFifo> memory_;
@@ -91,7 +97,7 @@ class NetSendEnd final : public NetEnd {
 
  private:
   Result<bool> send_filled();
-  [[nodiscard]] NetStatus send_step(uint32_t size_bytes);
+  [[nodiscard]] NetStatus send_step(const SlotHeader& header);
   Result<bool> test_sent();
 
   std::optional<NetSend> net_;
@@ -113,7 +119,9 @@ class NetRecvEnd final : public NetEnd {
 
  private:
   Result<bool> post_free();
+  [[nodiscard]] bool may_post() const;
   [[nodiscard]] NetStatus post_step();
+  [[nodiscard]] NetStatus post_landing();
   Result<bool> test_posted();
   [[nodiscard]] NetStatus test_step(uint64_t& size_bytes);
   [[nodiscard]] bool flush_received(uint32_t payload_bytes);
@@ -123,12 +131,13 @@ class NetRecvEnd final : public NetEnd {
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
   Registrations registrations_;
-  std::array<NetRequest*, kSlots> flushes_{};    // null: none needed, or done
-  std::array<uint64_t, kSlots> header_bytes_{};  // of headers that travel apart
-  bool header_posted_ = false;                   // of the step that is next, whose payload is not
-  uint64_t posted_ = 0;                          // steps whose slot waits for a message
-  uint64_t received_ = 0;                        // steps that the plugin is done with
-  uint64_t arrived_ = 0;                         // steps that arrived, and are flushed
+  std::array<NetRequest*, kSlots> flushes_{};              // null: none needed, or done
+  std::array<uint64_t, kSlots> header_bytes_{};            // of headers that travel apart
+  std::array<RecvConnection::Wanted, kSlots> landings_{};  // of messages; no place: their slots
+  bool header_posted_ = false;        // of the step that is next, whose payload is not
+  uint64_t posted_ = 0;               // steps whose slot waits for a message
+  uint64_t received_ = 0;             // steps that the plugin is done with
+  uint64_t arrived_ = 0;              // steps that arrived, and are flushed
   uint64_t told_ = 0;                 // steps of which the observer knows that they were taken
   std::optional<Error> cannot_post_;  // what is posted or received already may still be messages
   std::optional<Error> broken_;

@@ -56,11 +56,16 @@ inline Result<NetHeader> read_news(const std::byte* message,
   return news;
 }
 
-/// The slot of `step`, whose payload is in its place, is filled. For the thread that reads it.
-inline void announce(Fifo& fifo, uint64_t step, const NetHeader& news) noexcept {
+/// The slot of `step` is filled, its payload in the data area or at `place`. For the thread that
+/// reads it.
+inline void announce(Fifo& fifo,
+                     uint64_t step,
+                     const NetHeader& news,
+                     const std::byte* place = nullptr) noexcept {
   SlotHeader& header = fifo.headers[step % kSlots];
   fifo.calls[news.call.sequence % kSlots] = news.call;
-  header.kind = SlotKind::kData;
+  header.kind = place == nullptr ? SlotKind::kData : SlotKind::kPointer;
+  header.payload.pointer = place;
   header.size_bytes = news.size_bytes;
   header.call_hash = news.call_hash;
   header.ready.store(step + 1, std::memory_order_release);  // pairs with try_peek()

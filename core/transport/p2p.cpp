@@ -14,12 +14,16 @@ struct SlotsOnDevice {
   MemoryHandle handle;
 };
 
+Reach reach_of(const P2pOptions& options) {
+  return options.borrows ? Reach::kMapped : Reach::kNothing;
+}
+
 }  // namespace
 
 Result<bool> P2pRecv::progress_connect() {
   const size_t size_bytes = fifo_memory_bytes(options_.slot_stride);
-  PLEXUS_TRY(slots, allocate_device(*options_.runtime, options_.device,
-                                    align_up(size_bytes, kExportGranule)));
+  PLEXUS_TRY(slots, allocate_lasting(*options_.runtime, options_.device,
+                                     align_up(size_bytes, kExportGranule)));
   slots_ = std::move(slots);
   PLEXUS_TRY(handle, options_.runtime->export_memory(options_.device, slots_.get()));
   const SlotsOnDevice place{size_bytes, handle};
@@ -27,7 +31,7 @@ Result<bool> P2pRecv::progress_connect() {
   std::memcpy(bytes.data(), &place, sizeof(place));
   PLEXUS_TRY(
       options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-  device_view = view_for_devices(slots_.get(), options_.slot_stride, Reach::kNothing);
+  device_view = view_for_devices(slots_.get(), options_.slot_stride, reach_of(options_));
   connected_ = true;
   return true;
 }
@@ -54,7 +58,7 @@ Result<bool> P2pSend::progress_connect() {
         fmt::format("opening the slots of rank {} (NCCL_P2P_DISABLE=1 goes without)", key().peer));
   }
   slots_ = std::move(slots).value();
-  device_view = view_for_devices(slots_.get(), options_.slot_stride, Reach::kNothing);
+  device_view = view_for_devices(slots_.get(), options_.slot_stride, reach_of(options_));
   connected_ = true;
   return true;
 }

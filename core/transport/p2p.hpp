@@ -15,6 +15,7 @@ struct P2pOptions {
   DeviceRuntime* runtime;
   int device;
   size_t slot_stride;
+  bool borrows;  // the receiver may read memory that the sender lends (lent_memory.hpp)
 };
 
 class P2pSend final : public ConnectionEnd {

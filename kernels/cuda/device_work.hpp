@@ -64,6 +64,13 @@ struct DeviceRecv {
   uint32_t reads_pointers;  // 1: an address that the sender lends is valid on this device
 };
 
+/// What to add to an address of a buffer of ours so that the peer can use it, in a process of its
+/// own; kNotLent: it cannot.
+struct DeviceLoan {
+  uint64_t input;
+  uint64_t output;
+};
+
 struct DeviceLane {
   const Step* steps;  // Lane::steps of the recorded program, byte for byte
   uint32_t step_count;
@@ -111,6 +118,7 @@ struct DeviceWork {
   const DeviceLane* lanes;
   DeviceSend* const* sends;  // [Program::peers], nullptr where the peer only sends to us
   DeviceRecv* const* recvs;  // [Program::peers], likewise
+  const DeviceLoan* loans;   // [Program::peers]; nullptr: nothing is lent to other processes
   uint64_t* progress;        // [lane_count] steps done in this call; zero before and after it
   uint32_t* claimed;         // who writes `failure`; in device memory, one per control, zero
   DeviceControl* control;
@@ -129,10 +137,20 @@ struct DeviceWork {
   uint8_t unused;
 };
 
+/// How far a queue is that a block serves in turn with others.
+struct DeviceTurn {
+  uint32_t work;
+  uint32_t loop;
+  uint32_t step;
+  uint32_t unused;
+  uint64_t done_bytes;  // of the step
+};
+
 /// Where the blocks of a queue meet between two works; in device memory, zero between launches.
 struct DeviceMeeting {
   uint64_t arrived;  // blocks that are through with the work
   uint64_t opened;   // works after which all have met
+  DeviceTurn turn;
 };
 
 /// Works that run one after the other, each by as many blocks as it has lanes. The works are
@@ -144,22 +162,39 @@ struct DeviceQueue {
   uint32_t block_count;  // most lanes of a work
   DeviceMeeting* meeting;
   uint64_t* done;
+  uint64_t* times;    // [2] when its work began and ended, in pinned memory; nullptr: nobody asks
+  DeviceQueue* next;  // that the same block serves in turn; nullptr: the last
 };
 
-/// What block number i of a launch does: lane `lane` of every work of `queue`.
+/// What block number i of a launch does: lane `lane` of every work of `queue`; or, in turn, all
+/// works of `queue` and of those behind it, each with one lane only.
 struct DeviceBlock {
   DeviceQueue* queue;
   uint32_t lane;
-  uint32_t unused;
+  uint32_t in_turn;  // 0 or 1
 };
+
+/// May a block run the program in turn with others?
+inline bool runs_in_turn(const Program& program) {
+  if (program.lanes.size() != 1) {
+    return false;
+  }
+  for (const Step& step : program.lanes.front().steps) {
+    if (step.after.lane >= 0) {
+      return false;
+    }
+  }
+  return true;
+}
 
 static_assert(sizeof(DeviceSend) == 80);
 static_assert(sizeof(DeviceRecv) == 48);
+static_assert(sizeof(DeviceLoan) == 16);
 static_assert(sizeof(DeviceLane) == 16);
 static_assert(sizeof(DeviceFailure) == 40);
 static_assert(sizeof(DeviceControl) == kCacheLine);
-static_assert(sizeof(DeviceWork) == 200);
-static_assert(sizeof(DeviceQueue) == 32);
+static_assert(sizeof(DeviceWork) == 208);
+static_assert(sizeof(DeviceQueue) == 48);
 static_assert(sizeof(DeviceBlock) == 16);
 static_assert(std::is_trivially_copyable_v<Step>);
 static_assert(std::is_trivially_copyable_v<DeviceWork>);

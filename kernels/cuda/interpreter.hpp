@@ -92,13 +92,35 @@ class Interpreter {
  public:
   PLEXUS_DEVICE Interpreter(const Block& block, BlockState& state) : block_(block), state_(state) {}
 
-  /// Runs lane `lane` of every work of `queue`.
-  PLEXUS_DEVICE void run(const DeviceQueue& queue, uint32_t lane) {
+  PLEXUS_DEVICE void run(const DeviceBlock& block) {
     if (block_.thread() == 0) {
       state_.pass.stopped = 0;
       state_.lent = 0;
     }
     block_.sync();
+    if (block.in_turn != 0) {
+      run_in_turn(*block.queue);
+    } else {
+      if (block.lane == 0) {
+        note_time(*block.queue, 0);
+      }
+      run_lanes(*block.queue, block.lane);
+      if (block.lane == 0) {
+        note_time(*block.queue, 1);
+      }
+    }
+  }
+
+ private:
+  /// Of the first lane: lanes of a work begin and end about together.
+  PLEXUS_DEVICE void note_time(const DeviceQueue& queue, uint32_t which) {
+    if (queue.times != nullptr && block_.thread() == 0) {
+      store_relaxed(queue.times + which, read_clock());
+    }
+  }
+
+  /// Runs lane `lane` of every work of `queue`.
+  PLEXUS_DEVICE void run_lanes(const DeviceQueue& queue, uint32_t lane) {
     for (uint32_t i = 0; i < queue.work_count; ++i) {
       const DeviceWork& work = *queue.works[i];
       if ((lane < work.lane_count && !run_lane(work, lane)) || !meet(queue, work, i)) {
@@ -108,7 +130,6 @@ class Interpreter {
     drain(queue, lane);
   }
 
- private:
   /// A sync after which all threads know alike whether one of them has given up.
   PLEXUS_DEVICE bool is_stopped_anywhere() {
     return block_.any(load_relaxed(&state_.pass.stopped) != 0);
@@ -210,6 +231,151 @@ class Interpreter {
       i < receives ? finish_receive(slice.work, index) : finish_send(slice.work, index);
     }
     return true;
+  }
+
+  // ---- many queues, one block ----
+
+  /// More messages than the device has room for blocks. The block never waits for one peer: it goes
+  /// round and takes a slice of every queue whose slots are ready. So whatever order the peers'
+  /// blocks take, and wherever their launches are cut: as long as any queue of the block can move
+  /// it moves, and a message that can move at neither end does not exist (its slot is full, and the
+  /// receiver may go on, or it is not, and the sender may). Lent addresses are waited for only when
+  /// all is sent and received.
+  PLEXUS_DEVICE_NOINLINE void run_in_turn(DeviceQueue& first) {
+    for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+      note_time(*queue, 0);
+    }
+    bool left = true;
+    uint32_t idle_rounds = 0;
+    for (uint32_t round = 1; left; ++round) {
+      bool moved = false;
+      left = false;
+      for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+        const TurnEnd end = take_turn(*queue, round);
+        moved = moved || end == TurnEnd::kMoved;
+        left = left || end != TurnEnd::kDone;
+      }
+      idle_rounds = moved ? 0 : idle_rounds + 1;
+      if (!moved) {
+        pause_between_polls(idle_rounds);
+      }
+    }
+    for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
+      drain(*queue, 0);
+      block_.sync();
+      if (block_.thread() == 0) {
+        queue->meeting->turn = {0, 0, 0, 0, 0};
+      }
+    }
+  }
+
+  enum class TurnEnd : uint8_t { kDone, kWaits, kMoved };
+
+  /// All threads of the block come to the same end.
+  PLEXUS_DEVICE TurnEnd take_turn(DeviceQueue& queue, uint32_t round) {
+    const DeviceTurn turn = queue.meeting->turn;
+    if (turn.work == queue.work_count) {
+      return TurnEnd::kDone;
+    }
+    const DeviceWork& work = *queue.works[turn.work];
+    const DeviceLane& lane = work.lanes[0];
+    if (work.geometry.loops > 0 && lane.step_count > 0) {
+      const Step& step = lane.steps[turn.step];
+      const StepExtent extent = extent_of(work, step, turn.loop);
+      const uint64_t left_bytes = extent.size_bytes - turn.done_bytes;
+      const auto size_bytes =
+          static_cast<uint32_t>(left_bytes < work.slot_bytes ? left_bytes : work.slot_bytes);
+      if (extent.size_bytes > 0 || work.exchanges_empty) {
+        if (!is_ready(work, step)) {
+          return may_go_on(queue, work, round) ? TurnEnd::kWaits : TurnEnd::kDone;
+        }
+        std::byte* const source =
+            place_of(work, step.source, extent.source_bytes + turn.done_bytes);
+        std::byte* const target =
+            place_of(work, step.target, extent.target_bytes + turn.done_bytes);
+        const bool scales = step.source == Buffer::kInput && work.op.scales_input();
+        if (!run_slice({work, step, source, target, size_bytes, scales})) {
+          return give_up(queue);
+        }
+      }
+      if (size_bytes < left_bytes) {
+        end_turn(queue, {turn.work, turn.loop, turn.step, 0, turn.done_bytes + size_bytes});
+        return TurnEnd::kMoved;
+      }
+    }
+    end_step(queue, turn);
+    return TurnEnd::kMoved;
+  }
+
+  /// To the next step, loop or work.
+  PLEXUS_DEVICE void end_step(DeviceQueue& queue, const DeviceTurn& turn) {
+    const DeviceWork& work = *queue.works[turn.work];
+    DeviceTurn next{turn.work, turn.loop, turn.step + 1, 0, 0};
+    if (next.step >= work.lanes[0].step_count) {
+      next.step = 0;
+      ++next.loop;
+    }
+    if (next.loop >= work.geometry.loops) {
+      next = {turn.work + 1, 0, 0, 0, 0};
+    }
+    end_turn(queue, next);
+    if (next.work == queue.work_count) {
+      note_time(queue, 1);
+    }
+    if (block_.thread() == 0 && next.work != turn.work) {
+      store_release(queue.done, uint64_t{next.work});
+    }
+  }
+
+  PLEXUS_DEVICE void end_turn(DeviceQueue& queue, const DeviceTurn& next) {
+    block_.sync();  // all have read the turn
+    if (block_.thread() == 0) {
+      queue.meeting->turn = next;
+    }
+    block_.sync();
+  }
+
+  /// Has every peer of the step what the next slice needs of it? Nobody else uses these ends, so it
+  /// still has when the slice begins.
+  PLEXUS_DEVICE bool is_ready(const DeviceWork& work, const Step& step) {
+    const auto receives = static_cast<uint32_t>(step.receives);
+    const uint32_t peers = receives + static_cast<uint32_t>(step.sends);
+    bool lacks = false;
+    for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
+      const auto index = static_cast<uint32_t>(step.peers_first) + i;
+      if (i < receives) {
+        const DeviceRecv& end = *work.recvs[index];
+        const uint64_t* const ready = word_of(&end.fifo->headers[end.step % kSlots].ready);
+        lacks = lacks || load_acquire(ready) != end.step + 1;
+      } else {
+        const DeviceSend& end = *work.sends[index];
+        const uint64_t until = end.step < kSlots ? 0 : end.step - kSlots + 1;
+        lacks = lacks || (end.taken < until && load_acquire(word_of(&end.fifo->taken)) < until);
+      }
+    }
+    return !block_.any(lacks);
+  }
+
+  /// False: the rank was stopped, and its queue ends.
+  PLEXUS_DEVICE bool may_go_on(DeviceQueue& queue, const DeviceWork& work, uint32_t round) {
+    if (round % kRoundsPerLook != 0) {
+      return true;
+    }
+    if (!block_.any(block_.thread() == 0 && is_stopped(*work.control))) {
+      return true;
+    }
+    give_up(queue);
+    return false;
+  }
+
+  /// The queues of other ranks go on.
+  PLEXUS_DEVICE TurnEnd give_up(DeviceQueue& queue) {
+    end_turn(queue, {queue.work_count, 0, 0, 0, 0});
+    if (block_.thread() == 0) {
+      state_.pass.stopped = 0;
+    }
+    block_.sync();
+    return TurnEnd::kDone;
   }
 
   /// What of the pass is not a peer's: own contribution, home, arithmetic.
@@ -400,10 +566,9 @@ class Interpreter {
     SlotHeader& slot = end.fifo->headers[end.step % kSlots];
     slot.size_bytes = slice.size_bytes;
     slot.call_hash = work.call.hash;
-    const std::byte* const home = slice.step.lends ? home_of(slice) : nullptr;
-    if (end.lends != 0 && home != nullptr && slice.size_bytes >= work.borrow_bytes_min) {
+    if (const std::byte* const lent = lent_address(slice, index, end); lent != nullptr) {
       slot.kind = SlotKind::kPointer;
-      slot.payload.pointer = home;
+      slot.payload.pointer = lent;
       target = {nullptr, Carrier::kMemory, 0};
       end.borrowed_until = end.step + 1;
       store_relaxed(&state_.lent, 1U);
@@ -422,6 +587,29 @@ class Interpreter {
       return slice.target;
     }
     return slice.step.receives == 0 && !slice.scales ? slice.source : nullptr;
+  }
+
+  /// Where the peer finds the value in this rank's memory; nullptr: it has to be sent.
+  PLEXUS_DEVICE static const std::byte* lent_address(const Slice& slice,
+                                                     uint32_t index,
+                                                     const DeviceSend& end) {
+    const DeviceWork& work = slice.work;
+    const bool possible = end.lends != 0 || work.loans != nullptr;
+    if (!possible || !slice.step.lends || slice.size_bytes < work.borrow_bytes_min) {
+      return nullptr;
+    }
+    const std::byte* const home = home_of(slice);
+    if (end.lends != 0 || home == nullptr) {
+      return home;
+    }
+    const Buffer buffer = slice.target != nullptr ? slice.step.target : slice.step.source;
+    const DeviceLoan& loan = work.loans[index];
+    const uint64_t shift = buffer == Buffer::kInput    ? loan.input
+                           : buffer == Buffer::kOutput ? loan.output
+                                                       : kNotLent;
+    return shift == kNotLent
+               ? nullptr
+               : reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(home) + shift);
   }
 
   PLEXUS_DEVICE void finish_send(const DeviceWork& work, uint32_t index) {
@@ -516,6 +704,8 @@ class Interpreter {
       }
     }
   }
+
+  static constexpr uint32_t kRoundsPerLook = 64;  // at the rank's control, in pinned memory
 
   const Block& block_;
   BlockState& state_;

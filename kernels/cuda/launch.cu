@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kDeviceThreadsMax, kBlocksPerProcessor)
   __shared__ BlockState state;
   const ThreadBlock block;
   Interpreter<ThreadBlock> interpreter(block, state);
-  interpreter.run(*blocks[blockIdx.x].queue, blocks[blockIdx.x].lane);
+  interpreter.run(blocks[blockIdx.x]);
 }
 
 }  // namespace

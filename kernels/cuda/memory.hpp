@@ -12,6 +12,7 @@
 #if PLEXUS_COMPILES_CUDA
 #include <cuda/atomic>
 #else
+#include <chrono>
 #include <thread>
 #endif
 
@@ -64,6 +65,13 @@ PLEXUS_DEVICE inline uint32_t exchange(uint32_t* word, uint32_t value) {
       value, cuda::memory_order_acq_rel);
 }
 
+/// A clock that all blocks share, in ns.
+PLEXUS_DEVICE inline uint64_t read_clock() {
+  uint64_t now_ns;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now_ns));
+  return now_ns;
+}
+
 inline constexpr uint32_t kPollsPerLook = 1024;  // a look at pinned memory crosses the bus
 PLEXUS_DEVICE inline void pause_between_polls(uint32_t polls) {
   constexpr uint32_t kPollsAwake = 4096;  // about 2 ms: longer waits leave the memory to others
@@ -98,6 +106,11 @@ inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
 }
 inline uint32_t exchange(uint32_t* word, uint32_t value) {
   return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
+}
+
+inline uint64_t read_clock() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
 }
 
 inline constexpr uint32_t kPollsPerLook = 64;

@@ -171,6 +171,18 @@ class RecvConnection {
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
+  /// Who waits for the next slot may say where its payload belongs (null: anywhere), for transports
+  /// that can bring it there (kPointer) and that fetch nothing before somebody waits.
+  void wait_for(std::byte* place, uint32_t size_bytes) noexcept {
+    wanted_ = {.step = step_ + 1, .place = place, .size_bytes = size_bytes};
+  }
+  struct Wanted {
+    uint64_t step = 0;  // 1 + the one that is waited for; below the next: nobody waits
+    std::byte* place = nullptr;
+    uint32_t size_bytes = 0;
+  };
+  [[nodiscard]] const Wanted& wanted() const noexcept { return wanted_; }
+
   /// Is the next slot filled?
   [[nodiscard]] bool try_peek() const noexcept {
     // pairs with SendConnection::publish()
@@ -222,6 +234,7 @@ class RecvConnection {
   std::byte* data_;
   Options options_;
   uint64_t step_;  // next slot to read
+  Wanted wanted_;
   Arrival arrival_;
 };
 

@@ -275,6 +275,8 @@ bool LaneRun::acquire_arrival(const Step& step,
     return is_there;
   }
   if (!recv.try_peek() && !poll([&] { return recv.try_peek(); }, polls)) {
+    recv.wait_for(stores_arrival(step) ? at(step.target, slice.target_bytes) : nullptr,
+                  slice.size_bytes);
     wait_recv_ = &recv;
     return false;
   }
@@ -337,7 +339,10 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
                            work_->recvs[static_cast<size_t>(step.peers_first)]->has_lines();
     if (!is_stored) {
       const bool streams = work_->streaming && step.sends == 0;
-      (streams ? copy_streaming : copy)(made, arrived<kByLines>(step, 0), size_bytes);
+      const std::byte* const from = arrived<kByLines>(step, 0);
+      if (from != made) {  // else it came to its place
+        (streams ? copy_streaming : copy)(made, from, size_bytes);
+      }
     }
   } else {
     combine<kByLines>(step, made, at(step.source, slice.source_bytes), elements, scales);

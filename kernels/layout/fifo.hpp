@@ -22,9 +22,12 @@ inline constexpr uint32_t kInlineBytes = 40;
 enum class SlotKind : uint32_t {
   kInline,   // in the header
   kData,     // in the slot's data area
-  kPointer,  // at an address of this process
+  kPointer,  // at an address of the receiver's process, or of its device
   kMapped,   // in a shared memory segment of the sender (ncclMemAlloc)
 };
+
+/// No number to add to an address (kPointer between processes): those are even.
+inline constexpr uint64_t kNotLent = 1;
 
 /// A place inside another process's shareable memory: enough to map it and to find the bytes.
 struct MappedPlace {

@@ -40,6 +40,7 @@ extern "C" {
 #define NCCL_PROFILE_RECV_GPU_WAIT 12    /* not taken out of the slot yet */
 #define NCCL_PROFILE_OP_IN_PROGRESS 19   /* the first step of a proxy op moves */
 #define NCCL_PROFILE_SEND_PEER_WAIT 20   /* filled; the network has no room */
+#define NCCL_PROFILE_KERNEL_CHANNEL_STOP 22 /* with the GPU's clock */
 #define NCCL_PROFILE_GROUP_START_DONE 23 /* ncclGroupStart is over */
 #define NCCL_PROFILE_GROUP_END_BEGIN 24  /* ncclGroupEnd begins */
 
@@ -122,6 +123,11 @@ typedef struct nccl_profile_proxy_step {
   int step;
 } nccl_profile_proxy_step_t;
 
+typedef struct nccl_profile_kernel_channel {
+  uint8_t channel;
+  uint64_t timer; /* of the GPU, ns */
+} nccl_profile_kernel_channel_t;
+
 typedef struct nccl_profile_net_plugin {
   int64_t id;
   void* data;
@@ -139,6 +145,7 @@ typedef struct nccl_profile_event_v4 {
     nccl_profile_p2p_v4_t p2p;
     nccl_profile_proxy_op_t proxy_op;
     nccl_profile_proxy_step_t proxy_step;
+    nccl_profile_kernel_channel_t kernel_channel;
     nccl_profile_net_plugin_t net_plugin;
   } is;
 } nccl_profile_event_v4_t;
@@ -156,6 +163,7 @@ typedef struct nccl_profile_event_v5 {
     nccl_profile_p2p_v5_t p2p;
     nccl_profile_proxy_op_t proxy_op;
     nccl_profile_proxy_step_t proxy_step;
+    nccl_profile_kernel_channel_t kernel_channel;
     nccl_profile_net_plugin_t net_plugin;
     char longest_of_v6[NCCL_PROFILE_UNION_BYTES_V6]; /* in v5 the coll is the longest */
   } is;

@@ -67,6 +67,9 @@ int32_t Connection::deregister(plexus_net_memory_t* memory) {
 plexus_net_request_t* Connection::begin(Kind kind) {
   constexpr uint64_t kHundred = 100;
   const bool refuses = random_.next(kHundred - 1) < options_.effects.again_percent;
+  if (free_.empty() && kind == Kind::kFlush) {  // a flush cannot be put off
+    free_.push_back(&more_requests_.emplace_back());
+  }
   if (free_.empty() || (refuses && kind != Kind::kFlush)) {
     return nullptr;
   }
@@ -103,6 +106,7 @@ void Connection::forget_memory() {
 }
 
 void Connection::cut() {
+  is_cut_ = true;
   fault_ = PLEXUS_REMOTE_ERROR;
   fault_text_ = fmt::format("net-chaos: the script cuts this connection at byte {}",
                             options_.effects.cut_at_byte);
@@ -126,9 +130,11 @@ int32_t Connection::report_fault() const {
 int32_t Connection::test(plexus_net_request_t& request, uint64_t* sizes_bytes) {
   int32_t code = PLEXUS_OK;
   if (!request.is_done) {
-    code = report_fault();
+    // What arrived before the connection ended can still be flushed.
+    const bool is_flush = request.kind == Kind::kFlush && !is_cut();
+    code = is_flush ? PLEXUS_OK : report_fault();
     if (code == PLEXUS_OK) {
-      code = request.kind == Kind::kFlush ? test_inner(request, nullptr) : progress();
+      code = is_flush ? test_inner(request, nullptr) : progress();
     }
     if (request.is_done) {
       code = PLEXUS_OK;  // another request met the end of the connection
@@ -326,13 +332,14 @@ int32_t RecvConnection::flush(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
   *request = nullptr;
-  if (const int32_t code = report_fault(); code != PLEXUS_OK || options_.ops->flush == nullptr) {
-    return code;
+  if (options_.ops->flush == nullptr || is_cut()) {
+    return report_fault();
+  }
+  if (count > PLEXUS_NET_RECVS_MAX) {
+    options_.log.error("net-chaos: wrong number of buffers in a flush");
+    return PLEXUS_INVALID_ARGUMENT;
   }
   plexus_net_request_t* const made = begin(Kind::kFlush);
-  if (made == nullptr || count > PLEXUS_NET_RECVS_MAX) {
-    return PLEXUS_AGAIN;
-  }
   std::array<plexus_net_buffer_t, PLEXUS_NET_RECVS_MAX> wanted{};
   std::transform(buffers, buffers + count, wanted.begin(), [](plexus_net_buffer_t buffer) {
     buffer.memory = inner_of(buffer.memory);

@@ -14,6 +14,8 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,6 +102,7 @@ class Connection {
   /// True: the script cuts the connection with the next `size_bytes`.
   [[nodiscard]] bool is_cut_by(uint64_t size_bytes) const;
   void cut();
+  [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
   /// Remembers a failure for all later calls.
   [[nodiscard]] int32_t break_off(int32_t code);
   /// The remembered failure, told again; PLEXUS_OK: there is none.
@@ -107,7 +110,8 @@ class Connection {
 
   Options options_;
   Random random_;
-  uint64_t bytes_ = 0;  // sent or received
+  bool is_cut_ = false;  // by the script, and the inner connection closed
+  uint64_t bytes_ = 0;   // sent or received
   bool is_closed_ = false;
 
  private:
@@ -116,6 +120,7 @@ class Connection {
   int32_t fault_ = PLEXUS_OK;
   std::string fault_text_;
   std::vector<plexus_net_request_t> requests_;
+  std::deque<plexus_net_request_t> more_requests_;  // of flushes, when the others are in use
   std::vector<plexus_net_request_t*> free_;
   std::vector<plexus_net_memory_t*> memory_;  // registered, owned by the host
 };

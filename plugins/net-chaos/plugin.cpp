@@ -298,6 +298,8 @@ constexpr plexus_net_ops_t kOps = {
     .close_recv = close_recv,
     .close_listen = close_listen,
     .net_path = net_path,
+    .isend_pieces = nullptr,
+    .irecv_pieces = nullptr,
 };
 
 constexpr plexus_plugin_t kPlugin = {

@@ -136,6 +136,7 @@ void read_properties(const Nic& nic, plexus_net_properties_t& properties) {
   properties.latency_ns = PLEXUS_UNKNOWN_U32;
   properties.comms_max = UINT16_MAX;  // ports of an address
   properties.recvs_max = PLEXUS_NET_RECVS_MAX;
+  properties.takes_pieces = 1;
   properties.requests_max = kRequests;
   properties.rail_id = -1;
   properties.plane_id = -1;

@@ -24,6 +24,7 @@ using plexus::net_socket::find_nics;
 using plexus::net_socket::Link;
 using plexus::net_socket::Listener;
 using plexus::net_socket::Nic;
+using plexus::net_socket::Pieces;
 using plexus::net_socket::read_settings;
 using plexus::net_socket::RecvConnection;
 using plexus::net_socket::RecvRequest;
@@ -174,8 +175,52 @@ int32_t isend(plexus_net_send_t* send,
               int32_t tag,
               plexus_net_memory_t*,
               plexus_net_request_t** request) {
-  return guard(send->context->log,
-               [&] { return send->connection->isend(data, size_bytes, tag, request); });
+  return guard(send->context->log, [&] {
+    Pieces payload;
+    payload.add(data, size_bytes);
+    return send->connection->isend(payload, tag, request);
+  });
+}
+
+/// False: there are none, or too many.
+bool take_pieces(uint32_t count,
+                 const plexus_net_piece_t* pieces,
+                 const plexus::plugin::Log& log,
+                 Pieces& taken) {
+  if (count == 0 || count > PLEXUS_NET_PIECES_MAX) {
+    log.error("a message has 1..4 pieces");
+    return false;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    taken.add(pieces[i].data, pieces[i].size_bytes);
+  }
+  return true;
+}
+
+int32_t isend_pieces(plexus_net_send_t* send,
+                     uint32_t count,
+                     const plexus_net_piece_t* pieces,
+                     int32_t tag,
+                     plexus_net_request_t** request) {
+  return guard(send->context->log, [&] {
+    Pieces payload;
+    return take_pieces(count, pieces, send->context->log, payload)
+               ? send->connection->isend(payload, tag, request)
+               : PLEXUS_INVALID_ARGUMENT;
+  });
+}
+
+int32_t irecv_pieces(plexus_net_recv_t* recv,
+                     uint32_t count,
+                     const plexus_net_piece_t* pieces,
+                     int32_t tag,
+                     plexus_net_request_t** request) {
+  return guard(recv->context->log, [&] {
+    Pieces room;
+    return take_pieces(count, pieces, recv->context->log, room)
+               ? recv->connection->irecv_pieces(room, tag, request)
+               : PLEXUS_INVALID_ARGUMENT;
+  });
 }
 
 int32_t irecv(plexus_net_recv_t* recv,
@@ -221,6 +266,8 @@ constexpr plexus_net_ops_t kOps = {
     .close_recv = close_recv,
     .close_listen = close_listen,
     .net_path = nullptr,  // TCP knows nothing of fabrics
+    .isend_pieces = isend_pieces,
+    .irecv_pieces = irecv_pieces,
 };
 
 constexpr plexus_plugin_t kPlugin = {

@@ -48,6 +48,31 @@ bool is_peer_gone(int error) {
 
 }  // namespace
 
+// ---------------------------------------------------------------------------------------- Pieces
+
+size_t Pieces::lay_out(uint64_t offset, uint64_t most, iovec* out) const noexcept {
+  size_t count = 0;
+  for (uint32_t i = 0; i < count_ && most > 0; ++i) {
+    const uint64_t skipped = std::min(offset, pieces_[i].size_bytes);
+    const uint64_t bytes = std::min(pieces_[i].size_bytes - skipped, most);
+    if (bytes > 0) {
+      out[count++] = {pieces_[i].data + skipped, bytes};
+    }
+    offset -= skipped;
+    most -= bytes;
+  }
+  return count;
+}
+
+void Pieces::fill(uint64_t offset, const std::byte* from, uint64_t size_bytes) const noexcept {
+  std::array<iovec, PLEXUS_NET_PIECES_MAX> places{};
+  const size_t count = lay_out(offset, size_bytes, places.data());
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(places[i].iov_base, from, places[i].iov_len);
+    from += places[i].iov_len;
+  }
+}
+
 // ------------------------------------------------------------------------------------ Connection
 
 Connection::Connection(Link link, const plugin::Log& log)
@@ -58,7 +83,7 @@ Connection::Connection(Link link, const plugin::Log& log)
 
 Result<void> Connection::start_helpers(Direction direction) {
   for (uint32_t thread = 0; thread < threads_; ++thread) {
-    Helper::Options options{direction, {}, kSendRequests, peer_, &fault_};
+    Helper::Options options{direction, {}, kSendRequests * PLEXUS_NET_PIECES_MAX, peer_, &fault_};
     for (uint32_t socket = thread; socket < data_sockets(); socket += threads_) {
       options.sockets.push_back(sockets_[1 + socket].get());
     }
@@ -69,13 +94,20 @@ Result<void> Connection::start_helpers(Direction direction) {
 }
 
 void Connection::push_parts(const WireHeader& header,
-                            std::byte* data,
+                            const Pieces& payload,
                             std::atomic<uint32_t>& parts_left) noexcept {
+  std::array<iovec, PLEXUS_NET_PIECES_MAX> places{};
   for (uint32_t index = 0; index < header.parts; ++index) {
     const uint32_t socket = (header.first_part_socket + index) % data_sockets();
     const uint64_t begin = part_begin(header, index);
-    helpers_[socket % threads_]->push(
-        socket / threads_, {data + begin, part_begin(header, index + 1) - begin, &parts_left});
+    const size_t count =
+        payload.lay_out(begin, part_begin(header, index + 1) - begin, places.data());
+    parts_left.fetch_add(static_cast<uint32_t>(count) - 1, std::memory_order_relaxed);
+    for (size_t i = 0; i < count; ++i) {
+      helpers_[socket % threads_]->push(
+          socket / threads_,
+          {static_cast<std::byte*>(places[i].iov_base), places[i].iov_len, &parts_left});
+    }
   }
 }
 
@@ -118,10 +150,7 @@ WireHeader SendConnection::make_header(uint64_t size_bytes, int32_t tag) {
   return header;
 }
 
-int32_t SendConnection::isend(const void* data,
-                              uint64_t size_bytes,
-                              int32_t tag,
-                              plexus_net_request_t** request) {
+int32_t SendConnection::isend(const Pieces& payload, int32_t tag, plexus_net_request_t** request) {
   if (is_broken()) {
     return report_fault();
   }
@@ -130,15 +159,14 @@ int32_t SendConnection::isend(const void* data,
     return is_broken() ? report_fault() : PLEXUS_AGAIN;
   }
   SendRequest& fresh = free_.pop();
-  fresh.data = static_cast<const std::byte*>(data);
-  fresh.header = make_header(size_bytes, tag);
-  fresh.first_socket_bytes = sizeof(WireHeader) + (fresh.header.parts == 0 ? size_bytes : 0);
+  fresh.payload = payload;
+  fresh.header = make_header(payload.size_bytes(), tag);
+  fresh.first_socket_bytes =
+      sizeof(WireHeader) + (fresh.header.parts == 0 ? payload.size_bytes() : 0);
   fresh.written_bytes = 0;
   fresh.parts_left.store(fresh.header.parts, std::memory_order_relaxed);
   if (fresh.header.parts > 0) {
-    // A helper of a sending connection only reads.
-    push_parts(fresh.header, const_cast<std::byte*>(fresh.data),
-               fresh.parts_left);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    push_parts(fresh.header, fresh.payload, fresh.parts_left);
   }
   unwritten_.push(fresh);
   progress();  // a failure is reported by test(): the request exists
@@ -167,7 +195,7 @@ void SendConnection::progress() {
     return;
   }
   SendRequest& request = unwritten_.front();
-  std::array<iovec, 2> pieces{};
+  std::array<iovec, 1 + PLEXUS_NET_PIECES_MAX> pieces{};
   size_t piece_count = 0;
   uint64_t payload_written = 0;
   if (request.written_bytes < sizeof(WireHeader)) {
@@ -177,10 +205,9 @@ void SendConnection::progress() {
   } else {
     payload_written = request.written_bytes - sizeof(WireHeader);
   }
-  const uint64_t payload = request.first_socket_bytes - sizeof(WireHeader);
-  if (payload_written < payload) {
-    pieces[piece_count++] = make_iovec(request.data + payload_written,
-                                       std::min(payload - payload_written, kBytesPerCall));
+  if (request.header.parts == 0) {
+    piece_count +=
+        request.payload.lay_out(payload_written, kBytesPerCall, pieces.data() + piece_count);
   }
   msghdr message{};
   message.msg_iov = pieces.data();
@@ -227,21 +254,44 @@ int32_t RecvConnection::irecv(uint32_t count,
     log().error("a grouped receive has 1..8 buffers");
     return PLEXUS_INVALID_ARGUMENT;
   }
-  if (free_.is_empty()) {
+  RecvRequest* const fresh = post(count);
+  if (fresh == nullptr) {
     return PLEXUS_AGAIN;
   }
-  RecvRequest& fresh = free_.pop();
   for (uint32_t i = 0; i < count; ++i) {
-    fresh.buffers[i] = {static_cast<std::byte*>(buffers[i].data), buffers[i].size_bytes, 0,
-                        buffers[i].tag, false};
+    fresh->buffers[i] = {{}, 0, buffers[i].tag, false};
+    fresh->buffers[i].room.add(buffers[i].data, buffers[i].size_bytes);
   }
+  *request = fresh;
+  return PLEXUS_OK;
+}
+
+int32_t RecvConnection::irecv_pieces(const Pieces& room,
+                                     int32_t tag,
+                                     plexus_net_request_t** request) {
+  if (is_broken()) {
+    return report_fault();
+  }
+  RecvRequest* const fresh = post(1);
+  if (fresh == nullptr) {
+    return PLEXUS_AGAIN;
+  }
+  fresh->buffers[0] = {room, 0, tag, false};
+  *request = fresh;
+  return PLEXUS_OK;
+}
+
+RecvRequest* RecvConnection::post(uint32_t count) noexcept {
+  if (free_.is_empty()) {
+    return nullptr;
+  }
+  RecvRequest& fresh = free_.pop();
   fresh.count = count;
   fresh.free_buffers = count;
   fresh.unfinished_messages = count;
   fresh.parts_left.store(0, std::memory_order_relaxed);
   posted_.push(fresh);
-  *request = &fresh;
-  return PLEXUS_OK;
+  return &fresh;
 }
 
 int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
@@ -279,12 +329,12 @@ void RecvConnection::progress(const RecvRequest& wanted) {
 }
 
 bool RecvConnection::read_more() {
-  std::array<iovec, 2> pieces{};
+  std::array<iovec, PLEXUS_NET_PIECES_MAX + 1> pieces{};
   size_t piece_count = 0;
   uint64_t wanted_bytes = 0;
   if (current_ != nullptr) {
     wanted_bytes = std::min(current_buffer_->size_bytes - current_bytes_, kBytesPerCall);
-    pieces[piece_count++] = make_iovec(current_buffer_->data + current_bytes_, wanted_bytes);
+    piece_count = current_buffer_->room.lay_out(current_bytes_, wanted_bytes, pieces.data());
   }
   // Behind the rest of a big message only the next header: its payload goes straight to its buffer.
   const bool is_big = wanted_bytes > kStashBytes;
@@ -327,7 +377,7 @@ bool RecvConnection::use_stash() {
     if (current_ != nullptr) {
       const uint64_t n = std::min(stash_size(), current_buffer_->size_bytes - current_bytes_);
       if (n > 0) {  // an empty message may have no address
-        std::memcpy(current_buffer_->data + current_bytes_, stash_.data() + stash_begin_, n);
+        current_buffer_->room.fill(current_bytes_, stash_.data() + stash_begin_, n);
       }
       stash_begin_ += n;
       current_bytes_ += n;
@@ -375,17 +425,17 @@ bool RecvConnection::begin_message(const WireHeader& header) {
     }
     return false;
   }
-  if (header.size_bytes > buffer->room_bytes) {
+  if (header.size_bytes > buffer->room.size_bytes()) {
     break_off(fail(PLEXUS_INVALID_USAGE,
                    "{} sent {} bytes with tag {}, but the receive has room for {}; the ranks "
                    "disagree on the size",
-                   peer(), header.size_bytes, header.tag, buffer->room_bytes));
+                   peer(), header.size_bytes, header.tag, buffer->room.size_bytes()));
     return false;
   }
   buffer->size_bytes = header.size_bytes;
   if (header.parts > 0) {
     owner->parts_left.fetch_add(header.parts, std::memory_order_relaxed);
-    push_parts(header, buffer->data, owner->parts_left);
+    push_parts(header, buffer->room, owner->parts_left);
     --owner->unfinished_messages;
     return true;
   }

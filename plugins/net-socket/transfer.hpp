@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <sys/uio.h>
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
@@ -61,6 +62,32 @@ class PointerQueue {
   uint32_t tail_ = 0;
 };
 
+/// Where the payload of a message lies, piece after piece.
+class Pieces {
+ public:
+  void add(const void* data, uint64_t size_bytes) noexcept {
+    // What is sent is only read.
+    pieces_[count_++] = {static_cast<std::byte*>(const_cast<void*>(
+                             data)),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+                         size_bytes};
+    size_bytes_ += size_bytes;
+  }
+  [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// The next `most` bytes from `offset` on, at most. Returns how many iovecs that takes.
+  size_t lay_out(uint64_t offset, uint64_t most, iovec* out) const noexcept;
+  /// From contiguous memory into the pieces.
+  void fill(uint64_t offset, const std::byte* from, uint64_t size_bytes) const noexcept;
+
+ private:
+  struct Piece {
+    std::byte* data;
+    uint64_t size_bytes;
+  };
+  std::array<Piece, PLEXUS_NET_PIECES_MAX> pieces_{};
+  uint32_t count_ = 0;
+  uint64_t size_bytes_ = 0;
+};
+
 /// What both ends have: sockets, helper threads, the reason of a failure. Closing it stops the
 /// helpers first, then closes the sockets.
 class Connection {
@@ -77,7 +104,7 @@ class Connection {
   }
   /// Hands the payload of a message with `header.parts` > 0 to the helpers.
   void push_parts(const WireHeader& header,
-                  std::byte* data,
+                  const Pieces& payload,
                   std::atomic<uint32_t>& parts_left) noexcept;
   void break_off(Failure failure) { fault_.set(std::move(failure)); }
   /// Of a broken connection: tells the host why and returns the code. Stops the helpers first.
@@ -100,7 +127,7 @@ class RecvConnection;
 
 struct SendRequest : plexus_net_request {
   SendConnection* connection = nullptr;
-  const std::byte* data = nullptr;
+  Pieces payload;
   WireHeader header{};
   uint64_t first_socket_bytes = 0;  // header, and payload when it has no parts
   uint64_t written_bytes = 0;       // of those
@@ -117,10 +144,7 @@ class SendConnection : public Connection {
                                                                       const Settings& settings,
                                                                       const plugin::Log& log);
   /// A PLEXUS_* code, as plexus_net.h says. The same for test().
-  [[nodiscard]] int32_t isend(const void* data,
-                              uint64_t size_bytes,
-                              int32_t tag,
-                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t isend(const Pieces& payload, int32_t tag, plexus_net_request_t** request);
   [[nodiscard]] int32_t test(SendRequest& request, uint64_t* sizes_bytes);
 
  private:
@@ -138,8 +162,7 @@ class SendConnection : public Connection {
 };
 
 struct RecvBuffer {
-  std::byte* data = nullptr;
-  uint64_t room_bytes = 0;
+  Pieces room;
   uint64_t size_bytes = 0;  // of its message
   int32_t tag = 0;
   bool is_taken = false;  // its message has begun to arrive
@@ -165,10 +188,15 @@ class RecvConnection : public Connection {
   [[nodiscard]] int32_t irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request);
+  [[nodiscard]] int32_t irecv_pieces(const Pieces& room,
+                                     int32_t tag,
+                                     plexus_net_request_t** request);
   [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);
 
  private:
   RecvConnection(Link link, const plugin::Log& log);
+  /// A request for `count` messages, whose buffers the caller fills in; nullptr: none is free.
+  [[nodiscard]] RecvRequest* post(uint32_t count) noexcept;
   /// Reads and hands out until `wanted` is done or nothing is there. At most two system calls.
   void progress(const RecvRequest& wanted);
   /// One system call. False: nothing was there, or the connection is broken.

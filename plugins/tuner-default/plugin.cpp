@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C table of tuner-default. Everything that it decides is in cost_model.cpp.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "plugins/support/wall.hpp"
 #include "plugins/tuner-default/calibration.hpp"
+#include "plugins/tuner-default/cuda_model.hpp"
 
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Result;
 using plexus::tuner_default::CalibrationFile;
+using plexus::tuner_default::CudaAnswer;
+using plexus::tuner_default::is_cuda;
 using plexus::tuner_default::kDefaultCalibration;
+using plexus::tuner_default::predict_cuda;
 using plexus::tuner_default::predict_us;
 using plexus::tuner_default::read_calibration;
 
@@ -42,8 +48,10 @@ int32_t init(plexus_tuner_context_t** context,
       calibration = std::move(read);
       log.info("tuner-default: calibration {}", file);
     }
+    plexus_tuner_comm_t known{};  // an older host has less of it
+    std::memcpy(&known, comm, std::min<size_t>(comm->struct_size, sizeof(known)));
     *context = std::make_unique<plexus_tuner_context>(
-                   plexus_tuner_context{log, *comm, std::move(calibration)})
+                   plexus_tuner_context{log, known, std::move(calibration)})
                    .release();
     return ok();
   });
@@ -57,8 +65,16 @@ int32_t get_times(plexus_tuner_context_t* context,
   auto* const bytes = reinterpret_cast<std::byte*>(candidates);
   for (uint32_t i = 0; i < count; ++i) {
     auto& candidate = *reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride);
-    const double time_us = predict_us(context->calibration.model, context->calibration.measured,
-                                      context->comm, *call, candidate);
+    double time_us = 0;
+    if (is_cuda(context->comm)) {
+      const CudaAnswer answer =
+          predict_cuda(context->calibration.model, context->comm, *call, candidate);
+      time_us = answer.time_us;
+      candidate.channels = answer.channels;
+    } else {
+      time_us = predict_us(context->calibration.model, context->calibration.measured, context->comm,
+                           *call, candidate);
+    }
     // A communicator or a size that cannot be gives no time; NaN is caught too.
     const bool is_time = time_us >= 0 && time_us < kTimeUsMost;
     candidate.time_ns = is_time ? std::llround(time_us * 1e3) : -1;

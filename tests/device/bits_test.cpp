@@ -105,6 +105,9 @@ class BothKinds {
   }
 
  private:
+  // Else each kind of rank cuts calls into as many parts as suit it.
+  Setting channels_min_{"NCCL_MIN_CTAS", "2"};
+  Setting channels_max_{"NCCL_MAX_CTAS", "2"};
   Job cuda_{{0, 0, 1}};
   HostJob host_;
 };
@@ -160,6 +163,7 @@ const Other kOthers[] = {
 class SameBitsOf : public testing::TestWithParam<Other> {};
 
 TEST_P(SameBitsOf, AsHostRanksForEveryType) {
+  const Setting algorithm("NCCL_ALGO", "ring");  // else each kind of rank takes what suits it
   BothKinds both;
   for (int type = 0; type < ncclNumTypes; ++type) {
     for (const Reduction& reduction : kReductions) {

@@ -64,19 +64,6 @@ TEST(DeviceRanks, KnowTheirDevice) {
   }
 }
 
-TEST(DeviceRanks, AllReduceOnOneDeviceIsOneLaunch) {
-  Job job({0, 0, 0, 0});
-  const auto in = inputs_of(job, 1000);
-  const auto out = outputs_of(job, 1000);
-  machine().begin_capture(job.stream(0));
-  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream /*stream*/) {
-    const auto r = static_cast<size_t>(rank);
-    return ncclAllReduce(in[r].data(), out[r].data(), 1000, ncclInt32, ncclSum, comm,
-                         job.stream(0));
-  });
-  EXPECT_EQ(machine().shape_of(machine().end_capture(job.stream(0))).kernels, 1);
-}
-
 TEST(DeviceRanks, AllReduceOfManySizesRepeats) {
   Job job({0, 0, 1});
   for (const size_t count : {size_t{1}, size_t{9}, size_t{1000}, size_t{40'000}, size_t{300'001}}) {
@@ -238,20 +225,41 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   EXPECT_EQ(values[1].values(), (std::vector<float>{40, 80}));
 }
 
-TEST(DeviceRanks, MoreBlocksThanTheDeviceHoldsAreRefusedInOneSentence) {
-  Job job(std::vector<int>(20, 0));  // a message to and from every other rank is a block each
-  const Buffer<int32_t> memory(0, 64);
-  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  for (int rank = 0; rank < job.nranks(); ++rank) {
-    for (int peer = 0; peer < job.nranks(); ++peer) {
-      ASSERT_EQ(ncclSend(memory.data(), 1, ncclInt32, peer, job.comm(rank), job.stream(rank)),
-                ncclSuccess);
-      ASSERT_EQ(ncclRecv(memory.data() + 32, 1, ncclInt32, peer, job.comm(rank), job.stream(rank)),
-                ncclSuccess);
-    }
-  }
-  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-  EXPECT_THAT(ncclGetLastError(nullptr), testing::ContainsRegex("holds [0-9]+ blocks"));
+/// What a captured all-reduce of all ranks of a device launches.
+GraphShape shape_of_all_reduce(Job& job, size_t count) {
+  const auto in = inputs_of(job, count);
+  const auto out = outputs_of(job, count);
+  machine().begin_capture(job.stream(0));
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream /*stream*/) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllReduce(in[r].data(), out[r].data(), count, ncclInt32, ncclSum, comm,
+                         job.stream(0));
+  });
+  return machine().shape_of(machine().end_capture(job.stream(0)));
+}
+
+TEST(DeviceRanks, AllReduceOnOneDeviceIsOneLaunch) {
+  Job job({0, 0, 0, 0});
+  EXPECT_EQ(shape_of_all_reduce(job, 1000).kernels, 1);
+}
+
+TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
+  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
+  const Setting tuner("NCCL_TUNER_PLUGIN", (folder + "/libplexus-tuner-default.so").c_str());
+  Job job({0, 0});  // the memory of one device carries many channels
+  const char* algorithm = nullptr;
+  const char* protocol = nullptr;
+  int channels = 0;
+  expect_all_reduce(job, 4, false);
+  ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
+  EXPECT_STREQ(protocol, "LL");  // the fewest microseconds per hop
+  EXPECT_EQ(channels, 1);
+  EXPECT_EQ(shape_of_all_reduce(job, 4).threads, 128U);
+  expect_all_reduce(job, 3'000'000, false);
+  ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
+  EXPECT_STREQ(protocol, "Simple");  // the most bytes
+  EXPECT_GT(channels, 1);
+  EXPECT_EQ(shape_of_all_reduce(job, 3'000'000).threads, 512U);
 }
 
 TEST(DeviceRanks, GiveEverythingBack) {

@@ -130,6 +130,19 @@ TEST_F(DeviceGdr, WithoutAFlushWhatArrivedIsNotThere) {
   EXPECT_THAT(logs, Each(HasSubstr("flushes no")));
 }
 
+TEST_F(DeviceGdr, KeepsHeadersAndPayloadsTogetherWhateverCompletesFirst) {
+  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
+  const std::string card =
+      std::string(std::getenv("PLEXUS_TEST_EXAMPLE_DIR")) + "/libplexus-net-gpu.so";
+  const auto logs = run_processes(
+      "all_reduce", {0, 1, -1},
+      through_card({{"NCCL_NET", ""},
+                    {"NCCL_NET_PLUGIN", folder + "/libplexus-net-chaos.so"},
+                    {"PLEXUS_CHAOS_NET", card},
+                    {"PLEXUS_CHAOS_SCRIPT", "*: again=20% reorder=8; send: jitter=200us"}}));
+  EXPECT_THAT(logs[0], HasSubstr("sends yes, flushes yes"));
+}
+
 TEST_F(DeviceGdr, ReplaysGraphs) { run_processes("graph", {0, 1}, through_card({})); }
 
 TEST_F(DeviceGdr, SeesADeath) { run_processes("death", {0, 1}, through_card({})); }

@@ -100,6 +100,7 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   if (!is_set("PLEXUS_TEST_GPU_KINDS", "cuda")) {
     p->pointer_support |= PLEXUS_MEMORY_DMABUF;
   }
+  p->takes_pieces = 0;  // its messages lie in memory that is registered
   p->force_flush = is_set("PLEXUS_TEST_GPU_FORCE_FLUSH", "1") ? 1 : 0;
   return code;
 }
@@ -245,10 +246,12 @@ int32_t test_flush(plexus_net_request_t* request) {
   }
   const std::unique_ptr<plexus_net_request> owner(request);
   const std::scoped_lock lock(mutex);
-  if (const auto at = held.find(request->target); at != held.end()) {
-    std::memcpy(request->target, at->second->data(), at->second->size());
-    held.erase(at);
+  const auto at = held.find(request->target);
+  if (at == held.end()) {
+    return refuse("net-gpu: a flush of what did not arrive");
   }
+  std::memcpy(request->target, at->second->data(), at->second->size());
+  held.erase(at);
   return PLEXUS_OK;
 }
 
@@ -285,6 +288,8 @@ plexus_net_ops_t make_ops() {
   ops.irecv = irecv;
   ops.flush = flush;
   ops.test = test;
+  ops.isend_pieces = nullptr;
+  ops.irecv_pieces = nullptr;
   return ops;
 }
 

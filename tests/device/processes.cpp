@@ -52,7 +52,7 @@ std::vector<std::string> run_processes(const std::string& role,
                                       "NCCL_DEBUG_SUBSYS=ALL",
                                       fmt::format("NCCL_DEBUG_FILE={}/{}", folder.string(), rank)};
     for (const auto& [name, value] : environment) {
-      words.push_back(name + "=" + value);
+      words.push_back(name + "=" + fmt::format(fmt::runtime(value), rank));
     }
     words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
     std::vector<char*> arguments;

@@ -14,8 +14,8 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 /// Exit code of the role all_reduce when a sum was wrong.
 inline constexpr int kWrongSum = 3;
 
-/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them.
-/// Returns their logs. All are to end with `exit_code`.
+/// Starts `on.size()` ranks of `role`, rank r on device on[r] (-1: the host), waits for them; {} in
+/// the environment is the rank. Returns their logs. All are to end with `exit_code`.
 std::vector<std::string> run_processes(const std::string& role,
                                        const std::vector<int>& on,
                                        const Environment& environment,

@@ -5,81 +5,16 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <unistd.h>
 
-#include "tests/device/job.hpp"
+#include "tests/device/rank.hpp"
 #include "tests/device/role.hpp"
 #include "tests/device/shapes.hpp"
 
 namespace plexus::testing_device {
 namespace {
-
-ncclUniqueId id_of(const std::string& text) {
-  ncclUniqueId id{};
-  for (size_t i = 0; i < sizeof(id.internal); ++i) {
-    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  }
-  return id;
-}
-
-// ---- what a rank does ----
-
-/// What run_processes() set.
-std::string setting(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-int number(const char* name) { return std::atoi(setting(name).c_str()); }
-
-/// This process's rank, with a stream and memory where it computes.
-class Rank {
- public:
-  Rank() : rank(number("PLEXUS_TEST_RANK")), nranks(number("PLEXUS_TEST_RANKS")) {
-    device = machine().device(number("PLEXUS_TEST_DEVICE"));
-    machine().set_current(device);
-    const ncclResult_t made =
-        ncclCommInitRank(&comm, nranks, id_of(setting("PLEXUS_TEST_ID")), rank);
-    if (made != ncclSuccess) {
-      std::fprintf(stderr, "%s\n", ncclGetLastError(nullptr));
-      std::exit(1);
-    }
-    if (setting("PLEXUS_DEVICE") == "cuda") {
-      stream = machine().make_stream(device);
-      memory = static_cast<int64_t*>(machine().allocate(device, kCountMax * sizeof(int64_t)));
-    } else {
-      memory = on_host.data();
-    }
-  }
-
-  void fill(size_t count, int64_t value) const {
-    const std::vector<int64_t> values(count, value);
-    machine().copy(device, memory, values.data(), count * sizeof(int64_t));
-  }
-  [[nodiscard]] bool holds(size_t count, int64_t value) const {
-    std::vector<int64_t> found(count);
-    machine().copy(device, found.data(), memory, count * sizeof(int64_t));
-    return found == std::vector<int64_t>(count, value);
-  }
-  [[nodiscard]] int64_t sum() const { return int64_t{nranks} * (nranks + 1) / 2; }
-  [[nodiscard]] ncclResult_t all_reduce(size_t count) const {
-    return ncclAllReduce(memory, memory, count, ncclInt64, ncclSum, comm, stream);
-  }
-  void synchronize() const {
-    if (stream != nullptr) {
-      machine().synchronize(stream);
-    }
-  }
-
-  static constexpr size_t kCountMax = 300'000;
-  int rank;
-  int nranks;
-  int device = 0;
-  ncclComm_t comm = nullptr;
-  DeviceStream stream = nullptr;
-  std::vector<int64_t> on_host = std::vector<int64_t>(kCountMax);
-  int64_t* memory = nullptr;  // on_host.data(), or of the device
-};
 
 /// All-reduce of several sizes, each twice.
 int all_reduce_role() {
@@ -265,6 +200,65 @@ TEST(DeviceProcesses, MeetOverANetwork) {
   EXPECT_THAT(logs, Each(HasSubstr("via net")));
 }
 
+/// Each rank on a host of its own.
+Environment through_collnet() {
+  Environment environment = through_network();
+  for (const auto& [name, value] : Environment{{"NCCL_HOSTID", "host{}"},
+                                               {"NCCL_SOCKET_IFNAME", "lo"},
+                                               {"NCCL_COLLNET_ENABLE", "1"},
+                                               {"PLEXUS_COLLNET_PLUGIN", "aggregator"},
+                                               {"NCCL_ALGO", "allreduce:collnetchain"}}) {
+    environment.emplace_back(name, value);
+  }
+  return environment;
+}
+
+TEST(DeviceProcesses, LetTheNetworkReduce) {
+  const auto logs = run_processes("all_reduce", {0, -1, 1}, through_collnet());
+  EXPECT_THAT(logs, Each(HasSubstr("a group of 3 hosts reduces through")));
+}
+
+TEST(DeviceProcesses, ReplayGraphsOfANetworkThatReduces) {
+  run_processes("graph", {0, 1}, through_collnet());
+}
+
+/// Rank r in data centre r % 2; `script`: what befalls the connections.
+Environment through_data_centres(const std::filesystem::path& fabric, const std::string& script) {
+  std::ofstream(fabric) << "host host[0,2] dc berlin\nhost host[1,3] dc paris\n";
+  return {{"NCCL_HOSTID", "host{}"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_NET_PLUGIN", "chaos"},
+          {"PLEXUS_CHAOS_SCRIPT", script},
+          {"PLEXUS_FABRIC_FILE", fabric.string()},
+          {"PLEXUS_FAR_TIMEOUT_MSEC", "500"},
+          {"PLEXUS_PLUGIN_PATH", setting("PLEXUS_TEST_LIB_DIR")}};
+}
+
+std::filesystem::path fabric_file() {
+  return std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_fabric", getpid());
+}
+
+TEST(DeviceProcesses, LoseALinkBetweenDataCentresAndGoOn) {
+  const auto logs =
+      run_processes("all_reduce", {0, 1}, through_data_centres(fabric_file(), "send: cut=1000000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
+TEST(DeviceProcesses, LoseALinkToAHostRankAndGoOn) {
+  const auto logs = run_processes("all_reduce", {0, -1},
+                                  through_data_centres(fabric_file(), "send: cut=1000000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
+TEST(DeviceProcesses, ReplayGraphsOverALostLink) {
+  const auto logs =
+      run_processes("graph", {0, 1}, through_data_centres(fabric_file(), "send: cut=300000"));
+  EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
+  std::filesystem::remove(fabric_file());
+}
+
 TEST(DeviceProcesses, DoEveryCollectiveWithTwoRanksOfADevice) {
   run_processes("collectives", {0, 0}, {});
 }
@@ -319,6 +313,15 @@ int run_role(const std::string& role) {
   }
   if (role == "graph") {
     return graph_role();
+  }
+  if (role == "lend") {
+    return lend_role();
+  }
+  if (role == "lend_graph") {
+    return lend_graph_role();
+  }
+  if (role == "private") {
+    return private_role();
   }
   return death_role();
 }

@@ -233,7 +233,9 @@ DeviceQueue* GpuWorld::put_queue(size_t rank, uint32_t channel, std::span<const 
       .work_count = 1,
       .block_count = work.lane_count,
       .meeting = reinterpret_cast<DeviceMeeting*>(arena_.reserve(sizeof(DeviceMeeting))),
-      .done = done_.get() + rank * options_.channels + channel};
+      .done = done_.get() + rank * options_.channels + channel,
+      .times = nullptr,
+      .next = nullptr};
   return arena_.put(std::span(&queue, 1));
 }
 

@@ -55,9 +55,19 @@ class Explain(job.Test):
         ring = next(row for row in explained["candidates"] if row["algorithm"] == "ring")
         self.assertAlmostEqual(ring["far_bytes"] / ring["far_bytes_least"], 1.75)
 
+    def test_gpus_take_lines_for_small_messages_and_channels_for_large_ones(self):
+        small = self.explain("all_reduce", "8", "--ranks", "8", "--cuda", "h200")["chosen"]
+        self.assertEqual((small["protocol"], small["channels"]), ("LL", 1))
+        large = self.explain("all_reduce", "1G", "--ranks", "8", "--cuda", "h200")["chosen"]
+        self.assertEqual(large["protocol"], "Simple")
+        self.assertGreater(large["channels"], 4)
+        shared = self.explain("all_reduce", "1G", "--ranks", "8", "--cuda", "h200:8")["chosen"]
+        self.assertGreater(shared["predicted_us"], large["predicted_us"])
+
     def test_bad_usage_is_one_sentence(self):
         for arguments in (("xor", "8"), ("all_reduce", "much"), ("all_reduce",), ("send", "8"),
-                          ("all_reduce", "8", "--ranks", "1"), ("all_reduce", "8", "--nodes", "2", "--measure")):
+                          ("all_reduce", "8", "--ranks", "1"), ("all_reduce", "8", "--nodes", "2", "--measure"),
+                          ("all_reduce", "8", "--cuda", "z80"), ("all_reduce", "8", "--cuda", "h200:0")):
             with self.subTest(arguments):
                 ended = self.start([job.PLEXUS, "explain", *arguments]).end(60)
                 self.assertEqual((ended.returncode, ended.stdout, ended.stderr.count("\n")), (2, "", 1), ended.stderr)

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/device_work.hpp"
 #include "kernels/cuda/interpreter.hpp"
+#include "kernels/cuda/launch.hpp"
 
 namespace plexus::testing_device {
 namespace {
@@ -114,7 +115,8 @@ struct SoftwareDevice::Event {
   }
 };
 
-SoftwareDevice::SoftwareDevice(const Options& options) : options_(options) {}
+SoftwareDevice::SoftwareDevice(const Options& options)
+    : options_(options), blocks_max_(options.blocks_max) {}
 SoftwareDevice::~SoftwareDevice() = default;
 
 // ---- what a user of CUDA would call ----
@@ -193,6 +195,13 @@ size_t SoftwareDevice::live() const {
   return blocks_.size() + events_;
 }
 
+size_t SoftwareDevice::imports() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(blocks_.begin(), blocks_.end(), [](const auto& entry) {
+    return entry.second.kind == Kind::kImported;
+  }));
+}
+
 // ---- devices ----
 
 Result<int> SoftwareDevice::current() { return current_device; }
@@ -204,6 +213,7 @@ Result<DeviceFacts> SoftwareDevice::describe(int device) {
   std::memcpy(facts.uuid.data(), "software-device", facts.uuid.size() - 1);
   facts.uuid.back() = static_cast<uint8_t>(device);
   facts.compute_capability = 90;
+  facts.memory_gb_per_s = 3000;
   return facts;
 }
 
@@ -286,6 +296,20 @@ PointerFacts SoftwareDevice::describe_pointer(const void* pointer) noexcept {
 Result<void> SoftwareDevice::copy(int /*device*/, void* to, const void* from, size_t size_bytes) {
   std::memcpy(to, from, size_bytes);
   return ok();
+}
+
+Result<Allocation> SoftwareDevice::find_allocation(int device, const void* pointer) {
+  const auto* const address = static_cast<const std::byte*>(pointer);
+  const std::lock_guard lock(mutex_);
+  auto at = blocks_.upper_bound(address);
+  if (at == blocks_.begin() || address >= std::prev(at)->first + std::prev(at)->second.size_bytes ||
+      std::prev(at)->second.kind != Kind::kDevice || std::prev(at)->second.device != device) {
+    return fail(Code::kInvalidArgument, "{} is not memory of cuda:{}", pointer, device);
+  }
+  --at;
+  return Allocation{.base = at->second.shared.data(),
+                    .size_bytes = at->second.size_bytes,
+                    .id = at->second.shared.id()};
 }
 
 Result<MemoryHandle> SoftwareDevice::export_memory(int /*device*/, void* memory) {
@@ -425,6 +449,39 @@ bool SoftwareDevice::reaches(int device, const void* memory, size_t size_bytes) 
           enabled_.count({device, block.device}) != 0);
 }
 
+void SoftwareDevice::check_work(int device, const DeviceWork& work) const {
+  const auto check = [&](const void* memory, size_t size_bytes, const char* what) {
+    if (!reaches(device, memory, size_bytes)) {
+      fault(what, memory);
+    }
+  };
+  check(&work, sizeof(work), "a work out of reach");
+  check(work.control, sizeof(DeviceControl), "a control out of reach");
+  if (work.geometry.part_count > 0 && work.input != nullptr) {
+    check(work.input, 1, "an input out of reach");
+  }
+  if (work.geometry.part_count > 0 && work.output != nullptr) {
+    check(work.output, 1, "an output out of reach");
+  }
+  for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
+    const DeviceLane& steps = work.lanes[lane];
+    check(steps.steps, steps.step_count * sizeof(Step), "steps out of reach");
+    for (uint32_t s = 0; s < steps.step_count; ++s) {
+      const Step& step = steps.steps[s];
+      for (int peer = 0; peer < step.receives; ++peer) {
+        const DeviceRecv& recv = *work.recvs[step.peers_first + peer];
+        check(recv.fifo, sizeof(Fifo), "a Fifo out of reach");
+        check(recv.data, kSlots * recv.slot_stride - sizeof(SlotHeader), "slots out of reach");
+      }
+      for (int peer = 0; peer < step.sends; ++peer) {
+        const DeviceSend& send = *work.sends[step.peers_first + step.receives + peer];
+        check(send.fifo, sizeof(Fifo), "a Fifo out of reach");
+        check(send.data, kSlots * send.slot_stride - sizeof(SlotHeader), "slots out of reach");
+      }
+    }
+  }
+}
+
 void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_t count) const {
   const auto check = [&](const void* memory, size_t size_bytes, const char* what) {
     if (!reaches(device, memory, size_bytes)) {
@@ -433,34 +490,27 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
   };
   check(blocks, count * sizeof(DeviceBlock), "blocks out of reach");
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceQueue& queue = *blocks[i].queue;
-    check(&queue, sizeof(queue), "a queue out of reach");
-    check(queue.meeting, sizeof(DeviceMeeting), "a queue's counter out of reach");
+    for (const DeviceQueue* queue = blocks[i].queue; queue != nullptr; queue = queue->next) {
+      check(queue, sizeof(*queue), "a queue out of reach");
+      check(queue->meeting, sizeof(DeviceMeeting), "a queue's counter out of reach");
+      for (uint32_t w = 0; w < queue->work_count; ++w) {
+        check_work(device, *queue->works[w]);
+      }
+    }
+  }
+}
+
+void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const DeviceQueue& queue = *blocks[i].queue;  // of several in turn, the first
     for (uint32_t w = 0; w < queue.work_count; ++w) {
       const DeviceWork& work = *queue.works[w];
-      check(&work, sizeof(work), "a work out of reach");
-      check(work.control, sizeof(DeviceControl), "a control out of reach");
-      if (work.geometry.part_count > 0 && work.input != nullptr) {
-        check(work.input, 1, "an input out of reach");
-      }
-      if (work.geometry.part_count > 0 && work.output != nullptr) {
-        check(work.output, 1, "an output out of reach");
-      }
-      for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
-        const DeviceLane& steps = work.lanes[lane];
-        check(steps.steps, steps.step_count * sizeof(Step), "steps out of reach");
-        for (uint32_t s = 0; s < steps.step_count; ++s) {
-          const Step& step = steps.steps[s];
-          for (int peer = 0; peer < step.receives; ++peer) {
-            const DeviceRecv& recv = *work.recvs[step.peers_first + peer];
-            check(recv.fifo, sizeof(Fifo), "a Fifo out of reach");
-            check(recv.data, kSlots * recv.slot_stride - sizeof(SlotHeader), "slots out of reach");
-          }
-          for (int peer = 0; peer < step.sends; ++peer) {
-            const DeviceSend& send = *work.sends[step.peers_first + step.receives + peer];
-            check(send.fifo, sizeof(Fifo), "a Fifo out of reach");
-            check(send.data, kSlots * send.slot_stride - sizeof(SlotHeader), "slots out of reach");
-          }
+      const DeviceLane& lane = work.lanes[std::min(blocks[i].lane, work.lane_count - 1)];
+      for (uint32_t s = 0; work.loans != nullptr && s < lane.step_count; ++s) {
+        const int first = lane.steps[s].peers_first + lane.steps[s].receives;
+        for (int peer = first; peer < first + lane.steps[s].sends; ++peer) {
+          const DeviceLoan& loan = work.loans[peer];
+          loans_ += (loan.input != kNotLent ? 1 : 0) + (loan.output != kNotLent ? 1 : 0);
         }
       }
     }
@@ -469,13 +519,14 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
 
 void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t count) {
   check_launch(device, blocks, count);
+  count_loans(blocks, count);
   std::vector<std::thread> threads;
   for (uint32_t i = 0; i < count; ++i) {
     threads.emplace_back([&block = blocks[i]] {
       BlockState state;
       const OneThread one;
       Interpreter<OneThread> interpreter(one, state);
-      interpreter.run(*block.queue, block.lane);
+      interpreter.run(block);
     });
   }
   for (std::thread& thread : threads) {
@@ -483,16 +534,21 @@ void SoftwareDevice::run_blocks(int device, const DeviceBlock* blocks, uint32_t 
   }
 }
 
-Result<void> SoftwareDevice::launch(int device,
-                                    DeviceStream stream,
-                                    const DeviceBlock* blocks,
-                                    uint32_t count) {
-  if (count > static_cast<uint32_t>(options_.blocks_max)) {
+Result<void> SoftwareDevice::launch(
+    int device, DeviceStream stream, const DeviceBlock* blocks, uint32_t count, uint32_t threads) {
+  constexpr uint32_t kWarp = 32;
+  if (threads == 0 || threads % kWarp != 0 || threads > kDeviceThreadsMax) {
+    return fail(Code::kUnhandledCudaError, "a launch of blocks of {} threads", threads);
+  }
+  if (count > static_cast<uint32_t>(blocks_max_.load())) {
     return fail(Code::kUnhandledCudaError, "a launch of {} blocks is too large", count);
+  }
+  uint32_t most = blocks_most_.load();
+  while (most < count && !blocks_most_.compare_exchange_weak(most, count)) {
   }
   SoftwareStream& on = stream_of(device, stream);
   if (on.graph != nullptr) {
-    on.graph->kernels.push_back(count);
+    on.graph->kernels.push_back({.blocks = count, .threads = threads});
   }
   on.add([this, device, blocks, count] { run_blocks(device, blocks, count); });
   return ok();

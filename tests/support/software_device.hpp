@@ -6,6 +6,7 @@
 // events of graphs with others.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -20,13 +21,21 @@
 #include "core/device/device_runtime.hpp"
 #include "core/os/shared_memory.hpp"
 
+namespace plexus {
+struct DeviceWork;
+}
+
 namespace plexus::testing_device {
 
 /// What a capture collected; replayed in the order of collection.
 struct SoftwareGraph {
   uint64_t id = 0;
   std::vector<std::function<void()>> jobs;
-  std::vector<uint32_t> kernels;  // blocks of each
+  struct Kernel {
+    uint32_t blocks;
+    uint32_t threads;  // that each would have
+  };
+  std::vector<Kernel> kernels;
 };
 
 class SoftwareStream;
@@ -59,15 +68,29 @@ class SoftwareDevice final : public DeviceRuntime {
   // -- for tests --
   /// Allocations, registrations, imports and events that nobody gave back.
   [[nodiscard]] size_t live() const;
+  /// Buffers of works that launches so far lent to other processes, by peer.
+  [[nodiscard]] int loans() const noexcept { return loans_.load(); }
+  /// Memory of other processes that is mapped now.
+  [[nodiscard]] size_t imports() const;
+  /// Blocks of the largest launch so far.
+  [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
+  /// Of communicators that are made from now on, and of all launches.
+  void set_blocks_max(int blocks) noexcept {
+    blocks_max_ = blocks;
+    blocks_most_ = 0;
+  }
 
   Result<int> count() override { return options_.devices; }
   Result<int> current() override;
   Result<DeviceFacts> describe(int device) override;
-  Result<int> blocks_max(int /*device*/) override { return options_.blocks_max; }
+  Result<int> blocks_max(int /*device*/) override { return blocks_max_.load(); }
   Result<bool> can_reach(int device, int peer) override;
   Result<void> enable_reach(int device, int peer) override;
   void adopt_thread(int device) noexcept override { set_current(device); }
   Result<void*> allocate(int device, size_t size_bytes) override;
+  Result<void*> allocate_lasting(int device, size_t size_bytes) override {
+    return allocate(device, size_bytes);
+  }
   void release(int device, void* memory) noexcept override;
   Result<void*> allocate_pinned(int device, size_t size_bytes) override;
   void release_pinned(int device, void* memory) noexcept override;
@@ -75,6 +98,7 @@ class SoftwareDevice final : public DeviceRuntime {
   void unregister_host(int device, void* memory) noexcept override;
   [[nodiscard]] PointerFacts describe_pointer(const void* pointer) noexcept override;
   Result<void> copy(int device, void* to, const void* from, size_t size_bytes) override;
+  Result<Allocation> find_allocation(int device, const void* pointer) override;
   Result<MemoryHandle> export_memory(int device, void* memory) override;
   Result<void*> import_memory(int device, const MemoryHandle& handle) override;
   void close_imported(int device, void* memory) noexcept override;
@@ -89,7 +113,8 @@ class SoftwareDevice final : public DeviceRuntime {
   Result<void> launch(int device,
                       DeviceStream stream,
                       const DeviceBlock* blocks,
-                      uint32_t count) override;
+                      uint32_t count,
+                      uint32_t threads) override;
   Result<Capture> capture(int device, DeviceStream stream) override;
   Result<void> call_host(int device,
                          DeviceStream stream,
@@ -109,7 +134,9 @@ class SoftwareDevice final : public DeviceRuntime {
   void add_block(void* memory, Block block);
   void remove_block(Kind kind, void* memory) noexcept;
   [[nodiscard]] bool reaches(int device, const void* memory, size_t size_bytes) const;
+  void check_work(int device, const DeviceWork& work) const;
   void check_launch(int device, const DeviceBlock* blocks, uint32_t count) const;
+  void count_loans(const DeviceBlock* blocks, uint32_t count);
   void run_blocks(int device, const DeviceBlock* blocks, uint32_t count);
   SoftwareStream& stream_of(int device, DeviceStream stream);
 
@@ -121,6 +148,12 @@ class SoftwareDevice final : public DeviceRuntime {
   std::map<DeviceStream, std::unique_ptr<SoftwareStream>> made_;  // guarded by mutex_
   size_t events_ = 0;                                             // guarded by mutex_
   uint64_t captures_ = 0;                                         // guarded by mutex_
+  std::atomic<int> loans_{0};
+  std::atomic<int> blocks_max_;
+  std::atomic<uint32_t> blocks_most_{0};
 };
+
+/// What machine() is made of; where it is CUDA, the test ends with the reason.
+SoftwareDevice& software_devices();
 
 }  // namespace plexus::testing_device

@@ -52,10 +52,15 @@ class SoftwareMachine final : public Machine {
   }
   GraphShape shape_of(const Graph& graph) override {
     const auto& kernels = static_cast<const SoftwareGraph*>(graph.get())->kernels;
+    if (kernels.empty()) {
+      return {};
+    }
     return {.kernels = static_cast<int>(kernels.size()),
-            .blocks = kernels.empty() ? 0 : kernels.back(),
-            .threads = 1};
+            .blocks = kernels.back().blocks,
+            .threads = kernels.back().threads};
   }
+
+  SoftwareDevice& devices() { return devices_; }
 
  private:
   SoftwareDevice devices_;
@@ -89,6 +94,8 @@ const Made& made() {
 }  // namespace
 
 Machine& machine() { return *made().machine; }
+
+SoftwareDevice& software_devices() { return dynamic_cast<SoftwareMachine&>(machine()).devices(); }
 
 std::string machine_missing() { return made().machine == nullptr ? made().reason : ""; }
 

@@ -34,6 +34,19 @@ struct WideLink {
   uint64_t latency_ns = 10'000'000;
 };
 
+/// GPUs to plan for, by their data sheets.
+struct GpuKind {
+  const char* name;
+  uint32_t sm;
+  uint32_t blocks;  // of ours that one holds
+  uint32_t memory_gb_per_s;
+  uint32_t nvlink_gb_per_s;  // one way
+};
+constexpr GpuKind kGpuKinds[] = {{"a100", 80, 108, 2039, 300},
+                                 {"h100", 90, 132, 3350, 450},
+                                 {"h200", 90, 132, 4800, 450},
+                                 {"b200", 100, 148, 8000, 900}};
+
 struct ExplainOptions {
   Collective collective = Collective::kAllReduce;
   size_t size_bytes = 0;
@@ -42,6 +55,8 @@ struct ExplainOptions {
   std::vector<int> centres;  // ranks of each data centre; empty: one
   WideLink inter;
   std::string mode = "procs";
+  const GpuKind* cuda = nullptr;  // that the ranks compute on; nullptr: on the host
+  int share = 1;                  // ranks of one GPU
   bool measure = false;
   std::string json;
 };
@@ -77,6 +92,17 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
     far.bandwidth_mbit_per_s = options.inter.mbit_per_s;
   }
   comm.links[PLEXUS_LINK_NET].count = nranks * (nranks - 1) / 2 - near - far.count;
+  if (options.cuda != nullptr) {
+    constexpr uint64_t kMbitOfGb = 8000;
+    comm.cuda = {.sm = options.cuda->sm,
+                 .ranks_per_device = static_cast<uint32_t>(options.share),
+                 .blocks = options.cuda->blocks / static_cast<uint32_t>(options.share),
+                 .nvlink = 1,
+                 .memory_mbit_per_s = options.cuda->memory_gb_per_s * kMbitOfGb};
+    for (const uint32_t kind : {PLEXUS_LINK_PROCESS, PLEXUS_LINK_HOST}) {
+      comm.links[kind].bandwidth_mbit_per_s = options.cuda->nvlink_gb_per_s * kMbitOfGb;
+    }
+  }
   return comm;
 }
 
@@ -225,6 +251,17 @@ Json json_of(const ExplainOptions& options, const Line& line) {
   return json;
 }
 
+/// As a communicator has them.
+int most_channels(const ExplainOptions& options) {
+  constexpr int kChannelsMax = 64;
+  constexpr int kLanesPerChannel = 2;  // a block each
+  if (options.cuda == nullptr) {
+    return kChannelsMax;
+  }
+  const int blocks = (static_cast<int>(options.cuda->blocks) - 1) / options.share;
+  return std::clamp(blocks / kLanesPerChannel, 1, kChannelsMax);
+}
+
 Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(config, read_config());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto));
@@ -233,7 +270,6 @@ Result<int> explain(const ExplainOptions& options) {
                                  .net_plugins = config.net_plugin,
                                  .own_folder = find_library_folder()},
                                 describe_comm(options)));
-  constexpr int kChannelsMax = 64;
   const LoopCosts costs(order_of(options), true);
   const CollnetAbility collnet{.missing = "NCCL_COLLNET_ENABLE is not 1"};
   const ChoiceInput input{
@@ -241,7 +277,7 @@ Result<int> explain(const ExplainOptions& options) {
       .size_bytes = options.size_bytes,
       .nranks = options.nranks,
       .channels_min = 1,
-      .channels_max = kChannelsMax,
+      .channels_max = most_channels(options),
       .slot_bytes = kSlotBytes,
       .deterministic = config.deterministic,
       .nodes = options.nodes,
@@ -330,6 +366,29 @@ Result<void> take_inter(const std::string& text, WideLink* target) {
   return ok();
 }
 
+/// "h200", or "h200:4": four ranks on each.
+Result<void> take_cuda(const std::string& text, ExplainOptions* options) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const auto* const kind =
+      std::find_if(std::begin(kGpuKinds), std::end(kGpuKinds),
+                   [&](const GpuKind& row) { return text.substr(0, colon) == row.name; });
+  int share = 1;
+  if (colon < text.size()) {
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data() + colon + 1, last, share);
+    share = error == std::errc() && end == last ? share : 0;
+  }
+  if (kind == std::end(kGpuKinds) || share < 1 || share > static_cast<int>(kind->blocks)) {
+    return fail(Code::kInvalidArgument,
+                "takes a100, h100, h200 or b200, and how many ranks share one as in h200:4, not "
+                "'{}'",
+                text);
+  }
+  options->cuda = kind;
+  options->share = share;
+  return ok();
+}
+
 Result<void> take_mode(const std::string& text, std::string* target) {
   if (text != "procs" && text != "threads") {
     return fail(Code::kInvalidArgument, "takes procs or threads, not '{}'", text);
@@ -371,15 +430,22 @@ Command add_explain_command(CLI::App& program) {
       *app, "--inter",
       [options](const std::string& text) { return take_inter(text, &options->inter); },
       "what joins data centres, rate and one-way delay: 100mbit,20ms (default 1gbit,10ms)");
+  add_flag(
+      *app, "--cuda", [options](const std::string& text) { return take_cuda(text, options.get()); },
+      "ranks on GPUs joined by NVLink, one each: a100, h100, h200, b200; h200:4: four ranks on "
+      "each");
   app->add_flag("--measure", options->measure, "also measure each on this machine");
   app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")
       ->type_name("VALUE");
   return {
       app, [options] {
-        if (options->measure && (options->nodes > 1 || !options->centres.empty())) {
-          return report_error(fail(Code::kInvalidArgument,
-                                   "--measure runs on this machine: leave out --nodes and --dcs"),
-                              kExitUsage);
+        if (options->measure &&
+            (options->nodes > 1 || !options->centres.empty() || options->cuda != nullptr)) {
+          return report_error(
+              fail(
+                  Code::kInvalidArgument,
+                  "--measure runs host ranks on this machine: leave out --nodes, --dcs and --cuda"),
+              kExitUsage);
         }
         if (!options->centres.empty()) {
           options->nranks = std::accumulate(options->centres.begin(), options->centres.end(), 0);

@@ -598,7 +598,9 @@ plexus_net_ops_t make_ops(const Net& net) {
           .close_send = close_send,
           .close_recv = close_recv,
           .close_listen = close_listen,
-          .net_path = net.has_net_path() ? net_path : nullptr};
+          .net_path = net.has_net_path() ? net_path : nullptr,
+          .isend_pieces = nullptr,
+          .irecv_pieces = nullptr};
 }
 
 /// For messages: printable and not empty.

@@ -44,7 +44,8 @@ constexpr uint64_t family_of(uint64_t type) {
     case NCCL_PROFILE_P2P_API:
       return type | NCCL_PROFILE_P2P | kBelowTask;
     case NCCL_PROFILE_GROUP_API:
-      return type | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API | kTasks;
+      return type | NCCL_PROFILE_COLL_API | NCCL_PROFILE_P2P_API | NCCL_PROFILE_KERNEL_LAUNCH |
+             kTasks;
     default:
       return type;
   }
@@ -86,6 +87,9 @@ class ProfilerV4 final : public Profiler {
         break;
       case NCCL_PROFILE_PROXY_STEP:
         old.is.proxy_step = what.is.proxy_step;
+        break;
+      case NCCL_PROFILE_KERNEL_CHANNEL:
+        old.is.kernel_channel = what.is.kernel_channel;
         break;
       default:
         return PLEXUS_OK;  // v4 has no such event
@@ -286,11 +290,11 @@ ProfileEvent ProfilerSet::start(const nccl_profile_event_v5_t& what,
   return event;
 }
 
-void ProfilerSet::record(const ProfileEvent& event, int state, size_t transfer_bytes) noexcept {
+void ProfilerSet::record(const ProfileEvent& event, int state, uint64_t number) noexcept {
   for (size_t i = 0; i < profilers_.size(); ++i) {
     if (event.handles[i] != nullptr) {
       nccl_profile_state_t what{};
-      what.transfer_bytes = transfer_bytes;
+      what.kernel_timer = number;  // all numbers lie at the same place
       profilers_[i]->complain("recordEventState",
                               profilers_[i]->record(event.handles[i], state, &what));
     }

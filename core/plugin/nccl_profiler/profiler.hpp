@@ -92,7 +92,8 @@ class ProfilerSet {
   [[nodiscard]] ProfileEvent start(const nccl_profile_event_v5_t& what,
                                    const ProfileEvent* parent,
                                    const ProfileEvent* group = nullptr) noexcept;
-  void record(const ProfileEvent& event, int state, size_t transfer_bytes = 0) noexcept;
+  /// `number`: bytes of a step, or the GPU's clock.
+  void record(const ProfileEvent& event, int state, uint64_t number = 0) noexcept;
   /// Each event once; nothing is told of it afterwards.
   void stop(ProfileEvent& event) noexcept;
 

@@ -25,9 +25,11 @@ OFFSET(plexus_plugin_t, net, 40);
 OFFSET(plexus_plugin_t, tuner, 48);
 
 SIZE(plexus_tuner_link_t, 24);
-SIZE(plexus_tuner_comm_t, 136);
+SIZE(plexus_tuner_cuda_t, 24);
+SIZE(plexus_tuner_comm_t, 160);
 OFFSET(plexus_tuner_comm_t, comm_id, 24);
 OFFSET(plexus_tuner_comm_t, links, 40);
+OFFSET(plexus_tuner_comm_t, cuda, 136);
 SIZE(plexus_tuner_call_t, 32);
 OFFSET(plexus_tuner_call_t, size_bytes, 16);
 SIZE(plexus_tuner_candidate_t, 80);

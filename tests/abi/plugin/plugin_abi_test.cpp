@@ -51,7 +51,7 @@ TEST(PluginAbi, ThrowingQueryIsRefused) {
   EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception"));
 }
 TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
-  EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.3)"));
+  EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.4)"));
 }
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
   EXPECT_THAT(context_error("throwing-init"),

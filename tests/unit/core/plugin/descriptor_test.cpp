@@ -83,7 +83,7 @@ TEST(Descriptor, NamesFoundAndExpectedOfEachHeaderField) {
   EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("0x00001234"), HasSubstr("0x50584c50")));
   plugin = good_plugin(ops);
   plugin.abi_major = 9;
-  EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("ABI 9.3"), HasSubstr("expected 1.x")));
+  EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("ABI 9.4"), HasSubstr("expected 1.x")));
   plugin = good_plugin(ops);
   plugin.struct_size = 40;
   EXPECT_THAT(refusal(plugin), testing::AllOf(HasSubstr("40 bytes"), HasSubstr("expected 48")));
@@ -192,6 +192,7 @@ TEST(Properties, NumbersOutOfRangeAreRefusedByName) {
   refuses([](auto& raw) { raw.requests_max = 7; }, "requests_max");
   refuses([](auto& raw) { raw.speed_mbit_per_s = 0; }, "speed_mbit_per_s");
   refuses([](auto& raw) { raw.force_flush = 2; }, "force_flush");
+  refuses([](auto& raw) { raw.takes_pieces = 2; }, "takes_pieces");
   refuses([](auto& raw) { raw.registration_is_global = 2; }, "registration_is_global");
   refuses([](auto& raw) { raw.rail_id = -2; }, "rail_id = -2");
   refuses([](auto& raw) { raw.plane_id = INT32_MIN; }, "plane_id");

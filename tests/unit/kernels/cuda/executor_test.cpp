@@ -180,6 +180,25 @@ INSTANTIATE_TEST_SUITE_P(Device,
 
 // ---- memory, slots, lines ----
 
+TEST(DeviceExecutor, ServesAllRanksInTurnByOneBlock) {
+  int served = 0;
+  for (const Case& each : all_cases()) {
+    const Call call = make_call(each.algorithm->name, 5, 300, Protocol::kSimple);
+    if (each.protocol != Protocol::kSimple ||
+        !std::all_of(call.programs.begin(), call.programs.end(), runs_in_turn)) {
+      continue;
+    }
+    SCOPED_TRACE(each.algorithm->name);
+    ++served;
+    for (const uint32_t threads : {1U, 3U}) {
+      expect_host_bits(call, {.on_device = all_on_device(5), .threads = threads, .in_turn = true});
+      expect_host_bits(call, {.on_device = every_other(5), .threads = threads, .in_turn = true}, 3);
+      expect_host_bits(call, {.on_device = all_on_device(5), .lends = true, .in_turn = true}, 2);
+    }
+  }
+  EXPECT_GE(served, 5);
+}
+
 TEST(DeviceExecutor, MovesBytesOfAnyAlignment) {
   for (const size_t shift : {1, 2, 4, 7, 8, 15}) {
     for (const Protocol protocol : kProtocols) {

@@ -37,6 +37,10 @@ class HostBlock {
     sync();
     const bool said = meeting_.said;
     sync();  // nobody says more before all have looked
+    if (thread_ == 0) {
+      meeting_.said = false;
+    }
+    sync();
     return said;
   }
 
@@ -286,6 +290,7 @@ void World::fill_device_work(Rank& rank) {
   rank.device_work = {.lanes = rank.device_lanes.data(),
                       .sends = rank.device_sends.data(),
                       .recvs = rank.device_recvs.data(),
+                      .loans = nullptr,
                       .progress = nullptr,
                       .claimed = &rank.claimed,
                       .control = &rank.control,
@@ -319,7 +324,30 @@ void World::prepare_launch(Rank& rank, uint32_t times) {
                 .work_count = times,
                 .block_count = static_cast<uint32_t>(rank.device_lanes.size()),
                 .meeting = &rank.meeting,
-                .done = &rank.done};
+                .done = &rank.done,
+                .times = nullptr,
+                .next = nullptr};
+}
+
+/// A block for each lane of a device rank, or one for all ranks.
+std::vector<DeviceBlock> World::make_blocks() {
+  std::vector<DeviceBlock> blocks;
+  DeviceQueue* last = nullptr;
+  for (const auto& rank : ranks_) {
+    if (!rank->on_device) {
+      continue;
+    }
+    if (last != nullptr && options_.in_turn) {
+      last->next = &rank->queue;
+    }
+    const bool joins = last != nullptr && options_.in_turn;
+    const uint32_t lanes = options_.in_turn ? 1 : rank->queue.block_count;
+    for (uint32_t lane = 0; lane < lanes && !joins; ++lane) {
+      blocks.push_back({&rank->queue, lane, options_.in_turn ? 1U : 0U});
+    }
+    last = &rank->queue;
+  }
+  return blocks;
 }
 
 /// One work of a host rank from its beginning; the lanes go on in turn.
@@ -375,22 +403,22 @@ bool World::run(uint32_t times) {
   std::atomic<uint32_t> running{0};
   host_stop_ = false;
   for (const auto& rank : ranks_) {
-    if (!rank->on_device) {
+    if (rank->on_device) {
+      prepare_launch(*rank, times);
+    } else {
       hosts.push_back(rank.get());
-      continue;
     }
-    prepare_launch(*rank, times);
-    for (uint32_t lane = 0; lane < rank->queue.block_count; ++lane) {
-      BlockState& state = *states.emplace_back(std::make_unique<BlockState>());
-      Meeting& meeting = *meetings.emplace_back(std::make_unique<Meeting>(options_.threads));
-      for (uint32_t thread = 0; thread < options_.threads; ++thread) {
-        ++running;
-        threads.emplace_back([&, thread, lane, queue = &rank->queue] {
-          const HostBlock block(thread, options_.threads, meeting);
-          Interpreter<HostBlock>(block, state).run(*queue, lane);
-          --running;
-        });
-      }
+  }
+  for (const DeviceBlock& started : make_blocks()) {
+    BlockState& state = *states.emplace_back(std::make_unique<BlockState>());
+    Meeting& meeting = *meetings.emplace_back(std::make_unique<Meeting>(options_.threads));
+    for (uint32_t thread = 0; thread < options_.threads; ++thread) {
+      ++running;
+      threads.emplace_back([&, thread, started] {
+        const HostBlock block(thread, options_.threads, meeting);
+        Interpreter<HostBlock>(block, state).run(started);
+        --running;
+      });
     }
   }
   bool good = run_host(hosts, times);

@@ -52,6 +52,7 @@ struct WorldOptions {
   size_t shift_bytes = 0;       // of the user buffers, from their alignment
   uint32_t inline_bytes = kInlineBytes;
   bool reads_pointers = true;  // device ranks can read what device ranks lend
+  bool in_turn = false;        // one block serves all device ranks
 };
 
 inline constexpr uint32_t kBorrowBytesMin = 64;
@@ -100,6 +101,7 @@ class World {
   void fill_host_work(Rank& rank);
   void fill_device_work(Rank& rank);
   void prepare_launch(Rank& rank, uint32_t times);
+  std::vector<DeviceBlock> make_blocks();
   bool run_host(const std::vector<Rank*>& ranks, uint32_t times);
 
   Call call_;

@@ -334,6 +334,28 @@ TEST_F(DeviceMemory, OfTheHostAndEmptyMessagesNeedNoFlush) {
   EXPECT_TRUE(card_.reads.empty());
 }
 
+TEST_F(DeviceMemory, WhatArrivedIsFlushedAlsoAfterThePeerClosed) {
+  const NetContext made = context();
+  auto pair = std::make_optional(test::connect_pair(made, made));
+  auto memory = pair->recv.register_memory(region(PLEXUS_MEMORY_CUDA));
+  ASSERT_TRUE(memory.has_value());
+  const auto message = test::make_message(5000, 3);
+  send_into(*pair, message, memory_.data(), memory.value().raw());
+  NetRecv recv = std::move(pair->recv);
+  { const NetSend closed = std::move(pair->send); }
+  const NetBuffer buffer = {memory_.data(), message.size(), memory.value().raw(), 0, 0};
+  NetRequest* flush = nullptr;
+  ASSERT_EQ(recv.flush({&buffer, 1}, &flush), NetStatus::kOk);
+  NetStatus status = NetStatus::kAgain;
+  ASSERT_TRUE(test::poll_until([&] {
+    status = recv.test(flush, nullptr);
+    return status != NetStatus::kAgain;
+  }));
+  EXPECT_EQ(status, NetStatus::kOk);
+  EXPECT_EQ(card_.reads.size(), 1u);
+  const NetMemory ended = std::move(memory).value();  // before its connection
+}
+
 TEST_F(DeviceMemory, AFlushUnderWayEndsWithItsConnection) {
   const NetContext made = context();
   {

@@ -45,7 +45,7 @@ plexus_tuner_candidate_t candidate_of(uint32_t rounds, uint32_t chunks, uint32_t
   return candidate;
 }
 
-/// As a host of ABI 1.3 does.
+/// As a host of ABI 1.3 or later does.
 plexus_tuner_candidate_t with_totals(plexus_tuner_candidate_t candidate,
                                      uint64_t in_all,
                                      uint32_t reduced) {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/tuner-default/cuda_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+namespace plexus::tuner_default {
+namespace {
+
+enum Protocol : size_t { kLL, kLL128, kSimple, kProtocolCount };
+using ByProtocol = std::array<double, kProtocolCount>;
+
+// Microseconds.
+constexpr ByProtocol kCallUs = {6.6, 14.0, 8.4};
+constexpr ByProtocol kHopUsNvlink = {0.6, 1.9, 3.4};
+constexpr ByProtocol kHopUsPci = {1.0, 2.5, 5.7};
+constexpr ByProtocol kHopUsNet = {2.7, 4.0, 14.0};
+// Of a link's bytes, the share that is payload.
+constexpr ByProtocol kEfficiency = {0.5, 0.92, 1.0};
+// Bytes that make a channel worth having: what its threads move at once; of LL, for each chunk.
+constexpr ByProtocol kChannelBytesMin = {512 * 8, 640 * 8, 512 * 64};
+
+/// GB/s; rows by compute capability, the newest first.
+struct Generation {
+  uint32_t sm;
+  std::array<double, 3> most_ll;  // all channels; on one host, two, more
+  double channel_ll128;
+  double channel_simple;
+  double nvlinks;  // of a device, when the host does not know them
+};
+constexpr std::array<Generation, 4> kGenerations = {{
+    {100, {282, 90, 70}, 40, 70, 720},
+    {90, {141, 45, 35}, 36.7, 38.7, 370},
+    {80, {87.7, 22.5, 19}, 20, 24, 240},
+    {0, {39, 39, 20.4}, 20, 26.5, 120},
+}};
+constexpr double kPciGbPerS = 12;
+constexpr double kMemoryGbPerS = 1500;  // when the host does not know it
+constexpr double kBytesPerUsOfGb = 1e3;
+constexpr double kMbitOfGb = 8e3;
+
+Protocol protocol_of(const plexus_tuner_candidate_t& candidate) {
+  const std::string_view name = candidate.protocol == nullptr ? "" : candidate.protocol;
+  return name == "LL" ? kLL : name == "LL128" ? kLL128 : kSimple;
+}
+
+const Generation& generation_of(uint32_t sm) {
+  return *std::find_if(kGenerations.begin(), kGenerations.end(),
+                       [&](const Generation& row) { return sm >= row.sm; });
+}
+
+/// GB/s out of a rank, whatever the number of channels.
+double link_gb_per_s(const Calibration& calibration,
+                     const plexus_tuner_comm_t& comm,
+                     const Generation& generation) {
+  for (const uint32_t kind : {PLEXUS_LINK_FAR, PLEXUS_LINK_NET}) {
+    const plexus_tuner_link_t& link = comm.links[kind];
+    if (link.count > 0) {
+      return link.bandwidth_mbit_per_s > 0
+                 ? static_cast<double>(link.bandwidth_mbit_per_s) / kMbitOfGb
+                 : 1 / (kBytesPerUsOfGb * calibration.links[kind].us_per_byte);
+    }
+  }
+  if (comm.cuda.ranks_per_device >= comm.ranks_per_node_max) {
+    return kMemoryGbPerS * kBytesPerUsOfGb;  // all on one device: its memory decides
+  }
+  for (const uint32_t kind : {PLEXUS_LINK_HOST, PLEXUS_LINK_PROCESS}) {
+    if (comm.links[kind].count > 0 && comm.links[kind].bandwidth_mbit_per_s > 0) {
+      return static_cast<double>(comm.links[kind].bandwidth_mbit_per_s) / kMbitOfGb;
+    }
+  }
+  return comm.cuda.nvlink != 0 ? generation.nvlinks : kPciGbPerS;
+}
+
+/// A round waits for the slowest hop that it may have.
+double hop_us(const Calibration& calibration,
+              const plexus_tuner_comm_t& comm,
+              Protocol protocol,
+              bool tells_far) {
+  double us = comm.cuda.nvlink != 0 ? kHopUsNvlink[protocol] : kHopUsPci[protocol];
+  const auto slower = [&](uint32_t kind) {
+    const plexus_tuner_link_t& link = comm.links[kind];
+    if (link.count > 0) {
+      const double way_us = link.latency_ns > 0       ? static_cast<double>(link.latency_ns) / 1e3
+                            : kind == PLEXUS_LINK_FAR ? calibration.links[kind].latency_us
+                                                      : 0;
+      us = std::max(us, kHopUsNet[protocol] + way_us);
+    }
+  };
+  slower(PLEXUS_LINK_NET);
+  if (!tells_far) {
+    slower(PLEXUS_LINK_FAR);
+  }
+  return us;
+}
+
+}  // namespace
+
+bool is_cuda(const plexus_tuner_comm_t& comm) {
+  constexpr size_t kWithCuda = offsetof(plexus_tuner_comm_t, cuda) + sizeof(comm.cuda);
+  return comm.struct_size >= kWithCuda && comm.cuda.sm > 0;
+}
+
+CudaAnswer predict_cuda(const Calibration& calibration,
+                        const plexus_tuner_comm_t& comm,
+                        const plexus_tuner_call_t& call,
+                        const plexus_tuner_candidate_t& candidate) {
+  if (candidate.chunks_per_loop == 0 || candidate.chunk_bytes == 0 || candidate.chunks_moved == 0 ||
+      comm.nranks == 0) {
+    return {.time_us = -1, .channels = candidate.channels};
+  }
+  const Protocol protocol = protocol_of(candidate);
+  const Generation& generation = generation_of(comm.cuda.sm);
+  const double link = link_gb_per_s(calibration, comm, generation);
+  const double memory = comm.cuda.memory_mbit_per_s > 0
+                            ? static_cast<double>(comm.cuda.memory_mbit_per_s) / kMbitOfGb
+                            : kMemoryGbPerS;
+  const double sharers = std::max(1U, comm.cuda.ranks_per_device);
+  const double channel_gb = protocol == kLL128 ? generation.channel_ll128
+                                               : generation.channel_simple * kEfficiency[protocol];
+
+  // No more channels than have something to do, nor than fill the link or the memory: each byte
+  // sent is read once and written once.
+  const auto size_bytes = std::max(1.0, static_cast<double>(call.size_bytes));
+  const double useful =
+      std::ceil(std::min(link, memory / (2 * sharers)) * kEfficiency[protocol] / channel_gb);
+  const double worth = kChannelBytesMin[protocol] *
+                       (protocol == kLL ? static_cast<double>(candidate.chunks_per_loop) : 1);
+  const double wanted = std::min(size_bytes / worth, useful);
+  const double channels =
+      std::clamp(std::floor(wanted), static_cast<double>(std::max(candidate.channels_min, 1U)),
+                 static_cast<double>(std::max(candidate.channels_max, 1U)));
+
+  const auto chunks = static_cast<double>(candidate.chunks_per_loop);
+  const double chunk_bytes = std::min(static_cast<double>(candidate.chunk_bytes),
+                                      std::max(1.0, std::ceil(size_bytes / (chunks * channels))));
+  const double loops = std::max(1.0, std::ceil(size_bytes / (chunks * channels * chunk_bytes)));
+  const double moved = loops * static_cast<double>(candidate.chunks_moved);  // by a channel
+  const size_t hosts = std::min<size_t>(std::max(comm.nnodes, 1U), 3) - 1;
+  double gb_per_s = std::min(link * kEfficiency[protocol], channels * channel_gb);
+  if (protocol == kLL) {
+    gb_per_s = std::min(gb_per_s, generation.most_ll[hosts]);
+  }
+  const double link_us = moved * channels * chunk_bytes / (gb_per_s * kBytesPerUsOfGb);
+
+  const bool has_totals = candidate.chunks_in_all > 0;
+  const double per_rank = has_totals ? static_cast<double>(candidate.chunks_in_all) / comm.nranks
+                                     : static_cast<double>(candidate.chunks_moved);
+  const double touched = 2 * per_rank + static_cast<double>(candidate.chunks_reduced);
+  const double memory_us = loops * touched * sharers * channels * chunk_bytes /
+                           kEfficiency[protocol] / (memory * kBytesPerUsOfGb);
+
+  const bool tells_far = comm.links[PLEXUS_LINK_FAR].count > 0 && candidate.far_rounds > 0;
+  double far_us = 0;
+  if (tells_far) {
+    const plexus_tuner_link_t& wide = comm.links[PLEXUS_LINK_FAR];
+    const double latency_us = wide.latency_ns > 0 ? static_cast<double>(wide.latency_ns) / 1e3
+                                                  : calibration.links[PLEXUS_LINK_FAR].latency_us;
+    const double bytes = loops * static_cast<double>(candidate.far_chunks) * channels * chunk_bytes;
+    far_us = candidate.far_rounds * latency_us + bytes / (link * kBytesPerUsOfGb);
+  }
+  const double chunk_us = channels * chunk_bytes / (gb_per_s * kBytesPerUsOfGb);
+  const double fill_us = std::max(0.0, candidate.rounds - moved) * chunk_us;
+  const double time_us = kCallUs[protocol] +
+                         candidate.rounds * hop_us(calibration, comm, protocol, tells_far) +
+                         std::max(link_us, memory_us) + fill_us + far_us;
+  return {.time_us = time_us, .channels = static_cast<uint32_t>(channels)};
+}
+
+}  // namespace plexus::tuner_default

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a profiler hears of kernels: the recorder of tests/abi/nccl_profiler writes it to a file.
+#include "plugin-api/nccl/profiler.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <unistd.h>
+
+#include "tests/device/job.hpp"
+
+namespace plexus::testing_device {
+namespace {
+
+struct Heard {
+  uint64_t type = 0;
+  uint64_t parent = 0;
+  std::vector<int> states;
+  int stops = 0;
+};
+
+/// The recorder keeps one file as long as the process.
+class Profiler : public testing::Test {
+ protected:
+  Profiler()
+      : plugin_("NCCL_PROFILER_PLUGIN", plugin_path().c_str()),
+        output_("PROFILER_FIXTURE_FILE", file().c_str()),
+        lines_before_(count_lines()) {}
+  static void TearDownTestSuite() { std::filesystem::remove(written()); }
+
+  /// Events of this test so far, by number.
+  [[nodiscard]] std::map<uint64_t, Heard> events() const {
+    std::map<uint64_t, Heard> events;
+    std::ifstream lines(written());
+    size_t at = 0;
+    for (std::string line; std::getline(lines, line); ++at) {
+      if (at < lines_before_) {
+        continue;
+      }
+      std::istringstream words(line);
+      std::string what;
+      std::string skipped;
+      uint64_t number = 0;
+      words >> what;
+      if (what == "init" || what == "finalize") {
+        continue;
+      }
+      words >> number;
+      Heard& event = events[number];
+      if (what == "start") {
+        words >> skipped >> event.type >> skipped >> event.parent;
+      } else if (what == "stop") {
+        ++event.stops;
+      } else {
+        int state = 0;
+        words >> state;
+        event.states.push_back(state);
+      }
+    }
+    return events;
+  }
+  static size_t count(const std::map<uint64_t, Heard>& events, uint64_t type) {
+    return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const auto& entry) {
+      return entry.second.type == type;
+    }));
+  }
+
+ private:
+  static std::string plugin_path() {
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+           "libnccl-profiler-recorder-v5.so";
+  }
+  static std::filesystem::path file() {
+    return std::filesystem::temp_directory_path() / "plexus_device_profiler";
+  }
+  static std::filesystem::path written() { return fmt::format("{}.{}", file().string(), getpid()); }
+  static size_t count_lines() {
+    std::ifstream lines(written());
+    return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(lines), {}, '\n'));
+  }
+
+  Setting plugin_;
+  Setting output_;
+  size_t lines_before_;
+};
+
+void all_reduce(Job& job, const std::vector<Buffer<int32_t>>& data) {
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
+    int32_t* const values = data[static_cast<size_t>(rank)].data();
+    return ncclAllReduce(values, values, 500, ncclInt32, ncclSum, comm, stream);
+  });
+}
+
+TEST_F(Profiler, HearsOfLaunchesAndKernelsWithoutHoldingThemUp) {
+  std::vector<Buffer<int32_t>> data;
+  data.emplace_back(0, std::vector<int32_t>(500, 1));
+  data.emplace_back(0, std::vector<int32_t>(500, 1));
+  {
+    Job job({0, 0});
+    std::promise<void> go;
+    machine().enqueue(job.stream(0), [wait = go.get_future().share()] { wait.wait(); });
+    all_reduce(job, data);
+    all_reduce(job, data);  // returns though the first has not begun
+    go.set_value();
+    job.synchronize();
+  }
+  EXPECT_EQ(data[1].values(), std::vector<int32_t>(500, 4));
+  const auto heard = events();
+  EXPECT_EQ(count(heard, NCCL_PROFILE_KERNEL_LAUNCH), 4U);  // of each rank
+  EXPECT_EQ(count(heard, NCCL_PROFILE_COLL), 4U);
+  EXPECT_GE(count(heard, NCCL_PROFILE_KERNEL_CHANNEL), 4U);
+  for (const auto& [number, event] : heard) {
+    EXPECT_EQ(event.stops, 1) << number;
+    if (event.type == NCCL_PROFILE_KERNEL_CHANNEL) {
+      EXPECT_EQ(heard.at(event.parent).type, uint64_t{NCCL_PROFILE_COLL});
+      EXPECT_THAT(event.states, testing::ElementsAre(NCCL_PROFILE_KERNEL_CHANNEL_STOP));
+    }
+    if (event.type == NCCL_PROFILE_KERNEL_LAUNCH) {
+      EXPECT_EQ(heard.at(event.parent).type, uint64_t{NCCL_PROFILE_GROUP_API});
+    }
+  }
+}
+
+TEST_F(Profiler, HearsOfTheCaptureOfAGraphAndNotOfItsReplays) {
+  std::vector<Buffer<int32_t>> data;
+  data.emplace_back(0, std::vector<int32_t>(500, 1));
+  {
+    Job job({0});
+    machine().begin_capture(job.stream(0));
+    all_reduce(job, data);
+    const auto graph = machine().end_capture(job.stream(0));
+    machine().replay(graph, job.stream(0));
+    machine().replay(graph, job.stream(0));
+    job.synchronize();
+  }
+  const auto heard = events();
+  EXPECT_EQ(count(heard, NCCL_PROFILE_KERNEL_LAUNCH), 1U);
+  EXPECT_EQ(count(heard, NCCL_PROFILE_KERNEL_CHANNEL), 0U);
+  for (const auto& [number, event] : heard) {
+    EXPECT_EQ(event.stops, 1) << number;
+  }
+}
+
+}  // namespace
+}  // namespace plexus::testing_device
