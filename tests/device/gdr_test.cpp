@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUDirect: slots of a network in GPU memory, with a card (net_gpu.cpp) that shows what it
 // received after a flush. The card reaches the software device's memory alone.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
 
-#include "tests/device/job.hpp"
 #include "tests/device/processes.hpp"
+#include "tests/device/rank.hpp"
 
 namespace plexus::testing_device {
 namespace {
@@ -17,13 +16,13 @@ using testing::HasSubstr;
 using testing::Not;
 
 Environment through_card(Environment more) {
-  Environment all = {{"NCCL_SHM_DISABLE", "1"},
-                     {"NCCL_P2P_DISABLE", "1"},
-                     {"NCCL_NET", "GPU"},
-                     {"NCCL_NET_PLUGIN", std::string(std::getenv("PLEXUS_TEST_EXAMPLE_DIR")) +
-                                             "/libplexus-net-gpu.so"},
-                     {"NCCL_NET_GDR_LEVEL", "SYS"},
-                     {"NCCL_NET_FORCE_FLUSH", "1"}};
+  Environment all = {
+      {"NCCL_SHM_DISABLE", "1"},
+      {"NCCL_P2P_DISABLE", "1"},
+      {"NCCL_NET", "GPU"},
+      {"NCCL_NET_PLUGIN", setting("PLEXUS_TEST_EXAMPLE_DIR") + "/libplexus-net-gpu.so"},
+      {"NCCL_NET_GDR_LEVEL", "SYS"},
+      {"NCCL_NET_FORCE_FLUSH", "1"}};
   all.insert(all.end(), more.begin(), more.end());  // `env` takes the last one
   return all;
 }
@@ -131,9 +130,8 @@ TEST_F(DeviceGdr, WithoutAFlushWhatArrivedIsNotThere) {
 }
 
 TEST_F(DeviceGdr, KeepsHeadersAndPayloadsTogetherWhateverCompletesFirst) {
-  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
-  const std::string card =
-      std::string(std::getenv("PLEXUS_TEST_EXAMPLE_DIR")) + "/libplexus-net-gpu.so";
+  const std::string folder = setting("PLEXUS_TEST_LIB_DIR");
+  const std::string card = setting("PLEXUS_TEST_EXAMPLE_DIR") + "/libplexus-net-gpu.so";
   const auto logs = run_processes(
       "all_reduce", {0, 1, -1},
       through_card({{"NCCL_NET", ""},
