@@ -31,7 +31,8 @@ constexpr int64_t kBytesMax = int64_t{1} << 40;
 constexpr int64_t kSecondsMax = 1'000'000;
 
 const Row kRows[] = {
-    {{"NCCL_BUFFSIZE", "0", "bytes, 0 = automatic", "slot buffer of a connection, cut in 8 slots"},
+    {{"NCCL_BUFFSIZE", "0", "bytes, 0 = automatic: 1 MiB, with a network 4 MiB",
+      "slot buffer of a connection, cut in 8 slots"},
      &Config::buffsize_bytes,
      0,
      kBytesMax},

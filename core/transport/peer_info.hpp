@@ -18,7 +18,7 @@ struct PeerInfo {
   uint64_t pid_namespace = 0;  // /proc/PID of one is readable by the other only when equal
   int32_t pid = 0;
   int32_t version = 0;
-  uint32_t slot_bytes = 0;  // wish; the smallest wish of all ranks is taken
+  uint32_t slot_bytes = 0;  // wish; the smallest wish of all ranks is taken. 0: none
   uint32_t min_channels = 0;
   uint32_t max_channels = 0;
   uint8_t shm_disable = 0;

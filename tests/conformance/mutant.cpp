@@ -2,6 +2,7 @@
 // Wrong on purpose: net-socket with one fault that PLEXUS_MUTANT names. The
 // table is the wrapped plugin's with some entries replaced; handles are its own. mutants_test.py
 // says which check must kill which mutant. Without PLEXUS_MUTANT it is right.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -327,6 +328,17 @@ int32_t irecv(plexus_net_recv_t* recv,
   return inner().irecv(recv, buffers_count, changed.data(), request);
 }
 
+int32_t irecv_pieces(plexus_net_recv_t* recv,
+                     uint32_t pieces_count,
+                     const plexus_net_piece_t* pieces,
+                     int32_t tag,
+                     plexus_net_request_t** request) {
+  std::array<plexus_net_piece_t, PLEXUS_NET_PIECES_MAX> reversed{};
+  std::reverse_copy(pieces, pieces + pieces_count, reversed.begin());
+  return inner().irecv_pieces(
+      recv, pieces_count, is_mutant("pieces_reversed") ? reversed.data() : pieces, tag, request);
+}
+
 int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   if (request == flush_request()) {
     return test_flush();
@@ -404,6 +416,7 @@ plexus_net_ops_t make_ops() {
   ops.register_recv = register_recv;
   ops.isend = isend;
   ops.irecv = irecv;
+  ops.irecv_pieces = is_mutant("pieces_half") ? nullptr : irecv_pieces;
   ops.test = test;
   ops.flush = is_with_dmabuf() && !is_mutant("dmabuf_no_flush") ? flush : nullptr;
   ops.close_send = close_send;

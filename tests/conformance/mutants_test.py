@@ -57,6 +57,8 @@ NET = {  # mutant -> the check that must fail
     "irecv_early": "message.room",
     "irecv_reversed": "group.sizes",
     "irecv_beside": "message.odd",
+    "pieces_half": "pieces.entries",
+    "pieces_reversed": "pieces.cuts",
     "test_blocks": "order.not_done",
     "test_sizes_early": "request.sizes_done",
     "test_no_sizes": "message.odd",

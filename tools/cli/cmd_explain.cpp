@@ -61,7 +61,10 @@ struct ExplainOptions {
   std::string json;
 };
 
-constexpr uint32_t kSlotBytes = 128 * 1024;  // the default of NCCL_BUFFSIZE, in 8 slots
+/// The default of NCCL_BUFFSIZE, in 8 slots.
+uint32_t slot_bytes_of(const ExplainOptions& options) {
+  return (options.nodes > 1 ? 512 : 128) * 1024;
+}
 
 /// A communicator of `nranks` spread evenly over `nodes` machines like this one.
 plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
@@ -75,7 +78,7 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
   comm.ranks_per_node_max = (nranks + nodes - 1) / nodes;
   comm.cores_per_node_min = static_cast<uint32_t>(cores_available());
   comm.comm_id = 1;
-  comm.slot_bytes = kSlotBytes;
+  comm.slot_bytes = slot_bytes_of(options);
   uint32_t near = 0;
   for (uint32_t node = 0; node < nodes; ++node) {
     const uint32_t members = nranks / nodes + (node < nranks % nodes ? 1 : 0);
@@ -278,7 +281,7 @@ Result<int> explain(const ExplainOptions& options) {
       .nranks = options.nranks,
       .channels_min = 1,
       .channels_max = most_channels(options),
-      .slot_bytes = kSlotBytes,
+      .slot_bytes = slot_bytes_of(options),
       .deterministic = config.deterministic,
       .nodes = options.nodes,
       .ranks_per_node_max = (options.nranks + options.nodes - 1) / options.nodes,

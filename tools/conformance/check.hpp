@@ -43,6 +43,7 @@ using CheckTable = std::span<const Check>;
 [[nodiscard]] CheckTable registration_checks();
 [[nodiscard]] CheckTable dmabuf_checks();
 [[nodiscard]] CheckTable message_checks();
+[[nodiscard]] CheckTable pieces_checks();
 [[nodiscard]] CheckTable order_checks();
 [[nodiscard]] CheckTable group_checks();
 [[nodiscard]] CheckTable request_checks();

@@ -94,6 +94,16 @@ int32_t Send::isend(const void* data,
   return code;
 }
 
+int32_t Send::isend_pieces(std::span<const plexus_net_piece_t> pieces,
+                           int32_t tag,
+                           plexus_net_request_t** request) {
+  *request = nullptr;
+  return monitor().call(Place::kIsend, [&] {
+    return net_->ops().isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
+                                    request);
+  });
+}
+
 int32_t Send::test(plexus_net_request_t* request, uint64_t* size_bytes) {
   return monitor().call(Place::kTest, [&] { return net_->ops().test(request, size_bytes); });
 }
@@ -122,6 +132,16 @@ int32_t Recv::irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_req
     monitor().report("irecv said PLEXUS_OK and gave no request");
   }
   return code;
+}
+
+int32_t Recv::irecv_pieces(std::span<const plexus_net_piece_t> pieces,
+                           int32_t tag,
+                           plexus_net_request_t** request) {
+  *request = nullptr;
+  return monitor().call(Place::kIrecv, [&] {
+    return net_->ops().irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
+                                    request);
+  });
 }
 
 int32_t Recv::test(plexus_net_request_t* request, uint64_t* sizes_bytes) {

@@ -70,6 +70,10 @@ class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place:
                 int32_t tag,
                 plexus_net_memory_t* memory,
                 plexus_net_request_t** request);
+  /// Only where the table has it.
+  int32_t isend_pieces(std::span<const plexus_net_piece_t> pieces,
+                       int32_t tag,
+                       plexus_net_request_t** request);
   int32_t test(plexus_net_request_t* request, uint64_t* size_bytes);
   [[nodiscard]] Result<plexus_net_memory_t*> register_memory(const void* data, uint64_t size_bytes);
 
@@ -85,6 +89,10 @@ class Recv : public Owned<plexus_net_recv_t, &plexus_net_ops::close_recv, Place:
   Recv(const Net& net, plexus_net_listen_t* listen) : Owned(net, nullptr), listen_(listen) {}
   int32_t try_accept();
   int32_t irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_request_t** request);
+  /// Only where the table has it.
+  int32_t irecv_pieces(std::span<const plexus_net_piece_t> pieces,
+                       int32_t tag,
+                       plexus_net_request_t** request);
   int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes);
   [[nodiscard]] Result<plexus_net_memory_t*> register_memory(const void* data, uint64_t size_bytes);
 

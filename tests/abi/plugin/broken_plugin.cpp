@@ -72,9 +72,10 @@ constexpr uint32_t kTableBytes = PLEXUS_BROKEN == SHORT_TABLE ? 64 : sizeof(plex
 constexpr uint32_t kMajor = PLEXUS_BROKEN == WRONG_MAJOR ? PLEXUS_ABI_MAJOR + 1 : PLEXUS_ABI_MAJOR;
 
 constexpr plexus_net_ops_t kOps = {
-    kTableBytes, 0,      init,          finalize,      device_count, properties, listen,
-    connect,     accept, register_send, register_recv, deregister,   isend,      irecv,
-    nullptr,     test,   close_send,    close_recv,    close_listen, nullptr};
+    kTableBytes,  0,       init,    finalize,      device_count,  properties,
+    listen,       connect, accept,  register_send, register_recv, deregister,
+    isend,        irecv,   nullptr, test,          close_send,    close_recv,
+    close_listen, nullptr, nullptr, nullptr};
 constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
                                      sizeof(plexus_plugin_t),
                                      kMajor,

@@ -63,7 +63,8 @@ OFFSET(plexus_net_properties_t, registration_is_global, 372);
 OFFSET(plexus_net_properties_t, force_flush, 376);
 OFFSET(plexus_net_properties_t, rail_id, 380);
 OFFSET(plexus_net_properties_t, plane_id, 384);
-OFFSET(plexus_net_properties_t, reserved, 388);
+OFFSET(plexus_net_properties_t, takes_pieces, 388);
+OFFSET(plexus_net_properties_t, reserved, 392);
 
 SIZE(plexus_net_path_t, 64);
 OFFSET(plexus_net_path_t, loss_per_billion, 4);
@@ -85,7 +86,7 @@ OFFSET(plexus_net_buffer_t, memory, 16);
 OFFSET(plexus_net_buffer_t, tag, 24);
 OFFSET(plexus_net_buffer_t, flags, 28);
 
-SIZE(plexus_net_ops_t, 152);
+SIZE(plexus_net_ops_t, 168);
 OFFSET(plexus_net_ops_t, init, 8);
 OFFSET(plexus_net_ops_t, finalize, 16);
 OFFSET(plexus_net_ops_t, device_count, 24);
@@ -104,6 +105,9 @@ OFFSET(plexus_net_ops_t, close_send, 120);
 OFFSET(plexus_net_ops_t, close_recv, 128);
 OFFSET(plexus_net_ops_t, close_listen, 136);
 OFFSET(plexus_net_ops_t, net_path, 144);
+OFFSET(plexus_net_ops_t, isend_pieces, 152);
+OFFSET(plexus_net_ops_t, irecv_pieces, 160);
+SIZE(plexus_net_piece_t, 16);
 
 SIZE(plexus_collnet_config_t, 32);
 SIZE(plexus_collnet_properties_t, 128);

@@ -99,9 +99,9 @@ Result<void> requests(const plexus_net_properties_t& p) {
 }
 
 Result<void> flags(const plexus_net_properties_t& p) {
-  return expect(p.registration_is_global <= 1 && p.force_flush <= 1,
-                "registration_is_global is {}, force_flush is {}", p.registration_is_global,
-                p.force_flush);
+  return expect(p.registration_is_global <= 1 && p.force_flush <= 1 && p.takes_pieces <= 1,
+                "registration_is_global is {}, force_flush is {}, takes_pieces is {}",
+                p.registration_is_global, p.force_flush, p.takes_pieces);
 }
 
 Result<void> rails(const plexus_net_properties_t& p) {

@@ -143,6 +143,61 @@ TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
   EXPECT_TRUE(arrived == messages);
 }
 
+/// Sends `message` cut in two and takes it into three places of given sizes; what arrived, in
+/// order.
+std::vector<std::byte> carry_pieces(test::NetPair& pair,
+                                    std::vector<std::byte> message,
+                                    size_t head_bytes,
+                                    const std::array<size_t, 3>& rooms) {
+  std::array<std::vector<std::byte>, 3> places;
+  std::array<NetPiece, 3> into{};
+  for (size_t i = 0; i < rooms.size(); ++i) {
+    places[i].resize(rooms[i]);
+    into[i] = {places[i].data(), rooms[i]};
+  }
+  const std::array<NetPiece, 2> from = {
+      {{message.data(), head_bytes}, {message.data() + head_bytes, message.size() - head_bytes}}};
+  NetRequest* sent = nullptr;
+  NetRequest* received = nullptr;
+  uint64_t size = 0;
+  bool is_sent = false;
+  EXPECT_TRUE(test::poll_until([&] {
+    if (sent == nullptr) {
+      EXPECT_EQ(pair.send.isend_pieces(from, 5, &sent), NetStatus::kOk);
+      EXPECT_EQ(pair.recv.irecv_pieces(into, 5, &received), NetStatus::kOk);
+    }
+    is_sent = is_sent || pair.send.test(sent, nullptr) == NetStatus::kOk;
+    return pair.recv.test(received, &size) == NetStatus::kOk;
+  }));
+  EXPECT_TRUE(is_sent ||
+              test::poll_until([&] { return pair.send.test(sent, nullptr) == NetStatus::kOk; }));
+  std::vector<std::byte> all;
+  for (const auto& place : places) {
+    all.insert(all.end(), place.begin(), place.end());
+  }
+  all.resize(size);
+  return all;
+}
+
+TEST_P(NetSocketShape, CarriesMessagesInPieces) {
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  ASSERT_TRUE(sender.takes_pieces(0));
+  test::NetPair pair = test::connect_pair(sender, receiver);
+  for (const size_t size : {1u, 64u, 20'000u, 300'001u}) {
+    const auto message = test::make_message(size, static_cast<unsigned>(size));
+    for (const size_t head : {size_t{0}, size_t{1}, size / 3, size}) {
+      // The same cut, other cuts, and more room than needed.
+      for (const std::array<size_t, 3>& rooms :
+           {std::array<size_t, 3>{head, size - head, 100}, std::array<size_t, 3>{size / 2, 0, size},
+            std::array<size_t, 3>{0, size / 5, size}}) {
+        EXPECT_EQ(carry_pieces(pair, message, head, rooms), message) << size << " " << head;
+      }
+    }
+    EXPECT_EQ(test::send_one(pair, message, size), message) << "whole among them";
+  }
+}
+
 TEST_P(NetSocketShape, GroupedReceiveSortsByTag) {
   const NetContext sender = context();
   const NetContext receiver = context();

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages in pieces (since 1.4, optional): one message like any other, however each end cuts it.
+#include <array>
+
+#include "tools/conformance/check.hpp"
+#include "tools/conformance/traffic.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+bool takes_pieces(const Context& context) {
+  return context.properties().takes_pieces != 0 && context.net().ops().isend_pieces != nullptr &&
+         context.net().ops().irecv_pieces != nullptr;
+}
+
+Result<void> both_or_none(const Context& context) {
+  const plexus_net_ops_t& ops = context.net().ops();
+  PLEXUS_TRY(expect((ops.isend_pieces == nullptr) == (ops.irecv_pieces == nullptr),
+                    "one of isend_pieces and irecv_pieces is there, the other is not"));
+  for (uint32_t device = 0; device < context.devices(); ++device) {
+    PLEXUS_TRY(expect(context.properties(device).takes_pieces == 0 || ops.isend_pieces != nullptr,
+                      "device {} takes pieces, but there is no isend_pieces", device));
+  }
+  return ok();
+}
+
+/// A message cut at `head_bytes` by the sender, and at `first_bytes` by a receiver who has room for
+/// 100 bytes more. Pieces that follow each other in the message do not in memory.
+Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t first_bytes) {
+  const Bytes message = make_message(size_bytes, size_bytes + head_bytes);
+  const Bytes head(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(head_bytes));
+  const Bytes tail(message.begin() + static_cast<std::ptrdiff_t>(head_bytes), message.end());
+  Room first(first_bytes);
+  Room second(size_bytes - first_bytes);
+  Room spare(100);
+  // What is sent is only read.
+  const auto piece = [](const Bytes& bytes) {
+    return plexus_net_piece_t{
+        const_cast<std::byte*>(bytes.data()),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+        bytes.size()};
+  };
+  const std::array<plexus_net_piece_t, 2> from = {piece(head), piece(tail)};
+  const std::array<plexus_net_piece_t, 3> into = {{{first.data(), first_bytes},
+                                                   {second.data(), size_bytes - first_bytes},
+                                                   {spare.data(), 100}}};
+  plexus_net_request_t* sent = nullptr;
+  plexus_net_request_t* received = nullptr;
+  uint64_t size_said = 0;
+  std::array<bool, 2> is_done{};
+  PLEXUS_TRY(pair.send.net().stand->wait_until("a message in pieces", [&]() -> Result<bool> {
+    if (received == nullptr) {
+      pair.recv.irecv_pieces(into, 1, &received);
+    } else if (!is_done[0]) {
+      is_done[0] = pair.recv.test(received, &size_said) == PLEXUS_OK;
+    }
+    if (sent == nullptr) {
+      pair.send.isend_pieces(from, 1, &sent);
+    } else if (!is_done[1]) {
+      is_done[1] = pair.send.test(sent, nullptr) == PLEXUS_OK;
+    }
+    return is_done[0] && is_done[1];
+  }));
+  PLEXUS_TRY(expect(size_said == size_bytes, "test says {} bytes of {}", size_said, size_bytes));
+  const std::span<const std::byte> all(message);
+  PLEXUS_TRY(first.expect_message(all.first(first_bytes)));
+  PLEXUS_TRY(second.expect_message(all.subspan(first_bytes)));
+  return spare.expect_untouched();
+}
+
+Result<void> cut_anywhere(Pair& pair) {
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  if (!takes_pieces(context)) {
+    return skip("the device takes no pieces");
+  }
+  for (const uint64_t size : {uint64_t{1}, uint64_t{64}, uint64_t{20'000}, uint64_t{300'001}}) {
+    for (const uint64_t head : {uint64_t{0}, uint64_t{1}, size / 2, size}) {
+      for (const uint64_t first : {uint64_t{0}, size / 3, size}) {
+        if (auto carried = carry(pair, size, head, first); carried.has_error()) {
+          return std::move(carried).error().with_context(fmt::format(
+              "{} bytes, sent as {} and the rest, received as {} and the rest", size, head, first));
+        }
+      }
+    }
+  }
+  return deliver(pair, {.size_bytes = 1000});  // whole messages go on
+}
+
+constexpr const char* kRule = "plexus_net.h isend_pieces: one message like any other";
+constexpr std::array kChecks = {
+    Check{"pieces.entries", "has both entries or none",
+          "plexus_net.h isend_pieces: both or none, for devices that say `takes_pieces`",
+          on_context<both_or_none>},
+    Check{"pieces.cuts", "carries messages however each end cuts them", kRule,
+          on_pair<cut_anywhere>},
+};
+
+}  // namespace
+
+CheckTable pieces_checks() { return kChecks; }
+
+}  // namespace plexus::conformance
