@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective on CUDA ranks: the sums are exact, so results are compared bit by bit.
+#include <algorithm>
+
+#include "kernels/program/algorithms.hpp"
 #include "tests/device/job.hpp"
+#include "tests/device/shapes.hpp"
 
 namespace plexus::testing_device {
 namespace {
-
-/// Small whole numbers, different for every rank and place.
-int32_t value_of(int rank, size_t index) {
-  return static_cast<int32_t>((index * 7 + static_cast<size_t>(rank) * 3) % 11) + 1;
-}
 
 std::vector<Buffer<int32_t>> inputs_of(const Job& job, size_t count) {
   std::vector<Buffer<int32_t>> inputs;
@@ -61,15 +60,8 @@ TEST(DeviceRanks, KnowTheirDevice) {
   for (int rank = 0; rank < 2; ++rank) {
     int device = -2;
     EXPECT_EQ(ncclCommCuDevice(job.comm(rank), &device), ncclSuccess);
-    EXPECT_EQ(device, rank);
+    EXPECT_EQ(device, job.device(rank));
   }
-}
-
-TEST(DeviceRanks, AllReduceOnOneDeviceIsOneLaunch) {
-  Job job({0, 0, 0, 0});
-  const int before = devices().launches();
-  expect_all_reduce(job, 1000, false);
-  EXPECT_EQ(devices().launches(), before + 1);
 }
 
 TEST(DeviceRanks, AllReduceOfManySizesRepeats) {
@@ -86,111 +78,78 @@ TEST(DeviceRanks, AllReduceOfThreadsNeedsNoGroup) {
   expect_all_reduce(job, 100'000, true);
 }
 
-/// Out of place, in a group, with `blocks_in` and `blocks_out` blocks of `count` in the buffers.
-struct Shape {
-  const char* name;
-  bool many_in;
-  bool many_out;
-  ncclResult_t (*call)(
-      const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream);
-  /// Element i of block b of rank r's output.
-  int32_t (*expected)(int nranks, int rank, size_t block, size_t i, size_t count);
-  bool root_only;
-};
-constexpr int kRoot = 1;
-const Shape kShapes[] = {
-    {"broadcast", false, false,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclBroadcast(in, out, count, ncclInt32, kRoot, comm, stream);
-     },
-     [](int, int, size_t, size_t i, size_t) { return value_of(kRoot, i); }, false},
-    {"reduce", false, false,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclReduce(in, out, count, ncclInt32, ncclMax, kRoot, comm, stream);
-     },
-     [](int nranks, int, size_t, size_t i, size_t) {
-       int32_t most = 0;
-       for (int rank = 0; rank < nranks; ++rank) {
-         most = std::max(most, value_of(rank, i));
-       }
-       return most;
-     },
-     true},
-    {"all_gather", false, true,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclAllGather(in, out, count, ncclInt32, comm, stream);
-     },
-     [](int, int, size_t block, size_t i, size_t) { return value_of(static_cast<int>(block), i); },
-     false},
-    {"reduce_scatter", true, false,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclReduceScatter(in, out, count, ncclInt32, ncclSum, comm, stream);
-     },
-     [](int nranks, int rank, size_t, size_t i, size_t count) {
-       int32_t sum = 0;
-       for (int other = 0; other < nranks; ++other) {
-         sum += value_of(other, static_cast<size_t>(rank) * count + i);
-       }
-       return sum;
-     },
-     false},
-    {"alltoall", true, true,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclAlltoAll(in, out, count, ncclInt32, comm, stream);
-     },
-     [](int, int rank, size_t block, size_t i, size_t count) {
-       return value_of(static_cast<int>(block), static_cast<size_t>(rank) * count + i);
-     },
-     false},
-    {"gather", false, true,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclGather(in, out, count, ncclInt32, kRoot, comm, stream);
-     },
-     [](int, int, size_t block, size_t i, size_t) { return value_of(static_cast<int>(block), i); },
-     true},
-    {"scatter", true, false,
-     [](const int32_t* in, int32_t* out, size_t count, ncclComm_t comm, DeviceStream stream) {
-       return ncclScatter(in, out, count, ncclInt32, kRoot, comm, stream);
-     },
-     [](int, int rank, size_t, size_t i, size_t count) {
-       return value_of(kRoot, static_cast<size_t>(rank) * count + i);
-     },
-     false},
-};
+/// One call of `shape` on all ranks, checked.
+void expect_shape(Job& job, const Shape& shape, size_t count, bool in_threads) {
+  const size_t nranks = job.comm_count();
+  const auto in = inputs_of(job, shape.in_count(count, nranks));
+  const auto out = outputs_of(job, shape.out_count(count, nranks));
+  const auto call = [&](int rank, ncclComm_t comm, DeviceStream stream) {
+    const auto r = static_cast<size_t>(rank);
+    return shape.call(in[r].data(), out[r].data(), count, comm, stream);
+  };
+  if (in_threads) {
+    ASSERT_THAT(job.run_in_threads(call), testing::Each(ncclSuccess)) << ncclGetLastError(nullptr);
+  } else {
+    job.run_in_group(call);
+  }
+  job.synchronize();
+  for (int rank = 0; rank < job.nranks(); ++rank) {
+    if (shape.root_only && rank != kRoot) {
+      continue;
+    }
+    ASSERT_EQ(out[static_cast<size_t>(rank)].values(),
+              shape.expected_output(job.nranks(), rank, count))
+        << shape.name << " of " << count << " on rank " << rank << " of " << nranks;
+  }
+}
 
 class EveryCollective : public testing::TestWithParam<Shape> {};
 
 TEST_P(EveryCollective, GivesTheRightResult) {
-  const Shape& shape = GetParam();
   Job job({0, 0, 1});
-  const auto nranks = static_cast<size_t>(job.nranks());
   for (const size_t count : {size_t{3}, size_t{700}, size_t{50'001}}) {
-    const auto in = inputs_of(job, count * (shape.many_in ? nranks : 1));
-    const auto out = outputs_of(job, count * (shape.many_out ? nranks : 1));
-    job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
-      const auto r = static_cast<size_t>(rank);
-      return shape.call(in[r].data(), out[r].data(), count, comm, stream);
-    });
-    job.synchronize();
-    for (int rank = 0; rank < job.nranks(); ++rank) {
-      if (shape.root_only && rank != kRoot) {
-        continue;
-      }
-      std::vector<int32_t> expected;
-      for (size_t block = 0; block < (shape.many_out ? nranks : 1); ++block) {
-        for (size_t i = 0; i < count; ++i) {
-          expected.push_back(shape.expected(job.nranks(), rank, block, i, count));
-        }
-      }
-      ASSERT_EQ(out[static_cast<size_t>(rank)].values(), expected) << count;
+    expect_shape(job, GetParam(), count, false);
+  }
+}
+
+TEST_P(EveryCollective, GivesTheRightResultToTwoFourAndEightRanks) {
+  for (const size_t nranks : {2, 4, 8}) {
+    for (const bool in_threads : {false, true}) {
+      Job job(std::vector<int>(nranks, 0));
+      expect_shape(job, GetParam(), 2'001, in_threads);
+      expect_shape(job, GetParam(), 30'000, in_threads);
     }
   }
+}
+
+TEST_P(EveryCollective, GivesTheRightResultToSixtyFourRanksOnOneDevice) {
+  const Setting setting("NCCL_MAX_CTAS", "1");
+  Job job(std::vector<int>(64, 0));
+  expect_shape(job, GetParam(), 101, false);
 }
 
 INSTANTIATE_TEST_SUITE_P(DeviceRanks,
                          EveryCollective,
                          testing::ValuesIn(kShapes),
                          [](const auto& shape) { return std::string(shape.param.name); });
+
+TEST(DeviceRanks, SpeakEveryAlgorithm) {
+  for (const Algorithm& algorithm : algorithms()) {
+    const Shape* const shape = find_shape(algorithm.collective);
+    if (shape == nullptr || algorithm.network_cost != nullptr || algorithm.for_centres) {
+      continue;  // half of a pair; a network's; made for data centres
+    }
+    SCOPED_TRACE(algorithm.name);
+    std::string wanted = fmt::format("{}:{}", shape->name, algorithm.family);
+    wanted.erase(std::remove(wanted.begin(), wanted.end(), '_'), wanted.end());
+    const Setting setting("NCCL_ALGO", wanted.c_str());
+    Job job(std::vector<int>(4, 0));
+    expect_shape(job, *shape, 20'001, false);
+    const char* used = nullptr;
+    ASSERT_EQ(plexusGetLastChoice(job.comm(0), &used, nullptr, nullptr), ncclSuccess);
+    EXPECT_STREQ(used, algorithm.family);
+  }
+}
 
 TEST(DeviceRanks, SpeakEveryProtocol) {
   for (const char* const protocol : {"LL", "LL128", "Simple"}) {
@@ -249,13 +208,14 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   EXPECT_EQ(values[0].values(), (std::vector<float>{2, 4}));
 
   const Buffer<float> scalars(0, std::vector<float>{0, 0});
+  const Buffer<float> ten(0, std::vector<float>{10});
   ncclRedOp_t ops[2];
   for (int rank = 0; rank < 2; ++rank) {
     float* const scalar = scalars.data() + rank;
     ASSERT_EQ(
         ncclRedOpCreatePreMulSum(&ops[rank], scalar, ncclFloat32, ncclScalarDevice, job.comm(rank)),
         ncclSuccess);
-    devices().enqueue(job.stream(rank), [scalar] { *scalar = 10; });  // before the call runs
+    machine().copy_in_order(job.stream(rank), scalar, ten.data(), sizeof(float));
   }
   job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
     auto* const data = values[static_cast<size_t>(rank)].data();
@@ -263,6 +223,24 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   });
   job.synchronize();
   EXPECT_EQ(values[1].values(), (std::vector<float>{40, 80}));
+}
+
+/// What a captured all-reduce of all ranks of a device launches.
+GraphShape shape_of_all_reduce(Job& job, size_t count) {
+  const auto in = inputs_of(job, count);
+  const auto out = outputs_of(job, count);
+  machine().begin_capture(job.stream(0));
+  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream /*stream*/) {
+    const auto r = static_cast<size_t>(rank);
+    return ncclAllReduce(in[r].data(), out[r].data(), count, ncclInt32, ncclSum, comm,
+                         job.stream(0));
+  });
+  return machine().shape_of(machine().end_capture(job.stream(0)));
+}
+
+TEST(DeviceRanks, AllReduceOnOneDeviceIsOneLaunch) {
+  Job job({0, 0, 0, 0});
+  EXPECT_EQ(shape_of_all_reduce(job, 1000).kernels, 1);
 }
 
 TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
@@ -276,22 +254,27 @@ TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
   ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
   EXPECT_STREQ(protocol, "LL");  // the fewest microseconds per hop
   EXPECT_EQ(channels, 1);
-  EXPECT_EQ(devices().threads_last(), 128U);
+  EXPECT_EQ(shape_of_all_reduce(job, 4).threads, 128U);
   expect_all_reduce(job, 3'000'000, false);
   ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
   EXPECT_STREQ(protocol, "Simple");  // the most bytes
   EXPECT_GT(channels, 1);
-  EXPECT_EQ(devices().threads_last(), 512U);
+  EXPECT_EQ(shape_of_all_reduce(job, 3'000'000).threads, 512U);
 }
 
 TEST(DeviceRanks, GiveEverythingBack) {
-  const size_t before = devices().live();
-  {
+  const auto use = [] {
     Job job({0, 1});
     expect_all_reduce(job, 10'000, false);
+  };
+  // Records of launches stay for the next communicator: an event and a block of memory each. What
+  // CUDA itself takes at first use stays too.
+  use();
+  const size_t before = machine().taken();
+  for (int i = 0; i < 5; ++i) {
+    use();
   }
-  // Records of launches stay for the next communicator: an event and a block of memory each.
-  EXPECT_LE(devices().live(), before + 8);
+  EXPECT_LE(machine().taken(), before + 8);
 }
 
 }  // namespace

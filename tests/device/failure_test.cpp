@@ -53,7 +53,7 @@ TEST(DeviceFailure, AbortEndsAKernelThatWaitsForAPeer) {
   const auto begin = steady_clock::now();
   EXPECT_EQ(ncclCommAbort(job.take(0)), ncclSuccess);
   EXPECT_LT(steady_clock::now() - begin, seconds(1));
-  devices().synchronize(job.stream(0));  // the kernel is gone
+  machine().synchronize(job.stream(0));  // the kernel is gone
   EXPECT_NE(await_error(job.comm(1)), ncclSuccess);
 }
 
@@ -62,23 +62,25 @@ TEST(DeviceFailure, AbortReturnsSoonWhenTheStreamIsBusy) {
   Job job({0, 0});
   const Buffer<int32_t> memory(0, 1000);
   std::promise<void> release;
-  devices().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
+  machine().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
   ASSERT_EQ(all_reduce(memory, 1000, job.comm(0), job.stream(0)), ncclSuccess);
   const auto begin = steady_clock::now();
   EXPECT_EQ(ncclCommAbort(job.take(0)), ncclSuccess);
   EXPECT_LT(steady_clock::now() - begin, seconds(1));
   release.set_value();
-  devices().synchronize(job.stream(0));  // the kernel ran, and found that it should not
+  machine().synchronize(job.stream(0));  // the kernel ran, and found that it should not
 }
 
 TEST(DeviceFailure, AFailureIsSeenInAGraphThatNobodyWatches) {
   Job job({0, 0});
   const Buffer<int32_t> memory(0, 1000);
+  std::vector<Graph> graphs;
   for (int rank = 0; rank < 2; ++rank) {
     const DeviceStream stream = job.stream(rank);
-    devices().begin_capture(stream);
+    machine().begin_capture(stream);
     ASSERT_EQ(all_reduce(memory, rank == 0 ? 10 : 20, job.comm(rank), stream), ncclSuccess);
-    devices().replay(devices().end_capture(stream), stream);
+    graphs.push_back(machine().end_capture(stream));
+    machine().replay(graphs.back(), stream);
   }
   EXPECT_EQ(await_error(job.comm(0)), ncclInvalidUsage);
   EXPECT_EQ(await_error(job.comm(1)), ncclInvalidUsage);
@@ -90,7 +92,7 @@ TEST(DeviceFailure, FinalizeAndDestroyWaitForWhatIsUnderWay) {
   const Buffer<int32_t> a(0, std::vector<int32_t>{1});
   const Buffer<int32_t> b(0, std::vector<int32_t>{1});
   std::promise<void> release;
-  devices().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
+  machine().enqueue(job.stream(0), [released = release.get_future().share()] { released.wait(); });
   job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
     return all_reduce(rank == 0 ? a : b, 1, comm, stream);
   });
@@ -98,7 +100,7 @@ TEST(DeviceFailure, FinalizeAndDestroyWaitForWhatIsUnderWay) {
   EXPECT_EQ(destroyed.wait_for(milliseconds(20)), std::future_status::timeout);
   release.set_value();
   EXPECT_EQ(destroyed.get(), ncclSuccess);
-  EXPECT_EQ(a.data()[0], 2);
+  EXPECT_EQ(a.value(), 2);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators of CUDA ranks on the software device, in this process.
+// Communicators of CUDA ranks in this process, on the machine of the tests.
 #pragma once
 
 #include <cstdlib>
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <plexus.h>
 #include <thread>
 #include <utility>
@@ -13,39 +13,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/software_device.hpp"
+#include "tests/support/machine.hpp"
 
 namespace plexus::testing_device {
-
-/// The one of this process (main.cpp).
-SoftwareDevice& devices();
-
-/// Device memory that a test reads and writes.
-template <class T>
-class Buffer {
- public:
-  Buffer(int device, size_t count) : device_(device), count_(count) {
-    data_ = static_cast<T*>(devices().allocate(device, (count + 1) * sizeof(T)).value());
-  }
-  Buffer(int device, const std::vector<T>& values) : Buffer(device, values.size()) {
-    std::copy(values.begin(), values.end(), data_);
-  }
-  ~Buffer() {
-    if (data_ != nullptr) {
-      devices().release(device_, data_);
-    }
-  }
-  Buffer(Buffer&& other) noexcept
-      : device_(other.device_), count_(other.count_), data_(std::exchange(other.data_, nullptr)) {}
-  Buffer& operator=(Buffer&&) = delete;
-  [[nodiscard]] T* data() const { return data_; }
-  [[nodiscard]] std::vector<T> values() const { return {data_, data_ + count_}; }
-
- private:
-  int device_;
-  size_t count_;
-  T* data_;
-};
 
 /// A setting for the communicators that the test makes.
 class Setting {
@@ -59,14 +29,57 @@ class Setting {
   const char* name_;
 };
 
-/// Ranks 0..n-1 of one communicator, rank r on devices[r].
+/// Device memory that a test reads and writes.
+template <class T>
+class Buffer {
+ public:
+  Buffer(int device, size_t count) : device_(machine().device(device)), count_(count) {
+    data_ = static_cast<T*>(machine().allocate(device_, (count + 1) * sizeof(T)));
+  }
+  Buffer(int device, const std::vector<T>& values) : Buffer(device, values.size()) {
+    write(values);
+  }
+  ~Buffer() {
+    if (data_ != nullptr) {
+      machine().release(device_, data_);
+    }
+  }
+  Buffer(Buffer&& other) noexcept
+      : device_(other.device_), count_(other.count_), data_(std::exchange(other.data_, nullptr)) {}
+  Buffer& operator=(Buffer&&) = delete;
+  [[nodiscard]] T* data() const { return data_; }
+  [[nodiscard]] std::vector<T> values() const {
+    std::vector<T> values(count_);
+    machine().copy(device_, values.data(), data_, count_ * sizeof(T));
+    return values;
+  }
+  /// The first one.
+  [[nodiscard]] T value() const {
+    T value{};
+    machine().copy(device_, &value, data_, sizeof(T));
+    return value;
+  }
+  void write(const std::vector<T>& values) const {
+    machine().copy(device_, data_, values.data(), values.size() * sizeof(T));
+  }
+
+ private:
+  int device_ = 0;
+  size_t count_ = 0;
+  T* data_ = nullptr;
+};
+
+/// Ranks 0..n-1 of one communicator, rank r on device on[r].
 class Job {
  public:
   explicit Job(std::vector<int> on) : on_(std::move(on)), comms_(on_.size()) {
+    for (int& device : on_) {
+      device = machine().device(device);
+    }
     EXPECT_EQ(ncclCommInitAll(comms_.data(), static_cast<int>(on_.size()), on_.data()), ncclSuccess)
         << ncclGetLastError(nullptr);
-    for (size_t rank = 0; rank < on_.size(); ++rank) {
-      streams_.push_back(devices().make_stream());
+    for (const int device : on_) {
+      streams_.push_back(machine().make_stream(device));
     }
   }
   ~Job() {
@@ -76,13 +89,14 @@ class Job {
       }
     }
     for (const DeviceStream stream : streams_) {
-      devices().destroy_stream(stream);
+      machine().destroy_stream(stream);
     }
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
   [[nodiscard]] int nranks() const { return static_cast<int>(comms_.size()); }
+  [[nodiscard]] size_t comm_count() const { return comms_.size(); }
   [[nodiscard]] int device(int rank) const { return on_[static_cast<size_t>(rank)]; }
   [[nodiscard]] ncclComm_t comm(int rank) const { return comms_[static_cast<size_t>(rank)]; }
   [[nodiscard]] DeviceStream stream(int rank) const { return streams_[static_cast<size_t>(rank)]; }
@@ -103,9 +117,10 @@ class Job {
   std::vector<ncclResult_t> run_in_threads(const Body& body) {
     std::vector<ncclResult_t> results(comms_.size());
     std::vector<std::thread> threads;
+    threads.reserve(comms_.size());
     for (int rank = 0; rank < nranks(); ++rank) {
       threads.emplace_back([&, rank] {
-        SoftwareDevice::set_current(device(rank));
+        machine().set_current(device(rank));
         results[static_cast<size_t>(rank)] = body(rank, comm(rank), stream(rank));
       });
     }
@@ -116,7 +131,7 @@ class Job {
   }
   void synchronize() {
     for (const DeviceStream stream : streams_) {
-      devices().synchronize(stream);
+      machine().synchronize(stream);
     }
   }
 

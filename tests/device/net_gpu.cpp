@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <sys/mman.h>
+#include <utility>
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
@@ -69,12 +70,53 @@ Counts counts;
 std::mutex mutex;
 /// What the card holds back, by where the host expects it.
 std::map<const std::byte*, std::shared_ptr<std::vector<std::byte>>> held;
+/// Requests that are not done; they end with their connection.
+struct Begun {
+  const void* connection;
+  std::unique_ptr<plexus_net_request> request;
+};
+std::map<plexus_net_request_t*, Begun> begun;  // guarded by mutex
 plexus_log_fn say = nullptr;
 plexus_log_sink_t* sink = nullptr;
 
 int32_t refuse(const char* why) {
   say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, why);
   return PLEXUS_INVALID_ARGUMENT;
+}
+
+plexus_net_request_t* keep(const void* connection, std::unique_ptr<plexus_net_request> made) {
+  plexus_net_request_t* const request = made.get();
+  const std::scoped_lock lock(mutex);
+  begun.emplace(request, Begun{connection, std::move(made)});
+  return request;
+}
+
+std::unique_ptr<plexus_net_request> take(plexus_net_request_t* request) {
+  const std::scoped_lock lock(mutex);
+  return std::move(begun.extract(request).mapped().request);
+}
+
+/// Of a connection that ends; what they point to must outlive it.
+std::vector<Begun> take_all(const void* connection) {
+  std::vector<Begun> taken;
+  const std::scoped_lock lock(mutex);
+  for (auto at = begun.begin(); at != begun.end();) {
+    const auto next = std::next(at);
+    if (at->second.connection == connection) {
+      taken.push_back(std::move(begun.extract(at).mapped()));
+    }
+    at = next;
+  }
+  return taken;
+}
+
+void close_send(plexus_net_send_t* send) {
+  const auto unfinished = take_all(send);
+  inner().close_send(send);
+}
+void close_recv(plexus_net_recv_t* recv) {
+  const auto unfinished = take_all(recv);
+  inner().close_recv(recv);
 }
 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
@@ -100,6 +142,7 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   if (!is_set("PLEXUS_TEST_GPU_KINDS", "cuda")) {
     p->pointer_support |= PLEXUS_MEMORY_DMABUF;
   }
+  p->takes_pieces = 0;  // its messages lie in memory that is registered
   p->force_flush = is_set("PLEXUS_TEST_GPU_FORCE_FLUSH", "1") ? 1 : 0;
   return code;
 }
@@ -191,8 +234,8 @@ int32_t isend(plexus_net_send_t* send,
   const int32_t code = inner().isend(send, seen, size_bytes, tag, nullptr, &under);
   if (code == PLEXUS_OK) {
     counts.sends += memory->is_of_gpu ? 1 : 0;
-    *request = std::make_unique<plexus_net_request>(plexus_net_request{under, nullptr, nullptr, 0})
-                   .release();
+    *request = keep(
+        send, std::make_unique<plexus_net_request>(plexus_net_request{under, nullptr, nullptr, 0}));
   }
   return code;
 }
@@ -218,12 +261,12 @@ int32_t irecv(plexus_net_recv_t* recv,
   buffer.memory = nullptr;
   const int32_t code = inner().irecv(recv, 1, &buffer, &made->inner);
   if (code == PLEXUS_OK) {
-    *request = made.release();
+    *request = keep(recv, std::move(made));
   }
   return code;
 }
 
-int32_t flush(plexus_net_recv_t* /*recv*/,
+int32_t flush(plexus_net_recv_t* recv,
               uint32_t count,
               const plexus_net_buffer_t* buffers,
               plexus_net_request_t** request) {
@@ -233,7 +276,7 @@ int32_t flush(plexus_net_recv_t* /*recv*/,
   ++counts.flushes;
   auto made = std::make_unique<plexus_net_request>();
   made->target = seen_by_card(buffers[0].data, buffers[0].size_bytes, buffers[0].memory);
-  *request = made.release();
+  *request = keep(recv, std::move(made));
   return PLEXUS_OK;
 }
 
@@ -243,7 +286,7 @@ int32_t test_flush(plexus_net_request_t* request) {
   if (++request->tests < kTests) {
     return PLEXUS_AGAIN;
   }
-  const std::unique_ptr<plexus_net_request> owner(request);
+  const auto owner = take(request);
   const std::scoped_lock lock(mutex);
   const auto at = held.find(request->target);
   if (at == held.end()) {
@@ -263,7 +306,7 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   if (code == PLEXUS_AGAIN) {
     return code;
   }
-  const std::unique_ptr<plexus_net_request> owner(request);
+  const auto owner = take(request);
   if (sizes_bytes != nullptr) {
     *sizes_bytes = size_bytes;
   }
@@ -287,6 +330,10 @@ plexus_net_ops_t make_ops() {
   ops.irecv = irecv;
   ops.flush = flush;
   ops.test = test;
+  ops.close_send = close_send;
+  ops.close_recv = close_recv;
+  ops.isend_pieces = nullptr;
+  ops.irecv_pieces = nullptr;
   return ops;
 }
 

@@ -102,7 +102,7 @@ TEST_F(Profiler, HearsOfLaunchesAndKernelsWithoutHoldingThemUp) {
   {
     Job job({0, 0});
     std::promise<void> go;
-    devices().enqueue(job.stream(0), [wait = go.get_future().share()] { wait.wait(); });
+    machine().enqueue(job.stream(0), [wait = go.get_future().share()] { wait.wait(); });
     all_reduce(job, data);
     all_reduce(job, data);  // returns though the first has not begun
     go.set_value();
@@ -130,11 +130,11 @@ TEST_F(Profiler, HearsOfTheCaptureOfAGraphAndNotOfItsReplays) {
   data.emplace_back(0, std::vector<int32_t>(500, 1));
   {
     Job job({0});
-    devices().begin_capture(job.stream(0));
+    machine().begin_capture(job.stream(0));
     all_reduce(job, data);
-    const auto graph = devices().end_capture(job.stream(0));
-    devices().replay(graph, job.stream(0));
-    devices().replay(graph, job.stream(0));
+    const auto graph = machine().end_capture(job.stream(0));
+    machine().replay(graph, job.stream(0));
+    machine().replay(graph, job.stream(0));
     job.synchronize();
   }
   const auto heard = events();

@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that need more blocks than the device holds at once.
+// Groups that need more blocks than the device holds at once: the software device is made small.
 #include <numeric>
 
 #include "tests/device/job.hpp"
+#include "tests/support/software_device.hpp"
 
 namespace plexus::testing_device {
 namespace {
 
-/// So many blocks on every device, until the end of the test.
-class Room {
- public:
-  explicit Room(int blocks) { devices().set_blocks_max(blocks); }
-  ~Room() { devices().set_blocks_max(SoftwareDevice::Options{}.blocks_max); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
+class Room : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!machine().is_software()) {
+      GTEST_SKIP() << "it makes the software device hold few blocks";
+    }
+  }
+  void TearDown() override {
+    if (machine().is_software()) {
+      set_blocks(SoftwareDevice::Options{}.blocks_max);
+    }
+  }
+  /// So many on every device, until the end of the test.
+  static void set_blocks(int blocks) { software_devices().set_blocks_max(blocks); }
+  /// Of the largest launch of the test.
+  static uint32_t blocks_most() { return software_devices().blocks_most(); }
 };
 
 /// What rank `from` sends to rank `to`: of a length of its own.
@@ -61,27 +71,26 @@ class AllToAll {
 
  private:
   [[nodiscard]] size_t place(int rank, int peer) const {
-    return static_cast<size_t>(rank * nranks_ + peer);
+    return static_cast<size_t>(rank) * static_cast<size_t>(nranks_) + static_cast<size_t>(peer);
   }
   int nranks_;
   std::vector<Buffer<int32_t>> sent_;      // by rank and peer
   std::vector<Buffer<int32_t>> received_;  // likewise
 };
 
-TEST(Room, SixtyFourRanksSendToAllOnAFewBlocks) {
-  const Room room(6);
+TEST_F(Room, SixtyFourRanksSendToAllOnAFewBlocks) {
+  set_blocks(6);
   Job job(std::vector<int>(64, 0));
   const AllToAll all(job);
-  job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
-    return all.call(rank, comm, stream);
-  });
+  job.run_in_group(
+      [&](int rank, ncclComm_t comm, DeviceStream stream) { return all.call(rank, comm, stream); });
   job.synchronize();
   all.expect_all();
-  EXPECT_EQ(devices().blocks_most(), 6U);
+  EXPECT_EQ(blocks_most(), 6U);
 }
 
-TEST(Room, OneBlockServesAllMessagesOfManySlots) {
-  const Room room(1);
+TEST_F(Room, OneBlockServesAllMessagesOfManySlots) {
+  set_blocks(1);
   Job job({0, 0, 0});
   constexpr size_t kCount = 1'500'000;  // more than the slots of a connection hold
   std::vector<Buffer<int32_t>> in;
@@ -104,11 +113,11 @@ TEST(Room, OneBlockServesAllMessagesOfManySlots) {
     EXPECT_EQ(out[static_cast<size_t>(rank)].values(),
               std::vector<int32_t>(kCount, (rank + 2) % 3));
   }
-  EXPECT_EQ(devices().blocks_most(), 1U);
+  EXPECT_EQ(blocks_most(), 1U);
 }
 
-TEST(Room, RanksThatLaunchForThemselvesLeaveRoomForEachOther) {
-  const Room room(16);
+TEST_F(Room, RanksThatLaunchForThemselvesLeaveRoomForEachOther) {
+  set_blocks(16);
   Job job(std::vector<int>(8, 0));
   const AllToAll all(job);
   const auto results = job.run_in_threads([&](int rank, ncclComm_t comm, DeviceStream stream) {
@@ -119,14 +128,15 @@ TEST(Room, RanksThatLaunchForThemselvesLeaveRoomForEachOther) {
   job.synchronize();
   EXPECT_THAT(results, testing::Each(ncclSuccess));
   all.expect_all();
-  EXPECT_EQ(devices().blocks_most(), 2U);  // an eighth
+  EXPECT_EQ(blocks_most(), 2U);  // an eighth
 }
 
-TEST(Room, MessagesMakeRoomForCollectivesOfTheGroup) {
-  const Room room(16);
+TEST_F(Room, MessagesMakeRoomForCollectivesOfTheGroup) {
+  set_blocks(16);
   Job job({0, 0, 0, 0});
   const AllToAll all(job);
   std::vector<Buffer<int32_t>> sums;
+  sums.reserve(4);
   for (int rank = 0; rank < 4; ++rank) {
     sums.emplace_back(0, std::vector<int32_t>(5000, rank));
   }
@@ -138,11 +148,11 @@ TEST(Room, MessagesMakeRoomForCollectivesOfTheGroup) {
   job.synchronize();
   all.expect_all();
   EXPECT_EQ(sums.back().values(), std::vector<int32_t>(5000, 6));
-  EXPECT_EQ(devices().blocks_most(), 16U);
+  EXPECT_EQ(blocks_most(), 16U);
 }
 
-TEST(Room, AnAbortEndsTheMessagesOfItsRankOnly) {
-  const Room room(1);
+TEST_F(Room, AnAbortEndsTheMessagesOfItsRankOnly) {
+  set_blocks(1);
   Job job({0, 0});
   Job other({0, 0});
   const AllToAll all(other);
@@ -171,11 +181,12 @@ ncclResult_t sum_of_twenty(Job& job, const std::vector<Buffer<int32_t>>& data) {
   return ncclGroupEnd();
 }
 
-TEST(Room, RingsOfManyRanksShareABlockToo) {
+TEST_F(Room, RingsOfManyRanksShareABlockToo) {
   const Setting algorithm("NCCL_ALGO", "ring");
   const Setting protocol("NCCL_PROTO", "Simple");
-  const Room room(2);
+  set_blocks(2);
   std::vector<Buffer<int32_t>> data;
+  data.reserve(20);
   for (int rank = 0; rank < 20; ++rank) {
     data.emplace_back(0, std::vector<int32_t>(3000, rank));
   }
@@ -185,13 +196,14 @@ TEST(Room, RingsOfManyRanksShareABlockToo) {
   for (const Buffer<int32_t>& values : data) {
     EXPECT_EQ(values.values(), std::vector<int32_t>(3000, 190));
   }
-  EXPECT_EQ(devices().blocks_most(), 2U);
+  EXPECT_EQ(blocks_most(), 2U);
 }
 
-TEST(Room, CollectivesThatDoNotFitAreRefusedInOneSentence) {
+TEST_F(Room, CollectivesThatDoNotFitAreRefusedInOneSentence) {
   const Setting algorithm("NCCL_ALGO", "tree");  // whose lanes wait for each other
-  const Room room(8);
+  set_blocks(8);
   std::vector<Buffer<int32_t>> data;
+  data.reserve(20);
   for (int rank = 0; rank < 20; ++rank) {
     data.emplace_back(0, 3000);
   }

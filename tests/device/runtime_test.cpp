@@ -4,6 +4,7 @@
 #include "core/device/choose_device.hpp"
 #include "core/device/device_memory.hpp"
 #include "tests/device/job.hpp"
+#include "tests/support/software_device.hpp"
 
 namespace plexus::testing_device {
 namespace {

@@ -6,9 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/gpu/bytes_touched.hpp"
 #include "tests/gpu/calls.hpp"
-#include "tests/gpu/empty_kernel.hpp"
 #include "tests/gpu/gpu_world.hpp"
+#include "tests/support/empty_kernel.hpp"
 
 namespace plexus::test {
 namespace {
@@ -33,27 +34,6 @@ double measure_us(int calls, Start start) {
   cudaEventDestroy(begin);
   cudaEventDestroy(end);
   return 1e3 * milliseconds / calls;
-}
-
-/// Bytes that all ranks read and write in memory, counted from their programs. What has a home is
-/// lent and not copied to a slot.
-double bytes_touched(const Call& call) {
-  const Geometry geometry = geometry_of(call);
-  double chunks = 0;
-  for (const Program& program : call.programs) {
-    for (const Lane& lane : program.lanes) {
-      for (const Step& step : lane.steps) {
-        const bool has_source = step.source != Buffer::kNone;
-        const bool has_target = step.target != Buffer::kNone;
-        const bool lent = step.lends && (has_target || step.receives == 0);
-        const bool moves = has_target || !lent;
-        chunks += moves ? step.receives + (has_source ? 1 : 0) + (has_target ? 1 : 0) : 0;
-        chunks += lent ? 0 : step.sends;
-      }
-    }
-  }
-  const double parts = geometry.blocked ? 1 : geometry.chunks;
-  return chunks / parts * static_cast<double>(call.count * element_size(call.type));
 }
 
 TEST(GpuMeasure, BandwidthAgainstACopyOnTheDevice) {

@@ -540,17 +540,17 @@ Result<void> SoftwareDevice::launch(
   if (threads == 0 || threads % kWarp != 0 || threads > kDeviceThreadsMax) {
     return fail(Code::kUnhandledCudaError, "a launch of blocks of {} threads", threads);
   }
-  threads_last_ = threads;
   if (count > static_cast<uint32_t>(blocks_max_.load())) {
     return fail(Code::kUnhandledCudaError, "a launch of {} blocks is too large", count);
   }
-  launches_.fetch_add(1);
   uint32_t most = blocks_most_.load();
   while (most < count && !blocks_most_.compare_exchange_weak(most, count)) {
   }
-  stream_of(device, stream).add([this, device, blocks, count] {
-    run_blocks(device, blocks, count);
-  });
+  SoftwareStream& on = stream_of(device, stream);
+  if (on.graph != nullptr) {
+    on.graph->kernels.push_back({.blocks = count, .threads = threads});
+  }
+  on.add([this, device, blocks, count] { run_blocks(device, blocks, count); });
   return ok();
 }
 

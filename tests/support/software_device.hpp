@@ -31,6 +31,11 @@ namespace plexus::testing_device {
 struct SoftwareGraph {
   uint64_t id = 0;
   std::vector<std::function<void()>> jobs;
+  struct Kernel {
+    uint32_t blocks;
+    uint32_t threads;  // that each would have
+  };
+  std::vector<Kernel> kernels;
 };
 
 class SoftwareStream;
@@ -63,13 +68,10 @@ class SoftwareDevice final : public DeviceRuntime {
   // -- for tests --
   /// Allocations, registrations, imports and events that nobody gave back.
   [[nodiscard]] size_t live() const;
-  [[nodiscard]] int launches() const noexcept { return launches_.load(); }
   /// Buffers of works that launches so far lent to other processes, by peer.
   [[nodiscard]] int loans() const noexcept { return loans_.load(); }
   /// Memory of other processes that is mapped now.
   [[nodiscard]] size_t imports() const;
-  /// That the blocks of the last launch would have.
-  [[nodiscard]] uint32_t threads_last() const noexcept { return threads_last_.load(); }
   /// Blocks of the largest launch so far.
   [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
   /// Of communicators that are made from now on, and of all launches.
@@ -146,11 +148,12 @@ class SoftwareDevice final : public DeviceRuntime {
   std::map<DeviceStream, std::unique_ptr<SoftwareStream>> made_;  // guarded by mutex_
   size_t events_ = 0;                                             // guarded by mutex_
   uint64_t captures_ = 0;                                         // guarded by mutex_
-  std::atomic<int> launches_{0};
   std::atomic<int> loans_{0};
   std::atomic<int> blocks_max_;
-  std::atomic<uint32_t> threads_last_{0};
   std::atomic<uint32_t> blocks_most_{0};
 };
+
+/// What machine() is made of; where it is CUDA, the test ends with the reason.
+SoftwareDevice& software_devices();
 
 }  // namespace plexus::testing_device

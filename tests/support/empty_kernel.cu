@@ -2,7 +2,7 @@
 // A cooperative kernel that does nothing: the floor under the latency of a launch.
 #include <cuda_runtime.h>
 
-#include "tests/gpu/empty_kernel.hpp"
+#include "tests/support/empty_kernel.hpp"
 
 namespace plexus::test {
 namespace {

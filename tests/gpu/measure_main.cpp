@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public API against the device's own limits, in one run: bandwidth of all_reduce against a
+// copy on the device, latency against an empty cooperative kernel. Prints tables; how fast is fast
+// enough is what they say, and no exit code: that is 0 when all was measured, 77 where the machine
+// that PLEXUS_TEST_MACHINE names is not there.
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string_view>
+
+#include "tests/device/job.hpp"
+#include "tests/gpu/bytes_touched.hpp"
+#include "tests/gpu/calls.hpp"
+
+namespace plexus::testing_device {
+namespace {
+
+// The numbers to reach.
+constexpr double kRateMin = 0.70;     // of a copy's
+constexpr double kLatencyMax = 2.00;  // of an empty kernel's
+
+/// Microseconds for each of `calls` calls of `start`, until `wait` returns.
+double measure_us(int calls,
+                  const std::function<void()>& start,
+                  const std::function<void()>& wait) {
+  for (int i = 0; i < 3; ++i) {
+    start();
+  }
+  wait();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) {
+    start();
+  }
+  wait();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+             .count() /
+         calls;
+}
+
+/// Stops at the first failure: what is not measured has no row.
+void check(ncclResult_t result) {
+  if (result != ncclSuccess) {
+    std::fprintf(stderr, "%s\n", ncclGetLastError(nullptr));
+    std::exit(1);
+  }
+}
+
+/// The ranks of one process on one device, all calls on `stream`.
+class Ranks {
+ public:
+  explicit Ranks(int nranks) : job_(std::vector<int>(static_cast<size_t>(nranks), 0)) {}
+
+  void all_reduce(const std::vector<Buffer<float>>& buffers, size_t count, bool one_stream) {
+    check(ncclGroupStart());
+    for (int rank = 0; rank < job_.nranks(); ++rank) {
+      float* const data = buffers[static_cast<size_t>(rank)].data();
+      check(ncclAllReduce(data, data, count, ncclFloat32, ncclSum, job_.comm(rank),
+                          job_.stream(one_stream ? 0 : rank)));
+    }
+    check(ncclGroupEnd());
+  }
+  std::vector<Buffer<float>> buffers(size_t count) {
+    std::vector<Buffer<float>> made;
+    made.reserve(job_.comm_count());
+    for (int rank = 0; rank < job_.nranks(); ++rank) {
+      made.emplace_back(0, count);
+    }
+    return made;
+  }
+  void wait() { job_.synchronize(); }
+  Job& job() { return job_; }
+
+ private:
+  Job job_;
+};
+
+struct Choice {
+  const char* algorithm = "";
+  const char* protocol = "";
+  int channels = 0;
+};
+Choice last_choice(ncclComm_t comm) {
+  Choice choice;
+  check(plexusGetLastChoice(comm, &choice.algorithm, &choice.protocol, &choice.channels));
+  return choice;
+}
+
+/// Read and written by all ranks for `count` elements.
+double touched_bytes(const Choice& choice, int nranks, size_t count) {
+  for (const Algorithm& row : algorithms()) {
+    if (row.collective == Collective::kAllReduce &&
+        std::string_view(row.family) == choice.algorithm) {
+      test::Call call = test::make_call(row.name, nranks, count, Protocol::kSimple);
+      call.type = DataType::kFloat32;
+      return test::bytes_touched(call);
+    }
+  }
+  std::fprintf(stderr, "no algorithm is called %s\n", choice.algorithm);
+  std::exit(1);
+}
+
+const char* verdict(bool reached) { return reached ? "yes" : "**no**"; }
+
+/// Bytes per microsecond, read and written.
+double copy_rate(size_t size_bytes, int calls) {
+  const Buffer<std::byte> from(0, size_bytes);
+  const Buffer<std::byte> to(0, size_bytes);
+  const DeviceStream stream = machine().make_stream(0);
+  const double us = measure_us(
+      calls, [&] { machine().copy_in_order(stream, to.data(), from.data(), size_bytes); },
+      [&] { machine().synchronize(stream); });
+  machine().destroy_stream(stream);
+  return 2.0 * static_cast<double>(size_bytes) / us;
+}
+
+void bandwidth_head(const char* title, double copied) {
+  std::printf("\n%s; a copy on the device moves %.0f GB/s (read + written)\n\n", title,
+              copied / 1e3);
+  std::printf(
+      "| ranks | MiB | algorithm | protocol | channels | us | GB/s touched | GB/s of the call | of "
+      "the copy | >= %.2f |\n|---|---|---|---|---|---|---|---|---|---|\n",
+      kRateMin);
+}
+
+void bandwidth_row(Ranks& ranks, size_t size_bytes, double copied) {
+  const int nranks = ranks.job().nranks();
+  const size_t count = size_bytes / sizeof(float);
+  const auto buffers = ranks.buffers(count);
+  const double us = measure_us(
+      machine().is_software() ? 2 : 10, [&] { ranks.all_reduce(buffers, count, true); },
+      [&] { ranks.wait(); });
+  const Choice choice = last_choice(ranks.job().comm(0));
+  const double rate = touched_bytes(choice, nranks, count) / us;
+  std::printf("| %d | %.4g | %s | %s | %d | %.1f | %.0f | %.1f | %.2f | %s |\n", nranks,
+              static_cast<double>(size_bytes) / (1 << 20), choice.algorithm, choice.protocol,
+              choice.channels, us, rate / 1e3, static_cast<double>(size_bytes) / us / 1e3,
+              rate / copied, verdict(rate >= kRateMin * copied));
+  std::fflush(stdout);
+}
+
+/// The software device's numbers mean nothing: it moves less.
+size_t megabytes(size_t number) { return number << (machine().is_software() ? 10 : 20); }
+
+void measure_bandwidth(double copied) {
+  bandwidth_head("all_reduce of ranks of one process on one device, as the library does it",
+                 copied);
+  for (const int nranks : {2, 4, 8}) {
+    Ranks ranks(nranks);
+    for (const size_t size : {64, 256, 1024}) {
+      bandwidth_row(ranks, megabytes(size), copied);
+    }
+  }
+}
+
+void sweep_bandwidth(double copied) {
+  bandwidth_head("the same, 256 MiB, algorithm and channels given", copied);
+  for (const int nranks : {2, 4, 8}) {
+    for (const char* const algorithm : {"ring", "twoshot", "allpairs", "tree"}) {
+      for (const int blocks : {16, 32, 64, 128}) {
+        if (machine().is_software() && blocks > 16) {
+          continue;  // a thread for each
+        }
+        const std::string channels = std::to_string(blocks / nranks);
+        const Setting setting("NCCL_ALGO", algorithm);
+        const Setting least("NCCL_MIN_CTAS", channels.c_str());
+        const Setting most("NCCL_MAX_CTAS", channels.c_str());
+        Ranks ranks(nranks);
+        bandwidth_row(ranks, megabytes(256), copied);
+      }
+    }
+  }
+}
+
+void latency_row(const char* how, double us, double empty_us, const GraphShape& shape) {
+  std::printf("| %s | %.1f | %u x %u | %.1f | %.2f | %s |\n", how, us, shape.blocks, shape.threads,
+              empty_us, us / empty_us, verdict(us <= kLatencyMax * empty_us));
+  std::fflush(stdout);
+}
+
+void latency_head(const char* title) {
+  std::printf(
+      "\n%s\n\n| how | us | blocks x threads | empty kernel, us | times that | <= %.2f |\n"
+      "|---|---|---|---|---|---|\n",
+      title, kLatencyMax);
+}
+
+/// 8 B of 8 ranks; `all_ways`: also with a stream for each rank.
+void latency_rows(bool all_ways) {
+  constexpr int kCalls = 300;
+  Ranks ranks(8);
+  const auto buffers = ranks.buffers(2);
+  ranks.all_reduce(buffers, 2, true);  // connects
+  ranks.wait();
+  const DeviceStream stream = ranks.job().stream(0);
+  machine().begin_capture(stream);
+  ranks.all_reduce(buffers, 2, true);
+  const Graph graph = machine().end_capture(stream);
+  const GraphShape shape = machine().shape_of(graph);
+  const auto measured = [&](const std::function<void()>& call) {
+    return measure_us(
+        kCalls,
+        [&] {
+          call();
+          machine().synchronize(stream);
+        },
+        [] {});
+  };
+  const double empty_us =
+      measured([&] { machine().launch_empty(stream, shape.blocks, shape.threads); });
+  const Choice choice = last_choice(ranks.job().comm(0));
+  const auto row = [&](const char* way, double us) {
+    const std::string name = fmt::format("{} ({}, {}, {} channels)", way, choice.algorithm,
+                                         choice.protocol, choice.channels);
+    latency_row(name.c_str(), us, empty_us, shape);
+  };
+  if (all_ways) {
+    row("calls on a stream for each rank", measured([&] {
+          ranks.all_reduce(buffers, 2, false);
+          ranks.wait();
+        }));
+  }
+  row("calls on one stream", measured([&] { ranks.all_reduce(buffers, 2, true); }));
+  row("replays of a graph", measured([&] { machine().replay(graph, stream); }));
+}
+
+void measure_latency() {
+  latency_head("8 B all_reduce of 8 ranks of one process on one device, launch to completion");
+  latency_rows(true);
+}
+
+void sweep_latency() {
+  latency_head("the same, algorithm and protocol given");
+  for (const char* const algorithm : {"allpairs", "doubling", "tree"}) {
+    for (const char* const protocol : {"LL", "LL128", "Simple"}) {
+      const Setting given("NCCL_ALGO", algorithm);
+      const Setting spoken("NCCL_PROTO", protocol);
+      latency_rows(false);
+    }
+  }
+}
+
+int measure() {
+  if (const std::string reason = machine_missing(); !reason.empty()) {
+    std::printf("SKIPPED: %s; nothing is measured.\n", reason.c_str());
+    constexpr int kSkipped = 77;
+    return kSkipped;
+  }
+  setenv("PLEXUS_DEVICE", "cuda", 1);
+  std::printf("machine: %s\n", machine().name().c_str());
+  const double copied = copy_rate(megabytes(1024), 20);
+  measure_latency();
+  measure_bandwidth(copied);
+  sweep_latency();
+  sweep_bandwidth(copied);
+  return 0;
+}
+
+}  // namespace
+}  // namespace plexus::testing_device
+
+int main() { return plexus::testing_device::measure(); }

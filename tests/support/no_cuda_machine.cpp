@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// In a build without CUDA.
+#include "tests/support/machine.hpp"
+
+namespace plexus::testing_device {
+
+std::unique_ptr<Machine> make_cuda_machine(std::string& reason) {
+  reason = "this build is without CUDA";
+  return nullptr;
+}
+
+}  // namespace plexus::testing_device
