@@ -171,7 +171,9 @@ Result<Progress> Listener::advance(Guest& guest) {
   if (!channel.progress(nullptr)) {
     channel.wait_idle();
   }
-  if (const Failure* gone = channel.departure()) {
+  const bool is_ready = channel.ready_rails() == (1u << channel.rails()) - 1;
+  const Failure* const gone = channel.departure();
+  if (gone != nullptr && !is_ready) {  // who was ready may have sent all it had before it closed
     return *gone;
   }
   if (Clock::now() > guest.deadline) {
@@ -179,7 +181,6 @@ Result<Progress> Listener::advance(Guest& guest) {
   }
   PLEXUS_TRY(sent, channel.send_greeting(guest.answer, channel.peer_address(0),
                                          channel.tags().make(TagKind::kGreeting)));
-  const bool is_ready = channel.ready_rails() == (1u << channel.rails()) - 1;
   return sent == Progress::kDone && is_ready ? Progress::kDone : Progress::kPending;
 }
 
