@@ -128,8 +128,11 @@ int32_t properties(plexus_net_context_t* context,
                    uint32_t device,
                    plexus_net_properties_t* result) {
   const int32_t code = context->ops->properties(context->inner, device, result);
-  if (code == PLEXUS_OK && context->script.piece_bytes() > 0) {
-    result->recvs_max = 1;  // a message in pieces is put together in one buffer
+  if (code == PLEXUS_OK) {
+    result->takes_pieces = 0;  // what befalls messages befalls one buffer each
+    if (context->script.piece_bytes() > 0) {
+      result->recvs_max = 1;  // a message in pieces is put together in one buffer
+    }
   }
   return code;
 }
