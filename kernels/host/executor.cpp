@@ -311,6 +311,20 @@ const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
   return kByLines && recv.has_lines() ? staging(number) : recv.payload();
 }
 
+/// What arrived goes to where the value is made, unless it came there: by lines, or to its place.
+template <bool kByLines>
+void LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept {
+  if (kByLines && stores_arrival(step) &&
+      work_->recvs[static_cast<size_t>(step.peers_first)]->has_lines()) {
+    return;
+  }
+  const std::byte* const from = arrived<kByLines>(step, 0);
+  if (from != made) {
+    const bool streams = work_->streaming && step.sends == 0;
+    (streams ? copy_streaming : copy)(made, from, size_bytes);
+  }
+}
+
 template <bool kByLines>
 void LaneRun::move(const Step& step, const Slice& slice) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
@@ -335,15 +349,7 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
   } else if (step.source == Buffer::kNone) {
-    const bool is_stored = kByLines && stores_arrival(step) &&
-                           work_->recvs[static_cast<size_t>(step.peers_first)]->has_lines();
-    if (!is_stored) {
-      const bool streams = work_->streaming && step.sends == 0;
-      const std::byte* const from = arrived<kByLines>(step, 0);
-      if (from != made) {  // else it came to its place
-        (streams ? copy_streaming : copy)(made, from, size_bytes);
-      }
-    }
+    store<kByLines>(step, made, size_bytes);
   } else {
     combine<kByLines>(step, made, at(step.source, slice.source_bytes), elements, scales);
   }

@@ -154,6 +154,8 @@ class LaneRun {
   template <bool kByLines>
   [[nodiscard]] const std::byte* arrived(const Step& step, int number) noexcept;
   template <bool kByLines>
+  void store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept;
+  template <bool kByLines>
   void combine(const Step& step,
                std::byte* made,
                const std::byte* own,

@@ -25,8 +25,8 @@ inline constexpr double kTrust = 0.75;
 
 /// One collective by `nranks` ranks of one host.
 struct MeasuredCall {
-  uint32_t link;  // PLEXUS_LINK_*: the slowest between two of the ranks
-  uint32_t nranks;
+  uint32_t link = 0;  // PLEXUS_LINK_*: the slowest between two of the ranks
+  uint32_t nranks = 0;
   std::string collective;     // as plexus_tuner_call_t has it
   std::vector<double> bytes;  // of the larger buffer of a rank, ascending
   /// By algorithm, a time for each of `bytes`.

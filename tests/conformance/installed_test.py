@@ -37,7 +37,7 @@ class Installed(unittest.TestCase):
         mine = self.root / "mine"
         shutil.copytree(self.prefix / "share/plexus/template-net", mine)
         # No header of the source tree is in reach: only what was installed.
-        run(CMAKE, "-S", mine, "-B", mine / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+        run(CMAKE, "-G", "Ninja", "-S", mine, "-B", mine / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
             "-DCMAKE_C_FLAGS=-std=c99 -pedantic -Wall -Wextra -Werror")
         run(CMAKE, "--build", mine / "build")
         library = mine / "build/libplexus-net-mine.so"

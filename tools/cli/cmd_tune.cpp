@@ -106,7 +106,7 @@ Result<void> measure_all(const std::vector<Probe>& probes, int passes) {
 struct Measured {
   std::vector<LinkClass> classes;
   std::vector<tune::LinkTimes> times;
-  tune::HostTimes host;
+  tune::HostTimes host{};
   std::vector<tune::MeasuredCall> calls;
 };
 

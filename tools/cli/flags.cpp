@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <limits>
-#include <ranges>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -69,10 +68,12 @@ Result<double> parse_number(std::string_view text, double min, double max) {
 
 std::vector<std::string_view> split_list(std::string_view text) {
   std::vector<std::string_view> words;
-  for (const auto word : text | std::views::split(',')) {
-    words.emplace_back(word.begin(), word.end());
+  for (size_t comma = 0; (comma = text.find(',')) != std::string_view::npos;) {
+    words.push_back(text.substr(0, comma));
+    text.remove_prefix(comma + 1);
   }
-  return words.empty() ? std::vector<std::string_view>{text} : words;
+  words.push_back(text);
+  return words;
 }
 
 std::vector<Collective> collectives_with_algorithms() {

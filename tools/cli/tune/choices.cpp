@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t kBytesFirst = 64;
 constexpr size_t kBytesLast = size_t{4} << 20;
-constexpr int kBudgetMs = 6;  // for each size: hundreds of small calls, several of the largest
+constexpr double kLeastUs = 1e-3;  // below, it is noise
+constexpr int kBudgetMs = 6;       // for each size: hundreds of small calls, several of the largest
 
 /// The algorithms that can do it on one host.
 std::vector<std::string> list_algorithms(Collective collective, int nranks) {
@@ -67,7 +68,7 @@ class PassTimes {
     for (const auto& [size, places] : us_) {
       double log_sum = 0;
       for (const auto& [in_place, passes] : places) {
-        log_sum += std::log(std::max(median(passes), 1e-3));
+        log_sum += std::log(std::max(median(passes), kLeastUs));
       }
       means.push_back(std::exp(log_sum / static_cast<double>(places.size())));
     }
