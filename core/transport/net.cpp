@@ -21,7 +21,11 @@ constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 // ---- both directions ----
 
 NetEnd::NetEnd(const ConnectionKey& key, NetEndOptions options)
-    : ConnectionEnd(key), options_(std::move(options)) {
+    : ConnectionEnd(key),
+      options_(std::move(options)),
+      // Two messages a step are no pieces of one.
+      takes_pieces_(options_.runtime == nullptr && !options_.way.apart &&
+                    options_.way.context->takes_pieces(options_.way.device)) {
   has_pump_ = true;
 }
 
@@ -90,10 +94,6 @@ DeviceView NetEnd::view() const {
   return view;
 }
 
-bool NetEnd::takes_pieces() const {
-  return options_.runtime == nullptr && options_.way.context->takes_pieces(options_.way.device);
-}
-
 /// A connection that fails in use means that its peer is gone.
 Error NetEnd::failed(Error error) const {
   return fail(Code::kRemoteError, "lost the connection to {}: {}", options_.peer_name,
@@ -142,7 +142,7 @@ Result<bool> NetSendEnd::progress_connect() {
   } else {
     send = SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
                           {.peer = key().peer,
-                           .reach = takes_pieces() ? Reach::kProcess : Reach::kNothing,
+                           .reach = takes_pieces_ ? Reach::kProcess : Reach::kNothing,
                            .inline_bytes_max = 0,
                            .slot_stride = slot_stride()});
   }
@@ -303,7 +303,7 @@ Result<bool> NetRecvEnd::progress_pump() {
 Result<bool> NetRecvEnd::post_free() {
   bool moved = false;
   while (!cannot_post_.has_value() && may_post()) {
-    const auto status = takes_pieces() ? post_landing() : post_step();
+    const auto status = takes_pieces_ ? post_landing() : post_step();
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -318,7 +318,7 @@ Result<bool> NetRecvEnd::post_free() {
 }
 
 bool NetRecvEnd::may_post() const {
-  if (takes_pieces()) {
+  if (takes_pieces_) {
     return recv.wanted().step == posted_ + 1;
   }
   // Released by this thread, or by a kernel.
@@ -329,18 +329,15 @@ bool NetRecvEnd::may_post() const {
 NetStatus NetRecvEnd::post_landing() {
   constexpr uint32_t kLandingBytesMin = 8 * 1024;  // below, a copy is cheaper than a piece
   const size_t index = posted_ % kSlots;
-  landings_[index] = recv.wanted();
-  if (landings_[index].size_bytes < kLandingBytesMin) {
-    landings_[index].place = nullptr;
+  const RecvConnection::Wanted& wanted = recv.wanted();
+  landings_[index] = wanted.size_bytes < kLandingBytesMin ? nullptr : wanted.place;
+  if (landings_[index] == nullptr) {
+    return post_step();
   }
   // Of a message that is longer than it should be the rest goes to the slot, and the executor sees
   // by the header what is wrong.
-  std::byte* const place = landings_[index].place;
-  if (place == nullptr) {
-    return post_step();
-  }
   const std::array<NetPiece, 3> pieces = {{{slot(posted_), sizeof(NetHeader)},
-                                           {place, landings_[index].size_bytes},
+                                           {landings_[index], wanted.size_bytes},
                                            {payload(posted_), options_.slot_bytes}}};
   return net_->irecv_pieces(pieces, kTag, &requests_[index]);
 }
@@ -450,7 +447,7 @@ bool NetRecvEnd::announce_flushed() {
     }
     NetHeader news{};
     std::memcpy(&news, slot(arrived_), sizeof(news));
-    announce(fifo(), arrived_, news, landings_[arrived_ % kSlots].place);
+    announce(fifo(), arrived_, news, landings_[arrived_ % kSlots]);
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kArrived, news.size_bytes);
     }

@@ -75,10 +75,10 @@ class NetEnd : public ConnectionEnd {
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] Error failed(Error error) const;
   [[nodiscard]] DeviceView view() const;
-  /// Between user memory and the network without a stop in a slot.
-  [[nodiscard]] bool takes_pieces() const;
 
   NetEndOptions options_;
+  /// Payloads go between user memory and the network without a stop in a slot.
+  bool takes_pieces_;
   std::shared_ptr<LocalFifo> memory_;
   DeviceMemory payloads_;                       // null: in `memory_`, behind the headers
   std::array<NetRequest*, kSlots> requests_{};  // of messages, or of payloads that travel apart
@@ -131,13 +131,13 @@ class NetRecvEnd final : public NetEnd {
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
   Registrations registrations_;
-  std::array<NetRequest*, kSlots> flushes_{};              // null: none needed, or done
-  std::array<uint64_t, kSlots> header_bytes_{};            // of headers that travel apart
-  std::array<RecvConnection::Wanted, kSlots> landings_{};  // of messages; no place: their slots
-  bool header_posted_ = false;        // of the step that is next, whose payload is not
-  uint64_t posted_ = 0;               // steps whose slot waits for a message
-  uint64_t received_ = 0;             // steps that the plugin is done with
-  uint64_t arrived_ = 0;              // steps that arrived, and are flushed
+  std::array<NetRequest*, kSlots> flushes_{};    // null: none needed, or done
+  std::array<uint64_t, kSlots> header_bytes_{};  // of headers that travel apart
+  std::array<std::byte*, kSlots> landings_{};    // of payloads in user memory; null: in slots
+  bool header_posted_ = false;                   // of the step that is next, whose payload is not
+  uint64_t posted_ = 0;                          // steps whose slot waits for a message
+  uint64_t received_ = 0;                        // steps that the plugin is done with
+  uint64_t arrived_ = 0;                         // steps that arrived, and are flushed
   uint64_t told_ = 0;                 // steps of which the observer knows that they were taken
   std::optional<Error> cannot_post_;  // what is posted or received already may still be messages
   std::optional<Error> broken_;

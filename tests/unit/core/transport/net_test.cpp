@@ -85,20 +85,35 @@ TEST(MayNeedNet, IsSoUnlessAllRanksReachEachOtherInMemory) {
   EXPECT_TRUE(may_need_net(infos));
 }
 
-/// Both ends of a connection between two ranks of this process, over the minimal plugin.
+std::shared_ptr<const NetPlugin> socket() {
+  return test::load_plugin(test::built_file("PLEXUS_TEST_LIB_DIR", "libplexus-net-socket.so"));
+}
+
+/// Both ends of a connection between two ranks of this process.
 struct Ends {
-  explicit Ends(const std::string& sender_route, const std::string& receiver_route)
-      : context(test::make_context(minimal())),
+  Ends(const std::string& sender_route,
+       const std::string& receiver_route,
+       const std::shared_ptr<const NetPlugin>& plugin = minimal(),
+       bool are_apart = false)
+      : context(test::make_context(plugin)),
+        apart(are_apart),
         exchanges(make_local_exchanges(2)),
         send({1, true, 0}, options(0, sender_route)),
         recv({0, false, 0}, options(1, receiver_route)) {}
   NetEndOptions options(size_t rank, const std::string& route) {
     return {.exchange = exchanges[rank].get(),
-            .way = {&context, 0, route},
+            .way = {&context, 0, route, apart},
             .slot_bytes = 1024,
             .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)"};
   }
+  [[nodiscard]] bool connect() {
+    return test::poll_until([&] {
+      const bool accepted = recv.connected() || recv.progress_connect().value();
+      return (send.connected() || send.progress_connect().value()) && accepted;
+    });
+  }
   NetContext context;
+  bool apart;
   std::vector<std::unique_ptr<Exchange>> exchanges;
   NetSendEnd send;
   NetRecvEnd recv;
@@ -106,10 +121,22 @@ struct Ends {
 
 TEST(NetEnds, ConnectWhenBothSeeTheSameRoute) {
   Ends ends("a 0 (x) > 1 (y)", "a 0 (x) > 1 (y)");
-  EXPECT_TRUE(test::poll_until([&] {
-    const bool accepted = ends.recv.connected() || ends.recv.progress_connect().value();
-    return (ends.send.connected() || ends.send.progress_connect().value()) && accepted;
-  }));
+  EXPECT_TRUE(ends.connect());
+}
+
+TEST(NetEnds, SendFromUserMemoryWhereThePluginTakesPieces) {
+  Ends in_pieces("a", "a", socket());
+  ASSERT_TRUE(in_pieces.connect());
+  EXPECT_EQ(in_pieces.send.send.reach(), Reach::kProcess);
+  Ends whole("a", "a");
+  ASSERT_TRUE(whole.connect());
+  EXPECT_EQ(whole.send.send.reach(), Reach::kNothing);
+}
+
+TEST(NetEnds, SendNoPiecesWhereThePeerTakesHeaderAndPayloadApart) {
+  Ends ends("a", "a", socket(), true);
+  ASSERT_TRUE(ends.connect());
+  EXPECT_EQ(ends.send.send.reach(), Reach::kNothing);
 }
 
 TEST(NetEnds, RefuseToConnectWhenTheirRoutesDiffer) {
