@@ -43,10 +43,7 @@ void describe_far(const CommTopology& topology, plexus_tuner_link_t& far) {
   }
 }
 
-uint32_t sharers_of(std::span<const PeerInfo> infos, const PeerInfo& info) {
-  return static_cast<uint32_t>(std::count_if(
-      infos.begin(), infos.end(), [&](const PeerInfo& other) { return same_device(info, other); }));
-}
+constexpr uint64_t kMbitOfGb = 8000;
 
 /// All zero when a rank computes on the host.
 plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
@@ -54,7 +51,6 @@ plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTop
   if (!std::all_of(infos.begin(), infos.end(), [](const auto& info) { return info.on_cuda(); })) {
     return cuda;
   }
-  constexpr uint64_t kMbitOfGb = 8000;
   cuda.sm = std::numeric_limits<uint32_t>::max();
   cuda.blocks = std::numeric_limits<uint32_t>::max();
   cuda.memory_mbit_per_s = std::numeric_limits<uint64_t>::max();
@@ -119,8 +115,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   describe_far(topology, comm.links[PLEXUS_LINK_FAR]);
   comm.cuda = describe_cuda(infos, topology);
   if (comm.cuda.sm > 0) {
-    constexpr double kMbitOfGb = 8000;
-    const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * kMbitOfGb);
+    const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * double{kMbitOfGb});
     comm.links[PLEXUS_LINK_PROCESS].bandwidth_mbit_per_s = mbit_per_s;
     comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
   }

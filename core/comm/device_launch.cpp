@@ -112,8 +112,7 @@ class Launch {
                   "per device",
                   device_, mine.device_blocks, calls_.size(), least);
     }
-    const auto on_device = static_cast<size_t>(std::count_if(
-        infos.begin(), infos.end(), [&](const PeerInfo& info) { return same_device(info, mine); }));
+    const size_t on_device = sharers_of(infos, mine);
     const size_t share = mine.device_blocks * std::min(calls_.size(), on_device) / on_device;
     const size_t room = std::max(share, least);
     shares_blocks_ = total_.blocks > room && total_.turns > 0;

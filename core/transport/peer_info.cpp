@@ -64,6 +64,11 @@ bool same_device(const PeerInfo& a, const PeerInfo& b) {
          std::equal(std::begin(a.device_uuid), std::end(a.device_uuid), std::begin(b.device_uuid));
 }
 
+uint32_t sharers_of(std::span<const PeerInfo> infos, const PeerInfo& info) {
+  return static_cast<uint32_t>(std::count_if(
+      infos.begin(), infos.end(), [&](const PeerInfo& other) { return same_device(info, other); }));
+}
+
 bool reach_each_other(const PeerInfo& a, const PeerInfo& b) {
   const auto reaches = [](const PeerInfo& from, const PeerInfo& to) {
     const auto& reached = from.reached_devices;

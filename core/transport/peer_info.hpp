@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -57,5 +58,7 @@ bool reach_each_other(const PeerInfo& a, const PeerInfo& b);
 uint32_t hash_of_device(const uint8_t (&uuid)[16]);
 /// Do two ranks compute on one device?
 bool same_device(const PeerInfo& a, const PeerInfo& b);
+/// Ranks that compute on the device of `info`, a CUDA rank among `infos`: itself at least.
+uint32_t sharers_of(std::span<const PeerInfo> infos, const PeerInfo& info);
 
 }  // namespace plexus

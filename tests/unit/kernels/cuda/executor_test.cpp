@@ -2,12 +2,11 @@
 // The device executor, run by host threads, against the host executor: every algorithm of the
 // table, every protocol, all ranks of one kind and mixed, bit by bit.
 #include <algorithm>
-#include <cstring>
-#include <random>
 
 #include <gtest/gtest.h>
 
 #include "kernels/program/algorithms.hpp"
+#include "tests/support/random_input.hpp"
 #include "tests/unit/kernels/cuda/world.hpp"
 
 namespace plexus::test {
@@ -38,22 +37,12 @@ Call make_call(const char* algorithm, int nranks, uint64_t count, Protocol proto
   return call;
 }
 
-/// Random bits, in floating types without NaN and infinity (elements_test.cpp has them): a bit of
-/// the exponent is never set.
+/// Another input for each rank and seed; NaN and infinity are in elements_test.cpp.
 void fill_inputs(World& world, DataType type, uint32_t seed) {
-  uint64_t mask = ~uint64_t{0};
-  if (is_floating(type)) {
-    constexpr uint64_t kExponentBits[] = {0x04000400'04000400, 0x00800000'00800000,
-                                          0x0010000000000000,  0x00800080'00800080,
-                                          0x08080808'08080808, 0x0404040404040404};
-    mask = ~kExponentBits[static_cast<int>(type) - static_cast<int>(DataType::kFloat16)];
-  }
-  std::mt19937_64 random(seed);
   for (size_t rank = 0; rank < world.size(); ++rank) {
-    for (size_t i = 0; i < world.input_bytes(); i += sizeof(uint64_t)) {
-      const uint64_t bits = random() & mask;
-      std::memcpy(world.input(rank) + i, &bits, std::min(sizeof(bits), world.input_bytes() - i));
-    }
+    const auto seed_of_rank = static_cast<uint32_t>(seed * world.size() + rank);
+    const auto bytes = make_input(type, world.input_bytes(), seed_of_rank);
+    std::copy(bytes.begin(), bytes.end(), world.input(rank));
   }
 }
 
