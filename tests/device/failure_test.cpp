@@ -33,10 +33,11 @@ ncclResult_t await_error(ncclComm_t comm) {
 TEST(DeviceFailure, CallsThatDifferEndOnAllRanksWithASentence) {
   Job job({0, 0, 1});
   const Buffer<int32_t> memory(0, 1000);
+  // A rank that calls after the others have met hears of it at once.
   EXPECT_THAT(job.run_in_threads([&](int rank, ncclComm_t comm, DeviceStream stream) {
     return all_reduce(memory, rank == 0 ? 100 : 200, comm, stream);
   }),
-              testing::Each(ncclSuccess));
+              testing::Each(testing::AnyOf(ncclSuccess, ncclInvalidUsage)));
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(await_error(job.comm(rank)), ncclInvalidUsage) << rank;
   }
