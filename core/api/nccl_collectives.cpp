@@ -22,8 +22,7 @@ CallShape shape_of(const CallArguments& arguments) {
 
 Result<void> issue(const CallArguments& arguments) {
   const CallShape shape = shape_of(arguments);
-  const bool is_inline = arguments.stream == nullptr;
-  if (is_inline && is_live(inner(arguments.comm))) {
+  if (arguments.stream == nullptr && is_live(inner(arguments.comm))) {
     PLEXUS_TRY(repeated,
                repeat_call(*inner(arguments.comm), shape, arguments.send, arguments.recv));
     if (repeated) {
@@ -38,11 +37,7 @@ Result<void> issue(const CallArguments& arguments) {
   if (task.value().count == 0 && !is_point_to_point(arguments.collective)) {
     return ok();
   }
-  PLEXUS_TRY(enqueue(task.value()));
-  if (is_inline) {
-    note_call(*inner(arguments.comm), shape);
-  }
-  return ok();
+  return enqueue(task.value(), shape);
 }
 
 }  // namespace plexus

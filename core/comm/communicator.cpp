@@ -435,8 +435,13 @@ void Communicator::check_device() {
 }
 
 Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
-  last_plan_ = nullptr;
+  const uint64_t dropped = plans_.dropped();
   PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
+  for (Plan** const last : {&last_plan_, &last_group_plan_}) {
+    if (*last == plan || plans_.dropped() != dropped) {
+      *last = nullptr;  // has other scalars now, or may be gone
+    }
+  }
   newest_plan_ = plan;
   plan->prepare(tasks, sequence_, *plan_context_->memory);
   if (profile_ != nullptr) {
@@ -453,7 +458,11 @@ Result<void> Communicator::run_inline(std::span<const Task> tasks) {
     wait_submitted();
   }
   PLEXUS_TRY(ready, plan(tasks));
-  Execution* const execution = &ready->execution();
+  return run(*ready);
+}
+
+Result<void> Communicator::run(Plan& plan) {
+  Execution* const execution = &plan.execution();
   engine_.run({&execution, 1});
   if (execution->error.has_value()) {
     return std::move(*execution->error);
@@ -464,22 +473,28 @@ Result<void> Communicator::run_inline(std::span<const Task> tasks) {
 Result<void> Communicator::repeat_last_call(const void* send, void* recv) {
   last_plan_->prepare_again(send, recv, sequence_, *plan_context_->memory);
   sequence_ += last_plan_->collectives();
-  Execution* const execution = &last_plan_->execution();
-  engine_.run({&execution, 1});
-  if (execution->error.has_value()) {
-    return std::move(*execution->error);
-  }
-  return ok();
+  return run(*last_plan_);
 }
 
-/// Profilers want to see every call, a user's reduction may end, a group is many calls, and a
-/// kernel needs a launch.
-void Communicator::note_last_call(const CallShape& shape) noexcept {
+Result<void> Communicator::repeat_last_group(std::span<const Task> tasks) {
+  last_group_plan_->prepare(tasks, sequence_, *plan_context_->memory);
+  sequence_ += last_group_plan_->collectives();
+  return run(*last_group_plan_);
+}
+
+/// Profilers want to see every call, a user's reduction may end, and a kernel needs a launch.
+void Communicator::note_last(std::span<const CallShape> shapes, uint64_t group) noexcept {
   constexpr int kBuiltInOps = 5;
-  const bool is_fixed = shape.op < kBuiltInOps && profile_ == nullptr && newest_plan_ != nullptr &&
-                        device_rank_ == nullptr;
-  last_plan_ = is_fixed && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
-  last_call_ = shape;
+  const bool repeats = profile_ == nullptr && device_rank_ == nullptr &&
+                       std::all_of(shapes.begin(), shapes.end(),
+                                   [](const CallShape& shape) { return shape.op < kBuiltInOps; });
+  if (group != 0) {
+    last_group_plan_ = repeats ? newest_plan_ : nullptr;
+    last_group_ = group;
+  } else {
+    last_plan_ = repeats && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
+    last_call_ = shapes.front();
+  }
 }
 
 void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {

@@ -79,13 +79,18 @@ class Communicator final : public RankState {
   Result<Plan*> plan(std::span<const Task> tasks);
   /// Runs one group's tasks of this communicator inline.
   Result<void> run_inline(std::span<const Task> tasks);
-  // The last call, when it can be done again without checks: see repeat_call().
+  // The last call and the last group, when they can be done again without checks: see
+  // repeat_call().
   [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
-    return last_plan_ != nullptr && last_call_ == shape && state() == Code::kSuccess && !revoked &&
-           !finalized && submitted_.load(std::memory_order_acquire) == 0;
+    return last_plan_ != nullptr && last_call_ == shape && can_repeat();
+  }
+  [[nodiscard]] bool is_last_group(uint64_t number) const noexcept {
+    return last_group_plan_ != nullptr && last_group_ == number && can_repeat();
   }
   Result<void> repeat_last_call(const void* send, void* recv);
-  void note_last_call(const CallShape& shape) noexcept;
+  Result<void> repeat_last_group(std::span<const Task> tasks);
+  /// What has just run is the last call (`group` 0), or the last group, from now on.
+  void note_last(std::span<const CallShape> shapes, uint64_t group) noexcept;
   /// Puts `plan` on `streams`.
   void submit(Plan& plan, std::vector<HostStream*> streams);
   /// Hands one launch's part to the async engine; `finished` is told by its thread.
@@ -142,6 +147,11 @@ class Communicator final : public RankState {
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   Result<void> check_agreement() const;
   void make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes);
+  [[nodiscard]] bool can_repeat() const noexcept {
+    return state() == Code::kSuccess && !revoked && !finalized &&
+           submitted_.load(std::memory_order_acquire) == 0;
+  }
+  Result<void> run(Plan& plan);
 
   CommConfig comm_config_;
   CommSetup setup_;
@@ -159,6 +169,8 @@ class Communicator final : public RankState {
   Plan* newest_plan_ = nullptr;  // that plan() gave last: the cache may have dropped others
   Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
   CallShape last_call_;
+  Plan* last_group_plan_ = nullptr;  // of group last_group_; nullptr: not to be repeated
+  uint64_t last_group_ = 0;
   Engine engine_;
   LastChoice last_choice_{"", "", 0};
   uint64_t sequence_ = 0;

@@ -63,7 +63,6 @@ Result<void> group_end();
 /// Marks the calling thread's open group as failed (a bad argument inside a group); no-op outside
 /// one.
 void fail_group(const Error& error);
-Result<void> enqueue(const Task& task);
 
 /// All of a call but the addresses: calls that are equal in it are checked and planned alike.
 struct CallShape {
@@ -77,11 +76,12 @@ struct CallShape {
   uint64_t count = 0;
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
-/// What loops of small messages do: the call that `comm` did last, outside groups and complete on
-/// return, once more with other addresses. False: it is another one, to be checked and enqueued.
+/// `shape`: of the call that `task` was made from.
+Result<void> enqueue(const Task& task, const CallShape& shape);
+/// What loops of small messages do: the call that `comm` did last, or the one that stood at this
+/// place in the thread's last group, complete on return, once more with other addresses. False: it
+/// is another one, to be checked and enqueued.
 Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void* send, void* recv);
-/// From now on `shape`, which was just checked, enqueued and done, is the last call of `comm`.
-void note_call(Communicator& comm, const CallShape& shape) noexcept;
 
 // -- user-defined reductions: PreMulSum --
 /// Returns an ncclRedOp_t value (>= 5, < 0x7fffffff), scrambled per communicator.

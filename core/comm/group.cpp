@@ -2,6 +2,7 @@
 #include "core/comm/group.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
 #include "core/comm/communicator_calls.hpp"
@@ -105,65 +106,11 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   return ok();
 }
 
-}  // namespace
-
-Group& Group::current() {
-  thread_local Group group;
-  return group;
-}
-
-thread_local int Group::depth_ = 0;
-
-void Group::fail(const Error& error) {
-  if (open()) {
-    error_ = error.clone();
-  }
-}
-
-Result<void> Group::end() {
-  if (depth_ == 0) {
-    return plexus::fail(Code::kInvalidUsage, "ncclGroupEnd without ncclGroupStart in this thread");
-  }
-  if (--depth_ > 0) {
-    return ok();
-  }
-  auto result = finish();
-  tasks_.clear();
-  jobs_.clear();
-  error_.reset();
-  return result;
-}
-
-Result<void> Group::finish() {
-  if (error_.has_value()) {
-    return std::move(*error_);
-  }
-  if (jobs_.size() == 1) {
-    PLEXUS_TRY(jobs_.front()());
-  } else if (!jobs_.empty()) {
-    std::vector<std::optional<Error>> errors(jobs_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < jobs_.size(); ++i) {
-      threads.emplace_back([this, i, &errors] {
-        auto result = jobs_[i]();
-        if (result.has_error()) {
-          errors[i] = std::move(result).error();
-        }
-      });
-    }
-    for (std::thread& thread : threads) {
-      thread.join();
-    }
-    for (std::optional<Error>& error : errors) {
-      if (error.has_value()) {
-        return std::move(*error);
-      }
-    }
-  }
-  return tasks_.empty() ? ok() : run_tasks(tasks_);
-}
-
-Result<void> run_tasks(std::span<const Task> tasks) {
+/// Tasks of any communicators, in order per communicator, side by side; of `shapes`, when they are
+/// of one group the group's number, else 0.
+Result<void> run_tasks(std::span<const Task> tasks,
+                       std::span<const CallShape> shapes,
+                       uint64_t group) {
   Communicator* const comm = tasks.front().comm;
   const bool is_simple = std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
     return task.comm == comm && task.stream == nullptr;
@@ -172,6 +119,9 @@ Result<void> run_tasks(std::span<const Task> tasks) {
       comm->device_rank() == nullptr) {  // without the lists that several communicators need
     comm->enter();
     auto result = comm->run_inline(tasks);
+    if (result.has_value()) {
+      comm->note_last(shapes, group);
+    }
     comm->leave();
     return result;
   }
@@ -180,10 +130,123 @@ Result<void> run_tasks(std::span<const Task> tasks) {
   return run_sorted(sorted);
 }
 
+}  // namespace
+
+thread_local constinit Group::ThisThread Group::this_thread_;
+
+Group& Group::make_current() {
+  thread_local Group group;
+  this_thread_.group = &group;
+  return group;
+}
+
+void Group::fail(const Error& error) {
+  if (open()) {
+    error_ = error.clone();
+  }
+}
+
+Result<void> Group::end() {
+  if (!open()) {
+    return plexus::fail(Code::kInvalidUsage, "ncclGroupEnd without ncclGroupStart in this thread");
+  }
+  if (--this_thread_.depth > 0) {
+    return ok();
+  }
+  Group& group = current();
+  auto result = group.finish();
+  if (result.has_error()) {
+    group.last_comm_ = nullptr;
+  }
+  group.ntaken_ = 0;
+  group.jobs_.clear();
+  group.error_.reset();
+  return result;
+}
+
+bool Group::repeat(const Communicator& comm,
+                   const CallShape& shape,
+                   const void* send,
+                   void* recv) noexcept {
+  if (last_comm_ != &comm || ntaken_ == tasks_.size() || shapes_[ntaken_] != shape ||
+      !comm.is_last_group(last_group_)) {
+    return false;
+  }
+  Task& task = tasks_[ntaken_++];
+  task.send = send;
+  task.recv = recv;
+  return true;
+}
+
+/// What is left of the last group goes: this is another one.
+void Group::differ() noexcept {
+  last_comm_ = nullptr;
+  tasks_.resize(ntaken_);
+  shapes_.resize(ntaken_);
+}
+
+void Group::add(const Task& task, const CallShape& shape) {
+  differ();
+  tasks_.push_back(task);
+  shapes_.push_back(shape);
+  ++ntaken_;
+}
+
+Result<void> Group::finish() {
+  if (last_comm_ != nullptr && ntaken_ == tasks_.size() && jobs_.empty() && !error_.has_value()) {
+    last_comm_->enter();
+    auto result = last_comm_->repeat_last_group(tasks_);
+    last_comm_->leave();
+    return result;
+  }
+  differ();
+  if (error_.has_value()) {
+    return std::move(*error_);
+  }
+  PLEXUS_TRY(run_jobs());
+  if (tasks_.empty()) {
+    return ok();
+  }
+  static std::atomic<uint64_t> last{0};
+  last_group_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
+  PLEXUS_TRY(run_tasks(tasks_, shapes_, last_group_));
+  last_comm_ = tasks_.front().comm;
+  return ok();
+}
+
+/// Communicators begin and end, each in a thread of its own.
+Result<void> Group::run_jobs() {
+  if (jobs_.size() == 1) {
+    return jobs_.front()();
+  }
+  std::vector<std::optional<Error>> errors(jobs_.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    threads.emplace_back([this, i, &errors] {
+      auto result = jobs_[i]();
+      if (result.has_error()) {
+        errors[i] = std::move(result).error();
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (std::optional<Error>& error : errors) {
+    if (error.has_value()) {
+      return std::move(*error);
+    }
+  }
+  return ok();
+}
+
 // ---- the calls of communicator_calls.hpp ----
 
 Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void* send, void* recv) {
-  if (Group::open() || !comm.is_last_call(shape)) {
+  if (Group::open()) {
+    return Group::current().repeat(comm, shape, send, recv);
+  }
+  if (!comm.is_last_call(shape)) {
     return false;
   }
   comm.enter();
@@ -193,27 +256,21 @@ Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void*
   return true;
 }
 
-void note_call(Communicator& comm, const CallShape& shape) noexcept {
-  if (!Group::open()) {
-    comm.note_last_call(shape);
-  }
-}
-
 Result<void> group_start() noexcept {
-  Group::current().start();
+  Group::start();
   return ok();
 }
 
-Result<void> group_end() { return Group::current().end(); }
+Result<void> group_end() { return Group::end(); }
 
 void fail_group(const Error& error) { Group::current().fail(error); }
 
-Result<void> enqueue(const Task& task) {
+Result<void> enqueue(const Task& task, const CallShape& shape) {
   if (Group::open()) {
-    Group::current().add(task);
+    Group::current().add(task, shape);
     return ok();
   }
-  return run_tasks({&task, 1});
+  return run_tasks({&task, 1}, {&shape, 1}, 0);
 }
 
 }  // namespace plexus

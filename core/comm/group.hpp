@@ -19,26 +19,44 @@ using LifeJob = std::function<Result<void>()>;
 class Group {
  public:
   /// The calling thread's.
-  static Group& current();
+  static Group& current() {
+    return this_thread_.group != nullptr ? *this_thread_.group : make_current();
+  }
 
   /// Is the calling thread between a start and the outermost end?
-  [[nodiscard]] static bool open() noexcept { return depth_ > 0; }
-  void start() noexcept { ++depth_; }
-  Result<void> end();
+  [[nodiscard]] static bool open() noexcept { return this_thread_.depth > 0; }
+  static void start() noexcept { ++this_thread_.depth; }
+  static Result<void> end();
   void fail(const Error& error);
-  void add(const Task& task) { tasks_.push_back(task); }
+  /// Takes the call that stood at this place in the thread's last group, with other addresses.
+  /// False: it is another one, to be checked and added.
+  bool repeat(const Communicator& comm,
+              const CallShape& shape,
+              const void* send,
+              void* recv) noexcept;
+  void add(const Task& task, const CallShape& shape);
   void add(LifeJob job) { jobs_.push_back(std::move(job)); }
 
  private:
   Result<void> finish();
-  // Beside the object, so that a call outside groups need not look whether that exists.
-  static thread_local int depth_;
+  Result<void> run_jobs();
+  void differ() noexcept;
+  static Group& make_current();
+  // Looking up what is a thread's costs most of what a group's calls do: one object without
+  // constructor is found at once.
+  struct ThisThread {
+    int depth = 0;
+    Group* group = nullptr;
+  };
+  static thread_local constinit ThisThread this_thread_;
+  // Of this group; from place ntaken_ on, of the last one, which may be repeated.
   std::vector<Task> tasks_;
+  std::vector<CallShape> shapes_;
+  size_t ntaken_ = 0;
+  Communicator* last_comm_ = nullptr;  // of the last group's calls; nullptr: not to be repeated
+  uint64_t last_group_ = 0;            // its number, distinct in the process
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;
 };
-
-/// Runs tasks of any communicators, in order per communicator, side by side.
-Result<void> run_tasks(std::span<const Task> tasks);
 
 }  // namespace plexus

@@ -143,11 +143,10 @@ Result<void> start_life(Communicator** slot,
 }
 
 Result<void> run_life_job(LifeJob job) {
-  Group& group = Group::current();
-  if (!group.open()) {
+  if (!Group::open()) {
     return job();
   }
-  group.add(std::move(job));
+  Group::current().add(std::move(job));
   return ok();
 }
 

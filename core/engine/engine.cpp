@@ -83,6 +83,11 @@ Result<bool> progress_connect(Execution& execution) {
   return connected;
 }
 
+/// The only lane that is left may look longer before it says that it waits.
+void let_poll(const Execution& execution, size_t lanes_left, RunQueue& queue) {
+  queue.set_polls(lanes_left == 1 && !execution.rank->oversubscribed ? kPolls : 1);
+}
+
 bool waits_at_fifo(const LaneRun& lane) {
   return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
 }
@@ -116,13 +121,13 @@ void Engine::run_simple(Execution& execution) noexcept {
   if (execution.watch != nullptr) {
     execution.watch->on_begin();
   }
+  size_t lanes_left = 0;
   for (WorkQueue& queue : execution.queues) {
     queue.current = 0;
-    restart_item(queue);
+    lanes_left += restart_item(queue);
   }
-  const bool is_only_lane =
-      execution.queues.size() == 1 && execution.queues.front().items.front().lanes.size() == 1;
-  RunQueue alone(0, is_only_lane && !execution.rank->oversubscribed ? kPolls : 1);
+  RunQueue alone(0);
+  let_poll(execution, lanes_left, alone);
   while (poll_queues(execution, alone)) {
   }
   if (execution.watch != nullptr) {
@@ -133,20 +138,23 @@ void Engine::run_simple(Execution& execution) noexcept {
   polled_.clear();
 }
 
-void Engine::restart_item(WorkQueue& queue) noexcept {
-  if (queue.current < queue.items.size()) {
-    WorkQueue::Item& item = queue.items[queue.current];
-    begin_calls(item.work);
-    for (LaneRun& lane : item.lanes) {
-      lane.restart();
-    }
+/// How many lanes it has.
+size_t Engine::restart_item(WorkQueue& queue) noexcept {
+  if (queue.current == queue.items.size()) {
+    return 0;
   }
+  WorkQueue::Item& item = queue.items[queue.current];
+  begin_calls(item.work);
+  for (LaneRun& lane : item.lanes) {
+    lane.restart();
+  }
+  return item.lanes.size();
 }
 
 /// Advances what can go on, and waits when nothing can. False: all is done, or failed.
 bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   bool any_moved = false;
-  bool any_left = false;
+  size_t all_left = 0;
   for (WorkQueue& queue : execution.queues) {
     if (queue.current == queue.items.size()) {
       continue;
@@ -164,14 +172,15 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
     }
     if (lanes_left == 0) {
       ++queue.current;
-      restart_item(queue);
+      lanes_left = restart_item(queue);
     }
-    any_left = any_left || queue.current < queue.items.size();
+    all_left += lanes_left;
   }
+  let_poll(execution, all_left, alone);
   if (any_moved) {
     moved();
   }
-  if (!any_left && drained(execution)) {
+  if (all_left == 0 && drained(execution)) {
     return false;
   }
   return any_moved || wait_for(execution);

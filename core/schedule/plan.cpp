@@ -406,6 +406,7 @@ Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<con
     });
     if (oldest != plans_.rend()) {
       plans_.erase(std::next(oldest).base());
+      ++dropped_;
     }
   }
   PLEXUS_TRY(plan, Plan::build(context, tasks));

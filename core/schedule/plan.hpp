@@ -137,9 +137,12 @@ class PlanCache {
  public:
   /// A plan for `tasks` that is not busy: a cached one, or a new one.
   Result<Plan*> find_or_build(const PlanContext& context, std::span<const Task> tasks);
+  /// How many plans it has dropped so far: those returned before may be among them.
+  [[nodiscard]] uint64_t dropped() const noexcept { return dropped_; }
 
  private:
   std::vector<std::unique_ptr<Plan>> plans_;
+  uint64_t dropped_ = 0;
 };
 
 }  // namespace plexus

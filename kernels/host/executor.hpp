@@ -28,10 +28,11 @@ class LaneRun;
 /// so often before it counts as waiting; more than 1 where it is the only one that could run.
 class RunQueue {
  public:
-  explicit RunQueue(uint32_t engine, uint32_t polls = 1) : engine_(engine), polls_(polls) {}
+  explicit RunQueue(uint32_t engine) : engine_(engine) {}
 
   [[nodiscard]] uint32_t engine() const noexcept { return engine_; }
   [[nodiscard]] uint32_t polls() const noexcept { return polls_; }
+  void set_polls(uint32_t polls) noexcept { polls_ = polls; }
   /// Gives `lane` its index. Allocates: at plan start only.
   void add(LaneRun* lane);
   void clear() noexcept;
@@ -43,7 +44,7 @@ class RunQueue {
 
  private:
   uint32_t engine_;
-  uint32_t polls_;
+  uint32_t polls_ = 1;
   std::vector<LaneRun*> lanes_;
   LaneRun* head_ = nullptr;
   LaneRun* tail_ = nullptr;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank that makes COUNT equal calls of ncclAllReduce, for tests/bench/instructions: what the
-// library itself executes for a small message, without timers, checks or tables around it.
+// One rank that makes COUNT equal calls, for tests/bench/instructions: what the library itself
+// executes for a small message, without timers, checks or tables around it.
 #include <cstdio>
 #include <cstdlib>
 #include <nccl.h>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -15,37 +16,63 @@ void check(ncclResult_t result) {
   }
 }
 
+struct Call {
+  bool exchanges;  // a group of one send and one receive; else an all-reduce
+  const float* input;
+  float* output;
+  size_t elements;
+  int peer;
+  ncclComm_t comm;
+};
+
+void make(const Call& call) {
+  if (!call.exchanges) {
+    check(ncclAllReduce(call.input, call.output, call.elements, ncclFloat, ncclSum, call.comm,
+                        nullptr));
+    return;
+  }
+  check(ncclGroupStart());
+  check(ncclSend(call.input, call.elements, ncclFloat, call.peer, call.comm, nullptr));
+  check(ncclRecv(call.output, call.elements, ncclFloat, call.peer, call.comm, nullptr));
+  check(ncclGroupEnd());
+}
+
 /// What is counted, found by its name: all calls but the first, which plans and connects.
-[[gnu::noinline]] void repeat_call(
-    const float* input, float* output, size_t elements, ncclComm_t comm, long count) {
-  for (long call = 0; call < count; ++call) {
-    check(ncclAllReduce(input, output, elements, ncclFloat, ncclSum, comm, nullptr));
+[[gnu::noinline]] void repeat_call(const Call& call, long count) {
+  for (long done = 0; done < count; ++done) {
+    make(call);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr,
-                 "usage: NCCL_COMM_ID=HOST:PORT small_message RANK NRANKS BYTES COUNT\n"
-                 "Sums BYTES/4 floats COUNT times; every rank must say the same.\n");
+  if (argc != 6) {
+    std::fprintf(
+        stderr,
+        "usage: NCCL_COMM_ID=HOST:PORT small_message all_reduce|sendrecv RANK NRANKS BYTES "
+        "COUNT\n"
+        "Sums, or exchanges with the rank's neighbour, BYTES/4 floats COUNT times; every "
+        "rank must say the same. NRANKS is even.\n");
     return 2;
   }
-  const int rank = std::atoi(argv[1]);
-  const int nranks = std::atoi(argv[2]);
-  const auto elements = static_cast<size_t>(std::atoll(argv[3])) / sizeof(float);
-  const long count = std::atol(argv[4]);
+  const bool exchanges = std::string_view(argv[1]) == "sendrecv";
+  const int rank = std::atoi(argv[2]);
+  const int nranks = std::atoi(argv[3]);
+  const auto elements = static_cast<size_t>(std::atoll(argv[4])) / sizeof(float);
+  const long count = std::atol(argv[5]);
   ncclUniqueId id;
   check(ncclGetUniqueId(&id));
   ncclComm_t comm = nullptr;
   check(ncclCommInitRank(&comm, nranks, id, rank));
   const std::vector<float> input(elements, 1.0F);
   std::vector<float> output(elements);
-  check(ncclAllReduce(input.data(), output.data(), elements, ncclFloat, ncclSum, comm, nullptr));
-  repeat_call(input.data(), output.data(), elements, comm, count);
+  const Call call{exchanges, input.data(), output.data(), elements, rank ^ 1, comm};
+  make(call);
+  repeat_call(call, count);
   check(ncclCommDestroy(comm));
-  const bool right = elements == 0 || output.back() == static_cast<float>(nranks);
+  const float expected = exchanges ? 1.0F : static_cast<float>(nranks);
+  const bool right = elements == 0 || output.back() == expected;
   std::fputs(right ? "" : "small_message: wrong result\n", stderr);
   return right ? 0 : 1;
 }

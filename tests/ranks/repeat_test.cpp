@@ -2,6 +2,7 @@
 // A call like the last one is done without checks and lookups: with other addresses, between other
 // calls, and not when something changed that the checks would have seen.
 #include <array>
+#include <span>
 
 #include "tests/ranks/job.hpp"
 
@@ -36,6 +37,34 @@ ncclResult_t expect_sum(ncclComm_t comm, float value, ncclRedOp_t op, float expe
   return done;
 }
 
+void expect_sum_in_group(ncclComm_t comm, float value, ncclRedOp_t op, float expected) {
+  Values input;
+  input.fill(value);
+  Values result{};
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(input.data(), result.data(), 4, ncclFloat32, op, comm, nullptr),
+            ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+  EXPECT_THAT(result, Each(expected)) << "of " << value << ", op " << op << ", in a group";
+}
+
+/// Each of two ranks sends `input` to the other one and gets `output` in return.
+ncclResult_t exchange(
+    ncclComm_t comm, int rank, const Values& input, Values* output, size_t count = 4) {
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  ncclSend(input.data(), count, ncclFloat32, 1 - rank, comm, nullptr);
+  ncclRecv(output->data(), count, ncclFloat32, 1 - rank, comm, nullptr);
+  return ncclGroupEnd();
+}
+
+void expect_exchange(ncclComm_t comm, int rank, float value, size_t count = 4) {
+  Values input;
+  input.fill(value + static_cast<float>(rank));
+  Values output{};
+  EXPECT_EQ(exchange(comm, rank, input, &output, count), ncclSuccess) << ncclGetLastError(nullptr);
+  EXPECT_THAT(std::span(output).first(count), Each(value + static_cast<float>(1 - rank)));
+}
+
 void run(const Job::Body& body) {
   Job job(kRanks);
   EXPECT_THAT(job.run_in_threads(body), Each(ncclSuccess)) << ncclGetLastError(nullptr);
@@ -68,6 +97,11 @@ TEST(Repeat, PlansThatReductionsShareKeepTheirScalarsApart) {
       expect_sum(comm, 4, tripled, 24);
       expect_sum(comm, 4, tripled, 24);
       expect_sum(comm, 4, ncclAvg, 4);
+      expect_sum_in_group(comm, 4, tripled, 24);
+      expect_sum(comm, 4, ncclAvg, 4);
+      expect_sum_in_group(comm, 4, ncclAvg, 4);
+      expect_sum_in_group(comm, 4, tripled, 24);
+      expect_sum_in_group(comm, 4, ncclAvg, 4);
     }
     EXPECT_EQ(ncclRedOpDestroy(tripled, comm), ncclSuccess);
     Values result{};
@@ -127,6 +161,92 @@ TEST(Repeat, EndsWithTheCommunicator) {
     EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess);
     Values result{};
     return all_reduce(comm, 2, ncclSum, &result);
+  });
+  EXPECT_THAT(results, Each(ncclInvalidUsage));
+}
+
+TEST(Repeat, GroupsReadAndWriteOtherAddresses) {
+  run([](int rank, ncclComm_t comm) {
+    for (int call = 0; call < 100; ++call) {
+      expect_exchange(comm, rank, static_cast<float>(call));
+    }
+    return ncclSuccess;
+  });
+}
+
+TEST(Repeat, GroupsThatDifferLateAreOtherGroups) {
+  run([](int rank, ncclComm_t comm) {
+    const int peer = 1 - rank;
+    Values sent;
+    sent.fill(static_cast<float>(rank));
+    Values received{};
+    Values sum{};
+    for (int round = 0; round < 5; ++round) {
+      expect_exchange(comm, rank, 1);
+      expect_exchange(comm, rank, 2, 3);  // another count
+      expect_exchange(comm, rank, 3);
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);  // its first part only
+      EXPECT_EQ(rank == 0 ? ncclSend(sent.data(), 4, ncclFloat32, peer, comm, nullptr)
+                          : ncclRecv(received.data(), 4, ncclFloat32, peer, comm, nullptr),
+                ncclSuccess);
+      EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+      expect_exchange(comm, rank, 4);
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+      EXPECT_EQ(ncclSend(sent.data(), 4, ncclFloat32, peer, comm, nullptr), ncclSuccess);
+      EXPECT_EQ(ncclRecv(received.data(), 4, ncclFloat32, peer, comm, nullptr), ncclSuccess);
+      EXPECT_EQ(ncclAllReduce(sent.data(), sum.data(), 4, ncclFloat32, ncclSum, comm, nullptr),
+                ncclSuccess);
+      EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+      EXPECT_THAT(received, Each(static_cast<float>(peer)));
+      EXPECT_THAT(sum, Each(1.0F));
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);  // nothing at all
+      EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+      expect_sum(comm, 2, ncclSum, 4);
+      expect_exchange(comm, rank, 5);
+      expect_sum(comm, 2, ncclSum, 4);
+    }
+    return ncclSuccess;
+  });
+}
+
+TEST(Repeat, GroupsOfTwoCommunicatorsAreKeptApart) {
+  run([](int rank, ncclComm_t comm) {
+    ncclComm_t other = nullptr;
+    EXPECT_EQ(ncclCommSplit(comm, 0, 1 - rank, &other, nullptr), ncclSuccess);  // ranks swapped
+    for (int round = 0; round < 5; ++round) {
+      expect_exchange(comm, rank, 1);
+      expect_exchange(other, 1 - rank, 2);
+    }
+    EXPECT_EQ(ncclCommDestroy(other), ncclSuccess);
+    EXPECT_EQ(ncclCommSplit(comm, 0, rank, &other, nullptr), ncclSuccess);  // at the same address
+    expect_exchange(other, rank, 3);
+    return ncclCommDestroy(other);
+  });
+}
+
+TEST(Repeat, GroupsAreCheckedWhenAnAddressIsNullNow) {
+  run([](int rank, ncclComm_t comm) {
+    Values result{};
+    expect_exchange(comm, rank, 1);
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclSend(result.data(), 4, ncclFloat32, 1 - rank, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclRecv(nullptr, 4, ncclFloat32, 1 - rank, comm, nullptr), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    expect_exchange(comm, rank, 2);
+    expect_exchange(comm, rank, 3);
+    return ncclSuccess;
+  });
+}
+
+TEST(Repeat, GroupsEndWithTheCommunicator) {
+  Job job(kRanks);
+  const auto results = job.run_in_threads([](int rank, ncclComm_t comm) {
+    expect_exchange(comm, rank, 1);
+    expect_exchange(comm, rank, 2);
+    EXPECT_EQ(ncclCommFinalize(comm), ncclSuccess);
+    const Values input{};
+    Values output{};
+    return exchange(comm, rank, input, &output);
   });
   EXPECT_THAT(results, Each(ncclInvalidUsage));
 }
