@@ -17,16 +17,32 @@ constexpr size_t kEventsPerPoll = 16;
 /// Of ofi_rxm's rounds that accept, hear and take a connection, which library.cpp sets to 1 ms.
 constexpr auto kSettleTime = std::chrono::milliseconds(3);
 
+/// An endpoint of shm is a file named by the process's number and its own. Who is killed leaves its
+/// files behind, and who gets the same process number finds the first names taken.
+constexpr int kNamesMax = 1000;
+
 }  // namespace
 
-Result<Endpoint> Endpoint::open(std::shared_ptr<Domain> owner) {
+Result<Endpoint> Endpoint::open(const std::shared_ptr<Domain>& owner) {
+  for (int names = 1;; ++names) {
+    PLEXUS_TRY(endpoint, make(owner));
+    const int enabled = ::fi_enable(endpoint.ep_.get());
+    if (enabled == -FI_EBUSY && owner->provider() == "shm" && names < kNamesMax) {
+      continue;  // the next one has another name
+    }
+    PLEXUS_TRY(check_call(enabled, "enable an endpoint", owner->name()));
+    return std::move(endpoint);
+  }
+}
+
+Result<Endpoint> Endpoint::make(const std::shared_ptr<Domain>& owner) {
   Endpoint endpoint;
   Domain& domain = *owner;
   std::optional<KeptSignals> signals;
   if (domain.provider() == "shm") {
     signals.emplace();  // the first endpoint takes SIGINT and others
   }
-  endpoint.domain_ = std::move(owner);
+  endpoint.domain_ = owner;
   fi_av_attr av_attributes{};
   av_attributes.type = FI_AV_TABLE;
   fid_av* av = nullptr;
@@ -51,7 +67,6 @@ Result<Endpoint> Endpoint::open(std::shared_ptr<Domain> owner) {
   if (domain.takes_device_memory()) {  // after binding: 1.17 cannot close what is not bound
     PLEXUS_TRY(demand_direct_access(*ep, domain.provider() + " on " + domain.name()));
   }
-  PLEXUS_TRY(check_call(::fi_enable(ep), "enable an endpoint", domain.name()));
   return endpoint;
 }
 

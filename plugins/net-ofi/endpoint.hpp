@@ -52,7 +52,7 @@ struct Bytes {
 
 class Endpoint {
  public:
-  [[nodiscard]] static Result<Endpoint> open(std::shared_ptr<Domain> domain);
+  [[nodiscard]] static Result<Endpoint> open(const std::shared_ptr<Domain>& domain);
 
   /// Its own address, for a peer.
   [[nodiscard]] Result<size_t> read_address(AddressBytes& address) const;
@@ -104,6 +104,8 @@ class Endpoint {
 
  private:
   Endpoint() = default;
+  /// Bound, not yet enabled.
+  [[nodiscard]] static Result<Endpoint> make(const std::shared_ptr<Domain>& domain);
   [[nodiscard]] Event read_error() const;
 
   std::shared_ptr<Domain> domain_;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every collective over net-ofi, on each software provider of libfabric that can: over loopback, and between two
 network namespaces with two links each."""
+import glob
 import os
 import signal
 import sys
@@ -36,6 +37,18 @@ class Loopback(job.Test):
         for provider in PROVIDERS:
             with self.subTest(provider):
                 self.run_perf("all_reduce", *SIZES, "--ranks", 3, "--mode", "threads", PLEXUS_OFI_PROVIDER=provider, **OVER_OFI)
+
+    def test_names_that_the_dead_left_in_shared_memory_are_passed_over(self):
+        # What who was killed leaves behind, as if it had had this process's number: a header of libfabric 1.17's
+        # (version, flags, process), where the process is one that lives.
+        shell = ('for i in 0 1 2; do printf "\\004\\000\\001\\000\\001%4096s" "" | tr " " "\\000" >/dev/shm/$$:0:$i; done; '
+                 'exec "$@"')
+        ranks = self.start(job.perf("all_reduce", *ONE_SIZE, "--ranks", 2, "--mode", "threads", "--json", "-"),
+                           ["sh", "-c", shell, "sh"], PLEXUS_OFI_PROVIDER="shm", FI_LOG_LEVEL="warn", **OVER_OFI)
+        self.addCleanup(lambda: [os.unlink(path) for path in glob.glob(f"/dev/shm/{ranks.pid}:0:*")])
+        ended = ranks.end(60)
+        self.check_report(ended)
+        self.assertIn(f"in use ({ranks.pid}:0:2)", ended.stderr)  # else nothing was in the way
 
     def test_its_own_nccl_tables(self):
         for version in ("v8", "v9", "v10", "v11", "v12"):
