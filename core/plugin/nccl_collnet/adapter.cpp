@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/plugin/nccl_collnet/table.hpp"
+#include "core/plugin/nccl_table.hpp"
 
 namespace plexus::nccl_collnet {
 namespace {
@@ -416,32 +417,22 @@ bool is_cross_dc(const Library& library, int version) {
 }  // namespace
 
 Result<std::shared_ptr<const CollnetPlugin>> adapt(const Library& library) {
-  for (int version = kVersionMost; version >= kVersionLeast; --version) {
-    const std::string symbol = fmt::format("ncclCollNetPlugin_v{}", version);
-    const auto object = library.find_object(symbol.c_str());
-    if (!object.has_value()) {
-      continue;
-    }
-    const Version& chosen = is_cross_dc(library, version)
-                                ? kCrossDc
-                                : kVersions[static_cast<size_t>(version - kVersionLeast)];
-    if (object->size_bytes != 0 && object->size_bytes < chosen.table_bytes) {
-      return fail(
-          Code::kInvalidUsage,
-          "its {} has {} bytes, expected {}: it was built with a header that is not NCCL's; "
-          "rebuild it",
-          symbol, object->size_bytes, chosen.table_bytes);
-    }
-    auto collnet = chosen.make(object->address);
-    CollnetPlugin plugin;
-    plugin.path = library.path();
-    plugin.name = collnet->name() == nullptr ? "unnamed" : collnet->name();
-    plugin.version = symbol;
-    plugin.ops = kOps;
-    plugin.origin = std::make_shared<const Vendor>(std::move(collnet));
-    return std::make_shared<const CollnetPlugin>(std::move(plugin));
+  const auto table = find_newest_table(library, "ncclCollNetPlugin", {kVersionLeast, kVersionMost});
+  if (!table.has_value()) {
+    return std::shared_ptr<const CollnetPlugin>();
   }
-  return std::shared_ptr<const CollnetPlugin>();
+  const Version& chosen = is_cross_dc(library, table->version)
+                              ? kCrossDc
+                              : kVersions[static_cast<size_t>(table->version - kVersionLeast)];
+  PLEXUS_TRY(table->check_size(chosen.table_bytes));
+  auto collnet = chosen.make(table->object.address);
+  CollnetPlugin plugin;
+  plugin.path = library.path();
+  plugin.name = collnet->name() == nullptr ? "unnamed" : collnet->name();
+  plugin.version = table->symbol;
+  plugin.ops = kOps;
+  plugin.origin = std::make_shared<const Vendor>(std::move(collnet));
+  return std::make_shared<const CollnetPlugin>(std::move(plugin));
 }
 
 }  // namespace plexus::nccl_collnet

@@ -10,8 +10,8 @@
 
 #include "plugin-api/plexus_tuner.h"
 
-#include "core/plugin/library.hpp"
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/library.hpp"
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
@@ -24,14 +24,9 @@ struct Tuner {
 };
 
 Result<Tuner> load(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
+  PLEXUS_TRY(library, load_library(stand));
   using Query = const plexus_plugin_t*(uint32_t);
-  Query* const query = library.value().find_function<Query>("plexus_plugin_query");
+  Query* const query = library.find_function<Query>("plexus_plugin_query");
   const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
   if (plugin == nullptr || plugin->tuner == nullptr) {
     return wrong("it gives no tuner's table to this host");
