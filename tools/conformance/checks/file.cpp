@@ -123,17 +123,15 @@ Result<void> loads_twice_as_one(Stand& stand) {
 }
 
 Result<void> loading_leaves_no_threads(Stand& stand) {
-  const uint32_t before = count_threads();
+  const Holdings before;
   PLEXUS_TRY(load_library(stand));
-  const uint32_t now = settle_threads(before, milliseconds(100));
-  return expect(now == before, "{} threads run after loading it, {} before", now, before);
+  return before.expect_no_threads("loading it");
 }
 
 Result<void> loading_leaves_no_descriptors(Stand& stand) {
-  const Descriptors before = list_descriptors();
+  const Holdings before;
   PLEXUS_TRY(load_library(stand));
-  const std::string left = describe_new(before, list_descriptors());
-  return expect(left.empty(), "loading it left open: {}", left);
+  return before.expect_no_descriptors("loading it");
 }
 
 Result<void> loading_is_silent(Stand& stand) {
@@ -143,13 +141,9 @@ Result<void> loading_is_silent(Stand& stand) {
 }
 
 Result<void> loading_leaves_the_process(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
+  const Surroundings before;
   PLEXUS_TRY(load_library(stand));
-  PLEXUS_TRY(expect(handlers == list_handlers(), "loading it changed a signal's handler"));
-  return expect(surroundings == list_surroundings(),
-                "loading it changed the environment, the folder, the umask, the rounding mode or "
-                "the locale");
+  return before.expect_unchanged("loading it");
 }
 
 Result<void> reloads(Stand& stand) {
