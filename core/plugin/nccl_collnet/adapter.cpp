@@ -9,13 +9,18 @@
 #include <vector>
 
 #include "core/plugin/nccl_collnet/table.hpp"
+#include "core/plugin/nccl_net/call.hpp"
 #include "core/plugin/nccl_table.hpp"
 
 namespace plexus::nccl_collnet {
 namespace {
 
+using nccl_net::call_vendor;
+using nccl_net::give_to_host;
 using nccl_net::LogScope;
 using nccl_net::LogTarget;
+using nccl_net::report;
+using nccl_net::take_from_host;
 
 /// One loaded library. Threads: any; init, devices and properties run one at a time, as under NCCL.
 class Vendor final : public CollnetOrigin, public std::enable_shared_from_this<Vendor> {
@@ -31,18 +36,6 @@ class Vendor final : public CollnetOrigin, public std::enable_shared_from_this<V
   mutable std::mutex mutex_;
   mutable bool is_initialised_ = false;  // guarded by mutex_; process-once plugins only
 };
-
-/// A call into the plugin.
-template <class Call>
-int32_t call_vendor(const LogTarget& log, const char* name, const Call& call) {
-  LogScope scope(log);
-  return scope.finish(name, call());
-}
-
-int32_t report(const LogTarget& log, const Error& error) {
-  log.error(error.message());
-  return static_cast<int32_t>(error.code());
-}
 
 /// A connect under way, in a thread that may outlive who asked for it.
 struct Connecting {
@@ -98,15 +91,6 @@ struct plexus_collnet_memory {
 
 namespace plexus::nccl_collnet {
 namespace {
-
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
 
 int32_t Vendor::init(const plexus_collnet_config_t* config,
                      plexus_collnet_context_t** context) const {
