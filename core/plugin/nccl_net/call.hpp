@@ -10,6 +10,16 @@
 
 namespace plexus::nccl_net {
 
+/// An exception that escapes from a plugin is a code like any other.
+template <class Call>
+int32_t guarded(const Call& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    return PLEXUS_INTERNAL_ERROR;
+  }
+}
+
 template <class T>
 T* give_to_host(std::unique_ptr<T> owner) {
   return owner.release();

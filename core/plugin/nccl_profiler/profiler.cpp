@@ -6,23 +6,15 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/library_search.hpp"
-#include "core/plugin/nccl_net/log.hpp"
+#include "core/plugin/nccl_net/call.hpp"
 #include "core/plugin/nccl_table.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr const char* kDefaultFile = "libnccl-profiler.so";
+using nccl_net::guarded;
 
-/// Calls into a plugin. An exception that escapes is a code like any other.
-template <class Call>
-int32_t guarded(const Call& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return PLEXUS_INTERNAL_ERROR;
-  }
-}
+constexpr const char* kDefaultFile = "libnccl-profiler.so";
 
 /// Kinds of which an event of `type` is the parent, at any distance, and itself.
 constexpr uint64_t family_of(uint64_t type) {
