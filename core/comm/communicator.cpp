@@ -124,19 +124,15 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   return comm;
 }
 
-/// The least that a rank was told, or else by what the slots are for: those in memory are to stay
-/// in a core's cache between writer and reader, those of a network are to cost few system calls a
-/// byte (docs/performance.md).
+/// The least that a rank was told, or else by what the slots are for.
 uint32_t choose_slot_bytes(const std::vector<PeerInfo>& infos) {
-  constexpr uint32_t kOfMemory = 128 * 1024;
-  constexpr uint32_t kOfNetwork = 512 * 1024;
   uint32_t told = 0;
   for (const PeerInfo& info : infos) {
     if (info.slot_bytes > 0) {
       told = told == 0 ? info.slot_bytes : std::min(told, info.slot_bytes);
     }
   }
-  return told > 0 ? told : may_need_net(infos) ? kOfNetwork : kOfMemory;
+  return told > 0 ? told : may_need_net(infos) ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
 }
 
 struct FreeCommunicators {

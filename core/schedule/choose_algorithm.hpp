@@ -69,6 +69,11 @@ struct CollnetAbility {
   std::array<uint8_t, kDataTypeCount> kinds{};  // per type, bit k: ReduceKind k
 };
 
+/// A slot where NCCL_BUFFSIZE is not set: in memory it is to stay in a core's cache between writer
+/// and reader, of a network it is to cost few system calls a byte (docs/performance.md).
+inline constexpr uint32_t kSlotBytesOfMemory = 128 * 1024;
+inline constexpr uint32_t kSlotBytesOfNetwork = 512 * 1024;
+
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
   uint64_t size_bytes = 0;  // of the larger buffer of a rank

@@ -2,7 +2,6 @@
 #include "kernels/program/algorithms.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <vector>
 
 #include "kernels/algorithms/all_pairs.hpp"
@@ -28,10 +27,13 @@
 #include "kernels/algorithms/tree_all_reduce.hpp"
 #include "kernels/algorithms/tree_broadcast.hpp"
 #include "kernels/algorithms/two_shot_all_reduce.hpp"
+#include "kernels/program/formulas.hpp"
 #include "kernels/program/record.hpp"
 
 namespace plexus {
 namespace {
+
+using namespace formulas;  // what the table below is written in
 
 int ranks_of(const RecordInput& input) { return static_cast<int>(input.ring.size()); }
 
@@ -337,180 +339,6 @@ constexpr Algorithm hierarchical(const char* name,
   row.record = record;
   row.for_centres = true;
   return row;
-}
-
-// ---- costs: the verifier holds them against the programs ----
-
-constexpr int all(int nranks) { return nranks; }
-constexpr int twice(int nranks) { return 2 * nranks; }
-constexpr int butterfly_width(int nranks) { return Butterfly::of(nranks).p; }
-constexpr int zero(int /*nranks*/) { return 0; }
-constexpr int one(int /*nranks*/) { return 1; }
-constexpr int two(int /*nranks*/) { return 2; }
-constexpr int others(int nranks) { return nranks - 1; }
-constexpr int half(int nranks) { return nranks / 2; }
-constexpr int twice_others(int nranks) { return 2 * (nranks - 1); }
-int log2_up(int nranks) {
-  return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks - 1)));
-}
-
-// Of two ranks, both directions share one lane.
-constexpr int bidirectional_rounds(int nranks) { return nranks == 2 ? 4 : 2 * (nranks - 1); }
-constexpr int bidirectional_chunks(int nranks) { return 4 * (nranks - 1); }
-
-int tree_rounds(int nranks) {
-  int deepest = 0;
-  for (int place = 0; place < nranks; ++place) {
-    int depth = 0;
-    for (int up = first_tree(nranks, place).up; up != kNoPlace; up = first_tree(nranks, up).up) {
-      ++depth;
-    }
-    deepest = std::max(deepest, depth);
-  }
-  return 2 * deepest;
-}
-int tree_broadcast_rounds(int nranks) {
-  return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks))) - 1;
-}
-constexpr int tree_broadcast_chunks(int nranks) { return std::min(nranks - 1, 2); }
-int tree_chunks(int nranks) {
-  int most = 0;
-  for (int place = 0; place < nranks; ++place) {
-    const TreePlace tree = first_tree(nranks, place);
-    most = std::max(most, (tree.up == kNoPlace ? 0 : 1) + (tree.down[0] == kNoPlace ? 0 : 1) +
-                              (tree.down[1] == kNoPlace ? 0 : 1));
-  }
-  return most;
-}
-
-int tree_children(int nranks) {
-  int most = 0;
-  for (int place = 0; place < nranks; ++place) {
-    const TreePlace tree = first_tree(nranks, place);
-    most = std::max(most, (tree.down[0] == kNoPlace ? 0 : 1) + (tree.down[1] == kNoPlace ? 0 : 1));
-  }
-  return most;
-}
-
-// What a left-over rank gives takes all steps only to the place whose bits are all others; when
-// that place has a left-over rank too, the way back to it comes on top.
-int doubling_rounds(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return fly.steps + (fly.left_over > 0 ? 1 : 0) + (2 * fly.left_over > fly.p ? 1 : 0);
-}
-int doubling_chunks(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return fly.steps + (fly.left_over > 0 ? 1 : 0);
-}
-int butterfly_rounds(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return 2 * fly.steps + (fly.left_over > 0 ? 2 : 0);
-}
-int butterfly_chunks(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return 2 * (fly.p - 1) + (fly.left_over > 0 ? fly.p : 0);
-}
-
-int butterfly_reduced(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return fly.p - 1 + (fly.left_over > 0 ? fly.p : 0);
-}
-
-int bruck_all_gather_rounds(int nranks) {
-  int rounds = 0;
-  for (int distance = 1; distance < nranks; distance *= 2) {
-    rounds += std::min(distance, nranks - distance) > distance / 2 ? 1 : 0;
-  }
-  return rounds;
-}
-int pat_all_gather_rounds(int nranks) {
-  int rounds = 1;
-  for (int distance = 1; distance < nranks; distance *= 2) {
-    rounds += count_at_distance(nranks, distance) > 1 ? 1 : 0;
-  }
-  return rounds;
-}
-
-int batches(int count) { return (count + kBatch - 1) / kBatch; }
-int torus_rounds(int nranks) {
-  const Torus torus = Torus::of(nranks);
-  return 2 * (torus.rows - 1) +
-         2 * (torus.columns - 1) * ((torus.rows + kTorusBatch - 1) / kTorusBatch);
-}
-int pat_reduce_scatter_rounds(int nranks) {
-  int rounds = 0;
-  for (int distance = 1; distance < nranks; distance *= 2) {
-    rounds += batches(count_at_distance(nranks, distance));
-  }
-  return rounds;
-}
-int bruck_all_to_all_rounds(int nranks) {
-  int rounds = 0;
-  for (int bit = 1; bit < nranks; bit *= 2) {
-    rounds += batches(count_with_bit(nranks, bit));
-  }
-  return rounds;
-}
-int bruck_all_to_all_chunks(int nranks) {
-  int chunks = 0;
-  for (int bit = 1; bit < nranks; bit *= 2) {
-    chunks += count_with_bit(nranks, bit);
-  }
-  return chunks;
-}
-
-int binomial_rounds(int nranks) {
-  int most = 0;
-  for (int place = 0; place < nranks; ++place) {
-    most = std::max(most, std::popcount(static_cast<unsigned>(place)));
-  }
-  return most;
-}
-
-// Chunks that all ranks send in all. A broadcast, reduction, gather or scatter block has to reach
-// everybody, or come from everybody, once.
-
-constexpr int64_t zero_in_all(int /*nranks*/) { return 0; }
-constexpr int64_t one_in_all(int /*nranks*/) { return 1; }
-constexpr int64_t others_in_all(int nranks) { return nranks - 1; }
-constexpr int64_t twice_others_in_all(int nranks) { return 2 * others_in_all(nranks); }
-constexpr int64_t all_others(int nranks) { return nranks * others_in_all(nranks); }
-constexpr int64_t all_twice_others(int nranks) { return 2 * all_others(nranks); }
-constexpr int64_t bidirectional_in_all(int nranks) { return 2 * all_twice_others(nranks); }
-int64_t doubling_in_all(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return int64_t{fly.p} * fly.steps + 2 * int64_t{fly.left_over};
-}
-int64_t butterfly_in_all(int nranks) {
-  const Butterfly fly = Butterfly::of(nranks);
-  return 2 * int64_t{fly.p} * (fly.p - 1) + 2 * int64_t{fly.left_over} * fly.p;
-}
-int64_t bruck_all_to_all_in_all(int nranks) {
-  return int64_t{nranks} * bruck_all_to_all_chunks(nranks);
-}
-int64_t binomial_hops(int nranks) {
-  int64_t hops = 0;
-  for (int place = 0; place < nranks; ++place) {
-    hops += std::popcount(static_cast<unsigned>(place));
-  }
-  return hops;
-}
-
-Cost collnet_direct_cost(const Spread& spread) {
-  const bool is_alone = spread.ranks_per_node_max == 1;
-  return {.rounds = is_alone ? 2 : 4,
-          .chunks_moved = kCollnetDepth * (spread.heads + spread.ranks_per_node_max - 1),
-          .chunks_in_all = int64_t{2} * kCollnetDepth * spread.heads * spread.nranks,
-          .chunks_reduced = kCollnetDepth * (spread.ranks_per_node_max - 1),
-          .chunks = kCollnetDepth * spread.heads};
-}
-Cost collnet_chain_cost(const Spread& spread) {
-  const bool is_alone = spread.ranks_per_node_max == 1;
-  return {.rounds = 2 * spread.ranks_per_node_max,
-          .chunks_moved = is_alone ? 1 : 2,
-          .chunks_in_all = int64_t{2} * spread.nranks,
-          .chunks_reduced = is_alone ? 0 : 1,
-          .chunks = 1};
 }
 
 /// The row of an all-reduce whose sums between hosts are the network's.

@@ -217,7 +217,7 @@ constexpr plexus_collnet_plugin_t kPlugin = {
     .abi_major = PLEXUS_ABI_MAJOR,
     .abi_minor = PLEXUS_ABI_MINOR,
     .name = "Aggregator",
-    .version = "0.1.0",
+    .version = PLEXUS_VERSION,
     .ops = &kOps,
 };
 

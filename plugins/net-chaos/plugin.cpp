@@ -313,7 +313,7 @@ constexpr plexus_plugin_t kPlugin = {
     .kind = PLEXUS_KIND_NET,
     .reserved = 0,
     .name = "Chaos",
-    .version = "0.1.0",
+    .version = PLEXUS_VERSION,
     .net = &kOps,
     .tuner = nullptr,
 };

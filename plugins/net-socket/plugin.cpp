@@ -278,7 +278,7 @@ constexpr plexus_plugin_t kPlugin = {
     .kind = PLEXUS_KIND_NET,
     .reserved = 0,
     .name = "Socket",  // NCCL's name of it: NCCL_NET=Socket
-    .version = "0.1.0",
+    .version = PLEXUS_VERSION,
     .net = &kOps,
     .tuner = nullptr,
 };

@@ -103,7 +103,7 @@ constexpr plexus_plugin_t kPlugin = {
     .kind = PLEXUS_KIND_TUNER,
     .reserved = 0,
     .name = "tuner-default",
-    .version = "0.1.0",
+    .version = PLEXUS_VERSION,
     .net = nullptr,
     .tuner = &kOps,
 };

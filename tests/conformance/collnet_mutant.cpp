@@ -6,35 +6,23 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdexcept>
 #include <thread>
 
 #include "plugin-api/plexus_collnet.h"
 
+#include "tests/conformance/mutant.hpp"
+#include "tests/support/load_descriptor.hpp"
+
 namespace {
 
-bool is_mutant(const char* name) {
-  static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
-  return kChosen != nullptr && std::strcmp(kChosen, name) == 0;
+const plexus_collnet_plugin_t& wrapped() {
+  static const auto& kWrapped = plexus::test::load_descriptor<plexus_collnet_plugin_t>(
+      std::getenv("PLEXUS_MUTANT_OF_COLLNET"), "plexus_collnet_query");
+  return kWrapped;
 }
-
-const plexus_collnet_plugin_t* load_inner() {
-  const char* const path = std::getenv("PLEXUS_MUTANT_OF_COLLNET");
-  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return nullptr;
-  }
-  using Query = const plexus_collnet_plugin_t*(uint32_t);
-  return reinterpret_cast<Query*>(dlsym(library, "plexus_collnet_query"))(PLEXUS_HOST_ABI);
-}
-
-const plexus_collnet_ops_t& inner() {
-  static const plexus_collnet_plugin_t* const kInner = load_inner();
-  return *kInner->ops;
-}
+const plexus_collnet_ops_t& inner() { return *wrapped().ops; }
 
 void sleep_ms(int time) { std::this_thread::sleep_for(std::chrono::milliseconds(time)); }
 
@@ -48,12 +36,6 @@ int32_t init(const plexus_collnet_config_t* config, plexus_collnet_context_t** c
     return PLEXUS_SYSTEM_ERROR;
   }
   return inner().init(config, context);
-}
-
-void finalize(plexus_collnet_context_t* context) { inner().finalize(context); }
-
-int32_t device_count(plexus_collnet_context_t* context, uint32_t* count) {
-  return inner().device_count(context, count);
 }
 
 int32_t properties(plexus_collnet_context_t* context,
@@ -102,13 +84,6 @@ int32_t connect(plexus_collnet_listen_t* listen,
   return is_mutant("connect_lies") && code == PLEXUS_AGAIN ? PLEXUS_OK : code;
 }
 
-int32_t register_memory(plexus_collnet_group_t* group,
-                        const plexus_net_region_t* region,
-                        plexus_collnet_memory_t** memory) {
-  return inner().register_memory(group, region, memory);
-}
-int32_t deregister(plexus_collnet_memory_t* memory) { return inner().deregister(memory); }
-
 int32_t iallreduce(plexus_collnet_group_t* group,
                    const plexus_collnet_reduction_t* reduction,
                    plexus_collnet_request_t** request) {
@@ -140,38 +115,30 @@ void close_group(plexus_collnet_group_t* group) {
   }
 }
 
-void close_listen(plexus_collnet_listen_t* listen) { inner().close_listen(listen); }
+plexus_collnet_ops_t make_ops() {
+  plexus_collnet_ops_t ops = inner();
+  ops.init = init;
+  ops.properties = properties;
+  ops.reduce_support = reduce_support;
+  ops.listen = start_listening;
+  ops.connect = connect;
+  ops.iallreduce = iallreduce;
+  ops.test = test;
+  ops.close_group = close_group;
+  return ops;
+}
 
-constexpr plexus_collnet_ops_t kOps = {
-    .struct_size = sizeof(plexus_collnet_ops_t),
-    .reserved = 0,
-    .init = init,
-    .finalize = finalize,
-    .device_count = device_count,
-    .properties = properties,
-    .reduce_support = reduce_support,
-    .listen = start_listening,
-    .connect = connect,
-    .register_memory = register_memory,
-    .deregister = deregister,
-    .iallreduce = iallreduce,
-    .test = test,
-    .close_group = close_group,
-    .close_listen = close_listen,
-};
-
-constexpr plexus_collnet_plugin_t kPlugin = {
-    .magic = PLEXUS_PLUGIN_MAGIC,
-    .struct_size = sizeof(plexus_collnet_plugin_t),
-    .abi_major = PLEXUS_ABI_MAJOR,
-    .abi_minor = PLEXUS_ABI_MINOR,
-    .name = "Mutant",
-    .version = "0",
-    .ops = &kOps,
-};
+plexus_collnet_plugin_t make_plugin() {
+  static const plexus_collnet_ops_t kOps = make_ops();
+  plexus_collnet_plugin_t plugin = wrapped();
+  plugin.name = "Mutant";
+  plugin.ops = &kOps;
+  return plugin;
+}
 
 }  // namespace
 
 const plexus_collnet_plugin_t* plexus_collnet_query(uint32_t host_abi) {
+  static const plexus_collnet_plugin_t kPlugin = make_plugin();
   return host_abi >> 16 == PLEXUS_ABI_MAJOR ? &kPlugin : nullptr;
 }

@@ -2,6 +2,8 @@
 // Wrong on purpose: net-socket with one fault that PLEXUS_MUTANT names. The
 // table is the wrapped plugin's with some entries replaced; handles are its own. mutants_test.py
 // says which check must kill which mutant. Without PLEXUS_MUTANT it is right.
+#include "tests/conformance/mutant.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,39 +12,27 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <stdexcept>
-#include <string>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
 
+#include "tests/support/load_descriptor.hpp"
+
 namespace {
 
 using std::chrono::milliseconds;
 
-bool is_mutant(const char* name) {
-  static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
-  return kChosen != nullptr && std::strcmp(kChosen, name) == 0;
+const plexus_plugin_t& wrapped() {
+  static const auto& kWrapped = plexus::test::load_descriptor<plexus_plugin_t>(
+      std::getenv("PLEXUS_MUTANT_OF"), "plexus_plugin_query");
+  return kWrapped;
 }
-
-const plexus_plugin_t* load_inner() {
-  const char* const path = std::getenv("PLEXUS_MUTANT_OF");
-  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return nullptr;
-  }
-  using Query = const plexus_plugin_t*(uint32_t);
-  return reinterpret_cast<Query*>(dlsym(library, "plexus_plugin_query"))(PLEXUS_HOST_ABI);
-}
-
-const plexus_net_ops_t& inner() {
-  static const plexus_plugin_t* const kInner = load_inner();
-  return *kInner->net;
-}
+const plexus_net_ops_t& inner() { return *wrapped().net; }
 
 plexus_log_fn say = nullptr;
 plexus_log_sink_t* sink = nullptr;
@@ -52,8 +42,8 @@ std::atomic<void*> last_data{nullptr};
 
 /// Faults of plugins that take dma-bufs, which the wrapper then says of memory that it maps.
 bool is_with_dmabuf() {
-  static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
-  return kChosen != nullptr && std::strncmp(kChosen, "dmabuf_", 7) == 0;
+  const char* const chosen = std::getenv("PLEXUS_MUTANT");
+  return chosen != nullptr && std::string_view(chosen).starts_with("dmabuf_");
 }
 
 void sleep_ms(int time) { std::this_thread::sleep_for(milliseconds(time)); }
@@ -428,6 +418,14 @@ plexus_net_ops_t make_ops() {
   return ops;
 }
 
+plexus_plugin_t make_plugin() {
+  static const plexus_net_ops_t kOps = make_ops();
+  plexus_plugin_t plugin = wrapped();
+  plugin.name = "mutant";
+  plugin.net = &kOps;
+  return plugin;
+}
+
 }  // namespace
 
 const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) {
@@ -437,17 +435,7 @@ const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi) {
   if (is_mutant("query_opens") && open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) {
     return nullptr;
   }
-  static const plexus_net_ops_t kOps = make_ops();
-  static plexus_plugin_t plugin = {PLEXUS_PLUGIN_MAGIC,
-                                   sizeof(plexus_plugin_t),
-                                   PLEXUS_ABI_MAJOR,
-                                   PLEXUS_ABI_MINOR,
-                                   PLEXUS_KIND_NET,
-                                   0,
-                                   "mutant",
-                                   "1",
-                                   &kOps,
-                                   nullptr};
+  static plexus_plugin_t plugin = make_plugin();
   if (is_mutant("query_changes")) {
     ++plugin.reserved;
   }

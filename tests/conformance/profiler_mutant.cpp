@@ -18,6 +18,8 @@
 #include "plugin-api/nccl/profiler.h"
 #include "plugin-api/plexus_plugin.h"
 
+#include "tests/conformance/mutant.hpp"
+
 namespace {
 
 #if PROFILER_VERSION == 4
@@ -25,11 +27,6 @@ using What = nccl_profile_event_v4_t;
 #else
 using What = nccl_profile_event_v5_t;
 #endif
-
-bool is_mutant(const char* name) {
-  const char* const chosen = std::getenv("PLEXUS_MUTANT");
-  return chosen != nullptr && std::strcmp(chosen, name) == 0;
-}
 
 struct Context {
   size_t name_size;

@@ -17,12 +17,9 @@
 #include "plugin-api/nccl/tuner.h"
 #include "plugin-api/plexus_plugin.h"
 
-namespace {
+#include "tests/conformance/mutant.hpp"
 
-bool is_mutant(const char* name) {
-  const char* const chosen = std::getenv("PLEXUS_MUTANT");
-  return chosen != nullptr && std::strcmp(chosen, name) == 0;
-}
+namespace {
 
 struct Context {
   size_t nranks;

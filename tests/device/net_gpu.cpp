@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +18,8 @@
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
+
+#include "tests/support/load_descriptor.hpp"
 
 /// What the host has loaded: is it memory of a GPU? Exported by the test's program.
 extern "C" int plexus_test_is_gpu_memory(const void* pointer);
@@ -41,19 +42,13 @@ struct plexus_net_request {
 
 namespace {
 
-const plexus_plugin_t* load_inner() {
-  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
-  void* const library = dlopen((folder + "/libplexus-net-socket.so").c_str(), RTLD_NOW);
-  using Query = const plexus_plugin_t*(uint32_t);
-  return library == nullptr
-             ? nullptr
-             : reinterpret_cast<Query*>(dlsym(library, "plexus_plugin_query"))(PLEXUS_HOST_ABI);
+const plexus_plugin_t& wrapped() {
+  static const auto& kWrapped = plexus::test::load_descriptor<plexus_plugin_t>(
+      (std::string(std::getenv("PLEXUS_TEST_LIB_DIR")) + "/libplexus-net-socket.so").c_str(),
+      "plexus_plugin_query");
+  return kWrapped;
 }
-
-const plexus_net_ops_t& inner() {
-  static const plexus_plugin_t* const kInner = load_inner();
-  return *kInner->net;
-}
+const plexus_net_ops_t& inner() { return *wrapped().net; }
 
 bool is_set(const char* name, const char* value) {
   const char* const set = std::getenv(name);
@@ -337,19 +332,17 @@ plexus_net_ops_t make_ops() {
   return ops;
 }
 
+plexus_plugin_t make_plugin() {
+  static const plexus_net_ops_t kOps = make_ops();
+  plexus_plugin_t plugin = wrapped();
+  plugin.name = "GPU";
+  plugin.net = &kOps;
+  return plugin;
+}
+
 }  // namespace
 
 const plexus_plugin_t* plexus_plugin_query(uint32_t /*host_abi*/) {
-  static const plexus_net_ops_t kOps = make_ops();
-  static const plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
-                                          sizeof(plexus_plugin_t),
-                                          PLEXUS_ABI_MAJOR,
-                                          PLEXUS_ABI_MINOR,
-                                          PLEXUS_KIND_NET,
-                                          0,
-                                          "GPU",
-                                          "1",
-                                          &kOps,
-                                          nullptr};
+  static const plexus_plugin_t kPlugin = make_plugin();
   return &kPlugin;
 }

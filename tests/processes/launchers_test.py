@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks started by the launchers of Open MPI and MPICH, and by the variables of torchrun and Slurm."""
+"""Ranks started by the launchers of Open MPI and MPICH, by the variables of torchrun and Slurm, by flags."""
 import shutil
 import unittest
 
@@ -53,6 +53,15 @@ class Launchers(job.Test):
         self.run_with_variables(lambda rank: {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2",
                                               "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "plexus-test",
                                               "SLURM_STEP_ID": step})
+
+    def test_a_forced_choice_is_for_the_measured_collective_alone(self):
+        for collective, forced, algorithm in [("all_reduce", "tree", "tree"), ("all_gather", "bruck", "bruck"),
+                                              ("alltoall", "tree", "pairwise")]:
+            with self.subTest(collective):
+                ranks = self.start_ranks(2, collective, *SIZES, "--algo", forced, "--json", "-")
+                report = self.check_report(ranks[0].end(60))
+                self.assertEqual({row["algorithm"] for row in report["rows"] if row["count"] > 0}, {algorithm})
+                self.assertEqual(ranks[1].end(60).returncode, 0)
 
     def test_several_hosts_without_an_address_is_a_usage_error(self):
         ended = self.start(job.perf("all_reduce"), PMI_RANK="0", PMI_SIZE="4", MPI_LOCALNRANKS="2").end(60)

@@ -61,9 +61,8 @@ struct ExplainOptions {
   std::string json;
 };
 
-/// The default of NCCL_BUFFSIZE, in 8 slots.
 uint32_t slot_bytes_of(const ExplainOptions& options) {
-  return (options.nodes > 1 ? 512 : 128) * 1024;
+  return options.nodes > 1 ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
 }
 
 /// A communicator of `nranks` spread evenly over `nodes` machines like this one.

@@ -40,16 +40,29 @@ const char* read_environment(const char* name) {
 }
 
 void set_environment(const char* name, const std::string& value) {
-  if (!value.empty()) {
-    setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
+  setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
+}
+
+/// Forces what a flag says upon the measured collective. Joined ranks agree by all-reduces and
+/// all-gathers of their own, which not every choice serves: those stay free.
+void force_choice(const char* variable, std::string value, perf::Collective measured) {
+  if (value.empty()) {
+    return;
   }
+  if (measured != perf::Collective::kAllReduce) {
+    value += ";allreduce:^";
+  }
+  if (measured != perf::Collective::kAllGather) {
+    value += ";allgather:^";
+  }
+  set_environment(variable, value);
 }
 
 /// The library reads its settings from the environment, which forked ranks inherit.
 void force_choices(const PerfOptions& options) {
   set_environment("PLEXUS_DEVICE", "host");  // where the buffers are
-  set_environment("NCCL_ALGO", options.algorithm);
-  set_environment("NCCL_PROTO", options.protocol);
+  force_choice("NCCL_ALGO", options.algorithm, options.collective);
+  force_choice("NCCL_PROTO", options.protocol, options.collective);
   if (options.channels > 0) {
     set_environment("NCCL_MIN_CTAS", fmt::format("{}", options.channels));
     set_environment("NCCL_MAX_CTAS", fmt::format("{}", options.channels));

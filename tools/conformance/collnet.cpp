@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "core/plugin/collnet_registry.hpp"
-#include "core/plugin/library.hpp"
 #include "tools/conformance/collnet_data.hpp"
+#include "tools/conformance/library.hpp"
 #include "tools/conformance/net.hpp"
 
 namespace plexus::conformance {
@@ -108,12 +108,9 @@ Result<void> connect_all(Stand& stand,
 }  // namespace
 
 Result<Collnet> Collnet::load(Stand& stand) {
+  PLEXUS_TRY(library, load_library(stand));
   stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
-  auto plugin = load_collnet_plugin(library.value());
+  auto plugin = load_collnet_plugin(library);
   stand.seat().place = Place::kKit;
   if (plugin.has_error()) {
     return wrong("it cannot be used: {}", plugin.error().message());

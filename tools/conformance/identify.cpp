@@ -2,8 +2,8 @@
 // What a library is: loaded in a process of its own, which leaves the answer on its seat.
 #include <optional>
 
-#include "core/plugin/library.hpp"
 #include "tools/conformance/collnet.hpp"
+#include "tools/conformance/library.hpp"
 #include "tools/conformance/nccl_profiler.hpp"
 #include "tools/conformance/nccl_tuner.hpp"
 #include "tools/conformance/runner.hpp"
@@ -30,7 +30,7 @@ std::optional<std::string> look_for_native(Stand& stand, const Library& library)
   }
   stand.seat().place = Place::kQuery;
   const plexus_plugin_t* const plugin = query(PLEXUS_HOST_ABI);
-  stand.seat().place = Place::kLoading;
+  stand.seat().place = Place::kKit;
   if (plugin == nullptr) {
     return std::nullopt;
   }
@@ -43,22 +43,11 @@ std::optional<std::string> look_for_native(Stand& stand, const Library& library)
 }
 
 bool has_any(const Library& library, const char* stem) {
-  constexpr int kVersionsKnown = 20;
-  for (int version = 1; version <= kVersionsKnown; ++version) {
-    if (library.has_symbol(fmt::format("{}_v{}", stem, version).c_str())) {
-      return true;
-    }
-  }
-  return false;
+  return find_newest_table(library, stem, kAnyNcclVersion).has_value();
 }
 
 Result<void> look_at_library(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto loaded = Library::load(stand.file());
-  if (loaded.has_error()) {
-    return wrong("it cannot be loaded: {}", loaded.error().message());
-  }
-  const Library& library = loaded.value();
+  PLEXUS_TRY(library, load_library(stand));
   if (const auto native = look_for_native(stand, library)) {
     stand.seat().text.set(*native);
     return ok();

@@ -2,19 +2,14 @@
 #include "tools/conformance/nccl_profiler.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <unistd.h>
 
-#include "core/plugin/library.hpp"
 #include "core/plugin/nccl_net/log.hpp"
 
 namespace plexus::conformance {
 namespace {
-
-constexpr int kVersionLeast = 4;
-constexpr int kVersionMost = 6;
 
 template <class Call>
 int32_t call(Monitor& monitor, Place place, const char* name, const Call& made) {
@@ -137,30 +132,9 @@ const EventKind& event_kind(uint64_t type) {
 }
 
 Result<NcclProfiler> NcclProfiler::load(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto loaded = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
-  if (loaded.has_error()) {
-    return wrong("it cannot be loaded: {}", loaded.error().message());
-  }
-  const std::string& abi = stand.subject().abi;
-  const int asked = abi.size() > 1 && abi[0] == 'v' ? std::atoi(abi.c_str() + 1) : 0;
-  for (int version = kVersionMost; version >= kVersionLeast; --version) {
-    const auto object =
-        loaded.value().find_object(fmt::format("ncclProfiler_v{}", version).c_str());
-    if (object.has_value() && (asked == 0 || asked == version)) {
-      NcclProfiler profiler;
-      profiler.stand_ = &stand;
-      profiler.table_ = object->address;
-      profiler.size_bytes_ = object->size_bytes;
-      profiler.version_ = version;
-      return profiler;
-    }
-  }
-  return wrong("it has no ncclProfiler_v{}", asked == 0 ? "4 to v6" : std::to_string(asked));
+  PLEXUS_TRY(table, load_table(stand, "ncclProfiler", {4, 6}));
+  return NcclProfiler(stand, std::move(table));
 }
-
-std::string NcclProfiler::entry() const { return fmt::format("ncclProfiler_v{}", version_); }
 
 std::string NcclProfiler::name() const {
   const char* const text = as<nccl_profiler_v5_t>(*this).name;

@@ -3,18 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 
-#include "core/plugin/library.hpp"
 #include "core/plugin/nccl_net/log.hpp"
 
 namespace plexus::conformance {
 namespace {
 
-constexpr int kVersionLeast = 2;
-constexpr int kVersionMost = 6;
 constexpr size_t kGuards = 16;
 constexpr float kGuard = -77.25F;
 
@@ -83,30 +79,9 @@ TunerCosts make_costs(const TunerQuestion& question) {
 }
 
 Result<NcclTuner> NcclTuner::load(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto loaded = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
-  if (loaded.has_error()) {
-    return wrong("it cannot be loaded: {}", loaded.error().message());
-  }
-  const std::string& abi = stand.subject().abi;
-  const int asked = abi.size() > 1 && abi[0] == 'v' ? std::atoi(abi.c_str() + 1) : 0;
-  for (int version = kVersionMost; version >= kVersionLeast; --version) {
-    const auto object =
-        loaded.value().find_object(fmt::format("ncclTunerPlugin_v{}", version).c_str());
-    if (object.has_value() && (asked == 0 || asked == version)) {
-      NcclTuner tuner;
-      tuner.stand_ = &stand;
-      tuner.table_ = object->address;
-      tuner.size_bytes_ = object->size_bytes;
-      tuner.version_ = version;
-      return tuner;
-    }
-  }
-  return wrong("it has no ncclTunerPlugin_v{}", asked == 0 ? "2 to v6" : std::to_string(asked));
+  PLEXUS_TRY(table, load_table(stand, "ncclTunerPlugin", {2, 6}));
+  return NcclTuner(stand, std::move(table));
 }
-
-std::string NcclTuner::entry() const { return fmt::format("ncclTunerPlugin_v{}", version_); }
 
 std::string NcclTuner::name() const {
   const char* const text = as<nccl_tuner_v3_t>(*this).name;

@@ -11,7 +11,7 @@
 
 #include "plugin-api/nccl/tuner.h"
 
-#include "tools/conformance/stand.hpp"
+#include "tools/conformance/library.hpp"
 
 namespace plexus::conformance {
 
@@ -55,19 +55,18 @@ class NcclTuner {
   /// That of the ABI that the subject names, else the newest.
   [[nodiscard]] static Result<NcclTuner> load(Stand& stand);
   [[nodiscard]] Stand& stand() const noexcept { return *stand_; }
-  [[nodiscard]] int version() const noexcept { return version_; }
-  [[nodiscard]] std::string entry() const;
+  [[nodiscard]] int version() const noexcept { return table_.version; }
+  [[nodiscard]] const std::string& entry() const noexcept { return table_.symbol; }
   [[nodiscard]] std::string name() const;
-  [[nodiscard]] size_t size_bytes() const noexcept { return size_bytes_; }
-  [[nodiscard]] const void* table() const noexcept { return table_; }
+  [[nodiscard]] size_t size_bytes() const noexcept { return table_.object.size_bytes; }
+  [[nodiscard]] const void* table() const noexcept { return table_.object.address; }
   /// All versions begin with v3's entries.
   [[nodiscard]] bool has_entries() const noexcept;
 
  private:
-  Stand* stand_ = nullptr;
-  const void* table_ = nullptr;
-  size_t size_bytes_ = 0;
-  int version_ = 0;
+  NcclTuner(Stand& stand, NcclTable table) : stand_(&stand), table_(std::move(table)) {}
+  Stand* stand_;
+  NcclTable table_;
 };
 
 /// The context of a communicator; ended when it goes.

@@ -2,20 +2,33 @@
 #include "tools/conformance/process_state.hpp"
 
 #include <cfenv>
+#include <chrono>
 #include <clocale>
+#include <csignal>
 #include <filesystem>
-#include <malloc.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fmt/core.h>
+#include "tools/conformance/finding.hpp"
 
 extern char** environ;  // NOLINT(*-avoid-non-const-global-variables): POSIX
 
 namespace plexus::conformance {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+uint32_t count_threads() {
+  uint32_t count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/task")) {
+    count += entry.exists() ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
 
 Descriptors list_descriptors() {
   Descriptors found;
@@ -33,43 +46,55 @@ Descriptors list_descriptors() {
   return found;
 }
 
-std::string describe_new(const Descriptors& before, const Descriptors& now) {
+Holdings::Holdings() : descriptors_(list_descriptors()), threads_(count_threads()) {}
+
+std::string Holdings::opened() const {
   std::string text;
-  for (const auto& [number, target] : now) {
-    const auto old = before.find(number);
-    if (old == before.end() || old->second != target) {
+  for (const auto& [number, target] : list_descriptors()) {
+    const auto old = descriptors_.find(number);
+    if (old == descriptors_.end() || old->second != target) {
       text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", number, target);
     }
   }
   return text;
 }
 
-uint32_t count_threads() {
-  uint32_t count = 0;
-  for (const auto& entry : fs::directory_iterator("/proc/self/task")) {
-    count += entry.exists() ? 1 : 0;
-  }
-  return count;
+Result<void> Holdings::expect_no_descriptors(const char* use) const {
+  const std::string left = opened();
+  return expect(left.empty(), "open after {}: {}", use, left);
 }
 
-uint32_t settle_threads(uint32_t count, std::chrono::milliseconds limit) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  uint32_t found = count_threads();
-  while (found > count && std::chrono::steady_clock::now() < deadline) {
+/// A thread that was joined takes a moment to leave the kernel's list.
+Result<void> Holdings::expect_no_threads(const char* use) const {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kLimit = std::chrono::seconds(1);
+  const auto deadline = Clock::now() + kLimit;
+  uint32_t now = count_threads();
+  while (now > threads_ && Clock::now() < deadline) {
     ::sched_yield();
-    found = count_threads();
+    now = count_threads();
   }
-  return found;
+  return expect(now <= threads_, "{} threads after {}, {} before", now, use, threads_);
 }
 
-uint64_t count_heap_bytes() {
-  const struct mallinfo2 info = ::mallinfo2();
-  return info.uordblks + info.hblkhd;
+Result<void> Holdings::expect_nothing_more(const char* use) const {
+  PLEXUS_TRY(expect_no_descriptors(use));
+  return expect_no_threads(use);
 }
 
-Handlers list_handlers() {
+Surroundings::Surroundings() : handlers_(list_handlers()), rest_(list_rest()) {}
+
+Result<void> Surroundings::expect_unchanged(const char* who) const {
+  PLEXUS_TRY(expect(handlers_ == list_handlers(), "{} changed a signal's handler", who));
+  return expect(rest_ == list_rest(),
+                "{} changed the environment, the folder, the umask, the rounding mode or the "
+                "locale",
+                who);
+}
+
+Surroundings::Handlers Surroundings::list_handlers() {
   Handlers handlers{};
-  for (int number = 1; number < kSignals; ++number) {
+  for (int number = 1; number < static_cast<int>(kSignals); ++number) {
     struct sigaction action {};
     if (::sigaction(number, nullptr, &action) == 0) {
       handlers[static_cast<size_t>(number)] =
@@ -79,7 +104,7 @@ Handlers list_handlers() {
   return handlers;
 }
 
-std::vector<std::string> list_surroundings() {
+std::vector<std::string> Surroundings::list_rest() {
   std::vector<std::string> all;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
     all.emplace_back(*each);

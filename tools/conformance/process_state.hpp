@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process holds, read from the kernel: descriptors, threads, memory, signal handlers. Two
-// looks and their difference tell what a plugin left behind.
+// What a process holds, read from the kernel: descriptors, threads, signal handlers. Two looks and
+// their difference tell what a plugin left behind.
 #pragma once
 
 #include <array>
-#include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -18,21 +16,38 @@ namespace plexus::conformance {
 /// Descriptor -> what it is ("socket:[1234]").
 using Descriptors = std::map<int, std::string>;
 [[nodiscard]] Descriptors list_descriptors();
-/// Those of `now` that are not in `before`, as text; "" = none.
-[[nodiscard]] std::string describe_new(const Descriptors& before, const Descriptors& now);
 
-[[nodiscard]] uint32_t count_threads();
-/// Until there are at most `count` threads, or the time is over; the number then. A thread that
-/// was joined takes a moment to leave the kernel's list.
-[[nodiscard]] uint32_t settle_threads(uint32_t count, std::chrono::milliseconds limit);
-/// Bytes that malloc has given out.
-[[nodiscard]] uint64_t count_heap_bytes();
+/// Descriptors and threads of the moment when it is made. `use` is what happened since, for
+/// messages: "60 connections came and went".
+class Holdings {
+ public:
+  Holdings();
+  /// Descriptors that were opened since, as text; "" = none.
+  [[nodiscard]] std::string opened() const;
+  [[nodiscard]] Result<void> expect_no_descriptors(const char* use) const;
+  [[nodiscard]] Result<void> expect_no_threads(const char* use) const;
+  [[nodiscard]] Result<void> expect_nothing_more(const char* use) const;
 
-inline constexpr int kSignals = 32;
-using Handlers = std::array<std::uintptr_t, kSignals>;
-[[nodiscard]] Handlers list_handlers();
+ private:
+  Descriptors descriptors_;
+  uint32_t threads_;
+};
 
-/// The environment, the folder, the umask and the rounding mode: what a library must leave alone.
-[[nodiscard]] std::vector<std::string> list_surroundings();
+/// What a library must leave alone: signal handlers, the environment, the folder, the umask, the
+/// rounding mode and the locale.
+class Surroundings {
+ public:
+  Surroundings();
+  /// `who`: "it".
+  [[nodiscard]] Result<void> expect_unchanged(const char* who) const;
+
+ private:
+  static constexpr size_t kSignals = 32;
+  using Handlers = std::array<std::uintptr_t, kSignals>;
+  static Handlers list_handlers();
+  static std::vector<std::string> list_rest();
+  Handlers handlers_;
+  std::vector<std::string> rest_;
+};
 
 }  // namespace plexus::conformance

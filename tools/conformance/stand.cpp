@@ -2,6 +2,7 @@
 #include "tools/conformance/stand.hpp"
 
 #include <csignal>
+#include <cstdlib>
 #include <sched.h>
 #include <unistd.h>
 #include <utility>
@@ -12,6 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
+
+int Subject::nccl_version() const { return abi.starts_with('v') ? std::atoi(abi.c_str() + 1) : 0; }
 
 Stand::Stand(Options options, Seat& seat)
     : options_(std::move(options)), seat_(&seat), monitor_(seat) {

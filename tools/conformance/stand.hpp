@@ -25,6 +25,9 @@ struct Subject {
   std::string abi;        // "" the best that it has, "native", "v6": of NCCL's ABI of its kind
   uint32_t patience = 1;  // waits are this many times longer: a slow machine, a sanitizer
   std::string kind;       // "net", "tuner", ... when the library is of several; "": the first
+
+  /// That `abi` names; 0: none.
+  [[nodiscard]] int nccl_version() const;
 };
 
 class Stand {

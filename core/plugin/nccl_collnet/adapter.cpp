@@ -9,12 +9,18 @@
 #include <vector>
 
 #include "core/plugin/nccl_collnet/table.hpp"
+#include "core/plugin/nccl_net/call.hpp"
+#include "core/plugin/nccl_table.hpp"
 
 namespace plexus::nccl_collnet {
 namespace {
 
+using nccl_net::call_vendor;
+using nccl_net::give_to_host;
 using nccl_net::LogScope;
 using nccl_net::LogTarget;
+using nccl_net::report;
+using nccl_net::take_from_host;
 
 /// One loaded library. Threads: any; init, devices and properties run one at a time, as under NCCL.
 class Vendor final : public CollnetOrigin, public std::enable_shared_from_this<Vendor> {
@@ -30,18 +36,6 @@ class Vendor final : public CollnetOrigin, public std::enable_shared_from_this<V
   mutable std::mutex mutex_;
   mutable bool is_initialised_ = false;  // guarded by mutex_; process-once plugins only
 };
-
-/// A call into the plugin.
-template <class Call>
-int32_t call_vendor(const LogTarget& log, const char* name, const Call& call) {
-  LogScope scope(log);
-  return scope.finish(name, call());
-}
-
-int32_t report(const LogTarget& log, const Error& error) {
-  log.error(error.message());
-  return static_cast<int32_t>(error.code());
-}
 
 /// A connect under way, in a thread that may outlive who asked for it.
 struct Connecting {
@@ -97,15 +91,6 @@ struct plexus_collnet_memory {
 
 namespace plexus::nccl_collnet {
 namespace {
-
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
 
 int32_t Vendor::init(const plexus_collnet_config_t* config,
                      plexus_collnet_context_t** context) const {
@@ -416,32 +401,22 @@ bool is_cross_dc(const Library& library, int version) {
 }  // namespace
 
 Result<std::shared_ptr<const CollnetPlugin>> adapt(const Library& library) {
-  for (int version = kVersionMost; version >= kVersionLeast; --version) {
-    const std::string symbol = fmt::format("ncclCollNetPlugin_v{}", version);
-    const auto object = library.find_object(symbol.c_str());
-    if (!object.has_value()) {
-      continue;
-    }
-    const Version& chosen = is_cross_dc(library, version)
-                                ? kCrossDc
-                                : kVersions[static_cast<size_t>(version - kVersionLeast)];
-    if (object->size_bytes != 0 && object->size_bytes < chosen.table_bytes) {
-      return fail(
-          Code::kInvalidUsage,
-          "its {} has {} bytes, expected {}: it was built with a header that is not NCCL's; "
-          "rebuild it",
-          symbol, object->size_bytes, chosen.table_bytes);
-    }
-    auto collnet = chosen.make(object->address);
-    CollnetPlugin plugin;
-    plugin.path = library.path();
-    plugin.name = collnet->name() == nullptr ? "unnamed" : collnet->name();
-    plugin.version = symbol;
-    plugin.ops = kOps;
-    plugin.origin = std::make_shared<const Vendor>(std::move(collnet));
-    return std::make_shared<const CollnetPlugin>(std::move(plugin));
+  const auto table = find_newest_table(library, "ncclCollNetPlugin", {kVersionLeast, kVersionMost});
+  if (!table.has_value()) {
+    return std::shared_ptr<const CollnetPlugin>();
   }
-  return std::shared_ptr<const CollnetPlugin>();
+  const Version& chosen = is_cross_dc(library, table->version)
+                              ? kCrossDc
+                              : kVersions[static_cast<size_t>(table->version - kVersionLeast)];
+  PLEXUS_TRY(table->check_size(chosen.table_bytes));
+  auto collnet = chosen.make(table->object.address);
+  CollnetPlugin plugin;
+  plugin.path = library.path();
+  plugin.name = collnet->name() == nullptr ? "unnamed" : collnet->name();
+  plugin.version = table->symbol;
+  plugin.ops = kOps;
+  plugin.origin = std::make_shared<const Vendor>(std::move(collnet));
+  return std::make_shared<const CollnetPlugin>(std::move(plugin));
 }
 
 }  // namespace plexus::nccl_collnet

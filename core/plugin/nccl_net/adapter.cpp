@@ -3,55 +3,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "plugin-api/nccl/net_v11_cross_dc.h"
 
-#include "core/plugin/nccl_net/log.hpp"
-#include "core/plugin/nccl_net/properties.hpp"
-
-namespace plexus::nccl_net {
-namespace {
-
-/// One loaded library of NCCL's ABI; the `NetOrigin` of its NetPlugin.
-/// Threads: any; init, devices and properties of a plugin run one at a time, as under NCCL.
-class Vendor final : public NetOrigin, public std::enable_shared_from_this<Vendor> {
- public:
-  explicit Vendor(std::unique_ptr<const Net> net) : net_(std::move(net)) {}
-
-  [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int32_t init(const plexus_net_config_t* config,
-                             plexus_net_context_t** context) const override;
-  void finalize(CommState& comm, const LogTarget& log) const;
-  [[nodiscard]] const Net& net() const noexcept { return *net_; }
-
- private:
-  [[nodiscard]] int32_t init_once(CommState& comm, const LogTarget& log) const;
-  [[nodiscard]] int32_t init_comm(CommState& comm, uint64_t comm_id, const LogTarget& log) const;
-  [[nodiscard]] int32_t read_devices(plexus_net_context_t& context) const;
-
-  std::unique_ptr<const Net> net_;
-  // One for all: another Vendor may look at the same library, whose init may write its table.
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a lock
-  static inline std::mutex mutex_;
-  mutable bool is_initialised_ = false;  // guarded by mutex_; process-once plugins only
-  mutable std::string failed_;  // guarded by mutex_; why the one init failed, "" = it did not
-};
-
-}  // namespace
-}  // namespace plexus::nccl_net
+#include "core/plugin/nccl_net/call.hpp"
+#include "core/plugin/nccl_net/vendor.hpp"
 
 // What is behind the handles that the core has.
-
-struct plexus_net_context {
-  std::shared_ptr<const plexus::nccl_net::Vendor> vendor;  // shared by all contexts of the plugin
-  plexus::nccl_net::LogTarget log;
-  plexus::nccl_net::CommState comm;
-  std::vector<plexus_net_properties_t> devices;
-  [[nodiscard]] const plexus::nccl_net::Net& net() const noexcept { return vendor->net(); }
-};
 
 namespace plexus::nccl_net {
 namespace {
@@ -129,116 +89,6 @@ static_assert(NCCL_HANDLE_BYTES == PLEXUS_NET_HANDLE_BYTES);
 /// v9 on may answer with it, though we never ask.
 bool is_null(const void* request) {
   return request == nullptr || reinterpret_cast<uintptr_t>(request) == NCCL_OPTIONAL_COMPLETION;
-}
-
-template <class T>
-T* give_to_host(std::unique_ptr<T> owner) {
-  return owner.release();
-}
-template <class T>
-void take_from_host(T* handle) {
-  const std::unique_ptr<T> owner(handle);
-}
-
-/// A call into the plugin.
-template <class Call>
-int32_t call_vendor(const LogTarget& log, const char* name, Call&& call) {
-  LogScope scope(log);
-  return scope.finish(name, call());
-}
-
-/// An error of ours: its sentence for the host, and its code.
-int32_t report(const LogTarget& log, const Error& error) {
-  log.error(error.message());
-  return static_cast<int32_t>(error.code());
-}
-
-// ---- the library ----
-
-std::string Vendor::name() const {
-  const std::scoped_lock lock(mutex_);
-  const char* name = net_->name();
-  return name == nullptr ? "" : name;
-}
-
-int32_t Vendor::init_once(CommState& comm, const LogTarget& log) const {
-  if (!failed_.empty()) {
-    return report(log,
-                  fail(Code::kSystemError, "its init failed before in this process: {}", failed_));
-  }
-  if (is_initialised_) {
-    return PLEXUS_OK;
-  }
-  const int32_t code = call_vendor(log, "init", [&] { return net_->init(comm, 0); });
-  is_initialised_ = code == PLEXUS_OK;
-  if (!is_initialised_) {
-    failed_ = fmt::format("ncclResult {}", code);
-  }
-  return code;
-}
-
-int32_t Vendor::init_comm(CommState& comm, uint64_t comm_id, const LogTarget& log) const {
-  if (const char* const missing = net_->find_missing_entry()) {
-    return report(log, fail(Code::kInvalidUsage,
-                            "its table has no entry `{}`; this is a bug of the plugin", missing));
-  }
-  if (!net_->is_per_communicator()) {
-    return init_once(comm, log);
-  }
-  return call_vendor(log, "init", [&] { return net_->init(comm, comm_id); });
-}
-
-int32_t Vendor::read_devices(plexus_net_context_t& context) const {
-  int count = 0;
-  const int32_t counted = call_vendor(context.log, "devices", [&] { return net_->devices(count); });
-  if (counted != PLEXUS_OK) {
-    return counted;
-  }
-  if (count < 0 || static_cast<uint32_t>(count) > kNetDevicesMax) {
-    return report(context.log, fail(Code::kInvalidUsage,
-                                    "it reports {} devices, expected 0..{}; this is a bug of the "
-                                    "plugin",
-                                    count, kNetDevicesMax));
-  }
-  for (int device = 0; device < count; ++device) {
-    ForeignProperties foreign;
-    const int32_t code = call_vendor(context.log, "getProperties",
-                                     [&] { return net_->get_properties(device, foreign); });
-    if (code != PLEXUS_OK) {
-      return code;
-    }
-    auto properties = convert_properties(foreign, device, net_->requests_max());
-    if (properties.has_error()) {
-      return report(context.log, properties.error());
-    }
-    if (!net_->has_dmabuf()) {
-      properties.value().pointer_support &= ~PLEXUS_MEMORY_DMABUF;
-    }
-    context.devices.push_back(properties.value());
-  }
-  return PLEXUS_OK;
-}
-
-int32_t Vendor::init(const plexus_net_config_t* config, plexus_net_context_t** context) const {
-  auto made = std::unique_ptr<plexus_net_context>(
-      new plexus_net_context{shared_from_this(), {config->log, config->log_sink}, {}, {}});
-  made->comm.config.traffic_class = config->traffic_class;
-  const std::scoped_lock lock(mutex_);
-  if (const int32_t code = init_comm(made->comm, config->comm_id, made->log); code != PLEXUS_OK) {
-    return code;
-  }
-  if (const int32_t code = read_devices(*made); code != PLEXUS_OK) {
-    net_->finalize(made->comm);
-    return code;
-  }
-  *context = give_to_host(std::move(made));
-  return PLEXUS_OK;
-}
-
-void Vendor::finalize(CommState& comm, const LogTarget& log) const {
-  const std::scoped_lock lock(mutex_);
-  const LogScope scope(log);
-  net_->finalize(comm);
 }
 
 // ---- the native table: contexts and connections ----

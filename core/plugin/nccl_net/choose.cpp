@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/nccl_net/choose.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "plugin-api/nccl/net_v10.h"
@@ -10,6 +11,8 @@
 #include "plugin-api/nccl/net_v7.h"
 #include "plugin-api/nccl/net_v8.h"
 #include "plugin-api/nccl/net_v9.h"
+
+#include "core/plugin/nccl_table.hpp"
 
 namespace plexus::nccl_net {
 namespace {
@@ -32,7 +35,7 @@ constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {{
 constexpr Version kCrossDc = {sizeof(nccl_net_v11_cross_dc_t), &make_net_v11_cross_dc};
 constexpr int kForked = 11;  // the version that two ABIs share
 
-std::string symbol_of(int version) { return fmt::format("ncclNetPlugin_v{}", version); }
+constexpr const char* kStem = "ncclNetPlugin";
 
 bool is_cross_dc(size_t symbol_bytes, V11Layout layout) {
   if (layout == V11Layout::kBySize) {
@@ -42,20 +45,17 @@ bool is_cross_dc(size_t symbol_bytes, V11Layout layout) {
 }
 
 Error explain_none(const Library& library, int version) {
-  constexpr int kVersionsKnown = 20;  // some to come
   if (version != 0) {
-    return fail(Code::kInvalidUsage,
-                "it has no {}, which PLEXUS_NET_ABI=v{} asks for; correct or unset PLEXUS_NET_ABI",
-                symbol_of(version), version);
+    return fail(
+        Code::kInvalidUsage,
+        "it has no {}_v{}, which PLEXUS_NET_ABI=v{} asks for; correct or unset PLEXUS_NET_ABI",
+        kStem, version, version);
   }
-  for (int other = kVersionsKnown; other >= 1; --other) {
-    if (library.has_symbol(symbol_of(other).c_str())) {
-      return fail(
-          Code::kInvalidUsage,
-          "it has {}, expected plexus_plugin_query or ncclNetPlugin_v{} to v{}; use a build "
-          "of it for another NCCL",
-          symbol_of(other), kVersionLeast, kVersionMost);
-    }
+  if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
+    return fail(Code::kInvalidUsage,
+                "it has {}, expected plexus_plugin_query or ncclNetPlugin_v{} to v{}; use a build "
+                "of it for another NCCL",
+                other->symbol, kVersionLeast, kVersionMost);
   }
   return fail(
       Code::kInvalidUsage,
@@ -64,32 +64,21 @@ Error explain_none(const Library& library, int version) {
       kVersionLeast, kVersionMost);
 }
 
-Result<Choice> use(const Library::Object& object, int version, V11Layout layout) {
-  const bool cross_dc = version == kForked && is_cross_dc(object.size_bytes, layout);
-  const Version& chosen =
-      cross_dc ? kCrossDc : kVersions[static_cast<size_t>(version - kVersionLeast)];
-  if (object.size_bytes != 0 && object.size_bytes < chosen.table_bytes) {
-    return fail(Code::kInvalidUsage,
-                "its {} has {} bytes, expected {}: it was built with a header that is not NCCL's; "
-                "rebuild it",
-                symbol_of(version), object.size_bytes, chosen.table_bytes);
-  }
-  return Choice{chosen.make(object.address), symbol_of(version) + (cross_dc ? " (cross-dc)" : "")};
-}
-
 }  // namespace
 
 Result<Choice> choose_net(const Library& library, int version, V11Layout layout) {
-  for (int each = kVersionMost; each >= kVersionLeast; --each) {
-    if (version != 0 && each != version) {
-      continue;
-    }
-    const auto object = library.find_object(symbol_of(each).c_str());
-    if (object.has_value()) {
-      return use(*object, each, layout);
-    }
+  const NcclVersions wanted = {std::max(version, kVersionLeast),
+                               version == 0 ? kVersionMost : std::min(version, kVersionMost)};
+  const auto table = find_newest_table(library, kStem, wanted);
+  if (!table.has_value()) {
+    return explain_none(library, version);
   }
-  return explain_none(library, version);
+  const bool cross_dc = table->version == kForked && is_cross_dc(table->object.size_bytes, layout);
+  const Version& chosen =
+      cross_dc ? kCrossDc : kVersions[static_cast<size_t>(table->version - kVersionLeast)];
+  PLEXUS_TRY(table->check_size(chosen.table_bytes));
+  return Choice{chosen.make(table->object.address),
+                table->symbol + (cross_dc ? " (cross-dc)" : "")};
 }
 
 }  // namespace plexus::nccl_net

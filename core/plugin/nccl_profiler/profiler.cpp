@@ -6,22 +6,15 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/library_search.hpp"
-#include "core/plugin/nccl_net/log.hpp"
+#include "core/plugin/nccl_net/call.hpp"
+#include "core/plugin/nccl_table.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr const char* kDefaultFile = "libnccl-profiler.so";
+using nccl_net::guarded;
 
-/// Calls into a plugin. An exception that escapes is a code like any other.
-template <class Call>
-int32_t guarded(const Call& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return PLEXUS_INTERNAL_ERROR;
-  }
-}
+constexpr const char* kDefaultFile = "libnccl-profiler.so";
 
 /// Kinds of which an event of `type` is the parent, at any distance, and itself.
 constexpr uint64_t family_of(uint64_t type) {
@@ -165,41 +158,37 @@ bool is_complete(const Table& table) {
 
 template <class Made, class Table>
 Result<std::unique_ptr<Profiler>> make_profiler(const Library& library,
-                                                const Library::Object& object,
-                                                const char* symbol,
+                                                const NcclTable& found,
                                                 const ProfiledComm& comm) {
-  const auto& table = *static_cast<const Table*>(object.address);
-  if ((object.size_bytes != 0 && object.size_bytes < sizeof(Table)) || !is_complete(table)) {
-    return fail(Code::kInvalidUsage,
-                "profiler plugin {}: its {} has {} bytes with empty entries, expected {} and all "
-                "six; rebuild it",
-                library.path().string(), symbol, object.size_bytes, sizeof(Table));
+  const auto context = [&] { return fmt::format("profiler plugin {}", library.path().string()); };
+  if (auto checked = found.check_size(sizeof(Table)); checked.has_error()) {
+    return std::move(checked.error()).with_context(context());
+  }
+  const auto& table = *static_cast<const Table*>(found.object.address);
+  if (!is_complete(table)) {
+    return fail(Code::kInvalidUsage, "{}: its {} has empty entries; rebuild it", context(),
+                found.symbol);
   }
   auto profiler = init_profiler<Made>(table, comm);
   if (profiler != nullptr) {
-    PLEXUS_INFO(kInit, "profiler {} ({}) from {}", profiler->name(), symbol,
+    PLEXUS_INFO(kInit, "profiler {} ({}) from {}", profiler->name(), found.symbol,
                 library.path().string());
   }
   return profiler;
 }
 
 Result<std::unique_ptr<Profiler>> open_profiler(const Library& library, const ProfiledComm& comm) {
-  for (const char* const symbol : {"ncclProfiler_v6", "ncclProfiler_v5"}) {
-    if (const auto object = library.find_object(symbol)) {
-      return make_profiler<ProfilerV5, nccl_profiler_v5_t>(library, *object, symbol, comm);
-    }
+  constexpr const char* kStem = "ncclProfiler";
+  if (const auto table = find_newest_table(library, kStem, {4, 6})) {
+    return table->version == 4
+               ? make_profiler<ProfilerV4, nccl_profiler_v4_t>(library, *table, comm)
+               : make_profiler<ProfilerV5, nccl_profiler_v5_t>(library, *table, comm);
   }
-  if (const auto object = library.find_object("ncclProfiler_v4")) {
-    return make_profiler<ProfilerV4, nccl_profiler_v4_t>(library, *object, "ncclProfiler_v4", comm);
-  }
-  for (const char* const old : {"ncclProfiler_v3", "ncclProfiler_v2", "ncclProfiler_v1"}) {
-    if (library.has_symbol(old)) {
-      return fail(
-          Code::kInvalidUsage,
-          "profiler plugin {} has {}, expected ncclProfiler_v4 to v6; use a build of it for "
-          "another NCCL",
-          library.path().string(), old);
-    }
+  if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
+    return fail(Code::kInvalidUsage,
+                "profiler plugin {} has {}, expected ncclProfiler_v4 to v6; use a build of it for "
+                "another NCCL",
+                library.path().string(), other->symbol);
   }
   return fail(Code::kInvalidUsage,
               "{} has none of ncclProfiler_v4 to v6: it is no profiler plugin; correct the name in "

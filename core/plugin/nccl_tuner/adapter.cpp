@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "core/base/log.hpp"
-#include "core/plugin/nccl_net/log.hpp"
+#include "core/plugin/nccl_net/call.hpp"
 
 namespace plexus::nccl_tuner {
 namespace {
+
+using nccl_net::guarded;
 
 struct Name {
   const char* ours;
@@ -73,16 +75,6 @@ std::vector<float> make_costs(const plexus_tuner_call_t& call,
     costs[built_in] = *std::min_element(costs.begin(), costs.end()) * kCheaper;
   }
   return costs;
-}
-
-/// A call across the ABI: an exception that escapes is a code like any other.
-template <class Call>
-int32_t guarded(const Call& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return PLEXUS_INTERNAL_ERROR;
-  }
 }
 
 class NcclTuner final : public TunerSource {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/plugin/nccl_net/log.hpp"
+#include "core/plugin/nccl_table.hpp"
 
 namespace plexus::nccl_tuner {
 namespace {
@@ -150,39 +151,27 @@ constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {
     version_of<nccl_tuner_v4_t, 4>(), version_of<nccl_tuner_v5_t, 5>(),
     version_of<nccl_tuner_v6_t, 6>()};
 
-std::string symbol_of(int version) { return fmt::format("ncclTunerPlugin_v{}", version); }
-
 }  // namespace
 
 Result<std::optional<Choice>> choose_tuner(const Library& library) {
-  for (int each = kVersionMost; each >= kVersionLeast; --each) {
-    const auto object = library.find_object(symbol_of(each).c_str());
-    if (!object.has_value()) {
-      continue;
+  constexpr const char* kStem = "ncclTunerPlugin";
+  if (const auto table = find_newest_table(library, kStem, {kVersionLeast, kVersionMost})) {
+    const Version& version = kVersions[static_cast<size_t>(table->version - kVersionLeast)];
+    if (auto checked = table->check_size(version.table_bytes); checked.has_error()) {
+      return std::move(checked.error()).with_context(library.path().string());
     }
-    const Version& version = kVersions[static_cast<size_t>(each - kVersionLeast)];
-    if (object->size_bytes != 0 && object->size_bytes < version.table_bytes) {
-      return fail(Code::kInvalidUsage,
-                  "{}: its {} has {} bytes, expected {}: it was built with a header that is not "
-                  "NCCL's; rebuild it",
-                  library.path().string(), symbol_of(each), object->size_bytes,
-                  version.table_bytes);
-    }
-    if (!version.is_whole(object->address)) {
+    if (!version.is_whole(table->object.address)) {
       return fail(Code::kInvalidUsage,
                   "{}: its {} lacks init, getCollInfo or destroy: use another build of it",
-                  library.path().string(), symbol_of(each));
+                  library.path().string(), table->symbol);
     }
-    return std::optional(Choice{version.make(object->address), symbol_of(each)});
+    return std::optional(Choice{version.make(table->object.address), table->symbol});
   }
-  constexpr int kVersionsKnown = 12;  // some to come
-  for (int other = kVersionsKnown; other >= 1; --other) {
-    if (library.has_symbol(symbol_of(other).c_str())) {
-      return fail(Code::kInvalidUsage,
-                  "{} has {}, expected plexus_plugin_query or ncclTunerPlugin_v{} to v{}: use a "
-                  "build of it for another NCCL",
-                  library.path().string(), symbol_of(other), kVersionLeast, kVersionMost);
-    }
+  if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
+    return fail(Code::kInvalidUsage,
+                "{} has {}, expected plexus_plugin_query or ncclTunerPlugin_v{} to v{}: use a "
+                "build of it for another NCCL",
+                library.path().string(), other->symbol, kVersionLeast, kVersionMost);
   }
   return std::optional<Choice>();
 }

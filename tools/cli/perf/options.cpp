@@ -270,9 +270,9 @@ void add_joined_flags(CLI::App& app, PerfOptions* options) {
 
 void add_library_flags(CLI::App& app, PerfOptions* options) {
   add_text(app, "--algo", &options->algorithm, "an algorithm's name, such as ring",
-           "force, as NCCL_ALGO does");
+           "force for COLL, as NCCL_ALGO does");
   add_text(app, "--proto", &options->protocol, "a protocol's name, such as Simple",
-           "force, as NCCL_PROTO does");
+           "force for COLL, as NCCL_PROTO does");
   constexpr int kChannelsMax = 64;
   add_int(app, "--channels", &options->channels, {1, kChannelsMax}, "force the number of channels");
   add_choice<Buffers>(

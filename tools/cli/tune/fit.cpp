@@ -6,12 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/schedule/choose_algorithm.hpp"
+
 namespace plexus::tune {
 namespace {
 
-constexpr double kSlotBytes = 128 * 1024;  // most bytes of a message
-constexpr double kLeastUs = 1e-3;          // below, it is noise
-constexpr double kLeastUsPerByte = 1e-7;   // 10 TB/s
+constexpr double kLeastUs = 1e-3;         // below, it is noise
+constexpr double kLeastUsPerByte = 1e-7;  // 10 TB/s
 constexpr double kSpreadMax = 3;
 
 /// Of 2 ranks, per byte: both algorithms move all bytes once, `doubling` combines all, `ring` half.
@@ -53,7 +54,7 @@ LinkNumbers fit_link(const LinkTimes& times) {
   link.message_us = std::max(kLeastUs, std::min(times.broadcast_small, times.all_reduce_small));
   link.latency_us = std::max(kLeastUs, times.all_reduce_small - link.message_us);
   const double large = static_cast<double>(kLargeBytes);
-  const double messages_us = large / kSlotBytes * link.message_us;
+  const double messages_us = large / kSlotBytesOfMemory * link.message_us;
   const double bytes_us = times.ring_large - 2 * link.latency_us - messages_us;
   link.us_per_byte = std::max(kLeastUsPerByte, bytes_us / large - fit_reduce(times, link) / 2);
   return link;

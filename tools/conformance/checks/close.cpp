@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/leaks.hpp"
 #include "tools/conformance/process_state.hpp"
 #include "tools/conformance/traffic.hpp"
 
@@ -188,27 +189,22 @@ Result<void> leaves_nothing(Stand& stand) {
     return deliver(other, {.size_bytes = 10});
   };
   PLEXUS_TRY(use());
-  const Descriptors before = list_descriptors();
-  const uint32_t threads = count_threads();
+  const Holdings before;
   for (int i = 0; i < 5; ++i) {
     PLEXUS_TRY(use());
   }
-  const std::string left = describe_new(before, list_descriptors());
-  PLEXUS_TRY(expect(left.empty(), "open after all was closed: {}", left));
-  const uint32_t now = settle_threads(threads, stand.bound(milliseconds(500)));
-  return expect(now <= threads, "{} threads after all was closed, {} before", now, threads);
+  return before.expect_nothing_more("all was closed");
 }
 
 Result<void> aborts_leave_nothing(const Context& context) {
   PLEXUS_TRY(with_a_send_under_way(context));
   PLEXUS_TRY(with_receives_posted(context));
-  const Descriptors before = list_descriptors();
+  const Holdings before;
   for (int i = 0; i < 5; ++i) {
     PLEXUS_TRY(with_a_send_under_way(context));
     PLEXUS_TRY(with_receives_posted(context));
   }
-  const std::string left = describe_new(before, list_descriptors());
-  return expect(left.empty(), "open after requests were aborted: {}", left);
+  return before.expect_no_descriptors("requests were aborted");
 }
 
 Result<void> leaves_no_memory(Stand& stand) {
@@ -222,31 +218,22 @@ Result<void> leaves_no_memory(Stand& stand) {
     return ok();
   };
   PLEXUS_TRY(use(20));
-  const uint64_t before = count_heap_bytes();
-  constexpr int kTimes = 100;
-  PLEXUS_TRY(use(kTimes));
-  const uint64_t now = count_heap_bytes();
-  uint64_t lines = 0;
-  for (const LogLine& line : stand.monitor().lines()) {
-    lines += sizeof(LogLine) + line.text.capacity() + 64;
-  }
-  constexpr uint64_t kAllowedBytes = uint64_t{64} * kTimes;
-  return expect(now <= before + 2 * lines + kAllowedBytes,
-                "{} bytes of heap more after {} connections came and went", now - before, kTimes);
+  return leaves_no_memory(stand,
+                          {.use = use, .times = 100, .what = "connections", .bytes_each = 64});
 }
 
 Result<void> messages_leave_no_memory(Pair& pair) {
   const std::vector<Letter> letters(500, Letter{.size_bytes = 100});
-  PLEXUS_TRY(deliver(pair, letters));
-  PLEXUS_TRY(deliver(pair, letters));
-  const uint64_t before = count_heap_bytes();
-  for (int i = 0; i < 6; ++i) {
-    PLEXUS_TRY(deliver(pair, letters));
-  }
-  const uint64_t now = count_heap_bytes();
-  constexpr uint64_t kAllowedBytes = uint64_t{8} * 3000;
-  return expect(now <= before + kAllowedBytes,
-                "{} bytes of heap more after 3000 messages came and went", now - before);
+  const auto use = [&](int times) -> Result<void> {
+    for (int i = 0; i < times; ++i) {
+      PLEXUS_TRY(deliver(pair, letters));
+    }
+    return ok();
+  };
+  PLEXUS_TRY(use(2));
+  return leaves_no_memory(
+      *pair.send.net().stand,
+      {.use = use, .times = 6, .what = "times 500 messages", .bytes_each = 8 * letters.size()});
 }
 
 Result<void> closes_only_its_own(Stand& stand) {

@@ -164,26 +164,17 @@ Result<void> many_leave_nothing(Stand& stand) {
     return ok();
   };
   PLEXUS_TRY(use_it(3));
-  const Descriptors descriptors = list_descriptors();
-  const uint32_t threads = count_threads();
-  constexpr int kTimes = 20;
-  PLEXUS_TRY(use_it(kTimes));
-  std::string left;
+  const Holdings before;
+  PLEXUS_TRY(use_it(20));
   PLEXUS_TRY(stand.wait_until(
       "the end of what closed groups hold",
-      [&]() -> Result<bool> {
-        left = describe_new(descriptors, list_descriptors());
-        return left.empty();
-      },
-      seconds(2)));
-  return expect(settle_threads(threads, milliseconds(1000)) <= threads,
-                "it left a thread of {} groups", kTimes);
+      [&]() -> Result<bool> { return before.opened().empty(); }, seconds(2)));
+  return before.expect_no_threads("20 groups came and went");
 }
 
 Result<void> process_is_left(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
-  const uint32_t before = count_threads();
+  const Surroundings surroundings;
+  const Holdings before;
   {
     PLEXUS_TRY(collnet, Collnet::load(stand));
     PLEXUS_TRY(use, CollnetUse::open(collnet));
@@ -191,10 +182,9 @@ Result<void> process_is_left(Stand& stand) {
     PLEXUS_TRY(reduction, find_reduction(use));
     PLEXUS_TRY(reduce(team, reduction));
   }
-  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
-  PLEXUS_TRY(expect(surroundings == list_surroundings(), "it changed the process's surroundings"));
+  PLEXUS_TRY(surroundings.expect_unchanged("it"));
   PLEXUS_TRY(expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr"));
-  return expect(settle_threads(before, milliseconds(1000)) == before, "it left a thread");
+  return before.expect_no_threads("it was used");
 }
 
 Result<void> exits(const CollnetUse& use) { return makes_group<2>(use); }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/leaks.hpp"
 #include "tools/conformance/process_state.hpp"
 #include "tools/conformance/traffic.hpp"
 
@@ -152,16 +153,12 @@ Result<void> traffic_class(Stand& stand) {
 }
 
 Result<void> leaves_the_process(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
+  const Surroundings before;
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(context, context));
   PLEXUS_TRY(deliver(pair, {.size_bytes = 100}));
-  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
-  return expect(surroundings == list_surroundings(),
-                "it changed the environment, the folder, the umask, the rounding mode or the "
-                "locale");
+  return before.expect_unchanged("it");
 }
 
 Result<void> leaves_nothing(Stand& stand) {
@@ -169,16 +166,11 @@ Result<void> leaves_nothing(Stand& stand) {
   {
     PLEXUS_TRY(Context::open(net));  // what a process keeps once
   }
-  const Descriptors before = list_descriptors();
-  const uint32_t threads = count_threads();
+  const Holdings before;
   for (uint64_t id = 0; id < 10; ++id) {
     PLEXUS_TRY(Context::open(net, id));
   }
-  const std::string left = describe_new(before, list_descriptors());
-  PLEXUS_TRY(expect(left.empty(), "open after 10 contexts were finalized: {}", left));
-  const uint32_t now = settle_threads(threads, stand.bound(milliseconds(500)));
-  return expect(now <= threads, "{} threads after 10 contexts were finalized, {} before", now,
-                threads);
+  return before.expect_nothing_more("10 contexts were finalized");
 }
 
 Result<void> leaves_no_memory(Stand& stand) {
@@ -190,18 +182,7 @@ Result<void> leaves_no_memory(Stand& stand) {
     return ok();
   };
   PLEXUS_TRY(use(10));
-  const uint64_t before = count_heap_bytes();
-  constexpr int kTimes = 200;
-  PLEXUS_TRY(use(kTimes));
-  const uint64_t now = count_heap_bytes();
-  constexpr uint64_t kAllowedBytes =
-      uint64_t{16} * kTimes;  // the kit's own log lines are counted below
-  uint64_t lines = 0;
-  for (const LogLine& line : stand.monitor().lines()) {
-    lines += sizeof(LogLine) + line.text.capacity() + 64;
-  }
-  return expect(now <= before + 2 * lines + kAllowedBytes,
-                "{} bytes of heap more after {} contexts came and went", now - before, kTimes);
+  return leaves_no_memory(stand, {.use = use, .times = 200, .what = "contexts", .bytes_each = 16});
 }
 
 constexpr const char* kInitRule =

@@ -9,8 +9,8 @@
 #include "plugin-api/plexus_net.h"
 #include "plugin-api/plexus_tuner.h"
 
-#include "core/plugin/library.hpp"
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/library.hpp"
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
@@ -20,13 +20,8 @@ using Query = const plexus_plugin_t*(uint32_t);
 constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
 
 Result<Query*> find_query(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
-  Query* const query = library.value().find_function<Query>("plexus_plugin_query");
+  PLEXUS_TRY(library, load_library(stand));
+  Query* const query = library.find_function<Query>("plexus_plugin_query");
   if (query == nullptr) {
     return wrong("it has no plexus_plugin_query");
   }
@@ -157,13 +152,9 @@ Result<void> from_threads(Stand& stand) {
 
 Result<void> query_leaves_nothing(Stand& stand) {
   PLEXUS_TRY(query, find_query(stand));
-  const uint32_t threads = count_threads();
-  const Descriptors before = list_descriptors();
+  const Holdings before;
   ask(stand, query);
-  const std::string left = describe_new(before, list_descriptors());
-  PLEXUS_TRY(expect(left.empty(), "plexus_plugin_query left open: {}", left));
-  return expect(settle_threads(threads, milliseconds(100)) == threads,
-                "plexus_plugin_query started a thread");
+  return before.expect_nothing_more("plexus_plugin_query");
 }
 
 Result<void> table_size(Stand& stand) {

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "tools/conformance/check.hpp"
-#include "tools/conformance/process_state.hpp"
 #include "tools/conformance/traffic.hpp"
 
 namespace plexus::conformance {

@@ -6,9 +6,9 @@
 #include <regex>
 #include <unistd.h>
 
-#include "core/plugin/library.hpp"
 #include "tools/conformance/check.hpp"
 #include "tools/conformance/elf_file.hpp"
+#include "tools/conformance/library.hpp"
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
@@ -17,16 +17,6 @@ namespace {
 Result<ElfFile> read(Stand& stand) {
   PLEXUS_TRY(check_elf_file(stand.file()));
   return read_elf_file(stand.file());
-}
-
-Result<Library> load(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
-  return library;
 }
 
 bool is_entry(const std::string& name) {
@@ -120,12 +110,12 @@ Result<void> searches_safe_folders(Stand& stand) {
 }
 
 Result<void> loads(Stand& stand) {
-  PLEXUS_TRY(load(stand));
+  PLEXUS_TRY(load_library(stand));
   return ok();
 }
 
 Result<void> loads_twice_as_one(Stand& stand) {
-  PLEXUS_TRY(load(stand));
+  PLEXUS_TRY(load_library(stand));
   void* const again = ::dlopen(stand.file().c_str(), RTLD_NOW | RTLD_LOCAL);
   PLEXUS_TRY(expect(again != nullptr, "a second dlopen of it failed"));
   ::dlclose(again);
@@ -133,33 +123,27 @@ Result<void> loads_twice_as_one(Stand& stand) {
 }
 
 Result<void> loading_leaves_no_threads(Stand& stand) {
-  const uint32_t before = count_threads();
-  PLEXUS_TRY(load(stand));
-  const uint32_t now = settle_threads(before, milliseconds(100));
-  return expect(now == before, "{} threads run after loading it, {} before", now, before);
+  const Holdings before;
+  PLEXUS_TRY(load_library(stand));
+  return before.expect_no_threads("loading it");
 }
 
 Result<void> loading_leaves_no_descriptors(Stand& stand) {
-  const Descriptors before = list_descriptors();
-  PLEXUS_TRY(load(stand));
-  const std::string left = describe_new(before, list_descriptors());
-  return expect(left.empty(), "loading it left open: {}", left);
+  const Holdings before;
+  PLEXUS_TRY(load_library(stand));
+  return before.expect_no_descriptors("loading it");
 }
 
 Result<void> loading_is_silent(Stand& stand) {
-  PLEXUS_TRY(load(stand));
+  PLEXUS_TRY(load_library(stand));
   // The kit gave this process a file as stdout and stderr.
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "loading it wrote to stdout or stderr");
 }
 
 Result<void> loading_leaves_the_process(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
-  PLEXUS_TRY(load(stand));
-  PLEXUS_TRY(expect(handlers == list_handlers(), "loading it changed a signal's handler"));
-  return expect(surroundings == list_surroundings(),
-                "loading it changed the environment, the folder, the umask, the rounding mode or "
-                "the locale");
+  const Surroundings before;
+  PLEXUS_TRY(load_library(stand));
+  return before.expect_unchanged("loading it");
 }
 
 Result<void> reloads(Stand& stand) {
@@ -170,7 +154,7 @@ Result<void> reloads(Stand& stand) {
     PLEXUS_TRY(expect(handle != nullptr, "dlopen number {} of it failed", i + 1));
     ::dlclose(handle);
   }
-  PLEXUS_TRY(load(stand));
+  PLEXUS_TRY(load_library(stand));
   return ok();
 }
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tools/conformance/check.hpp"
-#include "tools/conformance/contexts.hpp"
+#include "tools/conformance/leaks.hpp"
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
@@ -95,7 +95,7 @@ Result<void> many_leave_nothing(Stand& stand) {
     }
     return ok();
   };
-  return leaves_nothing(stand, use);
+  return contexts_leave_nothing(stand, use);
 }
 
 Result<void> borrows_model(Stand& stand) {
@@ -125,17 +125,15 @@ Result<void> leaves_a_model(Stand& stand) {
 }
 
 Result<void> process_is_left(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
-  const uint32_t before = count_threads();
+  const Surroundings surroundings;
+  const Holdings before;
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   {
     PLEXUS_TRY(session, Session::open(tuner, {}));
     PLEXUS_TRY(ask(session));
   }
-  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
-  PLEXUS_TRY(expect(surroundings == list_surroundings(), "it changed the process's surroundings"));
-  return expect(settle_threads(before, milliseconds(300)) == before, "it left a thread");
+  PLEXUS_TRY(surroundings.expect_unchanged("it"));
+  return before.expect_no_threads("it was used");
 }
 
 Result<void> threads(Stand& stand) {

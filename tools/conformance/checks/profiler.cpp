@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "tools/conformance/check.hpp"
-#include "tools/conformance/contexts.hpp"
+#include "tools/conformance/leaks.hpp"
 #include "tools/conformance/nccl_profiler.hpp"
 #include "tools/conformance/process_state.hpp"
 
@@ -112,17 +112,15 @@ Result<void> many_leave_nothing(Stand& stand) {
     }
     return ok();
   };
-  return leaves_nothing(stand, use);
+  return contexts_leave_nothing(stand, use);
 }
 
 Result<void> process_is_left(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
+  const Surroundings before;
   PLEXUS_TRY(profiler, NcclProfiler::load(stand));
   PLEXUS_TRY(session, Session::open(profiler, {}));
   PLEXUS_TRY(tell_collective(session));
-  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
-  return expect(surroundings == list_surroundings(), "it changed the process's surroundings");
+  return before.expect_unchanged("it");
 }
 
 Result<void> is_quick(Session& session) {

@@ -10,8 +10,9 @@
 
 #include "plugin-api/plexus_tuner.h"
 
-#include "core/plugin/library.hpp"
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/leaks.hpp"
+#include "tools/conformance/library.hpp"
 #include "tools/conformance/process_state.hpp"
 
 namespace plexus::conformance {
@@ -24,14 +25,9 @@ struct Tuner {
 };
 
 Result<Tuner> load(Stand& stand) {
-  stand.seat().place = Place::kLoading;
-  auto library = Library::load(stand.file());
-  stand.seat().place = Place::kKit;
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
+  PLEXUS_TRY(library, load_library(stand));
   using Query = const plexus_plugin_t*(uint32_t);
-  Query* const query = library.value().find_function<Query>("plexus_plugin_query");
+  Query* const query = library.find_function<Query>("plexus_plugin_query");
   const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
   if (plugin == nullptr || plugin->tuner == nullptr) {
     return wrong("it gives no tuner's table to this host");
@@ -416,20 +412,7 @@ Result<void> many_contexts(Stand& stand) {
     }
     return ok();
   };
-  PLEXUS_TRY(use(20));
-  const Descriptors descriptors = list_descriptors();
-  const uint64_t before = count_heap_bytes();
-  PLEXUS_TRY(use(300));
-  const uint64_t now = count_heap_bytes();
-  const std::string left = describe_new(descriptors, list_descriptors());
-  PLEXUS_TRY(expect(left.empty(), "open after 300 contexts: {}", left));
-  uint64_t lines = 0;
-  for (const LogLine& line : stand.monitor().lines()) {
-    lines += sizeof(LogLine) + line.text.capacity() + 64;
-  }
-  constexpr uint64_t kAllowedBytes = uint64_t{16} * 300;
-  return expect(now <= before + 2 * lines + kAllowedBytes,
-                "{} bytes of heap more after 300 contexts", now - before);
+  return contexts_leave_nothing(stand, use);
 }
 
 Result<void> threads(Stand& stand) {
@@ -485,17 +468,15 @@ Result<void> is_silent(Session& session) {
 }
 
 Result<void> process_is_left(Stand& stand) {
-  const Handlers handlers = list_handlers();
-  const std::vector<std::string> surroundings = list_surroundings();
-  const uint32_t before = count_threads();
+  const Surroundings surroundings;
+  const Holdings before;
   PLEXUS_TRY(tuner, load(stand));
   {
     PLEXUS_TRY(session, Session::open(tuner, make_comm()));
     PLEXUS_TRY(ask(session, make_call(4096)));
   }
-  PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
-  PLEXUS_TRY(expect(surroundings == list_surroundings(), "it changed the process's surroundings"));
-  return expect(settle_threads(before, milliseconds(300)) == before, "it left a thread");
+  PLEXUS_TRY(surroundings.expect_unchanged("it"));
+  return before.expect_no_threads("it was used");
 }
 
 Result<void> exits(Session& session) {

@@ -8,9 +8,9 @@
 #include "plugin-api/nccl/net_v11_cross_dc.h"
 #include "plugin-api/nccl/net_v12.h"
 
-#include "core/plugin/library.hpp"
 #include "core/plugin/nccl_net/choose.hpp"
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/library.hpp"
 
 namespace plexus::conformance {
 namespace {
@@ -22,19 +22,10 @@ struct Raw {
   int version;
 };
 
-Result<Library> load(Stand& stand) {
-  auto library = Library::load(stand.file());
-  if (library.has_error()) {
-    return wrong("it cannot be loaded: {}", library.error().message());
-  }
-  return library;
-}
-
 Result<Raw> choose(Stand& stand) {
-  PLEXUS_TRY(library, load(stand));
-  const std::string& abi = stand.subject().abi;
-  const int asked = abi.size() > 1 && abi[0] == 'v' ? std::atoi(abi.c_str() + 1) : 0;
-  auto choice = nccl_net::choose_net(library, asked, nccl_net::V11Layout::kBySize);
+  PLEXUS_TRY(library, load_library(stand));
+  auto choice =
+      nccl_net::choose_net(library, stand.subject().nccl_version(), nccl_net::V11Layout::kBySize);
   if (choice.has_error()) {
     return wrong("{}", choice.error().message());
   }
@@ -45,7 +36,7 @@ Result<Raw> choose(Stand& stand) {
 
 Result<void> symbol_sizes(Stand& stand) {
   constexpr std::array<size_t, 7> kBytes = {136, 152, 152, 160, 160, 176, 176};  // v6 to v12
-  PLEXUS_TRY(library, load(stand));
+  PLEXUS_TRY(library, load_library(stand));
   for (int version = nccl_net::kVersionLeast; version <= nccl_net::kVersionMost; ++version) {
     const auto object = library.find_object(fmt::format("ncclNetPlugin_v{}", version).c_str());
     if (!object.has_value() || object->size_bytes == 0) {

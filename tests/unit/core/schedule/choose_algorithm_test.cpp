@@ -95,6 +95,11 @@ TEST(AlgorithmFilter, TakesRulesPerCollective) {
               HasSubstr("NCCL_ALGO and NCCL_PROTO leave no way"));
 }
 
+TEST(AlgorithmFilter, LeavesACollectiveFreeThatExcludesNothing) {
+  EXPECT_EQ(choose("tree;allgather:^", input_of(Collective::kAllReduce, 1 << 20)), "tree");
+  EXPECT_EQ(choose("tree;allgather:^", input_of(Collective::kAllGather, 1 << 20)), "ring");
+}
+
 /// The protocol chosen under NCCL_PROTO, or the error's text.
 std::string choose_protocol(const char* text, const ChoiceInput& input) {
   const auto filter = AlgorithmFilter::parse("", text);

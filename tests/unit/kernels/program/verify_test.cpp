@@ -1,255 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier proves what is right and names what is wrong: every algorithm as it is, then
-// programs made by hand with one defect each. mutation_test.cpp has defects by the thousand.
+// The verifier names what is wrong: programs made by hand with one defect each. mutation_test.cpp
+// has defects by the thousand, every_algorithm_test.cpp what is right.
 #include "kernels/program/verify.hpp"
 
-#include <algorithm>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "kernels/program/record.hpp"
+#include "tests/unit/kernels/program/programs.hpp"
 
 namespace plexus {
 namespace {
 
 using testing::HasSubstr;
 
-using Programs = std::vector<Program>;
-using Body = std::function<void(RecordingPrims&)>;
-
-/// One program per body, of `chunks` chunks.
-Programs make_programs(int chunks, const std::vector<Body>& bodies) {
-  Programs programs;
-  for (size_t rank = 0; rank < bodies.size(); ++rank) {
-    RecordingPrims prims(static_cast<int>(rank), static_cast<int>(bodies.size()), chunks);
-    bodies[rank](prims);
-    programs.push_back(std::move(prims).take());
-  }
-  return programs;
-}
-
-Programs record(const char* algorithm, const std::vector<int>& ring, int root = 0) {
-  Programs programs;
-  for (size_t rank = 0; rank < ring.size(); ++rank) {
-    programs.push_back(find_algorithm(algorithm)->record(
-        {.rank = static_cast<int>(rank), .ring = ring, .root = root}));
-  }
-  return programs;
-}
-
-std::vector<int> in_order(int nranks) {
-  std::vector<int> ring(static_cast<size_t>(nranks));
-  std::iota(ring.begin(), ring.end(), 0);
-  return ring;
-}
-
-std::string reason(const Programs& programs,
-                   Collective collective,
-                   bool in_place = false,
-                   uint64_t slots = kSlots) {
-  return verify_programs(programs, collective, 0, in_place, slots).reason;
-}
-
 void nothing(RecordingPrims& /*prims*/) {}
-
-// ---- What is right ----
-
-class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
-
-TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
-  const Algorithm& algorithm = *GetParam();
-  constexpr int kRanksMax = 64;
-  constexpr int kAllRootsMax = 16;
-  for (int nranks = 1; nranks <= std::min(kRanksMax, algorithm.nranks_max); ++nranks) {
-    const int roots = is_rooted(algorithm.collective) ? nranks : 1;
-    const int stride = nranks <= kAllRootsMax ? 1 : nranks / 3;
-    for (int root = 0; root < roots; root += stride) {
-      for (int form = 0; form < 2 * algorithm.variants; ++form) {
-        const bool in_place = form % 2 == 1;
-        const VerifyResult result = verify({.algorithm = &algorithm,
-                                            .nranks = nranks,
-                                            .root = root,
-                                            .in_place = in_place,
-                                            .variant = form / 2});
-        ASSERT_TRUE(result.proved) << nranks << " ranks, root " << root << ", variant " << form / 2
-                                   << (in_place ? ", in place: " : ": ") << result.reason;
-        ASSERT_EQ(result.reason, "");
-        // Chunks are one slot long; with half the slots enough, they may be two.
-        ASSERT_LE(result.slots_needed, kSlots / 2);
-      }
-    }
-  }
-}
-
-/// Above 64: multiples of a power of two, a power of two and the number below it.
-TEST_P(EveryAlgorithm, IsProvedFor96And127And128Ranks) {
-  const Algorithm& algorithm = *GetParam();
-  for (const int nranks : {96, 127, 128}) {
-    const int root = is_rooted(algorithm.collective) ? nranks / 2 : 0;
-    for (int variant = 0; variant < algorithm.variants && nranks <= algorithm.nranks_max;
-         ++variant) {
-      EXPECT_EQ(verify({.algorithm = &algorithm,
-                        .nranks = nranks,
-                        .root = root,
-                        .in_place = true,
-                        .variant = variant})
-                    .reason,
-                "")
-          << nranks << " ranks, variant " << variant;
-    }
-  }
-}
-
-/// The others of 1000 ranks take seconds each: `plexus verify --ranks 1000`.
-TEST_P(EveryAlgorithm, IsProvedFor1000RanksWhereTheChunksAreFew) {
-  const Algorithm& algorithm = *GetParam();
-  constexpr int kRanks = 1000;
-  constexpr int kStepsMax = 100'000;
-  if (kRanks > algorithm.nranks_max) {
-    EXPECT_EQ(algorithm.nranks_max, kOperandsMax);
-    return;
-  }
-  size_t steps = 0;
-  std::vector<int> ring = in_order(kRanks);
-  for (const int rank : {0, kRanks / 2, kRanks - 1}) {
-    const int root = is_point_to_point(algorithm.collective) ? (rank + 1) % kRanks : 0;
-    steps =
-        std::max(steps, algorithm.record({.rank = rank, .ring = ring, .root = root}).step_count());
-  }
-  if (steps * kRanks <= kStepsMax || is_rooted(algorithm.collective)) {
-    EXPECT_EQ(verify({.algorithm = &algorithm, .nranks = kRanks, .root = kRanks / 3}).reason, "");
-  } else {
-    EXPECT_GE(algorithm.record({.rank = 0, .ring = ring, .root = 1}).chunks, kRanks / 2)
-        << "a program with few chunks is long";
-  }
-}
-
-std::vector<const Algorithm*> all_rows() {
-  std::vector<const Algorithm*> rows;
-  for (const Algorithm& algorithm : algorithms()) {
-    rows.push_back(&algorithm);
-  }
-  return rows;
-}
-INSTANTIATE_TEST_SUITE_P(Table, EveryAlgorithm, testing::ValuesIn(all_rows()), [](const auto& row) {
-  return std::string(row.param->name);
-});
-
-// ---- A network that reduces ----
-
-/// Two hosts of `count` ranks with `heads` heads each.
-Programs record_on_two_hosts(const char* algorithm, int count, int heads) {
-  const std::vector<int> ring = in_order(2 * count);
-  const std::vector<int> nodes = {0, count};
-  Programs programs;
-  for (const int rank : ring) {
-    programs.push_back(find_algorithm(algorithm)->record(
-        {.rank = rank, .ring = ring, .nodes = nodes, .heads = heads}));
-  }
-  return programs;
-}
-
-std::string reason_with_networks(const Programs& programs, int networks) {
-  return verify_programs(programs, Collective::kAllReduce, 0, true, kSlots, networks).reason;
-}
-
-TEST(VerifyNetwork, ProvesCollnetForHostsAndHeadsOfAllSizes) {
-  for (const char* name : {"collnet_direct_all_reduce", "collnet_chain_all_reduce"}) {
-    for (int nranks = 2; nranks <= 24; ++nranks) {
-      for (int per_node = 1; per_node <= std::min(nranks, 9); ++per_node) {
-        for (int heads = 1; heads <= (nranks - 1) % per_node + 1; ++heads) {
-          for (const bool in_place : {false, true}) {
-            const VerifyResult result = verify({.algorithm = find_algorithm(name),
-                                                .nranks = nranks,
-                                                .in_place = in_place,
-                                                .ranks_per_node = per_node,
-                                                .heads = heads});
-            ASSERT_EQ(result.reason, "") << name << ", " << nranks << " ranks, " << per_node
-                                         << " per host, " << heads << " heads";
-            ASSERT_LE(result.slots_needed, kSlots / 2);
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(VerifyNetwork, RefusesMoreHeadsThanTheLastHostHasRanks) {
-  EXPECT_THAT(verify({.algorithm = find_algorithm("collnet_direct_all_reduce"),
-                      .nranks = 5,
-                      .ranks_per_node = 4,
-                      .heads = 2})
-                  .reason,
-              HasSubstr("2 heads on a host of 1 ranks"));
-}
-
-TEST(VerifyNetwork, RefusesNetworksThatTheCommunicatorDoesNotHave) {
-  EXPECT_THAT(reason_with_networks(record_on_two_hosts("collnet_direct_all_reduce", 2, 2), 1),
-              HasSubstr("rank 5, which is no peer"));
-}
-
-TEST(VerifyNetwork, RefusesAHostThatDoesNotContribute) {
-  // Rank 1 sends nothing to the network and takes rank 0's result from it.
-  Programs programs =
-      make_programs(1, {[](auto& prims) {
-                          prims.send(Buffer::kInput, 0, 2);
-                          prims.recv(2, Buffer::kOutput, 0, Complete::kYes);
-                        },
-                        [](auto& prims) { prims.recv(2, Buffer::kOutput, 0, Complete::kYes); }});
-  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("completes a value"));
-}
-
-TEST(VerifyNetwork, RefusesAHostThatContributesTwice) {
-  // Both ranks of host 0 give the sum of the host.
-  const auto body = [](int other) {
-    return [other](RecordingPrims& prims) {
-      prims.send(Buffer::kInput, 0, other);
-      prims.recv_reduce_send(other, Buffer::kInput, 0, 2);
-      prims.recv(2, Buffer::kOutput, 0, Complete::kYes);
-    };
-  };
-  EXPECT_THAT(reason_with_networks(make_programs(1, {body(1), body(0)}), 1),
-              HasSubstr("4 contributions of 2 ranks"));
-}
-
-TEST(VerifyNetwork, RefusesAResultThatNobodyTakes) {
-  Programs programs = record_on_two_hosts("collnet_chain_all_reduce", 1, 1);
-  programs[1].lanes[1].steps.clear();
-  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("to rank 1, which takes 0"));
-}
-
-TEST(VerifyNetwork, RefusesMembersWhoseChunksDiffer) {
-  Programs programs = record_on_two_hosts("collnet_direct_all_reduce", 1, 1);
-  std::swap(programs[1].lanes[0].steps[0], programs[1].lanes[0].steps[1]);
-  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("which may be of another length"));
-}
-
-TEST(Verify, ProvesRingsInAnyOrderOfRanks) {
-  const std::vector<int> ring = {2, 0, 4, 3, 1};
-  for (const bool in_place : {false, true}) {
-    EXPECT_EQ(reason(record("ring_all_reduce", ring), Collective::kAllReduce, in_place), "");
-    EXPECT_EQ(reason(record("ring_all_gather", ring), Collective::kAllGather, in_place), "");
-    EXPECT_EQ(reason(record("ring_reduce_scatter", ring), Collective::kReduceScatter, in_place),
-              "");
-  }
-}
-
-TEST(Verify, ProvesRingAllReduceOfManyRanks) {
-  const VerifyResult result = verify(
-      {.algorithm = find_algorithm("ring_all_reduce"), .nranks = 300, .root = 0, .in_place = true});
-  EXPECT_EQ(result.reason, "");
-  EXPECT_EQ(result.steps, 300U * (2 * 300 - 1));
-  EXPECT_EQ(result.lanes, 1);
-  EXPECT_EQ(result.rounds, 2 * 299);
-  EXPECT_EQ(result.chunks_moved, 2 * 299);
-}
 
 TEST(Verify, ReportsTheFewestSlotsThatDo) {
   const Programs programs = record("ring_all_gather", in_order(4));
@@ -702,47 +471,6 @@ TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
               HasSubstr("2 ranks, not 3"));
   EXPECT_THAT(reason(make_programs(2, {nothing, nothing, nothing}), Collective::kAllGather),
               HasSubstr("2 chunks for 3 ranks"));
-}
-
-TEST(Verify, RejectsCostThatIsNotTheTables) {
-  const auto refusal = [](const auto& spoil) {
-    Algorithm algorithm = *find_algorithm("ring_reduce_scatter");
-    spoil(algorithm);
-    return verify({.algorithm = &algorithm, .nranks = 4, .root = 0, .in_place = false}).reason;
-  };
-  constexpr auto kWrong = [](int nranks) { return nranks; };
-  EXPECT_EQ(refusal([&](Algorithm& row) { row.rounds = kWrong; }),
-            "has 3 rounds, where the table says 4");
-  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_moved = kWrong; }),
-            "has 3 chunks moved at a rank, where the table says 4");
-  EXPECT_EQ(refusal([&](Algorithm& row) {
-              row.chunks_in_all = [](int nranks) { return int64_t{nranks}; };
-            }),
-            "has 12 chunks sent in all, where the table says 4");
-  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_reduced = kWrong; }),
-            "has 3 chunks combined at a rank, where the table says 4");
-  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks = [](int nranks) { return nranks - 1; }; }),
-            "has 4 chunks, where the table says 3");
-}
-
-TEST(Verify, TreeOverNodesIsProvedInAnyOrder) {
-  for (const std::vector<int>& nodes :
-       {std::vector<int>{0}, {0, 5}, {0, 1, 2}, {0, 3, 4, 8, 9}, {0, 2, 4, 6, 8}}) {
-    for (const std::vector<int>& ring :
-         {in_order(10), std::vector<int>{0, 2, 4, 6, 8, 1, 3, 5, 7, 9}}) {
-      for (const int variant : {0, 1}) {
-        Programs programs;
-        for (int rank = 0; rank < 10; ++rank) {
-          programs.push_back(
-              find_algorithm("tree_all_reduce")
-                  ->record(
-                      {.rank = rank, .ring = ring, .root = 0, .variant = variant, .nodes = nodes}));
-        }
-        EXPECT_EQ(reason(programs, Collective::kAllReduce), "");
-        EXPECT_EQ(reason(programs, Collective::kAllReduce, true), "");
-      }
-    }
-  }
 }
 
 }  // namespace

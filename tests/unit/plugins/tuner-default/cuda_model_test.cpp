@@ -6,20 +6,17 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/plugins/tuner-default/inputs.hpp"
+
 namespace plexus::tuner_default {
 namespace {
 
 constexpr uint64_t kMbitOfGb = 8000;
 
 /// `nranks` ranks of one host with NVLinks, `share` on each device.
-plexus_tuner_comm_t comm_of(uint32_t nranks, uint32_t share = 1) {
-  plexus_tuner_comm_t comm{};
-  comm.struct_size = sizeof(comm);
-  comm.nranks = nranks;
-  comm.nnodes = 1;
-  comm.ranks_per_node_max = nranks;
-  comm.cores_per_node_min = 8;
-  comm.links[PLEXUS_LINK_HOST].count = nranks * (nranks - 1) / 2;
+plexus_tuner_comm_t gpus_of(uint32_t nranks, uint32_t share = 1) {
+  constexpr uint32_t kCores = 8;
+  plexus_tuner_comm_t comm = comm_of(nranks, kCores, PLEXUS_LINK_HOST);
   comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 400 * kMbitOfGb;
   comm.cuda = {.sm = 90,
                .ranks_per_device = share,
@@ -29,67 +26,59 @@ plexus_tuner_comm_t comm_of(uint32_t nranks, uint32_t share = 1) {
   return comm;
 }
 
-plexus_tuner_candidate_t ring(uint32_t nranks, const char* protocol) {
-  plexus_tuner_candidate_t candidate{};
-  candidate.struct_size = sizeof(candidate);
+plexus_tuner_candidate_t ring_of(uint32_t nranks, const char* protocol) {
+  plexus_tuner_candidate_t candidate =
+      with_totals(ring(nranks), uint64_t{nranks} * 2 * (nranks - 1), nranks - 1);
   candidate.protocol = protocol;
-  candidate.rounds = 2 * (nranks - 1);
-  candidate.chunks_per_loop = nranks;
-  candidate.chunks_moved = 2 * (nranks - 1);
-  candidate.chunks_in_all = uint64_t{nranks} * 2 * (nranks - 1);
-  candidate.chunks_reduced = nranks - 1;
   candidate.channels_min = 1;
   candidate.channels_max = 64;
-  candidate.channels = 1;
-  candidate.chunk_bytes = 128 * 1024;
   return candidate;
 }
 
 CudaAnswer predict(const plexus_tuner_comm_t& comm,
                    uint64_t size_bytes,
                    const plexus_tuner_candidate_t& candidate) {
-  plexus_tuner_call_t call{};
-  call.struct_size = sizeof(call);
-  call.size_bytes = size_bytes;
-  return predict_cuda(kDefaultCalibration, comm, call, candidate);
+  return predict_cuda(kDefaultCalibration, comm, call_of(size_bytes), candidate);
 }
 
 constexpr uint64_t kLarge = uint64_t{1} << 30;
 
 TEST(CudaModel, IsForCommunicatorsOfCudaRanksOnly) {
-  plexus_tuner_comm_t comm = comm_of(8);
+  plexus_tuner_comm_t comm = gpus_of(8);
   EXPECT_TRUE(is_cuda(comm));
   comm.cuda.sm = 0;
   EXPECT_FALSE(is_cuda(comm));
-  comm = comm_of(8);
+  comm = gpus_of(8);
   comm.struct_size = offsetof(plexus_tuner_comm_t, cuda);  // of a host before 1.4
   EXPECT_FALSE(is_cuda(comm));
 }
 
 TEST(CudaModel, TakesLLForSmallMessagesAndSimpleForLargeOnes) {
-  const auto comm = comm_of(8);
-  EXPECT_LT(predict(comm, 8, ring(8, "LL")).time_us, predict(comm, 8, ring(8, "LL128")).time_us);
-  EXPECT_LT(predict(comm, 8, ring(8, "LL")).time_us, predict(comm, 8, ring(8, "Simple")).time_us);
-  EXPECT_LT(predict(comm, kLarge, ring(8, "Simple")).time_us,
-            predict(comm, kLarge, ring(8, "LL128")).time_us);
-  EXPECT_LT(predict(comm, kLarge, ring(8, "LL128")).time_us,
-            predict(comm, kLarge, ring(8, "LL")).time_us);
+  const auto comm = gpus_of(8);
+  EXPECT_LT(predict(comm, 8, ring_of(8, "LL")).time_us,
+            predict(comm, 8, ring_of(8, "LL128")).time_us);
+  EXPECT_LT(predict(comm, 8, ring_of(8, "LL")).time_us,
+            predict(comm, 8, ring_of(8, "Simple")).time_us);
+  EXPECT_LT(predict(comm, kLarge, ring_of(8, "Simple")).time_us,
+            predict(comm, kLarge, ring_of(8, "LL128")).time_us);
+  EXPECT_LT(predict(comm, kLarge, ring_of(8, "LL128")).time_us,
+            predict(comm, kLarge, ring_of(8, "LL")).time_us);
 }
 
 TEST(CudaModel, TakesOneChannelForSmallMessagesAndFillsTheLinkForLargeOnes) {
-  const auto comm = comm_of(8);
-  EXPECT_EQ(predict(comm, 8, ring(8, "Simple")).channels, 1U);
-  const uint32_t channels = predict(comm, kLarge, ring(8, "Simple")).channels;
+  const auto comm = gpus_of(8);
+  EXPECT_EQ(predict(comm, 8, ring_of(8, "Simple")).channels, 1U);
+  const uint32_t channels = predict(comm, kLarge, ring_of(8, "Simple")).channels;
   EXPECT_GE(channels * 38.7, 400);
   EXPECT_LT((channels - 1) * 38.7, 400);
-  auto bounded = ring(8, "Simple");
+  auto bounded = ring_of(8, "Simple");
   bounded.channels_max = 4;
   EXPECT_EQ(predict(comm, kLarge, bounded).channels, 4U);
 }
 
 TEST(CudaModel, OfManyBytesIsTheLinksBandwidth) {
   const double least_us = 2.0 * 7 / 8 * static_cast<double>(kLarge) / (400 * 1e3);
-  const double us = predict(comm_of(8), kLarge, ring(8, "Simple")).time_us;
+  const double us = predict(gpus_of(8), kLarge, ring_of(8, "Simple")).time_us;
   EXPECT_GT(us, least_us);
   EXPECT_LT(us, 1.1 * least_us);
 }
@@ -97,26 +86,26 @@ TEST(CudaModel, OfManyBytesIsTheLinksBandwidth) {
 TEST(CudaModel, RanksOfOneDeviceShareItsMemory) {
   // Every byte that a rank sends is read and written; what it combines is read once more.
   const double touched = (2 * 2 * 3 + 3) / 4.0 * 4 * static_cast<double>(kLarge);
-  const double us = predict(comm_of(4, 4), kLarge, ring(4, "Simple")).time_us;
+  const double us = predict(gpus_of(4, 4), kLarge, ring_of(4, "Simple")).time_us;
   EXPECT_GT(us, touched / (4000 * 1e3));
   EXPECT_LT(us, 1.2 * touched / (4000 * 1e3));
 }
 
 TEST(CudaModel, NetworksAndPciCostMorePerHop) {
-  auto pci = comm_of(8);
+  auto pci = gpus_of(8);
   pci.cuda.nvlink = 0;
-  auto net = comm_of(8);
+  auto net = gpus_of(8);
   net.links[PLEXUS_LINK_NET].count = 4;
-  const double near_us = predict(comm_of(8), 8, ring(8, "LL")).time_us;
-  const double pci_us = predict(pci, 8, ring(8, "LL")).time_us;
+  const double near_us = predict(gpus_of(8), 8, ring_of(8, "LL")).time_us;
+  const double pci_us = predict(pci, 8, ring_of(8, "LL")).time_us;
   EXPECT_LT(near_us, pci_us);
-  EXPECT_LT(pci_us, predict(net, 8, ring(8, "LL")).time_us);
+  EXPECT_LT(pci_us, predict(net, 8, ring_of(8, "LL")).time_us);
 }
 
 TEST(CudaModel, SaysNothingOfCandidatesThatMoveNothing) {
-  auto nothing = ring(8, "LL");
+  auto nothing = ring_of(8, "LL");
   nothing.chunks_moved = 0;
-  EXPECT_LT(predict(comm_of(8), 8, nothing).time_us, 0);
+  EXPECT_LT(predict(gpus_of(8), 8, nothing).time_us, 0);
 }
 
 }  // namespace

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every algorithm of the table is proved, with the costs that the table states.
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/program/verify.hpp"
+#include "tests/unit/kernels/program/programs.hpp"
+
+namespace plexus {
+namespace {
+
+class EveryAlgorithm : public testing::TestWithParam<const Algorithm*> {};
+
+TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
+  const Algorithm& algorithm = *GetParam();
+  constexpr int kRanksMax = 64;
+  constexpr int kAllRootsMax = 16;
+  for (int nranks = 1; nranks <= std::min(kRanksMax, algorithm.nranks_max); ++nranks) {
+    const int roots = is_rooted(algorithm.collective) ? nranks : 1;
+    const int stride = nranks <= kAllRootsMax ? 1 : nranks / 3;
+    for (int root = 0; root < roots; root += stride) {
+      for (int form = 0; form < 2 * algorithm.variants; ++form) {
+        const bool in_place = form % 2 == 1;
+        const VerifyResult result = verify({.algorithm = &algorithm,
+                                            .nranks = nranks,
+                                            .root = root,
+                                            .in_place = in_place,
+                                            .variant = form / 2});
+        ASSERT_TRUE(result.proved) << nranks << " ranks, root " << root << ", variant " << form / 2
+                                   << (in_place ? ", in place: " : ": ") << result.reason;
+        ASSERT_EQ(result.reason, "");
+        // Chunks are one slot long; with half the slots enough, they may be two.
+        ASSERT_LE(result.slots_needed, kSlots / 2);
+      }
+    }
+  }
+}
+
+/// Above 64: multiples of a power of two, a power of two and the number below it.
+TEST_P(EveryAlgorithm, IsProvedFor96And127And128Ranks) {
+  const Algorithm& algorithm = *GetParam();
+  for (const int nranks : {96, 127, 128}) {
+    const int root = is_rooted(algorithm.collective) ? nranks / 2 : 0;
+    for (int variant = 0; variant < algorithm.variants && nranks <= algorithm.nranks_max;
+         ++variant) {
+      EXPECT_EQ(verify({.algorithm = &algorithm,
+                        .nranks = nranks,
+                        .root = root,
+                        .in_place = true,
+                        .variant = variant})
+                    .reason,
+                "")
+          << nranks << " ranks, variant " << variant;
+    }
+  }
+}
+
+/// The others of 1000 ranks take seconds each: `plexus verify --ranks 1000`.
+TEST_P(EveryAlgorithm, IsProvedFor1000RanksWhereTheChunksAreFew) {
+  const Algorithm& algorithm = *GetParam();
+  constexpr int kRanks = 1000;
+  constexpr int kStepsMax = 100'000;
+  if (kRanks > algorithm.nranks_max) {
+    EXPECT_EQ(algorithm.nranks_max, kOperandsMax);
+    return;
+  }
+  size_t steps = 0;
+  std::vector<int> ring = in_order(kRanks);
+  for (const int rank : {0, kRanks / 2, kRanks - 1}) {
+    const int root = is_point_to_point(algorithm.collective) ? (rank + 1) % kRanks : 0;
+    steps =
+        std::max(steps, algorithm.record({.rank = rank, .ring = ring, .root = root}).step_count());
+  }
+  if (steps * kRanks <= kStepsMax || is_rooted(algorithm.collective)) {
+    EXPECT_EQ(verify({.algorithm = &algorithm, .nranks = kRanks, .root = kRanks / 3}).reason, "");
+  } else {
+    EXPECT_GE(algorithm.record({.rank = 0, .ring = ring, .root = 1}).chunks, kRanks / 2)
+        << "a program with few chunks is long";
+  }
+}
+
+std::vector<const Algorithm*> all_rows() {
+  std::vector<const Algorithm*> rows;
+  for (const Algorithm& algorithm : algorithms()) {
+    rows.push_back(&algorithm);
+  }
+  return rows;
+}
+INSTANTIATE_TEST_SUITE_P(Table, EveryAlgorithm, testing::ValuesIn(all_rows()), [](const auto& row) {
+  return std::string(row.param->name);
+});
+
+TEST(Verify, ProvesRingsInAnyOrderOfRanks) {
+  const std::vector<int> ring = {2, 0, 4, 3, 1};
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(reason(record("ring_all_reduce", ring), Collective::kAllReduce, in_place), "");
+    EXPECT_EQ(reason(record("ring_all_gather", ring), Collective::kAllGather, in_place), "");
+    EXPECT_EQ(reason(record("ring_reduce_scatter", ring), Collective::kReduceScatter, in_place),
+              "");
+  }
+}
+
+TEST(Verify, ProvesRingAllReduceOfManyRanks) {
+  const VerifyResult result = verify(
+      {.algorithm = find_algorithm("ring_all_reduce"), .nranks = 300, .root = 0, .in_place = true});
+  EXPECT_EQ(result.reason, "");
+  EXPECT_EQ(result.steps, 300U * (2 * 300 - 1));
+  EXPECT_EQ(result.lanes, 1);
+  EXPECT_EQ(result.rounds, 2 * 299);
+  EXPECT_EQ(result.chunks_moved, 2 * 299);
+}
+
+TEST(Verify, TreeOverNodesIsProvedInAnyOrder) {
+  for (const std::vector<int>& nodes :
+       {std::vector<int>{0}, {0, 5}, {0, 1, 2}, {0, 3, 4, 8, 9}, {0, 2, 4, 6, 8}}) {
+    for (const std::vector<int>& ring :
+         {in_order(10), std::vector<int>{0, 2, 4, 6, 8, 1, 3, 5, 7, 9}}) {
+      for (const int variant : {0, 1}) {
+        Programs programs;
+        for (int rank = 0; rank < 10; ++rank) {
+          programs.push_back(
+              find_algorithm("tree_all_reduce")
+                  ->record(
+                      {.rank = rank, .ring = ring, .root = 0, .variant = variant, .nodes = nodes}));
+        }
+        EXPECT_EQ(reason(programs, Collective::kAllReduce), "");
+        EXPECT_EQ(reason(programs, Collective::kAllReduce, true), "");
+      }
+    }
+  }
+}
+
+TEST(Verify, RejectsCostThatIsNotTheTables) {
+  const auto refusal = [](const auto& spoil) {
+    Algorithm algorithm = *find_algorithm("ring_reduce_scatter");
+    spoil(algorithm);
+    return verify({.algorithm = &algorithm, .nranks = 4, .root = 0, .in_place = false}).reason;
+  };
+  constexpr auto kWrong = [](int nranks) { return nranks; };
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.rounds = kWrong; }),
+            "has 3 rounds, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_moved = kWrong; }),
+            "has 3 chunks moved at a rank, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) {
+              row.chunks_in_all = [](int nranks) { return int64_t{nranks}; };
+            }),
+            "has 12 chunks sent in all, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_reduced = kWrong; }),
+            "has 3 chunks combined at a rank, where the table says 4");
+  EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks = [](int nranks) { return nranks - 1; }; }),
+            "has 4 chunks, where the table says 3");
+}
+
+}  // namespace
+}  // namespace plexus

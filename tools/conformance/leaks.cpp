@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/conformance/leaks.hpp"
+
+#include <malloc.h>
+
+#include "tools/conformance/process_state.hpp"
+
+namespace plexus::conformance {
+namespace {
+
+/// Bytes that malloc has given out.
+uint64_t count_heap_bytes() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+/// About what the monitor's lines take.
+uint64_t count_line_bytes(Stand& stand) {
+  constexpr uint64_t kNode = 64;
+  uint64_t bytes = 0;
+  for (const LogLine& line : stand.monitor().lines()) {
+    bytes += sizeof(LogLine) + line.text.capacity() + kNode;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<void> leaves_no_memory(Stand& stand, const Repeated& repeated) {
+  const uint64_t before = count_heap_bytes();
+  PLEXUS_TRY(repeated.use(repeated.times));
+  const uint64_t now = count_heap_bytes();
+  const uint64_t allowed =
+      2 * count_line_bytes(stand) + repeated.bytes_each * static_cast<uint64_t>(repeated.times);
+  return expect(now <= before + allowed, "{} bytes of heap more after {} {} came and went",
+                now - before, repeated.times, repeated.what);
+}
+
+Result<void> contexts_leave_nothing(Stand& stand,
+                                    const std::function<Result<void>(int times)>& use) {
+  PLEXUS_TRY(use(20));
+  const Holdings before;
+  PLEXUS_TRY(
+      leaves_no_memory(stand, {.use = use, .times = 300, .what = "contexts", .bytes_each = 16}));
+  return before.expect_nothing_more("300 contexts came and went");
+}
+
+}  // namespace plexus::conformance
