@@ -227,7 +227,7 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
       topology.orders[static_cast<size_t>(channel) % topology.orders.size()];
   std::vector<int> members;
   for (const int first : order.nodes) {
-    members.push_back(order.ring[static_cast<size_t>(first + network)]);
+    members.push_back(order.ring[static_cast<size_t>(first) + static_cast<size_t>(network)]);
   }
   return members;
 }

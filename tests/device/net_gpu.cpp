@@ -42,18 +42,24 @@ struct plexus_net_request {
 namespace {
 
 const plexus_plugin_t* load_inner() {
-  const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
-  void* const library = dlopen((folder + "/libplexus-net-socket.so").c_str(), RTLD_NOW);
+  const char* const folder = std::getenv("PLEXUS_TEST_LIB_DIR");
+  if (folder == nullptr) {
+    return nullptr;
+  }
+  const std::string path = std::string(folder) + "/libplexus-net-socket.so";
+  void* const library = dlopen(path.c_str(), RTLD_NOW);
   using Query = const plexus_plugin_t*(uint32_t);
   return library == nullptr
              ? nullptr
              : reinterpret_cast<Query*>(dlsym(library, "plexus_plugin_query"))(PLEXUS_HOST_ABI);
 }
 
-const plexus_net_ops_t& inner() {
+const plexus_plugin_t* inner_plugin() {
   static const plexus_plugin_t* const kInner = load_inner();
-  return *kInner->net;
+  return kInner;
 }
+
+const plexus_net_ops_t& inner() { return *inner_plugin()->net; }
 
 bool is_set(const char* name, const char* value) {
   const char* const set = std::getenv(name);
@@ -340,6 +346,9 @@ plexus_net_ops_t make_ops() {
 }  // namespace
 
 const plexus_plugin_t* plexus_plugin_query(uint32_t /*host_abi*/) {
+  if (inner_plugin() == nullptr) {
+    return nullptr;
+  }
   static const plexus_net_ops_t kOps = make_ops();
   static const plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
                                           sizeof(plexus_plugin_t),
