@@ -426,7 +426,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 // ---- work ----
 
 void Communicator::check_device() {
-  if (device_rank_ == nullptr || stop.load(std::memory_order_acquire)) {
+  // Until it is ready, another thread makes what is looked at here; pairs with start().
+  if (state() != Code::kSuccess || device_rank_ == nullptr ||
+      stop.load(std::memory_order_acquire)) {
     return;
   }
   if (const DeviceFailure* const failure = device_rank_->failure(); failure != nullptr) {
