@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 
 #include "core/plugin/library.hpp"
@@ -183,6 +184,7 @@ Result<void> many_leave_nothing(Stand& stand) {
 Result<void> process_is_left(Stand& stand) {
   const Handlers handlers = list_handlers();
   const std::vector<std::string> surroundings = list_surroundings();
+  std::thread([] {}).join();  // ThreadSanitizer starts one of its own with the first
   const uint32_t before = count_threads();
   {
     PLEXUS_TRY(collnet, Collnet::load(stand));
@@ -194,7 +196,7 @@ Result<void> process_is_left(Stand& stand) {
   PLEXUS_TRY(expect(handlers == list_handlers(), "it changed a signal's handler"));
   PLEXUS_TRY(expect(surroundings == list_surroundings(), "it changed the process's surroundings"));
   PLEXUS_TRY(expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr"));
-  return expect(settle_threads(before, milliseconds(1000)) == before, "it left a thread");
+  return expect(settle_threads(before, milliseconds(1000)) <= before, "it left a thread");
 }
 
 Result<void> exits(const CollnetUse& use) { return makes_group<2>(use); }
