@@ -12,11 +12,11 @@ namespace plexus {
 template <class Prims>
 PLEXUS_HOST_DEVICE void pairwise_all_to_all(Prims& prims, int rank, int nranks) {
   if (prims.lane(0)) {
-    prims.copy(Buffer::kInput, Buffer::kOutput, rank);
     for (int step = 1; step < nranks; ++step) {
       const int to = (rank + step) % nranks;
       prims.send(Buffer::kInput, to, to);
     }
+    prims.copy(Buffer::kInput, Buffer::kOutput, rank);  // while the others are under way
   }
   if (prims.lane(1)) {
     for (int step = 1; step < nranks; ++step) {

@@ -141,6 +141,9 @@ Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
   moved_ = false;
   for (; loop_ < work_->geometry.loops; ++loop_, step_ = 0) {
     while (step_ < lane_->steps.size()) {
+      if (bytes_this_turn_ >= kTurnBytes) {
+        return Progress::kYielded;
+      }
       const Step& step = lane_->steps[step_];
       if (slice_bytes_done_ == 0 && !may_start(step)) {
         return Progress::kPending;
