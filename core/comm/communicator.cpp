@@ -331,6 +331,7 @@ void Communicator::open_lent_memory() {
 
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
+  Process::instance().memory.note_process();
   PLEXUS_TRY(check_agreement());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
   filter_ = std::move(filter);

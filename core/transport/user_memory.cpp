@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -67,7 +66,7 @@ MappedPlace UserMemory::find_place(const void* address, size_t size_bytes) const
   return {.segment = segment.id(),
           .segment_bytes = segment.size(),
           .offset = offset,
-          .pid = getpid(),
+          .pid = pid_.load(std::memory_order_relaxed),
           .fd = segment.fd()};
 }
 

@@ -3,10 +3,12 @@
 // they read a sender's user buffer without a copy through slots.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <shared_mutex>
+#include <unistd.h>
 #include <vector>
 
 #include "core/device/device_memory.hpp"
@@ -26,8 +28,11 @@ class UserMemory {
   Result<void> release(void* pointer);
   /// Where [address, address + size) lies; segment 0 when it is not wholly inside one segment.
   [[nodiscard]] MappedPlace find_place(const void* address, size_t size_bytes) const noexcept;
+  /// Places are in the calling process from now on: before the first communicator after a fork.
+  void note_process() noexcept { pid_.store(getpid(), std::memory_order_relaxed); }
 
  private:
+  std::atomic<int32_t> pid_{getpid()};  // kept: asking the system takes longer than a small message
   mutable std::shared_mutex mutex_;
   std::map<const std::byte*, SharedMemory> segments_;    // by address of the first user byte
   std::map<const std::byte*, DeviceMemory> on_devices_;  // likewise
