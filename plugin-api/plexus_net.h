@@ -204,8 +204,9 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                    plexus_net_request_t** request);
 
   /* Makes data of completed receives visible to the GPU. PLEXUS_OK with `*request` null: it already
-   * is; there is no PLEXUS_AGAIN. What arrived before the connection failed may be flushed after, as
-   * far as the card still can. Null entry: never needed (no CUDA or DMABUF in pointer_support). */
+   * is; there is no PLEXUS_AGAIN. What arrived before the connection failed may be flushed after,
+   * as far as the card still can. Null entry: never needed (no CUDA or DMABUF in pointer_support).
+   */
   int32_t (*flush)(plexus_net_recv_t* recv,
                    uint32_t count,
                    const plexus_net_buffer_t* buffers,
@@ -230,13 +231,13 @@ typedef struct plexus_net_ops { /* append only, see plugin-api/ABI.md */
                       plexus_net_path_t* path);
 
   /* Since 1.4, optional: both or none, for devices that say `takes_pieces`. As isend and irecv of
-   * one buffer, of a message that lies in `count` (1 .. PLEXUS_NET_PIECES_MAX) pieces of host memory,
-   * one after the other, which need not be registered: a host then copies nothing on the way between
-   * its own headers and its user's memory. `pieces` is borrowed for the call, what they point to
-   * until test() says OK. A receive's room is that of all its pieces. It is one message like any
-   * other: how one end cuts it is nothing to the other.
-   * A device that takes pieces also keeps what nobody has posted a buffer for yet, as a kernel's
-   * socket does: the host posts receives late, when it knows where their data belongs. */
+   * one buffer, of a message that lies in `count` (1 .. PLEXUS_NET_PIECES_MAX) pieces of host
+   * memory, one after the other, which need not be registered: a host then copies nothing on the
+   * way between its own headers and its user's memory. `pieces` is borrowed for the call, what they
+   * point to until test() says OK. A receive's room is that of all its pieces. It is one message
+   * like any other: how one end cuts it is nothing to the other. A device that takes pieces also
+   * keeps what nobody has posted a buffer for yet, as a kernel's socket does: the host posts
+   * receives late, when it knows where their data belongs. */
   int32_t (*isend_pieces)(plexus_net_send_t* send,
                           uint32_t count,
                           const plexus_net_piece_t* pieces,

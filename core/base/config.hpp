@@ -67,12 +67,12 @@ struct Config {
   bool net_disable_intra = false;
   int64_t cross_nic = 2;
   std::string netdevs_policy;
-  int64_t far_timeout_ms = 2000;
+  int64_t far_timeout_ms = 2000;  // NOLINT(readability-magic-numbers): a default
   std::string fabric_file;
   bool scatter_xdc = true;
   std::string ib_hca;
   std::string ib_hca_syntax = "rail";
-  int64_t ib_rails_max = int64_t{1} << 62;
+  int64_t ib_rails_max = int64_t{1} << 62;  // NOLINT(readability-magic-numbers): a default
 };
 
 /// A row of the table, for the parameter API and the generated page.

@@ -33,7 +33,7 @@ inline constexpr size_t kCentresMax = 64;
 inline constexpr size_t kCentreNameBytesMax = 32;
 inline constexpr size_t kFabricIdsMax = 16;
 /// Most bytes that a node's claim takes in the exchange.
-inline constexpr size_t kClaimBytesMax = 8 * 1024;
+inline constexpr size_t kClaimBytesMax = size_t{8} * 1024;
 
 struct CentreClaim {
   bool scatter = true;               // NCCL_SCATTER_XDC; that of the first node counts

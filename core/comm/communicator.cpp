@@ -223,7 +223,7 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
       topology.orders[static_cast<size_t>(channel) % topology.orders.size()];
   std::vector<int> members;
   for (const int first : order.nodes) {
-    members.push_back(order.ring[static_cast<size_t>(first + network)]);
+    members.push_back(order.ring[static_cast<size_t>(first) + static_cast<size_t>(network)]);
   }
   return members;
 }
@@ -423,7 +423,9 @@ void Communicator::report_waiting(const CallRecord& call) {
 // ---- work ----
 
 void Communicator::check_device() {
-  if (device_rank_ == nullptr || stop.load(std::memory_order_acquire)) {
+  // Until it is ready, another thread makes what is looked at here; pairs with start().
+  if (state() != Code::kSuccess || device_rank_ == nullptr ||
+      stop.load(std::memory_order_acquire)) {
     return;
   }
   if (const DeviceFailure* const failure = device_rank_->failure(); failure != nullptr) {

@@ -48,6 +48,7 @@ class Group {
     int depth = 0;
     Group* group = nullptr;
   };
+  // NOLINTNEXTLINE(*-avoid-non-const-global-variables,*-identifier-naming): private, a thread's own
   static thread_local constinit ThisThread this_thread_;
   // Of this group; from place ntaken_ on, of the last one, which may be repeated.
   std::vector<Task> tasks_;

@@ -281,6 +281,10 @@ Result<void> revoke(Communicator& comm) {
   if (comm.finalized || comm.revoked) {
     return fail(Code::kInvalidArgument, "the communicator was finalized or revoked before");
   }
+  if (comm.state() == Code::kInProgress) {
+    return fail(Code::kInvalidArgument,
+                "the communicator is not ready: poll ncclCommGetAsyncError until it is");
+  }
   comm.revoked = true;
   comm.stop_with(fail(Code::kInvalidUsage, "the communicator was revoked"));
   comm.wait_submitted();

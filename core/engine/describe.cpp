@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sentences about calls that do not fit together.
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "core/engine/engine.hpp"
@@ -44,10 +47,14 @@ Error describe_failure(LaneRun& lane) {
                 "open /proc/{}/fd/{}, or set NCCL_LOCAL_REGISTER=0",
                 rank, peer, place.pid, place.fd);
   }
+  CallRecord told[kSlots];
+  std::transform(std::begin(failure.connection->fifo().calls),
+                 std::end(failure.connection->fifo().calls), std::begin(told),
+                 [](const SharedCall& call) { return call.load(); });
   return describe_mismatch({.rank = rank,
                             .peer = peer,
                             .call = work.call,
-                            .peers_calls = failure.connection->fifo().calls,
+                            .peers_calls = told,
                             .hash_arrived = failure.hash_arrived,
                             .size_expected = failure.size_expected,
                             .size_arrived = failure.size_arrived});

@@ -152,12 +152,12 @@ Result<bool> CollnetChannel::start_filled() {
     }
     const auto* const call =
         std::find_if(std::begin(sends().calls), std::end(sends().calls),
-                     [&](const CallRecord& each) { return each.hash == header.call_hash; });
+                     [&](const SharedCall& each) { return each.load().hash == header.call_hash; });
     if (call == std::end(sends().calls)) {
       return fail(Code::kInternalError, "a slot belongs to no call of rank {}", options_.rank);
     }
     CallRecord& record = calls_[started_ % kSlots];
-    record = *call;
+    record = call->load();
     const uint64_t element_bytes = element_size(static_cast<DataType>(record.type));
     const auto status = group_->iallreduce({.send = slot(*sends_, started_, options_.slot_bytes),
                                             .recv = slot(*recvs_, started_, options_.slot_bytes),
@@ -191,7 +191,7 @@ Result<bool> CollnetChannel::test_started() {
     const SlotHeader& sent = sends().headers[done_ % kSlots];
     SlotHeader& got = recvs().headers[done_ % kSlots];
     const CallRecord& record = calls_[done_ % kSlots];
-    recvs().calls[record.sequence % kSlots] = record;
+    recvs().calls[record.sequence % kSlots].store(record);
     got.kind = SlotKind::kData;
     got.size_bytes = sent.size_bytes;
     got.call_hash = sent.call_hash;

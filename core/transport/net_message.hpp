@@ -26,8 +26,8 @@ static_assert(sizeof(NetHeader) == kCacheLine);
 inline NetHeader news_of(const Fifo& fifo, uint64_t step) noexcept {
   const SlotHeader& header = fifo.headers[step % kSlots];
   NetHeader news{};
-  for (const CallRecord& call : fifo.calls) {
-    if (call.hash == header.call_hash) {
+  for (const SharedCall& each : fifo.calls) {
+    if (const CallRecord call = each.load(); call.hash == header.call_hash) {
       news.call = call;
     }
   }
@@ -63,7 +63,7 @@ inline void announce(Fifo& fifo,
                      const NetHeader& news,
                      const std::byte* place = nullptr) noexcept {
   SlotHeader& header = fifo.headers[step % kSlots];
-  fifo.calls[news.call.sequence % kSlots] = news.call;
+  fifo.calls[news.call.sequence % kSlots].store(news.call);
   header.kind = place == nullptr ? SlotKind::kData : SlotKind::kPointer;
   header.payload.pointer = place;
   header.size_bytes = news.size_bytes;

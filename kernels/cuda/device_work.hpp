@@ -114,6 +114,7 @@ struct alignas(kCacheLine) DeviceControl {
 };
 
 /// One program ready to run on the device: `Work` of the host executor, member for member.
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): like all here, filled over zeroes
 struct DeviceWork {
   const DeviceLane* lanes;
   DeviceSend* const* sends;  // [Program::peers], nullptr where the peer only sends to us
@@ -187,6 +188,7 @@ inline bool runs_in_turn(const Program& program) {
   return true;
 }
 
+// NOLINTBEGIN(readability-magic-numbers): the layout that host and device agree on
 static_assert(sizeof(DeviceSend) == 80);
 static_assert(sizeof(DeviceRecv) == 48);
 static_assert(sizeof(DeviceLoan) == 16);
@@ -196,6 +198,7 @@ static_assert(sizeof(DeviceControl) == kCacheLine);
 static_assert(sizeof(DeviceWork) == 208);
 static_assert(sizeof(DeviceQueue) == 48);
 static_assert(sizeof(DeviceBlock) == 16);
+// NOLINTEND(readability-magic-numbers)
 static_assert(std::is_trivially_copyable_v<Step>);
 static_assert(std::is_trivially_copyable_v<DeviceWork>);
 

@@ -540,6 +540,16 @@ class Interpreter {
     return came;
   }
 
+  /// SharedCall::store(): a network's pump may look through the records meanwhile.
+  PLEXUS_DEVICE static void tell_call(Fifo& fifo, const CallRecord& call) {
+    uint64_t values[SharedCall::kWords];
+    memcpy(values, &call, sizeof(call));
+    SharedCall& told = fifo.calls[call.sequence % kSlots];
+    for (size_t i = 0; i < SharedCall::kWords; ++i) {
+      store_relaxed(word_of(&told.words[i]), values[i]);
+    }
+  }
+
   /// Waits for a free slot and makes it a target, or puts the address of the value into it.
   PLEXUS_DEVICE bool begin_send(const Slice& slice, uint32_t index, uint32_t number) {
     const DeviceWork& work = slice.work;
@@ -548,7 +558,7 @@ class Interpreter {
       return false;
     }
     if (end.told != work.call.sequence + 1) {
-      end.fifo->calls[work.call.sequence % kSlots] = work.call;
+      tell_call(*end.fifo, work.call);
       end.told = work.call.sequence + 1;
     }
     if (end.lines != nullptr && needs_cleaning(end.step, kSlots)) {

@@ -119,7 +119,7 @@ class SendConnection {
 
   /// Notes which call the next slots belong to.
   void begin_call(const CallRecord& record) noexcept {
-    fifo_->calls[record.sequence % kSlots] = record;
+    fifo_->calls[record.sequence % kSlots].store(record);
   }
 
  private:

@@ -12,9 +12,9 @@
 namespace plexus {
 namespace {
 
-constexpr uint64_t kTurnBytes = 512 * 1024;  // about 100 us at memory speed: then others get a turn
-constexpr size_t kExtentsMax = 64;           // beyond, a call is long enough to compute them
-constexpr size_t kBlockBytes = 8 * 1024;     // intermediate values of a reduction stay in L1
+constexpr uint64_t kTurnBytes = uint64_t{512} * 1024;  // 100 us or so: then others get a turn
+constexpr size_t kExtentsMax = 64;                // beyond, a call is long enough to compute them
+constexpr size_t kBlockBytes = size_t{8} * 1024;  // intermediate values of a reduction stay in L1
 
 /// Combines `count` equally long operands into `target`, in order, block by block. `target` may be
 /// one of the operands: intermediate values live in a block of their own.
@@ -260,7 +260,8 @@ bool LaneRun::acquire_arrival(const Step& step,
                               const Slice& slice,
                               int number,
                               uint32_t polls) noexcept {
-  RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
+  RecvConnection& recv =
+      *work_->recvs[static_cast<size_t>(step.peers_first) + static_cast<size_t>(number)];
   if (kByLines && recv.has_lines()) {
     // What is only stored goes straight to its place.
     std::byte* const payload =
@@ -310,7 +311,8 @@ void LaneRun::fail(LaneFailure::Kind kind, RecvConnection& recv, uint32_t size_b
 
 template <bool kByLines>
 const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
-  const RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first + number)];
+  const RecvConnection& recv =
+      *work_->recvs[static_cast<size_t>(step.peers_first) + static_cast<size_t>(number)];
   return kByLines && recv.has_lines() ? staging(number) : recv.payload();
 }
 

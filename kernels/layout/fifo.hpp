@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace plexus {
 
@@ -63,7 +64,34 @@ struct CallRecord {
   uint8_t type;
   uint8_t op;
   uint8_t algorithm;  // 1 + row of the table of algorithms; 0: none
+  uint32_t unused;
 };
+
+/// A CallRecord in a Fifo. Who looks for one call's record among all reads others that are being
+/// written; hence word by word. The record of a slot's own call is complete: it was written before
+/// the slot's `ready`.
+struct SharedCall {
+  static constexpr size_t kWords = sizeof(CallRecord) / sizeof(uint64_t);
+  std::atomic<uint64_t> words[kWords];
+
+  void store(const CallRecord& record) noexcept {
+    uint64_t values[kWords];
+    std::memcpy(values, &record, sizeof(record));
+    for (size_t i = 0; i < kWords; ++i) {
+      words[i].store(values[i], std::memory_order_relaxed);
+    }
+  }
+  [[nodiscard]] CallRecord load() const noexcept {
+    uint64_t values[kWords];
+    for (size_t i = 0; i < kWords; ++i) {
+      values[i] = words[i].load(std::memory_order_relaxed);
+    }
+    CallRecord record{};
+    std::memcpy(&record, values, sizeof(record));
+    return record;
+  }
+};
+static_assert(sizeof(SharedCall) == sizeof(CallRecord));
 
 /// What one end tells the other about waiting. Written only when an end parks or sleeps, so that on
 /// the fast path the other end's copy of the line stays valid.
@@ -77,7 +105,7 @@ struct Fifo {
   alignas(kCacheLine) std::atomic<uint64_t> taken;  // steps released by the receiver
   FifoEnd sender;
   FifoEnd receiver;
-  alignas(kCacheLine) CallRecord calls[kSlots];  // of the plan that filled slot i; sender writes
+  alignas(kCacheLine) SharedCall calls[kSlots];  // of call s at s mod kSlots; sender writes
   SlotHeader headers[kSlots];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

@@ -33,16 +33,16 @@ extern "C" {
 #define NCCL_PROFILE_CE_BATCH 0x4000
 
 /* States of an event, for record_state. */
-#define NCCL_PROFILE_SEND_GPU_WAIT 8     /* the slot is not filled yet */
-#define NCCL_PROFILE_SEND_WAIT 9         /* handed to the network */
-#define NCCL_PROFILE_RECV_WAIT 10        /* nothing has arrived yet */
-#define NCCL_PROFILE_RECV_FLUSH_WAIT 11  /* arrived, being made visible */
-#define NCCL_PROFILE_RECV_GPU_WAIT 12    /* not taken out of the slot yet */
-#define NCCL_PROFILE_OP_IN_PROGRESS 19   /* the first step of a proxy op moves */
-#define NCCL_PROFILE_SEND_PEER_WAIT 20   /* filled; the network has no room */
+#define NCCL_PROFILE_SEND_GPU_WAIT 8        /* the slot is not filled yet */
+#define NCCL_PROFILE_SEND_WAIT 9            /* handed to the network */
+#define NCCL_PROFILE_RECV_WAIT 10           /* nothing has arrived yet */
+#define NCCL_PROFILE_RECV_FLUSH_WAIT 11     /* arrived, being made visible */
+#define NCCL_PROFILE_RECV_GPU_WAIT 12       /* not taken out of the slot yet */
+#define NCCL_PROFILE_OP_IN_PROGRESS 19      /* the first step of a proxy op moves */
+#define NCCL_PROFILE_SEND_PEER_WAIT 20      /* filled; the network has no room */
 #define NCCL_PROFILE_KERNEL_CHANNEL_STOP 22 /* with the GPU's clock */
-#define NCCL_PROFILE_GROUP_START_DONE 23 /* ncclGroupStart is over */
-#define NCCL_PROFILE_GROUP_END_BEGIN 24  /* ncclGroupEnd begins */
+#define NCCL_PROFILE_GROUP_START_DONE 23    /* ncclGroupStart is over */
+#define NCCL_PROFILE_GROUP_END_BEGIN 24     /* ncclGroupEnd begins */
 
 /* ---- what an event is about; which one is told by the type ---- */
 

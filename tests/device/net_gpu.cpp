@@ -63,14 +63,15 @@ struct Counts {
 };
 Counts counts;
 std::mutex mutex;
-/// What the card holds back, by where the host expects it.
-std::map<const std::byte*, std::shared_ptr<std::vector<std::byte>>> held;
+/// What the card holds back, by where the host expects it. Never destroyed, nor is what follows: a
+/// process may end while the thread of its engine still asks.
+auto& held = *new std::map<const std::byte*, std::shared_ptr<std::vector<std::byte>>>;
 /// Requests that are not done; they end with their connection.
 struct Begun {
   const void* connection;
   std::unique_ptr<plexus_net_request> request;
 };
-std::map<plexus_net_request_t*, Begun> begun;  // guarded by mutex
+auto& begun = *new std::map<plexus_net_request_t*, Begun>;  // guarded by mutex
 plexus_log_fn say = nullptr;
 plexus_log_sink_t* sink = nullptr;
 

@@ -174,6 +174,7 @@ TEST(Communicators, AbortEndsAnInitThatNobodyJoins) {
   ASSERT_EQ(ncclCommInitRankConfig(&comm, 2, id, 0, &config), ncclInProgress);
   int count = 0;
   EXPECT_EQ(ncclCommCount(comm, &count), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT), ncclInvalidArgument);
   EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
 }
 

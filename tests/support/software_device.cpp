@@ -102,6 +102,7 @@ class SoftwareStream {
 };
 
 struct SoftwareDevice::Event {
+  std::shared_ptr<Event> self;  // until it is destroyed; what is on streams keeps it for longer
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0;
@@ -358,17 +359,15 @@ Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t si
 // ---- order ----
 
 Result<DeviceEvent> SoftwareDevice::make_event(int /*device*/) {
+  const auto made = std::make_shared<Event>();
+  made->self = made;
   const std::lock_guard lock(mutex_);
   ++events_;
-  return reinterpret_cast<DeviceEvent>(std::make_unique<Event>().release());
+  return reinterpret_cast<DeviceEvent>(made.get());
 }
 void SoftwareDevice::destroy_event(int /*device*/, DeviceEvent event) noexcept {
-  auto* const made = reinterpret_cast<Event*>(event);
-  {
-    std::unique_lock lock(made->mutex);  // as in CUDA, a pending one is let go when it has happened
-    made->changed.wait(lock, [&] { return made->happened == made->recorded; });
-  }
-  const std::unique_ptr<Event> owner(made);
+  // As in CUDA: streams that are to record it, or wait for it, still do.
+  const std::shared_ptr<Event> owner = std::move(reinterpret_cast<Event*>(event)->self);
   const std::lock_guard lock(mutex_);
   --events_;
 }
@@ -379,7 +378,7 @@ Result<void> SoftwareDevice::record(int device, DeviceEvent event, DeviceStream 
   const std::lock_guard lock(made.mutex);
   made.graph = on.graph;
   if (on.graph == nullptr) {
-    on.add([&made, number = ++made.recorded] { made.happen(number); });
+    on.add([kept = made.self, number = ++made.recorded] { kept->happen(number); });
   }
   return ok();
 }
@@ -398,9 +397,9 @@ Result<void> SoftwareDevice::wait(int device, DeviceStream stream, DeviceEvent e
   if (on.graph != nullptr) {
     return fail(Code::kUnhandledCudaError, "the event is of no graph, the stream is captured");
   }
-  on.add([&made, number = made.recorded] {
-    std::unique_lock waiting(made.mutex);
-    made.changed.wait(waiting, [&] { return made.happened >= number; });
+  on.add([kept = made.self, number = made.recorded] {
+    std::unique_lock waiting(kept->mutex);
+    kept->changed.wait(waiting, [&] { return kept->happened >= number; });
   });
   return ok();
 }

@@ -34,7 +34,8 @@ Result<std::shared_ptr<const CollnetPlugin>> find(const std::string& name) {
 /// A counter that the vendor's library keeps.
 int counter(const std::string& name, const char* which) {
   const auto library = Library::load(path_of(name));
-  return *static_cast<const int*>(library.value().find_object(which)->address);
+  const auto* const value = static_cast<const int*>(library.value().find_object(which)->address);
+  return __atomic_load_n(value, __ATOMIC_ACQUIRE);
 }
 
 template <class Step>
