@@ -8,6 +8,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
+#include "core/plugin/guarded.hpp"
 
 namespace plexus {
 namespace collnet_detail {
@@ -69,16 +70,6 @@ void log_from_plugin(plexus_log_sink_t* sink,
       log(ours, Subsystem::kNet, file == nullptr ? "" : file, line, text);
     }
   } catch (...) {  // NOLINT(bugprone-empty-catch): a lost log line is the lesser evil
-  }
-}
-
-/// A control call into a plugin: an exception that escapes is a code like any other.
-template <class Call>
-int32_t guarded(const Call& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return PLEXUS_INTERNAL_ERROR;
   }
 }
 

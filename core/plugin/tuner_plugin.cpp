@@ -9,6 +9,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
+#include "core/plugin/guarded.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/nccl_tuner/adapter.hpp"
 #include "core/plugin/registry.hpp"
@@ -139,16 +140,6 @@ Result<plexus_tuner_ops_t> check(const plexus_plugin_t& plugin, const std::strin
     return fail(Code::kInvalidUsage, "{} lacks init, get_times or finalize", file);
   }
   return ops;
-}
-
-/// A call across the ABI: an exception that escapes is a code like any other.
-template <class Call>
-int32_t guarded(const Call& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return PLEXUS_INTERNAL_ERROR;
-  }
 }
 
 /// A library of plexus_tuner.h.

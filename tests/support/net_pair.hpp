@@ -87,14 +87,11 @@ struct NetPair {
   NetRecv recv;
 };
 
-inline NetPair connect_pair(const NetContext& sender, const NetContext& receiver) {
-  auto listen = receiver.listen(0);
-  EXPECT_TRUE(listen.has_value()) << listen.error().message();
-  NetSend send = sender.connect(0, listen.value().handle());
-  NetRecv recv = listen.value().accept();
+/// Until both ends of a connection are there. False: not in time.
+inline bool meet(NetSend& send, NetRecv& recv) {
   bool is_connected = false;
   bool is_accepted = false;
-  const bool is_done = poll_until([&] {
+  return poll_until([&] {
     if (!is_connected) {
       auto progress = send.try_connect();
       EXPECT_TRUE(progress.has_value()) << progress.error().message();
@@ -107,7 +104,14 @@ inline NetPair connect_pair(const NetContext& sender, const NetContext& receiver
     }
     return is_connected && is_accepted;
   });
-  EXPECT_TRUE(is_done) << "the connection was not made in time";
+}
+
+inline NetPair connect_pair(const NetContext& sender, const NetContext& receiver) {
+  auto listen = receiver.listen(0);
+  EXPECT_TRUE(listen.has_value()) << listen.error().message();
+  NetSend send = sender.connect(0, listen.value().handle());
+  NetRecv recv = listen.value().accept();
+  EXPECT_TRUE(meet(send, recv)) << "the connection was not made in time";
   return {std::move(listen).value(), std::move(send), std::move(recv)};
 }
 

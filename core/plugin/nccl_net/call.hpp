@@ -6,19 +6,10 @@
 #include <memory>
 
 #include "core/base/result.hpp"
+#include "core/plugin/guarded.hpp"
 #include "core/plugin/nccl_net/log.hpp"
 
 namespace plexus::nccl_net {
-
-/// An exception that escapes from a plugin is a code like any other.
-template <class Call>
-int32_t guarded(const Call& call) noexcept {
-  try {
-    return call();
-  } catch (...) {
-    return PLEXUS_INTERNAL_ERROR;
-  }
-}
 
 template <class T>
 T* give_to_host(std::unique_ptr<T> owner) {

@@ -5,14 +5,13 @@
 #include <optional>
 
 #include "core/base/log.hpp"
+#include "core/plugin/guarded.hpp"
 #include "core/plugin/library_search.hpp"
-#include "core/plugin/nccl_net/call.hpp"
+#include "core/plugin/nccl_net/log.hpp"
 #include "core/plugin/nccl_table.hpp"
 
 namespace plexus {
 namespace {
-
-using nccl_net::guarded;
 
 constexpr const char* kDefaultFile = "libnccl-profiler.so";
 

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "core/base/log.hpp"
-#include "core/plugin/nccl_net/call.hpp"
+#include "core/plugin/guarded.hpp"
+#include "core/plugin/nccl_net/log.hpp"
 
 namespace plexus::nccl_tuner {
 namespace {
-
-using nccl_net::guarded;
 
 struct Name {
   const char* ours;

@@ -402,13 +402,7 @@ TEST_P(NetOfiShape, OneListenerServesSeveralConnections) {
   test::NetPair first = test::connect_pair(sender, receiver);
   NetSend send = sender.connect(0, first.listen.handle());
   NetRecv recv = first.listen.accept();
-  bool is_connected = false;
-  bool is_accepted = false;
-  ASSERT_TRUE(test::poll_until([&] {
-    is_connected = is_connected || send.try_connect().value() == NetProgress::kDone;
-    is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
-    return is_connected && is_accepted;
-  }));
+  ASSERT_TRUE(test::meet(send, recv));
   test::NetPair second{std::move(first.listen), std::move(send), std::move(recv)};
   const auto message = test::make_message(100, 2);
   EXPECT_EQ(test::send_one(second, message, 100), message);

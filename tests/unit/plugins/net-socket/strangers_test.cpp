@@ -106,13 +106,7 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
                     HasSubstr("does not know the secret"), HasSubstr("more will not be logged")));
 
   NetSend send = sender.connect(0, handle);
-  bool is_connected = false;
-  bool is_accepted = false;
-  ASSERT_TRUE(test::poll_until([&] {
-    is_connected = is_connected || send.try_connect().value() == NetProgress::kDone;
-    is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
-    return is_connected && is_accepted;
-  }));
+  ASSERT_TRUE(test::meet(send, recv));
 }
 
 TEST_F(NetSocket, AFloodOfSilentConnectionsIsBoundedAndThePeerStillGetsIn) {
@@ -131,13 +125,7 @@ TEST_F(NetSocket, AFloodOfSilentConnectionsIsBoundedAndThePeerStillGetsIn) {
       [&] { return recv.try_accept().has_value() && flood.front().is_cut_off(); }));
   EXPECT_FALSE(flood.back().is_cut_off());
   NetSend send = sender.connect(0, listen.value().handle());
-  bool is_connected = false;
-  bool is_accepted = false;
-  EXPECT_TRUE(test::poll_until([&] {
-    is_connected = is_connected || send.try_connect().value() == NetProgress::kDone;
-    is_accepted = is_accepted || recv.try_accept().value() == NetProgress::kDone;
-    return is_connected && is_accepted;
-  }));
+  EXPECT_TRUE(test::meet(send, recv));
 }
 
 TEST_F(NetSocket, WrongSecretDoesNotConnect) {
