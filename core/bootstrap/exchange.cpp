@@ -63,14 +63,22 @@ std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
   return letter;
 }
 
-void Exchange::report_waiting(uint64_t sequence,
-                              const std::string& record,
-                              const std::string& text) {
+void Exchange::probe(int peer, std::string payload) {
   // A failure to send means that the hub is gone, which the failure handler hears of.
-  (void)family_->send({.type = MessageType::kReport,
+  (void)family_->send({.type = MessageType::kProbe,
+                       .peer = members_[static_cast<size_t>(peer)],
                        .group = group_,
-                       .tag = sequence,
-                       .payload = encode(std::vector<std::string>{record, text})});
+                       .payload = std::move(payload)});
+}
+
+void Exchange::on_probe(ProbeHandler handler) {
+  family_->on_probe(
+      group_, [this, handler = std::move(handler)](uint32_t from, bool left, std::string payload) {
+        const auto at = std::find(members_.begin(), members_.end(), from);
+        if (at != members_.end()) {
+          handler(static_cast<int>(at - members_.begin()), left, std::move(payload));
+        }
+      });
 }
 
 void Exchange::announce_failure(const Error& error) {
@@ -81,9 +89,9 @@ void Exchange::on_failure(std::function<void(const Error&)> handler) {
   family_->on_failure(group_, std::move(handler));
 }
 
-void Exchange::leave() {
+void Exchange::leave(std::string record) {
   if (!std::exchange(left_, true)) {
-    family_->leave_group(group_);
+    family_->leave_group(group_, std::move(record));
   }
 }
 

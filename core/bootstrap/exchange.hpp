@@ -49,16 +49,21 @@ class Exchange {
     return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
   }
 
-  /// "I have waited long in call number `sequence`." Two ranks whose `record`s differ for one
-  /// number fail the group, with both texts in the message.
-  void report_waiting(uint64_t sequence, const std::string& record, const std::string& text);
+  /// A message for the handler that `peer` gave to on_probe(); lost when it has none. A peer that
+  /// has left the group is answered for: the own handler gets its leave record.
+  void probe(int peer, std::string payload);
+  /// `left`: `payload` is what `peer` passed to leave(); else what it passed to probe(). Runs in a
+  /// thread of the control plane: it must be short and must not call this class.
+  using ProbeHandler = std::function<void(int peer, bool left, std::string payload)>;
+  void on_probe(ProbeHandler handler);
   /// My rank failed: the others learn of it.
   void announce_failure(const Error& error);
   /// Called at most once, when another rank failed or vanished; at once if that is already so. Runs
   /// in a thread of the control plane: it must be short and must not call this class.
   void on_failure(std::function<void(const Error&)> handler);
   /// Goodbye: from here on nothing of this group reaches this rank, and its going is no failure.
-  void leave();
+  /// `record` is what peers that still probe this rank get to know of it.
+  void leave(std::string record = {});
   /// Every blocked call returns an Error at once, and so do later ones.
   void stop();
 

@@ -9,16 +9,19 @@ void Family::open_group(uint64_t group) {
   ++groups_open_;
 }
 
-void Family::leave_group(uint64_t group) {
+void Family::leave_group(uint64_t group, std::string record) {
   bool last = false;
   {
     const std::lock_guard lock(mutex_);
     Group& leaving = groups_[group];
     leaving.open = false;
     leaving.handler = nullptr;
+    leaving.probe_handler = nullptr;
     leaving.letters.clear();
     last = --groups_open_ == 0;
   }
+  // The hub's answer ends the group here. A failure to send means that the hub is gone.
+  (void)send({.type = MessageType::kLeaveGroup, .group = group, .payload = std::move(record)});
   if (last) {
     close();
   }
@@ -91,6 +94,11 @@ void Family::on_failure(uint64_t group, std::function<void(const Error&)> handle
   }
 }
 
+void Family::on_probe(uint64_t group, ProbeHandler handler) {
+  const std::lock_guard lock(mutex_);
+  groups_[group].probe_handler = std::move(handler);
+}
+
 void Family::fail_group(Group& group, const Error& error) {
   if (group.failure.has_value()) {
     return;
@@ -112,6 +120,19 @@ void Family::deliver(Message message) {
     case MessageType::kPost:  // may come before this rank has opened the group
       groups_[message.group].letters[{message.peer, message.tag}].push_back(
           std::move(message.payload));
+      return;
+    case MessageType::kProbe:
+    case MessageType::kLeft:
+      if (const auto at = groups_.find(message.group);
+          at != groups_.end() && at->second.probe_handler) {
+        at->second.probe_handler(message.peer, message.type == MessageType::kLeft,
+                                 std::move(message.payload));
+      }
+      return;
+    case MessageType::kLeaveGroup:
+      if (const auto at = groups_.find(message.group); at != groups_.end() && !at->second.open) {
+        groups_.erase(at);
+      }
       return;
     case MessageType::kFail:
       fail_group(groups_[message.group], decode_error(message.payload));

@@ -33,13 +33,16 @@ class Family {
   virtual void close() = 0;
 
   void open_group(uint64_t group);
-  void leave_group(uint64_t group);
+  /// Says goodbye to the hub, with `record` for those who still ask (see on_probe).
+  void leave_group(uint64_t group, std::string record);
   void stop_group(uint64_t group);
   Result<std::vector<std::string>> wait_gathered(uint64_t group,
                                                  uint64_t number,
                                                  const std::atomic<bool>* give_up);
   std::optional<std::string> try_take(uint64_t group, uint32_t from, uint64_t tag);
   void on_failure(uint64_t group, std::function<void(const Error&)> handler);
+  using ProbeHandler = std::function<void(uint32_t from, bool left, std::string payload)>;
+  void on_probe(uint64_t group, ProbeHandler handler);
 
  protected:
   /// From the hub.
@@ -53,6 +56,7 @@ class Family {
     std::map<std::pair<uint32_t, uint64_t>, std::deque<std::string>> letters;
     std::optional<Error> failure;
     std::function<void(const Error&)> handler;
+    ProbeHandler probe_handler;
     bool open = false;
     bool stopped = false;
   };

@@ -106,8 +106,10 @@ Result<void> Hub::take(uint32_t member, Message message) {
       return take_gather(member, std::move(message));
     case MessageType::kPost:
       return take_post(member, std::move(message));
-    case MessageType::kReport:
-      return take_report(member, message);
+    case MessageType::kProbe:
+      return take_probe(member, std::move(message));
+    case MessageType::kLeaveGroup:
+      return take_leave_group(member, std::move(message));
     case MessageType::kFail:
       if (Group* const group = find_group(message.group, member); group != nullptr) {
         const Error error = decode_error(message.payload);
@@ -182,6 +184,7 @@ Result<void> Hub::take_gather(uint32_t member, Message message) {
   auto& gather = group->gathers[message.tag];
   gather[member] = std::move(message.payload);
   if (gather.size() < group->members.size()) {
+    check_gathers(message.group, *group);
     return ok();
   }
   std::vector<std::string> blobs;
@@ -206,31 +209,79 @@ Result<void> Hub::take_post(uint32_t member, Message message) {
     return breaks_rules("a letter that cannot be delivered");
   }
   const uint32_t to = std::exchange(message.peer, member);
+  if (group->left.count(to) == 0) {
+    send_(to, message);
+  }
+  return ok();
+}
+
+Result<void> Hub::take_probe(uint32_t member, Message message) {
+  Group* const group = find_group(message.group, member);
+  if (group == nullptr || find_group(message.group, message.peer) == nullptr ||
+      message.payload.size() > kBlobBytesMax) {
+    return breaks_rules("a probe that cannot be delivered");
+  }
+  const auto left = group->left.find(message.peer);
+  if (left != group->left.end()) {
+    send_(member, Message{.type = MessageType::kLeft,
+                          .peer = message.peer,
+                          .group = message.group,
+                          .payload = left->second});
+    return ok();
+  }
+  const uint32_t to = std::exchange(message.peer, member);
   send_(to, message);
   return ok();
 }
 
-Result<void> Hub::take_report(uint32_t member, const Message& message) {
+Result<void> Hub::take_leave_group(uint32_t member, Message message) {
   Group* const group = find_group(message.group, member);
-  PLEXUS_TRY(parts, decode_blobs(message.payload));
-  if (group == nullptr || parts.size() != 2) {
-    return breaks_rules("a report that is none");
+  if (group == nullptr || message.payload.size() > kBlobBytesMax) {
+    return breaks_rules("it leaves a group it is not in");
   }
-  Report mine{member, parts[0], parts[1]};
-  auto& waiting = group->waiting;
-  if (!waiting.has_value() || waiting->first != message.tag) {
-    waiting.emplace(message.tag, std::move(mine));
-    return ok();
-  }
-  const Report& other = waiting->second;
-  if (other.member != member && other.record != mine.record) {
-    fail_group(message.group, *group, kNobody,
-               fail(Code::kInvalidUsage,
-                    "the ranks' calls differ: {} made {}, {} made {}; every rank of a communicator "
-                    "must make the same calls in the same order",
-                    name_of(other.member), other.text, name_of(member), mine.text));
+  group->left[member] = std::move(message.payload);
+  check_gathers(message.group, *group);
+  send_(member, Message{.type = MessageType::kLeaveGroup, .group = message.group});
+  if (message.group != world_ && is_over(*group)) {
+    groups_.erase(message.group);
   }
   return ok();
+}
+
+/// A gather that waits for a member that has left in order waits for ever.
+void Hub::check_gathers(uint64_t id, Group& group) {
+  if (group.left.empty()) {
+    return;
+  }
+  for (const auto& [number, gather] : group.gathers) {
+    for (const auto& [gone, record] : group.left) {
+      if (gather.count(gone) == 0) {
+        fail_group(id, group, kNobody,
+                   fail(Code::kInvalidUsage,
+                        "{} has destroyed a communicator in which {} calls init, split or shrink: "
+                        "every rank must make the same calls before it destroys the communicator",
+                        name_of(gone), name_of(gather.begin()->first)));
+        return;
+      }
+    }
+  }
+}
+
+/// Will no member say anything of it any more?
+bool Hub::is_over(const Group& group) const {
+  return std::all_of(group.members.begin(), group.members.end(), [&](uint32_t rank) {
+    const auto at = members_.find(rank);
+    return group.left.count(rank) != 0 || (at != members_.end() && !at->second.present);
+  });
+}
+
+void Hub::erase_groups_of(uint32_t member) {
+  std::erase_if(groups_, [&](const auto& entry) {
+    const auto& members = entry.second.members;
+    return entry.first != world_ &&
+           std::find(members.begin(), members.end(), member) != members.end() &&
+           is_over(entry.second);
+  });
 }
 
 void Hub::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error) {
@@ -249,7 +300,8 @@ void Hub::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& er
 
 void Hub::fail_groups_of(uint32_t member, const Error& error) {
   for (auto& [id, group] : groups_) {
-    if (std::find(group.members.begin(), group.members.end(), member) != group.members.end()) {
+    if (std::find(group.members.begin(), group.members.end(), member) != group.members.end() &&
+        group.left.count(member) == 0) {
       fail_group(id, group, member, error);
     }
   }
@@ -264,12 +316,14 @@ void Hub::lose(uint32_t member) {
   --present_;
   fail_groups_of(member,
                  fail(Code::kRemoteError, "{} died or lost its connection", name_of(member)));
+  erase_groups_of(member);
 }
 
 void Hub::leave(uint32_t member) {
   Member& leaving = members_.at(member);
   leaving.present = false;
   --present_;
+  erase_groups_of(member);
   if (leaving.info.process != host_process_) {
     return;
   }

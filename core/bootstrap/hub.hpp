@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hub of the control plane: every member (rank of the family: the ranks that joined by one
-// unique id) talks to it and to nobody else. It collects gathers, passes letters on, compares the
-// reports of ranks that wait, and tells the others when a member fails or vanishes.
+// unique id) talks to it and to nobody else. It collects gathers, passes letters and probes on, and
+// tells the others when a member fails or vanishes.
 //
 // A pure state machine: no sockets, no clock, no threads. Input: a member's message, or its loss;
 // output: messages to members through `send`. Nothing a member sends can break it for the others.
@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +38,8 @@ class Hub {
 
   [[nodiscard]] bool all_joined() const { return nranks_ > 0 && members_.size() == nranks_; }
   [[nodiscard]] bool empty() const { return present_ == 0; }
+  /// Groups of which something is kept.
+  [[nodiscard]] size_t groups() const { return groups_.size(); }
   [[nodiscard]] bool anybody_came() const { return !members_.empty(); }
 
  private:
@@ -46,23 +47,22 @@ class Hub {
     JoinInfo info;
     bool present = true;
   };
-  struct Report {
-    uint32_t member;
-    std::string record;
-    std::string text;
-  };
   struct Group {
     std::vector<uint32_t> members;  // ranks of the family, in rank order of the group
     bool failed = false;
     std::map<uint64_t, std::map<uint32_t, std::string>> gathers;  // number -> member -> blob
-    std::optional<std::pair<uint64_t, Report>> waiting;           // the report to compare with
+    std::map<uint32_t, std::string> left;                         // member -> its leave record
   };
 
   Result<void> take_group(uint32_t member, const Message& message);
   Result<void> take_gather(uint32_t member, Message message);
   Result<void> take_post(uint32_t member, Message message);
-  Result<void> take_report(uint32_t member, const Message& message);
+  Result<void> take_probe(uint32_t member, Message message);
+  Result<void> take_leave_group(uint32_t member, Message message);
   void leave(uint32_t member);
+  void check_gathers(uint64_t id, Group& group);
+  void erase_groups_of(uint32_t member);
+  [[nodiscard]] bool is_over(const Group& group) const;
   void tell_host();
   void fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error);
   void fail_groups_of(uint32_t member, const Error& error);

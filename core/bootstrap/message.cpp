@@ -74,7 +74,7 @@ Result<std::optional<Message>> MessageReader::next() {
   message.group = cursor.take<uint64_t>();
   message.tag = cursor.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
-                     type <= static_cast<uint16_t>(MessageType::kLeave);
+                     type <= static_cast<uint16_t>(MessageType::kLeft);
   if (magic != kMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }

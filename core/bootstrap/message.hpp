@@ -18,11 +18,14 @@ enum class MessageType : uint16_t {
                 // the hub
   kGroup = 2,   // member -> hub: `group` consists of these ranks
   kGather = 3,  // member -> hub: my contribution to gather number `tag` of `group`
-  kGathered = 4,  // hub -> member: all contributions
-  kPost = 5,      // member -> hub -> member `peer`: a letter
-  kReport = 6,    // member -> hub: I wait in call `tag`
-  kFail = 7,      // member -> hub: my rank failed; hub -> member: the group failed
-  kLeave = 8,     // member -> hub: goodbye; hub -> member: the hub goes, its loss is no failure
+  kGathered = 4,    // hub -> member: all contributions
+  kPost = 5,        // member -> hub -> member `peer`: a letter
+  kProbe = 6,       // member -> hub -> member `peer`: a question to its `on_probe` handler
+  kFail = 7,        // member -> hub: my rank failed; hub -> member: the group failed
+  kLeave = 8,       // member -> hub: goodbye; hub -> member: the hub goes, its loss is no failure
+  kLeaveGroup = 9,  // member -> hub: I leave `group`, having made these calls; hub -> member: the
+                    // last message of `group`
+  kLeft = 10,  // hub -> member: the answer to a probe: `peer` has left `group`, with its record
 };
 
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;

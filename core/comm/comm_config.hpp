@@ -3,6 +3,7 @@
 // the device that it computes on.
 #pragma once
 
+#include <pthread.h>
 #include <string>
 
 namespace plexus {
@@ -19,7 +20,8 @@ struct CommConfig {
   bool shrink_share = false;
   int traffic_class = -1;
   std::string comm_name;
-  int device = -1;  // CUDA's number; -1: computes on the host. A child's is its parent's
+  int device = -1;    // CUDA's number; -1: computes on the host. A child's is its parent's
+  pthread_t maker{};  // the thread that asked for the communicator
 };
 
 }  // namespace plexus

@@ -18,6 +18,7 @@ namespace plexus {
 
 Communicator::~Communicator() {
   magic.store(0, std::memory_order_relaxed);
+  say_goodbye();
   connections_.reset();  // before the network they use
 }
 
@@ -360,6 +361,14 @@ Result<void> Communicator::start(CommSetup setup) {
   open_lent_memory();
   make_plan_context(described, slot_bytes);
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
+  call_log_ = std::make_unique<CallLog>(setup_.nranks);
+  Process::instance().stalls.add({.group = setup_.group,
+                                  .rank = setup_.rank,
+                                  .nranks = setup_.nranks,
+                                  .exchange = setup_.exchange.get(),
+                                  .calls = call_log_.get(),
+                                  .thread = &calling_thread,
+                                  .fail = [this](const Error& error) { fail(error); }});
   set_state(Code::kSuccess);
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
@@ -381,6 +390,16 @@ void Communicator::settle() {
     connections_->settle(
         Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.far_timeout_ms)));
   }
+}
+
+void Communicator::say_goodbye() {
+  if (setup_.exchange == nullptr) {
+    return;
+  }
+  StallWatch& stalls = Process::instance().stalls;
+  std::string record = stalls.leave_record(setup_.group, setup_.rank);
+  stalls.remove(setup_.group, setup_.rank);
+  setup_.exchange->leave(std::move(record));
 }
 
 // ---- state ----
@@ -414,11 +433,11 @@ void Communicator::fail(const Error& error) {
   }
 }
 
-void Communicator::report_waiting(const CallRecord& call) {
-  std::string record(sizeof(call), '\0');
-  std::memcpy(record.data(), &call, sizeof(call));
-  setup_.exchange->report_waiting(call.sequence, record, describe_call(call));
+void Communicator::on_stalled(std::vector<Wait> waits) {
+  Process::instance().stalls.on_stalled(setup_.group, setup_.rank, std::move(waits));
 }
+
+void Communicator::on_moved() { Process::instance().stalls.on_moved(setup_.group, setup_.rank); }
 
 // ---- work ----
 
@@ -433,31 +452,39 @@ void Communicator::check_device() {
   }
 }
 
-Result<Plan*> Communicator::plan(std::span<const Task> tasks) {
+Result<Plan*> Communicator::find_plan(std::span<const Task> tasks) {
   const uint64_t dropped = plans_.dropped();
-  PLEXUS_TRY(plan, plans_.find_or_build(*plan_context_, tasks));
+  auto found = plans_.find_or_build(*plan_context_, tasks);
+  Plan* const plan = found.has_value() ? found.value() : nullptr;
   for (Plan** const last : {&last_plan_, &last_group_plan_}) {
     if (*last == plan || plans_.dropped() != dropped) {
-      *last = nullptr;  // has other scalars now, or may be gone
+      *last = nullptr;  // has other scalars now, or may be gone: also when the new one fails
     }
   }
-  newest_plan_ = plan;
-  plan->prepare(tasks, sequence_, *plan_context_->memory);
-  if (profile_ != nullptr) {
-    profile_->prepare(*plan, tasks, sequence_);
+  if (plan == nullptr) {
+    return std::move(found).error();
   }
-  sequence_ += plan->collectives();
-  const Choice& choice = plan->choice();
-  last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};
+  newest_plan_ = plan;
   return plan;
+}
+
+void Communicator::prepare(Plan& plan, std::span<const Task> tasks) {
+  const uint64_t sequence = call_log_->collectives();
+  plan.prepare(tasks, *call_log_, *plan_context_->memory);
+  if (profile_ != nullptr) {
+    profile_->prepare(plan, tasks, sequence);
+  }
+  const Choice& choice = plan.choice();
+  last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};
 }
 
 Result<void> Communicator::run_inline(std::span<const Task> tasks) {
   if (submitted_.load(std::memory_order_acquire) != 0) {
     wait_submitted();
   }
-  PLEXUS_TRY(ready, plan(tasks));
-  return run(*ready);
+  PLEXUS_TRY(plan, find_plan(tasks));
+  prepare(*plan, tasks);
+  return run(*plan);
 }
 
 Result<void> Communicator::run(Plan& plan) {
@@ -470,14 +497,12 @@ Result<void> Communicator::run(Plan& plan) {
 }
 
 Result<void> Communicator::repeat_last_call(const void* send, void* recv) {
-  last_plan_->prepare_again(send, recv, sequence_, *plan_context_->memory);
-  sequence_ += last_plan_->collectives();
+  last_plan_->prepare_again(send, recv, *call_log_, *plan_context_->memory);
   return run(*last_plan_);
 }
 
 Result<void> Communicator::repeat_last_group(std::span<const Task> tasks) {
-  last_group_plan_->prepare(tasks, sequence_, *plan_context_->memory);
-  sequence_ += last_group_plan_->collectives();
+  last_group_plan_->prepare(tasks, *call_log_, *plan_context_->memory);
   return run(*last_group_plan_);
 }
 
@@ -496,31 +521,31 @@ void Communicator::note_last(std::span<const CallShape> shapes, uint64_t group) 
   }
 }
 
-void Communicator::submit(Plan& plan, std::vector<HostStream*> streams) {
+Submission::Part Communicator::start_submission(Plan& plan) {
   plan.busy = true;
   enter();  // the engine thread is inside until `finished` has returned
   submitted_.fetch_add(1, std::memory_order_relaxed);
   plan.execution().finished = false;
-  Process::instance().async.submit(
-      {.execution = &plan.execution(), .streams = std::move(streams), .finished = [this, &plan] {
-         plan.busy = false;
-         submitted_.fetch_sub(1, std::memory_order_release);
-         submitted_.notify_all();
-         leave();
-       }});
+  return {.execution = &plan.execution(), .finished = [this, &plan] {
+            plan.busy = false;
+            submitted_.fetch_sub(1, std::memory_order_release);
+            submitted_.notify_all();
+            leave();
+          }};
 }
 
 void Communicator::submit_run(Execution& execution, std::function<void()> finished) {
   enter();
   submitted_.fetch_add(1, std::memory_order_relaxed);
   execution.finished = false;
-  Process::instance().async.submit(
-      {.execution = &execution, .streams = {}, .finished = [this, finished = std::move(finished)] {
-         finished();
-         submitted_.fetch_sub(1, std::memory_order_release);
-         submitted_.notify_all();
-         leave();
-       }});
+  Submission::Part part{.execution = &execution,
+                        .finished = [this, finished = std::move(finished)] {
+                          finished();
+                          submitted_.fetch_sub(1, std::memory_order_release);
+                          submitted_.notify_all();
+                          leave();
+                        }};
+  Process::instance().async.submit({.parts = {std::move(part)}, .streams = {}});
 }
 
 void Communicator::wait_submitted() {

@@ -26,7 +26,9 @@
 #include "core/comm/communicator_calls.hpp"
 #include "core/comm/device_launch.hpp"
 #include "core/comm/profile.hpp"
+#include "core/comm/stall_watch.hpp"
 #include "core/comm/topology.hpp"
+#include "core/engine/async_engine.hpp"
 #include "core/engine/engine.hpp"
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
@@ -50,7 +52,9 @@ struct CommSetup {
 
 class Communicator final : public RankState {
  public:
-  explicit Communicator(CommConfig config) : comm_config_(std::move(config)) {}
+  explicit Communicator(CommConfig config) : comm_config_(std::move(config)) {
+    calling_thread.set_maker(comm_config_.maker);
+  }
   ~Communicator() override;
 
   /// Makes it ready. Called once.
@@ -70,13 +74,18 @@ class Communicator final : public RankState {
   void set_state(Code state) noexcept { state_.store(state, std::memory_order_release); }
   [[nodiscard]] Error stop_reason() const override;
   void fail(const Error& error) override;
-  void report_waiting(const CallRecord& call) override;
+  void on_stalled(std::vector<Wait> waits) override;
+  void on_moved() override;
   /// Ends all waiting of this rank with `reason`; tells no other rank.
   void stop_with(const Error& reason);
 
   // -- work --
-  /// A plan for `tasks` (all of this communicator), filled in and ready to execute.
-  Result<Plan*> plan(std::span<const Task> tasks);
+  /// A plan for `tasks` (all of this communicator). A failure leaves nothing behind.
+  Result<Plan*> find_plan(std::span<const Task> tasks);
+  /// That find_plan() gave last.
+  [[nodiscard]] Plan* newest_plan() const noexcept { return newest_plan_; }
+  /// Fills it in, ready to execute: from here on the calls are made.
+  void prepare(Plan& plan, std::span<const Task> tasks);
   /// Runs one group's tasks of this communicator inline.
   Result<void> run_inline(std::span<const Task> tasks);
   // The last call and the last group, when they can be done again without checks: see
@@ -91,8 +100,8 @@ class Communicator final : public RankState {
   Result<void> repeat_last_group(std::span<const Task> tasks);
   /// What has just run is the last call (`group` 0), or the last group, from now on.
   void note_last(std::span<const CallShape> shapes, uint64_t group) noexcept;
-  /// Puts `plan` on `streams`.
-  void submit(Plan& plan, std::vector<HostStream*> streams);
+  /// `plan` as part of what is about to be submitted: the communicator counts it as on a stream.
+  Submission::Part start_submission(Plan& plan);
   /// Hands one launch's part to the async engine; `finished` is told by its thread.
   void submit_run(Execution& execution, std::function<void()> finished);
   /// Blocks until nothing of this communicator is on a host stream, or under way on a device.
@@ -107,11 +116,16 @@ class Communicator final : public RankState {
   [[nodiscard]] LentMemory* lent() const noexcept { return lent_.get(); }
   /// Has a kernel failed that nobody watches? Then the communicator has too.
   void check_device();
-  void enter() noexcept { calls_.fetch_add(1, std::memory_order_relaxed); }
+  void enter() noexcept {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    calling_thread.note();
+  }
   void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
   /// Blocks until no thread is inside a call on this communicator (they see `stop`).
   void wait_left();
   void settle();
+  /// Tells the other ranks that this one makes no more calls: the last thing before its end.
+  void say_goodbye();
 
   // -- user-defined reductions: op value -> what it multiplies by --
   struct UserReduction {
@@ -131,6 +145,7 @@ class Communicator final : public RankState {
   std::atomic<uint64_t> magic{kMagic};
   bool finalized = false;
   bool revoked = false;
+  CallingThread calling_thread;
   std::thread initializer;           // of a non-blocking init or split
   std::atomic<bool> give_up{false};  // aborted while initializing
   struct Window {
@@ -166,14 +181,14 @@ class Communicator final : public RankState {
   std::optional<PlanContext> plan_context_;
   PlanCache plans_;
   DeviceOrder order_;
-  Plan* newest_plan_ = nullptr;  // that plan() gave last: the cache may have dropped others
+  Plan* newest_plan_ = nullptr;  // that find_plan() gave last: the cache may have dropped others
   Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
   CallShape last_call_;
   Plan* last_group_plan_ = nullptr;  // of group last_group_; nullptr: not to be repeated
   uint64_t last_group_ = 0;
   Engine engine_;
   LastChoice last_choice_{"", "", 0};
-  uint64_t sequence_ = 0;
+  std::unique_ptr<CallLog> call_log_;
   uint64_t children_ = 0;
   std::map<int, UserReduction> reductions_;
   int reductions_made_ = 0;

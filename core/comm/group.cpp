@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/comm/communicator_calls.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
@@ -62,40 +63,70 @@ class Inside {
   const std::vector<CommTasks>& sorted_;
 };
 
-/// Plans for the inline communicators, executed together; the others go on their streams.
-Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
-  std::vector<Execution*> executions;
-  std::vector<Communicator*> waits_for;
+/// The plans of one group, by how they run.
+struct GroupPlans {
+  std::vector<std::pair<Communicator*, Plan*>> inline_plans;
+  std::vector<std::pair<Communicator*, Plan*>> on_streams;
+  std::vector<HostStream*> streams;      // of on_streams
+  std::vector<Communicator*> waits_for;  // of on_streams: some of their tasks are inline
   std::vector<DeviceCalls> on_devices;
+};
+
+/// All are planned before any starts, so that a group that cannot be planned leaves nothing behind.
+Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
+  GroupPlans plans;
   for (const CommTasks& entry : sorted) {
-    if (entry.comm->device_rank() != nullptr) {
-      PLEXUS_TRY(plan, entry.comm->plan(entry.tasks));
-      on_devices.push_back({.comm = entry.comm, .plan = plan, .tasks = entry.tasks});
-      continue;
-    }
-    auto streams = streams_of(entry.tasks);
-    if (streams.empty()) {
+    const auto streams = streams_of(entry.tasks);
+    if (streams.empty() && entry.comm->device_rank() == nullptr) {
       entry.comm->wait_submitted();
     }
-    PLEXUS_TRY(plan, entry.comm->plan(entry.tasks));
-    if (streams.empty()) {
-      executions.push_back(&plan->execution());
+    PLEXUS_TRY(plan, entry.comm->find_plan(entry.tasks));
+    if (entry.comm->device_rank() != nullptr) {
+      plans.on_devices.push_back({.comm = entry.comm, .plan = plan, .tasks = entry.tasks});
       continue;
     }
-    const bool some_inline = std::any_of(entry.tasks.begin(), entry.tasks.end(),
-                                         [](const Task& task) { return task.stream == nullptr; });
-    if (some_inline) {
-      waits_for.push_back(entry.comm);
+    if (streams.empty()) {
+      plans.inline_plans.emplace_back(entry.comm, plan);
+      continue;
     }
-    entry.comm->submit(*plan, std::move(streams));
+    plans.on_streams.emplace_back(entry.comm, plan);
+    for (HostStream* const stream : streams) {
+      if (std::find(plans.streams.begin(), plans.streams.end(), stream) == plans.streams.end()) {
+        plans.streams.push_back(stream);
+      }
+    }
+    if (std::any_of(entry.tasks.begin(), entry.tasks.end(),
+                    [](const Task& task) { return task.stream == nullptr; })) {
+      plans.waits_for.push_back(entry.comm);
+    }
   }
-  if (!on_devices.empty()) {
-    PLEXUS_TRY(run_on_devices(on_devices, executions));
+  for (const CommTasks& entry : sorted) {
+    entry.comm->prepare(*entry.comm->newest_plan(), entry.tasks);
+  }
+  return plans;
+}
+
+/// What is on streams starts together there, the rest together here.
+Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
+  PLEXUS_TRY(plans, plan_all(sorted));
+  if (!plans.on_streams.empty()) {
+    Submission submission{.parts = {}, .streams = std::move(plans.streams)};
+    for (const auto& [comm, plan] : plans.on_streams) {
+      submission.parts.push_back(comm->start_submission(*plan));
+    }
+    Process::instance().async.submit(std::move(submission));
+  }
+  std::vector<Execution*> executions;
+  for (const auto& [comm, plan] : plans.inline_plans) {
+    executions.push_back(&plan->execution());
+  }
+  if (!plans.on_devices.empty()) {
+    PLEXUS_TRY(run_on_devices(plans.on_devices, executions));
   }
   if (!executions.empty()) {
     sorted.front().comm->engine().run(executions);
   }
-  for (Communicator* const comm : waits_for) {
+  for (Communicator* const comm : plans.waits_for) {
     comm->wait_submitted();
   }
   for (Execution* const execution : executions) {

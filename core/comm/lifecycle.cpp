@@ -22,7 +22,7 @@ namespace {
 
 Error in_progress() { return fail(Code::kInProgress, "in progress"); }
 
-/// Ends a communicator whose plans are done or stopped. `Exchange::leave` makes its going orderly.
+/// Ends a communicator whose plans are done or stopped, after what it owes its peers.
 void release(Communicator* comm) {
   if (comm->initializer.joinable()) {
     comm->initializer.join();
@@ -30,9 +30,7 @@ void release(Communicator* comm) {
   comm->wait_submitted();
   comm->wait_left();
   comm->settle();
-  if (comm->setup().exchange != nullptr) {
-    comm->setup().exchange->leave();
-  }
+  comm->say_goodbye();
   const std::unique_ptr<Communicator> owner(comm);
 }
 
@@ -160,6 +158,7 @@ Result<void> init_rank(Communicator** comm,
   PLEXUS_TRY(settings, Process::instance().read_settings());
   PLEXUS_TRY(device, choose_device(Process::instance().devices(), settings.device, kHostDevice));
   config.device = device;  // the one that is current now, not in the thread that makes it
+  config.maker = pthread_self();
   return run_life_job(
       [comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
         return start_life(comm, config, [nranks, rank, ids](Communicator& made) {
@@ -216,6 +215,7 @@ Result<void> init_all(Communicator** comms, int ndevices, const int* device_list
   for (CommSetup& setup : setups) {
     CommConfig comm_config;
     comm_config.device = devices[made.size()];
+    comm_config.maker = pthread_self();
     auto comm = std::make_unique<Communicator>(comm_config);
     PLEXUS_TRY(comm->start(std::move(setup)));
     made.push_back(std::move(comm));

@@ -12,6 +12,7 @@
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
 #include "core/comm/device_launch.hpp"
+#include "core/comm/stall_watch.hpp"
 #include "core/comm/topology.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
@@ -36,6 +37,7 @@ class Process {
   NetPluginCache net_plugins;
   TopologyCache topologies;
   LaunchPool launches;
+  StallWatch stalls;
 
   /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
   Result<Config> read_settings();

@@ -9,6 +9,7 @@
 #include "core/comm/communicator_calls.hpp"
 #include "core/comm/init.hpp"
 #include "core/comm/launch_life.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
@@ -32,6 +33,8 @@ uint64_t child_group(uint64_t parent, uint64_t number, uint64_t part) {
 Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine) {
   std::string bytes(sizeof(mine), '\0');
   std::memcpy(bytes.data(), &mine, sizeof(mine));
+  const StallWatch::Splitting splitting(Process::instance().stalls, parent.setup().group,
+                                        parent.rank());
   PLEXUS_TRY(blobs, parent.setup().exchange->all_gather(std::move(bytes)));
   std::vector<Wish> wishes(blobs.size());
   for (size_t rank = 0; rank < blobs.size(); ++rank) {
@@ -65,6 +68,7 @@ Result<void> split(
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
+  child_config.maker = pthread_self();
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
     const auto started = std::chrono::steady_clock::now();
     const uint64_t number = parent.next_child();
@@ -92,6 +96,7 @@ Result<void> shrink(Communicator& parent,
   *child = nullptr;
   CommConfig child_config = config == nullptr ? parent.comm_config() : *config;
   child_config.device = parent.comm_config().device;
+  child_config.maker = pthread_self();
   std::vector<int> members;
   for (int rank = 0; rank < parent.nranks(); ++rank) {
     if (std::find(excluded.begin(), excluded.end(), rank) == excluded.end()) {

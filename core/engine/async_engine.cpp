@@ -7,10 +7,20 @@ namespace plexus {
 namespace {
 
 bool share_order(const Submission& a, const Submission& b) {
-  return a.execution->rank == b.execution->rank ||
+  const auto has_rank_of = [&](const Submission::Part& part) {
+    return std::any_of(b.parts.begin(), b.parts.end(), [&](const Submission::Part& other) {
+      return other.execution->rank == part.execution->rank;
+    });
+  };
+  return std::any_of(a.parts.begin(), a.parts.end(), has_rank_of) ||
          std::any_of(a.streams.begin(), a.streams.end(), [&](HostStream* stream) {
            return std::find(b.streams.begin(), b.streams.end(), stream) != b.streams.end();
          });
+}
+
+bool is_finished(const Submission& submission) {
+  return std::all_of(submission.parts.begin(), submission.parts.end(),
+                     [](const Submission::Part& part) { return part.execution->finished; });
 }
 
 }  // namespace
@@ -73,7 +83,9 @@ void AsyncEngine::start_ready() {
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (!pending_[i].started && may_start(i)) {
       pending_[i].started = true;
-      engine_.add(*pending_[i].submission.execution);
+      for (const Submission::Part& part : pending_[i].submission.parts) {
+        engine_.add(*part.execution);
+      }
     }
   }
 }
@@ -81,16 +93,20 @@ void AsyncEngine::start_ready() {
 void AsyncEngine::finish_done() {
   for (size_t i = 0; i < pending_.size();) {
     Pending& pending = pending_[i];
-    if (!pending.started || !pending.submission.execution->finished) {
+    if (!pending.started || !is_finished(pending.submission)) {
       ++i;
       continue;
     }
     std::optional<Error> error;
-    if (pending.submission.execution->error.has_value()) {
-      error = pending.submission.execution->error->clone();
+    for (const Submission::Part& part : pending.submission.parts) {
+      if (!error.has_value() && part.execution->error.has_value()) {
+        error = part.execution->error->clone();
+      }
     }
     const auto streams = std::move(pending.submission.streams);
-    pending.submission.finished();  // from here on the execution may be gone
+    for (const Submission::Part& part : pending.submission.parts) {
+      part.finished();  // from here on the execution may be gone
+    }
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     for (HostStream* const stream : streams) {
       stream->end(error.has_value() ? &*error : nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that serves host streams: runs submitted executions with one Engine, each as soon as
-// all earlier ones on the same streams and of the same ranks are finished. Started by the first
+// The thread that serves host streams: runs submissions with one Engine, each as soon as all
+// earlier ones on the same streams and of the same ranks are finished. Started by the first
 // submission; sleeps when there is nothing to do.
 #pragma once
 
@@ -17,12 +17,17 @@
 
 namespace plexus {
 
-/// One rank's execution on streams. `finished` is called by the engine thread when it is over (see
-/// Execution::error), before the streams learn of it.
+/// What starts together on its streams: one rank's execution, or those of all ranks and
+/// communicators of a group, which may wait for one another.
 struct Submission {
-  Execution* execution;
+  struct Part {
+    Execution* execution;
+    /// Called by the engine thread when all parts are over (see Execution::error), before the
+    /// streams learn of it.
+    std::function<void()> finished;
+  };
+  std::vector<Part> parts;
   std::vector<HostStream*> streams;
-  std::function<void()> finished;
 };
 
 /// Threads: submit() from any. One per process.

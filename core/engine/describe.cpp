@@ -28,6 +28,11 @@ std::string describe_call(const CallRecord& call) {
   if (is_rooted(collective)) {
     text += fmt::format(", root {}", call.root);
   }
+  if (is_point_to_point(collective)) {
+    const bool sends = collective == Collective::kSend;
+    return text + fmt::format(") {} rank {}, number {} {} it", sends ? "to" : "from", call.root,
+                              call.sequence, sends ? "to" : "from");
+  }
   const auto table = algorithms();
   if (call.algorithm > 0 && call.algorithm <= table.size()) {
     text += fmt::format(", by {}", table[call.algorithm - 1U].name);

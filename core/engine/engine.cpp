@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 namespace plexus {
 namespace {
@@ -23,7 +24,9 @@ constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs a
 constexpr auto kSleep =
     microseconds(1000);  // bound of one sleep: abort is seen, lost wakes are made good
 constexpr auto kPumpSleep = microseconds(100);  // nobody wakes a pump: look again soon
-constexpr auto kReportAfter = milliseconds(1000);
+constexpr auto kStallAfter = milliseconds(1000);
+constexpr auto kLookEvery = milliseconds(50);  // for what stalls
+constexpr uint32_t kLookRounds = 4096;         // of a busy engine, between looks at the clock
 
 /// Ids tell the engines of a process apart in Fifo ends; 0 means none.
 uint32_t next_engine_id() {
@@ -92,6 +95,79 @@ bool waits_at_fifo(const LaneRun& lane) {
   return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
 }
 
+void begin_run(Execution& execution) {
+  execution.finished = false;
+  execution.moved = false;
+  execution.still_since = {};
+  execution.error.reset();
+}
+
+void end_run(Execution& execution) {
+  if (std::exchange(execution.stalled, false)) {
+    execution.rank->on_moved();
+  }
+  if (execution.watch != nullptr) {
+    execution.watch->on_end();
+  }
+  execution.finished = true;
+}
+
+/// The first of the execution's calls that uses `end`.
+const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
+  for (const WorkQueue& queue : execution.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      const auto& sends = item.work.sends;
+      const auto& recvs = item.work.recvs;
+      if (end.key().sends ? std::find(sends.begin(), sends.end(), &end.send) != sends.end()
+                          : std::find(recvs.begin(), recvs.end(), &end.recv) != recvs.end()) {
+        return &item.work.call;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void add_wait(std::vector<Wait>& waits, const Wait& wait) {
+  if (std::find(waits.begin(), waits.end(), wait) == waits.end()) {
+    waits.push_back(wait);
+  }
+}
+
+/// What `execution` waits for: connections, then what its lanes say, then that its user's memory is
+/// read.
+std::vector<Wait> list_waits(const Execution& execution) {
+  std::vector<Wait> waits;
+  const bool all_done =
+      std::all_of(execution.queues.begin(), execution.queues.end(),
+                  [](const WorkQueue& queue) { return queue.current == queue.items.size(); });
+  for (ConnectionEnd* const end : execution.ends) {
+    if (execution.remote != nullptr) {
+      add_wait(waits, {execution.remote->call(), end->key().peer, false});
+    } else if (!end->connected() || (all_done && !end->drained())) {
+      if (const CallRecord* const call = find_call(execution, *end); call != nullptr) {
+        add_wait(waits, {*call, end->key().peer, true});
+      }
+    }
+  }
+  if (!execution.connected || execution.remote != nullptr) {
+    return waits;
+  }
+  for (const WorkQueue& queue : execution.queues) {
+    if (queue.current == queue.items.size()) {
+      continue;
+    }
+    const WorkQueue::Item& item = queue.items[queue.current];
+    for (const LaneRun& lane : item.lanes) {
+      if (lane.waits_to_recv() != nullptr) {
+        add_wait(waits, {item.work.call, lane.waits_to_recv()->peer(), true});
+      } else if (lane.waits_to_send() != nullptr) {
+        add_wait(waits, {item.work.call, lane.waits_to_send()->peer(), true});
+      }
+    }
+  }
+  return waits;
+}
+
 }  // namespace
 
 Engine::Engine() : queue_(next_engine_id()) {}
@@ -114,9 +190,7 @@ void Engine::run(std::span<Execution* const> executions) noexcept {
 /// The same without the general machinery, as most inline calls are. Polling its own lanes needs no
 /// wake-ups, so that no line is written that the peers would have to fetch.
 void Engine::run_simple(Execution& execution) noexcept {
-  execution.finished = false;
-  execution.reported = false;
-  execution.error.reset();
+  begin_run(execution);
   active_.push_back(&execution);
   if (execution.watch != nullptr) {
     execution.watch->on_begin();
@@ -130,10 +204,7 @@ void Engine::run_simple(Execution& execution) noexcept {
   let_poll(execution, lanes_left, alone);
   while (poll_queues(execution, alone)) {
   }
-  if (execution.watch != nullptr) {
-    execution.watch->on_end();
-  }
-  execution.finished = true;
+  end_run(execution);
   active_.clear();
   polled_.clear();
 }
@@ -178,6 +249,7 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   }
   let_poll(execution, all_left, alone);
   if (any_moved) {
+    execution.moved = true;
     moved();
   }
   if (all_left == 0 && drained(execution)) {
@@ -210,9 +282,7 @@ bool Engine::wait_for(Execution& execution) noexcept {
 }
 
 void Engine::add(Execution& execution) noexcept {
-  execution.finished = false;
-  execution.reported = false;
-  execution.error.reset();
+  begin_run(execution);
   execution.queues_left = execution.queues.size();
   active_.push_back(&execution);
   if (execution.watch != nullptr) {
@@ -300,12 +370,15 @@ bool Engine::progress_lanes() noexcept {
     switch (lane.advance(queue_)) {
       case Progress::kDone:
         lane_done(lane);
+        execution.moved = true;
         moved = true;
         break;
       case Progress::kYielded:
+        execution.moved = true;
         queue_.push(&lane);
         return true;  // pumps and other executions get their turn
       case Progress::kPending:
+        execution.moved = execution.moved || lane.moved();
         moved = moved || lane.moved();
         park(lane);
         break;
@@ -372,7 +445,7 @@ Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
     // Nobody knows where a kernel waits: it is taken to wait here when nothing moves for long.
     if (const Error* const broken = end->broken();
         broken != nullptr &&
-        (execution.remote != nullptr ? execution.reported : is_waited_for(*end))) {
+        (execution.remote != nullptr ? execution.stalled : is_waited_for(*end))) {
       return broken->clone();
     }
   }
@@ -414,7 +487,10 @@ bool Engine::progress() noexcept {
   for (size_t i = 0; i < active_.size();) {
     Execution& execution = *active_[i];
     const bool is_remote = execution.remote != nullptr;
-    moved = (is_remote ? progress_remote(execution) : progress_execution(execution)) || moved;
+    if (is_remote ? progress_remote(execution) : progress_execution(execution)) {
+      execution.moved = true;
+      moved = true;
+    }
     if (execution.finished) {
       active_[i] = active_.back();
       active_.pop_back();
@@ -428,6 +504,7 @@ bool Engine::progress() noexcept {
   }
   if (moved) {
     this->moved();
+    find_stalled_sometimes();
   }
   return moved;
 }
@@ -444,10 +521,7 @@ void Engine::finish(Execution& execution) noexcept {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
     }
   }
-  if (execution.watch != nullptr) {
-    execution.watch->on_end();
-  }
-  execution.finished = true;
+  end_run(execution);
 }
 
 void Engine::fail(Execution& execution, Error error) noexcept {
@@ -481,8 +555,9 @@ void Engine::wait() noexcept {
     return;
   }
   idle_long_ = true;
-  if (now - idle_since_ > kReportAfter) {
-    report_long_waits();
+  if (now - looked_at_ > kLookEvery) {
+    looked_at_ = now;
+    find_stalled();
   }
   sleep();
 }
@@ -500,20 +575,29 @@ void Engine::moved() noexcept {
   idle_since_ = {};
 }
 
-void Engine::report_long_waits() noexcept {
+/// One execution may stall while others of this engine go on.
+void Engine::find_stalled_sometimes() noexcept {
+  if (++busy_rounds_ % kLookRounds != 0 || active_.empty()) {
+    return;
+  }
+  const auto now = Clock::now();
+  if (now - looked_at_ > kLookEvery) {
+    looked_at_ = now;
+    find_stalled();
+  }
+}
+
+void Engine::find_stalled() noexcept {
   for (Execution* const execution : active_) {
-    if (execution->reported || !execution->connected) {
-      continue;
-    }
-    execution->reported = true;
-    if (execution->remote != nullptr) {
-      execution->rank->report_waiting(execution->remote->call());
-    }
-    for (WorkQueue& queue : execution->queues) {
-      if (queue.current < queue.items.size()) {
-        execution->rank->report_waiting(queue.items[queue.current].work.call);
-        break;
+    if (execution->moved || execution->still_since == Clock::time_point{}) {
+      execution->moved = false;
+      execution->still_since = looked_at_;
+      if (std::exchange(execution->stalled, false)) {
+        execution->rank->on_moved();
       }
+    } else if (looked_at_ - execution->still_since > kStallAfter) {
+      execution->stalled = true;
+      execution->rank->on_stalled(list_waits(*execution));
     }
   }
 }

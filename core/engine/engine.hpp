@@ -51,7 +51,8 @@ class Engine {
   void finish(Execution& execution) noexcept;
   void fail(Execution& execution, Error error) noexcept;
   void claim_ends(Execution& execution, uint32_t engine) noexcept;
-  void report_long_waits() noexcept;
+  void find_stalled() noexcept;
+  void find_stalled_sometimes() noexcept;
   void sleep() noexcept;
 
   RunQueue queue_;
@@ -60,6 +61,8 @@ class Engine {
   uint32_t idle_rounds_ = 0;
   bool idle_long_ = false;
   Clock::time_point idle_since_{};
+  uint32_t busy_rounds_ = 0;
+  Clock::time_point looked_at_{};  // for what stalls
 };
 
 /// Why `lane` failed, as one sentence that names both ranks and both calls.
@@ -75,7 +78,7 @@ struct Mismatch {
   uint32_t size_arrived;
 };
 Error describe_mismatch(const Mismatch& mismatch);
-/// "all_reduce(count 1024, float, sum)": for messages.
+/// "all_reduce(count 1024, float, sum), call number 7": for messages.
 std::string describe_call(const CallRecord& call);
 
 }  // namespace plexus

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,6 +17,17 @@
 #include "kernels/host/executor.hpp"
 
 namespace plexus {
+
+/// What a rank waits for: a message, room for one, or a connection.
+struct Wait {
+  CallRecord call;  // of the rank that waits
+  int peer;
+  bool certain;  // that it cannot go on without `peer`; false: a kernel waits, somewhere
+  friend bool operator==(const Wait& a, const Wait& b) {
+    return a.peer == b.peer && a.call.sequence == b.call.sequence &&
+           a.call.collective == b.call.collective;
+  }
+};
 
 /// The communicator as seen from below. Threads: any.
 class RankState {
@@ -31,8 +43,11 @@ class RankState {
   [[nodiscard]] virtual Error stop_reason() const = 0;
   /// This rank cannot go on: sets `stop` and tells all ranks.
   virtual void fail(const Error& error) = 0;
-  /// Has waited long in this call (slow path: finds calls that differ between ranks).
-  virtual void report_waiting(const CallRecord& call) = 0;
+  /// Nothing of its execution has moved for a second, and it waits for these. Told again and again
+  /// while that lasts, by the thread that drives it (slow path: finds calls that cannot end).
+  virtual void on_stalled(std::vector<Wait> waits) = 0;
+  /// What stalled goes on, or is over.
+  virtual void on_moved() = 0;
 };
 
 /// Hears of an execution's begin and end, in the thread that drives it.
@@ -80,7 +95,9 @@ struct Execution {
   size_t queues_left = 0;
   std::optional<Error> error;
   bool finished = true;
-  bool reported = false;
+  bool moved = false;    // since the engine last looked for what stalls
+  bool stalled = false;  // and the rank was told
+  std::chrono::steady_clock::time_point still_since{};
 };
 
 }  // namespace plexus

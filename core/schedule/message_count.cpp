@@ -33,6 +33,11 @@ bool uses(const Work& work, const Step& step, const ConnectionEnd& end) {
 
 }  // namespace
 
+bool moves_data(const Work& work, const Step& step) {
+  // All loops but the last are full: when the first moves nothing there is no other.
+  return work.geometry.loops > 0 && slices_of(work, step, 0) > 0;
+}
+
 uint64_t count_messages(const Work& work, const ConnectionEnd& end) {
   uint64_t messages = 0;
   for (const Lane& lane : work.program->lanes) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/hash.hpp"
+#include "core/schedule/message_count.hpp"
 #include "core/schedule/partition.hpp"
 
 namespace plexus {
@@ -183,10 +184,13 @@ Result<void> Plan::add_collective(const PlanContext& context,
     queues.emplace_back();  // queue c < channels: the collectives of channel c, in order
   }
   for (int channel = 0; channel < choice.channels; ++channel) {
-    PLEXUS_TRY(add_item(
-        context, queues[static_cast<size_t>(channel)], call,
-        {.item = nullptr, .task = task, .recv_task = task, .collectives_before = collectives_},
-        choice, channel));
+    PLEXUS_TRY(add_item(context, queues[static_cast<size_t>(channel)], call,
+                        {.item = nullptr,
+                         .task = task,
+                         .recv_task = task,
+                         .collectives_before = collectives_,
+                         .is_first = channel == 0},
+                        choice, channel));
   }
   ++collectives_;
   return ok();
@@ -332,6 +336,11 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
   };
   for (const Lane& lane : program.lanes) {
     for (const Step& step : lane.steps) {
+      // A rank that would get or give nothing must not have to wait for a peer, nor a peer for a
+      // rank that has left meanwhile.
+      if (!moves_data(work, step)) {
+        continue;
+      }
       const auto first = static_cast<size_t>(step.peers_first);
       const auto middle = first + static_cast<size_t>(step.receives);
       for (size_t i = first; i < middle; ++i) {
@@ -344,9 +353,7 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
   }
 }
 
-void Plan::prepare(std::span<const Task> tasks,
-                   uint64_t sequence,
-                   const UserMemory& memory) noexcept {
+void Plan::prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& memory) {
   for (const ItemTask& entry : items_) {
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
@@ -354,8 +361,9 @@ void Plan::prepare(std::span<const Task> tasks,
     if (task.scalar != nullptr && !on_device_) {  // else the launch reads it
       work.op.load_scalar(task.scalar, task.type);
     }
-    prepare_item(entry, task.send, tasks[entry.recv_task].recv, sequence, memory);
+    prepare_item(entry, task.send, tasks[entry.recv_task].recv, memory);
   }
+  number_calls(log);
 }
 
 Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
@@ -366,27 +374,38 @@ Result<DevicePlan*> Plan::device_plan(DeviceRank& rank) {
   return device_plan_.get();
 }
 
-void Plan::prepare_again(const void* send,
-                         void* recv,
-                         uint64_t sequence,
-                         const UserMemory& memory) noexcept {
+void Plan::prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory) {
   for (const ItemTask& entry : items_) {
-    prepare_item(entry, send, recv, sequence, memory);
+    prepare_item(entry, send, recv, memory);
+  }
+  number_calls(log);
+}
+
+void Plan::number_calls(CallLog& log) {
+  const uint64_t sequence = log.collectives();
+  for (const ItemTask& entry : items_) {
+    const Work& work = entry.item->work;
+    CallRecord& call = entry.item->work.call;
+    const auto collective = static_cast<Collective>(call.collective);
+    if (!is_point_to_point(collective)) {
+      call.sequence = sequence + entry.collectives_before;
+      call.hash = hash_with_sequence(entry.shape_hash, call.sequence);
+      if (entry.is_first) {
+        log.note_collective(call);
+      }
+    } else if (!work.program->peers.empty()) {  // else to oneself
+      call.sequence = log.note_message(call.root, collective == Collective::kSend);
+    }
   }
 }
 
 void Plan::prepare_item(const ItemTask& entry,
                         const void* send,
                         void* recv,
-                        uint64_t sequence,
                         const UserMemory& memory) const noexcept {
   Work& work = entry.item->work;
   work.input = user_buffer(send, entry.input_bytes, borrows_mapped_, memory);
   work.output = user_buffer(recv, entry.output_bytes, borrows_mapped_, memory);
-  work.call.sequence = sequence + entry.collectives_before;
-  work.call.hash = is_point_to_point(static_cast<Collective>(work.call.collective))
-                       ? entry.shape_hash
-                       : hash_with_sequence(entry.shape_hash, work.call.sequence);
 }
 
 Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {

@@ -11,6 +11,7 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
+#include "core/schedule/call_log.hpp"
 #include "core/schedule/channel_order.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "core/schedule/device_plan.hpp"
@@ -62,15 +63,11 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   [[nodiscard]] bool fits(std::span<const Task> tasks) const noexcept;
-  /// Fills in what changes from call to call. `sequence`: number of the first task in its
-  /// communicator; collectives count, sends and receives do not.
-  void prepare(std::span<const Task> tasks, uint64_t sequence, const UserMemory& memory) noexcept;
+  /// Fills in what changes from call to call, and notes the calls in `log`.
+  void prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& memory);
 
   /// For the same call as before, with other addresses. Of a plan of one call.
-  void prepare_again(const void* send,
-                     void* recv,
-                     uint64_t sequence,
-                     const UserMemory& memory) noexcept;
+  void prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory);
   /// One task outside groups, and no message to oneself.
   [[nodiscard]] bool is_one_call() const noexcept {
     return shapes_.size() == 1 && !items_.empty() &&
@@ -83,8 +80,6 @@ class Plan {
   /// As kernels read it. Made at the first call, when all ends are connected.
   Result<DevicePlan*> device_plan(DeviceRank& rank);
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
-  /// How many collectives the group has (sends and receives are not counted).
-  [[nodiscard]] uint64_t collectives() const noexcept { return collectives_; }
   std::atomic<bool> busy{false};  // on a host stream: not to be used again before it is finished
   std::atomic<int> launches{0};   // of a CUDA rank, under way; or one for ever, in a graph
 
@@ -94,6 +89,7 @@ class Plan {
     size_t task = 0;                  // whose buffers and call the item has
     size_t recv_task = 0;             // of a message to oneself: the receiving task; else the same
     uint64_t collectives_before = 0;  // in the group: its number follows from it
+    bool is_first = true;             // of the items of its task
     uint32_t shape_hash = 0;          // of what ranks must agree on, but for the call's number
     uint64_t input_bytes = 0;         // of the rank's buffers
     uint64_t output_bytes = 0;
@@ -115,8 +111,8 @@ class Plan {
   void prepare_item(const ItemTask& entry,
                     const void* send,
                     void* recv,
-                    uint64_t sequence,
                     const UserMemory& memory) const noexcept;
+  void number_calls(CallLog& log);
 
   std::vector<TaskShape> shapes_;
   std::vector<std::unique_ptr<Program>> programs_;

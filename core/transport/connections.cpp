@@ -13,7 +13,14 @@
 
 namespace plexus {
 
-ConnectionSet::~ConnectionSet() { options_.meetings->forget(options_.group, options_.rank); }
+ConnectionSet::~ConnectionSet() {
+  const auto& infos = *options_.infos;
+  const PeerInfo& mine = infos[static_cast<size_t>(options_.rank)];
+  const auto here = std::count_if(infos.begin(), infos.end(), [&](const PeerInfo& info) {
+    return info.host_hash == mine.host_hash && info.process_id == mine.process_id;
+  });
+  options_.meetings->leave(options_.group, options_.rank, static_cast<int>(here));
+}
 
 TransportKind ConnectionSet::transport_to(int peer) const {
   const auto& infos = *options_.infos;

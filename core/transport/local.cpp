@@ -43,25 +43,42 @@ LocalFifo::~LocalFifo() {
 }
 
 Result<std::shared_ptr<LocalFifo>> LocalMeetings::meet(const Key& key,
+                                                       int rank,
                                                        size_t slot_stride,
                                                        const FifoHome& home) {
   const std::lock_guard lock(mutex_);
-  const auto at = waiting_.find(key);
-  if (at != waiting_.end()) {
-    auto fifo = std::move(at->second);
-    waiting_.erase(at);
+  Group& group = groups_[key.group];
+  const auto at = group.waiting.find(key);
+  if (at != group.waiting.end()) {
+    auto fifo = std::move(at->second.fifo);
+    group.waiting.erase(at);
     return fifo;
   }
+  if (group.left.count(rank == key.source ? key.target : key.source) != 0) {
+    return std::shared_ptr<LocalFifo>();
+  }
   PLEXUS_TRY(fifo, LocalFifo::create(slot_stride, home));
-  waiting_.emplace(key, fifo);
+  group.waiting.emplace(key, Waiting{rank, fifo});
   return fifo;
 }
 
-void LocalMeetings::forget(uint64_t group, int rank) {
+void LocalMeetings::leave(uint64_t group, int rank, int local_ranks) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(waiting_, [&](const auto& entry) {
-    return entry.first.group == group && (entry.first.source == rank || entry.first.target == rank);
+  Group& left = groups_[group];
+  left.left.insert(rank);
+  if (left.left.size() == static_cast<size_t>(local_ranks)) {
+    groups_.erase(group);
+    return;
+  }
+  std::erase_if(left.waiting, [&](const auto& entry) {  // for this rank, which does not come
+    const Key& key = entry.first;
+    return entry.second.maker != rank && (key.source == rank || key.target == rank);
   });
+}
+
+size_t LocalMeetings::groups() const {
+  const std::lock_guard lock(mutex_);
+  return groups_.size();
 }
 
 Result<bool> LocalEnd::progress_connect() {
@@ -70,7 +87,10 @@ Result<bool> LocalEnd::progress_connect() {
                                             .source = sends ? options_.rank : key().peer,
                                             .target = sends ? key().peer : options_.rank,
                                             .index = key().index},
-                                           options_.slot_stride, options_.home));
+                                           options_.rank, options_.slot_stride, options_.home));
+  if (fifo == nullptr) {
+    return false;  // for ever: who waits long learns that the peer has left
+  }
   fifo_ = std::move(fifo);
   std::byte* const memory = fifo_->memory();
   const Reach reach = options_.borrows ? Reach::kProcess : Reach::kNothing;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <tuple>
 
 #include "core/device/device_memory.hpp"
@@ -41,7 +42,8 @@ class LocalFifo {
   DeviceMemory on_device_;  // goes before what it registers
 };
 
-/// Where the ends of a process meet. Threads: any.
+/// Where the ends of a process meet. A rank may come, fill its slots and leave before its peer
+/// comes: what it made is kept until the peer has taken it, or has left too. Threads: any.
 class LocalMeetings {
  public:
   struct Key {
@@ -52,15 +54,30 @@ class LocalMeetings {
     // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads the comparison with 0
     friend auto operator<=>(const Key&, const Key&) = default;
   };
-  /// First comer makes it, second takes it out. Both ends must call exactly once.
-  /// Both say the same of stride and home.
-  Result<std::shared_ptr<LocalFifo>> meet(const Key& key, size_t slot_stride, const FifoHome& home);
-  /// A communicator ends: what was never taken out goes.
-  void forget(uint64_t group, int rank);
+  /// First comer makes it, second takes it out. Each end, `rank` of the two, must call until it has
+  /// it, and then no more. Both say the same of stride and home. nullptr: the other end's rank has
+  /// left and will not come.
+  Result<std::shared_ptr<LocalFifo>> meet(const Key& key,
+                                          int rank,
+                                          size_t slot_stride,
+                                          const FifoHome& home);
+  /// `rank` will not come any more. `local_ranks`: how many ranks of the group are in this process;
+  /// when all have left, nothing of the group is kept.
+  void leave(uint64_t group, int rank, int local_ranks);
+  /// Groups of which something is kept.
+  [[nodiscard]] size_t groups() const;
 
  private:
-  std::mutex mutex_;
-  std::map<Key, std::shared_ptr<LocalFifo>> waiting_;
+  struct Waiting {
+    int maker;
+    std::shared_ptr<LocalFifo> fifo;
+  };
+  struct Group {
+    std::map<Key, Waiting> waiting;
+    std::set<int> left;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Group> groups_;  // guarded by mutex_
 };
 
 class LocalEnd final : public ConnectionEnd {

@@ -45,11 +45,15 @@ class HubTest : public ::testing::Test {
     return hub_.take(
         rank, {.type = MessageType::kGather, .group = group, .tag = number, .payload = blob});
   }
-  Result<void> report(uint32_t rank, uint64_t number, const std::string& text) {
-    return hub_.take(rank, {.type = MessageType::kReport,
-                            .group = kWorld,
-                            .tag = number,
-                            .payload = encode(std::vector<std::string>{text, text})});
+  Result<void> probe(uint32_t rank, uint32_t peer, uint64_t group = kWorld) {
+    return hub_.take(
+        rank, {.type = MessageType::kProbe, .peer = peer, .group = group, .payload = "question"});
+  }
+  Result<void> open_group(uint32_t rank, uint64_t group, const std::vector<uint32_t>& ranks) {
+    return hub_.take(rank, {.type = MessageType::kGroup, .group = group, .payload = encode(ranks)});
+  }
+  Result<void> leave_group(uint32_t rank, uint64_t group, const std::string& record = "") {
+    return hub_.take(rank, {.type = MessageType::kLeaveGroup, .group = group, .payload = record});
   }
   /// Text of the failure that `rank` was told of; "" if none.
   [[nodiscard]] std::string failure_of(uint32_t rank, uint64_t group = kWorld) const {
@@ -216,14 +220,74 @@ TEST_F(HubTest, PassesOnThatARankFailed) {
   EXPECT_EQ(failure_of(2), "");
 }
 
-TEST_F(HubTest, ComparesTheCallsOfRanksThatWait) {
+TEST_F(HubTest, PassesProbesOn) {
   join_all();
-  ASSERT_TRUE(report(0, 9, "all_reduce of 4").has_value());
-  ASSERT_TRUE(report(1, 9, "all_reduce of 4").has_value());
-  EXPECT_TRUE(sent_.empty());
-  ASSERT_TRUE(report(2, 9, "all_reduce of 5").has_value());
-  EXPECT_THAT(failure_of(0),
-              AllOf(HasSubstr("calls differ"), HasSubstr("of 4"), HasSubstr("of 5")));
+  ASSERT_TRUE(probe(0, 2).has_value());
+  ASSERT_EQ(sent_.size(), 1U);
+  EXPECT_EQ(sent_[0].to, 2U);
+  EXPECT_EQ(sent_[0].message.type, MessageType::kProbe);
+  EXPECT_EQ(sent_[0].message.peer, 0U) << "who asks";
+  EXPECT_EQ(sent_[0].message.payload, "question");
+}
+
+TEST_F(HubTest, AnswersProbesForAMemberThatHasLeftTheGroup) {
+  join_all();
+  ASSERT_TRUE(open_group(0, 5, {0, 2}).has_value());
+  ASSERT_TRUE(open_group(2, 5, {0, 2}).has_value());
+  ASSERT_TRUE(leave_group(2, 5, "three calls").has_value());
+  sent_.clear();
+  ASSERT_TRUE(probe(0, 2, 5).has_value());
+  ASSERT_EQ(sent_.size(), 1U);
+  EXPECT_EQ(sent_[0].to, 0U);
+  EXPECT_EQ(sent_[0].message.type, MessageType::kLeft);
+  EXPECT_EQ(sent_[0].message.peer, 2U) << "of whom it is";
+  EXPECT_EQ(sent_[0].message.payload, "three calls");
+}
+
+TEST_F(HubTest, KeepsNothingOfAGroupThatAllHaveLeft) {
+  join_all();
+  const size_t before = hub_.groups();
+  for (uint64_t group = 100; group < 1000; ++group) {
+    ASSERT_TRUE(open_group(0, group, {0, 2}).has_value());
+    ASSERT_TRUE(open_group(2, group, {0, 2}).has_value());
+    ASSERT_TRUE(leave_group(2, group).has_value());
+    EXPECT_EQ(hub_.groups(), before + 1) << "a member is left";
+    ASSERT_TRUE(leave_group(0, group).has_value());
+    EXPECT_EQ(sent_.back().message.type, MessageType::kLeaveGroup) << "the group's last message";
+    EXPECT_EQ(hub_.groups(), before);
+  }
+  ASSERT_TRUE(open_group(0, 5, {0, 2}).has_value());
+  ASSERT_TRUE(leave_group(0, 5).has_value());
+  hub_.lose(2);
+  EXPECT_EQ(hub_.groups(), before) << "who is gone says nothing more";
+}
+
+TEST_F(HubTest, DeathOfAMemberDoesNotFailAGroupThatItHasLeft) {
+  join_all();
+  ASSERT_TRUE(open_group(0, 5, {0, 2}).has_value());
+  ASSERT_TRUE(open_group(2, 5, {0, 2}).has_value());
+  ASSERT_TRUE(leave_group(2, 5).has_value());
+  hub_.lose(2);
+  EXPECT_EQ(failure_of(0, 5), "");
+  EXPECT_THAT(failure_of(0, kWorld), HasSubstr("rank 2"));
+}
+
+TEST_F(HubTest, FailsAGatherThatWaitsForAMemberThatHasLeft) {
+  join_all();
+  ASSERT_TRUE(leave_group(1, kWorld).has_value());
+  ASSERT_TRUE(gather(0, "a").has_value());
+  EXPECT_THAT(failure_of(0), AllOf(HasSubstr("rank 1"), HasSubstr("has destroyed"),
+                                   HasSubstr("rank 0"), HasSubstr("split")));
+}
+
+TEST_F(HubTest, AGatherOfAMemberThatLeavesAfterwardsEnds) {
+  join_all();
+  ASSERT_TRUE(gather(1, "b").has_value());
+  ASSERT_TRUE(leave_group(1, kWorld).has_value());
+  ASSERT_TRUE(gather(0, "a").has_value());
+  ASSERT_TRUE(gather(2, "c").has_value());
+  EXPECT_EQ(failure_of(0), "");
+  EXPECT_EQ(sent_.back().message.type, MessageType::kGathered);
 }
 
 TEST_F(HubTest, DropsMembersThatBreakTheRules) {
@@ -234,8 +298,7 @@ TEST_F(HubTest, DropsMembersThatBreakTheRules) {
   EXPECT_TRUE(gather(0, "x", 0, 12345).has_error()) << "no such group";
   EXPECT_TRUE(gather(0, std::string(kBlobBytesMax + 1, 'x')).has_error());
   EXPECT_TRUE(hub_.take(0, {.type = MessageType::kPost, .peer = 9, .group = kWorld}).has_error());
-  EXPECT_TRUE(
-      hub_.take(0, {.type = MessageType::kReport, .group = kWorld, .payload = "junk"}).has_error());
+  EXPECT_TRUE(hub_.take(0, {.type = MessageType::kProbe, .peer = 9, .group = kWorld}).has_error());
   const auto group = [&](std::vector<uint32_t> ranks) {
     return hub_.take(0, {.type = MessageType::kGroup, .group = 5, .payload = encode(ranks)});
   };

@@ -44,7 +44,7 @@ TEST(Message, IsRefusedWhenItsHeaderIsNone) {
   EXPECT_TRUE(refused(0, 'X'));   // magic
   EXPECT_TRUE(refused(7, 0x7f));  // size
   EXPECT_TRUE(refused(8, 0));     // type
-  EXPECT_TRUE(refused(8, 9));
+  EXPECT_TRUE(refused(8, 11));
 }
 
 TEST(Message, PayloadsSurviveTheirEncoding) {

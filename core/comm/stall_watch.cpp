@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/stall_watch.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace plexus {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kTick = milliseconds(20);
+constexpr auto kProbeEvery = seconds(1);
+constexpr auto kFreshPatience = seconds(3);    // for an engine's next look
+constexpr auto kThreadPatience = seconds(10);  // before two communicators count as tied
+constexpr size_t kPeersMax = 8;                // of one rank, probed at once
+constexpr size_t kArrivalsMax = 4096;          // more are dropped: probes come again
+
+}  // namespace
+
+StallWatch::~StallWatch() {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    stop_ = true;
+  }
+  arrived_.notify_all();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+// ---- members ----
+
+void StallWatch::add(Member member) {
+  const Key key{member.group, member.rank};
+  Exchange* const exchange = member.exchange;
+  {
+    const std::lock_guard lock(mutex_);
+    entries_[key].member = std::move(member);
+  }
+  exchange->on_probe([this, key](int peer, bool left, std::string payload) {
+    take(
+        {.to = key, .from = peer, .left = left, .payload = std::move(payload), .at = Clock::now()});
+  });
+}
+
+void StallWatch::remove(uint64_t group, int rank) {
+  std::unique_lock lock(mutex_);
+  const auto at = entries_.find({group, rank});
+  if (at == entries_.end()) {
+    return;
+  }
+  at->second.stall.reset();
+  unpinned_.wait(lock, [&] { return at->second.pins == 0; });
+  entries_.erase(at);
+}
+
+std::string StallWatch::leave_record(uint64_t group, int rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find({group, rank});
+  if (at == entries_.end()) {
+    return {};
+  }
+  const CallLog& calls = *at->second.member.calls;
+  LeaveRecord record{
+      .collectives = calls.collectives(), .splits = at->second.splits, .messages = {}};
+  for (int peer = 0; peer < at->second.member.nranks; ++peer) {
+    if (calls.sends(peer) + calls.recvs(peer) > 0) {
+      record.messages.push_back({.peer = static_cast<uint64_t>(peer),
+                                 .sends = calls.sends(peer),
+                                 .recvs = calls.recvs(peer)});
+    }
+  }
+  return encode(record);
+}
+
+void StallWatch::on_stalled(uint64_t group, int rank, std::vector<Wait> waits) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = entries_.find({group, rank});
+    if (at == entries_.end()) {
+      return;
+    }
+    auto& stall = at->second.stall;
+    const auto now = Clock::now();
+    if (!stall.has_value()) {
+      stall.emplace();
+      stall->epoch = ++epochs_;
+      stall->thread = pthread_self();
+      stall->since = now;
+    }
+    stall->waits = std::move(waits);
+    stall->checked = now;
+  }
+  start_thread();
+}
+
+void StallWatch::on_moved(uint64_t group, int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find({group, rank});
+  if (at != entries_.end()) {
+    at->second.stall.reset();
+  }
+}
+
+void StallWatch::begin_split(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(key);
+  if (at == entries_.end()) {
+    return;
+  }
+  ++at->second.splits;
+  auto& stall = at->second.stall.emplace();
+  stall.epoch = ++epochs_;
+  stall.is_split = true;
+  stall.thread = pthread_self();
+  stall.since = Clock::now();
+}
+
+void StallWatch::end_split(const Key& key) { on_moved(key.first, key.second); }
+
+// ---- the thread ----
+
+void StallWatch::take(Arrival arrival) {
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    if (inbox_.size() < kArrivalsMax) {
+      inbox_.push_back(std::move(arrival));
+    }
+  }
+  start_thread();
+}
+
+void StallWatch::start_thread() {
+  const std::lock_guard lock(inbox_mutex_);
+  awake_ = true;
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { serve(); });
+    } catch (const std::exception&) {
+      return;  // no thread to be had: nothing is found out, and the next wait tries again
+    }
+  }
+  arrived_.notify_all();
+}
+
+void StallWatch::serve() {
+  for (;;) {
+    std::deque<Arrival> arrivals;
+    {
+      std::unique_lock lock(inbox_mutex_);
+      arrived_.wait(lock, [this] { return stop_ || awake_ || !inbox_.empty(); });
+      if (stop_) {
+        return;
+      }
+      awake_ = false;
+      arrivals.swap(inbox_);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      std::move(arrivals.begin(), arrivals.end(), std::back_inserter(waiting_));
+      look(Clock::now());
+      const bool any =
+          !waiting_.empty() || std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+            return entry.second.stall.has_value();
+          });
+      if (any) {
+        const std::lock_guard inbox_lock(inbox_mutex_);
+        awake_ = true;
+      }
+    }
+    send_all();
+    std::unique_lock lock(inbox_mutex_);
+    arrived_.wait_for(lock, kTick, [this] { return stop_ || !inbox_.empty(); });
+  }
+}
+
+void StallWatch::look(TimePoint now) {
+  std::erase_if(waiting_, [&](const Arrival& arrival) { return is_handled(arrival, now); });
+  for (auto& [key, entry] : entries_) {
+    if (entry.stall.has_value() && now - entry.stall->since > kProbeEvery &&
+        now - entry.probed > kProbeEvery) {
+      entry.probed = now;
+      initiate(key, entry);
+    }
+  }
+}
+
+/// Without the lock: sending may block, and failing a communicator calls much.
+void StallWatch::send_all() {
+  std::vector<Outgoing> outgoing;
+  std::vector<Verdict> verdicts;
+  {
+    const std::lock_guard lock(mutex_);
+    outgoing.swap(outgoing_);
+    verdicts.swap(verdicts_);
+  }
+  for (Outgoing& message : outgoing) {
+    if (Entry* const entry = pin(message.from); entry != nullptr) {
+      entry->member.exchange->probe(message.peer, std::move(message.payload));
+      unpin(message.from);
+    }
+  }
+  for (const Verdict& verdict : verdicts) {
+    if (Entry* const entry = pin(verdict.member); entry != nullptr) {
+      entry->member.fail(verdict.error);
+      unpin(verdict.member);
+    }
+  }
+}
+
+StallWatch::Entry* StallWatch::pin(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(key);
+  if (at == entries_.end()) {
+    return nullptr;
+  }
+  ++at->second.pins;
+  return &at->second;
+}
+
+void StallWatch::unpin(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  --entries_.at(key).pins;
+  unpinned_.notify_all();
+}
+
+// ---- probes ----
+
+/// Whom a member waits for.
+std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
+  const Stall& stall = *entry.stall;
+  std::vector<StallEdge> edges;
+  for (const Wait& wait : stall.waits) {
+    if (wait.peer < entry.member.nranks) {  // else it is a network that reduces
+      edges.push_back(
+          {.call = wait.call, .peer = wait.peer, .is_split = false, .is_certain = wait.certain});
+    }
+  }
+  for (const int peer : stall.needs) {
+    if (stall.is_split || !stall.waits.empty()) {
+      edges.push_back({.call = stall.is_split ? CallRecord{} : stall.waits.front().call,
+                       .peer = peer,
+                       .is_split = stall.is_split,
+                       .is_certain = true});
+    }
+  }
+  if (edges.size() > kPeersMax) {
+    // Others the next time.
+    std::rotate(edges.begin(),
+                edges.begin() + static_cast<std::ptrdiff_t>(
+                                    static_cast<size_t>(stall.checked.time_since_epoch().count()) %
+                                    edges.size()),
+                edges.end());
+    edges.resize(kPeersMax);
+  }
+  return edges;
+}
+
+StallHop StallWatch::hop_of(const Key& key, const Entry& entry, const StallEdge& edge) {
+  StallHop hop;
+  hop.group = key.first;
+  hop.rank = key.second;
+  hop.epoch = entry.stall.has_value() ? entry.stall->epoch : 0;
+  hop.collectives = entry.member.calls->collectives();
+  hop.splits = entry.splits;
+  hop.call = edge.call;
+  hop.peer = edge.peer;
+  hop.is_split = edge.is_split ? 1 : 0;
+  hop.is_certain = edge.is_certain ? 1 : 0;
+  return hop;
+}
+
+void StallWatch::send(const Key& from, int peer, const StallProbe& probe) {
+  outgoing_.push_back({.from = from, .peer = peer, .payload = encode(probe)});
+}
+
+void StallWatch::initiate(const Key& key, Entry& entry) {
+  for (const StallEdge& edge : edges_of(entry)) {
+    send(key, edge.peer, {.proves = false, .index = 0, .hops = {hop_of(key, entry, edge)}});
+  }
+}
+
+bool StallWatch::is_fresh(const Stall& stall, TimePoint arrived) const {
+  return stall.is_split || stall.checked > arrived;
+}
+
+/// False: to be looked at again, when the engine has.
+bool StallWatch::is_handled(const Arrival& arrival, TimePoint now) {
+  const auto at = entries_.find(arrival.to);
+  if (at == entries_.end() || now - arrival.at > kFreshPatience) {
+    return true;
+  }
+  return arrival.left ? handle_left(arrival, at->second) : handle_probe(arrival, at->second);
+}
+
+bool StallWatch::handle_left(const Arrival& arrival, Entry& entry) {
+  if (!entry.stall.has_value()) {
+    return true;
+  }
+  if (!is_fresh(*entry.stall, arrival.at)) {
+    return false;
+  }
+  const auto record = decode_leave_record(arrival.payload);
+  if (!record.has_value()) {
+    return true;
+  }
+  const auto rank = static_cast<uint64_t>(entry.member.rank);
+  LeaveRecord::Messages messages;
+  for (const LeaveRecord::Messages& of_peer : record->messages) {
+    messages = of_peer.peer == rank ? of_peer : messages;
+  }
+  for (const StallEdge& edge : edges_of(entry)) {
+    if (edge.peer != arrival.from || edge.is_split) {
+      continue;
+    }
+    const auto collective = static_cast<Collective>(edge.call.collective);
+    const uint64_t called = collective == Collective::kSend   ? messages.recvs
+                            : collective == Collective::kRecv ? messages.sends
+                                                              : record->collectives;
+    const bool certain = edge.is_certain || depends_on(edge.call, entry.member.rank, arrival.from);
+    if (called <= edge.call.sequence && certain) {
+      verdicts_.push_back({arrival.to, describe_left(entry.member.rank, edge.call, arrival.from)});
+      return true;
+    }
+  }
+  return true;
+}
+
+bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
+  auto probe = decode_stall_probe(arrival.payload);
+  if (!probe.has_value()) {
+    return true;
+  }
+  const StallHop& last = probe->proves ? probe->hops[probe->index] : probe->hops.back();
+  const bool is_from_sender =
+      last.group == arrival.to.first && last.rank == arrival.from && last.epoch != 0;
+  if (!is_from_sender || last.peer != entry.member.rank) {
+    return true;
+  }
+  const CallLog& calls = *entry.member.calls;
+  const auto collective = static_cast<Collective>(last.call.collective);
+  const uint64_t called = last.is_split != 0                ? entry.splits
+                          : collective == Collective::kSend ? calls.recvs(arrival.from)
+                          : collective == Collective::kRecv ? calls.sends(arrival.from)
+                                                            : calls.collectives();
+  const uint64_t number = last.is_split != 0 ? last.splits - 1 : last.call.sequence;
+  if (called > number) {
+    if (last.is_split == 0 && !is_point_to_point(collective)) {
+      const auto mine = calls.find(number);
+      if (mine.has_value() && mine->hash != last.call.hash) {
+        verdicts_.push_back(
+            {arrival.to, describe_different(entry.member.rank, *mine, last.rank, last.call)});
+      }
+    }
+    return true;
+  }
+  const bool certain = last.is_split != 0 || last.is_certain != 0 ||
+                       depends_on(last.call, last.rank, entry.member.rank);
+  if (!certain) {
+    return true;
+  }
+  return probe->proves ? handle_proof(arrival, std::move(*probe))
+                       : handle_search(arrival, entry, std::move(*probe));
+}
+
+/// The member has not made the call that the probe's last hop waits for.
+bool StallWatch::handle_search(const Arrival& arrival, Entry& entry, StallProbe probe) {
+  if (!entry.stall.has_value()) {
+    return pass_thread(arrival, entry, std::move(probe));
+  }
+  if (!is_fresh(*entry.stall, arrival.at)) {
+    return false;
+  }
+  learn(entry, probe);
+  const StallHop& first = probe.hops.front();
+  if (first.group == arrival.to.first && first.rank == arrival.to.second) {
+    if (first.epoch == entry.stall->epoch) {
+      start_proof(std::move(probe));
+    }
+    return true;
+  }
+  pass_on(arrival.to, entry, probe);
+  return true;
+}
+
+/// A peer that has not begun the collective, or split, of this rank keeps it from ending.
+void StallWatch::learn(Entry& entry, const StallProbe& probe) {
+  Stall& stall = *entry.stall;
+  for (const StallHop& hop : probe.hops) {
+    if (hop.group != entry.member.group || hop.rank == entry.member.rank) {
+      continue;
+    }
+    const bool lacks_split = stall.is_split && hop.splits < entry.splits;
+    const bool lacks_call = !stall.is_split && !stall.waits.empty() &&
+                            hop.collectives <= stall.waits.front().call.sequence &&
+                            depends_on(stall.waits.front().call, entry.member.rank, hop.rank);
+    if ((lacks_split || lacks_call) && stall.needs.insert(hop.rank).second) {
+      entry.probed = {};  // at once
+    }
+  }
+}
+
+/// To those that the member waits for.
+void StallWatch::pass_on(const Key& key, Entry& entry, const StallProbe& probe) {
+  const bool came_by = std::any_of(probe.hops.begin(), probe.hops.end(), [&](const StallHop& hop) {
+    return hop.group == key.first && hop.rank == key.second;
+  });
+  if (came_by || probe.hops.size() == kStallHopsMax) {
+    return;
+  }
+  for (const StallEdge& edge : edges_of(entry)) {
+    StallProbe longer = probe;
+    longer.hops.push_back(hop_of(key, entry, edge));
+    send(key, edge.peer, longer);
+  }
+}
+
+StallWatch::Entry* StallWatch::find_stalled_by(pthread_t thread, Key& key) {
+  for (auto& [other, entry] : entries_) {
+    if (entry.stall.has_value() && entry.stall->thread == thread) {
+      key = other;
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+/// The member makes no call: perhaps since its thread waits in another communicator.
+bool StallWatch::pass_thread(const Arrival& arrival, const Entry& entry, StallProbe probe) {
+  Key key;
+  const auto thread = entry.member.thread->find();
+  Entry* const blocked = thread.has_value() ? find_stalled_by(*thread, key) : nullptr;
+  if (blocked == nullptr || Clock::now() - blocked->stall->since < kThreadPatience ||
+      probe.hops.size() == kStallHopsMax) {
+    return true;
+  }
+  if (!is_fresh(*blocked->stall, arrival.at)) {
+    return false;
+  }
+  StallHop hop = hop_of(arrival.to, entry, {});
+  hop.epoch = 0;
+  probe.hops.push_back(hop);
+  const StallHop& first = probe.hops.front();
+  if (first.group == key.first && first.rank == key.second) {
+    if (first.epoch == blocked->stall->epoch) {
+      start_proof(std::move(probe));
+    }
+    return true;
+  }
+  pass_on(key, *blocked, probe);
+  return true;
+}
+
+/// The circle is known; its first hop is in this process.
+void StallWatch::start_proof(StallProbe probe) {
+  const StallHop& first = probe.hops.front();
+  const Key key{first.group, first.rank};
+  const int peer = first.peer;
+  probe.proves = true;
+  probe.index = 0;
+  send(key, peer, probe);
+}
+
+/// The member is the hop after `index`, or the first one again, and has not made the call.
+bool StallWatch::handle_proof(const Arrival& arrival, StallProbe probe) {
+  const auto& hops = probe.hops;
+  size_t next = (probe.index + 1U) % hops.size();
+  if (hops[next].group != arrival.to.first || hops[next].rank != arrival.to.second) {
+    return true;
+  }
+  if (hops[next].epoch == 0) {  // it makes no call, since its thread is in the next hop
+    const auto& member = entries_.at(arrival.to);
+    if (member.stall.has_value()) {
+      return true;
+    }
+    next = (next + 1) % hops.size();
+  }
+  const auto at = entries_.find({hops[next].group, hops[next].rank});
+  if (at == entries_.end() || !at->second.stall.has_value() ||
+      at->second.stall->epoch != hops[next].epoch) {
+    return true;  // it went on
+  }
+  if (!is_fresh(*at->second.stall, arrival.at)) {
+    return false;
+  }
+  if (next == 0) {
+    conclude(probe);
+    return true;
+  }
+  probe.index = static_cast<uint32_t>(next);
+  send(at->first, hops[next].peer, probe);
+  return true;
+}
+
+/// All communicators of the circle that this process knows fail; their ranks elsewhere are told.
+void StallWatch::conclude(const StallProbe& probe) {
+  std::set<uint64_t> done;
+  for (const StallHop& hop : probe.hops) {
+    const auto at = entries_.find({hop.group, hop.rank});
+    if (at != entries_.end() && done.insert(hop.group).second) {
+      verdicts_.push_back({at->first, describe_circle(probe.hops)});
+    }
+  }
+}
+
+}  // namespace plexus

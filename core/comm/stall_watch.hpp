@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds calls that can never end: ranks that made different calls, or wait for each other, or for a
+// rank that has destroyed the communicator. Deadlock detection by edge chasing: K. M. Chandy,
+// J. Misra, L. M. Haas, "Distributed Deadlock Detection", ACM TOCS 1(2), 1983 (the AND model).
+//
+// A rank whose call has not moved for a second sends a probe to each peer that it waits for. A
+// probe is the list of ranks that it came through, each with the call it waits in. The peer
+// compares:
+//   - it has made a call of that number: the two must agree, or the ranks' calls differ;
+//   - it has not, and waits in another call itself: it passes the probe on to those it waits for;
+//   - it has not, and is not waiting: it is late, and the probe ends here.
+// A probe that comes back to its sender went round a circle of ranks of which each waits for a call
+// that the next one cannot make. A second probe round the same circle proves that none has moved
+// meanwhile, and that the circle was closed at one moment.
+//
+// What calls are compared by: collectives by their number in the communicator, sends and receives
+// by their number per peer and direction (CallLog), splits by theirs. A rank has one call under way
+// in a communicator, or one group, and begins the next when that has ended, so that a wait can be
+// said of the rank. Calls of different communicators are tied by the thread that makes them: that
+// is a guess when several threads use a communicator, so nothing is concluded then, and else only
+// after kThreadPatience.
+//
+// One per process; its thread starts with the first wait of a second. Threads: any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <pthread.h>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/clock.hpp"
+#include "core/base/result.hpp"
+#include "core/bootstrap/exchange.hpp"
+#include "core/comm/stall_probe.hpp"
+#include "core/engine/execution.hpp"
+#include "core/schedule/call_log.hpp"
+
+namespace plexus {
+
+/// Which thread makes the calls of a communicator.
+class CallingThread {
+ public:
+  /// The thread that asked for the communicator: the caller until another one is.
+  void set_maker(pthread_t maker) noexcept {
+    state_.store(maker | kMaker, std::memory_order_relaxed);
+  }
+  /// The calling thread makes a call.
+  void note() noexcept {
+    const pthread_t self = pthread_self();
+    const pthread_t before = state_.load(std::memory_order_relaxed);
+    if (before != self && before != kSeveral) {
+      state_.store((before & kMaker) != 0 ? self : kSeveral, std::memory_order_relaxed);
+    }
+  }
+  /// nullopt: several threads make them.
+  [[nodiscard]] std::optional<pthread_t> find() const noexcept {
+    const pthread_t state = state_.load(std::memory_order_relaxed);
+    return state == kSeveral ? std::nullopt : std::optional(state & ~kMaker);
+  }
+
+ private:
+  static constexpr pthread_t kMaker = 1;  // handles are addresses (glibc): the bit is free
+  static constexpr pthread_t kSeveral = 2;
+  std::atomic<pthread_t> state_{kMaker};
+};
+
+class StallWatch {
+ public:
+  StallWatch() = default;
+  ~StallWatch();
+  StallWatch(const StallWatch&) = delete;
+  StallWatch& operator=(const StallWatch&) = delete;
+
+  /// One rank of a communicator, as far as it is compared. All outlives remove().
+  struct Member {
+    uint64_t group = 0;
+    int rank = 0;
+    int nranks = 0;
+    Exchange* exchange = nullptr;
+    const CallLog* calls = nullptr;
+    const CallingThread* thread = nullptr;
+    std::function<void(const Error&)> fail;  // fails the communicator on all ranks
+  };
+  void add(Member member);
+  /// Returns when nothing of the member is in use any more. Of one that was never added: nothing.
+  void remove(uint64_t group, int rank);
+  /// What peers that wait for the member are told after it has left (Exchange::leave).
+  [[nodiscard]] std::string leave_record(uint64_t group, int rank) const;
+
+  /// See RankState.
+  void on_stalled(uint64_t group, int rank, std::vector<Wait> waits);
+  void on_moved(uint64_t group, int rank);
+
+  /// The calling thread is in ncclCommSplit of the member, which ends when all ranks are.
+  class Splitting {
+   public:
+    Splitting(StallWatch& watch, uint64_t group, int rank) : watch_(watch), key_(group, rank) {
+      watch_.begin_split(key_);
+    }
+    ~Splitting() { watch_.end_split(key_); }
+    Splitting(const Splitting&) = delete;
+    Splitting& operator=(const Splitting&) = delete;
+
+   private:
+    StallWatch& watch_;
+    std::pair<uint64_t, int> key_;
+  };
+
+ private:
+  using Key = std::pair<uint64_t, int>;  // group and rank
+  using TimePoint = Clock::time_point;
+
+  /// What a member waits in.
+  struct Stall {
+    uint64_t epoch = 0;  // distinct for each stall of the process
+    std::vector<Wait> waits;
+    bool is_split = false;
+    pthread_t thread{};
+    TimePoint since;
+    TimePoint checked;    // when it was last known to last
+    std::set<int> needs;  // peers that have not begun the collective, or split, it is in
+  };
+  struct Entry {
+    Member member;
+    std::optional<Stall> stall;
+    uint64_t splits = 0;  // begun
+    TimePoint probed;
+    int pins = 0;  // the thread uses it without the lock
+  };
+  /// From the control plane.
+  struct Arrival {
+    Key to;
+    int from;
+    bool left;
+    std::string payload;
+    TimePoint at;
+  };
+  struct Outgoing {
+    Key from;
+    int peer;
+    std::string payload;
+  };
+  struct Verdict {
+    Key member;
+    Error error;
+  };
+
+  void begin_split(const Key& key);
+  void end_split(const Key& key);
+  void take(Arrival arrival);
+  void start_thread();
+  void serve();
+  void look(TimePoint now);
+  void send_all();
+  Entry* pin(const Key& key);
+  void unpin(const Key& key);
+
+  void initiate(const Key& key, Entry& entry);
+  [[nodiscard]] bool is_handled(const Arrival& arrival, TimePoint now);
+  [[nodiscard]] bool is_fresh(const Stall& stall, TimePoint arrived) const;
+  [[nodiscard]] bool handle_left(const Arrival& arrival, Entry& entry);
+  [[nodiscard]] bool handle_probe(const Arrival& arrival, Entry& entry);
+  [[nodiscard]] bool handle_search(const Arrival& arrival, Entry& entry, StallProbe probe);
+  [[nodiscard]] bool handle_proof(const Arrival& arrival, StallProbe probe);
+  void pass_on(const Key& key, Entry& entry, const StallProbe& probe);
+  [[nodiscard]] bool pass_thread(const Arrival& arrival, const Entry& entry, StallProbe probe);
+  void start_proof(StallProbe probe);
+  void learn(Entry& entry, const StallProbe& probe);
+  void conclude(const StallProbe& probe);
+  void send(const Key& from, int peer, const StallProbe& probe);
+  [[nodiscard]] static StallHop hop_of(const Key& key, const Entry& entry, const StallEdge& edge);
+  [[nodiscard]] static std::vector<StallEdge> edges_of(const Entry& entry);
+  Entry* find_stalled_by(pthread_t thread, Key& key);
+
+  mutable std::mutex mutex_;
+  std::condition_variable unpinned_;
+  std::map<Key, Entry> entries_;  // guarded by mutex_, as all to inbox_mutex_
+  std::vector<Arrival> waiting_;  // for a fresh look of the engine
+  std::vector<Outgoing> outgoing_;
+  std::vector<Verdict> verdicts_;
+  uint64_t epochs_ = 0;
+
+  std::mutex inbox_mutex_;  // taken with or without mutex_, never the other way round
+  std::condition_variable arrived_;
+  std::deque<Arrival> inbox_;  // guarded by inbox_mutex_, as all below
+  bool awake_ = false;         // there is something to look after
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace plexus
