@@ -58,6 +58,21 @@ std::string without_numbers(std::string_view text) {
   return result;
 }
 
+/// What failed and why, of a report `TIME ms: thread T (...) step S: SENTENCE`.
+std::string sentence_of(const std::string& report) {
+  const size_t step = report.find(" step ");
+  const size_t at = report.find(": ", step == std::string::npos ? 0 : step);
+  return without_numbers(report.substr(at == std::string::npos ? 0 : at + 2));
+}
+
+/// The operation in `... WRONG DATA: what, in N:all_reduce ...`.
+std::string wrong_operation_of(const std::string& report) {
+  const size_t at = report.rfind(", in ");
+  const size_t name = at == std::string::npos ? std::string::npos : report.find(':', at);
+  return name == std::string::npos ? report
+                                   : report.substr(name + 1, report.find(' ', name) - name - 1);
+}
+
 /// Is the process one of this job's? Numbers of ended processes are used again.
 bool is_in_group(pid_t pid, pid_t group) {
   const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
@@ -293,13 +308,18 @@ void Running::read_reports() {
       continue;
     }
     const std::string first = text.substr(0, text.find('\n'));
-    const size_t wrong = first.find("WRONG DATA: ");
-    const size_t said = first.find(": ");
-    reported.push_back({.kind = wrong != std::string::npos ? "WRONG DATA" : "ERROR",
-                        .about = without_numbers(first.substr(said + 2)),
+    const bool is_wrong = first.find("WRONG DATA: ") != std::string::npos;
+    reported.push_back({.kind = is_wrong ? "WRONG DATA" : "ERROR",
+                        .about = is_wrong ? wrong_operation_of(first) : sentence_of(first),
                         .detail = text});
   }
-  outcome_.findings.insert(outcome_.findings.begin(), reported.begin(), reported.end());
+  // Reports begin with the time, so that the first one comes first.
+  std::sort(reported.begin(), reported.end(), [](const Finding& left, const Finding& right) {
+    return std::atoll(left.detail.c_str()) < std::atoll(right.detail.c_str());
+  });
+  outcome_.findings.insert(outcome_.findings.end(), reported.begin(), reported.end());
+  std::stable_partition(outcome_.findings.begin(), outcome_.findings.end(),
+                        [](const Finding& finding) { return finding.kind != "HANG"; });
 }
 
 void Running::kill_all() {
@@ -323,8 +343,8 @@ void Running::kill_all() {
 
 void Running::end() {
   const std::string at = is_failing_ ? where_all_are(true) : "";
+  read_reports();  // what comes after is what those see that are ended last
   kill_all();
-  read_reports();
   if (!outcome_.findings.empty()) {
     outcome_.findings.back().detail += at;
   }

@@ -218,6 +218,7 @@ class Run {
     }
     const int index = static_cast<int>(issued_.size());
     for (const Part& part : issued.parts) {
+      check_aggregate(part);
       of_place_[static_cast<size_t>(part.place)].push_back(index);
       unsynchronized_[static_cast<size_t>(part.place)].push_back(index);
     }
@@ -227,6 +228,19 @@ class Run {
     issued_.push_back(std::move(issued));
     open_.push_back(index);
     return index;
+  }
+
+  void check_aggregate(const Part& part) {
+    std::vector<int> together;
+    for (const ModelCall* const call : part.collectives) {
+      together.push_back(call->operation);
+    }
+    for (const int operation : together) {
+      const auto [known, is_new] = aggregates_.try_emplace(operation, together);
+      if (!is_new && known->second != together) {
+        refuse("collectives of a communicator are grouped in another way by another rank");
+      }
+    }
   }
 
   bool progress_issued() {
@@ -345,6 +359,7 @@ class Run {
   std::deque<Issued> issued_;
   std::vector<int> open_;
   std::map<std::pair<int, int>, Pairing> pairings_;
+  std::map<int, std::vector<int>> aggregates_;  // by operation: the collectives of its group and place
   std::string why_;
 };
 

@@ -8,7 +8,8 @@
 // - A step is a call, or a group, which is one operation: it starts when all before it on each of its
 //   streams and communicators is complete, and it is over when all its calls are.
 // - A collective completes when all ranks of its communicator have started it; those of one
-//   communicator come in the same order on all its ranks, in a group one after the other.
+//   communicator come in the same order on all its ranks, in a group one after the other. A library may
+//   do the collectives that a group has for a communicator as one, so they are grouped alike by all.
 // - A send completes when its receive has started: nothing is buffered. The k-th send from one rank to
 //   another meets the k-th receive. In a group they start together, after the group's collectives of
 //   the same communicator.

@@ -120,6 +120,14 @@ TEST(SoakModel, CollectivesOfOneCommunicatorKeepTheirOrderEvenInGroups) {
   EXPECT_FALSE(two.judged().is_legal);
 }
 
+TEST(SoakModel, CollectivesOfOneCommunicatorAreGroupedAlike) {
+  Two two;
+  two.calls(0, {all(kFirst, kA, 0), all(kFirst + 1, kA, 0)});
+  two.calls(1, {all(kFirst, kA, 1)});
+  two.calls(1, {all(kFirst + 1, kA, 1)});
+  EXPECT_THAT(two.judged().why, HasSubstr("grouped in another way"));
+}
+
 TEST(SoakModel, SendAgainstSendIsIllegalOutsideAGroupAndLegalInside) {
   for (const bool is_grouped : {false, true}) {
     Two two;

@@ -64,7 +64,10 @@ class Shared {
 
   /// Reports, and never returns: what the others do now says more than our end would.
   [[noreturn]] void fail(const std::string& text) {
-    append(finding_path(folder_, process_), text + "\n");
+    const auto now = std::chrono::duration_cast<milliseconds>(
+        std::chrono::system_clock::now().time_since_epoch());
+    append(finding_path(folder_, process_),
+           fmt::format("{:06} ms: {}\n", now.count() % 1'000'000, text));
     progress_->has_failed.store(1);
     for (;;) {
       pause();
