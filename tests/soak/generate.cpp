@@ -17,6 +17,7 @@ class Generator {
   Generator(uint64_t seed, const Features& features)
       : random_(seed), features_(features), early_percent_(random_.pick(std::vector{0, 40, 100})) {
     job_.seed = seed;
+    job_.allows_mixed = features.has(Feature::kMixed);
   }
 
   Job generate() {
@@ -253,7 +254,14 @@ class Generator {
     const int ncalls = random_.between(2, 5);
     for (int i = 0; i < ncalls; ++i) {
       const int comm = is_one ? one : random_.pick(alive_);
-      if (has(Feature::kPairs, 25)) {
+      const bool is_mixed = std::any_of(operations.begin(), operations.end(), [&](int operation) {
+        return job_.operations[static_cast<size_t>(operation)].comm == comm;
+      });
+      if (has(Feature::kPairs, 25) && (job_.allows_mixed || !is_mixed)) {
+        if (!job_.allows_mixed) {
+          emit(add_exchange(comm));
+          continue;
+        }
         const std::vector<int> pairs = add_exchange(comm);
         operations.insert(operations.end(), pairs.begin(), pairs.end());
       } else {

@@ -29,6 +29,7 @@ enum class Feature {
   kShrink,
   kPairs,  // send and recv
   kGroups,
+  kMixed,       // groups of collectives and send/recv on one communicator
   kVariable,    // plexusAllToAllV, plexusAllGatherV
   kRegistered,  // ncclMemAlloc
   kInPlace,
@@ -41,7 +42,7 @@ constexpr size_t kNumFeatures = static_cast<size_t>(Feature::kCount);
 constexpr std::array<std::string_view, kNumFeatures> kFeatureNames = {
     "threads", "single", "processes", "net",    "ofi",      "async",      "nonblocking",
     "late",    "fork",   "destroy",   "split",  "shrink",   "p2p",        "groups",
-    "v",       "memalloc", "inplace", "algo",   "proto",    "reorder"};
+    "mixed", "v",       "memalloc", "inplace", "algo",   "proto",    "reorder"};
 
 class Features {
  public:

@@ -45,15 +45,18 @@ std::string last_lines(const std::string& text, size_t nlines) {
   return text.substr(at);
 }
 
-/// A line without its numbers and addresses: the same cause reads the same.
-std::string without_numbers(std::string_view text) {
+/// A line without what differs from run to run: numbers, and what stands in parentheses. The same cause
+/// reads the same.
+std::string without_details(std::string_view text) {
   std::string result;
+  int depth = 0;
   for (const char character : text) {
+    depth += character == '(' ? 1 : 0;
     const bool is_digit = std::isdigit(static_cast<unsigned char>(character)) != 0;
-    if (is_digit && !result.empty() && result.back() == '#') {
-      continue;
+    if (depth == 0 && !(is_digit && !result.empty() && result.back() == '#')) {
+      result += is_digit ? '#' : character;
     }
-    result += is_digit ? '#' : character;
+    depth -= character == ')' && depth > 0 ? 1 : 0;
   }
   return result;
 }
@@ -62,7 +65,7 @@ std::string without_numbers(std::string_view text) {
 std::string sentence_of(const std::string& report) {
   const size_t step = report.find(" step ");
   const size_t at = report.find(": ", step == std::string::npos ? 0 : step);
-  return without_numbers(report.substr(at == std::string::npos ? 0 : at + 2));
+  return without_details(report.substr(at == std::string::npos ? 0 : at + 2));
 }
 
 /// The operation in `... WRONG DATA: what, in N:all_reduce ...`.

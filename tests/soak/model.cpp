@@ -231,6 +231,9 @@ class Run {
   }
 
   void check_aggregate(const Part& part) {
+    if (!program_.allows_mixed && !part.collectives.empty() && !part.point_to_point.empty()) {
+      refuse("a group has collectives and point-to-point calls on one communicator");
+    }
     std::vector<int> together;
     for (const ModelCall* const call : part.collectives) {
       together.push_back(call->operation);

@@ -60,6 +60,7 @@ struct ModelProgram {
   std::vector<int> participants{};  // by operation: how many calls it takes (point-to-point: 2)
   int nplaces = 0;
   int nstreams = 0;
+  bool allows_mixed = true;  // groups of collectives and point-to-point calls at one place
 };
 
 struct Verdict {

@@ -89,6 +89,7 @@ class Modeller {
   ModelProgram make() {
     ModelProgram model;
     model.nplaces = places_.count();
+    model.allows_mixed = job_.allows_mixed;
     for (const Operation& operation : job_.operations) {
       const size_t nranks = job_.comms[static_cast<size_t>(operation.comm)].members.size();
       model.participants.push_back(operation.op == Op::kPair ? 2 : static_cast<int>(nranks));

@@ -115,6 +115,7 @@ struct Job {
   std::vector<Operation> operations{};
   std::vector<std::pair<std::string, std::string>> environment{};
   bool is_nonblocking = false;
+  bool allows_mixed = true;  // as in ModelProgram
   int nperturbed = 0;  // changes of order that the model found legal
   int nrefused = 0;    // and those that it did not
   std::string illegal{};  // why the job is, "": it is not; anything else is a bug of the generator
