@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/soak/calls.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "tests/soak/random.hpp"
+
+namespace plexus::soak {
+namespace {
+
+constexpr size_t kGuardBytes = 64;
+constexpr auto kGuard = std::byte{0xc7};
+constexpr auto kUntouched = std::byte{0xa5};
+
+}  // namespace
+
+Buffer::Buffer(size_t size_bytes, size_t alignment, bool is_registered, uint64_t salt)
+    : size_bytes_(size_bytes), is_registered_(is_registered) {
+  // Buffers of programs are aligned for their type, and seldom for more.
+  const size_t offset = kGuardBytes + salt % 4 * alignment;
+  const size_t whole = offset + size_bytes + kGuardBytes;
+  std::byte* base = nullptr;
+  if (is_registered_) {
+    if (ncclMemAlloc(&registered_, whole) != ncclSuccess) {
+      return;
+    }
+    base = static_cast<std::byte*>(registered_);
+  } else {
+    plain_.resize(whole);
+    base = plain_.data();
+  }
+  std::fill_n(base, whole, kUntouched);
+  data_ = base + offset;
+  std::fill_n(data_ - kGuardBytes, kGuardBytes, kGuard);
+  std::fill_n(data_ + size_bytes_, kGuardBytes, kGuard);
+}
+
+Buffer::~Buffer() {
+  if (registered_ != nullptr) {
+    ncclMemFree(registered_);
+  }
+}
+
+bool Buffer::are_guards_whole() const {
+  const auto is_guard = [](std::byte byte) { return byte == kGuard; };
+  return std::all_of(data_ - kGuardBytes, data_, is_guard) &&
+         std::all_of(data_ + size_bytes_, data_ + size_bytes_ + kGuardBytes, is_guard);
+}
+
+LiveCall::LiveCall(const Job& job, const Call& call, ncclComm_t comm, cudaStream_t stream)
+    : call_(call),
+      operation_(job.operations[static_cast<size_t>(call.operation)]),
+      comm_(comm),
+      stream_(stream),
+      nranks_(static_cast<int>(job.comms[static_cast<size_t>(operation_.comm)].members.size())),
+      salt_(mix(job.seed, static_cast<uint64_t>(call.operation)) >> 20),
+      layout_(buffers_of(operation_, call, nranks_)) {
+  is_in_place_ = call.is_in_place && layout_.can_be_in_place;
+  if (operation_.op == Op::kAllToAllV || operation_.op == Op::kAllGatherV) {
+    send_counts_ = send_counts(operation_, call.rank, nranks_);
+    recv_counts_ = recv_counts(operation_, call.rank, nranks_);
+  }
+}
+
+LiveCall::~LiveCall() = default;
+
+ncclResult_t LiveCall::make_buffers() {
+  const size_t size = size_of(operation_.type);
+  const auto make = [&](size_t count) {
+    return std::make_unique<Buffer>(count * size, size, call_.is_registered,
+                                    salt_ + static_cast<uint64_t>(call_.rank));
+  };
+  if (is_in_place_) {
+    send_buffer_ = make(std::max(layout_.send_at + layout_.send_count,
+                                 layout_.recv_at + layout_.recv_count));
+    if (send_buffer_->data() == nullptr) {
+      return ncclSystemError;
+    }
+    send_ = send_buffer_->data() + layout_.send_at * size;
+    recv_ = send_buffer_->data() + layout_.recv_at * size;
+    return ncclSuccess;
+  }
+  send_buffer_ = make(layout_.send_count);
+  recv_buffer_ = make(layout_.recv_count);
+  if (send_buffer_->data() == nullptr || recv_buffer_->data() == nullptr) {
+    return ncclSystemError;
+  }
+  // A buffer that is not used may be NULL.
+  const bool gives_null = (salt_ + static_cast<uint64_t>(call_.rank)) % 3 == 0;
+  send_ = layout_.send_count == 0 && gives_null ? nullptr : send_buffer_->data();
+  recv_ = layout_.recv_count == 0 && gives_null ? nullptr : recv_buffer_->data();
+  return ncclSuccess;
+}
+
+ncclResult_t LiveCall::prepare() {
+  const ncclResult_t made = make_buffers();
+  if (made != ncclSuccess) {
+    return made;
+  }
+  if (layout_.send_count > 0) {
+    write(operation_, layout_.send, salt_, nranks_, send_);
+  }
+  if (operation_.reduction != Reduction::kPreMulSum) {
+    reduction_ = static_cast<ncclRedOp_t>(operation_.reduction);
+    return ncclSuccess;
+  }
+  const bool reduces = operation_.op == Op::kAllReduce || operation_.op == Op::kReduce ||
+                       operation_.op == Op::kReduceScatter;
+  if (!reduces) {
+    return ncclSuccess;
+  }
+  scalar_.resize(sizeof(double));
+  encode(operation_.type, scalar_of(operation_, call_.rank), scalar_.data());
+  const ncclResult_t result = ncclRedOpCreatePreMulSum(
+      &reduction_, scalar_.data(), operation_.type,
+      salt_ % 2 == 0 ? ncclScalarHostImmediate : ncclScalarDevice, comm_);
+  has_reduction_ = result == ncclSuccess;
+  return result;
+}
+
+ncclResult_t LiveCall::release() {
+  return has_reduction_ ? ncclRedOpDestroy(reduction_, comm_) : ncclSuccess;
+}
+
+ncclResult_t LiveCall::issue_variable() {
+  if (operation_.op == Op::kAllToAllV) {
+    return plexusAllToAllV(send_, send_counts_.counts.data(), send_counts_.displacements.data(),
+                           recv_, recv_counts_.counts.data(), recv_counts_.displacements.data(),
+                           operation_.type, comm_, stream_);
+  }
+  return plexusAllGatherV(send_, layout_.send_count, recv_, recv_counts_.counts.data(),
+                          recv_counts_.displacements.data(), operation_.type, comm_, stream_);
+}
+
+ncclResult_t LiveCall::issue() {
+  const auto& [op, comm, count, type, reduction, root, target] = operation_;
+  switch (op) {
+    case Op::kAllReduce:
+      return ncclAllReduce(send_, recv_, count, type, reduction_, comm_, stream_);
+    case Op::kBroadcast:
+      if (is_in_place_ && salt_ % 2 == 0) {
+        return ncclBcast(recv_, count, type, root, comm_, stream_);
+      }
+      return ncclBroadcast(send_, recv_, count, type, root, comm_, stream_);
+    case Op::kReduce:
+      return ncclReduce(send_, recv_, count, type, reduction_, root, comm_, stream_);
+    case Op::kAllGather:
+      return ncclAllGather(send_, recv_, count, type, comm_, stream_);
+    case Op::kReduceScatter:
+      return ncclReduceScatter(send_, recv_, count, type, reduction_, comm_, stream_);
+    case Op::kAllToAll:
+      return ncclAlltoAll(send_, recv_, count, type, comm_, stream_);
+    case Op::kGather:
+      return ncclGather(send_, recv_, count, type, root, comm_, stream_);
+    case Op::kScatter:
+      return ncclScatter(send_, recv_, count, type, root, comm_, stream_);
+    case Op::kAllToAllV:
+    case Op::kAllGatherV:
+      return issue_variable();
+    case Op::kPair:
+      return call_.is_send ? ncclSend(send_, count, type, target, comm_, stream_)
+                           : ncclRecv(recv_, count, type, root, comm_, stream_);
+  }
+  return ncclInternalError;
+}
+
+std::optional<std::string> LiveCall::find_difference(const std::vector<Segment>& segments,
+                                                     size_t count,
+                                                     const std::byte* actual,
+                                                     const char* what) const {
+  const size_t size = size_of(operation_.type);
+  std::vector<std::byte> expected(count * size, kUntouched);
+  write(operation_, segments, salt_, nranks_, expected.data());
+  const auto [at, other] = std::mismatch(expected.begin(), expected.end(), actual);
+  if (at == expected.end()) {
+    return std::nullopt;
+  }
+  size_t nwrong = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    nwrong += expected[i] != actual[i] ? 1 : 0;
+  }
+  return fmt::format("{}: {} of {} bytes differ, the first at element {} of {} (is {:#x}, must be {:#x})",
+                     what, nwrong, expected.size(),
+                     static_cast<size_t>(at - expected.begin()) / size, count,
+                     static_cast<int>(*other), static_cast<int>(*at));
+}
+
+std::optional<std::string> LiveCall::find_wrong() const {
+  if (!send_buffer_->are_guards_whole() ||
+      (recv_buffer_ != nullptr && !recv_buffer_->are_guards_whole())) {
+    return "bytes beside a buffer were written";
+  }
+  if (layout_.recv_count > 0) {
+    auto wrong = find_difference(layout_.recv, layout_.recv_count, recv_, "received");
+    if (wrong.has_value()) {
+      return wrong;
+    }
+  }
+  if (!is_in_place_ && layout_.send_count > 0) {
+    return find_difference(layout_.send, layout_.send_count, send_, "the caller's input");
+  }
+  return std::nullopt;
+}
+
+}  // namespace plexus::soak

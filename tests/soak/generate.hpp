@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a seed to a job that is legal by construction: all threads take their parts of one order of
+// operations. perturb() then changes the order of single threads, as far as the model allows.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <string_view>
+
+#include "tests/soak/program.hpp"
+#include "tests/soak/random.hpp"
+
+namespace plexus::soak {
+
+/// What can be switched off, or be all that is on (--without, --only).
+enum class Feature {
+  kThreads,      // ranks as threads of a process
+  kSingle,       // several ranks driven by one thread
+  kProcesses,    // more than one
+  kNet,          // transports over the network
+  kOfi,          // net-ofi, where it was built
+  kAsync,        // streams
+  kNonBlocking,  // communicators
+  kLate,         // pauses of seconds
+  kFork,
+  kDestroy,  // in the middle of the program
+  kSplit,
+  kShrink,
+  kPairs,  // send and recv
+  kGroups,
+  kMixed,       // groups of collectives and send/recv on one communicator
+  kVariable,    // plexusAllToAllV, plexusAllGatherV
+  kRegistered,  // ncclMemAlloc
+  kInPlace,
+  kAlgo,   // NCCL_ALGO, PLEXUS_DETERMINISTIC
+  kProto,  // NCCL_PROTO
+  kReorder,
+  kCount
+};
+constexpr size_t kNumFeatures = static_cast<size_t>(Feature::kCount);
+constexpr std::array<std::string_view, kNumFeatures> kFeatureNames = {
+    "threads", "single", "processes", "net",    "ofi",      "async",      "nonblocking",
+    "late",    "fork",   "destroy",   "split",  "shrink",   "p2p",        "groups",
+    "mixed", "v",       "memalloc", "inplace", "algo",   "proto",    "reorder"};
+
+class Features {
+ public:
+  [[nodiscard]] bool has(Feature feature) const { return on_[static_cast<size_t>(feature)]; }
+  void set(Feature feature, bool is_on) { on_[static_cast<size_t>(feature)] = is_on; }
+  void set_all(bool is_on) { is_on ? on_.set() : on_.reset(); }
+
+ private:
+  std::bitset<kNumFeatures> on_ = std::bitset<kNumFeatures>().set();
+};
+
+Job generate(uint64_t seed, const Features& features);
+
+/// Processes, threads and settings (layout.cpp).
+void choose_layout(Job& job, Random& random, const Features& features);
+/// Changes of order that keep the job legal (perturb.cpp).
+void perturb(Job& job, Random& random);
+/// A number of elements such that `nblocks` blocks of them stay within a few MiB (shapes.cpp).
+size_t pick_count(Random& random, ncclDataType_t type, int nblocks);
+/// Type and reduction whose results are exact for `nranks` ranks.
+void pick_reduction(Random& random, Operation& operation, int nranks);
+
+}  // namespace plexus::soak

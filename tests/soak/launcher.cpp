@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/soak/launcher.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "tests/soak/stacks.hpp"
+#include "tests/soak/worker.hpp"
+
+namespace plexus::soak {
+namespace {
+
+// After the first report the others have this long for theirs.
+constexpr auto kGrace = std::chrono::milliseconds(2500);
+constexpr size_t kOutputLinesMax = 12;
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string last_lines(const std::string& text, size_t nlines) {
+  size_t at = text.size();
+  for (size_t seen = 0; at > 0; --at) {
+    if (text[at - 1] == '\n' && at != text.size() && ++seen == nlines) {
+      break;
+    }
+  }
+  return text.substr(at);
+}
+
+/// A line without what differs from run to run: numbers, and what stands in parentheses. The same cause
+/// reads the same.
+std::string without_details(std::string_view text) {
+  std::string result;
+  int depth = 0;
+  for (const char character : text) {
+    depth += character == '(' ? 1 : 0;
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(character)) != 0;
+    if (depth == 0 && !(is_digit && !result.empty() && result.back() == '#')) {
+      result += is_digit ? '#' : character;
+    }
+    depth -= character == ')' && depth > 0 ? 1 : 0;
+  }
+  return result;
+}
+
+/// What failed and why, of a report `TIME ms: thread T (...) step S: SENTENCE`.
+std::string sentence_of(const std::string& report) {
+  const size_t step = report.find(" step ");
+  const size_t at = report.find(": ", step == std::string::npos ? 0 : step);
+  return without_details(report.substr(at == std::string::npos ? 0 : at + 2));
+}
+
+/// The operation in `... WRONG DATA: what, in N:all_reduce ...`.
+std::string wrong_operation_of(const std::string& report) {
+  const size_t at = report.rfind(", in ");
+  const size_t name = at == std::string::npos ? std::string::npos : report.find(':', at);
+  return name == std::string::npos ? report
+                                   : report.substr(name + 1, report.find(' ', name) - name - 1);
+}
+
+/// Is the process one of this job's? Numbers of ended processes are used again.
+bool is_in_group(pid_t pid, pid_t group) {
+  const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
+  const size_t at = text.rfind(')');
+  int parent = 0;
+  int found = -1;
+  char state = 0;
+  return at != std::string::npos &&
+         std::sscanf(text.c_str() + at + 1, " %c %d %d", &state, &parent, &found) == 3 &&
+         found == group;
+}
+
+std::vector<std::string> environment_of(const Job& job, int process) {
+  std::vector<std::string> environment;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view entry = *at;
+    const bool is_ours = entry.starts_with("NCCL_") ||
+                         (entry.starts_with("PLEXUS_") && !entry.starts_with("PLEXUS_TEST_"));
+    if (!is_ours) {
+      environment.emplace_back(entry);
+    }
+  }
+  environment.emplace_back("PLEXUS_DEVICE=host");
+  environment.emplace_back("NCCL_DEBUG=WARN");
+  for (const auto& [name, value] : job.environment) {
+    environment.push_back(name + "=" + value);
+  }
+  const std::string& host = job.processes[static_cast<size_t>(process)].host_id;
+  if (!host.empty()) {
+    environment.push_back("NCCL_HOSTID=" + host);
+  }
+  return environment;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) {
+    result.push_back(text.data());
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+Running::Running(Job job, const WatchOptions& options) : job_(std::move(job)), options_(options) {
+  const char* const base = std::getenv("TMPDIR");
+  folder_ = fmt::format("{}/plexus-soak-{}-XXXXXX", base == nullptr ? "/tmp" : base, job_.seed);
+  if (mkdtemp(folder_.data()) == nullptr) {
+    std::perror(folder_.c_str());
+    std::exit(2);
+  }
+  progress_at_ = Clock::now();
+  children_.resize(job_.processes.size());
+  for (size_t process = 0; process < children_.size(); ++process) {
+    pages_.push_back(map_progress(progress_path(folder_, static_cast<int>(process))));
+  }
+  for (size_t process = 0; process < children_.size(); ++process) {
+    start(static_cast<int>(process));
+  }
+}
+
+Running::~Running() {
+  kill_all();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void Running::start(int process) {
+  std::vector<std::string> arguments = {"soak_driver",
+                                        "--process",
+                                        std::to_string(process),
+                                        "--folder",
+                                        folder_,
+                                        "--seed",
+                                        std::to_string(job_.seed)};
+  arguments.insert(arguments.end(), options_.features.begin(), options_.features.end());
+  std::vector<std::string> environment = environment_of(job_, process);
+  const std::vector<char*> argument_pointers = pointers(arguments);
+  const std::vector<char*> environment_pointers = pointers(environment);
+  const std::string output = output_path(folder_, process);
+  const pid_t group = children_.front().pid;  // the first one's, 0 for itself
+  const pid_t pid = fork();
+  if (pid < 0) {
+    std::perror("fork");
+    std::exit(2);
+  }
+  if (pid == 0) {
+    setpgid(0, group);
+    const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(file, STDOUT_FILENO);
+    dup2(file, STDERR_FILENO);
+    execve("/proc/self/exe", argument_pointers.data(), environment_pointers.data());
+    _exit(127);
+  }
+  setpgid(pid, group == 0 ? pid : group);
+  children_[static_cast<size_t>(process)].pid = pid;
+}
+
+void Running::note_end(int process, int status) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    return;
+  }
+  const std::string how = WIFSIGNALED(status)
+                              ? fmt::format("signal {}", strsignal(WTERMSIG(status)))
+                              : fmt::format("exit code {}", WEXITSTATUS(status));
+  const std::string output = last_lines(read_file(output_path(folder_, process)), 60);
+  const std::string at = where_all_are(false);
+  outcome_.findings.push_back({.kind = "CRASH",
+                               .about = fmt::format("a process ended by {}", how),
+                               .detail = fmt::format("process {}\n{}{}", process, at, output)});
+}
+
+void Running::reap() {
+  for (size_t process = 0; process < children_.size(); ++process) {
+    Child& child = children_[process];
+    int status = 0;
+    rusage usage{};
+    if (child.is_running && wait4(child.pid, &status, WNOHANG, &usage) == child.pid) {
+      child.is_running = false;
+      outcome_.memory_kib = std::max(outcome_.memory_kib, usage.ru_maxrss);
+      note_end(static_cast<int>(process), status);
+    }
+  }
+}
+
+uint64_t Running::sum_of_progress() const {
+  uint64_t sum = 0;
+  for (const ProgressPage& page : pages_) {
+    for (const ThreadProgress& thread : page->threads) {
+      sum += static_cast<uint64_t>(thread.step.load()) + thread.ncalls.load() +
+             thread.nchecked.load() + static_cast<uint64_t>(thread.phase.load()) * 1000003;
+    }
+  }
+  for (const Child& child : children_) {
+    sum += child.is_running ? 0 : 1;
+  }
+  return sum;
+}
+
+bool Running::has_failed() const {
+  return !outcome_.findings.empty() ||
+         std::any_of(pages_.begin(), pages_.end(),
+                     [](const ProgressPage& page) { return page->has_failed.load() != 0; });
+}
+
+bool Running::are_all_over() const {
+  return std::none_of(children_.begin(), children_.end(),
+                      [](const Child& child) { return child.is_running; });
+}
+
+void Running::look() {
+  reap();
+  const auto now = Clock::now();
+  const uint64_t progress = sum_of_progress();
+  if (progress != progress_) {
+    progress_ = progress;
+    progress_at_ = now;
+  }
+  if (are_all_over()) {
+    return end();
+  }
+  if (has_failed()) {
+    if (!is_failing_) {
+      is_failing_ = true;
+      failed_at_ = now;
+    }
+    if (now - failed_at_ > kGrace) {
+      end();
+    }
+  } else if (now - progress_at_ > options_.still_max) {
+    find_hang();
+    end();
+  }
+}
+
+std::string Running::where_all_are(bool running_only) const {
+  std::string text;
+  for (size_t at = 0; at < job_.threads.size(); ++at) {
+    const Thread& thread = job_.threads[at];
+    const auto& progress = pages_[static_cast<size_t>(thread.process)]->threads[at];
+    const Phase phase = progress.phase.load();
+    if (running_only && phase == Phase::kEnded) {
+      continue;
+    }
+    const auto step = static_cast<size_t>(progress.step.load());
+    text += fmt::format("  thread {} (process {}, world ranks {}) step {}/{}, {}: {}\n", at,
+                        thread.process, fmt::join(thread.ranks, ","), step, thread.steps.size(),
+                        name_of(phase),
+                        step < thread.steps.size() ? describe(job_, thread.steps[step]) : "end");
+  }
+  return text;
+}
+
+void Running::find_hang() {
+  std::set<std::string> kinds;
+  for (size_t at = 0; at < job_.threads.size(); ++at) {
+    const Thread& thread = job_.threads[at];
+    const auto& progress = pages_[static_cast<size_t>(thread.process)]->threads[at];
+    const auto step = static_cast<size_t>(progress.step.load());
+    if (progress.phase.load() == Phase::kEnded) {
+      kinds.insert("ended");
+    } else if (step >= thread.steps.size()) {
+      kinds.insert("last synchronize");
+    } else {
+      const Step& stuck = thread.steps[step];
+      const std::string text = describe(job_, stuck);
+      kinds.insert(stuck.kind == StepKind::kCalls && !stuck.is_grouped
+                       ? text.substr(text.find(':') + 1, text.find(' ') - text.find(':') - 1)
+                       : text.substr(0, text.find_first_of(" :")));
+    }
+  }
+  std::string detail = where_all_are(true);
+  if (options_.has_stacks) {
+    for (const Child& child : children_) {
+      detail += child.is_running ? stacks_of(child.pid, folder_) : "";
+    }
+  }
+  for (size_t process = 0; process < children_.size(); ++process) {
+    detail += last_lines(read_file(output_path(folder_, static_cast<int>(process))),
+                         kOutputLinesMax);
+  }
+  outcome_.findings.push_back({.kind = "HANG",
+                               .about = fmt::format("in {}", fmt::join(kinds, " | ")),
+                               .detail = std::move(detail)});
+}
+
+void Running::read_reports() {
+  std::vector<Finding> reported;
+  for (size_t process = 0; process < children_.size(); ++process) {
+    const std::string text = read_file(finding_path(folder_, static_cast<int>(process)));
+    if (text.empty()) {
+      continue;
+    }
+    const std::string first = text.substr(0, text.find('\n'));
+    const bool is_wrong = first.find("WRONG DATA: ") != std::string::npos;
+    reported.push_back({.kind = is_wrong ? "WRONG DATA" : "ERROR",
+                        .about = is_wrong ? wrong_operation_of(first) : sentence_of(first),
+                        .detail = text});
+  }
+  // Reports begin with the time, so that the first one comes first.
+  std::sort(reported.begin(), reported.end(), [](const Finding& left, const Finding& right) {
+    return std::atoll(left.detail.c_str()) < std::atoll(right.detail.c_str());
+  });
+  outcome_.findings.insert(outcome_.findings.end(), reported.begin(), reported.end());
+  std::stable_partition(outcome_.findings.begin(), outcome_.findings.end(),
+                        [](const Finding& finding) { return finding.kind != "HANG"; });
+}
+
+void Running::kill_all() {
+  const pid_t group = children_.front().pid;
+  std::istringstream forked(read_file(children_path(folder_)));
+  for (pid_t pid = 0; forked >> pid;) {
+    if (is_in_group(pid, group)) {
+      kill(pid, SIGKILL);
+    }
+  }
+  for (Child& child : children_) {
+    if (child.is_running) {
+      kill(child.pid, SIGKILL);
+      rusage usage{};
+      wait4(child.pid, nullptr, 0, &usage);
+      outcome_.memory_kib = std::max(outcome_.memory_kib, usage.ru_maxrss);
+      child.is_running = false;
+    }
+  }
+}
+
+void Running::end() {
+  const std::string at = is_failing_ ? where_all_are(true) : "";
+  read_reports();  // what comes after is what those see that are ended last
+  kill_all();
+  if (!outcome_.findings.empty()) {
+    outcome_.findings.back().detail += at;
+  }
+  if (options_.memory_kib_max > 0 && outcome_.memory_kib > options_.memory_kib_max) {
+    outcome_.findings.push_back(
+        {.kind = "MEMORY",
+         .about = "a process used more than allowed",
+         .detail = fmt::format("{} MiB in the largest process\n", outcome_.memory_kib / 1024)});
+  }
+  for (const ProgressPage& page : pages_) {
+    for (const ThreadProgress& thread : page->threads) {
+      outcome_.ncalls += thread.ncalls.load();
+      outcome_.nchecked += thread.nchecked.load();
+    }
+  }
+  outcome_.is_over = true;
+}
+
+}  // namespace plexus::soak

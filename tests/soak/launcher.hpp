@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the processes of a job (this program again, with --process), watches them, ends them. Has no
+// threads, so that its forks are plain.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/soak/program.hpp"
+#include "tests/soak/progress.hpp"
+
+namespace plexus::soak {
+
+struct WatchOptions {
+  std::chrono::seconds still_max{60};  // without progress: a hang
+  long memory_kib_max = 0;             // of one process, 0: any
+  bool has_stacks = true;              // gdb's, of what hangs
+  std::vector<std::string> features;   // options that the processes need to make the same job
+};
+
+struct Finding {
+  std::string kind;   // HANG, ERROR, WRONG DATA, CRASH, MEMORY
+  std::string about;  // one line, the same for the same cause
+  std::string detail;
+};
+
+struct Outcome {
+  bool is_over = false;
+  std::vector<Finding> findings;  // the first is the cause, as far as that can be told
+  uint64_t ncalls = 0;
+  uint64_t nchecked = 0;
+  long memory_kib = 0;  // of the largest process
+};
+
+/// A job under way.
+class Running {
+ public:
+  Running(Job job, const WatchOptions& options);
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  /// Looks after the job; never waits for it.
+  void look();
+  [[nodiscard]] const Outcome& outcome() const { return outcome_; }
+  [[nodiscard]] const Job& job() const { return job_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Child {
+    pid_t pid = 0;
+    bool is_running = true;
+  };
+
+  void start(int process);
+  void reap();
+  void note_end(int process, int status);
+  [[nodiscard]] uint64_t sum_of_progress() const;
+  [[nodiscard]] bool has_failed() const;
+  [[nodiscard]] bool are_all_over() const;
+  void find_hang();
+  [[nodiscard]] std::string where_all_are(bool running_only) const;
+  void read_reports();
+  void end();
+  void kill_all();
+
+  Job job_;
+  const WatchOptions& options_;
+  std::string folder_;
+  std::vector<Child> children_;
+  std::vector<ProgressPage> pages_;
+  Outcome outcome_;
+  uint64_t progress_ = 0;
+  Clock::time_point progress_at_;
+  Clock::time_point failed_at_;
+  bool is_failing_ = false;
+};
+
+}  // namespace plexus::soak

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// soak_driver: random legal programs, by seed. tests/soak/README.md.
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tests/soak/generate.hpp"
+#include "tests/soak/launcher.hpp"
+#include "tests/soak/worker.hpp"
+
+namespace plexus::soak {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLookPause = std::chrono::milliseconds(5);
+constexpr uint64_t kAnySeed = ~uint64_t{0};
+
+struct Options {
+  uint64_t seed = kAnySeed;
+  std::string seeds;
+  double minutes = 0;
+  int njobs = 2;
+  uint64_t list = kAnySeed;
+  std::vector<std::string> only;
+  std::vector<std::string> without;
+  double still_s = 60;
+  long memory_mib = 1536;
+  bool has_no_stacks = false;
+  bool is_quiet = false;
+  int process = -1;
+  std::string folder;
+};
+
+struct Totals {
+  uint64_t njobs = 0;
+  uint64_t ncalls = 0;
+  uint64_t nchecked = 0;
+  uint64_t nperturbed = 0;
+  uint64_t nrefused = 0;
+  long memory_kib = 0;
+  std::map<std::string, std::vector<uint64_t>> findings;  // by kind and text: seeds
+};
+
+void say(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+/// Plugins lie beside the library, as the programs find it.
+bool has_ofi() {
+  std::error_code ignored;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  return std::filesystem::exists(here.parent_path() / "lib" / "libplexus-net-ofi.so");
+}
+
+Features features_of(Options& options) {
+  Features features;
+  features.set_all(options.only.empty());
+  const auto set = [&](const std::vector<std::string>& names, bool is_on) {
+    for (const std::string& name : names) {
+      for (size_t i = 0; i < kNumFeatures; ++i) {
+        if (name == kFeatureNames[i]) {
+          features.set(static_cast<Feature>(i), is_on);
+        }
+      }
+    }
+  };
+  set(options.only, true);
+  if (!has_ofi() && features.has(Feature::kOfi)) {
+    options.without.emplace_back("ofi");
+  }
+  set(options.without, false);
+  return features;
+}
+
+std::vector<std::string> feature_arguments(const Options& options) {
+  std::vector<std::string> arguments;
+  for (const std::string& name : options.only) {
+    arguments.insert(arguments.end(), {"--only", name});
+  }
+  for (const std::string& name : options.without) {
+    arguments.insert(arguments.end(), {"--without", name});
+  }
+  return arguments;
+}
+
+void report(const Running& running, const WatchOptions& watch, Totals& totals) {
+  const Outcome& outcome = running.outcome();
+  ++totals.njobs;
+  totals.ncalls += outcome.ncalls;
+  totals.nchecked += outcome.nchecked;
+  totals.nperturbed += static_cast<uint64_t>(running.job().nperturbed);
+  totals.nrefused += static_cast<uint64_t>(running.job().nrefused);
+  totals.memory_kib = std::max(totals.memory_kib, outcome.memory_kib);
+  const uint64_t seed = running.job().seed;
+  std::string environment;
+  for (const auto& [name, value] : running.job().environment) {
+    environment += fmt::format(" {}={}", name, value);
+  }
+  for (const Finding& finding : outcome.findings) {
+    say(fmt::format("FINDING seed {}: {}: {}\n{}", seed, finding.kind, finding.about,
+                    finding.detail));
+  }
+  if (!outcome.findings.empty()) {
+    const Finding& first = outcome.findings.front();
+    totals.findings[first.kind + ": " + first.about].push_back(seed);
+    say(fmt::format("  {} ranks, {} processes, settings:{}\n  repeat: soak_driver --seed {} {}\n",
+                    running.job().nranks, running.job().processes.size(), environment, seed,
+                    fmt::join(watch.features, " ")));
+  }
+}
+
+void summarize(const Totals& totals, Clock::duration took) {
+  say(fmt::format("{} seeds in {} s: {} calls, {} results checked, {} changes of order ({} refused "
+                  "by the model), largest process {} MiB, {} distinct findings\n",
+                  totals.njobs, std::chrono::duration_cast<std::chrono::seconds>(took).count(),
+                  totals.ncalls, totals.nchecked, totals.nperturbed, totals.nrefused,
+                  totals.memory_kib / 1024, totals.findings.size()));
+  for (const auto& [about, seeds] : totals.findings) {
+    say(fmt::format("  {} x {}; seeds {}\n", seeds.size(), about.substr(0, 300),
+                    fmt::join(seeds.begin(), seeds.begin() + std::min<long>(8, static_cast<long>(seeds.size())), ", ")));
+  }
+}
+
+Job make_job(uint64_t seed, const Features& features) {
+  Job job = generate(seed, features);
+  if (!job.illegal.empty()) {
+    say(fmt::format("seed {}: the generator made an illegal job: {}\n{}", seed, job.illegal,
+                    describe(job)));
+    std::exit(3);
+  }
+  return job;
+}
+
+int run_campaign(const Options& options, const Features& features) {
+  uint64_t first = options.seed == kAnySeed ? 1 : options.seed;
+  uint64_t last = options.seed == kAnySeed ? kAnySeed - 1 : options.seed;
+  if (!options.seeds.empty()) {
+    const size_t dots = options.seeds.find("..");
+    first = std::stoull(options.seeds);
+    last = dots == std::string::npos ? first : std::stoull(options.seeds.substr(dots + 2));
+  }
+  WatchOptions watch;
+  watch.still_max = std::chrono::seconds(static_cast<int>(options.still_s));
+  watch.memory_kib_max = options.memory_mib * 1024;
+  watch.has_stacks = !options.has_no_stacks;
+  watch.features = feature_arguments(options);
+  const auto begin = Clock::now();
+  const auto deadline = begin + std::chrono::duration_cast<Clock::duration>(
+                                    std::chrono::duration<double, std::ratio<60>>(options.minutes));
+  Totals totals;
+  std::vector<std::unique_ptr<Running>> running;
+  uint64_t next = first;
+  for (;;) {
+    const bool may_start = next <= last && (options.minutes <= 0 || Clock::now() < deadline);
+    if (may_start && running.size() < static_cast<size_t>(options.njobs)) {
+      running.push_back(std::make_unique<Running>(make_job(next, features), watch));
+      ++next;
+    } else if (running.empty()) {
+      break;
+    }
+    std::erase_if(running, [&](const std::unique_ptr<Running>& one) {
+      one->look();
+      if (one->outcome().is_over) {
+        report(*one, watch, totals);
+      }
+      return one->outcome().is_over;
+    });
+    std::this_thread::sleep_for(kLookPause);
+  }
+  summarize(totals, Clock::now() - begin);
+  return totals.findings.empty() ? 0 : 1;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Runs random legal programs against a plain reference; a seed names a program."};
+  Options options;
+  const CLI::IsMember is_feature(std::vector<std::string>(kFeatureNames.begin(), kFeatureNames.end()));
+  app.add_option("--seed", options.seed, "run this one");
+  app.add_option("--seeds", options.seeds, "run these: A..B");
+  app.add_option("--minutes", options.minutes, "start no job after this time");
+  app.add_option("--jobs", options.njobs, "jobs at the same time")->check(CLI::Range(1, 64));
+  app.add_option("--list", options.list, "print the program of this seed");
+  app.add_option("--only", options.only, "switch all features off but these")->check(is_feature);
+  app.add_option("--without", options.without, "switch these off")->check(is_feature);
+  app.add_option("--still", options.still_s, "seconds without progress that are a hang");
+  app.add_option("--memory", options.memory_mib, "MiB that a process may use, 0: any");
+  app.add_flag("--no-stacks", options.has_no_stacks, "do not ask gdb where a hanging job is");
+  app.add_option("--process", options.process)->group("");
+  app.add_option("--folder", options.folder)->group("");
+  CLI11_PARSE(app, argc, argv);
+  const Features features = features_of(options);
+  if (options.list != kAnySeed) {
+    say(describe(make_job(options.list, features)));
+    return 0;
+  }
+  if (options.process >= 0) {
+    return run_process(make_job(options.seed, features), options.process, options.folder);
+  }
+  return run_campaign(options, features);
+}
+
+}  // namespace
+}  // namespace plexus::soak
+
+int main(int argc, char** argv) { return plexus::soak::run(argc, argv); }

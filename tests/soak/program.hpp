@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job: processes, threads in them, settings, and what each thread calls in which order. Plain values,
+// made from a seed alone (generate.hpp), so that every process of the job makes it again for itself.
+#pragma once
+
+#include <cstdint>
+#include <plexus.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/soak/model.hpp"
+
+namespace plexus::soak {
+
+enum class Op {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kGather,
+  kScatter,
+  kAllToAllV,
+  kAllGatherV,
+  kPair,  // a send and its receive
+};
+constexpr int kNumOps = 11;
+
+enum class Reduction { kSum, kProd, kMax, kMin, kAvg, kPreMulSum };
+
+/// What the calls of all ranks that meet have in common.
+struct Operation {
+  Op op = Op::kAllReduce;
+  int comm = 0;
+  size_t count = 0;  // elements, as the call takes it
+  ncclDataType_t type = ncclInt8;
+  Reduction reduction = Reduction::kSum;
+  int root = 0;    // of rooted collectives; kPair: the sender
+  int target = 0;  // kPair: the receiver
+};
+
+/// One rank's call.
+struct Call {
+  int operation = 0;
+  int rank = 0;  // in the operation's communicator
+  bool is_send = false;
+  int stream = kNoStream;  // of the thread
+  bool is_in_place = false;
+  bool is_registered = false;  // buffers from ncclMemAlloc
+};
+
+enum class StepKind { kCalls, kMake, kSync, kDestroy, kFinalize, kDelay, kFork };
+
+enum class ChildLife { kShort, kUntilParentEnds, kOutlivesParent };
+
+struct Place {
+  int comm = 0;
+  int rank = 0;
+  bool operator==(const Place&) const = default;
+};
+
+/// What a thread does next.
+struct Step {
+  StepKind kind = StepKind::kCalls;
+  std::vector<Call> calls{};
+  bool is_grouped = false;
+  int making = 0;             // kMake
+  std::vector<Place> places{};  // kDestroy, kFinalize
+  std::vector<int> streams{};   // kSync
+  int delay_us = 0;
+  ChildLife child = ChildLife::kShort;
+};
+
+enum class MakingKind { kInit, kInitAll, kScalable, kSplit, kShrink };
+
+/// How communicators come to be: one init or shrink, or all children of a split.
+struct Making {
+  MakingKind kind = MakingKind::kInit;
+  int parent = -1;
+  std::vector<int> comms{};      // init, shrink: one; split: by color
+  std::vector<int> colors{};     // split: by rank of the parent, NCCL_SPLIT_NOCOLOR
+  std::vector<int> keys{};       // split
+  std::vector<int> excluded{};   // shrink: ranks of the parent
+  int process_of_id = 0;       // init: who makes the unique id
+  int nids = 1;                // kScalable
+};
+
+/// members: by rank, the rank in the world (all ranks of the job).
+struct Comm {
+  int making = 0;
+  std::vector<int> members{};
+};
+
+struct Thread {
+  int process = 0;
+  std::vector<int> ranks{};  // of the world
+  int nstreams = 0;
+  std::vector<Step> steps{};
+};
+
+struct Process {
+  std::string host_id{};       // NCCL_HOSTID, "" leaves it
+  bool forks_first = false;  // a child before the first call of the library
+};
+
+struct Job {
+  uint64_t seed = 0;
+  int nranks = 0;
+  std::vector<Process> processes{};
+  std::vector<Thread> threads{};
+  std::vector<Comm> comms{};
+  std::vector<Making> makings{};
+  std::vector<Operation> operations{};
+  std::vector<std::pair<std::string, std::string>> environment{};
+  bool is_nonblocking = false;
+  bool allows_mixed = true;  // as in ModelProgram
+  int nperturbed = 0;  // changes of order that the model found legal
+  int nrefused = 0;    // and those that it did not
+  std::string illegal{};  // why the job is, "": it is not; anything else is a bug of the generator
+};
+
+/// The rank that `world_rank` has in the communicator; -1 when it is no member.
+int rank_in(const Comm& comm, int world_rank);
+
+ModelProgram model_of(const Job& job);
+
+std::string describe(const Job& job, const Step& step);
+/// The whole job in readable form.
+std::string describe(const Job& job);
+
+const char* name_of(Op op);
+const char* name_of(ncclDataType_t type);
+
+}  // namespace plexus::soak

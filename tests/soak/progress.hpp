@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the processes of a job tell their launcher: a page in a file that both have mapped. The launcher
+// only reads; counters that stand still are a hang.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace plexus::soak {
+
+constexpr size_t kThreadsMax = 32;
+
+enum class Phase : int32_t { kNotBegun, kBeforeCall, kInCall, kPolling, kInSync, kPausing, kEnded };
+
+struct ThreadProgress {
+  std::atomic<int32_t> step;
+  std::atomic<Phase> phase;
+  std::atomic<uint64_t> ncalls;
+  std::atomic<uint64_t> nchecked;
+};
+
+struct ProcessProgress {
+  std::array<ThreadProgress, kThreadsMax> threads;  // by thread of the job
+  std::atomic<int32_t> has_failed;
+};
+
+struct Unmap {
+  void operator()(ProcessProgress* page) const;
+};
+using ProgressPage = std::unique_ptr<ProcessProgress, Unmap>;
+
+/// Maps the file, which it makes when it is not there. Ends the process when that fails.
+ProgressPage map_progress(const std::string& path);
+
+const char* name_of(Phase phase);
+
+}  // namespace plexus::soak
