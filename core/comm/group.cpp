@@ -67,8 +67,9 @@ class Inside {
 struct GroupPlans {
   std::vector<std::pair<Communicator*, Plan*>> inline_plans;
   std::vector<std::pair<Communicator*, Plan*>> on_streams;
-  std::vector<HostStream*> streams;      // of on_streams
-  std::vector<Communicator*> waits_for;  // of on_streams: some of their tasks are inline
+  std::vector<HostStream*> streams;  // of on_streams
+  std::vector<std::pair<Communicator*, Plan*>>
+      waits_for;  // of on_streams: some of their tasks are inline
   std::vector<DeviceCalls> on_devices;
 };
 
@@ -97,7 +98,7 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
     }
     if (std::any_of(entry.tasks.begin(), entry.tasks.end(),
                     [](const Task& task) { return task.stream == nullptr; })) {
-      plans.waits_for.push_back(entry.comm);
+      plans.waits_for.emplace_back(entry.comm, plan);
     }
   }
   for (const CommTasks& entry : sorted) {
@@ -126,8 +127,9 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   if (!executions.empty()) {
     sorted.front().comm->engine().run(executions);
   }
-  for (Communicator* const comm : plans.waits_for) {
+  for (const auto& [comm, plan] : plans.waits_for) {
     comm->wait_submitted();
+    executions.push_back(&plan->execution());
   }
   for (Execution* const execution : executions) {
     if (execution->error.has_value()) {

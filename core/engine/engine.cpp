@@ -74,16 +74,13 @@ Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
   return moved;
 }
 
-/// True: all ends are connected.
-Result<bool> progress_connect(Execution& execution) {
-  bool connected = true;
-  for (ConnectionEnd* const end : execution.ends) {
-    if (!end->connected()) {
-      PLEXUS_TRY(progress, end->progress_connect());
-      connected = connected && progress;
-    }
-  }
-  return connected;
+/// Do the connections stand that an item uses?
+bool is_connected(const WorkQueue::Item& item) {
+  const auto stands = [](const auto* connection) {
+    return connection == nullptr || connection->connected();
+  };
+  return std::all_of(item.work.sends.begin(), item.work.sends.end(), stands) &&
+         std::all_of(item.work.recvs.begin(), item.work.recvs.end(), stands);
 }
 
 /// The only lane that is left may look longer before it says that it waits.
@@ -149,11 +146,8 @@ std::vector<Wait> list_waits(const Execution& execution) {
       }
     }
   }
-  if (!execution.connected || execution.remote != nullptr) {
-    return waits;
-  }
   for (const WorkQueue& queue : execution.queues) {
-    if (queue.current == queue.items.size()) {
+    if (queue.current == queue.items.size() || queue.awaits_connections) {
       continue;
     }
     const WorkQueue::Item& item = queue.items[queue.current];
@@ -288,23 +282,21 @@ void Engine::add(Execution& execution) noexcept {
   if (execution.watch != nullptr) {
     execution.watch->on_begin();
   }
-  if (execution.connected) {
-    begin(execution);
-  }
+  begin(execution);
 }
 
-void Engine::claim_ends(Execution& execution, uint32_t engine) noexcept {
-  for (ConnectionEnd* const end : execution.ends) {
-    if (end->connected() && end->in_one_process()) {
-      FifoEnd& mine = end->key().sends ? end->send.fifo().sender : end->recv.fifo().receiver;
-      mine.engine.store(engine, std::memory_order_relaxed);
-      mine.waiter.store(0, std::memory_order_relaxed);
-    }
+void Engine::claim_end(ConnectionEnd& end, uint32_t engine) noexcept {
+  if (end.connected() && end.in_one_process()) {
+    FifoEnd& mine = end.key().sends ? end.send.fifo().sender : end.recv.fifo().receiver;
+    mine.engine.store(engine, std::memory_order_relaxed);
+    mine.waiter.store(0, std::memory_order_relaxed);
   }
 }
 
 void Engine::begin(Execution& execution) noexcept {
-  claim_ends(execution, queue_.engine());
+  for (ConnectionEnd* const end : execution.ends) {
+    claim_end(*end, queue_.engine());
+  }
   for (WorkQueue& queue : execution.queues) {
     queue.current = 0;
     begin_item(execution, queue);
@@ -317,6 +309,12 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
     return;
   }
   WorkQueue::Item& item = queue.items[queue.current];
+  // One call of a group must not wait for the connections of another: its peers may make that call
+  // only after this one.
+  queue.awaits_connections = !execution.connected && !is_connected(item);
+  if (queue.awaits_connections) {
+    return;
+  }
   begin_calls(item.work);
   item.lanes_left = item.lanes.size();
   for (LaneRun& lane : item.lanes) {
@@ -403,28 +401,17 @@ bool Engine::progress_execution(Execution& execution) noexcept {
     fail(execution, rank.stop_reason());
     return true;
   }
-  auto progress = execution.connected ? progress_pumps(execution) : progress_connect(execution);
-  if (progress.has_error()) {
-    rank.fail(progress.error());
-    fail(execution, std::move(progress).error());
-    return true;
-  }
-  bool moved = execution.connected && progress.value();
-  if (!rank.unsettled.empty()) {
-    auto settled = pump_unsettled(rank.unsettled);
-    if (settled.has_error()) {
-      rank.fail(settled.error());
-      fail(execution, std::move(settled).error());
+  bool moved = false;
+  auto connects = execution.connected ? Result<bool>(false) : progress_connect(execution);
+  auto pumped = progress_pumps(execution);
+  auto settled = pump_unsettled(rank.unsettled);
+  for (auto* const progress : {&connects, &pumped, &settled}) {
+    if (progress->has_error()) {
+      rank.fail(progress->error());
+      fail(execution, std::move(*progress).error());
       return true;
     }
-    moved = moved || settled.value();
-  }
-  if (!execution.connected && progress.value()) {
-    execution.connected = true;
-    execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
-                                  [](const ConnectionEnd* end) { return end->has_pump(); });
-    begin(execution);
-    return true;
+    moved = moved || progress->value();
   }
   if (execution.connected && execution.queues_left == 0 && drained(execution)) {
     finish(execution);
@@ -433,11 +420,41 @@ bool Engine::progress_execution(Execution& execution) noexcept {
   return moved;
 }
 
+/// Goes on connecting, and begins what can begin now. True when something connected.
+Result<bool> Engine::progress_connect(Execution& execution) noexcept {
+  bool all = true;
+  bool any = false;
+  for (ConnectionEnd* const end : execution.ends) {
+    if (end->connected()) {
+      continue;
+    }
+    PLEXUS_TRY(connects, end->progress_connect());
+    if (connects) {
+      claim_end(*end, queue_.engine());
+      execution.pumps = execution.pumps || end->has_pump();
+    }
+    all = all && connects;
+    any = any || connects;
+  }
+  if (all) {
+    execution.connected = true;
+    execution.pumps = std::any_of(execution.ends.begin(), execution.ends.end(),
+                                  [](const ConnectionEnd* end) { return end->has_pump(); });
+  }
+  for (WorkQueue& queue : execution.queues) {
+    if ((any || all) && queue.awaits_connections && is_connected(queue.items[queue.current])) {
+      begin_item(execution, queue);
+      any = true;
+    }
+  }
+  return any || all;
+}
+
 /// True when something moved. An Error also for a broken connection that the execution waits for.
 Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
   bool moved = false;
   for (ConnectionEnd* const end : execution.ends) {
-    if (!end->has_pump()) {
+    if (!end->has_pump() || !end->connected()) {
       continue;
     }
     PLEXUS_TRY(progress, end->progress_pump());
@@ -510,8 +527,8 @@ bool Engine::progress() noexcept {
 }
 
 void Engine::finish(Execution& execution) noexcept {
-  claim_ends(execution, 0);
   for (ConnectionEnd* const end : execution.ends) {
+    claim_end(*end, 0);
     std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
     if (!end->settled() && std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
       unsettled.push_back(end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one thread's cooperative loop over all it has to drive. Each execution connects what
-// is not connected yet, then its lanes advance until they wait; lanes of this engine wake each
+// The engine: one thread's cooperative loop over all it has to drive. Each item of work begins when
+// its connections stand, then its lanes advance until they wait; lanes of this engine wake each
 // other, all others are polled; net pumps move between polls. When nothing moves it spins briefly,
 // then yields, then sleeps until the other side moves (bounded, so that abort and pumps are seen).
 //
@@ -37,6 +37,7 @@ class Engine {
   [[nodiscard]] bool is_waited_for(const ConnectionEnd& end) const noexcept;
   bool progress_execution(Execution& execution) noexcept;
   bool progress_remote(Execution& execution) noexcept;
+  Result<bool> progress_connect(Execution& execution) noexcept;
   Result<bool> progress_pumps(Execution& execution) noexcept;
   [[nodiscard]] bool spins() const noexcept;
   void run_simple(Execution& execution) noexcept;
@@ -50,7 +51,7 @@ class Engine {
   void park(LaneRun& lane) noexcept;
   void finish(Execution& execution) noexcept;
   void fail(Execution& execution, Error error) noexcept;
-  void claim_ends(Execution& execution, uint32_t engine) noexcept;
+  static void claim_end(ConnectionEnd& end, uint32_t engine) noexcept;
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;
   void sleep() noexcept;

@@ -81,6 +81,7 @@ struct WorkQueue {
   };
   boost::container::stable_vector<Item> items;
   size_t current = 0;
+  bool awaits_connections = false;  // of the current item, which has not begun
 };
 
 struct Execution {
@@ -88,7 +89,7 @@ struct Execution {
   boost::container::stable_vector<WorkQueue> queues;
   std::vector<ConnectionEnd*> ends;       // all that the works use, each once
   bool connected = false;                 // all of them stand
-  bool pumps = false;                     // one of them has a pump
+  bool pumps = false;                     // one that stands has a pump
   std::shared_ptr<ExecutionWatch> watch;  // of this run; null: nobody watches
   RemoteWork* remote = nullptr;           // not null: in place of `queues`, which are empty
   // state of the current run:

@@ -159,25 +159,28 @@ Result<void> Plan::add_collective(const PlanContext& context,
   const Task& call = tasks[task];
   const int nranks = context.nranks;
   const std::vector<int>& nodes = context.orders.front().nodes;
-  PLEXUS_TRY(choice,
-             choose_algorithm({.collective = call.collective,
-                               .size_bytes = std::max(buffer_bytes(call, nranks, true),
-                                                      buffer_bytes(call, nranks, false)),
-                               .nranks = nranks,
-                               .channels_min = context.channels_min,
-                               .channels_max = context.channels_max,
-                               .slot_bytes = context.slot_bytes,
-                               .element_bytes = static_cast<uint32_t>(element_size(call.type)),
-                               .calls_in_group = static_cast<uint32_t>(tasks.size()),
-                               .shares_memory = context.shares_memory,
-                               .deterministic = context.deterministic,
-                               .nodes = static_cast<int>(nodes.size()),
-                               .ranks_per_node_max = most_ranks(nodes, nranks),
-                               .type = call.type,
-                               .kind = call.op.kind,
-                               .collnet = context.collnet,
-                               .costs = context.costs},
-                              *context.filter, context.tuner));
+  PLEXUS_TRY(
+      choice,
+      choose_algorithm({.collective = call.collective,
+                        .size_bytes = std::max(buffer_bytes(call, nranks, true),
+                                               buffer_bytes(call, nranks, false)),
+                        .nranks = nranks,
+                        .channels_min = context.channels_min,
+                        .channels_max = context.channels_max,
+                        .slot_bytes = context.slot_bytes,
+                        .element_bytes = static_cast<uint32_t>(element_size(call.type)),
+                        .calls_in_group = static_cast<uint32_t>(std::count_if(
+                            tasks.begin(), tasks.end(),
+                            [](const Task& each) { return !is_point_to_point(each.collective); })),
+                        .shares_memory = context.shares_memory,
+                        .deterministic = context.deterministic,
+                        .nodes = static_cast<int>(nodes.size()),
+                        .ranks_per_node_max = most_ranks(nodes, nranks),
+                        .type = call.type,
+                        .kind = call.op.kind,
+                        .collnet = context.collnet,
+                        .costs = context.costs},
+                       *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;
   while (queues.size() < static_cast<size_t>(choice.channels)) {

@@ -54,6 +54,8 @@ class SendConnection {
         step_(fifo == nullptr ? 0 : fifo->taken.load(std::memory_order_acquire)),
         taken_(step_) {}
 
+  /// Is there a Fifo behind it?
+  [[nodiscard]] bool connected() const noexcept { return fifo_ != nullptr; }
   [[nodiscard]] int peer() const noexcept { return options_.peer; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
@@ -167,6 +169,7 @@ class RecvConnection {
         options_(options),
         step_(fifo == nullptr ? 0 : fifo->taken.load(std::memory_order_acquire)) {}
 
+  [[nodiscard]] bool connected() const noexcept { return fifo_ != nullptr; }
   [[nodiscard]] int peer() const noexcept { return options_.peer; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
