@@ -2,6 +2,8 @@
 // The life of communicators over the real bootstrap: ranks are threads that meet by a unique id.
 #include <array>
 
+#include <malloc.h>
+
 #include "tests/ranks/job.hpp"
 
 namespace plexus {
@@ -215,6 +217,23 @@ TEST(Communicators, RevokedOneCanBeSplit) {
     EXPECT_EQ(sum_of_ranks(child, 1), 2);
     EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
   });
+}
+
+TEST(Communicators, ChildrenThatAreDestroyedLeaveNoMemoryBehind) {
+  constexpr int kChildren = 3000;
+  Job job(1);
+  const auto make_children = [&] {
+    for (int i = 0; i < kChildren; ++i) {
+      ncclComm_t child = nullptr;
+      ASSERT_EQ(ncclCommSplit(job.comm(0), 0, 0, &child, nullptr), ncclSuccess);
+      ASSERT_EQ(ncclCommDestroy(child), ncclSuccess);
+    }
+  };
+  make_children();  // what is made at first use stays
+  const size_t before = mallinfo2().uordblks;
+  make_children();
+  const size_t after = mallinfo2().uordblks;
+  EXPECT_LT(after, before + size_t{100} * kChildren) << "of " << kChildren << " children";
 }
 
 }  // namespace

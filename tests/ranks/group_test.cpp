@@ -248,5 +248,87 @@ TEST(Streams, RunInOrderBesideTheCaller) {
   EXPECT_EQ(plexusStreamQuery(streams[0]), ncclInvalidArgument);
 }
 
+TEST(Streams, SeveralLocalRanksShareOneInAGroup) {
+  Job job(3);
+  std::vector<float> data(3, 2);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    job.run_in_group([&](int rank, ncclComm_t comm) {
+      float* const value = &data[static_cast<size_t>(rank)];
+      return ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, comm, stream);
+    });
+  }
+  EXPECT_EQ(plexusStreamSynchronize(stream), ncclSuccess);
+  EXPECT_EQ(data, std::vector<float>(3, 54));
+  EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
+}
+
+TEST(Streams, CommunicatorsOfAGroupShareOneWhateverTheirOrder) {
+  Job one(2);
+  Job other(2);
+  const auto results = one.run_in_threads([&](int rank, ncclComm_t comm) {
+    cudaStream_t stream = nullptr;
+    EXPECT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+    float data[2] = {1, 2};
+    const auto call = [&](ncclComm_t used, float* value) {
+      EXPECT_EQ(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, used, stream), ncclSuccess);
+    };
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    if (rank == 0) {
+      call(comm, data);
+      call(other.comm(rank), data + 1);
+    } else {
+      call(other.comm(rank), data + 1);
+      call(comm, data);
+    }
+    EXPECT_EQ(ncclGroupEnd(), ncclSuccess);
+    const ncclResult_t result = plexusStreamSynchronize(stream);
+    EXPECT_EQ(data[0], 2);
+    EXPECT_EQ(data[1], 4);
+    EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
+    return result;
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclSuccess));
+}
+
+TEST(Streams, AGroupThatIsPartlyInlineReturnsTheErrorOfItsOtherPart) {
+  Job job(2);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
+  const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
+    float value[2] = {1, 1};
+    if (rank == 1) {  // another call than the other rank's
+      return ncclAllReduce(value, value, 2, ncclFloat32, ncclSum, comm, nullptr);
+    }
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, comm, stream), ncclSuccess);
+    return ncclGroupEnd();
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclInvalidUsage));
+  EXPECT_EQ(plexusStreamDestroy(stream), ncclInvalidUsage);
+}
+
+TEST(Group, OneThatCannotBePlannedLeavesNothingBehind) {
+  Job one(2);
+  Job other(2);
+  const auto results = one.run_in_threads([&](int rank, ncclComm_t comm) {
+    float value = 1;
+    float sum = 0;
+    if (rank == 0) {
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+      EXPECT_EQ(ncclAllReduce(&value, &sum, 1, ncclFloat32, ncclSum, comm, nullptr), ncclSuccess);
+      EXPECT_EQ(ncclSend(&value, 1, ncclFloat32, 0, other.comm(0), nullptr), ncclSuccess);
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "a send to itself without its receive";
+    }
+    const ncclResult_t result =
+        ncclAllReduce(&value, &sum, 1, ncclFloat32, ncclSum, comm, nullptr);
+    EXPECT_EQ(sum, 2);
+    return result;
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclSuccess)) << ncclGetLastError(nullptr);
+}
+
 }  // namespace
 }  // namespace plexus

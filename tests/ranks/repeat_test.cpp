@@ -262,5 +262,29 @@ TEST(Repeat, FindsThatAnotherRankMakesAnotherCall) {
   EXPECT_THAT(results, testing::Contains(ncclInvalidUsage));
 }
 
+TEST(Repeat, AfterAGroupThatCouldNotBePlannedTheLastCallIsPlannedAgain) {
+  constexpr size_t kPlans = 64;  // that a communicator keeps
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
+  std::vector<float> input(2 * kPlans, 1);
+  std::vector<float> output(2 * kPlans);
+  const auto call = [&](size_t count) {
+    return ncclAllReduce(input.data(), output.data(), count, ncclFloat32, ncclSum, comm, nullptr);
+  };
+  ASSERT_EQ(call(16), ncclSuccess);
+  for (size_t i = 1; i < kPlans; ++i) {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(call(16 + i), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  }
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  ASSERT_EQ(ncclSend(input.data(), 7, ncclFloat32, 0, comm, nullptr), ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "to itself, without its receive";
+  output.assign(output.size(), 0);
+  EXPECT_EQ(call(16), ncclSuccess);
+  EXPECT_EQ(output[15], 1);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
 }  // namespace
 }  // namespace plexus

@@ -223,6 +223,20 @@ TEST_P(StallTest, CollectivesBesideMessagesOfALateRankAreRight) {
   });
 }
 
+TEST_P(StallTest, AGroupAgainstTheSameCallsOneByOneIsRight) {
+  run_right(2, [](const Rank& rank) {
+    if (rank.rank == 1) {
+      return first_error({rank.all_reduce(kLarge), rank.recv(0), rank.send(0, 4)});
+    }
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    std::vector<float> received(4);
+    const ncclResult_t issued = first_error(
+        {rank.send(1), rank.all_reduce(kLarge),
+         ncclRecv(received.data(), 4, ncclFloat, 1, rank.comm, nullptr)});
+    return first_error({issued, ncclGroupEnd()});
+  });
+}
+
 std::string name_of(const testing::TestParamInfo<Transport>& info) {
   constexpr std::array kNames = {"Direct", "Shm", "Net"};
   return kNames[static_cast<size_t>(info.param)];

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Probes as bytes, which come from other processes, and what follows from two ranks' calls.
+#include "core/comm/stall_probe.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/layout/collective.hpp"
+
+namespace plexus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+CallRecord call_of(Collective collective, uint64_t sequence, int root = 0) {
+  CallRecord call{};
+  call.collective = static_cast<uint8_t>(collective);
+  call.sequence = sequence;
+  call.root = root;
+  return call;
+}
+
+StallHop hop_of(int rank, int peer, const CallRecord& call) {
+  StallHop hop;
+  hop.group = 7;
+  hop.epoch = 3;
+  hop.rank = rank;
+  hop.peer = peer;
+  hop.call = call;
+  hop.is_certain = 1;
+  return hop;
+}
+
+TEST(StallProbe, SurvivesItsEncoding) {
+  StallProbe probe{.proves = true, .index = 1, .hops = {}};
+  probe.hops.push_back(hop_of(0, 1, call_of(Collective::kRecv, 5, 1)));
+  probe.hops.push_back(hop_of(1, 0, call_of(Collective::kAllReduce, 2)));
+  const auto decoded = decode_stall_probe(encode(probe));
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_TRUE(decoded->proves);
+  EXPECT_EQ(decoded->index, 1U);
+  ASSERT_EQ(decoded->hops.size(), 2U);
+  EXPECT_EQ(decoded->hops[1].rank, 1);
+  EXPECT_EQ(decoded->hops[0].call.sequence, 5U);
+}
+
+TEST(StallProbe, BytesThatAreNoneAreRefused) {
+  StallProbe probe{.proves = false, .index = 0, .hops = {hop_of(0, 1, {})}};
+  const std::string good = encode(probe);
+  EXPECT_TRUE(decode_stall_probe(good).has_value());
+  EXPECT_FALSE(decode_stall_probe("").has_value());
+  EXPECT_FALSE(decode_stall_probe(good.substr(0, good.size() - 1)).has_value());
+  EXPECT_FALSE(decode_stall_probe(good.substr(0, 8)).has_value()) << "without hops";
+  probe.index = 1;
+  EXPECT_FALSE(decode_stall_probe(encode(probe)).has_value()) << "no such hop";
+  probe.index = 0;
+  probe.hops.resize(kStallHopsMax + 1);
+  EXPECT_FALSE(decode_stall_probe(encode(probe)).has_value()) << "too long";
+}
+
+TEST(LeaveRecord, SurvivesItsEncodingAndRefusesOthers) {
+  const LeaveRecord record{
+      .collectives = 4, .splits = 1, .messages = {{.peer = 2, .sends = 3, .recvs = 0}}};
+  const auto decoded = decode_leave_record(encode(record));
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->collectives, 4U);
+  ASSERT_EQ(decoded->messages.size(), 1U);
+  EXPECT_EQ(decoded->messages[0].sends, 3U);
+  EXPECT_FALSE(decode_leave_record("").has_value());
+  EXPECT_FALSE(decode_leave_record(encode(record) + "x").has_value());
+}
+
+TEST(DependsOn, OnlyWhatNoAlgorithmCanDoWithout) {
+  EXPECT_TRUE(depends_on(call_of(Collective::kAllReduce, 0), 1, 2));
+  EXPECT_TRUE(depends_on(call_of(Collective::kBroadcast, 0, 2), 1, 2));
+  EXPECT_FALSE(depends_on(call_of(Collective::kBroadcast, 0, 2), 1, 0));
+  EXPECT_FALSE(depends_on(call_of(Collective::kBroadcast, 0, 2), 2, 1)) << "the root may end first";
+  EXPECT_TRUE(depends_on(call_of(Collective::kReduce, 0, 2), 2, 1));
+  EXPECT_FALSE(depends_on(call_of(Collective::kReduce, 0, 2), 1, 2));
+  EXPECT_FALSE(depends_on(call_of(Collective::kSend, 0, 2), 1, 2));
+}
+
+TEST(DescribeCircle, NamesRanksCallsAndTheRemedyThatFits) {
+  const std::vector<StallHop> messages = {hop_of(0, 1, call_of(Collective::kSend, 0, 1)),
+                                          hop_of(1, 0, call_of(Collective::kSend, 0, 0))};
+  const auto of_messages = std::string(describe_circle(messages).message());
+  EXPECT_THAT(of_messages, HasSubstr("rank 0 waits in send("));
+  EXPECT_THAT(of_messages, HasSubstr("ncclGroupStart"));
+  EXPECT_THAT(of_messages, Not(HasSubstr("comm 0x"))) << "there is one only";
+
+  std::vector<StallHop> comms = {hop_of(0, 1, call_of(Collective::kAllReduce, 0)),
+                                 hop_of(1, 0, call_of(Collective::kAllReduce, 0))};
+  comms[1].group = 8;
+  comms[1].call.collective = 99;
+  const auto of_comms = std::string(describe_circle(comms).message());
+  EXPECT_THAT(of_comms, HasSubstr("comm 0x8"));
+  EXPECT_THAT(of_comms, HasSubstr("unreadable")) << "a peer's bytes are not trusted";
+  EXPECT_THAT(of_comms, HasSubstr("communicators in the same order"));
+}
+
+}  // namespace
+}  // namespace plexus

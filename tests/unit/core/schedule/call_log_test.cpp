@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/call_log.hpp"
+
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+CallRecord record_of(uint64_t sequence) {
+  CallRecord record{};
+  record.sequence = sequence;
+  record.hash = static_cast<uint32_t>(sequence * 3);
+  return record;
+}
+
+TEST(CallLog, NumbersMessagesPerPeerAndDirection) {
+  CallLog log(3);
+  EXPECT_EQ(log.sends(2), 0U);
+  EXPECT_EQ(log.note_message(2, true), 0U);
+  EXPECT_EQ(log.note_message(2, true), 1U);
+  EXPECT_EQ(log.note_message(2, false), 0U);
+  EXPECT_EQ(log.note_message(1, true), 0U);
+  EXPECT_EQ(log.sends(2), 2U);
+  EXPECT_EQ(log.recvs(2), 1U);
+  EXPECT_EQ(log.sends(1), 1U);
+  EXPECT_EQ(log.recvs(0), 0U);
+  EXPECT_EQ(log.collectives(), 0U) << "which count apart";
+}
+
+TEST(CallLog, RemembersTheLastCollectives) {
+  CallLog log(1);
+  EXPECT_FALSE(log.find(0).has_value());
+  for (uint64_t sequence = 0; sequence < 100; ++sequence) {
+    log.note_collective(record_of(sequence));
+  }
+  EXPECT_EQ(log.collectives(), 100U);
+  ASSERT_TRUE(log.find(99).has_value());
+  EXPECT_EQ(log.find(99)->hash, 297U);
+  EXPECT_TRUE(log.find(80).has_value());
+  EXPECT_FALSE(log.find(3).has_value()) << "too long ago";
+  EXPECT_FALSE(log.find(100).has_value()) << "not made yet";
+}
+
+}  // namespace
+}  // namespace plexus
