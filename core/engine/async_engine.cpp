@@ -7,10 +7,24 @@ namespace plexus {
 namespace {
 
 bool share_order(const Submission& a, const Submission& b) {
-  return a.execution->rank == b.execution->rank ||
-         std::any_of(a.streams.begin(), a.streams.end(), [&](HostStream* stream) {
+  const bool one_rank =
+      a.execution != nullptr && b.execution != nullptr && a.execution->rank == b.execution->rank;
+  return one_rank || std::any_of(a.streams.begin(), a.streams.end(), [&](HostStream* stream) {
            return std::find(b.streams.begin(), b.streams.end(), stream) != b.streams.end();
          });
+}
+
+bool is_finished(const Submission& submission) {
+  return submission.execution == nullptr || submission.execution->finished;
+}
+
+/// Of a finished one; nullptr: it went well.
+const Error* failure_of(const Submission& submission) {
+  if (submission.execution == nullptr) {
+    return submission.after == nullptr ? nullptr : submission.after->error();
+  }
+  const std::optional<Error>& error = submission.execution->error;
+  return error.has_value() ? &*error : nullptr;
 }
 
 }  // namespace
@@ -53,14 +67,18 @@ void AsyncEngine::serve() {
       }
     }
     start_ready();
-    if (!engine_.progress()) {
+    const bool moved = engine_.progress();
+    if (!finish_done() && !moved) {
       engine_.wait();
     }
-    finish_done();
   }
 }
 
 bool AsyncEngine::may_start(size_t index) const {
+  const StreamMark* const after = pending_[index].submission.after.get();
+  if (after != nullptr && !after->reached()) {
+    return false;
+  }
   for (size_t earlier = 0; earlier < index; ++earlier) {
     if (share_order(pending_[earlier].submission, pending_[index].submission)) {
       return false;
@@ -73,29 +91,37 @@ void AsyncEngine::start_ready() {
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (!pending_[i].started && may_start(i)) {
       pending_[i].started = true;
-      engine_.add(*pending_[i].submission.execution);
+      if (pending_[i].submission.execution != nullptr) {
+        engine_.add(*pending_[i].submission.execution);
+      }
     }
   }
 }
 
-void AsyncEngine::finish_done() {
+/// Is any?
+bool AsyncEngine::finish_done() {
+  bool any = false;
   for (size_t i = 0; i < pending_.size();) {
     Pending& pending = pending_[i];
-    if (!pending.started || !pending.submission.execution->finished) {
+    if (!pending.started || !is_finished(pending.submission)) {
       ++i;
       continue;
     }
+    any = true;
     std::optional<Error> error;
-    if (pending.submission.execution->error.has_value()) {
-      error = pending.submission.execution->error->clone();
+    if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
+      error = failure->clone();
     }
     const auto streams = std::move(pending.submission.streams);
-    pending.submission.finished();  // from here on the execution may be gone
+    if (pending.submission.finished) {
+      pending.submission.finished();  // from here on the execution may be gone
+    }
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     for (HostStream* const stream : streams) {
       stream->end(error.has_value() ? &*error : nullptr);
     }
   }
+  return any;
 }
 
 }  // namespace plexus

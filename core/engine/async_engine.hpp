@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that serves host streams: runs submitted executions with one Engine, each as soon as
-// all earlier ones on the same streams and of the same ranks are finished. Started by the first
-// submission; sleeps when there is nothing to do.
+// all earlier ones on the same streams and of the same ranks are finished, and the mark it waits
+// for is reached. Marks are of streams that this thread serves, and work waits only for earlier
+// work, so there is always some that can start. Started by the first submission; sleeps when there
+// is nothing to do.
 #pragma once
 
 #include <condition_variable>
@@ -18,11 +20,13 @@
 namespace plexus {
 
 /// One rank's execution on streams. `finished` is called by the engine thread when it is over (see
-/// Execution::error), before the streams learn of it.
+/// Execution::error), before the streams learn of it. Without an execution: a place in the order of
+/// the streams, which fails as `after` did.
 struct Submission {
   Execution* execution;
   std::vector<HostStream*> streams;
-  std::function<void()> finished;
+  std::function<void()> finished;             // may be empty
+  std::shared_ptr<const StreamMark> after{};  // not nullptr: does not start before
 };
 
 /// Threads: submit() from any. One per process.
@@ -38,7 +42,7 @@ class AsyncEngine {
  private:
   void serve();
   void start_ready();
-  void finish_done();
+  bool finish_done();
   [[nodiscard]] bool may_start(size_t index) const;
 
   std::mutex mutex_;
