@@ -24,6 +24,34 @@ ncclResult_t plexusStreamSynchronize(cudaStream_t stream);
 /* ncclSuccess: all done. ncclInProgress: not yet. Else the first failure. */
 ncclResult_t plexusStreamQuery(cudaStream_t stream);
 
+/* Events on these streams, with the meaning of CUDA's. An event stands for the work that was on a
+ * stream when it was recorded (work of an open group comes with ncclGroupEnd); recorded again, it
+ * stands for that, and who waits already goes on waiting for the earlier. It may be used with any
+ * streams and threads of the process.
+ * Threads: any. Errors: ncclInvalidArgument when event or stream is NULL or none of ours. */
+typedef struct plexusEvent* plexusEvent_t;
+ncclResult_t plexusEventCreate(plexusEvent_t* event);
+/* Returns at once; streams and threads that wait for it go on waiting. */
+ncclResult_t plexusEventDestroy(plexusEvent_t event);
+ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_t stream);
+/* ncclSuccess: the work is done, or the event was never recorded. ncclInProgress: not yet. Else the
+ * first failure of the stream up to there. */
+ncclResult_t plexusEventQuery(plexusEvent_t event);
+/* Blocks until the work is done and returns as plexusEventQuery. Bounded as
+ * plexusStreamSynchronize. */
+ncclResult_t plexusEventSynchronize(plexusEvent_t event);
+/* Work put on stream from now on starts when the event's work, as recorded now, is done; returns at
+ * once. Never recorded: no effect. A failure of that work is one of stream too. */
+ncclResult_t plexusStreamWaitEvent(cudaStream_t stream, plexusEvent_t event);
+
+/* Calls function(user) in the order of the stream, also when work before it failed. It runs in the
+ * thread that moves the data of all streams, so it must be short, must not throw, and must call
+ * nothing of this library that blocks: no calls on a NULL stream, no synchronize, init, split or
+ * destroy. What it may call: query, record, wait-event, host functions, and calls on streams of
+ * plexusStreamCreate. */
+typedef void (*plexusHostFn_t)(void* user);
+ncclResult_t plexusLaunchHostFunc(cudaStream_t stream, plexusHostFn_t function, void* user);
+
 /* All-to-all with a count of its own for every pair of ranks. Counts and displacements are in
  * elements, arrays of [n] by rank; what rank i sends to j (sendcounts[j] at i) is what j expects
  * (recvcounts[i] at j), else all ranks get ncclInvalidUsage. The arrays are read before the call

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plexus.h: host streams and what the last call used.
+// plexus.h: host streams, their events, and what the last call used.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 
@@ -10,9 +10,18 @@ Result<HostStream*> check_host_stream(cudaStream_t stream) {
   HostStream* const found = find_host_stream(stream);
   if (found == nullptr) {
     return fail(Code::kInvalidArgument,
-                "the stream was not made by plexusStreamCreate, or is destroyed already");
+                "the stream was not made by plexusStreamCreate, or is destroyed already (calls on "
+                "a NULL stream are complete on return)");
   }
   return found;
+}
+
+/// Of a reached mark; nullptr: an event that was never recorded.
+Result<void> result_of(const StreamMark* mark) {
+  if (mark != nullptr && mark->error() != nullptr) {
+    return mark->error()->clone();
+  }
+  return ok();
 }
 
 }  // namespace
@@ -52,6 +61,70 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamQuery(cudaStream_t stream) {
       return plexus::fail(plexus::Code::kInProgress, "in progress");
     }
     return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusStreamWaitEvent(cudaStream_t stream, plexusEvent_t event) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(waits, plexus::check_host_stream(stream));
+    PLEXUS_TRY(found, plexus::find_host_event(event));
+    return plexus::wait_for_event(waits, *found);
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusLaunchHostFunc(cudaStream_t stream,
+                                                   plexusHostFn_t function,
+                                                   void* user) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::check_host_stream(stream));
+    if (function == nullptr) {
+      return plexus::fail(plexus::Code::kInvalidArgument, "function is NULL");
+    }
+    return plexus::launch_host_function(found, [function, user] { function(user); });
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusEventCreate(plexusEvent_t* event) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(plexus::check_pointer(event, "event"));
+    PLEXUS_TRY(made, plexus::create_host_event());
+    *event = reinterpret_cast<plexusEvent_t>(made);
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusEventDestroy(plexusEvent_t event) {
+  return guard([&] { return plexus::destroy_host_event(event); });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_t stream) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::find_host_event(event));
+    PLEXUS_TRY(recorded, plexus::check_host_stream(stream));
+    found->record(*recorded);
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusEventQuery(plexusEvent_t event) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::find_host_event(event));
+    const auto mark = found->last();
+    if (mark != nullptr && !mark->reached()) {
+      return plexus::fail(plexus::Code::kInProgress, "in progress");
+    }
+    return plexus::result_of(mark.get());
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusEventSynchronize(plexusEvent_t event) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(found, plexus::find_host_event(event));
+    const auto mark = found->last();
+    if (mark != nullptr) {
+      mark->wait();
+    }
+    return plexus::result_of(mark.get());
   });
 }
 

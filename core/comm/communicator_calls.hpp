@@ -5,11 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
 #include "core/base/result.hpp"
 #include "core/bootstrap/unique_id.hpp"
 #include "core/comm/comm_config.hpp"
+#include "core/device/host_stream.hpp"
 #include "core/schedule/task.hpp"
 
 namespace plexus {
@@ -117,6 +120,16 @@ Result<void> wait_host_stream(HostStream* stream);
 Result<bool> query_host_stream(HostStream* stream);
 /// The live host stream behind a cudaStream_t value, nullptr when it is none of ours.
 HostStream* find_host_stream(const void* handle) noexcept;
+/// Work put on `stream` from now on starts when `event`'s last mark is reached.
+Result<void> wait_for_event(HostStream* stream, const HostEvent& event);
+/// `function` runs in the engine's thread, in the order of the stream.
+Result<void> launch_host_function(HostStream* stream, std::function<void()> function);
+
+// -- host events (plexus.h) --
+Result<HostEvent*> create_host_event();
+Result<void> destroy_host_event(const void* handle);
+/// kInvalidArgument when it is none of ours.
+Result<std::shared_ptr<HostEvent>> find_host_event(const void* handle);
 
 /// Report for tools (`plexus perf`): what the last collective on `comm` used.
 struct LastChoice {

@@ -51,4 +51,27 @@ Result<void> Process::destroy_stream(HostStream* stream) {
   return owner->wait();
 }
 
+HostEvent* Process::create_event() {
+  auto event = std::make_shared<HostEvent>();
+  HostEvent* const handle = event.get();
+  const std::lock_guard lock(mutex_);
+  events_.emplace(handle, std::move(event));
+  return handle;
+}
+
+Result<void> Process::destroy_event(const void* handle) {
+  const std::lock_guard lock(mutex_);
+  if (events_.erase(handle) == 0) {
+    return fail(Code::kInvalidArgument,
+                "the event was not made by plexusEventCreate, or is destroyed already");
+  }
+  return ok();
+}
+
+std::shared_ptr<HostEvent> Process::find_event(const void* handle) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = events_.find(handle);
+  return at == events_.end() ? nullptr : at->second;
+}
+
 }  // namespace plexus

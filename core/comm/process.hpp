@@ -5,6 +5,8 @@
 #pragma once
 
 #include <atomic>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -52,11 +54,18 @@ class Process {
   Result<void> destroy_stream(HostStream* stream);
   [[nodiscard]] HostStream* find_stream(const void* handle) const;
 
+  HostEvent* create_event();
+  /// kInvalidArgument when it is none of ours. Who waits for it goes on waiting.
+  Result<void> destroy_event(const void* handle);
+  /// nullptr when it is none of ours. Shared with the table: another thread may destroy it.
+  [[nodiscard]] std::shared_ptr<HostEvent> find_event(const void* handle) const;
+
  private:
   friend class Immortal<Process>;
   Process() = default;
   mutable std::mutex mutex_;
-  std::set<const void*> streams_;  // guarded by mutex_
+  std::set<const void*> streams_;                             // guarded by mutex_
+  std::map<const void*, std::shared_ptr<HostEvent>> events_;  // guarded by mutex_
   DeviceRuntime* devices_ = cuda_runtime();
   std::once_flag env_once_;
   std::optional<Error> env_error_;  // written once

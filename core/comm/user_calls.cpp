@@ -170,4 +170,34 @@ HostStream* find_host_stream(const void* handle) noexcept {
   return Process::instance().find_stream(handle);
 }
 
+Result<void> wait_for_event(HostStream* stream, const HostEvent& event) {
+  auto mark = event.last();
+  if (mark == nullptr || (mark->reached() && mark->error() == nullptr)) {
+    return ok();
+  }
+  Process::instance().async.submit({.parts = {}, .streams = {stream}, .after = std::move(mark)});
+  return ok();
+}
+
+Result<void> launch_host_function(HostStream* stream, std::function<void()> function) {
+  Process::instance().async.submit(
+      {.parts = {}, .streams = {stream}, .function = std::move(function)});
+  return ok();
+}
+
+// ---- events ----
+
+Result<HostEvent*> create_host_event() { return Process::instance().create_event(); }
+Result<void> destroy_host_event(const void* handle) {
+  return Process::instance().destroy_event(handle);
+}
+Result<std::shared_ptr<HostEvent>> find_host_event(const void* handle) {
+  auto event = Process::instance().find_event(handle);
+  if (event == nullptr) {
+    return fail(Code::kInvalidArgument,
+                "the event was not made by plexusEventCreate, or is destroyed already");
+  }
+  return event;
+}
+
 }  // namespace plexus

@@ -1,45 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of a host rank (plexusStreamCreate): an order in which asynchronous plans run. It only
-// counts; the engine thread of core/engine/async_engine does the work.
+// A stream of a host rank (plexusStreamCreate), an order in which asynchronous work runs, and marks
+// in it (plexusEventRecord). They only count; the engine thread of core/engine/async_engine does
+// the work.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "core/base/result.hpp"
 
 namespace plexus {
 
+/// The end of all work that was on a stream at some moment. It comes once and stays.
+/// Threads: any.
+class StreamMark {
+ public:
+  [[nodiscard]] bool reached() const noexcept {
+    return reached_.load(std::memory_order_acquire);  // pairs with the release in reach()
+  }
+  void wait() const noexcept { reached_.wait(false, std::memory_order_acquire); }
+  /// Once reached: the first failure of the stream up to here, nullptr when there is none.
+  [[nodiscard]] const Error* error() const noexcept { return error_ ? &*error_ : nullptr; }
+  /// Called once.
+  void reach(const std::optional<Error>& error) {
+    if (error.has_value()) {
+      error_ = error->clone();
+    }
+    reached_.store(true, std::memory_order_release);
+    reached_.notify_all();
+  }
+
+ private:
+  std::optional<Error> error_;  // written before reached_
+  std::atomic<bool> reached_{false};
+};
+
 /// Threads: any.
 class HostStream {
  public:
-  /// One more plan on this stream.
+  /// One more piece of work on this stream.
   void begin() {
     const std::lock_guard lock(mutex_);
-    ++pending_;
+    ++begun_;
   }
-  /// A plan on this stream is finished; `error` null when well. The first error stays.
+  /// The stream's next piece of work is finished; `error` null when well. The first error stays.
   void end(const Error* error) {
     const std::lock_guard lock(mutex_);
-    --pending_;
+    ++ended_;
     if (error != nullptr && !error_.has_value()) {
       error_ = error->clone();
     }
+    for (; !marks_.empty() && marks_.front().first <= ended_; marks_.pop_front()) {
+      marks_.front().second->reach(error_);
+    }
     changed_.notify_all();
+  }
+  /// The end of all that is on the stream now. Work ends in the order of the stream, so a count
+  /// says which it is. Shared by an event and by those that wait for it.
+  std::shared_ptr<const StreamMark> mark() {
+    auto mark = std::make_shared<StreamMark>();
+    const std::lock_guard lock(mutex_);
+    if (begun_ == ended_) {
+      mark->reach(error_);
+    } else {
+      marks_.emplace_back(begun_, mark);
+    }
+    return mark;
   }
   [[nodiscard]] Result<bool> query() const {
     const std::lock_guard lock(mutex_);
     if (error_.has_value()) {
       return error_->clone();
     }
-    return pending_ == 0;
+    return begun_ == ended_;
   }
   /// Blocks until nothing is pending. Bounded by the plans: an abort ends them.
   Result<void> wait() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return pending_ == 0; });
+    changed_.wait(lock, [this] { return begun_ == ended_; });
     if (error_.has_value()) {
       return error_->clone();
     }
@@ -49,8 +93,30 @@ class HostStream {
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t pending_ = 0;
+  uint64_t begun_ = 0;  // guarded by mutex_, as all below
+  uint64_t ended_ = 0;
+  std::deque<std::pair<uint64_t, std::shared_ptr<StreamMark>>> marks_;  // not reached, in order
   std::optional<Error> error_;
+};
+
+/// A place for the mark of the moment when it was last recorded (plexusEventCreate).
+/// Threads: any.
+class HostEvent {
+ public:
+  void record(HostStream& stream) {
+    auto mark = stream.mark();
+    const std::lock_guard lock(mutex_);
+    mark_.swap(mark);
+  }
+  /// nullptr: never recorded.
+  [[nodiscard]] std::shared_ptr<const StreamMark> last() const {
+    const std::lock_guard lock(mutex_);
+    return mark_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const StreamMark> mark_;  // shared with those that wait for it
 };
 
 }  // namespace plexus

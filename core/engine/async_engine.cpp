@@ -23,6 +23,19 @@ bool is_finished(const Submission& submission) {
                      [](const Submission::Part& part) { return part.execution->finished; });
 }
 
+/// Of a finished one; nullptr: it went well.
+const Error* failure_of(const Submission& submission) {
+  if (submission.after != nullptr) {
+    return submission.after->error();
+  }
+  for (const Submission::Part& part : submission.parts) {
+    if (part.execution->error.has_value()) {
+      return &*part.execution->error;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 AsyncEngine::~AsyncEngine() {
@@ -63,14 +76,18 @@ void AsyncEngine::serve() {
       }
     }
     start_ready();
-    if (!engine_.progress()) {
+    const bool moved = engine_.progress();
+    if (!finish_done() && !moved) {
       engine_.wait();
     }
-    finish_done();
   }
 }
 
 bool AsyncEngine::may_start(size_t index) const {
+  const StreamMark* const after = pending_[index].submission.after.get();
+  if (after != nullptr && !after->reached()) {
+    return false;
+  }
   for (size_t earlier = 0; earlier < index; ++earlier) {
     if (share_order(pending_[earlier].submission, pending_[index].submission)) {
       return false;
@@ -90,28 +107,33 @@ void AsyncEngine::start_ready() {
   }
 }
 
-void AsyncEngine::finish_done() {
+/// Is any?
+bool AsyncEngine::finish_done() {
+  bool any = false;
   for (size_t i = 0; i < pending_.size();) {
     Pending& pending = pending_[i];
     if (!pending.started || !is_finished(pending.submission)) {
       ++i;
       continue;
     }
+    any = true;
     std::optional<Error> error;
-    for (const Submission::Part& part : pending.submission.parts) {
-      if (!error.has_value() && part.execution->error.has_value()) {
-        error = part.execution->error->clone();
-      }
+    if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
+      error = failure->clone();
     }
     const auto streams = std::move(pending.submission.streams);
     for (const Submission::Part& part : pending.submission.parts) {
       part.finished();  // from here on the execution may be gone
+    }
+    if (pending.submission.function) {
+      pending.submission.function();
     }
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     for (HostStream* const stream : streams) {
       stream->end(error.has_value() ? &*error : nullptr);
     }
   }
+  return any;
 }
 
 }  // namespace plexus

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that serves host streams: runs submissions with one Engine, each as soon as all
-// earlier ones on the same streams and of the same ranks are finished. Started by the first
-// submission; sleeps when there is nothing to do.
+// earlier ones on the same streams and of the same ranks are finished, and the mark it waits for is
+// reached. Marks are of streams that this thread serves, and work waits only for earlier work, so
+// there is always some that can start. Started by the first submission; sleeps when there is
+// nothing to do.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +20,8 @@
 namespace plexus {
 
 /// What starts together on its streams: one rank's execution, or those of all ranks and
-/// communicators of a group, which may wait for one another.
+/// communicators of a group, which may wait for one another. Without any: a place in the order of
+/// the streams, which fails as `after` did.
 struct Submission {
   struct Part {
     Execution* execution;
@@ -28,6 +31,8 @@ struct Submission {
   };
   std::vector<Part> parts;
   std::vector<HostStream*> streams;
+  std::function<void()> function{};           // called when all parts are over; may be empty
+  std::shared_ptr<const StreamMark> after{};  // not nullptr: does not start before
 };
 
 /// Threads: submit() from any. One per process.
@@ -43,7 +48,7 @@ class AsyncEngine {
  private:
   void serve();
   void start_ready();
-  void finish_done();
+  bool finish_done();
   [[nodiscard]] bool may_start(size_t index) const;
 
   std::mutex mutex_;

@@ -221,7 +221,7 @@ TEST(Communicators, RevokedOneCanBeSplit) {
 
 TEST(Communicators, ChildrenThatAreDestroyedLeaveNoMemoryBehind) {
   constexpr int kChildren = 3000;
-  Job job(1);
+  testing_job::Job job(1);
   const auto make_children = [&] {
     for (int i = 0; i < kChildren; ++i) {
       ncclComm_t child = nullptr;

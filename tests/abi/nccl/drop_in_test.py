@@ -48,6 +48,9 @@ class DropInTest(unittest.TestCase):
     def test_a_program_linked_with_lplexus_runs(self):
         self.assertEqual(run(self.build("program.c", f"-L{LIB}", "-lplexus")), "3 3\n")
 
+    def test_the_extensions_are_c99(self):
+        self.assertEqual(run(self.build("events.c", f"-L{LIB}", "-lplexus")), "3 3\n")
+
     def test_both_names_are_one_library_in_a_process(self):
         self.assertEqual(run(self.build("loader.c", "-D_GNU_SOURCE", "-ldl")), "same 230\n")
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/device/host_stream.hpp"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+TEST(HostStream, AMarkIsReachedWithTheWorkThatWasThere) {
+  HostStream stream;
+  stream.begin();
+  stream.begin();
+  const auto mark = stream.mark();
+  stream.begin();
+  stream.end(nullptr);
+  EXPECT_FALSE(mark->reached());
+  stream.end(nullptr);
+  EXPECT_TRUE(mark->reached());
+  EXPECT_EQ(mark->error(), nullptr);
+  EXPECT_FALSE(stream.query().value());
+}
+
+TEST(HostStream, AMarkOfAnIdleStreamIsReached) {
+  HostStream stream;
+  EXPECT_TRUE(stream.mark()->reached());
+  stream.begin();
+  stream.end(nullptr);
+  EXPECT_TRUE(stream.mark()->reached());
+}
+
+TEST(HostStream, AMarkHasTheFailuresBeforeItAndNoneAfter) {
+  HostStream stream;
+  const Error error = fail(Code::kRemoteError, "rank 1 died");
+  stream.begin();
+  const auto before = stream.mark();
+  stream.begin();
+  const auto after = stream.mark();
+  stream.end(nullptr);
+  stream.end(&error);
+  EXPECT_EQ(before->error(), nullptr);
+  ASSERT_NE(after->error(), nullptr);
+  EXPECT_EQ(after->error()->message(), "rank 1 died");
+  EXPECT_EQ(stream.mark()->error()->code(), Code::kRemoteError);
+}
+
+TEST(HostStream, AMarkOutlivesItsStream) {
+  auto stream = std::make_unique<HostStream>();
+  stream->begin();
+  const auto mark = stream->mark();
+  stream->end(nullptr);
+  stream.reset();
+  EXPECT_TRUE(mark->reached());
+}
+
+TEST(HostStream, AThreadWaitsForAMark) {
+  HostStream stream;
+  stream.begin();
+  const auto mark = stream.mark();
+  std::thread waiter([&] { mark->wait(); });
+  stream.end(nullptr);
+  waiter.join();
+}
+
+TEST(HostEvent, RecordedAgainHasTheLaterMark) {
+  HostStream stream;
+  HostEvent event;
+  EXPECT_EQ(event.last(), nullptr);
+  event.record(stream);
+  EXPECT_TRUE(event.last()->reached());
+  stream.begin();
+  event.record(stream);
+  EXPECT_FALSE(event.last()->reached());
+  stream.end(nullptr);
+  EXPECT_TRUE(event.last()->reached());
+}
+
+}  // namespace
+}  // namespace plexus
