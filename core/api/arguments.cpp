@@ -236,6 +236,7 @@ Result<Task> check_call(const CallArguments& arguments) {
     }
   }
   task.root = arguments.root;
+  task.of_vector = arguments.of_vector;
   task.send = arguments.send;
   task.recv = arguments.recv;
   task.count = arguments.count;

@@ -23,6 +23,7 @@ struct CallArguments {
   int root;  // 0 where there is none
   ncclComm_t comm;
   cudaStream_t stream;
+  bool of_vector = false;  // see Task
 };
 
 inline constexpr int kNoOp = -1;

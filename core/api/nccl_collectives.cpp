@@ -15,6 +15,7 @@ CallShape shape_of(const CallArguments& arguments) {
           .has_send = arguments.send != nullptr,
           .has_recv = arguments.recv != nullptr,
           .in_place = arguments.send == arguments.recv,
+          .of_vector = arguments.of_vector,
           .count = arguments.count};
 }
 

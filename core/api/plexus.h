@@ -55,8 +55,7 @@ ncclResult_t plexusLaunchHostFunc(cudaStream_t stream, plexusHostFn_t function, 
 /* All-to-all with a count of its own for every pair of ranks. Counts and displacements are in
  * elements, arrays of [n] by rank; what rank i sends to j (sendcounts[j] at i) is what j expects
  * (recvcounts[i] at j), else all ranks get ncclInvalidUsage. The arrays are read before the call
- * returns. Not in place. Made of sends and receives: in a group with ncclSend and ncclRecv between the
- * same ranks, both sides must issue it at the same place among those. */
+ * returns. Not in place. In a group it does not mix with ncclSend and ncclRecv. */
 ncclResult_t plexusAllToAllV(const void* sendbuff,
                              const size_t* sendcounts,
                              const size_t* senddispls,

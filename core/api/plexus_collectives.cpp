@@ -29,6 +29,7 @@ Result<void> exchange_parts(const CallArguments& call,
   for (int peer = 0; peer < nranks && good; ++peer) {
     CallArguments message = call;
     message.root = peer;
+    message.of_vector = true;
     const Part sent = sends(peer);
     message.collective = Collective::kSend;
     message.send = static_cast<const std::byte*>(call.send) + sent.displacement * element_bytes;

@@ -76,6 +76,7 @@ struct CallShape {
   bool has_send = false;  // the address is not NULL
   bool has_recv = false;
   bool in_place = false;
+  bool of_vector = false;
   uint64_t count = 0;
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };

@@ -102,6 +102,19 @@ std::optional<LeaveRecord> decode_leave_record(std::string_view bytes) {
   return record;
 }
 
+uint64_t count_answers(const LeaveRecord& record, const CallRecord& call, int rank) {
+  const auto collective = static_cast<Collective>(call.collective);
+  if (!is_point_to_point(collective)) {
+    return record.collectives;
+  }
+  for (const LeaveRecord::Messages& messages : record.messages) {
+    if (messages.peer == static_cast<uint64_t>(rank) && messages.of_vector == call.of_vector) {
+      return collective == Collective::kSend ? messages.recvs : messages.sends;
+    }
+  }
+  return 0;
+}
+
 bool depends_on(const CallRecord& call, int rank, int other) {
   switch (static_cast<Collective>(call.collective)) {
     case Collective::kAllReduce:

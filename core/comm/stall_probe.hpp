@@ -52,15 +52,20 @@ std::optional<StallProbe> decode_stall_probe(std::string_view bytes);
 struct LeaveRecord {
   uint64_t collectives = 0;
   uint64_t splits = 0;
+  /// With one peer, of one kind.
   struct Messages {
     uint64_t peer = 0;
     uint64_t sends = 0;
     uint64_t recvs = 0;
+    uint64_t of_vector = 0;
   };
-  std::vector<Messages> messages;  // of peers with any
+  std::vector<Messages> messages;  // only where there are any
 };
 std::string encode(const LeaveRecord& record);
 std::optional<LeaveRecord> decode_leave_record(std::string_view bytes);
+
+/// How many calls that could answer `call` of `rank` the record counts.
+uint64_t count_answers(const LeaveRecord& record, const CallRecord& call, int rank);
 
 /// Can `rank` not end `call`, a collective, before `other` has begun it, whatever the algorithm?
 bool depends_on(const CallRecord& call, int rank, int other);

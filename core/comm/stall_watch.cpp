@@ -66,10 +66,15 @@ std::string StallWatch::leave_record(uint64_t group, int rank) const {
   LeaveRecord record{
       .collectives = calls.collectives(), .splits = at->second.splits, .messages = {}};
   for (int peer = 0; peer < at->second.member.nranks; ++peer) {
-    if (calls.sends(peer) + calls.recvs(peer) > 0) {
-      record.messages.push_back({.peer = static_cast<uint64_t>(peer),
-                                 .sends = calls.sends(peer),
-                                 .recvs = calls.recvs(peer)});
+    for (const bool of_vector : {false, true}) {
+      const LeaveRecord::Messages messages{
+          .peer = static_cast<uint64_t>(peer),
+          .sends = calls.messages({.peer = peer, .sends = true, .of_vector = of_vector}),
+          .recvs = calls.messages({.peer = peer, .sends = false, .of_vector = of_vector}),
+          .of_vector = of_vector ? 1U : 0U};
+      if (messages.sends + messages.recvs > 0) {
+        record.messages.push_back(messages);
+      }
     }
   }
   return encode(record);
@@ -306,22 +311,12 @@ bool StallWatch::handle_left(const Arrival& arrival, Entry& entry) {
   if (!record.has_value()) {
     return true;
   }
-  const auto rank = static_cast<uint64_t>(entry.member.rank);
-  LeaveRecord::Messages messages;
-  for (const LeaveRecord::Messages& of_peer : record->messages) {
-    messages = of_peer.peer == rank ? of_peer : messages;
-  }
+  const int rank = entry.member.rank;
   for (const StallEdge& edge : edges_of(entry)) {
-    if (edge.peer != arrival.from || edge.is_split) {
-      continue;
-    }
-    const auto collective = static_cast<Collective>(edge.call.collective);
-    const uint64_t called = collective == Collective::kSend   ? messages.recvs
-                            : collective == Collective::kRecv ? messages.sends
-                                                              : record->collectives;
-    const bool certain = edge.is_certain || depends_on(edge.call, entry.member.rank, arrival.from);
-    if (called <= edge.call.sequence && certain) {
-      verdicts_.push_back({arrival.to, describe_left(entry.member.rank, edge.call, arrival.from)});
+    const bool certain = edge.is_certain || depends_on(edge.call, rank, arrival.from);
+    if (edge.peer == arrival.from && !edge.is_split && certain &&
+        count_answers(*record, edge.call, rank) <= edge.call.sequence) {
+      verdicts_.push_back({arrival.to, describe_left(rank, edge.call, arrival.from)});
       return true;
     }
   }
@@ -341,10 +336,12 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
   }
   const CallLog& calls = *entry.member.calls;
   const auto collective = static_cast<Collective>(last.call.collective);
-  const uint64_t called = last.is_split != 0                ? entry.splits
-                          : collective == Collective::kSend ? calls.recvs(arrival.from)
-                          : collective == Collective::kRecv ? calls.sends(arrival.from)
-                                                            : calls.collectives();
+  const uint64_t called = last.is_split != 0 ? entry.splits
+                          : is_point_to_point(collective)
+                              ? calls.messages({.peer = arrival.from,
+                                                .sends = collective == Collective::kRecv,
+                                                .of_vector = last.call.of_vector != 0})
+                              : calls.collectives();
   const uint64_t number = last.is_split != 0 ? last.splits - 1 : last.call.sequence;
   if (called > number) {
     if (last.is_split == 0 && !is_point_to_point(collective)) {

@@ -30,8 +30,10 @@ std::string describe_call(const CallRecord& call) {
   }
   if (is_point_to_point(collective)) {
     const bool sends = collective == Collective::kSend;
-    return text + fmt::format(") {} rank {}, number {} {} it", sends ? "to" : "from", call.root,
-                              call.sequence, sends ? "to" : "from");
+    return text +
+           fmt::format(") {} rank {}{}, number {} {} it", sends ? "to" : "from", call.root,
+                       call.of_vector != 0 ? " of an all-to-all or all-gather with counts" : "",
+                       call.sequence, sends ? "to" : "from");
   }
   const auto table = algorithms();
   if (call.algorithm > 0 && call.algorithm <= table.size()) {

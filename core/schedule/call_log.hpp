@@ -14,18 +14,27 @@
 
 namespace plexus {
 
+/// What messages are numbered by.
+struct MessageKey {
+  int peer;
+  bool sends;              // to `peer`; else from it
+  bool of_vector = false;  // see Task
+};
+
 /// Threads: note_*() one at a time, as the communicator's calls; the rest any.
 class CallLog {
  public:
   explicit CallLog(int nranks)
       : nranks_(nranks), records_(std::make_unique<SharedCall[]>(kRecords)) {}
 
-  /// How many collectives, sends to `peer` and receives from `peer` have been called.
+  /// How many collectives, and how many messages of a kind, have been called.
   [[nodiscard]] uint64_t collectives() const noexcept {
     return collectives_.load(std::memory_order_acquire);
   }
-  [[nodiscard]] uint64_t sends(int peer) const noexcept { return count(peer, true); }
-  [[nodiscard]] uint64_t recvs(int peer) const noexcept { return count(peer, false); }
+  [[nodiscard]] uint64_t messages(const MessageKey& key) const noexcept {
+    const auto* const counters = counters_.load(std::memory_order_acquire);
+    return counters == nullptr ? 0 : counters[index(key)].load(std::memory_order_relaxed);
+  }
 
   /// One of the last collectives.
   [[nodiscard]] std::optional<CallRecord> find(uint64_t sequence) const noexcept {
@@ -39,13 +48,13 @@ class CallLog {
     records_[record.sequence % kRecords].store(record);
     collectives_.store(record.sequence + 1, std::memory_order_release);  // pairs with collectives()
   }
-  /// The next message to or from `peer`; returns its number. Allocates at the first.
-  uint64_t note_message(int peer, bool sends) {
-    if (messages_.load(std::memory_order_relaxed) == nullptr) {
-      owner_ = std::make_unique<std::atomic<uint64_t>[]>(2 * static_cast<size_t>(nranks_));
-      messages_.store(owner_.get(), std::memory_order_release);  // pairs with count()
+  /// The next message; returns its number. Allocates at the first.
+  uint64_t note_message(const MessageKey& key) {
+    if (owner_ == nullptr) {
+      owner_ = std::make_unique<std::atomic<uint64_t>[]>(kKinds * static_cast<size_t>(nranks_));
+      counters_.store(owner_.get(), std::memory_order_release);  // pairs with messages()
     }
-    std::atomic<uint64_t>& counter = owner_[index(peer, sends)];
+    std::atomic<uint64_t>& counter = owner_[index(key)];
     const uint64_t number = counter.load(std::memory_order_relaxed);
     counter.store(number + 1, std::memory_order_relaxed);
     return number;
@@ -53,19 +62,17 @@ class CallLog {
 
  private:
   static constexpr size_t kRecords = 32;
-  static size_t index(int peer, bool sends) noexcept {
-    return 2 * static_cast<size_t>(peer) + (sends ? 1 : 0);
-  }
-  [[nodiscard]] uint64_t count(int peer, bool sends) const noexcept {
-    const auto* const messages = messages_.load(std::memory_order_acquire);
-    return messages == nullptr ? 0 : messages[index(peer, sends)].load(std::memory_order_relaxed);
+  static constexpr size_t kKinds = 4;  // of messages, per peer
+  static size_t index(const MessageKey& key) noexcept {
+    return kKinds * static_cast<size_t>(key.peer) + (key.sends ? 1U : 0U) +
+           (key.of_vector ? 2U : 0U);
   }
 
   int nranks_;
   std::atomic<uint64_t> collectives_{0};
   std::unique_ptr<SharedCall[]> records_;
-  std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][recv, send]
-  std::atomic<std::atomic<uint64_t>*> messages_{nullptr};  // owner_, for other threads
+  std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][kKinds]
+  std::atomic<std::atomic<uint64_t>*> counters_{nullptr};  // owner_, for other threads
 };
 
 }  // namespace plexus

@@ -2,6 +2,7 @@
 #include "core/schedule/plan.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/base/hash.hpp"
 #include "core/schedule/message_count.hpp"
@@ -16,9 +17,16 @@ constexpr uint32_t kBorrowBytesMin =
 constexpr uint64_t kStreamingBytesMin =
     uint64_t{16} * 1024 * 1024;  // outputs that cannot stay in a core's caches
 
-/// Collectives of channel c and sends/receives have connections of their own (see ConnectionKey).
+/// Collectives of channel c, sends/receives, and the messages of collectives with counts per rank
+/// have connections of their own (see ConnectionKey).
 int collective_index(int channel) { return 2 * channel; }
-constexpr int kPointToPointIndex = 1;
+int index_of(const Task& task, int channel) {
+  constexpr int kMessages = 1;
+  constexpr int kVectorMessages = 3;
+  return !is_point_to_point(task.collective) ? collective_index(channel)
+         : task.of_vector                    ? kVectorMessages
+                                             : kMessages;
+}
 
 /// What needs no choosing.
 Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
@@ -44,6 +52,7 @@ CallRecord record_of(const Task& task, uint64_t way) {
   record.collective = static_cast<uint8_t>(task.collective);
   record.type = static_cast<uint8_t>(task.type);
   record.op = static_cast<uint8_t>(task.op.kind);
+  record.of_vector = task.of_vector ? 1 : 0;
   Fnv1a hash;  // over what all ranks must agree on
   if (is_point_to_point(task.collective)) {
     hash.mix(task.count * element_size(task.type));  // the two ends name it differently otherwise
@@ -122,6 +131,7 @@ TaskShape shape_of(const Task& task) noexcept {
           .scales = task.op.scales_input(),
           .divides = task.op.divides_output(),
           .in_place = task.send == task.recv,
+          .of_vector = task.of_vector,
           .root = task.root,
           .count = task.count};
 }
@@ -148,7 +158,8 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
       PLEXUS_TRY(plan->add_collective(context, tasks, task));
     }
   }
-  PLEXUS_TRY(plan->add_to_self(context, tasks));
+  PLEXUS_TRY(plan->add_to_self(context, tasks, false));
+  PLEXUS_TRY(plan->add_to_self(context, tasks, true));
   PLEXUS_TRY(plan->add_point_to_point(context, tasks));
   return plan;
 }
@@ -200,11 +211,14 @@ Result<void> Plan::add_collective(const PlanContext& context,
 }
 
 /// Messages to oneself: the k-th send meets the k-th receive.
-Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task> tasks) {
+Result<void> Plan::add_to_self(const PlanContext& context,
+                               std::span<const Task> tasks,
+                               bool of_vector) {
   std::vector<size_t> sends;
   std::vector<size_t> recvs;
   for (size_t task = 0; task < tasks.size(); ++task) {
-    if (is_point_to_point(tasks[task].collective) && tasks[task].root == context.rank) {
+    if (is_point_to_point(tasks[task].collective) && tasks[task].root == context.rank &&
+        tasks[task].of_vector == of_vector) {
       (tasks[task].collective == Collective::kSend ? sends : recvs).push_back(task);
     }
   }
@@ -239,13 +253,14 @@ Result<void> Plan::add_to_self(const PlanContext& context, std::span<const Task>
 /// One queue per peer and direction: messages to one peer keep their order, peers do not wait for
 /// each other.
 Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<const Task> tasks) {
-  std::vector<std::pair<std::pair<Collective, int>, WorkQueue*>> queues;
+  using Way = std::tuple<Collective, int, bool>;  // direction, peer, of a vector
+  std::vector<std::pair<Way, WorkQueue*>> queues;
   for (size_t task = 0; task < tasks.size(); ++task) {
     const Task& call = tasks[task];
     if (!is_point_to_point(call.collective) || call.root == context.rank) {
       continue;
     }
-    const std::pair key{call.collective, call.root};
+    const Way key{call.collective, call.root, call.of_vector};
     auto at = std::find_if(queues.begin(), queues.end(),
                            [&](const auto& entry) { return entry.first == key; });
     if (at == queues.end()) {
@@ -305,8 +320,7 @@ Result<void> Plan::add_item(const PlanContext& context,
     work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
                         work.element_bytes);
   }
-  connect(context, work,
-          is_point_to_point(task.collective) ? kPointToPointIndex : collective_index(channel));
+  connect(context, work, index_of(task, channel));
   const size_t lanes = context.device == nullptr ? program.lanes.size() : 0;
   item.lanes.reserve(lanes);
   for (size_t lane = 0; lane < lanes; ++lane) {
@@ -397,7 +411,9 @@ void Plan::number_calls(CallLog& log) {
         log.note_collective(call);
       }
     } else if (!work.program->peers.empty()) {  // else to oneself
-      call.sequence = log.note_message(call.root, collective == Collective::kSend);
+      call.sequence = log.note_message({.peer = call.root,
+                                        .sends = collective == Collective::kSend,
+                                        .of_vector = call.of_vector != 0});
     }
   }
 }

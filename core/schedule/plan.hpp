@@ -29,6 +29,7 @@ struct TaskShape {
   bool scales;
   bool divides;
   bool in_place;
+  bool of_vector;
   int root;
   uint64_t count;
   friend bool operator==(const TaskShape&, const TaskShape&) = default;
@@ -100,7 +101,7 @@ class Plan {
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
   Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);
-  Result<void> add_to_self(const PlanContext& context, std::span<const Task> tasks);
+  Result<void> add_to_self(const PlanContext& context, std::span<const Task> tasks, bool of_vector);
   Result<void> add_item(const PlanContext& context,
                         WorkQueue& queue,
                         const Task& task,

@@ -22,6 +22,9 @@ struct Task {
   DataType type = DataType::kFloat32;
   ReduceOp op;   // complete: averages and user scalars are already resolved
   int root = 0;  // root of a rooted collective; the peer of kSend / kRecv
+  /// Of kSend / kRecv: a message of plexusAllToAllV or plexusAllGatherV. Those pair with each
+  /// other, never with what ncclSend and ncclRecv exchange beside them.
+  bool of_vector = false;
   const void* send = nullptr;
   void* recv = nullptr;
   uint64_t count = 0;

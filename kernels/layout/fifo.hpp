@@ -63,8 +63,8 @@ struct CallRecord {
   uint8_t collective;
   uint8_t type;
   uint8_t op;
-  uint8_t algorithm;  // 1 + row of the table of algorithms; 0: none
-  uint32_t unused;
+  uint8_t algorithm;   // 1 + row of the table of algorithms; 0: none
+  uint32_t of_vector;  // 1: a message of a collective with counts of its own per rank
 };
 
 /// A CallRecord in a Fifo. Who looks for one call's record among all reads others that are being

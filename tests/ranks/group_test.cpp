@@ -310,6 +310,39 @@ TEST(Streams, AGroupThatIsPartlyInlineReturnsTheErrorOfItsOtherPart) {
   EXPECT_EQ(plexusStreamDestroy(stream), ncclInvalidUsage);
 }
 
+TEST(Group, AnAllToAllWithCountsDoesNotMixWithMessages) {
+  Job job(2);
+  const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
+    const std::vector<int32_t> values = {rank, rank, rank, rank, rank};
+    std::vector<int32_t> exchanged(5, -1);
+    std::vector<int32_t> message(5, -1);
+    const std::vector<size_t> counts = {2, 2};
+    const std::vector<size_t> places = {0, 3};
+    const auto all_to_all = [&] {
+      EXPECT_EQ(plexusAllToAllV(values.data(), counts.data(), places.data(), exchanged.data(),
+                                counts.data(), places.data(), ncclInt32, comm, nullptr),
+                ncclSuccess);
+    };
+    const auto send_and_receive = [&] {
+      EXPECT_EQ(ncclSend(values.data(), 5, ncclInt32, 1 - rank, comm, nullptr), ncclSuccess);
+      EXPECT_EQ(ncclRecv(message.data(), 5, ncclInt32, 1 - rank, comm, nullptr), ncclSuccess);
+    };
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    if (rank == 0) {
+      all_to_all();
+      send_and_receive();
+    } else {
+      send_and_receive();
+      all_to_all();
+    }
+    const ncclResult_t result = ncclGroupEnd();
+    EXPECT_EQ(exchanged, (std::vector<int32_t>{0, 0, -1, 1, 1}));
+    EXPECT_EQ(message, std::vector<int32_t>(5, 1 - rank));
+    return result;
+  });
+  EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclSuccess)) << ncclGetLastError(nullptr);
+}
+
 TEST(Group, OneThatCannotBePlannedLeavesNothingBehind) {
   Job one(2);
   Job other(2);
@@ -322,8 +355,7 @@ TEST(Group, OneThatCannotBePlannedLeavesNothingBehind) {
       EXPECT_EQ(ncclSend(&value, 1, ncclFloat32, 0, other.comm(0), nullptr), ncclSuccess);
       EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage) << "a send to itself without its receive";
     }
-    const ncclResult_t result =
-        ncclAllReduce(&value, &sum, 1, ncclFloat32, ncclSum, comm, nullptr);
+    const ncclResult_t result = ncclAllReduce(&value, &sum, 1, ncclFloat32, ncclSum, comm, nullptr);
     EXPECT_EQ(sum, 2);
     return result;
   });

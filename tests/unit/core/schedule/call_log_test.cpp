@@ -13,17 +13,20 @@ CallRecord record_of(uint64_t sequence) {
   return record;
 }
 
-TEST(CallLog, NumbersMessagesPerPeerAndDirection) {
+TEST(CallLog, NumbersMessagesPerPeerDirectionAndKind) {
+  constexpr MessageKey kSends{.peer = 2, .sends = true};
+  constexpr MessageKey kOfVector{.peer = 2, .sends = true, .of_vector = true};
+  constexpr MessageKey kReceives{.peer = 2, .sends = false};
   CallLog log(3);
-  EXPECT_EQ(log.sends(2), 0U);
-  EXPECT_EQ(log.note_message(2, true), 0U);
-  EXPECT_EQ(log.note_message(2, true), 1U);
-  EXPECT_EQ(log.note_message(2, false), 0U);
-  EXPECT_EQ(log.note_message(1, true), 0U);
-  EXPECT_EQ(log.sends(2), 2U);
-  EXPECT_EQ(log.recvs(2), 1U);
-  EXPECT_EQ(log.sends(1), 1U);
-  EXPECT_EQ(log.recvs(0), 0U);
+  EXPECT_EQ(log.messages(kSends), 0U);
+  EXPECT_EQ(log.note_message(kSends), 0U);
+  EXPECT_EQ(log.note_message(kSends), 1U);
+  EXPECT_EQ(log.note_message(kReceives), 0U);
+  EXPECT_EQ(log.note_message(kOfVector), 0U);
+  EXPECT_EQ(log.messages(kSends), 2U);
+  EXPECT_EQ(log.messages(kReceives), 1U);
+  EXPECT_EQ(log.messages(kOfVector), 1U);
+  EXPECT_EQ(log.messages({.peer = 0, .sends = true}), 0U);
   EXPECT_EQ(log.collectives(), 0U) << "which count apart";
 }
 
