@@ -161,7 +161,8 @@ class Generator {
     }
   }
 
-  /// Children that live for one or two calls each: what a rank leaves behind is still in use by others.
+  /// Children that live for one or two calls each: what a rank leaves behind is still in use by
+  /// others.
   void churn() {
     const int parent = random_.pick(alive_);
     const int nloops = random_.between(3, 25);
