@@ -103,7 +103,13 @@ class Generator {
       ranks.resize(static_cast<size_t>(random_.between(1, job_.nranks)));
     }
     Making making{.comms = {add_comm(ranks)}};
-    making.process_of_id = random_.below(static_cast<int>(job_.processes.size()));
+    // The maker must be there until all have met; a process with a rank of its own is.
+    const int maker = random_.pick(ranks);
+    for (const Thread& thread : job_.threads) {
+      if (std::find(thread.ranks.begin(), thread.ranks.end(), maker) != thread.ranks.end()) {
+        making.process_of_id = thread.process;
+      }
+    }
     emit_making(making, ranks);
   }
 
