@@ -74,8 +74,8 @@ ncclResult_t LiveCall::make_buffers() {
                                     salt_ + static_cast<uint64_t>(call_.rank));
   };
   if (is_in_place_) {
-    send_buffer_ = make(std::max(layout_.send_at + layout_.send_count,
-                                 layout_.recv_at + layout_.recv_count));
+    send_buffer_ =
+        make(std::max(layout_.send_at + layout_.send_count, layout_.recv_at + layout_.recv_count));
     if (send_buffer_->data() == nullptr) {
       return ncclSystemError;
     }
@@ -114,9 +114,9 @@ ncclResult_t LiveCall::prepare() {
   }
   scalar_.resize(sizeof(double));
   encode(operation_.type, scalar_of(operation_, call_.rank), scalar_.data());
-  const ncclResult_t result = ncclRedOpCreatePreMulSum(
-      &reduction_, scalar_.data(), operation_.type,
-      salt_ % 2 == 0 ? ncclScalarHostImmediate : ncclScalarDevice, comm_);
+  const ncclResult_t result =
+      ncclRedOpCreatePreMulSum(&reduction_, scalar_.data(), operation_.type,
+                               salt_ % 2 == 0 ? ncclScalarHostImmediate : ncclScalarDevice, comm_);
   has_reduction_ = result == ncclSuccess;
   return result;
 }
@@ -182,10 +182,10 @@ std::optional<std::string> LiveCall::find_difference(const std::vector<Segment>&
   for (size_t i = 0; i < expected.size(); ++i) {
     nwrong += expected[i] != actual[i] ? 1 : 0;
   }
-  return fmt::format("{}: {} of {} bytes differ, the first at element {} of {} (is {:#x}, must be {:#x})",
-                     what, nwrong, expected.size(),
-                     static_cast<size_t>(at - expected.begin()) / size, count,
-                     static_cast<int>(*other), static_cast<int>(*at));
+  return fmt::format(
+      "{}: {} of {} bytes differ, the first at element {} of {} (is {:#x}, must be {:#x})", what,
+      nwrong, expected.size(), static_cast<size_t>(at - expected.begin()) / size, count,
+      static_cast<int>(*other), static_cast<int>(*at));
 }
 
 std::optional<std::string> LiveCall::find_wrong() const {

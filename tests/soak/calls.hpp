@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call with its buffers: made before, issued, and checked against the reference when it is complete.
+// One call with its buffers: made before, issued, and checked against the reference when it is
+// complete.
 #pragma once
 
 #include <cstddef>

@@ -103,7 +103,13 @@ class Generator {
       ranks.resize(static_cast<size_t>(random_.between(1, job_.nranks)));
     }
     Making making{.comms = {add_comm(ranks)}};
-    making.process_of_id = random_.below(static_cast<int>(job_.processes.size()));
+    // The maker must be there until all have met; a process with a rank of its own is.
+    const int maker = random_.pick(ranks);
+    for (const Thread& thread : job_.threads) {
+      if (std::find(thread.ranks.begin(), thread.ranks.end(), maker) != thread.ranks.end()) {
+        making.process_of_id = thread.process;
+      }
+    }
     emit_making(making, ranks);
   }
 
@@ -161,7 +167,8 @@ class Generator {
     }
   }
 
-  /// Children that live for one or two calls each: what a rank leaves behind is still in use by others.
+  /// Children that live for one or two calls each: what a rank leaves behind is still in use by
+  /// others.
   void churn() {
     const int parent = random_.pick(alive_);
     const int nloops = random_.between(3, 25);

@@ -40,9 +40,9 @@ enum class Feature {
 };
 constexpr size_t kNumFeatures = static_cast<size_t>(Feature::kCount);
 constexpr std::array<std::string_view, kNumFeatures> kFeatureNames = {
-    "threads", "single", "processes", "net",    "ofi",      "async",      "nonblocking",
-    "late",    "fork",   "destroy",   "split",  "shrink",   "p2p",        "groups",
-    "mixed", "v",       "memalloc", "inplace", "algo",   "proto",    "reorder"};
+    "threads", "single", "processes", "net",     "ofi",    "async", "nonblocking",
+    "late",    "fork",   "destroy",   "split",   "shrink", "p2p",   "groups",
+    "mixed",   "v",      "memalloc",  "inplace", "algo",   "proto", "reorder"};
 
 class Features {
  public:

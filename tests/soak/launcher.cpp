@@ -45,8 +45,8 @@ std::string last_lines(const std::string& text, size_t nlines) {
   return text.substr(at);
 }
 
-/// A line without what differs from run to run: numbers, and what stands in parentheses. The same cause
-/// reads the same.
+/// A line without what differs from run to run: numbers, and what stands in parentheses. The same
+/// cause reads the same.
 std::string without_details(std::string_view text) {
   std::string result;
   int depth = 0;
@@ -145,13 +145,9 @@ Running::~Running() {
 }
 
 void Running::start(int process) {
-  std::vector<std::string> arguments = {"soak_driver",
-                                        "--process",
-                                        std::to_string(process),
-                                        "--folder",
-                                        folder_,
-                                        "--seed",
-                                        std::to_string(job_.seed)};
+  std::vector<std::string> arguments = {
+      "soak_driver", "--process", std::to_string(process),  "--folder",
+      folder_,       "--seed",    std::to_string(job_.seed)};
   arguments.insert(arguments.end(), options_.features.begin(), options_.features.end());
   std::vector<std::string> environment = environment_of(job_, process);
   const std::vector<char*> argument_pointers = pointers(arguments);
@@ -295,8 +291,8 @@ void Running::find_hang() {
     }
   }
   for (size_t process = 0; process < children_.size(); ++process) {
-    detail += last_lines(read_file(output_path(folder_, static_cast<int>(process))),
-                         kOutputLinesMax);
+    detail +=
+        last_lines(read_file(output_path(folder_, static_cast<int>(process))), kOutputLinesMax);
   }
   outcome_.findings.push_back({.kind = "HANG",
                                .about = fmt::format("in {}", fmt::join(kinds, " | ")),

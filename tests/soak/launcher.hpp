@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the processes of a job (this program again, with --process), watches them, ends them. Has no
-// threads, so that its forks are plain.
+// Starts the processes of a job (this program again, with --process), watches them, ends them. Has
+// no threads, so that its forks are plain.
 #pragma once
 
 #include <chrono>

@@ -61,8 +61,8 @@ class Layout {
     job_.nranks = static_cast<int>(owners.size());
     for (int process = 0; process < nprocesses; ++process) {
       bool is_single = random_.chance(35);
-      is_single = !features_.has(Feature::kThreads) ||
-                  (is_single && features_.has(Feature::kSingle));
+      is_single =
+          !features_.has(Feature::kThreads) || (is_single && features_.has(Feature::kSingle));
       std::vector<int> ranks;
       for (int rank = 0; rank < job_.nranks; ++rank) {
         if (owners[static_cast<size_t>(rank)] == process) {

@@ -2,6 +2,7 @@
 // soak_driver: random legal programs, by seed. tests/soak/README.md.
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -120,14 +121,17 @@ void report(const Running& running, const WatchOptions& watch, Totals& totals) {
 }
 
 void summarize(const Totals& totals, Clock::duration took) {
-  say(fmt::format("{} seeds in {} s: {} calls, {} results checked, {} changes of order ({} refused "
+  say(
+      fmt::format("{} seeds in {} s: {} calls, {} results checked, {} changes of order ({} refused "
                   "by the model), largest process {} MiB, {} distinct findings\n",
                   totals.njobs, std::chrono::duration_cast<std::chrono::seconds>(took).count(),
                   totals.ncalls, totals.nchecked, totals.nperturbed, totals.nrefused,
                   totals.memory_kib / 1024, totals.findings.size()));
   for (const auto& [about, seeds] : totals.findings) {
-    say(fmt::format("  {} x {}; seeds {}\n", seeds.size(), about.substr(0, 300),
-                    fmt::join(seeds.begin(), seeds.begin() + std::min<long>(8, static_cast<long>(seeds.size())), ", ")));
+    say(fmt::format(
+        "  {} x {}; seeds {}\n", seeds.size(), about.substr(0, 300),
+        fmt::join(seeds.begin(), seeds.begin() + std::min<long>(8, static_cast<long>(seeds.size())),
+                  ", ")));
   }
 }
 
@@ -150,7 +154,10 @@ int run_campaign(const Options& options, const Features& features) {
     last = dots == std::string::npos ? first : std::stoull(options.seeds.substr(dots + 2));
   }
   WatchOptions watch;
-  watch.still_max = std::chrono::seconds(static_cast<int>(options.still_s));
+  // Slower under sanitizers, as all tests.
+  const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
+  watch.still_max = std::chrono::seconds(
+      static_cast<int>(options.still_s * (factor == nullptr ? 1 : std::atof(factor))));
   watch.memory_kib_max = options.memory_mib * 1024;
   watch.has_stacks = !options.has_no_stacks;
   watch.features = feature_arguments(options);
@@ -184,7 +191,8 @@ int run_campaign(const Options& options, const Features& features) {
 int run(int argc, char** argv) {
   CLI::App app{"Runs random legal programs against a plain reference; a seed names a program."};
   Options options;
-  const CLI::IsMember is_feature(std::vector<std::string>(kFeatureNames.begin(), kFeatureNames.end()));
+  const CLI::IsMember is_feature(
+      std::vector<std::string>(kFeatureNames.begin(), kFeatureNames.end()));
   app.add_option("--seed", options.seed, "run this one");
   app.add_option("--seeds", options.seeds, "run these: A..B");
   app.add_option("--minutes", options.minutes, "start no job after this time");

@@ -253,9 +253,8 @@ class Run {
       for (size_t at = 0; at < open_.size(); ++at) {
         again = progress(open_[at]) || again;
       }
-      std::erase_if(open_, [&](int index) {
-        return issued_[static_cast<size_t>(index)].is_complete;
-      });
+      std::erase_if(open_,
+                    [&](int index) { return issued_[static_cast<size_t>(index)].is_complete; });
       has_moved = has_moved || again;
     }
     return has_moved;
@@ -323,8 +322,8 @@ class Run {
 
   void start_pair(const ModelCall& call) {
     const bool is_send = call.kind == ModelKind::kSend;
-    Pairing& pairing = is_send ? pairings_[{call.place, call.peer}]
-                               : pairings_[{call.peer, call.place}];
+    Pairing& pairing =
+        is_send ? pairings_[{call.place, call.peer}] : pairings_[{call.peer, call.place}];
     auto& mine = is_send ? pairing.sends : pairing.recvs;
     auto& others = is_send ? pairing.recvs : pairing.sends;
     mine.push_back(call.operation);
@@ -354,15 +353,16 @@ class Run {
 
   const ModelProgram& program_;
   std::vector<Thread> threads_;
-  std::vector<int> arrived_;  // by operation: how many calls of it have started
-  std::vector<std::deque<int>> of_place_;          // Issued in order, until complete
-  std::vector<std::vector<int>> unsynchronized_;   // by place: Issued that may be under way
+  std::vector<int> arrived_;                      // by operation: how many calls of it have started
+  std::vector<std::deque<int>> of_place_;         // Issued in order, until complete
+  std::vector<std::vector<int>> unsynchronized_;  // by place: Issued that may be under way
   std::vector<std::deque<int>> of_stream_;
   std::vector<Life> life_;
   std::deque<Issued> issued_;
   std::vector<int> open_;
   std::map<std::pair<int, int>, Pairing> pairings_;
-  std::map<int, std::vector<int>> aggregates_;  // by operation: the collectives of its group and place
+  std::map<int, std::vector<int>>
+      aggregates_;  // by operation: the collectives of its group and place
   std::string why_;
 };
 

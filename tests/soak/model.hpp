@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is a program legal? The model runs it by NCCL's rules, with nothing but the rules: no data, no time,
-// no buffers between ranks. A program that ends here must end in every library that keeps the rules;
-// one that does not may hang in NCCL, and its hanging is no finding.
+// Is a program legal? The model runs it by NCCL's rules, with nothing but the rules: no data, no
+// time, no buffers between ranks. A program that ends here must end in every library that keeps the
+// rules; one that does not may hang in NCCL, and its hanging is no finding.
 //
 // The rules, where several readings are possible the strictest:
 // - A thread makes its calls in order. A call without a stream returns when it is complete.
-// - A step is a call, or a group, which is one operation: it starts when all before it on each of its
+// - A step is a call, or a group, which is one operation: it starts when all before it on each of
+// its
 //   streams and communicators is complete, and it is over when all its calls are.
 // - A collective completes when all ranks of its communicator have started it; those of one
-//   communicator come in the same order on all its ranks, in a group one after the other. A library may
-//   do the collectives that a group has for a communicator as one, so they are grouped alike by all.
-// - A send completes when its receive has started: nothing is buffered. The k-th send from one rank to
-//   another meets the k-th receive. In a group they start together, after the group's collectives of
-//   the same communicator.
+//   communicator come in the same order on all its ranks, in a group one after the other. A library
+//   may do the collectives that a group has for a communicator as one, so they are grouped alike by
+//   all.
+// - A send completes when its receive has started: nothing is buffered. The k-th send from one rank
+// to
+//   another meets the k-th receive. In a group they start together, after the group's collectives
+//   of the same communicator.
 // - Making a communicator is collective, blocks, and needs the parent to have no work under way.
 // - Destroying is local: it needs the rank's own calls to be complete (finalizing waits for them).
 // There is no choice anywhere (no wildcards, no stream of two threads), so one run decides for all.
@@ -33,8 +36,8 @@ struct ModelCall {
   ModelKind kind = ModelKind::kCollective;
   int operation = 0;  // what meets what: the same number at all ranks that take part
   int place = 0;
-  int peer = 0;             // kSend, kRecv: the other's place
-  int stream = kNoStream;   // numbered over all threads of the program
+  int peer = 0;            // kSend, kRecv: the other's place
+  int stream = kNoStream;  // numbered over all threads of the program
 };
 
 enum class ModelStepKind {

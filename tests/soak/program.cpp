@@ -9,11 +9,11 @@
 namespace plexus::soak {
 namespace {
 
-constexpr const char* kOpNames[] = {"all_reduce", "broadcast", "reduce",      "all_gather",
-                                    "reduce_scatter", "alltoall", "gather",   "scatter",
-                                    "alltoallv",  "allgatherv", "pair"};
-constexpr const char* kTypeNames[] = {"int8",  "uint8",   "int32",   "uint32",   "int64",  "uint64",
-                                      "half",  "float",   "double",  "bfloat16", "e4m3",   "e5m2"};
+constexpr const char* kOpNames[] = {"all_reduce",     "broadcast",  "reduce", "all_gather",
+                                    "reduce_scatter", "alltoall",   "gather", "scatter",
+                                    "alltoallv",      "allgatherv", "pair"};
+constexpr const char* kTypeNames[] = {"int8", "uint8", "int32",  "uint32",   "int64", "uint64",
+                                      "half", "float", "double", "bfloat16", "e4m3",  "e5m2"};
 constexpr const char* kReductionNames[] = {"sum", "prod", "max", "min", "avg", "premulsum"};
 constexpr const char* kMakingNames[] = {"init", "init_all", "init_scalable", "split", "shrink"};
 constexpr const char* kChildNames[] = {"that ends soon", "that ends with its parent",
@@ -111,8 +111,7 @@ class Modeller {
  private:
   int participants(const Making& making) const {
     if (making.parent < 0) {
-      return static_cast<int>(
-          job_.comms[static_cast<size_t>(making.comms.front())].members.size());
+      return static_cast<int>(job_.comms[static_cast<size_t>(making.comms.front())].members.size());
     }
     return static_cast<int>(job_.comms[static_cast<size_t>(making.parent)].members.size() -
                             making.excluded.size());
@@ -139,8 +138,8 @@ class Modeller {
         break;
       case StepKind::kDestroy:
       case StepKind::kFinalize:
-        converted.kind = step.kind == StepKind::kDestroy ? ModelStepKind::kDestroy
-                                                         : ModelStepKind::kFinalize;
+        converted.kind =
+            step.kind == StepKind::kDestroy ? ModelStepKind::kDestroy : ModelStepKind::kFinalize;
         for (const Place& place : step.places) {
           converted.places.push_back(places_.of(place.comm, place.rank));
         }
@@ -154,14 +153,13 @@ class Modeller {
 
   ModelCall convert(const Call& call) const {
     const Operation& operation = job_.operations[static_cast<size_t>(call.operation)];
-    ModelCall converted{.operation = call.operation,
-                        .place = places_.of(operation.comm, call.rank),
-                        .stream = call.stream == kNoStream ? kNoStream
-                                                           : first_stream_ + call.stream};
+    ModelCall converted{
+        .operation = call.operation,
+        .place = places_.of(operation.comm, call.rank),
+        .stream = call.stream == kNoStream ? kNoStream : first_stream_ + call.stream};
     if (operation.op == Op::kPair) {
       converted.kind = call.is_send ? ModelKind::kSend : ModelKind::kRecv;
-      converted.peer =
-          places_.of(operation.comm, call.is_send ? operation.target : operation.root);
+      converted.peer = places_.of(operation.comm, call.is_send ? operation.target : operation.root);
     }
     return converted;
   }
@@ -233,9 +231,8 @@ std::string describe(const Job& job, const Step& step) {
 }
 
 std::string describe(const Job& job) {
-  std::string text =
-      fmt::format("seed {}: {} ranks, {} processes{}\n", job.seed, job.nranks,
-                  job.processes.size(), job.is_nonblocking ? ", non-blocking" : "");
+  std::string text = fmt::format("seed {}: {} ranks, {} processes{}\n", job.seed, job.nranks,
+                                 job.processes.size(), job.is_nonblocking ? ", non-blocking" : "");
   for (const auto& [name, value] : job.environment) {
     text += fmt::format("  {}={}\n", name, value);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job: processes, threads in them, settings, and what each thread calls in which order. Plain values,
-// made from a seed alone (generate.hpp), so that every process of the job makes it again for itself.
+// A job: processes, threads in them, settings, and what each thread calls in which order. Plain
+// values, made from a seed alone (generate.hpp), so that every process of the job makes it again
+// for itself.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,7 @@ struct Step {
   StepKind kind = StepKind::kCalls;
   std::vector<Call> calls{};
   bool is_grouped = false;
-  int making = 0;             // kMake
+  int making = 0;               // kMake
   std::vector<Place> places{};  // kDestroy, kFinalize
   std::vector<int> streams{};   // kSync
   int delay_us = 0;
@@ -79,12 +80,12 @@ enum class MakingKind { kInit, kInitAll, kScalable, kSplit, kShrink };
 struct Making {
   MakingKind kind = MakingKind::kInit;
   int parent = -1;
-  std::vector<int> comms{};      // init, shrink: one; split: by color
-  std::vector<int> colors{};     // split: by rank of the parent, NCCL_SPLIT_NOCOLOR
-  std::vector<int> keys{};       // split
-  std::vector<int> excluded{};   // shrink: ranks of the parent
-  int process_of_id = 0;       // init: who makes the unique id
-  int nids = 1;                // kScalable
+  std::vector<int> comms{};     // init, shrink: one; split: by color
+  std::vector<int> colors{};    // split: by rank of the parent, NCCL_SPLIT_NOCOLOR
+  std::vector<int> keys{};      // split
+  std::vector<int> excluded{};  // shrink: ranks of the parent
+  int process_of_id = 0;        // init: who makes the unique id
+  int nids = 1;                 // kScalable
 };
 
 /// members: by rank, the rank in the world (all ranks of the job).
@@ -101,7 +102,7 @@ struct Thread {
 };
 
 struct Process {
-  std::string host_id{};       // NCCL_HOSTID, "" leaves it
+  std::string host_id{};     // NCCL_HOSTID, "" leaves it
   bool forks_first = false;  // a child before the first call of the library
 };
 
@@ -116,8 +117,8 @@ struct Job {
   std::vector<std::pair<std::string, std::string>> environment{};
   bool is_nonblocking = false;
   bool allows_mixed = true;  // as in ModelProgram
-  int nperturbed = 0;  // changes of order that the model found legal
-  int nrefused = 0;    // and those that it did not
+  int nperturbed = 0;        // changes of order that the model found legal
+  int nrefused = 0;          // and those that it did not
   std::string illegal{};  // why the job is, "": it is not; anything else is a bug of the generator
 };
 

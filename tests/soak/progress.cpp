@@ -26,8 +26,8 @@ ProgressPage map_progress(const std::string& path) {
 }
 
 const char* name_of(Phase phase) {
-  constexpr const char* kNames[] = {"not begun", "before the call", "in the call", "polling",
-                                    "synchronizing", "pausing", "ended"};
+  constexpr const char* kNames[] = {"not begun",     "before the call", "in the call", "polling",
+                                    "synchronizing", "pausing",         "ended"};
   return kNames[static_cast<int>(phase)];
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job tell their launcher: a page in a file that both have mapped. The launcher
-// only reads; counters that stand still are a hang.
+// What the processes of a job tell their launcher: a page in a file that both have mapped. The
+// launcher only reads; counters that stand still are a hang.
 #pragma once
 
 #include <array>

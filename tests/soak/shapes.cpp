@@ -14,8 +14,10 @@ size_t pick_count(Random& random, ncclDataType_t type, int nblocks) {
     return 0;
   }
   if (way >= 50) {
-    bytes_max = way < 75 ? 4096 : way < 90 ? size_t{64} << 10 : way < 98 ? size_t{512} << 10
-                                                                         : kTotalBytesMax;
+    bytes_max = way < 75   ? 4096
+                : way < 90 ? size_t{64} << 10
+                : way < 98 ? size_t{512} << 10
+                           : kTotalBytesMax;
   }
   const size_t size = size_of(type);
   const size_t most = std::max<size_t>(bytes_max / size, 1);

@@ -25,8 +25,8 @@ bool run_gdb(pid_t pid, const std::string& output) {
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(file, STDOUT_FILENO);
     dup2(open("/dev/null", O_RDWR | O_CLOEXEC), STDERR_FILENO);
-    execl(kGdb, kGdb, "-nx", "-batch", "-p", target.c_str(), "-ex", "set print frame-arguments none",
-          "-ex", "thread apply all backtrace 14", nullptr);
+    execl(kGdb, kGdb, "-nx", "-batch", "-p", target.c_str(), "-ex",
+          "set print frame-arguments none", "-ex", "thread apply all backtrace 14", nullptr);
     _exit(127);
   }
   const auto deadline = std::chrono::steady_clock::now() + kBound;

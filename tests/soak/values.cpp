@@ -27,8 +27,7 @@ uint32_t mini_float_bits(MiniFloat format, double value) {
   int exponent = 0;
   const double fraction = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1)
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
-  const auto mantissa =
-      static_cast<uint32_t>(std::ldexp(fraction * 2 - 1, format.mantissa_bits));
+  const auto mantissa = static_cast<uint32_t>(std::ldexp(fraction * 2 - 1, format.mantissa_bits));
   const auto sign = static_cast<uint32_t>(std::signbit(value) ? 1 : 0);
   return sign << (format.exponent_bits + format.mantissa_bits) |
          static_cast<uint32_t>(exponent - 1 + bias) << format.mantissa_bits | mantissa;
@@ -132,8 +131,8 @@ std::vector<std::byte> pattern(const Operation& operation,
 }
 
 size_t variable_count(const Operation& operation, int source, int target) {
-  const uint64_t noise = mix(operation.count * 31 + static_cast<uint64_t>(source) * 64,
-                             static_cast<uint64_t>(target));
+  const uint64_t noise =
+      mix(operation.count * 31 + static_cast<uint64_t>(source) * 64, static_cast<uint64_t>(target));
   return noise % 4 == 0 ? 0 : noise / 4 % (operation.count + 1);
 }
 
@@ -192,8 +191,7 @@ void lay_out_rooted(const Operation& operation, int rank, int nranks, Buffers& b
     buffers.recv_at = scatters ? count * static_cast<size_t>(rank) : 0;
   }
   buffers.recv_count = count;
-  buffers.recv = {
-      {.count = count, .source = operation.root, .target = scatters ? rank : 0}};
+  buffers.recv = {{.count = count, .source = operation.root, .target = scatters ? rank : 0}};
 }
 
 void lay_out_variable(const Operation& operation, int rank, int nranks, Buffers& buffers) {

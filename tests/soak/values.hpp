@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain reference: what each buffer of a call holds before and after it, as segments of patterns.
-// Reduced values are small integers (or halves of powers of two), exact in every type and any order.
+// The plain reference: what each buffer of a call holds before and after it, as segments of
+// patterns. Reduced values are small integers (or halves of powers of two), exact in every type and
+// any order.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +45,7 @@ struct Buffers {
   size_t recv_count = 0;
   std::vector<Segment> send{};
   std::vector<Segment> recv{};  // after the call
-  size_t send_at = 0;         // in place: where the one begins in the other, in elements
+  size_t send_at = 0;           // in place: where the one begins in the other, in elements
   size_t recv_at = 0;
   bool can_be_in_place = false;
 };

@@ -198,9 +198,8 @@ class Runner {
 
   [[noreturn]] void fail(const std::string& what) {
     const size_t step = static_cast<size_t>(progress_.step.load());
-    const std::string at = step < thread_.steps.size()
-                               ? describe(job_, thread_.steps[step])
-                               : std::string("the end of the thread");
+    const std::string at = step < thread_.steps.size() ? describe(job_, thread_.steps[step])
+                                                       : std::string("the end of the thread");
     shared_.fail(fmt::format("thread {} (world ranks {}) step {}: {}\n  {}", index_,
                              fmt::join(thread_.ranks, ","), step, what, at));
   }
