@@ -139,6 +139,7 @@ void Family::deliver(Message message) {
       return;
     case MessageType::kJoin:
       host_ = std::move(message.payload);
+      hub_leaves_ = false;  // it may be another hub than the one that said so
       return;
     case MessageType::kLeave:
       hub_leaves_ = true;

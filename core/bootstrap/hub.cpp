@@ -8,8 +8,6 @@ namespace plexus {
 namespace {
 
 constexpr uint32_t kNobody = ~0U;
-constexpr size_t kGroupsMax = 1U << 16;  // of one family
-constexpr size_t kGathersMax = 64;       // unfinished, of one group
 
 Error breaks_rules(std::string_view what) {
   return fail(Code::kRemoteError, "a member broke the protocol: {}", what);
@@ -58,22 +56,24 @@ Result<void> Hub::join(const JoinInfo& info) {
   if (groups_.at(world_).failed) {
     return fail(Code::kRemoteError, "the job failed before rank {} joined", info.rank);
   }
-  if (all_joined()) {
-    tell_host();
+  if (const auto host = all_joined() ? host_member() : std::nullopt; host.has_value()) {
+    for (const auto& [other, unused] : members_) {
+      tell_host(other, *host);
+    }
   }
   return ok();
 }
 
+std::optional<uint32_t> Hub::host_member() const {
+  const auto at = std::find_if(members_.begin(), members_.end(), [&](const auto& entry) {
+    return entry.second.present && entry.second.info.process == host_process_;
+  });
+  return at == members_.end() ? std::nullopt : std::optional(at->first);
+}
+
 /// Members know by this whom they lose when they lose the hub.
-void Hub::tell_host() {
-  for (const auto& [rank, member] : members_) {
-    if (member.info.process == host_process_) {
-      for (const auto& [other, unused] : members_) {
-        send_(other, Message{.type = MessageType::kJoin, .peer = rank, .payload = name_of(rank)});
-      }
-      return;
-    }
-  }
+void Hub::tell_host(uint32_t to, uint32_t host) {
+  send_(to, Message{.type = MessageType::kJoin, .peer = host, .payload = name_of(host)});
 }
 
 void Hub::give_up_joining() {
@@ -148,7 +148,7 @@ Result<void> Hub::take_group(uint32_t member, const Message& message) {
   }
   const auto at = groups_.find(message.group);
   if (at == groups_.end()) {
-    if (groups_.size() >= kGroupsMax) {
+    if (groups_.size() >= kHubGroupsMax) {
       return breaks_rules("too many groups");
     }
     Group group;
@@ -178,7 +178,7 @@ Result<void> Hub::take_gather(uint32_t member, Message message) {
   if (group == nullptr) {
     return breaks_rules("a gather in a group it is not in");
   }
-  if (message.payload.size() > kBlobBytesMax || group->gathers.size() > kGathersMax) {
+  if (message.payload.size() > kBlobBytesMax || group->gathers.size() > kHubGathersMax) {
     return breaks_rules("a gather beyond the bounds");
   }
   auto& gather = group->gathers[message.tag];
@@ -307,15 +307,14 @@ void Hub::fail_groups_of(uint32_t member, const Error& error) {
   }
 }
 
-void Hub::lose(uint32_t member) {
+void Hub::lose(uint32_t member, std::string_view how) {
   const auto at = members_.find(member);
   if (at == members_.end() || !at->second.present) {
     return;
   }
   at->second.present = false;
   --present_;
-  fail_groups_of(member,
-                 fail(Code::kRemoteError, "{} died or lost its connection", name_of(member)));
+  fail_groups_of(member, fail(Code::kRemoteError, "{} {}", name_of(member), how));
   erase_groups_of(member);
 }
 
@@ -324,19 +323,33 @@ void Hub::leave(uint32_t member) {
   leaving.present = false;
   --present_;
   erase_groups_of(member);
-  if (leaving.info.process != host_process_) {
-    return;
+  // Others may still come to this address: the hub cannot move, and its process may end from now
+  // on.
+  if (leaving.info.process == host_process_ && !all_joined() && !host_member().has_value()) {
+    say_goodbye();
   }
-  // The process this hub runs in may end from now on.
-  const bool host_stays = std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
-    return entry.second.present && entry.second.info.process == host_process_;
-  });
-  if (!host_stays) {
-    for (const auto& [rank, other] : members_) {
-      if (other.present) {
-        send_(rank, Message{.type = MessageType::kLeave, .peer = member});
-      }
+}
+
+bool Hub::needs_heir() const { return all_joined() && present_ > 0 && !host_member().has_value(); }
+
+bool Hub::is_of_host(uint32_t member) const {
+  const auto at = members_.find(member);
+  return at != members_.end() && at->second.info.process == host_process_;
+}
+
+std::vector<uint32_t> Hub::present() const {
+  std::vector<uint32_t> ranks;
+  for (const auto& [rank, member] : members_) {
+    if (member.present) {
+      ranks.push_back(rank);
     }
+  }
+  return ranks;
+}
+
+void Hub::say_goodbye() {
+  for (const uint32_t rank : present()) {
+    send_(rank, Message{.type = MessageType::kLeave});
   }
 }
 

@@ -3,6 +3,9 @@
 // unique id) talks to it and to nobody else. It collects gathers, passes letters and probes on, and
 // tells the others when a member fails or vanishes.
 //
+// When the last rank of its process has left, the hub moves to the process of another member, with
+// its whole state (hub_state.cpp).
+//
 // A pure state machine: no sockets, no clock, no threads. Input: a member's message, or its loss;
 // output: messages to members through `send`. Nothing a member sends can break it for the others.
 #pragma once
@@ -10,13 +13,18 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/bootstrap/message.hpp"
 
 namespace plexus {
+
+inline constexpr size_t kHubGroupsMax = 1U << 16;  // of one family
+inline constexpr size_t kHubGathersMax = 64;       // unfinished, of one group
 
 /// Threads: one at a time.
 class Hub {
@@ -32,7 +40,7 @@ class Hub {
   /// A joined member's message. An Error: it breaks the rules; drop its connection.
   Result<void> take(uint32_t member, Message message);
   /// A member's connection is gone.
-  void lose(uint32_t member);
+  void lose(uint32_t member, std::string_view how = "died or lost its connection");
   /// The time for joining is over: those who came are told who is missing.
   void give_up_joining();
 
@@ -41,6 +49,22 @@ class Hub {
   /// Groups of which something is kept.
   [[nodiscard]] size_t groups() const { return groups_.size(); }
   [[nodiscard]] bool anybody_came() const { return !members_.empty(); }
+
+  // -- its going to another process (handover.hpp) --
+
+  /// All have joined, and of those present none lives in this hub's process, which may end.
+  [[nodiscard]] bool needs_heir() const;
+  [[nodiscard]] bool is_of_host(uint32_t member) const;
+  [[nodiscard]] std::vector<uint32_t> present() const;
+  [[nodiscard]] std::string name_of(uint32_t member) const;
+  /// Nobody takes over: from now on the loss of the hub is no failure.
+  void say_goodbye();
+  /// The whole state, as messages (README.md). Only when all have joined.
+  [[nodiscard]] std::string to_bytes() const;
+  /// Takes the state of another hub of the same world; for a hub that nobody has joined.
+  Result<void> restore(std::string_view bytes);
+  /// A member of the restored state comes back, and is told who shares the process of this hub.
+  Result<void> rejoin(const JoinInfo& info);
 
  private:
   struct Member {
@@ -63,11 +87,16 @@ class Hub {
   void check_gathers(uint64_t id, Group& group);
   void erase_groups_of(uint32_t member);
   [[nodiscard]] bool is_over(const Group& group) const;
-  void tell_host();
+  [[nodiscard]] std::optional<uint32_t> host_member() const;
+  void tell_host(uint32_t to, uint32_t host);
   void fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error);
   void fail_groups_of(uint32_t member, const Error& error);
   Group* find_group(uint64_t id, uint32_t member);
-  [[nodiscard]] std::string name_of(uint32_t member) const;
+  Result<void> restore_message(const Message& message);
+  Result<void> restore_member(const Message& message);
+  Result<void> restore_group(const Message& message);
+  Result<void> restore_gather(const Message& message);
+  Result<void> restore_leave_record(const Message& message);
 
   uint64_t world_;
   uint64_t host_process_;

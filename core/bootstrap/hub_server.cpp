@@ -4,16 +4,20 @@
 #include <algorithm>
 #include <cstring>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <poll.h>
+#include <set>
+#include <sys/socket.h>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/log.hpp"
 #include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/hub.hpp"
-#include "core/os/host.hpp"
 
 namespace plexus {
 namespace {
@@ -22,13 +26,17 @@ constexpr size_t kStrangersMax = 256;  // connections that have not proved thems
 constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr auto kStrangerGrace = std::chrono::seconds(1);
 constexpr int kTickMs = 100;
+constexpr int kMovingTickMs = 10;
+constexpr auto kLastWordsTime = std::chrono::seconds(3);
+constexpr auto kHoldTime = std::chrono::seconds(10);
 
 /// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member. Done
 /// when it has left or was refused: what still comes is read and ignored, so that our last words
 /// reach it (closing with unread bytes would reset the connection), until it closes or the
-/// deadline.
+/// deadline. Held when it has left and the hub has to move before its process may end: its end
+/// waits for ours.
 struct Connection {
-  enum class State { kHello, kProof, kJoin, kMember, kDone } state = State::kHello;
+  enum class State { kHello, kProof, kJoin, kMember, kDone, kHeld } state = State::kHello;
   Socket socket;
   Deadline deadline = Deadline::never();
   std::string received;  // of the handshake
@@ -47,19 +55,26 @@ class HubServer {
         listener_(std::move(listener)),
         options_(options),
         hub_(id.job,
-             process_id(),
+             options.host_process,
              [this](uint32_t member, const Message& message) { send(member, message); }),
+        hand_over_(hub_,
+                   options.hand_over,
+                   [this](uint32_t member, const Message& message) { send(member, message); }),
         join_deadline_(Deadline::after(options.join_time)) {}
+
+  Result<void> restore(std::string_view state) {
+    PLEXUS_TRY(hub_.restore(state));
+    const auto present = hub_.present();
+    awaited_ = {present.begin(), present.end()};
+    join_deadline_ = Deadline::after(options_.hand_over.come);
+    return ok();
+  }
 
   void serve() {
     while (!is_over()) {
       poll_once();
-      if (!hub_.all_joined() && !gave_up_ && join_deadline_.expired()) {
-        gave_up_ = true;
-        if (hub_.anybody_came()) {
-          hub_.give_up_joining();
-        }
-      }
+      expire_joining();
+      progress_hand_over();
       for (Connection& connection : connections_) {
         flush(connection);
       }
@@ -70,7 +85,69 @@ class HubServer {
  private:
   [[nodiscard]] bool is_over() const {
     const bool nobody_comes = gave_up_ && !hub_.anybody_came();
-    return nobody_comes || (hub_.anybody_came() && hub_.empty() && connections_.empty());
+    const bool has_work = !hub_.empty() && !moved();
+    return nobody_comes || (hub_.anybody_came() && !has_work && connections_.empty());
+  }
+  [[nodiscard]] bool moved() const { return hand_over_.stage() == HandOver::Stage::kMoved; }
+
+  void expire_joining() {
+    if (gave_up_ || !join_deadline_.expired() || (hub_.all_joined() && awaited_.empty())) {
+      return;
+    }
+    gave_up_ = true;
+    if (hub_.anybody_came() && !hub_.all_joined()) {
+      hub_.give_up_joining();
+    }
+    for (const uint32_t member : std::exchange(awaited_, {})) {
+      hub_.lose(member, "died or lost its connection while the control plane moved");
+    }
+    mail_.clear();
+  }
+
+  void progress_hand_over() {
+    if (awaited_.empty() && hub_.needs_heir()) {
+      hand_over_.begin(Clock::now(), false);
+    }
+    for (const uint32_t late : hand_over_.advance(Clock::now())) {
+      for (Connection& connection : connections_) {
+        if (connection.member == late && connection.state == Connection::State::kMember) {
+          drop(connection, "did not answer when the control plane moved");
+        }
+      }
+    }
+    if (moved()) {
+      retire();
+    }
+    release_held();
+  }
+
+  /// The new hub serves: members close when they have read so, strangers are not ours any more.
+  void retire() {
+    listener_.close();
+    for (Connection& connection : connections_) {
+      if (connection.state == Connection::State::kMember) {
+        connection.state = Connection::State::kDone;
+        connection.deadline = Deadline::after(kLastWordsTime);
+      }
+      connection.dead = connection.dead || connection.state < Connection::State::kMember;
+    }
+  }
+
+  /// Lets the ranks of this process go when nothing more depends on it.
+  void release_held() {
+    const auto is_held = [](const Connection& connection) {
+      return connection.state == Connection::State::kHeld;
+    };
+    const bool all_went =
+        moved() && std::all_of(connections_.begin(), connections_.end(),
+                               [&](const auto& one) { return is_held(one) || one.dead; });
+    for (Connection& connection : connections_) {
+      const bool goes = all_went || hub_.empty() || connection.deadline.expired();
+      if (is_held(connection) && goes && !connection.dead) {
+        connection.dead = true;
+        shutdown(connection.socket.fd(), SHUT_RDWR);  // a forked child may have it open, too
+      }
+    }
   }
 
   void poll_once() {
@@ -78,18 +155,22 @@ class HubServer {
     std::vector<pollfd> entries{{listener_.fd(), knocks, 0}};
     for (const Connection& connection : connections_) {
       const auto events = static_cast<short>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT);
-      entries.push_back({connection.socket.fd(), events, 0});
+      const bool is_held = connection.state == Connection::State::kHeld && connection.out.empty();
+      entries.push_back({is_held ? -1 : connection.socket.fd(), events, 0});
     }
-    if (poll(entries.data(), entries.size(), kTickMs) < 0) {
+    const bool moves = hand_over_.stage() != HandOver::Stage::kIdle &&
+                       hand_over_.stage() != HandOver::Stage::kStays;
+    if (poll(entries.data(), entries.size(), moves ? kMovingTickMs : kTickMs) < 0) {
       return;
     }
     size_t index = 1;
     for (Connection& connection : connections_) {
       const short ready = entries[index++].revents;
-      if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0) {
+      const bool is_held = connection.state == Connection::State::kHeld;
+      if ((ready & (POLLIN | POLLHUP | POLLERR)) != 0 && !is_held) {
         read(connection);
       }
-      if (connection.deadline.expired()) {
+      if (connection.deadline.expired() && !is_held) {
         drop(connection, "did not prove itself or go in time");
       }
     }
@@ -136,14 +217,15 @@ class HubServer {
     connection.dead = true;
     PLEXUS_INFO(kBootstrap, "bootstrap: dropped the connection of {}, which {}",
                 connection.socket.peer_name(), why);
-    if (connection.state == Connection::State::kMember) {
+    if (connection.state == Connection::State::kMember && !moved()) {
       hub_.lose(connection.member);
+      hand_over_.miss(connection.member, Clock::now());
     }
   }
 
   void read(Connection& connection) {
     std::vector<char> bytes(kReadBytes);
-    while (!connection.dead) {
+    while (!connection.dead && connection.state != Connection::State::kHeld) {
       auto received = connection.socket.try_recv(bytes.data(), bytes.size());
       if (received.has_error()) {
         drop(connection, "closed it");
@@ -226,12 +308,30 @@ class HubServer {
       join(connection, message);
       return;
     }
+    if (hand_over_.takes(connection.member, message.type)) {
+      auto taken = hand_over_.take(connection.member, message, Clock::now());
+      if (taken.has_error()) {
+        drop(connection, taken.error().message());
+      }
+      return;
+    }
     const bool leaves = message.type == MessageType::kLeave;
     auto taken = hub_.take(connection.member, std::move(message));
     if (taken.has_error()) {
       drop(connection, taken.error().message());
     } else if (leaves) {
-      finish(connection);
+      see_off(connection);
+    }
+  }
+
+  void see_off(Connection& connection) {
+    finish(connection);
+    hand_over_.miss(connection.member, Clock::now());
+    if (hub_.needs_heir() && hub_.is_of_host(connection.member) &&
+        hand_over_.stage() == HandOver::Stage::kIdle) {
+      connection.state = Connection::State::kHeld;
+      connection.deadline = Deadline::after(kHoldTime);
+      connection.out += encode(Message{.type = MessageType::kPause});  // wait for us
     }
   }
 
@@ -246,7 +346,8 @@ class HubServer {
     }
     connection.member = info.value().rank;
     connection.state = Connection::State::kMember;
-    auto joined = hub_.join(info.value());
+    const bool returns = awaited_.count(info.value().rank) != 0;
+    auto joined = returns ? hub_.rejoin(info.value()) : hub_.join(info.value());
     if (joined.has_error()) {
       finish(connection);
       connection.out += encode(
@@ -254,6 +355,14 @@ class HubServer {
       return;
     }
     connection.deadline = Deadline::never();
+    awaited_.erase(connection.member);
+    if (const auto mail = mail_.extract(connection.member); !mail.empty()) {
+      connection.out += mail.mapped();
+    }
+    if (!returns && hub_.needs_heir()) {
+      // Before the first gather can end: when a rank's init has returned, the hub has moved.
+      hand_over_.begin(Clock::now(), true);
+    }
   }
 
   void finish(Connection& connection) {
@@ -269,6 +378,9 @@ class HubServer {
         flush(connection);
         return;
       }
+    }
+    if (awaited_.count(member) != 0) {
+      mail_[member] += encode(message);
     }
   }
 
@@ -287,19 +399,38 @@ class HubServer {
   HubServerOptions options_;
   std::list<Connection> connections_;
   Hub hub_;
-  Deadline join_deadline_;
+  HandOver hand_over_;
+  Deadline join_deadline_;  // of a hub that moved here: for its members to come
   bool gave_up_ = false;
+  std::set<uint32_t> awaited_;            // members of a hub that moved here, still to come
+  std::map<uint32_t, std::string> mail_;  // for them
 };
+
+/// Detached: it ends when the job has left it, or with the process; nobody waits for it.
+Result<void> serve_in_thread(std::unique_ptr<HubServer> server) {
+  try {
+    std::thread([server = std::move(server)] { server->serve(); }).detach();
+  } catch (const std::system_error& error) {  // ours to catch: the callers' threads have no guard
+    return fail(Code::kSystemError, "no thread for the control plane: {}", error.what());
+  }
+  return ok();
+}
 
 }  // namespace
 
 Result<void> start_hub_server(const UniqueId& id,
                               Socket listener,
                               const HubServerOptions& options) {
+  return serve_in_thread(std::make_unique<HubServer>(id, std::move(listener), options));
+}
+
+Result<void> start_heir_server(const UniqueId& id,
+                               Socket listener,
+                               std::string_view state,
+                               const HubServerOptions& options) {
   auto server = std::make_unique<HubServer>(id, std::move(listener), options);
-  // Detached: it ends when the job has left it, or with the process; nobody waits for it.
-  std::thread([server = std::move(server)] { server->serve(); }).detach();
-  return ok();
+  PLEXUS_TRY(server->restore(state));
+  return serve_in_thread(std::move(server));
 }
 
 }  // namespace plexus

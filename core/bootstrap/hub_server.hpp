@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hub on TCP: one listening port and one thread in the process that made the unique id. Serves
-// until all members have left, or until nobody came in time. Strangers (port scans, garbage,
+// until all members have left, or until nobody came in time; when the last rank of its process has
+// left, it moves to another member's process. Strangers (port scans, garbage,
 // half-open connections, a wrong secret) are dropped without harm to the job.
 #pragma once
 
 #include <chrono>
+#include <string_view>
 
 #include "core/base/result.hpp"
+#include "core/bootstrap/handover.hpp"
 #include "core/bootstrap/unique_id.hpp"
+#include "core/os/host.hpp"
 #include "core/os/socket.hpp"
 
 namespace plexus {
@@ -15,9 +19,17 @@ namespace plexus {
 struct HubServerOptions {
   std::chrono::seconds join_time{300};  // for all ranks to come, from the first one on
   std::chrono::seconds handshake_time{10};
+  HandOverTimes hand_over = {};
+  uint64_t host_process = process_id();  // ranks of this process share the hub's fate
 };
 
 /// Serves `id` at `listener` in a thread of its own, which ends by itself.
 Result<void> start_hub_server(const UniqueId& id, Socket listener, const HubServerOptions& options);
+
+/// The same for a hub that moves here: `state` is what it was, its members will come.
+Result<void> start_heir_server(const UniqueId& id,
+                               Socket listener,
+                               std::string_view state,
+                               const HubServerOptions& options);
 
 }  // namespace plexus

@@ -8,6 +8,7 @@ namespace plexus {
 namespace {
 
 constexpr uint32_t kMagic = 0x31584c50;  // "PLX1"
+constexpr size_t kHubNameBytesMax = 128;
 
 template <class T>
 void put(std::string& bytes, T value) {
@@ -74,7 +75,7 @@ Result<std::optional<Message>> MessageReader::next() {
   message.group = cursor.take<uint64_t>();
   message.tag = cursor.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
-                     type <= static_cast<uint16_t>(MessageType::kLeft);
+                     type <= static_cast<uint16_t>(MessageType::kMove);
   if (magic != kMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }
@@ -146,6 +147,22 @@ Result<std::vector<std::string>> decode_blobs(std::string_view payload) {
     return damaged("gathered");
   }
   return blobs;
+}
+
+std::string encode(const HubAddress& address) {
+  std::string bytes(reinterpret_cast<const char*>(address.address.data()), address.address.size());
+  return bytes + address.name.substr(0, kHubNameBytesMax);
+}
+
+Result<HubAddress> decode_hub_address(std::string_view payload) {
+  HubAddress result;
+  if (payload.size() < result.address.size() ||
+      payload.size() > result.address.size() + kHubNameBytesMax) {
+    return damaged("address of a hub");
+  }
+  std::memcpy(result.address.data(), payload.data(), result.address.size());
+  result.name = payload.substr(result.address.size());
+  return result;
 }
 
 std::string encode(const Error& error) {

@@ -3,6 +3,7 @@
 // decoded here comes from a socket: bounds are checked, nothing is trusted.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,10 +27,15 @@ enum class MessageType : uint16_t {
   kLeaveGroup = 9,  // member -> hub: I leave `group`, having made these calls; hub -> member: the
                     // last message of `group`
   kLeft = 10,  // hub -> member: the answer to a probe: `peer` has left `group`, with its record
+  // The hub moves to another process (handover.hpp):
+  kPause = 11,  // hub -> member: send nothing more; member -> hub: this was my last word here
+  kHost = 12,  // hub -> member: take my state, `tag` pieces follow; member -> hub: where I serve it
+  kMove = 13,  // hub -> member: `peer` serves you from now on, or (no payload) I go on
 };
 
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
+inline constexpr size_t kStateBytesMax = 256UL << 20;  // of a hub, in pieces of a blob
 inline constexpr size_t kHeaderBytes = 32;
 
 struct Message {
@@ -72,6 +78,15 @@ Result<std::vector<uint32_t>> decode_ranks(std::string_view payload);
 
 std::string encode(const std::vector<std::string>& blobs);
 Result<std::vector<std::string>> decode_blobs(std::string_view payload);
+
+/// The payloads of kHost (to the hub) and kMove: where the new hub listens, and the name of its
+/// rank.
+struct HubAddress {
+  std::array<uint8_t, 28> address{};  // SocketAddress::pack
+  std::string name = {};              // at most 128 bytes
+};
+std::string encode(const HubAddress& address);
+Result<HubAddress> decode_hub_address(std::string_view payload);
 
 std::string encode(const Error& error);
 /// The Error in a kFail; an unknown code becomes kRemoteError.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a hostile or broken peer may send on the control plane: bytes in any pieces through the
 // reader, the messages into a hub with three honest members and into every decoder. No input may
-// crash, leak, pile up memory without bound, or make the hub send what it cannot.
+// crash, leak, pile up memory without bound, or make the hub send what it cannot. At every message
+// the hub hands its state over to another, which must be the same; and the bytes are taken for such
+// a state.
 //
 // Input: the first byte says how the stream is cut; then, per piece, the bytes of the stream.
 #include <cstdint>
@@ -33,11 +35,38 @@ void decode_all(const std::string& payload) {
   if (auto blobs = decode_blobs(payload); blobs.has_value()) {
     require(encode(blobs.value()) == payload);
   }
+  if (auto address = decode_hub_address(payload); address.has_value()) {
+    require(encode(address.value()) == payload);
+  }
   (void)decode_join(payload);
   require(decode_error(payload).code() != Code::kSuccess);
 }
 
+/// What one hub was, another is.
+void move(const Hub& hub) {
+  const std::string state = hub.to_bytes();
+  Hub heir(kWorld, 2, [](uint32_t, const Message&) { require(false); });
+  require(heir.restore(state).has_value());
+  require(heir.to_bytes() == state);
+}
+
+/// A state that somebody else wrote: refused, or of a hub that works.
+void restore(std::string_view bytes) {
+  Hub hub(kWorld, 1, [](uint32_t, const Message& message) {
+    require(message.payload.size() <= kPayloadBytesMax);
+  });
+  if (hub.restore(bytes).has_error()) {
+    return;
+  }
+  move(hub);
+  for (const uint32_t member : hub.present()) {
+    (void)hub.take(member, {.type = MessageType::kGather, .group = kWorld, .payload = "x"});
+    hub.lose(member);
+  }
+}
+
 void fuzz(std::string_view bytes) {
+  restore(bytes);
   if (bytes.size() >= UniqueId::kBytes) {
     (void)UniqueId::from_bytes(std::span<const std::byte, UniqueId::kBytes>(
         reinterpret_cast<const std::byte*>(bytes.data()), UniqueId::kBytes));
@@ -73,6 +102,7 @@ void fuzz(std::string_view bytes) {
       if (hub.take(member, std::move(*message.value())).has_error()) {
         hub.lose(member);
       }
+      move(hub);
       member = (member + 1) % kMembers;
     }
   }

@@ -203,10 +203,28 @@ TEST_F(HubTest, IsQuietWhenAMemberLeavesInOrder) {
   EXPECT_FALSE(hub_.empty());
 }
 
-TEST_F(HubTest, SaysGoodbyeWhenItsOwnProcessMayEnd) {
+TEST_F(HubTest, NeedsAnHeirWhenItsOwnProcessMayEnd) {
   join_all();
+  EXPECT_FALSE(hub_.needs_heir());
   ASSERT_TRUE(hub_.take(0, {.type = MessageType::kLeave}).has_value());
+  EXPECT_TRUE(sent_.empty());
+  EXPECT_TRUE(hub_.needs_heir());
+  EXPECT_EQ(hub_.present(), (std::vector<uint32_t>{1, 2}));
+  hub_.say_goodbye();
   ASSERT_EQ(sent_.size(), 2U);
+  EXPECT_EQ(sent_[0].message.type, MessageType::kLeave);
+  hub_.lose(1);
+  hub_.lose(2);
+  EXPECT_FALSE(hub_.needs_heir()) << "nobody is left";
+}
+
+TEST_F(HubTest, SaysGoodbyeWhenItsOwnProcessMayEndWhileOthersMayStillCome) {
+  ASSERT_TRUE(join(0).has_value());
+  ASSERT_TRUE(join(1).has_value());
+  ASSERT_TRUE(hub_.take(0, {.type = MessageType::kLeave}).has_value());
+  EXPECT_FALSE(hub_.needs_heir());
+  ASSERT_EQ(sent_.size(), 1U);
+  EXPECT_EQ(sent_[0].to, 1U);
   EXPECT_EQ(sent_[0].message.type, MessageType::kLeave);
 }
 

@@ -44,7 +44,7 @@ TEST(Message, IsRefusedWhenItsHeaderIsNone) {
   EXPECT_TRUE(refused(0, 'X'));   // magic
   EXPECT_TRUE(refused(7, 0x7f));  // size
   EXPECT_TRUE(refused(8, 0));     // type
-  EXPECT_TRUE(refused(8, 11));
+  EXPECT_TRUE(refused(8, 99));
 }
 
 TEST(Message, PayloadsSurviveTheirEncoding) {
@@ -58,6 +58,10 @@ TEST(Message, PayloadsSurviveTheirEncoding) {
             (std::vector<uint32_t>{4, 2, 9}));
   EXPECT_EQ(decode_blobs(encode(std::vector<std::string>{"", "ab", ""})).value(),
             (std::vector<std::string>{"", "ab", ""}));
+  HubAddress address{.name = "rank 3"};
+  address.address.fill(7);
+  EXPECT_EQ(decode_hub_address(encode(address)).value().address, address.address);
+  EXPECT_EQ(decode_hub_address(encode(address)).value().name, "rank 3");
   const Error error = decode_error(encode(Error(fail(Code::kInvalidUsage, "why"))));
   EXPECT_EQ(error.code(), Code::kInvalidUsage);
   EXPECT_EQ(error.message(), "why");
@@ -71,6 +75,9 @@ TEST(Message, DamagedPayloadsAreErrors) {
   EXPECT_TRUE(decode_ranks("12345").has_error());
   EXPECT_TRUE(decode_blobs(std::string("\xff\xff\xff\x7f", 4) + "x").has_error());
   EXPECT_TRUE(decode_blobs("12").has_error());
+  EXPECT_TRUE(decode_hub_address("").has_error());
+  EXPECT_TRUE(decode_hub_address(std::string(27, 'x')).has_error());
+  EXPECT_TRUE(decode_hub_address(std::string(1000, 'x')).has_error());
   EXPECT_EQ(decode_error("").code(), Code::kRemoteError);
   EXPECT_EQ(decode_error(std::string("\x63\0\0\0x", 5)).code(), Code::kRemoteError);
 }

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/tcp_family.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <poll.h>
+#include <sys/socket.h>
+#include <vector>
+
+#include "core/base/log.hpp"
+#include "core/bootstrap/handshake.hpp"
+#include "core/bootstrap/hub_server.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr auto kGoodbyeTime = std::chrono::seconds(2);
+constexpr auto kMoveTime = std::chrono::seconds(12);    // longer than a hub holds us while it moves
+constexpr auto kConnectTime = std::chrono::seconds(5);  // to a hub that listens already
+constexpr auto kSendTime = std::chrono::minutes(1);
+constexpr auto kRetryPause = std::chrono::milliseconds(50);
+constexpr size_t kKeptBytesMax = 256UL << 20;
+
+struct PortRange {
+  int low = 0;
+  int high = 0;
+};
+
+/// PLEXUS_PORT_RANGE, "low-high".
+Result<PortRange> parse_port_range(const std::string& text) {
+  PortRange range;
+  if (text.empty()) {
+    return range;
+  }
+  const char* const end = text.data() + text.size();
+  const auto low = std::from_chars(text.data(), end, range.low);
+  const bool dash = low.ec == std::errc() && low.ptr != end && *low.ptr == '-';
+  const auto high = dash ? std::from_chars(low.ptr + 1, end, range.high) : low;
+  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 ||
+      range.high < range.low || range.high > 65535) {
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
+  }
+  return range;
+}
+
+/// The hub may not listen yet (NCCL_COMM_ID), or be busy: tries again until patience ends.
+Result<Socket> connect_to_hub(const SocketAddress& address, const Patience& patience) {
+  for (;;) {
+    auto socket = Socket::connect(address, patience);
+    if (socket.has_value() || socket.error().code() != Code::kSystemError) {
+      return socket;
+    }
+    if (patience.deadline.expired()) {
+      return std::move(socket).error().with_context("nobody listens for this job");
+    }
+    if (patience.stop != nullptr && patience.stop->load(std::memory_order_acquire)) {
+      return fail(Code::kInvalidUsage, "aborted");
+    }
+    std::this_thread::sleep_for(kRetryPause);
+  }
+}
+
+Result<void> prove_membership(Socket& socket, const Secret& secret, const Patience& patience) {
+  PLEXUS_TRY(hello, make_hello());
+  PLEXUS_TRY(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience));
+  Answer answer{};
+  PLEXUS_TRY(socket.recv_all(&answer, sizeof(answer), patience));
+  PLEXUS_TRY(proof, check_answer(secret, hello, answer));
+  return socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience);
+}
+
+/// Connects to the hub at `address`, proves membership and joins.
+Result<Socket> enter_hub(const SocketAddress& address,
+                         const UniqueId& id,
+                         const JoinInfo& info,
+                         const Patience& patience) {
+  const std::string who = fmt::format("rank {} joining {}", info.rank, address.to_string());
+  auto socket = connect_to_hub(address, patience);
+  if (socket.has_error()) {
+    return std::move(socket).error().with_context(who);
+  }
+  auto proved = prove_membership(socket.value(), id.secret, patience);
+  if (proved.has_error()) {
+    return std::move(proved).error().with_context(who);
+  }
+  PLEXUS_TRY(socket.value().send_all(
+      encode(Message{.type = MessageType::kJoin, .payload = encode(info)}), patience));
+  return socket;
+}
+
+}  // namespace
+
+Result<Socket> listen_for_members(const Config& config) {
+  PLEXUS_TRY(range, parse_port_range(config.port_range));
+  const std::string& names =
+      config.bootstrap_ifname.empty() ? config.socket_ifname : config.bootstrap_ifname;
+  PLEXUS_TRY(interface_address, find_interface(names, config.socket_family));
+  return Socket::listen(interface_address, range.low, range.high);
+}
+
+Result<std::shared_ptr<TcpFamily>> TcpFamily::make(const Config& config,
+                                                   const UniqueId& id,
+                                                   const JoinInfo& info,
+                                                   const Patience& patience) {
+  PLEXUS_TRY(socket, enter_hub(id.address, id, info, patience));
+  auto family = std::make_shared<TcpFamily>(config, id, info, std::move(socket));
+  family->thread_ = std::thread([self = family.get()] { self->read(); });
+  return family;
+}
+
+// The hub's own deadline comes first and names who is missing.
+TcpFamily::TcpFamily(const Config& config, const UniqueId& id, JoinInfo info, Socket socket)
+    : Family(std::chrono::seconds(config.bootstrap_timeout_s + 5)),
+      config_(config),
+      id_(id),
+      info_(std::move(info)),
+      socket_(std::move(socket)) {}
+
+TcpFamily::~TcpFamily() {
+  ends_.store(true, std::memory_order_release);
+  {
+    const std::lock_guard lock(send_mutex_);
+    shutdown(socket_.fd(), SHUT_RDWR);  // wakes the reader
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+// ---- sending ----
+
+Patience TcpFamily::send_patience() const {
+  return {.deadline = Deadline::after(kSendTime), .stop = &ends_};
+}
+
+Result<void> TcpFamily::send(Message message) {
+  const std::lock_guard lock(send_mutex_);
+  return send_locked(encode(message));
+}
+
+/// With send_mutex_ held.
+Result<void> TcpFamily::send_locked(const std::string& bytes) {
+  if (pauses_) {
+    if (kept_.size() + bytes.size() > kKeptBytesMax) {
+      return fail(Code::kRemoteError, "too much was sent while the control plane moved");
+    }
+    kept_ += bytes;
+    return ok();
+  }
+  auto sent = socket_.send_all(bytes, send_patience());
+  if (sent.has_error()) {
+    return std::move(sent).error().with_context("the control connection is gone");
+  }
+  return ok();
+}
+
+void TcpFamily::close() {
+  wait_longer(kGoodbyeTime);
+  {
+    const std::lock_guard lock(send_mutex_);
+    leaves_ = true;
+    if (send_locked(encode(Message{.type = MessageType::kLeave})).has_error()) {
+      return;
+    }
+    if (!pauses_) {
+      shutdown(socket_.fd(), SHUT_WR);
+    }
+  }
+  std::unique_lock lock(closed_mutex_);
+  while (!hub_closed_ && Clock::now() < goodbye_until_) {
+    closed_.wait_until(lock, goodbye_until_);
+  }
+}
+
+void TcpFamily::wait_longer(Clock::duration duration) {
+  const std::lock_guard lock(closed_mutex_);
+  goodbye_until_ = std::max(goodbye_until_, Clock::now() + duration);
+}
+
+// ---- the reader ----
+
+void TcpFamily::read() {
+  while (receive() && take_messages()) {
+  }
+  lose_hub(socket_.peer_name());
+  {
+    const std::lock_guard lock(send_mutex_);
+    pauses_ = false;  // what is sent from now on fails
+  }
+  const std::lock_guard lock(closed_mutex_);
+  hub_closed_ = true;
+  closed_.notify_all();
+}
+
+bool TcpFamily::receive() {
+  constexpr size_t kReadBytes = 64UL * 1024;
+  std::vector<char> bytes(kReadBytes);
+  pollfd entry{socket_.fd(), POLLIN, 0};
+  if (poll(&entry, 1, -1) < 0) {
+    return true;
+  }
+  auto received = socket_.try_recv(bytes.data(), bytes.size());
+  if (received.has_error()) {
+    return false;
+  }
+  reader_.append(bytes.data(), received.value());
+  return true;
+}
+
+bool TcpFamily::take_messages() {
+  for (;;) {
+    auto message = reader_.next();
+    if (message.has_error()) {
+      return false;
+    }
+    if (!message.value().has_value()) {
+      return true;
+    }
+    if (!take(std::move(*message.value()))) {
+      return false;
+    }
+  }
+}
+
+/// False: there is no hub any more.
+bool TcpFamily::take(Message message) {
+  switch (message.type) {
+    case MessageType::kPause:
+      pause();
+      return true;
+    case MessageType::kHost:
+      take_state(message);
+      return true;
+    case MessageType::kMove:
+      return message.payload.empty() ? resume(nullptr) : move(message);
+    default:
+      deliver(std::move(message));
+      return true;
+  }
+}
+
+// ---- the hub moves ----
+
+void TcpFamily::pause() {
+  wait_longer(kMoveTime);
+  const std::lock_guard lock(send_mutex_);
+  if (leaves_ || pauses_) {
+    return;  // our kLeave was the last word
+  }
+  // An error to send is one to receive, too.
+  (void)socket_.send_all(encode(Message{.type = MessageType::kPause}), send_patience());
+  pauses_ = true;
+}
+
+void TcpFamily::take_state(const Message& message) {
+  if (hub_state_.size() + message.payload.size() <= kStateBytesMax) {
+    hub_state_ += message.payload;
+  }
+  if (message.tag != 0) {
+    return;
+  }
+  auto address = serve_here(std::exchange(hub_state_, {}));
+  Message answer{.type = MessageType::kHost};
+  if (address.has_value()) {
+    answer.payload = encode(address.value());
+  } else {
+    PLEXUS_INFO(kBootstrap, "bootstrap: does not take the hub over: {}", address.error().message());
+  }
+  const std::lock_guard lock(send_mutex_);
+  (void)socket_.send_all(encode(answer), send_patience());
+}
+
+Result<HubAddress> TcpFamily::serve_here(std::string_view state) {
+  {
+    const std::lock_guard lock(send_mutex_);
+    if (leaves_) {
+      return fail(Code::kInvalidUsage, "this rank leaves");
+    }
+  }
+  PLEXUS_TRY(listener, listen_for_members(config_));
+  PLEXUS_TRY(address, listener.local_address());
+  PLEXUS_TRY(start_heir_server(id_, std::move(listener), state, {.host_process = info_.process}));
+  PLEXUS_INFO(kBootstrap, "bootstrap: the hub moves here, to {}", address.to_string());
+  HubAddress result;
+  address.pack(result.address.data());
+  return result;
+}
+
+bool TcpFamily::move(const Message& message) {
+  auto to = decode_hub_address(message.payload);
+  auto address = to.has_value() ? SocketAddress::unpack(to.value().address.data())
+                                : Result<SocketAddress>(std::move(to).error());
+  if (address.has_error()) {
+    return false;
+  }
+  deliver({.type = MessageType::kJoin, .peer = message.peer, .payload = to.value().name});
+  const Patience patience{.deadline = Deadline::after(kConnectTime), .stop = &ends_};
+  auto entered = enter_hub(address.value(), id_, info_, patience);
+  if (entered.has_error()) {
+    PLEXUS_INFO(kBootstrap, "bootstrap: {}", entered.error().message());
+    return false;
+  }
+  reader_ = {};
+  return resume(&entered.value());
+}
+
+/// Sends what was kept, to the new hub or to the old one, and goes on with it.
+bool TcpFamily::resume(Socket* new_socket) {
+  const std::lock_guard lock(send_mutex_);
+  if (new_socket != nullptr) {
+    shutdown(socket_.fd(), SHUT_RDWR);  // closing is not enough where a forked child has it open
+    std::swap(socket_, *new_socket);
+  }
+  pauses_ = false;
+  const bool sent = socket_.send_all(std::exchange(kept_, {}), send_patience()).has_value();
+  if (leaves_) {
+    shutdown(socket_.fd(), SHUT_WR);
+  }
+  return sent && !ends_.load(std::memory_order_acquire);
+}
+
+}  // namespace plexus

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A process that makes communicators as it is told: a line of stdin is a call, a line of stdout its result, as JSON
+[code, text of the error, seconds, value]. For tests in which ranks must do things in a certain order.
+
+    make_id                   value: the unique id in hex
+    init NAME ID NRANKS RANK
+    split NAME CHILD COLOR    CHILD: its name; COLOR -1: in none
+    sum NAME                  all_reduce of one float, 1.0; value: the result
+    sum_until_error NAME      the same, until it fails
+    destroy NAME | abort NAME
+    exit                      at once, without another call
+
+PLEXUS_TEST_LIBRARY: the library."""
+import ctypes
+import json
+import os
+import sys
+import time
+
+FLOAT, SUM, NO_COLOR = 7, 0, -1
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_byte * 128)]
+
+
+class Calls:
+    def __init__(self):
+        self.library = ctypes.CDLL(os.environ["PLEXUS_TEST_LIBRARY"])
+        handle, number = ctypes.c_void_p, ctypes.c_int
+        self.library.ncclGetLastError.argtypes = [handle]
+        self.library.ncclGetLastError.restype = ctypes.c_char_p
+        self.library.ncclCommInitRank.argtypes = [ctypes.POINTER(handle), number, UniqueId, number]
+        self.library.ncclCommSplit.argtypes = [handle, number, number, ctypes.POINTER(handle), handle]
+        self.library.ncclAllReduce.argtypes = [handle, handle, ctypes.c_size_t, number, number, handle, handle]
+        self.library.ncclCommDestroy.argtypes = self.library.ncclCommAbort.argtypes = [handle]
+        self.comms = {}
+
+    def make_id(self):
+        told = UniqueId()
+        return self.library.ncclGetUniqueId(ctypes.byref(told)), bytes(told).hex()
+
+    def init(self, name, told, nranks, rank):
+        self.comms[name] = ctypes.c_void_p()
+        told = UniqueId.from_buffer_copy(bytes.fromhex(told))
+        return self.library.ncclCommInitRank(ctypes.byref(self.comms[name]), int(nranks), told, int(rank)), None
+
+    def split(self, name, child, color):
+        self.comms[child] = ctypes.c_void_p()
+        return self.library.ncclCommSplit(self.comms[name], int(color), 0, ctypes.byref(self.comms[child]), None), None
+
+    def sum(self, name):
+        given, got = ctypes.c_float(1), ctypes.c_float(0)
+        code = self.library.ncclAllReduce(ctypes.byref(given), ctypes.byref(got), 1, FLOAT, SUM, self.comms[name], None)
+        return code, got.value
+
+    def sum_until_error(self, name):
+        code = 0
+        while code == 0:
+            code, _ = self.sum(name)
+        return code, None
+
+    def destroy(self, name):
+        return self.library.ncclCommDestroy(self.comms.pop(name)), None
+
+    def abort(self, name):
+        return self.library.ncclCommAbort(self.comms.pop(name)), None
+
+    def exit(self):
+        os._exit(0)
+
+
+def main():
+    calls = Calls()
+    for line in sys.stdin:
+        what, *arguments = line.split()
+        begin = time.monotonic()
+        code, value = getattr(calls, what)(*arguments)
+        seconds = time.monotonic() - begin
+        text = (calls.library.ncclGetLastError(None) or b"").decode() if code else ""
+        print(json.dumps([code, text, seconds, value]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
