@@ -54,7 +54,8 @@ Result<void> Hub::join(const JoinInfo& info) {
   members_.emplace(info.rank, Member{info});
   ++present_;
   if (groups_.at(world_).failed) {
-    return fail(Code::kRemoteError, "the job failed before rank {} joined", info.rank);
+    return fail(Code::kRemoteError, "the job failed before rank {} joined: {}", info.rank,
+                groups_.at(world_).why);
   }
   if (const auto host = all_joined() ? host_member() : std::nullopt; host.has_value()) {
     for (const auto& [other, unused] : members_) {
@@ -111,14 +112,7 @@ Result<void> Hub::take(uint32_t member, Message message) {
     case MessageType::kLeaveGroup:
       return take_leave_group(member, std::move(message));
     case MessageType::kFail:
-      if (Group* const group = find_group(message.group, member); group != nullptr) {
-        const Error error = decode_error(message.payload);
-        const bool keeps = error.code() == Code::kInvalidUsage;
-        fail_group(
-            message.group, *group, member,
-            keeps ? error.clone()
-                  : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
-      }
+      take_failure(member, message);
       return ok();
     case MessageType::kLeave:
       leave(member);
@@ -284,11 +278,36 @@ void Hub::erase_groups_of(uint32_t member) {
   });
 }
 
+void Hub::take_failure(uint32_t member, const Message& message) {
+  Group* const group = find_group(message.group, member);
+  if (group == nullptr) {
+    return;
+  }
+  const Error error = decode_error(message.payload);
+  const auto gather = group->gathers.find(message.tag);
+  if (error.code() == Code::kTimeout && gather != group->gathers.end()) {
+    std::string missing;  // it waits in this gather, and wants to hear this too
+    for (const uint32_t other : group->members) {
+      if (gather->second.count(other) == 0) {
+        missing += (missing.empty() ? "" : ", ") + name_of(other);
+      }
+    }
+    fail_group(message.group, *group, kNobody,
+               fail(Code::kTimeout, "still waiting for {}: {}", missing, error.message()));
+    return;
+  }
+  const bool keeps = error.code() == Code::kInvalidUsage;
+  fail_group(message.group, *group, member,
+             keeps ? error.clone()
+                   : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
+}
+
 void Hub::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error) {
   if (group.failed) {
     return;
   }
   group.failed = true;
+  group.why = error.message();
   const Message message{.type = MessageType::kFail, .group = id, .payload = encode(error)};
   for (const uint32_t rank : group.members) {
     const auto at = members_.find(rank);

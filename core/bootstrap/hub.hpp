@@ -74,6 +74,7 @@ class Hub {
   struct Group {
     std::vector<uint32_t> members;  // ranks of the family, in rank order of the group
     bool failed = false;
+    std::string why;                                              // it failed
     std::map<uint64_t, std::map<uint32_t, std::string>> gathers;  // number -> member -> blob
     std::map<uint32_t, std::string> left;                         // member -> its leave record
   };
@@ -83,6 +84,7 @@ class Hub {
   Result<void> take_post(uint32_t member, Message message);
   Result<void> take_probe(uint32_t member, Message message);
   Result<void> take_leave_group(uint32_t member, Message message);
+  void take_failure(uint32_t member, const Message& message);
   void leave(uint32_t member);
   void check_gathers(uint64_t id, Group& group);
   void erase_groups_of(uint32_t member);

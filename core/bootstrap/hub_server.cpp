@@ -3,19 +3,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <poll.h>
 #include <set>
+#include <sys/resource.h>
 #include <sys/socket.h>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/base/log.hpp"
+#include "core/base/thread.hpp"
 #include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/hub.hpp"
 
@@ -60,7 +61,9 @@ class HubServer {
         hand_over_(hub_,
                    options.hand_over,
                    [this](uint32_t member, const Message& message) { send(member, message); }),
-        join_deadline_(Deadline::after(options.join_time)) {}
+        join_deadline_(Deadline::after(options.join_time)) {
+    has_reserve();
+  }
 
   Result<void> restore(std::string_view state) {
     PLEXUS_TRY(hub_.restore(state));
@@ -86,7 +89,9 @@ class HubServer {
   [[nodiscard]] bool is_over() const {
     const bool nobody_comes = gave_up_ && !hub_.anybody_came();
     const bool has_work = !hub_.empty() && !moved();
-    return nobody_comes || (hub_.anybody_came() && !has_work && connections_.empty());
+    const bool awaits_others = options_.stays && !hub_.all_joined() && !gave_up_;
+    return nobody_comes ||
+           (hub_.anybody_came() && !has_work && connections_.empty() && !awaits_others);
   }
   [[nodiscard]] bool moved() const { return hand_over_.stage() == HandOver::Stage::kMoved; }
 
@@ -151,7 +156,7 @@ class HubServer {
   }
 
   void poll_once() {
-    const auto knocks = static_cast<short>(has_room() ? POLLIN : 0);
+    const auto knocks = static_cast<short>(has_reserve() && has_room() ? POLLIN : 0);
     std::vector<pollfd> entries{{listener_.fd(), knocks, 0}};
     for (const Connection& connection : connections_) {
       const auto events = static_cast<short>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT);
@@ -182,13 +187,45 @@ class HubServer {
   void accept() {
     while (has_room()) {
       auto accepted = listener_.try_accept();
-      if (accepted.has_error() || !accepted.value().has_value()) {
+      if (accepted.has_error()) {
+        refuse();
+        return;
+      }
+      if (!accepted.value().has_value()) {
         return;
       }
       Connection& connection = connections_.emplace_back();
       connection.socket = std::move(*accepted.value());
       connection.deadline = Deadline::after(options_.handshake_time);
     }
+  }
+
+  /// No descriptor is left for a newcomer: it gets the one that was kept for this, and is told.
+  void refuse() {
+    reserve_.close();
+    auto accepted = listener_.try_accept();
+    if (accepted.has_error() || !accepted.value().has_value()) {
+      return;
+    }
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    PLEXUS_WARN(
+        "bootstrap: {} cannot join: this process made the unique id and has no file "
+        "descriptor left (ulimit -n is {}); raise the limit",
+        accepted.value()->peer_name(), limit.rlim_cur);
+    Connection& connection = connections_.emplace_back();
+    connection.socket = std::move(*accepted.value());
+    const Answer refusal = make_refusal(static_cast<uint32_t>(limit.rlim_cur));
+    connection.out.append(reinterpret_cast<const char*>(&refusal), sizeof(refusal));
+    finish(connection);
+  }
+
+  /// While the kept descriptor is used, newcomers wait in the listener's queue.
+  bool has_reserve() {
+    if (!reserve_.is_open()) {
+      reserve_ = Socket(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    }
+    return reserve_.is_open();
   }
 
   /// Room for one more stranger. When there is none, the oldest has to go if it had its second, and
@@ -397,6 +434,7 @@ class HubServer {
   UniqueId id_;
   Socket listener_;
   HubServerOptions options_;
+  Socket reserve_;  // a descriptor, for the day when there are no others
   std::list<Connection> connections_;
   Hub hub_;
   HandOver hand_over_;
@@ -408,11 +446,9 @@ class HubServer {
 
 /// Detached: it ends when the job has left it, or with the process; nobody waits for it.
 Result<void> serve_in_thread(std::unique_ptr<HubServer> server) {
-  try {
-    std::thread([server = std::move(server)] { server->serve(); }).detach();
-  } catch (const std::system_error& error) {  // ours to catch: the callers' threads have no guard
-    return fail(Code::kSystemError, "no thread for the control plane: {}", error.what());
-  }
+  PLEXUS_TRY(thread, start_thread("the hub of the control plane",
+                                  [server = std::move(server)] { server->serve(); }));
+  thread.detach();
   return ok();
 }
 

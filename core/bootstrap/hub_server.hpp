@@ -21,6 +21,7 @@ struct HubServerOptions {
   std::chrono::seconds handshake_time{10};
   HandOverTimes hand_over = {};
   uint64_t host_process = process_id();  // ranks of this process share the hub's fate
+  bool stays = false;  // until all came, though who came has left: late ones are told of a failure
 };
 
 /// Serves `id` at `listener` in a thread of its own, which ends by itself.

@@ -15,8 +15,10 @@ namespace {
 constexpr uint32_t kProtocolVersion = 1;
 
 Result<void> listen_and_serve(const UniqueId& id, Socket listener, const Config& config) {
+  // A port that the user chose is free again as soon as a job that failed is gone.
   return start_hub_server(id, std::move(listener),
-                          {.join_time = std::chrono::seconds(config.bootstrap_timeout_s)});
+                          {.join_time = std::chrono::seconds(config.bootstrap_timeout_s),
+                           .stays = config.comm_id.empty()});
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <vector>
 
 #include "core/base/log.hpp"
+#include "core/base/thread.hpp"
 #include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/hub_server.hpp"
 
@@ -19,6 +21,7 @@ constexpr auto kMoveTime = std::chrono::seconds(12);    // longer than a hub hol
 constexpr auto kConnectTime = std::chrono::seconds(5);  // to a hub that listens already
 constexpr auto kSendTime = std::chrono::minutes(1);
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
+constexpr auto kRefusedTime = std::chrono::seconds(2);  // for a network that is not settled yet
 constexpr size_t kKeptBytesMax = 256UL << 20;
 
 struct PortRange {
@@ -44,12 +47,26 @@ Result<PortRange> parse_port_range(const std::string& text) {
   return range;
 }
 
-/// The hub may not listen yet (NCCL_COMM_ID), or be busy: tries again until patience ends.
-Result<Socket> connect_to_hub(const SocketAddress& address, const Patience& patience) {
+/// The hub may not listen yet (`may_come`: NCCL_COMM_ID), or be busy: tries again until patience
+/// ends. A hub that listened when the id was made and refuses now has gone.
+Result<Socket> connect_to_hub(const SocketAddress& address,
+                              bool may_come,
+                              const Patience& patience) {
+  std::optional<Deadline> refused;
   for (;;) {
     auto socket = Socket::connect(address, patience);
-    if (socket.has_value() || socket.error().code() != Code::kSystemError) {
+    const bool is_refused = socket.has_error() && socket.error().code() == Code::kRemoteError;
+    if (socket.has_value() || (!is_refused && socket.error().code() != Code::kSystemError)) {
       return socket;
+    }
+    refused =
+        is_refused ? refused.value_or(Deadline::after(kRefusedTime)) : std::optional<Deadline>();
+    if (!may_come && refused.has_value() && refused->expired()) {
+      return fail(
+          Code::kRemoteError,
+          "nobody listens there any more: the process that called ncclGetUniqueId has ended, "
+          "or gave up since no rank came within PLEXUS_BOOTSTRAP_TIMEOUT; it must live until "
+          "all ranks have joined, and a new job needs a new unique id");
     }
     if (patience.deadline.expired()) {
       return std::move(socket).error().with_context("nobody listens for this job");
@@ -66,17 +83,29 @@ Result<void> prove_membership(Socket& socket, const Secret& secret, const Patien
   PLEXUS_TRY(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience));
   Answer answer{};
   PLEXUS_TRY(socket.recv_all(&answer, sizeof(answer), patience));
+  if (const auto limit = read_refusal(answer); limit.has_value()) {
+    return fail(Code::kSystemError,
+                "the process that made the unique id has no file descriptor left for this rank: "
+                "raise its limit (ulimit -n is {} there)",
+                *limit);
+  }
   PLEXUS_TRY(proof, check_answer(secret, hello, answer));
   return socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience);
 }
 
-/// Connects to the hub at `address`, proves membership and joins.
-Result<Socket> enter_hub(const SocketAddress& address,
+/// Where a hub is; `may_come`: it may not listen yet.
+struct HubPlace {
+  SocketAddress address;
+  bool may_come;
+};
+
+/// Connects to the hub, proves membership and joins.
+Result<Socket> enter_hub(const HubPlace& hub,
                          const UniqueId& id,
                          const JoinInfo& info,
                          const Patience& patience) {
-  const std::string who = fmt::format("rank {} joining {}", info.rank, address.to_string());
-  auto socket = connect_to_hub(address, patience);
+  const std::string who = fmt::format("rank {} joining {}", info.rank, hub.address.to_string());
+  auto socket = connect_to_hub(hub.address, hub.may_come, patience);
   if (socket.has_error()) {
     return std::move(socket).error().with_context(who);
   }
@@ -93,9 +122,11 @@ Result<Socket> enter_hub(const SocketAddress& address,
 
 Result<Socket> listen_for_members(const Config& config) {
   PLEXUS_TRY(range, parse_port_range(config.port_range));
-  const std::string& names =
-      config.bootstrap_ifname.empty() ? config.socket_ifname : config.bootstrap_ifname;
-  PLEXUS_TRY(interface_address, find_interface(names, config.socket_family));
+  const bool has_own = !config.bootstrap_ifname.empty();
+  PLEXUS_TRY(
+      interface_address,
+      find_interface(has_own ? config.bootstrap_ifname : config.socket_ifname, config.socket_family,
+                     has_own ? "NCCL_OOB_NET_IFNAME" : "NCCL_SOCKET_IFNAME"));
   return Socket::listen(interface_address, range.low, range.high);
 }
 
@@ -103,9 +134,17 @@ Result<std::shared_ptr<TcpFamily>> TcpFamily::make(const Config& config,
                                                    const UniqueId& id,
                                                    const JoinInfo& info,
                                                    const Patience& patience) {
-  PLEXUS_TRY(socket, enter_hub(id.address, id, info, patience));
+  PLEXUS_TRY(socket, enter_hub({.address = id.address, .may_come = !config.comm_id.empty()}, id,
+                               info, patience));
   auto family = std::make_shared<TcpFamily>(config, id, info, std::move(socket));
-  family->thread_ = std::thread([self = family.get()] { self->read(); });
+  auto thread = start_thread("the control connection", [self = family.get()] { self->read(); });
+  if (thread.has_error()) {
+    (void)family->send(
+        {.type = MessageType::kFail, .group = id.job, .payload = encode(thread.error())});
+    return std::move(thread).error().with_context(
+        fmt::format("rank {} joining {}", info.rank, id.address.to_string()));
+  }
+  family->thread_ = std::move(thread).value();
   return family;
 }
 
@@ -296,7 +335,7 @@ bool TcpFamily::move(const Message& message) {
   }
   deliver({.type = MessageType::kJoin, .peer = message.peer, .payload = to.value().name});
   const Patience patience{.deadline = Deadline::after(kConnectTime), .stop = &ends_};
-  auto entered = enter_hub(address.value(), id_, info_, patience);
+  auto entered = enter_hub({.address = address.value(), .may_come = false}, id_, info_, patience);
   if (entered.has_error()) {
     PLEXUS_INFO(kBootstrap, "bootstrap: {}", entered.error().message());
     return false;

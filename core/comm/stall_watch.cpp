@@ -2,7 +2,10 @@
 #include "core/comm/stall_watch.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "core/base/thread.hpp"
 
 namespace plexus {
 namespace {
@@ -141,11 +144,11 @@ void StallWatch::start_thread() {
   const std::lock_guard lock(inbox_mutex_);
   awake_ = true;
   if (!thread_.joinable()) {
-    try {
-      thread_ = std::thread([this] { serve(); });
-    } catch (const std::exception&) {
-      return;  // no thread to be had: nothing is found out, and the next wait tries again
+    auto thread = plexus::start_thread("finding calls that cannot end", [this] { serve(); });
+    if (thread.has_error()) {
+      return;  // nothing is found out, and the next wait tries again
     }
+    thread_ = std::move(thread).value();
   }
   arrived_.notify_all();
 }
