@@ -190,8 +190,14 @@ Result<void> Hub::take_gather(uint32_t member, Message message) {
                     .group = message.group,
                     .tag = message.tag,
                     .payload = encode(blobs)};
-  for (const uint32_t rank : group->members) {
-    send_(rank, all);
+  // Last to the ranks beside the hub: when they have it, their process may end, and the hub with
+  // it.
+  for (const bool of_host : {false, true}) {
+    for (const uint32_t rank : group->members) {
+      if (is_of_host(rank) == of_host) {
+        send_(rank, all);
+      }
+    }
   }
   return ok();
 }

@@ -144,6 +144,16 @@ TEST_F(HubTest, GathersInRankOrder) {
   }
 }
 
+/// A process that ends as soon as it has the result must not take that of the others with it.
+TEST_F(HubTest, AnswersTheRanksOfItsOwnProcessLast) {
+  join_all();
+  for (const uint32_t rank : {0U, 1U, 2U}) {
+    ASSERT_TRUE(gather(rank, "x").has_value());
+  }
+  ASSERT_EQ(sent_.size(), 3U);
+  EXPECT_EQ(sent_.back().to, 0U);
+}
+
 TEST_F(HubTest, KeepsGathersOfDifferentNumbersApart) {
   join_all(2);
   ASSERT_TRUE(gather(0, "first", 0).has_value());
