@@ -13,6 +13,8 @@ LIBRARY = str(pathlib.Path(os.environ.get("PLEXUS_TEST_LIB_DIR", "build/dev/lib"
 TRANSPORTS = {"shm": {}, "net": {"NCCL_SHM_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo"},
               "net with threads": {"NCCL_SHM_DISABLE": "1", "NCCL_SOCKET_IFNAME": "lo", "NCCL_SOCKET_NTHREADS": "2",
                                    "NCCL_NSOCKS_PERTHREAD": "2"}}
+OVER_OFI = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_NET_PLUGIN": "net-ofi", "NCCL_SOCKET_IFNAME": "lo",
+            "PLEXUS_OFI_PROVIDER": "tcp;ofi_rxm"}
 SANITIZED = job.TIME_FACTOR > 1
 # Threads in the child of a process with threads; what threads held that a child does not have is no leak.
 SANITIZERS = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0", "ASAN_OPTIONS": "detect_leaks=0"}
@@ -50,6 +52,15 @@ class Fork(job.Test):
 
     def test_no_descriptor_outlives_exec(self):
         self.run_ranks("before", "descriptors")
+
+    @unittest.skipIf(SANITIZED, "libfabric is not built for sanitizers")
+    def test_over_libfabric(self):
+        if not pathlib.Path(LIBRARY).with_name("libplexus-net-ofi.so").exists():
+            self.skipTest("net-ofi is not built: there is no libfabric")
+        for what in ("orphan", "destroy", "make", "workers"):
+            with self.subTest(what):
+                ended = self.start([DRIVER, "after_init", what], **OVER_OFI).end(60)
+                self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
 
     @unittest.skipIf(SANITIZED, "an interpreter without the sanitizer cannot load the library")
     def test_in_python(self):
