@@ -24,11 +24,7 @@ Result<HostStream*> check_stream(cudaStream_t stream) {
   }
   HostStream* const found = find_host_stream(stream);
   if (found == nullptr) {
-    return fail(
-        Code::kInvalidArgument,
-        "stream {} is none of Plexus's: host ranks take NULL (complete on return) or a stream from "
-        "plexusStreamCreate",
-        fmt::ptr(stream));
+    return unknown_stream(stream);
   }
   return found;
 }
@@ -169,8 +165,24 @@ Result<void> check_pointer(const void* pointer, const char* what) {
   return ok();
 }
 
+bool is_parents(ncclComm_t comm) noexcept { return parent_of(inner(comm)) != 0; }
+
+Error unknown_stream(cudaStream_t stream) {
+  if (const int32_t pid = parent_of_stream(stream); pid != 0) {
+    return made_before_fork("stream", pid);
+  }
+  return fail(Code::kInvalidArgument,
+              "stream {} was not made by plexusStreamCreate, or is destroyed already: host ranks "
+              "take NULL (complete on "
+              "return) or a stream from plexusStreamCreate",
+              fmt::ptr(stream));
+}
+
 Result<void> check_live(ncclComm_t comm) {
   if (!is_live(inner(comm))) {
+    if (const int32_t pid = parent_of(inner(comm)); pid != 0) {
+      return made_before_fork("communicator", pid);
+    }
     return fail(Code::kInvalidArgument, "{} is no communicator: NULL, or destroyed before",
                 fmt::ptr(comm));
   }

@@ -36,6 +36,11 @@ Result<Task> check_call(const CallArguments& arguments);
 Result<void> check_pointer(const void* pointer, const char* what);
 /// Not NULL and not ended.
 Result<void> check_live(ncclComm_t comm);
+/// Is it of the process that this one was forked from? To end it, or what is its, is nothing to do
+/// here.
+bool is_parents(ncclComm_t comm) noexcept;
+/// None of ours: which of the reasons.
+Error unknown_stream(cudaStream_t stream);
 /// check_live, and ready for work.
 Result<void> check_ready(ncclComm_t comm);
 Result<void> check_type(ncclDataType_t type);

@@ -245,6 +245,9 @@ PLEXUS_PUBLIC(ncclResult_t,
 
 PLEXUS_PUBLIC(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm)) {
   return guard([&]() -> plexus::Result<void> {
+    if (plexus::is_parents(comm)) {
+      return plexus::ok();
+    }
     PLEXUS_TRY(plexus::check_live(comm));
     return plexus::destroy_reduction(*plexus::inner(comm), op);
   });

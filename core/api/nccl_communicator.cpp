@@ -19,6 +19,7 @@ using plexus::Code;
 using plexus::fail;
 using plexus::guard;
 using plexus::inner;
+using plexus::is_parents;
 using plexus::ok;
 using plexus::Result;
 
@@ -46,6 +47,14 @@ Result<void> init(ncclComm_t* comm,
   PLEXUS_TRY(ids, read_ids(raw_ids));
   PLEXUS_TRY(comm_config, check_config(config));
   return init_rank(inner(comm), nranks, ids, rank, comm_config);
+}
+
+Result<void> end(ncclComm_t comm, Result<void> (*how)(Communicator*)) {
+  if (is_parents(comm)) {
+    forget(inner(comm));
+    return ok();
+  }
+  return comm == nullptr ? Result<void>(ok()) : how(inner(comm));
 }
 
 /// A failing call of a group's thread fails the group.
@@ -177,7 +186,7 @@ PLEXUS_PUBLIC(ncclResult_t,
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
   return guard([&]() -> Result<void> {
-    if (comm == nullptr) {
+    if (comm == nullptr || is_parents(comm)) {
       return ok();
     }
     PLEXUS_TRY(check_live(comm));
@@ -186,11 +195,11 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
-  return guard([&] { return comm == nullptr ? Result<void>(ok()) : plexus::destroy(inner(comm)); });
+  return guard([&] { return plexus::end(comm, plexus::destroy); });
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
-  return guard([&] { return comm == nullptr ? Result<void>(ok()) : plexus::abort(inner(comm)); });
+  return guard([&] { return plexus::end(comm, plexus::abort); });
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {

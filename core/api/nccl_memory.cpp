@@ -23,6 +23,7 @@ using plexus::Code;
 using plexus::fail;
 using plexus::guard;
 using plexus::inner;
+using plexus::is_parents;
 using plexus::ok;
 using plexus::Result;
 
@@ -57,6 +58,9 @@ PLEXUS_PUBLIC(ncclResult_t,
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle)) {
   return guard([&]() -> Result<void> {
+    if (is_parents(comm)) {
+      return ok();
+    }
     PLEXUS_TRY(check_live(comm));
     return handle == nullptr ? Result<void>(ok()) : plexus::deregister_buffer(*inner(comm), handle);
   });
@@ -87,6 +91,9 @@ PLEXUS_PUBLIC(ncclResult_t,
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
   return guard([&]() -> Result<void> {
+    if (is_parents(comm)) {
+      return ok();
+    }
     PLEXUS_TRY(check_live(comm));
     return win == nullptr ? Result<void>(ok()) : plexus::deregister_window(*inner(comm), win);
   });

@@ -9,9 +9,7 @@ namespace {
 Result<HostStream*> check_host_stream(cudaStream_t stream) {
   HostStream* const found = find_host_stream(stream);
   if (found == nullptr) {
-    return fail(Code::kInvalidArgument,
-                "the stream was not made by plexusStreamCreate, or is destroyed already (calls on "
-                "a NULL stream are complete on return)");
+    return unknown_stream(stream);
   }
   return found;
 }
@@ -41,6 +39,9 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamCreate(cudaStream_t* stream) {
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamDestroy(cudaStream_t stream) {
   return guard([&]() -> Result<void> {
+    if (plexus::parent_of_stream(stream) != 0) {
+      return plexus::ok();
+    }
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
     return plexus::destroy_host_stream(found);
   });

@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/immortal.hpp"
+
 namespace plexus {
 namespace {
 
@@ -240,10 +242,7 @@ std::atomic<Environment>& environment() noexcept {
   return instance;
 }
 
-std::recursive_mutex& environment_mutex() {
-  static std::recursive_mutex mutex;
-  return mutex;
-}
+std::recursive_mutex& environment_mutex() { return Immortal<std::recursive_mutex>::instance(); }
 
 std::optional<Found> find_setting(const char* name) {
   const auto lock = hold_environment();

@@ -97,8 +97,7 @@ class Logger {
     file_ = STDOUT_FILENO;
     const char* const path = std::getenv("NCCL_DEBUG_FILE");
     if (path != nullptr && level > LogLevel::kVersion) {
-      const int opened =
-          open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+      const int opened = open_file(path);
       file_ = opened < 0 ? STDOUT_FILENO : opened;
     }
   }
@@ -139,7 +138,23 @@ class Logger {
 
  private:
   friend class Immortal<Logger>;
-  Logger() { read_environment(); }
+  Logger() : host_(host_name()) { read_environment(); }
+  /// Lines of a child go where its parent's go, unless the file is named for the process.
+  Logger(AfterFork /*tag*/, const Logger& parent)
+      : level_(parent.level_.load(std::memory_order_relaxed)),
+        subsystems_(parent.subsystems_.load(std::memory_order_relaxed)),
+        host_(parent.host_),
+        file_(parent.file_) {
+    const char* const path = std::getenv("NCCL_DEBUG_FILE");
+    if (path != nullptr && std::strstr(path, "%p") != nullptr && file_ > STDERR_FILENO) {
+      const int opened = open_file(path);
+      file_ = opened < 0 ? file_ : opened;
+    }
+  }
+
+  [[nodiscard]] int open_file(const char* path) const {
+    return open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  }
 
   [[nodiscard]] std::string expand(const char* path) const {
     std::string result;
@@ -174,7 +189,7 @@ class Logger {
 
   std::atomic<int> level_{0};
   std::atomic<uint64_t> subsystems_{kSubsystemsDefault};
-  const std::string host_ = host_name();
+  const std::string host_;
   mutable std::mutex mutex_;
   int file_ = STDOUT_FILENO;  // guarded by mutex_
   std::string last_error_;    // guarded by mutex_

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fcntl.h>
 #include <list>
 #include <map>
 #include <memory>
@@ -223,7 +222,7 @@ class HubServer {
   /// While the kept descriptor is used, newcomers wait in the listener's queue.
   bool has_reserve() {
     if (!reserve_.is_open()) {
-      reserve_ = Socket(open("/dev/null", O_RDONLY | O_CLOEXEC));
+      reserve_ = Socket::reserve();
     }
     return reserve_.is_open();
   }

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "core/base/config.hpp"
@@ -143,8 +144,11 @@ class Communicator final : public RankState {
   /// communicators is kept for later ones and never given back.
   static void* operator new(size_t size_bytes);
   static void operator delete(void* memory) noexcept;
+  /// Of live ones of this process; those of the processes that it was forked from have lesser ones.
+  static uint64_t live_magic() noexcept { return kMagic + Forks::count(); }
   static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
-  std::atomic<uint64_t> magic{kMagic};
+  std::atomic<uint64_t> magic{live_magic()};
+  const int32_t maker = getpid();
   bool finalized = false;
   bool revoked = false;
   CallingThread calling_thread;

@@ -20,6 +20,17 @@ namespace plexus {
 /// Is `comm` a communicator that was created and not destroyed? (One comparison of a magic number.)
 bool is_live(const Communicator* comm) noexcept;
 
+// -- fork: what a parent made stays its own. In the child nothing of it is touched: giving it back
+// -- is done at once, all else is refused --
+/// The process that made `comm`, and from which this one was forked; 0: not so.
+int32_t parent_of(const Communicator* comm) noexcept;
+/// The child knows it no more.
+void forget(Communicator* comm) noexcept;
+/// Likewise for a stream; there is nothing to forget.
+int32_t parent_of_stream(const void* handle) noexcept;
+/// What a call gets that needs more than to give it back: "the communicator was made by process 7".
+Error made_before_fork(const char* what, int32_t pid);
+
 /// Plain facts. Valid once the communicator is ready.
 int rank_of(const Communicator& comm) noexcept;
 int nranks_of(const Communicator& comm) noexcept;
@@ -61,7 +72,7 @@ Result<void> revoke(Communicator& comm);
 Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what);
 
 // -- groups and work (`Task::comm` set, arguments checked) --
-Result<void> group_start() noexcept;
+Result<void> group_start();
 Result<void> group_end();
 /// Marks the calling thread's open group as failed (a bad argument inside a group); no-op outside
 /// one.

@@ -168,7 +168,25 @@ Result<void> run_tasks(std::span<const Task> tasks,
 
 thread_local constinit Group::ThisThread Group::this_thread_;
 
+/// The thread that forks is the child's only one: what its group holds is of communicators that
+/// the child does not have.
+class Group::Reset final : private ForkAware {
+ public:
+  Reset() { Forks::add(*this); }
+
+ private:
+  void hold() noexcept override {}
+  void release() noexcept override {}
+  void leave() noexcept override {
+    this_thread_.depth = 0;
+    if (this_thread_.group != nullptr) {
+      *this_thread_.group = Group();
+    }
+  }
+};
+
 Group& Group::make_current() {
+  Immortal<Reset>::instance();
   thread_local Group group;
   this_thread_.group = &group;
   return group;
@@ -309,7 +327,7 @@ Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void*
   return true;
 }
 
-Result<void> group_start() noexcept {
+Result<void> group_start() {
   Group::start();
   return ok();
 }

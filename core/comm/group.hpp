@@ -25,7 +25,10 @@ class Group {
 
   /// Is the calling thread between a start and the outermost end?
   [[nodiscard]] static bool open() noexcept { return this_thread_.depth > 0; }
-  static void start() noexcept { ++this_thread_.depth; }
+  static void start() {
+    current();
+    ++this_thread_.depth;
+  }
   static Result<void> end();
   void fail(const Error& error);
   /// Takes the call that stood at this place in the thread's last group, with other addresses.
@@ -38,6 +41,7 @@ class Group {
   void add(LifeJob job) { jobs_.push_back(std::move(job)); }
 
  private:
+  class Reset;
   Result<void> finish();
   Result<void> run_jobs();
   void differ() noexcept;

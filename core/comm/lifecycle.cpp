@@ -59,7 +59,8 @@ void release_aborted(Communicator* comm) {
 }  // namespace
 
 bool is_live(const Communicator* comm) noexcept {
-  return comm != nullptr && comm->magic.load(std::memory_order_relaxed) == Communicator::kMagic;
+  return comm != nullptr &&
+         comm->magic.load(std::memory_order_relaxed) == Communicator::live_magic();
 }
 int rank_of(const Communicator& comm) noexcept { return comm.rank(); }
 int nranks_of(const Communicator& comm) noexcept { return comm.nranks(); }

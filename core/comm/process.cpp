@@ -8,6 +8,43 @@
 
 namespace plexus {
 
+namespace {
+
+std::map<const void*, int32_t> join(const std::set<const void*>& handles,
+                                    int32_t pid,
+                                    std::map<const void*, int32_t> others) {
+  for (const void* const handle : handles) {
+    others.emplace(handle, pid);
+  }
+  return others;
+}
+
+}  // namespace
+
+Process::Process(AfterFork tag, Process& parent)
+    : memory(tag, parent.memory),
+      parents_streams_(join(parent.streams_, parent.pid_, parent.parents_streams_)) {
+  if (parent.env_read_.load(std::memory_order_acquire)) {
+    std::call_once(env_once_, [&] {
+      if (parent.env_error_.has_value()) {
+        env_error_ = parent.env_error_->clone();
+      }
+    });
+    env_read_.store(true, std::memory_order_relaxed);
+  }
+  Forks::add(*this);
+}
+
+void Process::hold() noexcept {
+  mutex_.lock();
+  memory.hold();
+}
+
+void Process::release() noexcept {
+  memory.release();
+  mutex_.unlock();
+}
+
 Result<Config> Process::read_settings() {
   std::call_once(env_once_, [this] {
     auto installed =
@@ -16,6 +53,7 @@ Result<Config> Process::read_settings() {
     if (installed.has_error()) {
       env_error_ = std::move(installed).error();
     }
+    env_read_.store(true, std::memory_order_release);  // pairs with the load of a child's
   });
   if (env_error_.has_value()) {
     return env_error_->clone();
@@ -37,6 +75,11 @@ HostStream* Process::find_stream(const void* handle) const {
   }
   return static_cast<HostStream*>(
       const_cast<void*>(handle));  // NOLINT(cppcoreguidelines-pro-type-const-cast): ours
+}
+
+int32_t Process::parent_of_stream(const void* handle) const {
+  const auto at = parents_streams_.find(handle);
+  return at == parents_streams_.end() ? 0 : at->second;
 }
 
 Result<void> Process::destroy_stream(HostStream* stream) {

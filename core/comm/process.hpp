@@ -5,11 +5,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <unistd.h>
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
@@ -26,8 +28,9 @@
 
 namespace plexus {
 
-/// Threads: any.
-class Process {
+/// Threads: any. A child made by fork has its own: what its parent made is not used there, but for
+/// memory from ncclMemAlloc.
+class Process final : private ForkAware {
  public:
   /// Made at first use and never destroyed: threads of plugins may outlive main().
   static Process& instance() { return Immortal<Process>::instance(); }
@@ -53,6 +56,8 @@ class Process {
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.
   Result<void> destroy_stream(HostStream* stream);
   [[nodiscard]] HostStream* find_stream(const void* handle) const;
+  /// The process that made the stream `handle`, from which this one was forked; 0: no such stream.
+  [[nodiscard]] int32_t parent_of_stream(const void* handle) const;
 
   HostEvent* create_event();
   /// kInvalidArgument when it is none of ours. Who waits for it goes on waiting.
@@ -62,13 +67,21 @@ class Process {
 
  private:
   friend class Immortal<Process>;
-  Process() = default;
+  Process() { Forks::add(*this); }
+  Process(AfterFork tag, Process& parent);
+  void hold() noexcept override;
+  void release() noexcept override;
+  void leave() noexcept override {}
+
+  const int32_t pid_ = getpid();
   mutable std::mutex mutex_;
   std::set<const void*> streams_;                             // guarded by mutex_
   std::map<const void*, std::shared_ptr<HostEvent>> events_;  // guarded by mutex_
+  const std::map<const void*, int32_t> parents_streams_;      // and who made each
   DeviceRuntime* devices_ = cuda_runtime();
   std::once_flag env_once_;
-  std::optional<Error> env_error_;  // written once
+  std::optional<Error> env_error_;     // written once
+  std::atomic<bool> env_read_{false};  // is that so?
 };
 
 }  // namespace plexus

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "core/base/hash.hpp"
+#include "core/base/immortal.hpp"
 
 namespace plexus {
 namespace {
@@ -45,6 +46,15 @@ bool for_each_core(const std::string& list, const Use& use) {
   return true;
 }
 
+struct RandomId {
+  RandomId() {
+    if (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
+      value = static_cast<uint64_t>(getpid());
+    }
+  }
+  uint64_t value = 0;
+};
+
 }  // namespace
 
 HostIdentity host_identity(const std::string& override_text) {
@@ -64,16 +74,7 @@ HostIdentity host_identity(const std::string& override_text) {
   return identity;
 }
 
-uint64_t process_id() {
-  static const uint64_t id = [] {
-    uint64_t value = 0;
-    if (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
-      value = static_cast<uint64_t>(getpid());
-    }
-    return value;
-  }();
-  return id;
-}
+uint64_t process_id() { return Immortal<RandomId>::instance().value; }
 
 uint64_t memory_bytes() {
   struct sysinfo facts {};

@@ -15,7 +15,7 @@ struct HostIdentity {
 
 /// `override_text` (NCCL_HOSTID) takes the place of hostname and boot id when it is not empty.
 HostIdentity host_identity(const std::string& override_text);
-/// Random, the same for all calls of this process.
+/// Random, the same for all calls of this process; a child made by fork has another.
 uint64_t process_id();
 /// Memory and swap of this machine; 0: the kernel does not say.
 uint64_t memory_bytes();

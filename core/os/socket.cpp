@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/os/own_fds.hpp"
+
 namespace plexus {
 namespace {
 
@@ -149,15 +151,24 @@ Result<void> Patience::wait(int fd, short events, std::string_view what) const {
 // ---- Socket ----
 
 Socket::~Socket() { close(); }
-Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+Socket::Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
 Socket& Socket::operator=(Socket&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(forks_, other.forks_);
   return *this;
 }
 void Socket::close() noexcept {
-  if (fd_ >= 0) {
-    ::close(std::exchange(fd_, -1));
+  const int fd = std::exchange(fd_, -1);
+  if (fd >= 0 && forks_ == Forks::count()) {
+    OwnFds::instance().close(fd);
   }
+}
+
+Socket Socket::reserve() { return open(AF_INET); }
+
+Socket Socket::open(int family) {
+  return Socket(OwnFds::instance().open(
+      [&] { return ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }));
 }
 
 Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high) {
@@ -166,7 +177,7 @@ Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high
   const int last = fixed != 0 ? fixed : port_high;
   int error = 0;
   for (int port = first; port <= std::max(first, last); ++port) {
-    Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    Socket socket = open(address.family());
     if (!socket.is_open()) {
       return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
     }
@@ -188,7 +199,7 @@ static Code code_of_connect(int error) {
 }
 
 Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
-  Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Socket socket = open(address.family());
   if (!socket.is_open()) {
     return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
   }
@@ -211,7 +222,8 @@ Result<Socket> Socket::connect(const SocketAddress& address, const Patience& pat
 }
 
 Result<std::optional<Socket>> Socket::try_accept() {
-  const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd = OwnFds::instance().open(
+      [&] { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
   if (fd >= 0) {
     set_options(fd);
     return std::optional<Socket>(Socket(fd));

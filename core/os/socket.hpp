@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/base/clock.hpp"
+#include "core/base/fork.hpp"
 #include "core/base/result.hpp"
 
 namespace plexus {
@@ -48,11 +49,11 @@ struct Patience {
   [[nodiscard]] Result<void> wait(int fd, short events, std::string_view what) const;
 };
 
-/// Move-only owner of a non-blocking TCP socket. Threads: one at a time.
+/// Move-only owner of a non-blocking TCP socket. Threads: one at a time. A child made by fork has
+/// none of its parent's sockets (own_fds.hpp); what is left of their owners there does nothing.
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int fd) : fd_(fd) {}
   ~Socket();
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
@@ -61,6 +62,8 @@ class Socket {
   static Result<Socket> listen(SocketAddress address, int port_low, int port_high);
   /// One try to connect. kRemoteError: the host is there and refuses, so nobody listens.
   static Result<Socket> connect(const SocketAddress& address, const Patience& patience);
+  /// Not connected: a descriptor to give up when there are no others. Not open when there is none.
+  static Socket reserve();
   /// The next connection, nullopt when there is none now.
   Result<std::optional<Socket>> try_accept();
 
@@ -77,7 +80,10 @@ class Socket {
   void close() noexcept;
 
  private:
+  explicit Socket(int fd) : fd_(fd), forks_(Forks::count()) {}
+  static Socket open(int family);
   int fd_ = -1;
+  uint64_t forks_ = 0;  // of the process that opened it
 };
 
 /// The address of the interface to use: `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^

@@ -24,8 +24,12 @@ struct Release {
 
 /// What stays of the plugin. The library is never unloaded.
 struct Installed {
+  Installed() = default;
+  /// The plugin has begun in the parent, and is not begun again.
+  Installed(AfterFork /*tag*/, const Installed& parent)
+      : get(parent.get.load(std::memory_order_acquire)) {}
   std::atomic<const char* (*)(const char*)> get{nullptr};
-  int32_t (*finalize)() = nullptr;
+  int32_t (*finalize)() = nullptr;  // of the process that began it
 };
 Installed& installed() { return Immortal<Installed>::instance(); }
 
@@ -36,6 +40,9 @@ std::optional<std::string> ask(const char* name) {
 }
 
 void finalize_at_exit() {
+  if (installed().finalize == nullptr) {
+    return;
+  }
   reset_environment();
   installed().get.store(nullptr, std::memory_order_release);
   (void)installed().finalize();

@@ -15,10 +15,16 @@
 
 #include <boost/dll/shared_library.hpp>
 
+#include "core/base/immortal.hpp"
+
 namespace plexus {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct Loading {
+  std::mutex mutex;
+};
 
 /// The machine this code runs on, as ELF files name it; 0: not known here, do not compare.
 constexpr uint16_t own_machine() {
@@ -112,8 +118,7 @@ Result<Library> Library::load(const fs::path& path) {
     PLEXUS_TRY(check_elf_file(path));
   }
   // One at a time: Boost reads what the dynamic linker wrote without the linker's lock.
-  static std::mutex loading;
-  const std::lock_guard lock(loading);
+  const std::lock_guard lock(Immortal<Loading>::instance().mutex);
   namespace dll = boost::dll;
   const auto mode =
       dll::load_mode::rtld_now | dll::load_mode::rtld_local | dll::load_mode::search_system_folders;

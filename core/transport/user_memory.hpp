@@ -9,8 +9,10 @@
 #include <memory>
 #include <shared_mutex>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
+#include "core/base/fork.hpp"
 #include "core/device/device_memory.hpp"
 #include "core/os/shared_memory.hpp"
 #include "kernels/host/connection.hpp"
@@ -20,6 +22,13 @@ namespace plexus {
 /// All segments this process has allocated. One per process. Threads: any.
 class UserMemory {
  public:
+  UserMemory() = default;
+  /// Of a child made by fork, from what its parent held for it: segments are mapped in both.
+  UserMemory(AfterFork /*tag*/, UserMemory& parents) : segments_(std::move(parents.segments_)) {}
+  /// Nothing changes from hold() to release().
+  void hold() noexcept { mutex_.lock(); }
+  void release() noexcept { mutex_.unlock(); }
+
   /// Page-aligned, zeroed. Size 0 is rounded up to a page.
   Result<void*> allocate(size_t size_bytes);
   /// On a device, for its ranks.

@@ -175,8 +175,10 @@ Result<Address> find_own_address(std::string_view names) {
 }
 
 Result<Listener> listen_at(const Address& address) {
-  Listener made{.fd = UniqueFd(::socket(address.storage.ss_family,
-                                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
+  Listener made{.fd = UniqueFd::open([&] {
+                  return ::socket(address.storage.ss_family,
+                                  SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+                }),
                 .address = {}};
   const int on = 1;
   socklen_t size = sizeof(made.address.storage);

@@ -51,8 +51,10 @@ Result<Progress> Member::connect() {
 }
 
 Result<void> Member::open_socket() {
-  fd_ = UniqueFd(
-      ::socket(options_.server.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  fd_ = UniqueFd::open([&] {
+    return ::socket(options_.server.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                    0);
+  });
   if (!fd_.is_open()) {
     return lost(plugin::errno_text());
   }

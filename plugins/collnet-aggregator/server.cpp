@@ -27,7 +27,7 @@ constexpr int kPollMilliseconds = 500;
 
 Server::Server(UniqueFd listener, Say say)
     : listener_(std::move(listener)),
-      wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+      wake_(UniqueFd::open([] { return ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); })),
       say_(std::move(say)),
       groups_([this](int number, std::shared_ptr<const Bytes> bytes) {
         const auto at = links_.find(number);
@@ -85,8 +85,10 @@ void Server::accept_all() {
   while (links_.size() < kLinksMax) {
     Address address;
     socklen_t size = sizeof(address.storage);
-    UniqueFd fd(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address.storage), &size,
-                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd = UniqueFd::open([&] {
+      return ::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address.storage), &size,
+                       SOCK_NONBLOCK | SOCK_CLOEXEC);
+    });
     if (!fd.is_open()) {
       return;
     }

@@ -3,11 +3,24 @@
 
 #include <map>
 #include <mutex>
+#include <unistd.h>
+#include <utility>
 
 namespace plexus::net_ofi {
 namespace {
 
 struct Parking {
+  Parking() = default;
+  Parking(const Parking&) = delete;
+  Parking& operator=(const Parking&) = delete;
+  /// A child made by fork that ends leaves the endpoints to its parent: to close one speaks to its
+  /// peer.
+  ~Parking() {
+    if (::getpid() != process) {
+      static_cast<void>(new auto(std::move(endpoints)));  // NOLINT(*-owning-memory): kept
+    }
+  }
+  const pid_t process = ::getpid();
   std::mutex mutex;
   std::map<uint32_t, std::vector<Endpoint>> endpoints;
 };

@@ -69,8 +69,9 @@ PeerWatch::PeerWatch(const WireProcess& here, const WireProcess& peer) {
       peer.process_id > kProcessMax) {
     return;
   }
-  process_ = plugin::UniqueFd(
-      static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(peer.process_id), 0)));
+  process_ = plugin::UniqueFd::open([&] {
+    return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(peer.process_id), 0));
+  });
   const bool is_there = process_.is_open() || errno != ESRCH;
   const uint64_t start = start_time(peer.process_id);
   had_ended_ = !is_there || (peer.start_time != 0 && start != 0 && start != peer.start_time);

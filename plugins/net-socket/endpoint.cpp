@@ -57,7 +57,8 @@ Result<void> set_option(int fd, int level, int name, int value, const char* what
 /// Buffer sizes must be set before the connection is made: they decide the TCP window scale. On a
 /// listening socket they are inherited.
 Result<UniqueFd> make_socket(int family, const Settings& settings) {
-  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  UniqueFd socket = UniqueFd::open(
+      [&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket.is_open()) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot make a socket: {}", errno_text());
   }
@@ -209,8 +210,9 @@ Result<void> Listener::accept_strangers() {
   for (int i = 0; i < kAcceptsPerCall; ++i) {
     Stranger stranger;
     socklen_t size = sizeof stranger.peer.storage;
-    stranger.socket = UniqueFd(
-        ::accept4(socket_.get(), stranger.peer.raw(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    stranger.socket = UniqueFd::open([&] {
+      return ::accept4(socket_.get(), stranger.peer.raw(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    });
     if (!stranger.socket.is_open()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {

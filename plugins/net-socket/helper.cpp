@@ -42,7 +42,7 @@ Helper::Helper(Options options, plugin::UniqueFd wake)
 }
 
 Result<std::unique_ptr<Helper>> Helper::start(Options options) {
-  plugin::UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  auto wake = plugin::UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!wake.is_open()) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot make an eventfd for a helper thread: {}",
                 plugin::errno_text());

@@ -1,19 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// An owned file descriptor.
+// An owned file descriptor. A child made by fork does not keep it: the child closes its copy at
+// once, so that peers see the end of this process and not that of the last child. What is left of
+// the owner in the child does nothing.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <pthread.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 namespace plexus::plugin {
+
+/// All of them in this library. Threads: any.
+class OpenFds {
+ public:
+  /// Calls `make`, which returns a new descriptor or -1 with errno, and must not block.
+  template <class Make>
+  static int open(const Make& make) {
+    const std::lock_guard lock(mutex_);
+    if (fds_ == nullptr) {
+      fds_ = new std::vector<int>;  // NOLINT(*-owning-memory): other threads may outlive exit
+    }
+    fds_->reserve(fds_->size() + 1);  // before there is one to lose
+    const int fd = make();
+    if (fd >= 0) {
+      fds_->push_back(fd);
+    }
+    return fd;
+  }
+  static void close(int fd) noexcept {
+    // One step for who forks: the number may be somebody else's as soon as it is closed.
+    const std::lock_guard lock(mutex_);
+    std::erase(*fds_, fd);
+    ::close(fd);
+  }
+  /// How many forks lie behind this process.
+  static uint64_t forks() noexcept { return forks_; }
+
+ private:
+  static void hold() noexcept { mutex_.lock(); }
+  static void release() noexcept { mutex_.unlock(); }
+  static void begin_in_child() noexcept {
+    ++forks_;
+    if (fds_ != nullptr) {
+      for (const int fd : *fds_) {
+        ::close(fd);
+      }
+      fds_->clear();
+    }
+    mutex_.unlock();
+  }
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): facts of the process
+  static inline constinit std::mutex mutex_;
+  static inline constinit std::vector<int>* fds_ = nullptr;  // guarded by mutex_
+  static inline constinit uint64_t forks_ = 0;  // changes in a child's first moment only
+  static inline const int watched_ = ::pthread_atfork(&hold, &release, &begin_in_child);
+  // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+};
 
 class UniqueFd {
  public:
   UniqueFd() noexcept = default;
-  explicit UniqueFd(int fd) noexcept : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  /// Owns what `make` returns (OpenFds::open); -1: nothing.
+  template <class Make>
+  [[nodiscard]] static UniqueFd open(const Make& make) {
+    return UniqueFd(OpenFds::open(make));
+  }
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(forks_, other.forks_);
     return *this;
   }
   ~UniqueFd() { reset(); }
@@ -21,13 +81,16 @@ class UniqueFd {
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
   void reset() noexcept {
-    if (fd_ >= 0) {
-      ::close(std::exchange(fd_, -1));
+    const int fd = std::exchange(fd_, -1);
+    if (fd >= 0 && forks_ == OpenFds::forks()) {
+      OpenFds::close(fd);
     }
   }
 
  private:
+  explicit UniqueFd(int fd) noexcept : fd_(fd) {}
   int fd_ = -1;
+  uint64_t forks_ = OpenFds::forks();  // of the process that opened it
 };
 
 }  // namespace plexus::plugin

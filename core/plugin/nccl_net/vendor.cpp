@@ -7,7 +7,7 @@
 namespace plexus::nccl_net {
 
 std::string Vendor::name() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(turn());
   const char* name = net_->name();
   return name == nullptr ? "" : name;
 }
@@ -74,7 +74,7 @@ int32_t Vendor::init(const plexus_net_config_t* config, plexus_net_context_t** c
   auto made = std::unique_ptr<plexus_net_context>(
       new plexus_net_context{shared_from_this(), {config->log, config->log_sink}, {}, {}});
   made->comm.config.traffic_class = config->traffic_class;
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(turn());
   if (const int32_t code = init_comm(made->comm, config->comm_id, made->log); code != PLEXUS_OK) {
     return code;
   }
@@ -87,7 +87,7 @@ int32_t Vendor::init(const plexus_net_config_t* config, plexus_net_context_t** c
 }
 
 void Vendor::finalize(CommState& comm, const LogTarget& log) const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(turn());
   const LogScope scope(log);
   net_->finalize(comm);
 }

@@ -10,6 +10,7 @@
 
 #include "plugin-api/plexus_net.h"
 
+#include "core/base/immortal.hpp"
 #include "core/plugin/nccl_net/log.hpp"
 #include "core/plugin/nccl_net/net.hpp"
 #include "core/plugin/net_plugin.hpp"
@@ -34,11 +35,14 @@ class Vendor final : public NetOrigin, public std::enable_shared_from_this<Vendo
   [[nodiscard]] int32_t read_devices(plexus_net_context_t& context) const;
 
   std::unique_ptr<const Net> net_;
-  // One for all: another Vendor may look at the same library, whose init may write its table.
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a lock
-  static inline std::mutex mutex_;
-  mutable bool is_initialised_ = false;  // guarded by mutex_; process-once plugins only
-  mutable std::string failed_;  // guarded by mutex_; why the one init failed, "" = it did not
+  /// One for all: another Vendor may look at the same library, whose init may write its table.
+  struct Turn {
+    std::mutex mutex;
+  };
+  static std::mutex& turn() { return Immortal<Turn>::instance().mutex; }
+
+  mutable bool is_initialised_ = false;  // guarded by turn(); process-once plugins only
+  mutable std::string failed_;  // guarded by turn(); why the one init failed, "" = it did not
 };
 
 }  // namespace plexus::nccl_net

@@ -14,6 +14,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/forked.hpp"
+
 namespace plexus {
 namespace {
 
@@ -88,6 +90,26 @@ TEST_F(LogTest, TakesALeadingCaretForAllButThese) {
   EXPECT_FALSE(log_enabled(LogLevel::kInfo, Subsystem::kNet));
   EXPECT_TRUE(log_enabled(LogLevel::kInfo, Subsystem::kTuning));
   EXPECT_TRUE(log_enabled(LogLevel::kWarn, Subsystem::kNet));
+}
+
+TEST_F(LogTest, AChildMadeByForkWritesToAFileOfItsOwn) {
+  PLEXUS_WARN("of the parent");
+  testing_fork::run_in_child([] {
+    PLEXUS_WARN("of the child");
+    EXPECT_THAT(text(), HasSubstr("of the child"));
+    EXPECT_THAT(text(), Not(HasSubstr("of the parent")));
+    std::filesystem::remove(path());
+  });
+  EXPECT_THAT(text(), Not(HasSubstr("of the child")));
+}
+
+TEST_F(LogTest, AChildAppendsToAFileThatIsNotNamedForTheProcess) {
+  setenv("NCCL_DEBUG_FILE", path().c_str(), 1);
+  reset_log();
+  PLEXUS_WARN("of the parent");
+  testing_fork::run_in_child([] { PLEXUS_WARN("of the child"); });
+  EXPECT_THAT(text(), HasSubstr("of the parent"));
+  EXPECT_THAT(text(), HasSubstr("of the child"));
 }
 
 TEST_F(LogTest, IsSilentAtALevelItDoesNotKnow) {

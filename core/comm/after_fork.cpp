@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a child made by fork knows of the communicators and streams of its parent: whose they are.
+#include "core/comm/communicator.hpp"
+#include "core/comm/communicator_calls.hpp"
+#include "core/comm/process.hpp"
+
+namespace plexus {
+
+int32_t parent_of(const Communicator* comm) noexcept {
+  if (comm == nullptr || Forks::count() == 0) {
+    return 0;
+  }
+  const uint64_t magic = comm->magic.load(std::memory_order_relaxed);
+  const bool is_older = magic - Communicator::kMagic < Forks::count();  // of a dead one, no
+  return is_older ? comm->maker : 0;
+}
+
+void forget(Communicator* comm) noexcept { comm->magic.store(0, std::memory_order_relaxed); }
+
+int32_t parent_of_stream(const void* handle) noexcept {
+  return Process::instance().parent_of_stream(handle);
+}
+
+Error made_before_fork(const char* what, int32_t pid) {
+  return fail(Code::kInvalidUsage,
+              "the {} was made by process {}, before this one was forked from it: make one in this "
+              "process",
+              what, pid);
+}
+
+}  // namespace plexus
