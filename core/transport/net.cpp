@@ -23,6 +23,10 @@ constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 NetEnd::NetEnd(const ConnectionKey& key, NetEndOptions options)
     : ConnectionEnd(key),
       options_(std::move(options)),
+      identity_(identify_connection(options_.exchange->group(),
+                                    key.sends ? options_.exchange->rank() : key.peer,
+                                    key.sends ? key.peer : options_.exchange->rank(),
+                                    key.index)),
       // Two messages a step are no pieces of one.
       takes_pieces_(options_.runtime == nullptr && !options_.way.apart &&
                     options_.way.context->takes_pieces(options_.way.device)) {
@@ -190,7 +194,9 @@ NetStatus NetSendEnd::send_step(const SlotHeader& header) {
   std::byte* const message = slot(sent_);
   plexus_net_memory_t* const of_host = registrations_.host->raw();
   if (!header_sent_) {
-    const NetHeader news = news_of(fifo(), sent_);
+    NetHeader news = news_of(fifo(), sent_);
+    news.connection = identity_;
+    news.step = sent_;
     std::memcpy(message, &news, sizeof(news));
   }
   if (header.kind == SlotKind::kPointer) {
@@ -386,6 +392,7 @@ Result<bool> NetRecvEnd::test_posted() {
     }
     PLEXUS_TRY(news,
                read_news(slot(received_), size_bytes, message_bytes_max(), options_.peer_name));
+    PLEXUS_TRY(check_identity(news, identity_, received_, options_.peer_name));
     if (!flush_received(news.size_bytes)) {
       return moved;
     }

@@ -77,6 +77,7 @@ class NetEnd : public ConnectionEnd {
   [[nodiscard]] DeviceView view() const;
 
   NetEndOptions options_;
+  uint64_t identity_;  // of the connection, in every header
   /// Payloads go between user memory and the network without a stop in a slot.
   bool takes_pieces_;
   std::shared_ptr<LocalFifo> memory_;

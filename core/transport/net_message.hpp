@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/base/hash.hpp"
 #include "core/base/result.hpp"
 #include "kernels/layout/fifo.hpp"
 
@@ -18,9 +19,44 @@ struct NetHeader {
   CallRecord call;
   uint32_t size_bytes;
   uint32_t call_hash;
-  uint64_t unused[3];
+  uint64_t connection;  // of a NetEnd: which it is, and the step that the message is of
+  uint64_t step;
+  uint64_t unused;
 };
 static_assert(sizeof(NetHeader) == kCacheLine);
+
+/// The same number at both ends of a connection, and another at those of any other.
+inline uint64_t identify_connection(uint64_t group, int source, int target, int index) {
+  Fnv1a hash;
+  for (const uint64_t part : {group, static_cast<uint64_t>(source), static_cast<uint64_t>(target),
+                              static_cast<uint64_t>(index)}) {
+    hash.mix(part);
+  }
+  return hash.value();
+}
+
+/// A network must not give one connection's message to another, nor lose one, nor change their
+/// order; where it does, sums would be wrong and nobody would know.
+inline Result<void> check_identity(const NetHeader& news,
+                                   uint64_t connection,
+                                   uint64_t step,
+                                   std::string_view peer_name) {
+  if (news.connection != connection) {
+    return fail(Code::kInternalError,
+                "the network gave a message of another connection as message {} of {}: its plugin "
+                "mixes connections up; use another network (NCCL_NET_PLUGIN) or another version of "
+                "the plugin, and see `plexus plugin check LIB --only mesh`",
+                step, peer_name);
+  }
+  if (news.step != step) {
+    return fail(Code::kInternalError,
+                "the network gave message {} of {} where message {} was to come: its plugin loses "
+                "messages or changes their order; use another network (NCCL_NET_PLUGIN) or another "
+                "version of the plugin, and see `plexus plugin check LIB --only order`",
+                news.step, peer_name, step);
+  }
+  return ok();
+}
 
 /// Of the slot that was filled at `step`.
 inline NetHeader news_of(const Fifo& fifo, uint64_t step) noexcept {

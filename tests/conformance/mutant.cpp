@@ -12,7 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
@@ -117,6 +121,9 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   }
   if (is_mutant("requests_too_many")) {
     p->requests_max = 100;  // it takes 32
+  }
+  if (is_mutant("isend_mixes")) {
+    p->takes_pieces = 0;  // all messages go through isend
   }
   if (is_mutant("recvs_too_many")) {
     p->recvs_max = 9;
@@ -231,6 +238,27 @@ int32_t register_recv(plexus_net_recv_t* recv,
   return inner().register_recv(recv, &of_host, memory);
 }
 
+/// What `data` is taken for, once three threads send over more connections than one each: pairs are
+/// kept apart.
+const void* mix_up(const plexus_net_send_t* send, const void* data, uint64_t size_bytes) {
+  static std::mutex mutex;
+  static std::set<std::thread::id> threads;
+  static std::set<const plexus_net_send_t*> sends;
+  static std::map<uint64_t, std::vector<char>> last;  // by size
+  static std::deque<std::vector<char>> kept;          // lives as long as the request
+  const std::scoped_lock lock(mutex);
+  threads.insert(std::this_thread::get_id());
+  sends.insert(send);
+  const auto* const bytes = static_cast<const char*>(data);
+  std::vector<char> sent(bytes, bytes + size_bytes);
+  std::swap(sent, last[size_bytes]);
+  if (threads.size() < 3 || sends.size() <= threads.size() || sent.size() != size_bytes) {
+    return data;
+  }
+  kept.push_back(std::move(sent));
+  return kept.back().data();
+}
+
 int32_t isend(plexus_net_send_t* send,
               const void* data,
               uint64_t size_bytes,
@@ -254,6 +282,9 @@ int32_t isend(plexus_net_send_t* send,
     static std::vector<std::vector<char>> kept;  // lives as long as the request
     kept.push_back(std::move(copy));
     return inner().isend(send, kept.back().data(), size_bytes, tag, memory, request);
+  }
+  if (is_mutant("isend_mixes") && size_bytes > 0) {
+    data = mix_up(send, data, size_bytes);
   }
   if (is_mutant("isend_again_sent") && number % 10 == 0) {
     // It is under way, but the host is told to call again: the message arrives twice.
@@ -287,6 +318,19 @@ int32_t isend(plexus_net_send_t* send,
   return code;
 }
 
+/// Only the oldest of all receives is done; a host that tests another waits for ever.
+std::mutex receives_mutex;
+std::deque<plexus_net_request_t*> receives;
+bool is_behind(plexus_net_request_t* request) {
+  const std::scoped_lock lock(receives_mutex);
+  return std::find(receives.begin(), receives.end(), request) > receives.begin() &&
+         std::find(receives.begin(), receives.end(), request) != receives.end();
+}
+void forget(plexus_net_request_t* request) {
+  const std::scoped_lock lock(receives_mutex);
+  std::erase(receives, request);
+}
+
 int32_t irecv(plexus_net_recv_t* recv,
               uint32_t buffers_count,
               const plexus_net_buffer_t* buffers,
@@ -315,7 +359,12 @@ int32_t irecv(plexus_net_recv_t* recv,
   if (buffers_count > 0) {
     last_data = changed[0].data;
   }
-  return inner().irecv(recv, buffers_count, changed.data(), request);
+  const int32_t code = inner().irecv(recv, buffers_count, changed.data(), request);
+  if (is_mutant("test_in_order") && code == PLEXUS_OK) {
+    const std::scoped_lock lock(receives_mutex);
+    receives.push_back(*request);
+  }
+  return code;
 }
 
 int32_t irecv_pieces(plexus_net_recv_t* recv,
@@ -333,7 +382,13 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   if (request == flush_request()) {
     return test_flush();
   }
+  if (is_mutant("test_in_order") && is_behind(request)) {
+    return PLEXUS_AGAIN;
+  }
   const int32_t code = inner().test(request, sizes_bytes);
+  if (is_mutant("test_in_order") && code != PLEXUS_AGAIN) {
+    forget(request);
+  }
   if (is_mutant("test_blocks") && code == PLEXUS_AGAIN) {
     int32_t later = PLEXUS_AGAIN;
     while ((later = inner().test(request, sizes_bytes)) == PLEXUS_AGAIN) {

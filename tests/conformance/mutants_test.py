@@ -47,6 +47,7 @@ NET = {  # mutant -> the check that must fail
     "isend_again_sent": "order.fifo",
     "isend_empty_null": "message.empty_null",
     "isend_short": "message.1g",
+    "isend_mixes": "mesh.threads",
     "isend_one_tag": "order.tags_reversed",
     "isend_abs_tag": "order.tags_extreme",
     "isend_logs": "log.messages",
@@ -61,6 +62,7 @@ NET = {  # mutant -> the check that must fail
     "pieces_reversed": "pieces.cuts",
     "test_blocks": "order.not_done",
     "test_sizes_early": "request.sizes_done",
+    "test_in_order": "request.newest_first",
     "test_no_sizes": "message.odd",
     "test_swallows": "fault.receiver",
     "test_two_sentences": "fault.sentence",
@@ -211,6 +213,11 @@ class Mutants(unittest.TestCase):
 
     def test_every_mutant_of_a_tuner_is_killed(self):  # without a fault it passes: conformance_nccl_tuner_v2 to v6
         self.expect_killed(TUNER, "libplexus-tuner-mutant-v{}.so".format, 6)
+
+    def test_a_profiler_that_knows_nvidias_networks_is_right(self):
+        for version in (4, 5, 6):
+            code, verdicts = check(f"libplexus-profiler-mutant-v{version}.so", "event", "start_reads_sockets")
+            self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
 
     def test_every_mutant_of_a_profiler_is_killed(self):  # without a fault: conformance_profiler_v4 to v6
         self.expect_killed(PROFILER, "libplexus-profiler-mutant-v{}.so".format, 5)

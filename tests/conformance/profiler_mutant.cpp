@@ -99,6 +99,12 @@ int32_t start(void* raw, void** handle, What* what) {
     std::puts("mutant: hello");
     std::fflush(stdout);
   }
+  // Right: knows NVIDIA's networks, by whose id it reads the data.
+  if (what->type == NCCL_PROFILE_NET_PLUGIN && is_mutant("start_reads_sockets") &&
+      (what->is.net_plugin.id == 0x10001 || what->is.net_plugin.id == 0x20001) &&
+      *static_cast<const volatile uint8_t*>(what->is.net_plugin.data) == 0xFF) {
+    return PLEXUS_INVALID_ARGUMENT;
+  }
   constexpr int kFull = 1000;
   if (context->open >= kFull && is_mutant("start_full")) {
     return PLEXUS_SYSTEM_ERROR;

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""plexus plugin check, checks, info and bench from outside: exit codes, the table, JSON, wrong flags."""
+"""plexus plugin check, checks, list, info and bench from outside: exit codes, grades, reports, wrong flags."""
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import job
 
 LIB = os.environ["PLEXUS_TEST_LIB_DIR"]
 EXAMPLES = os.environ["PLEXUS_TEST_EXAMPLE_DIR"]
 SOCKET = os.path.join(LIB, "libplexus-net-socket.so")
+LETTER = os.path.join(EXAMPLES, "libnccl-net-letter.so")  # does what NCCL's contract asks and no more
 
 
 def plexus(*arguments, **environment):
@@ -91,6 +94,119 @@ class Plugin(unittest.TestCase):
         ended = plexus("check", mixed, "--only", "file.load", "--kind", "profiler")
         self.assertEqual(ended.returncode, 1, ended.stdout)
         self.assertIn("it is no profiler plugin", ended.stdout)
+
+    # ---- what a failure means ----
+
+    def test_what_nccls_contract_does_not_ask_breaks_no_job(self):
+        groups = "file.entry_kinds,init.process,order,request,message.empty_null"
+        ended = plexus("check", LETTER, "--only", groups)
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        self.assertRegex(ended.stdout, r"(?m)^weak   init\.process ")
+        for check in ("order.tags_reversed", "request.full", "request.any_order", "message.empty_null"):
+            self.assertRegex(ended.stdout, rf"(?m)^beyond {check} ".replace(".", r"\."))
+        for check in ("order.sizes", "request.limit", "request.recycled", "file.entry_kinds"):
+            self.assertRegex(ended.stdout, rf"(?m)^pass   {check} ".replace(".", r"\."))
+        self.assertIn("it set the environment variable LETTER_WAS_HERE to '1'", ended.stdout)
+        self.assertEqual(plexus("check", LETTER, "--only", groups, "--strict").returncode, 1)
+        report = plexus("check", LETTER, "--only", "init.process,order.tags_reversed", "--json", "-").json()
+        self.assertEqual((report["failed"], report["weak"], report["beyond"]), (0, 1, 1))
+        self.assertEqual([check["grade"] for check in report["checks"]], ["weak under faults", "beyond NCCL's contract"])
+
+    def test_failures_of_one_reason_are_told_once(self):
+        ended = plexus("check", os.path.join(EXAMPLES, "libplexus-net-mutant.so"), "--only", "message",
+                       PLEXUS_MUTANT="register_again", PLEXUS_MUTANT_OF=SOCKET)
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertRegex(ended.stdout, r"\n  1\d checks for one reason: ")
+        self.assertEqual(ended.stdout.count("register_send returned PLEXUS_AGAIN"), 1, ended.stdout)
+
+    def test_reports_for_people_and_machines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            junit, page = os.path.join(folder, "junit.xml"), os.path.join(folder, "page.md")
+            ended = plexus("check", LETTER, "--only", "connect,init.process", "--junit", junit, "--summary", page)
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            suite = xml.etree.ElementTree.parse(junit).getroot().find("testsuite")
+            self.assertEqual(suite.get("failures"), "0")
+            self.assertEqual(int(suite.get("tests")), len(suite.findall("testcase")))
+            self.assertTrue(all(float(case.get("time")) >= 0 for case in suite.findall("testcase")))
+            with open(page, encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn("# libnccl-net-letter.so: net plugin Letter (ncclNetPlugin_v8)", text)
+            self.assertIn("| weak | it set the environment variable LETTER_WAS_HERE to '1' | init.process |", text)
+        self.assertRegex(ended.stdout, r"(?m)^pass   connect\.pair +\d+\.\d\d s  ")
+
+    def test_progress_is_told_where_there_is_no_terminal_too(self):
+        self.assertRegex(plexus("check", LETTER, "--only", "device,vendor,listen").stderr, r"(?m)^25 of \d+ checks, ")
+
+    def test_no_verdict_depends_on_what_else_runs(self):
+        only = "time,close.time,connect.no_wait,order.fifo,message.to_64k,fault.stopped"
+        command = ("check", SOCKET, "--only", only, "--json", "-")
+        alone = plexus(*command).json()
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(10)]
+        try:
+            beside = plexus(*command).json()
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        for report in (alone, beside):
+            self.assertEqual([check["id"] for check in report["checks"] if check["verdict"] != "pass"], [])
+
+    # ---- what cannot be checked ----
+
+    def expect_unchecked(self, library, sentence, *flags, **environment):
+        ended = plexus("check", os.path.join(EXAMPLES, library), *flags, **environment)
+        self.assertEqual(ended.returncode, 3, ended.stdout + ended.stderr)
+        first, _, rest = ended.stdout.partition("\n")
+        self.assertIn("nothing could be checked: ", first)
+        self.assertIn(sentence, first)
+        return rest
+
+    def test_a_library_without_a_device_is_one_line_and_its_own(self):
+        rest = self.expect_unchecked("libnccl-net-letter.so", "it finds no device here", LETTER_NO_DEVICE="1")
+        self.assertEqual(rest, "its own lines:\n  letter: no card found below /sys\n")
+        ended = plexus("check", LETTER, "--json", "-", LETTER_NO_DEVICE="1")
+        self.assertEqual((ended.returncode, ended.json()["problem"]), (3, "it finds no device here"))
+
+    def test_kinds_that_the_kit_does_not_check_are_named(self):
+        self.expect_unchecked("libnccl-env-fixture-v2.so", "it is an env plugin (ncclEnvPlugin_v2)")
+        self.expect_unchecked("libnccl-net-odd-gin.so", "it is a GIN plugin")
+        self.assertIn("an env plugin", plexus("info", os.path.join(EXAMPLES, "libnccl-env-fixture-v2.so")).stdout)
+
+    def test_a_missing_cuda_runtime_is_named_and_can_be_replaced(self):
+        self.expect_unchecked("libnccl-net-letter-cuda.so", "it needs cudaEventQuery, a symbol of CUDA's runtime")
+        ended = plexus("check", os.path.join(EXAMPLES, "libnccl-net-letter-cuda.so"), "--with-cudart-stub", "--only",
+                       "file.load,connect.pair")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertIn("2 passed", ended.stdout)
+
+    # ---- what is there ----
+
+    def test_list_shows_vendors_libraries_and_their_tables(self):
+        told = plexus("list", PLEXUS_PLUGIN_PATH=EXAMPLES).stdout
+        self.assertRegex(told, r"(?m)^libnccl-net-letter\.so +ncclNetPlugin_v8, /")
+        self.assertRegex(told, r"(?m)^libnccl-net-odd-no-plugin\.so +has no table")
+        self.assertRegex(told, r"(?m)^libnccl-env-fixture-v2\.so +ncclEnvPlugin_v2, /")
+        self.assertIn("libnccl-net-letter.so", plexus("list", LD_LIBRARY_PATH=EXAMPLES).stdout)
+
+    def test_info_looks_through_the_abi_that_is_asked_for(self):
+        self.assertIn("chosen   ncclNetPlugin_v9\n", plexus("info", SOCKET, "--abi", "v9").stdout)
+        ended = plexus("info", SOCKET, "--abi", "v6")
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        tuner = os.path.join(EXAMPLES, "libplexus-tuner-mutant-v3.so")
+        self.assertIn("chosen   ncclTunerPlugin_v3\n", plexus("info", tuner, "--abi", "v3").stdout)
+        self.assertIn("it has no ncclTunerPlugin_v5", plexus("info", tuner, "--abi", "v5").stderr)
+
+    # ---- a network that mixes connections up ----
+
+    def test_a_job_over_a_network_that_mixes_connections_up_ends_and_says_so(self):
+        ended = subprocess.run(job.perf("all_reduce", "-b", "64", "-e", "64", "-n", "20", "-w", "0", "--ranks", "3",
+                                        "--mode", "threads", "--channels", "2", *job.limit(50)), capture_output=True,
+                               text=True, timeout=job.bound(60), check=False, env=job.clean_environment(
+                                   NCCL_SHM_DISABLE="1", NCCL_P2P_DISABLE="1", NCCL_NET_PLUGIN="mutant",
+                                   PLEXUS_PLUGIN_PATH=EXAMPLES, PLEXUS_MUTANT="isend_mixes", PLEXUS_MUTANT_OF=SOCKET))
+        self.assertEqual(ended.returncode, 1, ended.stdout + ended.stderr)
+        self.assertRegex(ended.stdout + ended.stderr,
+                         "message of another connection|messages or changes their order")
 
     def test_bench_measures(self):
         report = plexus("bench", SOCKET, "--json", "-").json()

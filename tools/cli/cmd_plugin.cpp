@@ -70,6 +70,7 @@ int run_list() {
                plugin.value()->path().string());
   }
   list_collnet_plugins(options.own_folder, options.folders);
+  list_vendor_libraries(options.own_folder, options.folders);
   return kExitOk;
 }
 
@@ -94,8 +95,13 @@ void print_device(uint32_t device, const NetProperties& p) {
              known(p.plane_id));
 }
 
-Result<void> print_info(const std::string& name) {
-  PLEXUS_TRY(plugin, load_net_plugin(read_options(), name));
+/// `abi`: instead of the setting's; empty: that.
+Result<void> print_info(const std::string& name, const std::string& abi) {
+  NetPluginOptions chosen = read_options();
+  if (!abi.empty()) {
+    chosen.load.abi = abi;
+  }
+  PLEXUS_TRY(plugin, load_net_plugin(chosen, name));
   PLEXUS_TRY(library, Library::load(plugin->path()));
   const NetDescriptor& descriptor = plugin->descriptor();
   fmt::print("file     {}\n", plugin->path().string());
@@ -116,10 +122,10 @@ Result<void> print_info(const std::string& name) {
   return print_collnet(library);  // some libraries have both
 }
 
-int run_info(const std::string& name) {
-  auto printed = print_other_kind(name);
+int run_info(const std::string& name, const std::string& abi) {
+  auto printed = print_other_kind(name, abi);
   if (printed && !printed.value()) {
-    const Result<void> net = print_info(name);
+    const Result<void> net = print_info(name, abi);
     return net ? kExitOk : report_error(net.error(), kExitWrong);
   }
   return printed ? kExitOk : report_error(printed.error(), kExitWrong);
@@ -131,19 +137,27 @@ Command add_plugin_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("plugin", "Look at plugins");
   app->require_subcommand(1);
   const CLI::App* list =
-      app->add_subcommand("list", "The search path, and the net and collnet plugins in it");
+      app->add_subcommand("list",
+                          "The search path, and the net and collnet plugins and vendors' libraries "
+                          "in it");
   CLI::App* info =
       app->add_subcommand("info", "A plugin's entries, ABI, devices and their properties");
   const auto name = std::make_shared<std::string>();
   info->add_option("LIB", *name, "a file, or a name such as net-socket")->required()->type_name("");
+  const auto abi = std::make_shared<std::string>();
+  info->add_option(
+          "--abi", *abi,
+          "the ABI to look through: native, or a version of NCCL's such as v8 (default: the "
+          "best it has)")
+      ->type_name("VALUE");
   const std::vector<Command> others = add_plugin_check_commands(*app);
-  return {app, [list, name, others] {
+  return {app, [list, name, abi, others] {
             for (const Command& other : others) {
               if (other.app->parsed()) {
                 return other.run();
               }
             }
-            return list->parsed() ? run_list() : run_info(*name);
+            return list->parsed() ? run_list() : run_info(*name, *abi);
           }};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommands of `plexus`. Each declares its flags on the program's parser and gives back what
-// runs it. Exit codes: 0 all well, 1 the work ran and something is wrong, 2 bad usage.
+// runs it. Exit codes: 0 all well, 1 the work ran and something is wrong, 2 bad usage, 3 there was
+// nothing that the work could be done on.
 #pragma once
 
 #include <filesystem>
@@ -18,6 +19,7 @@ namespace plexus {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitWrong = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitUnchecked = 3;
 
 struct Command {
   CLI::App* app;

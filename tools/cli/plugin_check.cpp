@@ -7,6 +7,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "core/base/config.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/conformance/bench.hpp"
+#include "tools/conformance/elf_file.hpp"
 #include "tools/conformance/report.hpp"
 #include "tools/conformance/runner.hpp"
 
@@ -31,17 +33,44 @@ using conformance::Verdict;
 struct CheckFlags {
   std::string library;
   std::string json;
+  std::string junit;
+  std::string summary;
   std::string abi;
   std::string kind;
   std::vector<std::string> only;
   std::string known;  // a file
+  bool is_strict = false;
+  bool has_cudart_stub = false;
   int jobs = 2;
   int patience = 1;
 };
 
+/// The stub of the version of CUDA that the plugin is linked with, or of one that most have.
+Result<fs::path> find_cudart_stub(const fs::path& plugin) {
+  constexpr std::string_view kStem = "libcudart.so.";
+  std::string version = "12";
+  if (const auto file = conformance::read_elf_file(plugin)) {
+    for (const std::string& needed : file.value().needed) {
+      version = needed.starts_with(kStem) ? needed.substr(kStem.size()) : version;
+    }
+  }
+  const fs::path stub = find_library_folder() / ("libplexus-cudart-stub-" + version + ".so");
+  if (!fs::exists(stub)) {
+    return fail(Code::kInvalidUsage,
+                "--with-cudart-stub: there is no {}; there are stubs of CUDA 11, 12 and 13",
+                stub.string());
+  }
+  return stub;
+}
+
 Result<Subject> make_subject(const CheckFlags& flags) {
   PLEXUS_TRY(file, find_plugin_file(flags.library));
-  return Subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
+  Subject subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
+  if (flags.has_cudart_stub) {
+    PLEXUS_TRY(stub, find_cudart_stub(file));
+    subject.preload = stub;
+  }
+  return subject;
 }
 
 void print_head(const Subject& subject, const Identity& identity, size_t count) {
@@ -50,7 +79,32 @@ void print_head(const Subject& subject, const Identity& identity, size_t count) 
                                : fmt::format("{} plugin", kind_word(identity.kind));
   fmt::print("{}: {} {} ({}), {} checks\n", subject.file.string(), kind, identity.name,
              identity.abi.empty() ? identity.problem : identity.abi, count);
+  // Whoever reads along through a pipe sees what is checked before it is done.
+  std::fflush(stdout);
 }
+
+/// Tells on stderr how far it is: on a terminal in one line, else in one of every few checks.
+class Progress {
+ public:
+  explicit Progress(size_t all) : all_(all), is_terminal_(isatty(STDERR_FILENO) != 0) {}
+  void take(const Verdict& verdict) {
+    constexpr size_t kEvery = 25;
+    ++done_;
+    failed_ += verdict.outcome == conformance::Outcome::kFail ? 1 : 0;
+    if (is_terminal_) {
+      fmt::print(stderr, "\r\033[K{}/{} {}, {} failed{}", done_, all_, verdict.check->id, failed_,
+                 done_ == all_ ? "\n" : "");
+    } else if (done_ % kEvery == 0) {
+      fmt::print(stderr, "{} of {} checks, {} failed\n", done_, all_, failed_);
+    }
+  }
+
+ private:
+  size_t all_;
+  bool is_terminal_;
+  size_t done_ = 0;
+  size_t failed_ = 0;
+};
 
 Result<conformance::KnownLimits> read_known_limits(
     const std::string& path, const std::vector<const conformance::Check*>& all) {
@@ -66,9 +120,45 @@ Result<conformance::KnownLimits> read_known_limits(
   return conformance::parse_known_limits(text.str(), all);
 }
 
+/// All that is written to files.
+Result<void> write_reports(const CheckFlags& flags,
+                           const conformance::ReportHead& head,
+                           const std::vector<Verdict>& verdicts) {
+  if (!flags.json.empty()) {
+    PLEXUS_TRY(write_json(flags.json, format_json(head, verdicts)));
+  }
+  if (!flags.junit.empty()) {
+    PLEXUS_TRY(write_json(flags.junit, format_junit(head, verdicts)));
+  }
+  if (!flags.summary.empty()) {
+    PLEXUS_TRY(write_json(flags.summary, format_summary(head, verdicts)));
+  }
+  return ok();
+}
+
+/// One line and the library's own.
+Result<int> say_unchecked(const CheckFlags& flags, const conformance::ReportHead& head) {
+  if (flags.json != "-") {
+    fmt::print("{}: nothing could be checked: {}\n", head.library, head.identity.unchecked);
+    if (!head.identity.log.empty()) {
+      fmt::print("its own lines:\n");
+    }
+    std::istringstream lines(head.identity.log);
+    for (std::string line; std::getline(lines, line);) {
+      fmt::print("  {}\n", line);
+    }
+  }
+  PLEXUS_TRY(write_reports(flags, head, {}));
+  return kExitUnchecked;
+}
+
 Result<int> check(const CheckFlags& flags) {
   PLEXUS_TRY(subject, make_subject(flags));
   PLEXUS_TRY(identity, conformance::identify(subject));
+  const conformance::ReportHead head{subject.file.string(), identity, flags.is_strict};
+  if (!identity.unchecked.empty()) {
+    return say_unchecked(flags, head);
+  }
   const std::vector<const conformance::Check*> all = conformance::checks_of(identity.kind);
   PLEXUS_TRY(known, read_known_limits(flags.known, all));
   PLEXUS_TRY(checks, conformance::select_checks(all, flags.only));
@@ -76,34 +166,24 @@ Result<int> check(const CheckFlags& flags) {
   if (is_table) {
     print_head(subject, identity, checks.size());
   }
-  size_t done = 0;
-  const bool shows_progress = isatty(STDERR_FILENO) != 0;
-  const auto progress = [&](const Verdict& verdict) {
-    ++done;
-    if (shows_progress) {
-      fmt::print(stderr, "\r{}/{} {:<32}{}", done, checks.size(), verdict.check->id,
-                 done == checks.size() ? "\n" : "");
-    }
-  };
-  PLEXUS_TRY(verdicts, conformance::run_checks(subject, identity, checks,
-                                               static_cast<uint32_t>(flags.jobs), progress));
+  Progress progress(checks.size());
+  PLEXUS_TRY(verdicts,
+             conformance::run_checks(subject, identity, checks, static_cast<uint32_t>(flags.jobs),
+                                     [&](const Verdict& verdict) { progress.take(verdict); }));
   conformance::apply_known_limits(known, verdicts);
   const conformance::Counts counts = conformance::count(verdicts);
   if (is_table) {
     for (const Verdict& verdict : verdicts) {
       fmt::print("{}\n", format_verdict(verdict));
     }
-    fmt::print("{} passed, {} failed, {} skipped{}\n", counts.passed, counts.failed, counts.skipped,
-               counts.known == 0 ? "" : fmt::format(", {} known", counts.known));
+    fmt::print("{}{}\n", format_failures(verdicts), format_counts(counts));
   }
-  if (!flags.json.empty()) {
-    PLEXUS_TRY(write_json(flags.json, format_json(subject.file.string(), identity, verdicts)));
-  }
+  PLEXUS_TRY(write_reports(flags, head, verdicts));
   const bool is_plugin = identity.kind != PluginKind::kNone;
   if (is_table && !is_plugin) {
     fmt::print("it is no plugin that can be used: {}\n", identity.problem);
   }
-  return counts.failed == 0 && is_plugin ? kExitOk : kExitWrong;
+  return counts.bad(flags.is_strict) == 0 && is_plugin ? kExitOk : kExitWrong;
 }
 
 int run_check(const CheckFlags& flags) {
@@ -114,8 +194,9 @@ int run_check(const CheckFlags& flags) {
 int run_list() {
   for (const PluginKind kind : conformance::kPluginKinds) {
     for (const conformance::Check* each : conformance::checks_of(kind)) {
-      fmt::print("{:<8} {:<26} {}\n         {}\n", kind_word(kind), each->id, each->title,
-                 each->rule);
+      fmt::print("{:<8} {:<26} {}\n         {}\n         {} when it fails\n", kind_word(kind),
+                 each->id, each->title, each->rule,
+                 grade_words(conformance::grade_under_nccl(each->id)));
     }
   }
   return kExitOk;
@@ -213,6 +294,18 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
                    "what to check a library of several kinds as (default: the first it is of)")
       ->check(CLI::IsMember({"net", "tuner", "profiler", "collnet"}))
       ->type_name("KIND");
+  check->add_flag("--strict", flags->is_strict,
+                  "failures under faults and beyond NCCL's contract count for the exit code too");
+  check->add_option("--junit", flags->junit, "write JUnit's XML to this file (-: stdout)")
+      ->type_name("FILE");
+  check
+      ->add_option("--summary", flags->summary,
+                   "write a page to send around, in Markdown, to this file (-: stdout)")
+      ->type_name("FILE");
+  check->add_flag(
+      "--with-cudart-stub", flags->has_cudart_stub,
+      "load a stand-in for CUDA's runtime before the plugin; its functions all say that "
+      "there is no GPU");
   constexpr IntRange kJobs = {1, 64};
   constexpr IntRange kPatience = {1, 100};
   add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run at once (default 2)");

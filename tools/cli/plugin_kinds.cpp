@@ -2,6 +2,9 @@
 #include "tools/cli/plugin_kinds.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/core.h>
@@ -13,6 +16,7 @@
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/library_search.hpp"
 #include "tools/cli/plugin_check.hpp"
+#include "tools/conformance/elf_file.hpp"
 
 namespace plexus {
 namespace {
@@ -47,6 +51,67 @@ std::string name_in_table(const Library& library, const std::string& entry) {
   const char* const name =
       object.has_value() ? *static_cast<const char* const*>(object->address) : nullptr;
   return name == nullptr ? "unnamed" : name;
+}
+
+/// The newest of the stem, or that of version `abi`.
+Result<std::string> choose_entry(const std::vector<std::string>& entries,
+                                 const std::string& stem,
+                                 const std::string& abi) {
+  const std::string wanted = abi.empty() ? stem : fmt::format("{}_{}", stem, abi);
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const std::string& entry) {
+    return abi.empty() ? entry.starts_with(wanted) : entry == wanted;
+  });
+  if (found == entries.end()) {
+    return fail(Code::kInvalidUsage, "it has no {}; it has {}", wanted, fmt::join(entries, ", "));
+  }
+  return *found;
+}
+
+/// Where the dynamic loader looks for a bare name, as far as the environment and custom say.
+std::vector<fs::path> loader_folders() {
+  std::vector<fs::path> folders;
+  const char* const path = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe)
+  for (const std::string_view folder : split_list(path == nullptr ? "" : path, ':')) {
+    folders.emplace_back(folder);
+  }
+  for (const char* const folder :
+       {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"}) {
+    folders.emplace_back(folder);
+  }
+  return folders;
+}
+
+/// The names that NCCL looks for, of each kind of plugin.
+bool is_vendor_name(const std::string& file) {
+  for (const std::string_view kind : {"net", "tuner", "profiler", "env", "gin", "rma"}) {
+    const std::string stem = fmt::format("libnccl-{}", kind);
+    const bool goes_on =
+        file.size() > stem.size() && (file[stem.size()] == '.' || file[stem.size()] == '-');
+    if (file.starts_with(stem) && goes_on && file.ends_with(".so")) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// "ncclNetPlugin_v12, ncclNetPlugin_v11": what its file shows.
+std::string describe_tables(const fs::path& file) {
+  if (const auto complete = check_elf_file(file); complete.has_error()) {
+    return fmt::format("unusable: {}", complete.error().message());
+  }
+  const auto shown = conformance::read_elf_file(file);
+  if (shown.has_error()) {
+    return fmt::format("unusable: {}", shown.error().message());
+  }
+  std::vector<std::string> tables;
+  for (const conformance::ElfSymbol& symbol : shown.value().exported) {
+    if (conformance::is_plugin_entry(symbol.name)) {
+      tables.push_back(symbol.name);
+    }
+  }
+  std::sort(tables.begin(), tables.end());
+  return tables.empty() ? "has no table that a host looks for"
+                        : fmt::format("{}", fmt::join(tables, ", "));
 }
 
 std::string describe_reductions(const CollnetContext& context, int32_t op) {
@@ -131,7 +196,7 @@ Result<void> print_collnet(const Library& library) {
   return ok();
 }
 
-Result<bool> print_other_kind(const std::string& name) {
+Result<bool> print_other_kind(const std::string& name, const std::string& abi) {
   const auto file = find_plugin_file(name);
   if (!file) {
     return false;  // a net plugin may be anywhere that the dynamic loader looks
@@ -155,13 +220,13 @@ Result<bool> print_other_kind(const std::string& name) {
   for (const auto& [stem, kind] :
        {std::pair{"plexus_collnet_query", "a network that reduces"},
         std::pair{"ncclCollNetPlugin", "a network that reduces"},
-        std::pair{"ncclTunerPlugin", "a tuner"}, std::pair{"ncclProfiler", "a profiler"}}) {
+        std::pair{"ncclTunerPlugin", "a tuner"}, std::pair{"ncclProfiler", "a profiler"},
+        std::pair{"ncclEnvPlugin", "an env plugin"}, std::pair{"ncclGinPlugin", "a GIN plugin"},
+        std::pair{"ncclRmaPlugin", "an RMA plugin"}}) {
     if (!has_any(entries, stem)) {
       continue;
     }
-    const std::string& chosen = *std::find_if(
-        entries.begin(), entries.end(),
-        [stem = stem](const std::string& entry) { return entry.rfind(stem, 0) == 0; });
+    PLEXUS_TRY(chosen, choose_entry(entries, stem, abi));
     const bool is_table = chosen.rfind("nccl", 0) == 0;
     print_head(
         library.value(),
@@ -171,6 +236,28 @@ Result<bool> print_other_kind(const std::string& name) {
     return true;
   }
   return false;
+}
+
+void list_vendor_libraries(const fs::path& own_folder, const std::string& folders) {
+  std::vector<fs::path> searched = {own_folder};
+  for (const std::string_view folder : split_list(folders, ':')) {
+    searched.emplace_back(folder);
+  }
+  for (const fs::path& folder : loader_folders()) {
+    searched.push_back(folder);
+  }
+  std::set<fs::path> files;  // a folder may be named twice
+  for (const fs::path& folder : searched) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (is_vendor_name(entry.path().filename().string())) {
+        files.insert(entry.path());
+      }
+    }
+  }
+  for (const fs::path& file : files) {
+    fmt::print("{:<16} {}, {}\n", file.filename().string(), describe_tables(file), file.string());
+  }
 }
 
 void list_collnet_plugins(const fs::path& own_folder, const std::string& folders) {

@@ -17,10 +17,15 @@ namespace plexus {
 /// "host, cuda": a PLEXUS_MEMORY_* mask.
 [[nodiscard]] std::string describe_memory(uint32_t mask);
 
-/// True: it has no net plugin's table, and all that there is to say is printed.
-[[nodiscard]] Result<bool> print_other_kind(const std::string& name);
+/// True: it has no net plugin's table, and all that there is to say is printed. `abi`: the version
+/// of NCCL's ABI to choose, such as "v4"; empty: the newest.
+[[nodiscard]] Result<bool> print_other_kind(const std::string& name, const std::string& abi);
 /// The collnet side of a library; nothing when it has none.
 [[nodiscard]] Result<void> print_collnet(const Library& library);
+/// A line for each library with a name that NCCL looks for (libnccl-net.so, libnccl-tuner-x.so,
+/// ...) in the folders of plugins and of the dynamic loader. Only their symbols are read: none is
+/// loaded.
+void list_vendor_libraries(const std::filesystem::path& own_folder, const std::string& folders);
 /// A line for each libplexus-collnet-NAME.so.
 void list_collnet_plugins(const std::filesystem::path& own_folder, const std::string& folders);
 

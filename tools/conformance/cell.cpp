@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -45,12 +46,22 @@ void become_quiet(int output) {
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
+/// Before the plugin: its symbols are those of the process.
+void preload(const std::filesystem::path& file, Seat& seat) {
+  if (!file.empty() && ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    seat.text.set("the kit cannot load what it was to load before the plugin");
+    seat.state = SeatState::kFailed;
+    ::_exit(0);
+  }
+}
+
 /// In the forked process.
 [[noreturn]] void run_check(const Check& check, Stand::Options options, Seat& seat, int output) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);
   become_quiet(output);
   seat.pid = ::getpid();
+  preload(options.subject.preload, seat);
   {
     Stand stand(std::move(options), seat);
     leave_result(seat, check.run(stand));
@@ -81,7 +92,7 @@ std::string last_line(int output) {
 Result<Cell> Cell::start(const Subject& subject, const Check& check) {
   PLEXUS_TRY(board, make_board());
   PLEXUS_TRY(channels, Channel::make_pair());
-  Cell cell(check, std::move(board), Clock::now() + check.options.limit * subject.patience);
+  Cell cell(check, std::move(board), check.options.limit * subject.patience);
   std::fflush(nullptr);  // or the children write it once more
   for (uint32_t role = 0; role < check.options.processes; ++role) {
     const int output = ::memfd_create("plexus-check", MFD_CLOEXEC);
@@ -102,6 +113,7 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
     cell.board_->seats[role].pid = pid;
     ::setpgid(pid, pid);  // in both: whoever comes first
     cell.processes_.push_back({pid, false, 0, output});
+    cell.deadlines_.emplace_back(cell.limit_, pid);
   }
   return cell;
 }
@@ -110,7 +122,8 @@ Cell& Cell::operator=(Cell&& other) noexcept {
   std::swap(check_, other.check_);
   std::swap(board_, other.board_);
   std::swap(begin_, other.begin_);
-  std::swap(deadline_, other.deadline_);
+  std::swap(limit_, other.limit_);
+  std::swap(deadlines_, other.deadlines_);
   std::swap(processes_, other.processes_);
   return *this;
 }
@@ -134,6 +147,12 @@ void Cell::kill_all() noexcept {
   }
 }
 
+/// One process may wait for another that is kept from running.
+bool Cell::is_late() {
+  return std::all_of(deadlines_.begin(), deadlines_.end(),
+                     [](FairDeadline& deadline) { return deadline.is_over(); });
+}
+
 std::optional<Verdict> Cell::poll() {
   bool all_ended = true;
   for (Process& process : processes_) {
@@ -142,11 +161,11 @@ std::optional<Verdict> Cell::poll() {
     }
     all_ended = all_ended && process.has_ended;
   }
-  const bool is_late = !all_ended && Clock::now() > deadline_;
-  if (!all_ended && !is_late) {
+  const bool is_over = !all_ended && is_late();
+  if (!all_ended && !is_over) {
     return std::nullopt;
   }
-  return judge(is_late);
+  return judge(is_over);
 }
 
 std::optional<std::string> Cell::find_crash(size_t role) const {
@@ -178,8 +197,10 @@ std::optional<std::string> Cell::find_crash(size_t role) const {
 }
 
 Verdict Cell::judge(bool is_late) {
-  Verdict verdict{check_, Outcome::kPass, board_->seats[0].text.get(),
-                  std::chrono::duration<double>(Clock::now() - begin_).count()};
+  Verdict verdict{.check = check_,
+                  .outcome = Outcome::kPass,
+                  .detail = board_->seats[0].text.get(),
+                  .seconds = std::chrono::duration<double>(Clock::now() - begin_).count()};
   // The strongest reason first: a crash, a breach seen on the way, the check's own words.
   std::array<std::string, 4> reasons;
   std::string skipped;

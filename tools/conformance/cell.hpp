@@ -11,6 +11,7 @@
 
 #include "tools/conformance/board.hpp"
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/run_delay.hpp"
 #include "tools/conformance/runner.hpp"
 
 namespace plexus::conformance {
@@ -34,8 +35,9 @@ class Cell {
     int status = 0;   // of waitpid
     int output = -1;  // what it wrote to stdout and stderr
   };
-  Cell(const Check& check, SharedBoard board, Clock::time_point deadline)
-      : check_(&check), board_(std::move(board)), begin_(Clock::now()), deadline_(deadline) {}
+  Cell(const Check& check, SharedBoard board, std::chrono::milliseconds limit)
+      : check_(&check), board_(std::move(board)), begin_(Clock::now()), limit_(limit) {}
+  [[nodiscard]] bool is_late();
   [[nodiscard]] Verdict judge(bool is_late);
   /// Nullopt: this process says that all is well.
   [[nodiscard]] std::optional<std::string> find_crash(size_t role) const;
@@ -44,7 +46,8 @@ class Cell {
   const Check* check_;
   SharedBoard board_;
   Clock::time_point begin_;
-  Clock::time_point deadline_;
+  std::chrono::milliseconds limit_;
+  std::vector<FairDeadline> deadlines_;  // [processes]; late when all are over
   std::vector<Process> processes_;
 };
 

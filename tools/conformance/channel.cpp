@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "tools/conformance/finding.hpp"
+#include "tools/conformance/run_delay.hpp"
 
 namespace plexus::conformance {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 Error left_alone() {
   return fail(kLeftAloneCode, "the other process of the check ended too early");
@@ -68,22 +67,26 @@ Result<void> Channel::send_bytes(std::span<const std::byte> bytes) {
 }
 
 Result<bool> Channel::wait_readable() {
-  const auto deadline = Clock::now() + limit_;
   seat_->place = Place::kWaitingForPeer;
-  while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) {
-      return fail(kLeftAloneCode, "the other process of the check did not come within {} ms",
-                  limit_.count());
-    }
-    pollfd wanted{fd_, POLLIN, 0};
-    const int n = ::poll(&wanted, 1, static_cast<int>(left.count()));
-    if (n > 0) {
-      seat_->place = Place::kKit;
-      return (wanted.revents & POLLIN) != 0;
+  PLEXUS_TRY(events, wait_for_peer(fd_));
+  if (events == 0) {
+    return fail(kLeftAloneCode, "the other process of the check did not come within {} ms",
+                limit_.count());
+  }
+  seat_->place = Place::kKit;
+  return (events & POLLIN) != 0;
+}
+
+Result<int> Channel::wait_for_peer(int fd) const {
+  constexpr int kLookMs = 100;
+  FairDeadline deadline(limit_, peer_->pid);
+  while (!deadline.is_over()) {
+    pollfd wanted{fd, POLLIN, 0};
+    if (::poll(&wanted, 1, kLookMs) > 0) {
+      return static_cast<int>(wanted.revents);
     }
   }
+  return 0;
 }
 
 Result<void> Channel::receive_bytes(std::span<std::byte> bytes) {
@@ -106,8 +109,8 @@ Result<void> Channel::meet() {
 
 Result<void> Channel::wait_for_end() {
   // The end of the line is not enough: a dying process closes one descriptor after the other.
-  const auto deadline = Clock::now() + limit_;
-  while (peer_->pid == 0 && Clock::now() < deadline) {  // it is only being started
+  FairDeadline deadline(limit_);
+  while (peer_->pid == 0 && !deadline.is_over()) {  // it is only being started
     ::sched_yield();
   }
   const auto pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, peer_->pid.load(), 0));
@@ -115,11 +118,10 @@ Result<void> Channel::wait_for_end() {
     return ok();  // ended, and collected by the kit
   }
   seat_->place = Place::kWaitingForPeer;
-  pollfd wanted{pid_fd, POLLIN, 0};
-  const int n = ::poll(&wanted, 1, static_cast<int>(limit_.count()));
+  const auto events = wait_for_peer(pid_fd);
   ::close(pid_fd);
   seat_->place = Place::kKit;
-  if (n != 1) {
+  if (!events.has_value() || events.value() == 0) {
     return fail(kLeftAloneCode, "the other process of the check did not end within {} ms",
                 limit_.count());
   }

@@ -50,6 +50,8 @@ class Channel {
   [[nodiscard]] Result<void> receive_bytes(std::span<std::byte> bytes);
   /// False: the other end is closed.
   [[nodiscard]] Result<bool> wait_readable();
+  /// The events of `fd`; 0: none came within the limit, in which the peer could have run.
+  [[nodiscard]] Result<int> wait_for_peer(int fd) const;
 
   int fd_ = -1;
   Seat* seat_ = nullptr;

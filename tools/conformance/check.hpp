@@ -48,6 +48,7 @@ using CheckTable = std::span<const Check>;
 [[nodiscard]] CheckTable group_checks();
 [[nodiscard]] CheckTable request_checks();
 [[nodiscard]] CheckTable parallel_checks();
+[[nodiscard]] CheckTable mesh_checks();
 [[nodiscard]] CheckTable process_checks();
 [[nodiscard]] CheckTable close_checks();
 [[nodiscard]] CheckTable fault_checks();

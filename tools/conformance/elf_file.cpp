@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <regex>
 #include <string_view>
 
 namespace plexus::conformance {
@@ -108,6 +109,13 @@ void add_segments(const std::vector<Elf64_Phdr>& segments, ElfFile& file) {
 }
 
 }  // namespace
+
+bool is_plugin_entry(const std::string& name) {
+  static const std::regex kEntry(
+      "plexus_(plugin|collnet)_query|nccl(Net|CollNet|Tuner|Env|Gin|Rma)Plugin_v[0-9]+|"
+      "ncclProfiler_v[0-9]+");
+  return std::regex_match(name, kEntry);
+}
 
 Result<ElfFile> read_elf_file(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);

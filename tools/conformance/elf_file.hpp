@@ -27,6 +27,10 @@ struct ElfFile {
   bool is_writable_and_executable = false;  // a segment is both
 };
 
+/// A name that hosts look for in a plugin: plexus_plugin_query, ncclNetPlugin_v8. A helper of the
+/// plugin's may be called ncclNetConnect_v8, and is none.
+[[nodiscard]] bool is_plugin_entry(const std::string& name);
+
 /// The file is known to be a complete 64-bit library (core/plugin/library check_elf_file).
 [[nodiscard]] Result<ElfFile> read_elf_file(const std::filesystem::path& path);
 

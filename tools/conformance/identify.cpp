@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a library is: loaded in a process of its own, which leaves the answer on its seat.
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <unistd.h>
 
 #include "tools/conformance/collnet.hpp"
 #include "tools/conformance/library.hpp"
@@ -11,9 +14,13 @@
 namespace plexus::conformance {
 namespace {
 
-/// As it lies on the seat: "2\tplexus 1.1\tSocket", the kind as a number.
-std::string on_seat(PluginKind kind, std::string_view abi, std::string_view name) {
-  return fmt::format("{}\t{}\t{}", static_cast<int>(kind), abi, name);
+/// As it lies on the seat: "2\tplexus 1.1\tSocket\t", the kind as a number; behind the last tab,
+/// why nothing can be checked.
+std::string on_seat(PluginKind kind,
+                    std::string_view abi,
+                    std::string_view name,
+                    std::string_view unchecked = "") {
+  return fmt::format("{}\t{}\t{}\t{}", static_cast<int>(kind), abi, name, unchecked);
 }
 
 bool wants_kind(const Stand& stand, PluginKind kind) {
@@ -46,8 +53,40 @@ bool has_any(const Library& library, const char* stem) {
   return find_newest_table(library, stem, kAnyNcclVersion).has_value();
 }
 
+/// A table of a kind that hosts have and the kit does not check.
+std::optional<std::string> look_for_unchecked_kind(const Library& library) {
+  struct Kind {
+    const char* stem;
+    const char* what;
+    const char* variable;
+  };
+  constexpr std::array<Kind, 3> kKinds = {
+      {{"ncclEnvPlugin", "an env plugin", "NCCL_ENV_PLUGIN"},
+       {"ncclGinPlugin", "a GIN plugin (networking that the GPU starts)", "NCCL_GIN_PLUGIN"},
+       {"ncclRmaPlugin", "an RMA plugin (one-sided networking)", "NCCL_RMA_PLUGIN"}}};
+  for (const Kind& kind : kKinds) {
+    const auto table = find_newest_table(library, kind.stem, kAnyNcclVersion);
+    if (table.has_value()) {
+      return on_seat(PluginKind::kNone, table->symbol, "",
+                     fmt::format("it is {} ({}), a kind that the kit does not check; NCCL loads it "
+                                 "by {}",
+                                 kind.what, table->symbol, kind.variable));
+    }
+  }
+  return std::nullopt;
+}
+
 Result<void> look_at_library(Stand& stand) {
-  PLEXUS_TRY(library, load_library(stand));
+  auto loaded = load_library(stand);
+  if (loaded.has_error()) {
+    const auto missing = explain_missing_cuda(loaded.error().message());
+    if (!missing.has_value()) {
+      return std::move(loaded).error();
+    }
+    stand.seat().text.set(on_seat(PluginKind::kNone, "", "", *missing));
+    return ok();
+  }
+  const Library library = std::move(loaded).value();
   if (const auto native = look_for_native(stand, library)) {
     stand.seat().text.set(*native);
     return ok();
@@ -77,13 +116,78 @@ Result<void> look_at_library(Stand& stand) {
   if (!wants_kind(stand, PluginKind::kNet)) {
     return wrong("it is no {} plugin", stand.subject().kind);
   }
+  const auto unchecked = is_net ? std::nullopt : look_for_unchecked_kind(library);
+  if (unchecked.has_value()) {
+    stand.seat().text.set(*unchecked);
+    return ok();
+  }
   PLEXUS_TRY(net, Net::load(stand));
   stand.seat().text.set(
       on_seat(PluginKind::kNet, net.plugin->descriptor().entry, net.plugin->network_name()));
   return ok();
 }
 
+/// What the library said so far, through the log and past it; the last lines.
+std::string own_lines(Stand& stand) {
+  constexpr size_t kLinesMost = 6;
+  constexpr size_t kPrintedMost = 400;
+  std::vector<std::string> lines;
+  for (const LogLine& line : stand.monitor().lines()) {
+    lines.push_back(line.text);
+  }
+  std::string text;
+  const size_t first = lines.size() > kLinesMost ? lines.size() - kLinesMost : 0;
+  for (size_t i = first; i < lines.size(); ++i) {
+    text += (text.empty() ? "" : "\n") + lines[i];
+  }
+  // The kit gave this process a file as stdout and stderr.
+  std::array<char, kPrintedMost> printed{};
+  const ssize_t size = ::pread(STDOUT_FILENO, printed.data(), printed.size(), 0);
+  if (size > 0) {
+    text += (text.empty() ? "" : "\n") + std::string(printed.data(), static_cast<size_t>(size));
+  }
+  return text;
+}
+
+/// On the seat: why it cannot be used here, and its own lines; nothing when it can.
+void leave_unusable(Stand& stand, std::string_view why) {
+  stand.seat().text.set(fmt::format("{}\n{}", why, own_lines(stand)));
+}
+
+/// A net plugin: does its init work here, and does it have a device?
+Result<void> look_for_devices(Stand& stand) {
+  PLEXUS_TRY(net, Net::load(stand));
+  Monitor& monitor = stand.monitor();
+  plexus_net_config_t config{sizeof config, -1, 1, &Monitor::write_line, monitor.sink(), nullptr};
+  plexus_net_context_t* raw = nullptr;
+  const int32_t made = monitor.call(Place::kInit, [&] { return net.plugin->init(&config, &raw); });
+  if (made != PLEXUS_OK) {
+    leave_unusable(stand, fmt::format("its init fails here with code {}", made));
+    return ok();
+  }
+  uint32_t count = 0;
+  const int32_t counted =
+      monitor.call(Place::kDeviceCount, [&] { return net.ops().device_count(raw, &count); });
+  if (counted != PLEXUS_OK || count == 0) {
+    leave_unusable(stand, counted == PLEXUS_OK ? "it finds no device here"
+                                               : "it cannot count its devices here");
+  }
+  return ok();
+}
+
 constexpr Check kLook = {"identity", "", "", &look_at_library};
+constexpr Check kDevices = {"devices", "", "", &look_for_devices};
+
+/// A crash or a hang is for the checks to tell.
+Result<void> add_devices(const Subject& subject, Identity& identity) {
+  PLEXUS_TRY(verdict, run_alone(subject, kDevices));
+  if (verdict.outcome == Outcome::kPass && !verdict.detail.empty()) {
+    const size_t end = verdict.detail.find('\n');
+    identity.unchecked = verdict.detail.substr(0, end);
+    identity.log = verdict.detail.substr(end + 1);
+  }
+  return ok();
+}
 
 }  // namespace
 
@@ -96,9 +200,14 @@ Result<Identity> identify(const Subject& subject) {
   }
   const size_t first = verdict.detail.find('\t');
   const size_t second = verdict.detail.find('\t', first + 1);
+  const size_t third = verdict.detail.find('\t', second + 1);
   identity.kind = static_cast<PluginKind>(std::stoi(verdict.detail.substr(0, first)));
   identity.abi = verdict.detail.substr(first + 1, second - first - 1);
-  identity.name = verdict.detail.substr(second + 1);
+  identity.name = verdict.detail.substr(second + 1, third - second - 1);
+  identity.unchecked = third < verdict.detail.size() ? verdict.detail.substr(third + 1) : "";
+  if (identity.kind == PluginKind::kNet) {
+    PLEXUS_TRY(add_devices(subject, identity));
+  }
   return identity;
 }
 

@@ -2,8 +2,30 @@
 #include "tools/conformance/library.hpp"
 
 #include <algorithm>
+#include <regex>
 
 namespace plexus::conformance {
+
+std::optional<std::string> explain_missing_cuda(const std::string& error) {
+  static const std::regex kSymbol("undefined symbol: (cuda[A-Za-z0-9_]+)");
+  static const std::regex kFile("(libcudart[A-Za-z0-9_.]*): cannot open");
+  std::smatch found;
+  if (std::regex_search(error, found, kSymbol)) {
+    return fmt::format(
+        "it needs {}, a symbol of CUDA's runtime, which it expects its host to have loaded: run "
+        "with LD_PRELOAD=libcudart.so of your CUDA, or with --with-cudart-stub, whose functions "
+        "all say that there is no GPU",
+        found.str(1));
+  }
+  if (std::regex_search(error, found, kFile)) {
+    return fmt::format(
+        "it is linked with {}, CUDA's runtime, which is not found: add its folder to "
+        "LD_LIBRARY_PATH, or run with --with-cudart-stub, whose functions all say that there is "
+        "no GPU",
+        found.str(1));
+  }
+  return std::nullopt;
+}
 
 Result<Library> load_library(Stand& stand) {
   stand.seat().place = Place::kLoading;

@@ -7,6 +7,8 @@
 
 #include <fmt/core.h>
 
+#include "tools/conformance/run_delay.hpp"
+
 namespace plexus::conformance {
 namespace {
 
@@ -19,8 +21,16 @@ bool may_say_again(Place place) {
 
 }  // namespace
 
-void Monitor::leave(Place place, Clock::time_point begin) noexcept {
-  const auto took = (Clock::now() - begin).count();
+void Monitor::measure_this_thread() { measured_ = std::this_thread::get_id(); }
+
+std::chrono::nanoseconds Monitor::read_delay() const noexcept {
+  return measured_ == std::this_thread::get_id() ? read_run_delay() : std::chrono::nanoseconds(0);
+}
+
+void Monitor::leave(Place place, const Begin& begin) noexcept {
+  const auto now = Clock::now();
+  const auto delay = read_delay() - begin.delay;
+  const auto took = std::max<int64_t>((now - begin.time - delay).count(), 0);
   const auto bucket = std::min<size_t>(std::bit_width(static_cast<uint64_t>(took)), kBuckets - 1);
   const auto index = static_cast<size_t>(place);
   histogram_[index][bucket].fetch_add(1, std::memory_order_relaxed);

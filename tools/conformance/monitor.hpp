@@ -88,6 +88,9 @@ class Monitor {
     std::chrono::nanoseconds median{0};  // rounded up to a power of two
   };
   [[nodiscard]] Times times(Place place) const;
+  /// From now on, the calls of this thread are measured without the time in which another thread
+  /// had its core. For checks of time, which have one thread.
+  void measure_this_thread();
   void forget_times();
 
  private:
@@ -99,16 +102,23 @@ class Monitor {
     uint32_t lines;
   };
 
-  Clock::time_point enter(Place place) noexcept {
+  struct Begin {
+    Clock::time_point time;
+    std::chrono::nanoseconds delay;
+  };
+  Begin enter(Place place) noexcept {
     seat_->place.store(place, std::memory_order_relaxed);
-    return Clock::now();
+    const auto delay = read_delay();
+    return {Clock::now(), delay};
   }
-  void leave(Place place, Clock::time_point begin) noexcept;
+  void leave(Place place, const Begin& begin) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds read_delay() const noexcept;
   void report_exception(Place place) noexcept;
   void check_code(Place place, int32_t code);
   void take_line(int32_t level, const char* text);
 
   Seat* seat_;
+  std::thread::id measured_;  // none: all are, with all time
   std::atomic<uint32_t> errors_{0};
   mutable std::mutex mutex_;
   std::vector<LogLine> lines_;     // guarded by mutex_

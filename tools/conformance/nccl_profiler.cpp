@@ -59,6 +59,10 @@ nccl_profile_coll_v4_t make_coll() {
   return coll;
 }
 
+/// Of no network that there is: (type << 16 | version), NVIDIA's are type 1 (IB) and 2 (Socket). A
+/// profiler that knows one reads the data as that one's.
+constexpr int64_t kUnknownNetwork = 0x7FFF0001;
+
 nccl_profile_p2p_v5_t make_p2p(void* group) {
   return {"Send", nullptr, "ncclInt8", 64, 1, 1, group};
 }
@@ -82,7 +86,7 @@ void describe(nccl_profile_event_v4_t& what) {
       what.is.proxy_step = {2};
       return;
     case NCCL_PROFILE_NET_PLUGIN:
-      what.is.net_plugin = {0x20001, nullptr};  // of a kind that the profiler does not know
+      what.is.net_plugin = {kUnknownNetwork, nullptr};
       return;
     default:
       return;
@@ -113,7 +117,7 @@ void describe(nccl_profile_event_v5_t& what, void* group) {
       what.is.proxy_step = {2};
       return;
     case NCCL_PROFILE_NET_PLUGIN:
-      what.is.net_plugin = {0x20001, nullptr};
+      what.is.net_plugin = {kUnknownNetwork, nullptr};
       return;
     default:
       return;

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/conformance/process_state.hpp"
 
+#include <algorithm>
 #include <cfenv>
 #include <chrono>
 #include <clocale>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <sched.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/conformance/finding.hpp"
+#include "tools/conformance/run_delay.hpp"
 
 extern char** environ;  // NOLINT(*-avoid-non-const-global-variables): POSIX
 
@@ -26,6 +30,11 @@ uint32_t count_threads() {
     count += entry.exists() ? 1 : 0;
   }
   return count;
+}
+
+std::string shorten(const std::string& text) {
+  constexpr size_t kMost = 60;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
 }
 
 }  // namespace
@@ -66,11 +75,9 @@ Result<void> Holdings::expect_no_descriptors(const char* use) const {
 
 /// A thread that was joined takes a moment to leave the kernel's list.
 Result<void> Holdings::expect_no_threads(const char* use) const {
-  using Clock = std::chrono::steady_clock;
-  constexpr auto kLimit = std::chrono::seconds(1);
-  const auto deadline = Clock::now() + kLimit;
+  FairDeadline deadline(std::chrono::seconds(1));
   uint32_t now = count_threads();
-  while (now > threads_ && Clock::now() < deadline) {
+  while (now > threads_ && !deadline.is_over()) {
     ::sched_yield();
     now = count_threads();
   }
@@ -85,11 +92,25 @@ Result<void> Holdings::expect_nothing_more(const char* use) const {
 Surroundings::Surroundings() : handlers_(list_handlers()), rest_(list_rest()) {}
 
 Result<void> Surroundings::expect_unchanged(const char* who) const {
-  PLEXUS_TRY(expect(handlers_ == list_handlers(), "{} changed a signal's handler", who));
-  return expect(rest_ == list_rest(),
-                "{} changed the environment, the folder, the umask, the rounding mode or the "
-                "locale",
-                who);
+  const Handlers now = list_handlers();
+  for (size_t number = 1; number < kSignals; ++number) {
+    const char* const name = ::sigabbrev_np(static_cast<int>(number));
+    PLEXUS_TRY(expect(now[number] == handlers_[number], "{} changed the handler of the signal {}{}",
+                      who, name == nullptr ? "" : "SIG",
+                      name == nullptr ? std::to_string(number) : name));
+  }
+  const States rest = list_rest();
+  for (const auto& [what, value] : rest) {
+    const auto old = rest_.find(what);
+    PLEXUS_TRY(expect(old != rest_.end(), "{} set {} to '{}'", who, what, shorten(value)));
+    PLEXUS_TRY(expect(old->second == value, "{} changed {} from '{}' to '{}'", who, what,
+                      shorten(old->second), shorten(value)));
+  }
+  for (const auto& [what, value] : rest_) {
+    PLEXUS_TRY(
+        expect(rest.contains(what), "{} removed {}, which was '{}'", who, what, shorten(value)));
+  }
+  return ok();
 }
 
 Surroundings::Handlers Surroundings::list_handlers() {
@@ -104,17 +125,20 @@ Surroundings::Handlers Surroundings::list_handlers() {
   return handlers;
 }
 
-std::vector<std::string> Surroundings::list_rest() {
-  std::vector<std::string> all;
+Surroundings::States Surroundings::list_rest() {
+  States all;
   for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
-    all.emplace_back(*each);
+    const std::string_view text = *each;
+    const size_t end = std::min(text.find('='), text.size());
+    all[fmt::format("the environment variable {}", text.substr(0, end))] =
+        text.substr(std::min(end + 1, text.size()));
   }
-  all.push_back("folder " + fs::current_path().string());
+  all["the current folder"] = fs::current_path().string();
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  all.push_back(fmt::format("umask {:o}", mask));
-  all.push_back(fmt::format("rounding mode {}", std::fegetround()));
-  all.push_back(std::string("locale ") + std::setlocale(LC_ALL, nullptr));
+  all["the umask"] = fmt::format("{:o}", mask);
+  all["the rounding mode"] = fmt::format("{}", std::fegetround());
+  all["the locale"] = std::setlocale(LC_ALL, nullptr);
   return all;
 }
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "core/base/result.hpp"
 
@@ -38,16 +37,18 @@ class Holdings {
 class Surroundings {
  public:
   Surroundings();
-  /// `who`: "it".
+  /// Names what was changed, and how. `who`: "it".
   [[nodiscard]] Result<void> expect_unchanged(const char* who) const;
 
  private:
   static constexpr size_t kSignals = 32;
   using Handlers = std::array<std::uintptr_t, kSignals>;
   static Handlers list_handlers();
-  static std::vector<std::string> list_rest();
+  /// "the umask" -> its value.
+  using States = std::map<std::string, std::string>;
+  static States list_rest();
   Handlers handlers_;
-  std::vector<std::string> rest_;
+  States rest_;
 };
 
 }  // namespace plexus::conformance

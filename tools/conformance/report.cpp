@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/conformance/report.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <string_view>
+
 #include <fmt/core.h>
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
 namespace plexus::conformance {
 namespace {
 
-const char* word(Outcome outcome) {
-  switch (outcome) {
+constexpr std::array kGrades = {Grade::kBreaksJobs, Grade::kWeak, Grade::kBeyond};
+
+const char* word(const Verdict& verdict) {
+  switch (verdict.outcome) {
     case Outcome::kPass:
       return "pass";
     case Outcome::kFail:
-      return "fail";
+      return grade_verdict(verdict.grade);
     case Outcome::kSkip:
       return "skip";
     case Outcome::kKnown:
@@ -21,52 +29,174 @@ const char* word(Outcome outcome) {
   return "?";
 }
 
+/// Failures with one cause.
+struct Group {
+  std::string cause;
+  std::vector<const Verdict*> verdicts;
+};
+
+/// Those of `grade`, in the order in which causes appear.
+std::vector<Group> group_failures(const std::vector<Verdict>& verdicts, Grade grade) {
+  std::vector<Group> groups;
+  for (const Verdict& verdict : verdicts) {
+    if (verdict.outcome != Outcome::kFail || verdict.grade != grade) {
+      continue;
+    }
+    const std::string cause = find_cause(verdict.detail);
+    auto found = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& group) { return group.cause == cause; });
+    if (found == groups.end()) {
+      found = groups.insert(groups.end(), {cause, {}});
+    }
+    found->verdicts.push_back(&verdict);
+  }
+  return groups;
+}
+
+std::string format_group(const Group& group) {
+  const Verdict& first = *group.verdicts.front();
+  std::string text = fmt::format("  {}\n", first.detail);
+  if (group.verdicts.size() > 1) {
+    text = fmt::format("  {} checks for one reason: {}\n", group.verdicts.size(), first.detail);
+  }
+  std::string rule;
+  for (const Verdict* verdict : group.verdicts) {
+    text += fmt::format("    {:<26} {}\n", verdict->check->id, verdict->check->title);
+    if (rule != verdict->check->rule) {
+      rule = verdict->check->rule;
+      text += fmt::format("      rule: {}\n", rule);
+    }
+  }
+  return text;
+}
+
+const char* grade_heading(Grade grade) {
+  switch (grade) {
+    case Grade::kBreaksJobs:
+      return "fail: a job goes wrong";
+    case Grade::kWeak:
+      return "weak: a job in trouble ends worse than it need (counts with --strict)";
+    case Grade::kBeyond:
+      return "beyond: more than NCCL asks for (counts with --strict)";
+  }
+  return "?";
+}
+
+std::vector<const char*> ids_of(const Group& group) {
+  std::vector<const char*> ids;
+  for (const Verdict* verdict : group.verdicts) {
+    ids.push_back(verdict->check->id);
+  }
+  return ids;
+}
+
+/// In a cell of a table.
+std::string in_cell(std::string text) {
+  for (char& c : text) {
+    c = c == '\n' ? ' ' : c == '|' ? '/' : c;
+  }
+  return text;
+}
+
 }  // namespace
 
 Counts count(const std::vector<Verdict>& verdicts) {
   Counts counts;
   for (const Verdict& verdict : verdicts) {
+    const bool is_fail = verdict.outcome == Outcome::kFail;
     counts.passed += verdict.outcome == Outcome::kPass ? 1 : 0;
-    counts.failed += verdict.outcome == Outcome::kFail ? 1 : 0;
+    counts.failed += is_fail && verdict.grade == Grade::kBreaksJobs ? 1 : 0;
+    counts.weak += is_fail && verdict.grade == Grade::kWeak ? 1 : 0;
+    counts.beyond += is_fail && verdict.grade == Grade::kBeyond ? 1 : 0;
     counts.known += verdict.outcome == Outcome::kKnown ? 1 : 0;
     counts.skipped += verdict.outcome == Outcome::kSkip ? 1 : 0;
   }
   return counts;
 }
 
-std::string format_verdict(const Verdict& verdict) {
-  std::string text = fmt::format("{:<5} {:<32} {}", word(verdict.outcome), verdict.check->id,
-                                 verdict.check->title);
-  if (verdict.outcome != Outcome::kPass) {
-    text += fmt::format("\n      {}", verdict.detail);
-  }
-  if (verdict.outcome == Outcome::kFail) {
-    text += fmt::format("\n      rule: {}", verdict.check->rule);
+std::string format_counts(const Counts& counts) {
+  std::string text =
+      fmt::format("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
+  for (const auto& [number, what] :
+       {std::pair{counts.weak, "weak under faults"},
+        std::pair{counts.beyond, "beyond NCCL's contract"}, std::pair{counts.known, "known"}}) {
+    text += number == 0 ? "" : fmt::format(", {} {}", number, what);
   }
   return text;
 }
 
-std::string format_json(const std::string& library,
-                        const Identity& identity,
-                        const std::vector<Verdict>& verdicts) {
-  using Json = nlohmann::ordered_json;
-  Json checks = Json::array();
-  for (const Verdict& verdict : verdicts) {
-    checks.push_back({{"id", verdict.check->id},
-                      {"title", verdict.check->title},
-                      {"rule", verdict.check->rule},
-                      {"verdict", word(verdict.outcome)},
-                      {"detail", verdict.outcome == Outcome::kPass ? "" : verdict.detail},
-                      {"seconds", verdict.seconds}});
+std::string find_cause(const std::string& detail) {
+  size_t begin = 0;
+  if (const size_t call = detail.find(" failed with code "); call != std::string::npos) {
+    const size_t before = detail.rfind(": ", call);
+    begin = before == std::string::npos ? 0 : before + 2;
   }
+  for (const std::string_view crash :
+       {"was ended by SIG", "did not end in time: ", "ended itself with exit code "}) {
+    begin =
+        std::min(detail.find(crash), detail.size()) < detail.size() ? detail.find(crash) : begin;
+  }
+  std::string cause;
+  for (const char c : std::string_view(detail).substr(begin)) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!is_digit) {
+      cause += c;
+    } else if (cause.empty() || cause.back() != '#') {
+      cause += '#';
+    }
+  }
+  return cause;
+}
+
+std::string format_verdict(const Verdict& verdict) {
+  std::string text = fmt::format("{:<6} {:<26} {:>6.2f} s  {}", word(verdict), verdict.check->id,
+                                 verdict.seconds, verdict.check->title);
+  if (verdict.outcome == Outcome::kSkip || verdict.outcome == Outcome::kKnown) {
+    text += fmt::format("\n       {}", verdict.detail);
+  }
+  return text;
+}
+
+std::string format_failures(const std::vector<Verdict>& verdicts) {
+  std::string text;
+  for (const Grade grade : kGrades) {
+    const std::vector<Group> groups = group_failures(verdicts, grade);
+    if (!groups.empty()) {
+      text += fmt::format("\n{}\n", grade_heading(grade));
+    }
+    for (const Group& group : groups) {
+      text += format_group(group);
+    }
+  }
+  return text.empty() ? text : text + "\n";
+}
+
+std::string format_summary(const ReportHead& head, const std::vector<Verdict>& verdicts) {
   const Counts counts = count(verdicts);
-  const Json report = {{"library", library},      {"kind", kind_word(identity.kind)},
-                       {"abi", identity.abi},     {"name", identity.name},
-                       {"checks", checks},        {"passed", counts.passed},
-                       {"failed", counts.failed}, {"skipped", counts.skipped},
-                       {"known", counts.known}};
-  // A plugin's texts may be no UTF-8.
-  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string text = fmt::format(
+      "# {}: {} plugin {} ({})\n\n"
+      "`plexus plugin check {}`: {} of {} checks passed.\n\n"
+      "| verdict | checks | meaning |\n| --- | --- | --- |\n"
+      "| fail | {} | a job goes wrong |\n"
+      "| weak | {} | a job in trouble (a peer that died, no descriptors) ends worse than it need "
+      "|\n"
+      "| beyond | {} | more than NCCL asks for |\n"
+      "| known | {} | a limit below the plugin, listed by its author |\n"
+      "| skip | {} | could not be tried here |\n\n",
+      head.library.substr(head.library.rfind('/') + 1), kind_word(head.identity.kind),
+      head.identity.name, head.identity.abi, head.library, counts.passed, verdicts.size(),
+      counts.failed, counts.weak, counts.beyond, counts.known, counts.skipped);
+  if (counts.failed + counts.weak + counts.beyond == 0) {
+    return text + "Nothing failed.\n";
+  }
+  text += "| verdict | cause | checks |\n| --- | --- | --- |\n";
+  for (const Grade grade : kGrades) {
+    for (const Group& group : group_failures(verdicts, grade)) {
+      text += fmt::format("| {} | {} | {} |\n", grade_verdict(grade),
+                          in_cell(group.verdicts.front()->detail), fmt::join(ids_of(group), ", "));
+    }
+  }
+  return text;
 }
 
 }  // namespace plexus::conformance

@@ -13,12 +13,11 @@ namespace {
 constexpr auto kPollInterval = std::chrono::milliseconds(1);
 
 bool applies(const Check& check, const Identity& identity) {
-  const bool is_native = identity.abi.rfind("plexus", 0) == 0;
   switch (check.options.abi) {
     case CheckOptions::Abi::kNative:
-      return is_native;
+      return is_native(identity);
     case CheckOptions::Abi::kVendor:
-      return !is_native;
+      return !is_native(identity);
     case CheckOptions::Abi::kAny:
       return true;
   }
@@ -66,6 +65,7 @@ class Pool {
         ++each;
         continue;
       }
+      verdict->grade = (*verdicts_)[each->index].grade;
       (*progress_)(*verdict);
       (*verdicts_)[each->index] = std::move(*verdict);
       each = running_.erase(each);
@@ -82,8 +82,14 @@ class Pool {
 
 }  // namespace
 
+bool is_native(const Identity& identity) { return identity.abi.starts_with("plexus"); }
+
+Grade grade_of(const Check& check, const Identity& identity) {
+  return is_native(identity) ? Grade::kBreaksJobs : grade_under_nccl(check.id);
+}
+
 Result<Verdict> run_alone(const Subject& subject, const Check& check) {
-  std::vector<Verdict> verdicts = {{&check, Outcome::kSkip, "", 0}};
+  std::vector<Verdict> verdicts = {{&check, Outcome::kSkip, "", 0, Grade::kBreaksJobs}};
   const std::function<void(const Verdict&)> ignore = [](const Verdict&) {};
   PLEXUS_TRY(Pool(subject, ignore, verdicts).run({0}, 1));
   return verdicts.front();
@@ -156,7 +162,7 @@ Result<std::vector<Verdict>> run_checks(const Subject& subject,
   std::deque<size_t> together;
   std::deque<size_t> alone;
   for (const Check* check : checks) {
-    verdicts.push_back({check, Outcome::kSkip, "", 0});
+    verdicts.push_back({check, Outcome::kSkip, "", 0, grade_of(*check, identity)});
     if (!applies(*check, identity)) {
       verdicts.back().detail =
           fmt::format("is a rule of the {} ABI",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/conformance/check.hpp"
+#include "tools/conformance/grade.hpp"
 
 namespace plexus::conformance {
 
@@ -21,6 +22,7 @@ struct Verdict {
   Outcome outcome;
   std::string detail;  // why, unless it passed
   double seconds;
+  Grade grade = Grade::kBreaksJobs;  // of a failure
 };
 
 /// What the library is, as found by loading it in a process of its own.
@@ -29,8 +31,15 @@ struct Identity {
   std::string abi;      // "plexus 1.1", "ncclNetPlugin_v8"
   std::string name;     // of the plugin
   std::string problem;  // why it is of no kind
+  /// Why nothing of it can be checked here, though nothing is known to be wrong: no device, a kind
+  /// that the kit does not check, no CUDA. Empty: checks can run.
+  std::string unchecked = {};
+  std::string log = {};  // the library's own lines that may say why
 };
 [[nodiscard]] Result<Identity> identify(const Subject& subject);
+[[nodiscard]] bool is_native(const Identity& identity);
+/// What it means that this library fails `check`.
+[[nodiscard]] Grade grade_of(const Check& check, const Identity& identity);
 
 /// Those of `checks` that an item of `only` names: an id, or the begin of some up to a dot. All
 /// when `only` is empty. Fails when an item names nothing.

@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include "tools/conformance/run_delay.hpp"
+
 namespace plexus::conformance {
 namespace {
 
@@ -24,13 +26,13 @@ Stand::Stand(Options options, Seat& seat)
 Result<void> Stand::wait_until(const char* what,
                                const std::function<Result<bool>()>& step,
                                milliseconds limit) {
-  const auto deadline = Clock::now() + bound(limit);
+  FairDeadline deadline(bound(limit));
   while (true) {
     PLEXUS_TRY(is_done, step());
     if (is_done) {
       return ok();
     }
-    if (Clock::now() > deadline) {
+    if (deadline.is_over()) {
       return wrong("did not happen within {} ms: {}", bound(limit).count(), what);
     }
     ::sched_yield();  // the other process may need this core

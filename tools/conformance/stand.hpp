@@ -25,6 +25,7 @@ struct Subject {
   std::string abi;        // "" the best that it has, "native", "v6": of NCCL's ABI of its kind
   uint32_t patience = 1;  // waits are this many times longer: a slow machine, a sanitizer
   std::string kind;       // "net", "tuner", ... when the library is of several; "": the first
+  std::filesystem::path preload = {};  // a library whose symbols the plugin's may use; "": none
 
   /// That `abi` names; 0: none.
   [[nodiscard]] int nccl_version() const;
@@ -53,7 +54,7 @@ class Stand {
     return time * options_.subject.patience;
   }
   /// Calls `step` until it says true; an Error of `step` ends it. `what` completes "did not happen
-  /// within 15 s: ".
+  /// within 15 s: ". Time in which others had the core does not count.
   [[nodiscard]] Result<void> wait_until(const char* what,
                                         const std::function<Result<bool>()>& step,
                                         milliseconds limit = kWait);

@@ -172,6 +172,9 @@ Result<bool> Traffic::test_posted(Lane& lane) {
     const int32_t code = lane.send != nullptr
                              ? lane.send->test(item.request, item.transfer.sizes_bytes.data())
                              : lane.recv->test(item.request, item.transfer.sizes_bytes.data());
+    if (code == PLEXUS_AGAIN && testing_ == Testing::kOldest) {
+      break;
+    }
     if (code == PLEXUS_AGAIN) {
       ++each;
       continue;
@@ -308,10 +311,10 @@ Result<void> check_incoming(std::span<const Letter> letters, const Incoming& in)
 
 }  // namespace
 
-Result<void> deliver(Pair& pair, std::span<const Letter> letters) {
+Result<void> deliver(Pair& pair, std::span<const Letter> letters, Testing testing) {
   Outgoing out;
   Incoming in;
-  Traffic traffic(*pair.send.net().stand);
+  Traffic traffic(*pair.send.net().stand, testing);
   PLEXUS_TRY(add_incoming(traffic, pair.recv, letters, in));
   PLEXUS_TRY(add_outgoing(traffic, pair.send, letters, out));
   PLEXUS_TRY(traffic.finish());

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages under way over any number of connections, driven fairly by one thread, as the engine of
-// a host drives them: post what can be posted, test what is posted, again. Buffers are registered
-// before and deregistered after use. `Room` is a buffer that sees who writes beside it.
+// Messages under way over any number of connections, driven fairly by one thread, as a host drives
+// them: post what can be posted, test what is posted, again. Of each end only the oldest request is
+// tested, as NCCL does: a plugin may rely on it, and NVIDIA's own socket transport does, whose
+// requests exchange their sizes when they are first tested. Buffers are registered before and
+// deregistered after use. `Room` is a buffer that sees who writes beside it.
 #pragma once
 
 #include <cstddef>
@@ -49,9 +51,13 @@ struct Transfer {
   std::vector<uint64_t> sizes_bytes;  // [buffers], as test() said
 };
 
+/// Which requests of an end are tested in a round.
+enum class Testing { kOldest, kAll };
+
 class Traffic {
  public:
-  explicit Traffic(Stand& stand) : stand_(&stand) {}
+  explicit Traffic(Stand& stand, Testing testing = Testing::kOldest)
+      : stand_(&stand), testing_(testing) {}
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
   ~Traffic();
@@ -97,6 +103,7 @@ class Traffic {
   void end(const Net& net, Item& item);
 
   Stand* stand_;
+  Testing testing_;
   std::deque<Lane> lanes_;
   std::vector<std::unique_ptr<Item>> done_;
   uint32_t posted_ = 0;
@@ -113,7 +120,9 @@ struct Letter {
 };
 /// Sends all letters over the pair and checks that each arrives in the receive posted for it, the
 /// sizes, and what lies beside.
-[[nodiscard]] Result<void> deliver(Pair& pair, std::span<const Letter> letters);
+[[nodiscard]] Result<void> deliver(Pair& pair,
+                                   std::span<const Letter> letters,
+                                   Testing testing = Testing::kOldest);
 [[nodiscard]] Result<void> deliver(Pair& pair, const Letter& letter);
 /// The same between two processes: one calls each, with the same letters.
 [[nodiscard]] Result<void> deliver_out(Send& send, std::span<const Letter> letters);

@@ -18,6 +18,9 @@ extern const uint64_t ncclNetPlugin_v9[20];
 EXPORT const uint64_t ncclNetPlugin_v9[20] = {0};
 #elif defined(ODD_NO_PLUGIN)   /* a library of something else */
 EXPORT int odd_function(void) { return 1; }
+#elif defined(ODD_GIN)         /* of another kind: networking that the GPU starts */
+extern const uint64_t ncclGinPlugin_v13[20];
+EXPORT const uint64_t ncclGinPlugin_v13[20] = {1};
 #elif defined(ODD_PROVIDER)    /* what ODD_NEEDY needs; the test removes it */
 EXPORT int odd_function(void) { return 2; }
 #elif defined(ODD_NEEDY) || defined(ODD_UNRESOLVED) /* needs a library, or a symbol nobody has */

@@ -151,6 +151,7 @@ Result<void> send_is_left(const Context& context) {
 }
 
 Result<void> in_bounded_time(const Context& context) {
+  context.net().stand->monitor().measure_this_thread();
   for (int i = 0; i < 8; ++i) {
     PLEXUS_TRY(with_a_send_under_way(context));
   }

@@ -114,6 +114,7 @@ Result<void> connect_does_not_wait(const CollnetUse& use) {
   PLEXUS_TRY(absent, Member::listen(use));
   const std::array<plexus_net_handle_t, 2> handles = {here.handle(), absent.handle()};
   Stand& stand = here.stand();
+  stand.monitor().measure_this_thread();
   PLEXUS_TRY(stand.repeat_for(milliseconds(200), [&]() -> Result<void> {
     const int32_t code = here.try_connect(handles, 0);
     return expect(code == PLEXUS_AGAIN, "connect says {} before the other member is there", code);

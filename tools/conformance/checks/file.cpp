@@ -19,12 +19,6 @@ Result<ElfFile> read(Stand& stand) {
   return read_elf_file(stand.file());
 }
 
-bool is_entry(const std::string& name) {
-  static const std::regex kEntry(
-      "plexus_(plugin|collnet)_query|nccl[A-Z][A-Za-z]*(Plugin|Profiler)?_v[0-9]+");
-  return std::regex_match(name, kEntry);
-}
-
 bool is_query(const std::string& name) {
   return name == "plexus_plugin_query" || name == "plexus_collnet_query";
 }
@@ -34,7 +28,7 @@ Result<void> is_complete(Stand& stand) { return check_elf_file(stand.file()); }
 Result<void> has_an_entry(Stand& stand) {
   PLEXUS_TRY(file, read(stand));
   return expect(std::any_of(file.exported.begin(), file.exported.end(),
-                            [](const ElfSymbol& symbol) { return is_entry(symbol.name); }),
+                            [](const ElfSymbol& symbol) { return is_plugin_entry(symbol.name); }),
                 "it exports neither plexus_plugin_query nor a table such as ncclNetPlugin_v8");
 }
 
@@ -44,10 +38,11 @@ Result<void> exports_only_entries(Stand& stand) {
                                      [](const ElfSymbol& symbol) { return is_query(symbol.name); });
   static const std::regex kApi("p?nccl(All|Reduce|Broad|Bcast|Comm|Get|Group|Mem|Send|Recv).*");
   for (const ElfSymbol& symbol : file.exported) {
-    PLEXUS_TRY(expect(is_native ? is_entry(symbol.name) : !std::regex_match(symbol.name, kApi),
-                      "it exports {}, which may meet a symbol of the host or of another plugin; "
-                      "compile with -fvisibility=hidden, link with a version script",
-                      symbol.name));
+    PLEXUS_TRY(
+        expect(is_native ? is_plugin_entry(symbol.name) : !std::regex_match(symbol.name, kApi),
+               "it exports {}, which may meet a symbol of the host or of another plugin; "
+               "compile with -fvisibility=hidden, link with a version script",
+               symbol.name));
   }
   return ok();
 }
@@ -55,7 +50,7 @@ Result<void> exports_only_entries(Stand& stand) {
 Result<void> entry_kinds(Stand& stand) {
   PLEXUS_TRY(file, read(stand));
   for (const ElfSymbol& symbol : file.exported) {
-    if (is_entry(symbol.name)) {
+    if (is_plugin_entry(symbol.name)) {
       PLEXUS_TRY(expect(
           symbol.is_function == is_query(symbol.name), "{} is {}", symbol.name,
           symbol.is_function ? "a function, expected a table" : "data, expected a function"));

@@ -49,15 +49,24 @@ Result<void> empty_without_address(Pair& pair) {
   std::array<uint64_t, 2> sizes = {9, 9};
   std::array<bool, 2> is_done{};
   PLEXUS_TRY(pair.send.net().stand->wait_until("an empty message", [&]() -> Result<bool> {
+    int32_t here = PLEXUS_OK;
+    int32_t there = PLEXUS_OK;
     if (received == nullptr) {
-      pair.recv.irecv({&buffer, 1}, &received);
+      here = pair.recv.irecv({&buffer, 1}, &received);
     } else if (!is_done[0]) {
-      is_done[0] = pair.recv.test(received, &sizes[0]) == PLEXUS_OK;
+      here = pair.recv.test(received, &sizes[0]);
+      is_done[0] = here == PLEXUS_OK;
     }
     if (sent == nullptr) {
-      pair.send.isend(nullptr, 0, 1, nullptr, &sent);
+      there = pair.send.isend(nullptr, 0, 1, nullptr, &sent);
     } else if (!is_done[1]) {
-      is_done[1] = pair.send.test(sent, &sizes[1]) == PLEXUS_OK;
+      there = pair.send.test(sent, &sizes[1]);
+      is_done[1] = there == PLEXUS_OK;
+    }
+    for (const int32_t code : {here, there}) {
+      if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+        return failed(pair.send.net().stand->monitor(), "an empty message", code);
+      }
     }
     return is_done[0] && is_done[1];
   }));

@@ -284,6 +284,7 @@ Result<void> processes_agree(Stand& stand) {
 }
 
 Result<void> is_quick(Session& session) {
+  session.monitor().measure_this_thread();
   for (int i = 0; i < 500; ++i) {
     PLEXUS_TRY(ask(session, {.size_bytes = size_t{1} << (i % 30)}));
   }

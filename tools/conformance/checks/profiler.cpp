@@ -124,6 +124,7 @@ Result<void> process_is_left(Stand& stand) {
 }
 
 Result<void> is_quick(Session& session) {
+  session.monitor().measure_this_thread();
   for (int i = 0; i < 1000; ++i) {
     PLEXUS_TRY(tell_collective(session));
   }

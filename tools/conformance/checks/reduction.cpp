@@ -144,24 +144,19 @@ Result<void> many_under_way(const CollnetUse& use) {
                       promised));
     flights[i] = std::move(started);
   }
-  size_t left = 2 * size_t{promised};
-  std::array<std::vector<bool>, 2> is_done = {std::vector<bool>(promised),
-                                              std::vector<bool>(promised)};
+  std::array<size_t, 2> done{};  // of each member, the oldest first
   PLEXUS_TRY(team.members[0].stand().wait_until("the end of all requests", [&]() -> Result<bool> {
     for (size_t member = 0; member < 2; ++member) {
-      for (size_t i = promised; i-- > 0;) {
-        if (is_done[member][i]) {
-          continue;
-        }
-        const int32_t code = team.members[member].test(flights[member][i].request);
-        if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-          return failed(team.members[member].monitor(), "test", code);
-        }
-        is_done[member][i] = code == PLEXUS_OK;
-        left -= code == PLEXUS_OK ? 1 : 0;
+      if (done[member] == promised) {
+        continue;
       }
+      const int32_t code = team.members[member].test(flights[member][done[member]].request);
+      if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+        return failed(team.members[member].monitor(), "test", code);
+      }
+      done[member] += code == PLEXUS_OK ? 1 : 0;
     }
-    return left == 0;
+    return done[0] + done[1] == 2 * size_t{promised};
   }));
   for (uint32_t i = 0; i < promised; ++i) {
     const auto expected = make_result({reduction.type, reduction.op, reduction.count, i}, 2);

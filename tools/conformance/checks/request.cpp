@@ -27,49 +27,72 @@ Result<uint32_t> requests_max(Pair& pair) {
   return std::min(context.properties().requests_max, 1024u);
 }
 
-/// Receives and sends of one word each, as many in flight as `count`.
-Result<void> fill(Pair& pair, uint32_t count) {
-  std::vector<uint64_t> targets(count, 0);
-  std::vector<uint64_t> sources(count);
-  const size_t bytes = count * sizeof(uint64_t);
-  PLEXUS_TRY(into, pair.recv.register_memory(targets.data(), bytes));
-  PLEXUS_TRY(from, pair.send.register_memory(sources.data(), bytes));
-  std::vector<plexus_net_request_t*> received(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    sources[i] = 1000 + i;
-    PLEXUS_TRY(request, post(pair, {&targets[i], sizeof(uint64_t), into, 0, 0}));
-    received[i] = request;
-  }
-  std::vector<plexus_net_request_t*> sent;
-  Stand& stand = *pair.send.net().stand;
-  std::vector<bool> is_received(count);
-  std::vector<bool> is_sent(count);
-  PLEXUS_TRY(stand.wait_until("as many requests as requests_max says", [&]() -> Result<bool> {
-    if (sent.size() < count) {
-      plexus_net_request_t* request = nullptr;
-      if (pair.send.isend(&sources[sent.size()], sizeof(uint64_t), 0, from, &request) ==
-          PLEXUS_OK) {
-        sent.push_back(request);
-      }
-    }
-    bool is_done = sent.size() == count;
+/// Words under way, as many at once as there are.
+struct Words {
+  explicit Words(uint32_t count) : targets(count, 0), sources(count) {
     for (uint32_t i = 0; i < count; ++i) {
-      if (!is_received[i]) {
-        const int32_t code = pair.recv.test(received[i], nullptr);
-        PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "receive {} of {} failed: {}",
-                          i, count, stand.monitor().last_failure()));
-        is_received[i] = code == PLEXUS_OK;
-      }
-      if (i < sent.size() && !is_sent[i]) {
-        is_sent[i] = pair.send.test(sent[i], nullptr) == PLEXUS_OK;
-      }
-      is_done = is_done && is_received[i] && is_sent[i];
+      sources[i] = 1000 + i;
     }
-    return is_done;
-  }));
+  }
+  [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(sources.size()); }
+  [[nodiscard]] size_t size_bytes() const { return sources.size() * sizeof(uint64_t); }
+  std::vector<uint64_t> targets;
+  std::vector<uint64_t> sources;
+  std::vector<plexus_net_request_t*> received;
+  std::vector<plexus_net_request_t*> sent;
+};
+
+/// Tests requests in the order in which they were posted, as NCCL does; true when `done` is all.
+template <class End>
+Result<bool> test_in_order(End& end,
+                           const std::vector<plexus_net_request_t*>& requests,
+                           uint32_t count,
+                           uint32_t& done,
+                           bool with_sizes) {
+  for (uint64_t size_bytes = 0; done < requests.size(); ++done) {
+    const int32_t code = end.test(requests[done], with_sizes ? &size_bytes : nullptr);
+    if (code == PLEXUS_AGAIN) {
+      break;
+    }
+    PLEXUS_TRY(expect(code == PLEXUS_OK, "request {} of {} failed: {}", done, count,
+                      end.net().stand->monitor().last_failure()));
+  }
+  return done == count;
+}
+
+/// Receives and sends of one word each, as many in flight as `count`.
+Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
+  Words words(count);
+  PLEXUS_TRY(into, pair.recv.register_memory(words.targets.data(), words.size_bytes()));
+  PLEXUS_TRY(from, pair.send.register_memory(words.sources.data(), words.size_bytes()));
+  for (uint64_t& target : words.targets) {
+    PLEXUS_TRY(request, post(pair, {&target, sizeof target, into, 0, 0}));
+    words.received.push_back(request);
+  }
+  uint32_t received = 0;
+  uint32_t sent = 0;
+  PLEXUS_TRY(pair.send.net().stand->wait_until(
+      "as many requests as requests_max says", [&]() -> Result<bool> {
+        if (words.sent.size() < count) {
+          plexus_net_request_t* request = nullptr;
+          const int32_t code = pair.send.isend(&words.sources[words.sent.size()], sizeof(uint64_t),
+                                               0, from, &request);
+          PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "isend {} of {} failed: {}",
+                            words.sent.size() + 1, count,
+                            pair.send.net().stand->monitor().last_failure()));
+          if (code == PLEXUS_OK) {
+            words.sent.push_back(request);
+          }
+        }
+        PLEXUS_TRY(has_received,
+                   test_in_order(pair.recv, words.received, count, received, with_sizes));
+        PLEXUS_TRY(has_sent, test_in_order(pair.send, words.sent, count, sent, with_sizes));
+        return has_received && has_sent;
+      }));
   deregister(pair.recv.net(), into);
   deregister(pair.send.net(), from);
-  return expect(targets == sources, "the messages of {} requests at once arrived wrong", count);
+  return expect(words.targets == words.sources, "the messages of {} requests at once arrived wrong",
+                count);
 }
 
 Result<void> as_many_as_it_says(Pair& pair) {
@@ -209,8 +232,14 @@ Result<void> newest_first(Pair& pair) {
   for (size_t i = 8; i-- > 0;) {  // only this one is tested until it is done
     bool is_sent = false;
     PLEXUS_TRY(stand.wait_until("the newest request, tested alone", [&]() -> Result<bool> {
-      is_sent = is_sent || pair.send.test(sent[i], nullptr) == PLEXUS_OK;
-      return is_sent && pair.recv.test(received[i], nullptr) == PLEXUS_OK;
+      const bool tests_send = !is_sent;
+      const int32_t code =
+          tests_send ? pair.send.test(sent[i], nullptr) : pair.recv.test(received[i], nullptr);
+      if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+        return failed(stand.monitor(), "test of the newest request", code);
+      }
+      is_sent = is_sent || code == PLEXUS_OK;
+      return !tests_send && code == PLEXUS_OK;
     }));
   }
   deregister(pair.recv.net(), into);
@@ -218,7 +247,17 @@ Result<void> newest_first(Pair& pair) {
   return expect(targets == sources, "messages arrived in other buffers");
 }
 
-Result<void> sizes_may_be_null(Pair& pair) { return fill(pair, 4); }
+/// Long and short ones together: the later are done while the oldest is still under way.
+Result<void> any_order(Pair& pair) {
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  std::vector<Letter> letters;
+  for (size_t i = 0; i < 40; ++i) {
+    letters.push_back({.size_bytes = i % 2 == 0 ? longest_message(context, 200000 + i) : 1 + i});
+  }
+  return deliver(pair, letters, Testing::kAll);
+}
+
+Result<void> sizes_may_be_null(Pair& pair) { return fill(pair, 4, false); }
 
 Result<void> size_is_told_when_done(Pair& pair) {
   uint64_t target = 0;
@@ -295,6 +334,7 @@ Result<void> is_quick(Monitor& monitor, Place place) {
 template <Place... kPlaces>
 Result<void> quick_while_waiting(Pair& pair) {
   Monitor& monitor = pair.send.net().stand->monitor();
+  monitor.measure_this_thread();
   const std::vector<Letter> letters(200, Letter{.size_bytes = 2000});
   PLEXUS_TRY(deliver(pair, letters));
   Room room(1000);
@@ -309,6 +349,7 @@ Result<void> quick_while_waiting(Pair& pair) {
 
 Result<void> quick_connections(const Context& context) {
   Monitor& monitor = context.net().stand->monitor();
+  monitor.measure_this_thread();
   for (int i = 0; i < 16; ++i) {
     PLEXUS_TRY(pair, connect_pair(context, context));
     pair.send.close();
@@ -348,7 +389,13 @@ constexpr std::array kChecks = {
     Check{"request.recycled", "uses requests again for thousands of messages", kTestRule,
           on_pair<recycled>},
     Check{"request.newest_first", "completes the newest request though no other is tested",
-          "plexus_net.h test: advances and looks", on_pair<newest_first>},
+          "plexus_net.h test: advances and looks (plugin-api: in any order)",
+          on_pair<newest_first>},
+    Check{"request.any_order",
+          "may be tested in any order",
+          "plexus_net.h test: advances and looks (plugin-api: in any order)",
+          on_pair<any_order>,
+          {.limit = seconds(40)}},
     Check{"request.sizes_null", "needs no place for sizes",
           "plexus_net.h test: `sizes_bytes`, when not null", on_pair<sizes_may_be_null>},
     Check{"request.sizes_done", "writes sizes only when it is done",

@@ -445,6 +445,7 @@ Result<void> threads(Stand& stand) {
 }
 
 Result<void> is_quick(Session& session) {
+  session.monitor().measure_this_thread();
   for (int i = 0; i < 500; ++i) {
     PLEXUS_TRY(ask(session, make_call(uint64_t{1} << (i % 30))));
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/transport/net_message.hpp"
 #include "core/transport/net_set.hpp"
 #include "tests/support/net_pair.hpp"
 
@@ -122,6 +123,26 @@ struct Ends {
 TEST(NetEnds, ConnectWhenBothSeeTheSameRoute) {
   Ends ends("a 0 (x) > 1 (y)", "a 0 (x) > 1 (y)");
   EXPECT_TRUE(ends.connect());
+}
+
+TEST(NetMessages, OfAnotherConnectionOrAnotherStepAreErrorsAndNoNumbers) {
+  const uint64_t here = identify_connection(7, 0, 1, 2);
+  NetHeader news{};
+  news.connection = here;
+  news.step = 5;
+  EXPECT_TRUE(check_identity(news, here, 5, "rank 0").has_value());
+  for (const uint64_t other : {identify_connection(8, 0, 1, 2), identify_connection(7, 1, 0, 2),
+                               identify_connection(7, 0, 2, 2), identify_connection(7, 0, 1, 3)}) {
+    news.connection = other;
+    const auto checked = check_identity(news, here, 5, "rank 0 (here:11)");
+    ASSERT_TRUE(checked.has_error());
+    EXPECT_THAT(checked.error().message(),
+                AllOf(HasSubstr("another connection"), HasSubstr("rank 0 (here:11)")));
+  }
+  news.connection = here;
+  const auto late = check_identity(news, here, 4, "rank 0");
+  ASSERT_TRUE(late.has_error());
+  EXPECT_THAT(late.error().message(), HasSubstr("message 5 of rank 0 where message 4"));
 }
 
 TEST(NetEnds, SendFromUserMemoryWhereThePluginTakesPieces) {

@@ -32,6 +32,29 @@ TEST(Checks, HaveDistinctIdsATitleAndARule) {
   }
 }
 
+TEST(Checks, EveryRowOfTheGradesNamesACheckOnce) {
+  std::multiset<std::string> ids;
+  for (const PluginKind kind : kPluginKinds) {
+    for (const Check* check : checks_of(kind)) {
+      ids.insert(check->id);
+    }
+  }
+  std::set<std::string_view> rows;
+  for (const GradeRow& row : grade_rows()) {
+    EXPECT_TRUE(ids.contains(std::string(row.id))) << row.id;
+    EXPECT_TRUE(rows.insert(row.id).second) << row.id;
+  }
+}
+
+TEST(Checks, AreGradedUnderNcclAndAllCountForNativePlugins) {
+  const Identity vendor{PluginKind::kNet, "ncclNetPlugin_v8", "Some", "", "", ""};
+  const Identity native{PluginKind::kNet, "plexus 1.4", "Some", "", "", ""};
+  const Check reversed = {"order.tags_reversed", "", "", nullptr};
+  EXPECT_EQ(grade_of(reversed, vendor), Grade::kBeyond);
+  EXPECT_EQ(grade_of(reversed, native), Grade::kBreaksJobs);
+  EXPECT_EQ(grade_under_nccl("order.fifo"), Grade::kBreaksJobs);
+}
+
 TEST(Checks, AreSelectedByIdAndByFirstWords) {
   const auto all = checks_of(PluginKind::kNet);
   const auto one = select_checks(all, {"message.1g"});

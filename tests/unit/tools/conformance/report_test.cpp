@@ -13,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 constexpr Check kFirst = {"a.first", "is first", "a rule", nullptr};
 constexpr Check kSecond = {"a.second", "is second", "another rule", nullptr};
@@ -21,8 +22,8 @@ TEST(Report, JsonHasTheKeysOfTheContract) {
   const std::vector<Verdict> verdicts = {{&kFirst, Outcome::kPass, "left by the check", 0.5},
                                          {&kSecond, Outcome::kFail, "broke \xff", 1},
                                          {&kSecond, Outcome::kSkip, "no GPU", 0}};
-  const auto json = nlohmann::json::parse(
-      format_json("lib.so", {PluginKind::kNet, "plexus 1.1", "Socket", ""}, verdicts));
+  const auto json = nlohmann::json::parse(format_json(
+      {"lib.so", {PluginKind::kNet, "plexus 1.1", "Socket", "", "", ""}, false}, verdicts));
   EXPECT_EQ(json["library"], "lib.so");
   EXPECT_EQ(json["kind"], "net");
   EXPECT_EQ(json["abi"], "plexus 1.1");
@@ -37,11 +38,59 @@ TEST(Report, JsonHasTheKeysOfTheContract) {
   EXPECT_EQ(json["checks"][2]["verdict"], "skip");
 }
 
-TEST(Report, AFailureShowsItsRule) {
-  const std::string failed = format_verdict({&kFirst, Outcome::kFail, "broke", 0});
+TEST(Report, AFailureShowsItsRuleAndItsGrade) {
+  const std::vector<Verdict> verdicts = {{&kFirst, Outcome::kFail, "broke", 0},
+                                         {&kSecond, Outcome::kFail, "leaks", 0, Grade::kWeak}};
+  EXPECT_THAT(format_verdict(verdicts[0]), StartsWith("fail   a.first"));
+  EXPECT_THAT(format_verdict(verdicts[1]), StartsWith("weak   a.second"));
+  const std::string failed = format_failures(verdicts);
   EXPECT_THAT(failed, HasSubstr("broke"));
   EXPECT_THAT(failed, HasSubstr("rule: a rule"));
-  EXPECT_THAT(format_verdict({&kFirst, Outcome::kPass, "", 0}), Not(HasSubstr("rule")));
+  EXPECT_LT(failed.find("broke"), failed.find("leaks"));
+  EXPECT_EQ(format_failures({{&kFirst, Outcome::kPass, "", 0}}), "");
+}
+
+TEST(Report, FailuresAreToldOncePerCause) {
+  const std::vector<Verdict> verdicts = {
+      {&kFirst, Outcome::kFail, "message 3: isend failed with code 2: no room for 300 bytes", 0},
+      {&kSecond, Outcome::kFail, "isend failed with code 2: no room for 17 bytes", 0}};
+  const std::string failed = format_failures(verdicts);
+  EXPECT_THAT(failed, HasSubstr("2 checks for one reason: message 3: isend failed"));
+  EXPECT_THAT(failed, Not(HasSubstr("17 bytes")));
+  EXPECT_EQ(find_cause("process 1 of the check was ended by SIGSEGV in isend"),
+            find_cause("the process was ended by SIGSEGV in isend"));
+  EXPECT_NE(find_cause("the process was ended by SIGSEGV in isend"),
+            find_cause("the process was ended by SIGSEGV in irecv"));
+}
+
+TEST(Report, OnlyWhatBreaksJobsCountsUnlessStrict) {
+  const Counts counts = count({{&kFirst, Outcome::kFail, "", 0},
+                               {&kFirst, Outcome::kFail, "", 0, Grade::kWeak},
+                               {&kFirst, Outcome::kFail, "", 0, Grade::kBeyond}});
+  EXPECT_EQ(counts.bad(false), 1u);
+  EXPECT_EQ(counts.bad(true), 3u);
+  EXPECT_THAT(format_counts(counts), HasSubstr("0 passed, 1 failed, 0 skipped, 1 weak"));
+}
+
+TEST(Report, JunitCountsWhatTheExitCodeCounts) {
+  const std::vector<Verdict> verdicts = {{&kFirst, Outcome::kPass, "", 0.25},
+                                         {&kFirst, Outcome::kFail, "a < b \x01", 1},
+                                         {&kSecond, Outcome::kFail, "weak", 1, Grade::kWeak}};
+  const Identity identity{PluginKind::kNet, "ncclNetPlugin_v8", "Some", "", "", ""};
+  const std::string lenient = format_junit({"lib.so", identity, false}, verdicts);
+  EXPECT_THAT(lenient, HasSubstr("tests=\"3\" failures=\"1\" skipped=\"1\""));
+  EXPECT_THAT(lenient, HasSubstr("message=\"a &lt; b ?\""));
+  EXPECT_THAT(lenient, HasSubstr("name=\"a.first\" time=\"0.250\"/>"));
+  EXPECT_THAT(format_junit({"lib.so", identity, true}, verdicts),
+              HasSubstr("failures=\"2\" skipped=\"0\""));
+}
+
+TEST(Report, TheSummaryNamesEachCause) {
+  const Identity identity{PluginKind::kNet, "ncclNetPlugin_v8", "Some", "", "", ""};
+  const std::string page = format_summary(
+      {"/a/lib.so", identity, false}, {{&kFirst, Outcome::kFail, "broke | it", 0, Grade::kWeak}});
+  EXPECT_THAT(page, StartsWith("# lib.so: net plugin Some (ncclNetPlugin_v8)"));
+  EXPECT_THAT(page, HasSubstr("| weak | broke / it | a.first |"));
 }
 
 TEST(KnownLimits, TurnFailuresIntoKnownOnesAndNothingElse) {
