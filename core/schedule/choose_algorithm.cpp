@@ -384,7 +384,10 @@ std::string why_not(Protocol protocol, const ChoiceInput& input, const Algorithm
 
 }  // namespace
 
-std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter) {
+std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& asked) {
+  // One rank copies: no setting is about that.
+  static const AlgorithmFilter kAll;
+  const AlgorithmFilter& filter = input.nranks == 1 ? kAll : asked;
   std::vector<Candidate> candidates;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective != input.collective) {
