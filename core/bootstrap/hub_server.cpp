@@ -7,10 +7,10 @@
 #include <memory>
 #include <optional>
 #include <poll.h>
-#include <thread>
 #include <vector>
 
 #include "core/base/log.hpp"
+#include "core/base/thread.hpp"
 #include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/hub.hpp"
 #include "core/os/host.hpp"
@@ -298,7 +298,9 @@ Result<void> start_hub_server(const UniqueId& id,
                               const HubServerOptions& options) {
   auto server = std::make_unique<HubServer>(id, std::move(listener), options);
   // Detached: it ends when the job has left it, or with the process; nobody waits for it.
-  std::thread([server = std::move(server)] { server->serve(); }).detach();
+  PLEXUS_TRY(thread, start_thread("the hub of the control plane",
+                                  [server = std::move(server)] { server->serve(); }));
+  thread.detach();
   return ok();
 }
 

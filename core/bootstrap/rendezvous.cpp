@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/log.hpp"
+#include "core/base/thread.hpp"
 #include "core/bootstrap/family.hpp"
 #include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/hub_server.hpp"
@@ -57,8 +58,10 @@ class TcpFamily final : public Family {
     }
   }
 
-  void start_reader() {
-    reader_ = std::thread([this] { read(); });
+  Result<void> start_reader() {
+    PLEXUS_TRY(thread, start_thread("the control connection", [this] { read(); }));
+    reader_ = std::move(thread);
+    return ok();
   }
 
   Result<void> send(Message message) override {
@@ -211,7 +214,11 @@ Result<std::unique_ptr<Exchange>> join(const Config& config,
                                                       .pid = static_cast<int32_t>(getpid()),
                                                       .process = process_id(),
                                                       .host = host_identity("").name})}));
-  family->start_reader();
+  if (auto started = family->start_reader(); started.has_error()) {
+    (void)family->send(
+        {.type = MessageType::kFail, .group = id.job, .payload = encode(started.error())});
+    return std::move(started).error().with_context(who);
+  }
   std::vector<uint32_t> members(static_cast<size_t>(nranks));
   std::iota(members.begin(), members.end(), 0U);
   return std::make_unique<Exchange>(std::move(family), id.job, std::move(members), rank);

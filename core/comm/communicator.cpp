@@ -353,6 +353,7 @@ Result<void> Communicator::start(CommSetup setup) {
   PLEXUS_TRY(open_profilers());
   oversubscribed = ranks_on_my_cores > mine.cores;
   if (mine.on_cuda()) {
+    PLEXUS_TRY(Process::instance().async.start());
     PLEXUS_TRY(device_rank, DeviceRank::create(*Process::instance().devices(), mine.device));
     device_rank_ = std::move(device_rank);
   }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/base/thread.hpp"
 #include "core/comm/communicator_calls.hpp"
 
 namespace plexus {
@@ -214,23 +215,42 @@ Result<void> Group::finish() {
   return ok();
 }
 
-/// Communicators begin and end, each in a thread of its own.
+/// Communicators begin and end, each in a thread of its own. They wait for each other, so none
+/// begins before all threads are there; when one is refused, none does.
 Result<void> Group::run_jobs() {
   if (jobs_.size() == 1) {
     return jobs_.front()();
   }
+  enum class Gate { kShut, kOpen, kCancelled };
+  std::atomic<Gate> gate{Gate::kShut};
   std::vector<std::optional<Error>> errors(jobs_.size());
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < jobs_.size(); ++i) {
-    threads.emplace_back([this, i, &errors] {
+  threads.reserve(jobs_.size());
+  std::optional<Error> refused;
+  for (size_t i = 0; i < jobs_.size() && !refused.has_value(); ++i) {
+    auto thread = start_thread("the communicators of a group", [this, i, &errors, &gate] {
+      gate.wait(Gate::kShut, std::memory_order_acquire);
+      if (gate.load(std::memory_order_acquire) == Gate::kCancelled) {
+        return;
+      }
       auto result = jobs_[i]();
       if (result.has_error()) {
         errors[i] = std::move(result).error();
       }
     });
+    if (thread.has_error()) {
+      refused = std::move(thread).error();
+    } else {
+      threads.push_back(std::move(thread).value());
+    }
   }
+  gate.store(refused.has_value() ? Gate::kCancelled : Gate::kOpen, std::memory_order_release);
+  gate.notify_all();
   for (std::thread& thread : threads) {
     thread.join();
+  }
+  if (refused.has_value()) {
+    return std::move(*refused);
   }
   for (std::optional<Error>& error : errors) {
     if (error.has_value()) {

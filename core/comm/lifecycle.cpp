@@ -4,10 +4,12 @@
 #include <chrono>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/log.hpp"
+#include "core/base/thread.hpp"
 #include "core/comm/communicator_calls.hpp"
 #include "core/comm/group.hpp"
 #include "core/comm/init.hpp"
@@ -48,9 +50,12 @@ void release_aborted(Communicator* comm) {
     release(comm);
     return;
   }
-  std::thread([comm] {
+  auto thread = start_thread("an aborted communicator", [comm] { release(comm); });
+  if (thread.has_error()) {
     release(comm);
-  }).detach();  // touches only what lives as long as the process
+    return;
+  }
+  thread.value().detach();  // touches only what lives as long as the process
 }
 
 }  // namespace
@@ -116,8 +121,8 @@ Result<void> start_life(Communicator** slot,
   Communicator* const comm = owner.get();
   LiveCommunicators::instance().add(comm);
   if (!config.blocking) {
-    *slot = owner.release();
-    comm->initializer = std::thread([comm, make = std::move(make)] {
+    *slot = comm;
+    auto thread = start_thread("a non-blocking communicator", [comm, make = std::move(make)] {
       if (const int device = comm->comm_config().device; device != kHostDevice) {
         Process::instance().devices()->adopt_thread(device);
       }
@@ -127,6 +132,13 @@ Result<void> start_life(Communicator** slot,
         comm->stop_with(made.error());
       }
     });
+    if (thread.has_error()) {
+      *slot = nullptr;
+      LiveCommunicators::instance().remove(comm);
+      return std::move(thread).error();
+    }
+    comm->initializer = std::move(thread).value();
+    (void)owner.release();
     return in_progress();
   }
   *slot = nullptr;
@@ -250,8 +262,21 @@ Result<void> destroy(Communicator* comm) {
   if (!LiveCommunicators::instance().remove(comm)) {
     return fail(Code::kInvalidArgument, "the communicator was destroyed before, or never made");
   }
-  return run_life_job([comm]() -> Result<void> {
-    release(comm);
+  // Of a group that fails before its end: not destroyed, so that it can be tried again.
+  struct Leaving {
+    explicit Leaving(Communicator* leaving) : comm(leaving) {}
+    Leaving(const Leaving&) = delete;
+    Leaving& operator=(const Leaving&) = delete;
+    Communicator* comm;
+    ~Leaving() {
+      if (comm != nullptr) {
+        LiveCommunicators::instance().add(comm);
+      }
+    }
+  };
+  const auto leaving = std::make_shared<Leaving>(comm);  // std::function copies
+  return run_life_job([leaving]() -> Result<void> {
+    release(std::exchange(leaving->comm, nullptr));
     return ok();
   });
 }

@@ -160,7 +160,10 @@ Result<void*> window_user_pointer(Communicator& comm, void* window) {
 
 // ---- streams ----
 
-Result<HostStream*> create_host_stream() { return Process::instance().create_stream(); }
+Result<HostStream*> create_host_stream() {
+  PLEXUS_TRY(Process::instance().async.start());
+  return Process::instance().create_stream();
+}
 Result<void> destroy_host_stream(HostStream* stream) {
   return Process::instance().destroy_stream(stream);
 }

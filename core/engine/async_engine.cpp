@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "core/base/log.hpp"
+#include "core/base/thread.hpp"
+
 namespace plexus {
 namespace {
 
@@ -40,14 +43,28 @@ AsyncEngine::~AsyncEngine() {
   }
 }
 
+Result<void> AsyncEngine::start() {
+  const std::lock_guard lock(mutex_);
+  return start_locked();
+}
+
+Result<void> AsyncEngine::start_locked() {
+  if (!thread_.joinable()) {
+    PLEXUS_TRY(thread, start_thread("asynchronous streams", [this] { serve(); }));
+    thread_ = std::move(thread);
+  }
+  return ok();
+}
+
 void AsyncEngine::submit(Submission submission) {
   for (HostStream* const stream : submission.streams) {
     stream->begin();
   }
   const std::lock_guard lock(mutex_);
   incoming_.push_back(std::move(submission));
-  if (!thread_.joinable()) {
-    thread_ = std::thread([this] { serve(); });
+  // start() was called, so this does nothing unless the thread was lost since.
+  if (auto started = start_locked(); started.has_error()) {
+    PLEXUS_WARN("{}; what is on streams waits for the next call", started.error().message());
   }
   arrived_.notify_all();
 }

@@ -2,8 +2,7 @@
 // The thread that serves host streams: runs submitted executions with one Engine, each as soon as
 // all earlier ones on the same streams and of the same ranks are finished, and the mark it waits
 // for is reached. Marks are of streams that this thread serves, and work waits only for earlier
-// work, so there is always some that can start. Started by the first submission; sleeps when there
-// is nothing to do.
+// work, so there is always some that can start. Sleeps when there is nothing to do.
 #pragma once
 
 #include <condition_variable>
@@ -37,9 +36,13 @@ class AsyncEngine {
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
+  /// Before anything is submitted: with the first stream, or the first CUDA rank. kSystemError: the
+  /// system refuses the thread. No-op when it is there.
+  Result<void> start();
   void submit(Submission submission);
 
  private:
+  Result<void> start_locked();
   void serve();
   void start_ready();
   bool finish_done();

@@ -5,9 +5,9 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include "core/base/thread.hpp"
 #include "core/plugin/nccl_collnet/table.hpp"
 #include "core/plugin/nccl_net/call.hpp"
 #include "core/plugin/nccl_table.hpp"
@@ -250,7 +250,12 @@ int32_t connect(plexus_collnet_listen_t* listen,
     }
     auto made = std::unique_ptr<plexus_collnet_group>(
         new plexus_collnet_group{listen->context, listen, connecting});
-    std::thread([connecting] { run_connect(connecting); }).detach();
+    auto thread =
+        start_thread("a collnet plugin's connect", [connecting] { run_connect(connecting); });
+    if (thread.has_error()) {
+      return report(listen->context->log, thread.error());
+    }
+    thread.value().detach();
     *group = give_to_host(std::move(made));
   }
   return look_at_connect(**group);
