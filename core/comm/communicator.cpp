@@ -384,6 +384,11 @@ void Communicator::settle() {
   }
 }
 
+uint64_t Communicator::next_shrink(const std::vector<int>& members) {
+  const std::lock_guard lock(shrinks_mutex_);
+  return ++shrinks_[members];
+}
+
 // ---- state ----
 
 Error Communicator::stop_reason() const {

@@ -62,8 +62,10 @@ class Communicator final : public RankState {
   [[nodiscard]] const CommConfig& comm_config() const noexcept { return comm_config_; }
   [[nodiscard]] const CommSetup& setup() const noexcept { return setup_; }
   [[nodiscard]] const LastChoice& last_choice() const noexcept { return last_choice_; }
-  /// A number for the next child: all ranks of the communicator count alike.
-  uint64_t next_child() noexcept { return ++children_; }
+  // The number of the next split, and of the next shrink to `members`: who takes part in one counts
+  // like the others, whatever shrinks there were without it.
+  uint64_t next_split() noexcept { return splits_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  uint64_t next_shrink(const std::vector<int>& members);
 
   // -- state --
   [[nodiscard]] Code state() const noexcept { return state_.load(std::memory_order_acquire); }
@@ -174,7 +176,9 @@ class Communicator final : public RankState {
   Engine engine_;
   LastChoice last_choice_{"", "", 0};
   uint64_t sequence_ = 0;
-  uint64_t children_ = 0;
+  std::atomic<uint64_t> splits_{0};
+  std::mutex shrinks_mutex_;
+  std::map<std::vector<int>, uint64_t> shrinks_;  // by members; guarded by shrinks_mutex_
   std::map<int, UserReduction> reductions_;
   int reductions_made_ = 0;
   std::atomic<int> calls_{0};

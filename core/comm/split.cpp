@@ -20,13 +20,30 @@ struct Wish {
   int key;
 };
 
+/// All that its members know of a child alike.
+struct ChildName {
+  uint64_t parent;
+  uint64_t splits;   // of the parent, in which all its ranks take part; 0: a shrink
+  uint64_t shrinks;  // of the parent to these members; 0: a split
+  uint64_t part;     // the color, or who the members are
+};
+
 /// Distinct for every child of every parent.
-uint64_t child_group(uint64_t parent, uint64_t number, uint64_t part) {
+uint64_t child_group(const ChildName& name) {
   Fnv1a hash;
-  hash.mix(parent);
-  hash.mix(number);
-  hash.mix(part);
+  hash.mix(name.parent);
+  hash.mix(name.splits);
+  hash.mix(name.shrinks);
+  hash.mix(name.part);
   return hash.value() | 1;  // 0 is no group
+}
+
+uint64_t hash_of(const std::vector<int>& members) {
+  Fnv1a hash;
+  for (const int member : members) {
+    hash.mix(static_cast<uint64_t>(member));
+  }
+  return hash.value();
 }
 
 Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine) {
@@ -58,6 +75,23 @@ std::vector<int> members_of(const std::vector<Wish>& wishes, int color) {
   return members;
 }
 
+Result<void> start_child(Communicator& parent,
+                         Communicator** child,
+                         const CommConfig& child_config,
+                         std::unique_ptr<Exchange> exchange,
+                         std::chrono::steady_clock::time_point started) {
+  // std::function wants a copyable closure.
+  const auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
+  auto begun = start_life(child, child_config,
+                          [shared, started, config = parent.setup().config](Communicator& made) {
+                            return init_by_exchange(made, config, std::move(*shared), started);
+                          });
+  if (begun.has_error() && begun.error().code() != Code::kInProgress && *shared != nullptr) {
+    (*shared)->announce_failure(begun.error());  // it did not even start: the others are waiting
+  }
+  return begun;
+}
+
 }  // namespace
 
 Result<void> split(
@@ -67,20 +101,17 @@ Result<void> split(
   child_config.device = parent.comm_config().device;
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
     const auto started = std::chrono::steady_clock::now();
-    const uint64_t number = parent.next_child();
+    const uint64_t number = parent.next_split();
     PLEXUS_TRY(wishes, exchange_wishes(parent, {color, key}));
     if (color == kNoColor) {
       return ok();
     }
-    const auto group = child_group(parent.setup().group, number,
-                                   static_cast<uint64_t>(static_cast<uint32_t>(color)));
+    const auto group = child_group({.parent = parent.setup().group,
+                                    .splits = number,
+                                    .shrinks = 0,
+                                    .part = static_cast<uint64_t>(static_cast<uint32_t>(color))});
     PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members_of(wishes, color), group));
-    // std::function wants a copyable closure.
-    auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
-    return start_life(child, child_config,
-                      [shared, started, config = parent.setup().config](Communicator& made) {
-                        return init_by_exchange(made, config, std::move(*shared), started);
-                      });
+    return start_child(parent, child, child_config, std::move(exchange), started);
   });
 }
 
@@ -106,13 +137,12 @@ Result<void> shrink(Communicator& parent,
       parent.wait_submitted();
       parent.wait_left();
     }
-    const auto group = child_group(parent.setup().group, parent.next_child(), 0);
+    const auto group = child_group({.parent = parent.setup().group,
+                                    .splits = 0,
+                                    .shrinks = parent.next_shrink(members),
+                                    .part = hash_of(members)});
     PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members, group));
-    auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
-    return start_life(child, child_config,
-                      [shared, started, config = parent.setup().config](Communicator& made) {
-                        return init_by_exchange(made, config, std::move(*shared), started);
-                      });
+    return start_child(parent, child, child_config, std::move(exchange), started);
   });
 }
 

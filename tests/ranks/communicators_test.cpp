@@ -116,6 +116,57 @@ TEST(Communicators, ShrinkLeavesOutRanks) {
   });
 }
 
+/// A split of the parent by all, and calls on it, work after a shrink that some took no part in.
+void check_parent(ncclComm_t parent, int rank) {
+  ncclComm_t child = nullptr;
+  ASSERT_EQ(ncclCommSplit(parent, 0, rank, &child, nullptr), ncclSuccess)
+      << ncclGetLastError(nullptr);
+  EXPECT_EQ(sum_of_ranks(child, rank), 6);
+  EXPECT_EQ(sum_of_ranks(parent, rank), 6);
+  EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+}
+
+/// The sum of the ranks that are left when `excluded` is left out; 0 on that one.
+int sum_without(ncclComm_t parent, int rank, int excluded) {
+  if (rank == excluded) {
+    return 0;
+  }
+  ncclComm_t child = nullptr;
+  EXPECT_EQ(ncclCommShrink(parent, &excluded, 1, &child, nullptr, NCCL_SHRINK_DEFAULT), ncclSuccess)
+      << ncclGetLastError(nullptr);
+  const int sum = sum_of_ranks(child, rank);
+  EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  return sum;
+}
+
+TEST(Communicators, ShrinksAndSplitsOfOneParentFollowEachOther) {
+  run_job(4, [](int rank, ncclComm_t comm) {
+    for (const int excluded : {3, 3, 0, 2, 3, 0}) {
+      EXPECT_EQ(sum_without(comm, rank, excluded), rank == excluded ? 0 : 6 - excluded);
+      check_parent(comm, rank);
+    }
+    EXPECT_EQ(sum_without(comm, rank, 1), rank == 1 ? 0 : 5);
+    EXPECT_EQ(sum_without(comm, rank, 2), rank == 2 ? 0 : 4);
+    check_parent(comm, rank);
+  });
+}
+
+TEST(Communicators, ShrinksOfShrinksAndTheirSplitsFollowEachOther) {
+  run_job(5, [](int rank, ncclComm_t comm) {
+    if (rank < 4) {
+      ncclComm_t four = nullptr;
+      int last = 4;
+      ASSERT_EQ(ncclCommShrink(comm, &last, 1, &four, nullptr, NCCL_SHRINK_DEFAULT), ncclSuccess);
+      EXPECT_EQ(sum_without(four, rank, 1), rank == 1 ? 0 : 5);
+      check_parent(four, rank);
+      EXPECT_EQ(sum_without(four, rank, 1), rank == 1 ? 0 : 5);
+      EXPECT_EQ(ncclCommDestroy(four), ncclSuccess);
+    }
+    EXPECT_EQ(sum_without(comm, rank, 0), rank == 0 ? 0 : 10);
+    EXPECT_EQ(sum_of_ranks(comm, rank), 10);
+  });
+}
+
 TEST(Communicators, ScalableInitTakesSeveralIds) {
   std::array<ncclUniqueId, 2> ids;
   for (ncclUniqueId& id : ids) {
