@@ -3,6 +3,20 @@
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 
+namespace plexus {
+namespace {
+
+Result<void> check_end(const void* buffer, size_t size_bytes) {
+  uintptr_t end = 0;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(buffer), size_bytes, &end)) {
+    return fail(Code::kInvalidArgument, "size {} reaches beyond the address space", size_bytes);
+  }
+  return ok();
+}
+
+}  // namespace
+}  // namespace plexus
+
 using plexus::check_live;
 using plexus::check_pointer;
 using plexus::Code;
@@ -34,6 +48,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     PLEXUS_TRY(check_pointer(handle, "handle"));
     *handle = nullptr;
     PLEXUS_TRY(check_pointer(buff, "buff"));
+    PLEXUS_TRY(plexus::check_end(buff, size));
     PLEXUS_TRY(made, plexus::register_buffer(*inner(comm), buff, size));
     *handle = made;
     return ok();
@@ -63,6 +78,7 @@ PLEXUS_PUBLIC(ncclResult_t,
                   "a window must start at a multiple of {} bytes: use ncclMemAlloc",
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
+    PLEXUS_TRY(plexus::check_end(buff, size));
     PLEXUS_TRY(made, plexus::register_window(*inner(comm), buff, size, winFlags));
     *win = static_cast<ncclWindow_t>(made);
     return ok();

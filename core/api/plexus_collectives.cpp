@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // plexus.h: collectives with counts of their own per rank, as groups of messages between all pairs.
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
@@ -14,14 +20,73 @@ struct Part {
   size_t count;
 };
 
-/// One rank's messages: `sends(peer)` of `sendbuff` to, `receives(peer)` of `recvbuff` from every
-/// rank.
-template <class Sends, class Receives>
-Result<void> exchange_parts(const CallArguments& call,
-                            const Sends& sends,
-                            const Receives& receives) {
+/// One rank's side of a call, as the user names it. An array that the call does not have is
+/// nullptr: `count` for all peers, at the buffer's start.
+struct Side {
+  const void* buffer;
+  const size_t* counts;
+  const size_t* displacements;
+  size_t count;
+  const char* buffer_name;
+  const char* counts_name;
+  const char* displacements_name;
+
+  [[nodiscard]] Part part(int peer) const {
+    return {displacements == nullptr ? 0 : displacements[peer],
+            counts == nullptr ? count : counts[peer]};
+  }
+};
+
+/// Every part lies in memory: addresses are made of what the user gave.
+Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
+  for (int peer = 0; peer < nranks; ++peer) {
+    const Part part = side.part(peer);
+    const std::string place = side.counts == nullptr ? "" : fmt::format("[{}]", peer);
+    size_t begin = 0;
+    size_t size_bytes = 0;
+    if (part.count == 0) {
+      continue;
+    }
+    if (side.buffer == nullptr) {
+      return fail(Code::kInvalidArgument, "{} is NULL, {}{} is {}", side.buffer_name,
+                  side.counts_name, place, part.count);
+    }
+    if (__builtin_mul_overflow(part.count, element_bytes, &size_bytes)) {
+      return fail(Code::kInvalidArgument, "{}{} is {}, beyond any memory", side.counts_name, place,
+                  part.count);
+    }
+    if (__builtin_mul_overflow(part.displacement, element_bytes, &begin) ||
+        __builtin_add_overflow(reinterpret_cast<uintptr_t>(side.buffer), begin, &begin) ||
+        __builtin_add_overflow(begin, size_bytes, &begin)) {
+      return fail(Code::kInvalidArgument, "{}{} is {}, beyond any memory", side.displacements_name,
+                  place, part.displacement);
+    }
+  }
+  return ok();
+}
+
+Result<void> check_parts(const CallArguments& call, const Side& sent, const Side& received) {
   PLEXUS_TRY(check_ready(call.comm));
   PLEXUS_TRY(check_type(call.type));
+  const int nranks = nranks_of(*inner(call.comm));
+  const size_t element_bytes = element_size(static_cast<DataType>(call.type));
+  PLEXUS_TRY(check_side(sent, nranks, element_bytes));
+  return check_side(received, nranks, element_bytes);
+}
+
+const void* address_of(const Side& side, const Part& part, size_t element_bytes) {
+  // A part without elements may stand anywhere, also where no address is.
+  return part.count == 0
+             ? nullptr
+             : static_cast<const std::byte*>(side.buffer) + part.displacement * element_bytes;
+}
+
+/// One rank's messages, to and from every rank.
+Result<void> exchange_parts(const CallArguments& call, const Side& sent, const Side& received) {
+  if (auto checked = check_parts(call, sent, received); checked.has_error()) {
+    fail_group(checked.error());
+    return checked;
+  }
   const size_t element_bytes = element_size(static_cast<DataType>(call.type));
   const int nranks = nranks_of(*inner(call.comm));
   PLEXUS_TRY(group_start());
@@ -29,31 +94,43 @@ Result<void> exchange_parts(const CallArguments& call,
   for (int peer = 0; peer < nranks && good; ++peer) {
     CallArguments message = call;
     message.root = peer;
-    const Part sent = sends(peer);
+    const Part out = sent.part(peer);
     message.collective = Collective::kSend;
-    message.send = static_cast<const std::byte*>(call.send) + sent.displacement * element_bytes;
+    message.send = address_of(sent, out, element_bytes);
     message.recv = nullptr;
-    message.count = sent.count;
+    message.count = out.count;
     good = issue(message).has_value();
-    const Part received = receives(peer);
+    const Part in = received.part(peer);
     message.collective = Collective::kRecv;
     message.send = nullptr;
-    message.recv = static_cast<std::byte*>(call.recv) + received.displacement * element_bytes;
-    message.count = received.count;
+    message.recv = in.count == 0
+                       ? nullptr
+                       : static_cast<std::byte*>(call.recv) + in.displacement * element_bytes;
+    message.count = in.count;
     good = good && issue(message).has_value();
   }
   return group_end();  // with the error of a message that was refused
 }
 
+/// As check_pointer; a refusal is one of the open group too.
+Result<void> check_arrays(std::initializer_list<std::pair<const size_t*, const char*>> arrays) {
+  for (const auto& [array, name] : arrays) {
+    if (auto checked = check_pointer(array, name); checked.has_error()) {
+      fail_group(checked.error());
+      return checked;
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 }  // namespace plexus
 
-using plexus::check_pointer;
+using plexus::check_arrays;
 using plexus::Collective;
 using plexus::exchange_parts;
 using plexus::guard;
 using plexus::kNoOp;
-using plexus::Part;
 using plexus::Result;
 
 // NOLINTBEGIN(readability-function-size): as many parameters as MPI's calls of these names
@@ -67,18 +144,14 @@ PLEXUS_EXTENSION ncclResult_t plexusAllToAllV(const void* sendbuff,
                                               ncclComm_t comm,
                                               cudaStream_t stream) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(check_pointer(sendcounts, "sendcounts"));
-    PLEXUS_TRY(check_pointer(senddispls, "senddispls"));
-    PLEXUS_TRY(check_pointer(recvcounts, "recvcounts"));
-    PLEXUS_TRY(check_pointer(recvdispls, "recvdispls"));
+    PLEXUS_TRY(check_arrays({{sendcounts, "sendcounts"},
+                             {senddispls, "senddispls"},
+                             {recvcounts, "recvcounts"},
+                             {recvdispls, "recvdispls"}}));
     return exchange_parts(
         {Collective::kSend, sendbuff, recvbuff, 0, datatype, kNoOp, 0, comm, stream},
-        [&](int peer) {
-          return Part{senddispls[peer], sendcounts[peer]};
-        },
-        [&](int peer) {
-          return Part{recvdispls[peer], recvcounts[peer]};
-        });
+        {sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
+        {recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
   });
 }
 
@@ -91,16 +164,11 @@ PLEXUS_EXTENSION ncclResult_t plexusAllGatherV(const void* sendbuff,
                                                ncclComm_t comm,
                                                cudaStream_t stream) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(check_pointer(recvcounts, "recvcounts"));
-    PLEXUS_TRY(check_pointer(recvdispls, "recvdispls"));
+    PLEXUS_TRY(check_arrays({{recvcounts, "recvcounts"}, {recvdispls, "recvdispls"}}));
     return exchange_parts(
         {Collective::kSend, sendbuff, recvbuff, 0, datatype, kNoOp, 0, comm, stream},
-        [&](int /*peer*/) {
-          return Part{0, sendcount};
-        },
-        [&](int peer) {
-          return Part{recvdispls[peer], recvcounts[peer]};
-        });
+        {sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"},
+        {recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
   });
 }
 // NOLINTEND(readability-function-size)

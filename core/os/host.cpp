@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -72,6 +73,14 @@ uint64_t process_id() {
     return value;
   }();
   return id;
+}
+
+uint64_t memory_bytes() {
+  struct sysinfo facts {};
+  if (sysinfo(&facts) != 0) {
+    return 0;
+  }
+  return (uint64_t{facts.totalram} + facts.totalswap) * facts.mem_unit;
 }
 
 int cores_available() {

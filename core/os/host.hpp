@@ -17,6 +17,8 @@ struct HostIdentity {
 HostIdentity host_identity(const std::string& override_text);
 /// Random, the same for all calls of this process.
 uint64_t process_id();
+/// Memory and swap of this machine; 0: the kernel does not say.
+uint64_t memory_bytes();
 /// Cores the calling thread may run on.
 int cores_available();
 /// A hash of which ones: threads with equal hashes share them.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <limits>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -16,6 +17,7 @@ namespace plexus {
 namespace {
 
 constexpr size_t kPage = 4096;
+constexpr size_t kSizeMax = static_cast<size_t>(std::numeric_limits<off_t>::max()) - 2 * kPage;
 constexpr uint64_t kMagic = 0x504c5853484d3031;  // "PLXSHM01"
 
 struct Mark {
@@ -26,6 +28,10 @@ struct Mark {
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
+  if (size_bytes > kSizeMax) {
+    return fail(Code::kSystemError, "{} bytes of shared memory are beyond any address space",
+                size_bytes);
+  }
   SharedMemory memory;
   memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
   memory.fd_ = memfd_create("plexus", MFD_CLOEXEC);

@@ -2,12 +2,14 @@
 #include "core/transport/user_memory.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include <fmt/format.h>
 
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
+#include "core/os/host.hpp"
 
 namespace plexus {
 namespace {
@@ -18,14 +20,28 @@ constexpr size_t kMappingsMax =
 }  // namespace
 
 Result<void*> UserMemory::allocate(size_t size_bytes) {
-  PLEXUS_TRY(segment, SharedMemory::create(size_bytes));
-  auto* const address = segment.data();
+  // The system would give the addresses, and kill who uses them.
+  if (const uint64_t most = memory_bytes(); most > 0 && size_bytes > most) {
+    return fail(Code::kSystemError,
+                "ncclMemAlloc of {} bytes: this machine has {} bytes of memory and swap",
+                size_bytes, most);
+  }
+  auto segment = SharedMemory::create(size_bytes);
+  if (segment.has_error()) {
+    return std::move(segment).error().with_context(
+        fmt::format("ncclMemAlloc of {} bytes", size_bytes));
+  }
+  auto* const address = segment.value().data();
   const std::unique_lock lock(mutex_);
-  segments_.emplace(address, std::move(segment));
+  segments_.emplace(address, std::move(segment).value());
   return static_cast<void*>(address);
 }
 
 Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes) {
+  if (size_bytes > std::numeric_limits<size_t>::max() - kExportGranule) {
+    return fail(Code::kInvalidArgument, "ncclMemAlloc of {} bytes is beyond any memory",
+                size_bytes);
+  }
   PLEXUS_TRY(memory, allocate_device(runtime, device,
                                      align_up(std::max<size_t>(size_bytes, 1), kExportGranule)));
   auto* const address = memory.get();

@@ -232,6 +232,88 @@ TEST_F(ArgumentsTest, MemoryFunctionsCheckTheirArguments) {
   EXPECT_EQ(ncclCommWindowRegister(comm_, &local, 0, &window, 0), ncclInvalidArgument);
 }
 
+TEST_F(ArgumentsTest, MemoryBeyondThisHostIsRefused) {
+  constexpr size_t kMost = std::numeric_limits<size_t>::max();
+  for (const size_t size :
+       {kMost, kMost - 1, kMost - 4095, kMost - 4096, kMost - 8192, kMost / 2 + 1, kMost / 2,
+        kMost / 2 - 8192, size_t{1} << 62, size_t{1} << 50}) {
+    void* memory = this;
+    EXPECT_EQ(ncclMemAlloc(&memory, size), ncclSystemError) << size;
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_THAT(last_error(), AllOf(HasSubstr(std::to_string(size)), HasSubstr("ncclMemAlloc")));
+  }
+  void* memory = nullptr;
+  ASSERT_EQ(ncclMemAlloc(&memory, 0), ncclSuccess) << last_error();
+  EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+}
+
+TEST_F(ArgumentsTest, BuffersMustNotEndBeyondTheAddresses) {
+  constexpr size_t kMost = std::numeric_limits<size_t>::max();
+  void* handle = nullptr;
+  EXPECT_EQ(ncclCommRegister(comm_, send_.data(), kMost, &handle), ncclInvalidArgument);
+  EXPECT_THAT(last_error(), HasSubstr(std::to_string(kMost)));
+  void* memory = nullptr;
+  ASSERT_EQ(ncclMemAlloc(&memory, 4096), ncclSuccess);
+  ncclWindow_t window = nullptr;
+  EXPECT_EQ(ncclCommWindowRegister(comm_, memory, kMost, &window, 0), ncclInvalidArgument);
+  EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
+}
+
+TEST_F(ArgumentsTest, CountsPerRankAreCheckedBeforeAnythingIsRead) {
+  const std::array<size_t, 1> count{4};
+  const std::array<size_t, 1> none{0};
+  const std::array<size_t, 1> far{2};
+  const std::array<size_t, 1> huge{std::numeric_limits<size_t>::max() / 4 + 1};
+  using Counts = const size_t*;
+  const auto all_to_all = [&](const void* send, Counts sends, Counts from, void* recv,
+                              Counts receives, Counts to) {
+    return plexusAllToAllV(send, sends, from, recv, receives, to, ncclFloat32, comm_, nullptr);
+  };
+  const auto refused = [](ncclResult_t result, const char* what) {
+    EXPECT_EQ(result, ncclInvalidArgument);
+    EXPECT_THAT(last_error(), HasSubstr(what));
+  };
+  const Counts one = count.data();
+  const Counts zero = none.data();
+  float* const send = send_.data();
+  float* const recv = recv_.data();
+  refused(all_to_all(nullptr, one, zero, recv, one, zero), "sendbuff is NULL");
+  refused(all_to_all(nullptr, one, far.data(), recv, one, zero), "sendbuff is NULL");
+  refused(all_to_all(send, one, zero, nullptr, one, far.data()), "recvbuff is NULL");
+  refused(all_to_all(send, nullptr, zero, recv, one, zero), "sendcounts is NULL");
+  refused(all_to_all(send, one, nullptr, recv, one, zero), "senddispls is NULL");
+  refused(all_to_all(send, one, zero, recv, nullptr, zero), "recvcounts is NULL");
+  refused(all_to_all(send, one, zero, recv, one, nullptr), "recvdispls is NULL");
+  refused(all_to_all(send, one, huge.data(), recv, one, zero), "senddispls[0]");
+  refused(all_to_all(send, huge.data(), zero, recv, one, zero), "sendcounts[0]");
+  refused(all_to_all(send, one, zero, recv, huge.data(), huge.data()), "recvcounts[0]");
+  refused(plexusAllGatherV(nullptr, 4, recv, one, far.data(), ncclFloat32, comm_, nullptr),
+          "sendbuff is NULL");
+  refused(plexusAllGatherV(send, 4, nullptr, one, far.data(), ncclFloat32, comm_, nullptr),
+          "recvbuff is NULL");
+  refused(plexusAllGatherV(send, 4, recv, nullptr, zero, ncclFloat32, comm_, nullptr),
+          "recvcounts is NULL");
+  refused(plexusAllGatherV(send, huge[0], recv, one, zero, ncclFloat32, comm_, nullptr),
+          "sendcount ");
+  EXPECT_EQ(plexusAllToAllV(send, one, zero, recv, one, zero, ncclFloat32, nullptr, nullptr),
+            ncclInvalidArgument);
+  EXPECT_EQ(all_to_all(nullptr, zero, far.data(), nullptr, zero, zero), ncclSuccess)
+      << "nothing is read or written: " << last_error();
+  EXPECT_EQ(all_to_all(send, one, far.data(), recv, one, zero), ncclSuccess) << last_error();
+  EXPECT_EQ(recv_[0], send_[2]);
+}
+
+TEST_F(ArgumentsTest, ARefusedAllToAllVFailsItsGroup) {
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  recv_.fill(-1);
+  EXPECT_EQ(all_reduce(), ncclSuccess);
+  EXPECT_EQ(plexusAllToAllV(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, ncclFloat32,
+                            comm_, nullptr),
+            ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  EXPECT_EQ(recv_[0], -1) << "nothing of the group ran";
+}
+
 TEST_F(ArgumentsTest, AFailureInsideAGroupIsTheGroupsToo) {
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
   EXPECT_EQ(all_reduce(std::bit_cast<ncclDataType_t>(99)), ncclInvalidArgument);
