@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "plugins/net-ofi/device_memory.hpp"
+#include "plugins/net-ofi/transfer.hpp"
 #include "plugins/net-ofi/wire.hpp"
 #include "plugins/support/name_filter.hpp"
 
@@ -129,6 +130,15 @@ std::vector<Offer> read_offers(const fi_info* list) {
     offers.push_back(read_offer(*list, index++));
   }
   return offers;
+}
+
+/// A connection has at most so many operations under way, and libfabric keeps room for all that it
+/// was told: a MB per endpoint of ofi_rxm.
+void take_less_room(fi_info& info) {
+  constexpr size_t kOperationsMax = 512;
+  static_assert(kOperationsMax > kSendRequests + kRequests);
+  info.tx_attr->size = std::min(info.tx_attr->size, kOperationsMax);
+  info.rx_attr->size = std::min(info.rx_attr->size, kOperationsMax);
 }
 
 /// A provider that stays within the host (shm) only when it is named: other hosts may join.
@@ -269,6 +279,7 @@ Result<std::vector<Nic>> find_nics(const Settings& settings) {
     if (copy == nullptr) {
       return fail(PLEXUS_SYSTEM_ERROR, "out of memory");
     }
+    take_less_room(*copy);
     nics.push_back({offer, std::move(copy)});
   }
   return nics;
