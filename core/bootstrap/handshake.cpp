@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/handshake.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -10,6 +12,7 @@ namespace plexus {
 namespace {
 
 constexpr std::array<uint8_t, 8> kMagic = {'P', 'L', 'X', 'H', 'E', 'L', 'L', '1'};
+constexpr std::array<uint8_t, 8> kRefusalMagic = {'P', 'L', 'X', 'N', 'O', 'F', 'D', '1'};
 static_assert(crypto_auth_KEYBYTES == kSecretBytes && crypto_auth_BYTES == sizeof(Proof));
 
 std::string material(std::string_view role, const Nonce& member, const Nonce& hub) {
@@ -54,6 +57,23 @@ Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answe
                 "the same unique id");
   }
   return prove(secret, material("member", hello.nonce, answer.nonce));
+}
+
+Answer make_refusal(uint32_t descriptors_max) {
+  Answer refusal{};
+  std::copy(kRefusalMagic.begin(), kRefusalMagic.end(), refusal.nonce.begin());
+  std::memcpy(refusal.nonce.data() + kRefusalMagic.size(), &descriptors_max,
+              sizeof(descriptors_max));
+  return refusal;
+}
+
+std::optional<uint32_t> read_refusal(const Answer& answer) {
+  uint32_t descriptors_max = 0;
+  std::memcpy(&descriptors_max, answer.nonce.data() + kRefusalMagic.size(),
+              sizeof(descriptors_max));
+  const Answer refusal = make_refusal(descriptors_max);
+  const bool is_one = refusal.nonce == answer.nonce && refusal.proof == answer.proof;
+  return is_one ? std::optional<uint32_t>(descriptors_max) : std::nullopt;
 }
 
 Result<Answer> make_answer(const Secret& secret, const Hello& hello) {

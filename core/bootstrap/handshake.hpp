@@ -4,11 +4,13 @@
 //
 //   member -> hub: Hello  = magic[8] member_nonce[32]
 //   hub -> member: Answer = hub_nonce[32] mac(secret, "hub", member_nonce, hub_nonce)[32]
+//                 or a refusal = magic[8] descriptors_max[4] 0[52]
 //   member -> hub: Proof  = mac(secret, "member", member_nonce, hub_nonce)[32]
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "core/base/result.hpp"
 #include "core/bootstrap/unique_id.hpp"
@@ -31,6 +33,12 @@ static_assert(sizeof(Hello) == 8 + 32 && sizeof(Answer) == 64);
 Result<Hello> make_hello();
 /// kInvalidUsage: the hub does not know the secret.
 Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer);
+
+/// In place of an answer, to those for whom the hub has no descriptor: who hears it can say why it
+/// did not get in. Nothing is proved by it and nothing depends on it.
+Answer make_refusal(uint32_t descriptors_max);
+/// The limit in a refusal; nullopt: it is none.
+std::optional<uint32_t> read_refusal(const Answer& answer);
 
 /// The hub's side.
 Result<Answer> make_answer(const Secret& secret, const Hello& hello);

@@ -56,7 +56,8 @@ Result<void> Hub::join(const JoinInfo& info) {
   members_.emplace(info.rank, Member{info});
   ++present_;
   if (groups_.at(world_).failed) {
-    return fail(Code::kRemoteError, "the job failed before rank {} joined", info.rank);
+    return fail(Code::kRemoteError, "the job failed before rank {} joined: {}", info.rank,
+                groups_.at(world_).why);
   }
   if (all_joined()) {
     tell_host();
@@ -238,6 +239,7 @@ void Hub::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& er
     return;
   }
   group.failed = true;
+  group.why = error.message();
   const Message message{.type = MessageType::kFail, .group = id, .payload = encode(error)};
   for (const uint32_t rank : group.members) {
     const auto at = members_.find(rank);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fcntl.h>
 #include <list>
 #include <memory>
 #include <optional>
 #include <poll.h>
+#include <sys/resource.h>
 #include <vector>
 
 #include "core/base/log.hpp"
@@ -49,7 +51,9 @@ class HubServer {
         hub_(id.job,
              process_id(),
              [this](uint32_t member, const Message& message) { send(member, message); }),
-        join_deadline_(Deadline::after(options.join_time)) {}
+        join_deadline_(Deadline::after(options.join_time)) {
+    has_reserve();
+  }
 
   void serve() {
     while (!is_over()) {
@@ -70,11 +74,13 @@ class HubServer {
  private:
   [[nodiscard]] bool is_over() const {
     const bool nobody_comes = gave_up_ && !hub_.anybody_came();
-    return nobody_comes || (hub_.anybody_came() && hub_.empty() && connections_.empty());
+    const bool awaits_others = options_.stays && !hub_.all_joined() && !gave_up_;
+    return nobody_comes ||
+           (hub_.anybody_came() && hub_.empty() && connections_.empty() && !awaits_others);
   }
 
   void poll_once() {
-    const auto knocks = static_cast<short>(has_room() ? POLLIN : 0);
+    const auto knocks = static_cast<short>(has_reserve() && has_room() ? POLLIN : 0);
     std::vector<pollfd> entries{{listener_.fd(), knocks, 0}};
     for (const Connection& connection : connections_) {
       const auto events = static_cast<short>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT);
@@ -101,13 +107,45 @@ class HubServer {
   void accept() {
     while (has_room()) {
       auto accepted = listener_.try_accept();
-      if (accepted.has_error() || !accepted.value().has_value()) {
+      if (accepted.has_error()) {
+        refuse();
+        return;
+      }
+      if (!accepted.value().has_value()) {
         return;
       }
       Connection& connection = connections_.emplace_back();
       connection.socket = std::move(*accepted.value());
       connection.deadline = Deadline::after(options_.handshake_time);
     }
+  }
+
+  /// No descriptor is left for a newcomer: it gets the one that was kept for this, and is told.
+  void refuse() {
+    reserve_.close();
+    auto accepted = listener_.try_accept();
+    if (accepted.has_error() || !accepted.value().has_value()) {
+      return;
+    }
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    PLEXUS_WARN(
+        "bootstrap: {} cannot join: this process made the unique id and has no file "
+        "descriptor left (ulimit -n is {}); raise the limit",
+        accepted.value()->peer_name(), limit.rlim_cur);
+    Connection& connection = connections_.emplace_back();
+    connection.socket = std::move(*accepted.value());
+    const Answer refusal = make_refusal(static_cast<uint32_t>(limit.rlim_cur));
+    connection.out.append(reinterpret_cast<const char*>(&refusal), sizeof(refusal));
+    finish(connection);
+  }
+
+  /// While the kept descriptor is used, newcomers wait in the listener's queue.
+  bool has_reserve() {
+    if (!reserve_.is_open()) {
+      reserve_ = Socket(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    }
+    return reserve_.is_open();
   }
 
   /// Room for one more stranger. When there is none, the oldest has to go if it had its second, and
@@ -285,6 +323,7 @@ class HubServer {
   UniqueId id_;
   Socket listener_;
   HubServerOptions options_;
+  Socket reserve_;  // a descriptor, for the day when there are no others
   std::list<Connection> connections_;
   Hub hub_;
   Deadline join_deadline_;

@@ -15,6 +15,7 @@ namespace plexus {
 struct HubServerOptions {
   std::chrono::seconds join_time{300};  // for all ranks to come, from the first one on
   std::chrono::seconds handshake_time{10};
+  bool stays = false;  // until all came, though who came has left: late ones are told of a failure
 };
 
 /// Serves `id` at `listener` in a thread of its own, which ends by itself.

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <numeric>
+#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -22,6 +23,7 @@ constexpr uint32_t kProtocolVersion = 1;
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
 constexpr auto kSendTime = std::chrono::minutes(1);
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
+constexpr auto kRefusedTime = std::chrono::seconds(2);  // for a network that is not settled yet
 
 struct PortRange {
   int low = 0;
@@ -131,16 +133,32 @@ class TcpFamily final : public Family {
 };
 
 Result<void> listen_and_serve(const UniqueId& id, Socket listener, const Config& config) {
+  // A port that the user chose is free again as soon as a job that failed is gone.
   return start_hub_server(id, std::move(listener),
-                          {.join_time = std::chrono::seconds(config.bootstrap_timeout_s)});
+                          {.join_time = std::chrono::seconds(config.bootstrap_timeout_s),
+                           .stays = config.comm_id.empty()});
 }
 
-/// The hub may not listen yet (NCCL_COMM_ID), or be busy: tries again until patience ends.
-Result<Socket> connect_to_hub(const SocketAddress& address, const Patience& patience) {
+/// The hub may not listen yet (`may_come`: NCCL_COMM_ID), or be busy: tries again until patience
+/// ends. A hub that listened when the id was made and refuses now has gone.
+Result<Socket> connect_to_hub(const SocketAddress& address,
+                              bool may_come,
+                              const Patience& patience) {
+  std::optional<Deadline> refused;
   for (;;) {
     auto socket = Socket::connect(address, patience);
-    if (socket.has_value() || socket.error().code() != Code::kSystemError) {
+    const bool is_refused = socket.has_error() && socket.error().code() == Code::kRemoteError;
+    if (socket.has_value() || (!is_refused && socket.error().code() != Code::kSystemError)) {
       return socket;
+    }
+    refused =
+        is_refused ? refused.value_or(Deadline::after(kRefusedTime)) : std::optional<Deadline>();
+    if (!may_come && refused.has_value() && refused->expired()) {
+      return fail(
+          Code::kRemoteError,
+          "nobody listens there any more: the process that called ncclGetUniqueId has ended, "
+          "or gave up since no rank came within PLEXUS_BOOTSTRAP_TIMEOUT; it must live until "
+          "all ranks have joined, and a new job needs a new unique id");
     }
     if (patience.deadline.expired()) {
       return std::move(socket).error().with_context("nobody listens for this job");
@@ -157,6 +175,12 @@ Result<void> prove_membership(Socket& socket, const Secret& secret, const Patien
   PLEXUS_TRY(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience));
   Answer answer{};
   PLEXUS_TRY(socket.recv_all(&answer, sizeof(answer), patience));
+  if (const auto limit = read_refusal(answer); limit.has_value()) {
+    return fail(Code::kSystemError,
+                "the process that made the unique id has no file descriptor left for this rank: "
+                "raise its limit (ulimit -n is {} there)",
+                *limit);
+  }
   PLEXUS_TRY(proof, check_answer(secret, hello, answer));
   return socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience);
 }
@@ -168,9 +192,11 @@ Result<UniqueId> start_root(const Config& config) {
     return UniqueId::from_comm_id(config.comm_id);
   }
   PLEXUS_TRY(range, parse_port_range(config.port_range));
-  const std::string& names =
-      config.bootstrap_ifname.empty() ? config.socket_ifname : config.bootstrap_ifname;
-  PLEXUS_TRY(interface_address, find_interface(names, config.socket_family));
+  const bool has_own = !config.bootstrap_ifname.empty();
+  PLEXUS_TRY(
+      interface_address,
+      find_interface(has_own ? config.bootstrap_ifname : config.socket_ifname, config.socket_family,
+                     has_own ? "NCCL_OOB_NET_IFNAME" : "NCCL_SOCKET_IFNAME"));
   PLEXUS_TRY(listener, Socket::listen(interface_address, range.low, range.high));
   PLEXUS_TRY(address, listener.local_address());
   PLEXUS_TRY(id, UniqueId::create(address));
@@ -196,7 +222,7 @@ Result<std::unique_ptr<Exchange>> join(const Config& config,
   const auto time = std::chrono::seconds(config.bootstrap_timeout_s);
   const Patience patience{.deadline = Deadline::after(time), .stop = stop};
   const std::string who = fmt::format("rank {} joining {}", rank, id.address.to_string());
-  auto socket = connect_to_hub(id.address, patience);
+  auto socket = connect_to_hub(id.address, !config.comm_id.empty(), patience);
   if (socket.has_error()) {
     return std::move(socket).error().with_context(who);
   }

@@ -6,6 +6,8 @@
 
 #include <sodium.h>
 
+#include "core/base/hash.hpp"
+
 namespace plexus {
 namespace {
 
@@ -13,7 +15,18 @@ constexpr char kMagic[8] = {'P', 'L', 'X', 'U', 'I', 'D', '0', '1'};
 constexpr size_t kJobAt = 8;
 constexpr size_t kSecretAt = 16;
 constexpr size_t kAddressAt = kSecretAt + kSecretBytes;
-constexpr size_t kUsed = kAddressAt + SocketAddress::kPackedBytes;
+constexpr size_t kSumAt = kAddressAt + SocketAddress::kPackedBytes;
+constexpr size_t kUsed = kSumAt + sizeof(uint64_t);
+
+/// Of all before it: bytes that a launcher cut, or took for text, are told from those of a dead
+/// job.
+uint64_t sum_of(std::span<const std::byte, UniqueId::kBytes> bytes) {
+  Fnv1a hash;
+  for (const std::byte byte : bytes.first<kSumAt>()) {
+    hash.mix(static_cast<uint64_t>(byte));
+  }
+  return hash.value();
+}
 
 }  // namespace
 
@@ -23,13 +36,18 @@ std::array<std::byte, UniqueId::kBytes> UniqueId::to_bytes() const {
   std::memcpy(bytes.data() + kJobAt, &job, sizeof(job));
   std::memcpy(bytes.data() + kSecretAt, secret.data(), secret.size());
   address.pack(reinterpret_cast<uint8_t*>(bytes.data() + kAddressAt));
+  const uint64_t sum = sum_of(bytes);
+  std::memcpy(bytes.data() + kSumAt, &sum, sizeof(sum));
   return bytes;
 }
 
 Result<UniqueId> UniqueId::from_bytes(std::span<const std::byte, kBytes> bytes) {
   const bool tail_is_zero = std::all_of(bytes.begin() + kUsed, bytes.end(),
                                         [](std::byte b) { return b == std::byte{0}; });
-  if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0 || !tail_is_zero) {
+  uint64_t sum = 0;
+  std::memcpy(&sum, bytes.data() + kSumAt, sizeof(sum));
+  if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0 || !tail_is_zero ||
+      sum != sum_of(bytes)) {
     return fail(Code::kInvalidArgument,
                 "the unique id is damaged or not from this library: pass the 128 bytes of "
                 "ncclGetUniqueId unchanged");

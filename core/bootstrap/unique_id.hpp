@@ -17,7 +17,7 @@ inline constexpr size_t kSecretBytes = 32;
 using Secret = std::array<uint8_t, kSecretBytes>;
 
 /// Layout of the bytes: 0 magic "PLXUID01", 8 job id (little endian), 16 secret, 48 address
-/// (SocketAddress::pack), the rest zero.
+/// (SocketAddress::pack), 76 checksum of what is before it (FNV-1a), the rest zero.
 struct UniqueId {
   static constexpr size_t kBytes = 128;
   uint64_t job = 0;

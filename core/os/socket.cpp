@@ -183,6 +183,10 @@ Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high
               first, last, std::strerror(error));
 }
 
+static Code code_of_connect(int error) {
+  return error == ECONNREFUSED ? Code::kRemoteError : Code::kSystemError;
+}
+
 Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
   Socket socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) {
@@ -191,7 +195,7 @@ Result<Socket> Socket::connect(const SocketAddress& address, const Patience& pat
   set_options(socket.fd_);
   if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0) {
     if (errno != EINPROGRESS) {
-      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(),
+      return fail(code_of_connect(errno), "cannot connect to {}: {}", address.to_string(),
                   std::strerror(errno));
     }
     PLEXUS_TRY(patience.wait(socket.fd_, POLLOUT, "connecting to " + address.to_string()));
@@ -199,7 +203,7 @@ Result<Socket> Socket::connect(const SocketAddress& address, const Patience& pat
     socklen_t size = sizeof(error);
     getsockopt(socket.fd_, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) {
-      return fail(Code::kSystemError, "cannot connect to {}: {}", address.to_string(),
+      return fail(code_of_connect(error), "cannot connect to {}: {}", address.to_string(),
                   std::strerror(error));
     }
   }
@@ -332,7 +336,9 @@ bool matches(const std::string& name, const std::string& list, bool exact) {
 
 }  // namespace
 
-Result<SocketAddress> find_interface(std::string names, const std::string& family) {
+Result<SocketAddress> find_interface(std::string names,
+                                     const std::string& family,
+                                     std::string_view setting) {
   const auto interfaces = list_interfaces(family);
   const std::string asked = names;
   if (names.empty()) {
@@ -361,8 +367,9 @@ Result<SocketAddress> find_interface(std::string names, const std::string& famil
     }
     seen += (seen.empty() ? "" : ", ") + candidate.name;
   }
-  return fail(Code::kInvalidUsage,
-              "NCCL_SOCKET_IFNAME={} fits no interface that is up; there are: {}", asked, seen);
+  return fail(Code::kInvalidUsage, "{}={} fits no interface that is up{}; there are: {}", setting,
+              asked, family.empty() ? "" : " and has an address of NCCL_SOCKET_FAMILY=" + family,
+              seen);
 }
 
 }  // namespace plexus

@@ -59,7 +59,7 @@ class Socket {
 
   /// Listens at `address`; port 0: any port, or the first free one of [low, high] when high > 0.
   static Result<Socket> listen(SocketAddress address, int port_low, int port_high);
-  /// One try to connect.
+  /// One try to connect. kRemoteError: the host is there and refuses, so nobody listens.
   static Result<Socket> connect(const SocketAddress& address, const Patience& patience);
   /// The next connection, nullopt when there is none now.
   Result<std::optional<Socket>> try_accept();
@@ -82,7 +82,9 @@ class Socket {
 
 /// The address of the interface to use: `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^
 /// excludes, = exact), `family` AF_INET, AF_INET6 or empty. Without names: no loopback and no
-/// docker bridge unless there is nothing else.
-Result<SocketAddress> find_interface(std::string names, const std::string& family);
+/// docker bridge unless there is nothing else. `setting`: where `names` are from, for messages.
+Result<SocketAddress> find_interface(std::string names,
+                                     const std::string& family,
+                                     std::string_view setting = "NCCL_SOCKET_IFNAME");
 
 }  // namespace plexus

@@ -136,6 +136,31 @@ TEST(RefusedThreads, UniqueIdInitAndStreamSaySo) {
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
+/// The others hear at once of a rank that had no thread.
+TEST(RefusedThreads, OtherRanksOfAnInitAreTold) {
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  std::atomic<bool> refused{false};
+  ncclResult_t waited = ncclSuccess;
+  std::string told;
+  std::thread other([&] {
+    refused.wait(false);
+    ncclComm_t comm = nullptr;
+    waited = ncclCommInitRank(&comm, 2, id, 1);
+    told = last_error();
+  });
+  {
+    const Granted none(0);
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 0), ncclSystemError);
+  }
+  refused = true;
+  refused.notify_one();
+  other.join();
+  EXPECT_EQ(waited, ncclRemoteError);
+  EXPECT_THAT(told, AllOf(HasSubstr("before rank 1 joined"), says_what_to_do()));
+}
+
 TEST(RefusedThreads, NonBlockingInitIsRefusedAtOnce) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);

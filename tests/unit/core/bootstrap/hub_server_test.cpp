@@ -5,11 +5,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <poll.h>
 #include <random>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -133,6 +136,54 @@ TEST(HubServer, DropsGarbage) {
     }
   }
   expect_job_runs(id, 2);
+}
+
+/// In a process of its own: takes all descriptors that this one can have, then knocks.
+[[noreturn]] void knock_without_descriptors() {
+  const UniqueId id = start();
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const rlimit tight{64, 64};
+  setrlimit(RLIMIT_NOFILE, &tight);
+  while (dup(socket.fd()) >= 0) {
+  }
+  const Hello hello = make_hello().value();
+  Answer answer{};
+  const bool is_told =
+      ::connect(socket.fd(), id.address.raw(), id.address.raw_size()) == 0 &&
+      socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience())
+          .has_value() &&
+      socket.recv_all(&answer, sizeof(answer), patience()).has_value() &&
+      read_refusal(answer) == tight.rlim_cur;
+  std::_Exit(is_told ? 0 : 1);
+}
+
+TEST(HubServerDeathTest, TellsWhoCannotJoinForWantOfDescriptors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(knock_without_descriptors(), testing::ExitedWithCode(0), "");
+}
+
+TEST(HubServer, WhoIsGoneIsMissedWithinSeconds) {
+  UniqueId id = start();
+  {
+    auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
+    id.address = listener.value().local_address().value();
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const auto joined = join_as(id, 1, 2);
+  ASSERT_TRUE(joined.has_error());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s) << "the timeout is 30 s";
+  EXPECT_EQ(joined.error().code(), Code::kRemoteError);
+  EXPECT_THAT(joined.error().message(),
+              AllOf(HasSubstr("ncclGetUniqueId"), HasSubstr(id.address.to_string())));
+}
+
+TEST(HubServer, AWrongInterfaceNamesItsSetting) {
+  Config config = loopback_config();
+  config.bootstrap_ifname = "=nosuch0";
+  EXPECT_THAT(start_root(config).error().message(), HasSubstr("NCCL_OOB_NET_IFNAME==nosuch0"));
+  config.bootstrap_ifname = "";
+  config.socket_ifname = "=nosuch0";
+  EXPECT_THAT(start_root(config).error().message(), HasSubstr("NCCL_SOCKET_IFNAME==nosuch0"));
 }
 
 TEST(HubServer, DropsAHalfOpenConnectionInTime) {

@@ -106,7 +106,7 @@ TEST(Socket, SaysWhoRefusedAConnection) {
   }
   const auto socket = Socket::connect(address, seconds(10));
   ASSERT_TRUE(socket.has_error());
-  EXPECT_EQ(socket.error().code(), Code::kSystemError);
+  EXPECT_EQ(socket.error().code(), Code::kRemoteError);
   EXPECT_THAT(socket.error().message(), HasSubstr(address.to_string()));
 }
 
@@ -133,7 +133,11 @@ TEST(FindInterface, FindsLoopbackByNameAndFamily) {
 TEST(FindInterface, SaysWhatItLookedForWhenThereIsNone) {
   const auto none = find_interface("=nosuch0", "");
   ASSERT_TRUE(none.has_error());
-  EXPECT_THAT(none.error().message(), HasSubstr("nosuch0"));
+  EXPECT_THAT(none.error().message(), HasSubstr("NCCL_SOCKET_IFNAME==nosuch0"));
+  const auto other = find_interface("nosuch0", "AF_INET", "NCCL_OOB_NET_IFNAME");
+  ASSERT_TRUE(other.has_error());
+  EXPECT_THAT(other.error().message(), HasSubstr("NCCL_OOB_NET_IFNAME=nosuch0"));
+  EXPECT_THAT(other.error().message(), HasSubstr("NCCL_SOCKET_FAMILY=AF_INET"));
 }
 
 }  // namespace
