@@ -59,11 +59,27 @@ Result<std::vector<std::string>> Family::wait_gathered(uint64_t group,
   if (ready) {
     return mine.failure->clone();
   }
-  return fail(
-      Code::kTimeout,
-      "not all ranks made this call within {} s: every rank must call init, split and shrink; "
-      "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
-      gather_time_.count());
+  lock.unlock();
+  return explain_timeout(group, number);
+}
+
+/// The hub knows who is missing, and tells all who wait.
+Error Family::explain_timeout(uint64_t group, uint64_t number) {
+  constexpr auto kAnswerTime = std::chrono::seconds(5);
+  Error error =
+      fail(Code::kTimeout,
+           "not all ranks made this call within {} s: every rank must call init, split and shrink; "
+           "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
+           gather_time_.count());
+  const auto asked =
+      send({.type = MessageType::kFail, .group = group, .tag = number, .payload = encode(error)});
+  if (asked.has_error()) {
+    return error;
+  }
+  std::unique_lock lock(mutex_);
+  Group& mine = groups_[group];
+  changed_.wait_for(lock, kAnswerTime, [&] { return mine.failure.has_value(); });
+  return mine.failure.has_value() ? mine.failure->clone() : std::move(error);
 }
 
 std::optional<std::string> Family::try_take(uint64_t group, uint32_t from, uint64_t tag) {

@@ -57,6 +57,7 @@ class Family {
     bool stopped = false;
   };
   void fail_group(Group& group, const Error& error);  // with mutex_ held
+  Error explain_timeout(uint64_t group, uint64_t number);
 
   const std::chrono::seconds gather_time_;
   std::mutex mutex_;

@@ -110,14 +110,7 @@ Result<void> Hub::take(uint32_t member, Message message) {
     case MessageType::kReport:
       return take_report(member, message);
     case MessageType::kFail:
-      if (Group* const group = find_group(message.group, member); group != nullptr) {
-        const Error error = decode_error(message.payload);
-        const bool keeps = error.code() == Code::kInvalidUsage;
-        fail_group(
-            message.group, *group, member,
-            keeps ? error.clone()
-                  : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
-      }
+      take_failure(member, message);
       return ok();
     case MessageType::kLeave:
       leave(member);
@@ -232,6 +225,30 @@ Result<void> Hub::take_report(uint32_t member, const Message& message) {
                     name_of(other.member), other.text, name_of(member), mine.text));
   }
   return ok();
+}
+
+void Hub::take_failure(uint32_t member, const Message& message) {
+  Group* const group = find_group(message.group, member);
+  if (group == nullptr) {
+    return;
+  }
+  const Error error = decode_error(message.payload);
+  const auto gather = group->gathers.find(message.tag);
+  if (error.code() == Code::kTimeout && gather != group->gathers.end()) {
+    std::string missing;  // it waits in this gather, and wants to hear this too
+    for (const uint32_t other : group->members) {
+      if (gather->second.count(other) == 0) {
+        missing += (missing.empty() ? "" : ", ") + name_of(other);
+      }
+    }
+    fail_group(message.group, *group, kNobody,
+               fail(Code::kTimeout, "still waiting for {}: {}", missing, error.message()));
+    return;
+  }
+  const bool keeps = error.code() == Code::kInvalidUsage;
+  fail_group(message.group, *group, member,
+             keeps ? error.clone()
+                   : fail(Code::kRemoteError, "{} failed: {}", name_of(member), error.message()));
 }
 
 void Hub::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error) {

@@ -63,6 +63,7 @@ class Hub {
   Result<void> take_gather(uint32_t member, Message message);
   Result<void> take_post(uint32_t member, Message message);
   Result<void> take_report(uint32_t member, const Message& message);
+  void take_failure(uint32_t member, const Message& message);
   void leave(uint32_t member);
   void tell_host();
   void fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error);

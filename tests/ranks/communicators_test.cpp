@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of communicators over the real bootstrap: ranks are threads that meet by a unique id.
 #include <array>
+#include <atomic>
+#include <cstdlib>
 
 #include "tests/ranks/job.hpp"
 
@@ -165,6 +167,24 @@ TEST(Communicators, ShrinksOfShrinksAndTheirSplitsFollowEachOther) {
     EXPECT_EQ(sum_without(comm, rank, 0), rank == 0 ? 0 : 10);
     EXPECT_EQ(sum_of_ranks(comm, rank), 10);
   });
+}
+
+TEST(Communicators, ARankThatDoesNotSplitIsNamed) {
+  setenv("PLEXUS_BOOTSTRAP_TIMEOUT", "1", 1);
+  std::atomic<int> heard{0};
+  run_job(3, [&](int rank, ncclComm_t comm) {
+    if (rank == 1) {
+      while (heard < 2) {
+        std::this_thread::yield();
+      }
+      return;
+    }
+    ncclComm_t child = nullptr;
+    EXPECT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclTimeout);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("waiting for rank 1 ("));
+    ++heard;
+  });
+  unsetenv("PLEXUS_BOOTSTRAP_TIMEOUT");
 }
 
 TEST(Communicators, ScalableInitTakesSeveralIds) {

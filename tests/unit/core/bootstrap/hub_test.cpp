@@ -68,6 +68,29 @@ class HubTest : public ::testing::Test {
            }};
 };
 
+TEST_F(HubTest, SaysWhoIsMissingWhenAGatherTakesTooLong) {
+  join_all();
+  ASSERT_TRUE(gather(1, "mine", 7).has_value());
+  const Error late = fail(Code::kTimeout, "not all ranks made this call within 3 s");
+  ASSERT_TRUE(
+      hub_.take(1, {.type = MessageType::kFail, .group = kWorld, .tag = 7, .payload = encode(late)})
+          .has_value());
+  for (const uint32_t rank : {0U, 1U, 2U}) {
+    EXPECT_THAT(failure_of(rank),
+                AllOf(HasSubstr("waiting for rank 0 (node:100), rank 2 (node:102)"),
+                      HasSubstr("within 3 s")));
+  }
+}
+
+TEST_F(HubTest, ATimeoutOfNoGatherIsAFailureLikeOthers) {
+  join_all();
+  const Error late = fail(Code::kTimeout, "a connection took too long");
+  ASSERT_TRUE(hub_.take(1, {.type = MessageType::kFail, .group = kWorld, .payload = encode(late)})
+                  .has_value());
+  EXPECT_EQ(failure_of(1), "");
+  EXPECT_THAT(failure_of(0), HasSubstr("rank 1 (node:101) failed: a connection took too long"));
+}
+
 TEST_F(HubTest, TellsAllWhoSharesItsProcessWhenTheLastRankCame) {
   ASSERT_TRUE(join(2).has_value());
   ASSERT_TRUE(join(1).has_value());
