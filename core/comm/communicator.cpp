@@ -11,6 +11,7 @@
 #include "core/base/immortal.hpp"
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
+#include "core/comm/agreement.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
@@ -160,33 +161,6 @@ void Communicator::operator delete(void* memory) noexcept {
   free.memory.push_back(memory);
 }
 
-Result<void> Communicator::check_agreement() const {
-  const std::vector<PeerInfo>& infos = *setup_.infos;
-  const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
-  for (size_t rank = 0; rank < infos.size(); ++rank) {
-    const PeerInfo& info = infos[rank];
-    if (info.version != mine.version) {
-      return plexus::fail(Code::kInvalidUsage,
-                          "rank {} ({}) runs version {}, rank {} ({}) version {}: use one",
-                          setup_.rank, mine.host, mine.version, rank, info.host, info.version);
-    }
-    if (std::string_view(info.protocols) != mine.protocols) {
-      return plexus::fail(Code::kInvalidUsage,
-                          "NCCL_PROTO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
-                          "alike on all ranks",
-                          mine.protocols, setup_.rank, mine.host, info.protocols, rank, info.host);
-    }
-    if (std::string_view(info.algorithms) != mine.algorithms) {
-      return plexus::fail(Code::kInvalidUsage,
-                          "NCCL_ALGO is '{}' on rank {} ({}) and '{}' on rank {} ({}): set it "
-                          "alike on all ranks",
-                          mine.algorithms, setup_.rank, mine.host, info.algorithms, rank,
-                          info.host);
-    }
-  }
-  return ok();
-}
-
 Result<void> Communicator::open_profilers() {
   std::set<uint64_t> hosts;
   for (const PeerInfo& info : *setup_.infos) {
@@ -328,7 +302,7 @@ void Communicator::open_lent_memory() {
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
   Process::instance().memory.note_process();
-  PLEXUS_TRY(check_agreement());
+  PLEXUS_TRY(check_agreement(*setup_.infos));
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
   filter_ = std::move(filter);
   PLEXUS_TRY(topology,

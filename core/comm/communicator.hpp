@@ -147,7 +147,6 @@ class Communicator final : public RankState {
   void open_lent_memory();
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
-  Result<void> check_agreement() const;
   void make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes);
   [[nodiscard]] bool can_repeat() const noexcept {
     return state() == Code::kSuccess && !revoked && !finalized &&

@@ -97,6 +97,7 @@ Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_conf
   info.core_set = core_set_hash();
   info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
+  info.deterministic = config.deterministic ? 1 : 0;
   for (const auto& [variable, text] :
        {std::pair("NCCL_ALGO", &config.algo), std::pair("NCCL_PROTO", &config.proto)}) {
     if (text->size() >= sizeof(info.algorithms)) {
@@ -123,7 +124,12 @@ Result<void> init_by_exchange(Communicator& child,
                               const Config& config,
                               std::unique_ptr<Exchange> exchange,
                               std::chrono::steady_clock::time_point started) {
-  PLEXUS_TRY(mine, describe_self(config, child.comm_config()));
+  auto described = describe_self(config, child.comm_config());
+  if (described.has_error()) {
+    exchange->announce_failure(described.error());  // the others wait in the exchange
+    return std::move(described).error();
+  }
+  const PeerInfo mine = described.value();
   CommSetup setup;
   setup.started = started;
   setup.rank = exchange->rank();

@@ -68,6 +68,19 @@ class Failure(job.Test):
             texts.append(ended.stderr)
         self.assertIn("2", texts[0])  # the rank that is missing, or how many came
 
+    def test_settings_that_differ_are_named(self):
+        for variable, value in (("PLEXUS_DETERMINISTIC", "1"), ("NCCL_ALGO", "bogus"), ("NCCL_PROTO", "LL")):
+            with self.subTest(variable):
+                rendezvous = f"127.0.0.1:{job.free_port()}"
+                ranks = self.start_ranks(3, "all_reduce", "-e", "1K", skip=(2,), rendezvous=rendezvous)
+                ranks |= self.start_ranks(3, "all_reduce", "-e", "1K", skip=(0, 1), rendezvous=rendezvous,
+                                          **{variable: value})
+                for command in ranks.values():
+                    ended = command.end(30)
+                    self.assertEqual(ended.returncode, 1, ended.stdout)
+                    self.assertIn(f"{variable} is ", ended.stderr)
+                    self.assertIn(f"'{value}' on rank 2", ended.stderr)
+
     def test_nobody_listens(self):
         ranks = self.start_ranks(2, "all_reduce", "-e", "1K", skip=(0,), PLEXUS_BOOTSTRAP_TIMEOUT="2")
         ended = ranks[1].end(30)
