@@ -69,12 +69,14 @@ Error describe_mismatch(const Mismatch& mismatch) {
       theirs = describe_call(call);
     }
   }
-  return fail(
-      Code::kInvalidUsage,
-      "the ranks' calls differ: rank {} made {}, rank {} made {} and sent {} bytes where {} were "
-      "expected; every rank of a communicator must make the same calls in the same order",
-      mismatch.rank, describe_call(mismatch.call), mismatch.peer, theirs, mismatch.size_arrived,
-      mismatch.size_expected);
+  const std::string sizes = mismatch.size_arrived == mismatch.size_expected
+                                ? ""
+                                : fmt::format(" and sent {} bytes where {} were expected",
+                                              mismatch.size_arrived, mismatch.size_expected);
+  return fail(Code::kInvalidUsage,
+              "the ranks' calls differ: rank {} made {}, rank {} made {}{}; every rank of a "
+              "communicator must make the same calls in the same order",
+              mismatch.rank, describe_call(mismatch.call), mismatch.peer, theirs, sizes);
 }
 
 }  // namespace plexus
