@@ -141,7 +141,7 @@ TEST(HubServer, DropsGarbage) {
 /// In a process of its own: takes all descriptors that this one can have, then knocks.
 [[noreturn]] void knock_without_descriptors() {
   const UniqueId id = start();
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Socket socket = Socket::reserve();
   const rlimit tight{64, 64};
   setrlimit(RLIMIT_NOFILE, &tight);
   while (dup(socket.fd()) >= 0) {

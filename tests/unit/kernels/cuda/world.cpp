@@ -271,7 +271,7 @@ void World::fill_host_work(Rank& rank) {
                .type = static_cast<uint8_t>(call_.type),
                .op = static_cast<uint8_t>(call_.op.kind),
                .algorithm = 1,
-               .unused = 0};
+               .of_vector = 0};
   rank.lanes.reserve(rank.program.lanes.size());
   for (size_t lane = 0; lane < rank.program.lanes.size(); ++lane) {
     rank.lanes.emplace_back(&work, static_cast<int>(lane), rank.lanes.data());
