@@ -54,7 +54,7 @@ class Hub {
   struct Group {
     std::vector<uint32_t> members;  // ranks of the family, in rank order of the group
     bool failed = false;
-    std::string why;  // it failed
+    std::string why;                                              // it failed
     std::map<uint64_t, std::map<uint32_t, std::string>> gathers;  // number -> member -> blob
     std::optional<std::pair<uint64_t, Report>> waiting;           // the report to compare with
   };
