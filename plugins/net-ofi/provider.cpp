@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 
 #include "plugins/net-ofi/device_memory.hpp"
-#include "plugins/net-ofi/transfer.hpp"
 #include "plugins/net-ofi/wire.hpp"
 #include "plugins/support/name_filter.hpp"
 
@@ -132,11 +131,8 @@ std::vector<Offer> read_offers(const fi_info* list) {
   return offers;
 }
 
-/// A connection has at most so many operations under way, and libfabric keeps room for all that it
-/// was told: a MB per endpoint of ofi_rxm.
+/// libfabric keeps room for as many operations as it was told: a MB per endpoint of ofi_rxm.
 void take_less_room(fi_info& info) {
-  constexpr size_t kOperationsMax = 512;
-  static_assert(kOperationsMax > kSendRequests + kRequests);
   info.tx_attr->size = std::min(info.tx_attr->size, kOperationsMax);
   info.rx_attr->size = std::min(info.rx_attr->size, kOperationsMax);
 }

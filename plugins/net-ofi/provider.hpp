@@ -13,6 +13,9 @@
 
 namespace plexus::net_ofi {
 
+/// An endpoint, which is one connection's, has fewer under way in each direction.
+inline constexpr size_t kOperationsMax = 512;
+
 /// What one entry of fi_getinfo says that matters for the choice.
 struct Offer {
   std::string provider;      // "tcp;ofi_rxm"

@@ -25,6 +25,8 @@ namespace plexus::net_ofi {
 /// Receives in flight per connection, and sends per buffer of them.
 inline constexpr uint32_t kRequests = 32;
 inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
+// With the control messages of a channel.
+static_assert(kOperationsMax >= kSendRequests + kRequests);
 /// Messages that a sender may be ahead of its receiver.
 inline constexpr uint64_t kWindow = 512;
 /// The receiver tells of so many at once.

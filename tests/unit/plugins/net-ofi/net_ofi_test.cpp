@@ -3,11 +3,13 @@
 // that can, two contexts, one machine.
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 #include <random>
 #include <rdma/fabric.h>
 #include <string>
 #include <thread>
+#include <unistd.h>
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -52,6 +54,35 @@ class NetOfi : public testing::Test {
   std::mutex mutex_;
   std::string log_;
 };
+
+size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  size_t all_pages = 0;
+  size_t pages = 0;
+  statm >> all_pages >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// A job has a connection per pair of ranks, direction and channel: hundreds in a process.
+TEST_F(NetOfi, AConnectionTakesAFewMegabytes) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer keeps several bytes for each";
+#endif
+  constexpr size_t kPairs = 12;
+  constexpr size_t kEndBytesMax = size_t{8} << 20;  // 11 MB with buffers of 4 KiB
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  const auto message = test::make_message(size_t{1} << 20, 3);
+  std::vector<test::NetPair> pairs;
+  pairs.push_back(test::connect_pair(sender, receiver));
+  EXPECT_TRUE(test::send_one(pairs.front(), message, message.size()) == message);
+  const size_t before = resident_bytes();
+  for (size_t i = 0; i < kPairs; ++i) {
+    pairs.push_back(test::connect_pair(sender, receiver));
+    EXPECT_TRUE(test::send_one(pairs.back(), message, message.size()) == message);
+  }
+  EXPECT_LT((resident_bytes() - before) / (2 * kPairs), kEndBytesMax);
+}
 
 class NetOfiShape : public NetOfi, public testing::WithParamInterface<Shape> {
  protected:
