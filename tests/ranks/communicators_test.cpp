@@ -3,7 +3,6 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-
 #include <malloc.h>
 
 #include "tests/ranks/job.hpp"

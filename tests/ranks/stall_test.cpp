@@ -230,9 +230,9 @@ TEST_P(StallTest, AGroupAgainstTheSameCallsOneByOneIsRight) {
     }
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
     std::vector<float> received(4);
-    const ncclResult_t issued = first_error(
-        {rank.send(1), rank.all_reduce(kLarge),
-         ncclRecv(received.data(), 4, ncclFloat, 1, rank.comm, nullptr)});
+    const ncclResult_t issued =
+        first_error({rank.send(1), rank.all_reduce(kLarge),
+                     ncclRecv(received.data(), 4, ncclFloat, 1, rank.comm, nullptr)});
     return first_error({issued, ncclGroupEnd()});
   });
 }
