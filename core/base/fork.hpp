@@ -24,7 +24,8 @@ class ForkAware {
   virtual void hold() noexcept = 0;
   /// After, in the parent.
   virtual void release() noexcept = 0;
-  /// After, in the child: the locks stay taken, nobody uses the object any more.
+  /// After, in the child: lets go of the locks. From here on nobody uses the object but who takes
+  /// after it (AfterFork).
   virtual void leave() noexcept = 0;
 
  protected:

@@ -71,7 +71,7 @@ class Process final : private ForkAware {
   Process(AfterFork tag, Process& parent);
   void hold() noexcept override;
   void release() noexcept override;
-  void leave() noexcept override {}
+  void leave() noexcept override { release(); }
 
   const int32_t pid_ = getpid();
   mutable std::mutex mutex_;

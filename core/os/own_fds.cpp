@@ -17,6 +17,7 @@ void OwnFds::leave() noexcept {
   for (const int fd : fds_) {
     ::close(fd);
   }
+  mutex_.unlock();
 }
 
 }  // namespace plexus

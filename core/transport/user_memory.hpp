@@ -25,9 +25,9 @@ class UserMemory {
   UserMemory() = default;
   /// Of a child made by fork, from what its parent held for it: segments are mapped in both.
   UserMemory(AfterFork /*tag*/, UserMemory& parents) : segments_(std::move(parents.segments_)) {}
-  /// Nothing changes from hold() to release().
-  void hold() noexcept { mutex_.lock(); }
-  void release() noexcept { mutex_.unlock(); }
+  /// Nothing changes from hold() to release(), which a child of a fork in between calls too.
+  void hold() noexcept { mutex_.lock_shared(); }
+  void release() noexcept { mutex_.unlock_shared(); }
 
   /// Page-aligned, zeroed. Size 0 is rounded up to a page.
   Result<void*> allocate(size_t size_bytes);
