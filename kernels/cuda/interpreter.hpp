@@ -704,10 +704,13 @@ class Interpreter {
         const int first = step.peers_first + step.receives;
         for (int peer = first; peer < first + step.sends; ++peer) {
           // Steps share ends, and threads share out the steps: `taken` of the end stays as it is.
-          const DeviceSend& end = *work.sends[peer];
-          const uint64_t* const taken = word_of(&end.fifo->taken);
+          const DeviceSend* const end = work.sends[peer];
+          if (end == nullptr) {
+            continue;  // the step sends nothing
+          }
+          const uint64_t* const taken = word_of(&end->fifo->taken);
           if (!wait_until(*work.control,
-                          [&] { return load_acquire(taken) >= end.borrowed_until; })) {
+                          [&] { return load_acquire(taken) >= end->borrowed_until; })) {
             return;
           }
         }

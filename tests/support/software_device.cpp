@@ -467,15 +467,19 @@ void SoftwareDevice::check_work(int device, const DeviceWork& work) const {
     check(steps.steps, steps.step_count * sizeof(Step), "steps out of reach");
     for (uint32_t s = 0; s < steps.step_count; ++s) {
       const Step& step = steps.steps[s];
+      // A step that moves nothing has no connections.
       for (int peer = 0; peer < step.receives; ++peer) {
-        const DeviceRecv& recv = *work.recvs[step.peers_first + peer];
-        check(recv.fifo, sizeof(Fifo), "a Fifo out of reach");
-        check(recv.data, kSlots * recv.slot_stride - sizeof(SlotHeader), "slots out of reach");
+        if (const DeviceRecv* const recv = work.recvs[step.peers_first + peer]; recv != nullptr) {
+          check(recv->fifo, sizeof(Fifo), "a Fifo out of reach");
+          check(recv->data, kSlots * recv->slot_stride - sizeof(SlotHeader), "slots out of reach");
+        }
       }
       for (int peer = 0; peer < step.sends; ++peer) {
-        const DeviceSend& send = *work.sends[step.peers_first + step.receives + peer];
-        check(send.fifo, sizeof(Fifo), "a Fifo out of reach");
-        check(send.data, kSlots * send.slot_stride - sizeof(SlotHeader), "slots out of reach");
+        if (const DeviceSend* const send = work.sends[step.peers_first + step.receives + peer];
+            send != nullptr) {
+          check(send->fifo, sizeof(Fifo), "a Fifo out of reach");
+          check(send->data, kSlots * send->slot_stride - sizeof(SlotHeader), "slots out of reach");
+        }
       }
     }
   }
