@@ -32,6 +32,7 @@ struct Config {
   std::string proto;
   std::string net;
   std::string net_plugin;
+  bool net_fallback = false;
   bool allnet = false;
   std::string tuner_plugin;
   int64_t collnet_enable = -1;

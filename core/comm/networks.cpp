@@ -65,6 +65,7 @@ Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const Comm
   options.plugins = setup.config.net_plugin;
   options.network = setup.config.net.empty() ? config.net_name : setup.config.net;
   options.all = setup.config.allnet;
+  options.falls_back = setup.config.net_fallback;
   options.folders = setup.config.plugin_path;
   options.load = {.abi = setup.config.net_abi, .v11 = setup.config.net_v11};
   options.cache = &Process::instance().net_plugins;

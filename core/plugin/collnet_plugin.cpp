@@ -8,6 +8,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
+#include "core/plugin/call_watch.hpp"
 #include "core/plugin/guarded.hpp"
 
 namespace plexus {
@@ -25,6 +26,7 @@ class Context {
 
 void CloseContext::operator()(Context* context) const noexcept {
   if (context->raw != nullptr) {
+    const WatchedCall watched({context->plugin->name, "finalize", {}});
     context->plugin->ops.finalize(context->raw);
   }
   delete context;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of CollnetContext::state_
@@ -207,6 +209,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   const CollnetPlugin& used = *state->plugin;
   plexus_collnet_context_t* raw = nullptr;
   const int32_t code = guarded([&] {
+    const WatchedCall watched({used.name, "init", {}});
     const auto lock = hold_environment();
     return used.origin != nullptr ? used.origin->init(&config, &raw) : used.ops.init(&config, &raw);
   });
@@ -235,6 +238,7 @@ Result<bool> CollnetContext::supports(int32_t type, int32_t op) const {
 Result<CollnetListen> CollnetContext::listen(uint32_t device) const {
   plexus_collnet_listen_t* raw = nullptr;
   plexus_net_handle_t handle{};
+  const WatchedCall watched({state_->plugin->name, "listen", {}});
   const int32_t code =
       guarded([&] { return state_->plugin->ops.listen(state_->raw, device, &handle, &raw); });
   PLEXUS_TRY(check_made(*state_, "listen", code, raw));
@@ -243,18 +247,21 @@ Result<CollnetListen> CollnetContext::listen(uint32_t device) const {
 
 CollnetListen::~CollnetListen() {
   if (raw_ != nullptr) {
+    const WatchedCall watched({context_->plugin->name, "close_listen", {}});
     context_->plugin->ops.close_listen(raw_);
   }
 }
 
 CollnetGroup::~CollnetGroup() {
   if (raw_ != nullptr) {
+    const WatchedCall watched({listen_.context_->plugin->name, "close_group", "the group"});
     listen_.context_->plugin->ops.close_group(raw_);
   }
 }
 
 Result<NetProgress> CollnetGroup::try_connect() {
   const Context& context = *listen_.context_;
+  const WatchedCall watched({context.plugin->name, "connect", "the group"});
   const int32_t code = guarded([&] {
     return context.plugin->ops.connect(listen_.raw_, handles_.data(),
                                        static_cast<uint32_t>(handles_.size()), member_, &raw_);
@@ -269,6 +276,7 @@ Result<NetProgress> CollnetGroup::try_connect() {
 Result<CollnetMemory> CollnetGroup::register_memory(const plexus_net_region_t& region) {
   const Context& context = *listen_.context_;
   plexus_collnet_memory_t* raw = nullptr;
+  const WatchedCall watched({context.plugin->name, "register_memory", "the group"});
   const int32_t code =
       guarded([&] { return context.plugin->ops.register_memory(raw_, &region, &raw); });
   if (code != PLEXUS_OK) {

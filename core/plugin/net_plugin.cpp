@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/config.hpp"
+#include "core/plugin/call_watch.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/nccl_net/adapter.hpp"
 #include "core/plugin/nccl_net/choose.hpp"
@@ -19,6 +20,8 @@ struct plexus_log_sink {
   std::mutex mutex;
   /// The last PLEXUS_LOG_ERROR line of each thread that was not asked for yet, oldest first.
   std::vector<std::pair<std::thread::id, std::string>> errors;
+  /// The first PLEXUS_LOG_WARN line of each thread in its control call, in case that fails.
+  std::vector<std::pair<std::thread::id, std::string>> warnings;
   plexus::NetSettings settings;
   /// Answers given so far, which the plugin may keep: they never change.
   std::map<std::string, std::optional<std::string>, std::less<>> answers;  // guarded by mutex
@@ -43,6 +46,7 @@ class ContextState {
 
 void CloseContext::operator()(ContextState* state) const noexcept {
   if (state->raw != nullptr) {
+    const WatchedCall watched({state->plugin->descriptor().name, "finalize", {}});
     state->plugin->ops().finalize(state->raw);
   }
   delete state;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of NetContext::state_
@@ -74,16 +78,38 @@ void keep_error(plexus_log_sink& sink, const char* text) {
   sink.errors.emplace_back(me, text);
 }
 
+void keep_first_warning(plexus_log_sink& sink, const char* text) {
+  const std::scoped_lock lock(sink.mutex);
+  const auto me = std::this_thread::get_id();
+  const bool is_first = std::none_of(sink.warnings.begin(), sink.warnings.end(),
+                                     [&](const auto& entry) { return entry.first == me; });
+  if (is_first && sink.warnings.size() < kErrorsKeptMax) {
+    sink.warnings.emplace_back(me, text);
+  }
+}
+
+/// What this thread's lines so far say explains nothing of what comes.
+void forget_lines(plexus_log_sink& sink) {
+  const std::scoped_lock lock(sink.mutex);
+  const auto me = std::this_thread::get_id();
+  for (auto* const lines : {&sink.errors, &sink.warnings}) {
+    std::erase_if(*lines, [&](const auto& entry) { return entry.first == me; });
+  }
+}
+
+/// The error, else the first warning, of this thread's call.
 std::string take_error(plexus_log_sink& sink) {
   const std::scoped_lock lock(sink.mutex);
   const auto me = std::this_thread::get_id();
-  const auto mine = std::find_if(sink.errors.begin(), sink.errors.end(),
-                                 [&](const auto& entry) { return entry.first == me; });
-  if (mine == sink.errors.end()) {
-    return {};
+  std::string text;
+  for (auto* const lines : {&sink.errors, &sink.warnings}) {
+    const auto mine = std::find_if(lines->begin(), lines->end(),
+                                   [&](const auto& entry) { return entry.first == me; });
+    if (mine != lines->end()) {
+      text = text.empty() ? std::move(mine->second) : text;
+      lines->erase(mine);
+    }
   }
-  std::string text = std::move(mine->second);
-  sink.errors.erase(mine);
   return text;
 }
 
@@ -100,6 +126,9 @@ void log_from_plugin(plexus_log_sink* sink,
     if (level == PLEXUS_LOG_ERROR) {
       keep_error(*sink, text);
     } else if (sink->log) {
+      if (level == PLEXUS_LOG_WARN) {
+        keep_first_warning(*sink, text);
+      }
       const bool is_trace = level_of(level) == NetLogLevel::kTrace && file != nullptr;
       sink->log(level_of(level), is_trace ? fmt::format("{}:{} {}", file, line, text) : text);
     }
@@ -125,11 +154,21 @@ const char* setting_for_plugin(plexus_log_sink* sink, const char* name) noexcept
 }
 
 /// Calls into a plugin. One that lets an exception out breaks its contract; it is reported and goes
-/// no further. Control calls only: the data path trusts the plugin.
+/// no further. One that lasts is named. Control calls only: the data path trusts the plugin.
 template <class Call>
-int32_t call_plugin(plexus_log_sink& sink, Call&& call) {
+int32_t call_plugin(const ContextState& context,
+                    const char* entry,
+                    std::string_view peer,
+                    Call&& call) {
+  const WatchedCall watched({context.plugin->descriptor().name, entry, peer});
+  plexus_log_sink& sink = context.sink;
+  forget_lines(sink);
   try {
-    return call();
+    const int32_t code = call();
+    if (code == PLEXUS_OK || code == PLEXUS_AGAIN) {
+      forget_lines(sink);
+    }
+    return code;
   } catch (const std::exception& thrown) {
     keep_error(sink,
                fmt::format("it threw an exception ({}); this is a bug of the plugin", thrown.what())
@@ -182,8 +221,8 @@ Result<NetProgress> check_progress(const ContextState& context,
 Result<NetProperties> read_properties(const ContextState& context, uint32_t device) {
   const plexus_net_ops_t& ops = context.plugin->ops();
   plexus_net_properties_t raw{};
-  const int32_t code =
-      call_plugin(context.sink, [&] { return ops.properties(context.raw, device, &raw); });
+  const int32_t code = call_plugin(context, "properties", {},
+                                   [&] { return ops.properties(context.raw, device, &raw); });
   PLEXUS_TRY(check_code(context, "properties", code));
   auto checked = check_net_properties(raw);
   if (checked.has_error()) {
@@ -197,8 +236,8 @@ Result<NetProperties> read_properties(const ContextState& context, uint32_t devi
 Result<void> read_devices(ContextState& context) {
   const plexus_net_ops_t& ops = context.plugin->ops();
   uint32_t count = 0;
-  const int32_t code =
-      call_plugin(context.sink, [&] { return ops.device_count(context.raw, &count); });
+  const int32_t code = call_plugin(context, "device_count", {},
+                                   [&] { return ops.device_count(context.raw, &count); });
   PLEXUS_TRY(check_code(context, "device_count", code));
   if (count > kNetDevicesMax) {
     return fail(
@@ -308,7 +347,8 @@ Result<NetContext> NetContext::create(std::shared_ptr<const NetPlugin> plugin,
   config.log_sink = &state->sink;
   config.setting = state->sink.settings ? &setting_for_plugin : nullptr;
   plexus_net_context_t* raw = nullptr;
-  const int32_t code = call_plugin(state->sink, [&] { return state->plugin->init(&config, &raw); });
+  const int32_t code =
+      call_plugin(*state, "init", {}, [&] { return state->plugin->init(&config, &raw); });
   PLEXUS_TRY(check_handle(*state, "init", code, raw));
   state->raw = raw;
   PLEXUS_TRY(read_devices(*state));
@@ -325,18 +365,18 @@ const NetProperties& NetContext::properties(uint32_t device) const {
   return state_->devices.at(device);
 }
 
-Result<NetListen> NetContext::listen(uint32_t device) const {
+Result<NetListen> NetContext::listen(uint32_t device, std::string_view peer) const {
   const plexus_net_ops_t& ops = state_->plugin->ops();
   plexus_net_listen_t* raw = nullptr;
   NetHandle handle{};
-  const int32_t code =
-      call_plugin(state_->sink, [&] { return ops.listen(state_->raw, device, &handle, &raw); });
+  const int32_t code = call_plugin(*state_, "listen", peer,
+                                   [&] { return ops.listen(state_->raw, device, &handle, &raw); });
   PLEXUS_TRY(check_handle(*state_, "listen", code, raw));
-  return NetListen{state_.get(), &ops, raw, handle};
+  return NetListen{state_.get(), &ops, raw, handle, peer};
 }
 
-NetSend NetContext::connect(uint32_t device, const NetHandle& handle) const {
-  return NetSend{state_.get(), &state_->plugin->ops(), device, handle};
+NetSend NetContext::connect(uint32_t device, const NetHandle& handle, std::string_view peer) const {
+  return NetSend{state_.get(), &state_->plugin->ops(), device, handle, peer};
 }
 
 Result<NetPath> NetContext::net_path(uint64_t source, uint64_t target) const {
@@ -349,17 +389,20 @@ Result<NetPath> NetContext::net_path(uint64_t source, uint64_t target) const {
     return path;
   }
   plexus_net_path_t raw{};
-  const int32_t code =
-      call_plugin(state_->sink, [&] { return ops.net_path(state_->raw, source, target, &raw); });
+  const int32_t code = call_plugin(*state_, "net_path", {},
+                                   [&] { return ops.net_path(state_->raw, source, target, &raw); });
   PLEXUS_TRY(check_code(*state_, "net_path", code));
   return check_net_path(raw);
 }
 
-NetRecv NetListen::accept() const noexcept { return NetRecv{context_, ops_, raw_}; }
+NetRecv NetListen::accept(std::string_view peer) const {
+  return NetRecv{context_, ops_, raw_, peer};
+}
 
 Result<NetProgress> NetSend::try_connect() {
-  const int32_t code = call_plugin(
-      context_->sink, [&] { return ops_->connect(context_->raw, device_, &handle_, &raw_); });
+  const int32_t code = call_plugin(*context_, "connect", peer_, [&] {
+    return ops_->connect(context_->raw, device_, &handle_, &raw_);
+  });
   return check_progress(*context_, "connect", code, raw_);
 }
 
@@ -370,24 +413,52 @@ bool NetContext::takes_pieces(uint32_t device) const {
 }
 
 Result<NetProgress> NetRecv::try_accept() {
-  const int32_t code = call_plugin(context_->sink, [&] { return ops_->accept(listen_, &raw_); });
+  const int32_t code =
+      call_plugin(*context_, "accept", peer_, [&] { return ops_->accept(listen_, &raw_); });
   return check_progress(*context_, "accept", code, raw_);
 }
 
 Result<NetMemory> NetSend::register_memory(const plexus_net_region_t& region) {
   plexus_net_memory_t* raw = nullptr;
-  const int32_t code =
-      call_plugin(context_->sink, [&] { return ops_->register_send(raw_, &region, &raw); });
+  const int32_t code = call_plugin(*context_, "register_send", peer_,
+                                   [&] { return ops_->register_send(raw_, &region, &raw); });
   PLEXUS_TRY(check_code(*context_, "register_send", code));
-  return NetMemory{ops_, raw};
+  return NetMemory{context_, ops_, raw, peer_};
 }
 
 Result<NetMemory> NetRecv::register_memory(const plexus_net_region_t& region) {
   plexus_net_memory_t* raw = nullptr;
-  const int32_t code =
-      call_plugin(context_->sink, [&] { return ops_->register_recv(raw_, &region, &raw); });
+  const int32_t code = call_plugin(*context_, "register_recv", peer_,
+                                   [&] { return ops_->register_recv(raw_, &region, &raw); });
   PLEXUS_TRY(check_code(*context_, "register_recv", code));
-  return NetMemory{ops_, raw};
+  return NetMemory{context_, ops_, raw, peer_};
+}
+
+// ---- ends of handles: nothing sensible follows from a failure here ----
+
+void net_detail::close(const ContextState& context,
+                       std::string_view peer,
+                       plexus_net_listen_t* raw) noexcept {
+  const WatchedCall watched({context.plugin->descriptor().name, "close_listen", peer});
+  context.plugin->ops().close_listen(raw);
+}
+void net_detail::close(const ContextState& context,
+                       std::string_view peer,
+                       plexus_net_send_t* raw) noexcept {
+  const WatchedCall watched({context.plugin->descriptor().name, "close_send", peer});
+  context.plugin->ops().close_send(raw);
+}
+void net_detail::close(const ContextState& context,
+                       std::string_view peer,
+                       plexus_net_recv_t* raw) noexcept {
+  const WatchedCall watched({context.plugin->descriptor().name, "close_recv", peer});
+  context.plugin->ops().close_recv(raw);
+}
+void net_detail::close(const ContextState& context,
+                       std::string_view peer,
+                       plexus_net_memory_t* raw) noexcept {
+  const WatchedCall watched({context.plugin->descriptor().name, "deregister", peer});
+  (void)context.plugin->ops().deregister(raw);
 }
 
 }  // namespace plexus

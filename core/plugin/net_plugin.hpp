@@ -91,6 +91,9 @@ class NetPlugin {
   [[nodiscard]] int32_t init(const plexus_net_config_t* config,
                              plexus_net_context_t** context) const;
 
+  /// Written for plexus_net.h. Else it keeps NCCL's contract and no more: accept may block until
+  /// the peer connects, and test need not say how many bytes came.
+  [[nodiscard]] bool is_native() const noexcept { return origin_ == nullptr; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const NetDescriptor& descriptor() const noexcept { return descriptor_; }
   [[nodiscard]] const plexus_net_ops_t& ops() const noexcept { return descriptor_.ops; }
@@ -136,10 +139,13 @@ class NetContext {
   /// Do its connections take messages in pieces of memory that is not registered?
   [[nodiscard]] bool takes_pieces(uint32_t device) const;
 
-  /// Listens on `device`; the handle goes to the sending side, and is a secret.
-  [[nodiscard]] Result<NetListen> listen(uint32_t device) const;
+  /// Listens on `device`; the handle goes to the sending side, and is a secret. `peer`, here and
+  /// below: who is at the other end, for messages.
+  [[nodiscard]] Result<NetListen> listen(uint32_t device, std::string_view peer = {}) const;
   /// A connection that is not connected yet: drive it with `NetSend::try_connect`.
-  [[nodiscard]] NetSend connect(uint32_t device, const NetHandle& handle) const;
+  [[nodiscard]] NetSend connect(uint32_t device,
+                                const NetHandle& handle,
+                                std::string_view peer = {}) const;
   /// A plugin that knows nothing of fabrics says: one fabric is level 0, two are unknown.
   [[nodiscard]] Result<NetPath> net_path(uint64_t source, uint64_t target) const;
 
@@ -151,30 +157,41 @@ class NetContext {
 
 namespace net_detail {
 
-/// A handle of type `Raw` that `close` (an entry of the table) ends.
-template <class Raw, void (*plexus_net_ops::*close)(Raw*)>
+/// Ends handles. Each is a call into the plugin that may last, and is watched as one.
+void close(const ContextState& context, std::string_view peer, plexus_net_listen_t* raw) noexcept;
+void close(const ContextState& context, std::string_view peer, plexus_net_send_t* raw) noexcept;
+void close(const ContextState& context, std::string_view peer, plexus_net_recv_t* raw) noexcept;
+void close(const ContextState& context, std::string_view peer, plexus_net_memory_t* raw) noexcept;
+
+/// An owned handle of type `Raw`.
+template <class Raw>
 class Handle {
  public:
-  Handle(const ContextState* context, const plexus_net_ops_t* ops, Raw* raw) noexcept
-      : context_(context), ops_(ops), raw_(raw) {}
+  Handle(const ContextState* context, const plexus_net_ops_t* ops, Raw* raw, std::string_view peer)
+      : context_(context), ops_(ops), raw_(raw), peer_(peer) {}
   Handle(Handle&& other) noexcept
-      : context_(other.context_), ops_(other.ops_), raw_(std::exchange(other.raw_, nullptr)) {}
+      : context_(other.context_),
+        ops_(other.ops_),
+        raw_(std::exchange(other.raw_, nullptr)),
+        peer_(std::move(other.peer_)) {}
   Handle& operator=(Handle&& other) noexcept {
     std::swap(context_, other.context_);
     std::swap(ops_, other.ops_);
     std::swap(raw_, other.raw_);
+    std::swap(peer_, other.peer_);
     return *this;
   }
   ~Handle() {
     if (raw_ != nullptr) {
-      (ops_->*close)(raw_);
+      close(*context_, peer_, raw_);
     }
   }
 
  protected:
   const ContextState* context_;
   const plexus_net_ops_t* ops_;
-  Raw* raw_;  // null: not made yet
+  Raw* raw_;          // null: not made yet
+  std::string peer_;  // for messages
 };
 
 /// The Error of a failed call: the sentence the plugin logged in this thread, or the bare code.
@@ -183,49 +200,33 @@ class Handle {
 }  // namespace net_detail
 
 /// Registered memory. Destroyed before its connection.
-class NetMemory {
+class NetMemory : public net_detail::Handle<plexus_net_memory_t> {
  public:
-  NetMemory(const plexus_net_ops_t* ops, plexus_net_memory_t* raw) noexcept
-      : ops_(ops), raw_(raw) {}
-  NetMemory(NetMemory&& other) noexcept
-      : ops_(other.ops_), raw_(std::exchange(other.raw_, nullptr)) {}
-  NetMemory& operator=(NetMemory&& other) noexcept {
-    std::swap(ops_, other.ops_);
-    std::swap(raw_, other.raw_);
-    return *this;
-  }
-  ~NetMemory() {
-    if (raw_ != nullptr) {
-      ops_->deregister(raw_);  // nothing sensible follows from a failure here
-    }
-  }
+  using Handle::Handle;
   /// For isend and irecv; null when the plugin needs no registration.
   [[nodiscard]] plexus_net_memory_t* raw() const noexcept { return raw_; }
-
- private:
-  const plexus_net_ops_t* ops_;
-  plexus_net_memory_t* raw_;
 };
 
-class NetListen : public net_detail::Handle<plexus_net_listen_t, &plexus_net_ops::close_listen> {
+class NetListen : public net_detail::Handle<plexus_net_listen_t> {
  public:
   [[nodiscard]] const NetHandle& handle() const noexcept { return handle_; }
   /// A connection that is not accepted yet: drive it with `NetRecv::try_accept`, which needs this
   /// object alive. One after the other.
-  [[nodiscard]] NetRecv accept() const noexcept;
+  [[nodiscard]] NetRecv accept(std::string_view peer = {}) const;
 
  private:
   friend class NetContext;
   NetListen(const net_detail::ContextState* context,
             const plexus_net_ops_t* ops,
             plexus_net_listen_t* raw,
-            const NetHandle& handle) noexcept
-      : Handle(context, ops, raw), handle_(handle) {}
+            const NetHandle& handle,
+            std::string_view peer)
+      : Handle(context, ops, raw, peer), handle_(handle) {}
   NetHandle handle_;
 };
 
 /// The sending end of a connection.
-class NetSend : public net_detail::Handle<plexus_net_send_t, &plexus_net_ops::close_send> {
+class NetSend : public net_detail::Handle<plexus_net_send_t> {
  public:
   [[nodiscard]] Result<NetProgress> try_connect();
   [[nodiscard]] Result<NetMemory> register_memory(const plexus_net_region_t& region);
@@ -260,14 +261,15 @@ class NetSend : public net_detail::Handle<plexus_net_send_t, &plexus_net_ops::cl
   NetSend(const net_detail::ContextState* context,
           const plexus_net_ops_t* ops,
           uint32_t device,
-          const NetHandle& handle) noexcept
-      : Handle(context, ops, nullptr), device_(device), handle_(handle) {}
+          const NetHandle& handle,
+          std::string_view peer)
+      : Handle(context, ops, nullptr, peer), device_(device), handle_(handle) {}
   uint32_t device_;
   NetHandle handle_;
 };
 
 /// The receiving end of a connection.
-class NetRecv : public net_detail::Handle<plexus_net_recv_t, &plexus_net_ops::close_recv> {
+class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
  public:
   [[nodiscard]] Result<NetProgress> try_accept();
   [[nodiscard]] Result<NetMemory> register_memory(const plexus_net_region_t& region);
@@ -308,8 +310,9 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t, &plexus_net_ops::cl
   friend class NetListen;
   NetRecv(const net_detail::ContextState* context,
           const plexus_net_ops_t* ops,
-          plexus_net_listen_t* listen) noexcept
-      : Handle(context, ops, nullptr), listen_(listen) {}
+          plexus_net_listen_t* listen,
+          std::string_view peer)
+      : Handle(context, ops, nullptr, peer), listen_(listen) {}
   plexus_net_listen_t* listen_;  // borrowed until accepted
 };
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <system_error>
 
 #include <fmt/ranges.h>
@@ -20,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOwnPrefix = "libplexus-net-";
+constexpr std::string_view kOwnName = "net-";  // before the name of one of ours
 constexpr std::string_view kSuffix = ".so";
 /// What NCCL loads when NCCL_NET_PLUGIN is not set; vendors install themselves under this name.
 constexpr std::string_view kDefaultFile = "libnccl-net.so";
@@ -155,13 +157,14 @@ Result<LoadedPlugin> load_path(const NetPluginOptions& options,
   return plugin;
 }
 
-/// The plugin `name`, which is no path; null: there is no such file.
-Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_view name) {
-  const std::vector<std::string> files = net_plugin_file_names(name);
+/// The plugin in one of `files`, of a name that is no path; null: there is no such file.
+Result<LoadedPlugin> find_in_files(const NetPluginOptions& options,
+                                   std::string_view name,
+                                   std::span<const std::string> files) {
   for (const fs::path& folder : search_folders(options)) {
     for (const std::string& file : files) {
       std::error_code ignored;
-      if (fs::exists(folder / file, ignored)) {
+      if (fs::is_regular_file(folder / file, ignored)) {
         return load_path(options, name, fs::absolute(folder / file, ignored));
       }
     }
@@ -178,11 +181,57 @@ Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_vi
   return LoadedPlugin();
 }
 
+bool is_own_file(std::string_view file) { return file.starts_with(kOwnPrefix); }
+
+/// The plugin `name`, which is no path; null: there is no such file. NCCL's files and ours are
+/// looked for one after the other, so that which of them a name means does not depend on folders.
+Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_view name) {
+  const std::vector<std::string> files = net_plugin_file_names(name);
+  const auto second = std::find_if(files.begin(), files.end(), [&](const std::string& file) {
+    return is_own_file(file) != is_own_file(files.front());
+  });
+  const std::span all(files);
+  const auto size = static_cast<size_t>(second - files.begin());
+  PLEXUS_TRY(plugin, find_in_files(options, name, all.first(size)));
+  if (plugin != nullptr || size == all.size()) {
+    return std::move(plugin);
+  }
+  return find_in_files(options, name, all.subspan(size));
+}
+
+/// Why a file of NCCL's is taken, where one of ours has the name too; "": it is not so.
+std::string explain_file(const NetPluginOptions& options,
+                         std::string_view name,
+                         const NetPlugin& plugin) {
+  const std::string taken = plugin.path().filename().string();
+  const std::string ours = fmt::format("{}{}{}", kOwnPrefix, short_name(name), kSuffix);
+  const auto folders = search_folders(options);
+  std::error_code ignored;
+  const bool is_there = std::any_of(folders.begin(), folders.end(), [&](const fs::path& folder) {
+    return fs::is_regular_file(folder / ours, ignored);
+  });
+  if (is_path(name) || is_file_name(name) || is_own_file(taken) || !is_there) {
+    return {};
+  }
+  return fmt::format("{} (NCCL's {} goes first for the name {}; net-{} names this one)", ours,
+                     taken, name, short_name(name));
+}
+
 /// What a communicator tries.
 struct Candidate {
   NetPluginEntry entry;
-  bool is_required;  // the user named it, or it is ours: it serves, or the communicator fails
+  bool is_required;  // the user named it, or it is ours: it serves, or its failure is told
 };
+
+/// So that NCCL's file of the same name is not meant.
+std::string own_name(std::string_view network) { return fmt::format("{}{}", kOwnName, network); }
+
+/// NCCL_NET has networks, not files: one of ours, if there is one of that name.
+std::string plugin_of_network(const NetPluginOptions& options, std::string_view network) {
+  const std::vector<std::string> own = list_net_plugins(options);
+  const bool is_own = std::find(own.begin(), own.end(), lower(network)) != own.end();
+  return is_own ? own_name(lower(network)) : std::string(network);
+}
 
 /// In order; never empty without an error. Appends to `notes` what is left out.
 Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options,
@@ -197,15 +246,15 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
   }
   if (list.named.empty() && !options.network.empty()) {
     for (const std::string_view network : split_list(options.network, ',')) {
-      candidates.push_back({{std::string(network)}, true});
+      candidates.push_back({{plugin_of_network(options, network)}, true});
     }
-  } else if (list.named.empty() || options.all) {
+  } else if (list.named.empty() || options.all || options.falls_back) {
     for (const std::string_view own : kOwnPlugins) {
       const bool is_named =
           std::any_of(list.named.begin(), list.named.end(),
                       [&](const NetPluginEntry& each) { return short_name(each.name) == own; });
       if (!is_named) {
-        candidates.push_back({{std::string(own)}, list.named.empty()});
+        candidates.push_back({{own_name(own)}, list.named.empty()});
       }
     }
   }
@@ -338,6 +387,9 @@ Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
   if (opened.has_error()) {
     return pass_over(std::move(opened).error());
   }
+  if (std::string why = explain_file(options, candidate.entry.name, *plugin); !why.empty()) {
+    notes.push_back(std::move(why));
+  }
   // Some plugins change their name at init, so it is read again.
   const std::string& label = candidate.entry.label;
   return std::optional<OpenNet>(
@@ -345,16 +397,30 @@ Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
   // The analyzer does not follow an Outcome into has_error().
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
-/// With several networks, one that is not usable here is no reason to give up: not every host has
-/// all. The user hears of it.
+/// What is named and cannot be used is told, and no reason to give up while there is another: not
+/// every host has all networks.
 void note_failure(const Candidate& candidate,
                   const Error& why,
+                  bool with_others,
                   const NetLog& log,
                   std::vector<std::string>& notes) {
   notes.push_back(fmt::format("{} ({})", candidate.entry.name, why.message()));
   if (log) {
-    log(NetLogLevel::kWarn, fmt::format("this host goes without one network: {}", why.message()));
+    log(NetLogLevel::kWarn,
+        with_others ? fmt::format("this host goes without one network: {}", why.message())
+                    : fmt::format("{}; the next network is tried", why.message()));
   }
+}
+
+/// Of all that were tried; the code is the first's.
+Error join_errors(std::vector<Error> errors) {
+  if (errors.size() == 1) {
+    return std::move(errors.front());
+  }
+  std::vector<std::string> texts;
+  std::transform(errors.begin(), errors.end(), std::back_inserter(texts),
+                 [](const Error& error) { return std::string(error.message()); });
+  return fail(errors.front().code(), "no network can be used: {}", fmt::join(texts, "; and "));
 }
 
 /// Ranks find their common networks by name.
@@ -444,13 +510,21 @@ std::vector<std::string> net_plugin_file_names(std::string_view name) {
   if (is_path(name) || is_file_name(name) || name == kStaticPlugin) {
     return {std::string(name)};
   }
+  // A name means what NCCL takes it for, if that is there. "net-NAME" is ours.
+  const bool is_ours = name.starts_with(kOwnName);
   const std::string word = short_name(name);
-  std::vector<std::string> files = {fmt::format("{}{}{}", kOwnPrefix, word, kSuffix)};
+  std::vector<std::string> files;
+  if (!is_ours) {
+    files = {std::string(name), fmt::format("libnccl-net-{}{}", name, kSuffix)};
+  }
+  files.push_back(fmt::format("{}{}{}", kOwnPrefix, word, kSuffix));
   if (std::string exact = fmt::format("{}{}{}", kOwnPrefix, name, kSuffix);
-      exact != files.front() && !name.starts_with("net-")) {
+      exact != files.back() && !is_ours) {
     files.push_back(std::move(exact));
   }
-  files.push_back(fmt::format("libnccl-net-{}{}", name, kSuffix));
+  if (is_ours) {
+    files.push_back(fmt::format("libnccl-net-{}{}", name, kSuffix));
+  }
   return files;
 }
 
@@ -499,7 +573,7 @@ Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
   PLEXUS_TRY(candidates, choose_candidates(options, notes));
   const size_t excluded = notes.size();
   std::vector<OpenNet> nets;
-  std::optional<Error> first_error;
+  std::vector<Error> errors;
   for (const Candidate& candidate : candidates) {
     if (!nets.empty() && !options.all) {
       if (candidate.is_required && candidates.front().is_required) {
@@ -509,13 +583,10 @@ Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
     }
     auto opened = try_candidate(options, candidate, context, notes);
     if (opened.has_error()) {
-      if (!options.all) {
-        return std::move(opened).error();
+      if (options.all || &candidate != &candidates.back()) {
+        note_failure(candidate, opened.error(), options.all, context.log, notes);
       }
-      note_failure(candidate, opened.error(), context.log, notes);
-      if (!first_error.has_value()) {
-        first_error = std::move(opened).error();
-      }
+      errors.push_back(std::move(opened).error());
     } else if (opened.value().has_value()) {
       PLEXUS_TRY(check_name_is_new(nets, *opened.value()));
       nets.push_back(std::move(*opened.value()));
@@ -525,8 +596,8 @@ Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
     log_choice(nets, notes, context.log);
     return nets;
   }
-  if (first_error.has_value()) {
-    return std::move(*first_error);
+  if (!errors.empty()) {
+    return join_errors(std::move(errors));
   }
   notes.erase(notes.begin(), notes.begin() + static_cast<std::ptrdiff_t>(excluded));
   return fail(

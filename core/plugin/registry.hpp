@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which net plugin serves a communicator: from the user's words (NCCL_NET_PLUGIN, NCCL_NET) to a
 // file, in this order of folders: beside our own library, PLEXUS_PLUGIN_PATH, the dynamic loader's
-// own rules. What the user named and cannot be used is an error in one sentence, never a silent
-// step to another network. When nothing is named, `libnccl-net.so` is looked for first, as by NCCL;
-// that it is missing or no good is no error, and the INFO line that tells the choice says so.
-// Called by core/comm at communicator creation and by `plexus plugin`.
+// own rules. What the user named and cannot be used is an error in one sentence, or, where the list
+// goes on, a WARN: never a silent step to another network. When nothing is named, `libnccl-net.so`
+// is looked for first, as by NCCL; that it is missing or no good is no error, and the INFO line
+// that tells the choice says so. Called by core/comm at communicator creation and by `plexus
+// plugin`.
 //
 // Reads no environment: all settings come in `NetPluginOptions`.
 #pragma once
@@ -38,6 +39,8 @@ struct NetPluginOptions {
   /// out (a leading `^` all of the list). Empty: `libnccl-net.so` when there is one, else Plexus's
   /// own. `none`: Plexus's own.
   std::string plugins;
+  /// PLEXUS_NET_FALLBACK: Plexus's own when none of `plugins` can be used, as NCCL does.
+  bool falls_back = false;
   /// NCCL_NET: comma list; the network must have one of these names (in any case). Empty: any.
   std::string network;
   /// NCCL_ALLNET_ENABLE: all usable networks of the list and Plexus's own, not the first alone.
@@ -72,7 +75,8 @@ struct NetPluginList {
 };
 [[nodiscard]] Result<NetPluginList> parse_net_plugin_list(std::string_view text);
 
-/// Files that `name` may mean, most likely first. A name with a '/' means itself.
+/// Files that `name` may mean, most likely first: NCCL's, then ours; of "net-NAME" ours. A name
+/// with a '/' means itself.
 [[nodiscard]] std::vector<std::string> net_plugin_file_names(std::string_view name);
 
 /// Loads the plugin `name`. An absent plugin's error lists the files looked for and where, and
@@ -92,8 +96,8 @@ struct OpenNet {
 /// that the options allow, with its context; with `all`, every one. Logs one INFO sentence that
 /// says which are used, their ABI, devices and files, and why the others are not.
 ///
-/// With `all`, a named plugin that cannot be used here is a WARN with its reason, and an error only
-/// when none is left: not every host has every network.
+/// A named plugin that cannot be used here is a WARN with its reason while others are left to try,
+/// and an error only when none is: not every host has every network.
 [[nodiscard]] Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
                                                      const NetContextOptions& context);
 /// The first of them.

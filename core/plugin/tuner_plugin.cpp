@@ -260,7 +260,7 @@ Result<std::unique_ptr<Tuner>> Tuner::open(const TunerOptions& options,
     return std::unique_ptr<Tuner>();
   }
   std::unique_ptr<Tuner> tuner(new Tuner(std::move(source)));
-  PLEXUS_INFO(kTuning, "tuner: {} from {}", tuner->name_, library->path().string());
+  PLEXUS_INFO(kInit, "tuner {} from {}", tuner->name_, library->path().string());
   return tuner;
 }
 

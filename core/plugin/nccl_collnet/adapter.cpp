@@ -97,10 +97,15 @@ int32_t Vendor::init(const plexus_collnet_config_t* config,
   auto made = std::unique_ptr<plexus_collnet_context>(
       new plexus_collnet_context{shared_from_this(), {config->log, config->log_sink}, nullptr});
   const std::lock_guard lock(mutex_);
-  if (const char* const missing = collnet_->find_missing_entry(); missing != nullptr) {
+  const auto report_missing = [&](const char* entry) {
     return report(made->log,
                   fail(Code::kInvalidUsage,
-                       "its table has no entry `{}`; this is a bug of the plugin", missing));
+                       "its table has no entry `{}`; this is a bug of the plugin", entry));
+  };
+  // The other entries may come with init.
+  if (const char* const missing = collnet_->find_missing_entry();
+      missing != nullptr && std::string_view(missing) == "init") {
+    return report_missing(missing);
   }
   if (collnet_->is_per_communicator() || !is_initialised_) {
     const int32_t code =
@@ -109,6 +114,10 @@ int32_t Vendor::init(const plexus_collnet_config_t* config,
       return code;
     }
     is_initialised_ = true;
+  }
+  if (const char* const missing = collnet_->find_missing_entry(); missing != nullptr) {
+    collnet_->finalize(made->raw);
+    return report_missing(missing);
   }
   *context = give_to_host(std::move(made));
   return PLEXUS_OK;

@@ -463,6 +463,7 @@ std::string printable(std::string name) {
 }  // namespace
 
 Result<std::shared_ptr<const NetPlugin>> adapt(const Library& library, Choice choice) {
+  // The other entries may come with init.
   if (const char* const missing = choice.net->find_missing_entry();
       missing != nullptr && std::string_view(missing) == "init") {
     return fail(Code::kInvalidUsage, "its {} has no `init`; this is a bug of the plugin",

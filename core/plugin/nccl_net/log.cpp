@@ -50,7 +50,7 @@ LogScope::~LogScope() {
 }
 
 void LogScope::flush_warning() {
-  if (!warning_.empty()) {
+  if (!warning_.empty() && !has_failed_) {
     target_.write(target_.sink, PLEXUS_LOG_WARN, "", 0, warning_.c_str());
     warning_.clear();
   }
@@ -62,19 +62,21 @@ int32_t LogScope::finish(const char* call, int32_t result) {
   }
   // "In progress" is no result of a net plugin, and here it would mean "call again".
   const bool is_code = result > PLEXUS_OK && result <= PLEXUS_TIMEOUT && result != PLEXUS_AGAIN;
-  target_.error(warning_.empty()
-                    ? fmt::format("its {} failed with ncclResult {} and gave no reason; "
-                                  "NCCL_DEBUG=INFO may show more",
-                                  call, result)
-                    : warning_);
-  warning_.clear();
+  if (warning_.empty()) {
+    warning_ = fmt::format(
+        "its {} failed with ncclResult {} and gave no reason; NCCL_DEBUG=INFO may show more", call,
+        result);
+  }
+  has_failed_ = true;
+  target_.error(warning_);
   return is_code ? result : PLEXUS_INTERNAL_ERROR;
 }
 
 void take_line(LogScope& scope, int level, const char* file, int line, const char* text) {
-  if (is_warning(level)) {
-    scope.flush_warning();
-    scope.warning_ = text;
+  if (is_warning(level) && scope.warning_.empty()) {
+    scope.warning_ = text;  // told when the call succeeds, or as its reason
+  } else if (is_warning(level)) {
+    scope.target_.write(scope.target_.sink, PLEXUS_LOG_WARN, file, line, text);
   } else {
     scope.target_.write(scope.target_.sink, native_level(level), file, line, text);
   }

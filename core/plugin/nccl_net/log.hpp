@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL's log callback has no argument that says whose line it is. A `LogScope` round each call into
-// a plugin tells: lines of that thread belong to its context, and what the plugin WARNs about in a
-// call that fails becomes the reason of the failure (PLEXUS_LOG_ERROR). Lines of a plugin's own
-// threads go to the process's log.
+// a plugin tells: lines of that thread belong to its context, and what the plugin WARNs about first
+// in a call that fails becomes the reason of the failure (PLEXUS_LOG_ERROR): what comes after it
+// tells what followed. Lines of a plugin's own threads go to the process's log.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,8 @@ class LogScope {
   /// NCCL's result of the call as a code of plexus_plugin.h. A failing one has its reason logged:
   /// what the plugin warned about, else that `call` failed.
   [[nodiscard]] int32_t finish(const char* call, int32_t result);
+  /// Of the call that failed.
+  [[nodiscard]] const std::string& reason() const noexcept { return warning_; }
 
  private:
   friend void take_line(LogScope& scope, int level, const char* file, int line, const char* text);
@@ -41,7 +43,8 @@ class LogScope {
 
   LogTarget target_;
   LogScope* outer_;
-  std::string warning_;  // the last one, not told yet; empty: none, nothing allocated
+  std::string warning_;      // the first one; empty: none, nothing allocated
+  bool has_failed_ = false;  // then the warning is told, as the reason
 };
 
 /// What plugins get.

@@ -20,23 +20,31 @@ int32_t Vendor::init_once(CommState& comm, const LogTarget& log) const {
   if (is_initialised_) {
     return PLEXUS_OK;
   }
-  const int32_t code = call_vendor(log, "init", [&] { return net_->init(comm, 0); });
+  LogScope scope(log);
+  const int32_t code = scope.finish("init", net_->init(comm, 0));
   is_initialised_ = code == PLEXUS_OK;
   if (!is_initialised_) {
-    failed_ = fmt::format("ncclResult {}", code);
+    failed_ = scope.reason();
   }
   return code;
 }
 
+/// Only then the table is looked at: some plugins fill it in there.
 int32_t Vendor::init_comm(CommState& comm, uint64_t comm_id, const LogTarget& log) const {
+  const int32_t code = net_->is_per_communicator()
+                           ? call_vendor(log, "init", [&] { return net_->init(comm, comm_id); })
+                           : init_once(comm, log);
+  if (code != PLEXUS_OK) {
+    return code;
+  }
   if (const char* const missing = net_->find_missing_entry()) {
+    net_->finalize(comm);
     return report(log, fail(Code::kInvalidUsage,
-                            "its table has no entry `{}`; this is a bug of the plugin", missing));
+                            "its table has no entry `{}` after its init; this is a bug of the "
+                            "plugin",
+                            missing));
   }
-  if (!net_->is_per_communicator()) {
-    return init_once(comm, log);
-  }
-  return call_vendor(log, "init", [&] { return net_->init(comm, comm_id); });
+  return PLEXUS_OK;
 }
 
 int32_t Vendor::read_devices(plexus_net_context_t& context) const {

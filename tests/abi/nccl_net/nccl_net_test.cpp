@@ -230,6 +230,33 @@ TEST(Abi, ANameThatChangesAtInitIsReadAgain) {
   EXPECT_EQ(plugin->network_name(), "TcpOld-ready");
 }
 
+TEST(Abi, ATableThatIsFilledAtInitIsLookedAtAfterIt) {
+  const NetContext context = test::make_context(load_shared("quirk-fills-at-init"));
+  test::NetPair pair = test::connect_pair(context, context);
+  const auto message = test::make_message(100, 1);
+  EXPECT_EQ(context.plugin().network_name(), "TcpOld-ready");
+  std::vector<std::byte> arrived(100);
+  const NetBuffer buffer = test::buffer_of(arrived, 0);
+  test::finish(pair, test::post_send(pair, message, 0), test::post_recv(pair, {&buffer, 1}),
+               nullptr);
+  EXPECT_EQ(arrived, message);
+}
+
+TEST(Abi, TheFirstWarningOfACallIsItsReason) {
+  const test::ScopedEnv fault("TCP_FIXTURE_FAULT", "listen");
+  std::vector<std::string> lines;
+  const NetContext context =
+      test::make_context(load_shared("tcp-v12"), [&](NetLogLevel level, std::string_view text) {
+        if (level == NetLogLevel::kWarn) {
+          lines.emplace_back(text);
+        }
+      });
+  const auto listen = context.listen(0);
+  ASSERT_TRUE(listen.has_error());
+  EXPECT_THAT(listen.error().message(), HasSubstr("listen fails on purpose"));
+  EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("what follows from it")));
+}
+
 // ---- loader errors: one row per way to fail, with what the user reads ----
 
 struct LoaderError {
@@ -314,6 +341,18 @@ TEST_P(Loader, SaysInOneSentenceWhatFailedAndWhatToDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, Loader, testing::ValuesIn(kLoaderErrors));
+
+TEST(Loader, ListGoesOnAfterAnInitThatFailsOrFindsNoDevice) {
+  for (const char* fault : {"init", "devices"}) {
+    const test::ScopedEnv env("TCP_FIXTURE_FAULT", fault);
+    NetPluginOptions options;
+    options.own_folder = vendor("x").parent_path();
+    options.plugins = "tcp-v12,minimal";
+    const auto opened = open_nets(options, {});
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    EXPECT_EQ(opened.value().front().name, "minimal");
+  }
+}
 
 TEST(LoaderV11, FailedInitIsNotFinalizedAndFailedDevicesAre) {
   for (const char* fault : {"init", "properties", "limit"}) {

@@ -6,6 +6,13 @@
  * - isend() and irecv() give no request every third time.
  * - closing and registering are counted; `tcp_fixture_counters` shows what is still open.
  * The variable TCP_FIXTURE_FAULT breaks it on purpose: see is_fault().
+ *
+ * As real vendors' libraries are, each by a definition of its own:
+ * - QUIRK_SHARED_ENDPOINT: all connections of a process share what lies below, and lose it when one
+ *   is closed with receives posted (aws-ofi-nccl).
+ * - QUIRK_ACCEPT_BLOCKS: accept() comes back with a connection, and not before (FastSocket).
+ * - QUIRK_FILLS_AT_INIT: the table has name and init, and the rest after it (HPC-X; tcp_v8.c).
+ * - QUIRK_NO_SIZES: test() never says how many bytes came (FastSocket).
  */
 #pragma once
 
@@ -34,6 +41,23 @@ struct tcp_counters {
   int inits, contexts, listens, sends, recvs, memory;
 };
 EXPORT struct tcp_counters tcp_fixture_counters;
+
+#ifdef QUIRK_SHARED_ENDPOINT
+enum { kSharesEndpoint = 1 };
+#else
+enum { kSharesEndpoint = 0 };
+#endif
+#ifdef QUIRK_ACCEPT_BLOCKS
+enum { kAcceptFlags = SOCK_CLOEXEC, kIsPatient = 0 };
+#else
+enum { kAcceptFlags = SOCK_CLOEXEC | SOCK_NONBLOCK, kIsPatient = 1 };
+#endif
+#ifdef QUIRK_NO_SIZES
+enum { kTellsSizes = 0 };
+#else
+enum { kTellsSizes = 1 };
+#endif
+static int endpoint_is_lost;
 
 static int is_fault(const char* name) {
   const char* fault = getenv("TCP_FIXTURE_FAULT");
@@ -91,9 +115,10 @@ static int tcp_listen(void* opaque, void** out) {
   socklen_t size = sizeof address;
   struct listener* made = calloc(1, sizeof *made);
   if (is_fault("listen")) {
-    return broken(kSystemError, "listen fails on purpose");
+    broken(kSystemError, "listen fails on purpose");
+    return broken(kSystemError, "what follows from it");
   }
-  made->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  made->fd = socket(AF_INET, SOCK_STREAM | kAcceptFlags, 0);
   if (made->fd < 0 || bind(made->fd, (struct sockaddr*)&address, size) != 0 ||
       listen(made->fd, 16) != 0 || getsockname(made->fd, (struct sockaddr*)&address, &size) != 0) {
     return broken(kSystemError, "cannot listen");
@@ -150,7 +175,7 @@ static int tcp_connect(void* opaque, void** out) {
 static int tcp_accept(void* opaque, void** out) {
   struct listener* listener = opaque;
   *out = NULL;
-  if (listener->looks++ == 0) {
+  if (listener->looks++ == 0 && kIsPatient) {
     return kSuccess;
   }
   int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -276,6 +301,9 @@ static int read_some(struct connection* c) {
 static int tcp_isend(void* opaque, void* data, size_t size, int tag, void** out) {
   struct connection* c = opaque;
   *out = NULL;
+  if (__atomic_load_n(&endpoint_is_lost, __ATOMIC_RELAXED)) {
+    return broken(kSystemError, "inactive endpoint");
+  }
   struct request* request = begin(c);
   if (request != NULL) {
     request->count = request->left = 1;
@@ -320,7 +348,7 @@ static int tcp_test(void* opaque, int* done, int* sizes) {
   if (request->left > 0) {
     return c->is_broken ? broken(kRemoteError, "connection lost") : kSuccess;
   }
-  for (int i = 0; i < request->count && sizes != NULL; ++i) {
+  for (int i = 0; i < request->count && sizes != NULL && kTellsSizes; ++i) {
     sizes[i] = (int)request->sizes[i];
   }
   *done = 1;
@@ -345,6 +373,10 @@ static int tcp_close(void* opaque) {
   struct connection* c = opaque;
   __atomic_add_fetch(c->is_send ? &tcp_fixture_counters.sends : &tcp_fixture_counters.recvs, -1,
                      __ATOMIC_RELAXED);
+  if (kSharesEndpoint && !c->is_send && c->queued > 0) {
+    __atomic_store_n(&endpoint_is_lost, 1, __ATOMIC_RELAXED);
+    say(kWarn, kNetSubsystem, __FILE__, __LINE__, "closed with %d receives posted", c->queued);
+  }
   close(c->fd);
   free(c);
   return kSuccess;

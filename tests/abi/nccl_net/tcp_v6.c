@@ -82,8 +82,11 @@ static int iflush(void* recv, int n, void** data, int* sizes, void** memory, voi
   return kSuccess;
 }
 
+#ifndef NETWORK_NAME
+#define NETWORK_NAME "TcpV6"
+#endif
 extern const struct net_v6 ncclNetPlugin_v6;
 EXPORT const struct net_v6 ncclNetPlugin_v6 = {
-    "TcpV6",    tcp_init_once, tcp_devices, properties,     start_listen,    start_connect,
-    tcp_accept, reg,           NULL,        tcp_deregister, isend,           irecv,
-    iflush,     tcp_test,      tcp_close,   tcp_close,      tcp_close_listen};
+    NETWORK_NAME, tcp_init_once, tcp_devices, properties,     start_listen,    start_connect,
+    tcp_accept,   reg,           NULL,        tcp_deregister, isend,           irecv,
+    iflush,       tcp_test,      tcp_close,   tcp_close,      tcp_close_listen};

@@ -83,12 +83,12 @@ TEST(PluginList, EntriesMayHaveALabelAndSettings) {
 
 TEST(PluginFiles, FollowTheNamingRules) {
   EXPECT_THAT(net_plugin_file_names("socket"),
-              ElementsAre("libplexus-net-socket.so", "libnccl-net-socket.so"));
+              ElementsAre("socket", "libnccl-net-socket.so", "libplexus-net-socket.so"));
   EXPECT_THAT(net_plugin_file_names("net-socket"),
               ElementsAre("libplexus-net-socket.so", "libnccl-net-net-socket.so"));
-  EXPECT_THAT(
-      net_plugin_file_names("Socket"),
-      ElementsAre("libplexus-net-socket.so", "libplexus-net-Socket.so", "libnccl-net-Socket.so"));
+  EXPECT_THAT(net_plugin_file_names("Socket"),
+              ElementsAre("Socket", "libnccl-net-Socket.so", "libplexus-net-socket.so",
+                          "libplexus-net-Socket.so"));
   EXPECT_THAT(net_plugin_file_names("libmine.so"), ElementsAre("libmine.so"));
   EXPECT_THAT(net_plugin_file_names("/opt/mine"), ElementsAre("/opt/mine"));
 }
@@ -132,10 +132,54 @@ TEST_F(RegistryTest, WithoutThePluginOpeningSaysWhatItLookedFor) {
               AllOf(HasSubstr("libplexus-net-nowhere.so"), HasSubstr((root_ / "own").string())));
 }
 
-TEST_F(RegistryTest, NamedPluginThatFailsIsNoReasonForAnother) {
+TEST_F(RegistryTest, NamedPluginThatFailsGivesWayToTheNextOfTheListWithAWarning) {
   install("own", "libplexus-net-socket.so");
-  options_.plugins = "absent,socket";
+  std::ofstream(root_ / "path" / "libnccl-net-dead.so") << "no library";
+  std::vector<std::string> lines;
+  NetContextOptions context;
+  context.log = [&](NetLogLevel level, std::string_view text) {
+    if (level == NetLogLevel::kWarn) {
+      lines.emplace_back(text);
+    }
+  };
+  options_.plugins = "absent,dead,net-socket";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("'absent' was not found"),
+                                       HasSubstr("the next network is tried")),
+                                 HasSubstr("no ELF header")));
+  options_.plugins = "absent,dead";
+  EXPECT_THAT(open_error(), AllOf(HasSubstr("no network can be used"),
+                                  HasSubstr("'absent' was not found"), HasSubstr("no ELF header")));
+}
+
+TEST_F(RegistryTest, OwnNetworkServesInPlaceOfTheNamedOneOnlyWhereTheUserWantsThat) {
+  install("own", "libplexus-net-socket.so");
+  options_.plugins = "absent";
   EXPECT_THAT(open_error(), HasSubstr("'absent' was not found"));
+  options_.falls_back = true;
+  EXPECT_EQ(open_error(), "opened");
+  options_.plugins = "absent,^socket";
+  EXPECT_THAT(open_error(), HasSubstr("'absent' was not found"));
+}
+
+// NCCL's names mean NCCL's files, where these are; "net-NAME" is ours.
+TEST_F(RegistryTest, ANameMeansNcclsFileBeforeOurs) {
+  install("own", "libplexus-net-ofi.so");
+  EXPECT_THAT(load_error("ofi"), HasSubstr("libplexus-net-ofi.so"));
+  install("path", "libnccl-net-ofi.so");
+  EXPECT_THAT(load_error("ofi"), HasSubstr("libnccl-net-ofi.so"));
+  EXPECT_THAT(load_error("net-ofi"), HasSubstr("libplexus-net-ofi.so"));
+  std::string line;
+  NetContextOptions context;
+  context.log = [&](NetLogLevel, std::string_view text) { line = text; };
+  options_.plugins = "ofi";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, AllOf(HasSubstr("found at " + (root_ / "path" / "libnccl-net-ofi.so").string()),
+                          HasSubstr("libplexus-net-ofi.so (NCCL's libnccl-net-ofi.so goes first"),
+                          HasSubstr("net-ofi names this one")));
+  options_.plugins = "net-ofi";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, Not(HasSubstr("not used")));
 }
 
 TEST_F(RegistryTest, ExclusionOfAllIsAnError) {

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plugin/call_watch.hpp"
+
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/chrono.h>
+
+#include "core/base/log.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr auto kLimit = std::chrono::seconds(10);
+
+}  // namespace
+
+CallWatcher::CallWatcher(std::chrono::milliseconds limit, Report report)
+    : limit_(limit), report_(std::move(report)), pid_(getpid()) {}
+
+CallWatcher::~CallWatcher() { stop(); }
+
+CallWatcher& CallWatcher::of_process() {
+  // Never destroyed: destructors of other statics may still call plugins. Its thread ends before
+  // the library may be unloaded.
+  static auto* const watcher =  // NOLINT(cppcoreguidelines-owning-memory)
+      new CallWatcher(kLimit, [](const std::string& text) { PLEXUS_WARN("{}", text); });
+  struct Stop {
+    ~Stop() { watcher->stop(); }
+  };
+  static const Stop stop;
+  return *watcher;
+}
+
+void CallWatcher::stop() {
+  std::thread thread;
+  {
+    const std::scoped_lock lock(mutex_);
+    stops_ = true;
+    thread.swap(thread_);
+  }
+  changed_.notify_all();
+  if (thread.joinable() && pid_ == getpid()) {
+    thread.join();
+  } else if (thread.joinable()) {
+    thread.detach();  // it is the parent's
+  }
+}
+
+void CallWatcher::begin(Entry& entry) noexcept {
+  if (pid_ != getpid()) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  entry.next = first_;
+  if (first_ != nullptr) {
+    first_->previous = &entry;
+  }
+  first_ = &entry;
+  was_busy_ = true;
+  if (!thread_.joinable() && !stops_) {
+    try {
+      thread_ = std::thread([this] { serve(); });
+    } catch (const std::system_error&) {
+      return;  // no thread to be had: nobody watches
+    }
+  } else if (is_asleep_) {
+    changed_.notify_one();
+  }
+}
+
+void CallWatcher::end(Entry& entry) noexcept {
+  if (pid_ != getpid()) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  (entry.previous == nullptr ? first_ : entry.previous->next) = entry.next;
+  if (entry.next != nullptr) {
+    entry.next->previous = entry.previous;
+  }
+}
+
+/// A call that connects comes again and again; waking this thread for each would cost more than the
+/// call. So it looks on its own as long as there were calls, and then sleeps.
+void CallWatcher::serve() {
+  std::unique_lock lock(mutex_);
+  while (!stops_) {
+    if (std::exchange(was_busy_, first_ != nullptr)) {
+      changed_.wait_for(lock, limit_ / 4, [this] { return stops_; });
+      tell_of_long_calls();
+    } else {
+      is_asleep_ = true;
+      changed_.wait(lock, [this] { return stops_ || was_busy_; });
+      is_asleep_ = false;
+    }
+  }
+}
+
+void CallWatcher::tell_of_long_calls() {
+  const auto now = Clock::now();
+  for (Entry* entry = first_; entry != nullptr; entry = entry->next) {
+    if (entry->is_told || now - entry->began < limit_) {
+      continue;
+    }
+    entry->is_told = true;
+    const auto& [plugin, name, peer] = entry->call;
+    report_(fmt::format("plugin {}: its {}{}{} has not come back for {}: the job waits for it",
+                        plugin, name, peer.empty() ? "" : " for ", peer,
+                        std::chrono::duration_cast<std::chrono::milliseconds>(now - entry->began)));
+  }
+}
+
+}  // namespace plexus
