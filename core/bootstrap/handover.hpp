@@ -33,9 +33,12 @@ struct HandOverTimes {
   /// Ranks that leave one after the other need no new hub: it waits until nobody has left for so
   /// long, and ten times that at most.
   std::chrono::milliseconds grace{100};
-  std::chrono::milliseconds pause{5000};   // for a member to answer: after that it counts as dead
-  std::chrono::milliseconds offer{2000};   // for an heir to take over: after that the next is asked
-  std::chrono::milliseconds come{10'000};  // for members to come to the new hub
+  /// For a member to answer: after that it counts as dead.
+  std::chrono::milliseconds pause{std::chrono::seconds(5)};
+  /// For an heir to take over: after that the next is asked.
+  std::chrono::milliseconds offer{std::chrono::seconds(2)};
+  /// For members to come to the new hub.
+  std::chrono::milliseconds come{std::chrono::seconds(10)};
 };
 
 /// Threads: one at a time.

@@ -82,8 +82,9 @@ Result<std::vector<std::string>> decode_blobs(std::string_view payload);
 /// The payloads of kHost (to the hub) and kMove: where the new hub listens, and the name of its
 /// rank.
 struct HubAddress {
-  std::array<uint8_t, 28> address{};  // SocketAddress::pack
-  std::string name = {};              // at most 128 bytes
+  static constexpr size_t kPackedBytes = 28;
+  std::array<uint8_t, kPackedBytes> address{};  // SocketAddress::pack
+  std::string name = {};                        // at most 128 bytes
 };
 std::string encode(const HubAddress& address);
 Result<HubAddress> decode_hub_address(std::string_view payload);

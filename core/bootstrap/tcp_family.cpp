@@ -23,6 +23,7 @@ constexpr auto kSendTime = std::chrono::minutes(1);
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
 constexpr auto kRefusedTime = std::chrono::seconds(2);  // for a network that is not settled yet
 constexpr size_t kKeptBytesMax = 256UL << 20;
+static_assert(HubAddress::kPackedBytes == SocketAddress::kPackedBytes);
 
 struct PortRange {
   int low = 0;
