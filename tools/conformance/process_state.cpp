@@ -12,6 +12,7 @@
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 #include "tools/conformance/finding.hpp"
 #include "tools/conformance/run_delay.hpp"
