@@ -113,7 +113,8 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
     cell.board_->seats[role].pid = pid;
     ::setpgid(pid, pid);  // in both: whoever comes first
     cell.processes_.push_back({pid, false, 0, output});
-    cell.deadlines_.emplace_back(cell.limit_, pid);
+    constexpr int kTimesMost = 10;  // what waits within ends earlier
+    cell.deadlines_.emplace_back(cell.limit_, pid, kTimesMost);
   }
   return cell;
 }

@@ -2,6 +2,7 @@
 #include "tools/conformance/run_delay.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -37,11 +38,11 @@ nanoseconds read_run_delay(pid_t process) {
   return longest;
 }
 
-FairDeadline::FairDeadline(std::chrono::milliseconds limit, pid_t process)
-    : process_(process), end_(Clock::now() + limit), delay_at_begin_(read()) {
-  constexpr int kMost = 3;  // times the limit, beyond the limit: a hang must end too
-  most_ = kMost * limit;
-}
+FairDeadline::FairDeadline(std::chrono::milliseconds limit, pid_t process, int times_most)
+    : process_(process),
+      end_(Clock::now() + limit),
+      most_((times_most - 1) * limit),
+      delay_at_begin_(read()) {}
 
 nanoseconds FairDeadline::read() const {
   return process_ == 0 ? read_run_delay() : read_run_delay(process_);

@@ -14,13 +14,16 @@ namespace plexus::conformance {
 /// Of that thread of a process which waited longest.
 [[nodiscard]] std::chrono::nanoseconds read_run_delay(pid_t process);
 
-/// `limit` from now, and later by as much as a thread was kept from running; four times `limit` at
-/// most. Threads: that which made it.
+/// `limit` from now, and later by as much as a thread was kept from running; `times_most` times
+/// `limit` at most, because a hang must end too. Threads: that which made it.
 class FairDeadline {
  public:
   using Clock = std::chrono::steady_clock;
   /// `process`: whose threads are waited for; 0: the calling thread.
-  explicit FairDeadline(std::chrono::milliseconds limit, pid_t process = 0);
+  static constexpr int kTimesMost = 4;
+  explicit FairDeadline(std::chrono::milliseconds limit,
+                        pid_t process = 0,
+                        int times_most = kTimesMost);
   [[nodiscard]] bool is_over();
 
  private:

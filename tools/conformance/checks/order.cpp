@@ -116,11 +116,12 @@ Result<void> early_receives(Pair& pair) {
   Room second(300);
   const Bytes message = make_message(300, 1);
   Traffic traffic(*pair.send.net().stand);
-  PLEXUS_TRY(traffic.recv(pair.recv, first));
+  PLEXUS_TRY(transfer, traffic.recv(pair.recv, first));
   PLEXUS_TRY(traffic.recv(pair.recv, second));
   PLEXUS_TRY(traffic.settle(milliseconds(30)));
   PLEXUS_TRY(first.expect_untouched());
   PLEXUS_TRY(traffic.send(pair.send, message));
+  PLEXUS_TRY(traffic.finish(*transfer));
   PLEXUS_TRY(traffic.settle(milliseconds(30)));
   PLEXUS_TRY(first.expect_message(message));
   PLEXUS_TRY(second.expect_untouched());

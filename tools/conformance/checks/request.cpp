@@ -73,7 +73,7 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
   uint32_t sent = 0;
   PLEXUS_TRY(pair.send.net().stand->wait_until(
       "as many requests as requests_max says", [&]() -> Result<bool> {
-        if (words.sent.size() < count) {
+        for (int32_t posted = PLEXUS_OK; posted == PLEXUS_OK && words.sent.size() < count;) {
           plexus_net_request_t* request = nullptr;
           const int32_t code = pair.send.isend(&words.sources[words.sent.size()], sizeof(uint64_t),
                                                0, from, &request);
@@ -83,6 +83,7 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
           if (code == PLEXUS_OK) {
             words.sent.push_back(request);
           }
+          posted = code;
         }
         PLEXUS_TRY(has_received,
                    test_in_order(pair.recv, words.received, count, received, with_sizes));
