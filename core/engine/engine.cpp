@@ -235,6 +235,9 @@ void Engine::claim_ends(Execution& execution, uint32_t engine) noexcept {
 
 void Engine::begin(Execution& execution) noexcept {
   claim_ends(execution, queue_.engine());
+  for (const ExpectedMessages& each : execution.expected) {
+    each.end->expect(each.messages);
+  }
   for (WorkQueue& queue : execution.queues) {
     queue.current = 0;
     begin_item(execution, queue);

@@ -68,10 +68,17 @@ struct WorkQueue {
   size_t current = 0;
 };
 
+/// What one run takes from an end with a pump.
+struct ExpectedMessages {
+  ConnectionEnd* end;
+  uint64_t messages;
+};
+
 struct Execution {
   RankState* rank = nullptr;
   boost::container::stable_vector<WorkQueue> queues;
-  std::vector<ConnectionEnd*> ends;       // all that the works use, each once
+  std::vector<ConnectionEnd*> ends;  // all that the works use, each once
+  std::vector<ExpectedMessages> expected;
   bool connected = false;                 // all of them stand
   bool pumps = false;                     // one of them has a pump
   std::shared_ptr<ExecutionWatch> watch;  // of this run; null: nobody watches

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/hash.hpp"
+#include "core/schedule/message_count.hpp"
 #include "core/schedule/partition.hpp"
 
 namespace plexus {
@@ -149,6 +150,7 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
   }
   PLEXUS_TRY(plan->add_to_self(context, tasks));
   PLEXUS_TRY(plan->add_point_to_point(context, tasks));
+  plan->execution_.expected = count_expected(plan->execution_);
   return plan;
 }
 
