@@ -414,6 +414,7 @@ void DeviceRun::prepare(Plan& plan,
   }
   execution_.rank = comm_;
   execution_.ends = described.ends;
+  execution_.expected = described.expected;
   execution_.connected = true;
   execution_.pumps = described.pumps;
   execution_.watch = described.watch;

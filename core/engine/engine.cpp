@@ -297,6 +297,9 @@ void Engine::begin(Execution& execution) noexcept {
   for (ConnectionEnd* const end : execution.ends) {
     claim_end(*end, queue_.engine());
   }
+  for (const ExpectedMessages& each : execution.expected) {
+    each.end->expect(each.messages);
+  }
   for (WorkQueue& queue : execution.queues) {
     queue.current = 0;
     begin_item(execution, queue);

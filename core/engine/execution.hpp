@@ -84,10 +84,17 @@ struct WorkQueue {
   bool awaits_connections = false;  // of the current item, which has not begun
 };
 
+/// What one run takes from an end with a pump.
+struct ExpectedMessages {
+  ConnectionEnd* end;
+  uint64_t messages;
+};
+
 struct Execution {
   RankState* rank = nullptr;
   boost::container::stable_vector<WorkQueue> queues;
-  std::vector<ConnectionEnd*> ends;       // all that the works use, each once
+  std::vector<ConnectionEnd*> ends;  // all that the works use, each once
+  std::vector<ExpectedMessages> expected;
   bool connected = false;                 // all of them stand
   bool pumps = false;                     // one that stands has a pump
   std::shared_ptr<ExecutionWatch> watch;  // of this run; null: nobody watches

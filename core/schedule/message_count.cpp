@@ -13,22 +13,31 @@ uint64_t slices_of(const Work& work, const Step& step, uint32_t loop) {
   const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
   const auto index = work.geometry.blocked ? 0 : static_cast<uint32_t>(chunk);
   const uint64_t bytes = span_of(work.geometry, 0, index, loop).count * work.element_bytes;
-  const uint64_t slices = (bytes + work.slot_bytes - 1) / work.slot_bytes;
+  const uint64_t slices = div_ceil(bytes, uint64_t{work.slot_bytes});
   return work.exchanges_empty ? std::max<uint64_t>(slices, 1) : slices;
 }
 
-/// Does `step` send to, or receive from, the other side of `end`?
-bool uses(const Work& work, const Step& step, const ConnectionEnd& end) {
+/// In all loops: they are alike but for the last one.
+uint64_t slices_of(const Work& work, const Step& step) {
+  const uint32_t loops = work.geometry.loops;
+  if (loops == 0) {
+    return 0;
+  }
+  return slices_of(work, step, 0) * (loops - 1) + slices_of(work, step, loops - 1);
+}
+
+/// How often `step` sends to, or receives from, the other side of `end`.
+uint64_t uses_of(const Work& work, const Step& step, const ConnectionEnd& end) {
   const auto first = static_cast<size_t>(step.peers_first);
   const auto middle = first + static_cast<size_t>(step.receives);
   const auto last = middle + static_cast<size_t>(step.sends);
-  const auto at = [](const auto& list, size_t place) {
-    return list.begin() + static_cast<std::ptrdiff_t>(place);
+  const auto count = [](const auto& list, size_t from, size_t to, const auto* wanted) {
+    return static_cast<uint64_t>(std::count(list.begin() + static_cast<std::ptrdiff_t>(from),
+                                            list.begin() + static_cast<std::ptrdiff_t>(to),
+                                            wanted));
   };
-  return end.key().sends ? std::find(at(work.sends, middle), at(work.sends, last), &end.send) !=
-                               at(work.sends, last)
-                         : std::find(at(work.recvs, first), at(work.recvs, middle), &end.recv) !=
-                               at(work.recvs, middle);
+  return end.key().sends ? count(work.sends, middle, last, &end.send)
+                         : count(work.recvs, first, middle, &end.recv);
 }
 
 }  // namespace
@@ -42,14 +51,28 @@ uint64_t count_messages(const Work& work, const ConnectionEnd& end) {
   uint64_t messages = 0;
   for (const Lane& lane : work.program->lanes) {
     for (const Step& step : lane.steps) {
-      if (uses(work, step, end)) {
-        for (uint32_t loop = 0; loop < work.geometry.loops; ++loop) {
-          messages += slices_of(work, step, loop);
-        }
+      if (const uint64_t uses = uses_of(work, step, end); uses > 0) {
+        messages += uses * slices_of(work, step);
       }
     }
   }
   return messages;
+}
+
+std::vector<ExpectedMessages> count_expected(const Execution& execution) {
+  std::vector<ExpectedMessages> expected;
+  for (ConnectionEnd* const end : execution.ends) {
+    if (end->has_pump() && !end->key().sends) {
+      uint64_t messages = 0;
+      for (const WorkQueue& queue : execution.queues) {
+        for (const WorkQueue::Item& item : queue.items) {
+          messages += count_messages(item.work, *end);
+        }
+      }
+      expected.push_back({end, messages});
+    }
+  }
+  return expected;
 }
 
 }  // namespace plexus

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many messages a work moves through one connection, if any: which connections a plan needs,
-// and what profilers are told beforehand. Pure.
+// How many messages works move through connections, if any: which connections a plan needs, what
+// transports ask for, and what profilers are told beforehand. Pure.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "core/engine/execution.hpp"
 #include "core/transport/connection.hpp"
 #include "kernels/host/executor.hpp"
 
@@ -15,5 +17,8 @@ namespace plexus {
 
 /// 0: the work does not use `end`.
 [[nodiscard]] uint64_t count_messages(const Work& work, const ConnectionEnd& end);
+
+/// What one run of `execution` takes from each of its receiving ends that have a pump.
+[[nodiscard]] std::vector<ExpectedMessages> count_expected(const Execution& execution);
 
 }  // namespace plexus

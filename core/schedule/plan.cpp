@@ -161,6 +161,7 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
   PLEXUS_TRY(plan->add_to_self(context, tasks, false));
   PLEXUS_TRY(plan->add_to_self(context, tasks, true));
   PLEXUS_TRY(plan->add_point_to_point(context, tasks));
+  plan->execution_.expected = count_expected(plan->execution_);
   return plan;
 }
 

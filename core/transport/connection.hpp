@@ -70,6 +70,11 @@ class ConnectionEnd {
   /// says so, whatever the rank does next.
   [[nodiscard]] virtual bool settled() const noexcept { return true; }
 
+  /// The call that begins takes so many messages from this end. A transport that has to ask for a
+  /// message before it comes asks for these and no more: what is asked for and never comes would
+  /// be left over when the connection is closed.
+  virtual void expect(uint64_t /*messages*/) noexcept {}
+
   /// Borrowed; null: nobody listens (the normal case, one branch per message).
   virtual void observe(StepObserver* observer) { observer_ = observer; }
 

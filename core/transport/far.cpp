@@ -2,6 +2,7 @@
 #include "core/transport/far.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "core/transport/fifo_memory.hpp"
 #include "core/transport/net_message.hpp"
@@ -68,7 +69,7 @@ DeviceView FarEnd::view() const {
   return view;
 }
 
-/// A pair of ranks has two connections of one index, one each way: four kinds of letters.
+/// A pair of ranks has two connections of one index, one each way: four lines of letters.
 uint64_t FarEnd::tag(bool to_receiver) const {
   return kTag | static_cast<uint64_t>(key().index) << 1 | (to_receiver ? 1 : 0);
 }
@@ -92,7 +93,7 @@ Result<std::optional<FarEnd::Letter>> FarEnd::take_letter() {
   if (bytes->size() >= sizeof(head)) {
     std::memcpy(&head, bytes->data(), sizeof(head));
   }
-  if (bytes->size() < sizeof(head) || head.kind > static_cast<uint64_t>(Kind::kMove)) {
+  if (bytes->size() < sizeof(head) || head.kind > static_cast<uint64_t>(Kind::kCalled)) {
     return fail(Code::kRemoteError,
                 "{} sent a letter about a far connection that cannot be read: use the same version "
                 "of Plexus on all ranks",
@@ -105,10 +106,10 @@ Result<std::optional<FarEnd::Letter>> FarEnd::take_letter() {
                               .route = bytes->substr(sizeof(head), kRouteTextMax)});
 }
 
-bool FarEnd::was_away(Clock::time_point now) {
-  const bool away = now - pumped_at_ > options_.patience / 4;
-  pumped_at_ = now;
-  return away;
+Clock::duration FarEnd::was_away(Clock::time_point now) {
+  const bool is_first = pumped_at_ == Clock::time_point{};
+  const Clock::duration away = now - std::exchange(pumped_at_, now);
+  return is_first || away <= options_.patience / 4 ? Clock::duration::zero() : away;
 }
 
 }  // namespace plexus

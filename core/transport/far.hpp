@@ -9,6 +9,9 @@
 // leads:
 //   receiver  listens, and posts kListening with its handle and how many messages it has
 //   sender    connects, listens for the acknowledgements, and posts kAcks with that handle
+//   receiver  connects for these
+// and both post kCalled with the number of connections that they have called so far: the other end
+// accepts these and no others, for some plugins block in accept.
 //   sender    lost the link, or hears nothing: posts kMove with the number of the attempt
 //   receiver  asked to move: the next attempt begins
 // A receiver that loses the link closes its end and waits to be asked, because a sender that is
@@ -50,12 +53,12 @@ class FarEnd : public ConnectionEnd {
   Result<bool> progress_pump() final { return advance(Clock::now()); }
 
  protected:
-  enum class Kind : uint64_t { kListening, kAcks, kMove };
+  enum class Kind : uint64_t { kListening, kAcks, kMove, kCalled };
   struct Letter {
     Kind kind;
     uint64_t epoch;
-    uint64_t
-        count;  // kListening: messages that arrived; kMove: 1 = at once, 0 = when nothing comes
+    uint64_t count;  // kListening: messages that arrived; kMove: 1 = at once, 0 = when nothing
+                     // comes; kAcks, kCalled: connections that were called
     NetHandle handle;
     std::string route;  // kListening
   };
@@ -67,8 +70,8 @@ class FarEnd : public ConnectionEnd {
   Result<void> make_memory(size_t messages);
   Result<void> post(Kind kind, uint64_t count, const NetHandle& handle = {});
   Result<std::optional<Letter>> take_letter();
-  /// Was nobody here for a while? Then silence means nothing.
-  bool was_away(Clock::time_point now);
+  /// How long nobody was here: silence meanwhile means nothing. 0: it was but a moment.
+  Clock::duration was_away(Clock::time_point now);
   [[nodiscard]] const NetSet::Way& way() const;
   [[nodiscard]] std::byte* message(uint64_t step) const;
   [[nodiscard]] size_t message_bytes_max() const;
@@ -76,6 +79,7 @@ class FarEnd : public ConnectionEnd {
   [[nodiscard]] Fifo& fifo() const;
   [[nodiscard]] plexus_net_region_t region() const;
   [[nodiscard]] DeviceView view() const;
+  [[nodiscard]] bool lacks_sizes() const { return !way().context->plugin().is_native(); }
   [[nodiscard]] size_t socket_of(uint64_t step) const { return step % options_.sockets; }
 
   FarEndOptions options_;
@@ -99,19 +103,18 @@ class FarSendEnd final : public FarEnd {
   [[nodiscard]] bool settled() const noexcept override { return acked_ == filled_; }
 
  private:
-  static constexpr uint64_t kAckSlots = 4;
-
   Result<bool> advance(Clock::time_point now) override;
   bool take_filled();
   Result<void> follow_letters(Clock::time_point now);
   Result<void> open(const Letter& letter, Clock::time_point now);
   Result<void> progress_open(Clock::time_point now);
   Result<NetProgress> try_open();
+  Result<void> tell_called();
   Result<bool> send_ring(Clock::time_point now);
   Result<bool> test_sent();
   Result<bool> take_acks(Clock::time_point now);
   Result<void> ask_when_silent(Clock::time_point now);
-  NetStatus post_ack_buffers();
+  NetStatus post_ack_buffer();
   Result<void> lose(std::string why);
   Result<void> count_loss(const Letter& letter);
   void drop();
@@ -123,10 +126,10 @@ class FarSendEnd final : public FarEnd {
   std::optional<NetRecv> acks_;
   std::optional<NetMemory> acks_memory_;
   bool acks_open_ = false;
-  std::array<uint64_t, kAckSlots> ack_buffers_{};
-  std::array<NetRequest*, kAckSlots> ack_requests_{};
-  uint64_t acks_posted_ = 0;
-  uint64_t acks_taken_ = 0;
+  uint64_t called_ = 0;      // connections that connect was called for, as the receiver knows
+  bool may_accept_ = false;  // the receiver has called
+  uint64_t ack_buffer_ = 0;
+  NetRequest* ack_request_ = nullptr;
   uint64_t filled_ = 0;  // steps in the ring
   uint64_t next_ = 0;    // the next to hand to the plugin
   uint64_t done_ = 0;    // steps the plugin is done with
@@ -145,6 +148,7 @@ class FarRecvEnd final : public FarEnd {
   [[nodiscard]] bool drained() noexcept override {
     return state_ != State::kOpen || (acked_ == arrived_ && ack_request_ == nullptr);
   }
+  void expect(uint64_t messages) noexcept override { expected_ += messages; }
   void observe(StepObserver* observer) override;
   [[nodiscard]] const Error* broken() const noexcept override {
     return broken_ ? &*broken_ : nullptr;
@@ -170,10 +174,13 @@ class FarRecvEnd final : public FarEnd {
   std::optional<NetSend> acks_;
   std::optional<NetMemory> acks_memory_;
   bool acks_open_ = false;
-  bool asked_ = false;  // to move, when nothing comes
+  bool has_called_ = false;     // connect for the acknowledgements, and told the sender
+  uint64_t senders_calls_ = 0;  // connections that the sender has called connect for
+  bool asked_ = false;          // to move, when nothing comes
   uint64_t ack_buffer_ = 0;
   NetRequest* ack_request_ = nullptr;
   std::vector<uint64_t> sizes_;  // [ring_messages_] of messages that arrived
+  uint64_t expected_ = 0;        // steps that the calls so far take
   uint64_t posted_ = 0;
   uint64_t arrived_ = 0;
   uint64_t delivered_ = 0;  // steps that are in the Fifo

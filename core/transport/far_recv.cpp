@@ -34,10 +34,9 @@ Result<bool> FarRecvEnd::advance(Clock::time_point now) {
     }
     PLEXUS_TRY(restart());
   }
-  if (was_away(now)) {
-    quiet_since_ = now;
-    lost_at_ = now;
-  }
+  const auto away = was_away(now);
+  quiet_since_ += away;
+  lost_at_ += away;
   if (observer_ != nullptr) {
     tell_taken();
   }
@@ -74,7 +73,10 @@ Result<void> FarRecvEnd::follow_letters(Clock::time_point now) {
       continue;
     }
     if (letter->kind == Kind::kAcks && !acks_.has_value()) {
-      acks_ = way().context->connect(way().device, letter->handle);
+      acks_ = way().context->connect(way().device, letter->handle, options_.peer_name);
+      senders_calls_ = letter->count;
+    } else if (letter->kind == Kind::kCalled) {
+      senders_calls_ = letter->count;
     } else if (letter->kind == Kind::kMove && (letter->count == 1 || state_ != State::kOpen)) {
       ++epoch_;
       PLEXUS_TRY(restart());
@@ -82,7 +84,9 @@ Result<void> FarRecvEnd::follow_letters(Clock::time_point now) {
       asked_ = true;
     }
   }
-  if (asked_ && state_ == State::kOpen && now - quiet_since_ >= options_.patience) {
+  // A link is silent only where something is waited for.
+  if (asked_ && state_ == State::kOpen && posted_ > arrived_ &&
+      now - quiet_since_ >= options_.patience) {
     ++epoch_;
     return restart();
   }
@@ -95,7 +99,7 @@ Result<void> FarRecvEnd::restart() {
   drop();
   posted_ = arrived_;
   for (size_t tried = 1;; ++tried, ++epoch_) {
-    auto listen = way().context->listen(way().device);
+    auto listen = way().context->listen(way().device, options_.peer_name);
     if (listen.has_value()) {
       listen_ = std::move(listen).value();
       break;
@@ -126,20 +130,16 @@ void FarRecvEnd::progress_open(Clock::time_point now) {
   }
 }
 
+/// Accepts only when the sender has called, for some plugins block until then; so it calls first.
 Result<NetProgress> FarRecvEnd::try_open() {
-  while (data_memory_.size() < options_.sockets) {
-    if (data_.size() == data_memory_.size()) {
-      data_.push_back(listen_->accept());
-    }
-    PLEXUS_TRY(progress, data_.back().try_accept());
-    if (progress == NetProgress::kPending) {
-      break;
-    }
-    PLEXUS_TRY(memory, data_.back().register_memory(region()));
-    data_memory_.push_back(std::move(memory));
+  if (!acks_.has_value()) {
+    return NetProgress::kPending;
   }
-  if (!acks_open_ && acks_.has_value()) {
+  if (!acks_open_) {
     PLEXUS_TRY(progress, acks_->try_connect());
+    if (!std::exchange(has_called_, true)) {
+      PLEXUS_TRY(post(Kind::kCalled, 1));
+    }
     if (progress == NetProgress::kDone) {
       PLEXUS_TRY(memory, acks_->register_memory({.data = &ack_buffer_,
                                                  .size_bytes = sizeof(ack_buffer_),
@@ -149,6 +149,17 @@ Result<NetProgress> FarRecvEnd::try_open() {
       acks_memory_ = std::move(memory);
       acks_open_ = true;
     }
+  }
+  while (data_memory_.size() < std::min<uint64_t>(options_.sockets, senders_calls_)) {
+    if (data_.size() == data_memory_.size()) {
+      data_.push_back(listen_->accept(options_.peer_name));
+    }
+    PLEXUS_TRY(progress, data_.back().try_accept());
+    if (progress == NetProgress::kPending) {
+      break;
+    }
+    PLEXUS_TRY(memory, data_.back().register_memory(region()));
+    data_memory_.push_back(std::move(memory));
   }
   return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
                                                                : NetProgress::kPending;
@@ -161,6 +172,8 @@ void FarRecvEnd::drop() {
   acks_.reset();
   listen_.reset();
   acks_open_ = false;
+  has_called_ = false;
+  senders_calls_ = 0;
   ack_request_ = nullptr;
   acked_ = arrived_;  // the letter says it
   asked_ = false;
@@ -171,12 +184,16 @@ void FarRecvEnd::drop() {
 
 bool FarRecvEnd::post_free(Clock::time_point now) {
   bool moved = false;
-  for (; posted_ < delivered_ + ring_messages_; moved = true, ++posted_) {
+  if (posted_ == arrived_) {
+    quiet_since_ = now;
+  }
+  for (; posted_ < std::min(expected_, delivered_ + ring_messages_); moved = true, ++posted_) {
     const NetBuffer buffer{.data = message(posted_),
                            .size_bytes = message_bytes_max(),
                            .memory = data_memory_[socket_of(posted_)].raw(),
                            .tag = kTag,
                            .flags = 0};
+    forget_header(message(posted_));
     NetRecv& socket = data_[socket_of(posted_)];
     const auto status = socket.irecv({&buffer, 1}, &requests_[posted_ % ring_messages_]);
     if (status != NetStatus::kOk) {
@@ -218,7 +235,7 @@ Result<bool> FarRecvEnd::deliver() {
        ++delivered_, moved = true) {
     const std::byte* const bytes = message(delivered_);
     PLEXUS_TRY(news, read_news(bytes, sizes_[delivered_ % ring_messages_], message_bytes_max(),
-                               options_.peer_name));
+                               {.peer_name = options_.peer_name, .may_lack_sizes = lacks_sizes()}));
     std::memcpy(slot(delivered_), bytes + sizeof(news), news.size_bytes);
     announce(fifo(), delivered_, news);
     if (observer_ != nullptr) {

@@ -34,9 +34,7 @@ Result<bool> FarSendEnd::advance(Clock::time_point now) {
           {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = options_.slot_bytes});
     }
   }
-  if (was_away(now)) {
-    progress_at_ = now;
-  }
+  progress_at_ += was_away(now);
   bool moved = take_filled();
   if (state_ != State::kOpen || (acked_ != filled_ && now >= look_at_)) {
     look_at_ = now + kLookEvery;
@@ -84,7 +82,11 @@ Result<void> FarSendEnd::follow_letters(Clock::time_point now) {
     if (!letter.has_value()) {
       break;
     }
-    last = std::move(letter);
+    if (letter->kind == Kind::kCalled) {
+      may_accept_ = may_accept_ || letter->epoch == epoch_;
+    } else {
+      last = std::move(letter);
+    }
   }
   return last.has_value() ? open(*last, now) : ok();
 }
@@ -110,15 +112,15 @@ Result<void> FarSendEnd::open(const Letter& letter, Clock::time_point now) {
   }
   acked_ = next_ = done_ = letter.count;
   data_handle_ = letter.handle;
-  auto listen = way().context->listen(way().device);
+  auto listen = way().context->listen(way().device, options_.peer_name);
   if (listen.has_error()) {
     return lose(listen.error().message());
   }
   listen_ = std::move(listen).value();
-  acks_ = listen_->accept();
+  acks_ = listen_->accept(options_.peer_name);
   state_ = State::kOpening;
   open_until_ = now + std::max(options_.patience, kOpenPatienceMin) * (1 + losses_);
-  return post(Kind::kAcks, 0, listen_->handle());
+  return ok();
 }
 
 Result<void> FarSendEnd::progress_open(Clock::time_point now) {
@@ -137,24 +139,26 @@ Result<void> FarSendEnd::progress_open(Clock::time_point now) {
   return ok();
 }
 
-/// One connection after the other, so that both ends number them alike.
+/// One connection after the other, so that both ends number them alike. Each end calls the other
+/// before that accepts, for some plugins block in accept.
 Result<NetProgress> FarSendEnd::try_open() {
   while (data_memory_.size() < options_.sockets) {
     if (data_.size() == data_memory_.size()) {
-      data_.push_back(way().context->connect(way().device, data_handle_));
+      data_.push_back(way().context->connect(way().device, data_handle_, options_.peer_name));
     }
     PLEXUS_TRY(progress, data_.back().try_connect());
+    PLEXUS_TRY(tell_called());
     if (progress == NetProgress::kPending) {
       break;
     }
     PLEXUS_TRY(memory, data_.back().register_memory(region()));
     data_memory_.push_back(std::move(memory));
   }
-  if (!acks_open_) {
+  if (!acks_open_ && may_accept_) {
     PLEXUS_TRY(progress, acks_->try_accept());
     if (progress == NetProgress::kDone) {
-      PLEXUS_TRY(memory, acks_->register_memory({.data = ack_buffers_.data(),
-                                                 .size_bytes = sizeof(ack_buffers_),
+      PLEXUS_TRY(memory, acks_->register_memory({.data = &ack_buffer_,
+                                                 .size_bytes = sizeof(ack_buffer_),
                                                  .dmabuf_offset_bytes = 0,
                                                  .dmabuf_fd = -1,
                                                  .kind = PLEXUS_MEMORY_HOST}));
@@ -164,6 +168,16 @@ Result<NetProgress> FarSendEnd::try_open() {
   }
   return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
                                                                : NetProgress::kPending;
+}
+
+/// With the first one, where to connect for the acknowledgements.
+Result<void> FarSendEnd::tell_called() {
+  if (called_ == data_.size()) {
+    return ok();
+  }
+  called_ = data_.size();
+  return called_ == 1 ? post(Kind::kAcks, called_, listen_->handle())
+                      : post(Kind::kCalled, called_);
 }
 
 /// The link is gone for this end: the receiver is asked for the next way.
@@ -192,8 +206,9 @@ void FarSendEnd::drop() {
   acks_.reset();
   listen_.reset();
   acks_open_ = false;
-  acks_posted_ = 0;
-  acks_taken_ = 0;
+  called_ = 0;
+  may_accept_ = false;
+  ack_request_ = nullptr;
   state_ = State::kLost;
 }
 
@@ -252,19 +267,23 @@ Result<bool> FarSendEnd::test_sent() {
   return moved;
 }
 
-/// Looks only while something is not acknowledged: a receiver that has all may leave.
+/// Looks only while something is not acknowledged: a receiver that has all may leave. One buffer is
+/// posted at a time, for while something is missing one more acknowledgement comes for certain; how
+/// many come in all, nobody knows.
 Result<bool> FarSendEnd::take_acks(Clock::time_point now) {
   bool moved = false;
   while (state_ == State::kOpen && acked_ != next_) {
-    const NetStatus posted = post_ack_buffers();
-    if (acks_taken_ == acks_posted_) {
-      if (posted != NetStatus::kOk && posted != NetStatus::kAgain) {
-        PLEXUS_TRY(lose(acks_->explain("irecv", posted).message()));
+    if (ack_request_ == nullptr) {
+      const NetStatus posted = post_ack_buffer();
+      if (posted != NetStatus::kOk) {
+        if (posted != NetStatus::kAgain) {
+          PLEXUS_TRY(lose(acks_->explain("irecv", posted).message()));
+        }
+        return moved;
       }
-      return moved;
     }
     uint64_t size_bytes = 0;
-    const auto status = acks_->test(ack_requests_[acks_taken_ % kAckSlots], &size_bytes);
+    const auto status = acks_->test(ack_request_, &size_bytes);
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -272,14 +291,15 @@ Result<bool> FarSendEnd::take_acks(Clock::time_point now) {
       PLEXUS_TRY(lose(acks_->explain("test", status).message()));
       return true;
     }
-    const uint64_t count = ack_buffers_[acks_taken_ % kAckSlots];
-    if (size_bytes != sizeof(count) || count < acked_ || count > next_) {
+    ack_request_ = nullptr;
+    const uint64_t count = ack_buffer_;
+    const bool is_whole = size_bytes == sizeof(count) || (size_bytes == 0 && lacks_sizes());
+    if (!is_whole || count < acked_ || count > next_) {
       return fail(Code::kRemoteError,
                   "{} acknowledged {} messages, of {} that were sent: use the same version of "
                   "Plexus on all ranks",
                   options_.peer_name, count, next_);
     }
-    ++acks_taken_;
     acked_ = count;
     progress_at_ = now;
     losses_ = 0;
@@ -288,19 +308,14 @@ Result<bool> FarSendEnd::take_acks(Clock::time_point now) {
   return moved;
 }
 
-NetStatus FarSendEnd::post_ack_buffers() {
-  for (; acks_posted_ < acks_taken_ + kAckSlots; ++acks_posted_) {
-    const NetBuffer buffer{.data = &ack_buffers_[acks_posted_ % kAckSlots],
-                           .size_bytes = sizeof(uint64_t),
-                           .memory = acks_memory_->raw(),
-                           .tag = kTag,
-                           .flags = 0};
-    const auto status = acks_->irecv({&buffer, 1}, &ack_requests_[acks_posted_ % kAckSlots]);
-    if (status != NetStatus::kOk) {
-      return status;
-    }
-  }
-  return NetStatus::kOk;
+NetStatus FarSendEnd::post_ack_buffer() {
+  ack_buffer_ = UINT64_MAX;  // no number of messages
+  const NetBuffer buffer{.data = &ack_buffer_,
+                         .size_bytes = sizeof(ack_buffer_),
+                         .memory = acks_memory_->raw(),
+                         .tag = kTag,
+                         .flags = 0};
+  return acks_->irecv({&buffer, 1}, &ack_request_);
 }
 
 /// The receiver may be elsewhere, so it decides: what did it see?

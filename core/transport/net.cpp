@@ -16,6 +16,18 @@ constexpr int32_t kTag = 0;
 constexpr int32_t kHeaderTag = 1;
 constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 
+/// From the receiver to the sender; the route comes behind it.
+struct LetterHead {
+  NetHandle handle;
+  uint32_t wants_answer;
+};
+
+/// Of the sender's letter to the receiver: beside those of the other direction's handles.
+uint64_t answer_tag(const ConnectionKey& key) {
+  constexpr uint64_t kAnswers = uint64_t{1} << 61;
+  return kAnswers | static_cast<uint64_t>(key.index);
+}
+
 }  // namespace
 
 // ---- both directions ----
@@ -106,34 +118,47 @@ Error NetEnd::failed(Error error) const {
 
 // ---- sending ----
 
+/// False: the receiver's has not come.
+Result<bool> NetSendEnd::take_letter() {
+  const auto bytes = options_.exchange->try_take(key().peer, static_cast<uint64_t>(key().index));
+  if (!bytes.has_value()) {
+    return false;
+  }
+  LetterHead head{};
+  if (bytes->size() < sizeof(head)) {
+    return fail(Code::kInternalError,
+                "{} sent a network handle of {} bytes, {} or more are expected", options_.peer_name,
+                bytes->size(), sizeof(head));
+  }
+  // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
+  const auto theirs = std::string_view(*bytes).substr(sizeof(head));
+  if (theirs != options_.way.route) {
+    return fail(Code::kInvalidUsage,
+                "rank {} and {} chose different ways for one connection: this rank {}, that one "
+                "{}; use the same version of Plexus on all ranks",
+                options_.exchange->rank(), options_.peer_name, options_.way.route,
+                theirs.substr(0, kRouteTextMax));
+  }
+  std::memcpy(&head, bytes->data(), sizeof(head));
+  is_asked_to_answer_ = head.wants_answer != 0;
+  net_ = options_.way.context->connect(options_.way.device, head.handle, options_.peer_name);
+  return true;
+}
+
 Result<bool> NetSendEnd::progress_connect() {
   if (!net_.has_value()) {
-    const auto bytes = options_.exchange->try_take(key().peer, static_cast<uint64_t>(key().index));
-    if (!bytes.has_value()) {
+    PLEXUS_TRY(is_there, take_letter());
+    if (!is_there) {
       return false;
     }
-    NetHandle handle{};
-    if (bytes->size() < sizeof(handle)) {
-      return fail(Code::kInternalError,
-                  "{} sent a network handle of {} bytes, {} or more are expected",
-                  options_.peer_name, bytes->size(), sizeof(handle));
-    }
-    // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
-    const auto theirs = std::string_view(*bytes).substr(sizeof(handle));
-    if (theirs != options_.way.route) {
-      return fail(Code::kInvalidUsage,
-                  "rank {} and {} chose different ways for one connection: this rank {}, that one "
-                  "{}; use the same version of Plexus on all ranks",
-                  options_.exchange->rank(), options_.peer_name, options_.way.route,
-                  theirs.substr(0, kRouteTextMax));
-    }
-    std::memcpy(&handle, bytes->data(), sizeof(handle));
-    net_ = options_.way.context->connect(options_.way.device, handle);
   }
   auto progress = net_->try_connect();
   if (progress.has_error()) {
     return std::move(progress).error().with_context(
         fmt::format("connecting to {}", options_.peer_name));
+  }
+  if (std::exchange(is_asked_to_answer_, false)) {
+    PLEXUS_TRY(options_.exchange->post(key().peer, answer_tag(key()), "connects"));
   }
   if (progress.value() == NetProgress::kPending) {
     return false;
@@ -257,16 +282,30 @@ bool NetSendEnd::drained() noexcept {
 
 // ---- receiving ----
 
+Result<void> NetRecvEnd::start_listening() {
+  const NetContext& context = *options_.way.context;
+  PLEXUS_TRY(listen, context.listen(options_.way.device, options_.peer_name));
+  listen_ = std::move(listen);
+  awaits_answer_ = !context.plugin().is_native();
+  const LetterHead head{.handle = listen_->handle(), .wants_answer = awaits_answer_ ? 1U : 0U};
+  std::string bytes(sizeof(head), '\0');
+  std::memcpy(bytes.data(), &head, sizeof(head));
+  bytes += options_.way.route;
+  PLEXUS_TRY(
+      options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
+  net_ = listen_->accept(options_.peer_name);
+  return ok();
+}
+
 Result<bool> NetRecvEnd::progress_connect() {
   if (!listen_.has_value()) {
-    PLEXUS_TRY(listen, options_.way.context->listen(options_.way.device));
-    listen_ = std::move(listen);
-    std::string bytes(sizeof(NetHandle), '\0');
-    std::memcpy(bytes.data(), &listen_->handle(), sizeof(NetHandle));
-    bytes += options_.way.route;
-    PLEXUS_TRY(
-        options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-    net_ = listen_->accept();
+    PLEXUS_TRY(start_listening());
+  }
+  if (awaits_answer_) {
+    if (!options_.exchange->try_take(key().peer, answer_tag(key())).has_value()) {
+      return false;
+    }
+    awaits_answer_ = false;
   }
   auto progress = net_->try_accept();
   if (progress.has_error()) {
@@ -328,7 +367,7 @@ bool NetRecvEnd::may_post() const {
     return recv.wanted().step == posted_ + 1;
   }
   // Released by this thread, or by a kernel.
-  return posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots;
+  return posted_ < expected_ && posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots;
 }
 
 /// Posts the place that the executor wants the message of the step that is next to come to.
@@ -352,6 +391,9 @@ NetStatus NetRecvEnd::post_landing() {
 NetStatus NetRecvEnd::post_step() {
   const size_t index = posted_ % kSlots;
   const bool apart = options_.way.apart;
+  if (!header_posted_) {
+    forget_header(slot(posted_));
+  }
   const NetBuffer first{.data = slot(posted_),
                         .size_bytes = apart ? sizeof(NetHeader) : message_bytes_max(),
                         .memory = registrations_.host->raw(),
@@ -390,8 +432,7 @@ Result<bool> NetRecvEnd::test_posted() {
       posted_ = received_;  // what is posted behind it never comes
       return moved;
     }
-    PLEXUS_TRY(news,
-               read_news(slot(received_), size_bytes, message_bytes_max(), options_.peer_name));
+    PLEXUS_TRY(news, read_news(slot(received_), size_bytes, message_bytes_max(), source()));
     PLEXUS_TRY(check_identity(news, identity_, received_, options_.peer_name));
     if (!flush_received(news.size_bytes)) {
       return moved;
@@ -413,8 +454,7 @@ NetStatus NetRecvEnd::test_step(uint64_t& size_bytes) {
   }
   const auto status = net_->test(requests_[index], &size_bytes);
   if (status == NetStatus::kOk && options_.way.apart) {
-    // A header of another size is none: the sum then contradicts what it says.
-    size_bytes = header_bytes_[index] == sizeof(NetHeader) ? size_bytes + sizeof(NetHeader) : 0;
+    size_bytes = join_sizes(header_bytes_[index], size_bytes, source());
   }
   return status;
 }

@@ -9,12 +9,18 @@
 // registered with the plugin, or, when the plugin or the GPU refuses, in host memory as ever. What
 // was received into GPU memory is flushed before the slot counts as filled.
 //
+// A receive is posted for each message that the calls under way still take, as far as there are
+// slots, and for no other: when a call ends, so has every receive that was posted. Some plugins
+// share what lies below between connections, and lose it when one is closed with receives posted.
+//
 // A host rank's payloads travel between its user's memory and a plugin that takes pieces without a
 // stop in a slot: what the executor lends is sent from where it lies, and a message is fetched when
 // the executor waits for it, to where it wants it.
 //
-// The receiver listens and posts a letter: the plugin's handle, then the route as it sees it (net,
-// devices). The sender compares the route with its own before it connects.
+// The receiver listens and posts a letter: the plugin's handle, whether it wants an answer, and the
+// route as it sees it (net, devices). The sender compares the route with its own before it
+// connects. Libraries of NCCL's ABI may block in accept, so there the sender answers when it has
+// called connect, and only then the receiver accepts.
 #pragma once
 
 #include <array>
@@ -26,6 +32,7 @@
 #include "core/plugin/net_plugin.hpp"
 #include "core/transport/connection.hpp"
 #include "core/transport/local.hpp"
+#include "core/transport/net_message.hpp"
 #include "core/transport/net_set.hpp"
 
 namespace plexus {
@@ -97,12 +104,14 @@ class NetSendEnd final : public NetEnd {
   [[nodiscard]] bool drained() noexcept override;
 
  private:
+  Result<bool> take_letter();
   Result<bool> send_filled();
   [[nodiscard]] NetStatus send_step(const SlotHeader& header);
   Result<bool> test_sent();
 
   std::optional<NetSend> net_;
   Registrations registrations_;
+  bool is_asked_to_answer_ = false;
   bool header_sent_ = false;  // of the step that is next, whose payload is not
   uint64_t sent_ = 0;         // steps handed to the plugin
   uint64_t done_ = 0;         // steps the plugin is done with
@@ -113,18 +122,24 @@ class NetRecvEnd final : public NetEnd {
   NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
   Result<bool> progress_connect() override;
   Result<bool> progress_pump() override;
+  void expect(uint64_t messages) noexcept override { expected_ += messages; }
   void observe(StepObserver* observer) override;
   [[nodiscard]] const Error* broken() const noexcept override {
     return broken_ ? &*broken_ : nullptr;
   }
 
  private:
+  Result<void> start_listening();
   Result<bool> post_free();
   [[nodiscard]] bool may_post() const;
   [[nodiscard]] NetStatus post_step();
   [[nodiscard]] NetStatus post_landing();
   Result<bool> test_posted();
   [[nodiscard]] NetStatus test_step(uint64_t& size_bytes);
+  [[nodiscard]] MessageSource source() const {
+    return {.peer_name = options_.peer_name,
+            .may_lack_sizes = !options_.way.context->plugin().is_native()};
+  }
   [[nodiscard]] bool flush_received(uint32_t payload_bytes);
   bool announce_flushed();
   void tell_taken();
@@ -132,10 +147,12 @@ class NetRecvEnd final : public NetEnd {
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
   Registrations registrations_;
+  bool awaits_answer_ = false;                   // that the sender has called connect
   std::array<NetRequest*, kSlots> flushes_{};    // null: none needed, or done
   std::array<uint64_t, kSlots> header_bytes_{};  // of headers that travel apart
   std::array<std::byte*, kSlots> landings_{};    // of payloads in user memory; null: in slots
   bool header_posted_ = false;                   // of the step that is next, whose payload is not
+  uint64_t expected_ = 0;                        // steps that the calls so far take
   uint64_t posted_ = 0;                          // steps whose slot waits for a message
   uint64_t received_ = 0;                        // steps that the plugin is done with
   uint64_t arrived_ = 0;                         // steps that arrived, and are flushed

@@ -72,22 +72,52 @@ inline NetHeader news_of(const Fifo& fifo, uint64_t step) noexcept {
   return news;
 }
 
-/// The header of a message of `size_bytes` in a buffer of `room_bytes`, checked.
+/// Where a message comes from.
+struct MessageSource {
+  std::string_view peer_name;
+  /// Libraries of NCCL's ABI need not say how many bytes came, and some never do: 0 is no lie.
+  bool may_lack_sizes = false;
+};
+
+/// A buffer's header while a message is awaited: none that came is like it, so that nobody reads
+/// the last one again.
+inline void forget_header(std::byte* message) noexcept {
+  NetHeader none{};
+  none.size_bytes = UINT32_MAX;
+  std::memcpy(message, &none, sizeof(none));
+}
+
+/// Of a header and a payload that travelled apart: their sum, 0 where it is not known, and what
+/// contradicts every header when the header's size is wrong.
+inline uint64_t join_sizes(uint64_t header_bytes,
+                           uint64_t payload_bytes,
+                           const MessageSource& source) {
+  if (header_bytes != sizeof(NetHeader) && !(source.may_lack_sizes && header_bytes == 0)) {
+    return 1;
+  }
+  const bool is_told = payload_bytes != 0 || !source.may_lack_sizes;
+  return is_told ? sizeof(NetHeader) + payload_bytes : 0;
+}
+
+/// The header of a message of `size_bytes` in a buffer of `room_bytes`, checked. 0: the plugin did
+/// not say, if it may be one that does not, and the header's word counts.
 inline Result<NetHeader> read_news(const std::byte* message,
                                    uint64_t size_bytes,
                                    uint64_t room_bytes,
-                                   std::string_view peer_name) {
+                                   const MessageSource& source) {
   NetHeader news{};
-  if (size_bytes >= sizeof(news)) {
+  const bool is_untold = size_bytes == 0 && source.may_lack_sizes;
+  if (is_untold || size_bytes >= sizeof(news)) {
     std::memcpy(&news, message, sizeof(news));
   }
-  if (size_bytes < sizeof(news) || size_bytes > room_bytes ||
-      news.size_bytes != size_bytes - sizeof(news)) {
+  const uint64_t found_bytes = is_untold ? sizeof(news) + news.size_bytes : size_bytes;
+  if (found_bytes < sizeof(news) || found_bytes > room_bytes ||
+      news.size_bytes != found_bytes - sizeof(news)) {
     return fail(
         Code::kRemoteError,
         "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
         "of Plexus on all ranks",
-        peer_name, size_bytes, news.size_bytes);
+        source.peer_name, size_bytes, news.size_bytes);
   }
   return news;
 }

@@ -34,12 +34,27 @@ NetContext chaos(const std::string& script) {
   return std::move(context).value();
 }
 
+/// A context of one of the fixtures of tests/abi/nccl_net, in the place of a vendor's library.
+NetContext vendors(const std::string& name, NetLog log = {}) {
+  const auto file =
+      test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libnccl-net-" + name + ".so").c_str());
+  return test::make_context(test::load_plugin(file), std::move(log));
+}
+
 /// Both ends of a connection of two ranks of this process. `scripts`: what each way is like.
 struct Link {
   explicit Link(const std::vector<std::string>& scripts, milliseconds patience = milliseconds(50)) {
     for (const std::string& script : scripts) {
       contexts.push_back(chaos(script));
     }
+    make_ends(patience);
+  }
+  /// One way, through `context`.
+  explicit Link(NetContext context) {
+    contexts.push_back(std::move(context));
+    make_ends(milliseconds(2000));
+  }
+  void make_ends(milliseconds patience) {
     exchanges = make_local_exchanges(2);
     send = std::make_unique<FarSendEnd>(ConnectionKey{1, true, 4}, options(0, patience));
     recv = std::make_unique<FarRecvEnd>(ConnectionKey{0, false, 4}, options(1, patience));
@@ -89,6 +104,7 @@ struct Link {
     }
   }
   bool run(uint64_t messages) {
+    recv->expect(messages);
     return test::poll_until([&] {
       step(messages);
       return error.has_value() || testing::Test::HasFailure() ||
@@ -130,6 +146,56 @@ TEST(FarEnds, TakeMoreThanAFifoHoldsBeforeAnythingIsAcknowledged) {
   EXPECT_FALSE(link.send->settled());
 }
 
+TEST(FarEnds, TakeNothingThatNoCallExpects) {
+  Link link({""});
+  ASSERT_TRUE(link.connect());
+  link.recv->expect(3);
+  ASSERT_TRUE(test::poll_until([&] {
+    link.step(5);
+    return link.taken == 3 && link.sent == 5 && link.send->drained();
+  }));
+  EXPECT_FALSE(link.recv->progress_pump().value());
+  EXPECT_FALSE(link.recv->recv.try_peek());
+  link.recv->expect(2);
+  EXPECT_TRUE(test::poll_until([&] {
+    link.step(5);
+    return link.taken == 5;
+  }));
+}
+
+/// Which wait for each other, and would for ever, both ends being driven by this thread.
+TEST(FarEnds, ConnectWhereThePluginsAcceptBlocks) {
+  Link link(vendors("quirk-accept-blocks"));
+  ASSERT_TRUE(link.connect());
+  EXPECT_TRUE(link.run(50));
+}
+
+TEST(FarEnds, TakeTheSizeFromTheHeaderWhereThePluginTellsNone) {
+  Link link(vendors("quirk-no-sizes"));
+  ASSERT_TRUE(link.connect());
+  EXPECT_TRUE(link.run(50));
+  EXPECT_FALSE(link.error.has_value()) << link.error->message();
+}
+
+/// The fixture complains of each connection that is closed with receives posted.
+TEST(FarEnds, LeaveNoReceiveBehind) {
+  std::vector<std::string> lines;
+  {
+    Link link(vendors("quirk-shared-endpoint", [&](NetLogLevel level, std::string_view text) {
+      if (level == NetLogLevel::kWarn) {
+        lines.emplace_back(text);
+      }
+    }));
+    ASSERT_TRUE(link.connect());
+    EXPECT_TRUE(link.run(50));
+    EXPECT_TRUE(test::poll_until([&] {
+      link.step(50);
+      return link.send->settled() && link.recv->drained();
+    }));
+  }
+  EXPECT_THAT(lines, testing::IsEmpty());
+}
+
 TEST(FarEnds, GoOnByAnotherWayWhenAConnectionBreaks) {
   for (const char* const broken : {"send: cut=20KiB", "recv: cut=20KiB", "*: cut=20KiB"}) {
     Link link({broken, ""});
@@ -166,6 +232,7 @@ TEST(FarEnds, SilenceOfAReceiverThatIsElsewhereIsNoLoss) {
   link.sent = 1;
   std::memset(link.send->send.payload(1), 0, 1);
   link.taken = 1;
+  link.recv->expect(1);
   EXPECT_TRUE(test::poll_until([&] {
     EXPECT_FALSE(link.recv->progress_pump().has_error());
     EXPECT_FALSE(link.send->progress_pump().has_error());

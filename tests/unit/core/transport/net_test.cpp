@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/plugin/registry.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/net_set.hpp"
 #include "tests/support/net_pair.hpp"
@@ -158,6 +159,60 @@ TEST(NetEnds, SendNoPiecesWhereThePeerTakesHeaderAndPayloadApart) {
   Ends ends("a", "a", socket(), true);
   ASSERT_TRUE(ends.connect());
   EXPECT_EQ(ends.send.send.reach(), Reach::kNothing);
+}
+
+/// One of the fixtures of tests/abi/nccl_net, which are initialised once per process.
+std::shared_ptr<const NetPlugin> vendors(const std::string& name) {
+  static NetPluginCache cache;
+  return cache.intern(test::load_plugin(
+      test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libnccl-net-" + name + ".so").c_str())));
+}
+
+/// Sends messages as long as there is room, and takes `messages` of them.
+void move_messages(Ends& ends, uint64_t messages) {
+  uint64_t sent = 0;
+  uint64_t taken = 0;
+  ASSERT_TRUE(test::poll_until([&] {
+    if (sent < messages && ends.send.send.try_acquire()) {
+      std::memset(ends.send.send.payload(100), static_cast<int>(sent), 100);
+      ends.send.send.commit(100, 99);
+      ++sent;
+    }
+    EXPECT_TRUE(ends.send.progress_pump().has_value());
+    EXPECT_TRUE(ends.recv.progress_pump().has_value());
+    if (ends.recv.recv.try_peek()) {
+      EXPECT_EQ(ends.recv.recv.header().size_bytes, 100U);
+      EXPECT_EQ(ends.recv.recv.payload()[99], static_cast<std::byte>(taken));
+      ends.recv.recv.release();
+      ++taken;
+    }
+    return (taken == messages && ends.send.drained()) || testing::Test::HasFailure();
+  }));
+}
+
+TEST(NetEnds, PostNoReceiveThatNoCallExpects) {
+  Ends ends("a", "a", vendors("quirk-shared-endpoint"));
+  ASSERT_TRUE(ends.connect());
+  EXPECT_FALSE(ends.recv.progress_pump().value());
+  ends.recv.expect(20);
+  move_messages(ends, 20);
+  EXPECT_FALSE(ends.recv.progress_pump().value());
+  ends.recv.expect(1);
+  move_messages(ends, 1);
+}
+
+TEST(NetEnds, ConnectWhereThePluginsAcceptBlocks) {
+  Ends ends("a", "a", vendors("quirk-accept-blocks"));
+  EXPECT_TRUE(ends.connect());
+}
+
+TEST(NetEnds, TakeTheSizeFromTheHeaderWhereThePluginTellsNone) {
+  for (const bool apart : {false, true}) {
+    Ends ends("a", "a", vendors("quirk-no-sizes"), apart);
+    ASSERT_TRUE(ends.connect());
+    ends.recv.expect(20);
+    move_messages(ends, 20);
+  }
 }
 
 TEST(NetEnds, RefuseToConnectWhenTheirRoutesDiffer) {
