@@ -79,6 +79,7 @@ Result<void> FarRecvEnd::follow_letters(Clock::time_point now) {
       senders_calls_ = letter->count;
     } else if (letter->kind == Kind::kMove && (letter->count == 1 || state_ != State::kOpen)) {
       ++epoch_;
+      lost_at_ = now;  // the sender says so
       PLEXUS_TRY(restart());
     } else if (letter->kind == Kind::kMove) {
       asked_ = true;
@@ -88,6 +89,7 @@ Result<void> FarRecvEnd::follow_letters(Clock::time_point now) {
   if (asked_ && state_ == State::kOpen && posted_ > arrived_ &&
       now - quiet_since_ >= options_.patience) {
     ++epoch_;
+    lost_at_ = now;
     return restart();
   }
   return ok();
