@@ -102,7 +102,8 @@ class Plugin(unittest.TestCase):
         ended = plexus("check", LETTER, "--only", groups)
         self.assertEqual(ended.returncode, 0, ended.stdout)
         self.assertRegex(ended.stdout, r"(?m)^weak   init\.process ")
-        for check in ("order.tags_reversed", "request.full", "request.any_order", "message.empty_null"):
+        for check in ("order.tags_reversed", "request.full", "request.any_order", "message.empty_null",
+                      "request.newest_first"):
             self.assertRegex(ended.stdout, rf"(?m)^beyond {check} ".replace(".", r"\."))
         for check in ("order.sizes", "request.limit", "request.recycled", "file.entry_kinds"):
             self.assertRegex(ended.stdout, rf"(?m)^pass   {check} ".replace(".", r"\."))
@@ -182,11 +183,14 @@ class Plugin(unittest.TestCase):
     # ---- what is there ----
 
     def test_list_shows_vendors_libraries_and_their_tables(self):
-        told = plexus("list", PLEXUS_PLUGIN_PATH=EXAMPLES).stdout
-        self.assertRegex(told, r"(?m)^libnccl-net-letter\.so +ncclNetPlugin_v8, /")
-        self.assertRegex(told, r"(?m)^libnccl-net-odd-no-plugin\.so +has no table")
-        self.assertRegex(told, r"(?m)^libnccl-env-fixture-v2\.so +ncclEnvPlugin_v2, /")
-        self.assertIn("libnccl-net-letter.so", plexus("list", LD_LIBRARY_PATH=EXAMPLES).stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("libnccl-net-letter.so", "libnccl-net-odd-no-plugin.so", "libnccl-env-fixture-v2.so"):
+                os.symlink(os.path.join(EXAMPLES, name), os.path.join(folder, name))
+            for variable in ("PLEXUS_PLUGIN_PATH", "LD_LIBRARY_PATH"):
+                told = plexus("list", **{variable: folder}).stdout
+                self.assertRegex(told, r"(?m)^libnccl-net-letter\.so +ncclNetPlugin_v8, /")
+                self.assertRegex(told, r"(?m)^libnccl-net-odd-no-plugin\.so +has no table")
+                self.assertRegex(told, r"(?m)^libnccl-env-fixture-v2\.so +ncclEnvPlugin_v2, /")
 
     def test_info_looks_through_the_abi_that_is_asked_for(self):
         self.assertIn("chosen   ncclNetPlugin_v9\n", plexus("info", SOCKET, "--abi", "v9").stdout)

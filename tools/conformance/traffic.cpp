@@ -167,9 +167,12 @@ Result<bool> Traffic::post_next(Lane& lane) {
   return true;
 }
 
+/// Oldest first, until one is not done; or all, the youngest first.
 Result<bool> Traffic::test_posted(Lane& lane) {
   bool has_ended = false;
-  for (auto each = lane.posted.begin(); each != lane.posted.end();) {
+  for (size_t left = lane.posted.size(); left-- > 0;) {
+    const auto each =
+        lane.posted.begin() + static_cast<ptrdiff_t>(testing_ == Testing::kAll ? left : 0);
     Item& item = **each;
     const int32_t code = lane.send != nullptr
                              ? lane.send->test(item.request, item.transfer.sizes_bytes.data())
@@ -178,7 +181,6 @@ Result<bool> Traffic::test_posted(Lane& lane) {
       break;
     }
     if (code == PLEXUS_AGAIN) {
-      ++each;
       continue;
     }
     if (code != PLEXUS_OK) {
@@ -189,7 +191,7 @@ Result<bool> Traffic::test_posted(Lane& lane) {
     end(lane.send != nullptr ? lane.send->net() : lane.recv->net(), item);
     has_ended = true;
     done_.push_back(std::move(*each));
-    each = lane.posted.erase(each);
+    lane.posted.erase(each);
   }
   return has_ended;
 }

@@ -248,7 +248,7 @@ Result<void> newest_first(Pair& pair) {
   return expect(targets == sources, "messages arrived in other buffers");
 }
 
-/// Long and short ones together: the later are done while the oldest is still under way.
+/// Long and short ones together, the youngest tested first.
 Result<void> any_order(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   std::vector<Letter> letters;

@@ -107,7 +107,7 @@ TEST(KnownLimits, TurnFailuresIntoKnownOnesAndNothingElse) {
   EXPECT_EQ(verdicts[2].outcome, Outcome::kPass);
   EXPECT_EQ(count(verdicts).failed, 1u);
   EXPECT_EQ(count(verdicts).known, 1u);
-  EXPECT_THAT(format_verdict(verdicts[1]), HasSubstr("known a.second"));
+  EXPECT_THAT(format_verdict(verdicts[1]), HasSubstr("known  a.second"));
 }
 
 TEST(KnownLimits, NeedAReasonAndACheckThatThereIs) {
