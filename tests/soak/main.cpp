@@ -47,6 +47,7 @@ struct Totals {
   uint64_t nchecked = 0;
   uint64_t nperturbed = 0;
   uint64_t nrefused = 0;
+  uint64_t nillegal = 0;  // seeds of which the generator made no legal program
   long memory_kib = 0;
   std::map<std::string, std::vector<uint64_t>> findings;  // by kind and text: seeds
 };
@@ -121,28 +122,18 @@ void report(const Running& running, const WatchOptions& watch, Totals& totals) {
 }
 
 void summarize(const Totals& totals, Clock::duration took) {
-  say(
-      fmt::format("{} seeds in {} s: {} calls, {} results checked, {} changes of order ({} refused "
-                  "by the model), largest process {} MiB, {} distinct findings\n",
-                  totals.njobs, std::chrono::duration_cast<std::chrono::seconds>(took).count(),
-                  totals.ncalls, totals.nchecked, totals.nperturbed, totals.nrefused,
-                  totals.memory_kib / 1024, totals.findings.size()));
+  say(fmt::format(
+      "{} seeds in {} s: {} calls, {} results checked, {} changes of order ({} refused "
+      "by the model), {} seeds passed over, largest process {} MiB, {} distinct findings\n",
+      totals.njobs, std::chrono::duration_cast<std::chrono::seconds>(took).count(), totals.ncalls,
+      totals.nchecked, totals.nperturbed, totals.nrefused, totals.nillegal,
+      totals.memory_kib / 1024, totals.findings.size()));
   for (const auto& [about, seeds] : totals.findings) {
     say(fmt::format(
         "  {} x {}; seeds {}\n", seeds.size(), about.substr(0, 300),
         fmt::join(seeds.begin(), seeds.begin() + std::min<long>(8, static_cast<long>(seeds.size())),
                   ", ")));
   }
-}
-
-Job make_job(uint64_t seed, const Features& features) {
-  Job job = generate(seed, features);
-  if (!job.illegal.empty()) {
-    say(fmt::format("seed {}: the generator made an illegal job: {}\n{}", seed, job.illegal,
-                    describe(job)));
-    std::exit(3);
-  }
-  return job;
 }
 
 int run_campaign(const Options& options, const Features& features) {
@@ -170,8 +161,15 @@ int run_campaign(const Options& options, const Features& features) {
   for (;;) {
     const bool may_start = next <= last && (options.minutes <= 0 || Clock::now() < deadline);
     if (may_start && running.size() < static_cast<size_t>(options.njobs)) {
-      running.push_back(std::make_unique<Running>(make_job(next, features), watch));
+      Job job = generate(next, features);
       ++next;
+      if (!job.illegal.empty()) {  // the generator's fault: the model has the last word
+        ++totals.nillegal;
+        say(fmt::format("seed {} is passed over, its program is illegal: {}\n", next - 1,
+                        job.illegal));
+        continue;
+      }
+      running.push_back(std::make_unique<Running>(std::move(job), watch));
     } else if (running.empty()) {
       break;
     }
@@ -208,11 +206,11 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const Features features = features_of(options);
   if (options.list != kAnySeed) {
-    say(describe(make_job(options.list, features)));
+    say(describe(generate(options.list, features)));
     return 0;
   }
   if (options.process >= 0) {
-    return run_process(make_job(options.seed, features), options.process, options.folder);
+    return run_process(generate(options.seed, features), options.process, options.folder);
   }
   return run_campaign(options, features);
 }
