@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <deque>
 #include <unistd.h>
 
+#include "core/base/immortal.hpp"
 #include "core/schedule/message_count.hpp"
 #include "kernels/layout/collective.hpp"
 
@@ -73,6 +75,34 @@ const char* datatype_of(DataType type) {
   return "?";
 }
 
+/// NCCL's words for algorithms. Kept for ever: profilers write events down long after these ended,
+/// and NCCL's own names are literals.
+class AlgorithmNames {
+ public:
+  static const char* of(const Algorithm& algorithm) {
+    const auto index = static_cast<size_t>(&algorithm - algorithms().data());
+    return Immortal<AlgorithmNames>::instance().names_[index].c_str();
+  }
+
+ private:
+  friend class Immortal<AlgorithmNames>;
+  AlgorithmNames() {
+    for (const Algorithm& algorithm : algorithms()) {
+      std::string& name = names_.emplace_back(algorithm.family);
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    }
+  }
+  std::vector<std::string> names_;  // by place in algorithms()
+};
+
+/// What host ranks have in place of the GPU's clock, in ns.
+uint64_t read_host_clock() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
 /// Messages that the items of one execution move through one network connection, in order.
 class EndTrace final : public StepObserver {
  public:
@@ -92,7 +122,7 @@ class EndTrace final : public StepObserver {
   }
   void on_step(StepChange change, uint64_t bytes) override {
     switch (change) {
-      case StepChange::kNoRoom:
+      case StepChange::kFilled:
         record_first(first_unsent_, NCCL_PROFILE_SEND_PEER_WAIT, 0);
         break;
       case StepChange::kSent:
@@ -193,14 +223,18 @@ class ProfiledPlan final : public ExecutionWatch {
     for (size_t task = 0; task < tasks.size(); ++task) {
       start_api(tasks[task], task);
     }
-    algorithms_.resize(tasks.size());
   }
+  /// Also of a run that was prepared and never begun.
+  ~ProfiledPlan() override { stop_all(); }
+  ProfiledPlan(const ProfiledPlan&) = delete;
+  ProfiledPlan& operator=(const ProfiledPlan&) = delete;
+
   void start_tasks(Plan& plan, std::span<const Task> tasks, uint64_t sequence) {
     for (size_t task = 0; task < tasks.size(); ++task) {
       start_task(plan, tasks[task], task, sequence);
     }
     trace_ends(plan);
-    note_queues(plan);
+    note_channels(plan);
     if (!is_inline_ && !on_device_) {
       stop_apis();  // the calls return when the work is on its streams
     }
@@ -224,41 +258,71 @@ class ProfiledPlan final : public ExecutionWatch {
       trace->begin();
     }
   }
+  void on_item_begin(const WorkQueue::Item& item) noexcept override {
+    if (Channel* const channel = find_channel(item); channel != nullptr) {
+      start_channel(*channel, read_host_clock());
+    }
+  }
+  void on_item_end(const WorkQueue::Item& item) noexcept override {
+    if (Channel* const channel = find_channel(item); channel != nullptr) {
+      stop_channel(*channel, read_host_clock());
+    }
+  }
   void on_end() noexcept override {
     for (const auto& trace : traces_) {
       trace->finish();
     }
     tell_kernels();
     profile_.leave(*this);
-    stop_tasks();
-    stop_apis();
+    stop_all();
   }
 
  private:
-  /// A queue of blocks, as its first work has it.
-  struct Queue {
+  /// What runs beside others for a task: an item of a host rank, or a queue of blocks, as its first
+  /// item has it.
+  struct Channel {
+    const WorkQueue::Item* item;
     size_t task;
-    uint8_t channel;
+    uint8_t number;
+    ProfileEvent event;
   };
-  void note_queues(Plan& plan) {
-    if (!on_device_) {
+  void note_channels(Plan& plan) {
+    if (!profilers_.wants(NCCL_PROFILE_KERNEL_CHANNEL)) {
       return;
     }
+    uint8_t number = 0;
     for (const WorkQueue& queue : plan.execution().queues) {
-      const auto item = std::find_if(
-          plan.items().begin(), plan.items().end(),
-          [&](const Plan::ItemTask& each) { return each.item == &queue.items.front(); });
-      queues_.push_back({item->task, static_cast<uint8_t>(queues_.size())});
+      for (const WorkQueue::Item& each : queue.items) {
+        const auto item =
+            std::find_if(plan.items().begin(), plan.items().end(),
+                         [&](const Plan::ItemTask& found) { return found.item == &each; });
+        channels_.push_back({&each, item->task, number, {}});
+        if (on_device_) {
+          break;
+        }
+      }
+      ++number;
     }
   }
+  Channel* find_channel(const WorkQueue::Item& item) noexcept {
+    const auto found = std::find_if(channels_.begin(), channels_.end(),
+                                    [&](const Channel& each) { return each.item == &item; });
+    return found == channels_.end() ? nullptr : &*found;
+  }
+  void start_channel(Channel& channel, uint64_t time) noexcept {
+    auto what = about(NCCL_PROFILE_KERNEL_CHANNEL);
+    what.is.kernel_channel = {channel.number, time};
+    channel.event = profilers_.start(what, &tasks_[channel.task]);
+  }
+  void stop_channel(Channel& channel, uint64_t time) noexcept {
+    profilers_.record(channel.event, NCCL_PROFILE_KERNEL_CHANNEL_STOP, time);
+    profilers_.stop(channel.event);
+  }
   /// The kernel has ended and left its times.
-  void tell_kernels() {
-    for (size_t queue = 0; times_ != nullptr && queue < queues_.size(); ++queue) {
-      auto what = about(NCCL_PROFILE_KERNEL_CHANNEL);
-      what.is.kernel_channel = {queues_[queue].channel, read_time(2 * queue)};
-      ProfileEvent event = profilers_.start(what, &tasks_[queues_[queue].task]);
-      profilers_.record(event, NCCL_PROFILE_KERNEL_CHANNEL_STOP, read_time(2 * queue + 1));
-      profilers_.stop(event);
+  void tell_kernels() noexcept {
+    for (size_t queue = 0; times_ != nullptr && queue < channels_.size(); ++queue) {
+      start_channel(channels_[queue], read_time(2 * queue));
+      stop_channel(channels_[queue], read_time(2 * queue + 1));
     }
     times_ = nullptr;
   }
@@ -301,6 +365,9 @@ class ProfiledPlan final : public ExecutionWatch {
     }
   }
   void start_task(Plan& plan, const Task& task, size_t index, uint64_t sequence) {
+    const auto channels = static_cast<uint8_t>(
+        std::count_if(plan.items().begin(), plan.items().end(),
+                      [&](const Plan::ItemTask& item) { return item.task == index; }));
     if (is_point_to_point(task.collective)) {
       auto what = about(NCCL_PROFILE_P2P);
       const bool sends = task.collective == Collective::kSend;
@@ -311,32 +378,35 @@ class ProfiledPlan final : public ExecutionWatch {
                      datatype_of(task.type),
                      task.count,
                      task.root,
-                     1,
+                     channels,
                      nullptr};
       tasks_[index] = profilers_.start(what, &apis_[index], &group_);
       return;
     }
-    uint8_t channels = 0;
-    const Algorithm* algorithm = nullptr;
+    const char* algorithm = "";
     const char* protocol = "";
     for (const Plan::ItemTask& item : plan.items()) {
       if (item.task == index) {
-        ++channels;
         const CallRecord& call = item.item->work.call;
         sequence = call.sequence;
         protocol = protocol_of(item.item->work.protocol);
-        algorithm = call.algorithm > 0 ? &algorithms()[call.algorithm - size_t{1}] : nullptr;
+        algorithm =
+            call.algorithm > 0 ? AlgorithmNames::of(algorithms()[call.algorithm - size_t{1}]) : "";
       }
     }
-    std::string& name = algorithms_[index];
-    name = algorithm == nullptr ? "" : algorithm->family;
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
     auto what = about(NCCL_PROFILE_COLL);
     what.is.coll.v4 = {sequence,  function_of(task.collective), task.send, task.recv, task.count,
-                       task.root, datatype_of(task.type),       channels,  1,         name.c_str(),
+                       task.root, datatype_of(task.type),       channels,  1,         algorithm,
                        protocol};
     tasks_[index] = profilers_.start(what, &apis_[index], &group_);
+  }
+  /// Whatever has not ended; a second time nothing.
+  void stop_all() noexcept {
+    for (Channel& channel : channels_) {  // of items that did not come to their end
+      stop_channel(channel, read_host_clock());
+    }
+    stop_tasks();
+    stop_apis();
   }
   void stop_tasks() {
     for (ProfileEvent& task : tasks_) {
@@ -380,13 +450,12 @@ class ProfiledPlan final : public ExecutionWatch {
   int rank_;
   bool on_device_;
   bool is_inline_;
-  std::vector<Queue> queues_;  // of a CUDA rank
+  std::vector<Channel> channels_;
   const uint64_t* times_ = nullptr;
   ProfileEvent group_api_;
   ProfileEvent group_;
   std::vector<ProfileEvent> tasks_;
   std::vector<ProfileEvent> apis_;
-  std::vector<std::string> algorithms_;  // names that events point to
   std::vector<std::unique_ptr<EndTrace>> traces_;
 };
 

@@ -109,6 +109,19 @@ void end_run(Execution& execution) {
   execution.finished = true;
 }
 
+void tell_item_begins(const Execution& execution, const WorkQueue::Item& item) {
+  if (execution.watch != nullptr) {
+    execution.watch->on_item_begin(item);
+  }
+}
+
+void end_item(const Execution& execution, WorkQueue& queue) {
+  if (execution.watch != nullptr) {
+    execution.watch->on_item_end(queue.items[queue.current]);
+  }
+  ++queue.current;
+}
+
 /// The first of the execution's calls that uses `end`.
 const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
   for (const WorkQueue& queue : execution.queues) {
@@ -192,7 +205,7 @@ void Engine::run_simple(Execution& execution) noexcept {
   size_t lanes_left = 0;
   for (WorkQueue& queue : execution.queues) {
     queue.current = 0;
-    lanes_left += restart_item(queue);
+    lanes_left += restart_item(execution, queue);
   }
   RunQueue alone(0);
   let_poll(execution, lanes_left, alone);
@@ -204,11 +217,12 @@ void Engine::run_simple(Execution& execution) noexcept {
 }
 
 /// How many lanes it has.
-size_t Engine::restart_item(WorkQueue& queue) noexcept {
+size_t Engine::restart_item(const Execution& execution, WorkQueue& queue) noexcept {
   if (queue.current == queue.items.size()) {
     return 0;
   }
   WorkQueue::Item& item = queue.items[queue.current];
+  tell_item_begins(execution, item);
   begin_calls(item.work);
   for (LaneRun& lane : item.lanes) {
     lane.restart();
@@ -236,8 +250,8 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
       any_moved = any_moved || lane.moved();
     }
     if (lanes_left == 0) {
-      ++queue.current;
-      lanes_left = restart_item(queue);
+      end_item(execution, queue);
+      lanes_left = restart_item(execution, queue);
     }
     all_left += lanes_left;
   }
@@ -318,6 +332,7 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
   if (queue.awaits_connections) {
     return;
   }
+  tell_item_begins(execution, item);
   begin_calls(item.work);
   item.lanes_left = item.lanes.size();
   for (LaneRun& lane : item.lanes) {
@@ -333,7 +348,7 @@ void Engine::lane_done(LaneRun& lane) noexcept {
   auto& execution = *static_cast<Execution*>(lane.owner);
   auto& queue = *static_cast<WorkQueue*>(lane.owner_queue);
   if (--queue.items[queue.current].lanes_left == 0) {
-    ++queue.current;
+    end_item(execution, queue);
     begin_item(execution, queue);
   }
 }

@@ -41,7 +41,7 @@ class Engine {
   Result<bool> progress_pumps(Execution& execution) noexcept;
   [[nodiscard]] bool spins() const noexcept;
   void run_simple(Execution& execution) noexcept;
-  size_t restart_item(WorkQueue& queue) noexcept;
+  size_t restart_item(const Execution& execution, WorkQueue& queue) noexcept;
   bool poll_queues(Execution& execution, RunQueue& alone) noexcept;
   [[gnu::noinline]] bool wait_for(Execution& execution) noexcept;
   void moved() noexcept;

@@ -50,17 +50,6 @@ class RankState {
   virtual void on_moved() = 0;
 };
 
-/// Hears of an execution's begin and end, in the thread that drives it.
-class ExecutionWatch {
- public:
-  virtual ~ExecutionWatch() = default;
-  /// A kernel was launched, or captured; in the calling thread. `times`: by queue, when it began
-  /// and ended by the device's clock, in ns; there until the end. nullptr: captured.
-  virtual void on_launch(void* stream, const uint64_t* times) noexcept = 0;
-  virtual void on_begin() noexcept = 0;
-  virtual void on_end() noexcept = 0;
-};
-
 /// Work that something else than the engine does: a kernel. The engine moves the pumps of its
 /// connections and waits for its end.
 class RemoteWork {
@@ -82,6 +71,19 @@ struct WorkQueue {
   boost::container::stable_vector<Item> items;
   size_t current = 0;
   bool awaits_connections = false;  // of the current item, which has not begun
+};
+
+/// Hears of an execution's begin and end and of its items', in the thread that drives it.
+class ExecutionWatch {
+ public:
+  virtual ~ExecutionWatch() = default;
+  /// A kernel was launched, or captured; in the calling thread. `times`: by queue, when it began
+  /// and ended by the device's clock, in ns; there until the end. nullptr: captured.
+  virtual void on_launch(void* stream, const uint64_t* times) noexcept = 0;
+  virtual void on_begin() noexcept = 0;
+  virtual void on_item_begin(const WorkQueue::Item& item) noexcept = 0;
+  virtual void on_item_end(const WorkQueue::Item& item) noexcept = 0;
+  virtual void on_end() noexcept = 0;
 };
 
 /// What one run takes from an end with a pump.

@@ -21,10 +21,10 @@ struct ConnectionKey {
   friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
 };
 
-/// What became of the oldest message that it can have become of.
+/// What happens to the oldest message of a connection that has not got that far yet.
 enum class StepChange : uint8_t {
-  kNoRoom,   // filled, and the network takes no more: stays where it is
-  kSent,     // handed to the network
+  kFilled,   // is handed to the network now; told again when the network had no room for it
+  kSent,     // the network has taken it
   kArrived,  // lies in its slot
   kDone,     // left this process, or was taken out of its slot
 };

@@ -221,13 +221,14 @@ Result<bool> FarSendEnd::send_ring(Clock::time_point now) {
     NetHeader news{};
     std::memcpy(&news, bytes, sizeof(news));
     NetSend& socket = data_[socket_of(next_)];
+    const bool is_observed = observer_ != nullptr && next_ >= told_;  // not for what is sent again
+    if (is_observed) {
+      observer_->on_step(StepChange::kFilled, news.size_bytes);
+    }
     const auto status =
         socket.isend({bytes, sizeof(news) + news.size_bytes}, kTag,
                      data_memory_[socket_of(next_)].raw(), &requests_[next_ % ring_messages_]);
     if (status == NetStatus::kAgain) {
-      if (observer_ != nullptr) {
-        observer_->on_step(StepChange::kNoRoom, news.size_bytes);
-      }
       return moved;
     }
     if (status != NetStatus::kOk) {
@@ -239,7 +240,7 @@ Result<bool> FarSendEnd::send_ring(Clock::time_point now) {
     }
     ++next_;
     moved = true;
-    if (observer_ != nullptr && next_ > told_) {
+    if (is_observed) {
       observer_->on_step(StepChange::kSent, news.size_bytes);
       told_ = next_;
     }

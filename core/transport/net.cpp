@@ -194,11 +194,11 @@ Result<bool> NetSendEnd::send_filled() {
     if (header.ready.load(std::memory_order_acquire) != sent_ + 1) {
       return moved;
     }
+    if (observer_ != nullptr) {
+      observer_->on_step(StepChange::kFilled, header.size_bytes);
+    }
     const auto status = send_step(header);
     if (status == NetStatus::kAgain) {
-      if (observer_ != nullptr) {
-        observer_->on_step(StepChange::kNoRoom, header.size_bytes);
-      }
       return moved;
     }
     if (status != NetStatus::kOk) {

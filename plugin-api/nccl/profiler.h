@@ -39,7 +39,7 @@ extern "C" {
 #define NCCL_PROFILE_RECV_FLUSH_WAIT 11     /* arrived, being made visible */
 #define NCCL_PROFILE_RECV_GPU_WAIT 12       /* not taken out of the slot yet */
 #define NCCL_PROFILE_OP_IN_PROGRESS 19      /* the first step of a proxy op moves */
-#define NCCL_PROFILE_SEND_PEER_WAIT 20      /* filled; the network has no room */
+#define NCCL_PROFILE_SEND_PEER_WAIT 20      /* filled, and offered to the network */
 #define NCCL_PROFILE_KERNEL_CHANNEL_STOP 22 /* with the GPU's clock */
 #define NCCL_PROFILE_GROUP_START_DONE 23    /* ncclGroupStart is over */
 #define NCCL_PROFILE_GROUP_END_BEGIN 24     /* ncclGroupEnd begins */

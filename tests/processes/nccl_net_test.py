@@ -46,6 +46,21 @@ class NcclNet(job.Test):
             ended = self.start([job.PLEXUS, "plugin", "info", "socket"], PLEXUS_NET_ABI=version).end(60)
             self.assertIn(f"chosen   ncclNetPlugin_{version}\n", ended.stdout)
 
+    def test_collectives_over_libraries_with_the_habits_of_real_ones(self):  # top of tests/abi/nccl_net/tcp_engine.h
+        for name in ("quirk-shared-endpoint", "quirk-accept-blocks", "quirk-fills-at-init", "quirk-no-sizes"):
+            for collective in ("all_reduce", "sendrecv", "alltoall", "broadcast"):
+                with self.subTest(library=name, collective=collective):
+                    self.run_perf(collective, *ONE_SIZE, "--ranks", 3, "--mode", "procs", "--channels", 2,
+                                  NCCL_NET_PLUGIN=name, **OVER_NET)
+
+    def test_one_of_a_list_that_finds_no_device_gives_way_with_a_warning(self):
+        ended = self.start(job.perf("all_reduce", *ONE_SIZE, "--ranks", 2, "--mode", "procs"), NCCL_DEBUG="INFO",
+                           NCCL_NET_PLUGIN="tcp-v11,net-socket", TCP_FIXTURE_FAULT="devices", **OVER_NET).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        output = ended.stdout + ended.stderr
+        self.assertRegex(output, r"WARN .*tcp-v11.*finds no device on this host")
+        self.assertIn("using network Socket", output)
+
     def test_ranks_that_are_threads_share_one_init(self):
         for name in ("tcp-v8", "tcp-v11"):  # v8's fixture refuses a second one
             with self.subTest(name):

@@ -11,7 +11,7 @@ import tempfile
 import job
 
 FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
-GROUP, COLL, P2P, OP, STEP, GROUP_API, COLL_API, P2P_API = 1, 2, 4, 8, 16, 256, 512, 1024
+GROUP, COLL, P2P, OP, STEP, KERNEL_CHANNEL, GROUP_API, COLL_API, P2P_API = 1, 2, 4, 8, 16, 64, 256, 512, 1024
 SIZES = ["-b", "1M", "-e", "1M", "-n", "2", "-w", "1", *job.limit(50)]
 OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
 START = re.compile(r"start (\d+) type (\d+) parent (\d+) group (\d+) context (\S+) rank (\d+) ?(.*)")
@@ -44,6 +44,8 @@ class Profiler(job.Test):
                 contexts.add(rest[0])
             elif word == "finalize":
                 contexts.remove(rest[0])
+                self.assertGreater(int(rest[2]), 0)
+                self.assertEqual(int(rest[4]), 0, "names that it was told have changed")
             elif word == "start":
                 match = START.match(line)
                 event = events[int(match[1])] = Event(match)
@@ -80,10 +82,24 @@ class Profiler(job.Test):
             self.assertEqual(op.states, [19])
             for step in steps:
                 states = [state for at, state in enumerate(step.states) if at == 0 or step.states[at - 1] != state]
-                self.assertIn(states, [[8, 9], [8, 20, 9]] if way == "send" else [[10, 11, 12]])
+                self.assertEqual(states, [8, 20, 9] if way == "send" else [10, 11, 12])
                 self.assertGreater(step.sizes[-1], 0)
                 seen[way] += 1
         self.assertGreater(min(seen.values()), 0)
+
+    def check_kernel_channels(self, events):
+        """Every call has as many as it said, each with the times at which it began and ended, within its time."""
+        calls = [event for event in events.values() if event.type in (COLL, P2P)]
+        self.assertTrue(calls)
+        for call in calls:
+            channels = [child for child in call.children if child.type == KERNEL_CHANNEL]
+            said = re.search(r"channels (\d+)", call.about)
+            self.assertEqual(len(channels), int(said[1]), call.about)
+            numbers = [int(channel.about.split()[1]) for channel in channels]
+            self.assertEqual(sorted(set(numbers)), sorted(numbers))
+            for channel in channels:
+                self.assertEqual(channel.states, [22])
+                self.assertGreaterEqual(channel.sizes[0], int(channel.about.split()[3]))
 
     def test_tree_of_an_all_reduce_over_the_network(self):
         for version in (4, 5, 6):
@@ -139,6 +155,22 @@ class Profiler(job.Test):
                     if event.parent:
                         self.assertEqual(events[event.parent].rank, event.rank)
                 path.unlink()
+
+    def test_channels_of_calls_over_the_network_and_over_memory(self):
+        for version, environment in ((4, {}), (5, OVER_NET), (6, {"NCCL_MIN_CTAS": "3"})):
+            for collective in ("all_reduce", "sendrecv", "broadcast"):
+                with self.subTest(version=version, collective=collective):
+                    for old in self.folder.glob("events.*"):
+                        old.unlink()
+                    self.run_profiled(f"recorder-v{version}", collective, **environment)
+                    for path in self.files(2):
+                        self.check_kernel_channels(self.read(path))
+
+    def test_one_that_is_off_has_no_context_to_finalize(self):
+        for version in (4, 5):
+            self.run_profiled(f"recorder-v{version}", PROFILER_FIXTURE_FAULT="off")
+            for path in self.folder.glob("events.*"):
+                self.assertEqual(path.read_text(), "")
 
     def test_streams(self):
         self.run_profiled("recorder-v6", "all_reduce", "procs", [*SIZES, "--stream", "async"], **OVER_NET)

@@ -95,7 +95,9 @@ class ProfilerV4 final : public Profiler {
     return guarded([&] { return table_->record_state(event, state, what); });
   }
   void finalize() noexcept override {
-    (void)guarded([&] { return table_->finalize(context_); });
+    if (context_ != nullptr) {  // NCCL does not finalize what has no context
+      (void)guarded([&] { return table_->finalize(context_); });
+    }
   }
 
  private:
@@ -130,7 +132,9 @@ class ProfilerV5 final : public Profiler {
     return guarded([&] { return table_->record_state(event, state, what); });
   }
   void finalize() noexcept override {
-    (void)guarded([&] { return table_->finalize(context_); });
+    if (context_ != nullptr) {  // NCCL does not finalize what has no context
+      (void)guarded([&] { return table_->finalize(context_); });
+    }
   }
 
  private:
@@ -216,7 +220,7 @@ bool Profiler::complain(const char* call, int32_t code) noexcept {
 
 Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& options,
                                                        const ProfiledComm& comm) {
-  std::unique_ptr<ProfilerSet> set(new ProfilerSet());
+  std::unique_ptr<ProfilerSet> set(new ProfilerSet(comm));
   const std::string wanted = options.plugins.empty() ? kDefaultFile : options.plugins;
   for (const std::string_view name : split_list(wanted, ',')) {
     if (name == "none") {
@@ -237,7 +241,7 @@ Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& op
       }
       return std::move(library).error();
     }
-    PLEXUS_TRY(profiler, open_profiler(library.value(), comm));
+    PLEXUS_TRY(profiler, open_profiler(library.value(), set->comm_));
     if (profiler != nullptr) {
       set->profilers_.push_back(std::move(profiler));
     }

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plugin-api/nccl/profiler.h"
@@ -98,7 +99,8 @@ class ProfilerSet {
   void stop(ProfileEvent& event) noexcept;
 
  private:
-  ProfilerSet() = default;
+  explicit ProfilerSet(ProfiledComm comm) : comm_(std::move(comm)) {}
+  ProfiledComm comm_;  // profilers keep the address of its name
   std::vector<std::unique_ptr<Profiler>> profilers_;
 };
 

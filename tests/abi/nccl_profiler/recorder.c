@@ -2,8 +2,11 @@
  *
  * A profiler of NCCL's ABI (ABI_VERSION 4, 5 or 6) that writes one line per call to
  * $PROFILER_FIXTURE_FILE.PID. Written from the published layouts alone, without a header of ours.
- * PROFILER_FIXTURE_MASK: the kinds of event it wants; PROFILER_FIXTURE_FAULT: init, start.
+ * Like NVIDIA's inspector it keeps the addresses of names until finalize, and has no context when
+ * it is switched off. PROFILER_FIXTURE_MASK: the kinds of event it wants; PROFILER_FIXTURE_FAULT:
+ * init, start, and off: init gives no context.
  */
+#define _POSIX_C_SOURCE 200809L /* strdup */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,6 +23,7 @@ enum {
   kP2p = 4,
   kOp = 8,
   kStep = 16,
+  kKernelChannel = 64,
   kGroupApi = 256,
   kCollApi = 512,
   kP2pApi = 1024
@@ -63,6 +67,10 @@ struct api {
   size_t count;
   const char* datatype;
 };
+struct kernel_channel {
+  uint8_t channel;
+  uint64_t timer;
+};
 struct event {
 #if ABI_VERSION > 4
   uint64_t type;
@@ -76,8 +84,17 @@ struct event {
     struct p2p p2p;
     struct op op;
     struct api api;
+    struct kernel_channel kernel_channel;
     int step;
   } is;
+};
+
+/* Names that were told, as they were then. */
+enum { kNamesMax = 256 };
+struct context {
+  const char* told[kNamesMax];
+  char* was[kNamesMax];
+  int names;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -96,6 +113,15 @@ static int is_fault(const char* name) {
     pthread_mutex_unlock(&mutex);                                \
   } while (0)
 
+static void keep(struct context* context, const char* name) {
+  pthread_mutex_lock(&mutex);
+  if (context->names < kNamesMax) {
+    context->told[context->names] = name;
+    context->was[context->names++] = strdup(name);
+  }
+  pthread_mutex_unlock(&mutex);
+}
+
 static int begin(void** context, int* mask, const char* name, int nnodes, int nranks, int rank) {
   const char* wanted = getenv("PROFILER_FIXTURE_MASK");
   pthread_mutex_lock(&mutex);
@@ -108,7 +134,12 @@ static int begin(void** context, int* mask, const char* name, int nnodes, int nr
   if (file == NULL || is_fault("init")) {
     return 3;
   }
-  *context = malloc(1);
+  if (is_fault("off")) {
+    *mask = 0;
+    return 0;
+  }
+  *context = calloc(1, sizeof(struct context));
+  keep(*context, name);
   *mask = wanted == NULL ? 0xffff : atoi(wanted);
   WRITE("init %p '%s' nnodes %d nranks %d rank %d", *context, name, nnodes, nranks, rank);
   return 0;
@@ -154,10 +185,14 @@ static int start(void* context, void** event, struct event* what) {
                what->is.coll.function, (unsigned long)what->is.coll.sequence, what->is.coll.count,
                what->is.coll.datatype, what->is.coll.channels, what->is.coll.algorithm,
                what->is.coll.protocol);
+      keep(context, what->is.coll.function);
+      keep(context, what->is.coll.algorithm);
+      keep(context, what->is.coll.protocol);
+      keep(context, what->is.coll.datatype);
       break;
     case kP2p:
-      snprintf(about, sizeof about, "%s count %zu %s peer %d", what->is.p2p.function,
-               what->is.p2p.count, what->is.p2p.datatype, what->is.p2p.peer);
+      snprintf(about, sizeof about, "%s count %zu %s peer %d channels %d", what->is.p2p.function,
+               what->is.p2p.count, what->is.p2p.datatype, what->is.p2p.peer, what->is.p2p.channels);
       break;
     case kOp:
       snprintf(about, sizeof about, "%s channel %d peer %d steps %d",
@@ -166,6 +201,10 @@ static int start(void* context, void** event, struct event* what) {
       break;
     case kStep:
       snprintf(about, sizeof about, "step %d", what->is.step);
+      break;
+    case kKernelChannel:
+      snprintf(about, sizeof about, "channel %d timer %lu", what->is.kernel_channel.channel,
+               (unsigned long)what->is.kernel_channel.timer);
       break;
     case kCollApi:
     case kP2pApi:
@@ -191,8 +230,14 @@ static int record(void* event, int state, void* what) {
         what == NULL ? 0 : *(size_t*)what);
   return 0;
 }
-static int finalize(void* context) {
-  WRITE("finalize %p", context);
+static int finalize(void* opaque) {
+  struct context* context = opaque;
+  int changed = 0;
+  for (int i = 0; i < context->names; ++i) { /* without a context: SIGSEGV */
+    changed += strcmp(context->told[i], context->was[i]) != 0;
+    free(context->was[i]);
+  }
+  WRITE("finalize %p names %d changed %d", opaque, context->names, changed);
   free(context);
   return 0;
 }
