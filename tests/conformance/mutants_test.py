@@ -163,13 +163,13 @@ COLLNET = {
 
 
 def check(library, only, mutant=None):
-    """(exit code, {id: (verdict, detail)})"""
+    """(exit code, {id: (verdict, detail)}); a failure of any grade counts."""
     environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}
     environment.pop("PLEXUS_MUTANT", None)
     if mutant:
         environment["PLEXUS_MUTANT"] = mutant
     ended = subprocess.run([os.path.join(BIN, "plexus"), "plugin", "check", os.path.join(EXAMPLES, library), "--json",
-                            "-", "--only", only, "--patience", str(max(1, FACTOR))],
+                            "-", "--strict", "--only", only, "--patience", str(max(1, FACTOR))],
                            env=environment, capture_output=True, text=True, timeout=100 * max(1, FACTOR), check=False)
     report = json.loads(ended.stdout)
     return ended.returncode, {each["id"]: (each["verdict"], each["detail"]) for each in report["checks"]}
