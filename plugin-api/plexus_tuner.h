@@ -26,8 +26,8 @@ extern "C" {
 /* Classes of links, by what joins two ranks. */
 #define PLEXUS_LINK_PROCESS 0u /* threads of one process: one reads the other's memory */
 #define PLEXUS_LINK_HOST 1u    /* processes of one host: shared memory */
-#define PLEXUS_LINK_NET 2u     /* hosts of one data centre */
-#define PLEXUS_LINK_FAR 3u     /* data centres */
+#define PLEXUS_LINK_NET 2u     /* hosts of one datacenter */
+#define PLEXUS_LINK_XDC 3u     /* datacenters */
 #define PLEXUS_LINK_CLASSES 4u
 
 typedef struct plexus_tuner_link {
@@ -92,9 +92,9 @@ typedef struct plexus_tuner_candidate {
   /* Since 1.2, when struct_size says that they are there: more of what a loop costs. */
   uint64_t chunks_in_all;  /* that all ranks send */
   uint32_t chunks_reduced; /* that one rank combines with another chunk, at most */
-  /* Since 1.3: what goes from one data centre to another; 0 in one data centre. */
-  uint32_t far_rounds; /* messages, on the way with the most of them */
-  uint64_t far_chunks; /* that leave one data centre, at most */
+  /* Since 1.3: what goes from one datacenter to another; 0 in one datacenter. */
+  uint32_t xdc_rounds; /* messages, on the way with the most of them */
+  uint64_t xdc_chunks; /* that leave one datacenter, at most */
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

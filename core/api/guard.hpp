@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wall between C callers and us: every public function is one statement behind `guard`. Nothing
-// is thrown through it, and every failure is logged here, once, as WARN (the text of
+// The ABI boundary between C callers and us: every public function is one statement behind `guard`.
+// Nothing is thrown through it, and every failure is logged here, once, as WARN (the text of
 // ncclGetLastError).
 #pragma once
 

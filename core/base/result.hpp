@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `Result<T>` = a value or an `Error` (code and one sentence), for operating errors (STYLE 5).
-// The codes are ncclResult_t's numbers, so that the API wall converts without a table.
+// The codes are ncclResult_t's numbers, so that the ABI boundary converts without a table.
 // An `Error` is built once, where the failure is seen, with what, where and what to do about it;
 // callers add context with `with_context`, never a second log line.
 #pragma once

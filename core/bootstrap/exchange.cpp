@@ -56,11 +56,11 @@ Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
 }
 
 std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
-  auto letter = family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
-  if (letter.has_value()) {
-    count(letter->size());
+  auto message = family_->try_take(group_, members_[static_cast<size_t>(peer)], tag);
+  if (message.has_value()) {
+    count(message->size());
   }
-  return letter;
+  return message;
 }
 
 void Exchange::probe(int peer, std::string payload) {

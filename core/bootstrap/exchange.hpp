@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's end of the control plane, for one group of ranks (a communicator): gathers, letters,
-// and news of failure. The same over TCP (ranks of several processes) and inside one process.
+// One rank's end of the control plane, for one group of ranks (a communicator): gathers, control
+// messages, and notices of failure. The same over TCP (ranks of several processes) and inside one
+// process.
 //
 // Threads: any. Blocking calls end with an Error on a deadline, on stop(), or when the group
 // failed.
@@ -35,12 +36,12 @@ class Exchange {
   /// Collective: everybody's blob (at most 1 MiB), by rank. Ends early when `*give_up` turns true.
   Result<std::vector<std::string>> all_gather(std::string blob,
                                               const std::atomic<bool>* give_up = nullptr);
-  /// A letter to a peer; does not wait for it to be taken.
+  /// A control message to a peer; does not wait for it to be taken.
   Result<void> post(int peer, uint64_t tag, std::string blob);
-  /// The oldest letter of `peer` with `tag`, if any. Never blocks.
+  /// The oldest control message of `peer` with `tag`, if any. Never blocks.
   std::optional<std::string> try_take(int peer, uint64_t tag);
 
-  /// Gathers and letters of this group that this rank sent and got so far.
+  /// Gathers and control messages of this group that this rank sent and got so far.
   struct Traffic {
     uint64_t messages;
     uint64_t bytes;

@@ -17,7 +17,7 @@ void Family::leave_group(uint64_t group, std::string record) {
     leaving.open = false;
     leaving.handler = nullptr;
     leaving.probe_handler = nullptr;
-    leaving.letters.clear();
+    leaving.messages.clear();
     last = --groups_open_ == 0;
   }
   // The hub's answer ends the group here. A failure to send means that the hub is gone.
@@ -87,17 +87,17 @@ Error Family::explain_timeout(uint64_t group, uint64_t number) {
 
 std::optional<std::string> Family::try_take(uint64_t group, uint32_t from, uint64_t tag) {
   const std::lock_guard lock(mutex_);
-  auto& letters = groups_[group].letters;
-  const auto at = letters.find({from, tag});
-  if (at == letters.end()) {
+  auto& messages = groups_[group].messages;
+  const auto at = messages.find({from, tag});
+  if (at == messages.end()) {
     return std::nullopt;
   }
-  std::string letter = std::move(at->second.front());
+  std::string message = std::move(at->second.front());
   at->second.pop_front();
   if (at->second.empty()) {
-    letters.erase(at);
+    messages.erase(at);
   }
-  return letter;
+  return message;
 }
 
 void Family::on_failure(uint64_t group, std::function<void(const Error&)> handler) {
@@ -134,7 +134,7 @@ void Family::deliver(Message message) {
       changed_.notify_all();
       return;
     case MessageType::kPost:  // may come before this rank has opened the group
-      groups_[message.group].letters[{message.peer, message.tag}].push_back(
+      groups_[message.group].messages[{message.peer, message.tag}].push_back(
           std::move(message.payload));
       return;
     case MessageType::kProbe:

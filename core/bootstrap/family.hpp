@@ -53,7 +53,7 @@ class Family {
  private:
   struct Group {
     std::map<uint64_t, std::string> gathered;
-    std::map<std::pair<uint32_t, uint64_t>, std::deque<std::string>> letters;
+    std::map<std::pair<uint32_t, uint64_t>, std::deque<std::string>> messages;
     std::optional<Error> failure;
     std::function<void(const Error&)> handler;
     ProbeHandler probe_handler;

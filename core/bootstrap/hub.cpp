@@ -206,7 +206,7 @@ Result<void> Hub::take_post(uint32_t member, Message message) {
   Group* const group = find_group(message.group, member);
   if (group == nullptr || find_group(message.group, message.peer) == nullptr ||
       message.payload.size() > kBlobBytesMax) {
-    return breaks_rules("a letter that cannot be delivered");
+    return breaks_rules("a control message that cannot be delivered");
   }
   const uint32_t to = std::exchange(message.peer, member);
   if (group->left.count(to) == 0) {

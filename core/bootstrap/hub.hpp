@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hub of the control plane: every member (rank of the family: the ranks that joined by one
-// unique id) talks to it and to nobody else. It collects gathers, passes letters and probes on, and
-// tells the others when a member fails or vanishes.
+// unique id) talks to it and to nobody else. It collects gathers, passes control messages and
+// probes on, and tells the others when a member fails or vanishes.
 //
 // When the last rank of its process has left, the hub moves to the process of another member, with
 // its whole state (hub_state.cpp).

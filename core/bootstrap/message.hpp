@@ -20,7 +20,7 @@ enum class MessageType : uint16_t {
   kGroup = 2,   // member -> hub: `group` consists of these ranks
   kGather = 3,  // member -> hub: my contribution to gather number `tag` of `group`
   kGathered = 4,    // hub -> member: all contributions
-  kPost = 5,        // member -> hub -> member `peer`: a letter
+  kPost = 5,        // member -> hub -> member `peer`: a control message
   kProbe = 6,       // member -> hub -> member `peer`: a question to its `on_probe` handler
   kFail = 7,        // member -> hub: my rank failed; hub -> member: the group failed
   kLeave = 8,       // member -> hub: goodbye; hub -> member: the hub goes, its loss is no failure

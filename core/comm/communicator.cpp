@@ -25,21 +25,21 @@ Communicator::~Communicator() {
 
 namespace {
 
-/// Pairs in different data centres, and the worst of what joins those.
-void describe_far(const CommTopology& topology, plexus_tuner_link_t& far) {
-  const CentreMap& map = topology.centres;
+/// Pairs in different datacenters, and the worst of what joins those.
+void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
+  const DatacenterMap& map = topology.datacenters;
   std::vector<uint32_t> members(map.count());
-  for (const int centre : topology.centre_of) {
-    ++members[static_cast<size_t>(centre)];
+  for (const int datacenter : topology.datacenter_of) {
+    ++members[static_cast<size_t>(datacenter)];
   }
   for (size_t from = 0; from < map.count(); ++from) {
     for (size_t to = 0; to < from; ++to) {
-      const CentrePath& path = map.path(from, to);
-      far.count += members[from] * members[to];
-      far.latency_ns = std::max(far.latency_ns, path.latency_ns.value_or(0));
+      const DatacenterPath& path = map.path(from, to);
+      xdc.count += members[from] * members[to];
+      xdc.latency_ns = std::max(xdc.latency_ns, path.latency_ns.value_or(0));
       const uint64_t known = path.mbit_per_s.value_or(0);
-      if (known > 0 && (far.bandwidth_mbit_per_s == 0 || known < far.bandwidth_mbit_per_s)) {
-        far.bandwidth_mbit_per_s = known;
+      if (known > 0 && (xdc.bandwidth_mbit_per_s == 0 || known < xdc.bandwidth_mbit_per_s)) {
+        xdc.bandwidth_mbit_per_s = known;
       }
     }
   }
@@ -98,7 +98,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.struct_size = sizeof(comm);
   comm.nranks = static_cast<uint32_t>(infos.size());
   comm.nnodes = static_cast<uint32_t>(hosts.size());
-  comm.ndatacenters = static_cast<uint32_t>(topology.centres.count());
+  comm.ndatacenters = static_cast<uint32_t>(topology.datacenters.count());
   for (const auto& [host, members] : hosts) {
     comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
   }
@@ -114,7 +114,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.slot_bytes = slot_bytes;
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
   comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
-  describe_far(topology, comm.links[PLEXUS_LINK_FAR]);
+  describe_xdc(topology, comm.links[PLEXUS_LINK_XDC]);
   comm.cuda = describe_cuda(infos, topology);
   if (comm.cuda.sm > 0) {
     const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * double{kMbitOfGb});
@@ -122,7 +122,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
     comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
   }
   comm.links[PLEXUS_LINK_NET].count =
-      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_FAR].count;
+      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_XDC].count;
   return comm;
 }
 
@@ -203,16 +203,16 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
   return members;
 }
 
-static std::optional<ConnectionSet::FarLink> far_link(const CommTopology& topology,
+static std::optional<ConnectionSet::XdcLink> xdc_link(const CommTopology& topology,
                                                       int rank,
                                                       int peer) {
-  const auto from = static_cast<size_t>(topology.centre_of[static_cast<size_t>(rank)]);
-  const auto to = static_cast<size_t>(topology.centre_of[static_cast<size_t>(peer)]);
+  const auto from = static_cast<size_t>(topology.datacenter_of[static_cast<size_t>(rank)]);
+  const auto to = static_cast<size_t>(topology.datacenter_of[static_cast<size_t>(peer)]);
   if (from == to) {
     return std::nullopt;
   }
-  const CentrePath& path = topology.centres.path(from, to);
-  return ConnectionSet::FarLink{.mbit_per_s = path.mbit_per_s.value_or(0),
+  const DatacenterPath& path = topology.datacenters.path(from, to);
+  return ConnectionSet::XdcLink{.mbit_per_s = path.mbit_per_s.value_or(0),
                                 .latency_ns = path.latency_ns.value_or(0)};
 }
 
@@ -262,14 +262,14 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
                              .infos = setup_.infos.get(),
                              .group = setup_.group,
                              .exchange = setup_.exchange.get(),
-                             .meetings = &Process::instance().meetings,
+                             .rendezvous = &Process::instance().rendezvous,
                              .nets = setup_.nets.get(),
                              .slot_bytes = slot_bytes,
                              .runtime = Process::instance().devices()});
-  if (topology_->centres.count() > 1) {
-    connections_->use_far([topology = topology_, rank = setup_.rank](
-                              int peer) { return far_link(*topology, rank, peer); },
-                          std::chrono::milliseconds(setup_.config.far_timeout_ms));
+  if (topology_->datacenters.count() > 1) {
+    connections_->use_xdc([topology = topology_, rank = setup_.rank](
+                              int peer) { return xdc_link(*topology, rank, peer); },
+                          std::chrono::milliseconds(setup_.config.xdc_timeout_ms));
   }
   PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
   collnet_ = std::move(collnet);
@@ -280,7 +280,7 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
   return ok();
 }
 
-void Communicator::open_lent_memory() {
+void Communicator::open_peer_mapped_memory() {
   const auto& infos = *setup_.infos;
   const PeerInfo& mine = infos[static_cast<size_t>(setup_.rank)];
   std::vector<int> peers;
@@ -292,11 +292,12 @@ void Communicator::open_lent_memory() {
     }
   }
   if (!peers.empty()) {
-    lent_ = std::make_unique<LentMemory>(LentMemory::Options{.rank = setup_.rank,
-                                                             .exchange = setup_.exchange.get(),
-                                                             .runtime = &device_rank_->runtime(),
-                                                             .device = mine.device,
-                                                             .peers = std::move(peers)});
+    peer_mapped_ = std::make_unique<PeerMappedMemory>(
+        PeerMappedMemory::Options{.rank = setup_.rank,
+                                  .exchange = setup_.exchange.get(),
+                                  .runtime = &device_rank_->runtime(),
+                                  .device = mine.device,
+                                  .peers = std::move(peers)});
   }
 }
 
@@ -333,7 +334,7 @@ Result<void> Communicator::start(CommSetup setup) {
     device_rank_ = std::move(device_rank);
   }
   PLEXUS_TRY(open_connections(slot_bytes));
-  open_lent_memory();
+  open_peer_mapped_memory();
   make_plan_context(described, slot_bytes);
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   call_log_ = std::make_unique<CallLog>(setup_.nranks);
@@ -348,9 +349,9 @@ Result<void> Communicator::start(CommSetup setup) {
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
       kInit,
-      "comm {:#x} rank {} nranks {} host {} data centres {} parts {} orders {} slots {} x {} KiB - "
+      "comm {:#x} rank {} nranks {} host {} datacenters {} parts {} orders {} slots {} x {} KiB - "
       "Init COMPLETE in {:.3f} ms with {} messages of {} bytes",
-      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->centres.count(),
+      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->datacenters.count(),
       topology_->parts, topology_->orders.size(), kSlots, slot_bytes / 1024,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
           .count(),
@@ -358,12 +359,12 @@ Result<void> Communicator::start(CommSetup setup) {
   return ok();
 }
 
-/// What was sent to other data centres and may have to be sent again.
+/// What was sent to other datacenters and may have to be sent again.
 void Communicator::settle() {
   constexpr int kPatiences = 5;
   if (connections_ != nullptr && !stop.load(std::memory_order_acquire)) {
     connections_->settle(
-        Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.far_timeout_ms)));
+        Deadline::after(kPatiences * std::chrono::milliseconds(setup_.config.xdc_timeout_ms)));
   }
 }
 

@@ -34,7 +34,7 @@
 #include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
 #include "core/transport/connections.hpp"
-#include "core/transport/lent_memory.hpp"
+#include "core/transport/peer_mapped_memory.hpp"
 
 namespace plexus {
 
@@ -116,7 +116,7 @@ class Communicator final : public RankState {
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
   [[nodiscard]] DeviceOrder& order() noexcept { return order_; }
   /// nullptr: no kernel in another process may read this rank's device.
-  [[nodiscard]] LentMemory* lent() const noexcept { return lent_.get(); }
+  [[nodiscard]] PeerMappedMemory* peer_mapped() const noexcept { return peer_mapped_.get(); }
   /// Has a kernel failed that nobody watches? Then the communicator has too.
   void check_device();
   void enter() noexcept {
@@ -163,7 +163,7 @@ class Communicator final : public RankState {
 
  private:
   Result<void> open_connections(uint32_t slot_bytes);
-  void open_lent_memory();
+  void open_peer_mapped_memory();
   Result<void> open_profilers();
   Result<void> open_tuner(const plexus_tuner_comm_t& comm);
   void make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes);
@@ -179,8 +179,8 @@ class Communicator final : public RankState {
   AlgorithmFilter filter_;
   std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
   CollnetOpen collnet_;
-  std::unique_ptr<DeviceRank> device_rank_;  // nullptr: computes on the host
-  std::unique_ptr<LentMemory> lent_;         // likewise
+  std::unique_ptr<DeviceRank> device_rank_;        // nullptr: computes on the host
+  std::unique_ptr<PeerMappedMemory> peer_mapped_;  // likewise
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::optional<PlanContext> plan_context_;

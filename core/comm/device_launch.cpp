@@ -78,7 +78,7 @@ class Launch {
       record_ = std::move(record);
     }
     fill();
-    PLEXUS_TRY(lend());
+    PLEXUS_TRY(map_for_peers());
     PLEXUS_TRY(join_streams());
     PLEXUS_TRY(start());
     return leave_streams();
@@ -156,19 +156,19 @@ class Launch {
     }
   }
 
-  Result<void> lend() {
+  Result<void> map_for_peers() {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      LentMemory* const memory = calls_[i].comm->lent();
+      PeerMappedMemory* const memory = calls_[i].comm->peer_mapped();
       if (memory == nullptr || plans_[i]->size().loans == 0) {
         continue;
       }
       for (const Plan::ItemTask& item : calls_[i].plan->items()) {
-        PLEXUS_TRY(plans_[i]->lend(starts_[i],
-                                   {.work = item.item->work,
-                                    .input_bytes = item.input_bytes,
-                                    .output_bytes = item.output_bytes,
-                                    .in_graph = capture_.active},
-                                   *memory));
+        PLEXUS_TRY(plans_[i]->map_for_peers(starts_[i],
+                                            {.work = item.item->work,
+                                             .input_bytes = item.input_bytes,
+                                             .output_bytes = item.output_bytes,
+                                             .in_graph = capture_.active},
+                                            *memory));
       }
     }
     return ok();
@@ -308,8 +308,8 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
 }
 
 /// Offers the buffers of a call that is being captured.
-Result<void> lend_to_graph(const DeviceCalls& call) {
-  std::vector<LentMemory::GraphBuffer> buffers;
+Result<void> map_for_graph(const DeviceCalls& call) {
+  std::vector<PeerMappedMemory::GraphBuffer> buffers;
   std::vector<int> senders;
   for (const ConnectionEnd* const end : call.plan->execution().ends) {
     if (end->device_view.reach != Reach::kMapped) {
@@ -328,39 +328,39 @@ Result<void> lend_to_graph(const DeviceCalls& call) {
       }
     }
   }
-  return call.comm->lent()->begin_graph(buffers, senders);
+  return call.comm->peer_mapped()->begin_graph(buffers, senders);
 }
 
-/// Hears what peers in other processes lend, and lends: see lent_memory.hpp.
+/// Exchanges with peers in other processes what they map: see peer_mapped_memory.hpp.
 Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
   constexpr auto kPatience = std::chrono::seconds(1);  // for peers that capture at the same time
-  std::vector<LentMemory*> graphs;
+  std::vector<PeerMappedMemory*> graphs;
   for (const DeviceCalls& call : calls) {
-    LentMemory* const lent = call.comm->lent();
-    if (lent == nullptr) {
+    PeerMappedMemory* const mapped = call.comm->peer_mapped();
+    if (mapped == nullptr) {
       continue;
     }
-    PLEXUS_TRY(lent->serve());
+    PLEXUS_TRY(mapped->serve());
     const DeviceRank& rank = *call.comm->device_rank();
     PLEXUS_TRY(capture, rank.runtime().capture(rank.device(), call.tasks.front().device_stream));
     if (capture.active && call.comm->setup().config.graph_register) {
-      PLEXUS_TRY(lend_to_graph(call));
-      graphs.push_back(lent);
+      PLEXUS_TRY(map_for_graph(call));
+      graphs.push_back(mapped);
     }
   }
   const auto limit = std::chrono::steady_clock::now() + kPatience;
   for (bool agreed = graphs.empty(); !agreed && std::chrono::steady_clock::now() < limit;) {
     agreed = true;
-    for (LentMemory* const lent : graphs) {
-      PLEXUS_TRY(one, lent->graph_agreed());
+    for (PeerMappedMemory* const mapped : graphs) {
+      PLEXUS_TRY(one, mapped->graph_agreed());
       agreed = agreed && one;
     }
     if (!agreed) {
       std::this_thread::sleep_for(kConnectPause);
     }
   }
-  for (LentMemory* const lent : graphs) {
-    lent->end_graph();
+  for (PeerMappedMemory* const mapped : graphs) {
+    mapped->end_graph();
   }
   return ok();
 }

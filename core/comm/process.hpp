@@ -23,7 +23,7 @@
 #include "core/engine/async_engine.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
-#include "core/transport/local.hpp"
+#include "core/transport/direct.hpp"
 #include "core/transport/user_memory.hpp"
 
 namespace plexus {
@@ -35,7 +35,7 @@ class Process final : private ForkAware {
   /// Made at first use and never destroyed: threads of plugins may outlive main().
   static Process& instance() { return Immortal<Process>::instance(); }
 
-  LocalMeetings meetings;
+  LocalRendezvous rendezvous;
   UserMemory memory;
   AsyncEngine async;
   CollnetPluginCache collnet_plugins;

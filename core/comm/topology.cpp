@@ -10,7 +10,7 @@
 #include <set>
 
 #include "core/base/log.hpp"
-#include "core/comm/centres.hpp"
+#include "core/comm/datacenters.hpp"
 #include "core/comm/machine.hpp"
 #include "core/topo/graph_file.hpp"
 #include "core/topo/join.hpp"
@@ -130,7 +130,7 @@ ChannelOrder order_of(std::vector<int> ring, const std::vector<int>& part_of) {
   if (first > 1) {
     std::rotate(ring.begin(), ring.begin() + static_cast<std::ptrdiff_t>(first), ring.end());
   }
-  ChannelOrder order{.ring = std::move(ring), .nodes = {0}, .centres = {}};
+  ChannelOrder order{.ring = std::move(ring), .nodes = {0}, .datacenters = {}};
   for (size_t place = 1; place < order.ring.size(); ++place) {
     if (part_of[static_cast<size_t>(order.ring[place])] !=
         part_of[static_cast<size_t>(order.ring[place - 1])]) {
@@ -140,7 +140,7 @@ ChannelOrder order_of(std::vector<int> ring, const std::vector<int>& part_of) {
   return order;
 }
 
-CentreSource source_of(const TopologyInput& input, int rank) {
+DatacenterSource source_of(const TopologyInput& input, int rank) {
   const std::string& hostid = input.config->hostid;
   return {.config = input.config,
           .net = input.net,
@@ -154,18 +154,19 @@ Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
     PLEXUS_TRY(part, search(input, ranks, parts.size() > 1));
     channels.push_back(std::move(part));
   }
-  const CentreSource source = source_of(input, input.rank);
-  PLEXUS_TRY(claim, claim_centre(source));
-  // One process stands in one place: its claim is that of all parts.
-  const std::vector<CentreNode> told(
-      parts.size(), CentreNode{.host = source.host, .claim = std::move(claim), .answers = {}});
+  const DatacenterSource source = source_of(input, input.rank);
+  PLEXUS_TRY(location, find_location(source));
+  // One process stands in one place: its location is that of all parts.
+  const std::vector<DatacenterNode> told(
+      parts.size(),
+      DatacenterNode{.host = source.host, .location = std::move(location), .answers = {}});
   return join_parts(parts, channels, told);
 }
 
-// ---- what a leader tells: the length of its claim, the claim, its part's channels ----
+// ---- what a leader tells: the length of its location, the location, its part's channels ----
 
-std::string pack(const CentreClaim& claim, const std::string& part) {
-  const std::string bytes = encode(claim);
+std::string pack(const Location& location, const std::string& part) {
+  const std::string bytes = encode(location);
   const auto size = static_cast<uint32_t>(bytes.size());
   std::string packed(sizeof(size), '\0');
   std::memcpy(packed.data(), &size, sizeof(size));
@@ -173,7 +174,7 @@ std::string pack(const CentreClaim& claim, const std::string& part) {
 }
 
 struct Unpacked {
-  std::string_view claim;
+  std::string_view location;
   std::string_view part;
 };
 
@@ -183,22 +184,23 @@ Result<Unpacked> unpack(std::string_view bytes) {
     std::memcpy(&size, bytes.data(), sizeof(size));
     bytes.remove_prefix(sizeof(size));
     if (size <= bytes.size()) {
-      return Unpacked{.claim = bytes.substr(0, size), .part = bytes.substr(size)};
+      return Unpacked{.location = bytes.substr(0, size), .part = bytes.substr(size)};
     }
   }
   return fail(Code::kRemoteError, "what another rank tells of its host cannot be read");
 }
 
 /// By part, without what the networks answer.
-Result<std::vector<CentreNode>> read_claims(const TopologyInput& input,
-                                            const std::vector<std::vector<HostRank>>& parts,
-                                            const std::vector<std::string>& blobs) {
-  std::vector<CentreNode> told;
+Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
+                                                   const std::vector<std::vector<HostRank>>& parts,
+                                                   const std::vector<std::string>& blobs) {
+  std::vector<DatacenterNode> told;
   for (const std::vector<HostRank>& ranks : parts) {
     const auto leader = static_cast<size_t>(ranks.front().rank);
     PLEXUS_TRY(bytes, unpack(blobs[leader]));
-    PLEXUS_TRY(claim, decode_claim(bytes.claim));
-    told.push_back({.host = input.infos[leader].host, .claim = std::move(claim), .answers = {}});
+    PLEXUS_TRY(location, decode_location(bytes.location));
+    told.push_back(
+        {.host = input.infos[leader].host, .location = std::move(location), .answers = {}});
   }
   return told;
 }
@@ -207,10 +209,11 @@ Result<std::vector<CentreNode>> read_claims(const TopologyInput& input,
 /// the others. Collective in that case.
 Result<void> exchange_answers(const TopologyInput& input,
                               const std::vector<std::vector<HostRank>>& parts,
-                              std::vector<CentreNode>& told) {
+                              std::vector<DatacenterNode>& told) {
   const std::vector<uint64_t> ids = distinct_fabric_ids(told);
-  const bool by_file = std::any_of(
-      told.begin(), told.end(), [](const CentreNode& node) { return !node.claim.centre.empty(); });
+  const bool by_file = std::any_of(told.begin(), told.end(), [](const DatacenterNode& node) {
+    return !node.location.datacenter.empty();
+  });
   if (ids.size() < 2 || by_file) {
     return ok();
   }
@@ -218,7 +221,7 @@ Result<void> exchange_answers(const TopologyInput& input,
   for (size_t part = 0; part < parts.size(); ++part) {
     if (parts[part].front().rank == input.rank) {
       PLEXUS_TRY(answers,
-                 ask_network(source_of(input, input.rank), told[part].claim.fabric_ids, ids));
+                 ask_network(source_of(input, input.rank), told[part].location.fabric_ids, ids));
       blob = encode(answers);
     }
   }
@@ -232,7 +235,7 @@ Result<void> exchange_answers(const TopologyInput& input,
 
 Result<CommTopology> join_blobs(const TopologyInput& input,
                                 const std::vector<std::string>& blobs,
-                                std::span<const CentreNode> told) {
+                                std::span<const DatacenterNode> told) {
   const auto parts = group_by_reach(input.infos);
   std::vector<PartChannels> channels;
   for (const std::vector<HostRank>& ranks : parts) {
@@ -243,21 +246,22 @@ Result<CommTopology> join_blobs(const TopologyInput& input,
   return join_parts(parts, channels, told);
 }
 
-/// Data centres, when there are several: rings through them, with channels enough to cross at every
+/// Datacenters, when there are several: rings through them, with channels enough to cross at every
 /// host.
-JoinOptions join_options(const CentreMap& map, std::span<const CentreNode> told) {
+JoinOptions join_options(const DatacenterMap& map, std::span<const DatacenterNode> told) {
   constexpr int kOrdersMax = 16;
   JoinOptions options;
   if (map.count() < 2) {
     return options;
   }
-  options.centres = {.of_node = map.of_node,
-                     .scatter = told.front().claim.scatter,
-                     .device_of_rank0 = 0,
-                     .visits = map.visits,
-                     .every_node = true};
-  for (int centre = 0; centre < static_cast<int>(map.count()); ++centre) {
-    const auto nodes = static_cast<int>(std::count(map.of_node.begin(), map.of_node.end(), centre));
+  options.datacenters = {.of_node = map.of_node,
+                         .scatter = told.front().location.scatter,
+                         .device_of_rank0 = 0,
+                         .visits = map.visits,
+                         .every_node = true};
+  for (int datacenter = 0; datacenter < static_cast<int>(map.count()); ++datacenter) {
+    const auto nodes =
+        static_cast<int>(std::count(map.of_node.begin(), map.of_node.end(), datacenter));
     options.limits.min = std::max(options.limits.min, std::min(nodes, kOrdersMax));
   }
   return options;
@@ -307,8 +311,8 @@ std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> info
 
 Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
                                 const std::vector<PartChannels>& channels,
-                                std::span<const CentreNode> told) {
-  PLEXUS_TRY(map, make_centre_map(told));
+                                std::span<const DatacenterNode> told) {
+  PLEXUS_TRY(map, make_datacenter_map(told));
   std::vector<NodeChannels> found;
   std::vector<ClusterNode> nodes;
   std::vector<int> part_of;
@@ -325,26 +329,26 @@ Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
   PLEXUS_TRY(joined, join_nodes(nodes, join_options(map, told)));
   CommTopology topology;
   topology.parts = static_cast<int>(parts.size());
-  const bool far = map.count() > 1;
+  const bool xdc = map.count() > 1;
   for (const int part : part_of) {
-    topology.centre_of.push_back(map.of_node[static_cast<size_t>(part)]);
+    topology.datacenter_of.push_back(map.of_node[static_cast<size_t>(part)]);
   }
-  // Inside one data centre, channels beyond those found repeat them (join.hpp).
-  const int orders = far ? joined.channels() : std::min(joined.search_channels, joined.channels());
+  // Inside one datacenter, channels beyond those found repeat them (join.hpp).
+  const int orders = xdc ? joined.channels() : std::min(joined.search_channels, joined.channels());
   for (int channel = 0; channel < orders; ++channel) {
     ChannelOrder order = order_of(std::move(joined.rings[static_cast<size_t>(channel)]), part_of);
     for (const int rank : order.ring) {
-      if (far) {
-        order.centres.push_back(topology.centre_of[static_cast<size_t>(rank)]);
+      if (xdc) {
+        order.datacenters.push_back(topology.datacenter_of[static_cast<size_t>(rank)]);
       }
     }
     topology.orders.push_back(std::move(order));
   }
   topology.near_gb_per_s = static_cast<double>(joined.ring.intra_gb_per_s) * joined.search_channels;
   topology.nvlink = joined.ring.intra_type <= PathType::kNvb;
-  topology.centres = std::move(map);
+  topology.datacenters = std::move(map);
   topology.costs =
-      std::make_shared<const LoopCosts>(topology.orders.front(), topology.centres.meshed());
+      std::make_shared<const LoopCosts>(topology.orders.front(), topology.datacenters.meshed());
   const bool all_equal =
       std::all_of(topology.orders.begin(), topology.orders.end(),
                   [&](const ChannelOrder& order) { return order == topology.orders.front(); });
@@ -369,12 +373,12 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
       return ranks.front().rank == input.rank;
     });
     PLEXUS_TRY(part, search(input, *mine, parts.size() > 1));
-    PLEXUS_TRY(claim, claim_centre(source_of(input, input.rank)));
-    blob = pack(claim, encode(part, *mine));
+    PLEXUS_TRY(location, find_location(source_of(input, input.rank)));
+    blob = pack(location, encode(part, *mine));
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
   const auto parts = group_by_reach(infos);
-  PLEXUS_TRY(told, read_claims(input, parts, blobs));
+  PLEXUS_TRY(told, read_locations(input, parts, blobs));
   PLEXUS_TRY(exchange_answers(input, parts, told));
   return input.cache->find_or_make(input.group, [&] { return join_blobs(input, blobs, told); });
 }

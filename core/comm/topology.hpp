@@ -16,7 +16,7 @@
 
 #include "core/base/config.hpp"
 #include "core/bootstrap/exchange.hpp"
-#include "core/centres/centre_map.hpp"
+#include "core/datacenter/datacenter_map.hpp"
 #include "core/plugin/net_plugin.hpp"
 #include "core/schedule/loop_costs.hpp"
 #include "core/schedule/plan.hpp"
@@ -29,8 +29,8 @@ namespace plexus {
 struct CommTopology {
   int parts = 0;
   std::vector<ChannelOrder> orders;  // at least one
-  CentreMap centres;                 // by part
-  std::vector<int> centre_of;        // by rank
+  DatacenterMap datacenters;         // by part
+  std::vector<int> datacenter_of;    // by rank
   std::shared_ptr<const LoopCosts> costs;
   double near_gb_per_s = 0;  // out of a device to another of its host, by all channels
   bool nvlink = false;       // that is by NVLink, or a host's ranks are on one device
@@ -70,9 +70,9 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
 std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos);
 
 /// The parts' channels (by part, as told by the leaders) joined. `told`: what each part says of its
-/// data centre. Pure.
+/// datacenter. Pure.
 Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
                                 const std::vector<PartChannels>& channels,
-                                std::span<const CentreNode> told);
+                                std::span<const DatacenterNode> told);
 
 }  // namespace plexus

@@ -94,19 +94,19 @@ Result<void> free_memory(void* pointer) { return Process::instance().memory.rele
 namespace {
 
 /// CUDA ranks in other processes may read it in place.
-void begin_lending(const Communicator& comm, const void* buffer, size_t size_bytes) {
-  if (comm.lent() != nullptr && comm.setup().config.local_register) {
-    comm.lent()->add(buffer, size_bytes);
+void begin_peer_mapping(const Communicator& comm, const void* buffer, size_t size_bytes) {
+  if (comm.peer_mapped() != nullptr && comm.setup().config.local_register) {
+    comm.peer_mapped()->add(buffer, size_bytes);
   }
 }
 
 /// Unless the buffer is registered in another way too.
-void end_lending(const Communicator& comm, const void* buffer) {
+void end_peer_mapping(const Communicator& comm, const void* buffer) {
   const bool in_window =
       std::any_of(comm.windows.begin(), comm.windows.end(),
                   [&](const auto& entry) { return entry.second->buffer == buffer; });
-  if (comm.lent() != nullptr && !in_window && comm.registrations.count(buffer) == 0) {
-    comm.lent()->remove(buffer);
+  if (comm.peer_mapped() != nullptr && !in_window && comm.registrations.count(buffer) == 0) {
+    comm.peer_mapped()->remove(buffer);
   }
 }
 
@@ -114,7 +114,7 @@ void end_lending(const Communicator& comm, const void* buffer) {
 
 Result<void*> register_buffer(Communicator& comm, void* buffer, size_t size_bytes) {
   ++comm.registrations[buffer];
-  begin_lending(comm, buffer, size_bytes);
+  begin_peer_mapping(comm, buffer, size_bytes);
   return buffer;
 }
 
@@ -126,7 +126,7 @@ Result<void> deregister_buffer(Communicator& comm, void* handle) {
   }
   if (--at->second == 0) {
     comm.registrations.erase(at);
-    end_lending(comm, handle);
+    end_peer_mapping(comm, handle);
   }
   return ok();
 }
@@ -135,7 +135,7 @@ Result<void*> register_window(Communicator& comm, void* buffer, size_t size_byte
   auto window = std::make_unique<Communicator::Window>(Communicator::Window{buffer, size_bytes});
   void* const handle = window.get();
   comm.windows.emplace(handle, std::move(window));
-  begin_lending(comm, buffer, size_bytes);
+  begin_peer_mapping(comm, buffer, size_bytes);
   return handle;
 }
 
@@ -146,7 +146,7 @@ Result<void> deregister_window(Communicator& comm, void* window) {
   }
   const void* const buffer = at->second->buffer;
   comm.windows.erase(at);
-  end_lending(comm, buffer);
+  end_peer_mapping(comm, buffer);
   return ok();
 }
 

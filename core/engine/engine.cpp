@@ -299,7 +299,7 @@ void Engine::add(Execution& execution) noexcept {
   begin(execution);
 }
 
-void Engine::claim_end(ConnectionEnd& end, uint32_t engine) noexcept {
+void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
   if (end.connected() && end.in_one_process()) {
     FifoEnd& mine = end.key().sends ? end.send.fifo().sender : end.recv.fifo().receiver;
     mine.engine.store(engine, std::memory_order_relaxed);
@@ -309,7 +309,7 @@ void Engine::claim_end(ConnectionEnd& end, uint32_t engine) noexcept {
 
 void Engine::begin(Execution& execution) noexcept {
   for (ConnectionEnd* const end : execution.ends) {
-    claim_end(*end, queue_.engine());
+    own_end_of(*end, queue_.engine());
   }
   for (const ExpectedMessages& each : execution.expected) {
     each.end->expect(each.messages);
@@ -448,7 +448,7 @@ Result<bool> Engine::progress_connect(Execution& execution) noexcept {
     }
     PLEXUS_TRY(connects, end->progress_connect());
     if (connects) {
-      claim_end(*end, queue_.engine());
+      own_end_of(*end, queue_.engine());
       execution.pumps = execution.pumps || end->has_pump();
     }
     all = all && connects;
@@ -546,7 +546,7 @@ bool Engine::progress() noexcept {
 
 void Engine::finish(Execution& execution) noexcept {
   for (ConnectionEnd* const end : execution.ends) {
-    claim_end(*end, 0);
+    own_end_of(*end, 0);
     std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
     if (!end->settled() && std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
       unsettled.push_back(end);

@@ -51,7 +51,7 @@ class Engine {
   void park(LaneRun& lane) noexcept;
   void finish(Execution& execution) noexcept;
   void fail(Execution& execution, Error error) noexcept;
-  static void claim_end(ConnectionEnd& end, uint32_t engine) noexcept;
+  static void own_end_of(ConnectionEnd& end, uint32_t engine) noexcept;
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;
   void sleep() noexcept;

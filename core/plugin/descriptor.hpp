@@ -59,7 +59,7 @@ struct NetProperties {
 /// The way between two fabrics. nullopt = not known.
 struct NetPath {
   bool connected = true;
-  std::optional<uint32_t> level;  // 0 same data centre, 1 another, above: further
+  std::optional<uint32_t> level;  // 0 same datacenter, 1 another, above: further
   std::optional<uint64_t> bandwidth_mbit_per_s;
   std::optional<std::chrono::nanoseconds> latency;
   std::optional<uint64_t> cost;  // smaller is better, unit of the plugin

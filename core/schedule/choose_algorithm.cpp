@@ -144,8 +144,8 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   candidate.chunk_bytes = choice.chunk_bytes;
   candidate.chunks_in_all = static_cast<uint64_t>(cost.chunks_in_all);
   candidate.chunks_reduced = static_cast<uint32_t>(cost.chunks_reduced);
-  candidate.far_rounds = static_cast<uint32_t>(cost.far_rounds);
-  candidate.far_chunks = static_cast<uint64_t>(cost.far_chunks_out());
+  candidate.xdc_rounds = static_cast<uint32_t>(cost.xdc_rounds);
+  candidate.xdc_chunks = static_cast<uint64_t>(cost.xdc_chunks_out());
   return candidate;
 }
 
@@ -320,7 +320,7 @@ bool AlgorithmFilter::allows(Collective collective, Protocol protocol) const {
 
 namespace {
 
-/// Does it send between data centres that are no neighbours in the rings, where a ring would not?
+/// Does it send between datacenters that are no neighbours in the rings, where a ring would not?
 bool needs_mesh(const Algorithm& algorithm) {
   const std::span<const Algorithm> table = algorithms();
   return std::string_view(algorithm.family) != "ring" &&
@@ -335,8 +335,8 @@ std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& in
   if (input.collnet == nullptr || !input.collnet->missing.empty()) {
     return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
   }
-  if (input.costs != nullptr && input.costs->centres() > 1) {
-    return "the ranks are in several data centres";
+  if (input.costs != nullptr && input.costs->datacenters() > 1) {
+    return "the ranks are in several datacenters";
   }
   const uint8_t kinds = input.collnet->kinds[static_cast<size_t>(input.type)];
   if ((kinds >> static_cast<unsigned>(input.kind) & 1U) == 0) {
@@ -359,12 +359,12 @@ std::string why_not(const Algorithm& algorithm,
   if (input.nranks > algorithm.nranks_max) {
     return fmt::format("at most {} ranks", algorithm.nranks_max);
   }
-  const int centres = input.costs == nullptr ? 1 : input.costs->centres();
-  if (algorithm.for_centres && centres == 1 && !filter.names(algorithm)) {
-    return "all ranks are in one data centre";
+  const int datacenters = input.costs == nullptr ? 1 : input.costs->datacenters();
+  if (algorithm.for_datacenters && datacenters == 1 && !filter.names(algorithm)) {
+    return "all ranks are in one datacenter";
   }
   if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
-    return "some data centres are not joined directly";
+    return "some datacenters are not joined directly";
   }
   if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
     return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";

@@ -90,7 +90,7 @@ struct ChoiceInput {
   DataType type = DataType::kFloat32;
   ReduceKind kind = ReduceKind::kSum;
   const CollnetAbility* collnet = nullptr;  // nullptr: none
-  const LoopCosts* costs = nullptr;         // of the communicator; null: one of one data centre
+  const LoopCosts* costs = nullptr;         // of the communicator; null: one of one datacenter
 };
 
 struct Choice {

@@ -149,11 +149,11 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   auto plan = std::make_unique<DevicePlan>();
   Image image;
   std::vector<WorkPlaces> places;
-  std::vector<size_t> meetings;
+  std::vector<size_t> rendezvous;
   size_t scratch = 0;
   for (WorkQueue& queue : execution.queues) {
     Queue& made = plan->queues_.emplace_back();
-    meetings.push_back(image.reserve(sizeof(DeviceMeeting)));
+    rendezvous.push_back(image.reserve(sizeof(DeviceBarrier)));
     for (WorkQueue::Item& item : queue.items) {
       PLEXUS_TRY(added, add_work(rank, execution, item.work, image));
       places.push_back(std::move(added));
@@ -183,7 +183,7 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
   std::byte* scratch_at = plan->scratch_.get();
   std::vector<std::byte> bytes(image.bytes().begin(), image.bytes().end());
   for (size_t queue = 0; queue < plan->queues_.size(); ++queue) {
-    plan->queues_[queue].meeting = at<DeviceMeeting>(tables.get(), meetings[queue]);
+    plan->queues_[queue].barrier = at<DeviceBarrier>(tables.get(), rendezvous[queue]);
     for (const Work* const work : plan->queues_[queue].works) {
       const WorkPlaces& placed = places[plan->works_.size()];
       std::vector<DeviceLane> lanes;
@@ -214,7 +214,7 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
     made = {.works = places.lists + work,
             .work_count = static_cast<uint32_t>(queue.works.size()),
             .block_count = queue.blocks,
-            .meeting = queue.meeting,
+            .barrier = queue.barrier,
             .done = places.done + i,
             .times = places.times == nullptr ? nullptr : places.times + 2 * i,
             .next = nullptr};
@@ -225,7 +225,7 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
       target.input = source->input.address;
       target.output = source->output.address;
       target.loans = readers_[work].empty() ? nullptr : loan;
-      loan = std::fill_n(loan, readers_[work].size(), DeviceLoan{kNotLent, kNotLent});
+      loan = std::fill_n(loan, readers_[work].size(), DeviceLoan{kNotMapped, kNotMapped});
       target.call = source->call;
       target.op = source->op;
       places.lists[work] = &target;
@@ -242,9 +242,9 @@ DeviceBlock* DevicePlan::fill(const Places& places, std::vector<DeviceQueue*>* i
   return block;
 }
 
-Result<void> DevicePlan::lend(const Places& places,
-                              const LentBuffers& buffers,
-                              LentMemory& memory) const {
+Result<void> DevicePlan::map_for_peers(const Places& places,
+                                       const PeerMappedBuffers& buffers,
+                                       PeerMappedMemory& memory) const {
   const size_t place = place_of(buffers.work);
   const std::vector<int>& readers = readers_[place];
   auto* const loans = const_cast<DeviceLoan*>(  // NOLINT(cppcoreguidelines-pro-type-const-cast)
@@ -253,10 +253,10 @@ Result<void> DevicePlan::lend(const Places& places,
     if (readers[i] < 0) {
       continue;
     }
-    PLEXUS_TRY(input, memory.lend(readers[i], buffers.work.input.address, buffers.input_bytes,
-                                  buffers.in_graph));
-    PLEXUS_TRY(output, memory.lend(readers[i], buffers.work.output.address, buffers.output_bytes,
-                                   buffers.in_graph));
+    PLEXUS_TRY(input, memory.map_for_peer(readers[i], buffers.work.input.address,
+                                          buffers.input_bytes, buffers.in_graph));
+    PLEXUS_TRY(output, memory.map_for_peer(readers[i], buffers.work.output.address,
+                                           buffers.output_bytes, buffers.in_graph));
     loans[i] = {.input = input, .output = output};
   }
   return ok();

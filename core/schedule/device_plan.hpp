@@ -12,7 +12,7 @@
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/device_rank.hpp"
-#include "core/transport/lent_memory.hpp"
+#include "core/transport/peer_mapped_memory.hpp"
 
 namespace plexus {
 
@@ -58,21 +58,23 @@ class DevicePlan {
   /// block.
   DeviceBlock* fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const;
 
-  /// A work's buffers, which the launch at `places` lends to peers in other processes.
-  struct LentBuffers {
+  /// A work's buffers, which peers in other processes read in place during the launch at `places`.
+  struct PeerMappedBuffers {
     const Work& work;
     uint64_t input_bytes;
     uint64_t output_bytes;
     bool in_graph;
   };
-  Result<void> lend(const Places& places, const LentBuffers& buffers, LentMemory& memory) const;
+  Result<void> map_for_peers(const Places& places,
+                             const PeerMappedBuffers& buffers,
+                             PeerMappedMemory& memory) const;
 
  private:
   struct Queue {
     std::vector<const Work*> works;
     uint32_t blocks = 0;  // most lanes of a work
     bool turns = true;
-    DeviceMeeting* meeting = nullptr;
+    DeviceBarrier* barrier = nullptr;
   };
   std::vector<Queue> queues_;
   std::vector<DeviceWork> works_;          // all queues', in order: all but what changes

@@ -58,7 +58,7 @@ Result<DeviceSend*> DeviceRank::entry_of_send(ConnectionEnd& end) {
     entry.slot_stride = view.slot_stride;
     entry.peer = end.key().peer;
     entry.inline_bytes_max = view.inline_bytes_max;
-    entry.lends = view.reach == Reach::kProcess ? 1 : 0;
+    entry.by_address = view.reach == Reach::kProcess ? 1 : 0;
     PLEXUS_TRY(place, store(&entry, sizeof(entry)));
     view.entry = place;
   }

@@ -12,20 +12,20 @@ LoopCost cost_by_table(const Algorithm& algorithm, int nranks) {
   return LoopCost(cost_of(algorithm, {.nranks = nranks}));
 }
 
-/// As many ranks of each data centre as their shares of `most` are, at least one.
-ChannelOrder shrink(const ChannelOrder& order, int centres, int most) {
-  std::vector<int> sizes(static_cast<size_t>(centres));
-  for (const int centre : order.centres) {
-    ++sizes[static_cast<size_t>(centre)];
+/// As many ranks of each datacenter as their shares of `most` are, at least one.
+ChannelOrder shrink(const ChannelOrder& order, int datacenters, int most) {
+  std::vector<int> sizes(static_cast<size_t>(datacenters));
+  for (const int datacenter : order.datacenters) {
+    ++sizes[static_cast<size_t>(datacenter)];
   }
   ChannelOrder small;
-  for (int centre = 0; centre < centres; ++centre) {
-    const int64_t share = int64_t{sizes[static_cast<size_t>(centre)]} * (most - centres);
+  for (int datacenter = 0; datacenter < datacenters; ++datacenter) {
+    const int64_t share = int64_t{sizes[static_cast<size_t>(datacenter)]} * (most - datacenters);
     const auto members = 1 + static_cast<int>(share / static_cast<int64_t>(order.ring.size()));
-    small.nodes.push_back(static_cast<int>(small.centres.size()));
-    small.centres.insert(small.centres.end(), static_cast<size_t>(members), centre);
+    small.nodes.push_back(static_cast<int>(small.datacenters.size()));
+    small.datacenters.insert(small.datacenters.end(), static_cast<size_t>(members), datacenter);
   }
-  small.ring.resize(small.centres.size());
+  small.ring.resize(small.datacenters.size());
   std::iota(small.ring.begin(), small.ring.end(), 0);
   return small;
 }
@@ -34,12 +34,12 @@ ChannelOrder shrink(const ChannelOrder& order, int centres, int most) {
 
 LoopCosts::LoopCosts(const ChannelOrder& order, bool meshed)
     : nranks_(static_cast<int>(order.ring.size())), meshed_(meshed) {
-  for (const int centre : order.centres) {
-    centres_ = std::max(centres_, centre + 1);
+  for (const int datacenter : order.datacenters) {
+    datacenters_ = std::max(datacenters_, datacenter + 1);
   }
   counted_ = order;
-  if (nranks_ > kCountedRanksMax && centres_ > 1) {
-    counted_ = shrink(order, centres_, std::max(kCountedRanksMax, 2 * centres_));
+  if (nranks_ > kCountedRanksMax && datacenters_ > 1) {
+    counted_ = shrink(order, datacenters_, std::max(kCountedRanksMax, 2 * datacenters_));
   } else if (nranks_ > kCountedRanksMax) {
     counted_.ring.resize(kCountedRanksMax);
     std::iota(counted_.ring.begin(), counted_.ring.end(), 0);
@@ -56,7 +56,7 @@ const LoopCost& LoopCosts::of(const Algorithm& algorithm) const {
 
 LoopCost LoopCosts::count(const Algorithm& algorithm) const {
   const auto counted_ranks = static_cast<int>(counted_.ring.size());
-  if (centres_ == 1 && !algorithm.for_centres) {
+  if (datacenters_ == 1 && !algorithm.for_datacenters) {
     return cost_by_table(algorithm, nranks_);
   }
   LoopCost counted;
@@ -66,32 +66,32 @@ LoopCost LoopCosts::count(const Algorithm& algorithm) const {
                                      .root = 0,
                                      .variant = 0,
                                      .nodes = counted_.nodes,
-                                     .centres = counted_.centres});
+                                     .datacenters = counted_.datacenters});
   }
-  if (algorithm.for_centres || counted.chunks == 0) {
+  if (algorithm.for_datacenters || counted.chunks == 0) {
     return counted;
   }
   LoopCost cost = cost_by_table(algorithm, nranks_);
-  cost.far_rounds = counted.far_rounds;
-  cost.far_chunks = counted.far_chunks;
-  // Chunks between centres go with the chunks of a loop, and in an all-to-all with the ranks of
+  cost.xdc_rounds = counted.xdc_rounds;
+  cost.xdc_chunks = counted.xdc_chunks;
+  // Chunks between datacenters go with the chunks of a loop, and in an all-to-all with the ranks of
   // each side.
   const int64_t more = algorithm.collective == Collective::kAllToAll ? nranks_ : 1;
   const int64_t less = algorithm.collective == Collective::kAllToAll ? counted_ranks : 1;
-  for (int64_t& chunks : cost.far_chunks) {
+  for (int64_t& chunks : cost.xdc_chunks) {
     chunks = chunks * cost.chunks * more / (int64_t{counted.chunks} * less);
   }
   return cost;
 }
 
-double least_far_share(Collective collective, std::span<const int> sizes, int root_centre) {
-  const auto centres = static_cast<double>(sizes.size());
+double least_xdc_share(Collective collective, std::span<const int> sizes, int root_datacenter) {
+  const auto datacenters = static_cast<double>(sizes.size());
   const double nranks = std::accumulate(sizes.begin(), sizes.end(), 0.0);
-  const double beside_root = nranks - sizes[static_cast<size_t>(root_centre)];
+  const double beside_root = nranks - sizes[static_cast<size_t>(root_datacenter)];
   double pairs = 0;
   switch (collective) {
-    case Collective::kAllReduce:  // to one centre and back (Patarasuk and Yuan, 2009)
-      return 2 * (centres - 1);
+    case Collective::kAllReduce:  // to one datacenter and back (Patarasuk and Yuan, 2009)
+      return 2 * (datacenters - 1);
     case Collective::kGather:
     case Collective::kScatter:
       return beside_root / nranks;
@@ -100,8 +100,8 @@ double least_far_share(Collective collective, std::span<const int> sizes, int ro
         pairs += size * (nranks - size);
       }
       return pairs / nranks;
-    default:  // every byte to, or a part of it from, every other centre
-      return centres - 1;
+    default:  // every byte to, or a part of it from, every other datacenter
+      return datacenters - 1;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a loop of every algorithm costs in one communicator: by the table's formulas in one data
-// centre; counted in its programs, once, where there are several.
+// datacenter; counted in its programs, once, where there are several.
 #pragma once
 
 #include <map>
@@ -15,14 +15,14 @@ namespace plexus {
 /// Threads: any.
 class LoopCosts {
  public:
-  /// `meshed`: every data centre reaches every other directly.
+  /// `meshed`: every datacenter reaches every other directly.
   LoopCosts(const ChannelOrder& order, bool meshed);
 
-  /// Not of algorithms that reduce in the network: those are for one data centre.
-  /// Of more than kCountedRanksMax ranks, what goes between data centres (and all of an algorithm
+  /// Not of algorithms that reduce in the network: those are for one datacenter.
+  /// Of more than kCountedRanksMax ranks, what goes between datacenters (and all of an algorithm
   /// made for them) is that of as many ranks in the same proportions. `root` is rank 0.
   [[nodiscard]] const LoopCost& of(const Algorithm& algorithm) const;
-  [[nodiscard]] int centres() const { return centres_; }
+  [[nodiscard]] int datacenters() const { return datacenters_; }
   [[nodiscard]] bool meshed() const { return meshed_; }
 
   static constexpr int kCountedRanksMax = 64;
@@ -31,15 +31,15 @@ class LoopCosts {
   [[nodiscard]] LoopCost count(const Algorithm& algorithm) const;
 
   int nranks_;
-  int centres_ = 1;
+  int datacenters_ = 1;
   bool meshed_;
   ChannelOrder counted_;  // at most kCountedRanksMax ranks
   mutable std::mutex mutex_;
   mutable std::map<const Algorithm*, LoopCost> known_;  // guarded by mutex_
 };
 
-/// The least that any algorithm moves between data centres with so many ranks each, in all: bytes
+/// The least that any algorithm moves between datacenters with so many ranks each, in all: bytes
 /// per byte of the call's larger buffer.
-double least_far_share(Collective collective, std::span<const int> sizes, int root_centre);
+double least_xdc_share(Collective collective, std::span<const int> sizes, int root_datacenter);
 
 }  // namespace plexus

@@ -37,7 +37,7 @@ Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
 }
 
 /// How a call is done, as one number: part of what ranks must agree on.
-uint64_t way_of(const Choice& choice) {
+uint64_t choice_number(const Choice& choice) {
   const auto row = static_cast<uint64_t>(choice.algorithm - algorithms().data()) + 1;
   return row | static_cast<uint64_t>(choice.protocol) << 8 |
          static_cast<uint64_t>(choice.channels) << 16 |
@@ -45,7 +45,7 @@ uint64_t way_of(const Choice& choice) {
 }
 
 /// All of a call's record but what its number changes.
-CallRecord record_of(const Task& task, uint64_t way) {
+CallRecord record_of(const Task& task, uint64_t choice) {
   CallRecord record{};
   record.count = task.count;
   record.root = task.root;
@@ -57,8 +57,8 @@ CallRecord record_of(const Task& task, uint64_t way) {
   if (is_point_to_point(task.collective)) {
     hash.mix(task.count * element_size(task.type));  // the two ends name it differently otherwise
   } else {
-    record.algorithm = static_cast<uint8_t>(way);
-    hash.mix(way);
+    record.algorithm = static_cast<uint8_t>(choice);
+    hash.mix(choice);
     hash.mix(static_cast<uint64_t>(task.collective) << 16 | static_cast<uint64_t>(task.type) << 8 |
              static_cast<uint64_t>(task.op.kind));
     hash.mix(task.count);
@@ -238,7 +238,7 @@ Result<void> Plan::add_to_self(const PlanContext& context,
                   context.rank, send.count * element_size(send.type),
                   recv.count * element_size(recv.type));
     }
-    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}, .centres = {}};
+    const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}, .datacenters = {}};
     PlanContext alone = context;
     alone.nranks = 1;
     alone.orders = std::span(&only_me, 1);
@@ -254,14 +254,14 @@ Result<void> Plan::add_to_self(const PlanContext& context,
 /// One queue per peer and direction: messages to one peer keep their order, peers do not wait for
 /// each other.
 Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<const Task> tasks) {
-  using Way = std::tuple<Collective, int, bool>;  // direction, peer, of a vector
-  std::vector<std::pair<Way, WorkQueue*>> queues;
+  using Direction = std::tuple<Collective, int, bool>;  // direction, peer, of a vector
+  std::vector<std::pair<Direction, WorkQueue*>> queues;
   for (size_t task = 0; task < tasks.size(); ++task) {
     const Task& call = tasks[task];
     if (!is_point_to_point(call.collective) || call.root == context.rank) {
       continue;
     }
-    const Way key{call.collective, call.root, call.of_vector};
+    const Direction key{call.collective, call.root, call.of_vector};
     auto at = std::find_if(queues.begin(), queues.end(),
                            [&](const auto& entry) { return entry.first == key; });
     if (at == queues.end()) {
@@ -290,7 +290,7 @@ Result<void> Plan::add_item(const PlanContext& context,
                                 .root = task.root,
                                 .variant = channel % choice.algorithm->variants,
                                 .nodes = order.nodes,
-                                .centres = order.centres,
+                                .datacenters = order.datacenters,
                                 .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
@@ -329,7 +329,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   items_.push_back(origin);
   items_.back().item = &item;
-  work.call = record_of(task, is_point_to_point(task.collective) ? 0 : way_of(choice));
+  work.call = record_of(task, is_point_to_point(task.collective) ? 0 : choice_number(choice));
   items_.back().shape_hash = work.call.hash;
   items_.back().input_bytes = buffer_bytes(task, context.nranks, true);
   items_.back().output_bytes = buffer_bytes(task, context.nranks, false);

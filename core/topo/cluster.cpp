@@ -24,21 +24,21 @@ Result<ClusterChannels> plan_cluster(const XmlElement& machine, const ClusterReq
     }
     cluster.found.push_back(search_node(part, request.options, given));
   }
-  const std::vector<int>& centre_of = request.centres.of_node;
-  if (!centre_of.empty() && static_cast<int>(centre_of.size()) != request.machines) {
-    return fail(Code::kInvalidArgument, "data centres are given for {} machines of {}",
-                centre_of.size(), request.machines);
+  const std::vector<int>& datacenter_of = request.datacenters.of_node;
+  if (!datacenter_of.empty() && static_cast<int>(datacenter_of.size()) != request.machines) {
+    return fail(Code::kInvalidArgument, "datacenters are given for {} machines of {}",
+                datacenter_of.size(), request.machines);
   }
-  JoinOptions join{.limits = request.limits, .centres = request.centres};
-  join.centres.of_node.clear();
+  JoinOptions join{.limits = request.limits, .datacenters = request.datacenters};
+  join.datacenters.of_node.clear();
   std::vector<ClusterNode> nodes;
   for (int number = 0; number < request.machines; ++number) {
     for (size_t part = 0; part < cluster.parts.size(); ++part) {
       nodes.push_back({.found = &cluster.found[part],
                        .rank_offset = number * ranks,
                        .sm_min = cluster.parts[part].sm_min()});
-      if (!centre_of.empty()) {
-        join.centres.of_node.push_back(centre_of[static_cast<size_t>(number)]);
+      if (!datacenter_of.empty()) {
+        join.datacenters.of_node.push_back(datacenter_of[static_cast<size_t>(number)]);
       }
     }
   }

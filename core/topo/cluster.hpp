@@ -19,7 +19,7 @@ namespace plexus {
 struct ClusterRequest {
   int machines = 1;
   ChannelLimits limits;
-  DataCentres centres;  // of machines
+  Datacenters datacenters;  // of machines
   TopoOptions options;
   std::string graphs;  // text of a graph file; empty: all is searched for
 };

@@ -79,13 +79,13 @@ void add_down(TreeLinks& tree, int rank, int child) {
   *std::find(down.begin(), down.end(), -1) = child;
 }
 
-/// Numbers of the nodes of each data centre, in the order in which the centres first appear.
-std::vector<std::vector<int>> group_by_centre(size_t nodes, const DataCentres& centres) {
+/// Numbers of the nodes of each datacenter, in the order in which the datacenters first appear.
+std::vector<std::vector<int>> group_by_datacenter(size_t nodes, const Datacenters& datacenters) {
   std::vector<std::vector<int>> groups;
   std::map<int, size_t> group_of;
   for (size_t node = 0; node < nodes; ++node) {
-    const int centre = centres.of_node.empty() ? 0 : centres.of_node[node];
-    const auto [found, is_new] = group_of.try_emplace(centre, groups.size());
+    const int datacenter = datacenters.of_node.empty() ? 0 : datacenters.of_node[node];
+    const auto [found, is_new] = group_of.try_emplace(datacenter, groups.size());
     if (is_new) {
       groups.emplace_back();
     }
@@ -105,13 +105,13 @@ int mirror_bits(int value, int power) {
 
 /// Which of `count` nodes channel `channel` crosses at: halves, then quarters, ... so that few
 /// channels already lie far apart.
-int crossing_node(int count, int channel, int channels, const DataCentres& centres) {
+int crossing_node(int count, int channel, int channels, const Datacenters& datacenters) {
   if (count < 2) {
     return 0;
   }
-  const int value = channels * centres.device_of_rank0 + (centres.scatter ? channel : 0);
+  const int value = channels * datacenters.device_of_rank0 + (datacenters.scatter ? channel : 0);
   const auto nodes = static_cast<unsigned>(count);
-  if (!centres.every_node) {
+  if (!datacenters.every_node) {
     return mirror_bits(value, static_cast<int>(std::bit_floor(nodes))) % count;
   }
   // The (value % count)-th number below count in mirrored order: every node once, then again.
@@ -131,12 +131,12 @@ class Joiner {
       : nodes_(nodes),
         options_(options),
         joined_(joined),
-        groups_(group_by_centre(nodes.size(), options.centres)),
+        groups_(group_by_datacenter(nodes.size(), options.datacenters)),
         visits_(visit_groups()),
         swap_(joined.ring.cross_nic == 2 && joined.search_channels % 2 == 0) {}
 
   void run(int channels) {
-    // Inside one data centre, more channels than two for each found one are copies of those.
+    // Inside one datacenter, more channels than two for each found one are copies of those.
     const int different = groups_.size() == 1 ? 2 * joined_.search_channels : channels;
     for (int channel = 0; channel < channels; ++channel) {
       const auto copied = static_cast<size_t>(channel - different);
@@ -149,7 +149,7 @@ class Joiner {
   }
 
  private:
-  /// One of the passages of a ring through a centre.
+  /// One of the passages of a ring through a datacenter.
   struct Visit {
     size_t group;
     size_t number;  // of the passages through this group, from 0
@@ -158,14 +158,14 @@ class Joiner {
 
   [[nodiscard]] std::vector<Visit> visit_groups() const {
     std::vector<Visit> visits;
-    const auto group_of = [&](int centre) {
+    const auto group_of = [&](int datacenter) {
       const auto at = std::find_if(groups_.begin(), groups_.end(), [&](const auto& group) {
-        return options_.centres.of_node[static_cast<size_t>(group.front())] == centre;
+        return options_.datacenters.of_node[static_cast<size_t>(group.front())] == datacenter;
       });
       return static_cast<size_t>(at - groups_.begin());
     };
-    for (const int centre : options_.centres.visits) {
-      const size_t group = group_of(centre);
+    for (const int datacenter : options_.datacenters.visits) {
+      const size_t group = group_of(datacenter);
       const auto before = std::count_if(visits.begin(), visits.end(),
                                         [&](const Visit& visit) { return visit.group == group; });
       visits.push_back({group, static_cast<size_t>(before), 0});
@@ -191,7 +191,7 @@ class Joiner {
     const size_t last = groups_.size() == 1
                             ? size - 1
                             : static_cast<size_t>(crossing_node(static_cast<int>(size), channel,
-                                                                channels, options_.centres));
+                                                                channels, options_.datacenters));
     const bool by_node = size >= visit.count;
     std::vector<int> ranks;
     for (size_t step = 0; step < size; ++step) {
@@ -252,7 +252,7 @@ class Joiner {
   [[nodiscard]] int root_of(const std::vector<int>& group, int pair, int channels) const {
     return groups_.size() == 1 ? 0
                                : 2 * crossing_node(static_cast<int>(group.size()) / 2, pair,
-                                                   channels, options_.centres);
+                                                   channels, options_.datacenters);
   }
 
   /// The group's own tree; gives its root.
@@ -298,8 +298,8 @@ class Joiner {
     int in_ring = 0;
     int in_tree = 0;
     if (groups_.size() > 1) {
-      if (centre_of_.empty()) {
-        note_centres();
+      if (datacenter_of_.empty()) {
+        note_datacenters();
       }
       const std::vector<int>& ring = joined_.rings.back();
       for (size_t step = 0; step < ring.size(); ++step) {
@@ -314,20 +314,20 @@ class Joiner {
     joined_.tree_crossings.push_back(in_tree);
   }
 
-  void note_centres() {
-    centre_of_.resize(static_cast<size_t>(joined_.ranks));
+  void note_datacenters() {
+    datacenter_of_.resize(static_cast<size_t>(joined_.ranks));
     for (size_t group = 0; group < groups_.size(); ++group) {
       for (const int number : groups_[group]) {
         const ClusterNode& node = nodes_[static_cast<size_t>(number)];
         for (const int rank : node.found->ring.ranks.front()) {
           const int global = rank + node.rank_offset;
-          centre_of_[static_cast<size_t>(global)] = group;
+          datacenter_of_[static_cast<size_t>(global)] = group;
         }
       }
     }
   }
   [[nodiscard]] bool crosses(int left, int right) const {
-    return centre_of_[static_cast<size_t>(left)] != centre_of_[static_cast<size_t>(right)];
+    return datacenter_of_[static_cast<size_t>(left)] != datacenter_of_[static_cast<size_t>(right)];
   }
 
   std::span<const ClusterNode> nodes_;
@@ -336,7 +336,7 @@ class Joiner {
   std::vector<std::vector<int>> groups_;
   std::vector<Visit> visits_;
   bool swap_;
-  std::vector<size_t> centre_of_;  // by rank
+  std::vector<size_t> datacenter_of_;  // by rank
 };
 
 int count_channels(const JoinedChannels& joined,
@@ -358,23 +358,23 @@ int count_channels(const JoinedChannels& joined,
   return std::clamp(std::max(count, limits.min), 1, kChannelsMax);
 }
 
-Result<void> check_centres(std::span<const ClusterNode> nodes, const DataCentres& centres) {
-  if (!centres.of_node.empty() && centres.of_node.size() != nodes.size()) {
-    return fail(Code::kInvalidArgument, "data centres are given for {} nodes of {}",
-                centres.of_node.size(), nodes.size());
+Result<void> check_datacenters(std::span<const ClusterNode> nodes, const Datacenters& datacenters) {
+  if (!datacenters.of_node.empty() && datacenters.of_node.size() != nodes.size()) {
+    return fail(Code::kInvalidArgument, "datacenters are given for {} nodes of {}",
+                datacenters.of_node.size(), nodes.size());
   }
   std::map<int, size_t> ranks;
-  for (size_t node = 0; node < centres.of_node.size(); ++node) {
-    ranks[centres.of_node[node]] += nodes[node].found->ring.ranks.front().size();
+  for (size_t node = 0; node < datacenters.of_node.size(); ++node) {
+    ranks[datacenters.of_node[node]] += nodes[node].found->ring.ranks.front().size();
   }
-  for (const auto& [centre, members] : ranks) {
-    const auto visits =
-        static_cast<size_t>(std::count(centres.visits.begin(), centres.visits.end(), centre));
-    if (!centres.visits.empty() && (visits == 0 || visits > members)) {
+  for (const auto& [datacenter, members] : ranks) {
+    const auto visits = static_cast<size_t>(
+        std::count(datacenters.visits.begin(), datacenters.visits.end(), datacenter));
+    if (!datacenters.visits.empty() && (visits == 0 || visits > members)) {
       return fail(Code::kInvalidUsage,
-                  "a ring has to pass data centre {} {} times, which has {} ranks: join its "
+                  "a ring has to pass datacenter {} {} times, which has {} ranks: join its "
                   "neighbours by a link, or give it more ranks",
-                  centre, visits, members);
+                  datacenter, visits, members);
     }
   }
   return ok();
@@ -386,7 +386,7 @@ Result<JoinedChannels> join_nodes(std::span<const ClusterNode> nodes, const Join
   if (nodes.empty()) {
     return fail(Code::kInvalidArgument, "no node to join");
   }
-  PLEXUS_TRY(check_centres(nodes, options.centres));
+  PLEXUS_TRY(check_datacenters(nodes, options.datacenters));
   JoinedChannels joined;
   PLEXUS_TRY(ranks, count_ranks(nodes));
   joined.ranks = ranks;

@@ -2,9 +2,10 @@
 // The nodes' channels joined to those of the communicator. A ring goes through one node after the
 // other: in by the first rank of the node's chain, out by the last. A tree is the chain inside a
 // node and a double binary tree between nodes. Every search channel becomes two: one for each tree.
-// Over several data centres a ring goes through one centre after the other, the fewest crossings
-// that close it (where the centres form a line, those in the middle are passed twice, half of their
-// nodes each time); a tree is one tree in each centre, whose root is below the root of the next.
+// Over several datacenters a ring goes through one datacenter after the other, the fewest crossings
+// that close it (where the datacenters form a line, those in the middle are passed twice, half of
+// their nodes each time); a tree is one tree in each datacenter, whose root is below the root of
+// the next.
 #pragma once
 
 #include <array>
@@ -32,19 +33,19 @@ struct ChannelLimits {
 };
 
 /// Where the nodes stand. Empty: all in one.
-struct DataCentres {
+struct Datacenters {
   std::vector<int> of_node;
   bool scatter = true;      // channels cross at different nodes
   int device_of_rank0 = 0;  // communicators of different GPUs cross at different nodes, too
-  /// The centres that a ring goes through, one after the other, the first again after the last; a
-  /// centre may come more than once. Empty: each once, in the order of their first nodes.
+  /// The datacenters that a ring goes through, one after the other, the first again after the last;
+  /// a datacenter may come more than once. Empty: each once, in the order of their first nodes.
   std::vector<int> visits;
   bool every_node = false;  // channels cross at all nodes; else at a power of two, as NCCL has it
 };
 
 struct JoinOptions {
   ChannelLimits limits;
-  DataCentres centres;
+  Datacenters datacenters;
 };
 
 struct TreeLinks {
@@ -59,7 +60,7 @@ struct JoinedChannels {
   ChannelGraph tree;
   std::vector<std::vector<int>> rings;  // by channel: all ranks in order, from rank 0
   std::vector<TreeLinks> trees;         // by channel
-  std::vector<int> ring_crossings;      // by channel: edges between data centres
+  std::vector<int> ring_crossings;      // by channel: edges between datacenters
   std::vector<int> tree_crossings;
 
   [[nodiscard]] int channels() const { return static_cast<int>(rings.size()); }

@@ -46,39 +46,39 @@ void SearchState::run(Attempt& attempt, Attempt& best, Budget& budget) {
 
 void SearchState::next_channel(Budget& budget) {
   const int last = ranks_ - 1;
-  Way way;
+  Turns turns;
   if (inter_) {
-    way.to_net = attempt_->pattern == Pattern::kRing        ? last
-                 : attempt_->pattern == Pattern::kSplitTree ? 1
-                                                            : 0;
-    next_channel_from_net(way, budget);
+    turns.to_net = attempt_->pattern == Pattern::kRing        ? last
+                   : attempt_->pattern == Pattern::kSplitTree ? 1
+                                                              : 0;
+    next_channel_from_net(turns, budget);
   } else {
-    way.to_first = attempt_->pattern == Pattern::kRing ? last : -1;
-    next_channel_inside(way, budget);
+    turns.to_first = attempt_->pattern == Pattern::kRing ? last : -1;
+    next_channel_inside(turns, budget);
   }
 }
 
-void SearchState::next_channel_inside(Way way, Budget& budget) {
+void SearchState::next_channel_inside(Turns turns, Budget& budget) {
   if (attempt_->pattern == Pattern::kNvls) {
-    try_rank(nullptr, attempt_->channels, 0, way, budget);
+    try_rank(nullptr, attempt_->channels, 0, turns, budget);
     return;
   }
   if (attempt_->channels == 0) {
-    way.order = Order::kDevices;
-    try_rank(nullptr, 0, 0, way, budget);
+    turns.order = Order::kDevices;
+    try_rank(nullptr, 0, 0, turns, budget);
   } else {
-    way.order = Order::kReplay;
-    try_rank(nullptr, replayed(-1), 0, way, budget);
+    turns.order = Order::kReplay;
+    try_rank(nullptr, replayed(-1), 0, turns, budget);
   }
-  way.order = Order::kFree;
+  turns.order = Order::kFree;
   if (!attempt_->same_channels || attempt_->channels == 0) {
     for (int rank = 0; rank < ranks_; ++rank) {
-      try_rank(nullptr, rank, 0, way, budget);
+      try_rank(nullptr, rank, 0, turns, budget);
     }
   }
 }
 
-void SearchState::next_channel_from_net(Way way, Budget& budget) {
+void SearchState::next_channel_from_net(Turns turns, Budget& budget) {
   const std::vector<int> nets = select_nets(-1);
   const int count = static_cast<int>(nets.size());
   const auto whole_gb_per_s = std::trunc(attempt_->inter_gb_per_s);
@@ -96,15 +96,15 @@ void SearchState::next_channel_from_net(Way way, Budget& budget) {
     attempt_->latency_us = system_.node(NodeType::kNet, net).net.latency_us;
     take_net(net, whole_gb_per_s);
     if (attempt_->pattern == Pattern::kNvls) {
-      start_head(net, count, way, budget);
+      start_head(net, count, turns, budget);
     } else {
-      start_at_net(net, way, budget);
+      start_at_net(net, turns, budget);
     }
     take_net(net, -whole_gb_per_s);
   }
 }
 
-void SearchState::start_head(int net, int nets, Way way, Budget& budget) {
+void SearchState::start_head(int net, int nets, Turns turns, Budget& budget) {
   const int head = system_.node(NodeType::kNet, net).net.local_gpu;
   if (attempt_->channels >= nets || head < 0) {
     return;
@@ -115,53 +115,53 @@ void SearchState::start_head(int net, int nets, Way way, Budget& budget) {
     }
   }
   const Place from = {NodeType::kNet, net};
-  try_rank(&from, head, 0, way, budget);
+  try_rank(&from, head, 0, turns, budget);
 }
 
-void SearchState::start_at_net(int net, Way way, Budget& budget) {
+void SearchState::start_at_net(int net, Turns turns, Budget& budget) {
   const Place from = {NodeType::kNet, net};
   if (attempt_->channels > 0 && attempt_->same_channels) {
-    way.order = Order::kReplay;
-    try_rank(&from, replayed(-1), 0, way, budget);
+    turns.order = Order::kReplay;
+    try_rank(&from, replayed(-1), 0, turns, budget);
     return;
   }
   if (attempt_->channels == 0 && system_.count(NodeType::kNvs) == 0) {
     // The order of the devices sets a first result; it has a small budget of its own.
     constexpr Budget kOwn = 1 << 10;
     Budget own = kOwn;
-    way.order = Order::kDevices;
-    try_rank(&from, 0, 0, way, own);
+    turns.order = Order::kDevices;
+    try_rank(&from, 0, 0, turns, own);
     if (own == kPerfect) {
       budget = kPerfect;
     }
   }
-  way.order = Order::kFree;
+  turns.order = Order::kFree;
   const int local = system_.node(NodeType::kNet, net).net.local_gpu;
   if (local >= 0) {
-    try_rank(&from, local, 0, way, budget);
+    try_rank(&from, local, 0, turns, budget);
   }
   for (const int rank : nearest(system_, NodeType::kNet, net, NodeType::kGpu).ordinals) {
     if (rank != local) {
-      try_rank(&from, rank, 0, way, budget);
+      try_rank(&from, rank, 0, turns, budget);
     }
   }
 }
 
-void SearchState::try_rank(const Place* from, int rank, int step, Way way, Budget& budget) {
+void SearchState::try_rank(const Place* from, int rank, int step, Turns turns, Budget& budget) {
   const Place to = {NodeType::kGpu, rank};
   const uint64_t flag = uint64_t{1} << attempt_->channels;
   if (from != nullptr && !take(*from, to, 1)) {
     return;
   }
   used_[static_cast<size_t>(rank)] ^= flag;
-  visit(rank, step, way, budget);
+  visit(rank, step, turns, budget);
   used_[static_cast<size_t>(rank)] ^= flag;
   if (from != nullptr) {
     take(*from, to, -1);
   }
 }
 
-void SearchState::visit(int rank, int step, Way way, Budget& budget) {
+void SearchState::visit(int rank, int step, Turns turns, Budget& budget) {
   if (budget <= 0) {
     return;
   }
@@ -171,18 +171,18 @@ void SearchState::visit(int rank, int step, Way way, Budget& budget) {
     return;
   }
   order_at(attempt_->channels, step) = rank;
-  if (step == way.to_net) {
-    leave_by_net(rank, step, way, budget);
+  if (step == turns.to_net) {
+    leave_by_net(rank, step, turns, budget);
   } else if (attempt_->pattern == Pattern::kNvls) {
     serve_switch(rank, budget);
   } else if (step < ranks_ - 1) {
-    go_on(rank, step, way, budget);
-  } else if (step == way.to_first) {
+    go_on(rank, step, turns, budget);
+  } else if (step == turns.to_first) {
     const Place here = {NodeType::kGpu, rank};
     const Place first = {NodeType::kGpu, order_at(attempt_->channels, 0)};
     if (take(here, first, 1)) {
-      way.to_first = -1;
-      visit(first.ordinal, step + 1, way, budget);
+      turns.to_first = -1;
+      visit(first.ordinal, step + 1, turns, budget);
       take(here, first, -1);
     }
   } else {
@@ -250,14 +250,14 @@ bool SearchState::may_leave_by(int net, int step) const {
   return attempt_->pattern != Pattern::kBalancedTree || step == 0 || net == nets.out;
 }
 
-void SearchState::leave_by_net(int rank, int step, Way way, Budget& budget) {
+void SearchState::leave_by_net(int rank, int step, Turns turns, Budget& budget) {
   const Place here = {NodeType::kGpu, rank};
   const float whole = attempt_->inter_gb_per_s;
   for (const int net : select_nets(rank)) {
     if (!may_leave_by(net, step)) {
       continue;
     }
-    Way onward = way;
+    Turns onward = turns;
     onward.to_net = -1;
     const bool balanced = attempt_->pattern == Pattern::kBalancedTree;
     if (balanced && step == 0) {
@@ -277,9 +277,9 @@ void SearchState::leave_by_net(int rank, int step, Way way, Budget& budget) {
   }
 }
 
-void SearchState::go_on(int rank, int step, Way way, Budget& budget) {
+void SearchState::go_on(int rank, int step, Turns turns, Budget& budget) {
   std::vector<int> next;
-  switch (way.order) {
+  switch (turns.order) {
     case Order::kDevices:
       next = {step + 1};
       break;
@@ -287,12 +287,12 @@ void SearchState::go_on(int rank, int step, Way way, Budget& budget) {
       next = {replayed(step)};
       break;
     case Order::kFree:
-      next = next_ranks(rank, way.to_net == -1 ? 0 : way.to_net == step + 1 ? 1 : -1);
+      next = next_ranks(rank, turns.to_net == -1 ? 0 : turns.to_net == step + 1 ? 1 : -1);
       break;
   }
   const Place here = {NodeType::kGpu, rank};
   for (const int to : next) {
-    try_rank(&here, to, step + 1, way, budget);
+    try_rank(&here, to, step + 1, turns, budget);
   }
 }
 

@@ -51,7 +51,7 @@ class SearchState {
   enum class Order : uint8_t { kFree, kDevices, kReplay };
 
   /// Where on its way a channel goes to the NIC or closes its ring: a number of ranks, -1: nowhere.
-  struct Way {
+  struct Turns {
     int to_net = -1;
     int to_first = -1;
     Order order = Order::kFree;
@@ -63,16 +63,16 @@ class SearchState {
   };
 
   void next_channel(Budget& budget);
-  void next_channel_inside(Way way, Budget& budget);
-  void next_channel_from_net(Way way, Budget& budget);
-  void start_at_net(int net, Way way, Budget& budget);
-  void start_head(int net, int nets, Way way, Budget& budget);
-  void visit(int rank, int step, Way way, Budget& budget);
-  void leave_by_net(int rank, int step, Way way, Budget& budget);
-  void go_on(int rank, int step, Way way, Budget& budget);
+  void next_channel_inside(Turns turns, Budget& budget);
+  void next_channel_from_net(Turns turns, Budget& budget);
+  void start_at_net(int net, Turns turns, Budget& budget);
+  void start_head(int net, int nets, Turns turns, Budget& budget);
+  void visit(int rank, int step, Turns turns, Budget& budget);
+  void leave_by_net(int rank, int step, Turns turns, Budget& budget);
+  void go_on(int rank, int step, Turns turns, Budget& budget);
   void serve_switch(int head, Budget& budget);
   void finish_channel(Budget& budget);
-  void try_rank(const Place* from, int rank, int step, Way way, Budget& budget);
+  void try_rank(const Place* from, int rank, int step, Turns turns, Budget& budget);
 
   [[nodiscard]] bool is_better(const Attempt& found, const Attempt& known) const;
   [[nodiscard]] bool may_leave_by(int net, int step) const;

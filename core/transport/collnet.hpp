@@ -13,7 +13,7 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/plugin/collnet_plugin.hpp"
 #include "core/transport/connection.hpp"
-#include "core/transport/local.hpp"
+#include "core/transport/direct.hpp"
 
 namespace plexus {
 
@@ -24,7 +24,7 @@ struct CollnetChannelOptions {
   uint32_t device;
   std::vector<int> members;  // ranks, one of each host
   int rank;
-  uint64_t tag;                      // of the letters with handles
+  uint64_t tag;                      // of the control messages with handles
   DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
   int on_device = -1;                // of that rank
 };

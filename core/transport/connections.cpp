@@ -6,10 +6,10 @@
 
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
-#include "core/transport/far.hpp"
 #include "core/transport/net.hpp"
 #include "core/transport/p2p.hpp"
 #include "core/transport/shm.hpp"
+#include "core/transport/xdc.hpp"
 
 namespace plexus {
 
@@ -19,7 +19,7 @@ ConnectionSet::~ConnectionSet() {
   const auto here = std::count_if(infos.begin(), infos.end(), [&](const PeerInfo& info) {
     return info.host_hash == mine.host_hash && info.process_id == mine.process_id;
   });
-  options_.meetings->leave(options_.group, options_.rank, static_cast<int>(here));
+  options_.rendezvous->leave(options_.group, options_.rank, static_cast<int>(here));
 }
 
 TransportKind ConnectionSet::transport_to(int peer) const {
@@ -57,15 +57,15 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
   const size_t stride = options_.slot_bytes;
   DeviceRuntime* const runtime = own_runtime();
   switch (transport_to(key.peer)) {
-    case TransportKind::kLocal: {
+    case TransportKind::kDirect: {
       FifoHome home{.runtime = any_cuda ? options_.runtime : nullptr,
                     .user = std::max(mine.device, peers.device)};
       const bool reach = reach_each_other(mine, peers);
       if (reach) {
         home.device = key.sends ? peers.device : mine.device;
       }
-      return std::make_unique<LocalEnd>(key,
-                                        LocalEnd::Options{.meetings = options_.meetings,
+      return std::make_unique<DirectEnd>(key,
+                                        DirectEnd::Options{.rendezvous = options_.rendezvous,
                                                           .group = options_.group,
                                                           .rank = options_.rank,
                                                           .slot_stride = stride,
@@ -110,7 +110,8 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_collnet(const ConnectionKey& 
   auto& channel = channels_[{key.peer, key.index}];
   if (channel == nullptr) {
     const int network = key.peer - static_cast<int>(options_.infos->size());
-    constexpr uint64_t kTag = uint64_t{1} << 63;  // letters of no connection between two ranks
+    constexpr uint64_t kTag = uint64_t{1}
+                              << 63;  // control messages of no connection between two ranks
     constexpr int kHalf = 32;
     const auto number = static_cast<uint64_t>(network);
     channel = std::make_shared<CollnetChannel>(CollnetChannelOptions{
@@ -130,7 +131,7 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make_collnet(const ConnectionKey& 
 namespace {
 
 /// Twice what is on the way there and back, so that acknowledgements that come late cost nothing.
-uint32_t window_of(const ConnectionSet::FarLink& link, uint32_t slot_bytes) {
+uint32_t window_of(const ConnectionSet::XdcLink& link, uint32_t slot_bytes) {
   constexpr uint32_t kWindowUnknown = 16;  // of 128 KiB: 2 MiB
   constexpr uint64_t kWindowMax = 512;
   constexpr double kBytesPerMbitNs = 1e6 / 8 / 1e9;
@@ -153,7 +154,7 @@ uint32_t sockets_of(uint32_t window, uint32_t slot_bytes) {
 }
 
 /// A slow link is silent as long as a message takes, of each of the ranks that may share it.
-std::chrono::milliseconds patience_of(const ConnectionSet::FarLink& link,
+std::chrono::milliseconds patience_of(const ConnectionSet::XdcLink& link,
                                       uint32_t slot_bytes,
                                       std::chrono::milliseconds least) {
   constexpr uint64_t kSharers = 16;
@@ -164,31 +165,31 @@ std::chrono::milliseconds patience_of(const ConnectionSet::FarLink& link,
 
 }  // namespace
 
-std::unique_ptr<ConnectionEnd> ConnectionSet::make_far(const ConnectionKey& key,
-                                                       const FarLink& link) const {
+std::unique_ptr<ConnectionEnd> ConnectionSet::make_xdc(const ConnectionKey& key,
+                                                       const XdcLink& link) const {
   const auto channel = static_cast<uint32_t>(key.index / 2);
-  auto ways =
-      options_.nets->find_ways(options_.rank, key.sends ? options_.rank : key.peer,
-                               key.sends ? key.peer : options_.rank, channel, *options_.infos);
-  if (ways.has_error()) {
-    return std::make_unique<UnreachableEnd>(key, std::move(ways).error());
+  auto paths =
+      options_.nets->find_paths(options_.rank, key.sends ? options_.rank : key.peer,
+                                key.sends ? key.peer : options_.rank, channel, *options_.infos);
+  if (paths.has_error()) {
+    return std::make_unique<UnreachableEnd>(key, std::move(paths).error());
   }
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
   const uint32_t window = window_of(link, options_.slot_bytes);
-  FarEndOptions options{
+  XdcEndOptions options{
       .exchange = options_.exchange,
-      .ways = std::move(ways).value(),
+      .paths = std::move(paths).value(),
       .slot_bytes = options_.slot_bytes,
       .window = window,
       .sockets = sockets_of(window, options_.slot_bytes),
-      .patience = patience_of(link, options_.slot_bytes, far_patience_),
+      .patience = patience_of(link, options_.slot_bytes, xdc_patience_),
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
       .runtime = own_runtime(),
       .device = (*options_.infos)[static_cast<size_t>(options_.rank)].device};
   if (key.sends) {
-    return std::make_unique<FarSendEnd>(key, std::move(options));
+    return std::make_unique<XdcSendEnd>(key, std::move(options));
   }
-  return std::make_unique<FarRecvEnd>(key, std::move(options));
+  return std::make_unique<XdcRecvEnd>(key, std::move(options));
 }
 
 /// nullptr: this rank computes on the host.
@@ -212,21 +213,21 @@ void ConnectionSet::settle(Deadline end) noexcept {
 std::unique_ptr<ConnectionEnd> ConnectionSet::make_net(const ConnectionKey& key) {
   const PeerInfo& mine = (*options_.infos)[static_cast<size_t>(options_.rank)];
   const PeerInfo& peers = (*options_.infos)[static_cast<size_t>(key.peer)];
-  const auto far = far_links_ == nullptr ? std::nullopt : far_links_(key.peer);
-  if (far.has_value()) {
-    return make_far(key, *far);
+  const auto xdc = xdc_links_ == nullptr ? std::nullopt : xdc_links_(key.peer);
+  if (xdc.has_value()) {
+    return make_xdc(key, *xdc);
   }
   const auto channel = static_cast<uint32_t>(key.index / 2);
   const int source = key.sends ? options_.rank : key.peer;
   const int target = key.sends ? key.peer : options_.rank;
-  auto way = options_.nets->find_way(options_.rank, source, target, channel, *options_.infos);
-  if (way.has_error()) {
-    return std::make_unique<UnreachableEnd>(key, std::move(way).error());
+  auto path = options_.nets->find_path(options_.rank, source, target, channel, *options_.infos);
+  if (path.has_error()) {
+    return std::make_unique<UnreachableEnd>(key, std::move(path).error());
   }
-  bool& gdr_refused = gdr_refused_[{way.value().context, way.value().device}];
+  bool& gdr_refused = gdr_refused_[{path.value().context, path.value().device}];
   NetEndOptions options{
       .exchange = options_.exchange,
-      .way = std::move(way).value(),
+      .path = std::move(path).value(),
       .slot_bytes = options_.slot_bytes,
       .peer_name = fmt::format("rank {} ({}:{})", key.peer, peers.host, peers.pid),
       .runtime = own_runtime(),

@@ -16,7 +16,7 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/transport/collnet.hpp"
 #include "core/transport/connection.hpp"
-#include "core/transport/local.hpp"
+#include "core/transport/direct.hpp"
 #include "core/transport/net_set.hpp"
 #include "core/transport/peer_info.hpp"
 
@@ -30,7 +30,7 @@ class ConnectionSet {
     const std::vector<PeerInfo>* infos = nullptr;  // [nranks]
     uint64_t group = 0;
     Exchange* exchange = nullptr;
-    LocalMeetings* meetings = nullptr;
+    LocalRendezvous* rendezvous = nullptr;
     NetSet* nets = nullptr;  // null: no rank needs a network
     uint32_t slot_bytes = 0;
     DeviceRuntime* runtime = nullptr;  // not null when one of the ranks of this process is on CUDA
@@ -47,16 +47,16 @@ class ConnectionSet {
     network_members_ = std::move(members);
   }
 
-  /// What is known of the way to a peer in another data centre; 0: not known.
-  struct FarLink {
+  /// What is known of the path to a peer in another datacenter; 0: not known.
+  struct XdcLink {
     uint64_t mbit_per_s = 0;
     uint64_t latency_ns = 0;
   };
-  /// `link(peer)`: nullopt for a peer in this rank's data centre.
-  using FarLinks = std::function<std::optional<FarLink>(int peer)>;
-  void use_far(FarLinks links, std::chrono::milliseconds patience) {
-    far_links_ = std::move(links);
-    far_patience_ = patience;
+  /// `link(peer)`: nullopt for a peer in this rank's datacenter.
+  using XdcLinks = std::function<std::optional<XdcLink>(int peer)>;
+  void use_xdc(XdcLinks links, std::chrono::milliseconds patience) {
+    xdc_links_ = std::move(links);
+    xdc_patience_ = patience;
   }
   /// Pumps until all messages of calls that are over have arrived, or `end`. Errors end it too:
   /// what is lost is then the peer's to report.
@@ -70,16 +70,16 @@ class ConnectionSet {
   [[nodiscard]] DeviceRuntime* own_runtime() const;
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make(const ConnectionKey& key);
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_net(const ConnectionKey& key);
-  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_far(const ConnectionKey& key,
-                                                        const FarLink& link) const;
+  [[nodiscard]] std::unique_ptr<ConnectionEnd> make_xdc(const ConnectionKey& key,
+                                                        const XdcLink& link) const;
 
   [[nodiscard]] std::unique_ptr<ConnectionEnd> make_collnet(const ConnectionKey& key);
 
   Options options_;
   CollnetContext* collnet_ = nullptr;
   NetworkMembers network_members_;
-  FarLinks far_links_;
-  std::chrono::milliseconds far_patience_{0};
+  XdcLinks xdc_links_;
+  std::chrono::milliseconds xdc_patience_{0};
   std::map<std::pair<int, int>, std::shared_ptr<CollnetChannel>> channels_;  // by peer and index
   /// By network and device: GPU memory was to be registered, and was refused.
   std::map<std::pair<const NetContext*, uint32_t>, bool> gdr_refused_;

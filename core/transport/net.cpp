@@ -17,12 +17,12 @@ constexpr int32_t kHeaderTag = 1;
 constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 
 /// From the receiver to the sender; the route comes behind it.
-struct LetterHead {
+struct ControlMessageHead {
   NetHandle handle;
   uint32_t wants_answer;
 };
 
-/// Of the sender's letter to the receiver: beside those of the other direction's handles.
+/// Of the sender's control message to the receiver: beside those of the other direction's handles.
 uint64_t answer_tag(const ConnectionKey& key) {
   constexpr uint64_t kAnswers = uint64_t{1} << 61;
   return kAnswers | static_cast<uint64_t>(key.index);
@@ -40,8 +40,8 @@ NetEnd::NetEnd(const ConnectionKey& key, NetEndOptions options)
                                     key.sends ? key.peer : options_.exchange->rank(),
                                     key.index)),
       // Two messages a step are no pieces of one.
-      takes_pieces_(options_.runtime == nullptr && !options_.way.apart &&
-                    options_.way.context->takes_pieces(options_.way.device)) {
+      takes_pieces_(options_.runtime == nullptr && !options_.path.apart &&
+                    options_.path.context->takes_pieces(options_.path.device)) {
   has_pump_ = true;
 }
 
@@ -59,7 +59,7 @@ std::byte* NetEnd::payload(uint64_t step) const {
 }
 
 Result<void> NetEnd::make_slots(Registrations& registrations, const Register& add) {
-  if (options_.way.gpu_kinds != 0 && !*options_.gdr_refused) {
+  if (options_.path.gpu_kinds != 0 && !*options_.gdr_refused) {
     const auto made = make_payloads(registrations, add);
     if (made.has_error()) {
       *options_.gdr_refused = true;
@@ -86,7 +86,7 @@ Result<void> NetEnd::make_payloads(Registrations& registrations, const Register&
                                               .device = options_.device,
                                               .data = memory.get(),
                                               .size_bytes = size_bytes,
-                                              .kinds = options_.way.gpu_kinds},
+                                              .kinds = options_.path.gpu_kinds},
                                              add));
   PLEXUS_INFO(kNet, "{} slots of {} lie in memory of cuda:{} (GDR, {})",
               key().sends ? "send" : "recv", options_.peer_name, options_.device,
@@ -119,12 +119,12 @@ Error NetEnd::failed(Error error) const {
 // ---- sending ----
 
 /// False: the receiver's has not come.
-Result<bool> NetSendEnd::take_letter() {
+Result<bool> NetSendEnd::take_control_message() {
   const auto bytes = options_.exchange->try_take(key().peer, static_cast<uint64_t>(key().index));
   if (!bytes.has_value()) {
     return false;
   }
-  LetterHead head{};
+  ControlMessageHead head{};
   if (bytes->size() < sizeof(head)) {
     return fail(Code::kInternalError,
                 "{} sent a network handle of {} bytes, {} or more are expected", options_.peer_name,
@@ -132,22 +132,22 @@ Result<bool> NetSendEnd::take_letter() {
   }
   // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
   const auto theirs = std::string_view(*bytes).substr(sizeof(head));
-  if (theirs != options_.way.route) {
+  if (theirs != options_.path.route) {
     return fail(Code::kInvalidUsage,
-                "rank {} and {} chose different ways for one connection: this rank {}, that one "
+                "rank {} and {} chose different paths for one connection: this rank {}, that one "
                 "{}; use the same version of Plexus on all ranks",
-                options_.exchange->rank(), options_.peer_name, options_.way.route,
+                options_.exchange->rank(), options_.peer_name, options_.path.route,
                 theirs.substr(0, kRouteTextMax));
   }
   std::memcpy(&head, bytes->data(), sizeof(head));
   is_asked_to_answer_ = head.wants_answer != 0;
-  net_ = options_.way.context->connect(options_.way.device, head.handle, options_.peer_name);
+  net_ = options_.path.context->connect(options_.path.device, head.handle, options_.peer_name);
   return true;
 }
 
 Result<bool> NetSendEnd::progress_connect() {
   if (!net_.has_value()) {
-    PLEXUS_TRY(is_there, take_letter());
+    PLEXUS_TRY(is_there, take_control_message());
     if (!is_there) {
       return false;
     }
@@ -176,7 +176,7 @@ Result<bool> NetSendEnd::progress_connect() {
                            .slot_stride = slot_stride()});
   }
   connected_ = true;
-  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.way.route);
+  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.path.route);
   return true;
 }
 
@@ -219,10 +219,10 @@ NetStatus NetSendEnd::send_step(const SlotHeader& header) {
   std::byte* const message = slot(sent_);
   plexus_net_memory_t* const of_host = registrations_.host->raw();
   if (!header_sent_) {
-    NetHeader news = news_of(fifo(), sent_);
-    news.connection = identity_;
-    news.step = sent_;
-    std::memcpy(message, &news, sizeof(news));
+    NetHeader message_header = header_of(fifo(), sent_);
+    message_header.connection = identity_;
+    message_header.step = sent_;
+    std::memcpy(message, &message_header, sizeof(message_header));
   }
   if (header.kind == SlotKind::kPointer) {
     // The plugin only reads.
@@ -231,7 +231,7 @@ NetStatus NetSendEnd::send_step(const SlotHeader& header) {
     const std::array<NetPiece, 2> pieces = {{{message, sizeof(NetHeader)}, {bytes, size_bytes}}};
     return net_->isend_pieces(pieces, kTag, &requests_[index]);
   }
-  if (!options_.way.apart) {
+  if (!options_.path.apart) {
     return net_->isend({message, sizeof(NetHeader) + size_bytes}, kTag, of_host, &requests_[index]);
   }
   if (!header_sent_) {
@@ -283,14 +283,15 @@ bool NetSendEnd::drained() noexcept {
 // ---- receiving ----
 
 Result<void> NetRecvEnd::start_listening() {
-  const NetContext& context = *options_.way.context;
-  PLEXUS_TRY(listen, context.listen(options_.way.device, options_.peer_name));
+  const NetContext& context = *options_.path.context;
+  PLEXUS_TRY(listen, context.listen(options_.path.device, options_.peer_name));
   listen_ = std::move(listen);
   awaits_answer_ = !context.plugin().is_native();
-  const LetterHead head{.handle = listen_->handle(), .wants_answer = awaits_answer_ ? 1U : 0U};
+  const ControlMessageHead head{.handle = listen_->handle(),
+                                .wants_answer = awaits_answer_ ? 1U : 0U};
   std::string bytes(sizeof(head), '\0');
   std::memcpy(bytes.data(), &head, sizeof(head));
-  bytes += options_.way.route;
+  bytes += options_.path.route;
   PLEXUS_TRY(
       options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
   net_ = listen_->accept(options_.peer_name);
@@ -390,7 +391,7 @@ NetStatus NetRecvEnd::post_landing() {
 /// Posts what the message of the step that is next comes into.
 NetStatus NetRecvEnd::post_step() {
   const size_t index = posted_ % kSlots;
-  const bool apart = options_.way.apart;
+  const bool apart = options_.path.apart;
   if (!header_posted_) {
     forget_header(slot(posted_));
   }
@@ -432,9 +433,10 @@ Result<bool> NetRecvEnd::test_posted() {
       posted_ = received_;  // what is posted behind it never comes
       return moved;
     }
-    PLEXUS_TRY(news, read_news(slot(received_), size_bytes, message_bytes_max(), source()));
-    PLEXUS_TRY(check_identity(news, identity_, received_, options_.peer_name));
-    if (!flush_received(news.size_bytes)) {
+    PLEXUS_TRY(message_header,
+               read_header(slot(received_), size_bytes, message_bytes_max(), source()));
+    PLEXUS_TRY(check_identity(message_header, identity_, received_, options_.peer_name));
+    if (!flush_received(message_header.size_bytes)) {
       return moved;
     }
     ++received_;
@@ -453,7 +455,7 @@ NetStatus NetRecvEnd::test_step(uint64_t& size_bytes) {
     headers_[index] = nullptr;
   }
   const auto status = net_->test(requests_[index], &size_bytes);
-  if (status == NetStatus::kOk && options_.way.apart) {
+  if (status == NetStatus::kOk && options_.path.apart) {
     size_bytes = join_sizes(header_bytes_[index], size_bytes, source());
   }
   return status;
@@ -461,7 +463,7 @@ NetStatus NetRecvEnd::test_step(uint64_t& size_bytes) {
 
 /// False: the connection is broken.
 bool NetRecvEnd::flush_received(uint32_t payload_bytes) {
-  if (payloads_ == nullptr || !options_.way.flushes || payload_bytes == 0) {
+  if (payloads_ == nullptr || !options_.path.flushes || payload_bytes == 0) {
     return true;
   }
   const NetBuffer buffer{.data = payload(received_),
@@ -492,11 +494,11 @@ bool NetRecvEnd::announce_flushed() {
       }
       flush = nullptr;
     }
-    NetHeader news{};
-    std::memcpy(&news, slot(arrived_), sizeof(news));
-    announce(fifo(), arrived_, news, landings_[arrived_ % kSlots]);
+    NetHeader message_header{};
+    std::memcpy(&message_header, slot(arrived_), sizeof(message_header));
+    announce(fifo(), arrived_, message_header, landings_[arrived_ % kSlots]);
     if (observer_ != nullptr) {
-      observer_->on_step(StepChange::kArrived, news.size_bytes);
+      observer_->on_step(StepChange::kArrived, message_header.size_bytes);
     }
     ++arrived_;
   }

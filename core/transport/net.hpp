@@ -2,9 +2,9 @@
 // The net transport: a connection through a net plugin. The executor fills and empties the slots of
 // a private Fifo; the pump, called by the same thread between its turns, sends and receives them.
 //
-// A message is a 64-byte NetHeader (the slot header's news) and the payload, contiguous in
+// A message is a 64-byte NetHeader (the slot's header) and the payload, contiguous in
 // registered memory, so that a slot costs one isend and one irecv. Where the payload of an end is
-// to lie in GPU memory (`Way::apart`, the same at both ends), header and payload are two messages
+// to lie in GPU memory (`Path::apart`, the same at both ends), header and payload are two messages
 // with two tags, and the payload lies where each end has it: in memory of its GPU that is
 // registered with the plugin, or, when the plugin or the GPU refuses, in host memory as ever. What
 // was received into GPU memory is flushed before the slot counts as filled.
@@ -14,13 +14,13 @@
 // share what lies below between connections, and lose it when one is closed with receives posted.
 //
 // A host rank's payloads travel between its user's memory and a plugin that takes pieces without a
-// stop in a slot: what the executor lends is sent from where it lies, and a message is fetched when
-// the executor waits for it, to where it wants it.
+// stop in a slot: what the executor passes by address is sent from where it lies, and a message is
+// fetched when the executor waits for it, to where it wants it.
 //
-// The receiver listens and posts a letter: the plugin's handle, whether it wants an answer, and the
-// route as it sees it (net, devices). The sender compares the route with its own before it
-// connects. Libraries of NCCL's ABI may block in accept, so there the sender answers when it has
-// called connect, and only then the receiver accepts.
+// The receiver listens and posts a control message: the plugin's handle, whether it wants an
+// answer, and the route as it sees it (net, devices). The sender compares the route with its own
+// before it connects. Libraries of NCCL's ABI may block in accept, so there the sender answers when
+// it has called connect, and only then the receiver accepts.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/plugin/net_plugin.hpp"
 #include "core/transport/connection.hpp"
-#include "core/transport/local.hpp"
+#include "core/transport/direct.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/net_set.hpp"
 
@@ -39,7 +39,7 @@ namespace plexus {
 
 struct NetEndOptions {
   Exchange* exchange;
-  NetSet::Way way;
+  NetSet::Path path;
   uint32_t slot_bytes;
   std::string peer_name;             // for messages
   DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
@@ -71,7 +71,7 @@ class NetEnd : public ConnectionEnd {
   using Register = std::function<Result<NetMemory>(const plexus_net_region_t&)>;
 
   NetEnd(const ConnectionKey& key, NetEndOptions options);
-  /// Makes and registers slots, for payloads on the GPU when the way says so and all agree.
+  /// Makes and registers slots, for payloads on the GPU when the path says so and all agree.
   Result<void> make_slots(Registrations& registrations, const Register& add);
   /// What goes first, in host memory: the header, and the payload behind it unless that is apart.
   [[nodiscard]] std::byte* slot(uint64_t step) const;
@@ -104,7 +104,7 @@ class NetSendEnd final : public NetEnd {
   [[nodiscard]] bool drained() noexcept override;
 
  private:
-  Result<bool> take_letter();
+  Result<bool> take_control_message();
   Result<bool> send_filled();
   [[nodiscard]] NetStatus send_step(const SlotHeader& header);
   Result<bool> test_sent();
@@ -138,7 +138,7 @@ class NetRecvEnd final : public NetEnd {
   [[nodiscard]] NetStatus test_step(uint64_t& size_bytes);
   [[nodiscard]] MessageSource source() const {
     return {.peer_name = options_.peer_name,
-            .may_lack_sizes = !options_.way.context->plugin().is_native()};
+            .may_lack_sizes = !options_.path.context->plugin().is_native()};
   }
   [[nodiscard]] bool flush_received(uint32_t payload_bytes);
   bool announce_flushed();

@@ -14,7 +14,7 @@
 
 namespace plexus {
 
-/// The slot header's news.
+/// The slot's header.
 struct NetHeader {
   CallRecord call;
   uint32_t size_bytes;
@@ -37,39 +37,39 @@ inline uint64_t identify_connection(uint64_t group, int source, int target, int 
 
 /// A network must not give one connection's message to another, nor lose one, nor change their
 /// order; where it does, sums would be wrong and nobody would know.
-inline Result<void> check_identity(const NetHeader& news,
+inline Result<void> check_identity(const NetHeader& message_header,
                                    uint64_t connection,
                                    uint64_t step,
                                    std::string_view peer_name) {
-  if (news.connection != connection) {
+  if (message_header.connection != connection) {
     return fail(Code::kInternalError,
                 "the network gave a message of another connection as message {} of {}: its plugin "
                 "mixes connections up; use another network (NCCL_NET_PLUGIN) or another version of "
                 "the plugin, and see `plexus plugin check LIB --only mesh`",
                 step, peer_name);
   }
-  if (news.step != step) {
+  if (message_header.step != step) {
     return fail(Code::kInternalError,
                 "the network gave message {} of {} where message {} was to come: its plugin loses "
                 "messages or changes their order; use another network (NCCL_NET_PLUGIN) or another "
                 "version of the plugin, and see `plexus plugin check LIB --only order`",
-                news.step, peer_name, step);
+                message_header.step, peer_name, step);
   }
   return ok();
 }
 
 /// Of the slot that was filled at `step`.
-inline NetHeader news_of(const Fifo& fifo, uint64_t step) noexcept {
+inline NetHeader header_of(const Fifo& fifo, uint64_t step) noexcept {
   const SlotHeader& header = fifo.headers[step % kSlots];
-  NetHeader news{};
+  NetHeader message_header{};
   for (const SharedCall& each : fifo.calls) {
     if (const CallRecord call = each.load(); call.hash == header.call_hash) {
-      news.call = call;
+      message_header.call = call;
     }
   }
-  news.size_bytes = header.size_bytes;
-  news.call_hash = header.call_hash;
-  return news;
+  message_header.size_bytes = header.size_bytes;
+  message_header.call_hash = header.call_hash;
+  return message_header;
 }
 
 /// Where a message comes from.
@@ -101,39 +101,40 @@ inline uint64_t join_sizes(uint64_t header_bytes,
 
 /// The header of a message of `size_bytes` in a buffer of `room_bytes`, checked. 0: the plugin did
 /// not say, if it may be one that does not, and the header's word counts.
-inline Result<NetHeader> read_news(const std::byte* message,
-                                   uint64_t size_bytes,
-                                   uint64_t room_bytes,
-                                   const MessageSource& source) {
-  NetHeader news{};
+inline Result<NetHeader> read_header(const std::byte* message,
+                                     uint64_t size_bytes,
+                                     uint64_t room_bytes,
+                                     const MessageSource& source) {
+  NetHeader message_header{};
   const bool is_untold = size_bytes == 0 && source.may_lack_sizes;
-  if (is_untold || size_bytes >= sizeof(news)) {
-    std::memcpy(&news, message, sizeof(news));
+  if (is_untold || size_bytes >= sizeof(message_header)) {
+    std::memcpy(&message_header, message, sizeof(message_header));
   }
-  const uint64_t found_bytes = is_untold ? sizeof(news) + news.size_bytes : size_bytes;
-  if (found_bytes < sizeof(news) || found_bytes > room_bytes ||
-      news.size_bytes != found_bytes - sizeof(news)) {
+  const uint64_t found_bytes =
+      is_untold ? sizeof(message_header) + message_header.size_bytes : size_bytes;
+  if (found_bytes < sizeof(message_header) || found_bytes > room_bytes ||
+      message_header.size_bytes != found_bytes - sizeof(message_header)) {
     return fail(
         Code::kRemoteError,
         "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
         "of Plexus on all ranks",
-        source.peer_name, size_bytes, news.size_bytes);
+        source.peer_name, size_bytes, message_header.size_bytes);
   }
-  return news;
+  return message_header;
 }
 
 /// The slot of `step` is filled, its payload in the data area or at `place`. For the thread that
 /// reads it.
 inline void announce(Fifo& fifo,
                      uint64_t step,
-                     const NetHeader& news,
+                     const NetHeader& message_header,
                      const std::byte* place = nullptr) noexcept {
   SlotHeader& header = fifo.headers[step % kSlots];
-  fifo.calls[news.call.sequence % kSlots].store(news.call);
+  fifo.calls[message_header.call.sequence % kSlots].store(message_header.call);
   header.kind = place == nullptr ? SlotKind::kData : SlotKind::kPointer;
   header.payload.pointer = place;
-  header.size_bytes = news.size_bytes;
-  header.call_hash = news.call_hash;
+  header.size_bytes = message_header.size_bytes;
+  header.call_hash = message_header.call_hash;
   header.ready.store(step + 1, std::memory_order_release);  // pairs with try_peek()
 }
 

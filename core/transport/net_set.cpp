@@ -122,10 +122,10 @@ Result<void> NetSet::learn_paths(std::span<const std::string> blobs) {
   return ok();
 }
 
-NetSet::Way NetSet::way_of(const NetRoute& route,
-                           bool sends,
-                           const NetOffers& from,
-                           const NetOffers& to) {
+NetSet::Path NetSet::path_of(const NetRoute& route,
+                             bool sends,
+                             const NetOffers& from,
+                             const NetOffers& to) {
   const size_t net = sends ? route.source_net : route.target_net;
   const uint32_t device = sends ? route.source_device : route.target_device;
   const GpuSlots slots = gpu_slots_of(net, device);
@@ -137,13 +137,13 @@ NetSet::Way NetSet::way_of(const NetRoute& route,
           .flushes = slots.flushes};
 }
 
-Result<NetSet::Way> NetSet::find_way(
+Result<NetSet::Path> NetSet::find_path(
     int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
-  PLEXUS_TRY(ways, find_ways(rank, source, target, channel, infos));
-  return ways.front();
+  PLEXUS_TRY(paths, find_paths(rank, source, target, channel, infos));
+  return paths.front();
 }
 
-Result<std::vector<NetSet::Way>> NetSet::find_ways(
+Result<std::vector<NetSet::Path>> NetSet::find_paths(
     int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
   const NetOffers& from = offers_.at(static_cast<size_t>(source));
   const NetOffers& to = offers_.at(static_cast<size_t>(target));
@@ -159,11 +159,11 @@ Result<std::vector<NetSet::Way>> NetSet::find_ways(
         describe_offers(to));
   }
   const bool sends = rank == source;
-  std::vector<Way> ways;
+  std::vector<Path> paths;
   for (const NetRoute& route : routes) {
-    ways.push_back(way_of(route, sends, from, to));
+    paths.push_back(path_of(route, sends, from, to));
   }
-  return ways;
+  return paths;
 }
 
 }  // namespace plexus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open networks of one rank, and what all ranks of its communicator offer: finds the way to a
+// The open networks of one rank, and what all ranks of its communicator offer: finds the path to a
 // peer. Life: made with the networks that core/plugin opened; `learn_offers`, then `learn_paths`
 // with what the other ranks published; from then on constant.
 #pragma once
@@ -43,7 +43,7 @@ class NetSet {
   [[nodiscard]] Result<void> learn_paths(std::span<const std::string> blobs);
 
   /// One end's part of a route.
-  struct Way {
+  struct Path {
     NetContext* context;
     uint32_t device;
     std::string route;       // as describe_route says: the same at both ends
@@ -52,19 +52,19 @@ class NetSet {
     bool flushes = false;
   };
   /// For data of `channel` from rank `source` to rank `target`, one of which is `rank`: this one.
-  [[nodiscard]] Result<Way> find_way(
+  [[nodiscard]] Result<Path> find_path(
       int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
   /// The same, and all others after it: see list_routes. At least one.
-  [[nodiscard]] Result<std::vector<Way>> find_ways(
+  [[nodiscard]] Result<std::vector<Path>> find_paths(
       int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
 
  private:
   [[nodiscard]] NetOffer offer_of(size_t net) const;
   [[nodiscard]] GpuSlots gpu_slots_of(size_t net, uint32_t device) const;
-  [[nodiscard]] Way way_of(const NetRoute& route,
-                           bool sends,
-                           const NetOffers& from,
-                           const NetOffers& to);
+  [[nodiscard]] Path path_of(const NetRoute& route,
+                             bool sends,
+                             const NetOffers& from,
+                             const NetOffers& to);
 
   std::vector<OpenNet> nets_;
   std::vector<std::vector<GpuSlots>> gpu_slots_;  // [nets][devices]

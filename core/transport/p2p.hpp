@@ -15,7 +15,8 @@ struct P2pOptions {
   DeviceRuntime* runtime;
   int device;
   size_t slot_stride;
-  bool borrows;  // the receiver may read memory that the sender lends (lent_memory.hpp)
+  bool
+      borrows;  // the receiver may read memory that the sender maps for it (peer_mapped_memory.hpp)
 };
 
 class P2pSend final : public ConnectionEnd {

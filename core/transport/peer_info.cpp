@@ -37,7 +37,7 @@ Result<PeerInfo> PeerInfo::from_bytes(std::string_view bytes) {
 
 const char* name(TransportKind kind) {
   switch (kind) {
-    case TransportKind::kLocal:
+    case TransportKind::kDirect:
       return "direct";
     case TransportKind::kP2p:
       return "p2p";
@@ -82,7 +82,7 @@ bool reach_each_other(const PeerInfo& a, const PeerInfo& b) {
 TransportKind choose_transport(const PeerInfo& a, const PeerInfo& b) {
   const bool same_host = a.host_hash == b.host_hash;
   if (same_host && a.process_id == b.process_id && a.p2p_disable == 0 && b.p2p_disable == 0) {
-    return TransportKind::kLocal;  // Fifos lie on the device when they reach each other
+    return TransportKind::kDirect;  // Fifos lie on the device when they reach each other
   }
   const bool same_namespace = same_host && a.pid_namespace == b.pid_namespace;
   if (same_namespace && a.process_id != b.process_id && reach_each_other(a, b)) {

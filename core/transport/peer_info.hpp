@@ -47,7 +47,7 @@ struct PeerInfo {
   static Result<PeerInfo> from_bytes(std::string_view bytes);
 };
 
-enum class TransportKind : uint8_t { kLocal, kP2p, kShm, kNet, kCollnet };
+enum class TransportKind : uint8_t { kDirect, kP2p, kShm, kNet, kCollnet };
 const char* name(TransportKind kind);
 
 /// The best transport from one rank to another (symmetric). Pure.

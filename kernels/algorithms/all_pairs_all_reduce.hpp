@@ -13,7 +13,7 @@ PLEXUS_HOST_DEVICE void all_pairs_all_reduce(Prims& prims, int rank, int nranks)
   const EveryoneElse others{rank, nranks};
   // In place, the result overwrites the input as soon as all others' inputs are here; a slow
   // receiver may not have read ours by then.
-  prims.send(Buffer::kInput, 0, others, Lend::kNo);
+  prims.send(Buffer::kInput, 0, others, ByAddress::kNo);
   prims.recv_reduce_copy(others, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
 }
 

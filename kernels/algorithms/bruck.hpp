@@ -87,7 +87,7 @@ PLEXUS_HOST_DEVICE void bruck_all_to_all(Prims& prims, const RingView& ring) {
           const bool moved = offset % bit != 0;
           prims.send(moved ? At{Buffer::kScratch, offset}
                            : At{Buffer::kInput, ring.at((ring.position + offset) % n)},
-                     to, moved ? Lend::kNo : Lend::kYes);
+                     to, moved ? ByAddress::kNo : ByAddress::kYes);
         },
         [&](int index) {
           const int offset = with_bit(index, bit);

@@ -77,7 +77,7 @@ PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingVi
   for (int step = 0; step < fly.steps; ++step) {
     const int other = place ^ (1 << step);
     // What is sent is overwritten by the very next verb.
-    prims.send(held, 0, ring.at(other), Lend::kNo);
+    prims.send(held, 0, ring.at(other), ByAddress::kNo);
     prims.recv_reduce_copy(Partner{ring.at(other), other < place}, held, Buffer::kOutput, 0,
                            step + 1 == fly.steps ? Complete::kYes : Complete::kNo);
     held = Buffer::kOutput;

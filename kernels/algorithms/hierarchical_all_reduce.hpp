@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce over data centres: reduce-scatter round the ring of every centre, all-reduce of each
-// shard between those who have it, one in each centre, all-gather round the rings. What leaves a
-// centre is 2 S (D - 1) / D of S bytes over D centres, by all of its ranks: of two centres S, half
-// of what a ring that passes both carries.
+// All-reduce over datacenters: reduce-scatter round the ring of every datacenter, all-reduce of
+// each shard between those who have it, one in each datacenter, all-gather round the rings. What
+// leaves a datacenter is 2 S (D - 1) / D of S bytes over D datacenters, by all of its ranks: of two
+// datacenters S, half of what a ring that passes both carries.
 //
-// Two centres exchange shards in one step. More go by homes: shard c is sent to its owner in centre
-// c mod D, which sends the sum back: 2 steps, whatever D.
+// Two datacenters exchange shards in one step. More go by homes: shard c is sent to its owner in
+// datacenter c mod D, which sends the sum back: 2 steps, whatever D.
 //
-// Lanes: reduce-scatter; between centres (of two centres sending and receiving apart, so that loops
-// overlap on a long way); all-gather, the other way round the ring. In a centre of two ranks both
-// ways round are the same connection: one lane does both there, and a loop has kPairGroups times as
-// many chunks to overlap.
+// Lanes: reduce-scatter; between datacenters (of two datacenters sending and receiving apart, so
+// that loops overlap on a long way); all-gather, the other way round the ring. In a datacenter of
+// two ranks both ways round are the same connection: one lane does both there, and a loop has
+// kPairGroups times as many chunks to overlap.
 #pragma once
 
 #include "kernels/algorithms/hierarchy.hpp"
@@ -20,14 +20,15 @@ namespace plexus {
 inline constexpr int kPairGroups = 4;
 
 PLEXUS_HOST_DEVICE constexpr int hierarchical_all_reduce_chunks(const Hierarchy& by) {
-  return by.largest() * (by.centres > 2 ? by.centres : 1) * (by.has_size(2) ? kPairGroups : 1);
+  return by.largest() * (by.datacenters > 2 ? by.datacenters : 1) *
+         (by.has_size(2) ? kPairGroups : 1);
 }
 
 /// Lanes of a rank, by what they do.
 struct HierarchyLanes {
-  int out;     // to other centres
+  int out;     // to other datacenters
   int in;      // from them
-  int gather;  // all-gather in the centre
+  int gather;  // all-gather in the datacenter
 };
 
 template <class Prims>
@@ -38,22 +39,22 @@ class HierarchicalAllReduce {
         by_(by),
         chunks_(hierarchical_all_reduce_chunks(by)),
         held_(by.size() == 1 ? Buffer::kInput : Buffer::kOutput),
-        lanes_{1, by.centres == 2 ? 2 : 1, 0} {
+        lanes_{1, by.datacenters == 2 ? 2 : 1, 0} {
     if (by.size() > 2) {
       lanes_.gather = lanes_.in + 1;
     }
   }
 
   PLEXUS_HOST_DEVICE void run() {
-    const int step = by_.centres == 2 ? by_.largest() : kFewPerPair * by_.centres;
+    const int step = by_.datacenters == 2 ? by_.largest() : kFewPerPair * by_.datacenters;
     for (int low = 0; low < chunks_; low += step) {
       reduce(range(low, step));
-      if (by_.centres == 2) {
+      if (by_.datacenters == 2) {
         exchange_out(range(low, step));
       }
     }
     for (int low = 0; low < chunks_; low += step) {
-      if (by_.centres == 2) {
+      if (by_.datacenters == 2) {
         exchange_in(range(low, step));
       } else {
         sum_at_homes(range(low, step));
@@ -79,9 +80,9 @@ class HierarchicalAllReduce {
   }
   PLEXUS_HOST_DEVICE void reduce(const ChunkBlocks& blocks) {
     if (by_.size() > 1 && prims_.lane(0)) {
-      reduce_in_centre(prims_, CentreRing{by_, 1}, blocks, [&](int chunk) {
-        prims_.recv_reduce_copy(CentreRing{by_, 1}.prev(), Buffer::kInput, Buffer::kOutput, chunk,
-                                Complete::kNo);
+      reduce_in_datacenter(prims_, DatacenterRing{by_, 1}, blocks, [&](int chunk) {
+        prims_.recv_reduce_copy(DatacenterRing{by_, 1}.prev(), Buffer::kInput, Buffer::kOutput,
+                                chunk, Complete::kNo);
       });
     }
   }
@@ -94,8 +95,9 @@ class HierarchicalAllReduce {
       prims_.after(0);
     }
     // The sum takes the place of what is sent.
-    for_own(blocks,
-            [&](int chunk) { prims_.send(held_, chunk, owner(1 - by_.centre, chunk), Lend::kNo); });
+    for_own(blocks, [&](int chunk) {
+      prims_.send(held_, chunk, owner(1 - by_.datacenter, chunk), ByAddress::kNo);
+    });
   }
 
   PLEXUS_HOST_DEVICE void exchange_in(const ChunkBlocks& blocks) {
@@ -107,7 +109,7 @@ class HierarchicalAllReduce {
       sent_ = true;
     }
     for_own(blocks, [&](int chunk) {
-      const Partner other{owner(1 - by_.centre, chunk), by_.centre == 1};
+      const Partner other{owner(1 - by_.datacenter, chunk), by_.datacenter == 1};
       prims_.recv_reduce_copy(other, held_, Buffer::kOutput, chunk, Complete::kYes);
     });
   }
@@ -116,25 +118,25 @@ class HierarchicalAllReduce {
     if (blocks.size(by_.index) == 0 || !prims_.lane(lanes_.out)) {
       return;
     }
-    const int centres = by_.centres;
+    const int datacenters = by_.datacenters;
     if (by_.size() > 1 && !reduced_) {
       prims_.after(0);
       reduced_ = true;
     }
     for_own(blocks, [&](int chunk) {
-      if (chunk % centres != by_.centre) {
-        prims_.send(held_, chunk, owner(chunk % centres, chunk));
+      if (chunk % datacenters != by_.datacenter) {
+        prims_.send(held_, chunk, owner(chunk % datacenters, chunk));
       }
     });
     for_own(blocks, [&](int chunk) {
-      if (chunk % centres == by_.centre) {
+      if (chunk % datacenters == by_.datacenter) {
         const OtherOwners others{by_, chunk, chunks_};
         prims_.recv_reduce_copy_send(others, held_, Buffer::kOutput, chunk, others, Complete::kYes);
       }
     });
     for_own(blocks, [&](int chunk) {
-      if (chunk % centres != by_.centre) {
-        prims_.recv(owner(chunk % centres, chunk), Buffer::kOutput, chunk);
+      if (chunk % datacenters != by_.datacenter) {
+        prims_.recv(owner(chunk % datacenters, chunk), Buffer::kOutput, chunk);
       }
     });
   }
@@ -144,17 +146,18 @@ class HierarchicalAllReduce {
       if (blocks.size(by_.index) > 0) {
         prims_.after(lanes_.in);
       }
-      gather_in_centre(prims_, CentreRing{by_, lanes_.gather == 0 ? 1 : -1}, blocks);
+      gather_in_datacenter(prims_, DatacenterRing{by_, lanes_.gather == 0 ? 1 : -1}, blocks);
     }
   }
 
   Prims& prims_;
   Hierarchy by_;
   int chunks_;
-  Buffer held_;  // where a centre's sum is
+  Buffer held_;  // where a datacenter's sum is
   HierarchyLanes lanes_;
-  bool sent_ = false;     // the lane from other centres waited for the one to them
-  bool reduced_ = false;  // the lane to other centres waited for all that this centre summed
+  bool sent_ = false;  // the lane from other datacenters waited for the one to them
+  bool reduced_ =
+      false;  // the lane to other datacenters waited for all that this datacenter summed
 };
 
 template <class Prims>

@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-gather, reduce-scatter and all-to-all over data centres. Every rank has one partner in each
-// other centre: the ranks of a centre shared out evenly to those of the other.
+// All-gather, reduce-scatter and all-to-all over datacenters. Every rank has one partner in each
+// other datacenter: the ranks of a datacenter shared out evenly to those of the other.
 //
-// All-gather: a rank's block goes to its partners, and round the rings of all centres from there.
-// Reduce-scatter: the same backwards: every centre sums the block for a rank to the partner of
-//   that rank, which sends the sum. What enters a centre (leaves it) is the blocks of the others
-//   once: the least that is possible. Chunks per loop: nranks.
-// All-to-all: what a centre's ranks send to one rank of another goes through that rank's partner
-//   among them, so that a rank has as many connections to other centres as there are centres, not
-//   ranks. The bytes between centres are those of any all-to-all. Chunks per loop: nranks.
+// All-gather: a rank's block goes to its partners, and round the rings of all datacenters from
+// there. Reduce-scatter: the same backwards: every datacenter sums the block for a rank to the
+// partner of
+//   that rank, which sends the sum. What enters a datacenter (leaves it) is the blocks of the
+//   others once: the least that is possible. Chunks per loop: nranks.
+// All-to-all: what a datacenter's ranks send to one rank of another goes through that rank's
+// partner
+//   among them, so that a rank has as many connections to other datacenters as there are
+//   datacenters, not ranks. The bytes between datacenters are those of any all-to-all. Chunks per
+//   loop: nranks.
 #pragma once
 
 #include "kernels/algorithms/hierarchy.hpp"
 
 namespace plexus {
 
-/// The own partners in all other centres.
+/// The own partners in all other datacenters.
 struct Partners {
   Hierarchy by;
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return by.centres - 1; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return by.datacenters - 1; }
   PLEXUS_HOST_DEVICE constexpr int operator[](int at) const {
-    const int of = at < by.centre ? at : at + 1;
-    return PartnerBlocks{by}.partner(by.centre, by.index, of);
+    const int of = at < by.datacenter ? at : at + 1;
+    return PartnerBlocks{by}.partner(by.datacenter, by.index, of);
   }
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return by.centre; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return by.datacenter; }
 };
 
-/// Calls `use(rank)` for the ranks of other centres whose partner in this centre is `member`.
+/// Calls `use(rank)` for the ranks of other datacenters whose partner in this datacenter is
+/// `member`.
 template <class Use>
 PLEXUS_HOST_DEVICE void for_partners(const Hierarchy& by, int member, const Use& use) {
   const PartnerBlocks blocks{by};
@@ -35,7 +39,7 @@ PLEXUS_HOST_DEVICE void for_partners(const Hierarchy& by, int member, const Use&
   }
 }
 
-/// Lanes: 0 to partners, 1 from partners, 2 in the centre.
+/// Lanes: 0 to partners, 1 from partners, 2 in the datacenter.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_all_gather(Prims& prims, const Hierarchy& by) {
   if (prims.lane(0)) {
@@ -46,28 +50,28 @@ PLEXUS_HOST_DEVICE void hierarchical_all_gather(Prims& prims, const Hierarchy& b
   }
   if (by.size() > 1 && prims.lane(2)) {
     prims.after(0);
-    gather_in_centre(prims, CentreRing{by, 1}, OwnBlocks{by});
+    gather_in_datacenter(prims, DatacenterRing{by, 1}, OwnBlocks{by});
     const PartnerBlocks others{by};
     if (others.size(by.index) > 0) {
       prims.after(1);
     }
-    gather_in_centre(prims, CentreRing{by, 1}, others);
+    gather_in_datacenter(prims, DatacenterRing{by, 1}, others);
   }
 }
 
-/// Lanes: 0 in the centre, and the sums for others; 1 the own block.
+/// Lanes: 0 in the datacenter, and the sums for others; 1 the own block.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_reduce_scatter(Prims& prims, const Hierarchy& by) {
   const Buffer held = by.size() == 1 ? Buffer::kInput : Buffer::kOutput;
-  const CentreRing ring{by, 1};
+  const DatacenterRing ring{by, 1};
   if (prims.lane(0)) {
     if (by.size() == 1) {
       for_partners(by, 0, [&](int rank) { prims.send(Buffer::kInput, rank, rank); });
     } else {
-      reduce_in_centre(prims, ring, PartnerBlocks{by}, [&](int rank) {
+      reduce_in_datacenter(prims, ring, PartnerBlocks{by}, [&](int rank) {
         prims.recv_reduce_send(ring.prev(), Buffer::kInput, rank, rank);
       });
-      reduce_in_centre(prims, ring, OwnBlocks{by}, [&](int rank) {
+      reduce_in_datacenter(prims, ring, OwnBlocks{by}, [&](int rank) {
         prims.recv_reduce_copy(ring.prev(), Buffer::kInput, Buffer::kOutput, rank, Complete::kNo);
       });
     }
@@ -80,14 +84,14 @@ PLEXUS_HOST_DEVICE void hierarchical_reduce_scatter(Prims& prims, const Hierarch
   }
 }
 
-/// Lanes: 0 the own blocks to the members of the centre, 1 what they send, and on to other centres,
-/// 2 and more: what comes from each of those.
+/// Lanes: 0 the own blocks to the members of the datacenter, 1 what they send, and on to other
+/// datacenters, 2 and more: what comes from each of those.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_all_to_all(Prims& prims, const Hierarchy& by) {
   if (prims.lane(0)) {
     for (int step = 1; step < by.size(); ++step) {
       const int member = (by.index + step) % by.size();
-      const int to = by.rank(by.centre, member);
+      const int to = by.rank(by.datacenter, member);
       prims.send(Buffer::kInput, to, to);
       for_partners(by, member, [&](int rank) { prims.send(Buffer::kInput, rank, to); });
     }
@@ -95,7 +99,7 @@ PLEXUS_HOST_DEVICE void hierarchical_all_to_all(Prims& prims, const Hierarchy& b
   if (prims.lane(1)) {
     prims.copy(Buffer::kInput, Buffer::kOutput, by.self());
     for (int member = 0; member < by.size(); ++member) {
-      const int from = by.rank(by.centre, member);
+      const int from = by.rank(by.datacenter, member);
       if (member != by.index) {
         prims.recv(from, Buffer::kOutput, from);
         for_partners(by, by.index, [&](int rank) { prims.recv_send(from, rank); });
@@ -106,7 +110,7 @@ PLEXUS_HOST_DEVICE void hierarchical_all_to_all(Prims& prims, const Hierarchy& b
   }
   const Partners partners{by};
   for (int at = 0; at < partners.size(); ++at) {
-    const int other = at < by.centre ? at : at + 1;
+    const int other = at < by.datacenter ? at : at + 1;
     if (prims.lane(2 + at)) {
       for (int member = 0; member < by.size(other); ++member) {
         prims.recv(partners[at], Buffer::kOutput, by.rank(other, member));

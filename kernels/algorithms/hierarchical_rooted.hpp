@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast and reduce over data centres: the message crosses each border of the root's centre
-// once, in shards, by all ranks. In the root's centre it goes along a chain; who answers for a
-// shard there passes it to those who do in the other centres, where it goes round the ring. A
-// reduction goes the same ways backwards. Chunks per loop: the ranks of the largest centre.
+// Broadcast and reduce over datacenters: the message crosses each border of the root's datacenter
+// once, in shards, by all ranks. In the root's datacenter it goes along a chain; who answers for a
+// shard there passes it to those who do in the other datacenters, where it goes round the ring. A
+// reduction goes the same ways backwards. Chunks per loop: the ranks of the largest datacenter.
 #pragma once
 
 #include "kernels/algorithms/hierarchy.hpp"
 
 namespace plexus {
 
-/// A chain through the root's centre. `place`: 0 is the root.
+/// A chain through the root's datacenter. `place`: 0 is the root.
 struct RootChain {
   Hierarchy by;
   int root;  // its index
@@ -21,15 +21,15 @@ struct RootChain {
     return place() == by.size() - 1;
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int after_me() const {
-    return CentreRing{by, 1}.next();
+    return DatacenterRing{by, 1}.next();
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int before_me() const {
-    return CentreRing{by, 1}.prev();
+    return DatacenterRing{by, 1}.prev();
   }
 };
 
-/// A neighbour in the chain (or nobody), then those in other centres who have the chunk. The own
-/// part of a reduction comes first.
+/// A neighbour in the chain (or nobody), then those in other datacenters who have the chunk. The
+/// own part of a reduction comes first.
 struct ChainAndOwners {
   int neighbour;  // -1: none
   OtherOwners owners;
@@ -50,15 +50,15 @@ PLEXUS_HOST_DEVICE constexpr int hierarchical_rooted_chunks(const Hierarchy& by)
   return by.largest();
 }
 
-/// The centre and the index of a rank.
+/// The datacenter and the index of a rank.
 struct RootPlace {
-  int centre;
+  int datacenter;
   int index;
   PLEXUS_HOST_DEVICE static constexpr RootPlace of(const Hierarchy& by, int root) {
-    for (int centre = 0; centre < by.centres; ++centre) {
-      for (int index = 0; index < by.size(centre); ++index) {
-        if (by.rank(centre, index) == root) {
-          return {centre, index};
+    for (int datacenter = 0; datacenter < by.datacenters; ++datacenter) {
+      for (int index = 0; index < by.size(datacenter); ++index) {
+        if (by.rank(datacenter, index) == root) {
+          return {datacenter, index};
         }
       }
     }
@@ -66,18 +66,18 @@ struct RootPlace {
   }
 };
 
-/// Lanes: 0 the chain (or what comes from the root's centre), 1 on to other centres (or round the
-/// ring).
+/// Lanes: 0 the chain (or what comes from the root's datacenter), 1 on to other datacenters (or
+/// round the ring).
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_broadcast(Prims& prims, const Hierarchy& by, int root) {
   const RootPlace at = RootPlace::of(by, root);
   const int chunks = hierarchical_rooted_chunks(by);
   const ChunkBlocks blocks{chunks, by.size(), 0, chunks};
   const int own = by.index;
-  if (by.centre != at.centre) {
+  if (by.datacenter != at.datacenter) {
     if (blocks.size(own) > 0 && prims.lane(0)) {
       for_chunks(blocks, own, 0, chunks, [&](int chunk) {
-        const int from = by.rank(at.centre, share_of(chunk, chunks, by.size(at.centre)));
+        const int from = by.rank(at.datacenter, share_of(chunk, chunks, by.size(at.datacenter)));
         prims.recv(from, Buffer::kOutput, chunk);
       });
     }
@@ -85,7 +85,7 @@ PLEXUS_HOST_DEVICE void hierarchical_broadcast(Prims& prims, const Hierarchy& by
       if (blocks.size(own) > 0) {
         prims.after(0);
       }
-      gather_in_centre(prims, CentreRing{by, 1}, blocks);
+      gather_in_datacenter(prims, DatacenterRing{by, 1}, blocks);
     }
     return;
   }
@@ -118,20 +118,20 @@ PLEXUS_HOST_DEVICE void hierarchical_reduce(Prims& prims, const Hierarchy& by, i
   const RootPlace at = RootPlace::of(by, root);
   const int chunks = hierarchical_rooted_chunks(by);
   const ChunkBlocks blocks{chunks, by.size(), 0, chunks};
-  if (by.centre != at.centre) {
+  if (by.datacenter != at.datacenter) {
     const auto root_owner = [&](int chunk) {
-      return by.rank(at.centre, share_of(chunk, chunks, by.size(at.centre)));
+      return by.rank(at.datacenter, share_of(chunk, chunks, by.size(at.datacenter)));
     };
     if (by.size() == 1) {
       for_chunks(blocks, 0, 0, chunks,
                  [&](int chunk) { prims.send(Buffer::kInput, chunk, root_owner(chunk)); });
       return;
     }
-    const CentreRing ring{by, 1};
-    // A few chunks after the other, as the root's centre takes them.
+    const DatacenterRing ring{by, 1};
+    // A few chunks after the other, as the root's datacenter takes them.
     for (int low = 0; low < chunks; low += kHierarchyBatch) {
       const int high = low + kHierarchyBatch < chunks ? low + kHierarchyBatch : chunks;
-      reduce_in_centre(prims, ring, ChunkBlocks{chunks, by.size(), low, high}, [&](int chunk) {
+      reduce_in_datacenter(prims, ring, ChunkBlocks{chunks, by.size(), low, high}, [&](int chunk) {
         prims.recv_reduce_send(ring.prev(), Buffer::kInput, chunk, root_owner(chunk));
       });
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hierarchical algorithms share: the ranks by data centre, who of a centre answers for which
-// chunks towards the others, and reduce-scatter and all-gather round the ring of one centre in
-// which every member may have several chunks, or none.
+// What hierarchical algorithms share: the ranks by datacenter, who of a datacenter answers for
+// which chunks towards the others, and reduce-scatter and all-gather round the ring of one
+// datacenter in which every member may have several chunks, or none.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -11,33 +11,34 @@ namespace plexus {
 /// So many chunks of one member go round a ring at once: a rank needs a free slot to pass one on.
 inline constexpr int kHierarchyBatch = 3;
 
-/// The ranks of a communicator by data centre. `members`: [nranks] ranks, centre after centre, in
-/// ring order inside; `starts`: [centres + 1] where a centre begins. Both borrowed.
+/// The ranks of a communicator by datacenter. `members`: [nranks] ranks, datacenter after
+/// datacenter, in ring order inside; `starts`: [datacenters + 1] where a datacenter begins. Both
+/// borrowed.
 struct Hierarchy {
   const int* members;
   const int* starts;
-  int centres;
-  int centre;  // of this rank
-  int index;   // of this rank in it
+  int datacenters;
+  int datacenter;  // of this rank
+  int index;       // of this rank in it
 
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int of) const {
     return starts[of + 1] - starts[of];
   }
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return size(centre); }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return size(datacenter); }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int rank(int of, int member) const {
     return members[starts[of] + member];
   }
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int self() const { return rank(centre, index); }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int self() const { return rank(datacenter, index); }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int largest() const {
     int most = 0;
-    for (int of = 0; of < centres; ++of) {
+    for (int of = 0; of < datacenters; ++of) {
       most = size(of) > most ? size(of) : most;
     }
     return most;
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr bool has_size(int wanted) const {
     bool has = false;
-    for (int of = 0; of < centres; ++of) {
+    for (int of = 0; of < datacenters; ++of) {
       has = has || size(of) == wanted;
     }
     return has;
@@ -79,16 +80,16 @@ struct OwnBlocks {
   Hierarchy by;
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int size(int /*member*/) { return 1; }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int chunk(int member, int /*k*/) const {
-    return by.rank(by.centre, member);
+    return by.rank(by.datacenter, member);
   }
 };
 
-/// The blocks of other centres' ranks that a member answers for: those whose partner in this centre
-/// it is.
+/// The blocks of other datacenters' ranks that a member answers for: those whose partner in this
+/// datacenter it is.
 struct PartnerBlocks {
   Hierarchy by;
 
-  /// The partner of a rank, by its index, in centre `of`.
+  /// The partner of a rank, by its index, in datacenter `of`.
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int partner(int from, int member, int of) const {
     return by.rank(of, share_of(member, by.size(from), by.size(of)));
   }
@@ -97,14 +98,14 @@ struct PartnerBlocks {
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int member) const {
     int blocks = 0;
-    for (int other = 0; other < by.centres; ++other) {
-      blocks += other == by.centre ? 0 : first(member + 1, other) - first(member, other);
+    for (int other = 0; other < by.datacenters; ++other) {
+      blocks += other == by.datacenter ? 0 : first(member + 1, other) - first(member, other);
     }
     return blocks;
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int chunk(int member, int k) const {
-    for (int other = 0; other < by.centres; ++other) {
-      const int here = other == by.centre ? 0 : first(member + 1, other) - first(member, other);
+    for (int other = 0; other < by.datacenters; ++other) {
+      const int here = other == by.datacenter ? 0 : first(member + 1, other) - first(member, other);
       if (k < here) {
         return by.rank(other, first(member, other) + k);
       }
@@ -114,8 +115,8 @@ struct PartnerBlocks {
   }
 };
 
-/// The ring of one centre, either way round.
-struct CentreRing {
+/// The ring of one datacenter, either way round.
+struct DatacenterRing {
   Hierarchy by;
   int direction;
 
@@ -124,10 +125,10 @@ struct CentreRing {
     return ((by.index - direction * steps) % size + size) % size;
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int next() const {
-    return by.rank(by.centre, behind(-1));
+    return by.rank(by.datacenter, behind(-1));
   }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int prev() const {
-    return by.rank(by.centre, behind(1));
+    return by.rank(by.datacenter, behind(1));
   }
 };
 
@@ -151,13 +152,13 @@ PLEXUS_HOST_DEVICE void for_chunks(
   }
 }
 
-/// Round the ring of the centre, of two or more; `finish(chunk)` takes what arrives of the own
+/// Round the ring of the datacenter, of two or more; `finish(chunk)` takes what arrives of the own
 /// chunks and combines it with the input.
 template <class Prims, class Blocks, class Finish>
-PLEXUS_HOST_DEVICE void reduce_in_centre(Prims& prims,
-                                         const CentreRing& ring,
-                                         const Blocks& blocks,
-                                         const Finish& finish) {
+PLEXUS_HOST_DEVICE void reduce_in_datacenter(Prims& prims,
+                                             const DatacenterRing& ring,
+                                             const Blocks& blocks,
+                                             const Finish& finish) {
   for_batches(ring.by, blocks, [&](int first, int end) {
     for_chunks(blocks, ring.behind(1), first, end,
                [&](int chunk) { prims.send(Buffer::kInput, chunk, ring.next()); });
@@ -170,11 +171,11 @@ PLEXUS_HOST_DEVICE void reduce_in_centre(Prims& prims,
   });
 }
 
-/// Round the ring of the centre, of two or more: what is in the output of each member.
+/// Round the ring of the datacenter, of two or more: what is in the output of each member.
 template <class Prims, class Blocks>
-PLEXUS_HOST_DEVICE void gather_in_centre(Prims& prims,
-                                         const CentreRing& ring,
-                                         const Blocks& blocks) {
+PLEXUS_HOST_DEVICE void gather_in_datacenter(Prims& prims,
+                                             const DatacenterRing& ring,
+                                             const Blocks& blocks) {
   const int size = ring.by.size();
   for_batches(ring.by, blocks, [&](int first, int end) {
     for_chunks(blocks, ring.by.index, first, end,
@@ -189,17 +190,17 @@ PLEXUS_HOST_DEVICE void gather_in_centre(Prims& prims,
   });
 }
 
-/// Those who answer for `chunk` in all other centres; the own part has its centre's place.
+/// Those who answer for `chunk` in all other datacenters; the own part has its datacenter's place.
 struct OtherOwners {
   Hierarchy by;
   int chunk;
   int chunks;
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return by.centres - 1; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return by.datacenters - 1; }
   PLEXUS_HOST_DEVICE constexpr int operator[](int at) const {
-    const int of = at < by.centre ? at : at + 1;
+    const int of = at < by.datacenter ? at : at + 1;
     return by.rank(of, share_of(chunk, chunks, by.size(of)));
   }
-  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return by.centre; }
+  [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int own_position() const { return by.datacenter; }
 };
 
 }  // namespace plexus

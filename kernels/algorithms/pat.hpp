@@ -75,7 +75,7 @@ PLEXUS_HOST_DEVICE void pat_reduce_scatter(Prims& prims, const RingView& ring) {
           const int role = 2 * distance * i + distance;
           const bool has_sum = distance > 1 && role + 1 < n;
           prims.send(has_sum ? sum_of(role) : input_of(role), ring.at(ring.position - distance),
-                     has_sum ? Lend::kNo : Lend::kYes);
+                     has_sum ? ByAddress::kNo : ByAddress::kYes);
         },
         [&](int i) {  // role s adds what comes
           const int role = 2 * distance * i;

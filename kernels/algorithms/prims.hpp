@@ -6,7 +6,7 @@
 //                                             false: this caller does not run that lane
 //   after(int lane)                           the next verb waits until all that lane `lane` has so
 //                                             far is done
-//   send(B source, c, P to, Lend)             pass on a local chunk
+//   send(B source, c, P to, ByAddress)             pass on a local chunk
 //   recv(P from, B target, c, Complete = kNo) store what arrives
 //   copy(B source, B target, c)               local copy
 //   copy_send(B source, B target, c, P to)
@@ -16,12 +16,12 @@
 //   recv_reduce_copy(P from, B source, B target, c, Complete)
 //   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)
 // A chunk that is not the same in source and target, or that lies in scratch memory, is named by
-// `At`: send(At{b, c}, to, Lend), recv(from, At{b, c}), recv_reduce_copy(from, At source, At
+// `At`: send(At{b, c}, to, ByAddress), recv(from, At{b, c}), recv_reduce_copy(from, At source, At
 // target, Complete). Scratch memory belongs to one lane, holds nothing from loop to loop, and is
-// never lent. A reduction over several peers combines in the order of the peer list, the local
-// source at the position that `own_position(P)` gives: the order is part of the algorithm, never
-// that of arrival. `RecordingPrims` (kernels/program) writes a Program; device prims run the verbs
-// by a thread block.
+// never sent by address. A reduction over several peers combines in the order of the peer list, the
+// local source at the position that `own_position(P)` gives: the order is part of the algorithm,
+// never that of arrival. `RecordingPrims` (kernels/program) writes a Program; device prims run the
+// verbs by a thread block.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ enum class Complete : uint8_t { kNo, kYes };
 
 /// May the chunk's address travel instead of its bytes? Not when the algorithm overwrites the chunk
 /// before it can know that the receiver has read it.
-enum class Lend : uint8_t { kNo, kYes };
+enum class ByAddress : uint8_t { kNo, kYes };
 
 /// One peer. Implicit, so that verbs take a plain rank.
 struct OnePeer {

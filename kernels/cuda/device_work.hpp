@@ -6,7 +6,7 @@
 // Lifetime: everything but DeviceControl and DeviceQueue::done lies in memory that the device reads
 // fast (device memory, or pinned host memory); those two lie in pinned host memory, since the host
 // polls them. The device changes DeviceSend, DeviceRecv, DeviceWork::progress, DeviceWork::claimed
-// and DeviceMeeting; the host does not touch these while a launch is under way.
+// and DeviceBarrier; the host does not touch these while a launch is under way.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ struct DeviceSend {
   uint64_t told;            // 1 + sequence of the call that fifo->calls names last; 0: none
   int32_t peer;
   uint32_t inline_bytes_max;  // kInlineBytes; 0: payload always in the data area (net slots)
-  uint32_t lends;             // 1: the receiver can read this device's addresses (kPointer)
+  uint32_t by_address;        // 1: the receiver can read this device's addresses (kPointer)
   uint32_t unused;
 };
 
@@ -61,11 +61,11 @@ struct DeviceRecv {
   uint64_t slot_stride;
   uint64_t step;  // next slot to read
   int32_t peer;
-  uint32_t reads_pointers;  // 1: an address that the sender lends is valid on this device
+  uint32_t reads_pointers;  // 1: an address that the sender passes is valid on this device
 };
 
 /// What to add to an address of a buffer of ours so that the peer can use it, in a process of its
-/// own; kNotLent: it cannot.
+/// own; kNotMapped: it cannot.
 struct DeviceLoan {
   uint64_t input;
   uint64_t output;
@@ -119,7 +119,7 @@ struct DeviceWork {
   const DeviceLane* lanes;
   DeviceSend* const* sends;  // [Program::peers], nullptr where the peer only sends to us
   DeviceRecv* const* recvs;  // [Program::peers], likewise
-  const DeviceLoan* loans;   // [Program::peers]; nullptr: nothing is lent to other processes
+  const DeviceLoan* loans;   // [Program::peers]; nullptr: no other process maps anything
   uint64_t* progress;        // [lane_count] steps done in this call; zero before and after it
   uint32_t* claimed;         // who writes `failure`; in device memory, one per control, zero
   DeviceControl* control;
@@ -148,7 +148,7 @@ struct DeviceTurn {
 };
 
 /// Where the blocks of a queue meet between two works; in device memory, zero between launches.
-struct DeviceMeeting {
+struct DeviceBarrier {
   uint64_t arrived;  // blocks that are through with the work
   uint64_t opened;   // works after which all have met
   DeviceTurn turn;
@@ -161,7 +161,7 @@ struct DeviceQueue {
   const DeviceWork* const* works;
   uint32_t work_count;
   uint32_t block_count;  // most lanes of a work
-  DeviceMeeting* meeting;
+  DeviceBarrier* barrier;
   uint64_t* done;
   uint64_t* times;    // [2] when its work began and ended, in pinned memory; nullptr: nobody asks
   DeviceQueue* next;  // that the same block serves in turn; nullptr: the last

@@ -18,7 +18,7 @@ namespace plexus {
 /// What the threads of a block share.
 struct BlockState {
   Pass pass;
-  uint32_t lent;  // addresses went out whose bytes must stay until they are taken
+  uint32_t addresses_out;  // addresses went out whose bytes must stay until they are taken
 };
 
 /// The bytes of a step in its buffers, and the part of them that travels in one slot.
@@ -95,7 +95,7 @@ class Interpreter {
   PLEXUS_DEVICE void run(const DeviceBlock& block) {
     if (block_.thread() == 0) {
       state_.pass.stopped = 0;
-      state_.lent = 0;
+      state_.addresses_out = 0;
     }
     block_.sync();
     if (block.in_turn != 0) {
@@ -239,8 +239,8 @@ class Interpreter {
   /// round and takes a slice of every queue whose slots are ready. So whatever order the peers'
   /// blocks take, and wherever their launches are cut: as long as any queue of the block can move
   /// it moves, and a message that can move at neither end does not exist (its slot is full, and the
-  /// receiver may go on, or it is not, and the sender may). Lent addresses are waited for only when
-  /// all is sent and received.
+  /// receiver may go on, or it is not, and the sender may). Addresses passed on are waited for only
+  /// when all is sent and received.
   PLEXUS_DEVICE_NOINLINE void run_in_turn(DeviceQueue& first) {
     for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
       note_time(*queue, 0);
@@ -264,7 +264,7 @@ class Interpreter {
       drain(*queue, 0);
       block_.sync();
       if (block_.thread() == 0) {
-        queue->meeting->turn = {0, 0, 0, 0, 0};
+        queue->barrier->turn = {0, 0, 0, 0, 0};
       }
     }
   }
@@ -273,7 +273,7 @@ class Interpreter {
 
   /// All threads of the block come to the same end.
   PLEXUS_DEVICE TurnEnd take_turn(DeviceQueue& queue, uint32_t round) {
-    const DeviceTurn turn = queue.meeting->turn;
+    const DeviceTurn turn = queue.barrier->turn;
     if (turn.work == queue.work_count) {
       return TurnEnd::kDone;
     }
@@ -330,7 +330,7 @@ class Interpreter {
   PLEXUS_DEVICE void end_turn(DeviceQueue& queue, const DeviceTurn& next) {
     block_.sync();  // all have read the turn
     if (block_.thread() == 0) {
-      queue.meeting->turn = next;
+      queue.barrier->turn = next;
     }
     block_.sync();
   }
@@ -576,12 +576,12 @@ class Interpreter {
     SlotHeader& slot = end.fifo->headers[end.step % kSlots];
     slot.size_bytes = slice.size_bytes;
     slot.call_hash = work.call.hash;
-    if (const std::byte* const lent = lent_address(slice, index, end); lent != nullptr) {
+    if (const std::byte* const mapped = mapped_address(slice, index, end); mapped != nullptr) {
       slot.kind = SlotKind::kPointer;
-      slot.payload.pointer = lent;
+      slot.payload.pointer = mapped;
       target = {nullptr, Carrier::kMemory, 0};
       end.borrowed_until = end.step + 1;
-      store_relaxed(&state_.lent, 1U);
+      store_relaxed(&state_.addresses_out, 1U);
       return true;
     }
     const bool in_header = slice.size_bytes <= end.inline_bytes_max;
@@ -600,24 +600,24 @@ class Interpreter {
   }
 
   /// Where the peer finds the value in this rank's memory; nullptr: it has to be sent.
-  PLEXUS_DEVICE static const std::byte* lent_address(const Slice& slice,
-                                                     uint32_t index,
-                                                     const DeviceSend& end) {
+  PLEXUS_DEVICE static const std::byte* mapped_address(const Slice& slice,
+                                                       uint32_t index,
+                                                       const DeviceSend& end) {
     const DeviceWork& work = slice.work;
-    const bool possible = end.lends != 0 || work.loans != nullptr;
-    if (!possible || !slice.step.lends || slice.size_bytes < work.borrow_bytes_min) {
+    const bool possible = end.by_address != 0 || work.loans != nullptr;
+    if (!possible || !slice.step.by_address || slice.size_bytes < work.borrow_bytes_min) {
       return nullptr;
     }
     const std::byte* const home = home_of(slice);
-    if (end.lends != 0 || home == nullptr) {
+    if (end.by_address != 0 || home == nullptr) {
       return home;
     }
     const Buffer buffer = slice.target != nullptr ? slice.step.target : slice.step.source;
     const DeviceLoan& loan = work.loans[index];
     const uint64_t shift = buffer == Buffer::kInput    ? loan.input
                            : buffer == Buffer::kOutput ? loan.output
-                                                       : kNotLent;
-    return shift == kNotLent
+                                                       : kNotMapped;
+    return shift == kNotMapped
                ? nullptr
                : reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(home) + shift);
   }
@@ -670,16 +670,16 @@ class Interpreter {
     block_.sync();
     const bool is_last_work = index + 1 == queue.work_count;
     if (block_.thread() == 0) {
-      DeviceMeeting& meeting = *queue.meeting;
-      if (fetch_add(&meeting.arrived, 1) + 1 == queue.block_count) {
+      DeviceBarrier& barrier = *queue.barrier;
+      if (fetch_add(&barrier.arrived, 1) + 1 == queue.block_count) {
         for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
           work.progress[lane] = 0;
         }
-        meeting.arrived = 0;
-        store_release(&meeting.opened, is_last_work ? uint64_t{0} : uint64_t{index} + 1);
+        barrier.arrived = 0;
+        store_release(&barrier.opened, is_last_work ? uint64_t{0} : uint64_t{index} + 1);
         store_release(queue.done, uint64_t{index} + 1);
       } else if (!is_last_work && !wait_until(*work.control, [&] {
-                   return load_acquire(&meeting.opened) > index;
+                   return load_acquire(&barrier.opened) > index;
                  })) {
         store_relaxed(&state_.pass.stopped, 1U);
       }
@@ -690,7 +690,7 @@ class Interpreter {
   /// The user may write to the buffers again once every address that went out is taken. Only now,
   /// not after each work: calls of one group do not write what another of them reads.
   PLEXUS_DEVICE void drain(const DeviceQueue& queue, uint32_t lane) {
-    if (load_relaxed(&state_.lent) == 0) {
+    if (load_relaxed(&state_.addresses_out) == 0) {
       return;
     }
     for (uint32_t k = 0; k < queue.work_count; ++k) {

@@ -361,7 +361,7 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
   }
-  if (!step.lends) {
+  if (!step.by_address) {
     value.home = Buffer::kNone;
   }
   for (int i = 0; i < step.sends; ++i) {

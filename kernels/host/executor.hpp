@@ -171,7 +171,7 @@ class LaneRun {
   /// A value where it was made, and the same value in user memory when it lies there.
   struct Value {
     const std::byte* made;
-    Buffer home;          // kNone: nowhere, or not to be lent
+    Buffer home;          // kNone: nowhere, or not to be sent by address
     uint64_t home_bytes;  // offset
   };
   template <bool kByLines>

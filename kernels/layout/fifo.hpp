@@ -28,7 +28,7 @@ enum class SlotKind : uint32_t {
 };
 
 /// No number to add to an address (kPointer between processes): those are even.
-inline constexpr uint64_t kNotLent = 1;
+inline constexpr uint64_t kNotMapped = 1;
 
 /// A place inside another process's shareable memory: enough to map it and to find the bytes.
 struct MappedPlace {

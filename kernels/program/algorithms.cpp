@@ -10,10 +10,10 @@
 #include "kernels/algorithms/binomial_tree.hpp"
 #include "kernels/algorithms/bruck.hpp"
 #include "kernels/algorithms/butterfly_all_reduce.hpp"
-#include "kernels/algorithms/centre_pairs_all_reduce.hpp"
 #include "kernels/algorithms/chain_broadcast.hpp"
 #include "kernels/algorithms/chain_reduce.hpp"
 #include "kernels/algorithms/collnet_all_reduce.hpp"
+#include "kernels/algorithms/dc_pairs_all_reduce.hpp"
 #include "kernels/algorithms/hierarchical_all_reduce.hpp"
 #include "kernels/algorithms/hierarchical_blocks.hpp"
 #include "kernels/algorithms/hierarchical_rooted.hpp"
@@ -91,19 +91,19 @@ std::span<const int> nodes_of(const RecordInput& in) {
   static constexpr int kOneNode[] = {0};
   return in.nodes.empty() ? std::span(kOneNode) : in.nodes;
 }
-/// The ranks of one data centre in ring order, and where its hosts begin among them.
-struct CentrePart {
+/// The ranks of one datacenter in ring order, and where its hosts begin among them.
+struct DatacenterPart {
   std::vector<int> ring;
   std::vector<int> nodes;
 };
 
-CentrePart part_of(const RecordInput& input, int centre) {
-  CentrePart part;
+DatacenterPart part_of(const RecordInput& input, int datacenter) {
+  DatacenterPart part;
   bool begins = true;
   for (size_t place = 0; place < input.ring.size(); ++place) {
     begins = begins ||
              std::binary_search(input.nodes.begin(), input.nodes.end(), static_cast<int>(place));
-    if (input.centres[place] == centre) {
+    if (input.datacenters[place] == datacenter) {
       if (begins) {
         part.nodes.push_back(static_cast<int>(part.ring.size()));
       }
@@ -116,9 +116,9 @@ CentrePart part_of(const RecordInput& input, int centre) {
   return part;
 }
 
-/// kNoPlace: there is no such data centre.
-int root_of_centre(const RecordInput& input, int centre) {
-  const CentrePart part = centre < 0 ? CentrePart{} : part_of(input, centre);
+/// kNoPlace: there is no such datacenter.
+int root_of_datacenter(const RecordInput& input, int datacenter) {
+  const DatacenterPart part = datacenter < 0 ? DatacenterPart{} : part_of(input, datacenter);
   const int size = static_cast<int>(part.ring.size());
   for (int place = 0; place < size; ++place) {
     if (nodes_tree(input.variant, part.nodes.data(), static_cast<int>(part.nodes.size()), size,
@@ -130,23 +130,23 @@ int root_of_centre(const RecordInput& input, int centre) {
   return kNoPlace;
 }
 
-/// A tree in every data centre; the root of each is below that of the one before.
-Program record_tree_over_centres(const RecordInput& in) {
+/// A tree in every datacenter; the root of each is below that of the one before.
+Program record_tree_over_datacenters(const RecordInput& in) {
   const auto at = std::find(in.ring.begin(), in.ring.end(), in.rank);
-  const int centre = in.centres[static_cast<size_t>(at - in.ring.begin())];
-  const CentrePart part = part_of(in, centre);
+  const int datacenter = in.datacenters[static_cast<size_t>(at - in.ring.begin())];
+  const DatacenterPart part = part_of(in, datacenter);
   const auto place = std::find(part.ring.begin(), part.ring.end(), in.rank);
   const RingView view{part.ring.data(), static_cast<int>(part.ring.size()),
                       static_cast<int>(place - part.ring.begin())};
   return record_with(in, 1, [&](auto& prims) {
     tree_all_reduce(prims, view, in.variant, part.nodes.data(), static_cast<int>(part.nodes.size()),
-                    root_of_centre(in, centre - 1), root_of_centre(in, centre + 1));
+                    root_of_datacenter(in, datacenter - 1), root_of_datacenter(in, datacenter + 1));
   });
 }
 
 Program record_tree_all_reduce(const RecordInput& in) {
-  if (!in.centres.empty()) {
-    return record_tree_over_centres(in);
+  if (!in.datacenters.empty()) {
+    return record_tree_over_datacenters(in);
   }
   const std::span<const int> nodes = nodes_of(in);
   return record_with(in, 1, [&](auto& prims) {
@@ -246,28 +246,29 @@ Program record_recv(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { point_to_point_recv(prims, in.root); });
 }
 
-// ---- over data centres ----
+// ---- over datacenters ----
 
-/// The ranks by data centre, which a `Hierarchy` borrows. Without data centres the two halves of
+/// The ranks by datacenter, which a `Hierarchy` borrows. Without datacenters the two halves of
 /// the ring count as such.
 class HierarchyMemory {
  public:
   explicit HierarchyMemory(const RecordInput& input) {
     const int nranks = ranks_of(input);
-    const auto centre_at = [&](int place) {
-      return input.centres.empty() ? 2 * place / nranks : input.centres[static_cast<size_t>(place)];
+    const auto datacenter_at = [&](int place) {
+      return input.datacenters.empty() ? 2 * place / nranks
+                                       : input.datacenters[static_cast<size_t>(place)];
     };
-    int centres = 0;
+    int datacenters = 0;
     for (int place = 0; place < nranks; ++place) {
-      centres = std::max(centres, centre_at(place) + 1);
+      datacenters = std::max(datacenters, datacenter_at(place) + 1);
     }
-    std::vector<std::vector<int>> groups(static_cast<size_t>(centres));
+    std::vector<std::vector<int>> groups(static_cast<size_t>(datacenters));
     for (int place = 0; place < nranks; ++place) {
-      const int centre = centre_at(place);
-      std::vector<int>& group = groups[static_cast<size_t>(centre)];
+      const int datacenter = datacenter_at(place);
+      std::vector<int>& group = groups[static_cast<size_t>(datacenter)];
       const int rank = input.ring[static_cast<size_t>(place)];
       if (rank == input.rank) {
-        centre_ = centre;
+        datacenter_ = datacenter;
         index_ = static_cast<int>(group.size());
       }
       group.push_back(rank);
@@ -280,13 +281,14 @@ class HierarchyMemory {
   }
 
   [[nodiscard]] Hierarchy view() const {
-    return {members_.data(), starts_.data(), static_cast<int>(starts_.size()) - 1, centre_, index_};
+    return {members_.data(), starts_.data(), static_cast<int>(starts_.size()) - 1, datacenter_,
+            index_};
   }
 
  private:
   std::vector<int> members_;
   std::vector<int> starts_;
-  int centre_ = 0;
+  int datacenter_ = 0;
   int index_ = 0;
 };
 
@@ -295,9 +297,9 @@ Program record_hierarchical_all_reduce(const RecordInput& in) {
   return record_with(in, hierarchical_all_reduce_chunks(memory.view()),
                      [&](auto& prims) { hierarchical_all_reduce(prims, memory.view()); });
 }
-Program record_centre_pairs_all_reduce(const RecordInput& in) {
+Program record_dc_pairs_all_reduce(const RecordInput& in) {
   const HierarchyMemory memory(in);
-  return record_with(in, 1, [&](auto& prims) { centre_pairs_all_reduce(prims, memory.view()); });
+  return record_with(in, 1, [&](auto& prims) { dc_pairs_all_reduce(prims, memory.view()); });
 }
 Program record_hierarchical_all_gather(const RecordInput& in) {
   const HierarchyMemory memory(in);
@@ -325,7 +327,7 @@ Program record_hierarchical_reduce(const RecordInput& in) {
                      [&](auto& prims) { hierarchical_reduce(prims, memory.view(), in.root); });
 }
 
-/// The row of a hierarchical algorithm: its costs depend on the data centres.
+/// The row of a hierarchical algorithm: its costs depend on the datacenters.
 constexpr Algorithm hierarchical(const char* name,
                                  Collective collective,
                                  Program (*record)(const RecordInput&),
@@ -337,7 +339,7 @@ constexpr Algorithm hierarchical(const char* name,
   row.nranks_max = nranks_max;
   row.collective = collective;
   row.record = record;
-  row.for_centres = true;
+  row.for_datacenters = true;
   return row;
 }
 
@@ -430,10 +432,10 @@ constexpr Algorithm kAlgorithms[] = {
     {"binomial_scatter", "binomial", Collective::kScatter, record_binomial_scatter, binomial_rounds,
      others, binomial_hops, zero, all},
     hierarchical("hierarchical_all_reduce", Collective::kAllReduce, record_hierarchical_all_reduce),
-    hierarchical("centre_pairs_all_reduce",
+    hierarchical("dc_pairs_all_reduce",
                  Collective::kAllReduce,
-                 record_centre_pairs_all_reduce,
-                 "centrepairs",
+                 record_dc_pairs_all_reduce,
+                 "dcpairs",
                  kOperandsMax),
     hierarchical("hierarchical_broadcast", Collective::kBroadcast, record_hierarchical_broadcast),
     hierarchical("hierarchical_reduce", Collective::kReduce, record_hierarchical_reduce),

@@ -16,7 +16,7 @@ namespace plexus {
 /// Who records: `ring` = [nranks] ranks in ring order, borrowed; `root` of a rooted collective or
 /// the peer of a send/recv; `variant` = channel modulo Algorithm::variants; `nodes` = the places in
 /// the ring where the ranks of a host begin, rising from 0, borrowed. Empty: all on one host;
-/// `centres` = [nranks] the data centre of each place in the ring, from 0, borrowed. Empty: one;
+/// `datacenters` = [nranks] the datacenter of each place in the ring, from 0, borrowed. Empty: one;
 /// `heads` = ranks of each host that talk to a network that reduces.
 struct RecordInput {
   int rank;
@@ -24,7 +24,7 @@ struct RecordInput {
   int root = 0;
   int variant = 0;
   std::span<const int> nodes = {};
-  std::span<const int> centres = {};
+  std::span<const int> datacenters = {};
   int heads = 1;
 };
 
@@ -66,9 +66,9 @@ struct Algorithm {
   /// A reduction that combines in rank order, whatever the chunks: the bits of its result depend on
   /// the inputs alone.
   bool in_rank_order = false;
-  /// Made for several data centres. What it costs depends on these, so the five functions are null:
+  /// Made for several datacenters. What it costs depends on these, so the five functions are null:
   /// count_cost() counts it.
-  bool for_centres = false;
+  bool for_datacenters = false;
   /// Not null: the network reduces between hosts (collnet_all_reduce.hpp); in place of the five
   /// formulas.
   Cost (*network_cost)(const Spread& spread) = nullptr;

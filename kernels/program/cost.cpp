@@ -12,22 +12,22 @@
 namespace plexus {
 namespace {
 
-/// Messages on the longest chain, and those between centres on the chain with the most of them.
+/// Messages on the longest chain, and those between datacenters on the chain with the most of them.
 struct Depth {
   int all = 0;
-  int far = 0;
+  int xdc = 0;
   void take(const Depth& other) {
     all = std::max(all, other.all);
-    far = std::max(far, other.far);
+    xdc = std::max(xdc, other.xdc);
   }
 };
 
 /// One execution that knows chains of messages only.
 class DepthRun {
  public:
-  DepthRun(LaneNetwork& network, std::span<const int> centre_of)
+  DepthRun(LaneNetwork& network, std::span<const int> datacenter_of)
       : network_(network),
-        centre_of_(centre_of),
+        datacenter_of_(datacenter_of),
         depths_(network.lanes().size()),
         messages_(network.connections().size()) {}
 
@@ -55,9 +55,9 @@ class DepthRun {
     }
     for (const uint32_t connection : network_.send_connections(lane.rank, step)) {
       const auto& ends = network_.connections()[connection];
-      const bool far = centre_of_[static_cast<size_t>(ends.source)] !=
-                       centre_of_[static_cast<size_t>(ends.target)];
-      messages_[connection].push_back({depth.all + 1, depth.far + (far ? 1 : 0)});
+      const bool xdc = datacenter_of_[static_cast<size_t>(ends.source)] !=
+                       datacenter_of_[static_cast<size_t>(ends.target)];
+      messages_[connection].push_back({depth.all + 1, depth.xdc + (xdc ? 1 : 0)});
     }
     if (network_.has_after(lane.rank)) {
       done_[{index, static_cast<int>(lane.next)}] = depth;
@@ -66,21 +66,21 @@ class DepthRun {
   }
 
   LaneNetwork& network_;
-  std::span<const int> centre_of_;  // by rank
-  std::vector<Depth> depths_;       // by lane
+  std::span<const int> datacenter_of_;  // by rank
+  std::vector<Depth> depths_;           // by lane
   std::vector<std::vector<Depth>> messages_;
   std::map<std::pair<uint32_t, int>, Depth> done_;  // by lane and step
 };
 
 }  // namespace
 
-int64_t LoopCost::far_chunks_out() const {
-  const auto centres = static_cast<size_t>(std::lround(std::sqrt(far_chunks.size())));
+int64_t LoopCost::xdc_chunks_out() const {
+  const auto datacenters = static_cast<size_t>(std::lround(std::sqrt(xdc_chunks.size())));
   int64_t most = 0;
-  for (size_t from = 0; from < centres; ++from) {
-    const auto row = far_chunks.begin() + static_cast<std::ptrdiff_t>(from * centres);
-    most = std::max(most,
-                    std::accumulate(row, row + static_cast<std::ptrdiff_t>(centres), int64_t{0}));
+  for (size_t from = 0; from < datacenters; ++from) {
+    const auto row = xdc_chunks.begin() + static_cast<std::ptrdiff_t>(from * datacenters);
+    most = std::max(
+        most, std::accumulate(row, row + static_cast<std::ptrdiff_t>(datacenters), int64_t{0}));
   }
   return most;
 }
@@ -124,11 +124,11 @@ int count_chunks_reduced(std::span<const Program> programs) {
 
 LoopCost count_cost(const Algorithm& algorithm, const RecordInput& input) {
   const size_t nranks = input.ring.size();
-  std::vector<int> centre_of(nranks);
-  int centres = 1;
-  for (size_t place = 0; place < input.centres.size(); ++place) {
-    centre_of[static_cast<size_t>(input.ring[place])] = input.centres[place];
-    centres = std::max(centres, input.centres[place] + 1);
+  std::vector<int> datacenter_of(nranks);
+  int datacenters = 1;
+  for (size_t place = 0; place < input.datacenters.size(); ++place) {
+    datacenter_of[static_cast<size_t>(input.ring[place])] = input.datacenters[place];
+    datacenters = std::max(datacenters, input.datacenters[place] + 1);
   }
   std::vector<Program> programs;
   programs.reserve(nranks);
@@ -138,19 +138,19 @@ LoopCost count_cost(const Algorithm& algorithm, const RecordInput& input) {
     programs.push_back(algorithm.record(own));
   }
   LaneNetwork network(programs);
-  const Depth depth = DepthRun(network, centre_of).run();
+  const Depth depth = DepthRun(network, datacenter_of).run();
   LoopCost cost;
   cost.chunks = programs.front().chunks;
   cost.rounds = depth.all;
-  cost.far_rounds = depth.far;
+  cost.xdc_rounds = depth.xdc;
   cost.chunks_moved = count_chunks_moved(network, static_cast<int>(nranks));
   cost.chunks_in_all = count_chunks_in_all(network);
   cost.chunks_reduced = count_chunks_reduced(programs);
-  cost.far_chunks.resize(static_cast<size_t>(centres) * static_cast<size_t>(centres));
+  cost.xdc_chunks.resize(static_cast<size_t>(datacenters) * static_cast<size_t>(datacenters));
   for (const auto& connection : network.connections()) {
-    const auto from = static_cast<size_t>(centre_of[static_cast<size_t>(connection.source)]);
-    const auto to = static_cast<size_t>(centre_of[static_cast<size_t>(connection.target)]);
-    cost.far_chunks[from * static_cast<size_t>(centres) + to] +=
+    const auto from = static_cast<size_t>(datacenter_of[static_cast<size_t>(connection.source)]);
+    const auto to = static_cast<size_t>(datacenter_of[static_cast<size_t>(connection.target)]);
+    cost.xdc_chunks[from * static_cast<size_t>(datacenters) + to] +=
         from == to ? 0 : int64_t{connection.sent};
   }
   return cost;

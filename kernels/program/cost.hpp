@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a loop of an algorithm costs, counted in the programs of all ranks: messages, chunks, and
-// how many of them go from one data centre to another.
+// how many of them go from one datacenter to another.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,12 @@ namespace plexus {
 struct LoopCost : Cost {
   LoopCost() = default;
   explicit LoopCost(const Cost& cost) : Cost(cost) {}
-  int far_rounds = 0;  // messages between data centres, on the chain with the most of them
-  std::vector<int64_t> far_chunks;  // [centres * centres], by sending and by receiving centre
+  int xdc_rounds = 0;  // messages between datacenters, on the chain with the most of them
+  std::vector<int64_t>
+      xdc_chunks;  // [datacenters * datacenters], by sending and by receiving datacenter
 
-  /// Most chunks that leave a data centre.
-  [[nodiscard]] int64_t far_chunks_out() const;
+  /// Most chunks that leave a datacenter.
+  [[nodiscard]] int64_t xdc_chunks_out() const;
 };
 
 /// What networks that reduce (peers from `nranks` on) move is not at a rank.

@@ -27,7 +27,7 @@ LaneNetwork::LaneNetwork(std::span<const Program> programs) {
   }
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
     for (const Step& step : lanes_[lane].steps->steps) {
-      claim_ends(lane, step);
+      take_ends(lane, step);
     }
   }
 }
@@ -57,9 +57,9 @@ uint32_t LaneNetwork::find_or_add(int source, int target, ConnectionIndex& index
   return at->second;
 }
 
-void LaneNetwork::claim_ends(uint32_t lane, const Step& step) {
+void LaneNetwork::take_ends(uint32_t lane, const Step& step) {
   const int rank = lanes_[lane].rank;
-  const auto claim = [&](uint32_t* owner, const char* what, int peer) {
+  const auto take = [&](uint32_t* owner, const char* what, int peer) {
     if (*owner == kNoLane) {
       *owner = lane;
     } else if (*owner != lane && problem_.empty()) {
@@ -69,10 +69,10 @@ void LaneNetwork::claim_ends(uint32_t lane, const Step& step) {
     }
   };
   for (const uint32_t at : recv_connections(rank, step)) {
-    claim(&connections_[at].recv_lane, "receive from", connections_[at].source);
+    take(&connections_[at].recv_lane, "receive from", connections_[at].source);
   }
   for (const uint32_t at : send_connections(rank, step)) {
-    claim(&connections_[at].send_lane, "send to", connections_[at].target);
+    take(&connections_[at].send_lane, "send to", connections_[at].target);
   }
 }
 

@@ -78,7 +78,7 @@ class LaneNetwork {
 
   void connect(const Program& program, ConnectionIndex& index);
   uint32_t find_or_add(int source, int target, ConnectionIndex& index);
-  void claim_ends(uint32_t lane, const Step& step);
+  void take_ends(uint32_t lane, const Step& step);
   [[nodiscard]] Blocked find_blocked(const LaneState& lane, uint64_t slots) const;
   /// Runs the lane until it is blocked; false: `on_step` ended the execution.
   bool advance(uint32_t index, uint64_t slots, const std::function<bool(uint32_t lane)>& on_step);

@@ -27,7 +27,7 @@ struct Step {
   Buffer source = Buffer::kNone;
   Buffer target = Buffer::kNone;
   bool completes = false;  // the value is final here: the post-operation (integer average) applies
-  bool lends = true;       // receivers may read the chunk at home, in place of a copy
+  bool by_address = true;  // receivers may read the chunk at home, in place of a copy
   int source_chunk = 0;
   int target_chunk = 0;
   int peers_first = 0;  // index in Program::peers: the receive peers, then the send peers

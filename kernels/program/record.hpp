@@ -32,8 +32,8 @@ class RecordingPrims {
   }
 
   template <class To = OnePeer>
-  void send(At source, To to, Lend lend = Lend::kYes) {
-    send(source.buffer, source.chunk, to, lend);
+  void send(At source, To to, ByAddress by_address = ByAddress::kYes) {
+    send(source.buffer, source.chunk, to, by_address);
   }
   template <class From = OnePeer>
   void recv(From from, At target) {
@@ -50,8 +50,9 @@ class RecordingPrims {
   }
 
   template <class To = OnePeer>
-  void send(Buffer source, int chunk, To to, Lend lend = Lend::kYes) {
-    add({.source = source, .lends = lend == Lend::kYes, .source_chunk = chunk}, kNobody, to);
+  void send(Buffer source, int chunk, To to, ByAddress by_address = ByAddress::kYes) {
+    add({.source = source, .by_address = by_address == ByAddress::kYes, .source_chunk = chunk},
+        kNobody, to);
   }
   template <class From = OnePeer>
   void recv(From from, Buffer target, int chunk, Complete complete = Complete::kNo) {

@@ -135,10 +135,10 @@ std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint3
   return problem;
 }
 
-std::string SymbolicMemory::lend(
+std::string SymbolicMemory::pass_address(
     StepEvent now, Buffer buffer, int chunk, uint32_t connection, uint32_t number) {
   if (buffer == Buffer::kScratch) {
-    return "lends a chunk of scratch, which the next loop overwrites";
+    return "passes the address of a chunk of scratch, which the next loop overwrites";
   }
   Cell& cell = cells_[index(lane(now).rank, buffer, chunk)];
   loans_.push_back({connection, number, cell.loans});

@@ -27,7 +27,7 @@ class SymbolicMemory {
   [[nodiscard]] std::string read(StepEvent now, Buffer buffer, int chunk, uint32_t* value);
   [[nodiscard]] std::string write(StepEvent now, Buffer buffer, int chunk, uint32_t value);
   /// Message `number` of a connection may be the address of this chunk instead of its bytes.
-  [[nodiscard]] std::string lend(
+  [[nodiscard]] std::string pass_address(
       StepEvent now, Buffer buffer, int chunk, uint32_t connection, uint32_t number);
   /// `now` takes the next message of a connection: the chunk that it borrows is free again.
   void take(StepEvent now, uint32_t connection) { taken_[connection].push_back(now.number); }

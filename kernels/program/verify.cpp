@@ -181,10 +181,10 @@ class Execution {
     const bool at_target = step.target != Buffer::kNone;
     const bool has_home = at_target || step.receives == 0;  // else it is made in the slot
     for (const uint32_t connection : network_.send_connections(rank, step)) {
-      if (has_home && step.lends) {
-        fail(now, memory_.lend(now, at_target ? step.target : step.source,
-                               at_target ? step.target_chunk : step.source_chunk, connection,
-                               network_.connections()[connection].sent));
+      if (has_home && step.by_address) {
+        fail(now, memory_.pass_address(now, at_target ? step.target : step.source,
+                                       at_target ? step.target_chunk : step.source_chunk,
+                                       connection, network_.connections()[connection].sent));
       }
       messages_[connection].push_back(
           {value, length_of(step), depths_[now.lane] + 1, now, order_.clock(now.lane)});
@@ -343,7 +343,7 @@ std::vector<Program> record_programs(const VerifyInput& input) {
          .root = is_pair ? 1 - rank : input.root,
          .variant = input.variant,
          .nodes = has_hosts ? std::span<const int>(nodes) : std::span<const int>(),
-         .centres = input.centres,
+         .datacenters = input.datacenters,
          .heads = input.heads}));
   }
   return programs;
@@ -426,7 +426,7 @@ VerifyResult verify(const VerifyInput& input) {
   VerifyResult result =
       verify_programs(programs, input.algorithm->collective, is_pair ? 0 : input.root,
                       input.in_place, input.slots, networks);
-  if (result.proved && nranks > 1 && !input.algorithm->for_centres) {
+  if (result.proved && nranks > 1 && !input.algorithm->for_datacenters) {
     result.reason = compare_cost(cost_of(*input.algorithm, spread_of(input)), result);
     result.proved = result.reason.empty();
   }

@@ -27,8 +27,9 @@ struct VerifyInput {
   int root = 0;
   bool in_place = false;  // of no effect on a collective that has no in-place form
   uint64_t slots = kSlots;
-  int variant = 0;                    // of the algorithm
-  std::span<const int> centres = {};  // as RecordInput has them; ranks stand in order in the ring
+  int variant = 0;  // of the algorithm
+  std::span<const int> datacenters =
+      {};  // as RecordInput has them; ranks stand in order in the ring
   // Of an algorithm that reduces in the network: hosts of so many ranks each, but for a last one of
   // fewer, and of so many heads, at most the ranks of the last host.
   int ranks_per_node = 8;

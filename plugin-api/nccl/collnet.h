@@ -4,7 +4,7 @@
  * beside its net plugin, in any version of its own. Properties are those of the net ABI of the same
  * version. Types and operations are ncclDataType_t's and ncclRedOp_t's numbers.
  *
- * v11 exists twice, as the net's does: the cross-data-centre branch has v10's entries and another
+ * v11 exists twice, as the net's does: the cross-datacenter branch has v10's entries and another
  * last one; both are 152 bytes long.
  */
 #pragma once

@@ -8,8 +8,8 @@
 
 #include "plugins/collnet-aggregator/arithmetic.hpp"
 #include "plugins/collnet-aggregator/member.hpp"
+#include "plugins/support/abi_boundary.hpp"
 #include "plugins/support/handle.hpp"
-#include "plugins/support/wall.hpp"
 
 using plexus::aggregator::Address;
 using plexus::aggregator::find_own_address;

@@ -12,10 +12,10 @@
 #include "plugins/net-chaos/connection.hpp"
 #include "plugins/net-chaos/inner.hpp"
 #include "plugins/net-chaos/script.hpp"
+#include "plugins/support/abi_boundary.hpp"
 #include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
 #include "plugins/support/settings.hpp"
-#include "plugins/support/wall.hpp"
 
 using plexus::net_chaos::Connection;
 using plexus::net_chaos::load_inner;

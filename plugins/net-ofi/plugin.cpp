@@ -10,10 +10,10 @@
 #include "plugins/net-ofi/device.hpp"
 #include "plugins/net-ofi/settings.hpp"
 #include "plugins/net-ofi/transfer.hpp"
+#include "plugins/support/abi_boundary.hpp"
 #include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
 #include "plugins/support/settings.hpp"
-#include "plugins/support/wall.hpp"
 
 using plexus::net_ofi::Cards;
 using plexus::net_ofi::Channel;

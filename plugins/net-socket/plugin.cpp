@@ -12,10 +12,10 @@
 #include "plugins/net-socket/nic.hpp"
 #include "plugins/net-socket/settings.hpp"
 #include "plugins/net-socket/transfer.hpp"
+#include "plugins/support/abi_boundary.hpp"
 #include "plugins/support/handle.hpp"
 #include "plugins/support/nccl_export.hpp"
 #include "plugins/support/settings.hpp"
-#include "plugins/support/wall.hpp"
 
 using plexus::net_socket::check_region;
 using plexus::net_socket::choose_nics;

@@ -13,7 +13,7 @@
 #include "plugin-api/nccl/net_common.h"
 #include "plugin-api/plexus_net.h"
 
-#include "plugins/support/wall.hpp"
+#include "plugins/support/abi_boundary.hpp"
 
 namespace plexus::plugin::nccl_export {
 
@@ -112,7 +112,7 @@ inline const std::array<uint8_t, 16>& own_token() {
   return kToken;
 }
 
-/// Nothing allocates behind the wall of these but what is written.
+/// Nothing allocates behind the boundary of these but what is written.
 inline int32_t listen(Context& context, int device, void* handle, void** out) {
   return guard(context.log(), [&]() -> int32_t {
     auto made = std::make_unique<Listener>(Listener{&context, nullptr});

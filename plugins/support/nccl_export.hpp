@@ -141,12 +141,12 @@ struct Tables {
     return state;
   }
   template <class Body>
-  static int32_t wall(nccl_log_fn log, Body&& body) noexcept {
+  static int32_t at_boundary(nccl_log_fn log, Body&& body) noexcept {
     Host host{log};
     return guard(Log(&write_line, reinterpret_cast<plexus_log_sink_t*>(&host)), body);
   }
   static int32_t init(nccl_log_fn log) {
-    return wall(log, [&] { return process().init(log); });
+    return at_boundary(log, [&] { return process().init(log); });
   }
   static int32_t init_v10(nccl_log_fn log, nccl_profiler_fn) { return init(log); }
   static int32_t init_v11(void** context,
@@ -154,7 +154,7 @@ struct Tables {
                           nccl_comm_config_t* config,
                           nccl_log_fn log,
                           nccl_profiler_fn) {
-    return wall(log, [&] { return process().init_comm(context, comm_id, config, log); });
+    return at_boundary(log, [&] { return process().init_comm(context, comm_id, config, log); });
   }
   static int32_t devices(int* count) {
     *count = static_cast<int>(process().devices().size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `Result<T>` for plugins: a value, or a `Failure` = PLEXUS_* code and one sentence. The same idea
-// and spelling as in the core, which a plugin cannot include. The wall (wall.hpp) turns it into the
-// code that crosses the ABI and the PLEXUS_LOG_ERROR line that explains it.
+// and spelling as in the core, which a plugin cannot include. The ABI boundary (abi_boundary.hpp)
+// turns it into the code that crosses the ABI and the PLEXUS_LOG_ERROR line that explains it.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ using plugin::ok;
 using plugin::Result;
 using Json = nlohmann::json;
 
-constexpr const char* kClasses[PLEXUS_LINK_CLASSES] = {"process", "host", "net", "far"};
+constexpr const char* kClasses[PLEXUS_LINK_CLASSES] = {"process", "host", "net", "xdc"};
 constexpr double kCostMax = 1e9;  // microseconds
 constexpr double kBytesMax = 1e15;
 constexpr size_t kMeasuredMost = 100'000;  // numbers
@@ -75,7 +75,7 @@ Result<uint32_t> find_class(const std::string& name) {
   const auto* const at = std::find_if(std::begin(kClasses), std::end(kClasses),
                                       [&](const char* row) { return name == row; });
   if (at == std::end(kClasses)) {
-    return fail(PLEXUS_INVALID_USAGE, "link {} is none of process, host, net, far", name);
+    return fail(PLEXUS_INVALID_USAGE, "link {} is none of process, host, net, xdc", name);
   }
   return static_cast<uint32_t>(at - std::begin(kClasses));
 }

@@ -39,11 +39,11 @@ LinkCost slowest_link(const Calibration& calibration,
   return cost;
 }
 
-/// Does the host say how much goes between data centres? Before 1.3 it does not.
-bool tells_far(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
-  constexpr size_t kWithFar =
-      offsetof(plexus_tuner_candidate_t, far_chunks) + sizeof(candidate.far_chunks);
-  return comm.links[PLEXUS_LINK_FAR].count > 0 && candidate.struct_size >= kWithFar;
+/// Does the host say how much goes between datacenters? Before 1.3 it does not.
+bool tells_xdc(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
+  constexpr size_t kWithXdc =
+      offsetof(plexus_tuner_candidate_t, xdc_chunks) + sizeof(candidate.xdc_chunks);
+  return comm.links[PLEXUS_LINK_XDC].count > 0 && candidate.struct_size >= kWithXdc;
 }
 
 /// A candidate's loop in doubles; what a host before 1.2 does not tell is taken from what it does.
@@ -86,8 +86,8 @@ double predict_us(const Calibration& calibration,
       comm.cores_per_node_min == 0) {
     return -1;
   }
-  const bool far = tells_far(comm, candidate);
-  LinkCost link = slowest_link(calibration, comm, far ? PLEXUS_LINK_FAR : PLEXUS_LINK_CLASSES);
+  const bool xdc = tells_xdc(comm, candidate);
+  LinkCost link = slowest_link(calibration, comm, xdc ? PLEXUS_LINK_XDC : PLEXUS_LINK_CLASSES);
   // Lines are packed and unpacked, on top of the copies that Simple makes.
   const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
   if (protocol == "LL" || protocol == "LL128") {
@@ -120,25 +120,25 @@ double predict_us(const Calibration& calibration,
   const double ranks_per_core =
       static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
   const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
-  // All ranks of a data centre share its link to the others, beside what happens inside.
-  double far_us = 0;
-  double far_latency_us = 0;
-  if (far) {
-    const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_FAR);
+  // All ranks of a datacenter share its link to the others, beside what happens inside.
+  double xdc_us = 0;
+  double xdc_latency_us = 0;
+  if (xdc) {
+    const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_XDC);
     // A connection has so many slots: the chunk of a loop that finds none free waits for one, at
     // worst a way there and back.
     constexpr double kSlots = 8;
     const double bytes_us =
-        loops * static_cast<double>(candidate.far_chunks) * chunk_bytes * wide.us_per_byte;
-    far_us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots);
-    far_latency_us = static_cast<double>(candidate.far_rounds) * wide.latency_us;
+        loops * static_cast<double>(candidate.xdc_chunks) * chunk_bytes * wide.us_per_byte;
+    xdc_us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots);
+    xdc_latency_us = static_cast<double>(candidate.xdc_rounds) * wide.latency_us;
   }
-  // What is done inside a data centre hides behind what goes between them, but not all of it: fewer
+  // What is done inside a datacenter hides behind what goes between them, but not all of it: fewer
   // messages are better even where the link decides.
   constexpr double kNotHidden = 0.1;
   const double near_us = std::max(busiest_us, all_us);
-  return loop.rounds * (link.latency_us + turn_us) + far_latency_us + std::max(near_us, far_us) +
-         kNotHidden * std::min(near_us, far_us) + fill_us;
+  return loop.rounds * (link.latency_us + turn_us) + xdc_latency_us + std::max(near_us, xdc_us) +
+         kNotHidden * std::min(near_us, xdc_us) + fill_us;
 }
 
 }  // namespace plexus::tuner_default

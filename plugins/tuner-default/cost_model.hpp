@@ -5,8 +5,8 @@
 //
 // A loop of an algorithm has `rounds` messages one after the other, each with the full latency. The
 // busiest rank moves and combines its chunks one by one, and the cores of all hosts move those of
-// all ranks: the slower of the two counts. Over several data centres, what leaves the busiest one
-// shares its link: that may be the slowest of the three, and messages between centres have the
+// all ranks: the slower of the two counts. Over several datacenters, what leaves the busiest one
+// shares its link: that may be the slowest of the three, and messages between datacenters have the
 // latency of that link.
 #pragma once
 
@@ -44,7 +44,7 @@ inline constexpr Calibration kDefaultCalibration = {
         {0.15, 0.12, 3.0e-5},  // process
         {0.16, 0.15, 3.5e-5},  // host
         {6.0, 1.5, 2.0e-4},    // network: loopback TCP
-        {500.0, 2.0, 8.0e-4},  // far: 10 Gbit/s, 1 ms round trip
+        {500.0, 2.0, 8.0e-4},  // xdc: 10 Gbit/s, 1 ms round trip
     }},
     {8.0e-6, 0.45, 0.5},
 };

@@ -56,7 +56,7 @@ const Generation& generation_of(uint32_t sm) {
 double link_gb_per_s(const Calibration& calibration,
                      const plexus_tuner_comm_t& comm,
                      const Generation& generation) {
-  for (const uint32_t kind : {PLEXUS_LINK_FAR, PLEXUS_LINK_NET}) {
+  for (const uint32_t kind : {PLEXUS_LINK_XDC, PLEXUS_LINK_NET}) {
     const plexus_tuner_link_t& link = comm.links[kind];
     if (link.count > 0) {
       return link.bandwidth_mbit_per_s > 0
@@ -79,20 +79,20 @@ double link_gb_per_s(const Calibration& calibration,
 double hop_us(const Calibration& calibration,
               const plexus_tuner_comm_t& comm,
               Protocol protocol,
-              bool tells_far) {
+              bool tells_xdc) {
   double us = comm.cuda.nvlink != 0 ? kHopUsNvlink[protocol] : kHopUsPci[protocol];
   const auto slower = [&](uint32_t kind) {
     const plexus_tuner_link_t& link = comm.links[kind];
     if (link.count > 0) {
       const double way_us = link.latency_ns > 0       ? static_cast<double>(link.latency_ns) / 1e3
-                            : kind == PLEXUS_LINK_FAR ? calibration.links[kind].latency_us
+                            : kind == PLEXUS_LINK_XDC ? calibration.links[kind].latency_us
                                                       : 0;
       us = std::max(us, kHopUsNet[protocol] + way_us);
     }
   };
   slower(PLEXUS_LINK_NET);
-  if (!tells_far) {
-    slower(PLEXUS_LINK_FAR);
+  if (!tells_xdc) {
+    slower(PLEXUS_LINK_XDC);
   }
   return us;
 }
@@ -153,20 +153,20 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   const double memory_us = loops * touched * sharers * channels * chunk_bytes /
                            kEfficiency[protocol] / (memory * kBytesPerUsOfGb);
 
-  const bool tells_far = comm.links[PLEXUS_LINK_FAR].count > 0 && candidate.far_rounds > 0;
-  double far_us = 0;
-  if (tells_far) {
-    const plexus_tuner_link_t& wide = comm.links[PLEXUS_LINK_FAR];
+  const bool tells_xdc = comm.links[PLEXUS_LINK_XDC].count > 0 && candidate.xdc_rounds > 0;
+  double xdc_us = 0;
+  if (tells_xdc) {
+    const plexus_tuner_link_t& wide = comm.links[PLEXUS_LINK_XDC];
     const double latency_us = wide.latency_ns > 0 ? static_cast<double>(wide.latency_ns) / 1e3
-                                                  : calibration.links[PLEXUS_LINK_FAR].latency_us;
-    const double bytes = loops * static_cast<double>(candidate.far_chunks) * channels * chunk_bytes;
-    far_us = candidate.far_rounds * latency_us + bytes / (link * kBytesPerUsOfGb);
+                                                  : calibration.links[PLEXUS_LINK_XDC].latency_us;
+    const double bytes = loops * static_cast<double>(candidate.xdc_chunks) * channels * chunk_bytes;
+    xdc_us = candidate.xdc_rounds * latency_us + bytes / (link * kBytesPerUsOfGb);
   }
   const double chunk_us = channels * chunk_bytes / (gb_per_s * kBytesPerUsOfGb);
   const double fill_us = std::max(0.0, candidate.rounds - moved) * chunk_us;
   const double time_us = kCallUs[protocol] +
-                         candidate.rounds * hop_us(calibration, comm, protocol, tells_far) +
-                         std::max(link_us, memory_us) + fill_us + far_us;
+                         candidate.rounds * hop_us(calibration, comm, protocol, tells_xdc) +
+                         std::max(link_us, memory_us) + fill_us + xdc_us;
   return {.time_us = time_us, .channels = static_cast<uint32_t>(channels)};
 }
 

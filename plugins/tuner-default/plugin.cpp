@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "plugins/support/wall.hpp"
+#include "plugins/support/abi_boundary.hpp"
 #include "plugins/tuner-default/calibration.hpp"
 #include "plugins/tuner-default/cuda_model.hpp"
 

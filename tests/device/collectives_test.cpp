@@ -136,8 +136,8 @@ INSTANTIATE_TEST_SUITE_P(DeviceRanks,
 TEST(DeviceRanks, SpeakEveryAlgorithm) {
   for (const Algorithm& algorithm : algorithms()) {
     const Shape* const shape = find_shape(algorithm.collective);
-    if (shape == nullptr || algorithm.network_cost != nullptr || algorithm.for_centres) {
-      continue;  // half of a pair; a network's; made for data centres
+    if (shape == nullptr || algorithm.network_cost != nullptr || algorithm.for_datacenters) {
+      continue;  // half of a pair; a network's; made for datacenters
     }
     SCOPED_TRACE(algorithm.name);
     std::string wanted = fmt::format("{}:{}", shape->name, algorithm.family);

@@ -222,15 +222,15 @@ TEST(DeviceProcesses, ReplayGraphsOfANetworkThatReduces) {
   run_processes("graph", {0, 1}, through_collnet());
 }
 
-/// Rank r in data centre r % 2; `script`: what befalls the connections.
-Environment through_data_centres(const std::filesystem::path& fabric, const std::string& script) {
+/// Rank r in datacenter r % 2; `script`: what befalls the connections.
+Environment through_datacenters(const std::filesystem::path& fabric, const std::string& script) {
   std::ofstream(fabric) << "host host[0,2] dc berlin\nhost host[1,3] dc paris\n";
   return {{"NCCL_HOSTID", "host{}"},
           {"NCCL_SOCKET_IFNAME", "lo"},
           {"NCCL_NET_PLUGIN", "chaos"},
           {"PLEXUS_CHAOS_SCRIPT", script},
           {"PLEXUS_FABRIC_FILE", fabric.string()},
-          {"PLEXUS_FAR_TIMEOUT_MSEC", "500"},
+          {"PLEXUS_XDC_TIMEOUT_MSEC", "500"},
           {"PLEXUS_PLUGIN_PATH", setting("PLEXUS_TEST_LIB_DIR")}};
 }
 
@@ -238,23 +238,23 @@ std::filesystem::path fabric_file() {
   return std::filesystem::temp_directory_path() / fmt::format("plexus_device_{}_fabric", getpid());
 }
 
-TEST(DeviceProcesses, LoseALinkBetweenDataCentresAndGoOn) {
+TEST(DeviceProcesses, LoseALinkBetweenDatacentersAndGoOn) {
   const auto logs =
-      run_processes("all_reduce", {0, 1}, through_data_centres(fabric_file(), "send: cut=1000000"));
+      run_processes("all_reduce", {0, 1}, through_datacenters(fabric_file(), "send: cut=1000000"));
   EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
   std::filesystem::remove(fabric_file());
 }
 
 TEST(DeviceProcesses, LoseALinkToAHostRankAndGoOn) {
-  const auto logs = run_processes("all_reduce", {0, -1},
-                                  through_data_centres(fabric_file(), "send: cut=1000000"));
+  const auto logs =
+      run_processes("all_reduce", {0, -1}, through_datacenters(fabric_file(), "send: cut=1000000"));
   EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
   std::filesystem::remove(fabric_file());
 }
 
 TEST(DeviceProcesses, ReplayGraphsOverALostLink) {
   const auto logs =
-      run_processes("graph", {0, 1}, through_data_centres(fabric_file(), "send: cut=300000"));
+      run_processes("graph", {0, 1}, through_datacenters(fabric_file(), "send: cut=300000"));
   EXPECT_THAT(logs, Each(HasSubstr("lost the link to")));
   std::filesystem::remove(fabric_file());
 }
@@ -314,11 +314,11 @@ int run_role(const std::string& role) {
   if (role == "graph") {
     return graph_role();
   }
-  if (role == "lend") {
-    return lend_role();
+  if (role == "peer_mapped") {
+    return peer_mapped_role();
   }
-  if (role == "lend_graph") {
-    return lend_graph_role();
+  if (role == "peer_mapped_graph") {
+    return peer_mapped_graph_role();
   }
   if (role == "private") {
     return private_role();

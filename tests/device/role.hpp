@@ -9,9 +9,9 @@ namespace plexus::testing_device {
 /// The exit code.
 int run_role(const std::string& role);
 
-// Of lend_test.cpp.
-int lend_role();
-int lend_graph_role();
+// Of peer_mapped_test.cpp.
+int peer_mapped_role();
+int peer_mapped_graph_role();
 int private_role();
 
 }  // namespace plexus::testing_device

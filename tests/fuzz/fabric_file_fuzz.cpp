@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/centres/centre_map.hpp"
-#include "core/centres/fabric_file.hpp"
-#include "core/centres/fabric_id.hpp"
-#include "core/centres/slurm.hpp"
+#include "core/datacenter/datacenter_map.hpp"
+#include "core/datacenter/fabric_file.hpp"
+#include "core/datacenter/fabric_id.hpp"
+#include "core/datacenter/slurm.hpp"
 
 namespace plexus {
 namespace {
@@ -22,18 +22,18 @@ void require(bool condition) {
 
 void fuzz(std::string_view text) {
   if (const auto file = parse_fabric_file(text)) {
-    const std::string bytes = encode(file.value().claim_of("node01"));
-    require(bytes.size() <= kClaimBytesMax);
-    require(decode_claim(bytes).has_value());
+    const std::string bytes = encode(file.value().location_of("node01"));
+    require(bytes.size() <= kLocationBytesMax);
+    require(decode_location(bytes).has_value());
   }
   if (const auto file = fabric_file_of_slurm(text)) {
     require(parse_fabric_file(file.value()).has_value());
   }
   (void)parse_hca_list(text, HcaSyntax::kFabricId);
   (void)parse_hca_list(text, HcaSyntax::kRailAndPlane);
-  if (auto claim = decode_claim(text)) {
-    const CentreNode node{.host = "a", .claim = std::move(claim).value(), .answers = {}};
-    (void)make_centre_map(std::vector<CentreNode>{node, node});
+  if (auto claim = decode_location(text)) {
+    const DatacenterNode node{.host = "a", .claim = std::move(claim).value(), .answers = {}};
+    (void)make_datacenter_map(std::vector<DatacenterNode>{node, node});
   }
   if (auto answers = decode_answers(text)) {
     require(encode(answers.value()) == text);

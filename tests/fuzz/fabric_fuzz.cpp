@@ -7,7 +7,7 @@
 #include <set>
 #include <string_view>
 
-#include "core/fabric/fabric.hpp"
+#include "tools/fabric/fabric.hpp"
 
 namespace {
 
@@ -30,7 +30,7 @@ bool has_long_number(std::string_view text) {
 void check_route(const plexus::Fabric& fabric, plexus::FabricPort from, plexus::FabricPort to) {
   const auto route = fabric.route(from, to);
   if (!route) {
-    if (fabric.data_centre_of(from.node) == fabric.data_centre_of(to.node)) {
+    if (fabric.datacenter_of(from.node) == fabric.datacenter_of(to.node)) {
       std::abort();
     }
     return;

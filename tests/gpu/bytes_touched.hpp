@@ -7,7 +7,7 @@
 namespace plexus::test {
 
 /// Bytes that all ranks read and write in memory, counted from their programs. What has a home is
-/// lent and not copied to a slot.
+/// sent by address and not copied to a slot.
 inline double bytes_touched(const Call& call) {
   const Geometry geometry = geometry_of(call);
   double chunks = 0;
@@ -16,10 +16,10 @@ inline double bytes_touched(const Call& call) {
       for (const Step& step : lane.steps) {
         const bool has_source = step.source != Buffer::kNone;
         const bool has_target = step.target != Buffer::kNone;
-        const bool lent = step.lends && (has_target || step.receives == 0);
-        const bool moves = has_target || !lent;
+        const bool by_address = step.by_address && (has_target || step.receives == 0);
+        const bool moves = has_target || !by_address;
         chunks += moves ? step.receives + (has_source ? 1 : 0) + (has_target ? 1 : 0) : 0;
-        chunks += lent ? 0 : step.sends;
+        chunks += by_address ? 0 : step.sends;
       }
     }
   }

@@ -69,11 +69,12 @@ TEST(Gpu, GivesTheHostsBitsForEveryAlgorithm) {
       continue;  // a peer that is no rank; half of a pair
     }
     for (const Protocol protocol : kProtocols) {
-      for (const bool lends : {false, true}) {
+      for (const bool by_address : {false, true}) {
         for (const int nranks : {2, 5, 8}) {
           SCOPED_TRACE(testing::Message() << algorithm.name << " " << name(protocol) << " "
-                                          << nranks << (lends ? " lends" : ""));
-          expect_host_bits(make_call(algorithm.name, nranks, 30'001, protocol), {.lends = lends});
+                                          << nranks << (by_address ? " by address" : ""));
+          expect_host_bits(make_call(algorithm.name, nranks, 30'001, protocol),
+                           {.by_address = by_address});
         }
       }
     }
@@ -107,7 +108,7 @@ TEST(Gpu, RefusesMoreBlocksThanFit) {
 
 TEST(Gpu, NamesThePeerThatMadeAnotherCall) {
   for (const Protocol protocol : kProtocols) {
-    GpuWorld world(make_call("all_pairs_reduce_scatter", 2, 100, protocol), {.lends = false});
+    GpuWorld world(make_call("all_pairs_reduce_scatter", 2, 100, protocol), {.by_address = false});
     world.set_hash(0, 99);
     world.run();
     EXPECT_EQ(world.control(1).stop, DeviceStop::kFailed);
@@ -120,7 +121,7 @@ TEST(Gpu, NamesThePeerThatMadeAnotherCall) {
 TEST(Gpu, EndsWithinASecondWhenItIsAborted) {
   // The other rank is a host rank that never runs: the kernel waits for ever.
   GpuWorld world(make_call("ring_all_reduce", 2, 1000, Protocol::kSimple),
-                 {.lends = false, .host_rank = 1});
+                 {.by_address = false, .host_rank = 1});
   world.start(nullptr);
   ASSERT_EQ(cudaStreamQuery(nullptr), cudaErrorNotReady);
   const auto begin = std::chrono::steady_clock::now();
@@ -135,7 +136,8 @@ TEST(Gpu, TalksToAHostRankThroughPinnedMemory) {
   for (const char* const algorithm : {"ring_all_reduce", "tree_all_reduce"}) {
     for (const Protocol protocol : kProtocols) {
       SCOPED_TRACE(testing::Message() << algorithm << " " << name(protocol));
-      expect_host_bits(make_call(algorithm, 3, 50'001, protocol), {.lends = false, .host_rank = 1});
+      expect_host_bits(make_call(algorithm, 3, 50'001, protocol),
+                       {.by_address = false, .host_rank = 1});
     }
   }
 }

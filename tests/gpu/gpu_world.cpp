@@ -137,7 +137,7 @@ DeviceSend* GpuWorld::put_send(size_t peer, const Link& link) {
                  .told = 0,
                  .peer = static_cast<int32_t>(peer),
                  .inline_bytes_max = kInlineBytes,
-                 .lends = options_.lends ? 1U : 0U,
+                 .by_address = options_.by_address ? 1U : 0U,
                  .unused = 0};
   return arena_.put(std::span(&end, 1));
 }
@@ -233,7 +233,7 @@ DeviceQueue* GpuWorld::put_queue(size_t rank, uint32_t channel, std::span<const 
       .works = arena_.put(std::span(&work_place, 1)),
       .work_count = 1,
       .block_count = work.lane_count,
-      .meeting = reinterpret_cast<DeviceMeeting*>(arena_.reserve(sizeof(DeviceMeeting))),
+      .barrier = reinterpret_cast<DeviceBarrier*>(arena_.reserve(sizeof(DeviceBarrier))),
       .done = done_.get() + rank * options_.channels + channel,
       .times = nullptr,
       .next = nullptr};

@@ -80,7 +80,7 @@ class Arena {
 struct GpuOptions {
   uint32_t threads = 256;
   uint32_t channels = 1;  // each works on a part of the call
-  bool lends = true;
+  bool by_address = true;
   int host_rank = -1;  // this one runs the host executor; all memory is pinned host memory then
 };
 

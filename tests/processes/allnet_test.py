@@ -16,7 +16,7 @@ FOLDER = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
 SIZES = ["-b", "8", "-e", "1M", "-f", "128", "-n", "2", "-w", "1", *job.limit(50)]
 ONE_SIZE = ["-b", "1M", "-e", "1M", "-n", "4", "-w", "1", *job.limit(50)]
 OVER_NET = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "PLEXUS_PLUGIN_PATH": FOLDER, "NCCL_ALLNET_ENABLE": "1"}
-STREAM = str(pathlib.Path(__file__).parent / "far_stream.py")
+STREAM = str(pathlib.Path(__file__).parent / "xdc_stream.py")
 PORT = 29998  # a new namespace has all of them free
 MEBIBYTE = 1 << 20
 
@@ -161,7 +161,7 @@ class ThreeHosts(netns.Test):
         self.assertGreater(ring["c"][1], 2 * MEBIBYTE)
 
     def stream(self, plugins, algorithm):
-        """A stream of all_reduce calls on all hosts: a and b are one data centre, c another. What it prints, and the
+        """A stream of all_reduce calls on all hosts: a and b are one datacenter, c another. What it prints, and the
         hash of its results' bits."""
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         hosts = {name: self.hosts[name] for name in "abc"}
@@ -183,7 +183,7 @@ class ThreeHosts(netns.Test):
 
     def test_net_ofi_inside_and_sockets_between_give_the_bits_of_one_plugin(self):
         socket = "socket?NCCL_SOCKET_IFNAME==slow0"
-        for algorithm in ("ring", "hierarchical", "centrepairs"):
+        for algorithm in ("ring", "hierarchical", "dcpairs"):
             with self.subTest(algorithm):
                 told, of_two = self.stream(f"inside=net-ofi?NCCL_SOCKET_IFNAME==fast0,between={socket}", algorithm)
                 self.assertRegex(told, r"connected to rank [01] .* through inside ")

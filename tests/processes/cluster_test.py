@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data centres as namespaces (`plexus cluster`): the bytes between them, by the interfaces' own counters,
+"""Datacenters as namespaces (`plexus cluster`): the bytes between them, by the interfaces' own counters,
 against what each algorithm must move; results checked by `plexus perf`."""
 import json
 import os
@@ -41,7 +41,7 @@ def perf(collective, operations, *flags):
 @unittest.skipUnless(WORKS, f"no cluster here: {WHY_NOT}")
 class Cluster(unittest.TestCase):
     def crossing(self, cluster, collective, algorithm):
-        """Bytes per call out of the data centre that sends the most, by the difference of two runs: what does
+        """Bytes per call out of the datacenter that sends the most, by the difference of two runs: what does
         not depend on the number of calls falls out."""
         def most(operations):
             ended, links = link_bytes(cluster, *perf(collective, operations, "--algo", algorithm))
@@ -60,7 +60,7 @@ class Cluster(unittest.TestCase):
         self.assertLessEqual(
             self.crossing(["--dcs", "2", "--nodes", "4", "--ranks", "2"], "all_reduce", "hierarchical"), 1.1 * S)
 
-    def test_interleaved_uneven_centres_cost_no_more(self):
+    def test_interleaved_uneven_datacenters_cost_no_more(self):
         self.assertLessEqual(self.crossing(["--sizes", "1,2", "--ranks", "2", "--placement", "interleaved"],
                                            "all_reduce", "hierarchical"), 1.1 * S)
 
@@ -70,7 +70,7 @@ class Cluster(unittest.TestCase):
                 self.assertLessEqual(self.crossing(["--dcs", "2", "--nodes", "2", "--ranks", "2"], collective,
                                                    "hierarchical"), 1.1 * S / 2)
 
-    def test_three_centres_and_every_collective_give_right_results(self):
+    def test_three_datacenters_and_every_collective_give_right_results(self):
         for collective in ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "alltoall"):
             with self.subTest(collective):
                 ended, _ = link_bytes(["--sizes", "1,2,1", "--ranks", "1"], job.PLEXUS, "perf", collective, "-b", "100K",
@@ -82,14 +82,14 @@ class Cluster(unittest.TestCase):
                               "-e", S, "-n", "1", "-w", "0")
         self.assertIn("hierarchical/", ended.stdout)
 
-    def test_host_without_a_centre_is_an_error_that_names_hosts(self):
+    def test_host_without_a_datacenter_is_an_error_that_names_hosts(self):
         with tempfile.NamedTemporaryFile("w") as fabric:
             fabric.write("host node0 dc here\n")
             fabric.flush()
             ended, _ = link_bytes(["--dcs", "2", "--nodes", "2", "--ranks", "1"], "env", f"PLEXUS_FABRIC_FILE={fabric.name}",
                                   *perf("all_reduce", 1))
         self.assertNotEqual(ended.returncode, 0)
-        self.assertIn("host node1 is in no data centre", ended.stdout + ended.stderr)
+        self.assertIn("host node1 is in no datacenter", ended.stdout + ended.stderr)
         self.assertIn("host node0", ended.stdout + ended.stderr)
 
     def test_nothing_is_left_when_it_is_killed(self):

@@ -37,8 +37,8 @@ class Explain(job.Test):
 
     def test_more_nodes_make_it_slower(self):
         near = self.explain("all_reduce", "1M", "--ranks", "8")["chosen"]["predicted_us"]
-        far = self.explain("all_reduce", "1M", "--ranks", "8", "--nodes", "4")["chosen"]["predicted_us"]
-        self.assertGreater(far, near)
+        xdc = self.explain("all_reduce", "1M", "--ranks", "8", "--nodes", "4")["chosen"]["predicted_us"]
+        self.assertGreater(xdc, near)
 
     def test_measure_times_every_candidate(self):
         explained = self.explain("broadcast", "1K", "--ranks", "2", "--measure")
@@ -47,13 +47,13 @@ class Explain(job.Test):
         for row in possible:
             self.assertGreater(row["measured_us"], 0)
 
-    def test_data_centres_show_bytes_and_how_far_from_the_least(self):
+    def test_datacenters_show_bytes_and_how_far_from_the_least(self):
         explained = self.explain("all_reduce", "64M", "--dcs", "4,4", "--nodes", "4", "--inter", "100mbit,10ms")
         self.assertEqual(explained["chosen"]["algorithm"], "hierarchical")
-        self.assertEqual(explained["chosen"]["far_bytes"], explained["chosen"]["far_bytes_least"])
-        self.assertEqual(explained["chosen"]["far_bytes_by_pair"], [0, 64 << 20, 64 << 20, 0])
+        self.assertEqual(explained["chosen"]["xdc_bytes"], explained["chosen"]["xdc_bytes_least"])
+        self.assertEqual(explained["chosen"]["xdc_bytes_by_pair"], [0, 64 << 20, 64 << 20, 0])
         ring = next(row for row in explained["candidates"] if row["algorithm"] == "ring")
-        self.assertAlmostEqual(ring["far_bytes"] / ring["far_bytes_least"], 1.75)
+        self.assertAlmostEqual(ring["xdc_bytes"] / ring["xdc_bytes_least"], 1.75)
 
     def test_gpus_take_lines_for_small_messages_and_channels_for_large_ones(self):
         small = self.explain("all_reduce", "8", "--ranks", "8", "--cuda", "h200")["chosen"]

@@ -85,7 +85,7 @@ class TopologyTest(job.Test):
             self.assertEqual(sorted(int(gpu.get("rank")) for gpu in channels[0].iter("gpu")), [0, 1, 2, 3])
             self.run_perf(*arguments, NCCL_TOPO_FILE=str(topo), NCCL_GRAPH_FILE=str(graph))
 
-    def test_slurm_switches_at_the_top_become_data_centres(self):
+    def test_slurm_switches_at_the_top_become_datacenters(self):
         with tempfile.TemporaryDirectory() as folder:
             conf = pathlib.Path(folder) / "topology.conf"
             conf.write_text("SwitchName=leaf1 Nodes=a[1-2]\nSwitchName=berlin Switches=leaf1\nSwitchName=paris Nodes=b1\n")

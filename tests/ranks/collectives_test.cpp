@@ -281,7 +281,7 @@ std::vector<Case> algorithm_cases() {
         "allreduce:doubling;allgather:pat;broadcast:tree", "allreduce:halving", "allreduce:swing",
         "allreduce:hierarchical;broadcast:hierarchical;reduce:hierarchical;"
         "allgather:hierarchical;reducescatter:hierarchical;alltoall:hierarchical",
-        "allreduce:centrepairs", "allreduce:torus", "allreduce:twoshot",
+        "allreduce:dcpairs", "allreduce:torus", "allreduce:twoshot",
         "allreduce:biring;allgather:biring",
         "allreduce:allpairs;broadcast:allpairs;reduce:allpairs;allgather:allpairs;"
         "reducescatter:allpairs"}) {

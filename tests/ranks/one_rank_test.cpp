@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Settings,
                                          Forced{"NCCL_ALGO", "NVLS"},
                                          Forced{"NCCL_ALGO", "collnetdirect"},
                                          Forced{"NCCL_ALGO", "tree"},
-                                         Forced{"NCCL_ALGO", "centrepairs"},
+                                         Forced{"NCCL_ALGO", "dcpairs"},
                                          Forced{"NCCL_ALGO", "^allpairs,ring"},
                                          Forced{"PLEXUS_DETERMINISTIC", "1"}));
 

@@ -199,7 +199,8 @@ int run(int argc, char** argv) {
   app.add_option("--only", options.only, "switch all features off but these")->check(is_feature);
   app.add_option("--without", options.without, "switch these off")->check(is_feature);
   app.add_option("--still", options.still_s, "seconds without progress that are a hang");
-  app.add_option("--memory", options.memory_mib, "MiB that a process may use (with net-ofi 4 times as much), 0: any");
+  app.add_option("--memory", options.memory_mib,
+                 "MiB that a process may use (with net-ofi 4 times as much), 0: any");
   app.add_flag("--no-stacks", options.has_no_stacks, "do not ask gdb where a hanging job is");
   app.add_option("--process", options.process)->group("");
   app.add_option("--folder", options.folder)->group("");

@@ -495,7 +495,7 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
   for (uint32_t i = 0; i < count; ++i) {
     for (const DeviceQueue* queue = blocks[i].queue; queue != nullptr; queue = queue->next) {
       check(queue, sizeof(*queue), "a queue out of reach");
-      check(queue->meeting, sizeof(DeviceMeeting), "a queue's counter out of reach");
+      check(queue->barrier, sizeof(DeviceBarrier), "a queue's counter out of reach");
       for (uint32_t w = 0; w < queue->work_count; ++w) {
         check_work(device, *queue->works[w]);
       }
@@ -513,7 +513,7 @@ void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
         const int first = lane.steps[s].peers_first + lane.steps[s].receives;
         for (int peer = first; peer < first + lane.steps[s].sends; ++peer) {
           const DeviceLoan& loan = work.loans[peer];
-          loans_ += (loan.input != kNotLent ? 1 : 0) + (loan.output != kNotLent ? 1 : 0);
+          loans_ += (loan.input != kNotMapped ? 1 : 0) + (loan.output != kNotMapped ? 1 : 0);
         }
       }
     }

@@ -68,7 +68,7 @@ class SoftwareDevice final : public DeviceRuntime {
   // -- for tests --
   /// Allocations, registrations, imports and events that nobody gave back.
   [[nodiscard]] size_t live() const;
-  /// Buffers of works that launches so far lent to other processes, by peer.
+  /// Buffers of works that launches so far mapped for other processes, by peer.
   [[nodiscard]] int loans() const noexcept { return loans_.load(); }
   /// Memory of other processes that is mapped now.
   [[nodiscard]] size_t imports() const;

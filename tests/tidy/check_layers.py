@@ -25,8 +25,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "kernels/host": ["kernels/layout", "kernels/algorithms", "kernels/program"],
     "core/base": [],
     "core/os": ["core/base"],
-    "core/centres": ["core/base"],
-    "core/fabric": ["core/base"],
+    "core/datacenter": ["core/base"],
     "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
     "core/device": ["core/base", "kernels/cuda"],
     "core/plugin": ["core/base", "plugin-api"],
@@ -38,10 +37,11 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/schedule": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine",
                       "kernels/layout", "kernels/algorithms", "kernels/program", "kernels/host", "kernels/cuda"],
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport",
-                  "core/engine", "core/schedule", "core/topo", "core/centres", "kernels/layout", "kernels/cuda"],
+                  "core/engine", "core/schedule", "core/topo", "core/datacenter", "kernels/layout", "kernels/cuda"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
-    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/centres", "core/fabric", "core/topo", "core/plugin", "core/schedule",
+    "tools/fabric": ["core/base"],
+    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it

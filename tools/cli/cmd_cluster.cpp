@@ -34,7 +34,7 @@ int run_cluster(std::vector<std::string> arguments) {
 
 Command add_cluster_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
-      "cluster", "Several data centres on this machine, and a command on all their ranks");
+      "cluster", "Several datacenters on this machine, and a command on all their ranks");
   app->prefix_command();
   app->set_help_flag();  // the script's
   return {app, [app] { return run_cluster(app->remaining()); }};

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/config.hpp"
-#include "core/centres/claim.hpp"
+#include "core/datacenter/location.hpp"
 #include "core/os/host.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What joins two data centres.
+/// What joins two datacenters.
 struct WideLink {
   uint64_t mbit_per_s = 1000;
   uint64_t latency_ns = 10'000'000;
@@ -52,7 +52,7 @@ struct ExplainOptions {
   size_t size_bytes = 0;
   int nranks = 2;
   int nodes = 1;
-  std::vector<int> centres;  // ranks of each data centre; empty: one
+  std::vector<int> datacenters;  // ranks of each datacenter; empty: one
   WideLink inter;
   std::string mode = "procs";
   const GpuKind* cuda = nullptr;  // that the ranks compute on; nullptr: on the host
@@ -84,16 +84,16 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
     near += members * (members - 1) / 2;
   }
   comm.links[options.mode == "procs" ? PLEXUS_LINK_HOST : PLEXUS_LINK_PROCESS].count = near;
-  plexus_tuner_link_t& far = comm.links[PLEXUS_LINK_FAR];
-  for (const int size : options.centres) {
-    far.count += static_cast<uint32_t>(size) * (nranks - static_cast<uint32_t>(size)) / 2;
+  plexus_tuner_link_t& xdc = comm.links[PLEXUS_LINK_XDC];
+  for (const int size : options.datacenters) {
+    xdc.count += static_cast<uint32_t>(size) * (nranks - static_cast<uint32_t>(size)) / 2;
   }
-  if (far.count > 0) {
-    comm.ndatacenters = static_cast<uint32_t>(options.centres.size());
-    far.latency_ns = options.inter.latency_ns;
-    far.bandwidth_mbit_per_s = options.inter.mbit_per_s;
+  if (xdc.count > 0) {
+    comm.ndatacenters = static_cast<uint32_t>(options.datacenters.size());
+    xdc.latency_ns = options.inter.latency_ns;
+    xdc.bandwidth_mbit_per_s = options.inter.mbit_per_s;
   }
-  comm.links[PLEXUS_LINK_NET].count = nranks * (nranks - 1) / 2 - near - far.count;
+  comm.links[PLEXUS_LINK_NET].count = nranks * (nranks - 1) / 2 - near - xdc.count;
   if (options.cuda != nullptr) {
     constexpr uint64_t kMbitOfGb = 8000;
     comm.cuda = {.sm = options.cuda->sm,
@@ -108,7 +108,7 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
   return comm;
 }
 
-/// The ranks in order, centre after centre; hosts as equal blocks.
+/// The ranks in order, datacenter after datacenter; hosts as equal blocks.
 ChannelOrder order_of(const ExplainOptions& options) {
   ChannelOrder order;
   for (int rank = 0; rank < options.nranks; ++rank) {
@@ -118,29 +118,31 @@ ChannelOrder order_of(const ExplainOptions& options) {
       order.nodes.push_back(rank);
     }
   }
-  for (size_t centre = 0; centre < options.centres.size() && options.centres.size() > 1; ++centre) {
-    order.centres.insert(order.centres.end(), static_cast<size_t>(options.centres[centre]),
-                         static_cast<int>(centre));
+  for (size_t datacenter = 0;
+       datacenter < options.datacenters.size() && options.datacenters.size() > 1; ++datacenter) {
+    order.datacenters.insert(order.datacenters.end(),
+                             static_cast<size_t>(options.datacenters[datacenter]),
+                             static_cast<int>(datacenter));
   }
   return order;
 }
 
-/// Bytes that one data centre sends another.
-double far_bytes(const ExplainOptions& options, const LoopCost& cost, size_t pair) {
-  return static_cast<double>(cost.far_chunks[pair]) * static_cast<double>(options.size_bytes) /
+/// Bytes that one datacenter sends another.
+double xdc_bytes(const ExplainOptions& options, const LoopCost& cost, size_t pair) {
+  return static_cast<double>(cost.xdc_chunks[pair]) * static_cast<double>(options.size_bytes) /
          cost.chunks;
 }
 
-double far_bytes(const ExplainOptions& options, const LoopCost& cost) {
+double xdc_bytes(const ExplainOptions& options, const LoopCost& cost) {
   double sum = 0;
-  for (size_t pair = 0; pair < cost.far_chunks.size(); ++pair) {
-    sum += far_bytes(options, cost, pair);
+  for (size_t pair = 0; pair < cost.xdc_chunks.size(); ++pair) {
+    sum += xdc_bytes(options, cost, pair);
   }
   return sum;
 }
 
-double least_far_bytes(const ExplainOptions& options) {
-  return least_far_share(options.collective, options.centres, 0) *
+double least_xdc_bytes(const ExplainOptions& options) {
+  return least_xdc_share(options.collective, options.datacenters, 0) *
          static_cast<double>(options.size_bytes);
 }
 
@@ -200,14 +202,14 @@ void print_lines(const ExplainOptions& options,
   }
 }
 
-/// Per algorithm, once: bytes per pair of data centres, and how far from the least.
-void print_far(const ExplainOptions& options, const std::vector<Line>& lines) {
-  const size_t centres = options.centres.size();
-  const double least = least_far_bytes(options);
+/// Per algorithm, once: bytes per pair of datacenters, and how far from the least.
+void print_xdc(const ExplainOptions& options, const std::vector<Line>& lines) {
+  const size_t datacenters = options.datacenters.size();
+  const double least = least_xdc_bytes(options);
   fmt::print(
-      "\nbytes between data centres of {} ranks; no algorithm moves fewer than {:.0f} in all\n",
-      fmt::join(options.centres, ", "), least);
-  fmt::print("  {:<13} {:>14} {:>9} {:>8}  {}\n", "algorithm", "in all", "x least", "far hops",
+      "\nbytes between datacenters of {} ranks; no algorithm moves fewer than {:.0f} in all\n",
+      fmt::join(options.datacenters, ", "), least);
+  fmt::print("  {:<13} {:>14} {:>9} {:>8}  {}\n", "algorithm", "in all", "x least", "cross-DC hops",
              "from > to: bytes");
   for (size_t i = 0; i < lines.size(); ++i) {
     const Line& line = lines[i];
@@ -216,15 +218,15 @@ void print_far(const ExplainOptions& options, const std::vector<Line>& lines) {
       continue;
     }
     std::string pairs;
-    for (size_t pair = 0; pair < line.cost.far_chunks.size(); ++pair) {
-      if (line.cost.far_chunks[pair] > 0) {
-        pairs += fmt::format("{}{} > {}: {:.0f}", pairs.empty() ? "" : ", ", pair / centres,
-                             pair % centres, far_bytes(options, line.cost, pair));
+    for (size_t pair = 0; pair < line.cost.xdc_chunks.size(); ++pair) {
+      if (line.cost.xdc_chunks[pair] > 0) {
+        pairs += fmt::format("{}{} > {}: {:.0f}", pairs.empty() ? "" : ", ", pair / datacenters,
+                             pair % datacenters, xdc_bytes(options, line.cost, pair));
       }
     }
-    const double sum = far_bytes(options, line.cost);
+    const double sum = xdc_bytes(options, line.cost);
     fmt::print("  {:<13} {:>14.0f} {:>9.2f} {:>8}  {}\n", algorithm->family, sum, sum / least,
-               line.cost.far_rounds, pairs);
+               line.cost.xdc_rounds, pairs);
   }
 }
 
@@ -241,13 +243,13 @@ Json json_of(const ExplainOptions& options, const Line& line) {
   }
   json["status"] = line.chosen ? "chosen" : line.candidate.possible ? "slower" : "excluded";
   json["reason"] = line.reason;
-  if (options.centres.size() > 1 && line.cost.chunks > 0) {
-    json["far_bytes"] = far_bytes(options, line.cost);
-    json["far_bytes_least"] = least_far_bytes(options);
-    json["far_rounds"] = line.cost.far_rounds;
-    json["far_bytes_by_pair"] = Json::array();
-    for (size_t pair = 0; pair < line.cost.far_chunks.size(); ++pair) {
-      json["far_bytes_by_pair"].push_back(far_bytes(options, line.cost, pair));
+  if (options.datacenters.size() > 1 && line.cost.chunks > 0) {
+    json["xdc_bytes"] = xdc_bytes(options, line.cost);
+    json["xdc_bytes_least"] = least_xdc_bytes(options);
+    json["xdc_rounds"] = line.cost.xdc_rounds;
+    json["xdc_bytes_by_pair"] = Json::array();
+    for (size_t pair = 0; pair < line.cost.xdc_chunks.size(); ++pair) {
+      json["xdc_bytes_by_pair"].push_back(xdc_bytes(options, line.cost, pair));
     }
   }
   return json;
@@ -304,8 +306,8 @@ Result<int> explain(const ExplainOptions& options) {
   const std::string by = decision.by_tuner ? tuner->name() : "the built-in rules";
   if (options.json != "-") {
     print_lines(options, lines, by);
-    if (options.centres.size() > 1) {
-      print_far(options, lines);
+    if (options.datacenters.size() > 1) {
+      print_xdc(options, lines);
     }
   }
   if (!options.json.empty()) {
@@ -321,8 +323,8 @@ Result<int> explain(const ExplainOptions& options) {
   return kExitOk;
 }
 
-/// "4,4": ranks of each data centre.
-Result<void> take_centres(const std::string& text, std::vector<int>* target) {
+/// "4,4": ranks of each datacenter.
+Result<void> take_datacenters(const std::string& text, std::vector<int>* target) {
   constexpr int kSizeMax = 1 << 16;
   std::vector<int> sizes;
   std::string_view rest = text;
@@ -331,8 +333,8 @@ Result<void> take_centres(const std::string& text, std::vector<int>* target) {
     int size = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, size);
     if (error != std::errc() || end != rest.data() + comma || size < 1 || size > kSizeMax ||
-        sizes.size() == kCentresMax) {
-      return fail(Code::kInvalidArgument, "takes ranks of each data centre, as in 4,4, not '{}'",
+        sizes.size() == kDatacentersMax) {
+      return fail(Code::kInvalidArgument, "takes ranks of each datacenter, as in 4,4, not '{}'",
                   text);
     }
     sizes.push_back(size);
@@ -426,12 +428,12 @@ Command add_explain_command(CLI::App& program) {
       "procs or threads: what joins the ranks of a host (default procs)");
   add_flag(
       *app, "--dcs",
-      [options](const std::string& text) { return take_centres(text, &options->centres); },
-      "ranks of each data centre: 4,4 (their sum takes the place of --ranks)");
+      [options](const std::string& text) { return take_datacenters(text, &options->datacenters); },
+      "ranks of each datacenter: 4,4 (their sum takes the place of --ranks)");
   add_flag(
       *app, "--inter",
       [options](const std::string& text) { return take_inter(text, &options->inter); },
-      "what joins data centres, rate and one-way delay: 100mbit,20ms (default 1gbit,10ms)");
+      "what joins datacenters, rate and one-way delay: 100mbit,20ms (default 1gbit,10ms)");
   add_flag(
       *app, "--cuda", [options](const std::string& text) { return take_cuda(text, options.get()); },
       "ranks on GPUs joined by NVLink, one each: a100, h100, h200, b200; h200:4: four ranks on "
@@ -442,16 +444,17 @@ Command add_explain_command(CLI::App& program) {
   return {
       app, [options] {
         if (options->measure &&
-            (options->nodes > 1 || !options->centres.empty() || options->cuda != nullptr)) {
+            (options->nodes > 1 || !options->datacenters.empty() || options->cuda != nullptr)) {
           return report_error(
               fail(
                   Code::kInvalidArgument,
                   "--measure runs host ranks on this machine: leave out --nodes, --dcs and --cuda"),
               kExitUsage);
         }
-        if (!options->centres.empty()) {
-          options->nranks = std::accumulate(options->centres.begin(), options->centres.end(), 0);
-          options->nodes = std::max(options->nodes, static_cast<int>(options->centres.size()));
+        if (!options->datacenters.empty()) {
+          options->nranks =
+              std::accumulate(options->datacenters.begin(), options->datacenters.end(), 0);
+          options->nodes = std::max(options->nodes, static_cast<int>(options->datacenters.size()));
         }
         auto code = explain(*options);
         return code.has_error() ? report_error(code.error(), kExitUsage) : code.value();

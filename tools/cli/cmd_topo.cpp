@@ -11,7 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
-#include "core/centres/slurm.hpp"
+#include "core/datacenter/slurm.hpp"
 #include "core/os/host.hpp"
 #include "core/topo/cluster.hpp"
 #include "core/topo/detect.hpp"
@@ -132,15 +132,15 @@ Result<ClusterRequest> request_of(const TopoFlags& flags) {
   ClusterRequest request;
   request.machines = flags.nodes;
   request.options = options_of(flags);
-  request.centres.of_node = flags.dc_of;
-  request.centres.scatter = flags.scatter == 1;
+  request.datacenters.of_node = flags.dc_of;
+  request.datacenters.scatter = flags.scatter == 1;
   if (flags.dc_of.empty() && flags.dcs > 1) {
     if (flags.dcs > flags.nodes) {
       return fail(Code::kInvalidArgument, "--dcs {} is more than --nodes {}", flags.dcs,
                   flags.nodes);
     }
     for (int node = 0; node < flags.nodes; ++node) {
-      request.centres.of_node.push_back(node * flags.dcs / flags.nodes);
+      request.datacenters.of_node.push_back(node * flags.dcs / flags.nodes);
     }
   }
   if (!flags.graph_file.empty()) {
@@ -230,12 +230,12 @@ void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
   constexpr IntRange kDcs = {1, 1024};
   constexpr IntRange kSwitch = {0, 1};
   add_int(app, "--nodes", &flags->nodes, kNodes, "number of such machines (default 1)");
-  add_int(app, "--dcs", &flags->dcs, kDcs, "data centres, the nodes in equal blocks (default 1)");
+  add_int(app, "--dcs", &flags->dcs, kDcs, "datacenters, the nodes in equal blocks (default 1)");
   add_flag(
       app, "--dc-of", [flags](const std::string& text) { return take_dc_of(text, &flags->dc_of); },
-      "data centre of each node: n0,n1,...");
+      "datacenter of each node: n0,n1,...");
   add_int(app, "--scatter", &flags->scatter, kSwitch,
-          "1: channels cross between data centres at different nodes (default)");
+          "1: channels cross between datacenters at different nodes (default)");
   app.add_option("--graph", flags->graph_file, "take channels from this file (NCCL_GRAPH_FILE)")
       ->type_name("FILE");
   app.add_option("--graph-dump", flags->graph_dump, "write the node's channels to this file")

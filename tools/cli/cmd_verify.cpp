@@ -54,11 +54,11 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
-/// The data centres that an algorithm made for them is proved for, by place: halves, thirds, one
+/// The datacenters that an algorithm made for them is proved for, by place: halves, thirds, one
 /// rank beside all others, and two dealt out like cards. Of others: none.
-std::vector<std::vector<int>> choose_centres(const Algorithm& algorithm, int nranks) {
+std::vector<std::vector<int>> choose_datacenters(const Algorithm& algorithm, int nranks) {
   std::vector<std::vector<int>> shapes(1);
-  if (!algorithm.for_centres) {
+  if (!algorithm.for_datacenters) {
     return shapes;
   }
   shapes.resize(4, std::vector<int>(static_cast<size_t>(nranks)));
@@ -74,19 +74,19 @@ std::vector<std::vector<int>> choose_centres(const Algorithm& algorithm, int nra
 }
 
 /// Everything that is proved out of place and in place for one number of ranks; `shapes` of data
-/// centres outlive it.
+/// datacenters outlive it.
 std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
                                     int nranks,
                                     const std::vector<std::vector<int>>& shapes) {
   std::vector<VerifyInput> forms;
-  for (const std::vector<int>& centres : shapes) {
+  for (const std::vector<int>& datacenters : shapes) {
     for (const int root : choose_roots(algorithm, nranks)) {
       for (int variant = 0; variant < algorithm.variants; ++variant) {
         forms.push_back({.algorithm = &algorithm,
                          .nranks = nranks,
                          .root = root,
                          .variant = variant,
-                         .centres = centres});
+                         .datacenters = datacenters});
       }
     }
   }
@@ -109,7 +109,7 @@ Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   Verdict verdict{
       .algorithm = &algorithm, .nranks = nranks, .result = {}, .root = 0, .in_place = false};
   bool first = true;
-  const auto shapes = choose_centres(algorithm, nranks);
+  const auto shapes = choose_datacenters(algorithm, nranks);
   for (VerifyInput form : list_forms(algorithm, nranks, shapes)) {
     for (const bool in_place : {false, true}) {
       if (in_place && !has_in_place(algorithm.collective)) {

@@ -260,17 +260,17 @@ Result<void> Traffic::settle(milliseconds time) {
   return ok();
 }
 
-// ---------------------------------------------------------------------------------------- letters
+// ---------------------------------------------------------------------------------------- messages
 
 namespace {
 
-/// A letter's content at its offset.
+/// A test_message's content at its offset.
 struct Source {
-  Source(const Letter& letter, uint64_t seed)
-      : message(make_message(letter.size_bytes, seed)),
-        buffer(message.size() + letter.source_offset + 2 * kGuardBytes) {
+  Source(const TestMessage& test_message, uint64_t seed)
+      : message(make_message(test_message.size_bytes, seed)),
+        buffer(message.size() + test_message.source_offset + 2 * kGuardBytes) {
     const auto address = reinterpret_cast<uintptr_t>(buffer.data());
-    begin = (kGuardBytes - address % kGuardBytes) % kGuardBytes + letter.source_offset;
+    begin = (kGuardBytes - address % kGuardBytes) % kGuardBytes + test_message.source_offset;
     std::copy(message.begin(), message.end(), buffer.begin() + static_cast<ptrdiff_t>(begin));
   }
   [[nodiscard]] std::span<const std::byte> data() const {
@@ -292,11 +292,11 @@ struct Incoming {
 
 Result<void> add_outgoing(Traffic& traffic,
                           Send& send,
-                          std::span<const Letter> letters,
+                          std::span<const TestMessage> messages,
                           Outgoing& out) {
-  for (size_t i = 0; i < letters.size(); ++i) {
-    out.sources.emplace_back(letters[i], i);
-    PLEXUS_TRY(transfer, traffic.send(send, out.sources.back().data(), letters[i].tag));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    out.sources.emplace_back(messages[i], i);
+    PLEXUS_TRY(transfer, traffic.send(send, out.sources.back().data(), messages[i].tag));
     out.transfers.push_back(transfer);
   }
   return ok();
@@ -304,21 +304,22 @@ Result<void> add_outgoing(Traffic& traffic,
 
 Result<void> add_incoming(Traffic& traffic,
                           Recv& recv,
-                          std::span<const Letter> letters,
+                          std::span<const TestMessage> messages,
                           Incoming& in) {
-  for (const Letter& letter : letters) {
-    in.rooms.emplace_back(letter.size_bytes + letter.spare_bytes, letter.target_offset);
-    PLEXUS_TRY(transfer, traffic.recv(recv, in.rooms.back(), letter.tag));
+  for (const TestMessage& test_message : messages) {
+    in.rooms.emplace_back(test_message.size_bytes + test_message.spare_bytes,
+                          test_message.target_offset);
+    PLEXUS_TRY(transfer, traffic.recv(recv, in.rooms.back(), test_message.tag));
     in.transfers.push_back(transfer);
   }
   return ok();
 }
 
-Result<void> check_outgoing(std::span<const Letter> letters, const Outgoing& out) {
-  for (size_t i = 0; i < letters.size(); ++i) {
+Result<void> check_outgoing(std::span<const TestMessage> messages, const Outgoing& out) {
+  for (size_t i = 0; i < messages.size(); ++i) {
     const uint64_t told = out.transfers[i]->sizes_bytes[0];
-    PLEXUS_TRY(expect(told == letters[i].size_bytes, "test of send {} says {} bytes, sent were {}",
-                      i, told, letters[i].size_bytes));
+    PLEXUS_TRY(expect(told == messages[i].size_bytes, "test of send {} says {} bytes, sent were {}",
+                      i, told, messages[i].size_bytes));
     PLEXUS_TRY(expect(std::equal(out.sources[i].message.begin(), out.sources[i].message.end(),
                                  out.sources[i].data().begin()),
                       "the source of message {} was changed", i));
@@ -326,13 +327,13 @@ Result<void> check_outgoing(std::span<const Letter> letters, const Outgoing& out
   return ok();
 }
 
-Result<void> check_incoming(std::span<const Letter> letters, const Incoming& in) {
-  for (size_t i = 0; i < letters.size(); ++i) {
+Result<void> check_incoming(std::span<const TestMessage> messages, const Incoming& in) {
+  for (size_t i = 0; i < messages.size(); ++i) {
     const uint64_t told = in.transfers[i]->sizes_bytes[0];
-    PLEXUS_TRY(expect(told == letters[i].size_bytes,
+    PLEXUS_TRY(expect(told == messages[i].size_bytes,
                       "test of receive {} says {} bytes, sent were {}", i, told,
-                      letters[i].size_bytes));
-    if (auto checked = in.rooms[i].expect_message(make_message(letters[i].size_bytes, i));
+                      messages[i].size_bytes));
+    if (auto checked = in.rooms[i].expect_message(make_message(messages[i].size_bytes, i));
         checked.has_error()) {
       return std::move(checked).error().with_context(fmt::format("message {}", i));
     }
@@ -342,33 +343,35 @@ Result<void> check_incoming(std::span<const Letter> letters, const Incoming& in)
 
 }  // namespace
 
-Result<void> deliver(Pair& pair, std::span<const Letter> letters, Testing testing) {
+Result<void> deliver(Pair& pair, std::span<const TestMessage> messages, Testing testing) {
   Outgoing out;
   Incoming in;
   Traffic traffic(*pair.send.net().stand, testing);
-  PLEXUS_TRY(add_incoming(traffic, pair.recv, letters, in));
-  PLEXUS_TRY(add_outgoing(traffic, pair.send, letters, out));
+  PLEXUS_TRY(add_incoming(traffic, pair.recv, messages, in));
+  PLEXUS_TRY(add_outgoing(traffic, pair.send, messages, out));
   PLEXUS_TRY(traffic.finish());
-  PLEXUS_TRY(check_outgoing(letters, out));
-  return check_incoming(letters, in);
+  PLEXUS_TRY(check_outgoing(messages, out));
+  return check_incoming(messages, in);
 }
 
-Result<void> deliver(Pair& pair, const Letter& letter) { return deliver(pair, {&letter, 1}); }
+Result<void> deliver(Pair& pair, const TestMessage& test_message) {
+  return deliver(pair, {&test_message, 1});
+}
 
-Result<void> deliver_out(Send& send, std::span<const Letter> letters) {
+Result<void> deliver_out(Send& send, std::span<const TestMessage> messages) {
   Outgoing out;
   Traffic traffic(*send.net().stand);
-  PLEXUS_TRY(add_outgoing(traffic, send, letters, out));
+  PLEXUS_TRY(add_outgoing(traffic, send, messages, out));
   PLEXUS_TRY(traffic.finish());
-  return check_outgoing(letters, out);
+  return check_outgoing(messages, out);
 }
 
-Result<void> deliver_in(Recv& recv, std::span<const Letter> letters) {
+Result<void> deliver_in(Recv& recv, std::span<const TestMessage> messages) {
   Incoming in;
   Traffic traffic(*recv.net().stand);
-  PLEXUS_TRY(add_incoming(traffic, recv, letters, in));
+  PLEXUS_TRY(add_incoming(traffic, recv, messages, in));
   PLEXUS_TRY(traffic.finish());
-  return check_incoming(letters, in);
+  return check_incoming(messages, in);
 }
 
 }  // namespace plexus::conformance

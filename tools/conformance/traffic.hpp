@@ -111,21 +111,21 @@ class Traffic {
 };
 
 /// A message of `deliver`.
-struct Letter {
+struct TestMessage {
   uint64_t size_bytes = 0;
   int32_t tag = 0;
   uint64_t spare_bytes = 0;    // by which the receive is larger
   uint64_t source_offset = 0;  // of the address from a multiple of 64
   uint64_t target_offset = 0;
 };
-/// Sends all letters over the pair and checks that each arrives in the receive posted for it, the
+/// Sends all messages over the pair and checks that each arrives in the receive posted for it, the
 /// sizes, and what lies beside.
 [[nodiscard]] Result<void> deliver(Pair& pair,
-                                   std::span<const Letter> letters,
+                                   std::span<const TestMessage> messages,
                                    Testing testing = Testing::kOldest);
-[[nodiscard]] Result<void> deliver(Pair& pair, const Letter& letter);
-/// The same between two processes: one calls each, with the same letters.
-[[nodiscard]] Result<void> deliver_out(Send& send, std::span<const Letter> letters);
-[[nodiscard]] Result<void> deliver_in(Recv& recv, std::span<const Letter> letters);
+[[nodiscard]] Result<void> deliver(Pair& pair, const TestMessage& test_message);
+/// The same between two processes: one calls each, with the same messages.
+[[nodiscard]] Result<void> deliver_out(Send& send, std::span<const TestMessage> messages);
+[[nodiscard]] Result<void> deliver_in(Recv& recv, std::span<const TestMessage> messages);
 
 }  // namespace plexus::conformance

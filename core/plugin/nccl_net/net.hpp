@@ -85,7 +85,7 @@ class Net {
   virtual void close_listen(void* listen) const = 0;
 
   [[nodiscard]] virtual bool has_net_path() const noexcept { return false; }
-  /// 0 same data centre, 1 another, 2 disconnected.
+  /// 0 same datacenter, 1 another, 2 disconnected.
   [[nodiscard]] virtual int32_t net_path(uint64_t, uint64_t, int&) const {
     return PLEXUS_INTERNAL_ERROR;
   }

@@ -215,7 +215,7 @@ static int iflush(void* recv, int n, void** data, int* sizes, void** memory, voi
   return kSuccess;
 }
 #if ABI_CROSS_DC
-// Two rails in each data centre.
+// Two rails in each datacenter.
 static int net_path(uint64_t source, uint64_t target, int* level) {
   *level = source / 2 == target / 2 ? 0 : target > 7 ? 2 : 1;
   return kSuccess;

@@ -55,17 +55,17 @@ const char* read_environment(const char* name) {
 }
 
 /// The file of the job on this host, removed by rank 0 when everybody has read it.
-class MeetingPlace {
+class RendezvousPlace {
  public:
-  MeetingPlace(const std::string& job, bool owner) : owner_(owner) {
+  RendezvousPlace(const std::string& job, bool owner) : owner_(owner) {
     const char* runtime = read_environment("XDG_RUNTIME_DIR");
     std::error_code error;
     const bool usable = runtime != nullptr && std::filesystem::is_directory(runtime, error);
     path_ = rendezvous_path(usable ? runtime : "/tmp", job);
   }
-  MeetingPlace(const MeetingPlace&) = delete;
-  MeetingPlace& operator=(const MeetingPlace&) = delete;
-  ~MeetingPlace() {
+  RendezvousPlace(const RendezvousPlace&) = delete;
+  RendezvousPlace& operator=(const RendezvousPlace&) = delete;
+  ~RendezvousPlace() {
     if (owner_) {
       std::error_code error;
       std::filesystem::remove(path_, error);
@@ -94,14 +94,14 @@ class MeetingPlace {
 
 Result<ncclComm_t> connect(const PerfOptions& options, const JoinInput& input) {
   ncclUniqueId id{};
-  std::optional<MeetingPlace> meeting;
+  std::optional<RendezvousPlace> barrier;
   if (!input.place.rendezvous.empty()) {
     // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
     setenv("NCCL_COMM_ID", input.place.rendezvous.c_str(), 1);
     PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&id)));
   } else {
-    meeting.emplace(input.job, input.place.rank == 0);
-    PLEXUS_TRY(meeting->exchange(&id));
+    barrier.emplace(input.job, input.place.rank == 0);
+    PLEXUS_TRY(barrier->exchange(&id));
   }
   ncclComm_t comm = nullptr;
   PLEXUS_TRY(check_call("ncclCommInitRank",

@@ -21,16 +21,16 @@ Result<FabricPort> parse_port(std::string_view text, const Fabric& fabric) {
 }
 
 std::string format_fabric(const Fabric& fabric) {
-  std::vector<int> nodes(static_cast<size_t>(fabric.data_centres()));
+  std::vector<int> nodes(static_cast<size_t>(fabric.datacenters()));
   for (int node = 0; node < fabric.nodes(); ++node) {
-    ++nodes[static_cast<size_t>(fabric.data_centre_of(node))];
+    ++nodes[static_cast<size_t>(fabric.datacenter_of(node))];
   }
   std::string text;
   int first = 0;
-  for (int centre = 0; centre < fabric.data_centres(); ++centre) {
-    const int count = nodes[static_cast<size_t>(centre)];
-    text += fmt::format("data centre {}: nodes {} to {}\n", fabric.data_centre_name(centre), first,
-                        first + count - 1);
+  for (int datacenter = 0; datacenter < fabric.datacenters(); ++datacenter) {
+    const int count = nodes[static_cast<size_t>(datacenter)];
+    text += fmt::format("datacenter {}: nodes {} to {}\n", fabric.datacenter_name(datacenter),
+                        first, first + count - 1);
     first += count;
   }
   return text + fmt::format("{} nodes with {} NICs each, {} vertices, {} links\n", fabric.nodes(),
@@ -40,7 +40,7 @@ std::string format_fabric(const Fabric& fabric) {
 std::string format_route(const Fabric& fabric, FabricPort from, FabricPort to) {
   const auto route = fabric.route(from, to);
   if (!route) {
-    return "no route: nothing joins the data centres\n";
+    return "no route: nothing joins the datacenters\n";
   }
   const FabricFlow alone[] = {{.from = from, .to = to}};
   std::string text = fmt::format("{} links, {:.6g} us, {:.6g} GB/s alone\n", route->size(),

@@ -6,14 +6,14 @@
 #include <string_view>
 
 #include "core/base/result.hpp"
-#include "core/fabric/fabric.hpp"
+#include "tools/fabric/fabric.hpp"
 
 namespace plexus {
 
 /// "NODE" or "NODE:RAIL" of `fabric`.
 Result<FabricPort> parse_port(std::string_view text, const Fabric& fabric);
 
-/// Data centres and sizes.
+/// Datacenters and sizes.
 std::string format_fabric(const Fabric& fabric);
 /// Vertex by vertex, with latency and what one flow gets alone.
 std::string format_route(const Fabric& fabric, FabricPort from, FabricPort to);

@@ -224,17 +224,17 @@ Result<void> leaves_no_memory(Stand& stand) {
 }
 
 Result<void> messages_leave_no_memory(Pair& pair) {
-  const std::vector<Letter> letters(500, Letter{.size_bytes = 100});
+  const std::vector<TestMessage> messages(500, TestMessage{.size_bytes = 100});
   const auto use = [&](int times) -> Result<void> {
     for (int i = 0; i < times; ++i) {
-      PLEXUS_TRY(deliver(pair, letters));
+      PLEXUS_TRY(deliver(pair, messages));
     }
     return ok();
   };
   PLEXUS_TRY(use(2));
   return leaves_no_memory(
       *pair.send.net().stand,
-      {.use = use, .times = 6, .what = "times 500 messages", .bytes_each = 8 * letters.size()});
+      {.use = use, .times = 6, .what = "times 500 messages", .bytes_each = 8 * messages.size()});
 }
 
 Result<void> closes_only_its_own(Stand& stand) {

@@ -269,12 +269,12 @@ Result<void> garbage_handle(const Context& context) {
 }
 
 Result<void> one_out(Send& send) {
-  const Letter letter{.size_bytes = 1000};
-  return deliver_out(send, {&letter, 1});
+  const TestMessage test_message{.size_bytes = 1000};
+  return deliver_out(send, {&test_message, 1});
 }
 Result<void> one_in(Recv& recv) {
-  const Letter letter{.size_bytes = 1000};
-  return deliver_in(recv, {&letter, 1});
+  const TestMessage test_message{.size_bytes = 1000};
+  return deliver_in(recv, {&test_message, 1});
 }
 
 constexpr const char* kConnectRule =

@@ -237,21 +237,21 @@ Result<void> listener_dies(Stand& stand) {
 Result<void> peer_stops(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
-  const std::vector<Letter> letters(100, Letter{.size_bytes = 50000});
+  const std::vector<TestMessage> messages(100, TestMessage{.size_bytes = 50000});
   if (stand.role() == 1) {
     PLEXUS_TRY(recv, accept_from_peer(context));
     PLEXUS_TRY(stand.peer().send(::getpid()));
     PLEXUS_TRY(stand.peer().receive<int>());
-    PLEXUS_TRY(deliver_in(recv, letters));
+    PLEXUS_TRY(deliver_in(recv, messages));
     return stand.peer().meet();
   }
   PLEXUS_TRY(send, connect_to_peer(context));
   PLEXUS_TRY(pid, stand.peer().receive<pid_t>());
-  std::deque<Bytes> messages;
+  std::deque<Bytes> sent;
   Traffic traffic(stand);
-  for (size_t i = 0; i < letters.size(); ++i) {
-    messages.push_back(make_message(letters[i].size_bytes, i));
-    PLEXUS_TRY(traffic.send(send, messages.back()));
+  for (size_t i = 0; i < messages.size(); ++i) {
+    sent.push_back(make_message(messages[i].size_bytes, i));
+    PLEXUS_TRY(traffic.send(send, sent.back()));
   }
   ::kill(pid, SIGSTOP);
   PLEXUS_TRY(stand.peer().send(1));
@@ -308,8 +308,8 @@ Result<void> storm_of_signals(Pair& pair) {
   ::sigaction(SIGALRM, &action, nullptr);
   const itimerval often{{0, 500}, {0, 500}};
   ::setitimer(ITIMER_REAL, &often, nullptr);
-  const std::vector<Letter> letters(300, Letter{.size_bytes = 30000});
-  const Result<void> result = deliver(pair, letters);
+  const std::vector<TestMessage> messages(300, TestMessage{.size_bytes = 30000});
+  const Result<void> result = deliver(pair, messages);
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   auto second = connect_pair(context, context);
   const itimerval never{};

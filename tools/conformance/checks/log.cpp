@@ -16,8 +16,8 @@ Result<void> live(Stand& stand) {
   PLEXUS_TRY(sender, Context::open(net));
   PLEXUS_TRY(receiver, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(sender, receiver));
-  const std::vector<Letter> letters(20, Letter{.size_bytes = 20000});
-  return deliver(pair, letters);
+  const std::vector<TestMessage> messages(20, TestMessage{.size_bytes = 20000});
+  return deliver(pair, messages);
 }
 
 Result<void> has_one_voice(Stand& stand) {
@@ -45,11 +45,11 @@ Result<void> finished_lines(Stand& stand) {
 
 Result<void> no_words_per_message(Pair& pair) {
   Monitor& monitor = pair.send.net().stand->monitor();
-  const std::vector<Letter> letters(50, Letter{.size_bytes = 100});
-  PLEXUS_TRY(deliver(pair, letters));
+  const std::vector<TestMessage> messages(50, TestMessage{.size_bytes = 100});
+  PLEXUS_TRY(deliver(pair, messages));
   const size_t before = monitor.lines().size();
-  PLEXUS_TRY(deliver(pair, letters));
-  PLEXUS_TRY(deliver(pair, letters));
+  PLEXUS_TRY(deliver(pair, messages));
+  PLEXUS_TRY(deliver(pair, messages));
   const std::vector<LogLine> lines = monitor.lines();
   const auto loud =
       std::count_if(lines.begin() + static_cast<ptrdiff_t>(before), lines.end(),

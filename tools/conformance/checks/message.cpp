@@ -75,12 +75,12 @@ Result<void> empty_without_address(Pair& pair) {
 }
 
 Result<void> empty_among_others(Pair& pair) {
-  const std::array<Letter, 5> letters = {{{.size_bytes = 100},
-                                          {.size_bytes = 0},
-                                          {.size_bytes = 5},
-                                          {.size_bytes = 0},
-                                          {.size_bytes = 0}}};
-  return deliver(pair, letters);
+  const std::array<TestMessage, 5> messages = {{{.size_bytes = 100},
+                                                {.size_bytes = 0},
+                                                {.size_bytes = 5},
+                                                {.size_bytes = 0},
+                                                {.size_bytes = 0}}};
+  return deliver(pair, messages);
 }
 
 Result<void> one_to_64(Pair& pair) {
@@ -191,11 +191,11 @@ Result<void> unaligned_long(Pair& pair) {
 }
 
 Result<void> shorter_than_room(Pair& pair) {
-  const std::array<Letter, 4> letters = {{{.size_bytes = 1, .spare_bytes = 1},
-                                          {.size_bytes = 100, .spare_bytes = 1000},
-                                          {.size_bytes = 8, .spare_bytes = 60000},
-                                          {.size_bytes = 50000, .spare_bytes = 1}}};
-  return deliver(pair, letters);
+  const std::array<TestMessage, 4> messages = {{{.size_bytes = 1, .spare_bytes = 1},
+                                                {.size_bytes = 100, .spare_bytes = 1000},
+                                                {.size_bytes = 8, .spare_bytes = 60000},
+                                                {.size_bytes = 50000, .spare_bytes = 1}}};
+  return deliver(pair, messages);
 }
 
 Result<void> read_only_source(Pair& pair) {

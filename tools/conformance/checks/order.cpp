@@ -11,35 +11,35 @@ namespace plexus::conformance {
 namespace {
 
 Result<void> first_in_first_out(Pair& pair) {
-  std::vector<Letter> letters(1000);
-  for (size_t i = 0; i < letters.size(); ++i) {
-    letters[i] = {.size_bytes = 8 + i % 50, .tag = 0, .spare_bytes = 100};
+  std::vector<TestMessage> messages(1000);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    messages[i] = {.size_bytes = 8 + i % 50, .tag = 0, .spare_bytes = 100};
   }
-  return deliver(pair, letters);
+  return deliver(pair, messages);
 }
 
 Result<void> sizes_alternate(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
-  std::vector<Letter> letters;
+  std::vector<TestMessage> messages;
   for (size_t i = 0; i < 40; ++i) {
-    letters.push_back({.size_bytes = i % 2 == 0 ? 1 : longest_message(context, 200000 + i)});
+    messages.push_back({.size_bytes = i % 2 == 0 ? 1 : longest_message(context, 200000 + i)});
   }
-  return deliver(pair, letters);
+  return deliver(pair, messages);
 }
 
 Result<void> random_sizes(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   uint64_t state = 12345;
-  std::vector<Letter> letters(500);
-  for (Letter& letter : letters) {
+  std::vector<TestMessage> messages(500);
+  for (TestMessage& test_message : messages) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     const uint64_t bits = (state >> 60) + 1;
-    letter.size_bytes = longest_message(context, (state >> 33) & ((uint64_t{1} << bits) - 1));
-    letter.spare_bytes = (state >> 20) & 63;
-    letter.source_offset = (state >> 8) & 15;
-    letter.target_offset = (state >> 12) & 15;
+    test_message.size_bytes = longest_message(context, (state >> 33) & ((uint64_t{1} << bits) - 1));
+    test_message.spare_bytes = (state >> 20) & 63;
+    test_message.source_offset = (state >> 8) & 15;
+    test_message.target_offset = (state >> 12) & 15;
   }
-  return deliver(pair, letters);
+  return deliver(pair, messages);
 }
 
 /// Sends with tags, receives posted with others' turn; message i must be in the buffer of its tag.

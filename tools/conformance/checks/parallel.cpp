@@ -141,22 +141,22 @@ Result<void> in_threads(const Context& context) {
 }
 
 Result<void> short_messages(Pair& pair) {
-  const std::vector<Letter> letters(300, Letter{.size_bytes = 100});
-  return deliver(pair, letters);
+  const std::vector<TestMessage> messages(300, TestMessage{.size_bytes = 100});
+  return deliver(pair, messages);
 }
 Result<void> long_messages(Pair& pair) {
-  const std::vector<Letter> letters(10, Letter{.size_bytes = 60000});
-  return deliver(pair, letters);
+  const std::vector<TestMessage> messages(10, TestMessage{.size_bytes = 60000});
+  return deliver(pair, messages);
 }
 
 Result<void> ends_in_two_threads(Pair& pair) {
-  const std::vector<Letter> letters(200, Letter{.size_bytes = 3000});
+  const std::vector<TestMessage> messages(200, TestMessage{.size_bytes = 3000});
   std::string problem;
   std::thread sender([&] {
-    const Result<void> sent = deliver_out(pair.send, letters);
+    const Result<void> sent = deliver_out(pair.send, messages);
     problem = sent.has_error() ? sent.error().message() : "";
   });
-  const Result<void> received = deliver_in(pair.recv, letters);
+  const Result<void> received = deliver_in(pair.recv, messages);
   sender.join();
   PLEXUS_TRY(expect(problem.empty(), "the sending thread: {}", problem));
   return expect(received.has_value(), "the receiving thread: {}",

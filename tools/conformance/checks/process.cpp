@@ -14,39 +14,39 @@
 namespace plexus::conformance {
 namespace {
 
-/// The same letters out of a process and into the other.
-template <auto make_letters>
-Result<void> letters_between(Stand& stand) {
+/// The same messages out of a process and into the other.
+template <auto make_messages>
+Result<void> messages_between(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
-  const std::vector<Letter> letters = make_letters(context);
+  const std::vector<TestMessage> messages = make_messages(context);
   Result<void> result = ok();
   if (stand.role() == 0) {
     PLEXUS_TRY(send, connect_to_peer(context));
-    result = deliver_out(send, letters);
+    result = deliver_out(send, messages);
     PLEXUS_TRY(std::move(result));
     return stand.peer().meet();
   }
   PLEXUS_TRY(recv, accept_from_peer(context));
-  result = deliver_in(recv, letters);
+  result = deliver_in(recv, messages);
   PLEXUS_TRY(std::move(result));
   return stand.peer().meet();
 }
 
-std::vector<Letter> short_letters(const Context&) {
-  return std::vector<Letter>(2000, {.size_bytes = 64});
+std::vector<TestMessage> short_messages(const Context&) {
+  return std::vector<TestMessage>(2000, {.size_bytes = 64});
 }
-std::vector<Letter> long_letters(const Context& context) {
-  return std::vector<Letter>(16, {.size_bytes = longest_message(context, 4 << 20)});
+std::vector<TestMessage> long_messages(const Context& context) {
+  return std::vector<TestMessage>(16, {.size_bytes = longest_message(context, 4 << 20)});
 }
-std::vector<Letter> mixed_letters(const Context& context) {
-  std::vector<Letter> letters;
+std::vector<TestMessage> mixed_messages(const Context& context) {
+  std::vector<TestMessage> messages;
   for (uint64_t i = 0; i < 300; ++i) {
-    letters.push_back({.size_bytes = i % 7 == 0 ? longest_message(context, 100000 + i) : i,
-                       .tag = static_cast<int32_t>(i % 3),
-                       .spare_bytes = i % 5});
+    messages.push_back({.size_bytes = i % 7 == 0 ? longest_message(context, 100000 + i) : i,
+                        .tag = static_cast<int32_t>(i % 3),
+                        .spare_bytes = i % 5});
   }
-  return letters;
+  return messages;
 }
 
 /// A connection in each direction: the first is made by process 0.
@@ -247,14 +247,14 @@ constexpr const char* kForkRule =
 
 constexpr std::array kChecks = {
     Check{"process.short", "carries 2000 short messages to another process", kRule,
-          letters_between<short_letters>, kTwo},
+          messages_between<short_messages>, kTwo},
     Check{"process.long",
           "carries 64 MiB to another process",
           kRule,
-          letters_between<long_letters>,
+          messages_between<long_messages>,
           {.processes = 2, .limit = seconds(40)}},
     Check{"process.mixed", "carries sizes and tags in turns to another process", kRule,
-          letters_between<mixed_letters>, kTwo},
+          messages_between<mixed_messages>, kTwo},
     Check{"process.ping_pong", "plays ping-pong between processes", kRule, ping_pong, kTwo},
     Check{"process.duplex", "carries long messages in both directions between processes", kRule,
           both_ways_at_once, kTwo},

@@ -209,8 +209,8 @@ Result<void> recycled(Pair& pair) {
   for (int i = 0; i < 40; ++i) {
     PLEXUS_TRY(fill(pair, 8));
   }
-  const std::vector<Letter> letters(3000, Letter{.size_bytes = 16});
-  return deliver(pair, letters);
+  const std::vector<TestMessage> messages(3000, TestMessage{.size_bytes = 16});
+  return deliver(pair, messages);
 }
 
 Result<void> newest_first(Pair& pair) {
@@ -251,11 +251,11 @@ Result<void> newest_first(Pair& pair) {
 /// Long and short ones together, the youngest tested first.
 Result<void> any_order(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
-  std::vector<Letter> letters;
+  std::vector<TestMessage> messages;
   for (size_t i = 0; i < 40; ++i) {
-    letters.push_back({.size_bytes = i % 2 == 0 ? longest_message(context, 200000 + i) : 1 + i});
+    messages.push_back({.size_bytes = i % 2 == 0 ? longest_message(context, 200000 + i) : 1 + i});
   }
-  return deliver(pair, letters, Testing::kAll);
+  return deliver(pair, messages, Testing::kAll);
 }
 
 Result<void> sizes_may_be_null(Pair& pair) { return fill(pair, 4, false); }
@@ -336,8 +336,8 @@ template <Place... kPlaces>
 Result<void> quick_while_waiting(Pair& pair) {
   Monitor& monitor = pair.send.net().stand->monitor();
   monitor.measure_this_thread();
-  const std::vector<Letter> letters(200, Letter{.size_bytes = 2000});
-  PLEXUS_TRY(deliver(pair, letters));
+  const std::vector<TestMessage> messages(200, TestMessage{.size_bytes = 2000});
+  PLEXUS_TRY(deliver(pair, messages));
   Room room(1000);
   Traffic traffic(*pair.send.net().stand);
   PLEXUS_TRY(traffic.recv(pair.recv, room));

@@ -342,10 +342,10 @@ Result<void> odd_communicators(Stand& stand) {
     link.bandwidth_mbit_per_s = 0;
   }
   comms.push_back(ignorant);
-  plexus_tuner_comm_t far = make_comm();
-  far.ndatacenters = 2;
-  far.links[PLEXUS_LINK_FAR] = {16, 0, 50'000'000, 1000};
-  comms.push_back(far);
+  plexus_tuner_comm_t xdc = make_comm();
+  xdc.ndatacenters = 2;
+  xdc.links[PLEXUS_LINK_XDC] = {16, 0, 50'000'000, 1000};
+  comms.push_back(xdc);
   for (const plexus_tuner_comm_t& comm : comms) {
     PLEXUS_TRY(session, Session::open(tuner, comm));
     PLEXUS_TRY(candidates, ask(session, make_call(1 << 16)));
@@ -505,7 +505,7 @@ constexpr std::array kChecks = {
           kLifeRule,
           many_contexts,
           {.is_alone = true}},
-    Check{"tuner.odd", "serves small, large, far and unknown communicators",
+    Check{"tuner.odd", "serves small, large, xdc and unknown communicators",
           "plexus_tuner.h: latency_ns 0: not known", odd_communicators},
     Check{"tuner.garbage", "survives a communicator of garbage",
           "plexus_tuner.h: a tuner cannot make a result wrong", garbage_communicator},

@@ -39,7 +39,7 @@ TEST(Exchange, GathersManyTimes) {
   });
 }
 
-TEST(Exchange, DeliversLettersInOrderByTag) {
+TEST(Exchange, DeliversControlMessagesInOrderByTag) {
   const auto exchanges = make_local_exchanges(2);
   ASSERT_TRUE(exchanges[0]->post(1, 5, "first").has_value());
   ASSERT_TRUE(exchanges[0]->post(1, 6, "other").has_value());

@@ -164,7 +164,7 @@ TEST_F(HubTest, KeepsGathersOfDifferentNumbersApart) {
             (std::vector<std::string>{"first", "FIRST"}));
 }
 
-TEST_F(HubTest, PassesLettersOnWithTheirSender) {
+TEST_F(HubTest, PassesControlMessagesOnWithTheirSender) {
   join_all();
   ASSERT_TRUE(
       hub_.take(1,

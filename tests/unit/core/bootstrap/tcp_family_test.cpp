@@ -225,13 +225,13 @@ TEST(TcpFamily, LeavesALauncherWhenAllHaveJoined) {
 }
 
 TEST(TcpFamily, LosesReordersAndDoublesNothingWhileTheHubMoves) {
-  static constexpr int kLetters = 3000;
+  static constexpr int kMessages = 3000;
   const UniqueId id = start();
   auto worlds = join_all(id, 4);
   const auto groups = make_group(worlds, 1);
   std::atomic<int> sent{0};
   std::thread leaver([&] {
-    while (sent.load() < kLetters / 10) {
+    while (sent.load() < kMessages / 10) {
       std::this_thread::yield();
     }
     worlds[0].reset();
@@ -243,28 +243,28 @@ TEST(TcpFamily, LosesReordersAndDoublesNothingWhileTheHubMoves) {
     std::vector<int> next(3, 0);
     const auto take = [&] {
       for (int peer = 0; peer < 3; ++peer) {
-        while (auto letter = mine.try_take(peer, 1)) {
-          EXPECT_EQ(*letter, std::to_string(next[static_cast<size_t>(peer)]));
-          next[static_cast<size_t>(peer)] = std::stoi(*letter) + 1;
+        while (auto message = mine.try_take(peer, 1)) {
+          EXPECT_EQ(*message, std::to_string(next[static_cast<size_t>(peer)]));
+          next[static_cast<size_t>(peer)] = std::stoi(*message) + 1;
         }
       }
     };
-    for (int i = 0; i < kLetters; ++i) {
+    for (int i = 0; i < kMessages; ++i) {
       for (int peer = 0; peer < 3; ++peer) {
         ASSERT_TRUE(mine.post(peer, 1, std::to_string(i)).has_value());
       }
       ++sent;
       take();
-      if (i % (kLetters / 30) == 0) {
+      if (i % (kMessages / 30) == 0) {
         ASSERT_TRUE(mine.all_gather(std::to_string(i)).has_value());
       }
     }
-    while (std::any_of(next.begin(), next.end(), [](int n) { return n < kLetters; }) &&
+    while (std::any_of(next.begin(), next.end(), [](int n) { return n < kMessages; }) &&
            !deadline.expired()) {
       take();
       std::this_thread::yield();
     }
-    EXPECT_THAT(next, ::testing::Each(kLetters));
+    EXPECT_THAT(next, ::testing::Each(kMessages));
   });
   leaver.join();
   EXPECT_THAT(failure_of(*worlds[2]), HasSubstr("the last word"));

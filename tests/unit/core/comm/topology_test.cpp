@@ -33,7 +33,7 @@ constexpr const char* kMachine = R"(<system version="1">
 </system>)";
 
 /// As the leaders of all hosts would, with one description for all.
-CommTopology joined(const std::vector<PeerInfo>& infos, std::vector<CentreNode> told = {}) {
+CommTopology joined(const std::vector<PeerInfo>& infos, std::vector<DatacenterNode> told = {}) {
   const auto parts = group_by_reach(infos);
   std::vector<PartChannels> channels;
   for (const auto& ranks : parts) {
@@ -121,9 +121,9 @@ TEST(CommTopology, FirstRankOfAProcessMakesItForAll) {
   const auto make = [&]() -> Result<CommTopology> {
     ++made;
     return CommTopology{.parts = made,
-                        .orders = {{.ring = {0}, .nodes = {0}, .centres = {}}},
-                        .centres = {},
-                        .centre_of = {},
+                        .orders = {{.ring = {0}, .nodes = {0}, .datacenters = {}}},
+                        .datacenters = {},
+                        .datacenter_of = {},
                         .costs = {}};
   };
   const auto first = cache.find_or_make(5, make);
@@ -144,24 +144,26 @@ TEST(CommTopology, FailureIsNotKept) {
   EXPECT_TRUE(cache.find_or_make(5, []() -> Result<CommTopology> { return CommTopology{}; }));
 }
 
-/// Claims of nodes whose data centre is `centre_of_node`, joined as `links` says.
-std::vector<CentreNode> claims(const std::vector<int>& centre_of_node,
-                               bool scatter,
-                               const std::vector<std::pair<int, int>>& links = {}) {
-  const int centres = *std::max_element(centre_of_node.begin(), centre_of_node.end()) + 1;
-  std::vector<CentreNode> told;
-  for (const int centre : centre_of_node) {
-    CentreNode node{.host = std::to_string(told.size()), .claim = {}, .answers = {}};
-    node.claim.centre = "dc" + std::to_string(centre);
-    node.claim.scatter = scatter;
-    for (int other = 0; other < centres; ++other) {
+/// Locations of nodes whose datacenter is `datacenter_of_node`, joined as `links` says.
+std::vector<DatacenterNode> locations(const std::vector<int>& datacenter_of_node,
+                                      bool scatter,
+                                      const std::vector<std::pair<int, int>>& links = {}) {
+  const int datacenters =
+      *std::max_element(datacenter_of_node.begin(), datacenter_of_node.end()) + 1;
+  std::vector<DatacenterNode> told;
+  for (const int datacenter : datacenter_of_node) {
+    DatacenterNode node{.host = std::to_string(told.size()), .location = {}, .answers = {}};
+    node.location.datacenter = "dc" + std::to_string(datacenter);
+    node.location.scatter = scatter;
+    for (int other = 0; other < datacenters; ++other) {
       const bool joined_by_link =
-          links.empty() || std::count(links.begin(), links.end(),
-                                      std::pair(std::min(centre, other), std::max(centre, other)));
-      if (other != centre && joined_by_link) {
-        CentrePath path;
+          links.empty() ||
+          std::count(links.begin(), links.end(),
+                     std::pair(std::min(datacenter, other), std::max(datacenter, other)));
+      if (other != datacenter && joined_by_link) {
+        DatacenterPath path;
         path.connected = true;
-        node.claim.links.push_back({.to = "dc" + std::to_string(other), .path = path});
+        node.location.links.push_back({.to = "dc" + std::to_string(other), .path = path});
       }
     }
     told.push_back(std::move(node));
@@ -169,18 +171,18 @@ std::vector<CentreNode> claims(const std::vector<int>& centre_of_node,
   return told;
 }
 
-/// Nodes of data centres of these sizes: one after the other, or dealt out like cards.
+/// Nodes of datacenters of these sizes: one after the other, or dealt out like cards.
 std::vector<int> place(const std::vector<int>& sizes, bool interleaved_placement) {
   std::vector<int> placed;
   std::vector<int> left = sizes;
   const int nodes = std::accumulate(sizes.begin(), sizes.end(), 0);
-  for (size_t centre = 0; static_cast<int>(placed.size()) < nodes;) {
-    if (left[centre] > 0) {
-      --left[centre];
-      placed.push_back(static_cast<int>(centre));
-      centre = interleaved_placement ? (centre + 1) % sizes.size() : centre;
+  for (size_t datacenter = 0; static_cast<int>(placed.size()) < nodes;) {
+    if (left[datacenter] > 0) {
+      --left[datacenter];
+      placed.push_back(static_cast<int>(datacenter));
+      datacenter = interleaved_placement ? (datacenter + 1) % sizes.size() : datacenter;
     } else {
-      centre = (centre + 1) % sizes.size();
+      datacenter = (datacenter + 1) % sizes.size();
     }
   }
   return placed;
@@ -188,18 +190,19 @@ std::vector<int> place(const std::vector<int>& sizes, bool interleaved_placement
 
 int count_crossings(const ChannelOrder& order) {
   int crossings = 0;
-  for (size_t at = 0; at < order.centres.size(); ++at) {
-    crossings += order.centres[at] != order.centres[(at + 1) % order.centres.size()] ? 1 : 0;
+  for (size_t at = 0; at < order.datacenters.size(); ++at) {
+    crossings +=
+        order.datacenters[at] != order.datacenters[(at + 1) % order.datacenters.size()] ? 1 : 0;
   }
   return crossings;
 }
 
-/// Hosts that a ring leaves their data centre from.
+/// Hosts that a ring leaves their datacenter from.
 std::set<uint64_t> border_hosts(const CommTopology& topology, const std::vector<PeerInfo>& infos) {
   std::set<uint64_t> hosts;
   for (const ChannelOrder& order : topology.orders) {
     for (size_t at = 0; at < order.ring.size(); ++at) {
-      if (order.centres[at] != order.centres[(at + 1) % order.ring.size()]) {
+      if (order.datacenters[at] != order.datacenters[(at + 1) % order.ring.size()]) {
         hosts.insert(infos[static_cast<size_t>(order.ring[at])].host_hash);
       }
     }
@@ -207,19 +210,19 @@ std::set<uint64_t> border_hosts(const CommTopology& topology, const std::vector<
   return hosts;
 }
 
-const std::vector<std::vector<int>> kCentreSizes = {{4, 4},    {8, 8},       {3, 5}, {1, 7},
-                                                    {2, 3, 4}, {5, 5, 5, 5}, {7, 7}};
+const std::vector<std::vector<int>> kDatacenterSizes = {{4, 4},    {8, 8},       {3, 5}, {1, 7},
+                                                        {2, 3, 4}, {5, 5, 5, 5}, {7, 7}};
 
-TEST(CommTopologyCentres, RingsCrossOncePerCentreAndAtEveryHost) {
+TEST(CommTopologyDatacenters, RingsCrossOncePerDatacenterAndAtEveryHost) {
   constexpr int kRanksPerNode = 2;
-  for (const std::vector<int>& sizes : kCentreSizes) {
+  for (const std::vector<int>& sizes : kDatacenterSizes) {
     for (const bool dealt_out : {false, true}) {
       for (const bool scatter : {false, true}) {
         const std::vector<int> placed = place(sizes, dealt_out);
         const int nodes = static_cast<int>(placed.size());
         const std::vector<PeerInfo> infos = interleaved(kRanksPerNode * nodes, nodes);
-        const CommTopology topology = joined(infos, claims(placed, scatter));
-        EXPECT_EQ(topology.centres.count(), sizes.size());
+        const CommTopology topology = joined(infos, locations(placed, scatter));
+        EXPECT_EQ(topology.datacenters.count(), sizes.size());
         for (const ChannelOrder& order : topology.orders) {
           EXPECT_EQ(count_crossings(order), static_cast<int>(sizes.size()));
           EXPECT_EQ(order.nodes.size(), placed.size());
@@ -234,31 +237,32 @@ TEST(CommTopologyCentres, RingsCrossOncePerCentreAndAtEveryHost) {
   }
 }
 
-TEST(CommTopologyCentres, RingsCrossALineOfCentresThereAndBack) {
+TEST(CommTopologyDatacenters, RingsCrossALineOfDatacentersThereAndBack) {
   for (const int size : {1, 2, 5}) {
-    for (const int centres : {3, 4, 6}) {
+    for (const int datacenters : {3, 4, 6}) {
       std::vector<std::pair<int, int>> line;
-      for (int centre = 1; centre < centres; ++centre) {
-        line.emplace_back(centre - 1, centre);
+      for (int datacenter = 1; datacenter < datacenters; ++datacenter) {
+        line.emplace_back(datacenter - 1, datacenter);
       }
       const std::vector<int> placed =
-          place(std::vector<int>(static_cast<size_t>(centres), size), true);
+          place(std::vector<int>(static_cast<size_t>(datacenters), size), true);
       const int nodes = static_cast<int>(placed.size());
       const CommTopology topology =
-          joined(interleaved(3 * nodes, nodes), claims(placed, true, line));
+          joined(interleaved(3 * nodes, nodes), locations(placed, true, line));
       for (const ChannelOrder& order : topology.orders) {
-        EXPECT_EQ(count_crossings(order), 2 * (centres - 1));
-        for (size_t at = 0; at < order.centres.size(); ++at) {
-          const auto from = static_cast<size_t>(order.centres[at]);
-          const auto to = static_cast<size_t>(order.centres[(at + 1) % order.centres.size()]);
-          EXPECT_TRUE(topology.centres.path(from, to).connected);
+        EXPECT_EQ(count_crossings(order), 2 * (datacenters - 1));
+        for (size_t at = 0; at < order.datacenters.size(); ++at) {
+          const auto from = static_cast<size_t>(order.datacenters[at]);
+          const auto to =
+              static_cast<size_t>(order.datacenters[(at + 1) % order.datacenters.size()]);
+          EXPECT_TRUE(topology.datacenters.path(from, to).connected);
         }
       }
     }
   }
 }
 
-TEST(CommTopologyCentres, CentreOfOneRankInTheMiddleOfALineIsAnError) {
+TEST(CommTopologyDatacenters, DatacenterOfOneRankInTheMiddleOfALineIsAnError) {
   const auto parts = group_by_reach(interleaved(3, 3));
   std::vector<PartChannels> channels;
   for (const auto& ranks : parts) {
@@ -266,7 +270,7 @@ TEST(CommTopologyCentres, CentreOfOneRankInTheMiddleOfALineIsAnError) {
     channels.push_back(
         search_part(machine, {.ranks = ranks, .inter = true, .options = {}, .graphs = {}}).value());
   }
-  const auto topology = join_parts(parts, channels, claims({0, 1, 2}, true, {{0, 1}, {1, 2}}));
+  const auto topology = join_parts(parts, channels, locations({0, 1, 2}, true, {{0, 1}, {1, 2}}));
   ASSERT_FALSE(topology);
   EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, which has 1 ranks"));
 }

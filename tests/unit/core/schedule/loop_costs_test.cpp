@@ -13,22 +13,22 @@ namespace {
 
 ChannelOrder order_of(const std::vector<int>& sizes) {
   ChannelOrder order;
-  for (size_t centre = 0; centre < sizes.size(); ++centre) {
-    order.nodes.push_back(static_cast<int>(order.centres.size()));
-    order.centres.insert(order.centres.end(), static_cast<size_t>(sizes[centre]),
-                         static_cast<int>(centre));
+  for (size_t datacenter = 0; datacenter < sizes.size(); ++datacenter) {
+    order.nodes.push_back(static_cast<int>(order.datacenters.size()));
+    order.datacenters.insert(order.datacenters.end(), static_cast<size_t>(sizes[datacenter]),
+                             static_cast<int>(datacenter));
   }
-  order.ring.resize(order.centres.size());
+  order.ring.resize(order.datacenters.size());
   std::iota(order.ring.begin(), order.ring.end(), 0);
   return order;
 }
 
-/// Bytes that leave the busiest data centre, per byte of the call.
+/// Bytes that leave the busiest datacenter, per byte of the call.
 double share_out(const LoopCost& cost) {
-  return static_cast<double>(cost.far_chunks_out()) / cost.chunks;
+  return static_cast<double>(cost.xdc_chunks_out()) / cost.chunks;
 }
 
-TEST(LoopCosts, ManyRanksCostBetweenCentresWhatFewInTheSameProportionsDo) {
+TEST(LoopCosts, ManyRanksCostBetweenDatacentersWhatFewInTheSameProportionsDo) {
   const LoopCosts few(order_of({12, 20}), true);
   const LoopCosts many(order_of({1200, 2000}), true);
   for (const char* const name : {"ring_all_reduce", "ring_all_gather", "hierarchical_all_reduce"}) {
@@ -42,16 +42,16 @@ TEST(LoopCosts, LeastIsWhatHierarchicalAlgorithmsMove) {
   const LoopCosts costs(order_of(sizes), true);
   for (const Algorithm& algorithm : algorithms()) {
     // For small messages, where rounds count and bytes do not.
-    if (algorithm.for_centres && std::string_view(algorithm.family) != "centrepairs") {
+    if (algorithm.for_datacenters && std::string_view(algorithm.family) != "dcpairs") {
       const LoopCost& cost = costs.of(algorithm);
-      const auto moved = std::accumulate(cost.far_chunks.begin(), cost.far_chunks.end(), 0.0);
-      EXPECT_NEAR(moved / cost.chunks, least_far_share(algorithm.collective, sizes, 0), 1e-9)
+      const auto moved = std::accumulate(cost.xdc_chunks.begin(), cost.xdc_chunks.end(), 0.0);
+      EXPECT_NEAR(moved / cost.chunks, least_xdc_share(algorithm.collective, sizes, 0), 1e-9)
           << algorithm.name;
     }
   }
 }
 
-TEST(LoopCosts, HierarchicalNeedsSeveralCentresThatReachEachOther) {
+TEST(LoopCosts, HierarchicalNeedsSeveralDatacentersThatReachEachOther) {
   const auto reason_of = [](const LoopCosts& costs, const char* filter) {
     const ChoiceInput input{.collective = Collective::kAllReduce,
                             .size_bytes = 1 << 20,
@@ -60,7 +60,7 @@ TEST(LoopCosts, HierarchicalNeedsSeveralCentresThatReachEachOther) {
                             .costs = &costs};
     for (const Candidate& candidate :
          list_candidates(input, AlgorithmFilter::parse(filter, "Simple").value())) {
-      if (candidate.choice.algorithm->for_centres &&
+      if (candidate.choice.algorithm->for_datacenters &&
           candidate.choice.protocol == Protocol::kSimple) {
         return candidate.reason;
       }
@@ -70,10 +70,10 @@ TEST(LoopCosts, HierarchicalNeedsSeveralCentresThatReachEachOther) {
   const LoopCosts one(order_of({8}), true);
   const LoopCosts two(order_of({4, 4}), true);
   const LoopCosts apart(order_of({3, 2, 3}), false);
-  EXPECT_EQ(reason_of(one, ""), "all ranks are in one data centre");
+  EXPECT_EQ(reason_of(one, ""), "all ranks are in one datacenter");
   EXPECT_EQ(reason_of(one, "hierarchical"), "");
   EXPECT_EQ(reason_of(two, ""), "");
-  EXPECT_EQ(reason_of(apart, ""), "some data centres are not joined directly");
+  EXPECT_EQ(reason_of(apart, ""), "some datacenters are not joined directly");
 }
 
 }  // namespace

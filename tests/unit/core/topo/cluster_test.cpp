@@ -182,14 +182,14 @@ TEST(ClusterPlan, LimitsCutAndRepeatChannels) {
   EXPECT_EQ(joined.rings[10], joined.rings[2]);
 }
 
-/// Fewest crossings that close a ring over D data centres: D; of a tree: D - 1.
-TEST(ClusterPlan, CrossesBetweenDataCentresAsRarelyAsPossible) {
-  for (const std::vector<int>& centres :
+/// Fewest crossings that close a ring over D datacenters: D; of a tree: D - 1.
+TEST(ClusterPlan, CrossesBetweenDatacentersAsRarelyAsPossible) {
+  for (const std::vector<int>& datacenters :
        {std::vector<int>{0, 0, 1, 1}, {0, 1, 0, 1, 0}, {2, 2, 1, 0, 0, 0, 1}}) {
     ClusterRequest request;
-    request.machines = static_cast<int>(centres.size());
-    request.centres.of_node = centres;
-    const int count = *std::max_element(centres.begin(), centres.end()) + 1;
+    request.machines = static_cast<int>(datacenters.size());
+    request.datacenters.of_node = datacenters;
+    const int count = *std::max_element(datacenters.begin(), datacenters.end()) + 1;
     const Result<ClusterChannels> planned = plan_cluster(read_machine("hgx-h800"), request);
     ASSERT_TRUE(planned) << planned.error().message();
     EXPECT_THAT(planned.value().joined.ring_crossings, ::testing::Each(count));

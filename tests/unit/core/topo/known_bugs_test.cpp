@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of another implementation that puts several networks into one topology, by the numbers
-// of our notes on it (see also tests/unit/core/centres): each a situation in which ours must do
+// of our notes on it (see also tests/unit/core/datacenter): each a situation in which ours must do
 // right.
 #include <set>
 #include <string>

@@ -172,8 +172,8 @@ TEST(ReferenceOf226, RingIsTheSameAndTreeFasterOnVirtualNics) {
   EXPECT_FLOAT_EQ(found.tree.intra_gb_per_s, 1.2F);
 }
 
-/// The release's branch for several data centres: same rings, same trees, same crossings.
-TEST(ReferenceOf226, RingsAndTreesCrossBetweenDataCentresAtTheSameNodes) {
+/// The release's branch for several datacenters: same rings, same trees, same crossings.
+TEST(ReferenceOf226, RingsAndTreesCrossBetweenDatacentersAtTheSameNodes) {
   for (const char* const file :
        {"2.26.2_azure-ndv4-completed_n3_dc3_s1", "2.26.2_azure-ndv4-completed_n4_dc2_s0",
         "2.26.2_azure-ndv4-completed_n4_dc2_s1", "2.26.2_azure-ndv4-completed_n8_dc2_s1",
@@ -193,8 +193,8 @@ TEST(ReferenceOf226, RingsAndTreesCrossBetweenDataCentresAtTheSameNodes) {
                        .sm_min = system.sm_min()});
     }
     JoinOptions options;
-    options.centres.of_node = json["nodeDc"].get<std::vector<int>>();
-    options.centres.scatter = json["case"]["scatterXdc"] == 1;
+    options.datacenters.of_node = json["nodeDc"].get<std::vector<int>>();
+    options.datacenters.scatter = json["case"]["scatterXdc"] == 1;
     const Result<JoinedChannels> joined = join_nodes(nodes, options);
     ASSERT_TRUE(joined) << joined.error().message();
     EXPECT_EQ(Json(joined.value().rings), json["rings"]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mistakes of another implementation of several networks at once, by the numbers of our notes on
-// it (see also tests/unit/core/centres and tests/unit/core/topo): each a situation in which ours
+// it (see also tests/unit/core/datacenter and tests/unit/core/topo): each a situation in which ours
 // must do right.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,9 +41,9 @@ std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names
 TEST(KnownBugs, B1PreferredNetworkIsTheFirstNamedWhateverTheOtherRanksHave) {
   auto sets = make_sets({{"ib", "socket"}, {"external", "ib", "socket"}, {"socket"}});
   const std::vector<PeerInfo> infos(3);
-  EXPECT_EQ(sets[0].first(), sets[0].find_way(0, 0, 1, 0, infos).value().context);
-  EXPECT_EQ(sets[1].find_way(1, 0, 1, 0, infos).value().route, "ib 0 (unix0) > 0 (unix0)");
-  EXPECT_EQ(sets[2].first(), sets[2].find_way(2, 2, 1, 0, infos).value().context);
+  EXPECT_EQ(sets[0].first(), sets[0].find_path(0, 0, 1, 0, infos).value().context);
+  EXPECT_EQ(sets[1].find_path(1, 0, 1, 0, infos).value().route, "ib 0 (unix0) > 0 (unix0)");
+  EXPECT_EQ(sets[2].first(), sets[2].find_path(2, 2, 1, 0, infos).value().context);
   EXPECT_EQ(make_sets({{}})[0].first(), nullptr);
 }
 
@@ -56,8 +56,8 @@ TEST(KnownBugs, B3BothEndsOfEveryChannelSeeOneRoute) {
       for (uint32_t channel = 0; channel < 4; ++channel) {
         const auto from = static_cast<size_t>(source);
         const auto to = static_cast<size_t>(target);
-        const auto sends = sets[from].find_way(source, source, target, channel, infos);
-        const auto receives = sets[to].find_way(target, source, target, channel, infos);
+        const auto sends = sets[from].find_path(source, source, target, channel, infos);
+        const auto receives = sets[to].find_path(target, source, target, channel, infos);
         ASSERT_TRUE(sends.has_value() && receives.has_value());
         EXPECT_EQ(sends.value().route, receives.value().route);
       }
@@ -87,8 +87,8 @@ TEST(KnownBugs, B3RailsAndWidthsThatDifferByNodeChangeTheRouteForBothEnds) {
 TEST(KnownBugs, B5DevicesOfOneNumberInTwoNetworksAreTwoContexts) {
   auto sets = make_sets({{"a", "b"}, {"a"}, {"b"}});
   const std::vector<PeerInfo> infos(3);
-  const auto by_a = sets[0].find_way(0, 0, 1, 0, infos);
-  const auto by_b = sets[0].find_way(0, 0, 2, 0, infos);
+  const auto by_a = sets[0].find_path(0, 0, 1, 0, infos);
+  const auto by_b = sets[0].find_path(0, 0, 2, 0, infos);
   ASSERT_TRUE(by_a.has_value() && by_b.has_value());
   EXPECT_EQ(by_a.value().device, by_b.value().device);
   EXPECT_NE(by_a.value().context, by_b.value().context);

@@ -50,8 +50,8 @@ std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names
 TEST(NetSet, FindsTheWayWithEachEndsOwnContext) {
   auto sets = make_sets({{"a", "b"}, {"b"}});
   const auto infos = two_hosts();
-  const auto sends = sets[0].find_way(0, 0, 1, 3, infos);
-  const auto receives = sets[1].find_way(1, 0, 1, 3, infos);
+  const auto sends = sets[0].find_path(0, 0, 1, 3, infos);
+  const auto receives = sets[1].find_path(1, 0, 1, 3, infos);
   ASSERT_TRUE(sends.has_value() && receives.has_value());
   EXPECT_EQ(sends.value().route, "b 0 (unix0) > 0 (unix0)");
   EXPECT_EQ(receives.value().route, sends.value().route);
@@ -61,9 +61,9 @@ TEST(NetSet, FindsTheWayWithEachEndsOwnContext) {
 TEST(NetSet, WithoutACommonNetworkTheErrorNamesBothRanksAndTheirNetworks) {
   auto sets = make_sets({{"a", "b"}, {"c"}});
   for (int rank = 0; rank < 2; ++rank) {
-    const auto way = sets[static_cast<size_t>(rank)].find_way(rank, 0, 1, 0, two_hosts());
-    ASSERT_TRUE(way.has_error());
-    EXPECT_THAT(way.error().message(),
+    const auto path = sets[static_cast<size_t>(rank)].find_path(rank, 0, 1, 0, two_hosts());
+    ASSERT_TRUE(path.has_error());
+    EXPECT_THAT(path.error().message(),
                 AllOf(HasSubstr("rank 0 (here:11) and rank 1 (there:22)"),
                       HasSubstr("a (unix0), b (unix0)"), HasSubstr("c (unix0)")));
   }
@@ -104,7 +104,7 @@ struct Ends {
         recv({0, false, 0}, options(1, receiver_route)) {}
   NetEndOptions options(size_t rank, const std::string& route) {
     return {.exchange = exchanges[rank].get(),
-            .way = {&context, 0, route, apart},
+            .path = {&context, 0, route, apart},
             .slot_bytes = 1024,
             .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)"};
   }
@@ -128,20 +128,20 @@ TEST(NetEnds, ConnectWhenBothSeeTheSameRoute) {
 
 TEST(NetMessages, OfAnotherConnectionOrAnotherStepAreErrorsAndNoNumbers) {
   const uint64_t here = identify_connection(7, 0, 1, 2);
-  NetHeader news{};
-  news.connection = here;
-  news.step = 5;
-  EXPECT_TRUE(check_identity(news, here, 5, "rank 0").has_value());
+  NetHeader message_header{};
+  message_header.connection = here;
+  message_header.step = 5;
+  EXPECT_TRUE(check_identity(message_header, here, 5, "rank 0").has_value());
   for (const uint64_t other : {identify_connection(8, 0, 1, 2), identify_connection(7, 1, 0, 2),
                                identify_connection(7, 0, 2, 2), identify_connection(7, 0, 1, 3)}) {
-    news.connection = other;
-    const auto checked = check_identity(news, here, 5, "rank 0 (here:11)");
+    message_header.connection = other;
+    const auto checked = check_identity(message_header, here, 5, "rank 0 (here:11)");
     ASSERT_TRUE(checked.has_error());
     EXPECT_THAT(checked.error().message(),
                 AllOf(HasSubstr("another connection"), HasSubstr("rank 0 (here:11)")));
   }
-  news.connection = here;
-  const auto late = check_identity(news, here, 4, "rank 0");
+  message_header.connection = here;
+  const auto late = check_identity(message_header, here, 4, "rank 0");
   ASSERT_TRUE(late.has_error());
   EXPECT_THAT(late.error().message(), HasSubstr("message 5 of rank 0 where message 4"));
 }

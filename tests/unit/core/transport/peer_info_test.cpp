@@ -45,7 +45,7 @@ TEST(ChooseTransport, CudaRanksMeetInSharedMemoryWhenP2pIsOff) {
 
 TEST(ChooseTransport, MixedRanksMeetInHostMemory) {
   EXPECT_EQ(choose_transport(cuda_rank(1, 0, 2), host_rank(2)), TransportKind::kShm);
-  EXPECT_EQ(choose_transport(cuda_rank(1, 0, 2), host_rank(1)), TransportKind::kLocal);
+  EXPECT_EQ(choose_transport(cuda_rank(1, 0, 2), host_rank(1)), TransportKind::kDirect);
   EXPECT_FALSE(reach_each_other(cuda_rank(1, 0, 2), host_rank(1)));
 }
 

@@ -111,12 +111,12 @@ TEST_P(EveryAlgorithm, GivesTheHostsBitsOnMixedRanks) {
   }
 }
 
-TEST_P(EveryAlgorithm, GivesTheHostsBitsWithLentAddresses) {
-  expect_host_bits(make(4, 300), {.on_device = all_on_device(4), .lends = true});
+TEST_P(EveryAlgorithm, GivesTheHostsBitsWithMappedAddresses) {
+  expect_host_bits(make(4, 300), {.on_device = all_on_device(4), .by_address = true});
 }
 
 TEST_P(EveryAlgorithm, GivesTheHostsBitsInBlocksOfSeveralThreads) {
-  expect_host_bits(make(3, 150), {.on_device = all_on_device(3), .threads = 3, .lends = true});
+  expect_host_bits(make(3, 150), {.on_device = all_on_device(3), .threads = 3, .by_address = true});
 }
 
 INSTANTIATE_TEST_SUITE_P(Device,
@@ -182,7 +182,8 @@ TEST(DeviceExecutor, ServesAllRanksInTurnByOneBlock) {
     for (const uint32_t threads : {1U, 3U}) {
       expect_host_bits(call, {.on_device = all_on_device(5), .threads = threads, .in_turn = true});
       expect_host_bits(call, {.on_device = every_other(5), .threads = threads, .in_turn = true}, 3);
-      expect_host_bits(call, {.on_device = all_on_device(5), .lends = true, .in_turn = true}, 2);
+      expect_host_bits(call, {.on_device = all_on_device(5), .by_address = true, .in_turn = true},
+                       2);
     }
   }
   EXPECT_GE(served, 5);
@@ -195,7 +196,8 @@ TEST(DeviceExecutor, MovesBytesOfAnyAlignment) {
       Call call = make_call("ring_all_reduce", 3, 700, protocol);
       call.type = DataType::kUint8;
       expect_host_bits(
-          call, {.on_device = every_other(3), .threads = 2, .lends = true, .shift_bytes = shift});
+          call,
+          {.on_device = every_other(3), .threads = 2, .by_address = true, .shift_bytes = shift});
     }
   }
 }
@@ -232,7 +234,7 @@ TEST(DeviceExecutor, FillsTheLargestSlotsOfLines) {
 TEST(DeviceExecutor, WorksInPlace) {
   for (const Protocol protocol : kProtocols) {
     Call call = make_call("ring_all_reduce", 4, 300, protocol);
-    World device(call, {.on_device = all_on_device(4), .lends = true});
+    World device(call, {.on_device = all_on_device(4), .by_address = true});
     World host(call, {.on_device = std::vector<bool>(4)});
     for (World* const world : {&device, &host}) {
       fill_inputs(*world, call.type, 5);
@@ -256,7 +258,8 @@ TEST(DeviceExecutor, CountsStepsBeyond32BitsAndCleansLines) {
   }
 }
 
-/// Nothing is lent: the works write the same output, and so would change what an earlier one lent.
+/// Nothing goes by address: the works write the same output, and so would change what an earlier
+/// one sent.
 TEST(DeviceExecutor, RunsTheWorksOfAQueueOneAfterTheOther) {
   for (const Protocol protocol : kProtocols) {
     expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),
@@ -268,7 +271,7 @@ TEST(DeviceExecutor, RunsTheWorksOfAQueueOneAfterTheOther) {
 
 TEST(DeviceExecutor, GoesOnWhereTheLastLaunchEnded) {
   World world(make_call("ring_all_reduce", 3, 300, Protocol::kLL128),
-              {.on_device = every_other(3), .lends = true});
+              {.on_device = every_other(3), .by_address = true});
   for (uint32_t launch = 0; launch < 5; ++launch) {
     fill_inputs(world, DataType::kInt32, launch);
     ASSERT_TRUE(world.run());
@@ -339,8 +342,8 @@ TEST(DeviceExecutor, NamesASizeThatIsNotExpected) {
 
 TEST(DeviceExecutor, RefusesAnAddressItCannotRead) {
   World world(make_message(30, Protocol::kSimple),
-              {.on_device = {true, true}, .lends = true, .reads_pointers = false});
-  EXPECT_FALSE(world.run());  // the sender too, which waits until what it lent is taken
+              {.on_device = {true, true}, .by_address = true, .reads_pointers = false});
+  EXPECT_FALSE(world.run());  // the sender too, which waits until what it sent by address is taken
   EXPECT_EQ(world.control(0).stop, DeviceStop::kAborted);
   EXPECT_EQ(world.control(1).failure.fault, DeviceFault::kUnmapped);
 }

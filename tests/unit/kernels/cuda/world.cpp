@@ -12,8 +12,8 @@ namespace plexus::test {
 namespace {
 
 /// What the threads of a block meet at.
-struct Meeting {
-  explicit Meeting(uint32_t threads) : barrier(threads) {}
+struct Rendezvous {
+  explicit Rendezvous(uint32_t threads) : barrier(threads) {}
   std::barrier<> barrier;
   std::atomic<bool> said{false};  // any() said true: for ever, as a block ends then
 };
@@ -21,24 +21,24 @@ struct Meeting {
 /// A block of host threads, as one of them sees it.
 class HostBlock {
  public:
-  HostBlock(uint32_t thread, uint32_t threads, Meeting& meeting)
-      : thread_(thread), threads_(threads), meeting_(meeting) {}
+  HostBlock(uint32_t thread, uint32_t threads, Rendezvous& barrier)
+      : thread_(thread), threads_(threads), barrier_(barrier) {}
   [[nodiscard]] uint32_t thread() const { return thread_; }
   [[nodiscard]] uint32_t threads() const { return threads_; }
   void sync() const {
     if (threads_ > 1) {
-      meeting_.barrier.arrive_and_wait();
+      barrier_.barrier.arrive_and_wait();
     }
   }
   [[nodiscard]] bool any(bool mine) const {
     if (mine) {
-      meeting_.said = true;
+      barrier_.said = true;
     }
     sync();
-    const bool said = meeting_.said;
+    const bool said = barrier_.said;
     sync();  // nobody says more before all have looked
     if (thread_ == 0) {
-      meeting_.said = false;
+      barrier_.said = false;
     }
     sync();
     return said;
@@ -47,7 +47,7 @@ class HostBlock {
  private:
   uint32_t thread_;
   uint32_t threads_;
-  Meeting& meeting_;
+  Rendezvous& barrier_;
 };
 
 bool has_blocks(Collective collective) {
@@ -127,7 +127,7 @@ struct World::Rank {
   std::vector<DeviceWork> works;
   std::vector<const DeviceWork*> work_pointers;
   std::vector<std::vector<uint64_t>> progress;
-  DeviceMeeting meeting{};
+  DeviceBarrier barrier{};
   uint64_t done = 0;
   DeviceQueue queue{};
 };
@@ -185,7 +185,7 @@ World::Link& World::link(int from, int to) {
 World::SendEnd World::make_send(int rank, int peer) {
   Link& to = link(rank, peer);
   std::byte* const lines = options_.lines ? to.lines.get() : nullptr;
-  const bool lends = options_.lends && options_.on_device[static_cast<size_t>(peer)];
+  const bool by_address = options_.by_address && options_.on_device[static_cast<size_t>(peer)];
   return {SendConnection(&to.fifo, to.data.get(),
                          {.peer = peer,
                           .reach = Reach::kNothing,
@@ -202,7 +202,7 @@ World::SendEnd World::make_send(int rank, int peer) {
            .told = 0,
            .peer = peer,
            .inline_bytes_max = options_.inline_bytes,
-           .lends = lends ? 1U : 0U,
+           .by_address = by_address ? 1U : 0U,
            .unused = 0}};
 }
 
@@ -324,7 +324,7 @@ void World::prepare_launch(Rank& rank, uint32_t times) {
   rank.queue = {.works = rank.work_pointers.data(),
                 .work_count = times,
                 .block_count = static_cast<uint32_t>(rank.device_lanes.size()),
-                .meeting = &rank.meeting,
+                .barrier = &rank.barrier,
                 .done = &rank.done,
                 .times = nullptr,
                 .next = nullptr};
@@ -400,7 +400,7 @@ bool World::run(uint32_t times) {
   std::vector<Rank*> hosts;
   std::vector<std::thread> threads;
   std::vector<std::unique_ptr<BlockState>> states;
-  std::vector<std::unique_ptr<Meeting>> meetings;
+  std::vector<std::unique_ptr<Rendezvous>> rendezvous;
   std::atomic<uint32_t> running{0};
   host_stop_ = false;
   for (const auto& rank : ranks_) {
@@ -412,11 +412,11 @@ bool World::run(uint32_t times) {
   }
   for (const DeviceBlock& started : make_blocks()) {
     BlockState& state = *states.emplace_back(std::make_unique<BlockState>());
-    Meeting& meeting = *meetings.emplace_back(std::make_unique<Meeting>(options_.threads));
+    Rendezvous& barrier = *rendezvous.emplace_back(std::make_unique<Rendezvous>(options_.threads));
     for (uint32_t thread = 0; thread < options_.threads; ++thread) {
       ++running;
       threads.emplace_back([&, thread, started] {
-        const HostBlock block(thread, options_.threads, meeting);
+        const HostBlock block(thread, options_.threads, barrier);
         Interpreter<HostBlock>(block, state).run(started);
         --running;
       });
@@ -436,7 +436,7 @@ bool World::run(uint32_t times) {
   for (const auto& rank : ranks_) {
     good = good &&
            (!rank->on_device || (rank->control.stop == DeviceStop::kGoOn && rank->done == times &&
-                                 rank->meeting.arrived == 0 && rank->meeting.opened == 0));
+                                 rank->barrier.arrived == 0 && rank->barrier.opened == 0));
   }
   return good;
 }

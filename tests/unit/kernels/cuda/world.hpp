@@ -47,11 +47,11 @@ struct WorldOptions {
   std::vector<bool> on_device;  // [nranks]
   uint32_t threads = 1;         // of a block
   bool lines = true;            // connections have them
-  bool lends = false;           // device ranks lend addresses to device ranks
+  bool by_address = false;      // device ranks pass addresses to device ranks
   uint64_t first_step = 0;      // where all Fifos stand
   size_t shift_bytes = 0;       // of the user buffers, from their alignment
   uint32_t inline_bytes = kInlineBytes;
-  bool reads_pointers = true;  // device ranks can read what device ranks lend
+  bool reads_pointers = true;  // device ranks can read what device ranks pass
   bool in_turn = false;        // one block serves all device ranks
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical algorithms: proved for data centres of many shapes, in any placement, and what they
-// move between centres counted against the least possible.
+// Hierarchical algorithms: proved for datacenters of many shapes, in any placement, and what they
+// move between datacenters counted against the least possible.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -22,26 +22,26 @@ const std::vector<std::vector<int>> kShapes = {
     {1, 7, 7},       {1, 1, 16}, {4, 4, 4}, {33, 2, 5}, {5, 5, 5, 5},
     {1, 2, 3, 4, 5}, {2, 65},    {65, 2},   {64, 1, 3}, {1, 1, 1, 1, 1, 1, 1, 1}};
 
-/// The data centre of every place: one centre after the other, or dealt out like cards.
+/// The datacenter of every place: one datacenter after the other, or dealt out like cards.
 std::vector<int> place(const std::vector<int>& sizes, bool dealt_out) {
-  std::vector<int> centres;
+  std::vector<int> datacenters;
   std::vector<int> left = sizes;
   for (size_t at = 0; std::any_of(left.begin(), left.end(), [](int size) { return size > 0; });) {
     if (left[at] > 0) {
       --left[at];
-      centres.push_back(static_cast<int>(at));
+      datacenters.push_back(static_cast<int>(at));
       at = dealt_out ? (at + 1) % sizes.size() : at;
     } else {
       at = (at + 1) % sizes.size();
     }
   }
-  return centres;
+  return datacenters;
 }
 
 std::vector<const Algorithm*> hierarchical_rows() {
   std::vector<const Algorithm*> rows;
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.for_centres) {
+    if (algorithm.for_datacenters) {
       rows.push_back(&algorithm);
     }
   }
@@ -49,26 +49,26 @@ std::vector<const Algorithm*> hierarchical_rows() {
 }
 
 LoopCost cost_of(const char* algorithm, const std::vector<int>& sizes) {
-  const std::vector<int> centres = place(sizes, false);
-  std::vector<int> ring(centres.size());
+  const std::vector<int> datacenters = place(sizes, false);
+  std::vector<int> ring(datacenters.size());
   std::iota(ring.begin(), ring.end(), 0);
   return count_cost(
       *find_algorithm(algorithm),
-      {.rank = 0, .ring = ring, .root = 0, .variant = 0, .nodes = {}, .centres = centres});
+      {.rank = 0, .ring = ring, .root = 0, .variant = 0, .nodes = {}, .datacenters = datacenters});
 }
 
-int64_t far_in_all(const LoopCost& cost) {
-  return std::accumulate(cost.far_chunks.begin(), cost.far_chunks.end(), int64_t{0});
+int64_t xdc_in_all(const LoopCost& cost) {
+  return std::accumulate(cost.xdc_chunks.begin(), cost.xdc_chunks.end(), int64_t{0});
 }
 
 class Hierarchical : public testing::TestWithParam<const Algorithm*> {};
 
-TEST_P(Hierarchical, IsProvedForDataCentresOfAnySizesAndPlacement) {
+TEST_P(Hierarchical, IsProvedForDatacentersOfAnySizesAndPlacement) {
   const Algorithm& algorithm = *GetParam();
   for (const std::vector<int>& sizes : kShapes) {
     for (const bool dealt_out : {false, true}) {
-      const std::vector<int> centres = place(sizes, dealt_out);
-      const int nranks = static_cast<int>(centres.size());
+      const std::vector<int> datacenters = place(sizes, dealt_out);
+      const int nranks = static_cast<int>(datacenters.size());
       if (nranks > algorithm.nranks_max) {
         EXPECT_EQ(algorithm.nranks_max, kOperandsMax);
         continue;
@@ -82,7 +82,7 @@ TEST_P(Hierarchical, IsProvedForDataCentresOfAnySizesAndPlacement) {
                                               .in_place = in_place,
                                               .slots = kSlots,
                                               .variant = 0,
-                                              .centres = centres});
+                                              .datacenters = datacenters});
           ASSERT_TRUE(result.proved)
               << fmt::format("{}", sizes) << " root " << root << ": " << result.reason;
           ASSERT_LE(result.slots_needed, kSlots / 2) << fmt::format("{}", sizes);
@@ -97,13 +97,13 @@ INSTANTIATE_TEST_SUITE_P(Table,
                          testing::ValuesIn(hierarchical_rows()),
                          [](const auto& row) { return std::string(row.param->name); });
 
-/// Edges between centres: one fewer than centres, each used up and down.
-TEST(TreeOverCentres, IsProvedAndCrossesEachBorderUpAndDown) {
+/// Edges between datacenters: one fewer than datacenters, each used up and down.
+TEST(TreeOverDatacenters, IsProvedAndCrossesEachBorderUpAndDown) {
   const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
   for (const std::vector<int>& sizes : kShapes) {
     for (const bool dealt_out : {false, true}) {
-      const std::vector<int> centres = place(sizes, dealt_out);
-      std::vector<int> ring(centres.size());
+      const std::vector<int> datacenters = place(sizes, dealt_out);
+      std::vector<int> ring(datacenters.size());
       std::iota(ring.begin(), ring.end(), 0);
       for (const int variant : {0, 1}) {
         RecordInput input = {.rank = 0,
@@ -111,8 +111,8 @@ TEST(TreeOverCentres, IsProvedAndCrossesEachBorderUpAndDown) {
                              .root = 0,
                              .variant = variant,
                              .nodes = {},
-                             .centres = centres};
-        EXPECT_EQ(far_in_all(count_cost(algorithm, input)),
+                             .datacenters = datacenters};
+        EXPECT_EQ(xdc_in_all(count_cost(algorithm, input)),
                   2 * (static_cast<int64_t>(sizes.size()) - 1));
         std::vector<Program> programs;
         for (input.rank = 0; input.rank < static_cast<int>(ring.size()); ++input.rank) {
@@ -124,80 +124,83 @@ TEST(TreeOverCentres, IsProvedAndCrossesEachBorderUpAndDown) {
   }
 }
 
-TEST(HierarchicalCost, AllReduceOfTwoCentresSendsTheMessageOnceOutOfEach) {
+TEST(HierarchicalCost, AllReduceOfTwoDatacentersSendsTheMessageOnceOutOfEach) {
   for (const std::vector<int>& sizes :
        {std::vector<int>{4, 4}, {3, 5}, {1, 7}, {7, 7}, {2, 2}, {1, 1}}) {
     const LoopCost cost = cost_of("hierarchical_all_reduce", sizes);
-    EXPECT_EQ(cost.far_chunks[1], cost.chunks);
-    EXPECT_EQ(cost.far_chunks[2], cost.chunks);
-    EXPECT_EQ(cost.far_rounds, 1);
+    EXPECT_EQ(cost.xdc_chunks[1], cost.chunks);
+    EXPECT_EQ(cost.xdc_chunks[2], cost.chunks);
+    EXPECT_EQ(cost.xdc_rounds, 1);
   }
 }
 
-TEST(HierarchicalCost, CentrePairsTakeOneRoundInTheCentreAndOneBetweenCentres) {
+TEST(HierarchicalCost, DcPairsTakeOneRoundInTheDatacenterAndOneBetweenDatacenters) {
   for (const std::vector<int>& sizes :
        {std::vector<int>{4, 4}, {3, 5}, {1, 7}, {2, 3, 4}, {5, 5, 5, 5}}) {
-    const LoopCost cost = cost_of("centre_pairs_all_reduce", sizes);
-    const auto centres = static_cast<int64_t>(sizes.size());
+    const LoopCost cost = cost_of("dc_pairs_all_reduce", sizes);
+    const auto datacenters = static_cast<int64_t>(sizes.size());
     EXPECT_EQ(cost.rounds, 2) << fmt::format("{}", sizes);
-    EXPECT_EQ(cost.far_rounds, 1) << fmt::format("{}", sizes);
-    EXPECT_EQ(far_in_all(cost), (centres - 1) * std::accumulate(sizes.begin(), sizes.end(), 0));
+    EXPECT_EQ(cost.xdc_rounds, 1) << fmt::format("{}", sizes);
+    EXPECT_EQ(xdc_in_all(cost), (datacenters - 1) * std::accumulate(sizes.begin(), sizes.end(), 0));
   }
 }
 
-TEST(HierarchicalCost, AllReduceMovesTheLeastBetweenAnyNumberOfCentres) {
+TEST(HierarchicalCost, AllReduceMovesTheLeastBetweenAnyNumberOfDatacenters) {
   for (const std::vector<int>& sizes :
        {std::vector<int>{4, 4}, {2, 3, 4}, {5, 5, 5, 5}, {1, 7, 7}, {1, 1, 1, 1, 1}}) {
-    const auto centres = static_cast<int64_t>(sizes.size());
+    const auto datacenters = static_cast<int64_t>(sizes.size());
     const LoopCost cost = cost_of("hierarchical_all_reduce", sizes);
-    EXPECT_EQ(far_in_all(cost), 2 * (centres - 1) * cost.chunks) << fmt::format("{}", sizes);
-    if (std::count(sizes.begin(), sizes.end(), sizes.front()) == centres) {
-      EXPECT_EQ(cost.far_rounds, centres == 2 ? 1 : 2) << fmt::format("{}", sizes);
+    EXPECT_EQ(xdc_in_all(cost), 2 * (datacenters - 1) * cost.chunks) << fmt::format("{}", sizes);
+    if (std::count(sizes.begin(), sizes.end(), sizes.front()) == datacenters) {
+      EXPECT_EQ(cost.xdc_rounds, datacenters == 2 ? 1 : 2) << fmt::format("{}", sizes);
     }
   }
 }
 
 TEST(HierarchicalCost, BlocksCrossEveryBorderOnce) {
   for (const std::vector<int>& sizes : {std::vector<int>{4, 4}, {3, 5}, {2, 3, 4}, {1, 7}}) {
-    const auto centres = static_cast<int64_t>(sizes.size());
+    const auto datacenters = static_cast<int64_t>(sizes.size());
     const int64_t nranks = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
     for (const char* const name : {"hierarchical_all_gather", "hierarchical_reduce_scatter"}) {
-      EXPECT_EQ(far_in_all(cost_of(name, sizes)), (centres - 1) * nranks) << name;
+      EXPECT_EQ(xdc_in_all(cost_of(name, sizes)), (datacenters - 1) * nranks) << name;
     }
     for (const char* const name : {"hierarchical_broadcast", "hierarchical_reduce"}) {
       const LoopCost cost = cost_of(name, sizes);
-      EXPECT_EQ(far_in_all(cost), (centres - 1) * cost.chunks) << name;
+      EXPECT_EQ(xdc_in_all(cost), (datacenters - 1) * cost.chunks) << name;
     }
   }
 }
 
-TEST(HierarchicalCost, RingMovesTwiceAsMuchBetweenTwoCentres) {
+TEST(HierarchicalCost, RingMovesTwiceAsMuchBetweenTwoDatacenters) {
   const LoopCost cost = cost_of("ring_all_reduce", {4, 4});
-  EXPECT_EQ(cost.far_chunks[1], 2 * (8 - 1));  // of 8 chunks
-  EXPECT_GE(cost.far_rounds, 3);
+  EXPECT_EQ(cost.xdc_chunks[1], 2 * (8 - 1));  // of 8 chunks
+  EXPECT_GE(cost.xdc_rounds, 3);
 }
 
-TEST(HierarchicalCost, AllToAllNeedsOneConnectionPerCentreWhereTheyAreEqual) {
-  const std::vector<int> centres = place({5, 5, 5}, false);
-  std::vector<int> ring(centres.size());
+TEST(HierarchicalCost, AllToAllNeedsOneConnectionPerDatacenterWhereTheyAreEqual) {
+  const std::vector<int> datacenters = place({5, 5, 5}, false);
+  std::vector<int> ring(datacenters.size());
   std::iota(ring.begin(), ring.end(), 0);
-  const Program program =
-      find_algorithm("hierarchical_all_to_all")
-          ->record(
-              {.rank = 3, .ring = ring, .root = 0, .variant = 0, .nodes = {}, .centres = centres});
-  std::vector<int> far;
+  const Program program = find_algorithm("hierarchical_all_to_all")
+                              ->record({.rank = 3,
+                                        .ring = ring,
+                                        .root = 0,
+                                        .variant = 0,
+                                        .nodes = {},
+                                        .datacenters = datacenters});
+  std::vector<int> xdc;
   for (const int peer : program.peers) {
-    if (centres[static_cast<size_t>(peer)] != 0) {
-      far.push_back(peer);
+    if (datacenters[static_cast<size_t>(peer)] != 0) {
+      xdc.push_back(peer);
     }
   }
-  std::sort(far.begin(), far.end());
-  EXPECT_EQ(std::unique(far.begin(), far.end()) - far.begin(), 2);
+  std::sort(xdc.begin(), xdc.end());
+  EXPECT_EQ(std::unique(xdc.begin(), xdc.end()) - xdc.begin(), 2);
 }
 
 TEST(Cost, IsWhatTheTableSaysOfFlatAlgorithms) {
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.for_centres || algorithm.network_cost != nullptr ||
+    if (algorithm.for_datacenters || algorithm.network_cost != nullptr ||
         is_point_to_point(algorithm.collective)) {
       continue;
     }
@@ -206,7 +209,7 @@ TEST(Cost, IsWhatTheTableSaysOfFlatAlgorithms) {
     const LoopCost cost = count_cost(algorithm, {.rank = 0, .ring = ring, .root = 0});
     EXPECT_EQ(cost.rounds, algorithm.rounds(6)) << algorithm.name;
     EXPECT_EQ(cost.chunks_in_all, algorithm.chunks_in_all(6)) << algorithm.name;
-    EXPECT_EQ(cost.far_rounds, 0) << algorithm.name;
+    EXPECT_EQ(cost.xdc_rounds, 0) << algorithm.name;
   }
 }
 

@@ -8,7 +8,7 @@
 //   2. the chunk index of a buffer that is one block, whatever the index
 //   (CollectiveDefinition::is_one_block);
 //   3. the order of operands in a value that one rank alone computes for all;
-//   4. `lends` taken away, which costs a copy (given where it is missing, it is a mutation);
+//   4. `by_address` taken away, which costs a copy (given where it is missing, it is a mutation);
 //   5. where two passes round a ring meet, the order of steps that share no connection end and no
 //   memory (has_two_passes).
 #include <algorithm>
@@ -106,7 +106,7 @@ struct Subject {
   }
   /// Does more than one rank compute the values that a step computes?
   [[nodiscard]] bool computes_everywhere() const {
-    return name == "all_pairs_all_reduce" || name == "centre_pairs_all_reduce";
+    return name == "all_pairs_all_reduce" || name == "dc_pairs_all_reduce";
   }
   /// One after the other round one ring: the last steps of the first may come after the first ones
   /// of the second.
@@ -312,7 +312,7 @@ bool change_after(const Place& place) {
   }
   return had;
 }
-bool lend_more(const Place& place) { return !std::exchange(place.step().lends, true); }
+bool peer_mapped_more(const Place& place) { return !std::exchange(place.step().by_address, true); }
 struct Kind {
   const char* name;
   bool (*apply)(const Place& place);
@@ -333,7 +333,7 @@ constexpr Kind kKinds[] = {{"drop a step", drop_step},
                            {"change own_position", change_own_position},
                            {"drop after", drop_after},
                            {"change after", change_after},
-                           {"lend", lend_more}};
+                           {"by_address", peer_mapped_more}};
 
 /// Empty: rejected, or the kind does not apply here; else what survived.
 std::string find_survivor(const Subject& subject, const Kind& kind, Random& random, int* made) {

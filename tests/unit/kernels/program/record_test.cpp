@@ -48,11 +48,11 @@ TEST(RecordingPrims, SendReadsAndDoesNotStore) {
   EXPECT_THAT(program.recv_peers(only_step(program)), IsEmpty());
 }
 
-TEST(RecordingPrims, SendThatMayNotLendSaysSo) {
+TEST(RecordingPrims, SendThatMayNotGoByAddressSaysSo) {
   const Program program =
-      record_verb([](auto& prims) { prims.send(Buffer::kInput, 3, 2, Lend::kNo); });
+      record_verb([](auto& prims) { prims.send(Buffer::kInput, 3, 2, ByAddress::kNo); });
   EXPECT_EQ(only_step(program),
-            (Step{.source = Buffer::kInput, .lends = false, .source_chunk = 3, .sends = 1}));
+            (Step{.source = Buffer::kInput, .by_address = false, .source_chunk = 3, .sends = 1}));
 }
 
 TEST(RecordingPrims, RecvStoresAndDoesNotRead) {

@@ -91,12 +91,12 @@ TEST(Verify, RejectsLanesThatWriteWhatAnotherReadsInNoOrder) {
   const Programs programs = make_programs(
       1, {[](RecordingPrims& prims) {
             prims.lane(0);
-            prims.send(Buffer::kInput, 0, 1, Lend::kNo);
+            prims.send(Buffer::kInput, 0, 1, ByAddress::kNo);
             prims.lane(1);
             prims.recv_reduce_copy(1, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
           },
           [](RecordingPrims& prims) {
-            prims.send(Buffer::kInput, 0, 0, Lend::kNo);
+            prims.send(Buffer::kInput, 0, 0, ByAddress::kNo);
             prims.recv_reduce_copy(EveryoneElse{1, 2}, Buffer::kInput, Buffer::kOutput, 0,
                                    Complete::kYes);
           }});
@@ -203,28 +203,29 @@ TEST(Verify, RejectsConnectionWhoseEndTwoLanesUse) {
 // ---- SymbolicMemory ----
 
 /// All-reduce of two ranks that send their input and overwrite it with the result.
-Programs make_exchange(Lend lend) {
-  const auto body = [lend](int rank) {
-    return [rank, lend](RecordingPrims& prims) {
+Programs make_exchange(ByAddress by_address) {
+  const auto body = [by_address](int rank) {
+    return [rank, by_address](RecordingPrims& prims) {
       const EveryoneElse other{rank, 2};
-      prims.send(Buffer::kInput, 0, other, lend);
+      prims.send(Buffer::kInput, 0, other, by_address);
       prims.recv_reduce_copy(other, Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
     };
   };
   return make_programs(1, {body(0), body(1)});
 }
 
-TEST(Verify, RejectsLentChunkThatIsOverwrittenBeforeItIsTaken) {
-  EXPECT_EQ(reason(make_exchange(Lend::kYes), Collective::kAllReduce, false), "");
-  EXPECT_EQ(reason(make_exchange(Lend::kNo), Collective::kAllReduce, true), "");
+TEST(Verify, RejectsChunkSentByAddressThatIsOverwrittenBeforeItIsTaken) {
+  EXPECT_EQ(reason(make_exchange(ByAddress::kYes), Collective::kAllReduce, false), "");
+  EXPECT_EQ(reason(make_exchange(ByAddress::kNo), Collective::kAllReduce, true), "");
   EXPECT_EQ(
-      reason(make_exchange(Lend::kYes), Collective::kAllReduce, true),
+      reason(make_exchange(ByAddress::kYes), Collective::kAllReduce, true),
       "rank 1, lane 0, step 1: overwrites output chunk 0, which rank 0 may still read in place");
 }
 
 TEST(Verify, DoesNotTakeAFreeSlotForProofThatAChunkWasTaken) {
-  // Rank 0 lends output 0, sends again, and overwrites output 0. With one slot the second chunk
-  // waits until the first one is taken; but the programs must be right with more slots, too.
+  // Rank 0 sends output 0 by address, sends again, and overwrites output 0. With one slot the
+  // second chunk waits until the first one is taken; but the programs must be right with more
+  // slots, too.
   const Programs programs =
       make_programs(2, {[](RecordingPrims& prims) {
                           prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, 1);
@@ -253,7 +254,7 @@ TEST(Verify, RejectsReadOfChunkThatNobodyWrote) {
 }
 
 TEST(Verify, RejectsReadOfInputThatTheOutputOverwroteInPlace) {
-  Programs programs = make_exchange(Lend::kNo);
+  Programs programs = make_exchange(ByAddress::kNo);
   for (Program& program : programs) {
     std::swap(program.lanes[0].steps[0], program.lanes[0].steps[1]);
   }
@@ -270,7 +271,7 @@ TEST(Verify, RejectsStoresThatAreOfNoUse) {
   };
   const auto leaf = [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); };
   Programs programs = make_programs(1, {root, leaf});
-  programs[0].lanes[0].steps[0].lends = false;
+  programs[0].lanes[0].steps[0].by_address = false;
   programs[0].lanes[0].steps.push_back({.source = Buffer::kInput, .target = Buffer::kOutput});
   EXPECT_THAT(reason(programs, Collective::kBroadcast),
               HasSubstr("stores in output chunk 0 what is there already"));
@@ -285,13 +286,13 @@ TEST(Verify, RejectsStoresThatAreOfNoUse) {
 // ---- Scratch ----
 
 /// Broadcast through scratch: rank 0 keeps its input there and sends it on from there.
-Programs make_scratch(Lend lend, bool two_lanes) {
+Programs make_scratch(ByAddress by_address, bool two_lanes) {
   Programs programs =
       make_programs(1, {[&](RecordingPrims& prims) {
                           prims.copy(Buffer::kInput, Buffer::kScratch, 0);
                           prims.copy(Buffer::kScratch, Buffer::kOutput, 0);
                           prims.lane(two_lanes ? 1 : 0);
-                          prims.send(Buffer::kScratch, 0, 1, lend);
+                          prims.send(Buffer::kScratch, 0, 1, by_address);
                         },
                         [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }});
   for (Program& program : programs) {
@@ -304,15 +305,15 @@ Programs make_scratch(Lend lend, bool two_lanes) {
 }
 
 TEST(Verify, RejectsScratchThatTheNextLoopOverwrites) {
-  EXPECT_EQ(reason(make_scratch(Lend::kNo, false), Collective::kBroadcast), "");
-  EXPECT_THAT(reason(make_scratch(Lend::kYes, false), Collective::kBroadcast),
-              HasSubstr("lends a chunk of scratch"));
-  EXPECT_THAT(reason(make_scratch(Lend::kNo, true), Collective::kBroadcast),
+  EXPECT_EQ(reason(make_scratch(ByAddress::kNo, false), Collective::kBroadcast), "");
+  EXPECT_THAT(reason(make_scratch(ByAddress::kYes, false), Collective::kBroadcast),
+              HasSubstr("passes the address of a chunk of scratch"));
+  EXPECT_THAT(reason(make_scratch(ByAddress::kNo, true), Collective::kBroadcast),
               HasSubstr("may be a loop ahead"));
 }
 
 TEST(Verify, RejectsScratchThatIsNotDeclared) {
-  Programs programs = make_scratch(Lend::kNo, false);
+  Programs programs = make_scratch(ByAddress::kNo, false);
   programs[0].scratch_chunks = programs[1].scratch_chunks = 0;
   EXPECT_THAT(reason(programs, Collective::kBroadcast),
               HasSubstr("scratch, which this rank does not have"));
@@ -465,7 +466,7 @@ TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
           .reason,
       HasSubstr("root 2 is no rank of 2"));
   EXPECT_THAT(reason({}, Collective::kAllReduce), HasSubstr("no programs"));
-  EXPECT_THAT(reason(make_exchange(Lend::kYes), Collective::kAllReduce, false, 0),
+  EXPECT_THAT(reason(make_exchange(ByAddress::kYes), Collective::kAllReduce, false, 0),
               HasSubstr("without slots"));
   EXPECT_THAT(reason(make_programs(1, {nothing, nothing, nothing}), Collective::kSend),
               HasSubstr("2 ranks, not 3"));

@@ -175,27 +175,27 @@ void release_reads() {
 int register_memory(fid* domain, const fi_mr_attr* attr, uint64_t flags, fid_mr** mr) {
   Card& it = card();
   const auto& whole = *reinterpret_cast<const AttributesOf120*>(attr);
-  CardRegistration news;
+  CardRegistration registration;
   fi_mr_attr passed = *attr;
   iovec range = *attr->mr_iov;
   if ((flags & kMrDmabuf) != 0) {
     const auto& dmabuf = *reinterpret_cast<const Dmabuf*>(attr->mr_iov);
     range = {static_cast<std::byte*>(dmabuf.base_addr) + dmabuf.offset, dmabuf.len};
     passed.mr_iov = &range;
-    news.is_dmabuf = true;
-    news.dmabuf_fd = dmabuf.fd;
-    news.dmabuf_offset = dmabuf.offset;
+    registration.is_dmabuf = true;
+    registration.dmabuf_fd = dmabuf.fd;
+    registration.dmabuf_offset = dmabuf.offset;
   }
-  news.data = range.iov_base;
-  news.size_bytes = range.iov_len;
-  news.access = attr->access;
-  news.iface = attr->iface;
-  news.device = attr->device.cuda;
-  news.beyond_known = reinterpret_cast<uintptr_t>(whole.hmem_data) | whole.page_size |
-                      reinterpret_cast<uintptr_t>(whole.base_mr) | whole.sub_mr_cnt;
+  registration.data = range.iov_base;
+  registration.size_bytes = range.iov_len;
+  registration.access = attr->access;
+  registration.iface = attr->iface;
+  registration.device = attr->device.cuda;
+  registration.beyond_known = reinterpret_cast<uintptr_t>(whole.hmem_data) | whole.page_size |
+                              reinterpret_cast<uintptr_t>(whole.base_mr) | whole.sub_mr_cnt;
   {
     const std::scoped_lock lock(it.mutex);
-    it.registrations.push_back(news);
+    it.registrations.push_back(registration);
   }
   if (attr->iface != FI_HMEM_SYSTEM && it.register_result != 0) {
     return it.register_result;

@@ -190,15 +190,15 @@ TEST_F(DeviceMemory, IsRegisteredAsTheGpusThatItBelongsTo) {
   ASSERT_TRUE(memory.has_value()) << memory.error().message();
   EXPECT_NE(memory.value().raw(), nullptr);
   ASSERT_EQ(card_.registrations.size(), 1u);
-  const CardRegistration& news = card_.registrations[0];
-  EXPECT_EQ(news.data, memory_.data() + 4096);
-  EXPECT_EQ(news.size_bytes, kGpuBytes / 2);
-  EXPECT_EQ(news.iface, FI_HMEM_CUDA);
-  EXPECT_EQ(news.device, test::kGpu);
-  EXPECT_EQ(news.beyond_known, 0u);
-  EXPECT_FALSE(news.is_dmabuf);
+  const CardRegistration& registration = card_.registrations[0];
+  EXPECT_EQ(registration.data, memory_.data() + 4096);
+  EXPECT_EQ(registration.size_bytes, kGpuBytes / 2);
+  EXPECT_EQ(registration.iface, FI_HMEM_CUDA);
+  EXPECT_EQ(registration.device, test::kGpu);
+  EXPECT_EQ(registration.beyond_known, 0u);
+  EXPECT_FALSE(registration.is_dmabuf);
   constexpr uint64_t kAccess = FI_SEND | FI_RECV | FI_REMOTE_READ;
-  EXPECT_EQ(news.access & kAccess, kAccess);
+  EXPECT_EQ(registration.access & kAccess, kAccess);
 }
 
 TEST_F(DeviceMemory, IsRegisteredByItsDmabuf) {
@@ -212,14 +212,14 @@ TEST_F(DeviceMemory, IsRegisteredByItsDmabuf) {
   auto memory = pair.recv.register_memory(dmabuf);
   ASSERT_TRUE(memory.has_value()) << memory.error().message();
   ASSERT_EQ(card_.registrations.size(), 1u);
-  const CardRegistration& news = card_.registrations[0];
-  EXPECT_TRUE(news.is_dmabuf);
-  EXPECT_EQ(news.dmabuf_fd, 77);
-  EXPECT_EQ(news.dmabuf_offset, kOffset);
-  EXPECT_EQ(news.data, memory_.data() + 4096);  // base + offset
-  EXPECT_EQ(news.size_bytes, kGpuBytes / 2);
-  EXPECT_EQ(news.iface, FI_HMEM_CUDA);
-  EXPECT_EQ(news.device, test::kGpu);
+  const CardRegistration& registration = card_.registrations[0];
+  EXPECT_TRUE(registration.is_dmabuf);
+  EXPECT_EQ(registration.dmabuf_fd, 77);
+  EXPECT_EQ(registration.dmabuf_offset, kOffset);
+  EXPECT_EQ(registration.data, memory_.data() + 4096);  // base + offset
+  EXPECT_EQ(registration.size_bytes, kGpuBytes / 2);
+  EXPECT_EQ(registration.iface, FI_HMEM_CUDA);
+  EXPECT_EQ(registration.device, test::kGpu);
 }
 
 TEST_F(DeviceMemory, OfTheHostIsNotTakenForTheGpus) {

@@ -50,8 +50,8 @@ TEST(CostModel, CountsTheSlowestLinkAndWhatTheHostKnowsOfIt) {
   auto comm = comm_of(4, 4, PLEXUS_LINK_HOST);
   const double near = predict_us(kDefaultCalibration, comm, call_of(8), ring(4));
   comm.links[PLEXUS_LINK_NET].count = 1;
-  const double far = predict_us(kDefaultCalibration, comm, call_of(8), ring(4));
-  EXPECT_GT(far, near);
+  const double xdc = predict_us(kDefaultCalibration, comm, call_of(8), ring(4));
+  EXPECT_GT(xdc, near);
   comm.links[PLEXUS_LINK_NET].latency_ns = 1'000'000;
   EXPECT_GT(predict_us(kDefaultCalibration, comm, call_of(8), ring(4)), 1000.0);
 }
@@ -99,38 +99,38 @@ TEST(CostModel, OfLargeMessagesPrefersFewPeersAtOnce) {
             predict_us(kDefaultCalibration, comm, call_of(64 << 10), of_two_shot));
 }
 
-/// Of 8 ranks in two data centres, 100 Mbit/s and 10 ms between them.
-double predict_far(plexus_tuner_candidate_t candidate,
+/// Of 8 ranks in two datacenters, 100 Mbit/s and 10 ms between them.
+double predict_xdc(plexus_tuner_candidate_t candidate,
                    uint64_t size_bytes,
-                   uint32_t far_rounds,
-                   uint64_t far_chunks) {
+                   uint32_t xdc_rounds,
+                   uint64_t xdc_chunks) {
   auto comm = comm_of(8, 2, PLEXUS_LINK_NET);
   comm.ndatacenters = 2;
-  comm.links[PLEXUS_LINK_FAR] = {
+  comm.links[PLEXUS_LINK_XDC] = {
       .count = 16, .reserved = 0, .latency_ns = 10'000'000, .bandwidth_mbit_per_s = 100};
   candidate = with_totals(candidate, 8 * candidate.chunks_moved, 0);
-  candidate.far_rounds = far_rounds;
-  candidate.far_chunks = far_chunks;
+  candidate.xdc_rounds = xdc_rounds;
+  candidate.xdc_chunks = xdc_chunks;
   return predict_us(kDefaultCalibration, comm, call_of(size_bytes), candidate);
 }
 
-TEST(CostModel, BytesBetweenDataCentresDecideLargeMessages) {
+TEST(CostModel, BytesBetweenDatacentersDecideLargeMessages) {
   constexpr uint64_t kSize = 64 << 20;
-  const double of_ring = predict_far(ring(8), kSize, 4, 14);
-  const double of_hierarchical = predict_far(candidate_of(7, 4, 7), kSize, 1, 4);
+  const double of_ring = predict_xdc(ring(8), kSize, 4, 14);
+  const double of_hierarchical = predict_xdc(candidate_of(7, 4, 7), kSize, 1, 4);
   EXPECT_NEAR(of_ring, 9.5e6, 0.3e6);  // 14 chunks of 8 cross at 12.5 MB/s
   EXPECT_NEAR(of_hierarchical, 5.4e6, 0.3e6);
 }
 
-TEST(CostModel, MessagesBetweenDataCentresDecideSmallOnes) {
-  EXPECT_GT(predict_far(ring(8), 1024, 4, 14), 40'000);
-  EXPECT_LT(predict_far(candidate_of(7, 4, 7), 1024, 1, 4), 13'000);
+TEST(CostModel, MessagesBetweenDatacentersDecideSmallOnes) {
+  EXPECT_GT(predict_xdc(ring(8), 1024, 4, 14), 40'000);
+  EXPECT_LT(predict_xdc(candidate_of(7, 4, 7), 1024, 1, 4), 13'000);
 }
 
 TEST(CostModel, WhereTheLinkDecidesFewerMessagesAreBetter) {
   plexus_tuner_candidate_t small = candidate_of(7, 4, 7);
   small.chunk_bytes = 4096;
-  EXPECT_LT(predict_far(candidate_of(7, 4, 7), 1 << 20, 1, 4), predict_far(small, 1 << 20, 1, 4));
+  EXPECT_LT(predict_xdc(candidate_of(7, 4, 7), 1 << 20, 1, 4), predict_xdc(small, 1 << 20, 1, 4));
 }
 
 TEST(CostModel, SaysNothingOfWhatIsNoCandidate) {

@@ -22,7 +22,7 @@ const Fabric& fabric() {
 
 TEST(FabricText, SaysWhatThereIs) {
   const std::string text = format_fabric(fabric());
-  EXPECT_THAT(text, HasSubstr("data centre west: nodes 4 to 7"));
+  EXPECT_THAT(text, HasSubstr("datacenter west: nodes 4 to 7"));
   EXPECT_THAT(text, HasSubstr("9 nodes with 1 NICs each"));
 }
 

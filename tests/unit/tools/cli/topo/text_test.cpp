@@ -70,7 +70,7 @@ TEST(TopoText, DotHasLinksAndOneColourForChannelsAlike) {
 TEST(TopoJson, HasEveryChannelOfEveryRank) {
   ClusterRequest request;
   request.machines = 3;
-  request.centres.of_node = {0, 1, 1};
+  request.datacenters.of_node = {0, 1, 1};
   const ClusterChannels cluster = plan_cluster(machine(), request).value();
   const auto json = nlohmann::json::parse(format_cluster_json(cluster, 1.5));
   EXPECT_EQ(json["channels"].size(), static_cast<size_t>(cluster.joined.channels()));

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The closed walk through all datacenters: all orders are tried where there are few, else the
+// nearest next one and exchanges of two links; without a round way, there and back along the links
+// of a least spanning tree.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "core/datacenter/datacenter_map.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr double kNoPath = std::numeric_limits<double>::infinity();
+
+/// Cost where it is known, else milliseconds, else 1 per crossing.
+class Costs {
+ public:
+  explicit Costs(std::span<const DatacenterPath> paths, size_t count)
+      : paths_(paths),
+        count_(count),
+        by_cost_(all([](const DatacenterPath& path) { return path.cost.has_value(); })),
+        by_latency_(all([](const DatacenterPath& path) { return path.latency_ns.has_value(); })) {}
+
+  [[nodiscard]] double operator()(int from, int to) const {
+    const DatacenterPath& path =
+        paths_[static_cast<size_t>(from) * count_ + static_cast<size_t>(to)];
+    if (!path.connected) {
+      return kNoPath;
+    }
+    if (by_cost_) {
+      return static_cast<double>(*path.cost);
+    }
+    return by_latency_ ? static_cast<double>(*path.latency_ns) / 1e6 : 1;
+  }
+  [[nodiscard]] double round(const std::vector<int>& order) const {
+    double sum = 0;
+    for (size_t at = 0; at < order.size(); ++at) {
+      sum += (*this)(order[at], order[(at + 1) % order.size()]);
+    }
+    return sum;
+  }
+
+ private:
+  template <class Has>
+  [[nodiscard]] bool all(const Has& has) const {
+    for (size_t at = 0; at < paths_.size(); ++at) {
+      if (at / count_ != at % count_ && paths_[at].connected && !has(paths_[at])) {
+        return false;
+      }
+    }
+    return true;
+  }
+  std::span<const DatacenterPath> paths_;
+  size_t count_;
+  bool by_cost_;
+  bool by_latency_;
+};
+
+std::vector<int> best_round(const Costs& cost, int count) {
+  constexpr int kAllOrdersMax = 8;
+  std::vector<int> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int> best = order;
+  if (count <= kAllOrdersMax) {
+    while (std::next_permutation(order.begin() + 1, order.end())) {
+      best = cost.round(order) < cost.round(best) ? order : best;
+    }
+    return best;
+  }
+  for (size_t at = 1; at < best.size(); ++at) {
+    const auto nearest = std::min_element(
+        best.begin() + static_cast<std::ptrdiff_t>(at), best.end(),
+        [&](int a, int b) { return cost(best[at - 1], a) < cost(best[at - 1], b); });
+    std::iter_swap(best.begin() + static_cast<std::ptrdiff_t>(at), nearest);
+  }
+  for (bool better = true; better;) {
+    better = false;
+    for (size_t first = 1; first + 1 < best.size(); ++first) {
+      for (size_t last = first + 1; last < best.size(); ++last) {
+        std::vector<int> turned = best;
+        std::reverse(turned.begin() + static_cast<std::ptrdiff_t>(first),
+                     turned.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+        if (cost.round(turned) < cost.round(best)) {
+          best = std::move(turned);
+          better = true;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+/// A leaf first, so that a line is walked from end to end and back. Empty: not connected.
+std::vector<int> there_and_back(const Costs& cost, int count, int* unreached) {
+  std::vector<std::vector<int>> joined(static_cast<size_t>(count));
+  std::vector<bool> in_tree(static_cast<size_t>(count), false);
+  in_tree[0] = true;
+  for (int added = 1; added < count; ++added) {
+    std::pair<int, int> best = {-1, -1};
+    for (int from = 0; from < count; ++from) {
+      for (int to = 0; to < count && in_tree[static_cast<size_t>(from)]; ++to) {
+        const bool better = !in_tree[static_cast<size_t>(to)] && cost(from, to) < kNoPath &&
+                            (best.first < 0 || cost(from, to) < cost(best.first, best.second));
+        best = better ? std::pair(from, to) : best;
+      }
+    }
+    if (best.first < 0) {
+      *unreached =
+          static_cast<int>(std::find(in_tree.begin(), in_tree.end(), false) - in_tree.begin());
+      return {};
+    }
+    in_tree[static_cast<size_t>(best.second)] = true;
+    joined[static_cast<size_t>(best.first)].push_back(best.second);
+    joined[static_cast<size_t>(best.second)].push_back(best.first);
+  }
+  int leaf = 0;
+  while (joined[static_cast<size_t>(leaf)].size() != 1) {
+    ++leaf;
+  }
+  // Depth first; every return to a datacenter is a visit, the last one to the leaf is the first
+  // again.
+  std::vector<int> walk = {leaf};
+  std::vector<int> above(static_cast<size_t>(count), -1);
+  std::vector<size_t> next(static_cast<size_t>(count), 0);
+  for (int at = leaf; at >= 0;) {
+    const auto here = static_cast<size_t>(at);
+    if (next[here] < joined[here].size()) {
+      const int to = joined[here][next[here]++];
+      if (to != above[here]) {
+        above[static_cast<size_t>(to)] = at;
+        walk.push_back(to);
+        at = to;
+      }
+      continue;
+    }
+    at = above[here];
+    if (at >= 0) {
+      walk.push_back(at);
+    }
+  }
+  walk.pop_back();
+  return walk;
+}
+
+}  // namespace
+
+Result<std::vector<int>> find_walk(std::span<const DatacenterPath> paths,
+                                   std::span<const std::string> names) {
+  const int count = static_cast<int>(names.size());
+  if (count == 1) {
+    return std::vector<int>{0};
+  }
+  const Costs cost(paths, names.size());
+  std::vector<int> round = best_round(cost, count);
+  if (cost.round(round) < kNoPath) {
+    return round;
+  }
+  int unreached = 0;
+  std::vector<int> walk = there_and_back(cost, count, &unreached);
+  if (walk.empty()) {
+    return fail(Code::kInvalidUsage,
+                "no path leads from datacenter '{}' to '{}': give PLEXUS_FABRIC_FILE a link line",
+                names[0], names[static_cast<size_t>(unreached)]);
+  }
+  return walk;
+}
+
+}  // namespace plexus

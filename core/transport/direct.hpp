@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The direct transport: both ranks in one process. Slots in private memory for what has no home in
+// a user buffer; everything else the receiver reads in the sender's user buffer. The memory of two
+// CUDA ranks that reach each other lies on the receiver's device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "core/device/device_memory.hpp"
+#include "core/transport/connection.hpp"
+
+namespace plexus {
+
+/// Where a connection's memory lies.
+struct FifoHome {
+  DeviceRuntime* runtime = nullptr;  // nullptr: only host ranks use it
+  int device = -1;                   // -1: host memory, which devices reach if there is a runtime
+  int user = -1;                     // a device that uses it
+};
+
+/// Memory that the two ends own together (shared_ptr): freed with the later end.
+class LocalFifo {
+ public:
+  static Result<std::shared_ptr<LocalFifo>> create(size_t slot_stride, const FifoHome& home = {});
+  ~LocalFifo();
+  LocalFifo(const LocalFifo&) = delete;
+  LocalFifo& operator=(const LocalFifo&) = delete;
+  /// nullptr: on a device.
+  [[nodiscard]] std::byte* memory() const noexcept { return memory_; }
+  /// As kernels see it; nullptr: they do not.
+  [[nodiscard]] std::byte* seen_by_devices() const noexcept { return on_device_.get(); }
+
+ private:
+  LocalFifo() = default;
+  std::byte* memory_ = nullptr;
+  size_t size_bytes_ = 0;
+  DeviceMemory on_device_;  // goes before what it registers
+};
+
+/// Where the ends of a process meet. A rank may come, fill its slots and leave before its peer
+/// comes: what it made is kept until the peer has taken it, or has left too. Threads: any.
+class LocalRendezvous {
+ public:
+  struct Key {
+    uint64_t group;  // of the communicator
+    int source;
+    int target;
+    int index;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads the comparison with 0
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  /// First comer makes it, second takes it out. Each end, `rank` of the two, must call until it has
+  /// it, and then no more. Both say the same of stride and home. nullptr: the other end's rank has
+  /// left and will not come.
+  Result<std::shared_ptr<LocalFifo>> meet(const Key& key,
+                                          int rank,
+                                          size_t slot_stride,
+                                          const FifoHome& home);
+  /// `rank` will not come any more. `local_ranks`: how many ranks of the group are in this process;
+  /// when all have left, nothing of the group is kept.
+  void leave(uint64_t group, int rank, int local_ranks);
+  /// Groups of which something is kept.
+  [[nodiscard]] size_t groups() const;
+
+ private:
+  struct Waiting {
+    int maker;
+    std::shared_ptr<LocalFifo> fifo;
+  };
+  struct Group {
+    std::map<Key, Waiting> waiting;
+    std::set<int> left;
+  };
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Group> groups_;  // guarded by mutex_
+};
+
+class DirectEnd final : public ConnectionEnd {
+ public:
+  struct Options {
+    LocalRendezvous* rendezvous;
+    uint64_t group;
+    int rank;
+    size_t slot_stride;
+    bool borrows;          // the receiver may read user buffers
+    int device = -1;       // of this end's rank; -1: the host
+    int peer_device = -1;  // that it reaches, of the peer; -1: it does not
+    FifoHome home;         // of the connection
+  };
+  DirectEnd(const ConnectionKey& key, const Options& options)
+      : ConnectionEnd(key), options_(options) {}
+  Result<bool> progress_connect() override;
+
+ private:
+  Options options_;
+  std::shared_ptr<LocalFifo> fifo_;
+};
+
+}  // namespace plexus

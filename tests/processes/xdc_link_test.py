@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A link between datacenters is cut while a stream of all_reduce calls runs (`plexus cluster`): the calls go on by the
+links that are left, right on all ranks, or fail on all ranks with the link named."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import job
+
+LIBRARY = str(pathlib.Path(job.PLEXUS).parent.parent / "lib" / "libnccl.so")
+STREAM = str(pathlib.Path(__file__).parent / "xdc_stream.py")
+COUNT = 1 << 16  # floats of a call
+CALLS = 30
+TIMEOUT_S = 0.5
+
+
+def available():
+    probe = job.Command([job.PLEXUS, "cluster", "up", "--dcs", "2", "--nodes", "2", "--ranks", "1", "--timeout", "20",
+                         "--", "true"]).end(40)
+    return probe.returncode == 0, probe.stderr.strip()
+
+
+WORKS, WHY_NOT = available()
+
+
+@unittest.skipUnless(WORKS, f"no cluster here: {WHY_NOT}")
+class XdcLink(job.Test):
+    def run_stream(self, *cluster, **environment):
+        """The end of the run, what the ranks told, and bytes by link. The cut comes with the first call."""
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        stream = pathlib.Path(folder) / "stream"
+        stream.mkdir()
+        links = pathlib.Path(folder) / "links.json"
+        ended = self.start(
+            [job.PLEXUS, "cluster", "up", "--inter", "1gbit,2ms", "--timeout", str(job.bound(60)), "--json", links,
+             *cluster, "--cut", f"0@{stream}/running", "--", "python3", STREAM, stream, COUNT, CALLS],
+            PLEXUS_TEST_LIBRARY=LIBRARY, NCCL_DEBUG="WARN", PLEXUS_XDC_TIMEOUT_MSEC=str(int(TIMEOUT_S * 1000)),
+            **environment).end(90)
+        told = [json.loads(file.read_text()) for file in stream.glob("rank*.json")]
+        return ended, told, json.loads(links.read_text())
+
+    def check_goes_on(self, nranks, *cluster, **environment):
+        ended, told, links = self.run_stream(*cluster, "--links", "2", **environment)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertEqual(len(told), nranks)
+        self.assertEqual(len({rank["bits"] for rank in told}), 1, "all ranks have the same bits")
+        for rank in told:
+            self.assertEqual(len(rank["times"]), CALLS)
+        stall = max(max(rank["times"]) for rank in told)
+        self.assertGreater(stall, TIMEOUT_S, "nothing was cut")
+        self.assertLess(stall, job.bound(15 * TIMEOUT_S))
+        self.assertRegex(ended.stdout + ended.stderr,
+                         r"lost the link to rank \d+ \(node\d+:\d+\) by Socket 0 \(eth0\) > 0 \(eth0\): .* are sent again by "
+                         r"Socket 1 \(eth1\) > 1 \(eth1\)")
+        self.assertGreater(links["dc0 > dc1 link 1"], 4 * COUNT * CALLS // 2, "the other link carries the stream")
+        return stall
+
+    def test_stream_goes_on_by_the_other_link(self):
+        stall = self.check_goes_on(8, "--dcs", "2", "--nodes", "4", "--ranks", "2")
+        print(f"stall of {stall:.2f} s, links count as lost after {TIMEOUT_S} s", flush=True)
+
+    def test_rings_and_three_datacenters_go_on_too(self):
+        self.check_goes_on(4, "--sizes", "2,1,1", "--ranks", "1", NCCL_ALGO="ring")
+
+    def test_without_another_link_all_ranks_fail_and_name_it(self):
+        ended, told, _ = self.run_stream("--dcs", "2", "--nodes", "2", "--ranks", "1")
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertEqual(told, [])
+        said = [line for line in (ended.stdout + ended.stderr).splitlines() if "found no way in" in line]
+        self.assertRegex("\n".join(said), r"lost the link to rank \d \(node\d:\d+\) by Socket 0 \(eth0\) > 0 \(eth0\)")
+        self.assertGreaterEqual(len(said), 2, "each rank says so")
+
+
+if __name__ == "__main__":
+    job.main()

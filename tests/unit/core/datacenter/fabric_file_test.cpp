@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/datacenter/fabric_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/datacenter/slurm.hpp"
+
+namespace plexus::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(std::string_view text) {
+  const auto file = parse_fabric_file(text);
+  return file ? "no error" : file.error().message();
+}
+
+TEST(FabricFile, FirstFittingLineDecides) {
+  const FabricFile file = parse_fabric_file(R"(# comment
+host node[01-16] dc berlin   # with a comment
+host node* device mlx5_1 dc paris rail 1
+host node* dc paris rail 0
+link berlin paris gbit 100 ms 2.5 cost 7
+)")
+                              .value();
+  EXPECT_EQ(*file.datacenter_of("node07"), "berlin");
+  EXPECT_EQ(*file.datacenter_of("node17"), "paris");
+  EXPECT_EQ(*file.datacenter_of("node7"), "paris");  // written with two digits
+  EXPECT_EQ(file.datacenter_of("other"), nullptr);
+  EXPECT_EQ(file.rail_of("node20", "mlx5_1"), 1);
+  EXPECT_EQ(file.rail_of("node20", "eth0"), 0);
+  EXPECT_EQ(file.rail_of("node01", "eth0"), std::nullopt);
+  const Location location = file.location_of("node20");
+  ASSERT_EQ(location.links.size(), 1U);
+  EXPECT_EQ(location.links[0].to, "berlin");
+  EXPECT_EQ(location.links[0].path.mbit_per_s, 100'000U);
+  EXPECT_EQ(location.links[0].path.latency_ns, 2'500'000U);
+  EXPECT_EQ(location.links[0].path.cost, 7U);
+}
+
+TEST(FabricFile, WithoutLinksAllDatacentersAreJoinedByUnknownPaths) {
+  const FabricFile file = parse_fabric_file("host a dc x\nhost b dc y\nhost c dc z").value();
+  const Location location = file.location_of("b");
+  ASSERT_EQ(location.links.size(), 2U);
+  EXPECT_TRUE(location.links[0].path.connected);
+  EXPECT_EQ(location.links[0].path.latency_ns, std::nullopt);
+}
+
+TEST(FabricFile, ErrorsNameTheLineAndWhatIsWrong) {
+  EXPECT_THAT(error_of("host a dc x\nhots b dc y"), HasSubstr("line 2: a line begins with"));
+  EXPECT_THAT(error_of("host a"), HasSubstr("line 1: a host line names a datacenter"));
+  EXPECT_THAT(error_of("host a[1-x] dc y"), HasSubstr("'1-x' is no range"));
+  EXPECT_THAT(error_of("host a[9-2] dc y"), HasSubstr("'9-2' is no range"));
+  EXPECT_THAT(error_of("host a[1 dc y"), HasSubstr("'[' without ']'"));
+  EXPECT_THAT(error_of("host a dc b/c"), HasSubstr("no name of a datacenter"));
+  EXPECT_THAT(error_of("host a dc x dc y"), HasSubstr("'dc' is there twice"));
+  EXPECT_THAT(error_of("host a dc x rail 1.5"), HasSubstr("whole number"));
+  EXPECT_THAT(error_of("host a dc x colour red"), HasSubstr("'colour' is no word of a host line"));
+  EXPECT_THAT(error_of("host a dc x\nlink x x"), HasSubstr("with itself"));
+  EXPECT_THAT(error_of("host a dc x\nlink x y"), HasSubstr("'y', which no host line has"));
+  EXPECT_THAT(error_of("host a dc x\nhost b dc y\nlink x y ms -1"), HasSubstr("line 3: ms takes"));
+  EXPECT_THAT(error_of("host a dc x\nhost b dc y\nlink x y gbit nan"), HasSubstr("gbit takes"));
+  EXPECT_THAT(error_of("host a dc x\nhost b dc y\nlink x y\nlink y x"),
+              HasSubstr("line 4: the link from"));
+}
+
+TEST(HostPattern, StarsDoNotExplode) {
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) {
+    pattern += "*a";
+  }
+  const HostPattern parsed = HostPattern::parse(pattern).value();
+  EXPECT_TRUE(parsed.matches(std::string(200, 'a')));
+  EXPECT_FALSE(parsed.matches(std::string(200, 'b')));
+  EXPECT_FALSE(parsed.matches(std::string(99, 'a')));
+}
+
+TEST(Slurm, TopSwitchesAreDatacenters) {
+  const std::string text = fabric_file_of_slurm(R"(# two islands
+SwitchName=s[0-1] Nodes=n[00-07]
+switchname=s2 nodes=m[1-4],extra
+SwitchName=east Switches=s[0-1]
+SwitchName=west Switches=s2 LinkSpeed=5
+)")
+                               .value();
+  const FabricFile file = parse_fabric_file(text).value();
+  EXPECT_EQ(*file.datacenter_of("n05"), "east");
+  EXPECT_EQ(*file.datacenter_of("m4"), "west");
+  EXPECT_EQ(*file.datacenter_of("extra"), "west");
+  EXPECT_EQ(file.datacenter_of("m5"), nullptr);
+}
+
+TEST(Slurm, RefusesWhatIsNoTree) {
+  const auto error = [](std::string_view text) {
+    return std::string(fabric_file_of_slurm(text).error().message());
+  };
+  EXPECT_THAT(error("SwitchName=a Switches=b\nSwitchName=b Switches=a"),
+              HasSubstr("0 switches have no switch above"));
+  EXPECT_THAT(error("SwitchName=a Nodes=x\nSwitchName=a Nodes=y"),
+              HasSubstr("line 2: switch 'a' is there twice"));
+  EXPECT_THAT(error("Nodes=x"), HasSubstr("SwitchName= is missing"));
+  EXPECT_THAT(error("SwitchName=a[0-99999999] Nodes=x"), HasSubstr("is more than"));
+}
+
+}  // namespace
+}  // namespace plexus::testing
