@@ -10,8 +10,6 @@
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
 #include "core/base/log.hpp"
-#include "core/base/units.hpp"
-#include "core/comm/agreement.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/host.hpp"
 
@@ -24,118 +22,6 @@ Communicator::~Communicator() {
 }
 
 namespace {
-
-/// Pairs in different datacenters, and the worst of what joins those.
-void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
-  const DatacenterMap& map = topology.datacenters;
-  std::vector<uint32_t> members(map.count());
-  for (const int datacenter : topology.datacenter_of) {
-    ++members[static_cast<size_t>(datacenter)];
-  }
-  for (size_t from = 0; from < map.count(); ++from) {
-    for (size_t to = 0; to < from; ++to) {
-      const DatacenterPath& path = map.path(from, to);
-      xdc.count += members[from] * members[to];
-      xdc.latency_ns = std::max(xdc.latency_ns, path.latency_ns.value_or(0));
-      const uint64_t known = path.mbit_per_s.value_or(0);
-      if (known > 0 && (xdc.bandwidth_mbit_per_s == 0 || known < xdc.bandwidth_mbit_per_s)) {
-        xdc.bandwidth_mbit_per_s = known;
-      }
-    }
-  }
-}
-
-constexpr uint64_t kMbitOfGb = 8000;
-
-/// All zero when a rank computes on the host.
-plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
-  plexus_tuner_cuda_t cuda{};
-  if (!std::all_of(infos.begin(), infos.end(), [](const auto& info) { return info.on_cuda(); })) {
-    return cuda;
-  }
-  cuda.sm = std::numeric_limits<uint32_t>::max();
-  cuda.blocks = std::numeric_limits<uint32_t>::max();
-  cuda.memory_mbit_per_s = std::numeric_limits<uint64_t>::max();
-  for (const PeerInfo& info : infos) {
-    const uint32_t sharers = sharers_of(infos, info);
-    cuda.sm = std::min(cuda.sm, static_cast<uint32_t>(std::max(info.device_sm, 1)));
-    cuda.ranks_per_device = std::max(cuda.ranks_per_device, sharers);
-    cuda.blocks = std::min(cuda.blocks, info.device_blocks / sharers);
-    cuda.memory_mbit_per_s =
-        std::min(cuda.memory_mbit_per_s, info.device_memory_gb_per_s * kMbitOfGb);
-  }
-  cuda.nvlink = topology.nvlink ? 1 : 0;
-  return cuda;
-}
-
-plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
-                                      const CommTopology& topology,
-                                      uint64_t group,
-                                      uint32_t slot_bytes) {
-  std::map<uint64_t, uint32_t> hosts;
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // bound ranks: a set each
-  bool shares_host = true;
-  bool shares_process = true;
-  for (const PeerInfo& info : infos) {
-    ++hosts[info.host_hash];
-    ++processes[{info.host_hash, info.process_id}];
-    core_sets[{info.host_hash, info.core_set}] = std::max(info.cores, 1U);
-    shares_host = shares_host && info.shm_disable == 0;
-    shares_process = shares_process && info.p2p_disable == 0;
-  }
-  const auto pairs = [](const auto& groups) {
-    uint64_t count = 0;
-    for (const auto& [key, members] : groups) {
-      count += uint64_t{members} * (members - 1) / 2;
-    }
-    return count;
-  };
-  const uint64_t all = uint64_t{infos.size()} * (infos.size() - 1) / 2;
-  const uint64_t in_process = shares_process ? pairs(processes) : 0;
-  const uint64_t on_host = shares_host ? pairs(hosts) - in_process : 0;
-  plexus_tuner_comm_t comm{};
-  comm.struct_size = sizeof(comm);
-  comm.nranks = static_cast<uint32_t>(infos.size());
-  comm.nnodes = static_cast<uint32_t>(hosts.size());
-  comm.ndatacenters = static_cast<uint32_t>(topology.datacenters.count());
-  for (const auto& [host, members] : hosts) {
-    comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
-  }
-  std::map<uint64_t, uint32_t> cores;
-  for (const auto& [host_and_set, count] : core_sets) {
-    cores[host_and_set.first] += count;
-  }
-  comm.cores_per_node_min = std::numeric_limits<uint32_t>::max();
-  for (const auto& [host, count] : cores) {
-    comm.cores_per_node_min = std::min(comm.cores_per_node_min, count);
-  }
-  comm.comm_id = group;
-  comm.slot_bytes = slot_bytes;
-  comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
-  comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
-  describe_xdc(topology, comm.links[PLEXUS_LINK_XDC]);
-  comm.cuda = describe_cuda(infos, topology);
-  if (comm.cuda.sm > 0) {
-    const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * double{kMbitOfGb});
-    comm.links[PLEXUS_LINK_PROCESS].bandwidth_mbit_per_s = mbit_per_s;
-    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
-  }
-  comm.links[PLEXUS_LINK_NET].count =
-      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_XDC].count;
-  return comm;
-}
-
-/// The least that a rank was told, or else by what the slots are for.
-uint32_t choose_slot_bytes(const std::vector<PeerInfo>& infos) {
-  uint32_t told = 0;
-  for (const PeerInfo& info : infos) {
-    if (info.slot_bytes > 0) {
-      told = told == 0 ? info.slot_bytes : std::min(told, info.slot_bytes);
-    }
-  }
-  return told > 0 ? told : may_need_net(infos) ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
-}
 
 struct FreeCommunicators {
   std::mutex mutex;
@@ -180,14 +66,14 @@ Result<void> Communicator::open_profilers() {
   return ok();
 }
 
-Result<void> Communicator::open_tuner(const plexus_tuner_comm_t& comm) {
+Result<void> Communicator::open_tuner() {
   if (setup_.nranks == 1) {
     return ok();
   }
   PLEXUS_TRY(tuner, Tuner::open({.plugin = setup_.config.tuner_plugin,
                                  .folders = setup_.config.plugin_path,
                                  .net_plugins = setup_.config.net_plugin},
-                                comm));
+                                setup_.tuner_facts));
   tuner_ = std::move(tuner);
   return ok();
 }
@@ -216,47 +102,28 @@ static std::optional<ConnectionSet::XdcLink> xdc_link(const CommTopology& topolo
                                 .latency_ns = path.latency_ns.value_or(0)};
 }
 
-/// Fewest and most channels that all ranks can have.
-static std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos) {
-  // Most programs have at most so many lanes, a block each.
-  constexpr uint32_t kLanesPerChannel = 2;
-  uint32_t least = 1;
-  uint32_t most = 64;
-  for (const PeerInfo& info : infos) {
-    least = std::max(least, info.min_channels);
-    most = std::min(most, info.max_channels);
-    if (info.on_cuda()) {
-      // One block of the device is for the messages of the group.
-      const uint32_t blocks = (std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info);
-      most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
-    }
-  }
-  return {std::min(least, most), most};
-}
-
-void Communicator::make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes) {
-  const auto [channels_min, channels_max] = bounds_of_channels(*setup_.infos);
+void Communicator::make_plan_context() {
+  const plexus_tuner_link_t* const links = setup_.tuner_facts.links;
   plan_context_ = PlanContext{
       .state = this,
       .rank = setup_.rank,
       .nranks = setup_.nranks,
-      .orders = topology_->orders,
-      .costs = topology_->costs.get(),
+      .orders = setup_.topology->orders,
+      .costs = setup_.topology->costs.get(),
       .connections = connections_.get(),
       .memory = &Process::instance().memory,
-      .filter = &filter_,
+      .filter = &setup_.filter,
       .tuner = tuner_.get(),
-      .collnet = &collnet_.ability,
+      .collnet = &setup_.collnet.ability,
       .deterministic = setup_.config.deterministic,
-      .shares_memory =
-          described.links[PLEXUS_LINK_PROCESS].count + described.links[PLEXUS_LINK_HOST].count > 0,
-      .channels_min = static_cast<int>(channels_min),
-      .channels_max = static_cast<int>(channels_max),
-      .slot_bytes = slot_bytes,
+      .shares_memory = links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,
+      .channels_min = setup_.channels_min,
+      .channels_max = setup_.channels_max,
+      .slot_bytes = setup_.slot_bytes,
       .device = device_rank_.get()};
 }
 
-Result<void> Communicator::open_connections(uint32_t slot_bytes) {
+void Communicator::open_connections() {
   connections_ = std::make_unique<ConnectionSet>(
       ConnectionSet::Options{.rank = setup_.rank,
                              .infos = setup_.infos.get(),
@@ -264,20 +131,17 @@ Result<void> Communicator::open_connections(uint32_t slot_bytes) {
                              .exchange = setup_.exchange.get(),
                              .rendezvous = &Process::instance().rendezvous,
                              .nets = setup_.nets.get(),
-                             .slot_bytes = slot_bytes,
+                             .slot_bytes = setup_.slot_bytes,
                              .runtime = Process::instance().devices()});
-  if (topology_->datacenters.count() > 1) {
-    connections_->use_xdc([topology = topology_, rank = setup_.rank](
+  if (setup_.topology->datacenters.count() > 1) {
+    connections_->use_xdc([topology = setup_.topology, rank = setup_.rank](
                               int peer) { return xdc_link(*topology, rank, peer); },
                           std::chrono::milliseconds(setup_.config.xdc_timeout_ms));
   }
-  PLEXUS_TRY(collnet, agree_on_collnet(setup_, *topology_, slot_bytes, &give_up));
-  collnet_ = std::move(collnet);
-  connections_->use_collnet(collnet_.context.get(),
-                            [topology = topology_](int channel, int network) {
+  connections_->use_collnet(setup_.collnet.context.get(),
+                            [topology = setup_.topology](int channel, int network) {
                               return list_members(*topology, channel, network);
                             });
-  return ok();
 }
 
 void Communicator::open_peer_mapped_memory() {
@@ -303,56 +167,38 @@ void Communicator::open_peer_mapped_memory() {
 
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
-  Process::instance().memory.note_process();
-  PLEXUS_TRY(check_agreement(*setup_.infos));
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup_.config.algo, setup_.config.proto));
-  filter_ = std::move(filter);
-  PLEXUS_TRY(topology,
-             agree_on_topology({.rank = setup_.rank,
-                                .group = setup_.group,
-                                .infos = *setup_.infos,
-                                .config = &setup_.config,
-                                .net = setup_.nets == nullptr ? nullptr : setup_.nets->first(),
-                                .exchange = setup_.exchange.get(),
-                                .give_up = &give_up,
-                                .cache = &Process::instance().topologies}));
-  topology_ = std::move(topology);
-  const PeerInfo& mine = (*setup_.infos)[static_cast<size_t>(setup_.rank)];
-  const uint32_t slot_bytes = choose_slot_bytes(*setup_.infos);
-  uint32_t ranks_on_my_cores = 0;
-  for (const PeerInfo& info : *setup_.infos) {
-    ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
-  }
-  const plexus_tuner_comm_t described =
-      describe_to_tuner(*setup_.infos, *topology_, setup_.group, slot_bytes);
-  PLEXUS_TRY(open_tuner(described));
+  Process& process = Process::instance();
+  process.memory.note_process();
+  PLEXUS_TRY(open_tuner());
   PLEXUS_TRY(open_profilers());
-  oversubscribed = ranks_on_my_cores > mine.cores;
+  oversubscribed = setup_.oversubscribed;
+  const PeerInfo& mine = setup_.mine();
   if (mine.on_cuda()) {
-    PLEXUS_TRY(Process::instance().async.start());
-    PLEXUS_TRY(device_rank, DeviceRank::create(*Process::instance().devices(), mine.device));
+    PLEXUS_TRY(process.async.start());
+    PLEXUS_TRY(device_rank, DeviceRank::create(*process.devices(), mine.device));
     device_rank_ = std::move(device_rank);
   }
-  PLEXUS_TRY(open_connections(slot_bytes));
+  open_connections();
   open_peer_mapped_memory();
-  make_plan_context(described, slot_bytes);
+  make_plan_context();
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   call_log_ = std::make_unique<CallLog>(setup_.nranks);
-  Process::instance().stalls.add({.group = setup_.group,
-                                  .rank = setup_.rank,
-                                  .nranks = setup_.nranks,
-                                  .exchange = setup_.exchange.get(),
-                                  .calls = call_log_.get(),
-                                  .thread = &calling_thread,
-                                  .fail = [this](const Error& error) { fail(error); }});
+  process.stalls.add({.group = setup_.group,
+                      .rank = setup_.rank,
+                      .nranks = setup_.nranks,
+                      .exchange = setup_.exchange.get(),
+                      .calls = call_log_.get(),
+                      .thread = &calling_thread,
+                      .fail = [this](const Error& error) { fail(error); }});
   set_state(Code::kSuccess);
+  const CommTopology& topology = *setup_.topology;
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
       kInit,
       "comm {:#x} rank {} nranks {} host {} datacenters {} parts {} orders {} slots {} x {} KiB - "
       "Init COMPLETE in {:.3f} ms with {} messages of {} bytes",
-      setup_.group, setup_.rank, setup_.nranks, mine.host, topology_->datacenters.count(),
-      topology_->parts, topology_->orders.size(), kSlots, slot_bytes / 1024,
+      setup_.group, setup_.rank, setup_.nranks, mine.host, topology.datacenters.count(),
+      topology.parts, topology.orders.size(), kSlots, setup_.slot_bytes / 1024,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - setup_.started)
           .count(),
       traffic.messages, traffic.bytes);

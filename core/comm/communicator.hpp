@@ -19,37 +19,19 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
-#include "core/bootstrap/exchange.hpp"
-#include "core/comm/collnet.hpp"
-#include "core/comm/comm_config.hpp"
 #include "core/comm/communicator_calls.hpp"
 #include "core/comm/device_launch.hpp"
 #include "core/comm/profile.hpp"
 #include "core/comm/stall_watch.hpp"
-#include "core/comm/topology.hpp"
 #include "core/engine/async_engine.hpp"
 #include "core/engine/engine.hpp"
-#include "core/plugin/tuner_plugin.hpp"
 #include "core/schedule/plan.hpp"
+#include "core/setup/comm_setup.hpp"
 #include "core/transport/connections.hpp"
 #include "core/transport/peer_mapped_memory.hpp"
 
 namespace plexus {
-
-/// What init found out about the ranks; the same on all of them but for `rank`.
-struct CommSetup {
-  int rank = 0;
-  int nranks = 0;
-  uint64_t group = 0;  // distinct for every communicator
-  std::unique_ptr<Exchange> exchange;
-  /// [nranks]; ranks made by one call share it.
-  std::shared_ptr<const std::vector<PeerInfo>> infos;
-  Config config;
-  std::chrono::steady_clock::time_point started;  // when init was called
-  std::unique_ptr<NetSet> nets;                   // nullptr: no rank needs a network
-};
 
 class Communicator final : public RankState {
  public:
@@ -162,11 +144,11 @@ class Communicator final : public RankState {
   std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
-  Result<void> open_connections(uint32_t slot_bytes);
+  void open_connections();
   void open_peer_mapped_memory();
   Result<void> open_profilers();
-  Result<void> open_tuner(const plexus_tuner_comm_t& comm);
-  void make_plan_context(const plexus_tuner_comm_t& described, uint32_t slot_bytes);
+  Result<void> open_tuner();
+  void make_plan_context();
   [[nodiscard]] bool can_repeat() const noexcept {
     return state() == Code::kSuccess && !revoked && !finalized &&
            submitted_.load(std::memory_order_acquire) == 0;
@@ -175,10 +157,7 @@ class Communicator final : public RankState {
 
   CommConfig comm_config_;
   CommSetup setup_;
-  std::shared_ptr<const CommTopology> topology_;  // shared with the ranks of this process
-  AlgorithmFilter filter_;
-  std::unique_ptr<Tuner> tuner_;  // nullptr: built-in rules
-  CollnetOpen collnet_;
+  std::unique_ptr<Tuner> tuner_;                   // nullptr: built-in rules
   std::unique_ptr<DeviceRank> device_rank_;        // nullptr: computes on the host
   std::unique_ptr<PeerMappedMemory> peer_mapped_;  // likewise
   std::unique_ptr<ConnectionSet> connections_;

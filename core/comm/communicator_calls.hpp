@@ -11,9 +11,9 @@
 
 #include "core/base/result.hpp"
 #include "core/bootstrap/unique_id.hpp"
-#include "core/comm/comm_config.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/schedule/task.hpp"
+#include "core/setup/comm_config.hpp"
 
 namespace plexus {
 

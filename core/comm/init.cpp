@@ -1,116 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/init.hpp"
 
-#include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <unistd.h>
-
 #include "core/base/log.hpp"
-#include "core/base/units.hpp"
 #include "core/bootstrap/rendezvous.hpp"
-#include "core/comm/collnet.hpp"
-#include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
-#include "core/device/choose_device.hpp"
-#include "core/os/host.hpp"
+#include "core/setup/set_up.hpp"
 
 namespace plexus {
-namespace {
-
-constexpr uint32_t kSlotBytesMin = 4 * 1024;
-constexpr uint32_t kChannelsMax = 64;
-
-/// 0: as all ranks together find best.
-uint32_t slot_bytes_of(const Config& config) {
-  if (config.buffsize_bytes == 0) {
-    return 0;
-  }
-  const auto wish = static_cast<uint64_t>(config.buffsize_bytes) / kSlots;
-  const uint64_t bounded = std::clamp<uint64_t>(wish, kSlotBytesMin, uint64_t{1} << 29);
-  return static_cast<uint32_t>(bounded / kSlotBytesMin * kSlotBytesMin);
-}
-
-uint32_t channels_of(int setting, int environment, uint32_t fallback) {
-  const int value = environment > 0 ? environment : setting;
-  return value > 0 ? std::min(static_cast<uint32_t>(value), kChannelsMax) : fallback;
-}
-
-template <size_t size>
-void store_text(char (&target)[size], const std::string& text) {
-  const size_t length = std::min(text.size(), size - 1);
-  std::memcpy(target, text.data(), length);
-  target[length] = '\0';
-}
-
-}  // namespace
-
-Result<void> describe_device(int device, PeerInfo& info) {
-  info.device = device;
-  if (device == kHostDevice) {
-    return ok();
-  }
-  DeviceRuntime& runtime = *Process::instance().devices();
-  PLEXUS_TRY(facts, runtime.describe(device));
-  std::memcpy(info.device_uuid, facts.uuid.data(), sizeof(info.device_uuid));
-  PLEXUS_TRY(blocks, runtime.blocks_max(device));
-  info.device_blocks = static_cast<uint32_t>(std::max(blocks, 0));
-  info.device_sm = facts.compute_capability;
-  info.device_memory_gb_per_s = facts.memory_gb_per_s;
-  store_text(info.bus_id, facts.bus_id);
-  if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
-    info.numa = near;  // in its channel, a rank stands where its device is
-  }
-  PLEXUS_TRY(count, runtime.count());
-  size_t reached = 0;
-  for (int peer = 0; peer < count && reached < std::size(info.reached_devices); ++peer) {
-    PLEXUS_TRY(reaches, runtime.can_reach(device, peer));
-    if (reaches) {
-      PLEXUS_TRY(peers, runtime.describe(peer));
-      uint8_t uuid[sizeof(info.device_uuid)];
-      std::memcpy(uuid, peers.uuid.data(), sizeof(uuid));
-      info.reached_devices[reached++] = hash_of_device(uuid);
-    }
-  }
-  return ok();
-}
-
-Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_config) {
-  PeerInfo info;
-  const HostIdentity host = host_identity(config.hostid);
-  info.process_id = process_id();
-  info.host_hash = host.hash;
-  info.pid_namespace = host.pid_namespace;
-  info.pid = static_cast<int32_t>(getpid());
-  info.version = PLEXUS_VERSION_CODE;
-  info.slot_bytes = slot_bytes_of(config);
-  info.min_channels = channels_of(comm_config.min_ctas, static_cast<int>(config.min_ctas), 1);
-  info.max_channels =
-      channels_of(comm_config.max_ctas, static_cast<int>(config.max_ctas), kChannelsMax);
-  info.shm_disable = config.shm_disable ? 1 : 0;
-  info.p2p_disable = config.p2p_disable ? 1 : 0;
-  info.p2p_direct_disable = config.p2p_direct_disable ? 1 : 0;
-  if (wants_collnet(config.collnet_enable, comm_config)) {
-    info.collnet_threshold = static_cast<uint32_t>(config.collnet_node_threshold);
-  }
-  info.cores = static_cast<uint32_t>(cores_available());
-  info.core_set = core_set_hash();
-  info.numa = bound_numa_node();
-  info.local_register = config.local_register ? 1 : 0;
-  info.deterministic = config.deterministic ? 1 : 0;
-  for (const auto& [variable, text] :
-       {std::pair("NCCL_ALGO", &config.algo), std::pair("NCCL_PROTO", &config.proto)}) {
-    if (text->size() >= sizeof(info.algorithms)) {
-      return fail(Code::kInvalidUsage, "{} has {} characters, at most {} are read: shorten it",
-                  variable, text->size(), sizeof(info.algorithms) - 1);
-    }
-  }
-  store_text(info.algorithms, config.algo);
-  store_text(info.protocols, config.proto);
-  store_text(info.host, host.name);
-  PLEXUS_TRY(describe_device(comm_config.device, info));
-  return info;
-}
 
 Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
   const auto started = std::chrono::steady_clock::now();
@@ -124,27 +20,8 @@ Result<void> init_by_exchange(Communicator& child,
                               const Config& config,
                               std::unique_ptr<Exchange> exchange,
                               std::chrono::steady_clock::time_point started) {
-  auto described = describe_self(config, child.comm_config());
-  if (described.has_error()) {
-    exchange->announce_failure(described.error());  // the others wait in the exchange
-    return std::move(described).error();
-  }
-  const PeerInfo mine = described.value();
-  CommSetup setup;
-  setup.started = started;
-  setup.rank = exchange->rank();
-  setup.nranks = exchange->nranks();
-  setup.group = exchange->group();
-  setup.config = config;
-  PLEXUS_TRY(blobs, exchange->all_gather(mine.to_bytes(), &child.give_up));
-  auto infos = std::make_shared<std::vector<PeerInfo>>();
-  for (const std::string& blob : blobs) {
-    PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
-    infos->push_back(info);
-  }
-  setup.infos = std::move(infos);
-  setup.exchange = std::move(exchange);
-  PLEXUS_TRY(agree_on_networks(setup, child.comm_config(), &child.give_up));
+  PLEXUS_TRY(setup, set_up(Process::instance().setup_context(), config, child.comm_config(),
+                           std::move(exchange), started, &child.give_up));
   return child.start(std::move(setup));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making communicators: the named steps of init, the same whether the ranks come by a unique id,
-// all in one call, or from a parent.
+// Making communicators whose ranks meet by a unique id, or come from a parent: the control plane,
+// then core/setup, then the communicator.
 #pragma once
 
 #include <chrono>
@@ -10,11 +10,6 @@
 #include "core/comm/communicator.hpp"
 
 namespace plexus {
-
-/// What this process says of a rank of its own.
-Result<PeerInfo> describe_self(const Config& config, const CommConfig& comm_config);
-/// Notes in `info` on which device it computes (kHostDevice: the host).
-Result<void> describe_device(int device, PeerInfo& info);
 
 /// Joins the others over the unique ids and makes `comm` ready. Blocks; ends early with
 /// comm.give_up.

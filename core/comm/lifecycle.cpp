@@ -14,10 +14,10 @@
 #include "core/comm/group.hpp"
 #include "core/comm/init.hpp"
 #include "core/comm/launch_life.hpp"
-#include "core/comm/networks.hpp"
 #include "core/comm/process.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
+#include "core/setup/set_up.hpp"
 
 namespace plexus {
 namespace {
@@ -204,26 +204,10 @@ Result<std::vector<int>> choose_devices(const Config& config, int nranks, const 
 /// All ranks are here: no bootstrap, no threads, one description for each.
 Result<void> init_all(Communicator** comms, int ndevices, const int* device_list) {
   const auto started = std::chrono::steady_clock::now();
-  PLEXUS_TRY(config, Process::instance().read_settings());
-  auto exchanges = make_local_exchanges(ndevices);
+  Process& process = Process::instance();
+  PLEXUS_TRY(config, process.read_settings());
   PLEXUS_TRY(devices, choose_devices(config, ndevices, device_list));
-  PLEXUS_TRY(self, describe_self(config, {}));
-  const auto infos = std::make_shared<std::vector<PeerInfo>>(static_cast<size_t>(ndevices), self);
-  for (size_t rank = 0; rank < devices.size(); ++rank) {
-    PLEXUS_TRY(describe_device(devices[rank], (*infos)[rank]));
-  }
-  std::vector<CommSetup> setups(static_cast<size_t>(ndevices));
-  for (int rank = 0; rank < ndevices; ++rank) {
-    CommSetup& setup = setups[static_cast<size_t>(rank)];
-    setup.started = started;
-    setup.rank = rank;
-    setup.nranks = ndevices;
-    setup.exchange = std::move(exchanges[static_cast<size_t>(rank)]);
-    setup.group = setup.exchange->group();
-    setup.infos = infos;
-    setup.config = config;
-  }
-  PLEXUS_TRY(agree_on_networks(setups, CommConfig{}));
+  PLEXUS_TRY(setups, set_up_local(process.setup_context(), config, devices, started));
   std::vector<std::unique_ptr<Communicator>> made;
   for (CommSetup& setup : setups) {
     CommConfig comm_config;

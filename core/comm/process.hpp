@@ -17,12 +17,13 @@
 #include "core/base/immortal.hpp"
 #include "core/comm/device_launch.hpp"
 #include "core/comm/stall_watch.hpp"
-#include "core/comm/topology.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/setup/comm_setup.hpp"
+#include "core/setup/topology.hpp"
 #include "core/transport/direct.hpp"
 #include "core/transport/user_memory.hpp"
 
@@ -51,6 +52,13 @@ class Process final : private ForkAware {
   [[nodiscard]] DeviceRuntime* devices() const noexcept { return devices_; }
   /// For tests: before the first communicator.
   void use_devices(DeviceRuntime* devices) noexcept { devices_ = devices; }
+
+  [[nodiscard]] SetupContext setup_context() noexcept {
+    return {.net_plugins = &net_plugins,
+            .collnet_plugins = &collnet_plugins,
+            .topologies = &topologies,
+            .devices = devices_};
+  }
 
   HostStream* create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.

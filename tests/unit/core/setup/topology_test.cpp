@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/topology.hpp"
+#include "core/setup/topology.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/gdr.hpp"
+#include "core/setup/gdr.hpp"
 
 #include <algorithm>
 

@@ -6,14 +6,14 @@
 #include <atomic>
 #include <memory>
 
-#include "core/comm/comm_config.hpp"
 #include "core/plugin/collnet_plugin.hpp"
 #include "core/schedule/choose_algorithm.hpp"
+#include "core/setup/comm_config.hpp"
 
 namespace plexus {
 
 struct CommSetup;
-struct CommTopology;
+struct SetupContext;
 
 struct CollnetOpen {
   CollnetAbility ability{.missing = "NCCL_COLLNET_ENABLE is not 1"};
@@ -24,9 +24,8 @@ struct CollnetOpen {
 bool wants_collnet(int64_t setting, const CommConfig& config);
 
 /// Collective, unless no rank wants it or all are in one process.
-Result<CollnetOpen> agree_on_collnet(const CommSetup& setup,
-                                     const CommTopology& topology,
-                                     uint32_t slot_bytes,
+Result<CollnetOpen> agree_on_collnet(const SetupContext& context,
+                                     const CommSetup& setup,
                                      const std::atomic<bool>* give_up);
 
 }  // namespace plexus

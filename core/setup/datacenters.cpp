@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/datacenters.hpp"
+#include "core/setup/datacenters.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/topology.hpp"
+#include "core/setup/topology.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 #include <set>
 
 #include "core/base/log.hpp"
-#include "core/comm/datacenters.hpp"
-#include "core/comm/machine.hpp"
+#include "core/setup/datacenters.hpp"
+#include "core/setup/machine.hpp"
 #include "core/topo/graph_file.hpp"
 #include "core/topo/join.hpp"
 #include "core/topo/machine_xml.hpp"

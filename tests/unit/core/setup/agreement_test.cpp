@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/agreement.hpp"
+#include "core/setup/agreement.hpp"
 
 #include <cstring>
 #include <string>

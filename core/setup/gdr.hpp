@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/comm/machine.hpp"
+#include "core/setup/machine.hpp"
 #include "core/topo/decisions.hpp"
 #include "core/transport/net_set.hpp"
 #include "core/transport/peer_info.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/machine.hpp"
+#include "core/setup/machine.hpp"
 
 #include <algorithm>
 #include <limits>

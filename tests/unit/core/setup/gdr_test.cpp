@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which slots are to lie in GPU memory, of what is known of GPU and NIC.
-#include "core/comm/gdr.hpp"
+#include "core/setup/gdr.hpp"
 
 #include <gtest/gtest.h>
 

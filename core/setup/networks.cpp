@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/networks.hpp"
+#include "core/setup/networks.hpp"
 
 #include <algorithm>
 
 #include "core/base/log.hpp"
-#include "core/comm/gdr.hpp"
-#include "core/comm/process.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/setup/gdr.hpp"
 
 namespace plexus {
 namespace {
@@ -41,7 +40,8 @@ Result<void> exchange_offers(CommSetup& setup, const std::atomic<bool>* give_up)
 }
 
 /// [nets][devices]; empty: the rank computes on the host.
-Result<std::vector<std::vector<GpuSlots>>> choose_all_gpu_slots(const CommSetup& setup,
+Result<std::vector<std::vector<GpuSlots>>> choose_all_gpu_slots(const SetupContext& context,
+                                                                const CommSetup& setup,
                                                                 const std::vector<OpenNet>& nets) {
   std::vector<std::vector<GpuSlots>> all;
   const PeerInfo& mine = (*setup.infos)[static_cast<size_t>(setup.rank)];
@@ -49,7 +49,7 @@ Result<std::vector<std::vector<GpuSlots>>> choose_all_gpu_slots(const CommSetup&
     PLEXUS_TRY(slots, choose_gpu_slots(setup.rank, mine,
                                        {.config = &setup.config,
                                         .net = &nets[net].context,
-                                        .cache = &Process::instance().topologies}));
+                                        .cache = context.topologies}));
     all.push_back(std::move(slots));
   }
   return all;
@@ -57,7 +57,9 @@ Result<std::vector<std::vector<GpuSlots>>> choose_all_gpu_slots(const CommSetup&
 
 }  // namespace
 
-Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const CommConfig& config) {
+Result<std::unique_ptr<NetSet>> open_networks(const SetupContext& context,
+                                              const CommSetup& setup,
+                                              const CommConfig& config) {
   if (!needs_net(setup)) {
     return std::make_unique<NetSet>(std::vector<OpenNet>());
   }
@@ -68,37 +70,36 @@ Result<std::unique_ptr<NetSet>> open_networks(const CommSetup& setup, const Comm
   options.falls_back = setup.config.net_fallback;
   options.folders = setup.config.plugin_path;
   options.load = {.abi = setup.config.net_abi, .v11 = setup.config.net_v11};
-  options.cache = &Process::instance().net_plugins;
+  options.cache = context.net_plugins;
   PLEXUS_TRY(nets, open_nets(options, {.comm_id = setup.group,
                                        .traffic_class = config.traffic_class,
                                        .log = write_line,
                                        .settings = setting_value}));
-  PLEXUS_TRY(gpu_slots, choose_all_gpu_slots(setup, nets));
+  PLEXUS_TRY(gpu_slots, choose_all_gpu_slots(context, setup, nets));
   return std::make_unique<NetSet>(std::move(nets), std::move(gpu_slots));
 }
 
-Result<void> agree_on_networks(CommSetup& setup,
+Result<void> agree_on_networks(const SetupContext& context,
+                               CommSetup& setup,
                                const CommConfig& config,
                                const std::atomic<bool>* give_up) {
   if (!may_need_net(*setup.infos)) {
     return ok();
   }
-  auto nets = open_networks(setup, config);
-  if (nets.has_error()) {
-    setup.exchange->announce_failure(nets.error());  // the others wait in the exchange
-    return std::move(nets).error();
-  }
-  setup.nets = std::move(nets).value();
+  PLEXUS_TRY(nets, open_networks(context, setup, config));
+  setup.nets = std::move(nets);
   return exchange_offers(setup, give_up);
 }
 
-Result<void> agree_on_networks(std::span<CommSetup> setups, const CommConfig& config) {
+Result<void> agree_on_networks(const SetupContext& context,
+                               std::span<CommSetup> setups,
+                               const CommConfig& config) {
   if (!may_need_net(*setups.front().infos)) {
     return ok();
   }
   std::vector<std::string> offers;
   for (CommSetup& setup : setups) {
-    PLEXUS_TRY(nets, open_networks(setup, config));
+    PLEXUS_TRY(nets, open_networks(context, setup, config));
     setup.nets = std::move(nets);
     offers.push_back(setup.nets->offers());
   }

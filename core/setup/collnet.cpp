@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/collnet.hpp"
+#include "core/setup/collnet.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include "core/base/log.hpp"
-#include "core/comm/communicator.hpp"
-#include "core/comm/process.hpp"
 #include "core/plugin/collnet_registry.hpp"
+#include "core/setup/comm_setup.hpp"
 
 namespace plexus {
 namespace {
@@ -52,21 +51,21 @@ Result<Offer> make_offer(const CollnetContext& context, uint32_t slot_bytes) {
 }
 
 /// Opens this rank's plugin. An Error only when the user named one that is no good.
-Result<Offer> open(const CommSetup& setup, uint32_t slot_bytes, CollnetOpen& made) {
+Result<Offer> open(const SetupContext& context, const CommSetup& setup, CollnetOpen& made) {
   PLEXUS_TRY(plugin, find_collnet_plugin({.plugin = setup.config.collnet_plugin,
                                           .net_plugins = setup.config.net_plugin,
                                           .folders = setup.config.plugin_path,
-                                          .cache = &Process::instance().collnet_plugins}));
+                                          .cache = context.collnet_plugins}));
   if (plugin == nullptr) {
     return refuse(
         "there is no collnet plugin: set PLEXUS_COLLNET_PLUGIN (aggregator, or a "
         "library), or use a net plugin that has one");
   }
-  PLEXUS_TRY(context, CollnetContext::create(plugin, setup.group));
+  PLEXUS_TRY(network, CollnetContext::create(plugin, setup.group));
   PLEXUS_INFO(kInit, "using collnet {} {} with {} devices; found at {}", plugin->name,
-              plugin->version, context.devices().size(), plugin->path.string());
-  PLEXUS_TRY(offer, make_offer(context, slot_bytes));
-  made.context = std::make_unique<CollnetContext>(std::move(context));
+              plugin->version, network.devices().size(), plugin->path.string());
+  PLEXUS_TRY(offer, make_offer(network, setup.slot_bytes));
+  made.context = std::make_unique<CollnetContext>(std::move(network));
   return offer;
 }
 
@@ -128,22 +127,18 @@ bool wants_collnet(int64_t setting, const CommConfig& config) {
   return setting == 1 || (setting < 0 && config.collnet_enable);
 }
 
-Result<CollnetOpen> agree_on_collnet(const CommSetup& setup,
-                                     const CommTopology& topology,
-                                     uint32_t slot_bytes,
+Result<CollnetOpen> agree_on_collnet(const SetupContext& context,
+                                     const CommSetup& setup,
                                      const std::atomic<bool>* give_up) {
+  const CommTopology& topology = *setup.topology;
   CollnetOpen made;
   made.ability.missing = why_not(setup, topology);
   if (!made.ability.missing.empty()) {
     return made;
   }
-  auto offer = open(setup, slot_bytes, made);
-  if (offer.has_error()) {
-    setup.exchange->announce_failure(offer.error());  // the others wait in the exchange
-    return std::move(offer).error();
-  }
+  PLEXUS_TRY(offer, open(context, setup, made));
   std::string bytes(sizeof(Offer), '\0');
-  std::memcpy(bytes.data(), &offer.value(), bytes.size());
+  std::memcpy(bytes.data(), &offer, bytes.size());
   PLEXUS_TRY(blobs, setup.exchange->all_gather(std::move(bytes), give_up));
   PLEXUS_TRY(ability, join_offers(blobs, count_least(topology.orders.front())));
   made.ability = std::move(ability);

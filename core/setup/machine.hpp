@@ -7,8 +7,8 @@
 
 #include "core/base/config.hpp"
 #include "core/base/result.hpp"
-#include "core/comm/topology.hpp"
 #include "core/plugin/net_plugin.hpp"
+#include "core/setup/topology.hpp"
 #include "core/topo/detect.hpp"
 
 namespace plexus {

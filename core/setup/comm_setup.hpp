@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything of a communicator that is found out before it exists, as one value; what init needs
+// of the process to find it out.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plugin-api/plexus_tuner.h"
+
+#include "core/base/config.hpp"
+#include "core/bootstrap/exchange.hpp"
+#include "core/device/device_runtime.hpp"
+#include "core/plugin/collnet_registry.hpp"
+#include "core/plugin/registry.hpp"
+#include "core/schedule/choose_algorithm.hpp"
+#include "core/setup/collnet.hpp"
+#include "core/setup/topology.hpp"
+#include "core/transport/net_set.hpp"
+#include "core/transport/peer_info.hpp"
+
+namespace plexus {
+
+/// What the ranks of a process share while they are set up. Borrowed.
+struct SetupContext {
+  NetPluginCache* net_plugins;
+  CollnetPluginCache* collnet_plugins;
+  TopologyCache* topologies;
+  DeviceRuntime* devices;  // nullptr: this build is without CUDA
+};
+
+/// The same on all ranks but for `rank`, and for what is open in this process: exchange, networks,
+/// collnet.
+struct CommSetup {
+  int rank = 0;
+  int nranks = 0;
+  uint64_t group = 0;  // distinct for every communicator
+  std::unique_ptr<Exchange> exchange;
+  /// [nranks]; ranks made by one call share it.
+  std::shared_ptr<const std::vector<PeerInfo>> infos;
+  Config config;
+  std::chrono::steady_clock::time_point started;  // when init was called
+  std::unique_ptr<NetSet> nets;                   // nullptr: no rank needs a network
+  std::shared_ptr<const CommTopology> topology;   // shared with the ranks of this process
+  AlgorithmFilter filter;                         // NCCL_ALGO, NCCL_PROTO
+  uint32_t slot_bytes = 0;
+  plexus_tuner_comm_t tuner_facts{};
+  CollnetOpen collnet;
+  int channels_min = 1;  // that all ranks can have
+  int channels_max = 1;
+  bool oversubscribed = false;  // more ranks than cores on those of this rank
+
+  [[nodiscard]] const PeerInfo& mine() const { return (*infos)[static_cast<size_t>(rank)]; }
+};
+
+}  // namespace plexus

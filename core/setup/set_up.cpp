@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/setup/set_up.hpp"
+
+#include "core/setup/agreement.hpp"
+#include "core/setup/describe_rank.hpp"
+#include "core/setup/networks.hpp"
+#include "core/setup/tuner_facts.hpp"
+
+namespace plexus {
+namespace {
+
+bool is_oversubscribed(const CommSetup& setup) {
+  const PeerInfo& mine = setup.mine();
+  uint32_t ranks_on_my_cores = 0;
+  for (const PeerInfo& info : *setup.infos) {
+    ranks_on_my_cores += info.host_hash == mine.host_hash && info.core_set == mine.core_set ? 1 : 0;
+  }
+  return ranks_on_my_cores > mine.cores;
+}
+
+/// What follows from what all ranks said of themselves and from their networks.
+Result<void> finish(const SetupContext& context,
+                    const std::atomic<bool>* give_up,
+                    CommSetup& setup) {
+  PLEXUS_TRY(check_agreement(*setup.infos));
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup.config.algo, setup.config.proto));
+  setup.filter = std::move(filter);
+  PLEXUS_TRY(topology,
+             agree_on_topology({.rank = setup.rank,
+                                .group = setup.group,
+                                .infos = *setup.infos,
+                                .config = &setup.config,
+                                .net = setup.nets == nullptr ? nullptr : setup.nets->first(),
+                                .exchange = setup.exchange.get(),
+                                .give_up = give_up,
+                                .cache = context.topologies}));
+  setup.topology = std::move(topology);
+  setup.slot_bytes = choose_slot_bytes(*setup.infos);
+  setup.tuner_facts =
+      describe_to_tuner(*setup.infos, *setup.topology, setup.group, setup.slot_bytes);
+  const auto [channels_min, channels_max] = bounds_of_channels(*setup.infos);
+  setup.channels_min = static_cast<int>(channels_min);
+  setup.channels_max = static_cast<int>(channels_max);
+  setup.oversubscribed = is_oversubscribed(setup);
+  PLEXUS_TRY(collnet, agree_on_collnet(context, setup, give_up));
+  setup.collnet = std::move(collnet);
+  return ok();
+}
+
+Result<void> agree(const SetupContext& context,
+                   const CommConfig& comm_config,
+                   const std::atomic<bool>* give_up,
+                   CommSetup& setup) {
+  PLEXUS_TRY(agree_on_networks(context, setup, comm_config, give_up));
+  return finish(context, give_up, setup);
+}
+
+}  // namespace
+
+Result<CommSetup> set_up(const SetupContext& context,
+                         const Config& config,
+                         const CommConfig& comm_config,
+                         std::unique_ptr<Exchange> exchange,
+                         std::chrono::steady_clock::time_point started,
+                         const std::atomic<bool>* give_up) {
+  auto described = describe_rank(config, comm_config, context.devices);
+  if (described.has_error()) {
+    exchange->announce_failure(described.error());  // the others wait in the exchange
+    return std::move(described).error();
+  }
+  CommSetup setup;
+  setup.started = started;
+  setup.rank = exchange->rank();
+  setup.nranks = exchange->nranks();
+  setup.group = exchange->group();
+  setup.config = config;
+  PLEXUS_TRY(blobs, exchange->all_gather(described.value().to_bytes(), give_up));
+  auto infos = std::make_shared<std::vector<PeerInfo>>();
+  for (const std::string& blob : blobs) {
+    PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
+    infos->push_back(info);
+  }
+  setup.infos = std::move(infos);
+  setup.exchange = std::move(exchange);
+  if (auto agreed = agree(context, comm_config, give_up, setup); agreed.has_error()) {
+    setup.exchange->announce_failure(agreed.error());
+    return std::move(agreed).error();
+  }
+  return setup;
+}
+
+Result<std::vector<CommSetup>> set_up_local(const SetupContext& context,
+                                            const Config& config,
+                                            std::span<const int> devices,
+                                            std::chrono::steady_clock::time_point started) {
+  auto exchanges = make_local_exchanges(static_cast<int>(devices.size()));
+  PLEXUS_TRY(self, describe_rank(config, {}, context.devices));
+  const auto infos = std::make_shared<std::vector<PeerInfo>>(devices.size(), self);
+  std::vector<CommSetup> setups(devices.size());
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    PLEXUS_TRY(describe_device(devices[rank], context.devices, (*infos)[rank]));
+    CommSetup& setup = setups[rank];
+    setup.started = started;
+    setup.rank = static_cast<int>(rank);
+    setup.nranks = static_cast<int>(devices.size());
+    setup.exchange = std::move(exchanges[rank]);
+    setup.group = setup.exchange->group();
+    setup.infos = infos;
+    setup.config = config;
+  }
+  PLEXUS_TRY(agree_on_networks(context, setups, CommConfig{}));
+  for (CommSetup& setup : setups) {
+    PLEXUS_TRY(finish(context, nullptr, setup));
+  }
+  return setups;
+}
+
+}  // namespace plexus

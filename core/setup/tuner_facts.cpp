@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/setup/tuner_facts.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "core/schedule/choose_algorithm.hpp"
+
+namespace plexus {
+namespace {
+
+/// Pairs in different datacenters, and the worst of what joins those.
+void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
+  const DatacenterMap& map = topology.datacenters;
+  std::vector<uint32_t> members(map.count());
+  for (const int datacenter : topology.datacenter_of) {
+    ++members[static_cast<size_t>(datacenter)];
+  }
+  for (size_t from = 0; from < map.count(); ++from) {
+    for (size_t to = 0; to < from; ++to) {
+      const DatacenterPath& path = map.path(from, to);
+      xdc.count += members[from] * members[to];
+      xdc.latency_ns = std::max(xdc.latency_ns, path.latency_ns.value_or(0));
+      const uint64_t known = path.mbit_per_s.value_or(0);
+      if (known > 0 && (xdc.bandwidth_mbit_per_s == 0 || known < xdc.bandwidth_mbit_per_s)) {
+        xdc.bandwidth_mbit_per_s = known;
+      }
+    }
+  }
+}
+
+constexpr uint64_t kMbitOfGb = 8000;
+
+/// All zero when a rank computes on the host.
+plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
+  plexus_tuner_cuda_t cuda{};
+  if (!std::all_of(infos.begin(), infos.end(), [](const auto& info) { return info.on_cuda(); })) {
+    return cuda;
+  }
+  cuda.sm = std::numeric_limits<uint32_t>::max();
+  cuda.blocks = std::numeric_limits<uint32_t>::max();
+  cuda.memory_mbit_per_s = std::numeric_limits<uint64_t>::max();
+  for (const PeerInfo& info : infos) {
+    const uint32_t sharers = sharers_of(infos, info);
+    cuda.sm = std::min(cuda.sm, static_cast<uint32_t>(std::max(info.device_sm, 1)));
+    cuda.ranks_per_device = std::max(cuda.ranks_per_device, sharers);
+    cuda.blocks = std::min(cuda.blocks, info.device_blocks / sharers);
+    cuda.memory_mbit_per_s =
+        std::min(cuda.memory_mbit_per_s, info.device_memory_gb_per_s * kMbitOfGb);
+  }
+  cuda.nvlink = topology.nvlink ? 1 : 0;
+  return cuda;
+}
+
+}  // namespace
+
+plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
+                                      const CommTopology& topology,
+                                      uint64_t group,
+                                      uint32_t slot_bytes) {
+  std::map<uint64_t, uint32_t> hosts;
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // bound ranks: a set each
+  bool shares_host = true;
+  bool shares_process = true;
+  for (const PeerInfo& info : infos) {
+    ++hosts[info.host_hash];
+    ++processes[{info.host_hash, info.process_id}];
+    core_sets[{info.host_hash, info.core_set}] = std::max(info.cores, 1U);
+    shares_host = shares_host && info.shm_disable == 0;
+    shares_process = shares_process && info.p2p_disable == 0;
+  }
+  const auto pairs = [](const auto& groups) {
+    uint64_t count = 0;
+    for (const auto& [key, members] : groups) {
+      count += uint64_t{members} * (members - 1) / 2;
+    }
+    return count;
+  };
+  const uint64_t all = uint64_t{infos.size()} * (infos.size() - 1) / 2;
+  const uint64_t in_process = shares_process ? pairs(processes) : 0;
+  const uint64_t on_host = shares_host ? pairs(hosts) - in_process : 0;
+  plexus_tuner_comm_t comm{};
+  comm.struct_size = sizeof(comm);
+  comm.nranks = static_cast<uint32_t>(infos.size());
+  comm.nnodes = static_cast<uint32_t>(hosts.size());
+  comm.ndatacenters = static_cast<uint32_t>(topology.datacenters.count());
+  for (const auto& [host, members] : hosts) {
+    comm.ranks_per_node_max = std::max(comm.ranks_per_node_max, members);
+  }
+  std::map<uint64_t, uint32_t> cores;
+  for (const auto& [host_and_set, count] : core_sets) {
+    cores[host_and_set.first] += count;
+  }
+  comm.cores_per_node_min = std::numeric_limits<uint32_t>::max();
+  for (const auto& [host, count] : cores) {
+    comm.cores_per_node_min = std::min(comm.cores_per_node_min, count);
+  }
+  comm.comm_id = group;
+  comm.slot_bytes = slot_bytes;
+  comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
+  comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
+  describe_xdc(topology, comm.links[PLEXUS_LINK_XDC]);
+  comm.cuda = describe_cuda(infos, topology);
+  if (comm.cuda.sm > 0) {
+    const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * double{kMbitOfGb});
+    comm.links[PLEXUS_LINK_PROCESS].bandwidth_mbit_per_s = mbit_per_s;
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = mbit_per_s;
+  }
+  comm.links[PLEXUS_LINK_NET].count =
+      static_cast<uint32_t>(all - in_process - on_host) - comm.links[PLEXUS_LINK_XDC].count;
+  return comm;
+}
+
+uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
+  uint32_t told = 0;
+  for (const PeerInfo& info : infos) {
+    if (info.slot_bytes > 0) {
+      told = told == 0 ? info.slot_bytes : std::min(told, info.slot_bytes);
+    }
+  }
+  return told > 0 ? told : may_need_net(infos) ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
+}
+
+std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos) {
+  // Most programs have at most so many lanes, a block each.
+  constexpr uint32_t kLanesPerChannel = 2;
+  uint32_t least = 1;
+  uint32_t most = 64;
+  for (const PeerInfo& info : infos) {
+    least = std::max(least, info.min_channels);
+    most = std::min(most, info.max_channels);
+    if (info.on_cuda()) {
+      // One block of the device is for the messages of the group.
+      const uint32_t blocks = (std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info);
+      most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
+    }
+  }
+  return {std::min(least, most), most};
+}
+
+}  // namespace plexus
