@@ -102,25 +102,34 @@ static std::optional<ConnectionSet::XdcLink> xdc_link(const CommTopology& topolo
                                 .latency_ns = path.latency_ns.value_or(0)};
 }
 
-void Communicator::make_plan_context() {
+void Communicator::make_runner() {
+  Process& process = Process::instance();
   const plexus_tuner_link_t* const links = setup_.tuner_facts.links;
-  plan_context_ = PlanContext{
-      .state = this,
-      .rank = setup_.rank,
-      .nranks = setup_.nranks,
-      .orders = setup_.topology->orders,
-      .costs = setup_.topology->costs.get(),
-      .connections = connections_.get(),
-      .memory = &Process::instance().memory,
-      .filter = &setup_.filter,
-      .tuner = tuner_.get(),
-      .collnet = &setup_.collnet.ability,
-      .deterministic = setup_.config.deterministic,
-      .shares_memory = links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,
-      .channels_min = setup_.channels_min,
-      .channels_max = setup_.channels_max,
-      .slot_bytes = setup_.slot_bytes,
-      .device = device_rank_.get()};
+  runner_.emplace(LaunchContext{
+      .plans = {.state = this,
+                .rank = setup_.rank,
+                .nranks = setup_.nranks,
+                .orders = setup_.topology->orders,
+                .costs = setup_.topology->costs.get(),
+                .connections = connections_.get(),
+                .memory = &process.memory,
+                .filter = &setup_.filter,
+                .tuner = tuner_.get(),
+                .collnet = &setup_.collnet.ability,
+                .deterministic = setup_.config.deterministic,
+                .shares_memory =
+                    links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,
+                .channels_min = setup_.channels_min,
+                .channels_max = setup_.channels_max,
+                .slot_bytes = setup_.slot_bytes,
+                .device = device_rank_.get()},
+      .infos = *setup_.infos,
+      .log = call_log_.get(),
+      .profile = profile_.get(),
+      .async = &process.async,
+      .launches = &process.launches,
+      .peer_mapped = peer_mapped_.get(),
+      .registers_graphs = setup_.config.graph_register});
 }
 
 void Communicator::open_connections() {
@@ -180,9 +189,9 @@ Result<void> Communicator::start(CommSetup setup) {
   }
   open_connections();
   open_peer_mapped_memory();
-  make_plan_context();
-  setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   call_log_ = std::make_unique<CallLog>(setup_.nranks);
+  make_runner();
+  setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
   process.stalls.add({.group = setup_.group,
                       .rank = setup_.rank,
                       .nranks = setup_.nranks,
@@ -275,127 +284,22 @@ void Communicator::check_device() {
     return;
   }
   if (const DeviceFailure* const failure = device_rank_->failure(); failure != nullptr) {
-    fail(order_.describe(*failure));
+    fail(runner_->order().describe(*failure));
   }
-}
-
-Result<Plan*> Communicator::find_plan(std::span<const Task> tasks) {
-  const uint64_t dropped = plans_.dropped();
-  auto found = plans_.find_or_build(*plan_context_, tasks);
-  Plan* const plan = found.has_value() ? found.value() : nullptr;
-  for (Plan** const last : {&last_plan_, &last_group_plan_}) {
-    if (*last == plan || plans_.dropped() != dropped) {
-      *last = nullptr;  // has other scalars now, or may be gone: also when the new one fails
-    }
-  }
-  if (plan == nullptr) {
-    return std::move(found).error();
-  }
-  newest_plan_ = plan;
-  return plan;
-}
-
-void Communicator::prepare(Plan& plan, std::span<const Task> tasks) {
-  const uint64_t sequence = call_log_->collectives();
-  plan.prepare(tasks, *call_log_, *plan_context_->memory);
-  if (profile_ != nullptr) {
-    profile_->prepare(plan, tasks, sequence);
-  }
-  const Choice& choice = plan.choice();
-  last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};
-}
-
-Result<void> Communicator::run_inline(std::span<const Task> tasks) {
-  if (submitted_.load(std::memory_order_acquire) != 0) {
-    wait_submitted();
-  }
-  PLEXUS_TRY(plan, find_plan(tasks));
-  prepare(*plan, tasks);
-  return run(*plan);
-}
-
-Result<void> Communicator::run(Plan& plan) {
-  Execution* const execution = &plan.execution();
-  engine_.run({&execution, 1});
-  if (execution->error.has_value()) {
-    return std::move(*execution->error);
-  }
-  return ok();
-}
-
-Result<void> Communicator::repeat_last_call(const void* send, void* recv) {
-  last_plan_->prepare_again(send, recv, *call_log_, *plan_context_->memory);
-  return run(*last_plan_);
-}
-
-Result<void> Communicator::repeat_last_group(std::span<const Task> tasks) {
-  last_group_plan_->prepare(tasks, *call_log_, *plan_context_->memory);
-  return run(*last_group_plan_);
-}
-
-/// Profilers want to see every call, a user's reduction may end, and a kernel needs a launch.
-void Communicator::note_last(std::span<const CallShape> shapes, uint64_t group) noexcept {
-  constexpr int kBuiltInOps = 5;
-  const bool repeats = profile_ == nullptr && device_rank_ == nullptr &&
-                       std::all_of(shapes.begin(), shapes.end(),
-                                   [](const CallShape& shape) { return shape.op < kBuiltInOps; });
-  if (group != 0) {
-    last_group_plan_ = repeats ? newest_plan_ : nullptr;
-    last_group_ = group;
-  } else {
-    last_plan_ = repeats && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
-    last_call_ = shapes.front();
-  }
-}
-
-Submission::Part Communicator::start_submission(Plan& plan) {
-  plan.busy = true;
-  enter();  // the engine thread is inside until `finished` has returned
-  submitted_.fetch_add(1, std::memory_order_relaxed);
-  plan.execution().finished = false;
-  return {.execution = &plan.execution(), .finished = [this, &plan] {
-            plan.busy = false;
-            submitted_.fetch_sub(1, std::memory_order_release);
-            submitted_.notify_all();
-            leave();
-          }};
-}
-
-void Communicator::submit_run(Execution& execution, std::function<void()> finished) {
-  enter();
-  submitted_.fetch_add(1, std::memory_order_relaxed);
-  execution.finished = false;
-  Submission::Part part{.execution = &execution,
-                        .finished = [this, finished = std::move(finished)] {
-                          finished();
-                          submitted_.fetch_sub(1, std::memory_order_release);
-                          submitted_.notify_all();
-                          leave();
-                        }};
-  Process::instance().async.submit({.parts = {std::move(part)}, .streams = {}});
 }
 
 void Communicator::wait_submitted() {
-  for (int pending = submitted_.load(std::memory_order_acquire); pending != 0;
-       pending = submitted_.load(std::memory_order_acquire)) {
-    submitted_.wait(pending, std::memory_order_acquire);
+  if (runner_.has_value()) {
+    runner_->wait_submitted();
   }
-}
-
-bool Communicator::wait_submitted_for(std::chrono::milliseconds time) {
-  const auto limit = std::chrono::steady_clock::now() + time;
-  while (submitted_.load(std::memory_order_acquire) != 0) {
-    if (std::chrono::steady_clock::now() > limit) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 void Communicator::wait_left() {
   while (calls_.load(std::memory_order_acquire) != 0) {
     std::this_thread::yield();
+  }
+  if (runner_.has_value()) {
+    runner_->wait_left();
   }
 }
 

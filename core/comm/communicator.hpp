@@ -21,15 +21,10 @@
 
 #include "core/base/immortal.hpp"
 #include "core/comm/communicator_calls.hpp"
-#include "core/comm/device_launch.hpp"
-#include "core/comm/profile.hpp"
-#include "core/comm/stall_watch.hpp"
-#include "core/engine/async_engine.hpp"
-#include "core/engine/engine.hpp"
-#include "core/schedule/plan.hpp"
+#include "core/launch/call_runner.hpp"
 #include "core/setup/comm_setup.hpp"
+#include "core/stall/stall_watch.hpp"
 #include "core/transport/connections.hpp"
-#include "core/transport/peer_mapped_memory.hpp"
 
 namespace plexus {
 
@@ -48,7 +43,9 @@ class Communicator final : public RankState {
   [[nodiscard]] int nranks() const noexcept { return setup_.nranks; }
   [[nodiscard]] const CommConfig& comm_config() const noexcept { return comm_config_; }
   [[nodiscard]] const CommSetup& setup() const noexcept { return setup_; }
-  [[nodiscard]] const LastChoice& last_choice() const noexcept { return last_choice_; }
+  [[nodiscard]] LastChoice last_choice() const noexcept {
+    return runner_.has_value() ? runner_->last_choice() : LastChoice{"", "", 0};
+  }
   // The number of the next split, and of the next shrink to `members`: who takes part in one counts
   // like the others, whatever shrinks there were without it.
   uint64_t next_split() noexcept { return splits_.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -65,38 +62,19 @@ class Communicator final : public RankState {
   void stop_with(const Error& reason);
 
   // -- work --
-  /// A plan for `tasks` (all of this communicator). A failure leaves nothing behind.
-  Result<Plan*> find_plan(std::span<const Task> tasks);
-  /// That find_plan() gave last.
-  [[nodiscard]] Plan* newest_plan() const noexcept { return newest_plan_; }
-  /// Fills it in, ready to execute: from here on the calls are made.
-  void prepare(Plan& plan, std::span<const Task> tasks);
-  /// Runs one group's tasks of this communicator inline.
-  Result<void> run_inline(std::span<const Task> tasks);
-  // The last call and the last group, when they can be done again without checks: see
-  // repeat_call().
+  /// How its calls run. Once started.
+  [[nodiscard]] CallRunner& runner() noexcept { return *runner_; }
+  // May the last call, or the last group, be done again without checks? See repeat_call().
   [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
-    return last_plan_ != nullptr && last_call_ == shape && can_repeat();
+    return can_repeat() && runner_->is_last_call(shape);
   }
   [[nodiscard]] bool is_last_group(uint64_t number) const noexcept {
-    return last_group_plan_ != nullptr && last_group_ == number && can_repeat();
+    return can_repeat() && runner_->is_last_group(number);
   }
-  Result<void> repeat_last_call(const void* send, void* recv);
-  Result<void> repeat_last_group(std::span<const Task> tasks);
-  /// What has just run is the last call (`group` 0), or the last group, from now on.
-  void note_last(std::span<const CallShape> shapes, uint64_t group) noexcept;
-  /// `plan` as part of what is about to be submitted: the communicator counts it as on a stream.
-  Submission::Part start_submission(Plan& plan);
-  /// Hands one launch's part to the async engine; `finished` is told by its thread.
-  void submit_run(Execution& execution, std::function<void()> finished);
   /// Blocks until nothing of this communicator is on a host stream, or under way on a device.
   void wait_submitted();
-  /// The same for so long at most; true: nothing is left.
-  bool wait_submitted_for(std::chrono::milliseconds time);
-  [[nodiscard]] Engine& engine() noexcept { return engine_; }
   /// nullptr: the rank computes on the host.
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
-  [[nodiscard]] DeviceOrder& order() noexcept { return order_; }
   /// nullptr: no kernel in another process may read this rank's device.
   [[nodiscard]] PeerMappedMemory* peer_mapped() const noexcept { return peer_mapped_.get(); }
   /// Has a kernel failed that nobody watches? Then the communicator has too.
@@ -148,12 +126,10 @@ class Communicator final : public RankState {
   void open_peer_mapped_memory();
   Result<void> open_profilers();
   Result<void> open_tuner();
-  void make_plan_context();
+  void make_runner();
   [[nodiscard]] bool can_repeat() const noexcept {
-    return state() == Code::kSuccess && !revoked && !finalized &&
-           submitted_.load(std::memory_order_acquire) == 0;
+    return state() == Code::kSuccess && !revoked && !finalized;
   }
-  Result<void> run(Plan& plan);
 
   CommConfig comm_config_;
   CommSetup setup_;
@@ -162,24 +138,14 @@ class Communicator final : public RankState {
   std::unique_ptr<PeerMappedMemory> peer_mapped_;  // likewise
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
-  std::optional<PlanContext> plan_context_;
-  PlanCache plans_;
-  DeviceOrder order_;
-  Plan* newest_plan_ = nullptr;  // that find_plan() gave last: the cache may have dropped others
-  Plan* last_plan_ = nullptr;    // of last_call_; nullptr: not to be repeated
-  CallShape last_call_;
-  Plan* last_group_plan_ = nullptr;  // of group last_group_; nullptr: not to be repeated
-  uint64_t last_group_ = 0;
-  Engine engine_;
-  LastChoice last_choice_{"", "", 0};
   std::unique_ptr<CallLog> call_log_;
+  std::optional<CallRunner> runner_;  // there once started; before all that it borrows
   std::atomic<uint64_t> splits_{0};
   std::mutex shrinks_mutex_;
   std::map<std::vector<int>, uint64_t> shrinks_;  // by members; guarded by shrinks_mutex_
   std::map<int, UserReduction> reductions_;
   int reductions_made_ = 0;
   std::atomic<int> calls_{0};
-  std::atomic<int> submitted_{0};
   std::atomic<Code> state_{Code::kInProgress};
   mutable std::mutex error_mutex_;
   std::optional<Error> error_;  // guarded by error_mutex_; the first one stays

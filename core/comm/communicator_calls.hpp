@@ -78,19 +78,6 @@ Result<void> group_end();
 /// one.
 void fail_group(const Error& error);
 
-/// All of a call but the addresses: calls that are equal in it are checked and planned alike.
-struct CallShape {
-  Collective collective = Collective::kAllReduce;
-  int type = 0;
-  int op = 0;
-  int root = 0;
-  bool has_send = false;  // the address is not NULL
-  bool has_recv = false;
-  bool in_place = false;
-  bool of_vector = false;
-  uint64_t count = 0;
-  friend bool operator==(const CallShape&, const CallShape&) = default;
-};
 /// `shape`: of the call that `task` was made from.
 Result<void> enqueue(const Task& task, const CallShape& shape);
 /// What loops of small messages do: the call that `comm` did last, or the one that stood at this
@@ -143,12 +130,6 @@ Result<void> destroy_host_event(const void* handle);
 /// kInvalidArgument when it is none of ours.
 Result<std::shared_ptr<HostEvent>> find_host_event(const void* handle);
 
-/// Report for tools (`plexus perf`): what the last collective on `comm` used.
-struct LastChoice {
-  const char* algorithm;
-  const char* protocol;
-  int channels;
-};
 LastChoice last_choice(const Communicator& comm) noexcept;
 
 }  // namespace plexus

@@ -82,9 +82,10 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
     if (streams.empty() && entry.comm->device_rank() == nullptr) {
       entry.comm->wait_submitted();
     }
-    PLEXUS_TRY(plan, entry.comm->find_plan(entry.tasks));
+    PLEXUS_TRY(plan, entry.comm->runner().find_plan(entry.tasks));
     if (entry.comm->device_rank() != nullptr) {
-      plans.on_devices.push_back({.comm = entry.comm, .plan = plan, .tasks = entry.tasks});
+      plans.on_devices.push_back(
+          {.runner = &entry.comm->runner(), .plan = plan, .tasks = entry.tasks});
       continue;
     }
     if (streams.empty()) {
@@ -103,7 +104,8 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
     }
   }
   for (const CommTasks& entry : sorted) {
-    entry.comm->prepare(*entry.comm->newest_plan(), entry.tasks);
+    CallRunner& runner = entry.comm->runner();
+    runner.prepare(*runner.newest_plan(), entry.tasks);
   }
   return plans;
 }
@@ -114,7 +116,7 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   if (!plans.on_streams.empty()) {
     Submission submission{.parts = {}, .streams = std::move(plans.streams)};
     for (const auto& [comm, plan] : plans.on_streams) {
-      submission.parts.push_back(comm->start_submission(*plan));
+      submission.parts.push_back(comm->runner().start_submission(*plan));
     }
     Process::instance().async.submit(std::move(submission));
   }
@@ -126,7 +128,7 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
     PLEXUS_TRY(run_on_devices(plans.on_devices, executions));
   }
   if (!executions.empty()) {
-    sorted.front().comm->engine().run(executions);
+    sorted.front().comm->runner().engine().run(executions);
   }
   for (const auto& [comm, plan] : plans.waits_for) {
     comm->wait_submitted();
@@ -152,9 +154,9 @@ Result<void> run_tasks(std::span<const Task> tasks,
   if (is_simple &&
       comm->device_rank() == nullptr) {  // without the lists that several communicators need
     comm->enter();
-    auto result = comm->run_inline(tasks);
+    auto result = comm->runner().run_inline(tasks);
     if (result.has_value()) {
-      comm->note_last(shapes, group);
+      comm->runner().note_last(shapes, group);
     }
     comm->leave();
     return result;
@@ -247,7 +249,7 @@ void Group::add(const Task& task, const CallShape& shape) {
 Result<void> Group::finish() {
   if (last_comm_ != nullptr && ntaken_ == tasks_.size() && jobs_.empty() && !error_.has_value()) {
     last_comm_->enter();
-    auto result = last_comm_->repeat_last_group(tasks_);
+    auto result = last_comm_->runner().repeat_last_group(tasks_);
     last_comm_->leave();
     return result;
   }
@@ -321,7 +323,7 @@ Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void*
     return false;
   }
   comm.enter();
-  auto result = comm.repeat_last_call(send, recv);
+  auto result = comm.runner().repeat_last_call(send, recv);
   comm.leave();
   PLEXUS_TRY(std::move(result));
   return true;

@@ -44,7 +44,7 @@ namespace {
 /// them on their streams. They will end as soon as they begin; what they use goes then.
 void release_aborted(Communicator* comm) {
   constexpr auto kPatience = std::chrono::milliseconds(500);
-  if (comm->device_rank() == nullptr || comm->wait_submitted_for(kPatience)) {
+  if (comm->device_rank() == nullptr || comm->runner().wait_submitted_for(kPatience)) {
     release(comm);
     return;
   }

@@ -15,15 +15,15 @@
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
-#include "core/comm/device_launch.hpp"
-#include "core/comm/stall_watch.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
+#include "core/launch/launch_pool.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/setup/topology.hpp"
+#include "core/stall/stall_watch.hpp"
 #include "core/transport/direct.hpp"
 #include "core/transport/user_memory.hpp"
 

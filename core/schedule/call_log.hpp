@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which calls a rank has made in a communicator: what ranks that wait for each other compare
-// (core/comm/stall_watch.hpp). Collectives are numbered among collectives, sends and receives per
+// (core/stall/stall_watch.hpp). Collectives are numbered among collectives, sends and receives per
 // peer and direction, since only those must come in the same order on two ranks.
 #pragma once
 

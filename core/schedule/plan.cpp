@@ -428,7 +428,8 @@ void Plan::prepare_item(const ItemTask& entry,
   work.output = user_buffer(recv, entry.output_bytes, borrows_mapped_, memory);
 }
 
-Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {
+Result<std::shared_ptr<Plan>> PlanCache::find_or_build(const PlanContext& context,
+                                                       std::span<const Task> tasks) {
   for (size_t i = 0; i < plans_.size(); ++i) {
     if (!plans_[i]->busy && plans_[i]->fits(tasks)) {
       // Most calls repeat the last one or alternate between a few: keep those in front.
@@ -436,7 +437,7 @@ Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<con
         std::rotate(plans_.begin(), plans_.begin() + static_cast<std::ptrdiff_t>(i),
                     plans_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       }
-      return plans_.front().get();
+      return plans_.front();
     }
   }
   if (plans_.size() >= kPlansMax) {
@@ -445,12 +446,11 @@ Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<con
     });
     if (oldest != plans_.rend()) {
       plans_.erase(std::next(oldest).base());
-      ++dropped_;
     }
   }
   PLEXUS_TRY(plan, Plan::build(context, tasks));
   plans_.insert(plans_.begin(), std::move(plan));
-  return plans_.front().get();
+  return plans_.front();
 }
 
 }  // namespace plexus

@@ -132,14 +132,13 @@ class Plan {
 /// The plans of one communicator, most recently used first.
 class PlanCache {
  public:
-  /// A plan for `tasks` that is not busy: a cached one, or a new one.
-  Result<Plan*> find_or_build(const PlanContext& context, std::span<const Task> tasks);
-  /// How many plans it has dropped so far: those returned before may be among them.
-  [[nodiscard]] uint64_t dropped() const noexcept { return dropped_; }
+  /// A plan for `tasks` that is not busy: a cached one, or a new one. Shared: the cache may drop it
+  /// at the next call.
+  Result<std::shared_ptr<Plan>> find_or_build(const PlanContext& context,
+                                              std::span<const Task> tasks);
 
  private:
-  std::vector<std::unique_ptr<Plan>> plans_;
-  uint64_t dropped_ = 0;
+  std::vector<std::shared_ptr<Plan>> plans_;
 };
 
 }  // namespace plexus

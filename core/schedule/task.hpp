@@ -35,4 +35,25 @@ struct Task {
   const void* scalar = nullptr;
 };
 
+/// All of a call but the addresses: calls that are equal in it are checked and planned alike.
+struct CallShape {
+  Collective collective = Collective::kAllReduce;
+  int type = 0;
+  int op = 0;
+  int root = 0;
+  bool has_send = false;  // the address is not NULL
+  bool has_recv = false;
+  bool in_place = false;
+  bool of_vector = false;
+  uint64_t count = 0;
+  friend bool operator==(const CallShape&, const CallShape&) = default;
+};
+
+/// Report for tools (`plexus perf`): what the last collective on `comm` used.
+struct LastChoice {
+  const char* algorithm;
+  const char* protocol;
+  int channels;
+};
+
 }  // namespace plexus

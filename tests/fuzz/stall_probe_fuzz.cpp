@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/comm/stall_probe.hpp"
+#include "core/stall/stall_probe.hpp"
 
 namespace plexus {
 namespace {

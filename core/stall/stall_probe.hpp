@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The probe of core/comm/stall_watch.hpp as a value and as bytes, and what follows from two ranks'
+// The probe of core/stall/stall_watch.hpp as a value and as bytes, and what follows from two ranks'
 // calls. Bytes come from other processes: nothing in them is trusted. Pure.
 #pragma once
 

@@ -41,9 +41,9 @@
 #include "core/base/clock.hpp"
 #include "core/base/result.hpp"
 #include "core/bootstrap/exchange.hpp"
-#include "core/comm/stall_probe.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/call_log.hpp"
+#include "core/stall/stall_probe.hpp"
 
 namespace plexus {
 

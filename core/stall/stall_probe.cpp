@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/stall_probe.hpp"
+#include "core/stall/stall_probe.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/stall_watch.hpp"
+#include "core/stall/stall_watch.hpp"
 
 #include <algorithm>
 #include <iterator>

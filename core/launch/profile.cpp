@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/profile.hpp"
+#include "core/launch/profile.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -5,43 +5,23 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "core/device/device_memory.hpp"
+#include "core/launch/launch_pool.hpp"
 #include "core/schedule/plan.hpp"
 
 namespace plexus {
 
-class Communicator;
-
-/// What one launch needs until it has ended. Shared by the runs of its communicators and the pool.
-struct LaunchRecord {
-  DeviceMemory memory;
-  OwnedEvent ended;
-  std::vector<OwnedEvent> joins;  // of streams that the launch waits for
-};
-
-/// Records by device and size, used again when their launch has ended. Threads: any.
-class LaunchPool {
- public:
-  Result<std::shared_ptr<LaunchRecord>> take(DeviceRuntime& runtime, int device, size_t size_bytes);
-
- private:
-  std::mutex mutex_;
-  using Records = std::deque<std::shared_ptr<LaunchRecord>>;  // oldest first
-  std::map<std::pair<int, size_t>, Records> records_;         // guarded by mutex_
-};
+class CallRunner;
 
 /// One communicator's part of a launch, until it has ended; of a captured graph, at each replay.
 class DeviceRun final : public RemoteWork {
  public:
-  DeviceRun(Communicator& comm, DeviceRank& rank) : comm_(&comm), rank_(&rank) {}
+  explicit DeviceRun(CallRunner& runner);
 
   /// `done`: the words that the kernel counts in, by queue.
   void prepare(Plan& plan, std::shared_ptr<LaunchRecord> record, uint64_t* done, bool in_graph);
@@ -61,7 +41,7 @@ class DeviceRun final : public RemoteWork {
  private:
   [[nodiscard]] bool all_done() const noexcept;
 
-  Communicator* comm_;
+  CallRunner* runner_;
   DeviceRank* rank_;
   Plan* plan_ = nullptr;
   Execution execution_;
@@ -81,7 +61,7 @@ class DeviceRun final : public RemoteWork {
 class DeviceOrder {
  public:
   /// A run that was free, prepared.
-  DeviceRun& start_run(Communicator& comm,
+  DeviceRun& start_run(CallRunner& runner,
                        Plan& plan,
                        std::shared_ptr<LaunchRecord> record,
                        uint64_t* done,
@@ -105,7 +85,7 @@ class DeviceOrder {
 
 /// One communicator's part of a group.
 struct DeviceCalls {
-  Communicator* comm;
+  CallRunner* runner;
   Plan* plan;  // prepared
   std::span<const Task> tasks;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Probes as bytes, which come from other processes, and what follows from two ranks' calls.
-#include "core/comm/stall_probe.hpp"
+#include "core/stall/stall_probe.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/comm/device_launch.hpp"
+#include "core/launch/device_launch.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <thread>
 
-#include "core/comm/communicator.hpp"
-#include "core/comm/process.hpp"
+#include "core/launch/call_runner.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr size_t kRecordBytesMin = 4096;
 constexpr uint32_t kPollsPerQuery = 16;  // asking the driver costs more than reading a word
 constexpr auto kConnectPause = std::chrono::microseconds(50);
 
@@ -26,17 +24,6 @@ std::vector<DeviceStream> streams_of(std::span<const DeviceCalls> calls) {
     }
   }
   return streams;
-}
-
-Result<std::shared_ptr<LaunchRecord>> make_record(DeviceRuntime& runtime,
-                                                  int device,
-                                                  size_t size_bytes) {
-  auto record = std::make_shared<LaunchRecord>();
-  PLEXUS_TRY(memory, allocate_pinned(runtime, device, size_bytes));
-  record->memory = std::move(memory);
-  PLEXUS_TRY(ended, make_event(runtime, device));
-  record->ended = std::move(ended);
-  return record;
 }
 
 /// All streams of a launch are in one graph, or none is.
@@ -60,7 +47,7 @@ class Launch {
  public:
   Launch(std::span<const DeviceCalls> calls, int device)
       : calls_(calls),
-        runtime_(Process::instance().devices()),
+        runtime_(&calls.front().runner->device()->runtime()),
         device_(device),
         streams_(streams_of(calls)) {}
 
@@ -74,7 +61,8 @@ class Launch {
       PLEXUS_TRY(record, make_record(*runtime_, device_, size_bytes));
       record_ = std::move(record);
     } else {
-      PLEXUS_TRY(record, Process::instance().launches.take(*runtime_, device_, size_bytes));
+      PLEXUS_TRY(record,
+                 calls_.front().runner->context().launches->take(*runtime_, device_, size_bytes));
       record_ = std::move(record);
     }
     fill();
@@ -89,7 +77,7 @@ class Launch {
 
   Result<void> build_tables() {
     for (const DeviceCalls& call : calls_) {
-      PLEXUS_TRY(plan, call.plan->device_plan(*call.comm->device_rank()));
+      PLEXUS_TRY(plan, call.plan->device_plan(*call.runner->device()));
       plans_.push_back(plan);
       total_ += plan->size();
       threads_ = std::max(threads_, plan->threads());
@@ -100,9 +88,9 @@ class Launch {
   /// All blocks must be on the device at once. Sends and receives may share blocks, and do when
   /// there is no room for all: beside the ranks that launch kernels of their own on this device.
   Result<void> choose_size() {
-    const Communicator& comm = *calls_.front().comm;
-    const auto& infos = *comm.setup().infos;
-    const PeerInfo& mine = infos[static_cast<size_t>(comm.rank())];
+    const LaunchContext& context = calls_.front().runner->context();
+    const auto infos = context.infos;
+    const PeerInfo& mine = infos[static_cast<size_t>(context.plans.rank)];
     const size_t fixed = total_.blocks - total_.turns;
     const size_t least = fixed + (total_.turns > 0 ? 1 : 0);
     if (least > mine.device_blocks) {
@@ -130,8 +118,8 @@ class Launch {
       next.times = calls_[i].plan->execution().watch == nullptr ? nullptr : times;
       DeviceBlock* const end = plans_[i]->fill(next, shares_blocks_ ? &in_turn : nullptr);
       starts_.push_back(next);
-      runs_.push_back(&calls_[i].comm->order().start_run(*calls_[i].comm, *calls_[i].plan, record_,
-                                                         next.done, capture_.active));
+      runs_.push_back(&calls_[i].runner->order().start_run(*calls_[i].runner, *calls_[i].plan,
+                                                           record_, next.done, capture_.active));
       const DevicePlan::Size size = plans_[i]->size();
       next.blocks = end;
       next.queues += size.queues;
@@ -158,7 +146,7 @@ class Launch {
 
   Result<void> map_for_peers() {
     for (size_t i = 0; i < calls_.size(); ++i) {
-      PeerMappedMemory* const memory = calls_[i].comm->peer_mapped();
+      PeerMappedMemory* const memory = calls_[i].runner->context().peer_mapped;
       if (memory == nullptr || plans_[i]->size().loans == 0) {
         continue;
       }
@@ -186,7 +174,7 @@ class Launch {
       PLEXUS_TRY(runtime_->wait(device_, stream(), event));
     }
     for (const DeviceCalls& call : calls_) {
-      PLEXUS_TRY(call.comm->order().come_after(*call.comm->device_rank(), stream(), capture_));
+      PLEXUS_TRY(call.runner->order().come_after(*call.runner->device(), stream(), capture_));
     }
     return ok();
   }
@@ -239,10 +227,10 @@ class Launch {
 
   Result<void> leave_streams() {
     for (const DeviceCalls& call : calls_) {
-      PLEXUS_TRY(call.comm->order().note(*call.comm->device_rank(), stream(), capture_));
+      PLEXUS_TRY(call.runner->order().note(*call.runner->device(), stream(), capture_));
     }
     for (size_t i = 1; i < streams_.size(); ++i) {
-      PLEXUS_TRY(runtime_->wait(device_, streams_[i], calls_.front().comm->order().last()));
+      PLEXUS_TRY(runtime_->wait(device_, streams_[i], calls_.front().runner->order().last()));
     }
     return ok();
   }
@@ -328,7 +316,7 @@ Result<void> map_for_graph(const DeviceCalls& call) {
       }
     }
   }
-  return call.comm->peer_mapped()->begin_graph(buffers, senders);
+  return call.runner->context().peer_mapped->begin_graph(buffers, senders);
 }
 
 /// Exchanges with peers in other processes what they map: see peer_mapped_memory.hpp.
@@ -336,14 +324,14 @@ Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
   constexpr auto kPatience = std::chrono::seconds(1);  // for peers that capture at the same time
   std::vector<PeerMappedMemory*> graphs;
   for (const DeviceCalls& call : calls) {
-    PeerMappedMemory* const mapped = call.comm->peer_mapped();
+    PeerMappedMemory* const mapped = call.runner->context().peer_mapped;
     if (mapped == nullptr) {
       continue;
     }
     PLEXUS_TRY(mapped->serve());
-    const DeviceRank& rank = *call.comm->device_rank();
+    const DeviceRank& rank = *call.runner->device();
     PLEXUS_TRY(capture, rank.runtime().capture(rank.device(), call.tasks.front().device_stream));
-    if (capture.active && call.comm->setup().config.graph_register) {
+    if (capture.active && call.runner->context().registers_graphs) {
       PLEXUS_TRY(map_for_graph(call));
       graphs.push_back(mapped);
     }
@@ -367,28 +355,9 @@ Result<void> agree_on_loans(std::span<const DeviceCalls> calls) {
 
 }  // namespace
 
-// ---- LaunchPool ----
-
-Result<std::shared_ptr<LaunchRecord>> LaunchPool::take(DeviceRuntime& runtime,
-                                                       int device,
-                                                       size_t size_bytes) {
-  const size_t rounded = std::bit_ceil(std::max(size_bytes, kRecordBytesMin));
-  const std::lock_guard lock(mutex_);
-  Records& records = records_[{device, rounded}];
-  if (!records.empty() && records.front().use_count() == 1) {  // no run looks at it any more
-    PLEXUS_TRY(ended, runtime.query(device, records.front()->ended.get()));
-    if (ended) {
-      records.push_back(std::move(records.front()));
-      records.pop_front();
-      return records.back();
-    }
-  }
-  PLEXUS_TRY(record, make_record(runtime, device, rounded));
-  records.push_back(record);
-  return record;
-}
-
 // ---- DeviceRun ----
+
+DeviceRun::DeviceRun(CallRunner& runner) : runner_(&runner), rank_(runner.device()) {}
 
 void DeviceRun::prepare(Plan& plan,
                         std::shared_ptr<LaunchRecord> record,
@@ -412,7 +381,7 @@ void DeviceRun::prepare(Plan& plan,
       calls_.push_back(item.work.call);
     }
   }
-  execution_.rank = comm_;
+  execution_.rank = runner_->context().plans.state;
   execution_.ends = described.ends;
   execution_.expected = described.expected;
   execution_.connected = true;
@@ -422,7 +391,7 @@ void DeviceRun::prepare(Plan& plan,
 }
 
 void DeviceRun::submit() {
-  comm_->submit_run(execution_, [this] {
+  runner_->submit_run(execution_, [this] {
     if (in_graph_) {  // which may be replayed
       replaying_.store(false, std::memory_order_release);
       replaying_.notify_all();
@@ -456,7 +425,7 @@ Result<bool> DeviceRun::poll() noexcept {
   }
   if (const DeviceFailure* const failure = rank_->failure(); failure != nullptr) {
     auto error = describe(*failure);
-    return error.has_value() ? std::move(*error) : comm_->order().describe(*failure);
+    return error.has_value() ? std::move(*error) : runner_->order().describe(*failure);
   }
   return ended;
 }
@@ -487,7 +456,7 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
     return fail(Code::kSystemError,
                 "rank {} got from rank {} an address that its device cannot read: set "
                 "NCCL_P2P_DIRECT_DISABLE=1",
-                comm_->rank(), failure.peer);
+                runner_->context().plans.rank, failure.peer);
   }
   std::vector<CallRecord> theirs;  // as told on all connections from that peer
   for (const ConnectionEnd* const end : execution_.ends) {
@@ -500,7 +469,7 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
       theirs.insert(theirs.end(), std::begin(told), std::end(told));
     }
   }
-  return describe_mismatch({.rank = comm_->rank(),
+  return describe_mismatch({.rank = runner_->context().plans.rank,
                             .peer = failure.peer,
                             .call = *call,
                             .peers_calls = theirs,
@@ -511,7 +480,7 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
 
 // ---- DeviceOrder ----
 
-DeviceRun& DeviceOrder::start_run(Communicator& comm,
+DeviceRun& DeviceOrder::start_run(CallRunner& runner,
                                   Plan& plan,
                                   std::shared_ptr<LaunchRecord> record,
                                   uint64_t* done,
@@ -520,7 +489,7 @@ DeviceRun& DeviceOrder::start_run(Communicator& comm,
   auto found =
       std::find_if(runs_.begin(), runs_.end(), [](const auto& run) { return run->is_free(); });
   if (found == runs_.end()) {
-    runs_.push_back(std::make_unique<DeviceRun>(comm, *comm.device_rank()));
+    runs_.push_back(std::make_unique<DeviceRun>(runner));
     found = std::prev(runs_.end());
   }
   (*found)->prepare(plan, std::move(record), done, in_graph);
@@ -568,13 +537,13 @@ Result<void> run_on_devices(std::span<const DeviceCalls> calls,
   PLEXUS_TRY(agree_on_loans(calls));
   std::map<int, std::vector<DeviceCalls>> by_device;
   for (const DeviceCalls& call : calls) {
-    by_device[call.comm->device_rank()->device()].push_back(call);
+    by_device[call.runner->device()->device()].push_back(call);
   }
   for (const auto& [device, some] : by_device) {
     auto launched = Launch(some, device).run();
     if (launched.has_error()) {
       for (const DeviceCalls& call : calls) {
-        call.comm->fail(launched.error());
+        call.runner->context().plans.state->fail(launched.error());
       }
       return launched;
     }

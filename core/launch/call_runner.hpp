@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the calls of one communicator run: their plans, made once per shape and repeated; the engine
+// that drives those that are inline; what is on streams and devices. Knows no communicator.
+//
+// Threads: one thread at a time makes calls; what is submitted is finished by the async engine's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "core/engine/async_engine.hpp"
+#include "core/engine/engine.hpp"
+#include "core/launch/device_launch.hpp"
+#include "core/launch/launch_pool.hpp"
+#include "core/launch/profile.hpp"
+#include "core/schedule/call_log.hpp"
+#include "core/schedule/plan.hpp"
+#include "core/transport/peer_mapped_memory.hpp"
+
+namespace plexus {
+
+/// What running calls needs of the communicator and of the process. Borrowed, but for the plans'.
+struct LaunchContext {
+  PlanContext plans;
+  std::span<const PeerInfo> infos;  // [nranks]
+  CallLog* log;
+  Profile* profile;  // nullptr: no profiler is loaded
+  AsyncEngine* async;
+  LaunchPool* launches;
+  PeerMappedMemory*
+      peer_mapped;        // nullptr: no kernel in another process may read this rank's device
+  bool registers_graphs;  // buffers of captured calls may be read in place
+};
+
+class CallRunner {
+ public:
+  explicit CallRunner(const LaunchContext& context) : context_(context) {}
+  CallRunner(const CallRunner&) = delete;
+  CallRunner& operator=(const CallRunner&) = delete;
+
+  [[nodiscard]] const LaunchContext& context() const noexcept { return context_; }
+  /// nullptr: the rank computes on the host.
+  [[nodiscard]] DeviceRank* device() const noexcept { return context_.plans.device; }
+  [[nodiscard]] DeviceOrder& order() noexcept { return order_; }
+  [[nodiscard]] Engine& engine() noexcept { return engine_; }
+  [[nodiscard]] const LastChoice& last_choice() const noexcept { return last_choice_; }
+
+  // -- plans --
+  /// A plan for `tasks` (all of this communicator), there until the next call. A failure leaves
+  /// nothing behind.
+  Result<Plan*> find_plan(std::span<const Task> tasks);
+  /// That find_plan() gave last.
+  [[nodiscard]] Plan* newest_plan() const noexcept { return newest_plan_.get(); }
+  /// Fills it in, ready to execute: from here on the calls are made.
+  void prepare(Plan& plan, std::span<const Task> tasks);
+
+  // -- inline --
+  /// Runs one group's tasks of this communicator. Waits for what is submitted first.
+  Result<void> run_inline(std::span<const Task> tasks);
+  // The last call and the last group, when they can be done again without checks: see
+  // repeat_call().
+  [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
+    return last_plan_ != nullptr && last_call_ == shape && is_idle();
+  }
+  [[nodiscard]] bool is_last_group(uint64_t number) const noexcept {
+    return last_group_plan_ != nullptr && last_group_ == number && is_idle();
+  }
+  Result<void> repeat_last_call(const void* send, void* recv);
+  Result<void> repeat_last_group(std::span<const Task> tasks);
+  /// What has just run is the last call (`group` 0), or the last group, from now on.
+  void note_last(std::span<const CallShape> shapes, uint64_t group) noexcept;
+
+  // -- on streams and devices --
+  /// `plan` as part of what is about to be submitted: counted as on a stream.
+  Submission::Part start_submission(Plan& plan);
+  /// Hands one launch's part to the async engine; `finished` is told by its thread.
+  void submit_run(Execution& execution, std::function<void()> finished);
+  /// Blocks until nothing is on a host stream, or under way on a device.
+  void wait_submitted();
+  /// The same for so long at most; true: nothing is left.
+  bool wait_submitted_for(std::chrono::milliseconds time);
+  /// Blocks until the async engine has done with the last submission.
+  void wait_left();
+
+ private:
+  [[nodiscard]] bool is_idle() const noexcept {
+    return submitted_.load(std::memory_order_acquire) == 0;
+  }
+  Result<void> run(Plan& plan);
+  std::function<void()> finish_submission(std::function<void()> finished);
+
+  LaunchContext context_;
+  PlanCache plans_;
+  DeviceOrder order_;
+  Engine engine_;
+  // Shared with the cache, which may drop them.
+  std::shared_ptr<Plan> newest_plan_;
+  std::shared_ptr<Plan> last_plan_;  // of last_call_; nullptr: not to be repeated
+  CallShape last_call_;
+  std::shared_ptr<Plan> last_group_plan_;  // of group last_group_; nullptr: not to be repeated
+  uint64_t last_group_ = 0;
+  LastChoice last_choice_{"", "", 0};
+  std::atomic<int> submitted_{0};
+  std::atomic<int> inside_{0};  // the engine's thread has not left yet
+};
+
+}  // namespace plexus

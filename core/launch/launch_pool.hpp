@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that launches need on a device until they have ended, used again.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/device/device_memory.hpp"
+
+namespace plexus {
+
+/// What one launch needs until it has ended. Shared by the runs of its communicators and the pool.
+struct LaunchRecord {
+  DeviceMemory memory;
+  OwnedEvent ended;
+  std::vector<OwnedEvent> joins;  // of streams that the launch waits for
+};
+
+/// Records by device and size, used again when their launch has ended. Threads: any.
+class LaunchPool {
+ public:
+  Result<std::shared_ptr<LaunchRecord>> take(DeviceRuntime& runtime, int device, size_t size_bytes);
+
+ private:
+  std::mutex mutex_;
+  using Records = std::deque<std::shared_ptr<LaunchRecord>>;  // oldest first
+  std::map<std::pair<int, size_t>, Records> records_;         // guarded by mutex_
+};
+
+/// Not of a pool: what a graph keeps.
+Result<std::shared_ptr<LaunchRecord>> make_record(DeviceRuntime& runtime,
+                                                  int device,
+                                                  size_t size_bytes);
+
+}  // namespace plexus
