@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// How calls run, with one rank: no peers, no communicator.
+#include "core/launch/call_runner.hpp"
+
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+class Alone final : public RankState {
+ public:
+  [[nodiscard]] Error stop_reason() const override {
+    return plexus::fail(Code::kInternalError, "stopped");
+  }
+  void fail(const Error& /*error*/) override { ++failures; }
+  void on_stalled(std::vector<Wait> /*waits*/) override {}
+  void on_moved() override {}
+  int failures = 0;
+};
+
+class CallRunnerTest : public testing::Test {
+ protected:
+  CallRunnerTest()
+      : connections_({.rank = 0, .infos = &infos_, .group = 1, .rendezvous = &rendezvous_}) {
+    auto filter = AlgorithmFilter::parse("", "");
+    filter_ = std::move(filter).value();
+    runner_.emplace(LaunchContext{.plans = {.state = &state_,
+                                            .rank = 0,
+                                            .nranks = 1,
+                                            .orders = orders_,
+                                            .costs = nullptr,
+                                            .connections = &connections_,
+                                            .memory = &memory_,
+                                            .filter = &filter_,
+                                            .tuner = nullptr,
+                                            .collnet = &collnet_,
+                                            .deterministic = false,
+                                            .shares_memory = true,
+                                            .channels_min = 1,
+                                            .channels_max = 4,
+                                            .slot_bytes = 4096,
+                                            .device = nullptr},
+                                  .infos = infos_,
+                                  .log = &log_,
+                                  .profile = nullptr,
+                                  .async = nullptr,
+                                  .launches = nullptr,
+                                  .peer_mapped = nullptr,
+                                  .registers_graphs = false});
+  }
+
+  Task all_reduce(uint64_t count) {
+    Task task;
+    task.type = DataType::kInt32;
+    task.op = ReduceOp::plain(ReduceKind::kSum);
+    task.send = input_.data();
+    task.recv = output_.data();
+    task.count = count;
+    return task;
+  }
+  /// A send to itself that nothing receives: no plan is possible.
+  Task unmatched_send() {
+    Task task = all_reduce(1);
+    task.collective = Collective::kSend;
+    return task;
+  }
+  static CallShape shape_of_count(uint64_t count) {
+    return {.type = 2, .has_send = true, .has_recv = true, .count = count};
+  }
+  bool call(uint64_t count) {
+    const Task task = all_reduce(count);
+    std::fill(output_.begin(), output_.end(), -1);
+    const bool ran = runner_->run_inline({&task, 1}).has_value();
+    const CallShape shape = shape_of_count(count);
+    runner_->note_last({&shape, 1}, 0);
+    return ran && is_copied(count);
+  }
+  [[nodiscard]] bool is_copied(uint64_t count) const {
+    return std::equal(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(count),
+                      output_.begin());
+  }
+
+  static constexpr size_t kElements = 256;
+  std::vector<int32_t> input_ = [] {
+    std::vector<int32_t> values(kElements);
+    std::iota(values.begin(), values.end(), 1);
+    return values;
+  }();
+  std::vector<int32_t> output_ = std::vector<int32_t>(kElements);
+  Alone state_;
+  std::vector<PeerInfo> infos_ = std::vector<PeerInfo>(1);
+  std::vector<ChannelOrder> orders_ = {{.ring = {0}, .nodes = {0}, .datacenters = {}}};
+  LocalRendezvous rendezvous_;
+  ConnectionSet connections_;
+  UserMemory memory_;
+  AlgorithmFilter filter_;
+  CollnetAbility collnet_{.missing = "none"};
+  CallLog log_{1};
+  std::optional<CallRunner> runner_;
+};
+
+TEST_F(CallRunnerTest, RepeatsTheLastCallWithOtherAddresses) {
+  ASSERT_TRUE(call(100));
+  ASSERT_TRUE(runner_->is_last_call(shape_of_count(100)));
+  EXPECT_FALSE(runner_->is_last_call(shape_of_count(101)));
+  std::vector<int32_t> elsewhere(kElements, -1);
+  ASSERT_TRUE(runner_->repeat_last_call(input_.data(), elsewhere.data()).has_value());
+  EXPECT_EQ(elsewhere[99], 100);
+  EXPECT_EQ(elsewhere[100], -1);
+  EXPECT_EQ(log_.collectives(), 2U);
+}
+
+TEST_F(CallRunnerTest, KeepsAPlanThatMayBeRepeatedWhenTheCacheDropsIt) {
+  ASSERT_TRUE(call(1));
+  const CallShape first = shape_of_count(1);
+  for (uint64_t count = 2; count <= 200; ++count) {  // more shapes than the cache holds
+    const std::vector<Task> tasks = {all_reduce(count), all_reduce(count)};
+    ASSERT_TRUE(runner_->run_inline(tasks).has_value());
+  }
+  ASSERT_TRUE(runner_->is_last_call(first));
+  ASSERT_TRUE(runner_->repeat_last_call(input_.data(), output_.data()).has_value());
+  EXPECT_TRUE(is_copied(1));
+}
+
+TEST_F(CallRunnerTest, AGroupThatCannotBePlannedLeavesNothingBehind) {
+  ASSERT_TRUE(call(3));
+  const std::vector<Task> tasks = {all_reduce(7), unmatched_send()};
+  const auto refused = runner_->run_inline(tasks);
+  ASSERT_TRUE(refused.has_error());
+  EXPECT_EQ(log_.collectives(), 1U) << "no call was made";
+  EXPECT_TRUE(runner_->is_last_call(shape_of_count(3)));
+  EXPECT_EQ(state_.failures, 0);
+  EXPECT_TRUE(call(7));
+}
+
+TEST_F(CallRunnerTest, TellsWhatTheLastCallUsed) {
+  EXPECT_EQ(std::string_view(runner_->last_choice().algorithm), "");
+  ASSERT_TRUE(call(5));
+  EXPECT_EQ(runner_->last_choice().channels, 1);
+}
+
+}  // namespace
+}  // namespace plexus
