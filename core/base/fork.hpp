@@ -51,11 +51,12 @@ class Forks {
   static void begin_in_child() noexcept;
   static int watch() noexcept;
 
-  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): facts of the process
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables,readability-identifier-naming):
+  // facts of the process
   static std::atomic<uint64_t> count_;
   static ForkAware* first_;  // guarded by the lock that a fork holds
   static const int watched_;
-  // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+  // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables,readability-identifier-naming)
 };
 
 }  // namespace plexus

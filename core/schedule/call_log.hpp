@@ -16,8 +16,8 @@ namespace plexus {
 
 /// What messages are numbered by.
 struct MessageKey {
-  int peer;
-  bool sends;              // to `peer`; else from it
+  int peer = 0;
+  bool sends = false;      // to `peer`; else from it
   bool of_vector = false;  // see Task
 };
 
