@@ -64,15 +64,15 @@ std::unique_ptr<ConnectionEnd> ConnectionSet::make(const ConnectionKey& key) {
       if (reach) {
         home.device = key.sends ? peers.device : mine.device;
       }
-      return std::make_unique<DirectEnd>(key,
-                                        DirectEnd::Options{.rendezvous = options_.rendezvous,
-                                                          .group = options_.group,
-                                                          .rank = options_.rank,
-                                                          .slot_stride = stride,
-                                                          .borrows = borrows,
-                                                          .device = mine.device,
-                                                          .peer_device = reach ? peers.device : -1,
-                                                          .home = home});
+      return std::make_unique<DirectEnd>(
+          key, DirectEnd::Options{.rendezvous = options_.rendezvous,
+                                  .group = options_.group,
+                                  .rank = options_.rank,
+                                  .slot_stride = stride,
+                                  .borrows = borrows,
+                                  .device = mine.device,
+                                  .peer_device = reach ? peers.device : -1,
+                                  .home = home});
     }
     case TransportKind::kP2p:
       if (key.sends) {
