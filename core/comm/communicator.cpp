@@ -2,16 +2,13 @@
 #include "core/comm/communicator.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "core/base/hash.hpp"
 #include "core/base/immortal.hpp"
 #include "core/base/log.hpp"
 #include "core/comm/process.hpp"
-#include "core/os/host.hpp"
 
 namespace plexus {
 
