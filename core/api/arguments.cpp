@@ -8,7 +8,10 @@
 #include <fmt/format.h>
 
 #include "core/base/config.hpp"
+#include "core/comm/after_fork.hpp"
+#include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
+#include "core/device/choose_device.hpp"
 
 namespace plexus {
 namespace {
@@ -22,7 +25,7 @@ Result<HostStream*> check_stream(cudaStream_t stream) {
   if (value == 0 || value == kLegacyStream || value == kPerThreadStream) {
     return nullptr;
   }
-  HostStream* const found = find_host_stream(stream);
+  HostStream* const found = Process::instance().find_stream(stream);
   if (found == nullptr) {
     return unknown_stream(stream);
   }
@@ -30,22 +33,22 @@ Result<HostStream*> check_stream(cudaStream_t stream) {
 }
 
 /// Does this rank read `send` (write `recv`) in this call?
-bool uses_send(const CallArguments& arguments, int rank) {
-  switch (arguments.collective) {
+bool uses_send(const CallShape& shape, int rank) {
+  switch (shape.collective) {
     case Collective::kBroadcast:
     case Collective::kScatter:
-      return rank == arguments.root;
+      return rank == shape.root;
     case Collective::kRecv:
       return false;
     default:
       return true;
   }
 }
-bool uses_recv(const CallArguments& arguments, int rank) {
-  switch (arguments.collective) {
+bool uses_recv(const CallShape& shape, int rank) {
+  switch (shape.collective) {
     case Collective::kReduce:
     case Collective::kGather:
-      return rank == arguments.root;
+      return rank == shape.root;
     case Collective::kSend:
       return false;
     default:
@@ -53,30 +56,50 @@ bool uses_recv(const CallArguments& arguments, int rank) {
   }
 }
 
-Result<void> check_buffers(const CallArguments& arguments, int rank) {
-  if (uses_send(arguments, rank) && arguments.send == nullptr) {
+Result<void> check_buffers(const CallShape& shape, int rank) {
+  if (uses_send(shape, rank) && !shape.has_send) {
     return fail(Code::kInvalidArgument, "{}: the send buffer is NULL, count is {}",
-                name(arguments.collective), arguments.count);
+                name(shape.collective), shape.count);
   }
-  if (uses_recv(arguments, rank) && arguments.recv == nullptr) {
+  if (uses_recv(shape, rank) && !shape.has_recv) {
     return fail(Code::kInvalidArgument, "{}: the receive buffer is NULL, count is {}",
-                name(arguments.collective), arguments.count);
+                name(shape.collective), shape.count);
   }
-  if (arguments.collective == Collective::kAllToAll && arguments.send == arguments.recv) {
+  if (shape.collective == Collective::kAllToAll && shape.in_place) {
     return fail(Code::kInvalidArgument, "alltoall is not possible in place: pass two buffers");
   }
   return ok();
 }
 
-Result<void> check_size(const CallArguments& arguments, int nranks) {
+Result<void> check_size(const CallShape& shape, int nranks) {
   int64_t size_bytes =
       0;  // of all ranks' parts; multiplied, since a division costs more than a call
-  const auto element_bytes = element_size(static_cast<DataType>(arguments.type));
-  if (__builtin_mul_overflow(arguments.count, element_bytes * static_cast<uint64_t>(nranks),
+  const auto element_bytes = element_size(shape.datatype());
+  if (__builtin_mul_overflow(shape.count, element_bytes * static_cast<uint64_t>(nranks),
                              &size_bytes)) {
     return fail(Code::kInvalidArgument, "{}: count {} of {} on {} ranks is beyond any memory",
-                name(arguments.collective), arguments.count,
-                name(static_cast<DataType>(arguments.type)), nranks);
+                name(shape.collective), shape.count, name(shape.datatype()), nranks);
+  }
+  return ok();
+}
+
+/// With NCCL_CHECK_POINTERS, of a CUDA rank: kInvalidArgument when its device does not reach
+/// `buffer`.
+Result<void> check_reach(const Communicator& comm, const void* buffer, const char* what) {
+  if (comm.device_rank() == nullptr || !comm.setup().config.check_pointers) {
+    return ok();
+  }
+  const int device = comm.device_rank()->device();
+  const PointerFacts facts = comm.device_rank()->runtime().describe_pointer(buffer);
+  if (facts.place == PointerFacts::Place::kPageable) {
+    return fail(Code::kInvalidArgument,
+                "the {} {} is memory that CUDA does not know: rank {} computes on cuda:{}", what,
+                fmt::ptr(buffer), comm.rank(), device);
+  }
+  if (facts.place == PointerFacts::Place::kDevice && facts.device != device) {
+    return fail(Code::kInvalidArgument,
+                "the {} {} is memory of cuda:{}, rank {} computes on cuda:{}", what,
+                fmt::ptr(buffer), facts.device, comm.rank(), device);
   }
   return ok();
 }
@@ -168,7 +191,7 @@ Result<void> check_pointer(const void* pointer, const char* what) {
 bool is_parents(ncclComm_t comm) noexcept { return parent_of(inner(comm)) != 0; }
 
 Error unknown_stream(cudaStream_t stream) {
-  if (const int32_t pid = parent_of_stream(stream); pid != 0) {
+  if (const int32_t pid = Process::instance().parent_of_stream(stream); pid != 0) {
     return made_before_fork("stream", pid);
   }
   return fail(Code::kInvalidArgument,
@@ -179,7 +202,7 @@ Error unknown_stream(cudaStream_t stream) {
 }
 
 Result<void> check_live(ncclComm_t comm) {
-  if (!is_live(inner(comm))) {
+  if (!Communicator::is_live(inner(comm))) {
     if (const int32_t pid = parent_of(inner(comm)); pid != 0) {
       return made_before_fork("communicator", pid);
     }
@@ -210,50 +233,44 @@ Result<void> check_ranks(int nranks, int rank) {
   return ok();
 }
 
-Result<Task> check_call(const CallArguments& arguments) {
-  PLEXUS_TRY(check_ready(arguments.comm));
-  Communicator& comm = *inner(arguments.comm);
-  const int nranks = nranks_of(comm);
-  if (arguments.root < 0 || arguments.root >= nranks) {
+Result<Task> check_call(const CallShape& shape, const CallPlace& place) {
+  PLEXUS_TRY(check_ready(place.comm));
+  Communicator& comm = *inner(place.comm);
+  const int rank = comm.rank();
+  if (shape.root < 0 || shape.root >= comm.nranks()) {
     return fail(Code::kInvalidArgument, "{}: {} {} is not a rank of this communicator (0..{})",
-                name(arguments.collective), is_rooted(arguments.collective) ? "root" : "peer",
-                arguments.root, nranks - 1);
+                name(shape.collective), is_rooted(shape.collective) ? "root" : "peer", shape.root,
+                comm.nranks() - 1);
   }
-  PLEXUS_TRY(check_type(arguments.type));
+  PLEXUS_TRY(check_type(static_cast<ncclDataType_t>(shape.type)));
   Task task;
   task.comm = &comm;
-  task.collective = arguments.collective;
-  task.type = static_cast<DataType>(arguments.type);
-  if (is_reduction(arguments.collective)) {
-    PLEXUS_TRY(resolve_reduction(comm, arguments.op, task.type, &task));
+  task.shape = shape;
+  task.send = place.send;
+  task.recv = place.recv;
+  task.device_stream = place.stream;
+  if (is_reduction(shape.collective)) {
+    PLEXUS_TRY(comm.user_reductions().resolve(&task));
   }
-  HostStream* stream = nullptr;
-  if (device_of(comm) < 0) {
-    PLEXUS_TRY(found, check_stream(arguments.stream));
-    stream = found;
-  } else if (find_host_stream(arguments.stream) != nullptr) {
+  if (comm.device() == kHostDevice) {
+    PLEXUS_TRY(found, check_stream(place.stream));
+    task.stream = found;
+  } else if (Process::instance().find_stream(place.stream) != nullptr) {
     return fail(Code::kInvalidArgument,
                 "a stream from plexusStreamCreate is for host ranks: rank {} computes on cuda:{}, "
                 "pass a CUDA stream",
-                rank_of(comm), device_of(comm));
+                rank, comm.device());
   }
-  if (arguments.count > 0) {
-    PLEXUS_TRY(check_buffers(arguments, rank_of(comm)));
-    PLEXUS_TRY(check_size(arguments, nranks));
-    if (uses_send(arguments, rank_of(comm))) {
-      PLEXUS_TRY(check_reach(comm, arguments.send, "send buffer"));
+  if (shape.count > 0) {
+    PLEXUS_TRY(check_buffers(shape, rank));
+    PLEXUS_TRY(check_size(shape, comm.nranks()));
+    if (uses_send(shape, rank)) {
+      PLEXUS_TRY(check_reach(comm, place.send, "send buffer"));
     }
-    if (uses_recv(arguments, rank_of(comm))) {
-      PLEXUS_TRY(check_reach(comm, arguments.recv, "receive buffer"));
+    if (uses_recv(shape, rank)) {
+      PLEXUS_TRY(check_reach(comm, place.recv, "receive buffer"));
     }
   }
-  task.root = arguments.root;
-  task.of_vector = arguments.of_vector;
-  task.send = arguments.send;
-  task.recv = arguments.recv;
-  task.count = arguments.count;
-  task.stream = stream;
-  task.device_stream = arguments.stream;
   return task;
 }
 

@@ -4,42 +4,34 @@
 // that overflow are refused.
 #pragma once
 
-#include <span>
-
 #include "core/api/public.hpp"
 #include "core/base/result.hpp"
-#include "core/comm/communicator_calls.hpp"
+#include "core/schedule/task.hpp"
+#include "core/setup/comm_config.hpp"
 
 namespace plexus {
 
-/// A collective or send/recv as the public functions get it.
-struct CallArguments {
-  Collective collective;
+/// A call's addresses, communicator and stream as the public functions get them.
+struct CallPlace {
   const void* send;
   void* recv;
-  size_t count;
-  ncclDataType_t type;
-  int op;    // -1: no reduction
-  int root;  // 0 where there is none
   ncclComm_t comm;
   cudaStream_t stream;
-  bool of_vector = false;  // see Task
 };
 
-inline constexpr int kNoOp = -1;
-
-/// Checks and enqueues. A failure inside a group also fails the group, as in NCCL.
-Result<void> issue(const CallArguments& arguments);
+/// Checks and makes the call. `shape` without has_send, has_recv and in_place, which follow from
+/// `place`. A failure inside a group also fails the group, as in NCCL.
+Result<void> issue(CallShape shape, const CallPlace& place);
 /// The task of a call, checked. Its count may be 0.
-Result<Task> check_call(const CallArguments& arguments);
+Result<Task> check_call(const CallShape& shape, const CallPlace& place);
 
 Result<void> check_pointer(const void* pointer, const char* what);
 /// Not NULL and not ended.
 Result<void> check_live(ncclComm_t comm);
-/// Is it of the process that this one was forked from? To end it, or what is its, is nothing to do
-/// here.
+/// Is it of the process that this one was forked from? Ending it, or what belongs to it, does
+/// nothing here.
 bool is_parents(ncclComm_t comm) noexcept;
-/// None of ours: which of the reasons.
+/// Why `stream` is none of ours.
 Error unknown_stream(cudaStream_t stream);
 /// check_live, and ready for work.
 Result<void> check_ready(ncclComm_t comm);

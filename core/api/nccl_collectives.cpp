@@ -2,43 +2,30 @@
 // Collectives, send and receive, groups and user-defined reductions.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/group.hpp"
 
 namespace plexus {
 
-namespace {
-
-CallShape shape_of(const CallArguments& arguments) {
-  return {.collective = arguments.collective,
-          .type = arguments.type,
-          .op = arguments.op,
-          .root = arguments.root,
-          .has_send = arguments.send != nullptr,
-          .has_recv = arguments.recv != nullptr,
-          .in_place = arguments.send == arguments.recv,
-          .of_vector = arguments.of_vector,
-          .count = arguments.count};
-}
-
-}  // namespace
-
-Result<void> issue(const CallArguments& arguments) {
-  const CallShape shape = shape_of(arguments);
-  if (arguments.stream == nullptr && is_live(inner(arguments.comm))) {
-    PLEXUS_TRY(repeated,
-               repeat_call(*inner(arguments.comm), shape, arguments.send, arguments.recv));
+Result<void> issue(CallShape shape, const CallPlace& place) {
+  shape.has_send = place.send != nullptr;
+  shape.has_recv = place.recv != nullptr;
+  shape.in_place = place.send == place.recv;
+  Communicator* const comm = inner(place.comm);
+  if (place.stream == nullptr && Communicator::is_live(comm)) {
+    PLEXUS_TRY(repeated, repeat_call(*comm, shape, place.send, place.recv));
     if (repeated) {
       return ok();
     }
   }
-  auto task = check_call(arguments);
+  auto task = check_call(shape, place);
   if (task.has_error()) {
     fail_group(task.error());
     return std::move(task).error();
   }
-  if (task.value().count == 0 && !is_point_to_point(arguments.collective)) {
+  if (shape.count == 0 && !is_point_to_point(shape.collective)) {
     return ok();
   }
-  return enqueue(task.value(), shape);
+  return enqueue(task.value());
 }
 
 }  // namespace plexus
@@ -46,7 +33,6 @@ Result<void> issue(const CallArguments& arguments) {
 using plexus::Collective;
 using plexus::guard;
 using plexus::issue;
-using plexus::kNoOp;
 
 // NOLINTBEGIN(readability-function-size): the numbers of parameters are NCCL's
 PLEXUS_PUBLIC(ncclResult_t,
@@ -59,8 +45,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue(
-        {Collective::kAllReduce, sendbuff, recvbuff, count, datatype, op, 0, comm, stream});
+    return issue({.collective = Collective::kAllReduce, .type = datatype, .op = op, .count = count},
+                 {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -75,8 +61,12 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue(
-        {Collective::kReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream});
+    return issue({.collective = Collective::kReduce,
+                  .type = datatype,
+                  .op = op,
+                  .root = root,
+                  .count = count},
+                 {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -91,7 +81,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                cudaStream_t stream)) {
   return guard([&] {
     return issue(
-        {Collective::kBroadcast, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+        {.collective = Collective::kBroadcast, .type = datatype, .root = root, .count = count},
+        {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -104,7 +95,9 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue({Collective::kBroadcast, buff, buff, count, datatype, kNoOp, root, comm, stream});
+    return issue(
+        {.collective = Collective::kBroadcast, .type = datatype, .root = root, .count = count},
+        {buff, buff, comm, stream});
   });
 }
 
@@ -117,8 +110,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue(
-        {Collective::kAllGather, sendbuff, recvbuff, sendcount, datatype, kNoOp, 0, comm, stream});
+    return issue({.collective = Collective::kAllGather, .type = datatype, .count = sendcount},
+                 {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -133,7 +126,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                cudaStream_t stream)) {
   return guard([&] {
     return issue(
-        {Collective::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream});
+        {.collective = Collective::kReduceScatter, .type = datatype, .op = op, .count = recvcount},
+        {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -146,8 +140,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue(
-        {Collective::kAllToAll, sendbuff, recvbuff, count, datatype, kNoOp, 0, comm, stream});
+    return issue({.collective = Collective::kAllToAll, .type = datatype, .count = count},
+                 {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -162,7 +156,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                cudaStream_t stream)) {
   return guard([&] {
     return issue(
-        {Collective::kGather, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+        {.collective = Collective::kGather, .type = datatype, .root = root, .count = count},
+        {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -177,7 +172,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                cudaStream_t stream)) {
   return guard([&] {
     return issue(
-        {Collective::kScatter, sendbuff, recvbuff, count, datatype, kNoOp, root, comm, stream});
+        {.collective = Collective::kScatter, .type = datatype, .root = root, .count = count},
+        {sendbuff, recvbuff, comm, stream});
   });
 }
 
@@ -190,8 +186,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue(
-        {Collective::kSend, sendbuff, nullptr, count, datatype, kNoOp, peer, comm, stream});
+    return issue({.collective = Collective::kSend, .type = datatype, .root = peer, .count = count},
+                 {sendbuff, nullptr, comm, stream});
   });
 }
 
@@ -204,8 +200,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclComm_t comm,
                cudaStream_t stream)) {
   return guard([&] {
-    return issue(
-        {Collective::kRecv, nullptr, recvbuff, count, datatype, kNoOp, peer, comm, stream});
+    return issue({.collective = Collective::kRecv, .type = datatype, .root = peer, .count = count},
+                 {nullptr, recvbuff, comm, stream});
   });
 }
 
@@ -235,10 +231,8 @@ PLEXUS_PUBLIC(ncclResult_t,
                           "ncclScalarHostImmediate",
                           static_cast<int>(residence));
     }
-    PLEXUS_TRY(made, plexus::create_premul_sum(*plexus::inner(comm),
-                                               static_cast<plexus::DataType>(datatype), scalar,
-                                               residence == ncclScalarDevice));
-    *op = static_cast<ncclRedOp_t>(made);
+    *op = static_cast<ncclRedOp_t>(plexus::inner(comm)->user_reductions().add(
+        static_cast<plexus::DataType>(datatype), scalar, residence == ncclScalarDevice));
     return plexus::ok();
   });
 }
@@ -249,7 +243,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))
       return plexus::ok();
     }
     PLEXUS_TRY(plexus::check_live(comm));
-    return plexus::destroy_reduction(*plexus::inner(comm), op);
+    return plexus::inner(comm)->user_reductions().remove(op);
   });
 }
 // NOLINTEND(readability-function-size)

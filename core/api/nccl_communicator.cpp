@@ -8,7 +8,12 @@
 #include "core/api/guard.hpp"
 #include "core/base/config.hpp"
 #include "core/bootstrap/rendezvous.hpp"
+#include "core/comm/after_fork.hpp"
+#include "core/comm/group.hpp"
+#include "core/comm/init.hpp"
+#include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
+#include "core/comm/split.hpp"
 
 using plexus::check_config;
 using plexus::check_live;
@@ -46,15 +51,15 @@ Result<void> init(ncclComm_t* comm,
   PLEXUS_TRY(check_ranks(nranks, rank));
   PLEXUS_TRY(ids, read_ids(raw_ids));
   PLEXUS_TRY(comm_config, check_config(config));
-  return init_rank(inner(comm), nranks, ids, rank, comm_config);
+  return init_rank(Process::instance(), inner(comm), nranks, ids, rank, comm_config);
 }
 
-Result<void> end(ncclComm_t comm, Result<void> (*how)(Communicator*)) {
+Result<void> end(ncclComm_t comm, Result<void> (*how)(Process&, Communicator*)) {
   if (is_parents(comm)) {
     forget(inner(comm));
     return ok();
   }
-  return comm == nullptr ? Result<void>(ok()) : how(inner(comm));
+  return comm == nullptr ? Result<void>(ok()) : how(Process::instance(), inner(comm));
 }
 
 /// A failing call of a group's thread fails the group.
@@ -126,7 +131,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int ndev, cons
         std::any_of(devlist, devlist + ndev, [](int device) { return device < 0; })) {
       return fail(Code::kInvalidArgument, "devlist has a negative device");
     }
-    return plexus::init_all(inner(comms), ndev, devlist);
+    return plexus::init_all(plexus::Process::instance(), inner(comms), ndev, devlist);
   });
 }
 
@@ -159,7 +164,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     *newcomm = nullptr;
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(excludeRanksList, "excludeRanksList"));
-    const int nranks = plexus::nranks_of(*inner(comm));
+    const int nranks = inner(comm)->nranks();
     if (excludeRanksCount <= 0 || excludeRanksCount >= nranks) {
       return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}",
                   excludeRanksCount, nranks - 1);
@@ -167,7 +172,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     const std::span<int> excluded(excludeRanksList, static_cast<size_t>(excludeRanksCount));
     std::sort(excluded.begin(), excluded.end());
     for (const int rank : excluded) {
-      if (rank < 0 || rank >= nranks || rank == plexus::rank_of(*inner(comm))) {
+      if (rank < 0 || rank >= nranks || rank == inner(comm)->rank()) {
         return fail(Code::kInvalidArgument,
                     "excludeRanksList has rank {}: only other ranks of the communicator "
                     "(0..{}) can be left out",
@@ -232,7 +237,7 @@ namespace {
 ncclResult_t query(ncclComm_t comm,
                    int* out,
                    const char* what,
-                   int (*ask)(const Communicator&) noexcept) {
+                   int (Communicator::*ask)() const noexcept) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(out, what));
@@ -240,7 +245,7 @@ ncclResult_t query(ncclComm_t comm,
       return fail(Code::kInvalidArgument,
                   "the communicator is not ready: poll ncclCommGetAsyncError until it is");
     }
-    *out = ask(*inner(comm));
+    *out = (inner(comm)->*ask)();
     return ok();
   });
 }
@@ -249,11 +254,11 @@ ncclResult_t query(ncclComm_t comm,
 }  // namespace plexus
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count)) {
-  return plexus::query(comm, count, "count", plexus::nranks_of);
+  return plexus::query(comm, count, "count", &plexus::Communicator::nranks);
 }
 PLEXUS_PUBLIC(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank)) {
-  return plexus::query(comm, rank, "rank", plexus::rank_of);
+  return plexus::query(comm, rank, "rank", &plexus::Communicator::rank);
 }
 PLEXUS_PUBLIC(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) {
-  return plexus::query(comm, device, "device", plexus::device_of);
+  return plexus::query(comm, device, "device", &plexus::Communicator::device);
 }

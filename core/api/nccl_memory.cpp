@@ -2,6 +2,7 @@
 // Memory, registration and windows.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
@@ -31,14 +32,16 @@ PLEXUS_PUBLIC(ncclResult_t, ncclMemAlloc, (void** ptr, size_t size)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(ptr, "ptr"));
     *ptr = nullptr;
-    PLEXUS_TRY(memory, plexus::allocate_memory(size));
+    PLEXUS_TRY(memory, plexus::Process::instance().allocate_memory(size));
     *ptr = memory;
     return ok();
   });
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclMemFree, (void* ptr)) {
-  return guard([&] { return ptr == nullptr ? Result<void>(ok()) : plexus::free_memory(ptr); });
+  return guard([&] {
+    return ptr == nullptr ? Result<void>(ok()) : plexus::Process::instance().free_memory(ptr);
+  });
 }
 
 PLEXUS_PUBLIC(ncclResult_t,
@@ -50,8 +53,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     *handle = nullptr;
     PLEXUS_TRY(check_pointer(buff, "buff"));
     PLEXUS_TRY(plexus::check_end(buff, size));
-    PLEXUS_TRY(made, plexus::register_buffer(*inner(comm), buff, size));
-    *handle = made;
+    *handle = inner(comm)->registrations().add_buffer(buff, size);
     return ok();
   });
 }
@@ -62,13 +64,14 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* ha
       return ok();
     }
     PLEXUS_TRY(check_live(comm));
-    return handle == nullptr ? Result<void>(ok()) : plexus::deregister_buffer(*inner(comm), handle);
+    return handle == nullptr ? Result<void>(ok())
+                             : inner(comm)->registrations().remove_buffer(handle);
   });
 }
 
 PLEXUS_PUBLIC(ncclResult_t,
               ncclCommWindowRegister,
-              (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags)) {
+              (ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int /*winFlags*/)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(win, "win"));
     *win = nullptr;
@@ -83,8 +86,7 @@ PLEXUS_PUBLIC(ncclResult_t,
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
     PLEXUS_TRY(plexus::check_end(buff, size));
-    PLEXUS_TRY(made, plexus::register_window(*inner(comm), buff, size, winFlags));
-    *win = static_cast<ncclWindow_t>(made);
+    *win = static_cast<ncclWindow_t>(inner(comm)->registrations().add_window(buff, size));
     return ok();
   });
 }
@@ -95,7 +97,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWind
       return ok();
     }
     PLEXUS_TRY(check_live(comm));
-    return win == nullptr ? Result<void>(ok()) : plexus::deregister_window(*inner(comm), win);
+    return win == nullptr ? Result<void>(ok()) : inner(comm)->registrations().remove_window(win);
   });
 }
 
@@ -106,7 +108,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(outUserPtr, "outUserPtr"));
     PLEXUS_TRY(check_pointer(win, "win"));
-    PLEXUS_TRY(pointer, plexus::window_user_pointer(*inner(comm), win));
+    PLEXUS_TRY(pointer, inner(comm)->registrations().window_buffer(win));
     *outUserPtr = pointer;
     return ok();
   });

@@ -4,6 +4,7 @@
 // their parameters are never read.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/group.hpp"
 
 namespace plexus {
 namespace {

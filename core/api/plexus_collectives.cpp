@@ -10,6 +10,7 @@
 
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/group.hpp"
 
 namespace plexus {
 namespace {
@@ -65,11 +66,14 @@ Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
   return ok();
 }
 
-Result<void> check_parts(const CallArguments& call, const Side& sent, const Side& received) {
-  PLEXUS_TRY(check_ready(call.comm));
-  PLEXUS_TRY(check_type(call.type));
-  const int nranks = nranks_of(*inner(call.comm));
-  const size_t element_bytes = element_size(static_cast<DataType>(call.type));
+Result<void> check_parts(ncclComm_t comm,
+                         ncclDataType_t type,
+                         const Side& sent,
+                         const Side& received) {
+  PLEXUS_TRY(check_ready(comm));
+  PLEXUS_TRY(check_type(type));
+  const int nranks = inner(comm)->nranks();
+  const size_t element_bytes = element_size(static_cast<DataType>(type));
   PLEXUS_TRY(check_side(sent, nranks, element_bytes));
   return check_side(received, nranks, element_bytes);
 }
@@ -81,34 +85,35 @@ const void* address_of(const Side& side, const Part& part, size_t element_bytes)
              : static_cast<const std::byte*>(side.buffer) + part.displacement * element_bytes;
 }
 
-/// One rank's messages, to and from every rank.
-Result<void> exchange_parts(const CallArguments& call, const Side& sent, const Side& received) {
-  if (auto checked = check_parts(call, sent, received); checked.has_error()) {
+/// One rank's messages, to and from every rank. `place` has the buffers of both sides.
+Result<void> exchange_parts(const CallPlace& place,
+                            ncclDataType_t type,
+                            const Side& sent,
+                            const Side& received) {
+  if (auto checked = check_parts(place.comm, type, sent, received); checked.has_error()) {
     fail_group(checked.error());
     return checked;
   }
-  const size_t element_bytes = element_size(static_cast<DataType>(call.type));
-  const int nranks = nranks_of(*inner(call.comm));
+  const size_t element_bytes = element_size(static_cast<DataType>(type));
+  const int nranks = inner(place.comm)->nranks();
   PLEXUS_TRY(group_start());
   bool good = true;
   for (int peer = 0; peer < nranks && good; ++peer) {
-    CallArguments message = call;
-    message.root = peer;
-    message.of_vector = true;
+    CallShape message{.type = type, .root = peer, .of_vector = true};
+    CallPlace at = place;
     const Part out = sent.part(peer);
     message.collective = Collective::kSend;
-    message.send = address_of(sent, out, element_bytes);
-    message.recv = nullptr;
     message.count = out.count;
-    good = issue(message).has_value();
+    at.send = address_of(sent, out, element_bytes);
+    at.recv = nullptr;
+    good = issue(message, at).has_value();
     const Part in = received.part(peer);
     message.collective = Collective::kRecv;
-    message.send = nullptr;
-    message.recv = in.count == 0
-                       ? nullptr
-                       : static_cast<std::byte*>(call.recv) + in.displacement * element_bytes;
     message.count = in.count;
-    good = good && issue(message).has_value();
+    at.send = nullptr;
+    at.recv = in.count == 0 ? nullptr
+                            : static_cast<std::byte*>(place.recv) + in.displacement * element_bytes;
+    good = good && issue(message, at).has_value();
   }
   return group_end();  // with the error of a message that was refused
 }
@@ -128,10 +133,8 @@ Result<void> check_arrays(std::initializer_list<std::pair<const size_t*, const c
 }  // namespace plexus
 
 using plexus::check_arrays;
-using plexus::Collective;
 using plexus::exchange_parts;
 using plexus::guard;
-using plexus::kNoOp;
 using plexus::Result;
 
 // NOLINTBEGIN(readability-function-size): as many parameters as MPI's calls of these names
@@ -150,7 +153,7 @@ PLEXUS_EXTENSION ncclResult_t plexusAllToAllV(const void* sendbuff,
                              {recvcounts, "recvcounts"},
                              {recvdispls, "recvdispls"}}));
     return exchange_parts(
-        {Collective::kSend, sendbuff, recvbuff, 0, datatype, kNoOp, 0, comm, stream},
+        {sendbuff, recvbuff, comm, stream}, datatype,
         {sendbuff, sendcounts, senddispls, 0, "sendbuff", "sendcounts", "senddispls"},
         {recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
   });
@@ -167,7 +170,7 @@ PLEXUS_EXTENSION ncclResult_t plexusAllGatherV(const void* sendbuff,
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_arrays({{recvcounts, "recvcounts"}, {recvdispls, "recvdispls"}}));
     return exchange_parts(
-        {Collective::kSend, sendbuff, recvbuff, 0, datatype, kNoOp, 0, comm, stream},
+        {sendbuff, recvbuff, comm, stream}, datatype,
         {sendbuff, nullptr, nullptr, sendcount, "sendbuff", "sendcount", "sendcount"},
         {recvbuff, recvcounts, recvdispls, 0, "recvbuff", "recvcounts", "recvdispls"});
   });

@@ -2,12 +2,13 @@
 // plexus.h: host streams, their events, and what the last call used.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/process.hpp"
 
 namespace plexus {
 namespace {
 
 Result<HostStream*> check_host_stream(cudaStream_t stream) {
-  HostStream* const found = find_host_stream(stream);
+  HostStream* const found = Process::instance().find_stream(stream);
   if (found == nullptr) {
     return unknown_stream(stream);
   }
@@ -26,12 +27,13 @@ Result<void> result_of(const StreamMark* mark) {
 }  // namespace plexus
 
 using plexus::guard;
+using plexus::Process;
 using plexus::Result;
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamCreate(cudaStream_t* stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(plexus::check_pointer(stream, "stream"));
-    PLEXUS_TRY(made, plexus::create_host_stream());
+    PLEXUS_TRY(made, Process::instance().create_stream());
     *stream = reinterpret_cast<cudaStream_t>(made);
     return plexus::ok();
   });
@@ -39,25 +41,25 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamCreate(cudaStream_t* stream) {
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamDestroy(cudaStream_t stream) {
   return guard([&]() -> Result<void> {
-    if (plexus::parent_of_stream(stream) != 0) {
+    if (Process::instance().parent_of_stream(stream) != 0) {
       return plexus::ok();
     }
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
-    return plexus::destroy_host_stream(found);
+    return Process::instance().destroy_stream(found);
   });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamSynchronize(cudaStream_t stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
-    return plexus::wait_host_stream(found);
+    return found->wait();
   });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusStreamQuery(cudaStream_t stream) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(found, plexus::check_host_stream(stream));
-    PLEXUS_TRY(done, plexus::query_host_stream(found));
+    PLEXUS_TRY(done, found->query());
     if (!done) {
       return plexus::fail(plexus::Code::kInProgress, "in progress");
     }
@@ -68,8 +70,9 @@ PLEXUS_EXTENSION ncclResult_t plexusStreamQuery(cudaStream_t stream) {
 PLEXUS_EXTENSION ncclResult_t plexusStreamWaitEvent(cudaStream_t stream, plexusEvent_t event) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(waits, plexus::check_host_stream(stream));
-    PLEXUS_TRY(found, plexus::find_host_event(event));
-    return plexus::wait_for_event(waits, *found);
+    PLEXUS_TRY(found, Process::instance().find_event(event));
+    Process::instance().make_wait(waits, *found);
+    return plexus::ok();
   });
 }
 
@@ -81,26 +84,26 @@ PLEXUS_EXTENSION ncclResult_t plexusLaunchHostFunc(cudaStream_t stream,
     if (function == nullptr) {
       return plexus::fail(plexus::Code::kInvalidArgument, "function is NULL");
     }
-    return plexus::launch_host_function(found, [function, user] { function(user); });
+    Process::instance().launch_host_function(found, [function, user] { function(user); });
+    return plexus::ok();
   });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusEventCreate(plexusEvent_t* event) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(plexus::check_pointer(event, "event"));
-    PLEXUS_TRY(made, plexus::create_host_event());
-    *event = reinterpret_cast<plexusEvent_t>(made);
+    *event = reinterpret_cast<plexusEvent_t>(Process::instance().create_event());
     return plexus::ok();
   });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusEventDestroy(plexusEvent_t event) {
-  return guard([&] { return plexus::destroy_host_event(event); });
+  return guard([&] { return Process::instance().destroy_event(event); });
 }
 
 PLEXUS_EXTENSION ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_t stream) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(found, plexus::find_host_event(event));
+    PLEXUS_TRY(found, Process::instance().find_event(event));
     PLEXUS_TRY(recorded, plexus::check_host_stream(stream));
     found->record(*recorded);
     return plexus::ok();
@@ -109,7 +112,7 @@ PLEXUS_EXTENSION ncclResult_t plexusEventRecord(plexusEvent_t event, cudaStream_
 
 PLEXUS_EXTENSION ncclResult_t plexusEventQuery(plexusEvent_t event) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(found, plexus::find_host_event(event));
+    PLEXUS_TRY(found, Process::instance().find_event(event));
     const auto mark = found->last();
     if (mark != nullptr && !mark->reached()) {
       return plexus::fail(plexus::Code::kInProgress, "in progress");
@@ -120,7 +123,7 @@ PLEXUS_EXTENSION ncclResult_t plexusEventQuery(plexusEvent_t event) {
 
 PLEXUS_EXTENSION ncclResult_t plexusEventSynchronize(plexusEvent_t event) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(found, plexus::find_host_event(event));
+    PLEXUS_TRY(found, Process::instance().find_event(event));
     const auto mark = found->last();
     if (mark != nullptr) {
       mark->wait();
@@ -135,7 +138,7 @@ PLEXUS_EXTENSION ncclResult_t plexusGetLastChoice(ncclComm_t comm,
                                                   int* channels) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(plexus::check_live(comm));
-    const plexus::LastChoice choice = plexus::last_choice(*plexus::inner(comm));
+    const plexus::LastChoice choice = plexus::inner(comm)->last_choice();
     if (algorithm != nullptr) {
       *algorithm = choice.algorithm;
     }

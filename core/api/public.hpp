@@ -6,9 +6,9 @@
 #include <nccl.h>
 #include <plexus.h>
 
-namespace plexus {
+#include "core/comm/communicator.hpp"
 
-class Communicator;
+namespace plexus {
 
 inline Communicator* inner(ncclComm_t comm) noexcept {
   return reinterpret_cast<Communicator*>(comm);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child made by fork knows of the communicators and streams of its parent: whose they are.
+#include "core/comm/after_fork.hpp"
+
 #include "core/comm/communicator.hpp"
-#include "core/comm/communicator_calls.hpp"
-#include "core/comm/process.hpp"
 
 namespace plexus {
 
@@ -16,10 +15,6 @@ int32_t parent_of(const Communicator* comm) noexcept {
 }
 
 void forget(Communicator* comm) noexcept { comm->magic.store(0, std::memory_order_relaxed); }
-
-int32_t parent_of_stream(const void* handle) noexcept {
-  return Process::instance().parent_of_stream(handle);
-}
 
 Error made_before_fork(const char* what, int32_t pid) {
   return fail(Code::kInvalidUsage,

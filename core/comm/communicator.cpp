@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/communicator.hpp"
 
-#include <algorithm>
-#include <limits>
 #include <set>
 
-#include "core/base/hash.hpp"
-#include "core/base/immortal.hpp"
 #include "core/base/log.hpp"
 #include "core/comm/process.hpp"
 
 namespace plexus {
+
+Communicator::Communicator(Process& process, CommConfig config)
+    : process_(process),
+      number_(process.communicators.next_number()),
+      comm_config_(std::move(config)) {
+  calling_thread.set_maker(comm_config_.maker);
+}
 
 Communicator::~Communicator() {
   magic.store(0, std::memory_order_relaxed);
@@ -18,31 +21,22 @@ Communicator::~Communicator() {
   connections_.reset();  // before the network they use
 }
 
-namespace {
-
-struct FreeCommunicators {
-  std::mutex mutex;
-  std::vector<void*> memory;  // guarded by mutex
-};
-
-}  // namespace
-
-void* Communicator::operator new(size_t size_bytes) {
-  FreeCommunicators& free = Immortal<FreeCommunicators>::instance();
-  const std::lock_guard lock(free.mutex);
-  if (free.memory.empty()) {
-    free.memory.reserve(free.memory.capacity() + 1);  // so that operator delete need not allocate
-    return ::operator new (size_bytes, std::align_val_t{alignof(Communicator)});
-  }
-  void* const memory = free.memory.back();
-  free.memory.pop_back();
-  return memory;
+std::unique_ptr<Communicator> Communicator::make(Process& process, CommConfig config) {
+  return std::unique_ptr<Communicator>(new (process) Communicator(process, std::move(config)));
 }
 
-void Communicator::operator delete(void* memory) noexcept {
-  FreeCommunicators& free = Immortal<FreeCommunicators>::instance();
-  const std::lock_guard lock(free.mutex);
-  free.memory.push_back(memory);
+void* Communicator::operator new(size_t /*size_bytes*/, Process& process) {
+  return process.communicators.take_memory();
+}
+
+void Communicator::operator delete(void* memory, Process& process) noexcept {
+  process.communicators.give_back(memory);
+}
+
+void Communicator::operator delete(Communicator* comm, std::destroying_delete_t /*tag*/) noexcept {
+  Process& process = comm->process_;
+  comm->~Communicator();
+  process.communicators.give_back(comm);
 }
 
 Result<void> Communicator::open_profilers() {
@@ -100,7 +94,6 @@ static std::optional<ConnectionSet::XdcLink> xdc_link(const CommTopology& topolo
 }
 
 void Communicator::make_runner() {
-  Process& process = Process::instance();
   const plexus_tuner_link_t* const links = setup_.tuner_facts.links;
   runner_.emplace(LaunchContext{
       .plans = {.state = this,
@@ -109,7 +102,7 @@ void Communicator::make_runner() {
                 .orders = setup_.topology->orders,
                 .costs = setup_.topology->costs.get(),
                 .connections = connections_.get(),
-                .memory = &process.memory,
+                .memory = &process_.memory,
                 .filter = &setup_.filter,
                 .tuner = tuner_.get(),
                 .collnet = &setup_.collnet.ability,
@@ -123,22 +116,22 @@ void Communicator::make_runner() {
       .infos = *setup_.infos,
       .log = call_log_.get(),
       .profile = profile_.get(),
-      .async = &process.async,
-      .launches = &process.launches,
+      .async = &process_.async,
+      .launches = &process_.launches,
       .peer_mapped = peer_mapped_.get(),
       .registers_graphs = setup_.config.graph_register});
 }
 
 void Communicator::open_connections() {
-  connections_ = std::make_unique<ConnectionSet>(
-      ConnectionSet::Options{.rank = setup_.rank,
-                             .infos = setup_.infos.get(),
-                             .group = setup_.group,
-                             .exchange = setup_.exchange.get(),
-                             .rendezvous = &Process::instance().rendezvous,
-                             .nets = setup_.nets.get(),
-                             .slot_bytes = setup_.slot_bytes,
-                             .runtime = Process::instance().devices()});
+  connections_ =
+      std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
+                                                             .infos = setup_.infos.get(),
+                                                             .group = setup_.group,
+                                                             .exchange = setup_.exchange.get(),
+                                                             .rendezvous = &process_.rendezvous,
+                                                             .nets = setup_.nets.get(),
+                                                             .slot_bytes = setup_.slot_bytes,
+                                                             .runtime = process_.devices()});
   if (setup_.topology->datacenters.count() > 1) {
     connections_->use_xdc([topology = setup_.topology, rank = setup_.rank](
                               int peer) { return xdc_link(*topology, rank, peer); },
@@ -173,29 +166,30 @@ void Communicator::open_peer_mapped_memory() {
 
 Result<void> Communicator::start(CommSetup setup) {
   setup_ = std::move(setup);
-  Process& process = Process::instance();
-  process.memory.note_process();
+  process_.memory.note_process();
   PLEXUS_TRY(open_tuner());
   PLEXUS_TRY(open_profilers());
   oversubscribed = setup_.oversubscribed;
   const PeerInfo& mine = setup_.mine();
   if (mine.on_cuda()) {
-    PLEXUS_TRY(process.async.start());
-    PLEXUS_TRY(device_rank, DeviceRank::create(*process.devices(), mine.device));
+    PLEXUS_TRY(process_.async.start());
+    PLEXUS_TRY(device_rank, DeviceRank::create(*process_.devices(), mine.device));
     device_rank_ = std::move(device_rank);
   }
   open_connections();
   open_peer_mapped_memory();
   call_log_ = std::make_unique<CallLog>(setup_.nranks);
   make_runner();
+  user_reductions_ = UserReductions(setup_.group, setup_.nranks);
+  registrations_ = Registrations(setup_.config.local_register ? peer_mapped_.get() : nullptr);
   setup_.exchange->on_failure([this](const Error& error) { stop_with(error); });
-  process.stalls.add({.group = setup_.group,
-                      .rank = setup_.rank,
-                      .nranks = setup_.nranks,
-                      .exchange = setup_.exchange.get(),
-                      .calls = call_log_.get(),
-                      .thread = &calling_thread,
-                      .fail = [this](const Error& error) { fail(error); }});
+  process_.stalls.add({.group = setup_.group,
+                       .rank = setup_.rank,
+                       .nranks = setup_.nranks,
+                       .exchange = setup_.exchange.get(),
+                       .calls = call_log_.get(),
+                       .thread = &calling_thread,
+                       .fail = [this](const Error& error) { fail(error); }});
   set_state(Code::kSuccess);
   const CommTopology& topology = *setup_.topology;
   const Exchange::Traffic traffic = setup_.exchange->traffic();
@@ -211,7 +205,6 @@ Result<void> Communicator::start(CommSetup setup) {
   return ok();
 }
 
-/// What was sent to other datacenters and may have to be sent again.
 void Communicator::settle() {
   constexpr int kPatiences = 5;
   if (connections_ != nullptr && !stop.load(std::memory_order_acquire)) {
@@ -224,9 +217,8 @@ void Communicator::say_goodbye() {
   if (setup_.exchange == nullptr) {
     return;
   }
-  StallWatch& stalls = Process::instance().stalls;
-  std::string record = stalls.leave_record(setup_.group, setup_.rank);
-  stalls.remove(setup_.group, setup_.rank);
+  std::string record = process_.stalls.leave_record(setup_.group, setup_.rank);
+  process_.stalls.remove(setup_.group, setup_.rank);
   setup_.exchange->leave(std::move(record));
 }
 
@@ -267,10 +259,10 @@ void Communicator::fail(const Error& error) {
 }
 
 void Communicator::on_stalled(std::vector<Wait> waits) {
-  Process::instance().stalls.on_stalled(setup_.group, setup_.rank, std::move(waits));
+  process_.stalls.on_stalled(setup_.group, setup_.rank, std::move(waits));
 }
 
-void Communicator::on_moved() { Process::instance().stalls.on_moved(setup_.group, setup_.rank); }
+void Communicator::on_moved() { process_.stalls.on_moved(setup_.group, setup_.rank); }
 
 // ---- work ----
 
@@ -298,43 +290,6 @@ void Communicator::wait_left() {
   if (runner_.has_value()) {
     runner_->wait_left();
   }
-}
-
-// ---- user-defined reductions ----
-
-int Communicator::add_reduction(const UserReduction& reduction) {
-  // Handles of different communicators differ, so that one used with the wrong one is recognised.
-  constexpr int kFirst = 5;  // ncclNumOps
-  constexpr uint64_t kRange = std::numeric_limits<int>::max() - kFirst;
-  Fnv1a hash;
-  hash.mix(setup_.group);
-  hash.mix(static_cast<uint64_t>(++reductions_made_));
-  uint64_t value = hash.value();
-  int op = kFirst + static_cast<int>(value % kRange);
-  while (reductions_.count(op) != 0) {
-    op = kFirst + static_cast<int>(++value % kRange);
-  }
-  reductions_.emplace(op, reduction);
-  return op;
-}
-
-bool Communicator::remove_reduction(int op) { return reductions_.erase(op) != 0; }
-
-const Communicator::UserReduction* Communicator::find_reduction(int op) const {
-  const auto at = reductions_.find(op);
-  return at == reductions_.end() ? nullptr : &at->second;
-}
-
-// ---- live communicators ----
-
-void LiveCommunicators::add(const Communicator* comm) {
-  const std::lock_guard lock(mutex_);
-  live_.emplace(comm, true);
-}
-
-bool LiveCommunicators::remove(const Communicator* comm) {
-  const std::lock_guard lock(mutex_);
-  return live_.erase(comm) != 0;
 }
 
 }  // namespace plexus

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The object behind ncclComm_t: owns the control plane, the connections, the plans and the engine
-// of one rank, and its state. Life: constructed in state kInProgress, `start` with what init found
-// out (core/comm/init.cpp) makes it ready; `fail` and abort end all waiting; destroy frees it.
+// of one rank, and its state. Life: constructed in state kInProgress, `start` with what core/setup
+// found out makes it ready; `fail` and abort end all waiting; destroy frees it.
 //
 // Threads: one thread at a time calls run(); fail(), stop_reason(), state() and abort from any.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
-#include <span>
 #include <string>
 #include <thread>
 #include <unistd.h>
 #include <vector>
 
-#include "core/base/immortal.hpp"
-#include "core/comm/communicator_calls.hpp"
+#include "core/comm/registrations.hpp"
+#include "core/comm/user_reductions.hpp"
 #include "core/launch/call_runner.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/stall/stall_watch.hpp"
@@ -28,12 +27,15 @@
 
 namespace plexus {
 
+class Process;
+
 class Communicator final : public RankState {
  public:
-  explicit Communicator(CommConfig config) : comm_config_(std::move(config)) {
-    calling_thread.set_maker(comm_config_.maker);
-  }
+  /// In state kInProgress, not yet in the table of live ones. `process` outlives it.
+  static std::unique_ptr<Communicator> make(Process& process, CommConfig config);
   ~Communicator() override;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
 
   /// Makes it ready. Called once.
   Result<void> start(CommSetup setup);
@@ -41,13 +43,15 @@ class Communicator final : public RankState {
   // -- facts, valid once started --
   [[nodiscard]] int rank() const noexcept { return setup_.rank; }
   [[nodiscard]] int nranks() const noexcept { return setup_.nranks; }
+  [[nodiscard]] int device() const noexcept { return comm_config_.device; }  // -1: on the host
+  [[nodiscard]] Process& process() const noexcept { return process_; }
   [[nodiscard]] const CommConfig& comm_config() const noexcept { return comm_config_; }
   [[nodiscard]] const CommSetup& setup() const noexcept { return setup_; }
   [[nodiscard]] LastChoice last_choice() const noexcept {
     return runner_.has_value() ? runner_->last_choice() : LastChoice{"", "", 0};
   }
-  // The number of the next split, and of the next shrink to `members`: who takes part in one counts
-  // like the others, whatever shrinks there were without it.
+  // Numbers of the next split, and of the next shrink to `members`. All who take part in one count
+  // alike, whatever shrinks there were without them.
   uint64_t next_split() noexcept { return splits_.fetch_add(1, std::memory_order_relaxed) + 1; }
   uint64_t next_shrink(const std::vector<int>& members);
 
@@ -64,19 +68,16 @@ class Communicator final : public RankState {
   // -- work --
   /// How its calls run. Once started.
   [[nodiscard]] CallRunner& runner() noexcept { return *runner_; }
-  // May the last call, or the last group, be done again without checks? See repeat_call().
-  [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
-    return can_repeat() && runner_->is_last_call(shape);
+  /// May a call with the shape of an earlier one be made without checks? See repeat_call().
+  [[nodiscard]] bool can_repeat() const noexcept {
+    return state() == Code::kSuccess && !revoked && !finalized;
   }
-  [[nodiscard]] bool is_last_group(uint64_t number) const noexcept {
-    return can_repeat() && runner_->is_last_group(number);
-  }
+  /// Distinct in the process, rising.
+  [[nodiscard]] uint64_t number() const noexcept { return number_; }
   /// Blocks until nothing of this communicator is on a host stream, or under way on a device.
   void wait_submitted();
   /// nullptr: the rank computes on the host.
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
-  /// nullptr: no kernel in another process may read this rank's device.
-  [[nodiscard]] PeerMappedMemory* peer_mapped() const noexcept { return peer_mapped_.get(); }
   /// Has a kernel failed that nobody watches? Then the communicator has too.
   void check_device();
   void enter() noexcept {
@@ -86,24 +87,23 @@ class Communicator final : public RankState {
   void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
   /// Blocks until no thread is inside a call on this communicator (they see `stop`).
   void wait_left();
+  /// Waits, within limits, until what was sent to other datacenters has arrived: until then it may
+  /// have to be sent again.
   void settle();
   /// Tells the other ranks that this one makes no more calls: the last thing before its end.
   void say_goodbye();
 
-  // -- user-defined reductions: op value -> what it multiplies by --
-  struct UserReduction {
-    DataType type;
-    ReduceOp op;
-    const void* scalar;  // not null: read when the collective runs
-  };
-  int add_reduction(const UserReduction& reduction);
-  bool remove_reduction(int op);
-  [[nodiscard]] const UserReduction* find_reduction(int op) const;
+  [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
+  [[nodiscard]] Registrations& registrations() noexcept { return registrations_; }
 
-  /// A user's stale handle is looked at before anything else (is_live), so the memory of
-  /// communicators is kept for later ones and never given back.
-  static void* operator new(size_t size_bytes);
-  static void operator delete(void* memory) noexcept;
+  // -- handles: see CommunicatorTable --
+  /// Is `comm` one that was made by this process and not ended? One comparison of a magic number.
+  static bool is_live(const Communicator* comm) noexcept {
+    return comm != nullptr && comm->magic.load(std::memory_order_relaxed) == live_magic();
+  }
+  static void* operator new(size_t size_bytes, Process& process);
+  static void operator delete(void* memory, Process& process) noexcept;
+  static void operator delete(Communicator* comm, std::destroying_delete_t tag) noexcept;
   /// Of live ones of this process; those of the processes that it was forked from have lesser ones.
   static uint64_t live_magic() noexcept { return kMagic + Forks::count(); }
   static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
@@ -114,28 +114,22 @@ class Communicator final : public RankState {
   CallingThread calling_thread;
   std::thread initializer;           // of a non-blocking init or split
   std::atomic<bool> give_up{false};  // aborted while initializing
-  struct Window {
-    void* buffer;
-    size_t size_bytes;
-  };
-  std::map<const void*, std::unique_ptr<Window>> windows;
-  std::map<const void*, int> registrations;  // ncclCommRegister: address -> times
 
  private:
+  Communicator(Process& process, CommConfig config);
   void open_connections();
   void open_peer_mapped_memory();
   Result<void> open_profilers();
   Result<void> open_tuner();
   void make_runner();
-  [[nodiscard]] bool can_repeat() const noexcept {
-    return state() == Code::kSuccess && !revoked && !finalized;
-  }
 
+  Process& process_;
+  const uint64_t number_;
   CommConfig comm_config_;
   CommSetup setup_;
   std::unique_ptr<Tuner> tuner_;                   // nullptr: built-in rules
   std::unique_ptr<DeviceRank> device_rank_;        // nullptr: computes on the host
-  std::unique_ptr<PeerMappedMemory> peer_mapped_;  // likewise
+  std::unique_ptr<PeerMappedMemory> peer_mapped_;  // nullptr: no rank in another process maps it
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::unique_ptr<CallLog> call_log_;
@@ -143,24 +137,12 @@ class Communicator final : public RankState {
   std::atomic<uint64_t> splits_{0};
   std::mutex shrinks_mutex_;
   std::map<std::vector<int>, uint64_t> shrinks_;  // by members; guarded by shrinks_mutex_
-  std::map<int, UserReduction> reductions_;
-  int reductions_made_ = 0;
+  UserReductions user_reductions_;
+  Registrations registrations_;
   std::atomic<int> calls_{0};
   std::atomic<Code> state_{Code::kInProgress};
   mutable std::mutex error_mutex_;
   std::optional<Error> error_;  // guarded by error_mutex_; the first one stays
-};
-
-/// Every live communicator of this process, so that a dead handle is recognised. Threads: any.
-class LiveCommunicators {
- public:
-  static LiveCommunicators& instance() { return Immortal<LiveCommunicators>::instance(); }
-  void add(const Communicator* comm);
-  bool remove(const Communicator* comm);
-
- private:
-  std::mutex mutex_;
-  std::map<const Communicator*, bool> live_;
 };
 
 }  // namespace plexus

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "core/base/thread.hpp"
-#include "core/comm/communicator_calls.hpp"
 #include "core/comm/process.hpp"
 
 namespace plexus {
@@ -118,7 +117,7 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
     for (const auto& [comm, plan] : plans.on_streams) {
       submission.parts.push_back(comm->runner().start_submission(*plan));
     }
-    Process::instance().async.submit(std::move(submission));
+    sorted.front().comm->process().async.submit(std::move(submission));
   }
   std::vector<Execution*> executions;
   for (const auto& [comm, plan] : plans.inline_plans) {
@@ -142,11 +141,8 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   return ok();
 }
 
-/// Tasks of any communicators, in order per communicator, side by side; of `shapes`, when they are
-/// of one group the group's number, else 0.
-Result<void> run_tasks(std::span<const Task> tasks,
-                       std::span<const CallShape> shapes,
-                       uint64_t group) {
+/// Tasks of any communicators: in order per communicator, communicators side by side.
+Result<void> run_tasks(std::span<const Task> tasks) {
   Communicator* const comm = tasks.front().comm;
   const bool is_simple = std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
     return task.comm == comm && task.stream == nullptr;
@@ -155,9 +151,6 @@ Result<void> run_tasks(std::span<const Task> tasks,
       comm->device_rank() == nullptr) {  // without the lists that several communicators need
     comm->enter();
     auto result = comm->runner().run_inline(tasks);
-    if (result.has_value()) {
-      comm->runner().note_last(shapes, group);
-    }
     comm->leave();
     return result;
   }
@@ -170,27 +163,12 @@ Result<void> run_tasks(std::span<const Task> tasks,
 
 thread_local constinit Group::ThisThread Group::this_thread_;
 
-/// The thread that forks is the child's only one: what its group holds is of communicators that
-/// the child does not have.
-class Group::Reset final : private ForkAware {
- public:
-  Reset() { Forks::add(*this); }
-
- private:
-  void hold() noexcept override {}
-  void release() noexcept override {}
-  void leave() noexcept override {
-    this_thread_.depth = 0;
-    if (this_thread_.group != nullptr) {
-      *this_thread_.group = Group();
-    }
-  }
-};
-
+/// In a child made by fork the thread has a group of its parent, whose communicators the child does
+/// not have: it goes.
 Group& Group::make_current() {
-  Immortal<Reset>::instance();
   thread_local Group group;
-  this_thread_.group = &group;
+  group = Group();
+  this_thread_ = {.depth = 0, .group = &group, .forks = Forks::count()};
   return group;
 }
 
@@ -210,7 +188,7 @@ Result<void> Group::end() {
   Group& group = current();
   auto result = group.finish();
   if (result.has_error()) {
-    group.last_comm_ = nullptr;
+    group.newest_ = 0;
   }
   group.ntaken_ = 0;
   group.jobs_.clear();
@@ -222,38 +200,30 @@ bool Group::repeat(const Communicator& comm,
                    const CallShape& shape,
                    const void* send,
                    void* recv) noexcept {
-  if (last_comm_ != &comm || ntaken_ == tasks_.size() || shapes_[ntaken_] != shape ||
-      !comm.is_last_group(last_group_)) {
+  if (ntaken_ == tasks_.size()) {
     return false;
   }
-  Task& task = tasks_[ntaken_++];
+  Task& task = tasks_[ntaken_];
+  const bool is_same = task.comm == &comm && comm.number() <= newest_ && task.shape == shape &&
+                       shape.op < kFirstUserOp && task.stream == nullptr;
+  // A CUDA rank's addresses are checked at each call (NCCL_CHECK_POINTERS).
+  if (!is_same || comm.device_rank() != nullptr || !comm.can_repeat()) {
+    return false;
+  }
   task.send = send;
   task.recv = recv;
+  ++ntaken_;
   return true;
 }
 
-/// What is left of the last group goes: this is another one.
-void Group::differ() noexcept {
-  last_comm_ = nullptr;
-  tasks_.resize(ntaken_);
-  shapes_.resize(ntaken_);
-}
-
-void Group::add(const Task& task, const CallShape& shape) {
-  differ();
+void Group::add(const Task& task) {
+  tasks_.resize(ntaken_);  // what is left of the last group goes: this is another one
   tasks_.push_back(task);
-  shapes_.push_back(shape);
   ++ntaken_;
 }
 
 Result<void> Group::finish() {
-  if (last_comm_ != nullptr && ntaken_ == tasks_.size() && jobs_.empty() && !error_.has_value()) {
-    last_comm_->enter();
-    auto result = last_comm_->runner().repeat_last_group(tasks_);
-    last_comm_->leave();
-    return result;
-  }
-  differ();
+  tasks_.resize(ntaken_);
   if (error_.has_value()) {
     return std::move(*error_);
   }
@@ -261,11 +231,8 @@ Result<void> Group::finish() {
   if (tasks_.empty()) {
     return ok();
   }
-  static std::atomic<uint64_t> last{0};
-  last_group_ = last.fetch_add(1, std::memory_order_relaxed) + 1;
-  PLEXUS_TRY(run_tasks(tasks_, shapes_, last_group_));
-  last_comm_ = tasks_.front().comm;
-  return ok();
+  newest_ = tasks_.front().comm->process().communicators.newest();
+  return run_tasks(tasks_);
 }
 
 /// Communicators begin and end, each in a thread of its own. They wait for each other, so none
@@ -313,20 +280,19 @@ Result<void> Group::run_jobs() {
   return ok();
 }
 
-// ---- the calls of communicator_calls.hpp ----
+// ---- calls ----
 
 Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void* send, void* recv) {
   if (Group::open()) {
     return Group::current().repeat(comm, shape, send, recv);
   }
-  if (!comm.is_last_call(shape)) {
+  if (!comm.can_repeat()) {
     return false;
   }
   comm.enter();
-  auto result = comm.runner().repeat_last_call(send, recv);
+  auto repeated = comm.runner().repeat(shape, send, recv);
   comm.leave();
-  PLEXUS_TRY(std::move(result));
-  return true;
+  return repeated;
 }
 
 Result<void> group_start() {
@@ -338,12 +304,12 @@ Result<void> group_end() { return Group::end(); }
 
 void fail_group(const Error& error) { Group::current().fail(error); }
 
-Result<void> enqueue(const Task& task, const CallShape& shape) {
+Result<void> enqueue(const Task& task) {
   if (Group::open()) {
-    Group::current().add(task, shape);
+    Group::current().add(task);
     return ok();
   }
-  return run_tasks({&task, 1}, {&shape, 1}, 0);
+  return run_tasks({&task, 1});
 }
 
 }  // namespace plexus

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups: what a thread issues between ncclGroupStart and the outermost ncclGroupEnd, then done
-// together. The depth and the queue are thread-local, as NCCL's API asks.
+// together; a call outside a group is one of its own. The depth and the queue are thread-local, as
+// NCCL's API asks.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <vector>
 
+#include "core/base/fork.hpp"
 #include "core/base/result.hpp"
 #include "core/comm/communicator.hpp"
 
@@ -20,28 +23,31 @@ class Group {
  public:
   /// The calling thread's.
   static Group& current() {
-    return this_thread_.group != nullptr ? *this_thread_.group : make_current();
+    return this_thread_.group != nullptr && this_thread_.forks == Forks::count()
+               ? *this_thread_.group
+               : make_current();
   }
 
   /// Is the calling thread between a start and the outermost end?
-  [[nodiscard]] static bool open() noexcept { return this_thread_.depth > 0; }
+  [[nodiscard]] static bool open() noexcept {
+    return this_thread_.depth > 0 && this_thread_.forks == Forks::count();
+  }
   static void start() {
     current();
     ++this_thread_.depth;
   }
   static Result<void> end();
   void fail(const Error& error);
-  /// Takes the call that stood at this place in the thread's last group, with other addresses.
-  /// False: it is another one, to be checked and added.
+  /// If the thread's last group had a call of this shape at this place: takes it with other
+  /// addresses, unchecked. False: it is another one, to be checked and added.
   bool repeat(const Communicator& comm,
               const CallShape& shape,
               const void* send,
               void* recv) noexcept;
-  void add(const Task& task, const CallShape& shape);
+  void add(const Task& task);
   void add(LifeJob job) { jobs_.push_back(std::move(job)); }
 
  private:
-  class Reset;
   Result<void> finish();
   Result<void> run_jobs();
   void differ() noexcept;
@@ -51,17 +57,32 @@ class Group {
   struct ThisThread {
     int depth = 0;
     Group* group = nullptr;
+    uint64_t forks = 0;  // of the process that began it: a child's groups are new ones
   };
   // NOLINTNEXTLINE(*-avoid-non-const-global-variables,*-identifier-naming): private, a thread's own
   static thread_local constinit ThisThread this_thread_;
-  // Of this group; from place ntaken_ on, of the last one, which may be repeated.
+  // Of this group; from place ntaken_ on, of the last one.
   std::vector<Task> tasks_;
-  std::vector<CallShape> shapes_;
   size_t ntaken_ = 0;
-  Communicator* last_comm_ = nullptr;  // of the last group's calls; nullptr: not to be repeated
-  uint64_t last_group_ = 0;            // its number, distinct in the process
+  /// The newest communicator when the last group began; 0: it is not to be repeated. What has a
+  /// greater number is not of that group, even at the address of one that was.
+  uint64_t newest_ = 0;
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;
 };
+
+Result<void> group_start();
+Result<void> group_end();
+/// Marks the calling thread's open group as failed (a bad argument inside a group); no-op outside
+/// one.
+void fail_group(const Error& error);
+
+/// Runs a checked call, or adds it to the calling thread's group.
+Result<void> enqueue(const Task& task);
+/// For loops of small messages: makes a call without checks, if an equal one has passed them:
+/// outside groups any that `comm` has a plan for, complete on return; in a group the one at the
+/// same place of the thread's last group. `comm` is live, and the call is on no stream. False: not
+/// made, to be checked and enqueued.
+Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void* send, void* recv);
 
 }  // namespace plexus

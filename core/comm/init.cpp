@@ -1,28 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/init.hpp"
 
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "core/base/log.hpp"
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/process.hpp"
+#include "core/comm/start_life.hpp"
+#include "core/device/choose_device.hpp"
 #include "core/setup/set_up.hpp"
 
 namespace plexus {
+namespace {
 
-Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
-  const auto started = std::chrono::steady_clock::now();
-  PLEXUS_TRY(config, Process::instance().read_settings());
-  PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
-  PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
-  return init_by_exchange(comm, config, std::move(exchange), started);
+/// By rank: the user's list, else the devices in turn.
+Result<std::vector<int>> choose_devices(DeviceRuntime* runtime,
+                                        const Config& config,
+                                        int nranks,
+                                        const int* devices) {
+  PLEXUS_TRY(first, choose_device(runtime, config.device, kHostDevice));
+  std::vector<int> chosen(static_cast<size_t>(nranks), kHostDevice);
+  if (first == kHostDevice) {
+    return chosen;
+  }
+  PLEXUS_TRY(count, runtime->count());
+  for (int rank = 0; rank < nranks; ++rank) {
+    PLEXUS_TRY(device, choose_device(runtime, config.device,
+                                     devices == nullptr ? rank % count : devices[rank]));
+    chosen[static_cast<size_t>(rank)] = device;
+  }
+  return chosen;
 }
 
-Result<void> init_by_exchange(Communicator& child,
-                              const Config& config,
-                              std::unique_ptr<Exchange> exchange,
-                              std::chrono::steady_clock::time_point started) {
-  PLEXUS_TRY(setup, set_up(Process::instance().setup_context(), config, child.comm_config(),
-                           std::move(exchange), started, &child.give_up));
-  return child.start(std::move(setup));
+/// Joins the others over the unique ids and makes `comm` ready. Blocks; ends early with
+/// comm.give_up.
+Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
+  const auto started = std::chrono::steady_clock::now();
+  PLEXUS_TRY(config, comm.process().read_settings());
+  PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
+  PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
+  return start_with_exchange(comm, config, std::move(exchange), started);
+}
+
+}  // namespace
+
+Result<void> init_rank(Process& process,
+                       Communicator** comm,
+                       int nranks,
+                       std::span<const UniqueId> ids,
+                       int rank,
+                       const CommConfig& comm_config) {
+  *comm = nullptr;
+  CommConfig config = comm_config;
+  PLEXUS_TRY(settings, process.read_settings());
+  PLEXUS_TRY(device, choose_device(process.devices(), settings.device, kHostDevice));
+  config.device = device;  // the one that is current now, not in the thread that makes it
+  config.maker = pthread_self();
+  return run_life_job(
+      [&process, comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
+        return start_life(process, comm, config, [nranks, rank, ids](Communicator& made) {
+          return init_by_id(made, nranks, ids, rank);
+        });
+      });
+}
+
+/// All ranks are here: no bootstrap, no threads, one description for each.
+Result<void> init_all(Process& process,
+                      Communicator** comms,
+                      int ndevices,
+                      const int* device_list) {
+  const auto started = std::chrono::steady_clock::now();
+  PLEXUS_TRY(config, process.read_settings());
+  PLEXUS_TRY(devices, choose_devices(process.devices(), config, ndevices, device_list));
+  PLEXUS_TRY(setups, set_up_local(process.setup_context(), config, devices, started));
+  std::vector<std::unique_ptr<Communicator>> made;
+  for (CommSetup& setup : setups) {
+    CommConfig comm_config;
+    comm_config.device = devices[made.size()];
+    comm_config.maker = pthread_self();
+    auto comm = Communicator::make(process, comm_config);
+    PLEXUS_TRY(comm->start(std::move(setup)));
+    made.push_back(std::move(comm));
+  }
+  for (size_t rank = 0; rank < made.size(); ++rank) {
+    process.communicators.add(made[rank].get());
+    comms[rank] = made[rank].release();
+  }
+  return ok();
 }
 
 }  // namespace plexus

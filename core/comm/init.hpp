@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making communicators whose ranks meet by a unique id, or come from a parent: the control plane,
-// then core/setup, then the communicator.
+// Communicators that have no parent: their ranks meet by a unique id, or are all made by one call.
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <span>
 
-#include "core/comm/communicator.hpp"
+#include "core/base/result.hpp"
+#include "core/bootstrap/unique_id.hpp"
+#include "core/setup/comm_config.hpp"
 
 namespace plexus {
 
-/// Joins the others over the unique ids and makes `comm` ready. Blocks; ends early with
-/// comm.give_up.
-Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank);
+class Communicator;
+class Process;
 
-/// Makes `child` ready from its end of the control plane (of the ranks that `exchange` spans).
-/// `started`: when the call began, for the log.
-Result<void> init_by_exchange(Communicator& child,
-                              const Config& config,
-                              std::unique_ptr<Exchange> exchange,
-                              std::chrono::steady_clock::time_point started);
+/// ncclCommInitRank and its relatives. With config.blocking false an Error kInProgress, and `*comm`
+/// is being made; in a group `*comm` is set at its end. `*comm` is nullptr on failure.
+Result<void> init_rank(Process& process,
+                       Communicator** comm,
+                       int nranks,
+                       std::span<const UniqueId> ids,
+                       int rank,
+                       const CommConfig& config);
+
+/// ncclCommInitAll: `comms` has place for `ndevices`, all ranks of one communicator. `devices`
+/// [ndevices]; nullptr: 0, 1, ... in turn.
+Result<void> init_all(Process& process, Communicator** comms, int ndevices, const int* devices);
 
 }  // namespace plexus

@@ -2,6 +2,7 @@
 #include "core/comm/process.hpp"
 
 #include <memory>
+#include <utility>
 
 #include "core/base/config.hpp"
 #include "core/plugin/env_plugin.hpp"
@@ -37,11 +38,13 @@ Process::Process(AfterFork tag, Process& parent)
 
 void Process::hold() noexcept {
   mutex_.lock();
+  communicators.hold();
   memory.hold();
 }
 
 void Process::release() noexcept {
   memory.release();
+  communicators.release();
   mutex_.unlock();
 }
 
@@ -61,7 +64,15 @@ Result<Config> Process::read_settings() {
   return read_config();
 }
 
-HostStream* Process::create_stream() {
+Result<void*> Process::allocate_memory(size_t size_bytes) {
+  PLEXUS_TRY(config, read_settings());
+  PLEXUS_TRY(device, choose_device(devices_, config.device, kHostDevice));
+  return device == kHostDevice ? memory.allocate(size_bytes)
+                               : memory.allocate_on(*devices_, device, size_bytes);
+}
+
+Result<HostStream*> Process::create_stream() {
+  PLEXUS_TRY(async.start());
   auto stream = std::make_unique<HostStream>();
   const std::lock_guard lock(mutex_);
   streams_.insert(stream.get());
@@ -94,6 +105,18 @@ Result<void> Process::destroy_stream(HostStream* stream) {
   return owner->wait();
 }
 
+void Process::make_wait(HostStream* stream, const HostEvent& event) {
+  auto mark = event.last();
+  if (mark == nullptr || (mark->reached() && mark->error() == nullptr)) {
+    return;
+  }
+  async.submit({.parts = {}, .streams = {stream}, .after = std::move(mark)});
+}
+
+void Process::launch_host_function(HostStream* stream, std::function<void()> function) {
+  async.submit({.parts = {}, .streams = {stream}, .function = std::move(function)});
+}
+
 HostEvent* Process::create_event() {
   auto event = std::make_shared<HostEvent>();
   HostEvent* const handle = event.get();
@@ -111,10 +134,14 @@ Result<void> Process::destroy_event(const void* handle) {
   return ok();
 }
 
-std::shared_ptr<HostEvent> Process::find_event(const void* handle) const {
+Result<std::shared_ptr<HostEvent>> Process::find_event(const void* handle) const {
   const std::lock_guard lock(mutex_);
   const auto at = events_.find(handle);
-  return at == events_.end() ? nullptr : at->second;
+  if (at == events_.end()) {
+    return fail(Code::kInvalidArgument,
+                "the event was not made by plexusEventCreate, or is destroyed already");
+  }
+  return at->second;
 }
 
 }  // namespace plexus

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the communicators of one process share: where ranks of the process meet, its shareable
-// memory, its host streams and the thread that serves them. The one object per process that NCCL's
-// API forces on us; everything below gets the parts it needs passed in.
+// memory, its host streams and the thread that serves them. NCCL's API has no handle for it, so
+// core/api fetches the one instance and passes it down; nothing below does.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
+#include "core/comm/communicator_table.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
 #include "core/engine/async_engine.hpp"
@@ -36,6 +38,7 @@ class Process final : private ForkAware {
   /// Made at first use and never destroyed: threads of plugins may outlive main().
   static Process& instance() { return Immortal<Process>::instance(); }
 
+  CommunicatorTable communicators;
   LocalRendezvous rendezvous;
   UserMemory memory;
   AsyncEngine async;
@@ -60,18 +63,29 @@ class Process final : private ForkAware {
             .devices = devices_};
   }
 
-  HostStream* create_stream();
+  // -- ncclMemAlloc --
+  /// On the current device; on the host page-aligned, and shareable with other processes.
+  Result<void*> allocate_memory(size_t size_bytes);
+  Result<void> free_memory(void* pointer) { return memory.release(pointer); }
+
+  // -- streams and events of host ranks (plexus.h) --
+  Result<HostStream*> create_stream();
   /// kInvalidArgument when it is none of ours. Waits for the stream's work.
   Result<void> destroy_stream(HostStream* stream);
   [[nodiscard]] HostStream* find_stream(const void* handle) const;
   /// The process that made the stream `handle`, from which this one was forked; 0: no such stream.
   [[nodiscard]] int32_t parent_of_stream(const void* handle) const;
+  /// Work put on `stream` from now on starts when `event`'s last mark is reached.
+  void make_wait(HostStream* stream, const HostEvent& event);
+  /// `function` runs in the async engine's thread, in the order of the stream.
+  void launch_host_function(HostStream* stream, std::function<void()> function);
 
   HostEvent* create_event();
   /// kInvalidArgument when it is none of ours. Who waits for it goes on waiting.
   Result<void> destroy_event(const void* handle);
-  /// nullptr when it is none of ours. Shared with the table: another thread may destroy it.
-  [[nodiscard]] std::shared_ptr<HostEvent> find_event(const void* handle) const;
+  /// kInvalidArgument when it is none of ours. Shared with the table: another thread may destroy
+  /// it.
+  [[nodiscard]] Result<std::shared_ptr<HostEvent>> find_event(const void* handle) const;
 
  private:
   friend class Immortal<Process>;

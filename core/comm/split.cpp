@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Children of a communicator: split by color, shrink by exclusion. The control plane of the parent
-// carries the child's; no new bootstrap.
+#include "core/comm/split.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/hash.hpp"
-#include "core/comm/communicator_calls.hpp"
-#include "core/comm/init.hpp"
-#include "core/comm/launch_life.hpp"
 #include "core/comm/process.hpp"
+#include "core/comm/start_life.hpp"
 
 namespace plexus {
 namespace {
@@ -21,7 +23,7 @@ struct Wish {
   int key;
 };
 
-/// All that its members know of a child alike.
+/// What all members of a child know of it.
 struct ChildName {
   uint64_t parent;
   uint64_t splits;   // of the parent, in which all its ranks take part; 0: a shrink
@@ -50,7 +52,7 @@ uint64_t hash_of(const std::vector<int>& members) {
 Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine) {
   std::string bytes(sizeof(mine), '\0');
   std::memcpy(bytes.data(), &mine, sizeof(mine));
-  const StallWatch::Splitting splitting(Process::instance().stalls, parent.setup().group,
+  const StallWatch::Splitting splitting(parent.process().stalls, parent.setup().group,
                                         parent.rank());
   PLEXUS_TRY(blobs, parent.setup().exchange->all_gather(std::move(bytes)));
   std::vector<Wish> wishes(blobs.size());
@@ -85,9 +87,9 @@ Result<void> start_child(Communicator& parent,
                          std::chrono::steady_clock::time_point started) {
   // std::function wants a copyable closure.
   const auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
-  auto begun = start_life(child, child_config,
+  auto begun = start_life(parent.process(), child, child_config,
                           [shared, started, config = parent.setup().config](Communicator& made) {
-                            return init_by_exchange(made, config, std::move(*shared), started);
+                            return start_with_exchange(made, config, std::move(*shared), started);
                           });
   if (begun.has_error() && begun.error().code() != Code::kInProgress && *shared != nullptr) {
     (*shared)->announce_failure(begun.error());  // it did not even start: the others are waiting

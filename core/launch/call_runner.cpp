@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/launch/call_runner.hpp"
 
-#include <algorithm>
 #include <thread>
 #include <utility>
 
 namespace plexus {
 
-Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
-  PLEXUS_TRY(plan, plans_.find_or_build(context_.plans, tasks));
-  for (std::shared_ptr<Plan>* const last : {&last_plan_, &last_group_plan_}) {
-    if (*last == plan) {
-      last->reset();  // has other scalars now
-    }
+LastChoice CallRunner::last_choice() const noexcept {
+  const Plan* const plan = newest_plan();
+  if (plan == nullptr) {
+    return {"", "", 0};
   }
-  newest_plan_ = std::move(plan);
-  return newest_plan_.get();
+  const Choice& choice = plan->choice();
+  return {choice.algorithm->family, name(choice.protocol), choice.channels};
 }
 
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
@@ -24,8 +21,6 @@ void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
   if (context_.profile != nullptr) {
     context_.profile->prepare(plan, tasks, sequence);
   }
-  const Choice& choice = plan.choice();
-  last_choice_ = {choice.algorithm->family, name(choice.protocol), choice.channels};
 }
 
 Result<void> CallRunner::run_inline(std::span<const Task> tasks) {
@@ -46,32 +41,21 @@ Result<void> CallRunner::run(Plan& plan) {
   return ok();
 }
 
-Result<void> CallRunner::repeat_last_call(const void* send, void* recv) {
-  last_plan_->prepare_again(send, recv, *context_.log, *context_.plans.memory);
-  return run(*last_plan_);
-}
-
-Result<void> CallRunner::repeat_last_group(std::span<const Task> tasks) {
-  last_group_plan_->prepare(tasks, *context_.log, *context_.plans.memory);
-  return run(*last_group_plan_);
-}
-
-/// Profilers want to see every call, a user's reduction may end, and a kernel needs a launch.
-void CallRunner::note_last(std::span<const CallShape> shapes, uint64_t group) noexcept {
-  constexpr int kBuiltInOps = 5;
-  const bool repeats = context_.profile == nullptr && device() == nullptr &&
-                       std::all_of(shapes.begin(), shapes.end(),
-                                   [](const CallShape& shape) { return shape.op < kBuiltInOps; });
-  if (group != 0) {
-    last_group_plan_ = repeats ? newest_plan_ : nullptr;
-    last_group_ = group;
-  } else {
-    last_plan_ = repeats && newest_plan_->is_one_call() ? newest_plan_ : nullptr;
-    last_call_ = shapes.front();
+/// A user's reduction may have ended since, and its multiplier is not in the shape.
+Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* recv) {
+  if (!repeats_ || shape.op >= kFirstUserOp || !is_idle()) {
+    return false;
   }
+  Plan* const plan = plans_.find(shape);
+  if (plan == nullptr) {
+    return false;
+  }
+  plan->prepare_again(send, recv, *context_.log, *context_.plans.memory);
+  PLEXUS_TRY(run(*plan));
+  return true;
 }
 
-/// What the async engine's thread calls at the end of a submission, last of all.
+/// The last that the async engine's thread calls at the end of a submission.
 std::function<void()> CallRunner::finish_submission(std::function<void()> finished) {
   inside_.fetch_add(1, std::memory_order_relaxed);
   submitted_.fetch_add(1, std::memory_order_relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the calls of one communicator run: their plans, made once per shape and repeated; the engine
-// that drives those that are inline; what is on streams and devices. Knows no communicator.
+// How the calls of one communicator run: their plans, made once per shape; the engine that drives
+// inline calls; what is on streams and devices. Knows no communicator.
 //
 // Threads: one thread at a time makes calls; what is submitted is finished by the async engine's.
 #pragma once
@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <span>
 
 #include "core/engine/async_engine.hpp"
@@ -22,7 +21,7 @@
 
 namespace plexus {
 
-/// What running calls needs of the communicator and of the process. Borrowed, but for the plans'.
+/// What running calls needs from the communicator and from the process. Pointers are borrowed.
 struct LaunchContext {
   PlanContext plans;
   std::span<const PeerInfo> infos;  // [nranks]
@@ -37,7 +36,9 @@ struct LaunchContext {
 
 class CallRunner {
  public:
-  explicit CallRunner(const LaunchContext& context) : context_(context) {}
+  explicit CallRunner(const LaunchContext& context)
+      : context_(context),
+        repeats_(context.profile == nullptr && context.plans.device == nullptr) {}
   CallRunner(const CallRunner&) = delete;
   CallRunner& operator=(const CallRunner&) = delete;
 
@@ -46,32 +47,25 @@ class CallRunner {
   [[nodiscard]] DeviceRank* device() const noexcept { return context_.plans.device; }
   [[nodiscard]] DeviceOrder& order() noexcept { return order_; }
   [[nodiscard]] Engine& engine() noexcept { return engine_; }
-  [[nodiscard]] const LastChoice& last_choice() const noexcept { return last_choice_; }
+  [[nodiscard]] LastChoice last_choice() const noexcept;
 
   // -- plans --
   /// A plan for `tasks` (all of this communicator), there until the next call. A failure leaves
   /// nothing behind.
-  Result<Plan*> find_plan(std::span<const Task> tasks);
-  /// That find_plan() gave last.
-  [[nodiscard]] Plan* newest_plan() const noexcept { return newest_plan_.get(); }
+  Result<Plan*> find_plan(std::span<const Task> tasks) {
+    return plans_.find_or_build(context_.plans, tasks);
+  }
+  /// The one that find_plan() gave last.
+  [[nodiscard]] Plan* newest_plan() const noexcept { return plans_.newest(); }
   /// Fills it in, ready to execute: from here on the calls are made.
   void prepare(Plan& plan, std::span<const Task> tasks);
 
   // -- inline --
   /// Runs one group's tasks of this communicator. Waits for what is submitted first.
   Result<void> run_inline(std::span<const Task> tasks);
-  // The last call and the last group, when they can be done again without checks: see
-  // repeat_call().
-  [[nodiscard]] bool is_last_call(const CallShape& shape) const noexcept {
-    return last_plan_ != nullptr && last_call_ == shape && is_idle();
-  }
-  [[nodiscard]] bool is_last_group(uint64_t number) const noexcept {
-    return last_group_plan_ != nullptr && last_group_ == number && is_idle();
-  }
-  Result<void> repeat_last_call(const void* send, void* recv);
-  Result<void> repeat_last_group(std::span<const Task> tasks);
-  /// What has just run is the last call (`group` 0), or the last group, from now on.
-  void note_last(std::span<const CallShape> shapes, uint64_t group) noexcept;
+  /// Runs a call of this shape without checks if it can: the communicator has a plan for it, since
+  /// an equal call has passed them. False: not run, to be checked and run as a task.
+  Result<bool> repeat(const CallShape& shape, const void* send, void* recv);
 
   // -- on streams and devices --
   /// `plan` as part of what is about to be submitted: counted as on a stream.
@@ -93,16 +87,10 @@ class CallRunner {
   std::function<void()> finish_submission(std::function<void()> finished);
 
   LaunchContext context_;
+  bool repeats_;  // no profiler wants to be told of a call, and none needs a launch
   PlanCache plans_;
   DeviceOrder order_;
   Engine engine_;
-  // Shared with the cache, which may drop them.
-  std::shared_ptr<Plan> newest_plan_;
-  std::shared_ptr<Plan> last_plan_;  // of last_call_; nullptr: not to be repeated
-  CallShape last_call_;
-  std::shared_ptr<Plan> last_group_plan_;  // of group last_group_; nullptr: not to be repeated
-  uint64_t last_group_ = 0;
-  LastChoice last_choice_{"", "", 0};
   std::atomic<int> submitted_{0};
   std::atomic<int> inside_{0};  // the engine's thread has not left yet
 };

@@ -188,7 +188,7 @@ class Launch {
           const size_t place = plans_[i]->place_of(item.item->work);
           PLEXUS_TRY(runtime_->copy_in_order(device_, stream(),
                                              &starts_[i].works[place].op.scalar_bits, task.scalar,
-                                             element_size(task.type)));
+                                             element_size(task.shape.datatype())));
         }
       }
     }

@@ -348,17 +348,17 @@ class ProfiledPlan final : public ExecutionWatch {
     return on_device_ ? static_cast<void*>(task.device_stream) : static_cast<void*>(task.stream);
   }
   void start_api(const Task& task, size_t index) {
-    if (is_point_to_point(task.collective)) {
+    if (is_point_to_point(task.shape.collective)) {
       auto what = about(NCCL_PROFILE_P2P_API);
-      what.is.p2p_api = {function_of(task.collective), task.count, datatype_of(task.type),
-                         stream_of(task), false};
+      what.is.p2p_api = {function_of(task.shape.collective), task.shape.count,
+                         datatype_of(task.shape.datatype()), stream_of(task), false};
       apis_[index] = profilers_.start(what, &group_api_);
     } else {
       auto what = about(NCCL_PROFILE_COLL_API);
-      what.is.coll_api = {function_of(task.collective),
-                          task.count,
-                          datatype_of(task.type),
-                          task.root,
+      what.is.coll_api = {function_of(task.shape.collective),
+                          task.shape.count,
+                          datatype_of(task.shape.datatype()),
+                          task.shape.root,
                           stream_of(task),
                           false};
       apis_[index] = profilers_.start(what, &group_api_);
@@ -368,16 +368,16 @@ class ProfiledPlan final : public ExecutionWatch {
     const auto channels = static_cast<uint8_t>(
         std::count_if(plan.items().begin(), plan.items().end(),
                       [&](const Plan::ItemTask& item) { return item.task == index; }));
-    if (is_point_to_point(task.collective)) {
+    if (is_point_to_point(task.shape.collective)) {
       auto what = about(NCCL_PROFILE_P2P);
-      const bool sends = task.collective == Collective::kSend;
+      const bool sends = task.shape.collective == Collective::kSend;
       // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): profilers only look at the address
       void* const buffer = sends ? const_cast<void*>(task.send) : task.recv;
-      what.is.p2p = {function_of(task.collective),
+      what.is.p2p = {function_of(task.shape.collective),
                      buffer,
-                     datatype_of(task.type),
-                     task.count,
-                     task.root,
+                     datatype_of(task.shape.datatype()),
+                     task.shape.count,
+                     task.shape.root,
                      channels,
                      nullptr};
       tasks_[index] = profilers_.start(what, &apis_[index], &group_);
@@ -395,9 +395,10 @@ class ProfiledPlan final : public ExecutionWatch {
       }
     }
     auto what = about(NCCL_PROFILE_COLL);
-    what.is.coll.v4 = {sequence,  function_of(task.collective), task.send, task.recv, task.count,
-                       task.root, datatype_of(task.type),       channels,  1,         algorithm,
-                       protocol};
+    what.is.coll.v4 = {
+        sequence,        function_of(task.shape.collective), task.send, task.recv, task.shape.count,
+        task.shape.root, datatype_of(task.shape.datatype()), channels,  1,         algorithm,
+        protocol};
     tasks_[index] = profilers_.start(what, &apis_[index], &group_);
   }
   /// Whatever has not ended; a second time nothing.

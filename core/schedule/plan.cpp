@@ -23,9 +23,9 @@ int collective_index(int channel) { return 2 * channel; }
 int index_of(const Task& task, int channel) {
   constexpr int kMessages = 1;
   constexpr int kVectorMessages = 3;
-  return !is_point_to_point(task.collective) ? collective_index(channel)
-         : task.of_vector                    ? kVectorMessages
-                                             : kMessages;
+  return !is_point_to_point(task.shape.collective) ? collective_index(channel)
+         : task.shape.of_vector                    ? kVectorMessages
+                                                   : kMessages;
 }
 
 /// What needs no choosing.
@@ -47,22 +47,24 @@ uint64_t choice_number(const Choice& choice) {
 /// All of a call's record but what its number changes.
 CallRecord record_of(const Task& task, uint64_t choice) {
   CallRecord record{};
-  record.count = task.count;
-  record.root = task.root;
-  record.collective = static_cast<uint8_t>(task.collective);
-  record.type = static_cast<uint8_t>(task.type);
+  record.count = task.shape.count;
+  record.root = task.shape.root;
+  record.collective = static_cast<uint8_t>(task.shape.collective);
+  record.type = static_cast<uint8_t>(task.shape.datatype());
   record.op = static_cast<uint8_t>(task.op.kind);
-  record.of_vector = task.of_vector ? 1 : 0;
+  record.of_vector = task.shape.of_vector ? 1 : 0;
   Fnv1a hash;  // over what all ranks must agree on
-  if (is_point_to_point(task.collective)) {
-    hash.mix(task.count * element_size(task.type));  // the two ends name it differently otherwise
+  if (is_point_to_point(task.shape.collective)) {
+    hash.mix(task.shape.count *
+             element_size(task.shape.datatype()));  // the two ends name it differently otherwise
   } else {
     record.algorithm = static_cast<uint8_t>(choice);
     hash.mix(choice);
-    hash.mix(static_cast<uint64_t>(task.collective) << 16 | static_cast<uint64_t>(task.type) << 8 |
+    hash.mix(static_cast<uint64_t>(task.shape.collective) << 16 |
+             static_cast<uint64_t>(task.shape.datatype()) << 8 |
              static_cast<uint64_t>(task.op.kind));
-    hash.mix(task.count);
-    hash.mix(is_rooted(task.collective) ? static_cast<uint64_t>(task.root) : 0);
+    hash.mix(task.shape.count);
+    hash.mix(is_rooted(task.shape.collective) ? static_cast<uint64_t>(task.shape.root) : 0);
   }
   record.hash = static_cast<uint32_t>(hash.value() ^ (hash.value() >> 32));
   return record;
@@ -85,9 +87,9 @@ int most_ranks(const std::vector<int>& nodes, int nranks) {
 }
 
 uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
-  const uint64_t block = task.count * element_size(task.type);
+  const uint64_t block = task.shape.count * element_size(task.shape.datatype());
   bool many = false;
-  switch (task.collective) {
+  switch (task.shape.collective) {
     case Collective::kAllGather:
       many = !input;
       break;
@@ -124,29 +126,15 @@ UserBuffer user_buffer(const void* address,
 
 }  // namespace
 
-TaskShape shape_of(const Task& task) noexcept {
-  return {.collective = task.collective,
-          .type = task.type,
-          .kind = task.op.kind,
-          .scales = task.op.scales_input(),
-          .divides = task.op.divides_output(),
-          .in_place = task.send == task.recv,
-          .of_vector = task.of_vector,
-          .root = task.root,
-          .count = task.count};
-}
-
 Plan::Plan(std::span<const Task> tasks) {
   for (const Task& task : tasks) {
-    shapes_.push_back(shape_of(task));
+    shapes_.push_back(task.shape);
   }
 }
 
 bool Plan::fits(std::span<const Task> tasks) const noexcept {
-  return tasks.size() == shapes_.size() && std::equal(shapes_.begin(), shapes_.end(), tasks.begin(),
-                                                      [](const TaskShape& shape, const Task& task) {
-                                                        return shape == shape_of(task);
-                                                      });
+  return std::equal(shapes_.begin(), shapes_.end(), tasks.begin(), tasks.end(),
+                    [](const CallShape& shape, const Task& task) { return shape == task.shape; });
 }
 
 Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
@@ -154,7 +142,7 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
   plan->execution_.rank = context.state;
   plan->on_device_ = context.device != nullptr;
   for (size_t task = 0; task < tasks.size(); ++task) {
-    if (!is_point_to_point(tasks[task].collective)) {
+    if (!is_point_to_point(tasks[task].shape.collective)) {
       PLEXUS_TRY(plan->add_collective(context, tasks, task));
     }
   }
@@ -171,28 +159,28 @@ Result<void> Plan::add_collective(const PlanContext& context,
   const Task& call = tasks[task];
   const int nranks = context.nranks;
   const std::vector<int>& nodes = context.orders.front().nodes;
-  PLEXUS_TRY(
-      choice,
-      choose_algorithm({.collective = call.collective,
-                        .size_bytes = std::max(buffer_bytes(call, nranks, true),
-                                               buffer_bytes(call, nranks, false)),
-                        .nranks = nranks,
-                        .channels_min = context.channels_min,
-                        .channels_max = context.channels_max,
-                        .slot_bytes = context.slot_bytes,
-                        .element_bytes = static_cast<uint32_t>(element_size(call.type)),
-                        .calls_in_group = static_cast<uint32_t>(std::count_if(
-                            tasks.begin(), tasks.end(),
-                            [](const Task& each) { return !is_point_to_point(each.collective); })),
-                        .shares_memory = context.shares_memory,
-                        .deterministic = context.deterministic,
-                        .nodes = static_cast<int>(nodes.size()),
-                        .ranks_per_node_max = most_ranks(nodes, nranks),
-                        .type = call.type,
-                        .kind = call.op.kind,
-                        .collnet = context.collnet,
-                        .costs = context.costs},
-                       *context.filter, context.tuner));
+  PLEXUS_TRY(choice,
+             choose_algorithm(
+                 {.collective = call.shape.collective,
+                  .size_bytes =
+                      std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
+                  .nranks = nranks,
+                  .channels_min = context.channels_min,
+                  .channels_max = context.channels_max,
+                  .slot_bytes = context.slot_bytes,
+                  .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
+                  .calls_in_group = static_cast<uint32_t>(std::count_if(
+                      tasks.begin(), tasks.end(),
+                      [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
+                  .shares_memory = context.shares_memory,
+                  .deterministic = context.deterministic,
+                  .nodes = static_cast<int>(nodes.size()),
+                  .ranks_per_node_max = most_ranks(nodes, nranks),
+                  .type = call.shape.datatype(),
+                  .kind = call.op.kind,
+                  .collnet = context.collnet,
+                  .costs = context.costs},
+                 *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;
   while (queues.size() < static_cast<size_t>(choice.channels)) {
@@ -218,9 +206,9 @@ Result<void> Plan::add_to_self(const PlanContext& context,
   std::vector<size_t> sends;
   std::vector<size_t> recvs;
   for (size_t task = 0; task < tasks.size(); ++task) {
-    if (is_point_to_point(tasks[task].collective) && tasks[task].root == context.rank &&
-        tasks[task].of_vector == of_vector) {
-      (tasks[task].collective == Collective::kSend ? sends : recvs).push_back(task);
+    if (is_point_to_point(tasks[task].shape.collective) && tasks[task].shape.root == context.rank &&
+        tasks[task].shape.of_vector == of_vector) {
+      (tasks[task].shape.collective == Collective::kSend ? sends : recvs).push_back(task);
     }
   }
   if (sends.size() != recvs.size()) {
@@ -233,10 +221,11 @@ Result<void> Plan::add_to_self(const PlanContext& context,
   for (size_t i = 0; i < sends.size(); ++i) {
     const Task& send = tasks[sends[i]];
     const Task& recv = tasks[recvs[i]];
-    if (send.count * element_size(send.type) != recv.count * element_size(recv.type)) {
+    if (send.shape.count * element_size(send.shape.datatype()) !=
+        recv.shape.count * element_size(recv.shape.datatype())) {
       return fail(Code::kInvalidUsage, "rank {} sends {} bytes to itself and receives {}",
-                  context.rank, send.count * element_size(send.type),
-                  recv.count * element_size(recv.type));
+                  context.rank, send.shape.count * element_size(send.shape.datatype()),
+                  recv.shape.count * element_size(recv.shape.datatype()));
     }
     const ChannelOrder only_me{.ring = {context.rank}, .nodes = {0}, .datacenters = {}};
     PlanContext alone = context;
@@ -258,17 +247,17 @@ Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<cons
   std::vector<std::pair<Direction, WorkQueue*>> queues;
   for (size_t task = 0; task < tasks.size(); ++task) {
     const Task& call = tasks[task];
-    if (!is_point_to_point(call.collective) || call.root == context.rank) {
+    if (!is_point_to_point(call.shape.collective) || call.shape.root == context.rank) {
       continue;
     }
-    const Direction key{call.collective, call.root, call.of_vector};
+    const Direction key{call.shape.collective, call.shape.root, call.shape.of_vector};
     auto at = std::find_if(queues.begin(), queues.end(),
                            [&](const auto& entry) { return entry.first == key; });
     if (at == queues.end()) {
       execution_.queues.emplace_back();
       at = queues.insert(queues.end(), {key, &execution_.queues.back()});
     }
-    const Algorithm* const algorithm = find_algorithm(name(call.collective));
+    const Algorithm* const algorithm = find_algorithm(name(call.shape.collective));
     PLEXUS_TRY(add_item(context, *at->second, call,
                         {.item = nullptr, .task = task, .recv_task = task, .collectives_before = 0},
                         one_channel(*algorithm, context), 0));
@@ -287,7 +276,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   programs_.push_back(std::make_unique<Program>(
       choice.algorithm->record({.rank = context.rank,
                                 .ring = order.ring,
-                                .root = task.root,
+                                .root = task.shape.root,
                                 .variant = channel % choice.algorithm->variants,
                                 .nodes = order.nodes,
                                 .datacenters = order.datacenters,
@@ -296,16 +285,16 @@ Result<void> Plan::add_item(const PlanContext& context,
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;
   work.program = &program;
-  work.type = task.type;
-  work.element_bytes = static_cast<uint32_t>(element_size(task.type));
-  work.reduce = find_reduce_pair(task.type, task.op.kind);
+  work.type = task.shape.datatype();
+  work.element_bytes = static_cast<uint32_t>(element_size(task.shape.datatype()));
+  work.reduce = find_reduce_pair(task.shape.datatype(), task.op.kind);
   work.protocol = choice.protocol;
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;
-  work.exchanges_empty = is_point_to_point(task.collective);
-  work.geometry = compute_partition({.collective = task.collective,
-                                     .count = task.count,
+  work.exchanges_empty = is_point_to_point(task.shape.collective);
+  work.geometry = compute_partition({.collective = task.shape.collective,
+                                     .count = task.shape.count,
                                      .element_bytes = work.element_bytes,
                                      .nranks = context.nranks,
                                      .chunks = program.chunks,
@@ -329,7 +318,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   items_.push_back(origin);
   items_.back().item = &item;
-  work.call = record_of(task, is_point_to_point(task.collective) ? 0 : choice_number(choice));
+  work.call = record_of(task, is_point_to_point(task.shape.collective) ? 0 : choice_number(choice));
   items_.back().shape_hash = work.call.hash;
   items_.back().input_bytes = buffer_bytes(task, context.nranks, true);
   items_.back().output_bytes = buffer_bytes(task, context.nranks, false);
@@ -377,7 +366,7 @@ void Plan::prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& 
     Work& work = entry.item->work;
     work.op = task.op;
     if (task.scalar != nullptr && !on_device_) {  // else the launch reads it
-      work.op.load_scalar(task.scalar, task.type);
+      work.op.load_scalar(task.scalar, task.shape.datatype());
     }
     prepare_item(entry, task.send, tasks[entry.recv_task].recv, memory);
   }
@@ -428,29 +417,35 @@ void Plan::prepare_item(const ItemTask& entry,
   work.output = user_buffer(recv, entry.output_bytes, borrows_mapped_, memory);
 }
 
-Result<std::shared_ptr<Plan>> PlanCache::find_or_build(const PlanContext& context,
-                                                       std::span<const Task> tasks) {
-  for (size_t i = 0; i < plans_.size(); ++i) {
-    if (!plans_[i]->busy && plans_[i]->fits(tasks)) {
-      // Most calls repeat the last one or alternate between a few: keep those in front.
-      if (i > 0) {
-        std::rotate(plans_.begin(), plans_.begin() + static_cast<std::ptrdiff_t>(i),
-                    plans_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      }
-      return plans_.front();
-    }
+template <class Call>
+Plan* PlanCache::find_fitting(const Call& call) noexcept {
+  const auto at = std::find_if(plans_.begin(), plans_.end(),
+                               [&](const auto& plan) { return !plan->busy && plan->fits(call); });
+  if (at == plans_.end()) {
+    return nullptr;
   }
+  // Most calls repeat the last one or alternate between a few: keep those in front.
+  std::rotate(plans_.begin(), at, at + 1);
+  return plans_.front().get();
+}
+
+Plan* PlanCache::find(const CallShape& shape) noexcept { return find_fitting(shape); }
+
+Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {
+  if (Plan* const found = find_fitting(tasks); found != nullptr) {
+    return found;
+  }
+  PLEXUS_TRY(plan, Plan::build(context, tasks));
   if (plans_.size() >= kPlansMax) {
-    const auto oldest = std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& plan) {
-      return !plan->busy && plan->launches == 0;
+    const auto oldest = std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& each) {
+      return !each->busy && each->launches == 0;
     });
     if (oldest != plans_.rend()) {
       plans_.erase(std::next(oldest).base());
     }
   }
-  PLEXUS_TRY(plan, Plan::build(context, tasks));
   plans_.insert(plans_.begin(), std::move(plan));
-  return plans_.front();
+  return newest();
 }
 
 }  // namespace plexus

@@ -21,21 +21,6 @@
 
 namespace plexus {
 
-/// What a plan depends on of a task: everything but addresses, scalars and streams.
-struct TaskShape {
-  Collective collective;
-  DataType type;
-  ReduceKind kind;
-  bool scales;
-  bool divides;
-  bool in_place;
-  bool of_vector;
-  int root;
-  uint64_t count;
-  friend bool operator==(const TaskShape&, const TaskShape&) = default;
-};
-TaskShape shape_of(const Task& task) noexcept;
-
 /// What planning needs of the communicator. Borrowed members outlive all plans.
 struct PlanContext {
   RankState* state;
@@ -64,16 +49,15 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   [[nodiscard]] bool fits(std::span<const Task> tasks) const noexcept;
+  /// Is it a plan of this one call, which is neither of a group nor a message to oneself?
+  [[nodiscard]] bool fits(const CallShape& shape) const noexcept {
+    return shapes_.size() == 1 && shapes_.front() == shape;
+  }
   /// Fills in what changes from call to call, and notes the calls in `log`.
   void prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& memory);
 
-  /// For the same call as before, with other addresses. Of a plan of one call.
+  /// The same for a plan of one call without scalar, of which only the addresses change.
   void prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory);
-  /// One task outside groups, and no message to oneself.
-  [[nodiscard]] bool is_one_call() const noexcept {
-    return shapes_.size() == 1 && !items_.empty() &&
-           items_.front().task == items_.front().recv_task;
-  }
 
   [[nodiscard]] bool on_device() const noexcept { return on_device_; }
   /// Of a CUDA rank: a description only, device_plan() is what runs.
@@ -115,7 +99,7 @@ class Plan {
                     const UserMemory& memory) const noexcept;
   void number_calls(CallLog& log);
 
-  std::vector<TaskShape> shapes_;
+  std::vector<CallShape> shapes_;  // of its tasks
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
   Execution execution_;
@@ -129,16 +113,25 @@ class Plan {
   bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc
 };
 
-/// The plans of one communicator, most recently used first.
+/// The plans of one communicator, most recently used first. A plan that is under way on a stream or
+/// a device, or in a graph, stays; others may go at the next find_or_build().
 class PlanCache {
  public:
-  /// A plan for `tasks` that is not busy: a cached one, or a new one. Shared: the cache may drop it
-  /// at the next call.
-  Result<std::shared_ptr<Plan>> find_or_build(const PlanContext& context,
-                                              std::span<const Task> tasks);
+  /// A plan for `tasks` that is not busy: a cached one, or a new one. From now on newest(). A
+  /// failure changes nothing.
+  Result<Plan*> find_or_build(const PlanContext& context, std::span<const Task> tasks);
+  /// A plan for the one call of this shape, not busy, from now on newest(); nullptr: there is none.
+  Plan* find(const CallShape& shape) noexcept;
+  /// The one that was found or built last; nullptr: none yet.
+  [[nodiscard]] Plan* newest() const noexcept {
+    return plans_.empty() ? nullptr : plans_.front().get();
+  }
 
  private:
-  std::vector<std::shared_ptr<Plan>> plans_;
+  template <class Call>
+  Plan* find_fitting(const Call& call) noexcept;
+
+  std::vector<std::unique_ptr<Plan>> plans_;
 };
 
 }  // namespace plexus

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One user call as a value: what `core/api` checked and `core/schedule` turns into a plan.
+// One user call as a value. Its types: CallShape is what checks and plans depend on, Task the
+// checked call that core/schedule turns into a plan, CallRecord (kernels/layout/fifo.hpp) what the
+// ranks that take part in it compare.
 #pragma once
 
 #include <cstddef>
@@ -14,39 +16,42 @@ namespace plexus {
 class Communicator;
 class HostStream;
 
-/// `count` follows the public call: elements per rank as its documentation says (AllGather: sent by
-/// each rank, ReduceScatter: received by each, AlltoAll/Gather/Scatter: per pair of ranks).
+inline constexpr int kNoOp = -1;
+inline constexpr int kFirstUserOp = 5;  // ncclNumOps; from here on ncclRedOpCreatePreMulSum's
+
+/// All of a call but addresses, streams and scalars: calls with equal shapes are checked and
+/// planned alike. Its numbers are as the user passed them, until core/api has checked them.
+struct CallShape {
+  Collective collective = Collective::kAllReduce;
+  int type = 0;    // ncclDataType_t
+  int op = kNoOp;  // ncclRedOp_t; in a Task kFirstUserOp stands for all that users defined
+  int root = 0;    // of a rooted collective; the peer of kSend and kRecv
+  /// Elements per rank as NCCL documents them (AllGather: sent by each rank, ReduceScatter:
+  /// received by each, AlltoAll, Gather and Scatter: per pair of ranks).
+  uint64_t count = 0;
+  bool has_send = false;  // the address is not NULL
+  bool has_recv = false;
+  bool in_place = false;
+  /// A kSend or kRecv of plexusAllToAllV or plexusAllGatherV. Those pair with each other, never
+  /// with what ncclSend and ncclRecv exchange beside them.
+  bool of_vector = false;
+
+  /// Once checked.
+  [[nodiscard]] DataType datatype() const noexcept { return static_cast<DataType>(type); }
+  friend bool operator==(const CallShape&, const CallShape&) = default;
+};
+
 struct Task {
   Communicator* comm = nullptr;
-  Collective collective = Collective::kAllReduce;
-  DataType type = DataType::kFloat32;
-  ReduceOp op;   // complete: averages and user scalars are already resolved
-  int root = 0;  // root of a rooted collective; the peer of kSend / kRecv
-  /// Of kSend / kRecv: a message of plexusAllToAllV or plexusAllGatherV. Those pair with each
-  /// other, never with what ncclSend and ncclRecv exchange beside them.
-  bool of_vector = false;
+  CallShape shape;
+  ReduceOp op;  // complete: averages and user scalars are already resolved
   const void* send = nullptr;
   void* recv = nullptr;
-  uint64_t count = 0;
   HostStream* stream = nullptr;          // of host ranks; nullptr: inline, complete on return
   DeviceStream device_stream = nullptr;  // of CUDA ranks, as the user passed it
   /// The multiplier's address for ncclScalarDevice: read when the collective runs. nullptr: `op`
   /// holds it.
   const void* scalar = nullptr;
-};
-
-/// All of a call but the addresses: calls that are equal in it are checked and planned alike.
-struct CallShape {
-  Collective collective = Collective::kAllReduce;
-  int type = 0;
-  int op = 0;
-  int root = 0;
-  bool has_send = false;  // the address is not NULL
-  bool has_recv = false;
-  bool in_place = false;
-  bool of_vector = false;
-  uint64_t count = 0;
-  friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
 /// Report for tools (`plexus perf`): what the last collective on `comm` used.

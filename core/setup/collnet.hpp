@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "core/plugin/collnet_plugin.hpp"
-#include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/candidate.hpp"
 #include "core/setup/comm_config.hpp"
 
 namespace plexus {

@@ -15,7 +15,7 @@
 #include "core/device/device_runtime.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
-#include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/algorithm_filter.hpp"
 #include "core/setup/collnet.hpp"
 #include "core/setup/topology.hpp"
 #include "core/transport/net_set.hpp"

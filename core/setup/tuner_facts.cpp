@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 
-#include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/candidate.hpp"
 
 namespace plexus {
 namespace {

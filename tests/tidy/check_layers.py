@@ -59,6 +59,9 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["tools/cli", "tools/conformance", "plugins/tuner-default"],
 }
+FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
+    r"\bProcess::instance\(": ["core/api"],
+}
 LAYERED = {"core", "kernels", "plugins", "plugin-api", "tools"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 TARGET = re.compile(r"\bplexus::(\w+)")
@@ -115,6 +118,9 @@ def check_code(root, allowed):
             yield f"{name}: its folder is not in the table; give it a layer"
             continue
         for number, line in enumerate(tree.text_of(path).splitlines(), 1):
+            for pattern, owners in FETCHED.items():
+                if top in LAYERED and re.search(pattern, line) and layer(name, allowed) not in owners:
+                    yield f"{name}:{number}: only {', '.join(owners)} may say {re.search(pattern, line)[0]}"
             match = INCLUDE.match(line)
             if match:
                 for problem in check_include(root, name, match[1], match[2], allowed):

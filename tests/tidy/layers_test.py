@@ -66,6 +66,11 @@ class LayersTest(TreeCase):
         self.assertEqual([], self.problems_of("tests/unit/a_test.cpp", '#include "core/comm/c.hpp"\n'))
         self.assertEqual(1, len(self.problems_of("tests/unit/b_test.cpp", '#include "../x.hpp"\n')))
 
+    def test_only_the_api_fetches_the_process(self):
+        self.assertEqual([], self.problems_of("tests/unit/a_test.cpp", "Process::instance().memory\n"))
+        self.assertEqual(["core/comm/a.cpp:1: only core/api may say Process::instance("],
+                         self.problems_of("core/comm/a.cpp", "Process::instance().memory\n"))
+
     def test_product_may_not_include_tests(self):
         self.assertEqual(["core/base/a.cpp:1: core/base may not include tests"],
                          self.problems_of("core/base/a.cpp", '#include "tests/support/ranks.hpp"\n'))

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/candidate.hpp"
 
 namespace plexus::tune {
 namespace {

@@ -56,33 +56,35 @@ class CallRunnerTest : public testing::Test {
 
   Task all_reduce(uint64_t count) {
     Task task;
-    task.type = DataType::kInt32;
+    task.shape = shape_of_count(count);
     task.op = ReduceOp::plain(ReduceKind::kSum);
     task.send = input_.data();
     task.recv = output_.data();
-    task.count = count;
     return task;
   }
   /// A send to itself that nothing receives: no plan is possible.
   Task unmatched_send() {
     Task task = all_reduce(1);
-    task.collective = Collective::kSend;
+    task.shape.collective = Collective::kSend;
     return task;
   }
   static CallShape shape_of_count(uint64_t count) {
-    return {.type = 2, .has_send = true, .has_recv = true, .count = count};
+    return {.type = 2, .op = 0, .count = count, .has_send = true, .has_recv = true};
   }
   bool call(uint64_t count) {
     const Task task = all_reduce(count);
     std::fill(output_.begin(), output_.end(), -1);
     const bool ran = runner_->run_inline({&task, 1}).has_value();
-    const CallShape shape = shape_of_count(count);
-    runner_->note_last({&shape, 1}, 0);
     return ran && is_copied(count);
   }
   [[nodiscard]] bool is_copied(uint64_t count) const {
     return std::equal(input_.begin(), input_.begin() + static_cast<std::ptrdiff_t>(count),
                       output_.begin());
+  }
+
+  bool repeat(uint64_t count, std::vector<int32_t>* output) {
+    const auto repeated = runner_->repeat(shape_of_count(count), input_.data(), output->data());
+    return repeated.has_value() && repeated.value();
   }
 
   static constexpr size_t kElements = 256;
@@ -104,27 +106,46 @@ class CallRunnerTest : public testing::Test {
   std::optional<CallRunner> runner_;
 };
 
-TEST_F(CallRunnerTest, RepeatsTheLastCallWithOtherAddresses) {
+TEST_F(CallRunnerTest, RepeatsCallsWithOtherAddresses) {
   ASSERT_TRUE(call(100));
-  ASSERT_TRUE(runner_->is_last_call(shape_of_count(100)));
-  EXPECT_FALSE(runner_->is_last_call(shape_of_count(101)));
-  std::vector<int32_t> elsewhere(kElements, -1);
-  ASSERT_TRUE(runner_->repeat_last_call(input_.data(), elsewhere.data()).has_value());
-  EXPECT_EQ(elsewhere[99], 100);
-  EXPECT_EQ(elsewhere[100], -1);
-  EXPECT_EQ(log_.collectives(), 2U);
+  ASSERT_TRUE(call(50));
+  for (const uint64_t count : {100, 50}) {  // not only the last one
+    std::vector<int32_t> elsewhere(kElements, -1);
+    ASSERT_TRUE(repeat(count, &elsewhere));
+    EXPECT_EQ(elsewhere[count - 1], static_cast<int32_t>(count));
+    EXPECT_EQ(elsewhere[count], -1);
+  }
+  EXPECT_EQ(log_.collectives(), 4U);
 }
 
-TEST_F(CallRunnerTest, KeepsAPlanThatMayBeRepeatedWhenTheCacheDropsIt) {
+TEST_F(CallRunnerTest, RepeatsNoCallThatWasNotMade) {
+  EXPECT_FALSE(repeat(100, &output_));
+  ASSERT_TRUE(call(100));
+  EXPECT_FALSE(repeat(101, &output_));
+  const std::vector<Task> pair = {all_reduce(7), all_reduce(7)};
+  ASSERT_TRUE(runner_->run_inline(pair).has_value());
+  EXPECT_FALSE(repeat(7, &output_)) << "the plan is of a group";
+  EXPECT_EQ(log_.collectives(), 3U);
+}
+
+TEST_F(CallRunnerTest, RepeatsNoReductionThatAUserDefined) {
+  Task task = all_reduce(9);
+  task.shape.op = kFirstUserOp;
+  ASSERT_TRUE(runner_->run_inline({&task, 1}).has_value());
+  const auto repeated = runner_->repeat(task.shape, task.send, task.recv);
+  ASSERT_TRUE(repeated.has_value());
+  EXPECT_FALSE(repeated.value());
+}
+
+TEST_F(CallRunnerTest, ACallWhosePlanTheCacheDroppedIsNotRepeated) {
   ASSERT_TRUE(call(1));
-  const CallShape first = shape_of_count(1);
   for (uint64_t count = 2; count <= 200; ++count) {  // more shapes than the cache holds
     const std::vector<Task> tasks = {all_reduce(count), all_reduce(count)};
     ASSERT_TRUE(runner_->run_inline(tasks).has_value());
   }
-  ASSERT_TRUE(runner_->is_last_call(first));
-  ASSERT_TRUE(runner_->repeat_last_call(input_.data(), output_.data()).has_value());
-  EXPECT_TRUE(is_copied(1));
+  EXPECT_FALSE(repeat(1, &output_));
+  EXPECT_TRUE(call(1));
+  EXPECT_TRUE(repeat(1, &output_));
 }
 
 TEST_F(CallRunnerTest, AGroupThatCannotBePlannedLeavesNothingBehind) {
@@ -133,7 +154,7 @@ TEST_F(CallRunnerTest, AGroupThatCannotBePlannedLeavesNothingBehind) {
   const auto refused = runner_->run_inline(tasks);
   ASSERT_TRUE(refused.has_error());
   EXPECT_EQ(log_.collectives(), 1U) << "no call was made";
-  EXPECT_TRUE(runner_->is_last_call(shape_of_count(3)));
+  EXPECT_TRUE(repeat(3, &output_));
   EXPECT_EQ(state_.failures, 0);
   EXPECT_TRUE(call(7));
 }

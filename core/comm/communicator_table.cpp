@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/communicator_table.hpp"
+
+#include <new>
+
+#include "core/comm/communicator.hpp"
+
+namespace plexus {
+
+void CommunicatorTable::add(const Communicator* comm) {
+  const std::lock_guard lock(mutex_);
+  live_.insert(comm);
+}
+
+bool CommunicatorTable::remove(const Communicator* comm) {
+  const std::lock_guard lock(mutex_);
+  return live_.erase(comm) != 0;
+}
+
+void* CommunicatorTable::take_memory() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    free_.reserve(free_.capacity() + 1);  // so that give_back() need not allocate
+    return ::operator new (sizeof(Communicator), std::align_val_t{alignof(Communicator)});
+  }
+  void* const memory = free_.back();
+  free_.pop_back();
+  return memory;
+}
+
+void CommunicatorTable::give_back(void* memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(memory);
+}
+
+}  // namespace plexus

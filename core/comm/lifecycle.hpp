@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The states of a communicator after it was made: what is possible in each, and its end.
+// Threads: abort() and async_error() from any at any time; the rest as the communicator's calls.
+#pragma once
+
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+class Communicator;
+class Process;
+
+/// kSuccess: ready. kInProgress: init, split or finalize under way. Else: the error that stays.
+Code async_error(Communicator& comm) noexcept;
+
+/// Ready for calls: else an Error when init is in progress (kInvalidArgument), it was revoked or
+/// finalized (kInvalidUsage), or has failed (its error).
+Result<void> check_usable(const Communicator& comm) noexcept;
+/// Can it have children? As check_usable, but a revoked one can.
+Result<void> check_splittable(const Communicator& comm) noexcept;
+
+Result<void> finalize(Communicator& comm);
+/// In a group at its end. kInvalidArgument: `comm`, which may be any address, is not live.
+Result<void> destroy(Process& process, Communicator* comm);
+/// Ends all waiting of this rank and of its peers, then frees it. Errors as destroy().
+Result<void> abort(Process& process, Communicator* comm);
+/// From now on only split, shrink and destroy are possible.
+Result<void> revoke(Communicator& comm);
+
+}  // namespace plexus

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/comm/registrations.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace plexus {
+
+void Registrations::begin_mapping(const void* buffer, size_t size_bytes) {
+  if (peer_mapped_ != nullptr) {
+    peer_mapped_->add(buffer, size_bytes);
+  }
+}
+
+/// Unless another registration has the buffer too.
+void Registrations::end_mapping(const void* buffer) {
+  const bool in_window = std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
+    return entry.second->buffer == buffer;
+  });
+  if (peer_mapped_ != nullptr && !in_window && buffers_.count(buffer) == 0) {
+    peer_mapped_->remove(buffer);
+  }
+}
+
+void* Registrations::add_buffer(void* buffer, size_t size_bytes) {
+  ++buffers_[buffer];
+  begin_mapping(buffer, size_bytes);
+  return buffer;
+}
+
+Result<void> Registrations::remove_buffer(void* handle) {
+  const auto at = buffers_.find(handle);
+  if (at == buffers_.end()) {
+    return fail(Code::kInvalidUsage, "{} is no registration of this communicator",
+                fmt::ptr(handle));
+  }
+  if (--at->second == 0) {
+    buffers_.erase(at);
+    end_mapping(handle);
+  }
+  return ok();
+}
+
+void* Registrations::add_window(void* buffer, size_t size_bytes) {
+  auto window = std::make_unique<Window>(Window{buffer, size_bytes});
+  void* const handle = window.get();
+  windows_.emplace(handle, std::move(window));
+  begin_mapping(buffer, size_bytes);
+  return handle;
+}
+
+Result<void> Registrations::remove_window(void* window) {
+  PLEXUS_TRY(buffer, window_buffer(window));
+  windows_.erase(window);
+  end_mapping(buffer);
+  return ok();
+}
+
+Result<void*> Registrations::window_buffer(void* window) const {
+  const auto at = windows_.find(window);
+  if (at == windows_.end()) {
+    return fail(Code::kInvalidArgument, "{} is no window of this communicator", fmt::ptr(window));
+  }
+  return at->second->buffer;
+}
+
+}  // namespace plexus

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all ways of making a communicator share (init.hpp, split.hpp): in the calling thread, in a
+// thread of its own (non-blocking), or at the end of the caller's group.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "core/comm/communicator.hpp"
+#include "core/comm/group.hpp"
+
+namespace plexus {
+
+/// Makes a communicator with `make` and stores it in `*slot`: at once and kInProgress when
+/// config.blocking is false, else when it is ready (nullptr on failure).
+Result<void> start_life(Process& process,
+                        Communicator** slot,
+                        const CommConfig& config,
+                        std::function<Result<void>(Communicator&)> make);
+
+/// Makes `made` ready from its end of the control plane (of the ranks that `exchange` spans).
+/// `started`: when the user's call began, for the log.
+Result<void> start_with_exchange(Communicator& made,
+                                 const Config& config,
+                                 std::unique_ptr<Exchange> exchange,
+                                 std::chrono::steady_clock::time_point started);
+
+/// Runs `job` now, or at the end of the calling thread's group.
+Result<void> run_life_job(LifeJob job);
+
+}  // namespace plexus

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/ask_tuner.hpp"
+
+#include <vector>
+
+namespace plexus {
+namespace {
+
+plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input) {
+  const LoopCost cost = cost_of(choice, input);
+  plexus_tuner_candidate_t candidate{};
+  candidate.struct_size = sizeof(candidate);
+  candidate.algorithm = choice.algorithm->family;
+  candidate.protocol = name(choice.protocol);
+  candidate.rounds = static_cast<uint32_t>(cost.rounds);
+  candidate.chunks_per_loop = static_cast<uint32_t>(cost.chunks);
+  candidate.chunks_moved = static_cast<uint32_t>(cost.chunks_moved);
+  candidate.channels_min = static_cast<uint32_t>(input.channels_min);
+  candidate.channels_max = static_cast<uint32_t>(input.channels_max);
+  candidate.time_ns = -1;
+  candidate.channels = static_cast<uint32_t>(choice.channels);
+  candidate.chunk_bytes = choice.chunk_bytes;
+  candidate.chunks_in_all = static_cast<uint64_t>(cost.chunks_in_all);
+  candidate.chunks_reduced = static_cast<uint32_t>(cost.chunks_reduced);
+  candidate.xdc_rounds = static_cast<uint32_t>(cost.xdc_rounds);
+  candidate.xdc_chunks = static_cast<uint64_t>(cost.xdc_chunks_out());
+  return candidate;
+}
+
+}  // namespace
+
+std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
+                                const ChoiceInput& input,
+                                size_t by_rules,
+                                Tuner& tuner) {
+  std::vector<plexus_tuner_candidate_t> asked;
+  std::vector<size_t> places;
+  size_t built_in = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].possible) {
+      built_in = i == by_rules ? asked.size() : built_in;
+      const Choice& choice = candidates[i].choice;
+      asked.push_back(describe(choice, input));
+      places.push_back(i);
+    }
+  }
+  plexus_tuner_call_t call{};
+  call.struct_size = sizeof(call);
+  call.collective = name(input.collective);
+  call.size_bytes = input.size_bytes;
+  call.element_bytes = input.element_bytes;
+  call.calls_in_group = input.calls_in_group;
+  if (asked.empty() || !tuner.get_times(call, asked, built_in)) {
+    return std::nullopt;
+  }
+  std::optional<size_t> chosen;
+  int64_t shortest_ns = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    Candidate& candidate = candidates[places[i]];
+    candidate.choice.channels = static_cast<int>(asked[i].channels);
+    candidate.choice.chunk_bytes = asked[i].chunk_bytes;
+    if (asked[i].time_ns >= 0) {
+      candidate.predicted_us = static_cast<double>(asked[i].time_ns) / 1000;
+      if (!chosen.has_value() || asked[i].time_ns < shortest_ns) {
+        chosen = places[i];
+        shortest_ns = asked[i].time_ns;
+      }
+    }
+  }
+  return chosen;
+}
+
+}  // namespace plexus
