@@ -32,7 +32,7 @@ Result<HostStream*> check_stream(cudaStream_t stream) {
   return found;
 }
 
-/// Does this rank read `send` (write `recv`) in this call?
+/// True if this rank reads `send` (writes `recv`) in this call.
 bool uses_send(const CallShape& shape, int rank) {
   switch (shape.collective) {
     case Collective::kBroadcast:
@@ -150,7 +150,8 @@ Result<void> check_fields(const ncclConfig_t& config) {
   return ok();
 }
 
-/// When the fields of ncclConfig_t came: a caller's older header leaves the later ones undefined.
+/// The NCCL version that added each group of fields to ncclConfig_t. What a caller with an older
+/// header passes has no later ones.
 struct FieldEpoch {
   unsigned version;
   size_t offset;
@@ -166,7 +167,7 @@ constexpr FieldEpoch kEpochs[] = {
     {23005, offsetof(ncclConfig_t, graphStreamOrdering)},
 };
 
-/// How many bytes of the caller's struct mean something.
+/// How many bytes of the caller's struct its version defines.
 size_t known_bytes(const ncclConfig_t& config) {
   size_t known = std::min(config.size, sizeof(ncclConfig_t));
   for (const FieldEpoch& epoch : kEpochs) {

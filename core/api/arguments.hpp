@@ -26,17 +26,17 @@ Result<void> issue(CallShape shape, const CallPlace& place);
 Result<Task> check_call(const CallShape& shape, const CallPlace& place);
 
 Result<void> check_pointer(const void* pointer, const char* what);
-/// Not NULL and not ended.
+/// Fails if it is NULL, was destroyed, or is the parent's (fork).
 Result<void> check_live(ncclComm_t comm);
-/// Is it of the process that this one was forked from? Ending it, or what belongs to it, does
+/// True if a process that this one was forked from made it: ending it, or what belongs to it, does
 /// nothing here.
 bool is_parents(ncclComm_t comm) noexcept;
 /// Why `stream` is none of ours.
 Error unknown_stream(cudaStream_t stream);
-/// check_live, and ready for work.
+/// As check_live; also fails if it cannot make calls now.
 Result<void> check_ready(ncclComm_t comm);
 Result<void> check_type(ncclDataType_t type);
-/// nranks and rank of an init call.
+/// Checks nranks and rank of an init call.
 Result<void> check_ranks(int nranks, int rank);
 /// ncclConfig_t (NULL: defaults), with the environment's overrides.
 Result<CommConfig> check_config(const ncclConfig_t* config);

@@ -13,7 +13,7 @@
 
 namespace plexus {
 
-/// Logs and converts. Out of line: the way of success stays short.
+/// Logs the error and converts its code.
 inline ncclResult_t report(const Error& error) noexcept {
   if (error.code() != Code::kInProgress) {
     warn(error);
@@ -40,7 +40,8 @@ ncclResult_t guard(const Body& body) noexcept {
 /// A function of plexus.h.
 #define PLEXUS_EXTENSION extern "C" __attribute__((visibility("default")))
 
-/// Defines a public function pncclX and its weak alias ncclX, which tools may put theirs before.
+/// Defines a public function pncclX and its weak alias ncclX, which tools may override (as MPI's
+/// profiling interface has it).
 #define PLEXUS_PUBLIC(result, name, arguments)                                                     \
   extern "C" __attribute__((visibility("default"))) result p##name arguments;                      \
   extern "C" __attribute__((visibility("default"), weak, alias("p" #name))) result name arguments; \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making, ending and asking communicators.
+// Making, ending and querying communicators.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -62,7 +62,7 @@ Result<void> end(ncclComm_t comm, Result<void> (*how)(Process&, Communicator*)) 
   return comm == nullptr ? Result<void>(ok()) : how(Process::instance(), inner(comm));
 }
 
-/// A failing call of a group's thread fails the group.
+/// As guard; a failure inside a group also fails the group.
 template <class Body>
 ncclResult_t guard_in_group(const Body& body) {
   return guard([&]() -> Result<void> {
@@ -233,7 +233,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_
 namespace plexus {
 namespace {
 
-/// A number that is known once the communicator is ready.
+/// Answers with a number that is known once the communicator is ready.
 ncclResult_t query(ncclComm_t comm,
                    int* out,
                    const char* what,

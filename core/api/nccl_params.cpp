@@ -56,7 +56,7 @@ ncclResult_t read_number(ncclParamHandle_t handle, T* value) {
   });
 }
 
-/// What a `const char*` result points to, until the thread's next call.
+/// Keeps the text of a `const char*` result until the thread's next call.
 const char* keep(std::string text) {
   thread_local std::string kept;
   kept = std::move(text);

@@ -73,7 +73,7 @@ PLEXUS_UNSUPPORTED(
     ncclWaitSignal,
     (int /*nDesc*/, ncclWaitSignalDesc_t* /*descs*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/),
     kOneSided)
-/// Ends the group like ncclGroupEnd, but nothing of it runs.
+/// Ends the group as ncclGroupEnd does, without running its calls.
 PLEXUS_PUBLIC(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * /*simInfo*/)) {
   const auto error = plexus::fail(
       plexus::Code::kInvalidUsage,

@@ -38,7 +38,7 @@ struct Side {
   }
 };
 
-/// Every part lies in memory: addresses are made of what the user gave.
+/// Fails if a part has no buffer, or its end is beyond the address space.
 Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
   for (int peer = 0; peer < nranks; ++peer) {
     const Part part = side.part(peer);
@@ -79,7 +79,7 @@ Result<void> check_parts(ncclComm_t comm,
 }
 
 const void* address_of(const Side& side, const Part& part, size_t element_bytes) {
-  // A part without elements may stand anywhere, also where no address is.
+  // The displacement of an empty part is not checked, so no address is computed from it.
   return part.count == 0
              ? nullptr
              : static_cast<const std::byte*>(side.buffer) + part.displacement * element_bytes;
@@ -118,7 +118,7 @@ Result<void> exchange_parts(const CallPlace& place,
   return group_end();  // with the error of a message that was refused
 }
 
-/// As check_pointer; a refusal is one of the open group too.
+/// check_pointer for each; a failure also fails the open group.
 Result<void> check_arrays(std::initializer_list<std::pair<const size_t*, const char*>> arrays) {
   for (const auto& [array, name] : arrays) {
     if (auto checked = check_pointer(array, name); checked.has_error()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plexus.h: host streams, their events, and what the last call used.
+// plexus.h: host streams, their events, and the last call's algorithm.
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 #include "core/comm/process.hpp"
@@ -15,7 +15,7 @@ Result<HostStream*> check_host_stream(cudaStream_t stream) {
   return found;
 }
 
-/// Of a reached mark; nullptr: an event that was never recorded.
+/// The result of a mark that was reached; nullptr stands for an event that was never recorded.
 Result<void> result_of(const StreamMark* mark) {
   if (mark != nullptr && mark->error() != nullptr) {
     return mark->error()->clone();

@@ -13,10 +13,9 @@ class Communicator;
 
 /// The process that made `comm`, and from which this one was forked; 0: not so.
 int32_t parent_of(const Communicator* comm) noexcept;
-/// The child knows it no more.
+/// Ends the handle in this process; the parent's is not touched.
 void forget(Communicator* comm) noexcept;
-/// The error of a call that needs more than to give it back: "the communicator was made by process
-/// 7".
+/// The error of a call on such a handle that does more than give it back.
 Error made_before_fork(const char* what, int32_t pid);
 
 }  // namespace plexus

@@ -69,7 +69,8 @@ Result<void> Communicator::open_tuner() {
   return ok();
 }
 
-/// The heads of all hosts that meet in a network (kernels/algorithms/collnet_all_reduce.hpp).
+/// Ranks that reduce one shard in the network, one per host (kernels/algorithms/
+/// collnet_all_reduce.hpp).
 static std::vector<int> list_members(const CommTopology& topology, int channel, int network) {
   const ChannelOrder& order =
       topology.orders[static_cast<size_t>(channel) % topology.orders.size()];
@@ -267,7 +268,8 @@ void Communicator::on_moved() { process_.stalls.on_moved(setup_.group, setup_.ra
 // ---- work ----
 
 void Communicator::check_device() {
-  // Until it is ready, another thread makes what is looked at here; pairs with start().
+  // Another thread may still be in start(), which makes device_rank_; pairs with its store of
+  // state.
   if (state() != Code::kSuccess || device_rank_ == nullptr ||
       stop.load(std::memory_order_acquire)) {
     return;

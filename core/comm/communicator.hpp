@@ -3,7 +3,7 @@
 // of one rank, and its state. Life: constructed in state kInProgress, `start` with what core/setup
 // found out makes it ready; `fail` and abort end all waiting; destroy frees it.
 //
-// Threads: one thread at a time calls run(); fail(), stop_reason(), state() and abort from any.
+// Threads: one thread at a time makes calls; fail(), stop_with(), stop_reason(), state() from any.
 #pragma once
 
 #include <atomic>
@@ -78,7 +78,7 @@ class Communicator final : public RankState {
   void wait_submitted();
   /// nullptr: the rank computes on the host.
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
-  /// Has a kernel failed that nobody watches? Then the communicator has too.
+  /// Fails the communicator if a kernel of a graph that no thread watches has failed.
   void check_device();
   void enter() noexcept {
     calls_.fetch_add(1, std::memory_order_relaxed);
@@ -90,7 +90,7 @@ class Communicator final : public RankState {
   /// Waits, within limits, until what was sent to other datacenters has arrived: until then it may
   /// have to be sent again.
   void settle();
-  /// Tells the other ranks that this one makes no more calls: the last thing before its end.
+  /// Tells the other ranks that this one makes no further calls. Comes last before its end.
   void say_goodbye();
 
   [[nodiscard]] UserReductions& user_reductions() noexcept { return user_reductions_; }
@@ -104,7 +104,8 @@ class Communicator final : public RankState {
   static void* operator new(size_t size_bytes, Process& process);
   static void operator delete(void* memory, Process& process) noexcept;
   static void operator delete(Communicator* comm, std::destroying_delete_t tag) noexcept;
-  /// Of live ones of this process; those of the processes that it was forked from have lesser ones.
+  /// The magic of live communicators of this process. A process that it was forked from has a lower
+  /// one.
   static uint64_t live_magic() noexcept { return kMagic + Forks::count(); }
   static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
   std::atomic<uint64_t> magic{live_magic()};

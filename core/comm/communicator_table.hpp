@@ -31,7 +31,7 @@ class CommunicatorTable {
   void* take_memory();
   void give_back(void* memory) noexcept;
 
-  /// The process forks between the two (see Process).
+  /// Called before and after fork, as those of ForkAware.
   void hold() noexcept { mutex_.lock(); }
   void release() noexcept { mutex_.unlock(); }
 

@@ -20,7 +20,7 @@ struct CommTasks {
 std::vector<CommTasks> sort_by_comm(std::span<const Task> tasks) {
   std::vector<CommTasks> sorted;
   for (const Task& task : tasks) {
-    // Groups name communicators in turn: the last one or the next one is the usual case.
+    // Most groups issue all calls of one communicator in a row, so the search starts at the last.
     auto at = std::find_if(sorted.rbegin(), sorted.rend(),
                            [&](const CommTasks& entry) { return entry.comm == task.comm; });
     if (at == sorted.rend()) {
@@ -43,7 +43,7 @@ std::vector<HostStream*> streams_of(std::span<const Task> tasks) {
   return streams;
 }
 
-/// Marks the communicators as in use by this thread, for abort.
+/// Counts this thread as inside the communicators, so that abort waits for it.
 class Inside {
  public:
   explicit Inside(const std::vector<CommTasks>& sorted) : sorted_(sorted) {
@@ -63,7 +63,7 @@ class Inside {
   const std::vector<CommTasks>& sorted_;
 };
 
-/// The plans of one group, by how they run.
+/// The plans of one group, by where they run.
 struct GroupPlans {
   std::vector<std::pair<Communicator*, Plan*>> inline_plans;
   std::vector<std::pair<Communicator*, Plan*>> on_streams;
@@ -109,7 +109,7 @@ Result<GroupPlans> plan_all(const std::vector<CommTasks>& sorted) {
   return plans;
 }
 
-/// What is on streams starts together there, the rest together here.
+/// Calls on streams are submitted together; those without a stream run together in this thread.
 Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   PLEXUS_TRY(plans, plan_all(sorted));
   if (!plans.on_streams.empty()) {
@@ -235,8 +235,8 @@ Result<void> Group::finish() {
   return run_tasks(tasks_);
 }
 
-/// Communicators begin and end, each in a thread of its own. They wait for each other, so none
-/// begins before all threads are there; when one is refused, none does.
+/// Makes and ends communicators, each in a thread of its own. They wait for each other, so none
+/// starts before all threads exist; if the system refuses one thread, none starts.
 Result<void> Group::run_jobs() {
   if (jobs_.size() == 1) {
     return jobs_.front()();

@@ -15,8 +15,8 @@
 
 namespace plexus {
 
-/// A communicator being made or ended inside a group: runs in a thread of its own at the group's
-/// end, side by side with the others of the group, since they wait for each other.
+/// Makes or ends a communicator at the end of a group, in a thread of its own: those of one group
+/// wait for each other.
 using LifeJob = std::function<Result<void>()>;
 
 class Group {
@@ -52,16 +52,17 @@ class Group {
   Result<void> run_jobs();
   void differ() noexcept;
   static Group& make_current();
-  // Looking up what is a thread's costs most of what a group's calls do: one object without
-  // constructor is found at once.
+  // Access to thread-local objects with constructors is most of the cost of a group's calls: this
+  // one has none and is found with one instruction.
   struct ThisThread {
     int depth = 0;
     Group* group = nullptr;
     uint64_t forks = 0;  // of the process that began it: a child's groups are new ones
   };
-  // NOLINTNEXTLINE(*-avoid-non-const-global-variables,*-identifier-naming): private, a thread's own
+  // NOLINTNEXTLINE(*-avoid-non-const-global-variables,*-identifier-naming): private and
+  // thread-local
   static thread_local constinit ThisThread this_thread_;
-  // Of this group; from place ntaken_ on, of the last one.
+  // Tasks of this group; from index ntaken_ on those that the last group had there.
   std::vector<Task> tasks_;
   size_t ntaken_ = 0;
   /// The newest communicator when the last group began; 0: it is not to be repeated. What has a

@@ -16,7 +16,7 @@
 namespace plexus {
 namespace {
 
-/// By rank: the user's list, else the devices in turn.
+/// The device of each rank: from the user's list, else 0, 1, ... modulo their number.
 Result<std::vector<int>> choose_devices(DeviceRuntime* runtime,
                                         const Config& config,
                                         int nranks,
@@ -67,7 +67,7 @@ Result<void> init_rank(Process& process,
       });
 }
 
-/// All ranks are here: no bootstrap, no threads, one description for each.
+/// All ranks are in this thread, so there is no bootstrap and no other thread.
 Result<void> init_all(Process& process,
                       Communicator** comms,
                       int ndevices,

@@ -12,7 +12,8 @@
 namespace plexus {
 namespace {
 
-/// Ends a communicator whose plans are done or stopped, after what it owes its peers.
+/// Frees a communicator whose plans are done or stopped, after waiting for what its peers still
+/// read.
 void release(Communicator* comm) {
   if (comm->initializer.joinable()) {
     comm->initializer.join();
@@ -24,8 +25,8 @@ void release(Communicator* comm) {
   const std::unique_ptr<Communicator> owner(comm);
 }
 
-/// An aborted rank: gone on return, unless its kernels have not begun since other work is before
-/// them on their streams. They will end as soon as they begin; what they use goes then.
+/// Frees an aborted rank before it returns, unless its kernels wait behind other work on their
+/// streams. Those end as soon as they start; another thread frees the rank then.
 void release_aborted(Communicator* comm) {
   constexpr auto kPatience = std::chrono::milliseconds(500);
   if (comm->device_rank() == nullptr || comm->runner().wait_submitted_for(kPatience)) {
@@ -93,7 +94,7 @@ Result<void> destroy(Process& process, Communicator* comm) {
   if (!process.communicators.remove(comm)) {
     return fail(Code::kInvalidArgument, "the communicator was destroyed before, or never made");
   }
-  // Of a group that fails before its end: not destroyed, so that it can be tried again.
+  // If the group fails before this job ran, the communicator stays live and can be destroyed later.
   struct Leaving {
     explicit Leaving(Communicator* leaving) : comm(leaving) {}
     Leaving(const Leaving&) = delete;

@@ -31,8 +31,7 @@
 
 namespace plexus {
 
-/// Threads: any. A child made by fork has its own: what its parent made is not used there, but for
-/// memory from ncclMemAlloc.
+/// Threads: any. A child made by fork has its own, which takes over only memory from ncclMemAlloc.
 class Process final : private ForkAware {
  public:
   /// Made at first use and never destroyed: threads of plugins may outlive main().
@@ -48,7 +47,8 @@ class Process final : private ForkAware {
   LaunchPool launches;
   StallWatch stalls;
 
-  /// All settings. The first call makes NCCL_ENV_PLUGIN answer for them; when that fails, all do.
+  /// All settings. The first call loads NCCL_ENV_PLUGIN, which then answers for them; if that
+  /// fails, all calls do.
   Result<Config> read_settings();
 
   /// nullptr: this build is without CUDA.
@@ -81,7 +81,7 @@ class Process final : private ForkAware {
   void launch_host_function(HostStream* stream, std::function<void()> function);
 
   HostEvent* create_event();
-  /// kInvalidArgument when it is none of ours. Who waits for it goes on waiting.
+  /// kInvalidArgument when it is none of ours. Threads and streams that wait for it go on waiting.
   Result<void> destroy_event(const void* handle);
   /// kInvalidArgument when it is none of ours. Shared with the table: another thread may destroy
   /// it.

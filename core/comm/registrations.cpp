@@ -13,7 +13,7 @@ void Registrations::begin_mapping(const void* buffer, size_t size_bytes) {
   }
 }
 
-/// Unless another registration has the buffer too.
+/// Does nothing if another registration has the buffer too.
 void Registrations::end_mapping(const void* buffer) {
   const bool in_window = std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
     return entry.second->buffer == buffer;

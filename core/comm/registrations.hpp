@@ -27,7 +27,7 @@ class Registrations {
 
   /// Returns the handle.
   void* add_window(void* buffer, size_t size_bytes);
-  /// kInvalidArgument: `window` is none. The same of window_buffer().
+  /// kInvalidArgument: `window` is not a window. So does window_buffer().
   Result<void> remove_window(void* window);
   Result<void*> window_buffer(void* window) const;
 

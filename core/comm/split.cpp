@@ -31,7 +31,7 @@ struct ChildName {
   uint64_t part;     // the color, or who the members are
 };
 
-/// Distinct for every child of every parent.
+/// A number that is distinct for every child of every parent.
 uint64_t child_group(const ChildName& name) {
   Fnv1a hash;
   hash.mix(name.parent);
@@ -66,7 +66,7 @@ Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine
   return wishes;
 }
 
-/// Ranks of the color, by (key, rank).
+/// The ranks with this color, ordered by (key, rank).
 std::vector<int> members_of(const std::vector<Wish>& wishes, int color) {
   std::vector<int> members;
   for (size_t rank = 0; rank < wishes.size(); ++rank) {

@@ -14,7 +14,7 @@ namespace plexus {
 /// Threads: one at a time, as the communicator's calls.
 class UserReductions {
  public:
-  /// None can be added to, or resolved by, one made without arguments.
+  /// Of a communicator that is not ready: there are no calls yet.
   UserReductions() = default;
   UserReductions(uint64_t group, int nranks) : group_(group), nranks_(nranks) {}
 

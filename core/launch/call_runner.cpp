@@ -41,7 +41,8 @@ Result<void> CallRunner::run(Plan& plan) {
   return ok();
 }
 
-/// A user's reduction may have ended since, and its multiplier is not in the shape.
+/// Not for reductions that users defined: ncclRedOpDestroy may have been called since, and the
+/// multiplier is not part of the shape.
 Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* recv) {
   if (!repeats_ || shape.op >= kFirstUserOp || !is_idle()) {
     return false;
@@ -55,7 +56,8 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
   return true;
 }
 
-/// The last that the async engine's thread calls at the end of a submission.
+/// Counts a submission as under way; the result, which the async engine's thread calls last, ends
+/// it.
 std::function<void()> CallRunner::finish_submission(std::function<void()> finished) {
   inside_.fetch_add(1, std::memory_order_relaxed);
   submitted_.fetch_add(1, std::memory_order_relaxed);

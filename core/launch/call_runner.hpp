@@ -68,15 +68,15 @@ class CallRunner {
   Result<bool> repeat(const CallShape& shape, const void* send, void* recv);
 
   // -- on streams and devices --
-  /// `plan` as part of what is about to be submitted: counted as on a stream.
+  /// Makes `plan` a part of a submission, which the caller hands to the async engine.
   Submission::Part start_submission(Plan& plan);
-  /// Hands one launch's part to the async engine; `finished` is told by its thread.
+  /// Hands one launch's execution to the async engine, whose thread calls `finished` at the end.
   void submit_run(Execution& execution, std::function<void()> finished);
   /// Blocks until nothing is on a host stream, or under way on a device.
   void wait_submitted();
-  /// The same for so long at most; true: nothing is left.
+  /// The same with a limit; false: it was reached.
   bool wait_submitted_for(std::chrono::milliseconds time);
-  /// Blocks until the async engine has done with the last submission.
+  /// Blocks until the async engine's thread has left the last submission.
   void wait_left();
 
  private:

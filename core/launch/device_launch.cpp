@@ -26,7 +26,7 @@ std::vector<DeviceStream> streams_of(std::span<const DeviceCalls> calls) {
   return streams;
 }
 
-/// All streams of a launch are in one graph, or none is.
+/// Either all streams of a launch are captured into one graph, or none is.
 Result<Capture> capture_of(DeviceRuntime& runtime,
                            int device,
                            std::span<const DeviceStream> streams) {
@@ -42,7 +42,7 @@ Result<Capture> capture_of(DeviceRuntime& runtime,
   return first;
 }
 
-/// One launch in the making.
+/// Collects what one launch needs, then makes it.
 class Launch {
  public:
   Launch(std::span<const DeviceCalls> calls, int device)
@@ -85,8 +85,8 @@ class Launch {
     return ok();
   }
 
-  /// All blocks must be on the device at once. Sends and receives may share blocks, and do when
-  /// there is no room for all: beside the ranks that launch kernels of their own on this device.
+  /// All blocks must be resident at once, beside those of other ranks that launch kernels on this
+  /// device. When there is no room for all, sends and receives share blocks.
   Result<void> choose_size() {
     const LaunchContext& context = calls_.front().runner->context();
     const auto infos = context.infos;
@@ -162,7 +162,7 @@ class Launch {
     return ok();
   }
 
-  /// The launch comes after what the group's streams and its communicators have so far.
+  /// Orders the launch after what is on the group's streams and after its communicators' last ones.
   Result<void> join_streams() {
     for (size_t i = 1; i < streams_.size(); ++i) {
       while (record_->joins.size() < i) {
@@ -179,7 +179,7 @@ class Launch {
     return ok();
   }
 
-  /// Multipliers that lie on the device are read when the launch begins.
+  /// Copies multipliers that lie on the device (ncclScalarDevice), in the order of the stream.
   Result<void> load_scalars() {
     for (size_t i = 0; i < calls_.size(); ++i) {
       for (const Plan::ItemTask& item : calls_[i].plan->items()) {
@@ -275,8 +275,8 @@ Result<bool> connect_some(Execution& execution) {
   return connected;
 }
 
-/// A kernel needs all addresses before it starts. Ranks of this thread on the host connect along,
-/// since the others' ends wait for theirs.
+/// Connects all ends, since a kernel needs all addresses before it starts. Host ranks of this
+/// thread connect in the same loop: their peers' ends wait for them.
 Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution* const> on_host) {
   for (;;) {
     bool connected = true;
@@ -295,7 +295,7 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
   }
 }
 
-/// Offers the buffers of a call that is being captured.
+/// Registers the buffers of a call that is being captured, so that peers map them.
 Result<void> map_for_graph(const DeviceCalls& call) {
   std::vector<PeerMappedMemory::GraphBuffer> buffers;
   std::vector<int> senders;
@@ -418,7 +418,7 @@ Result<bool> DeviceRun::poll() noexcept {
   if (in_graph_) {
     ended = replay_ended_.load(std::memory_order_acquire);  // pairs with end_replay()
   } else if (polls_++ % kPollsPerQuery == 0 || all_done()) {
-    // Only then nothing of the kernel uses what the run's owner may take back.
+    // Not earlier: until then the kernel uses memory that the owner of the run may free.
     rank_->runtime().adopt_thread(rank_->device());
     PLEXUS_TRY(happened, rank_->runtime().query(rank_->device(), record_->ended.get()));
     ended = happened;
@@ -510,7 +510,7 @@ Error DeviceOrder::describe(const DeviceFailure& failure) const {
 Result<void> DeviceOrder::come_after(DeviceRank& rank,
                                      DeviceStream stream,
                                      const Capture& capture) {
-  // A graph knows no order with what is outside it.
+  // A captured launch cannot be ordered with work outside its graph.
   if (!any_ || stream == stream_ || capture.id != capture_id_) {
     return ok();
   }

@@ -18,23 +18,24 @@ namespace plexus {
 
 class CallRunner;
 
-/// One communicator's part of a launch, until it has ended; of a captured graph, at each replay.
+/// One communicator's part of a launch until it has ended; in a captured graph it is used by each
+/// replay.
 class DeviceRun final : public RemoteWork {
  public:
   explicit DeviceRun(CallRunner& runner);
 
-  /// `done`: the words that the kernel counts in, by queue.
+  /// `done`: [queues], where the kernel counts finished works.
   void prepare(Plan& plan, std::shared_ptr<LaunchRecord> record, uint64_t* done, bool in_graph);
   /// Hands it to the async engine.
   void submit();
   Result<bool> poll() noexcept override;
   [[nodiscard]] const CallRecord& call() const noexcept override { return calls_.front(); }
-  /// Why a kernel of the communicator failed; nullopt: not in a call of this run.
+  /// The error for a failed kernel; nullopt: the failure is not in a call of this run.
   [[nodiscard]] std::optional<Error> describe(const DeviceFailure& failure) const;
   [[nodiscard]] bool has_pumps() const noexcept { return execution_.pumps; }
   [[nodiscard]] bool is_free() const noexcept { return free_.load(std::memory_order_acquire); }
 
-  // For the streams of a graph (DeviceRuntime::call_host).
+  // Called from a graph's streams (DeviceRuntime::call_host).
   static void begin_replay(void* run);
   static void end_replay(void* run);
 
@@ -56,22 +57,22 @@ class DeviceRun final : public RemoteWork {
   std::atomic<bool> free_{true};
 };
 
-/// What a communicator remembers of its launches: their order, and runs to use again.
+/// Orders a communicator's launches, and keeps runs that can be used again.
 /// Threads: describe() from any, the rest as the communicator's calls.
 class DeviceOrder {
  public:
-  /// A run that was free, prepared.
+  /// A free run, or a new one, prepared for the plan.
   DeviceRun& start_run(CallRunner& runner,
                        Plan& plan,
                        std::shared_ptr<LaunchRecord> record,
                        uint64_t* done,
                        bool in_graph);
-  /// `stream` goes on after this communicator's last launch.
+  /// Makes `stream` wait for this communicator's last launch.
   Result<void> come_after(DeviceRank& rank, DeviceStream stream, const Capture& capture);
-  /// The communicator's last launch is what `stream` has now.
+  /// Records that the communicator's last launch is the work that `stream` has now.
   Result<void> note(DeviceRank& rank, DeviceStream stream, const Capture& capture);
   [[nodiscard]] DeviceEvent last() const noexcept { return last_.get(); }
-  /// Why a kernel failed that nobody watches: of a graph without pumps.
+  /// The error for a failed kernel of a graph, whose runs no thread watches if nothing is pumped.
   [[nodiscard]] Error describe(const DeviceFailure& failure) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that launches need on a device until they have ended, used again.
+// Memory that launches need on a device until they have ended, kept for later launches.
 #pragma once
 
 #include <deque>
@@ -13,14 +13,14 @@
 
 namespace plexus {
 
-/// What one launch needs until it has ended. Shared by the runs of its communicators and the pool.
+/// The memory of one launch. Shared by the runs of its communicators and the pool.
 struct LaunchRecord {
   DeviceMemory memory;
   OwnedEvent ended;
   std::vector<OwnedEvent> joins;  // of streams that the launch waits for
 };
 
-/// Records by device and size, used again when their launch has ended. Threads: any.
+/// Launch memory by device and size; free again when its launch has ended. Threads: any.
 class LaunchPool {
  public:
   Result<std::shared_ptr<LaunchRecord>> take(DeviceRuntime& runtime, int device, size_t size_bytes);
@@ -31,7 +31,7 @@ class LaunchPool {
   std::map<std::pair<int, size_t>, Records> records_;         // guarded by mutex_
 };
 
-/// Not of a pool: what a graph keeps.
+/// Memory that is not from a pool: a graph keeps it.
 Result<std::shared_ptr<LaunchRecord>> make_record(DeviceRuntime& runtime,
                                                   int device,
                                                   size_t size_bytes);

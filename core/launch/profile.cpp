@@ -14,7 +14,7 @@
 namespace plexus {
 namespace {
 
-/// NCCL's words.
+/// Names of collectives as NCCL gives them to profilers.
 const char* function_of(Collective collective) {
   switch (collective) {
     case Collective::kAllReduce:
@@ -75,8 +75,8 @@ const char* datatype_of(DataType type) {
   return "?";
 }
 
-/// NCCL's words for algorithms. Kept for ever: profilers write events down long after these ended,
-/// and NCCL's own names are literals.
+/// NCCL's names of algorithms. Never freed, as NCCL's are literals: profilers may write an event
+/// long after the communicator ended.
 class AlgorithmNames {
  public:
   static const char* of(const Algorithm& algorithm) {
@@ -96,7 +96,7 @@ class AlgorithmNames {
   std::vector<std::string> names_;  // by place in algorithms()
 };
 
-/// What host ranks have in place of the GPU's clock, in ns.
+/// Host ranks have no GPU clock; their time stamps are in ns of the steady clock.
 uint64_t read_host_clock() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::steady_clock::now().time_since_epoch())
@@ -148,7 +148,7 @@ class EndTrace final : public StepObserver {
   }
 
  private:
-  /// Starts waiting for the next message, of the next op when this one has had all of its own.
+  /// Starts the step of the next message; after the last one of an op that is the next op's first.
   void open_next() {
     while (current_ < ops_.size() && opened_ == ops_[current_].messages) {
       ++current_;
@@ -178,7 +178,7 @@ class EndTrace final : public StepObserver {
       profilers_.record(steps_[index], state, bytes);
     }
   }
-  /// The message at the front of those that wait goes on; the next one waits.
+  /// Moves on the first waiting message and starts the step of the one after it.
   void pass(int state, uint64_t bytes) {
     record_first(first_unsent_, state, bytes);
     if (first_unsent_ < steps_.size()) {
@@ -224,7 +224,7 @@ class ProfiledPlan final : public ExecutionWatch {
       start_api(tasks[task], task);
     }
   }
-  /// Also of a run that was prepared and never begun.
+  /// Also ends the events of a run that was prepared and never begun.
   ~ProfiledPlan() override { stop_all(); }
   ProfiledPlan(const ProfiledPlan&) = delete;
   ProfiledPlan& operator=(const ProfiledPlan&) = delete;
@@ -278,8 +278,8 @@ class ProfiledPlan final : public ExecutionWatch {
   }
 
  private:
-  /// What runs beside others for a task: an item of a host rank, or a queue of blocks, as its first
-  /// item has it.
+  /// A kernel channel: an item of work of a host rank, or a queue of blocks of a CUDA rank, for
+  /// which its first item stands.
   struct Channel {
     const WorkQueue::Item* item;
     size_t task;
@@ -401,7 +401,7 @@ class ProfiledPlan final : public ExecutionWatch {
         protocol};
     tasks_[index] = profilers_.start(what, &apis_[index], &group_);
   }
-  /// Whatever has not ended; a second time nothing.
+  /// Ends all events that have not ended. A second call does nothing.
   void stop_all() noexcept {
     for (Channel& channel : channels_) {  // of items that did not come to their end
       stop_channel(channel, read_host_clock());

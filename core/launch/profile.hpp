@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What profilers are told of one communicator's work. Made only when a profiler is loaded; the
-// communicator then calls `prepare` for each plan that it is about to run, and the plan's execution
-// tells the rest: its begin, each message over a network, its end.
+// The events that profilers get for one communicator. Made only when a profiler is loaded;
+// CallRunner then calls `prepare` for each plan that it is about to run, and the plan's execution
+// reports the rest: its begin, each message over a network, its end.
 //
 // Events of one group of calls, each the parent of the next:
 //   group API > collective or p2p API > collective, or send/recv > proxy op > proxy step
@@ -23,7 +23,7 @@ namespace plexus {
 
 class ProfiledPlan;
 
-/// Threads: prepare() as the communicator's plan(): one at a time.
+/// Threads: prepare() one at a time, as the communicator's calls.
 class Profile {
  public:
   Profile(std::unique_ptr<ProfilerSet> profilers, int rank);
@@ -37,7 +37,7 @@ class Profile {
 
  private:
   friend class ProfiledPlan;
-  /// Messages on a connection are told of one run at a time, of the oldest that has not ended.
+  /// Messages on a connection count for one run at a time, the oldest that has not ended.
   void enter(ProfiledPlan& run);
   void leave(ProfiledPlan& run);
 
