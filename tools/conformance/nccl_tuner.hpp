@@ -101,7 +101,7 @@ class NcclTunerSession {
   [[nodiscard]] const NcclTuner& tuner() const noexcept { return *tuner_; }
   /// As init left them: v5 on.
   [[nodiscard]] const nccl_tuner_constants_v5_t& constants() const noexcept { return *constants_; }
-  /// Writes garbage over what was lent for init alone.
+  /// Writes garbage over the memory that was valid during init only.
   void take_back();
 
  private:

@@ -101,19 +101,19 @@ Result<void> many_leave_nothing(Stand& stand) {
 Result<void> borrows_model(Stand& stand) {
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   if (tuner.version() < 5) {
-    return skip("{} is not lent a model", tuner.entry());
+    return skip("{} is given no model", tuner.entry());
   }
   PLEXUS_TRY(session, Session::open(tuner, {}));
   PLEXUS_TRY(before, ask(session));
   session.take_back();
   PLEXUS_TRY(after, ask(session));
-  return expect(before == after, "its answer changed when the model that init was lent did");
+  return expect(before == after, "its answer changed when the model passed to init did");
 }
 
 Result<void> leaves_a_model(Stand& stand) {
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   if (tuner.version() < 5) {
-    return skip("{} is not lent a model", tuner.entry());
+    return skip("{} is given no model", tuner.entry());
   }
   PLEXUS_TRY(session, Session::open(tuner, {}));
   const auto* const numbers = reinterpret_cast<const double*>(&session.constants());
@@ -196,7 +196,7 @@ constexpr std::array kChecks = {
           kLifeRule,
           many_leave_nothing,
           {.is_alone = true}},
-    Check{"tuner.borrowed", "keeps nothing that init was lent", kModelRule, borrows_model},
+    Check{"tuner.borrowed", "keeps no pointer that was passed to init", kModelRule, borrows_model},
     Check{"tuner.model", "leaves a model of numbers", kModelRule, leaves_a_model},
     Check{"tuner.process", "changes nothing of the process", "a plugin leaves the process as it is",
           process_is_left},

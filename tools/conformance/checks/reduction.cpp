@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collnet plugin reduces: every type and operation that it claims, against the host's
+// What a collnet plugin reduces: every type and operation that it says it can, against the host's
 // arithmetic, bit for bit; sizes, requests under way, members that go.
 #include <algorithm>
 #include <array>
@@ -305,17 +305,17 @@ constexpr const char* kAgainRule =
 constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
 
 constexpr std::array kChecks = {
-    Check{"reduce.types", "reduces what it claims, of two members", kReduceRule,
+    Check{"reduce.types", "reduces what it says it can, of two members", kReduceRule,
           on_use<all_types<2>>},
-    Check{"reduce.types_three", "reduces what it claims, of three members", kReduceRule,
+    Check{"reduce.types_three", "reduces what it says it can, of three members", kReduceRule,
           on_use<all_types<3>>},
     Check{"reduce.processes",
-          "reduces what it claims, of two processes",
+          "reduces what it says it can, of two processes",
           kReduceRule,
           all_types_in_processes<2>,
           {.processes = 2}},
     Check{"reduce.processes_three",
-          "reduces what it claims, of three members in two processes",
+          "reduces what it says it can, of three members in two processes",
           kReduceRule,
           all_types_in_processes<3>,
           {.processes = 2}},
