@@ -7,6 +7,8 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/text.hpp"
+
 namespace plexus {
 namespace {
 
@@ -37,13 +39,6 @@ constexpr int kAllPairsRanksMax = 16;
 // Logarithmic algorithms pay where the chunks of a linear one would be this small.
 constexpr uint64_t kLinearChunkBytesMin = 4096;
 constexpr int kLinearRanksMax = 4;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
