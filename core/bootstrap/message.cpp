@@ -4,43 +4,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/bytes.hpp"
+
 namespace plexus {
 namespace {
 
 constexpr uint32_t kMagic = 0x31584c50;  // "PLX1"
 constexpr size_t kHubNameBytesMax = 128;
-
-template <class T>
-void put(std::string& bytes, T value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-/// Reads values off the front; `good` turns false at the first that is not there.
-struct Cursor {
-  std::string_view bytes;
-  bool good = true;
-
-  template <class T>
-  T take() {
-    T value{};
-    if (bytes.size() < sizeof(T)) {
-      good = false;
-      return value;
-    }
-    std::memcpy(&value, bytes.data(), sizeof(T));
-    bytes.remove_prefix(sizeof(T));
-    return value;
-  }
-  std::string take_bytes(size_t size_bytes) {
-    if (bytes.size() < size_bytes) {
-      good = false;
-      return {};
-    }
-    std::string result(bytes.substr(0, size_bytes));
-    bytes.remove_prefix(size_bytes);
-    return result;
-  }
-};
 
 Error damaged(std::string_view what) {
   return fail(Code::kRemoteError, "a control message ({}) is damaged", what);
@@ -49,66 +19,67 @@ Error damaged(std::string_view what) {
 }  // namespace
 
 std::string encode(const Message& message) {
-  std::string bytes;
-  bytes.reserve(kHeaderBytes + message.payload.size());
-  put(bytes, kMagic);
-  put(bytes, static_cast<uint32_t>(message.payload.size()));
-  put(bytes, static_cast<uint16_t>(message.type));
-  put(bytes, uint16_t{0});
-  put(bytes, message.peer);
-  put(bytes, message.group);
-  put(bytes, message.tag);
-  return bytes + message.payload;
+  ByteWriter writer;
+  writer.put(kMagic);
+  writer.put(static_cast<uint32_t>(message.payload.size()));
+  writer.put(message.type);
+  writer.put(uint16_t{0});
+  writer.put(message.peer);
+  writer.put(message.group);
+  writer.put(message.tag);
+  writer.put_bytes(message.payload);
+  return writer.take();
 }
 
 Result<std::optional<Message>> MessageReader::next() {
   if (buffer_.size() < kHeaderBytes) {
     return std::optional<Message>();
   }
-  Cursor cursor{buffer_};
-  const auto magic = cursor.take<uint32_t>();
-  const auto size = cursor.take<uint32_t>();
+  ByteReader reader(buffer_);
+  const auto magic = reader.take<uint32_t>();
+  const auto size = reader.take<uint32_t>();
   Message message;
-  const auto type = cursor.take<uint16_t>();
-  cursor.take<uint16_t>();
-  message.peer = cursor.take<uint32_t>();
-  message.group = cursor.take<uint64_t>();
-  message.tag = cursor.take<uint64_t>();
+  const auto type = reader.take<uint16_t>();
+  (void)reader.take<uint16_t>();
+  message.peer = reader.take<uint32_t>();
+  message.group = reader.take<uint64_t>();
+  message.tag = reader.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
                      type <= static_cast<uint16_t>(MessageType::kMove);
   if (magic != kMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }
-  if (cursor.bytes.size() < size) {
+  if (reader.rest().size() < size) {
     return std::optional<Message>();
   }
   message.type = static_cast<MessageType>(type);
-  message.payload = cursor.take_bytes(size);
+  message.payload = reader.take_bytes(size);
   buffer_.erase(0, kHeaderBytes + size);
   return std::optional<Message>(std::move(message));
 }
 
 std::string encode(const JoinInfo& info) {
-  std::string bytes;
-  put(bytes, info.rank);
-  put(bytes, info.nranks);
-  put(bytes, info.version);
-  put(bytes, info.pid);
-  put(bytes, info.process);
-  return bytes + info.host;
+  ByteWriter writer;
+  writer.put(info.rank);
+  writer.put(info.nranks);
+  writer.put(info.version);
+  writer.put(info.pid);
+  writer.put(info.process);
+  writer.put_bytes(info.host);
+  return writer.take();
 }
 
 Result<JoinInfo> decode_join(std::string_view payload) {
-  Cursor cursor{payload};
+  ByteReader reader(payload);
   JoinInfo info;
-  info.rank = cursor.take<uint32_t>();
-  info.nranks = cursor.take<uint32_t>();
-  info.version = cursor.take<uint32_t>();
-  info.pid = cursor.take<int32_t>();
-  info.process = cursor.take<uint64_t>();
-  info.host = cursor.bytes.substr(0, 64);
+  info.rank = reader.take<uint32_t>();
+  info.nranks = reader.take<uint32_t>();
+  info.version = reader.take<uint32_t>();
+  info.pid = reader.take<int32_t>();
+  info.process = reader.take<uint64_t>();
+  info.host = reader.rest().substr(0, 64);
   constexpr uint32_t kRanksMax = 1U << 20;
-  if (!cursor.good || info.nranks == 0 || info.nranks > kRanksMax || info.rank >= info.nranks) {
+  if (reader.broken() || info.nranks == 0 || info.nranks > kRanksMax || info.rank >= info.nranks) {
     return damaged("join");
   }
   return info;
@@ -128,22 +99,20 @@ Result<std::vector<uint32_t>> decode_ranks(std::string_view payload) {
 }
 
 std::string encode(const std::vector<std::string>& blobs) {
-  std::string bytes;
+  ByteWriter writer;
   for (const std::string& blob : blobs) {
-    put(bytes, static_cast<uint32_t>(blob.size()));
-    bytes += blob;
+    writer.put_text<uint32_t>(blob);
   }
-  return bytes;
+  return writer.take();
 }
 
 Result<std::vector<std::string>> decode_blobs(std::string_view payload) {
   std::vector<std::string> blobs;
-  Cursor cursor{payload};
-  while (cursor.good && !cursor.bytes.empty()) {
-    const auto size = cursor.take<uint32_t>();
-    blobs.push_back(cursor.take_bytes(size));
+  ByteReader reader(payload);
+  while (!reader.broken() && !reader.rest().empty()) {
+    blobs.emplace_back(reader.take_text<uint32_t>(kPayloadBytesMax));
   }
-  if (!cursor.good) {
+  if (reader.broken()) {
     return damaged("gathered");
   }
   return blobs;
@@ -166,18 +135,19 @@ Result<HubAddress> decode_hub_address(std::string_view payload) {
 }
 
 std::string encode(const Error& error) {
-  std::string bytes;
-  put(bytes, static_cast<int32_t>(error.code()));
-  return bytes + error.message().substr(0, 4096);
+  ByteWriter writer;
+  writer.put(static_cast<int32_t>(error.code()));
+  writer.put_bytes(std::string_view(error.message()).substr(0, 4096));
+  return writer.take();
 }
 
 Error decode_error(std::string_view payload) {
-  Cursor cursor{payload};
-  const auto code = cursor.take<int32_t>();
-  const bool known = cursor.good && code > static_cast<int32_t>(Code::kSuccess) &&
+  ByteReader reader(payload);
+  const auto code = reader.take<int32_t>();
+  const bool known = !reader.broken() && code > static_cast<int32_t>(Code::kSuccess) &&
                      code <= static_cast<int32_t>(Code::kTimeout);
   return fail(known ? static_cast<Code>(code) : Code::kRemoteError, "{}",
-              cursor.bytes.substr(0, 4096));
+              reader.rest().substr(0, 4096));
 }
 
 }  // namespace plexus

@@ -2,11 +2,11 @@
 #include "core/datacenter/slurm.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <vector>
 
+#include "core/base/text.hpp"
 #include "core/datacenter/fabric_file.hpp"
 #include "core/datacenter/host_pattern.hpp"
 #include "core/datacenter/location.hpp"
@@ -21,14 +21,6 @@ struct Switch {
   std::vector<std::string> nodes;  // patterns
   std::vector<std::string> below;  // switches
 };
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char character) {
-    return static_cast<char>(std::tolower(character));
-  });
-  return result;
-}
 
 /// "a[1-2,4],b" in its parts; commas in brackets do not separate.
 std::vector<std::string> split_list(std::string_view list) {

@@ -335,18 +335,18 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
   tell_item_begins(execution, item);
   begin_calls(item.work);
   item.lanes_left = item.lanes.size();
+  queue.owner = {.execution = &execution, .queue = &queue};
   for (LaneRun& lane : item.lanes) {
     lane.restart();
-    lane.owner = &execution;
-    lane.owner_queue = &queue;
+    lane.owner = &queue.owner;
     queue_.add(&lane);
     queue_.push(&lane);
   }
 }
 
 void Engine::lane_done(LaneRun& lane) noexcept {
-  auto& execution = *static_cast<Execution*>(lane.owner);
-  auto& queue = *static_cast<WorkQueue*>(lane.owner_queue);
+  Execution& execution = *lane.owner->execution;
+  WorkQueue& queue = *lane.owner->queue;
   if (--queue.items[queue.current].lanes_left == 0) {
     end_item(execution, queue);
     begin_item(execution, queue);
@@ -379,7 +379,7 @@ bool Engine::progress_lanes() noexcept {
   }
   while (!queue_.empty()) {
     LaneRun& lane = *queue_.pop();
-    auto& execution = *static_cast<Execution*>(lane.owner);
+    Execution& execution = *lane.owner->execution;
     if (execution.finished || execution.error.has_value()) {
       continue;
     }
@@ -561,7 +561,7 @@ void Engine::finish(Execution& execution) noexcept {
 
 void Engine::fail(Execution& execution, Error error) noexcept {
   execution.error = std::move(error);
-  std::erase_if(polled_, [&](LaneRun* lane) { return lane->owner == &execution; });
+  std::erase_if(polled_, [&](LaneRun* lane) { return lane->owner->execution == &execution; });
   finish(execution);
 }
 

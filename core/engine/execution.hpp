@@ -61,6 +61,15 @@ class RemoteWork {
   [[nodiscard]] virtual const CallRecord& call() const noexcept = 0;
 };
 
+struct Execution;
+struct WorkQueue;
+
+/// What the engine finds by a lane that it drives.
+struct LaneOwner {
+  Execution* execution = nullptr;
+  WorkQueue* queue = nullptr;
+};
+
 /// Works that run one after the other; queues of an execution run side by side.
 struct WorkQueue {
   struct Item {
@@ -71,6 +80,7 @@ struct WorkQueue {
   boost::container::stable_vector<Item> items;
   size_t current = 0;
   bool awaits_connections = false;  // of the current item, which has not begun
+  LaneOwner owner;                  // of the lanes of the current item
 };
 
 /// Hears of an execution's begin and end and of its items', in the thread that drives it.

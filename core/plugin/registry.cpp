@@ -12,6 +12,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/text.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/library_search.hpp"
 
@@ -33,13 +34,6 @@ constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
 constexpr size_t kListMax = 64;
 constexpr size_t kNameMax = 4096;
 constexpr uint32_t kAbiMinorOfSettings = 2;  // plexus_net_config_t::setting
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 bool is_word(std::string_view text) {
   constexpr size_t kWordMax = 63;

@@ -2,10 +2,11 @@
 #include "core/schedule/algorithm_filter.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include <fmt/ranges.h>
+
+#include "core/base/text.hpp"
 
 namespace plexus {
 namespace {
@@ -28,13 +29,6 @@ constexpr Spelling kSpellings[] = {
     {Collective::kGather, "gather"},
     {Collective::kScatter, "scatter"},
 };
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/setup/datacenters.hpp"
 
-#include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <iterator>
 #include <set>
 
+#include "core/base/text.hpp"
 #include "core/datacenter/fabric_id.hpp"
 
 namespace plexus {
@@ -24,10 +23,8 @@ Result<bool> lists_fabric_ids(const Config& config) {
 }
 
 /// Names are compared in any case, and as far as a location holds them.
-std::string net_key(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name.substr(0, kDatacenterNameBytesMax);
+std::string net_key(std::string_view name) {
+  return lower(name.substr(0, kDatacenterNameBytesMax));
 }
 
 Result<FabricAnswer> ask_plugin(const NetContext& net, uint64_t from, uint64_t to) {

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <set>
 
+#include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
 #include "core/setup/datacenters.hpp"
 #include "core/setup/machine.hpp"
@@ -166,11 +166,10 @@ Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
 // ---- what a leader tells: the length of its location, the location, its part's channels ----
 
 std::string pack(const Location& location, const std::string& part) {
-  const std::string bytes = encode(location);
-  const auto size = static_cast<uint32_t>(bytes.size());
-  std::string packed(sizeof(size), '\0');
-  std::memcpy(packed.data(), &size, sizeof(size));
-  return packed + bytes + part;
+  ByteWriter writer;
+  writer.put_text<uint32_t>(encode(location));
+  writer.put_bytes(part);
+  return writer.take();
 }
 
 struct Unpacked {
@@ -179,15 +178,13 @@ struct Unpacked {
 };
 
 Result<Unpacked> unpack(std::string_view bytes) {
-  uint32_t size = 0;
-  if (bytes.size() >= sizeof(size)) {
-    std::memcpy(&size, bytes.data(), sizeof(size));
-    bytes.remove_prefix(sizeof(size));
-    if (size <= bytes.size()) {
-      return Unpacked{.location = bytes.substr(0, size), .part = bytes.substr(size)};
-    }
+  ByteReader reader(bytes);
+  const std::string_view location =
+      reader.take_text<uint32_t>(std::numeric_limits<uint32_t>::max());
+  if (reader.broken()) {
+    return fail(Code::kRemoteError, "what another rank tells of its host cannot be read");
   }
-  return fail(Code::kRemoteError, "what another rank tells of its host cannot be read");
+  return Unpacked{.location = location, .part = reader.rest()};
 }
 
 /// By part, without what the networks answer.

@@ -2,11 +2,11 @@
 #include "core/stall/stall_probe.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include <fmt/format.h>
 
+#include "core/base/bytes.hpp"
 #include "core/engine/engine.hpp"
 #include "kernels/layout/collective.hpp"
 
@@ -19,22 +19,6 @@ struct ProbeHeader {
 };
 static_assert(std::is_trivially_copyable_v<StallHop>);
 static_assert(std::has_unique_object_representations_v<LeaveRecord::Messages>);
-
-template <class T>
-void append(std::string& bytes, const T& value) {
-  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-/// Cuts a T off the front.
-template <class T>
-bool cut(std::string_view& bytes, T& value) {
-  if (bytes.size() < sizeof(value)) {
-    return false;
-  }
-  std::memcpy(&value, bytes.data(), sizeof(value));
-  bytes.remove_prefix(sizeof(value));
-  return true;
-}
 
 constexpr const char* kRule =
     "every rank of a communicator must make the same calls in the same order";
@@ -53,53 +37,49 @@ std::string describe(const StallHop& hop, bool names_comm) {
 }  // namespace
 
 std::string encode(const StallProbe& probe) {
-  std::string bytes;
-  append(bytes, ProbeHeader{probe.proves ? 1U : 0U, probe.index});
+  ByteWriter writer;
+  writer.put(ProbeHeader{probe.proves ? 1U : 0U, probe.index});
   for (const StallHop& hop : probe.hops) {
-    append(bytes, hop);
+    writer.put(hop);
   }
-  return bytes;
+  return writer.take();
 }
 
 std::optional<StallProbe> decode_stall_probe(std::string_view bytes) {
-  ProbeHeader header{};
-  const bool fits = cut(bytes, header) && !bytes.empty() && bytes.size() % sizeof(StallHop) == 0 &&
-                    bytes.size() / sizeof(StallHop) <= kStallHopsMax && header.proves <= 1;
-  if (!fits) {
+  ByteReader reader(bytes);
+  const auto header = reader.take<ProbeHeader>();
+  if (header.proves > 1 || reader.rest().size() / sizeof(StallHop) > kStallHopsMax) {
     return std::nullopt;
   }
   StallProbe probe{.proves = header.proves == 1, .index = header.index, .hops = {}};
-  StallHop hop;
-  while (cut(bytes, hop)) {
-    probe.hops.push_back(hop);
+  while (!reader.broken() && !reader.rest().empty()) {
+    probe.hops.push_back(reader.take<StallHop>());
   }
-  if (probe.index >= probe.hops.size()) {
+  if (reader.broken() || probe.index >= probe.hops.size()) {
     return std::nullopt;
   }
   return probe;
 }
 
 std::string encode(const LeaveRecord& record) {
-  std::string bytes;
-  append(bytes, record.collectives);
-  append(bytes, record.splits);
+  ByteWriter writer;
+  writer.put(record.collectives);
+  writer.put(record.splits);
   for (const LeaveRecord::Messages& messages : record.messages) {
-    append(bytes, messages);
+    writer.put(messages);
   }
-  return bytes;
+  return writer.take();
 }
 
 std::optional<LeaveRecord> decode_leave_record(std::string_view bytes) {
+  ByteReader reader(bytes);
   LeaveRecord record;
-  if (!cut(bytes, record.collectives) || !cut(bytes, record.splits) ||
-      bytes.size() % sizeof(LeaveRecord::Messages) != 0) {
-    return std::nullopt;
+  record.collectives = reader.take<decltype(record.collectives)>();
+  record.splits = reader.take<decltype(record.splits)>();
+  while (!reader.broken() && !reader.rest().empty()) {
+    record.messages.push_back(reader.take<LeaveRecord::Messages>());
   }
-  LeaveRecord::Messages messages;
-  while (cut(bytes, messages)) {
-    record.messages.push_back(messages);
-  }
-  return record;
+  return reader.broken() ? std::nullopt : std::optional(std::move(record));
 }
 
 uint64_t count_answers(const LeaveRecord& record, const CallRecord& call, int rank) {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
 
+#include "core/base/text.hpp"
 #include "core/topo/system.hpp"
 
 namespace plexus {
@@ -82,9 +82,7 @@ Result<Nvml> load(void* library) {
 /// four at least.
 std::string sysfs_bus_id(const NvmlPciInfo& info) {
   const auto* const end = std::find(info.bus_id.begin(), info.bus_id.end(), '\0');
-  std::string text(info.bus_id.begin(), end);
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string text = lower({info.bus_id.begin(), end});
   constexpr size_t kDomainDigits = 4;
   while (text.find(':') != std::string::npos && text.find(':') > kDomainDigits && text[0] == '0') {
     text.erase(0, 1);

@@ -2,12 +2,11 @@
 #include "core/topo/part.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <utility>
 
+#include "core/base/bytes.hpp"
 #include "core/topo/graph_file.hpp"
 #include "core/topo/paths.hpp"
 #include "core/topo/system.hpp"
@@ -39,53 +38,9 @@ std::vector<int> numbers_of(std::span<const HostRank> ranks) {
   return numbers;
 }
 
-// ---- the message: native words, since all ranks run one version on one kind of machine ----
+// ---- the message ----
 
-class Writer {
- public:
-  template <class Value>
-  void put(Value value) {
-    static_assert(sizeof(Value) == sizeof(uint32_t));
-    std::array<char, sizeof(Value)> raw{};
-    std::memcpy(raw.data(), &value, sizeof(Value));
-    bytes_.append(raw.data(), raw.size());
-  }
-  std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  /// 0 when there is nothing left, which is_at_end then denies.
-  template <class Value>
-  Value take() {
-    Value value{};
-    if (bytes_.size() < sizeof(Value)) {
-      broken_ = true;
-      return value;
-    }
-    std::memcpy(&value, bytes_.data(), sizeof(Value));
-    bytes_.remove_prefix(sizeof(Value));
-    return value;
-  }
-  /// A number in low..high.
-  int32_t take_int(int32_t low, int32_t high) {
-    const auto value = take<int32_t>();
-    broken_ = broken_ || value < low || value > high;
-    return broken_ ? low : value;
-  }
-  [[nodiscard]] bool broken() const { return broken_; }
-  [[nodiscard]] bool whole() const { return !broken_ && bytes_.empty(); }
-
- private:
-  std::string_view bytes_;
-  bool broken_ = false;
-};
-
-void put_graph(Writer& writer, const ChannelGraph& graph, const std::map<int, int>& index_of) {
+void put_graph(ByteWriter& writer, const ChannelGraph& graph, const std::map<int, int>& index_of) {
   writer.put(static_cast<int32_t>(graph.pattern));
   writer.put(static_cast<int32_t>(graph.cross_nic));
   writer.put(graph.intra_gb_per_s);
@@ -105,28 +60,29 @@ void put_graph(Writer& writer, const ChannelGraph& graph, const std::map<int, in
   }
 }
 
-ChannelGraph take_graph(Reader& reader, const std::vector<int>& ranks) {
+ChannelGraph take_graph(ByteReader& reader, const std::vector<int>& ranks) {
   constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
   constexpr auto kTypeMax = static_cast<int32_t>(PathType::kDis);
   ChannelGraph graph;
-  graph.pattern = static_cast<Pattern>(reader.take_int(1, static_cast<int32_t>(Pattern::kNvls)));
-  graph.cross_nic = reader.take_int(0, 2);
+  graph.pattern =
+      static_cast<Pattern>(reader.take_between<int32_t>(1, static_cast<int32_t>(Pattern::kNvls)));
+  graph.cross_nic = reader.take_between<int32_t>(0, 2);
   graph.intra_gb_per_s = reader.take<float>();
   graph.inter_gb_per_s = reader.take<float>();
   graph.latency_us = reader.take<float>();
-  graph.intra_type = static_cast<PathType>(reader.take_int(0, kTypeMax));
-  graph.inter_type = static_cast<PathType>(reader.take_int(0, kTypeMax));
-  graph.same_channels = reader.take_int(0, 1) != 0;
-  graph.hops = reader.take_int(0, kIntMax);
-  const int channels = reader.take_int(0, kRingChannelsMax);
+  graph.intra_type = static_cast<PathType>(reader.take_between<int32_t>(0, kTypeMax));
+  graph.inter_type = static_cast<PathType>(reader.take_between<int32_t>(0, kTypeMax));
+  graph.same_channels = reader.take_between<int32_t>(0, 1) != 0;
+  graph.hops = reader.take_between<int32_t>(0, kIntMax);
+  const int channels = reader.take_between<int32_t>(0, kRingChannelsMax);
   const size_t in_channel = graph.pattern == Pattern::kNvls ? 1 : ranks.size();
   for (int channel = 0; channel < channels && !reader.broken(); ++channel) {
     ChannelNets nets;
-    nets.in = reader.take_int(0, kIntMax);
-    nets.out = reader.take_int(0, kIntMax);
+    nets.in = reader.take_between<int32_t>(0, kIntMax);
+    nets.out = reader.take_between<int32_t>(0, kIntMax);
     std::vector<int> order;
     for (size_t i = 0; i < in_channel; ++i) {
-      const int index = reader.take_int(0, static_cast<int32_t>(ranks.size()) - 1);
+      const int index = reader.take_between<int32_t>(0, static_cast<int32_t>(ranks.size()) - 1);
       order.push_back(ranks[static_cast<size_t>(index)]);
     }
     graph.nets.push_back(nets);
@@ -239,7 +195,7 @@ std::string encode(const PartChannels& part, std::span<const HostRank> ranks) {
   for (const int rank : part.whole ? numbers_of(ranks) : choose_representatives(ranks).ranks) {
     index_of.emplace(rank, static_cast<int>(index_of.size()));
   }
-  Writer writer;
+  ByteWriter writer;
   writer.put(static_cast<int32_t>(part.whole));
   put_graph(writer, part.found.ring, index_of);
   put_graph(writer, part.found.tree, index_of);
@@ -248,9 +204,9 @@ std::string encode(const PartChannels& part, std::span<const HostRank> ranks) {
 }
 
 Result<PartChannels> decode_part(std::string_view bytes, std::span<const HostRank> ranks) {
-  Reader reader(bytes);
+  ByteReader reader(bytes);
   PartChannels part;
-  part.whole = reader.take_int(0, 1) != 0;
+  part.whole = reader.take_between<int32_t>(0, 1) != 0;
   const std::vector<int> numbers =
       part.whole ? numbers_of(ranks) : choose_representatives(ranks).ranks;
   part.found.ring = take_graph(reader, numbers);

@@ -2,7 +2,6 @@
 #include "core/transport/net_route.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <limits>
 #include <numeric>
@@ -10,19 +9,13 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/text.hpp"
 #include "core/bootstrap/message.hpp"
 
 namespace plexus {
 namespace {
 
 constexpr size_t kTextMax = 256;  // of a name that another rank sends
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 // ---- as bytes: a list of words, numbers in decimal, "-" for what is not known ----
 

@@ -2,8 +2,9 @@
 #include "core/transport/net_set.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
+
+#include "core/base/text.hpp"
 
 namespace plexus {
 namespace {
@@ -11,15 +12,10 @@ namespace {
 /// More fabrics of one network than this are not asked about: their paths count as unknown.
 constexpr size_t kFabricsMax = 64;
 
-bool same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
-}
-
 const NetOffer* find_net(const NetOffers& offers, std::string_view name) {
-  const auto at = std::find_if(offers.begin(), offers.end(),
-                               [&](const NetOffer& each) { return same_name(each.name, name); });
+  const auto at = std::find_if(offers.begin(), offers.end(), [&](const NetOffer& each) {
+    return lower(each.name) == lower(name);
+  });
   return at == offers.end() ? nullptr : &*at;
 }
 

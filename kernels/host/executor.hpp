@@ -22,6 +22,8 @@
 namespace plexus {
 
 class LaneRun;
+/// To whom a lane belongs. Defined by who drives lanes (core/engine); nothing here looks into it.
+struct LaneOwner;
 
 /// Lanes that can go on, in first-in first-out order, and the wake-up of parked ones.
 /// `engine` 0: parked lanes are polled by their owner and nobody wakes them. `polls`: a lane looks
@@ -113,11 +115,10 @@ class LaneRun {
   /// Did the last advance() get anywhere?
   [[nodiscard]] bool moved() const noexcept { return moved_; }
 
-  uint32_t index = 0;       // in its RunQueue
-  bool queued = false;      // is in the RunQueue
-  LaneRun* next = nullptr;  // intrusive list of the RunQueue
-  void* owner = nullptr;    // the engine's: to whom the lane belongs
-  void* owner_queue = nullptr;
+  uint32_t index = 0;          // in its RunQueue
+  bool queued = false;         // is in the RunQueue
+  LaneRun* next = nullptr;     // intrusive list of the RunQueue
+  LaneOwner* owner = nullptr;  // set by who drives the lane
 
  private:
   /// Where the bytes of a step lie in its buffers.
