@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What find_package(Plexus) needs. Libraries, plugins and programs install themselves where they are made.
+# What find_package(Plexus) and pkg-config need. Libraries, plugins and programs install themselves where they are
+# made. Every installed file has one component, which is a Debian package in cmake/Package.cmake:
+#   runtime      libraries that programs are linked with
+#   development  headers, names to link with, CMake's and pkg-config's files, the template of a plugin
+#   plugins      networks and tuners, beside libplexus.so
+#   tools        the command and what it alone loads
 
 include_guard(GLOBAL)
 include(CMakePackageConfigHelpers)
@@ -15,6 +20,17 @@ function(plexus_install_package)
   write_basic_package_version_file("${PROJECT_BINARY_DIR}/PlexusConfigVersion.cmake"
     COMPATIBILITY SameMinorVersion)
   install(FILES "${PROJECT_BINARY_DIR}/PlexusConfig.cmake" "${PROJECT_BINARY_DIR}/PlexusConfigVersion.cmake"
-    DESTINATION "${folder}")
-  install(EXPORT PlexusTargets NAMESPACE Plexus:: DESTINATION "${folder}")
+    DESTINATION "${folder}" COMPONENT development)
+  install(EXPORT PlexusTargets NAMESPACE Plexus:: DESTINATION "${folder}" COMPONENT development)
+
+  # Relative to its own folder, so that an installed tree can be moved; Debian's lies still.
+  set(pc_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+  file(RELATIVE_PATH up "/${pc_folder}" "/")
+  string(REGEX REPLACE "/$" "" up "${up}")
+  set(PLEXUS_PC_PREFIX "\${pcfiledir}/${up}")
+  if(PLEXUS_PACKAGE)
+    set(PLEXUS_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+  endif()
+  configure_file(cmake/plexus.pc.in "${PROJECT_BINARY_DIR}/plexus.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/plexus.pc" DESTINATION "${pc_folder}" COMPONENT development)
 endfunction()

@@ -64,8 +64,11 @@ function(plexus_find_sources out)
 endfunction()
 
 # What every compiled target gets. `rpath` is relative to the file's own folder, so that a build or
-# install tree can be moved as a whole.
+# install tree can be moved as a whole. In Debian's packages the dynamic loader knows the folder.
 function(plexus_set_common target rpath)
+  if(PLEXUS_PACKAGE)
+    set(rpath "")
+  endif()
   set_target_properties(${target} PROPERTIES
     CXX_EXTENSIONS OFF
     C_EXTENSIONS OFF
@@ -128,13 +131,18 @@ function(plexus_add_shared)
     ${PLEXUS_RESOLVE_ALL})
   target_include_directories(${arg_NAME} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   set_property(GLOBAL APPEND PROPERTY PLEXUS_SHARED_TARGETS ${arg_NAME})
-  install(TARGETS ${arg_NAME} EXPORT PlexusTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  plexus_install_shared(${arg_NAME})
+endfunction()
+
+function(plexus_install_shared target)
+  install(TARGETS ${target} EXPORT PlexusTargets
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT runtime NAMELINK_COMPONENT development)
 endfunction()
 
 # Public headers, installed flat (`#include <nccl.h>`) or into SUBDIR.
 function(plexus_install_headers)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "SUBDIR" "FILES")
-  install(FILES ${arg_FILES} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${arg_SUBDIR}")
+  install(FILES ${arg_FILES} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${arg_SUBDIR}" COMPONENT development)
 endfunction()
 
 # A plugin, as a vendor builds one: sees plugin-api and plugins, links none of our libraries, and
@@ -154,7 +162,7 @@ function(plexus_add_plugin)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PLEXUS_TEST_DIR}")
   else()
     set_property(GLOBAL APPEND PROPERTY PLEXUS_PLUGIN_TARGETS ${target})
-    install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT plugins)
   endif()
 endfunction()
 
@@ -178,7 +186,7 @@ function(plexus_add_program)
   if(arg_EXAMPLE)
     set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PLEXUS_TEST_DIR}")
   else()
-    install(TARGETS ${arg_NAME} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(TARGETS ${arg_NAME} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tools)
   endif()
 endfunction()
 

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <mutex>
 #include <string>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -153,7 +154,9 @@ class Logger {
   }
 
   [[nodiscard]] int open_file(const char* path) const {
-    return open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    constexpr mode_t kReadableByAll = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
+    return open(expand(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
+                kReadableByAll);
   }
 
   [[nodiscard]] std::string expand(const char* path) const {

@@ -54,7 +54,8 @@ Result<fs::path> find_cudart_stub(const fs::path& plugin) {
       version = needed.starts_with(kStem) ? needed.substr(kStem.size()) : version;
     }
   }
-  const fs::path stub = find_library_folder() / ("libplexus-cudart-stub-" + version + ".so");
+  const fs::path stub =
+      find_library_folder() / "plexus" / ("libplexus-cudart-stub-" + version + ".so");
   if (!fs::exists(stub)) {
     return fail(Code::kInvalidUsage,
                 "--with-cudart-stub: there is no {}; there are stubs of CUDA 11, 12 and 13",

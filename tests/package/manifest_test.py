@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `cmake --install` installs: each file has one component, each component what its package promises,
+and nothing of the tests leaves the build.
+
+Usage: manifest_test.py CMAKE BUILD_FOLDER
+"""
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CMAKE, BUILD = sys.argv[1], pathlib.Path(sys.argv[2])
+COMPONENTS = ("runtime", "development", "plugins", "tools")
+# By path below the prefix, the folder of libraries written as `lib`.
+EXPECTED = {
+    "runtime": (r"lib/libplexus\.so\.0", r"lib/libnccl\.so\.2"),
+    "development": (r"include/(nccl|plexus)\.h", r"include/plexus/plexus_\w+\.h", r"lib/lib(plexus|nccl)\.so",
+                    r"lib/cmake/Plexus/Plexus\w+(-\w+)?\.cmake", r"lib/pkgconfig/plexus\.pc",
+                    r"share/plexus/template-net/\w+\.(c|txt)"),
+    "plugins": (r"lib/libplexus-(net|tuner|collnet)-\w+\.so",),
+    "tools": (r"bin/plexus(-cluster)?", r"lib/plexus/libplexus-cudart-stub-[\d.]+\.so"),
+}
+
+
+def install(prefix, *component):
+    ended = subprocess.run([CMAKE, "--install", BUILD, "--prefix", prefix, *component], capture_output=True,
+                           text=True, timeout=100, check=False)
+    if ended.returncode != 0:
+        raise AssertionError(ended.stdout + ended.stderr)
+    found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
+    return {re.sub(r"^lib/\w+-linux-gnu/", "lib/", path) for path in found}
+
+
+class Manifest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="plexus-manifest-")
+        cls.addClassCleanup(folder.cleanup)
+        root = pathlib.Path(folder.name)
+        cls.all = install(root / "all")
+        cls.parts = {name: install(root / name, "--component", name) for name in COMPONENTS}
+
+    def test_every_file_has_exactly_one_component(self):
+        self.assertEqual(sorted(path for part in self.parts.values() for path in part), sorted(self.all))
+
+    def test_every_component_has_what_its_package_promises(self):
+        for name, part in self.parts.items():
+            for pattern in EXPECTED[name]:
+                self.assertTrue(any(re.fullmatch(pattern, path) for path in part), f"{name}: no {pattern}")
+            for path in part:
+                self.assertTrue(any(re.fullmatch(pattern, path) for pattern in EXPECTED[name]),
+                                f"{path} is not a file of {name}; correct its install rule, or EXPECTED here")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
