@@ -15,7 +15,8 @@ void put(std::string& bytes, T value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// Reads values off the front; `good` turns false at the first that is not there.
+/// Reads values from the front of the bytes; `good` becomes false at the first value that is cut
+/// off.
 struct Cursor {
   std::string_view bytes;
   bool good = true;
