@@ -9,10 +9,10 @@ namespace plexus {
 namespace {
 
 constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
-// Every id of a node with every id of the communicator.
+// Each id of a node paired with each id of the communicator.
 constexpr size_t kAnswersMax = kFabricIdsMax * kDatacentersMax * kFabricIdsMax;
 
-// Native words: all ranks run one version on one kind of machine.
+// Values in native byte order: all ranks run the same version on the same kind of machine.
 class Writer {
  public:
   void put(uint64_t value) {
