@@ -15,7 +15,7 @@
 namespace plexus {
 namespace {
 
-// A graph file names every rank, and the graph of so many is still quickly built.
+// A graph file names every rank, and up to this count its graph is built quickly.
 constexpr size_t kGivenRanksMax = 256;
 
 void keep_ranks(XmlElement& element, const std::vector<int>& ranks) {
@@ -39,7 +39,7 @@ std::vector<int> numbers_of(std::span<const HostRank> ranks) {
   return numbers;
 }
 
-// ---- the message: native words, since all ranks run one version on one kind of machine ----
+// ---- the message: native byte order, since all ranks run one version on one kind of machine ----
 
 class Writer {
  public:
@@ -59,7 +59,7 @@ class Writer {
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  /// 0 when there is nothing left, which is_at_end then denies.
+  /// Returns 0 at the end of the bytes; is_at_end() is false then.
   template <class Value>
   Value take() {
     Value value{};
@@ -71,7 +71,7 @@ class Reader {
     bytes_.remove_prefix(sizeof(Value));
     return value;
   }
-  /// A number in low..high.
+  /// Reads a number and checks that it is in low..high.
   int32_t take_int(int32_t low, int32_t high) {
     const auto value = take<int32_t>();
     broken_ = broken_ || value < low || value > high;
@@ -142,7 +142,7 @@ bool has_each_once(const ChannelGraph& graph, const std::vector<int>& ranks) {
   });
 }
 
-// ---- a topology file filled in ----
+// ---- filling in a topology file ----
 
 void drop_ranks_and_nets(XmlElement& element, std::span<const NetPort> nets) {
   std::erase_if(element.children, [&](const XmlElement& child) {
@@ -153,7 +153,7 @@ void drop_ranks_and_nets(XmlElement& element, std::span<const NetPort> nets) {
     return child.tag == "host" || (child.tag == "net" && !known);
   });
   for (XmlElement& child : element.children) {
-    if (child.tag == "gpu") {  // whose rank it was in another job
+    if (child.tag == "gpu") {  // the rank in the job that wrote the file
       std::erase_if(child.attributes, [](const auto& entry) { return entry.first == "rank"; });
     }
     drop_ranks_and_nets(child, nets);
