@@ -10,10 +10,10 @@
 namespace plexus {
 namespace {
 
-// Names that NCCL_ALGO takes besides the families of our table: they select nothing.
+// Values of NCCL_ALGO that are valid in NCCL and select nothing here.
 const std::vector<std::string> kNcclOnly = {"nvls", "nvlstree"};
 
-// NCCL_ALGO's per-collective form spells collectives like this.
+// Collectives as spelled in the per-collective form of NCCL_ALGO.
 struct Spelling {
   Collective collective;
   const char* nccl;
@@ -29,12 +29,12 @@ constexpr Spelling kSpellings[] = {
     {Collective::kScatter, "scatter"},
 };
 
-// The built-in rules, for when there is no tuner. All-pairs sends nranks-1 whole messages, a ring
-// 2(nranks-1) parts one after the other: up to these sizes the number of turns decides
-// (tests/bench/run: crossover on 2 and 4 ranks).
+// The built-in rules, used without a tuner. All-pairs sends nranks - 1 whole messages at once; a
+// ring sends 2 * (nranks - 1) parts one after the other. Up to these sizes the number of rounds
+// decides (measured by tests/bench/run: crossover on 2 and 4 ranks).
 constexpr uint64_t kAllPairsBytesMax = uint64_t{16} * 1024;
 constexpr int kAllPairsRanksMax = 16;
-// Logarithmic algorithms pay where the chunks of a linear one would be this small.
+// Logarithmic algorithms are better when the chunks of a linear one would be smaller than this.
 constexpr uint64_t kLinearChunkBytesMin = 4096;
 constexpr int kLinearRanksMax = 4;
 
@@ -75,10 +75,11 @@ const char* nccl_spelling(Collective collective) {
   return at == std::end(kSpellings) ? "" : at->nccl;
 }
 
-/// Does this algorithm beat the default one (the first of its collective) by the built-in rules?
+/// Whether the built-in rules prefer this algorithm to the default (the first) of its collective.
 bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   const std::string_view family = algorithm.family;
-  if (algorithm.network_cost != nullptr) {  // the user asked for it; one shard per head
+  // only possible if the user enabled it; direct if there are several heads
+  if (algorithm.network_cost != nullptr) {
     return (family == "collnetdirect") == (input.collnet != nullptr && input.collnet->heads > 1);
   }
   if (family == "allpairs") {
@@ -149,8 +150,8 @@ plexus_tuner_candidate_t describe(const Choice& choice, const ChoiceInput& input
   return candidate;
 }
 
-/// candidates.size(): none is possible. Of the protocols the last one, Simple, is at least as fast
-/// as the others between host ranks (docs/performance.md).
+/// Returns candidates.size() if no candidate is possible. Prefers the last protocol, Simple, which
+/// is at least as fast as the others between host ranks (docs/performance.md).
 size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInput& input) {
   const Algorithm* algorithm = nullptr;
   for (const Candidate& candidate : candidates) {
@@ -165,7 +166,7 @@ size_t choose_by_rules(const std::vector<Candidate>& candidates, const ChoiceInp
   return chosen;
 }
 
-/// Fills in the tuner's times; the candidate with the shortest, or nothing.
+/// Stores the tuner's times; returns the candidate with the shortest, or nullopt.
 std::optional<size_t> choose_by_tuner(std::vector<Candidate>& candidates,
                                       const ChoiceInput& input,
                                       size_t by_rules,
@@ -303,8 +304,8 @@ Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
 }
 
 bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
-  // A list that speaks of all collectives (NCCL_ALGO=ring) does not take away the only algorithm of
-  // the pairwise ones, which NCCL has no names for.
+  // A list for all collectives (NCCL_ALGO=ring) does not exclude `pairwise`, which is the only
+  // algorithm of its collectives and has no name in NCCL.
   const bool is_spared = std::string_view(algorithm.family) == "pairwise" &&
                          algorithms_.selects_for_all(algorithm.collective);
   return is_spared || algorithms_.allows(algorithm.collective, algorithm.family);
@@ -320,7 +321,7 @@ bool AlgorithmFilter::allows(Collective collective, Protocol protocol) const {
 
 namespace {
 
-/// Does it send between datacenters that are no neighbours in the rings, where a ring would not?
+/// Whether it may send between any two datacenters, unlike a ring, which only uses neighbours.
 bool needs_mesh(const Algorithm& algorithm) {
   const std::span<const Algorithm> table = algorithms();
   return std::string_view(algorithm.family) != "ring" &&
@@ -330,7 +331,7 @@ bool needs_mesh(const Algorithm& algorithm) {
          });
 }
 
-/// Why the network cannot reduce this call; empty: it can.
+/// The reason why the network cannot reduce this call; empty: it can.
 std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
   if (input.collnet == nullptr || !input.collnet->missing.empty()) {
     return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
@@ -349,7 +350,7 @@ std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& in
   return "";
 }
 
-/// Why the algorithm cannot serve the call; empty: it can.
+/// The reason why the algorithm cannot be used for the call; empty: it can.
 std::string why_not(const Algorithm& algorithm,
                     const ChoiceInput& input,
                     const AlgorithmFilter& filter) {
@@ -385,7 +386,7 @@ std::string why_not(Protocol protocol, const ChoiceInput& input, const Algorithm
 }  // namespace
 
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& asked) {
-  // One rank copies: no setting is about that.
+  // A single rank only copies, so that no setting applies.
   static const AlgorithmFilter kAll;
   const AlgorithmFilter& filter = input.nranks == 1 ? kAll : asked;
   std::vector<Candidate> candidates;
@@ -429,7 +430,7 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
                   "as they are): unset it, or use at most {} ranks",
                   name(input.collective), input.nranks, kOperandsMax);
     }
-    // What they leave, and why it is not possible.
+    // An algorithm that the settings leave, and why it is not possible.
     std::string left;
     for (const Candidate& candidate : decision.candidates) {
       if (left.empty() && !candidate.reason.starts_with("excluded by NCCL_")) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which algorithm, protocol and number of channels serve a call: every legal way is a candidate,
-// the tuner states times, the shortest wins. Depends only on values that all ranks share, so that
-// they agree without talking; the choice is part of what ranks compare (CallRecord::hash).
+// Chooses algorithm, protocol and number of channels of a call: every combination is a candidate,
+// the tuner predicts times, the shortest time wins. The choice depends only on values that all
+// ranks share, so that ranks agree without communication; it is also part of what ranks compare
+// (CallRecord::hash).
 #pragma once
 
 #include <array>
@@ -18,29 +19,29 @@
 
 namespace plexus {
 
-/// The value of NCCL_ALGO or NCCL_PROTO: "list", or "collective:list;collective:^list"; `^`
-/// excludes. Case does not matter.
+/// A value of NCCL_ALGO or NCCL_PROTO: "list" or "collective:list;collective:^list"; `^` excludes.
+/// Case is ignored.
 class NameFilter {
  public:
-  /// What the variable takes.
+  /// The words that the variable accepts.
   struct Words {
     const char* variable;
-    const char* what;  // "algorithm", for messages
+    const char* what;  // "algorithm", for error messages
     std::vector<std::string> known;
-    std::vector<std::string> only_nccl;  // known there, but they select nothing here
+    std::vector<std::string> only_nccl;  // valid in NCCL; they select nothing here
   };
-  /// kInvalidUsage on an unknown token: it names it and lists the known ones.
+  /// kInvalidUsage on an unknown token; names the token and the known ones.
   static Result<NameFilter> parse(std::string_view text, const Words& words);
-  /// Does a list that selects for all collectives decide about this one?
+  /// Whether a list that includes (no `^`) and names no collective decides about this one.
   [[nodiscard]] bool selects_for_all(Collective collective) const;
-  /// `word`: lower case.
+  /// Whether `word` (lower case) is allowed.
   [[nodiscard]] bool allows(Collective collective, std::string_view word) const;
-  /// Does a list that does not exclude have it?
+  /// Whether a list that includes (no `^`) contains `word`.
   [[nodiscard]] bool names(Collective collective, std::string_view word) const;
 
  private:
   struct Rule {
-    std::string collective;  // as NCCL spells it, lower case; empty: all
+    std::string collective;  // NCCL's spelling in lower case; empty: all
     bool excludes;
     std::vector<std::string> words;
   };
@@ -49,7 +50,7 @@ class NameFilter {
   std::vector<Rule> rules_;
 };
 
-/// NCCL_ALGO (families of the table of algorithms) and NCCL_PROTO.
+/// The filters of NCCL_ALGO (families of the algorithm table) and NCCL_PROTO.
 class AlgorithmFilter {
  public:
   static Result<AlgorithmFilter> parse(std::string_view algorithms, std::string_view protocols);
@@ -62,67 +63,68 @@ class AlgorithmFilter {
   NameFilter protocols_;
 };
 
-/// What a communicator's network can reduce (ncclCollNet); alike on all ranks.
+/// What a communicator's network can reduce (ncclCollNet); equal on all ranks.
 struct CollnetAbility {
-  std::string missing;  // why there is none, as half a sentence; empty: there is one
-  int heads = 0;        // ranks of each host that talk to it
-  std::array<uint8_t, kDataTypeCount> kinds{};  // per type, bit k: ReduceKind k
+  std::string missing;  // why the network cannot reduce, as half a sentence; empty: it can
+  int heads = 0;        // number of ranks of each host that use the network's reduction
+  std::array<uint8_t, kDataTypeCount> kinds{};  // by data type: bit k is ReduceKind k
 };
 
-/// A slot where NCCL_BUFFSIZE is not set: in memory it is to stay in a core's cache between writer
-/// and reader, of a network it is to cost few system calls a byte (docs/performance.md).
+/// Slot sizes without NCCL_BUFFSIZE. A slot in memory should stay in a core's cache between writer
+/// and reader; a slot of a network should need few system calls per byte (docs/performance.md).
 inline constexpr uint32_t kSlotBytesOfMemory = 128 * 1024;
 inline constexpr uint32_t kSlotBytesOfNetwork = 512 * 1024;
 
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
-  uint64_t size_bytes = 0;  // of the larger buffer of a rank
+  uint64_t size_bytes = 0;  // size of the rank's larger buffer
   int nranks = 1;
   int channels_min = 1;
   int channels_max = 1;
   uint32_t slot_bytes = 0;
   uint32_t element_bytes = 4;
   uint32_t calls_in_group = 1;
-  bool shares_memory = true;   // some ranks do, so that LL and LL128 are possible between those
+  bool shares_memory = true;   // some ranks do; LL and LL128 are possible only between those
   bool deterministic = false;  // reductions in rank order only
-  int nodes = 1;               // hosts, or parts of hosts with a network in between
+  // number of hosts, or of parts of hosts that only the network connects
+  int nodes = 1;
   int ranks_per_node_max = 1;
   DataType type = DataType::kFloat32;
   ReduceKind kind = ReduceKind::kSum;
   const CollnetAbility* collnet = nullptr;  // nullptr: none
-  const LoopCosts* costs = nullptr;         // of the communicator; null: one of one datacenter
+  const LoopCosts* costs = nullptr;         // of the communicator; null: a single datacenter
 };
 
 struct Choice {
   const Algorithm* algorithm;
   Protocol protocol;
   int channels;
-  uint32_t chunk_bytes;  // most bytes of a chunk, at most a slot of the protocol
+  uint32_t chunk_bytes;  // largest chunk; at most the protocol's slot
 };
 
-/// One way to do a call, and what speaks for or against it.
+/// A combination of algorithm and protocol, and what speaks for or against it.
 struct Candidate {
   Choice choice;
   bool possible;
-  std::string reason;        // why it is not possible, else empty
-  double predicted_us = -1;  // by the tuner; -1: it said nothing, or not to use it
+  std::string reason;        // why it is not possible; empty: it is
+  double predicted_us = -1;  // the tuner's time; -1: it gave none, or advised against it
 };
 
-/// All ways of this build to do the collective, in the order of the table of algorithms.
+/// All candidates for the collective, in the order of the algorithm table.
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
 
-/// A loop of the candidate, for the ranks of the call.
+/// Cost of one loop of the choice on the call's ranks.
 LoopCost cost_of(const Choice& choice, const ChoiceInput& input);
 
-/// What is chosen, and the candidates it was chosen from.
+/// The choice, and the candidates that it was made from.
 struct Decision {
   std::vector<Candidate> candidates;
   size_t chosen;
   bool by_tuner;
 };
 
-/// The candidate with the shortest time; without a tuner (nullptr, or one that gave no times), by
-/// the built-in rules. kInvalidUsage when no candidate is possible.
+/// Chooses the candidate with the shortest time; without a tuner (nullptr, or one that gave no
+/// times), by the built-in rules. kInvalidUsage when no candidate is possible.
 Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter, Tuner* tuner);
 Result<Choice> choose_algorithm(const ChoiceInput& input,
                                 const AlgorithmFilter& filter,
