@@ -25,7 +25,7 @@ void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-/// Cuts a T off the front.
+/// Removes a T from the front of the bytes.
 template <class T>
 bool cut(std::string_view& bytes, T& value) {
   if (bytes.size() < sizeof(value)) {
