@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collnet plugins: networks that reduce. One rank of each host gives a buffer, the network (a
- * switch, a server) combines them, and each gets the result. C99, no dependencies, append-only (see
- * plugin-api/ABI.md).
+ * Collnet plugins: networks that reduce. One rank of each host contributes a buffer, the network (a
+ * switch, a server) combines them, and each of these ranks gets the result. C99, no dependencies,
+ * append-only (see plugin-api/ABI.md).
  *
  * Life: `init` > `device_count`, `properties`, `reduce_support` > `listen` on every member, whose
- * 128-byte handles travel to all members by other means > `connect` with all of them, which makes
+ * 128-byte handles the host sends to all members > `connect` with all of them, which makes
  * the group > `register_memory` > `iallreduce`, `test` > `deregister` > `close_group`,
  * `close_listen` > `finalize`.
  *
  * Rules for every entry, unless it says otherwise: those of plexus_net.h (result codes, one
  * PLEXUS_LOG_ERROR line before a failing code, no blocking, no exceptions, no signals, threads, out
- * parameters). A group that failed stays failed: every later call says so again, and none of its
- * buffers is touched any more.
+ * parameters). A group that failed stays failed: every later call fails as well, and none of
+ * its buffers is accessed again.
  */
 #pragma once
 
@@ -41,14 +41,14 @@ extern "C" {
 #define PLEXUS_REDUCE_MAX 2
 #define PLEXUS_REDUCE_MIN 3
 
-/* Handles. The plugin defines what is behind them; each is made and ended by the entries named. */
+/* Handles, defined by the plugin. The comments name the entries that make and end each. */
 typedef struct plexus_collnet_context plexus_collnet_context_t; /* init .. finalize */
 typedef struct plexus_collnet_listen plexus_collnet_listen_t;   /* listen .. close_listen */
 typedef struct plexus_collnet_group plexus_collnet_group_t;     /* connect .. close_group */
 typedef struct plexus_collnet_memory plexus_collnet_memory_t;   /* register_memory .. deregister */
 typedef struct plexus_collnet_request plexus_collnet_request_t; /* iallreduce .. test says OK */
 
-/* What the host tells at `init`; as plexus_net_config_t. */
+/* What the host passes to `init`; like plexus_net_config_t. */
 typedef struct plexus_collnet_config {
   uint32_t struct_size;
   uint32_t reserved; /* 0 */
@@ -57,7 +57,7 @@ typedef struct plexus_collnet_config {
   plexus_log_sink_t* log_sink;
 } plexus_collnet_config_t;
 
-/* A device: a way into the network. The host zeroes it before `properties`; fixed size. */
+/* A device: an access to the network. The host zeroes it before `properties`; fixed size. */
 typedef struct plexus_collnet_properties {
   char name[64];              /* zero-terminated, not empty */
   uint64_t message_bytes_max; /* longest iallreduce, in 1 .. PLEXUS_NET_MESSAGE_BYTES_MAX */
@@ -68,7 +68,8 @@ typedef struct plexus_collnet_properties {
 } plexus_collnet_properties_t;
 
 /* One reduction: `count` elements from `send` are combined over the group into `recv`. The two may
- * be the same. Memory as registered for the group; null when the plugin needs none. */
+ * be equal. The memory handles are those registered for the group; null if the plugin needs none.
+ */
 typedef struct plexus_collnet_reduction {
   const void* send;
   void* recv;
@@ -83,7 +84,7 @@ typedef struct plexus_collnet_ops { /* append only, see plugin-api/ABI.md */
   uint32_t struct_size;             /* sizeof(plexus_collnet_ops_t), as the plugin was compiled */
   uint32_t reserved;                /* 0 */
 
-  /* As in plexus_net.h. */
+  /* Like those of plexus_net.h. */
   int32_t (*init)(const plexus_collnet_config_t* config, plexus_collnet_context_t** context);
   void (*finalize)(plexus_collnet_context_t* context);
   int32_t (*device_count)(plexus_collnet_context_t* context, uint32_t* count);
@@ -91,8 +92,9 @@ typedef struct plexus_collnet_ops { /* append only, see plugin-api/ABI.md */
                         uint32_t device,
                         plexus_collnet_properties_t* properties);
 
-  /* Can the network combine elements of `type` with `op`? `*supported`: 0 or 1. Constant for the
-   * life of the context. A type or operation that the plugin does not know is not supported. */
+  /* Whether the network can combine elements of `type` with `op`; `*supported`: 0 or 1. Constant
+   * for the life of the context. A type or operation that the plugin does not know is not
+   * supported. */
   int32_t (*reduce_support)(plexus_collnet_context_t* context,
                             int32_t type,
                             int32_t op,
@@ -106,40 +108,40 @@ typedef struct plexus_collnet_ops { /* append only, see plugin-api/ABI.md */
 
   /* Makes the group of the `members` handles; this one is number `member`. All members call it with
    * the same handles in the same order. First call with `*group` null; the plugin sets it at once
-   * and goes on in later calls with the same arguments: PLEXUS_AGAIN until the group stands.
-   * Whatever the last result was, a `*group` that is not null is the caller's to close. */
+   * and goes on in later calls with the same arguments: PLEXUS_AGAIN until the group is
+   * complete. The caller must close a `*group` that is not null, whatever the last result was. */
   int32_t (*connect)(plexus_collnet_listen_t* listen,
                      const plexus_net_handle_t* handles,
                      uint32_t members,
                      uint32_t member,
                      plexus_collnet_group_t** group);
 
-  /* Makes memory known to the group. `*memory` null: there is nothing to deregister. May take long.
+  /* Registers memory with the group. `*memory` null: nothing to deregister. May take long.
    */
   int32_t (*register_memory)(plexus_collnet_group_t* group,
                              const plexus_net_region_t* region,
                              plexus_collnet_memory_t** memory);
   int32_t (*deregister)(plexus_collnet_memory_t* memory);
 
-  /* Starts a reduction. Members start the same ones in the same order; the k-th of one meets the
-   * k-th of every other, and members whose k-th differ in count, type or op fail. The result has
-   * the same bits on all members. PLEXUS_AGAIN: nothing was started. */
+  /* Starts a reduction. Members start the same ones in the same order; the k-th of one member is
+   * combined with the k-th of every other, and fails if they differ in count, type or op. The
+   * result has the same bits on all members. PLEXUS_AGAIN: nothing was started. */
   int32_t (*iallreduce)(plexus_collnet_group_t* group,
                         const plexus_collnet_reduction_t* reduction,
                         plexus_collnet_request_t** request);
 
-  /* Advances and looks: PLEXUS_AGAIN = not done. PLEXUS_OK or a failing code: the request is gone.
+  /* Advances and tests: PLEXUS_AGAIN = not done. PLEXUS_OK or a failing code: the request is freed.
    */
   int32_t (*test)(plexus_collnet_request_t* request);
 
   /* Close, each once. Requests may be outstanding (abort): after the call their buffers are not
-   * touched any more. May take long, but not longer than some milliseconds. A member that closes is
-   * no failure for members that have all their results. */
+   * accessed again. May take up to a few milliseconds. The close of one member is no failure for
+   * members that have all their results. */
   void (*close_group)(plexus_collnet_group_t* group);
   void (*close_listen)(plexus_collnet_listen_t* listen);
 } plexus_collnet_ops_t;
 
-/* What a plugin says of its collnet side. Static storage of the plugin. */
+/* A plugin's collnet descriptor. Static storage of the plugin. */
 typedef struct plexus_collnet_plugin {
   uint32_t magic;       /* PLEXUS_PLUGIN_MAGIC */
   uint32_t struct_size; /* sizeof(plexus_collnet_plugin_t), as the plugin was compiled */
@@ -150,7 +152,7 @@ typedef struct plexus_collnet_plugin {
   const plexus_collnet_ops_t* ops;
 } plexus_collnet_plugin_t;
 
-/* The entry, as plexus_plugin_query is that of other kinds; a library may have both. */
+/* The exported function; plexus_plugin_query serves the other kinds. A library may have both. */
 PLEXUS_PLUGIN_EXPORT const plexus_collnet_plugin_t* plexus_collnet_query(uint32_t host_abi);
 
 #ifdef __cplusplus

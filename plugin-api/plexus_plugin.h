@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The door of every Plexus plugin: one exported function, one descriptor, result codes, the log.
- * A plugin is a shared library that exports `plexus_plugin_query` and nothing else of ours. This
- * header is C99, depends on nothing and is append-only (see plugin-api/ABI.md): what is compiled
- * against it today loads into every later host with the same PLEXUS_ABI_MAJOR.
+ * The common part of all Plexus plugins: one exported function, one descriptor, result codes, the
+ * log. A plugin is a shared library whose only exported Plexus symbol is `plexus_plugin_query`.
+ * This header is C99, has no dependencies and is append-only (see plugin-api/ABI.md): a plugin that
+ * is compiled against it loads into every later host with the same PLEXUS_ABI_MAJOR.
  */
 #pragma once
 
@@ -13,15 +13,15 @@
 extern "C" {
 #endif
 
-/* A host accepts a plugin with its own major and any minor; see ABI.md for what moves them. */
+/* A host accepts a plugin with its own major and any minor; ABI.md says what changes them. */
 #define PLEXUS_ABI_MAJOR 1u
 #define PLEXUS_ABI_MINOR 4u
 /* What the host passes to `plexus_plugin_query`. */
 #define PLEXUS_HOST_ABI ((PLEXUS_ABI_MAJOR << 16) | PLEXUS_ABI_MINOR)
-/* First word of the descriptor: "PLXP", so that a library which is no plugin is seen as such. */
+/* First word of the descriptor: "PLXP", which identifies a plugin. */
 #define PLEXUS_PLUGIN_MAGIC 0x50584c50u
 
-/* Longest name and version, terminating zero included. */
+/* Largest size of name and version, with the terminating zero. */
 #define PLEXUS_NAME_BYTES 64u
 
 /* Result codes, an int32_t wherever they cross. The numbers are those of ncclResult_t.
@@ -31,32 +31,33 @@ extern "C" {
 #define PLEXUS_SYSTEM_ERROR 2     /* the operating system or the network refused */
 #define PLEXUS_INTERNAL_ERROR 3   /* a bug of the plugin */
 #define PLEXUS_INVALID_ARGUMENT 4 /* a bug of the caller */
-#define PLEXUS_INVALID_USAGE 5    /* a bad setting, or sizes and roles that do not fit */
+#define PLEXUS_INVALID_USAGE 5    /* a bad setting, or sizes and roles that do not match */
 #define PLEXUS_REMOTE_ERROR 6     /* the peer died or closed its end */
 #define PLEXUS_AGAIN 7
 #define PLEXUS_TIMEOUT 8
 
 /* Log levels, an int32_t.
- * PLEXUS_LOG_ERROR is how a plugin says why a call fails: log one sentence (what, where, what to
- * do), in the thread that is about to return the failing code. The host does not print it: it
- * becomes the message of that failure, and the user sees it once. The other levels have NCCL's
- * numbers. */
+ * With PLEXUS_LOG_ERROR a plugin gives the reason of a failing call: one sentence (what, where,
+ * what to do), logged in the thread that then returns the failing code. The host does not print
+ * it; it becomes the message of that failure, which the user sees once. The other levels have
+ * NCCL's numbers. */
 #define PLEXUS_LOG_ERROR 1
-#define PLEXUS_LOG_WARN 2 /* the user should act */
+#define PLEXUS_LOG_WARN 2 /* the user should do something */
 #define PLEXUS_LOG_INFO 3
 #define PLEXUS_LOG_TRACE 5
 
-/* Belongs to the host; hand it back as it came. */
+/* Belongs to the host; pass it back unchanged. */
 typedef struct plexus_log_sink plexus_log_sink_t;
 
 /* Writes one finished line (no newline at its end). `file` and `text` are borrowed for the call.
- * Threads: any, also threads of the plugin, until `finalize` returned. Does not block for long. */
+ * Threads: any, also threads of the plugin, until `finalize` has returned. Does not block for long.
+ */
 typedef void (*plexus_log_fn)(
     plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text);
 
-/* The value of the setting `name` ("NCCL_SOCKET_IFNAME"), or null: from the settings that the user
- * gave this use of the plugin alone, else from where the host reads its own. Valid until `finalize`
- * returned. Threads: any. */
+/* The value of the setting `name` ("NCCL_SOCKET_IFNAME"), or null: from the user's settings for
+ * this use of the plugin, else from the host's own sources. Valid until `finalize` has returned.
+ * Threads: any. */
 typedef const char* (*plexus_setting_fn)(plexus_log_sink_t* sink, const char* name);
 
 /* Kinds of plugin. A library is of one kind. */
@@ -66,7 +67,7 @@ typedef const char* (*plexus_setting_fn)(plexus_log_sink_t* sink, const char* na
 struct plexus_net_ops;   /* plexus_net.h */
 struct plexus_tuner_ops; /* plexus_tuner.h */
 
-/* What a plugin says of itself. Static storage of the plugin: valid and unchanged for ever. */
+/* A plugin's descriptor. Static storage of the plugin: valid and constant for ever. */
 typedef struct plexus_plugin {
   uint32_t magic;       /* PLEXUS_PLUGIN_MAGIC */
   uint32_t struct_size; /* sizeof(plexus_plugin_t), as the plugin was compiled */
@@ -86,8 +87,8 @@ typedef struct plexus_plugin {
 #define PLEXUS_PLUGIN_EXPORT
 #endif
 
-/* The one entry. `host_abi` is the host's (major << 16 | minor). Returns the descriptor, or null
- * when the plugin knows that it cannot serve this host. Called at least once after loading, before
+/* The exported function. `host_abi` is the host's (major << 16 | minor). Returns the descriptor, or
+ * null if the plugin cannot work with this host. Called at least once after loading, before
  * anything else; must not block, start threads or open devices. The library is never unloaded. */
 PLEXUS_PLUGIN_EXPORT const plexus_plugin_t* plexus_plugin_query(uint32_t host_abi);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tuner plugins: how long will each way to do a call take? The host lists the ways that are legal
- * here (candidates), the tuner states a time for each, the host takes the shortest. C99, no
+ * Tuner plugins predict how long each way to do a call takes. The host lists the ways that are
+ * possible (candidates), the tuner returns a time for each, and the host uses the shortest. C99, no
  * dependencies, append-only (see plugin-api/ABI.md).
  *
  * Life: init once per communicator and rank, then any number of get_times, then finalize.
  * Threads: one thread at a time per context; contexts of several communicators run in parallel.
- * Agreement: all ranks of a communicator must come to the same answer, or the call fails. So answer
- * from the arguments alone: they are the same on all ranks. Files and environment that differ
- * between hosts make ranks differ.
- * Cost: get_times is called once per shape of call, not per call: the host keeps the answer.
- * Failure: a code other than PLEXUS_OK, or times that are no times, cost one WARN; the host then
- * chooses by its own rules. A tuner cannot make a result wrong.
+ * Agreement: all ranks of a communicator must get the same answer, or the call fails. Compute it
+ * from the arguments only, which are equal on all ranks. Files and environment may differ between
+ * hosts.
+ * Cost: get_times is called once per shape of call, because the host caches the answer.
+ * Failure: a code other than PLEXUS_OK, or invalid times, cause one WARN; the host then uses its
+ * built-in rules. A tuner cannot make a result wrong.
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* Classes of links, by what joins two ranks. */
+/* Classes of links between two ranks. */
 #define PLEXUS_LINK_PROCESS 0u /* threads of one process: one reads the other's memory */
 #define PLEXUS_LINK_HOST 1u    /* processes of one host: shared memory */
 #define PLEXUS_LINK_NET 2u     /* hosts of one datacenter */
@@ -31,17 +31,17 @@ extern "C" {
 #define PLEXUS_LINK_CLASSES 4u
 
 typedef struct plexus_tuner_link {
-  uint32_t count; /* pairs of ranks that are joined like this, of all pairs */
+  uint32_t count; /* number of pairs of ranks with this link */
   uint32_t reserved;
   uint64_t latency_ns;           /* one way, smallest message; 0: not known */
   uint64_t bandwidth_mbit_per_s; /* one way; 0: not known */
 } plexus_tuner_link_t;
 
-/* What CUDA ranks run on: what holds for all of them. */
+/* The devices of CUDA ranks; values hold for all ranks. */
 typedef struct plexus_tuner_cuda {
-  uint32_t sm; /* least compute capability, times 10; 0: a rank computes on the host */
+  uint32_t sm; /* lowest compute capability, times 10; 0: a rank computes on the host */
   uint32_t ranks_per_device;  /* at most */
-  uint32_t blocks;            /* thread blocks that a rank may have on its device, at least */
+  uint32_t blocks;            /* lower bound of the thread blocks of a rank on its device */
   uint32_t nvlink;            /* 1: ranks of a host are on one device or joined by NVLink */
   uint64_t memory_mbit_per_s; /* of a device's memory, reads and writes together; 0: not known */
 } plexus_tuner_cuda_t;
@@ -53,12 +53,12 @@ typedef struct plexus_tuner_comm {
   uint32_t nnodes; /* hosts */
   uint32_t ndatacenters;
   uint32_t ranks_per_node_max;
-  uint32_t cores_per_node_min; /* that its ranks may run on */
+  uint32_t cores_per_node_min; /* available to its ranks */
   uint64_t comm_id;            /* the same on all ranks, distinct per communicator */
-  uint32_t slot_bytes;         /* most bytes that travel as one piece */
+  uint32_t slot_bytes;         /* largest size of one message */
   uint32_t reserved;
   plexus_tuner_link_t links[PLEXUS_LINK_CLASSES]; /* by class */
-  /* Since 1.4, when struct_size says that it is there. */
+  /* Since 1.4; present if struct_size includes it. */
   plexus_tuner_cuda_t cuda;
 } plexus_tuner_comm_t;
 
@@ -69,32 +69,32 @@ typedef struct plexus_tuner_call {
   const char* collective; /* "all_reduce", "all_gather", ...: as `plexus perf` takes them */
   uint64_t size_bytes;    /* of the larger buffer of a rank */
   uint32_t element_bytes;
-  uint32_t calls_in_group; /* that are launched together, this one included */
+  uint32_t calls_in_group; /* launched together, including this one */
 } plexus_tuner_call_t;
 
-/* One legal way to do the call, and what it costs in units of its own. A loop moves
+/* One possible way to do the call, and its cost in messages and chunks. A loop moves
  * `chunks_per_loop` chunks of at most `chunk_bytes` each; one message carries one chunk. */
 typedef struct plexus_tuner_candidate {
   uint32_t struct_size;
-  uint32_t rounds;       /* messages one after the other in a loop, on the longest way */
+  uint32_t rounds;       /* messages in the longest dependency chain of a loop */
   const char* algorithm; /* as NCCL_ALGO takes it */
   const char* protocol;  /* as NCCL_PROTO takes it */
   uint32_t chunks_per_loop;
-  uint32_t chunks_moved; /* by one rank in a loop, at most */
+  uint32_t chunks_moved; /* largest number that one rank moves in a loop */
   uint32_t channels_min;
   uint32_t channels_max;
-  /* The answer. time_ns: in -1, out the predicted time of the call, or -1: do not use this one.
-   * channels, chunk_bytes: in what the host would take, out what the tuner wants; values out of
-   * range are brought into it. */
+  /* The answer. time_ns: in: -1; out: the predicted time of the call, or -1: do not use this one.
+   * channels, chunk_bytes: in: the host's choice; out: the tuner's choice; values out of range are
+   * clamped. */
   int64_t time_ns;
   uint32_t channels;
   uint32_t chunk_bytes;
-  /* Since 1.2, when struct_size says that they are there: more of what a loop costs. */
+  /* Since 1.2; present if struct_size includes them: further costs of a loop. */
   uint64_t chunks_in_all;  /* that all ranks send */
-  uint32_t chunks_reduced; /* that one rank combines with another chunk, at most */
-  /* Since 1.3: what goes from one datacenter to another; 0 in one datacenter. */
-  uint32_t xdc_rounds; /* messages, on the way with the most of them */
-  uint64_t xdc_chunks; /* that leave one datacenter, at most */
+  uint32_t chunks_reduced; /* largest number that one rank combines with another */
+  /* Since 1.3: traffic between datacenters; 0 with one datacenter. */
+  uint32_t xdc_rounds; /* messages in the chain with most of them */
+  uint64_t xdc_chunks; /* largest number that leaves one datacenter */
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

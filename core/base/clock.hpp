@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clock for waiting, and the end of a wait.
+// A clock for bounded waits, and deadlines on it.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace plexus {
 
 using Clock = std::chrono::steady_clock;
 
-/// A point in time after which one gives up. A value.
+/// The point in time at which a wait ends with a timeout. A value.
 class Deadline {
  public:
   static Deadline after(Clock::duration duration) { return Deadline(Clock::now() + duration); }

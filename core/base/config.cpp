@@ -26,7 +26,8 @@ struct Row {
   Member member;
   int64_t low = 0;
   int64_t high = 0;
-  const char* when_empty = nullptr;  // what a value that is set, and empty, means; null: not set
+  const char* when_empty = nullptr;  // the value that an empty setting stands for; null: an empty
+                                     // setting counts as not set
 };
 
 constexpr int64_t kBytesMax = int64_t{1} << 40;
@@ -193,7 +194,7 @@ const Row kRows[] = {
      int64_t{1} << 62},
 };
 
-/// Older names: the most restrictive value wins.
+/// Names from older NCCL releases. When several are set, the most restrictive value wins.
 struct OldName {
   const char* name;
   int64_t Config::*member;
@@ -239,7 +240,8 @@ std::vector<std::string> config_files() {
   return files;
 }
 
-/// One per process, as the environment is that it stands for.
+/// Replaces the process's environment while an env plugin is loaded; null: the environment is read
+/// directly. One per process, like the environment itself.
 std::atomic<Environment>& environment() noexcept {
   static std::atomic<Environment> instance{nullptr};
   return instance;
@@ -356,7 +358,7 @@ std::unique_lock<std::recursive_mutex> hold_environment() {
 }
 
 void set_environment(Environment ask) noexcept {
-  environment().store(ask, std::memory_order_release);  // pairs with find_setting()
+  environment().store(ask, std::memory_order_release);  // pairs with the load in find_setting()
 }
 
 void reset_environment() noexcept { set_environment(nullptr); }

@@ -76,31 +76,31 @@ struct Config {
   int64_t ib_rails_max = int64_t{1} << 62;  // NOLINT(readability-magic-numbers): a default
 };
 
-/// A row of the table, for the parameter API and the generated page.
+/// One row of the settings table, as the parameter API and the generated documentation show it.
 struct Setting {
   const char* name;
   const char* default_text;
-  const char* takes;  // range or choices, with unit
+  const char* takes;  // accepted range or choices, with the unit
   const char* doc;
 };
 
 std::span<const Setting> settings();
-/// As documentation (Markdown table).
+/// The settings table as Markdown.
 std::string settings_markdown();
-/// What the user set, from environment or files; nullopt: nothing.
+/// The text that the user set, from the environment or a file; nullopt: not set.
 std::optional<std::string> setting_value(std::string_view name);
 Result<Config> read_config();
 
-/// Held while settings are read, and while a plugin makes its context: libraries below plugins
-/// change the process's environment then, which no other thread may read meanwhile. Recursive, as
-/// plugins read settings through us.
+/// Returns the lock that is held while settings are read and while a plugin makes its context:
+/// libraries that plugins use may call setenv then, and getenv in another thread would race with
+/// it. Recursive, because plugins read settings through this library.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> hold_environment();
 
-/// Who answers for a setting in place of the process's environment; nullopt: it is not set.
+/// Looks up a setting in place of getenv; nullopt: it is not set.
 using Environment = std::optional<std::string> (*)(const char* name);
-/// From now on; for an env plugin. Threads: any.
+/// Settings are looked up through `environment` from now on; used by env plugins. Threads: any.
 void set_environment(Environment environment) noexcept;
-/// The process's own again.
+/// Settings are read from the process's environment again.
 void reset_environment() noexcept;
 
 }  // namespace plexus

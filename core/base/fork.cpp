@@ -7,7 +7,7 @@
 namespace plexus {
 namespace {
 
-/// Held from before a fork until after it, by the thread that forks.
+/// Held by the forking thread from before fork() until after it.
 std::mutex& fork_mutex() noexcept {
   static constinit std::mutex mutex;
   return mutex;
@@ -19,7 +19,8 @@ std::mutex& fork_mutex() noexcept {
 constinit std::atomic<uint64_t> Forks::count_{0};
 constinit ForkAware* Forks::first_ = nullptr;
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
-/// When the library is loaded: a later moment could be one at which another thread forks.
+/// Installed when the library is loaded, because at any later moment another thread could be
+/// forking.
 const int Forks::watched_ = Forks::watch();
 
 int Forks::watch() noexcept {
@@ -46,7 +47,7 @@ void Forks::go_on_in_parent() noexcept {
   fork_mutex().unlock();
 }
 
-/// The only thread of the child. Its objects add themselves when they are made.
+/// Runs in the child's only thread. Objects that the child makes add themselves again.
 void Forks::begin_in_child() noexcept {
   count_.store(count() + 1, std::memory_order_relaxed);
   for (ForkAware* object = first_; object != nullptr; object = object->next_) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fork means for this library: the child has the memory of its parent, but none of its
-// threads, and its peers do not know it. So all that the parent has made stays the parent's; the
-// child leaves it as it is and makes its own. Forks are noticed by pthread_atfork: a child of vfork
-// or posix_spawn, which does nothing but exec, is none; nor is one of a bare clone system call.
+// What fork means for this library. The child has a copy of its parent's memory but none of its
+// threads, and its peers do not know it. Whatever the parent made therefore stays the parent's: the
+// child leaves it untouched and makes its own. Forks are noticed by pthread_atfork, so children of
+// vfork, posix_spawn (which only exec) and of a direct clone system call are not noticed.
 #pragma once
 
 #include <atomic>
@@ -10,22 +10,23 @@
 
 namespace plexus {
 
-/// First argument of constructors that make a child's object from its parent's (Immortal).
+/// Tag: first argument of a constructor that makes the child's object from its parent's (Immortal).
 struct AfterFork {};
 
-/// An object of the process that must be at rest while it forks. It lives as long as the process.
+/// An object of the process whose locks must be held while the process forks. It lives as long as
+/// the process.
 class ForkAware {
  public:
   ForkAware() = default;
   ForkAware(const ForkAware&) = delete;
   ForkAware& operator=(const ForkAware&) = delete;
 
-  /// Before: takes the locks. No thread may hold them while it waits for something.
+  /// Before the fork: takes the locks. No thread may wait for something while it holds one of them.
   virtual void hold() noexcept = 0;
-  /// After, in the parent.
+  /// After the fork, in the parent: releases the locks.
   virtual void release() noexcept = 0;
-  /// After, in the child: lets go of the locks. From here on nobody uses the object but who takes
-  /// after it (AfterFork).
+  /// After the fork, in the child: releases the locks. From here on only the object that replaces
+  /// it in the child (AfterFork) uses this one.
   virtual void leave() noexcept = 0;
 
  protected:
@@ -38,9 +39,9 @@ class ForkAware {
 
 class Forks {
  public:
-  /// How many forks made this process out of the one that loaded the library. Cheap.
+  /// Number of forks between the process that loaded the library and this one. Cheap.
   static uint64_t count() noexcept { return count_.load(std::memory_order_relaxed); }
-  /// Waits for a fork that is under way. From here on until the next fork `object` is asked.
+  /// Registers `object` for all forks of this process. Waits for a fork that is under way.
   static void add(ForkAware& object) noexcept;
 
   Forks() = delete;

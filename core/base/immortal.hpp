@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects of the process that are never destroyed, because threads may use them while it ends. A
-// child made by fork gets objects of its own: those of its parent may be locked by threads that it
-// does not have.
+// Objects of the process that are never destroyed, because threads may use them while it exits. A
+// child made by fork gets objects of its own, because its parent's may be locked by threads that
+// the child does not have.
 #pragma once
 
 #include <atomic>
@@ -15,9 +15,9 @@
 
 namespace plexus {
 
-/// The one T of this process, made at the first call: by T(), or in a child whose parent had one by
-/// T(AfterFork, T& of the parent) if there is that constructor. A T with private constructors
-/// befriends `Immortal<T>`.
+/// The one T of this process, made at the first call. Made by T(); in a child whose parent had one,
+/// by T(AfterFork, T& parents) if that constructor exists. A T with private constructors befriends
+/// `Immortal<T>`.
 template <class T>
 class Immortal {
  public:
@@ -30,7 +30,7 @@ class Immortal {
   struct Node {
     T& object() noexcept { return *std::launder(reinterpret_cast<T*>(storage)); }
     alignas(T) std::byte storage[sizeof(T)];
-    Node* parents;  // kept: the memory is still in use, for all that is known
+    Node* parents;  // kept, because the parent's threads may have been using it
     uint64_t forks;
   };
 
@@ -39,7 +39,7 @@ class Immortal {
     static constinit std::atomic<Node*> node{nullptr};
     return node;
   }
-  /// 1 + Forks::count() of the process that has made its object, or makes it now.
+  /// 1 + Forks::count() of the process that made its object or is making it.
   static std::atomic<uint64_t>& maker() noexcept {
     static constinit std::atomic<uint64_t> process{0};
     return process;
@@ -57,13 +57,13 @@ class Immortal {
         throw;
       }
     }
-    for (;;) {  // another thread makes it
+    for (;;) {  // wait while another thread makes it
       Node* const node = newest().load(std::memory_order_acquire);
       if (node != nullptr && node->forks == Forks::count()) {
         return node->object();
       }
       if (maker().load() != mine) {
-        return make();  // it failed
+        return make();  // the other thread's constructor threw: try here
       }
       std::this_thread::yield();
     }

@@ -54,7 +54,7 @@ LogLevel parse_level(const std::string& text) {
   return LogLevel::kNone;
 }
 
-/// "INIT,NET" or "^COLL".
+/// Bits of NCCL_DEBUG_SUBSYS, for example "INIT,NET" or "^COLL" (all but COLL).
 uint64_t parse_subsystems(std::string text) {
   if (text.empty()) {
     return kSubsystemsDefault;
@@ -125,7 +125,7 @@ class Logger {
     }
     const std::lock_guard lock(mutex_);
     const ssize_t written = ::write(file_, bytes.data(), bytes.size());
-    (void)written;  // nowhere to tell
+    (void)written;  // no channel is left to report a failed write
   }
 
   void keep_error(std::string_view text) {
@@ -140,7 +140,7 @@ class Logger {
  private:
   friend class Immortal<Logger>;
   Logger() : host_(host_name()) { read_environment(); }
-  /// Lines of a child go where its parent's go, unless the file is named for the process.
+  /// The child writes where its parent writes, unless the file name contains the process id.
   Logger(AfterFork /*tag*/, const Logger& parent)
       : level_(parent.level_.load(std::memory_order_relaxed)),
         subsystems_(parent.subsystems_.load(std::memory_order_relaxed)),

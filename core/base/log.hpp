@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logging as users of NCCL know it: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and the layout
-// of the lines. The text of the last WARN is kept for ncclGetLastError, whatever the level.
+// NCCL's logging: NCCL_DEBUG, NCCL_DEBUG_SUBSYS, NCCL_DEBUG_FILE and the layout of the lines. The
+// text of the last WARN is kept for ncclGetLastError at every log level.
 //
-// The logger is one object per process, not passed down: NCCL's API has a process-wide last error,
-// and a line must be possible where nothing else exists yet. Threads: any.
+// The logger is one object per process instead of a parameter: NCCL's API has a process-wide last
+// error, and logging must work before any communicator exists. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace plexus {
 
 enum class LogLevel : int { kNone = 0, kVersion, kWarn, kInfo, kAbort, kTrace };
 
-/// NCCL's bits.
+/// The bits of NCCL_DEBUG_SUBSYS; NCCL's values.
 enum class Subsystem : uint64_t {
   kInit = 0x1,
   kColl = 0x2,
@@ -38,18 +38,18 @@ enum class Subsystem : uint64_t {
   kDestroy = 0x10000,
 };
 
-/// Would such a line be written? Cheap.
+/// Returns whether log() would write such a line. Cheap.
 bool log_enabled(LogLevel level, Subsystem subsystem) noexcept;
-/// Writes one line with one write(2). WARN: also becomes the last error.
+/// Writes one line with one write(2). A WARN also becomes the last error.
 void log(LogLevel level,
          Subsystem subsystem,
          const char* file,
          int line,
          std::string_view text) noexcept;
-/// An error where it is handled: one WARN line that points to its origin.
+/// Reports an error where it is handled: one WARN line that points to the error's origin.
 void warn(const Error& error) noexcept;
-/// Text of the last WARN of this process, at most 1023 bytes, "" before the first. Valid until the
-/// same thread calls again.
+/// Text of the last WARN of this process, at most 1023 bytes; "" before the first one. Valid until
+/// the same thread calls again.
 const char* last_error_text() noexcept;
 /// Reads the settings from the environment again.
 void reset_log() noexcept;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Result<T>` = a value or an `Error` (code and one sentence), for operating errors (STYLE 5).
-// The codes are ncclResult_t's numbers, so that the ABI boundary converts without a table.
-// An `Error` is built once, where the failure is seen, with what, where and what to do about it;
-// callers add context with `with_context`, never a second log line.
+// `Result<T>` is a value or an `Error` (a code and one sentence), for operating errors. The codes
+// are ncclResult_t's numbers, so that the ABI boundary converts without a table. An `Error` is
+// built once, where the failure is seen, and says what failed, where, and what to do about it;
+// callers add context with `with_context` instead of logging a second line.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace plexus {
 
-/// ncclResult_t, by value (spec: public API, section 2).
+/// The values of ncclResult_t.
 enum class Code : int32_t {
   kSuccess = 0,
   kUnhandledCudaError = 1,
@@ -35,13 +35,13 @@ enum class Code : int32_t {
 /// return.
 class [[nodiscard]] Error {
  public:
-  Error() noexcept = default;  // "no error": Boost.Outcome wants it; never returned
+  Error() noexcept = default;  // "no error": required by Boost.Outcome, never returned
   Error(Code code, std::string message, const char* file, int line)
       : code_(code), detail_(std::make_unique<Detail>(Detail{std::move(message), file, line})) {}
 
   [[nodiscard]] Code code() const noexcept { return code_; }
   [[nodiscard]] const std::string& message() const noexcept { return detail_->message; }
-  /// Source position of the origin, for the WARN line.
+  /// Source position where the error was made, for the WARN line.
   [[nodiscard]] const char* file() const noexcept { return detail_->file; }
   [[nodiscard]] int line() const noexcept { return detail_->line; }
 
@@ -50,7 +50,7 @@ class [[nodiscard]] Error {
     detail_->message.insert(0, fmt::format("{}: ", context));
     return std::move(*this);
   }
-  /// An independent copy (one failure that several communicators must report).
+  /// An independent copy, for a failure that several communicators report.
   [[nodiscard]] Error clone() const { return {code_, message(), file(), line()}; }
 
  private:
@@ -67,7 +67,7 @@ template <class T = void>
 using Result = BOOST_OUTCOME_V2_NAMESPACE::
     basic_result<T, Error, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
 
-/// A format string that remembers where it was written.
+/// A format string with the source position at which it was written.
 template <class... Args>
 struct FormatAt {
   template <class S>
@@ -87,7 +87,7 @@ template <class... Args>
   return {code, fmt::format(text.format, std::forward<Args>(args)...), text.file, text.line};
 }
 
-/// Success of a `Result<void>`.
+/// The value of a successful `Result<void>`.
 [[nodiscard]] inline auto ok() noexcept { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
 
 }  // namespace plexus

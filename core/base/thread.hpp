@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting threads: all of core/ starts them here. A system may refuse one at any time, and then
-// std::thread throws.
+// Starting threads. All of core/ starts threads here, because a system may refuse a thread at any
+// time and std::thread then throws.
 #pragma once
 
 #include <string_view>
@@ -12,10 +12,11 @@
 
 namespace plexus {
 
-/// kSystemError with the limits that a refusal comes from. `purpose`: what the thread was for.
+/// kSystemError that names the limits behind a refusal. `purpose`: what the thread was to do.
 Error describe_refused_thread(std::string_view purpose, const std::system_error& refusal);
 
-/// A thread that runs `body`. When it is refused, `body` is gone and has not run.
+/// Starts a thread that runs `body`. When the system refuses it, `body` is destroyed without having
+/// run.
 template <class Body>
 Result<std::thread> start_thread(std::string_view purpose, Body&& body) {
   try {

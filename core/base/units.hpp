@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes and divisions that say their rounding.
+// Sizes, and divisions whose names state their rounding.
 #pragma once
 
 #include <cstdint>

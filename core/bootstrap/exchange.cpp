@@ -64,7 +64,7 @@ std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
 }
 
 void Exchange::probe(int peer, std::string payload) {
-  // A failure to send means that the hub is gone, which the failure handler hears of.
+  // A failed send means that the hub is gone, which the failure handler reports.
   (void)family_->send({.type = MessageType::kProbe,
                        .peer = members_[static_cast<size_t>(peer)],
                        .group = group_,
@@ -125,7 +125,7 @@ class LocalFamily;
 struct LocalHub {
   LocalHub(uint64_t world, uint64_t process);
   std::mutex mutex;
-  std::vector<LocalFamily*> families;  // by rank; null: gone
+  std::vector<LocalFamily*> families;  // by rank; null: has left
   Hub hub;
 };
 
@@ -161,7 +161,7 @@ uint64_t random_group() {
   uint64_t value = 0;
   while (value == 0) {
     if (getrandom(&value, sizeof(value), 0) != sizeof(value)) {
-      static std::atomic<uint64_t> next{1};  // unique enough inside one process
+      static std::atomic<uint64_t> next{1};  // unique within one process
       value = next.fetch_add(1);
     }
   }
@@ -173,7 +173,7 @@ uint64_t random_group() {
 std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
   const uint64_t world = random_group();
   auto hub = std::make_shared<LocalHub>(
-      world, ~process_id());  // the hub's process goes with the last rank
+      world, ~process_id());  // a process id that no rank has: this hub never moves
   hub->families.resize(static_cast<size_t>(nranks));
   std::vector<uint32_t> members(static_cast<size_t>(nranks));
   std::iota(members.begin(), members.end(), 0U);
@@ -185,7 +185,7 @@ std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
                   .nranks = static_cast<uint32_t>(nranks),
                   .process = process_id(),
                   .host = "this process"};
-    (void)hub->hub.join(info);  // cannot fail: ranks are distinct by construction
+    (void)hub->hub.join(info);  // cannot fail, because the ranks are distinct
     exchanges.push_back(
         std::make_unique<Exchange>(std::move(family), world, members, static_cast<int>(rank)));
   }

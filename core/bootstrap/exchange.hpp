@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's end of the control plane, for one group of ranks (a communicator): gathers, control
-// messages, and notices of failure. The same over TCP (ranks of several processes) and inside one
-// process.
+// One rank's end of the control plane for one group of ranks (a communicator): gathers, control
+// messages and failure notices. The interface is the same over TCP (ranks of several processes) and
+// inside one process.
 //
-// Threads: any. Blocking calls end with an Error on a deadline, on stop(), or when the group
-// failed.
+// Threads: any. Blocking calls return an Error at a deadline, on stop(), or when the group fails.
 #pragma once
 
 #include <atomic>
@@ -33,15 +32,16 @@ class Exchange {
   [[nodiscard]] int nranks() const { return static_cast<int>(members_.size()); }
   [[nodiscard]] uint64_t group() const { return group_; }
 
-  /// Collective: everybody's blob (at most 1 MiB), by rank. Ends early when `*give_up` turns true.
+  /// Collective: every rank's blob (at most 1 MiB each), by rank. Returns an Error early when
+  /// `*give_up` becomes true.
   Result<std::vector<std::string>> all_gather(std::string blob,
                                               const std::atomic<bool>* give_up = nullptr);
-  /// A control message to a peer; does not wait for it to be taken.
+  /// Sends a control message to a peer; does not wait until the peer takes it.
   Result<void> post(int peer, uint64_t tag, std::string blob);
   /// The oldest control message of `peer` with `tag`, if any. Never blocks.
   std::optional<std::string> try_take(int peer, uint64_t tag);
 
-  /// Gathers and control messages of this group that this rank sent and got so far.
+  /// Number of gathers and control messages of this group that this rank sent and received so far.
   struct Traffic {
     uint64_t messages;
     uint64_t bytes;
@@ -50,26 +50,27 @@ class Exchange {
     return {messages_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed)};
   }
 
-  /// A message for the handler that `peer` gave to on_probe(); lost when it has none. A peer that
-  /// has left the group is answered for: the own handler gets its leave record.
+  /// Sends `payload` to the handler that `peer` passed to on_probe(); it is dropped when there is
+  /// none. If `peer` has left the group, this rank's own handler receives its leave record instead.
   void probe(int peer, std::string payload);
-  /// `left`: `payload` is what `peer` passed to leave(); else what it passed to probe(). Runs in a
-  /// thread of the control plane: it must be short and must not call this class.
+  /// `left`: `payload` is what `peer` passed to leave(); otherwise what it passed to probe(). Runs
+  /// in a thread of the control plane: it must be short and must not call this class.
   using ProbeHandler = std::function<void(int peer, bool left, std::string payload)>;
   void on_probe(ProbeHandler handler);
-  /// My rank failed: the others learn of it.
+  /// Tells the other ranks of the group that this rank failed.
   void announce_failure(const Error& error);
-  /// Called at most once, when another rank failed or vanished; at once if that is already so. Runs
-  /// in a thread of the control plane: it must be short and must not call this class.
+  /// `handler` is called at most once, when another rank fails or vanishes; immediately if that has
+  /// already happened. It runs in a thread of the control plane: it must be short and must not call
+  /// this class.
   void on_failure(std::function<void(const Error&)> handler);
-  /// Goodbye: from here on nothing of this group reaches this rank, and its going is no failure.
-  /// `record` is what peers that still probe this rank get to know of it.
+  /// Leaves the group in order: this rank receives nothing more of it, and its departure is no
+  /// failure. Peers that still probe this rank receive `record`.
   void leave(std::string record = {});
-  /// Every blocked call returns an Error at once, and so do later ones.
+  /// Blocked calls return an Error at once, and so do all later calls.
   void stop();
 
-  /// A group of some of this group's ranks (`members`: ranks here, in the order of the new ranks).
-  /// To be made by each of them.
+  /// Makes a group of some of this group's ranks. `members`: their ranks in this group, in the
+  /// order of their new ranks. Each of them must call it.
   Result<std::unique_ptr<Exchange>> subgroup(const std::vector<int>& members, uint64_t group);
 
  private:
@@ -85,7 +86,7 @@ class Exchange {
   bool left_ = false;
 };
 
-/// The ends of `nranks` ranks of this process: no sockets, no threads.
+/// Exchanges for `nranks` ranks of this process, without sockets or threads.
 std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks);
 
 }  // namespace plexus

@@ -20,7 +20,7 @@ void Family::leave_group(uint64_t group, std::string record) {
     leaving.messages.clear();
     last = --groups_open_ == 0;
   }
-  // The hub's answer ends the group here. A failure to send means that the hub is gone.
+  // The group ends here when the hub's answer arrives. A failed send means that the hub is gone.
   (void)send({.type = MessageType::kLeaveGroup, .group = group, .payload = std::move(record)});
   if (last) {
     close();
@@ -66,7 +66,8 @@ Result<std::vector<std::string>> Family::wait_gathered(uint64_t group,
   return explain_timeout(group, number);
 }
 
-/// The hub knows who is missing, and tells all who wait.
+/// Reports the timeout to the hub, which knows the missing ranks and fails the group with their
+/// names.
 Error Family::explain_timeout(uint64_t group, uint64_t number) {
   constexpr auto kAnswerTime = std::chrono::seconds(5);
   Error error =
@@ -133,7 +134,7 @@ void Family::deliver(Message message) {
       groups_[message.group].gathered[message.tag] = std::move(message.payload);
       changed_.notify_all();
       return;
-    case MessageType::kPost:  // may come before this rank has opened the group
+    case MessageType::kPost:  // may arrive before this rank has opened the group
       groups_[message.group].messages[{message.peer, message.tag}].push_back(
           std::move(message.payload));
       return;
@@ -155,13 +156,13 @@ void Family::deliver(Message message) {
       return;
     case MessageType::kJoin:
       host_ = std::move(message.payload);
-      hub_leaves_ = false;  // it may be another hub than the one that said so
+      hub_leaves_ = false;  // kLeave may have come from the previous hub
       return;
     case MessageType::kLeave:
       hub_leaves_ = true;
       return;
     default:
-      return;  // the hub does not send others
+      return;  // the hub sends no other types
   }
 }
 

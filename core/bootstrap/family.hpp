@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's membership in a family (the ranks that joined by one unique id): its way to the hub
-// and what came from it, shared by the rank's communicators.
+// One rank's membership in a family (the ranks that joined with one unique id): its connection to
+// the hub and the messages that arrived on it, shared by the rank's communicators.
 #pragma once
 
 #include <atomic>
@@ -27,13 +27,13 @@ class Family {
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
 
-  /// To the hub.
+  /// Sends a message to the hub.
   virtual Result<void> send(Message message) = 0;
-  /// The last group of the rank has left: says goodbye.
+  /// Called when the rank has left its last group: leaves the family.
   virtual void close() = 0;
 
   void open_group(uint64_t group);
-  /// Says goodbye to the hub, with `record` for those who still ask (see on_probe).
+  /// Leaves the group. Peers that still probe this rank receive `record` (see on_probe).
   void leave_group(uint64_t group, std::string record);
   void stop_group(uint64_t group);
   Result<std::vector<std::string>> wait_gathered(uint64_t group,
@@ -45,9 +45,9 @@ class Family {
   void on_probe(uint64_t group, ProbeHandler handler);
 
  protected:
-  /// From the hub.
+  /// Takes a message from the hub.
   void deliver(Message message);
-  /// The hub is gone.
+  /// The connection to the hub `hub` is lost.
   void lose_hub(const std::string& hub);
 
  private:

@@ -53,11 +53,11 @@ Result<void> HandOver::take(uint32_t member, const Message& message, Clock::time
     return breaks_rules("it sent a message after its last one");
   }
   if (stage_ != Stage::kOffering || member != heir_) {
-    return refused_.count(member) != 0 ? Result<void>(ok())  // it was too slow
+    return refused_.count(member) != 0 ? Result<void>(ok())  // too late
                                        : breaks_rules("it took over unasked");
   }
   auto address = decode_hub_address(message.payload);
-  if (address.has_error()) {  // it refuses
+  if (address.has_error()) {  // the heir refuses
     refused_.insert(member);
     offer(now);
     return ok();

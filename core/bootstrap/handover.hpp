@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub moves to the process of another member when the last rank of its own has left in order
-// (or at once, when all have joined and none lives beside it: a launcher made the id). Steps:
+// Hand-over of the hub to the process of another member. It happens when the last rank of the hub's
+// own process has left in order, or as soon as all have joined when no rank lives in that process
+// (a launcher made the id). Steps:
 //
-//   1. kPause to every member present. Each answers kPause as its last message to this hub, and
-//   keeps
-//      what it wants to send from then on. So nothing is under way to the hub any more.
-//   2. kHost to the heir, the lowest rank present: the hub's state. It starts a hub of that state
-//   and
-//      answers where that listens. One that dies, refuses or is slow: the next.
-//   3. kMove to every member, its last message from this hub: each connects to the new hub, sends
-//   what
-//      it kept, and goes on. Nobody takes over: kMove without an address, and all goes on as
-//      before.
+// 1. The hub sends kPause to every member present. Each answers kPause as its last message to this
+// hub and keeps what it wants to send from then on, so no message to the hub is in flight.
+// 2. The hub sends its state in kHost to the heir, the lowest rank present. The heir starts a hub
+// with that state and answers with its address. If it dies, refuses or is slow, the next rank is
+// asked.
+// 3. The hub sends kMove to every member as its last message. Each connects to the new hub, sends
+// what it kept, and goes on. If no rank takes over, kMove has no address and the members continue
+// with this hub.
 //
-// So every message is taken by exactly one of the hubs, in the order in which it was sent. A pure
-// state machine; the HubServer drives it.
+// Every message is thus taken by exactly one of the two hubs, in the order in which it was sent. A
+// pure state machine, driven by the HubServer.
 #pragma once
 
 #include <chrono>
@@ -30,14 +29,14 @@
 namespace plexus {
 
 struct HandOverTimes {
-  /// Ranks that leave one after the other need no new hub: it waits until nobody has left for so
-  /// long, and ten times that at most.
+  /// The hub moves after no rank has left for this long, at the latest after ten times this: ranks
+  /// that leave in quick succession must not each cause a move.
   std::chrono::milliseconds grace{100};
-  /// For a member to answer: after that it counts as dead.
+  /// Time for a member to answer kPause; after that it counts as dead.
   std::chrono::milliseconds pause{std::chrono::seconds(5)};
-  /// For an heir to take over: after that the next is asked.
+  /// Time for an heir to take over; after that the next member is asked.
   std::chrono::milliseconds offer{std::chrono::seconds(2)};
-  /// For members to come to the new hub.
+  /// Time for the members to connect to the new hub.
   std::chrono::milliseconds come{std::chrono::seconds(10)};
 };
 
@@ -49,23 +48,24 @@ class HandOver {
     kGrace,
     kPausing,
     kOffering,
-    kMoved,  // the new hub serves: this one must say nothing more
-    kStays,  // nobody could take over
+    kMoved,  // the new hub serves; this one must send nothing more
+    kStays,  // no member could take over
   };
   HandOver(Hub& hub, const HandOverTimes& times, Hub::Send send)
       : hub_(hub), times_(times), send_(std::move(send)) {}
 
-  /// The hub needs an heir.
+  /// Starts a hand-over. `at_once`: without waiting for `HandOverTimes::grace`.
   void begin(Clock::time_point now, bool at_once);
-  /// A member's message after kPause, or of type kPause or kHost. An Error: it breaks the rules.
+  /// Takes a message that a member sent after its kPause, or one of type kPause or kHost. An Error:
+  /// the member breaks the protocol.
   Result<void> take(uint32_t member, const Message& message, Clock::time_point now);
-  /// The hub knows that this member is not present any more.
+  /// Tells the hand-over that this member has left or is lost.
   void miss(uint32_t member, Clock::time_point now);
-  /// To be called often. Returns members that have to be dropped, since they did not answer.
+  /// To be called often. Returns the members to drop because they did not answer in time.
   std::vector<uint32_t> advance(Clock::time_point now);
 
   [[nodiscard]] Stage stage() const { return stage_; }
-  /// Whether what this member sends is for take() here, not for the hub.
+  /// Whether this message of the member is for take() here rather than for the hub.
   [[nodiscard]] bool takes(uint32_t member, MessageType type) const {
     return type == MessageType::kPause || type == MessageType::kHost || paused_.count(member) != 0;
   }
@@ -80,8 +80,8 @@ class HandOver {
   HandOverTimes times_;
   Hub::Send send_;
   Stage stage_ = Stage::kIdle;
-  Clock::time_point first_{};  // begin of the grace
-  Clock::time_point until_{};  // end of the stage
+  Clock::time_point first_{};  // when the grace began
+  Clock::time_point until_{};  // deadline of the current stage
   std::set<uint32_t> awaited_;
   std::set<uint32_t> paused_;
   std::set<uint32_t> refused_;

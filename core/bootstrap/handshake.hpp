@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutual proof of knowing the secret: each side authenticates both nonces with crypto_auth
+// Mutual proof that both sides know the secret: each authenticates both nonces with crypto_auth
 // (HMAC-SHA-512/256). Pure: bytes in, bytes out.
 //
 //   member -> hub: Hello  = magic[8] member_nonce[32]
@@ -29,18 +29,18 @@ struct Answer {
 };
 static_assert(sizeof(Hello) == 8 + 32 && sizeof(Answer) == 64);
 
-/// The member's side. An Error: no source of randomness.
+/// The member's first message. An Error: no source of randomness.
 Result<Hello> make_hello();
 /// kInvalidUsage: the hub does not know the secret.
 Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer);
 
-/// In place of an answer, to those for whom the hub has no descriptor: who hears it can say why it
-/// did not get in. Nothing is proved by it and nothing depends on it.
+/// Sent in place of an answer when the hub has no descriptor left, so that the member can report
+/// why it was refused. It is not authenticated, and nothing but the error text depends on it.
 Answer make_refusal(uint32_t descriptors_max);
-/// The limit in a refusal; nullopt: it is none.
+/// The hub's limit of descriptors, if `answer` is a refusal.
 std::optional<uint32_t> read_refusal(const Answer& answer);
 
-/// The hub's side.
+/// The hub's answer to a Hello. An Error: no source of randomness.
 Result<Answer> make_answer(const Secret& secret, const Hello& hello);
 bool is_proof_good(const Secret& secret,
                    const Hello& hello,

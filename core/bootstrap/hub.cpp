@@ -72,7 +72,8 @@ std::optional<uint32_t> Hub::host_member() const {
   return at == members_.end() ? std::nullopt : std::optional(at->first);
 }
 
-/// Members know by this whom they lose when they lose the hub.
+/// Tells a member which rank lives in the hub's process, so that it can name that rank when it
+/// loses the hub.
 void Hub::tell_host(uint32_t to, uint32_t host) {
   send_(to, Message{.type = MessageType::kJoin, .peer = host, .payload = name_of(host)});
 }
@@ -155,7 +156,7 @@ Result<void> Hub::take_group(uint32_t member, const Message& message) {
                     "ncclCommSplit or ncclCommShrink alike on all ranks",
                     name_of(member)));
   }
-  // Somebody may have vanished before this group was known.
+  // A member may have been lost before this group was announced.
   for (const uint32_t other : groups_.at(message.group).members) {
     const auto found = members_.find(other);
     if (found != members_.end() && !found->second.present) {
@@ -190,8 +191,8 @@ Result<void> Hub::take_gather(uint32_t member, Message message) {
                     .group = message.group,
                     .tag = message.tag,
                     .payload = encode(blobs)};
-  // Last to the ranks beside the hub: when they have it, their process may end, and the hub with
-  // it.
+  // Ranks in the hub's process come last: once they have the result, their process may exit, and
+  // the hub with it.
   for (const bool of_host : {false, true}) {
     for (const uint32_t rank : group->members) {
       if (is_of_host(rank) == of_host) {
@@ -248,7 +249,7 @@ Result<void> Hub::take_leave_group(uint32_t member, Message message) {
   return ok();
 }
 
-/// A gather that waits for a member that has left in order waits for ever.
+/// Fails the group if a gather waits for a member that has left in order, since it could never end.
 void Hub::check_gathers(uint64_t id, Group& group) {
   if (group.left.empty()) {
     return;
@@ -267,7 +268,7 @@ void Hub::check_gathers(uint64_t id, Group& group) {
   }
 }
 
-/// Will no member say anything of it any more?
+/// Whether every member has left the group or is gone.
 bool Hub::is_over(const Group& group) const {
   return std::all_of(group.members.begin(), group.members.end(), [&](uint32_t rank) {
     const auto at = members_.find(rank);
@@ -292,7 +293,7 @@ void Hub::take_failure(uint32_t member, const Message& message) {
   const Error error = decode_error(message.payload);
   const auto gather = group->gathers.find(message.tag);
   if (error.code() == Code::kTimeout && gather != group->gathers.end()) {
-    std::string missing;  // it waits in this gather, and wants to hear this too
+    std::string missing;  // the sender waits too, so it also gets the error
     for (const uint32_t other : group->members) {
       if (gather->second.count(other) == 0) {
         missing += (missing.empty() ? "" : ", ") + name_of(other);
@@ -348,8 +349,8 @@ void Hub::leave(uint32_t member) {
   leaving.present = false;
   --present_;
   erase_groups_of(member);
-  // Others may still come to this address: the hub cannot move, and its process may end from now
-  // on.
+  // Ranks that have not joined yet only know this address, so the hub cannot move, and its process
+  // may exit from now on.
   if (leaving.info.process == host_process_ && !all_joined() && !host_member().has_value()) {
     say_goodbye();
   }

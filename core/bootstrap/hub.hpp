@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub of the control plane: every member (rank of the family: the ranks that joined by one
-// unique id) talks to it and to nobody else. It collects gathers, passes control messages and
-// probes on, and tells the others when a member fails or vanishes.
-//
+// The hub of the control plane. Every member (a rank of the family: the ranks that joined with one
+// unique id) communicates only with the hub. The hub collects gathers, forwards control messages
+// and probes, and tells the members when one of them fails or vanishes.
 // When the last rank of its process has left, the hub moves to the process of another member, with
-// its whole state (hub_state.cpp).
-//
+// When the last rank of the hub's process has left, the hub moves with its state (hub_state.cpp) to
+// the process of another member.
 // A pure state machine: no sockets, no clock, no threads. Input: a member's message, or its loss;
-// output: messages to members through `send`. Nothing a member sends can break it for the others.
+// A pure state machine: no sockets, no clock, no threads. Input: a member's message or its loss.
+// Output: messages to members through `send`. No message of a member can break it for the others.
 #pragma once
 
 #include <cstdint>
@@ -23,47 +23,51 @@
 
 namespace plexus {
 
-inline constexpr size_t kHubGroupsMax = 1U << 16;  // of one family
-inline constexpr size_t kHubGathersMax = 64;       // unfinished, of one group
+inline constexpr size_t kHubGroupsMax = 1U << 16;  // per family
+inline constexpr size_t kHubGathersMax = 64;       // unfinished gathers per group
 
 /// Threads: one at a time.
 class Hub {
  public:
   using Send = std::function<void(uint32_t member, const Message& message)>;
-  /// `host_process`: the process this hub runs in; `world`: id of the group of all members.
+  /// `host_process`: the process that this hub runs in; `world`: id of the group of all members.
   Hub(uint64_t world, uint64_t host_process, Send send)
       : world_(world), host_process_(host_process), send_(std::move(send)) {}
 
-  /// A newcomer. An Error is for it alone, unless the job cannot be right any more: then all are
-  /// told.
+  /// A new member joins. An Error concerns only this member, unless the job as a whole cannot
+  /// succeed; then all members are told.
   Result<void> join(const JoinInfo& info);
-  /// A joined member's message. An Error: it breaks the rules; drop its connection.
+  /// Takes a message of a joined member. An Error: the member breaks the protocol; drop its
+  /// connection.
   Result<void> take(uint32_t member, Message message);
-  /// A member's connection is gone.
+  /// A member's connection is lost.
   void lose(uint32_t member, std::string_view how = "died or lost its connection");
-  /// The time for joining is over: those who came are told who is missing.
+  /// The time for joining is over: tells the members that joined which ranks are missing.
   void give_up_joining();
 
   [[nodiscard]] bool all_joined() const { return nranks_ > 0 && members_.size() == nranks_; }
   [[nodiscard]] bool empty() const { return present_ == 0; }
-  /// Groups of which something is kept.
+  /// Number of groups that the hub keeps state for.
   [[nodiscard]] size_t groups() const { return groups_.size(); }
   [[nodiscard]] bool anybody_came() const { return !members_.empty(); }
 
-  // -- its going to another process (handover.hpp) --
+  // -- hand-over to another process (handover.hpp) --
 
-  /// All have joined, and of those present none lives in this hub's process, which may end.
+  /// All ranks have joined, and none of those present lives in this hub's process, which may
+  /// therefore exit.
   [[nodiscard]] bool needs_heir() const;
   [[nodiscard]] bool is_of_host(uint32_t member) const;
   [[nodiscard]] std::vector<uint32_t> present() const;
   [[nodiscard]] std::string name_of(uint32_t member) const;
-  /// Nobody takes over: from now on the loss of the hub is no failure.
+  /// Tells the members that the hub does not move: from now on its loss is no failure.
   void say_goodbye();
-  /// The whole state, as messages (README.md). Only when all have joined.
+  /// The whole state as messages (README.md). Requires that all ranks have joined.
   [[nodiscard]] std::string to_bytes() const;
-  /// Takes the state of another hub of the same world; for a hub that nobody has joined.
+  /// Restores the state of another hub of the same world. Requires that no member has joined this
+  /// one.
   Result<void> restore(std::string_view bytes);
-  /// A member of the restored state comes back, and is told who shares the process of this hub.
+  /// A member of the restored state reconnects. It is told which rank shares the process of this
+  /// hub.
   Result<void> rejoin(const JoinInfo& info);
 
  private:
@@ -74,7 +78,7 @@ class Hub {
   struct Group {
     std::vector<uint32_t> members;  // ranks of the family, in rank order of the group
     bool failed = false;
-    std::string why;                                              // it failed
+    std::string why;                                              // why it failed
     std::map<uint64_t, std::map<uint32_t, std::string>> gathers;  // number -> member -> blob
     std::map<uint32_t, std::string> left;                         // member -> its leave record
   };

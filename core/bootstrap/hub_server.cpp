@@ -22,7 +22,7 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kStrangersMax = 256;  // connections that have not proved themselves
+constexpr size_t kStrangersMax = 256;  // connections that have not passed the handshake
 constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr auto kStrangerGrace = std::chrono::seconds(1);
 constexpr int kTickMs = 100;
@@ -30,16 +30,16 @@ constexpr int kMovingTickMs = 10;
 constexpr auto kLastWordsTime = std::chrono::seconds(3);
 constexpr auto kHoldTime = std::chrono::seconds(10);
 
-/// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member. Done
-/// when it has left or was refused: what still comes is read and ignored, so that our last words
-/// reach it (closing with unread bytes would reset the connection), until it closes or the
-/// deadline. Held when it has left and the hub has to move before its process may end: its end
-/// waits for ours.
+/// One TCP connection: a stranger until its proof, a joiner until its kJoin, then a member. kDone:
+/// it has left or was refused; what it still sends is read and ignored until it closes or the
+/// deadline, because closing with unread bytes would reset the connection and lose the hub's last
+/// messages. kHeld: it has left, but its process must not exit before the hub has moved, so the
+/// connection stays open.
 struct Connection {
   enum class State { kHello, kProof, kJoin, kMember, kDone, kHeld } state = State::kHello;
   Socket socket;
   Deadline deadline = Deadline::never();
-  std::string received;  // of the handshake
+  std::string received;  // handshake bytes so far
   Hello hello{};
   Answer answer{};
   MessageReader reader;
@@ -125,7 +125,8 @@ class HubServer {
     release_held();
   }
 
-  /// The new hub serves: members close when they have read so, strangers are not ours any more.
+  /// The new hub serves: members close when they have read kMove; connections that have not joined
+  /// are dropped.
   void retire() {
     listener_.close();
     for (Connection& connection : connections_) {
@@ -137,7 +138,7 @@ class HubServer {
     }
   }
 
-  /// Lets the ranks of this process go when nothing more depends on it.
+  /// Closes the connections to ranks of this process that were held until the hub moved.
   void release_held() {
     const auto is_held = [](const Connection& connection) {
       return connection.state == Connection::State::kHeld;
@@ -149,7 +150,8 @@ class HubServer {
       const bool goes = all_went || hub_.empty() || connection.deadline.expired();
       if (is_held(connection) && goes && !connection.dead) {
         connection.dead = true;
-        shutdown(connection.socket.fd(), SHUT_RDWR);  // a forked child may have it open, too
+        shutdown(connection.socket.fd(), SHUT_RDWR);  // closing alone would not end it if a forked
+                                                      // child has it open
       }
     }
   }
@@ -199,7 +201,8 @@ class HubServer {
     }
   }
 
-  /// No descriptor is left for a newcomer: it gets the one that was kept for this, and is told.
+  /// No descriptor is left for a new connection: accepts it with the reserve descriptor and refuses
+  /// it.
   void refuse() {
     reserve_.close();
     auto accepted = listener_.try_accept();
@@ -219,7 +222,7 @@ class HubServer {
     finish(connection);
   }
 
-  /// While the kept descriptor is used, newcomers wait in the listener's queue.
+  /// While the reserve descriptor is in use, new connections wait in the listener's queue.
   bool has_reserve() {
     if (!reserve_.is_open()) {
       reserve_ = Socket::reserve();
@@ -227,9 +230,9 @@ class HubServer {
     return reserve_.is_open();
   }
 
-  /// Room for one more stranger. When there is none, the oldest has to go if it had its second, and
-  /// the others wait in the listener's queue: neither a scan nor a crowd of silent ones keeps
-  /// members out.
+  /// Whether one more stranger may be accepted. At the limit, the oldest stranger is dropped if it
+  /// has had a second; otherwise new connections wait in the listener's queue. So neither a port
+  /// scan nor many silent connections keep members out.
   bool has_room() {
     const auto is_stranger = [](const Connection& connection) {
       return !connection.dead && connection.state < Connection::State::kJoin;
@@ -367,7 +370,8 @@ class HubServer {
         hand_over_.stage() == HandOver::Stage::kIdle) {
       connection.state = Connection::State::kHeld;
       connection.deadline = Deadline::after(kHoldTime);
-      connection.out += encode(Message{.type = MessageType::kPause});  // wait for us
+      connection.out += encode(Message{.type = MessageType::kPause});  // the member waits until the
+                                                                       // hub has moved
     }
   }
 
@@ -396,7 +400,8 @@ class HubServer {
       connection.out += mail.mapped();
     }
     if (!returns && hub_.needs_heir()) {
-      // Before the first gather can end: when a rank's init has returned, the hub has moved.
+      // Begin before the first gather can end, so that the hub has moved when a rank's init
+      // returns.
       hand_over_.begin(Clock::now(), true);
     }
   }
@@ -427,23 +432,25 @@ class HubServer {
     auto sent = connection.socket.try_send(connection.out);
     if (sent.has_value()) {
       connection.out.erase(0, sent.value());
-    }  // a failed send is seen by the next read
+    }  // the next read reports a failed send
   }
 
   UniqueId id_;
   Socket listener_;
   HubServerOptions options_;
-  Socket reserve_;  // a descriptor, for the day when there are no others
+  Socket reserve_;  // a descriptor in reserve, for refuse()
   std::list<Connection> connections_;
   Hub hub_;
   HandOver hand_over_;
-  Deadline join_deadline_;  // of a hub that moved here: for its members to come
+  Deadline join_deadline_;  // of a hub that moved here: until then its members must connect
   bool gave_up_ = false;
-  std::set<uint32_t> awaited_;            // members of a hub that moved here, still to come
-  std::map<uint32_t, std::string> mail_;  // for them
+  std::set<uint32_t> awaited_;            // of a hub that moved here: members that have not
+                                          // connected yet
+  std::map<uint32_t, std::string> mail_;  // messages for those members
 };
 
-/// Detached: it ends when the job has left it, or with the process; nobody waits for it.
+/// The thread is detached: it ends when all members have left, or with the process; nothing joins
+/// it.
 Result<void> serve_in_thread(std::unique_ptr<HubServer> server) {
   PLEXUS_TRY(thread, start_thread("the hub of the control plane",
                                   [server = std::move(server)] { server->serve(); }));

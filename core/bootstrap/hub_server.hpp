@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub on TCP: one listening port and one thread in the process that made the unique id. Serves
-// until all members have left, or until nobody came in time; when the last rank of its process has
-// left, it moves to another member's process. Strangers (port scans, garbage,
-// half-open connections, a wrong secret) are dropped without harm to the job.
+// The hub on TCP: one listening port and one thread in the process that made the unique id. It
+// serves until all members have left, or until the time for joining is over; when the last rank of
+// its process has left, it moves to another member's process. Connections of strangers (port scans,
+// garbage, half-open connections, a wrong secret) are dropped without effect on the job.
 #pragma once
 
 #include <chrono>
@@ -17,17 +17,18 @@
 namespace plexus {
 
 struct HubServerOptions {
-  std::chrono::seconds join_time{300};  // for all ranks to come, from the first one on
+  std::chrono::seconds join_time{300};  // for all ranks to join, counted from the first one
   std::chrono::seconds handshake_time{10};
   HandOverTimes hand_over = {};
   uint64_t host_process = process_id();  // ranks of this process share the hub's fate
-  bool stays = false;  // until all came, though who came has left: late ones are told of a failure
+  bool stays = false;  // serve until all ranks have joined, even if those that joined have left:
+                       // late ones get an error
 };
 
 /// Serves `id` at `listener` in a thread of its own, which ends by itself.
 Result<void> start_hub_server(const UniqueId& id, Socket listener, const HubServerOptions& options);
 
-/// The same for a hub that moves here: `state` is what it was, its members will come.
+/// Serves a hub that moves here: `state` is its state, and its members will connect.
 Result<void> start_heir_server(const UniqueId& id,
                                Socket listener,
                                std::string_view state,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub's state as bytes, by which it moves to another process: the messages that would build it
-// up again. README.md specifies them. They come from a socket, if from one that knows the secret: a
-// state that no hub can be in is refused as a whole.
+// The hub's state as bytes, for the move to another process: the messages that would build the
+// state again, as README.md specifies. The bytes come from a socket, though from a member that
+// knows the secret: a state that no hub can have is refused as a whole.
 #include <algorithm>
 #include <set>
 
@@ -10,7 +10,8 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kPieceBytes = 16UL * 1024;  // the reader moves what is left of a piece
+constexpr size_t kPieceBytes = 16UL * 1024;  // small, because the reader moves the rest of a piece
+                                             // for each message
 
 Error damaged(std::string_view what) {
   return fail(Code::kRemoteError, "the state of the control plane is damaged: {}", what);

@@ -15,7 +15,8 @@ namespace {
 constexpr uint32_t kProtocolVersion = 1;
 
 Result<void> listen_and_serve(const UniqueId& id, Socket listener, const Config& config) {
-  // A port that the user chose is free again as soon as a job that failed is gone.
+  // With a port that the user chose, the hub of a failed job must not stay and keep the port in
+  // use.
   return start_hub_server(id, std::move(listener),
                           {.join_time = std::chrono::seconds(config.bootstrap_timeout_s),
                            .stays = config.comm_id.empty()});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find each other: a unique id names a hub; every rank connects to it, proves that it
-// knows the id's secret, and joins.
+// How ranks find each other: the unique id holds the address of a hub; every rank connects to it,
+// proves that it knows the id's secret, and joins.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,9 @@ namespace plexus {
 /// join starts the hub.
 Result<UniqueId> start_root(const Config& config);
 
-/// Joins as `rank` of `nranks`. Blocks until connected (the first all_gather waits for the others);
-/// ends early when `*stop` turns true. Of several `ids` (the same on all ranks) the first is used.
+/// Joins as `rank` of `nranks`. Blocks until connected; the first all_gather waits for the other
+/// ranks. Returns early when `*stop` becomes true. If there are several `ids` (the same on all
+/// ranks), the first is used.
 Result<std::unique_ptr<Exchange>> join(const Config& config,
                                        std::span<const UniqueId> ids,
                                        int rank,

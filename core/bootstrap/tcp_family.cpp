@@ -17,11 +17,13 @@ namespace plexus {
 namespace {
 
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
-constexpr auto kMoveTime = std::chrono::seconds(12);    // longer than a hub holds us while it moves
-constexpr auto kConnectTime = std::chrono::seconds(5);  // to a hub that listens already
+constexpr auto kMoveTime = std::chrono::seconds(12);    // longer than a hub holds a member's
+                                                        // connection while it moves
+constexpr auto kConnectTime = std::chrono::seconds(5);  // to a hub that already listens
 constexpr auto kSendTime = std::chrono::minutes(1);
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
-constexpr auto kRefusedTime = std::chrono::seconds(2);  // for a network that is not settled yet
+constexpr auto kRefusedTime = std::chrono::seconds(2);  // tolerates a network that is still coming
+                                                        // up
 constexpr size_t kKeptBytesMax = 256UL << 20;
 static_assert(HubAddress::kPackedBytes == SocketAddress::kPackedBytes);
 
@@ -48,8 +50,9 @@ Result<PortRange> parse_port_range(const std::string& text) {
   return range;
 }
 
-/// The hub may not listen yet (`may_come`: NCCL_COMM_ID), or be busy: tries again until patience
-/// ends. A hub that listened when the id was made and refuses now has gone.
+/// Connects, and retries until patience ends while the hub is busy or, with `may_come`
+/// (NCCL_COMM_ID), does not listen yet. A hub that listened when the id was made and now refuses is
+/// gone.
 Result<Socket> connect_to_hub(const SocketAddress& address,
                               bool may_come,
                               const Patience& patience) {
@@ -94,7 +97,7 @@ Result<void> prove_membership(Socket& socket, const Secret& secret, const Patien
   return socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience);
 }
 
-/// Where a hub is; `may_come`: it may not listen yet.
+/// Address of a hub; `may_come`: it may not listen yet.
 struct HubPlace {
   SocketAddress address;
   bool may_come;
@@ -149,7 +152,7 @@ Result<std::shared_ptr<TcpFamily>> TcpFamily::make(const Config& config,
   return family;
 }
 
-// The hub's own deadline comes first and names who is missing.
+// Later than the hub's own deadline, whose error names the missing ranks.
 TcpFamily::TcpFamily(const Config& config, const UniqueId& id, JoinInfo info, Socket socket)
     : Family(std::chrono::seconds(config.bootstrap_timeout_s + 5)),
       config_(config),
@@ -179,7 +182,7 @@ Result<void> TcpFamily::send(Message message) {
   return send_locked(encode(message));
 }
 
-/// With send_mutex_ held.
+/// Requires send_mutex_.
 Result<void> TcpFamily::send_locked(const std::string& bytes) {
   if (pauses_) {
     if (kept_.size() + bytes.size() > kKeptBytesMax) {
@@ -263,7 +266,7 @@ bool TcpFamily::take_messages() {
   }
 }
 
-/// False: there is no hub any more.
+/// Returns false when the connection to the hub has ended.
 bool TcpFamily::take(Message message) {
   switch (message.type) {
     case MessageType::kPause:
@@ -286,9 +289,9 @@ void TcpFamily::pause() {
   wait_longer(kMoveTime);
   const std::lock_guard lock(send_mutex_);
   if (leaves_ || pauses_) {
-    return;  // our kLeave was the last word
+    return;  // this member has left; kLeave was its last message
   }
-  // An error to send is one to receive, too.
+  // A failed send also shows as a failed receive.
   (void)socket_.send_all(encode(Message{.type = MessageType::kPause}), send_patience());
   pauses_ = true;
 }
@@ -345,11 +348,12 @@ bool TcpFamily::move(const Message& message) {
   return resume(&entered.value());
 }
 
-/// Sends what was kept, to the new hub or to the old one, and goes on with it.
+/// Sends what was kept, to the new hub or to the old one, and sends directly from then on.
 bool TcpFamily::resume(Socket* new_socket) {
   const std::lock_guard lock(send_mutex_);
   if (new_socket != nullptr) {
-    shutdown(socket_.fd(), SHUT_RDWR);  // closing is not enough where a forked child has it open
+    shutdown(socket_.fd(), SHUT_RDWR);  // close() alone does not end it if a forked child has it
+                                        // open
     std::swap(socket_, *new_socket);
   }
   pauses_ = false;

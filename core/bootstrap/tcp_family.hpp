@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A family over TCP: one connection to the hub, and a thread that reads it. When the hub moves
-// (handover.hpp), this end answers, keeps what is sent meanwhile, and goes on with the new hub; the
-// hub may move into this process.
+// A family over TCP: one connection to the hub and a thread that reads it. When the hub moves
+// (handover.hpp), this end answers, keeps what is sent meanwhile, and continues with the new hub.
+// The hub may move into this process.
 #pragma once
 
 #include <atomic>
@@ -17,12 +17,12 @@
 
 namespace plexus {
 
-/// Listens for members at the interface and port that the settings name.
+/// Listens for members at the interface and port that the settings give.
 Result<Socket> listen_for_members(const Config& config);
 
 class TcpFamily final : public Family {
  public:
-  /// Connects to the hub of `id`, and joins.
+  /// Connects to the hub of `id` and joins.
   static Result<std::shared_ptr<TcpFamily>> make(const Config& config,
                                                  const UniqueId& id,
                                                  const JoinInfo& info,
@@ -31,8 +31,8 @@ class TcpFamily final : public Family {
   ~TcpFamily() override;
 
   Result<void> send(Message message) override;
-  /// Waits until the hub has closed, or for a bounded time: what it still has to tell others
-  /// because of us, or to hand over, must not be lost with this process.
+  /// Waits, for a bounded time, until the hub has closed: the process must not exit while the hub
+  /// still has to notify others of this departure or has to move.
   void close() override;
 
  private:
@@ -54,19 +54,19 @@ class TcpFamily final : public Family {
   const JoinInfo info_;
 
   std::mutex send_mutex_;
-  Socket socket_;        // replaced by the reader, under send_mutex_; what follows is guarded by it
-  bool pauses_ = false;  // the hub moves: `kept_` is for the new one
+  Socket socket_;        // replaced by the reader; guarded by send_mutex_, as the members below
+  bool pauses_ = false;  // while the hub moves: messages go to `kept_`
   bool leaves_ = false;
   std::string kept_;
 
-  MessageReader reader_;   // the reader's
-  std::string hub_state_;  // the reader's: pieces of the state that the hub wants to hand over
+  MessageReader reader_;   // reader thread only
+  std::string hub_state_;  // reader thread only: pieces of the state of a hub that moves here
   std::atomic<bool> ends_{false};
   std::thread thread_;
 
   std::mutex closed_mutex_;
   std::condition_variable closed_;
-  bool hub_closed_ = false;  // guarded by closed_mutex_, as below
+  bool hub_closed_ = false;  // guarded by closed_mutex_, as the members below
   Clock::time_point goodbye_until_{};
 };
 

@@ -18,8 +18,8 @@ constexpr size_t kAddressAt = kSecretAt + kSecretBytes;
 constexpr size_t kSumAt = kAddressAt + SocketAddress::kPackedBytes;
 constexpr size_t kUsed = kSumAt + sizeof(uint64_t);
 
-/// Of all before it: bytes that a launcher cut, or took for text, are told from those of a dead
-/// job.
+/// Checksum of all bytes before it. It distinguishes an id that was truncated or treated as text on
+/// its way from the id of a job that has ended.
 uint64_t sum_of(std::span<const std::byte, UniqueId::kBytes> bytes) {
   Fnv1a hash;
   for (const std::byte byte : bytes.first<kSumAt>()) {

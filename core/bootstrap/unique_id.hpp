@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 128 bytes behind ncclUniqueId: where the hub listens, and the secret that proves membership.
+// The 128 bytes of an ncclUniqueId: the hub's address, and the secret that proves membership.
 #pragma once
 
 #include <array>
@@ -26,10 +26,10 @@ struct UniqueId {
 
   [[nodiscard]] std::array<std::byte, kBytes> to_bytes() const;
   static Result<UniqueId> from_bytes(std::span<const std::byte, kBytes> bytes);
-  /// New job and secret at random.
+  /// Makes an id with a random job id and secret.
   static Result<UniqueId> create(const SocketAddress& address);
-  /// NCCL_COMM_ID: job and secret follow from the text, so that whoever knows it can join. For
-  /// trusted networks, as in NCCL.
+  /// NCCL_COMM_ID: job id and secret are derived from the text, so whoever knows the text can join.
+  /// For trusted networks only, as in NCCL.
   static Result<UniqueId> from_comm_id(std::string_view host_and_port);
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 using IdPair = std::pair<uint64_t, uint64_t>;
 
-/// What was said of something, and by which node.
+/// A statement about something, and the node that made it.
 template <class What>
 struct Said {
   What what;
@@ -31,7 +31,8 @@ const char* level_name(FabricAnswer::Level level) {
   }
 }
 
-/// Builds the map in the numbering of first appearance, then renumbers it by the walk.
+/// Builds the map with datacenters in order of first appearance, then renumbers them along the
+/// walk.
 class MapMaker {
  public:
   explicit MapMaker(std::span<const DatacenterNode> nodes) : nodes_(nodes) {}
@@ -96,7 +97,7 @@ class MapMaker {
     return ok();
   }
 
-  /// Both ends of a link, and all nodes of a datacenter, must say the same.
+  /// Takes the links between datacenters; all nodes at both ends of a link must state the same.
   Result<void> take_links() {
     std::map<std::pair<int, int>, Said<DatacenterPath>> said;
     for (size_t node = 0; node < nodes_.size(); ++node) {
@@ -127,7 +128,7 @@ class MapMaker {
     return ok();
   }
 
-  /// One number means two things in two networks.
+  /// Rejects fabric ids of two networks, in which the same number means different things.
   Result<void> check_nets() {
     const DatacenterNode* first = nullptr;
     for (const DatacenterNode& node : nodes_) {
@@ -175,14 +176,14 @@ class MapMaker {
     return at == answers_.end() ? FabricAnswer::Level::kUnknown : at->second.what.level;
   }
 
-  /// Nodes are in one datacenter when a chain of ids in one datacenter joins them. Those without an
-  /// id are in a datacenter of their own.
+  /// Nodes are in one datacenter when a chain of ids of the same datacenter connects them. Nodes
+  /// without an id form a datacenter of their own.
   Result<void> group_by_id() {
     const std::vector<uint64_t> ids = distinct_fabric_ids(nodes_);
     const auto place_of = [&](uint64_t id) {
       return static_cast<size_t>(std::lower_bound(ids.begin(), ids.end(), id) - ids.begin());
     };
-    std::vector<size_t> group(ids.size() + 1);  // the last one: no id
+    std::vector<size_t> group(ids.size() + 1);  // the last entry: nodes without an id
     std::iota(group.begin(), group.end(), size_t{0});
     const auto join = [&](size_t a, size_t b) {
       const size_t from = group[a];
@@ -218,7 +219,7 @@ class MapMaker {
     return ok();
   }
 
-  /// Two ids of one chain that some network says are in two datacenters.
+  /// Rejects two ids of one chain if a network places them in two datacenters.
   Result<void> check_groups(const std::vector<uint64_t>& ids, const std::vector<size_t>& group) {
     for (const auto& [pair, answer] : answers_) {
       const auto of = [&](uint64_t id) {
@@ -247,7 +248,7 @@ class MapMaker {
   void take_answers() {
     for (size_t from = 0; from < map_.count(); ++from) {
       for (size_t to = 0; to < map_.count(); ++to) {
-        path(from, to).connected = true;  // as long as nobody denies it
+        path(from, to).connected = true;  // until a network reports otherwise
       }
     }
     std::set<std::pair<int, int>> reached;

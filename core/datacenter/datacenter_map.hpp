@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The map of datacenters, made of all nodes' locations and of what their networks answer.
+// The map of datacenters, made from all nodes' locations and from what their networks report.
 #pragma once
 
 #include <span>
@@ -11,39 +11,39 @@
 
 namespace plexus {
 
-/// A node (ranks that need no network between them), as others know it.
+/// What others know of a node (ranks that need no network between them).
 struct DatacenterNode {
-  std::string host;  // for messages
+  std::string host;  // for error messages
   Location location;
-  std::vector<FabricAnswer> answers;  // its own ids to those of all
+  std::vector<FabricAnswer> answers;  // from its own ids to those of all nodes
 };
 
 struct DatacenterMap {
-  std::vector<std::string>
-      names;                 // by datacenter, in the order of `visits`; "" unless a file names it
-  std::vector<int> of_node;  // by node
+  std::vector<std::string> names;     // by datacenter, in the order of `visits`; "" where no fabric
+                                      // file names it
+  std::vector<int> of_node;           // by node
   std::vector<DatacenterPath> paths;  // [datacenters * datacenters]; the diagonal is connected
-  /// A closed walk of least cost through all datacenters: what a ring visits, one after the other.
-  /// Each once where there is such a way, else back along the same links: 2 * (datacenters - 1)
-  /// visits.
+  /// A closed walk of least cost through all datacenters: the order in which a ring visits them.
+  /// Each is visited once if such a walk exists; otherwise the walk returns along the same links
+  /// and has 2 * (datacenters - 1) visits.
   std::vector<int> visits;
 
   [[nodiscard]] size_t count() const { return names.size(); }
   [[nodiscard]] const DatacenterPath& path(size_t from, size_t to) const {
     return paths[from * count() + to];
   }
-  /// Does every datacenter reach every other directly?
+  /// Whether every datacenter reaches every other one directly.
   [[nodiscard]] bool meshed() const;
 };
 
-/// Ids that two nodes have and that differ: then the networks are to be asked.
+/// The fabric ids of all nodes, distinct and ascending.
 std::vector<uint64_t> distinct_fabric_ids(std::span<const DatacenterNode> nodes);
 
-/// One datacenter when nobody says anything. kInvalidUsage: two nodes contradict each other (names
-/// both), or some datacenter cannot be reached.
+/// One datacenter when no node states anything. kInvalidUsage: two nodes contradict each other (the
+/// error names both), or a datacenter cannot be reached.
 Result<DatacenterMap> make_datacenter_map(std::span<const DatacenterNode> nodes);
 
-/// The walk of `DatacenterMap::visits`; kInvalidUsage: there is none.
+/// Computes `DatacenterMap::visits`; kInvalidUsage: no such walk exists.
 Result<std::vector<int>> find_walk(std::span<const DatacenterPath> paths,
                                    std::span<const std::string> names);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed walk through all datacenters: all orders are tried where there are few, else the
-// nearest next one and exchanges of two links; without a round way, there and back along the links
-// of a least spanning tree.
+// The closed walk through all datacenters. Small counts: the best of all orders. Larger counts:
+// nearest neighbour first, then improved by exchanging two links. Where no round trip exists: there
+// and back along the links of a minimum spanning tree.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNoPath = std::numeric_limits<double>::infinity();
 
-/// Cost where it is known, else milliseconds, else 1 per crossing.
+/// Cost of a path: its `cost` if known, else its latency in ms, else 1 per crossing.
 class Costs {
  public:
   explicit Costs(std::span<const DatacenterPath> paths, size_t count)
@@ -91,7 +91,7 @@ std::vector<int> best_round(const Costs& cost, int count) {
   return best;
 }
 
-/// A leaf first, so that a line is walked from end to end and back. Empty: not connected.
+/// Starts at a leaf, so that a line is walked from end to end and back. Empty: not connected.
 std::vector<int> there_and_back(const Costs& cost, int count, int* unreached) {
   std::vector<std::vector<int>> joined(static_cast<size_t>(count));
   std::vector<bool> in_tree(static_cast<size_t>(count), false);
@@ -118,8 +118,8 @@ std::vector<int> there_and_back(const Costs& cost, int count, int* unreached) {
   while (joined[static_cast<size_t>(leaf)].size() != 1) {
     ++leaf;
   }
-  // Depth first; every return to a datacenter is a visit, the last one to the leaf is the first
-  // again.
+  // Depth first; every return to a datacenter is a visit. The last return is to the leaf, which is
+  // already the first visit.
   std::vector<int> walk = {leaf};
   std::vector<int> above(static_cast<size_t>(count), -1);
   std::vector<size_t> next(static_cast<size_t>(count), 0);

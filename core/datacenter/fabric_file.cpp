@@ -57,7 +57,7 @@ Result<std::string> read_name(std::string_view word) {
   return std::string(word);
 }
 
-/// Key and value, key and value, ... each key once.
+/// Reads alternating keys and values; each key at most once.
 Result<std::map<std::string_view, std::string_view>> read_pairs(
     const std::vector<std::string_view>& words,
     size_t first,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// PLEXUS_FABRIC_FILE: which host (and device) is in which datacenter and rail, and what joins the
-// datacenters. One line each, `#` begins a comment, the first host line that fits counts:
+// PLEXUS_FABRIC_FILE: the datacenter and rail of each host (and device), and the links between
+// datacenters. One entry per line; `#` begins a comment; the first host line that matches counts:
 //
 //   host node[01-16] dc berlin
 //   host gpu* device mlx5_1 dc paris rail 1
 //   link berlin paris gbit 100 ms 10 cost 3
 //
-// A file without links says that all datacenters are joined by paths that it does not know; with
-// links, those that it does not list are not there.
+// Without link lines all datacenters are connected by paths of unknown quality. With link lines
+// only the listed links exist.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ namespace plexus {
 struct FabricFile {
   struct Host {
     HostPattern host;
-    std::optional<HostPattern> device;  // absent: the host, and all of its devices
+    std::optional<HostPattern> device;  // absent: all devices of the host
     std::string datacenter;
     std::optional<int> rail;
     int line;
@@ -37,14 +37,14 @@ struct FabricFile {
   std::vector<Host> hosts;
   std::vector<Link> links;
 
-  /// The datacenter of a host, that of its first fitting line; nullptr: the file does not say.
+  /// The datacenter of a host by its first matching line; nullptr: the file does not name one.
   [[nodiscard]] const std::string* datacenter_of(std::string_view host) const;
   [[nodiscard]] std::optional<int> rail_of(std::string_view host, std::string_view device) const;
-  /// What the host tells the others; no fabric ids.
+  /// What the host tells the other nodes, without fabric ids.
   [[nodiscard]] Location location_of(std::string_view host) const;
 };
 
-/// kInvalidUsage: line number and what is wrong there.
+/// kInvalidUsage: line number and cause.
 Result<FabricFile> parse_fabric_file(std::string_view text);
 
 }  // namespace plexus

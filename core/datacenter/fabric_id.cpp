@@ -23,7 +23,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// Decimal, or hexadecimal after 0x. An empty field is absent.
+/// Decimal, or hexadecimal after 0x. nullopt: the field is empty.
 Result<std::optional<uint64_t>> read_field(std::string_view text, const char* what, uint64_t most) {
   if (text.empty()) {
     return std::optional<uint64_t>();

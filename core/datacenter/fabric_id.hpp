@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fabric ids as NCCL's cross-dc branch has them: id = datacenter * NCCL_IB_FABRICID_MAXRAIL +
-// rail, given by hand in the third field of NCCL_IB_HCA. Newer releases have rail and plane there
-// instead: PLEXUS_IB_HCA says which of the two a list means.
+// Fabric ids as in NCCL's cross-DC branch: id = datacenter * NCCL_IB_FABRICID_MAXRAIL + rail, which
+// the user sets in the third field of NCCL_IB_HCA. Newer NCCL releases have rail and plane in that
+// field: PLEXUS_IB_HCA selects the meaning.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct FabricPlace {
   friend bool operator==(const FabricPlace&, const FabricPlace&) = default;
 };
 
-/// `rails_max` > 0.
+/// Requires `rails_max` > 0.
 constexpr FabricPlace split_fabric_id(uint64_t id, uint64_t rails_max) {
   return {.datacenter = id / rails_max, .rail = id % rails_max};
 }
 
-/// Different rails do not reach each other; else the datacenters decide.
+/// Different rails are not connected; on the same rail the datacenters decide.
 constexpr FabricAnswer::Level fabric_level(uint64_t from, uint64_t to, uint64_t rails_max) {
   const FabricPlace a = split_fabric_id(from, rails_max);
   const FabricPlace b = split_fabric_id(to, rails_max);
@@ -39,27 +39,27 @@ constexpr FabricAnswer::Level fabric_level(uint64_t from, uint64_t to, uint64_t 
   return a.datacenter == b.datacenter ? FabricAnswer::Level::kSame : FabricAnswer::Level::kOther;
 }
 
-/// What the third field of NCCL_IB_HCA means.
+/// Meaning of the third field of NCCL_IB_HCA.
 enum class HcaSyntax : uint8_t { kRailAndPlane, kFabricId };
 
 struct HcaEntry {
   std::string name;
-  std::optional<int> port;            // absent: all
-  std::optional<uint64_t> fabric_id;  // HcaSyntax::kFabricId
-  std::optional<int> rail;            // HcaSyntax::kRailAndPlane
+  std::optional<int> port;            // absent: all ports
+  std::optional<uint64_t> fabric_id;  // only with HcaSyntax::kFabricId
+  std::optional<int> rail;            // only with HcaSyntax::kRailAndPlane
   std::optional<int> plane;
 };
 
 /// NCCL_IB_HCA: `[^][=]name[:port[:...]]`, separated by commas.
 struct HcaList {
   bool excludes = false;
-  bool exact = false;  // names are whole names, not their beginnings
+  bool exact = false;  // names are full names instead of prefixes
   std::vector<HcaEntry> entries;
   /// The first entry for this device; nullptr: none.
   [[nodiscard]] const HcaEntry* find(std::string_view name, int port) const;
 };
 
-/// kInvalidUsage names the entry and what is wrong with it.
+/// kInvalidUsage: the entry and the cause.
 Result<HcaList> parse_hca_list(std::string_view text, HcaSyntax syntax);
 
 }  // namespace plexus

@@ -13,7 +13,7 @@ constexpr size_t kDigitsMax = 9;
 
 bool is_digit(char character) { return character >= '0' && character <= '9'; }
 
-/// Digits alone; false: anything else.
+/// False: the text is not a number of digits only.
 bool read_number(std::string_view text, uint32_t* number) {
   const char* const end = text.data() + text.size();
   return !text.empty() && text.size() <= kDigitsMax &&
@@ -79,7 +79,7 @@ bool HostPattern::matches(std::string_view name) const {
   if (name.size() > kNameBytesMax) {
     return false;
   }
-  // reached[i]: the pieces so far match the first i characters.
+  // reached[i]: the pieces so far match the first i characters of the name.
   std::vector<bool> reached(name.size() + 1, false);
   reached[0] = true;
   for (const Piece& piece : pieces_) {

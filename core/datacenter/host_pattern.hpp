@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patterns of host and device names: `*` is any text, `?` one character, `[01-16,20]` a number of
-// the list, written with as many digits as its lower end when that begins with 0.
+// Patterns of host and device names: `*` is any text, `?` one character, `[01-16,20]` a number in
+// the list, written with as many digits as the lower bound if that begins with 0.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace plexus {
 
-/// A pattern that was checked. Threads: any.
+/// A parsed and checked pattern. Threads: any.
 class HostPattern {
  public:
-  /// kInvalidUsage: what is wrong with it, without its place.
+  /// kInvalidUsage: the cause, without the position in a file.
   static Result<HostPattern> parse(std::string_view text);
   [[nodiscard]] bool matches(std::string_view name) const;
 
@@ -22,7 +22,7 @@ class HostPattern {
   struct Range {
     uint32_t low;
     uint32_t high;
-    size_t digits;  // 0: as many as the number has
+    size_t digits;  // fixed number of digits; 0: no leading zeros
   };
   /// One piece of the pattern.
   struct Piece {

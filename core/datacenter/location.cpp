@@ -7,7 +7,7 @@ namespace plexus {
 namespace {
 
 constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
-// Every id of a node with every id of the communicator.
+// Each id of a node paired with each id of the communicator.
 constexpr size_t kAnswersMax = kFabricIdsMax * kDatacentersMax * kFabricIdsMax;
 
 void put(ByteWriter& writer, const DatacenterPath& path) {

@@ -19,10 +19,10 @@ constexpr size_t kNamesMax = 65'536;
 
 struct Switch {
   std::vector<std::string> nodes;  // patterns
-  std::vector<std::string> below;  // switches
+  std::vector<std::string> below;  // lower switches
 };
 
-/// "a[1-2,4],b" in its parts; commas in brackets do not separate.
+/// Splits "a[1-2,4],b" at the commas outside brackets.
 std::vector<std::string> split_list(std::string_view list) {
   std::vector<std::string> parts(1);
   bool inside = false;
@@ -38,7 +38,7 @@ std::vector<std::string> split_list(std::string_view list) {
   return parts;
 }
 
-/// The names that one bracket of a list stands for: "s[0-2]" is s0, s1, s2.
+/// Expands a bracket list of switch names: "s[0-2]" is s0, s1, s2.
 Result<std::vector<std::string>> expand_switches(const std::string& pattern) {
   const size_t open = pattern.find('[');
   if (open == std::string::npos) {
@@ -113,7 +113,7 @@ Result<void> read_line(std::map<std::string, Switch>& switches, std::string_view
   return ok();
 }
 
-/// Nodes below a switch, each switch once: a file with a cycle ends too.
+/// Collects the nodes below a switch. Visits each switch once, so a cycle in the file terminates.
 void collect(const std::map<std::string, Switch>& switches,
              const std::string& top,
              std::set<std::string>& nodes) {
@@ -167,7 +167,7 @@ Result<std::string> fabric_file_of_slurm(std::string_view topology_conf) {
                 "{} switches have no switch above them, which would be the datacenters: 1 to {}",
                 datacenters, kDatacentersMax);
   }
-  PLEXUS_TRY(parse_fabric_file(text));  // names that a fabric file cannot have
+  PLEXUS_TRY(parse_fabric_file(text));  // rejects names that a fabric file cannot contain
   return text;
 }
 

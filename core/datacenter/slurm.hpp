@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slurm's topology.conf (topology/tree) as a PLEXUS_FABRIC_FILE: a switch without a switch above it
-// is a datacenter, and its nodes are all that hang below it. Links are not in topology.conf; the
+// Converts Slurm's topology.conf (topology/tree) to a PLEXUS_FABRIC_FILE: a switch without a switch
+// above it is a datacenter, and all hosts below it are its nodes. topology.conf has no links; the
 // user adds them.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace plexus {
 
-/// kInvalidUsage: line number and what is wrong there.
+/// kInvalidUsage: line number and cause.
 Result<std::string> fabric_file_of_slurm(std::string_view topology_conf);
 
 }  // namespace plexus

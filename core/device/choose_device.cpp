@@ -21,7 +21,7 @@ Result<int> find_device(DeviceRuntime* runtime, int wish) {
     PLEXUS_TRY(current, runtime->current());
     wish = current;
   }
-  PLEXUS_TRY(runtime->blocks_max(wish));  // is it one that our kernels run on?
+  PLEXUS_TRY(runtime->blocks_max(wish));  // an Error if Plexus's kernels do not run on it
   return wish;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a rank computes: PLEXUS_DEVICE, and what this machine has.
+// The choice of the device that a rank computes on: PLEXUS_DEVICE, and the devices of this machine.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace plexus {
 
-/// CUDA as this process has it: linked statically, usable without a driver (`count` then says why
-/// there is no device). nullptr: this build is without CUDA.
+/// The CUDA runtime of this process. It is linked statically and usable without a driver (`count`
+/// then says why there is no device). nullptr: this build is without CUDA.
 DeviceRuntime* cuda_runtime();
 
 inline constexpr int kHostDevice = -1;
 
-/// The device of a new rank, kHostDevice: the host. `setting`: auto, cuda or host. `wish`: a device
-/// that the user names; kHostDevice: the one that is current in the calling thread.
+/// The device of a new rank; kHostDevice: the host. `setting`: auto, cuda or host. `wish`: the
+/// device that the user names; kHostDevice: the calling thread's current device.
 Result<int> choose_device(DeviceRuntime* runtime, const std::string& setting, int wish);
 
 }  // namespace plexus

@@ -20,16 +20,16 @@ Result<void> check(cudaError_t code, const char* call, int device) {
   if (code == cudaSuccess) {
     return ok();
   }
-  // A sticky error would otherwise be reported to the user's next call too.
+  // Clear the error, which the user's next CUDA call would report otherwise.
   static_cast<void>(cudaGetLastError());
   return fail(Code::kUnhandledCudaError, "{} failed on cuda:{}: {} ({})", call, device,
               cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-/// A function of the driver, which is not linked.
+/// Looks up a driver function; the driver library is not linked.
 template <class Function>
 Result<Function> driver_function(const char* name) {
-  constexpr unsigned int kVersion = 12000;  // whose meaning of the name is used here
+  constexpr unsigned int kVersion = 12000;  // the CUDA version whose signatures are used here
   void* found = nullptr;
   cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
@@ -46,8 +46,8 @@ Result<Function> driver_function(const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-/// Makes `device` current, and lets what is done here happen while any thread captures a graph.
-/// Both are as before afterwards.
+/// Makes `device` current (< 0: leaves it) and allows calls that are forbidden while another thread
+/// captures a graph. Restores both at the end.
 class OnDevice {
  public:
   explicit OnDevice(int device) {
@@ -90,7 +90,7 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   Result<DeviceFacts> describe(int device) override {
-    const OnDevice on(-1);  // asking makes no context
+    const OnDevice on(-1);  // no device: a query must not create a context
     cudaDeviceProp properties{};
     PLEXUS_TRY(
         check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties", device));
@@ -99,7 +99,7 @@ class CudaRuntime final : public DeviceRuntime {
                      device));
     DeviceFacts facts;
     facts.name = properties.name;
-    for (const char* letter = bus_id; *letter != '\0'; ++letter) {  // as /sys writes it
+    for (const char* letter = bus_id; *letter != '\0'; ++letter) {  // lower case, as in /sys
       const bool is_upper = *letter >= 'A' && *letter <= 'F';
       facts.bus_id += static_cast<char>(is_upper ? *letter + ('a' - 'A') : *letter);
     }
@@ -110,7 +110,7 @@ class CudaRuntime final : public DeviceRuntime {
     int bus_bits = 0;
     if (cudaDeviceGetAttribute(&clock_khz, cudaDevAttrMemoryClockRate, device) == cudaSuccess &&
         cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, device) == cudaSuccess) {
-      constexpr double kEdges = 2;  // transfers at both edges of the clock
+      constexpr double kEdges = 2;  // data is transferred on both clock edges
       facts.memory_gb_per_s = static_cast<uint32_t>(kEdges * clock_khz * 1e3 * bus_bits / 8 / 1e9);
     }
     return facts;
@@ -331,7 +331,7 @@ class CudaRuntime final : public DeviceRuntime {
                       const DeviceBlock* blocks,
                       uint32_t count,
                       uint32_t threads) override {
-    // A launch belongs into the capture, so the thread's capture mode does not matter.
+    // The launch is captured if `stream` is; the thread's capture mode has no effect on that.
     const OnDevice on(device);
     return check(static_cast<cudaError_t>(launch_blocks(blocks, count, threads, stream)),
                  "the launch of a kernel", device);
@@ -342,7 +342,8 @@ class CudaRuntime final : public DeviceRuntime {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long id = 0;
     const cudaError_t code = cudaStreamGetCaptureInfo(stream, &status, &id);
-    if (code == cudaErrorStreamCaptureImplicit) {  // the legacy stream, while another one captures
+    // the legacy stream while another stream captures
+    if (code == cudaErrorStreamCaptureImplicit) {
       static_cast<void>(cudaGetLastError());
       return Capture{};
     }
@@ -365,8 +366,8 @@ class CudaRuntime final : public DeviceRuntime {
 
  private:
   // cudaFree waits for all kernels of the device, and one of them may wait for a launch that its
-  // caller has yet to make. So what plans give back is kept for later ones; large memory that goes
-  // with its communicator, or with its user, is freed.
+  // caller has not made yet. Memory that plans release is therefore kept for later plans; only
+  // sizes that are multiples of kExportGranule, which belong to a communicator or user, are freed.
   static size_t rounded_size(size_t size_bytes) {
     return size_bytes % kExportGranule == 0 ? size_bytes : std::bit_ceil(size_bytes);
   }
@@ -376,7 +377,7 @@ class CudaRuntime final : public DeviceRuntime {
     const OnDevice on(device);
     const size_t rounded = rounded_size(size_bytes);
     void* memory = take_spare(device, rounded);
-    lasting = lasting || memory != nullptr;  // what was kept once is kept again
+    lasting = lasting || memory != nullptr;  // spare memory goes back to the spares
     if (memory == nullptr) {
       PLEXUS_TRY(check(cudaMalloc(&memory, rounded), "cudaMalloc", device));
     }
@@ -407,7 +408,7 @@ class CudaRuntime final : public DeviceRuntime {
     return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize", device);
   }
 
-  /// Beside all streams of the user; `device` is current.
+  /// A stream that is independent of the user's streams. Requires that `device` is current.
   Result<cudaStream_t> own_stream(int device) {
     const std::lock_guard lock(mutex_);
     cudaStream_t& stream = streams_[device];
@@ -419,12 +420,12 @@ class CudaRuntime final : public DeviceRuntime {
   }
 
   std::mutex mutex_;
-  std::map<int, cudaStream_t> streams_;  // guarded by mutex_; as long as the process
+  std::map<int, cudaStream_t> streams_;  // guarded by mutex_; they live as long as the process
   struct Size {
     size_t rounded;
     bool lasting;
   };
-  std::map<void*, Size> sizes_;  // of what is allocated; guarded by mutex_
+  std::map<void*, Size> sizes_;  // of the allocations in use; guarded by mutex_
   std::map<std::pair<int, size_t>, std::vector<void*>> spare_;  // guarded by mutex_
 };
 

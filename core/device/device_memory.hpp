@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owners of what a DeviceRuntime gives. The runtime outlives them.
+// Owners of a DeviceRuntime's allocations. The runtime outlives them.
 #pragma once
 
 #include <memory>
@@ -8,15 +8,15 @@
 
 namespace plexus {
 
-/// How memory goes back.
+/// Deleter: releases memory through the runtime function that belongs to its kind.
 struct ReleaseMemory {
   DeviceRuntime* runtime = nullptr;
   void (DeviceRuntime::*how)(int device, void* memory) noexcept = nullptr;
   int device = -1;
-  void* memory = nullptr;  // as the runtime knows it
+  void* memory = nullptr;  // the pointer that the runtime returned
   void operator()(std::byte* /*seen_at*/) const noexcept { (runtime->*how)(device, memory); }
 };
-/// Memory as kernels of its device see it.
+/// Memory at the address by which kernels of its device access it.
 using DeviceMemory = std::unique_ptr<std::byte, ReleaseMemory>;
 
 struct ReleaseEvent {
@@ -26,14 +26,14 @@ struct ReleaseEvent {
 };
 using OwnedEvent = std::unique_ptr<CUevent_st, ReleaseEvent>;
 
-/// On the device, zeroed.
+/// Device memory, zeroed.
 inline Result<DeviceMemory> allocate_device(DeviceRuntime& runtime, int device, size_t size_bytes) {
   PLEXUS_TRY(memory, runtime.allocate(device, size_bytes));
   return DeviceMemory(static_cast<std::byte*>(memory),
                       {&runtime, &DeviceRuntime::release, device, memory});
 }
 
-/// The same, kept when it is released (DeviceRuntime::allocate_lasting).
+/// Device memory, zeroed, that is kept for reuse after release (DeviceRuntime::allocate_lasting).
 inline Result<DeviceMemory> allocate_lasting(DeviceRuntime& runtime,
                                              int device,
                                              size_t size_bytes) {
@@ -49,7 +49,7 @@ inline Result<DeviceMemory> allocate_pinned(DeviceRuntime& runtime, int device, 
                       {&runtime, &DeviceRuntime::release_pinned, device, memory});
 }
 
-/// Host memory of somebody else, which must outlive the registration.
+/// Registers host memory with the device. The memory must outlive the registration.
 inline Result<DeviceMemory> register_host(DeviceRuntime& runtime,
                                           int device,
                                           void* memory,
@@ -59,7 +59,7 @@ inline Result<DeviceMemory> register_host(DeviceRuntime& runtime,
                       {&runtime, &DeviceRuntime::unregister_host, device, memory});
 }
 
-/// Device memory of another process.
+/// Maps device memory of another process.
 inline Result<DeviceMemory> import_memory(DeviceRuntime& runtime,
                                           int device,
                                           const MemoryHandle& handle) {

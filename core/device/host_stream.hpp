@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of a host rank (plexusStreamCreate), an order in which asynchronous work runs, and marks
-// in it (plexusEventRecord). They only count; the engine thread of core/engine/async_engine does
-// the work.
+// A stream of a host rank (plexusStreamCreate): the order in which asynchronous work runs, and
+// marks in that order (plexusEventRecord). These classes only count; the engine thread of
+// core/engine/async_engine does the work.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace plexus {
 
-/// The end of all work that was on a stream at some moment. It comes once and stays.
+/// The end of all work that was on a stream at some moment. It is reached once and stays reached.
 /// Threads: any.
 class StreamMark {
  public:
@@ -25,9 +25,9 @@ class StreamMark {
     return reached_.load(std::memory_order_acquire);  // pairs with the release in reach()
   }
   void wait() const noexcept { reached_.wait(false, std::memory_order_acquire); }
-  /// Once reached: the first failure of the stream up to here, nullptr when there is none.
+  /// Once reached: the first failure of the stream up to this mark; nullptr: none.
   [[nodiscard]] const Error* error() const noexcept { return error_ ? &*error_ : nullptr; }
-  /// Called once.
+  /// Marks the end as reached. Called once.
   void reach(const std::optional<Error>& error) {
     if (error.has_value()) {
       error_ = error->clone();
@@ -44,12 +44,12 @@ class StreamMark {
 /// Threads: any.
 class HostStream {
  public:
-  /// One more piece of work on this stream.
+  /// Adds one piece of work to this stream.
   void begin() {
     const std::lock_guard lock(mutex_);
     ++begun_;
   }
-  /// The stream's next piece of work is finished; `error` null when well. The first error stays.
+  /// Finishes the stream's next piece of work; `error` nullptr: success. The first error is kept.
   void end(const Error* error) {
     const std::lock_guard lock(mutex_);
     ++ended_;
@@ -61,8 +61,8 @@ class HostStream {
     }
     changed_.notify_all();
   }
-  /// The end of all that is on the stream now. Work ends in the order of the stream, so a count
-  /// says which it is. Shared by an event and by those that wait for it.
+  /// The end of all work that is on the stream now. Work ends in stream order, so a count
+  /// identifies the mark. An event and those that wait for it share the mark.
   std::shared_ptr<const StreamMark> mark() {
     auto mark = std::make_shared<StreamMark>();
     const std::lock_guard lock(mutex_);
@@ -80,7 +80,7 @@ class HostStream {
     }
     return begun_ == ended_;
   }
-  /// Blocks until nothing is pending. Bounded by the plans: an abort ends them.
+  /// Blocks until no work is pending. Bounded, because an abort ends all plans.
   Result<void> wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return begun_ == ended_; });
@@ -95,11 +95,11 @@ class HostStream {
   std::condition_variable changed_;
   uint64_t begun_ = 0;  // guarded by mutex_, as all below
   uint64_t ended_ = 0;
-  std::deque<std::pair<uint64_t, std::shared_ptr<StreamMark>>> marks_;  // not reached, in order
+  std::deque<std::pair<uint64_t, std::shared_ptr<StreamMark>>> marks_;  // not reached yet, in order
   std::optional<Error> error_;
 };
 
-/// A place for the mark of the moment when it was last recorded (plexusEventCreate).
+/// Holds the mark of the latest plexusEventRecord (plexusEventCreate).
 /// Threads: any.
 class HostEvent {
  public:

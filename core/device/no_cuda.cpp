@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of cuda_runtime.cpp where there is no CUDA toolkit, or it is not wanted.
+// Replaces cuda_runtime.cpp in builds without the CUDA toolkit.
 #include "core/device/choose_device.hpp"
 
 namespace plexus {

@@ -26,7 +26,7 @@ bool is_finished(const Submission& submission) {
                      [](const Submission::Part& part) { return part.execution->finished; });
 }
 
-/// Of a finished one; nullptr: it went well.
+/// The error of a finished submission; nullptr: success.
 const Error* failure_of(const Submission& submission) {
   if (submission.after != nullptr) {
     return submission.after->error();
@@ -71,7 +71,7 @@ void AsyncEngine::submit(Submission submission) {
   }
   const std::lock_guard lock(mutex_);
   incoming_.push_back(std::move(submission));
-  // start() was called, so this does nothing unless the thread was lost since.
+  // start() was called before, so this only restarts a thread that was lost since.
   if (auto started = start_locked(); started.has_error()) {
     PLEXUS_WARN("{}; what is on streams waits for the next call", started.error().message());
   }
@@ -124,7 +124,7 @@ void AsyncEngine::start_ready() {
   }
 }
 
-/// Is any?
+/// Ends the submissions whose parts have all finished. Returns whether there were any.
 bool AsyncEngine::finish_done() {
   bool any = false;
   for (size_t i = 0; i < pending_.size();) {
@@ -140,7 +140,7 @@ bool AsyncEngine::finish_done() {
     }
     const auto streams = std::move(pending.submission.streams);
     for (const Submission::Part& part : pending.submission.parts) {
-      part.finished();  // from here on the execution may be gone
+      part.finished();  // may destroy the execution
     }
     if (pending.submission.function) {
       pending.submission.function();

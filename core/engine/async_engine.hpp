@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that serves host streams: runs submissions with one Engine, each as soon as all
-// earlier ones on the same streams and of the same ranks are finished, and the mark it waits for is
-// reached. Marks are of streams that this thread serves, and work waits only for earlier work, so
-// there is always some that can start. Sleeps when there is nothing to do.
+// The thread that serves host streams. It runs submissions with one Engine. A submission starts
+// when all earlier ones on the same streams and of the same ranks have finished and the mark that
+// it waits for is reached. All marks are of streams that this thread serves and work waits only for
+// earlier work, so there is always a submission that can start. The thread sleeps when there is
+// nothing to do.
 #pragma once
 
 #include <condition_variable>
@@ -18,20 +19,21 @@
 
 namespace plexus {
 
-/// What starts together on its streams: one rank's execution, or those of all ranks and
-/// communicators of a group, which may wait for one another. Without any: a place in the order of
-/// the streams, which fails as `after` did.
+/// Work that starts together on its streams: one rank's execution, or those of all ranks and
+/// communicators of a group, which may wait for one another. Without parts it only takes a place in
+/// the order of the streams, and fails as `after` did.
 struct Submission {
   struct Part {
     Execution* execution;
-    /// Called by the engine thread when all parts are over (see Execution::error), before the
-    /// streams learn of it.
+    /// Called by the engine thread when the part's submission has ended (see Execution::error),
+    /// before the streams learn of it.
     std::function<void()> finished;
   };
   std::vector<Part> parts;
   std::vector<HostStream*> streams;
-  std::function<void()> function{};           // called when all parts are over; may be empty
-  std::shared_ptr<const StreamMark> after{};  // not nullptr: does not start before
+  std::function<void()> function{};  // called when all parts have ended; may be empty
+  // not null: the submission does not start before this is reached
+  std::shared_ptr<const StreamMark> after{};
 };
 
 /// Threads: submit() from any. One per process.
@@ -42,8 +44,8 @@ class AsyncEngine {
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
-  /// Before anything is submitted: with the first stream, or the first CUDA rank. kSystemError: the
-  /// system refuses the thread. No-op when it is there.
+  /// Starts the thread if it does not run. To be called before anything is submitted: with the
+  /// first stream or the first CUDA rank. kSystemError: the system refuses the thread.
   Result<void> start();
   void submit(Submission submission);
 
@@ -59,7 +61,7 @@ class AsyncEngine {
   std::deque<Submission> incoming_;  // guarded by mutex_
   bool stop_ = false;                // guarded by mutex_
   std::thread thread_;               // started under mutex_
-  // of the thread:
+  // used by the thread only:
   struct Pending {
     Submission submission;
     bool started = false;

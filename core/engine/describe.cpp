@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sentences about calls that do not fit together.
+// Error messages for calls that do not match.
 #include <algorithm>
 #include <iterator>
 
@@ -68,8 +68,8 @@ Error describe_failure(LaneRun& lane) {
 }
 
 Error describe_mismatch(const Mismatch& mismatch) {
-  // The peer's record of the call this slot belongs to, unless it has moved on by more than kSlots
-  // calls.
+  // The peer's record of the call that this slot belongs to; the record is gone if the peer has
+  // made more than kSlots calls since.
   std::string theirs = "a different call";
   for (const CallRecord& call : mismatch.peers_calls) {
     if (call.hash == mismatch.hash_arrived) {

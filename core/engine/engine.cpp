@@ -16,25 +16,27 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr uint32_t kSpinRounds = 2000;       // some 20 us: longer than a peer's pass over a slot
-constexpr uint32_t kPolls = 64;              // of an only lane before a round counts as idle
-constexpr size_t kQueuesPolled = 4;          // more are better served by wake-ups
-constexpr uint32_t kClockRounds = 64;        // look at the clock once in so many idle rounds
-constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs about 10 us
+constexpr uint32_t kSpinRounds = 2000;  // about 20 us, longer than a peer takes for a slot
+// by the only remaining lane, before a round counts as idle
+constexpr uint32_t kPolls = 64;
+constexpr size_t kQueuesPolled = 4;          // more queues are served better by wake-ups
+constexpr uint32_t kClockRounds = 64;        // the clock is read once per this many idle rounds
+constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake-up takes about 10 us
 constexpr auto kSleep =
-    microseconds(1000);  // bound of one sleep: abort is seen, lost wakes are made good
-constexpr auto kPumpSleep = microseconds(100);  // nobody wakes a pump: look again soon
+    microseconds(1000);  // longest sleep, so that aborts and lost wake-ups are noticed
+constexpr auto kPumpSleep = microseconds(100);  // a pump has no wake-up, so it is polled
 constexpr auto kStallAfter = milliseconds(1000);
-constexpr auto kLookEvery = milliseconds(50);  // for what stalls
-constexpr uint32_t kLookRounds = 4096;         // of a busy engine, between looks at the clock
+constexpr auto kLookEvery = milliseconds(50);  // interval between checks for stalls
+// rounds of a busy engine between two reads of the clock
+constexpr uint32_t kLookRounds = 4096;
 
-/// Ids tell the engines of a process apart in Fifo ends; 0 means none.
+/// Ids distinguish the engines of a process in Fifo ends; 0 means none.
 uint32_t next_engine_id() {
   static std::atomic<uint32_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-/// The words in shared memory by which the two ends of a connection wake each other.
+/// The words in shared memory through which the two ends of a connection wake each other.
 FifoEnd& own_end(LaneRun& lane) {
   return lane.waits_to_recv() != nullptr ? lane.waits_to_recv()->fifo().receiver
                                          : lane.waits_to_send()->fifo().sender;
@@ -57,13 +59,14 @@ bool drained(const Execution& execution) {
                      [](ConnectionEnd* end) { return end->drained(); });
 }
 
-/// One rank over memory with few lanes.
+/// Whether run_simple() applies: connected, few queues, and no pumps.
 bool is_simple(const Execution& execution) {
   return execution.connected && execution.queues.size() <= kQueuesPolled && !execution.pumps &&
          execution.rank->unsettled.empty();
 }
 
-/// What calls that are over left behind must not wait for one that uses the same connections.
+/// Moves the pumps that earlier calls left unsettled, because a current call may use the same
+/// connections.
 Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
   bool moved = false;
   for (ConnectionEnd* const end : ends) {
@@ -74,7 +77,7 @@ Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
   return moved;
 }
 
-/// Do the connections stand that an item uses?
+/// Whether all connections of the item are connected.
 bool is_connected(const WorkQueue::Item& item) {
   const auto stands = [](const auto* connection) {
     return connection == nullptr || connection->connected();
@@ -83,7 +86,7 @@ bool is_connected(const WorkQueue::Item& item) {
          std::all_of(item.work.recvs.begin(), item.work.recvs.end(), stands);
 }
 
-/// The only lane that is left may look longer before it says that it waits.
+/// The only remaining lane may poll longer before it reports that it waits.
 void let_poll(const Execution& execution, size_t lanes_left, RunQueue& queue) {
   queue.set_polls(lanes_left == 1 && !execution.rank->oversubscribed ? kPolls : 1);
 }
@@ -122,7 +125,7 @@ void end_item(const Execution& execution, WorkQueue& queue) {
   ++queue.current;
 }
 
-/// The first of the execution's calls that uses `end`.
+/// The first of the execution's calls that uses `end`; nullptr: none.
 const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
   for (const WorkQueue& queue : execution.queues) {
     for (const WorkQueue::Item& item : queue.items) {
@@ -143,8 +146,8 @@ void add_wait(std::vector<Wait>& waits, const Wait& wait) {
   }
 }
 
-/// What `execution` waits for: connections, then what its lanes say, then that its user's memory is
-/// read.
+/// What `execution` waits for: connections, messages or slots for its lanes, and peers that still
+/// read its user's memory.
 std::vector<Wait> list_waits(const Execution& execution) {
   std::vector<Wait> waits;
   const bool all_done =
@@ -194,8 +197,8 @@ void Engine::run(std::span<Execution* const> executions) noexcept {
   }
 }
 
-/// The same without the general machinery, as most inline calls are. Polling its own lanes needs no
-/// wake-ups, so that no line is written that the peers would have to fetch.
+/// Runs a single execution without the run queue, which suits most inline calls. Polling its own
+/// lanes needs no wake-ups, so no cache line is written that the peers would have to fetch.
 void Engine::run_simple(Execution& execution) noexcept {
   begin_run(execution);
   active_.push_back(&execution);
@@ -216,7 +219,7 @@ void Engine::run_simple(Execution& execution) noexcept {
   polled_.clear();
 }
 
-/// How many lanes it has.
+/// Restarts the queue's current item; returns its number of lanes.
 size_t Engine::restart_item(const Execution& execution, WorkQueue& queue) noexcept {
   if (queue.current == queue.items.size()) {
     return 0;
@@ -230,7 +233,7 @@ size_t Engine::restart_item(const Execution& execution, WorkQueue& queue) noexce
   return item.lanes.size();
 }
 
-/// Advances what can go on, and waits when nothing can. False: all is done, or failed.
+/// Advances the lanes that can proceed; waits when none can. False: all are done, or one failed.
 bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   bool any_moved = false;
   size_t all_left = 0;
@@ -266,8 +269,8 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   return any_moved || wait_for(execution);
 }
 
-/// Until a lane of `execution` may go on. False: told to stop. Out of line, so that profiles tell
-/// waiting from work.
+/// Waits until a lane of `execution` can proceed. False: stopped. A function of its own, so that
+/// profiles distinguish waiting from work.
 bool Engine::wait_for(Execution& execution) noexcept {
   polled_.clear();
   for (WorkQueue& queue : execution.queues) {
@@ -326,8 +329,8 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
     return;
   }
   WorkQueue::Item& item = queue.items[queue.current];
-  // One call of a group must not wait for the connections of another: its peers may make that call
-  // only after this one.
+  // A call of a group must not wait for the connections of another call: its peers may make that
+  // other call only after this one.
   queue.awaits_connections = !execution.connected && !is_connected(item);
   if (queue.awaits_connections) {
     return;
@@ -358,7 +361,7 @@ void Engine::park(LaneRun& lane) noexcept {
       other_end(lane).engine.load(std::memory_order_relaxed) == queue_.engine()) {
     own_end(lane).waiter.store(lane.index + 1, std::memory_order_relaxed);
     if (!lane.can_go_on()) {
-      return;  // its peer is driven by this thread too and will wake it
+      return;  // its peer is driven by this thread, which wakes the lane
     }
     own_end(lane).waiter.store(0, std::memory_order_relaxed);
   }
@@ -438,7 +441,7 @@ bool Engine::progress_execution(Execution& execution) noexcept {
   return moved;
 }
 
-/// Goes on connecting, and begins what can begin now. True when something connected.
+/// Continues to connect, and begins items that have become ready. True when something moved.
 Result<bool> Engine::progress_connect(Execution& execution) noexcept {
   bool all = true;
   bool any = false;
@@ -468,7 +471,7 @@ Result<bool> Engine::progress_connect(Execution& execution) noexcept {
   return any || all;
 }
 
-/// True when something moved. An Error also for a broken connection that the execution waits for.
+/// True when something moved. Also fails for a broken connection that the execution waits for.
 Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
   bool moved = false;
   for (ConnectionEnd* const end : execution.ends) {
@@ -477,7 +480,8 @@ Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
     }
     PLEXUS_TRY(progress, end->progress_pump());
     moved = moved || progress;
-    // Nobody knows where a kernel waits: it is taken to wait here when nothing moves for long.
+    // It is not known where a kernel waits; after a stall it is assumed to wait for this
+    // connection.
     if (const Error* const broken = end->broken();
         broken != nullptr &&
         (execution.remote != nullptr ? execution.stalled : is_waited_for(*end))) {
@@ -487,7 +491,7 @@ Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
   return moved;
 }
 
-/// A kernel ends when it is told to stop, and must have ended before anything it uses may go.
+/// A kernel ends when it is told to stop. Nothing that it uses may be released before.
 bool Engine::progress_remote(Execution& execution) noexcept {
   RankState& rank = *execution.rank;
   auto ended = execution.remote->poll();
@@ -551,7 +555,7 @@ void Engine::finish(Execution& execution) noexcept {
     if (!end->settled() && std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
       unsettled.push_back(end);
     }
-    // Lanes that count on being woken by this end are polled from now on.
+    // Lanes that rely on wake-ups from this end are polled from now on.
     if (end->connected() && end->in_one_process()) {
       queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
     }
@@ -597,7 +601,7 @@ void Engine::wait() noexcept {
   sleep();
 }
 
-/// Who waits for kernels over memory alone is in nobody's way when it sleeps.
+/// False when all executions wait for kernels that need no pumps: spinning would help none of them.
 bool Engine::spins() const noexcept {
   return !std::all_of(active_.begin(), active_.end(), [](const Execution* execution) {
     return execution->remote != nullptr && !execution->pumps;
@@ -610,7 +614,7 @@ void Engine::moved() noexcept {
   idle_since_ = {};
 }
 
-/// One execution may stall while others of this engine go on.
+/// Checks for stalls while the engine is busy: one execution may stall while others proceed.
 void Engine::find_stalled_sometimes() noexcept {
   if (++busy_rounds_ % kLookRounds != 0 || active_.empty()) {
     return;

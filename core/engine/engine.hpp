@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one thread's cooperative loop over all it has to drive. Each item of work begins when
-// its connections stand, then its lanes advance until they wait; lanes of this engine wake each
-// other, all others are polled; net pumps move between polls. When nothing moves it spins briefly,
-// then yields, then sleeps until the other side moves (bounded, so that abort and pumps are seen).
+// The engine: one thread's cooperative loop over everything that it drives. An item of work begins
+// when its connections are connected; then its lanes advance until they wait. Lanes of this engine
+// wake each other, all other lanes are polled, and net pumps move between polls. When nothing
+// moves, the engine spins briefly, then yields, then sleeps until the other side moves (bounded, so
+// that it notices aborts and pumps).
 //
 // Threads: one thread at a time; different engines run in parallel. run() allocates only when it
 // drives more lanes than ever before.
@@ -24,12 +25,12 @@ class Engine {
   /// Drives all of `executions` until each is finished (see Execution::error).
   void run(std::span<Execution* const> executions) noexcept;
 
-  // The same in pieces, for the thread that serves host streams.
+  // The steps of run(), for the thread that serves host streams.
   void add(Execution& execution) noexcept;
-  /// One round. True when something moved.
+  /// Runs one round. True when something moved.
   bool progress() noexcept;
   [[nodiscard]] bool empty() const noexcept { return active_.empty(); }
-  /// Nothing moved: waits a little, longer and longer.
+  /// To be called when nothing moved: spins, yields or sleeps, longer each time.
   void wait() noexcept;
 
  private:
@@ -63,23 +64,23 @@ class Engine {
   bool idle_long_ = false;
   Clock::time_point idle_since_{};
   uint32_t busy_rounds_ = 0;
-  Clock::time_point looked_at_{};  // for what stalls
+  Clock::time_point looked_at_{};  // last check for stalls
 };
 
-/// Why `lane` failed, as one sentence that names both ranks and both calls.
+/// The reason why `lane` failed, as one sentence that names both ranks and both calls.
 Error describe_failure(LaneRun& lane);
-/// What a rank expected of a message, and what came.
+/// The call that a rank expected in a message, and the call that the message belongs to.
 struct Mismatch {
   int rank;
   int peer;
   CallRecord call;
-  std::span<const CallRecord> peers_calls;  // the last ones; may be empty
+  std::span<const CallRecord> peers_calls;  // the most recent ones; may be empty
   uint32_t hash_arrived;
   uint32_t size_expected;
   uint32_t size_arrived;
 };
 Error describe_mismatch(const Mismatch& mismatch);
-/// "all_reduce(count 1024, float, sum), call number 7": for messages.
+/// "all_reduce(count 1024, float, sum), call number 7", for error messages.
 std::string describe_call(const CallRecord& call);
 
 }  // namespace plexus

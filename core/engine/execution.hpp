@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's plan in execution, and what the engine needs to know of the rank: when to stop, whom
-// to tell of a failure. core/schedule fills it, core/engine drives it.
+// A rank's plan in execution, and what the engine needs to know about the rank: when to stop and
+// where to report a failure. core/schedule fills it in, core/engine drives it.
 #pragma once
 
 #include <atomic>
@@ -18,46 +18,48 @@
 
 namespace plexus {
 
-/// What a rank waits for: a message, room for one, or a connection.
+/// A rank waits for `peer`: for a message, for a free slot, or for a connection.
 struct Wait {
-  CallRecord call;  // of the rank that waits
+  CallRecord call;  // the waiting rank's call
   int peer;
-  bool certain;  // that it cannot go on without `peer`; false: a kernel waits, somewhere
+  bool certain;  // true: it cannot proceed without `peer`; false: a kernel waits for some peer
   friend bool operator==(const Wait& a, const Wait& b) {
     return a.peer == b.peer && a.call.sequence == b.call.sequence &&
            a.call.collective == b.call.collective;
   }
 };
 
-/// The communicator as seen from below. Threads: any.
+/// The engine's view of the communicator. Threads: any.
 class RankState {
  public:
   virtual ~RankState() = default;
-  /// Set once, by abort, by a peer's failure or by our own: everything that waits gives up.
+  /// Set once, by abort or by a failure of a peer or of this rank: everything that waits gives up.
   std::atomic<bool> stop{false};
-  /// More ranks on this host than cores: waiting gives the core away at once.
+  /// More ranks than cores on this host: waiting yields the core at once.
   bool oversubscribed = false;
-  /// Ends with messages of earlier calls in their care. Only the engine that drives the rank looks.
+  /// Ends that still have to deliver messages of earlier calls. Used only by the engine that drives
+  /// the rank.
   std::vector<ConnectionEnd*> unsettled;
-  /// Why `stop` is set.
+  /// The reason why `stop` is set.
   [[nodiscard]] virtual Error stop_reason() const = 0;
-  /// This rank cannot go on: sets `stop` and tells all ranks.
+  /// This rank has failed: sets `stop` and notifies all ranks.
   virtual void fail(const Error& error) = 0;
-  /// Nothing of its execution has moved for a second, and it waits for these. Told again and again
-  /// while that lasts, by the thread that drives it (slow path: finds calls that cannot end).
+  /// An execution of this rank has not moved for a second and waits for these. Called repeatedly
+  /// while that lasts, by the thread that drives the execution (slow path: finds calls that cannot
+  /// end).
   virtual void on_stalled(std::vector<Wait> waits) = 0;
-  /// What stalled goes on, or is over.
+  /// The stalled execution moves again or has ended.
   virtual void on_moved() = 0;
 };
 
-/// Work that something else than the engine does: a kernel. The engine moves the pumps of its
-/// connections and waits for its end.
+/// Work that is not done by the engine: a kernel. The engine moves the pumps of its connections and
+/// waits for its end.
 class RemoteWork {
  public:
   virtual ~RemoteWork() = default;
-  /// Has it ended? An Error: it has, and failed. The engine's thread asks again and again.
+  /// Whether it has ended; an Error: it has ended and failed. Polled by the engine's thread.
   virtual Result<bool> poll() noexcept = 0;
-  /// One of its calls, for messages.
+  /// One of its calls, for error messages.
   [[nodiscard]] virtual const CallRecord& call() const noexcept = 0;
 };
 
@@ -70,25 +72,25 @@ struct LaneOwner {
   WorkQueue* queue = nullptr;
 };
 
-/// Works that run one after the other; queues of an execution run side by side.
+/// Works that run one after the other. The queues of an execution run concurrently.
 struct WorkQueue {
   struct Item {
     Work work;
-    std::vector<LaneRun> lanes;  // does not grow: lanes point to each other
+    std::vector<LaneRun> lanes;  // never grows, because lanes point to each other
     size_t lanes_left = 0;
   };
   boost::container::stable_vector<Item> items;
   size_t current = 0;
-  bool awaits_connections = false;  // of the current item, which has not begun
+  bool awaits_connections = false;  // the current item has not begun
   LaneOwner owner;                  // of the lanes of the current item
 };
 
-/// Hears of an execution's begin and end and of its items', in the thread that drives it.
+/// Notified when an execution and its items begin and end, in the thread that drives it.
 class ExecutionWatch {
  public:
   virtual ~ExecutionWatch() = default;
-  /// A kernel was launched, or captured; in the calling thread. `times`: by queue, when it began
-  /// and ended by the device's clock, in ns; there until the end. nullptr: captured.
+  /// A kernel was launched or captured; called in the launching thread. `times`: for each queue,
+  /// when it began and ended by the device's clock in ns, valid until on_end(); nullptr: captured.
   virtual void on_launch(void* stream, const uint64_t* times) noexcept = 0;
   virtual void on_begin() noexcept = 0;
   virtual void on_item_begin(const WorkQueue::Item& item) noexcept = 0;
@@ -96,7 +98,7 @@ class ExecutionWatch {
   virtual void on_end() noexcept = 0;
 };
 
-/// What one run takes from an end with a pump.
+/// Number of messages that one run receives from an end with a pump.
 struct ExpectedMessages {
   ConnectionEnd* end;
   uint64_t messages;
@@ -105,18 +107,18 @@ struct ExpectedMessages {
 struct Execution {
   RankState* rank = nullptr;
   boost::container::stable_vector<WorkQueue> queues;
-  std::vector<ConnectionEnd*> ends;  // all that the works use, each once
+  std::vector<ConnectionEnd*> ends;  // all ends that the works use, each once
   std::vector<ExpectedMessages> expected;
-  bool connected = false;                 // all of them stand
-  bool pumps = false;                     // one that stands has a pump
-  std::shared_ptr<ExecutionWatch> watch;  // of this run; null: nobody watches
-  RemoteWork* remote = nullptr;           // not null: in place of `queues`, which are empty
+  bool connected = false;                 // all ends are connected
+  bool pumps = false;                     // a connected end has a pump
+  std::shared_ptr<ExecutionWatch> watch;  // for this run; null: no watch
+  RemoteWork* remote = nullptr;           // not null: replaces `queues`, which are empty
   // state of the current run:
   size_t queues_left = 0;
   std::optional<Error> error;
   bool finished = true;
-  bool moved = false;    // since the engine last looked for what stalls
-  bool stalled = false;  // and the rank was told
+  bool moved = false;    // since the last check for stalls
+  bool stalled = false;  // and the rank was notified
   std::chrono::steady_clock::time_point still_since{};
 };
 

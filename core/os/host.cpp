@@ -20,7 +20,7 @@
 namespace plexus {
 namespace {
 
-/// The kernel's way of writing sets: "0-3,8". Calls `use` for each; false: not understood.
+/// Parses a set in the kernel's format ("0-3,8") and calls `use` for each number; false: malformed.
 template <class Use>
 bool for_each_core(const std::string& list, const Use& use) {
   const char* at = list.c_str();
@@ -93,7 +93,8 @@ int cores_available() {
 uint64_t core_set_hash() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  (void)sched_getaffinity(0, sizeof(cores), &cores);  // refused: all threads are alike
+  (void)sched_getaffinity(0, sizeof(cores), &cores);  // on failure the set stays empty, and all
+                                                      // threads get the same hash
   Fnv1a hash;
   hash.mix(std::string_view(reinterpret_cast<const char*>(&cores), sizeof(cores)));
   return hash.value();

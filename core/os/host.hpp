@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who and where this process is.
+// Identity of this process and host; its CPU cores and NUMA nodes.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,29 @@
 namespace plexus {
 
 struct HostIdentity {
-  uint64_t hash = 0;           // equal for processes of one host
-  uint64_t pid_namespace = 0;  // equal when they see each other's /proc/PID
+  uint64_t hash = 0;           // equal for all processes of one host
+  uint64_t pid_namespace = 0;  // equal for processes that see each other's /proc/PID
   std::string name;
 };
 
-/// `override_text` (NCCL_HOSTID) takes the place of hostname and boot id when it is not empty.
+/// `override_text` (NCCL_HOSTID) replaces hostname and boot id when it is not empty.
 HostIdentity host_identity(const std::string& override_text);
-/// Random, the same for all calls of this process; a child made by fork has another.
+/// A random number that is the same for all calls in this process; a child made by fork gets
+/// another.
 uint64_t process_id();
-/// Memory and swap of this machine; 0: the kernel does not say.
+/// Size of memory plus swap of this machine; 0: the kernel does not report it.
 uint64_t memory_bytes();
-/// Cores the calling thread may run on.
+/// Number of cores that the calling thread may run on.
 int cores_available();
-/// A hash of which ones: threads with equal hashes share them.
+/// Hash of the set of cores that the calling thread may run on; equal for threads with equal sets.
 uint64_t core_set_hash();
-/// Keeps the calling thread on one of them, the `index`-th (modulo their number). False: the system
-/// refused.
+/// Binds the calling thread to one of its cores: number `index` modulo their count. False: the
+/// system refused.
 bool bind_to_core(int index);
-/// The NUMA node to which all cores belong that the calling thread may run on; -1: they belong to
-/// several, or the kernel does not say.
+/// The NUMA node of all cores that the calling thread may run on; -1: they belong to several nodes,
+/// or the kernel does not report it.
 int bound_numa_node(const std::string& sysfs = "/sys");
-/// The NUMA node that a PCI device ("0000:3b:00.0") is near; -1: the kernel does not say.
+/// The NUMA node of a PCI device ("0000:3b:00.0"); -1: the kernel does not report it.
 int numa_node_of_pci(const std::string& bus_id, const std::string& sysfs = "/sys");
 
 }  // namespace plexus

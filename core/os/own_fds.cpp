@@ -7,7 +7,8 @@
 namespace plexus {
 
 void OwnFds::close(int fd) noexcept {
-  // One step for who forks: the number may be somebody else's as soon as it is closed.
+  // Closing and removing are one step with respect to fork: the kernel may reuse the number as soon
+  // as it is closed.
   const std::lock_guard lock(mutex_);
   std::erase(fds_, fd);
   ::close(fd);

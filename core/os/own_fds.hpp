@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The descriptors by which this process speaks with others. A child made by fork would keep them
-// open: its parent's death would not be seen by the peers, and who connects to the dead would wait
-// for ever. So a child closes them at once, without a word to the peers.
+// The descriptors over which this process communicates. If a child made by fork kept them open, the
+// peers would not see the death of the parent, and a connection to the dead parent's port would
+// wait for ever. The child therefore closes them at once, without sending anything.
 #pragma once
 
 #include <mutex>
@@ -16,18 +16,20 @@ class OwnFds final : private ForkAware {
  public:
   static OwnFds& instance() { return Immortal<OwnFds>::instance(); }
 
-  /// Calls `make`, which returns a new descriptor or -1 with errno, and must not block.
+  /// Calls `make`, which returns a new descriptor or -1 with errno, and registers the descriptor.
+  /// `make` must not block.
   template <class Make>
   int open(const Make& make) {
     const std::lock_guard lock(mutex_);
-    fds_.reserve(fds_.size() + 1);  // before there is one to lose
+    fds_.reserve(fds_.size() + 1);  // before `make`, so that a failed allocation cannot lose a
+                                    // descriptor
     const int fd = make();
     if (fd >= 0) {
       fds_.push_back(fd);
     }
     return fd;
   }
-  /// Of this process, and not of its parent.
+  /// Closes `fd`, which open() returned in this process (not in its parent).
   void close(int fd) noexcept;
 
  private:

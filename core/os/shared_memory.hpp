@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that several processes of a host map. It is a memfd, not a file in /dev/shm: no name can
-// be left behind by a killed process, and a small /dev/shm (64 MiB in many containers) does not
-// matter.
+// Memory that several processes of a host map. It is a memfd instead of a file in /dev/shm: a
+// killed process leaves no name behind, and a small /dev/shm (64 MiB in many containers) is no
+// limit.
 //
 // Layout: one page with the mark {magic, id}, then the user's bytes. Another process maps it
-// through /proc/PID/fd/FD and checks the mark, so that a recycled pid or a foreign pid namespace is
-// noticed.
+// through /proc/PID/fd/FD and checks the mark, which detects a recycled pid or a foreign pid
+// namespace.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,20 @@
 
 namespace plexus {
 
-/// Move-only owner of a mapping. Threads: const members from any.
+/// Move-only owner of a mapping. Threads: any, for const members.
 class SharedMemory {
  public:
   struct Place {
     int pid;
     int fd;
-    uint64_t size_bytes;  // size() of the owner's
+    uint64_t size_bytes;  // the owner's size()
     uint64_t id;
   };
 
   SharedMemory() = default;
   /// Zeroed, page-aligned, at least one page.
   static Result<SharedMemory> create(size_t size_bytes);
-  /// Maps what another process created.
+  /// Maps memory that another process created.
   static Result<SharedMemory> open_peer(const Place& place);
   ~SharedMemory();
   SharedMemory(SharedMemory&& other) noexcept;
@@ -37,7 +37,7 @@ class SharedMemory {
   [[nodiscard]] std::byte* data() const noexcept;
   [[nodiscard]] size_t size() const noexcept { return size_bytes_; }
   [[nodiscard]] uint64_t id() const noexcept { return id_; }
-  /// In this process; -1 when opened from a peer.
+  /// The descriptor in this process; -1 when opened from a peer.
   [[nodiscard]] int fd() const noexcept { return fd_; }
 
  private:

@@ -21,11 +21,11 @@
 namespace plexus {
 namespace {
 
-constexpr int kPollMs = 50;  // so often is the stop flag looked at
+constexpr int kPollMs = 50;  // interval at which the stop flag is checked
 constexpr int kBacklog = 1024;
-constexpr size_t kScopeAt = 4 + sizeof(in6_addr);  // in a packed address
+constexpr size_t kScopeAt = 4 + sizeof(in6_addr);  // offset in a packed address
 
-/// Small messages at once; a peer whose host vanished is noticed after about half a minute.
+/// No delay for small messages; a vanished host is noticed after about half a minute.
 void set_options(int fd) {
   const int on = 1;
   const int idle_s = 10;
@@ -36,7 +36,7 @@ void set_options(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-  // Nothing is probed while something is on its way, so that has the same bound.
+  // TCP sends no keepalive probes while data is unacknowledged; this bounds that case equally.
   const unsigned unanswered_ms = 1000 * (idle_s + probes * interval_s);
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof(unanswered_ms));
 }
@@ -354,7 +354,7 @@ Result<SocketAddress> find_interface(std::string names,
   const auto interfaces = list_interfaces(family);
   const std::string asked = names;
   if (names.empty()) {
-    for (const Interface& candidate : interfaces) {  // real networks first
+    for (const Interface& candidate : interfaces) {  // before bridges and loopback
       if (!matches(candidate.name, "lo,docker,virbr", false)) {
         return candidate.address;
       }

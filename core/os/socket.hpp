@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP for the control plane: owned sockets, addresses as values, interface choice. Everything that
-// waits is bounded by a deadline and by a stop flag.
+// TCP for the control plane: owned sockets, addresses as values, choice of the interface. Every
+// wait is bounded by a deadline and by a stop flag.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class SocketAddress {
  public:
   SocketAddress() = default;
   explicit SocketAddress(const sockaddr* address);
-  /// "host:port" or "[v6]:port"; names are resolved.
+  /// "host:port" or "[v6]:port"; resolves host names.
   static Result<SocketAddress> parse(std::string_view text);
 
   [[nodiscard]] std::string to_string() const;
@@ -31,7 +31,7 @@ class SocketAddress {
   [[nodiscard]] socklen_t raw_size() const;
   [[nodiscard]] int family() const { return storage_.ss_family; }
 
-  /// 28 bytes: family, port, address, scope; for messages.
+  /// Size of pack(): family, port, address and scope, as sent in messages.
   static constexpr size_t kPackedBytes = 28;
   void pack(uint8_t* bytes) const;
   static Result<SocketAddress> unpack(const uint8_t* bytes);
@@ -40,17 +40,17 @@ class SocketAddress {
   sockaddr_storage storage_{};
 };
 
-/// When to give up waiting.
+/// Bounds of a wait: a deadline and a stop flag.
 struct Patience {
   Deadline deadline = Deadline::never();
   const std::atomic<bool>* stop = nullptr;  // may be null
 
-  /// Waits until `fd` is ready for `events` (poll). An Error when patience is at an end.
+  /// Waits until `fd` is ready for `events` (poll). An Error at the deadline or when stopped.
   [[nodiscard]] Result<void> wait(int fd, short events, std::string_view what) const;
 };
 
-/// Move-only owner of a non-blocking TCP socket. Threads: one at a time. A child made by fork has
-/// none of its parent's sockets (own_fds.hpp); what is left of their owners there does nothing.
+/// Move-only owner of a non-blocking TCP socket. Threads: one at a time. In a child made by fork
+/// the sockets of the parent are closed (own_fds.hpp), and their owners do nothing.
 class Socket {
  public:
   Socket() = default;
@@ -58,18 +58,19 @@ class Socket {
   Socket(Socket&& other) noexcept;
   Socket& operator=(Socket&& other) noexcept;
 
-  /// Listens at `address`; port 0: any port, or the first free one of [low, high] when high > 0.
+  /// Listens at `address`; port 0: any free port, or, when high > 0, the first free one of
+  /// [low, high].
   static Result<Socket> listen(SocketAddress address, int port_low, int port_high);
-  /// One try to connect. kRemoteError: the host is there and refuses, so nobody listens.
+  /// Makes one attempt to connect. kRemoteError: the host refuses, so nothing listens there.
   static Result<Socket> connect(const SocketAddress& address, const Patience& patience);
-  /// Not connected: a descriptor to give up when there are no others. Not open when there is none.
+  /// An unconnected socket that holds a descriptor in reserve. Not open when no descriptor is left.
   static Socket reserve();
-  /// The next connection, nullopt when there is none now.
+  /// The next incoming connection; nullopt: none is waiting.
   Result<std::optional<Socket>> try_accept();
 
   Result<void> send_all(std::string_view bytes, const Patience& patience);
   Result<void> recv_all(void* bytes, size_t size_bytes, const Patience& patience);
-  /// What is there now, 0 when nothing; an Error when the peer closed.
+  /// Receives the bytes that are available; 0: none are. An Error when the peer closed.
   Result<size_t> try_recv(void* bytes, size_t size_bytes);
   Result<size_t> try_send(std::string_view bytes);
 
@@ -83,12 +84,13 @@ class Socket {
   explicit Socket(int fd) : fd_(fd), forks_(Forks::count()) {}
   static Socket open(int family);
   int fd_ = -1;
-  uint64_t forks_ = 0;  // of the process that opened it
+  uint64_t forks_ = 0;  // Forks::count() when it was opened
 };
 
-/// The address of the interface to use: `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^
-/// excludes, = exact), `family` AF_INET, AF_INET6 or empty. Without names: no loopback and no
-/// docker bridge unless there is nothing else. `setting`: where `names` are from, for messages.
+/// The address of the interface to use. `names` in NCCL_SOCKET_IFNAME's syntax (prefixes; ^
+/// excludes, = is exact); `family`: AF_INET, AF_INET6 or empty. Without names, loopback and the
+/// bridges of docker and libvirt are used only when there is nothing else. `setting`: the variable
+/// that `names` came from, for messages.
 Result<SocketAddress> find_interface(std::string names,
                                      const std::string& family,
                                      std::string_view setting = "NCCL_SOCKET_IFNAME");

@@ -22,8 +22,8 @@ CallWatcher::CallWatcher(std::chrono::milliseconds limit, Report report)
 CallWatcher::~CallWatcher() { stop(); }
 
 CallWatcher& CallWatcher::of_process() {
-  // Never destroyed: destructors of other statics may still call plugins. Its thread ends before
-  // the library may be unloaded.
+  // Never destroyed, because destructors of other statics may still call plugins. Its thread ends
+  // before the library may be unloaded.
   static auto* const watcher =  // NOLINT(cppcoreguidelines-owning-memory)
       new CallWatcher(kLimit, [](const std::string& text) { PLEXUS_WARN("{}", text); });
   struct Stop {
@@ -44,7 +44,7 @@ void CallWatcher::stop() {
   if (thread.joinable() && pid_ == getpid()) {
     thread.join();
   } else if (thread.joinable()) {
-    thread.detach();  // it is the parent's
+    thread.detach();  // the thread belongs to the parent process
   }
 }
 
@@ -63,7 +63,7 @@ void CallWatcher::begin(Entry& entry) noexcept {
     try {
       thread_ = std::thread([this] { serve(); });
     } catch (const std::system_error&) {
-      return;  // no thread to be had: nobody watches
+      return;  // without a thread, calls are not watched
     }
   } else if (is_asleep_) {
     changed_.notify_one();
@@ -81,8 +81,8 @@ void CallWatcher::end(Entry& entry) noexcept {
   }
 }
 
-/// A call that connects comes again and again; waking this thread for each would cost more than the
-/// call. So it looks on its own as long as there were calls, and then sleeps.
+/// Connecting calls a plugin again and again, and waking this thread for each call would cost more
+/// than the call. The thread therefore polls while there are calls, and sleeps afterwards.
 void CallWatcher::serve() {
   std::unique_lock lock(mutex_);
   while (!stops_) {

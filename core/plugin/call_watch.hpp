@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names calls into plugins that last: a job that hangs in a library must say in which call of which
-// library, and for whom. For control calls (init, listen, connect, accept, registration, closing);
-// calls of the data path are not watched.
+// Reports calls into plugins that take long, so that a job that hangs in a library names the call,
+// the library and the peer. Only control calls are watched (init, listen, connect, accept,
+// registration, closing), not the data path.
 #pragma once
 
 #include <chrono>
@@ -17,26 +17,26 @@
 
 namespace plexus {
 
-/// A call in progress. What it borrows lives until the call is over.
+/// A call in progress. The strings must live until the call has returned.
 struct PluginCall {
   std::string_view plugin;
-  const char* entry;      // as plexus_net.h has it
-  std::string_view peer;  // empty: the call is for none
+  const char* entry;      // name of the entry in plexus_net.h
+  std::string_view peer;  // empty: the call concerns no peer
 };
 
-/// One thread, started by the first call, that looks now and then while there are calls.
+/// One thread, started by the first call, that checks at intervals while there are calls.
 /// Threads: any.
 class CallWatcher {
  public:
   using Report = std::function<void(const std::string& text)>;
-  /// `report` is told of each call once, when it has lasted for `limit`; by the watcher's thread,
-  /// while the call cannot end.
+  /// `report` is called once for each call that has lasted for `limit`, by the watcher's thread;
+  /// the call cannot return meanwhile.
   CallWatcher(std::chrono::milliseconds limit, Report report);
   ~CallWatcher();
   CallWatcher(const CallWatcher&) = delete;
   CallWatcher& operator=(const CallWatcher&) = delete;
 
-  /// 10 s, and a WARN.
+  /// The process's watcher: limit 10 s, reports as WARN.
   static CallWatcher& of_process();
 
  private:
@@ -56,18 +56,18 @@ class CallWatcher {
 
   const std::chrono::milliseconds limit_;
   const Report report_;
-  const int pid_;  // a forked process has no watcher
+  const int pid_;  // of the process that made it; a forked child has no watcher thread
   std::mutex mutex_;
-  // all guarded by mutex_:
+  // guarded by mutex_:
   std::condition_variable changed_;
   std::thread thread_;
   Entry* first_ = nullptr;
-  bool is_asleep_ = false;  // until somebody calls
-  bool was_busy_ = false;   // there were calls since the watcher looked
+  bool is_asleep_ = false;  // until the next call
+  bool was_busy_ = false;   // there were calls since the last check
   bool stops_ = false;
 };
 
-/// On the stack round a call.
+/// Registers a call for the lifetime of this object, which lives on the caller's stack.
 class WatchedCall {
  public:
   explicit WatchedCall(const PluginCall& call,

@@ -21,7 +21,7 @@ class Context {
   plexus_collnet_context_t* raw = nullptr;
   std::vector<plexus_collnet_properties_t> devices;
   mutable std::mutex mutex;
-  mutable std::string reason;  // guarded by mutex; of the call that failed last
+  mutable std::string reason;  // guarded by mutex; of the latest failure
 };
 
 void CloseContext::operator()(Context* context) const noexcept {
@@ -51,7 +51,7 @@ constexpr uint32_t kTableBytesMax = 64 * 1024;
 using collnet_detail::Context;
 using collnet_detail::make_error;
 
-/// The callback that plugins get. Nothing may escape into C.
+/// The log callback that plugins get. No exception may escape into C.
 void log_from_plugin(plexus_log_sink_t* sink,
                      int32_t level,
                      const char* file,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face of plugin-api/plexus_collnet.h: what the core sees of a network that reduces.
+// The C++ interface to plugin-api/plexus_collnet.h: a network that reduces, as the core sees it.
 //
 //   CollnetPlugin    a loaded library with its checked table; shared by its contexts
 //   CollnetContext   one communicator's use of it: devices, what it can reduce, listen
 //   CollnetListen, CollnetGroup, CollnetMemory   owned handles; destroyed before their context
 //
 // As in net_plugin.hpp, control calls return `Result` and data-path calls hand the plugin's code
-// through as `NetStatus`; `explain` makes the `Error` of a failed one.
-// Threads: one at a time per group, any for the context.
+// As in net_plugin.hpp, control calls return `Result`, and data-path calls return the plugin's code
+// as `NetStatus`; `explain` makes the `Error` of a failed one.
 #pragma once
 
 #include <filesystem>
@@ -24,7 +24,7 @@
 
 namespace plexus {
 
-/// What a plugin of NCCL's ABI does in place of the table's `init`: it knows its library.
+/// Replaces the table's `init` for a plugin of NCCL's ABI.
 class CollnetOrigin {
  public:
   CollnetOrigin() = default;
@@ -35,23 +35,23 @@ class CollnetOrigin {
                                      plexus_collnet_context_t** context) const = 0;
 };
 
-/// Checked. `ops` has all entries.
+/// A plugin whose descriptor was checked. `ops` has all entries.
 struct CollnetPlugin {
   std::filesystem::path path;
   std::string name;     // "Aggregator"
-  std::string version;  // "0.1.0"; that of NCCL's ABI: "ncclCollNetPlugin_v8"
+  std::string version;  // "0.1.0"; for NCCL's ABI: "ncclCollNetPlugin_v8"
   plexus_collnet_ops_t ops{};
   std::shared_ptr<const CollnetOrigin> origin;  // null: native
 };
 
 /// Checks magic, sizes, ABI, names and entries of what plexus_collnet_query returned.
 [[nodiscard]] Result<CollnetPlugin> check_collnet_plugin(const plexus_collnet_plugin_t* plugin);
-/// Checks what `properties` of a plugin filled in.
+/// Checks the values that the plugin's `properties` returned.
 [[nodiscard]] Result<void> check_collnet_properties(const plexus_collnet_properties_t& properties);
 
 namespace collnet_detail {
 
-/// Everything behind a context. At a fixed address: it is the plugin's log sink.
+/// The state behind a context. Its address never changes, because it is the plugin's log sink.
 class Context;
 struct CloseContext {
   void operator()(Context* context) const noexcept;
@@ -69,7 +69,7 @@ class CollnetContext {
                                                      uint64_t comm_id);
   [[nodiscard]] const CollnetPlugin& plugin() const noexcept;
   [[nodiscard]] std::span<const plexus_collnet_properties_t> devices() const noexcept;
-  /// PLEXUS_TYPE_*, PLEXUS_REDUCE_*.
+  /// `type`: PLEXUS_TYPE_*; `op`: PLEXUS_REDUCE_*.
   [[nodiscard]] Result<bool> supports(int32_t type, int32_t op) const;
   [[nodiscard]] Result<CollnetListen> listen(uint32_t device) const;
 
@@ -106,7 +106,7 @@ class CollnetListen {
   plexus_net_handle_t handle_;
 };
 
-/// Registered memory of a group. Destroyed before it.
+/// Registered memory of a group. Must be destroyed before the group.
 class CollnetMemory {
  public:
   CollnetMemory(const plexus_collnet_ops_t* ops, plexus_collnet_memory_t* raw) noexcept
@@ -120,7 +120,7 @@ class CollnetMemory {
   }
   ~CollnetMemory() {
     if (raw_ != nullptr) {
-      ops_->deregister(raw_);  // nothing sensible follows from a failure here
+      ops_->deregister(raw_);  // a failure here has no consequence
     }
   }
   [[nodiscard]] plexus_collnet_memory_t* raw() const noexcept { return raw_; }
@@ -143,9 +143,9 @@ class CollnetGroup {
   [[nodiscard]] Result<CollnetMemory> register_memory(const plexus_net_region_t& region);
   [[nodiscard]] NetStatus iallreduce(const plexus_collnet_reduction_t& reduction,
                                      plexus_collnet_request_t** request) noexcept;
-  /// kAgain: not done. Everything else: the request is gone.
+  /// kAgain: not done. Any other status: the request is freed.
   [[nodiscard]] NetStatus test(plexus_collnet_request_t* request) noexcept;
-  /// Why `call` failed with `status`, called at once.
+  /// The reason why `call` failed with `status`. Must be called right after it.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const;
 
  private:

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 
 using Loaded = std::shared_ptr<const CollnetPlugin>;
 
-/// The first of `names` in our folders, else where the dynamic loader looks; nothing: there is
-/// none. An Error: it is there and cannot be loaded.
+/// Loads the first of `names` from Plexus's folders, or else by the dynamic loader's rules;
+/// nullopt: not found. An Error: a file exists and cannot be loaded.
 Result<std::optional<Library>> find_any(const CollnetPluginOptions& options,
                                         const std::vector<std::string>& names) {
   std::vector<fs::path> folders = {options.own_folder};
@@ -27,7 +27,7 @@ Result<std::optional<Library>> find_any(const CollnetPluginOptions& options,
   }
   for (const std::string& file : names) {
     for (const fs::path& folder : folders) {
-      // An absolute path, or one with a '/', means itself.
+      // A path with a '/' is used as it is.
       const bool is_path = file.find('/') != std::string::npos;
       const fs::path path = is_path ? fs::path(file) : folder / file;
       if (std::error_code ignored; fs::is_regular_file(path, ignored)) {
@@ -112,7 +112,7 @@ Result<Loaded> find_collnet_plugin(const CollnetPluginOptions& options) {
   for (const NetPluginEntry& entry : list.named) {
     auto library = find_any(options, net_plugin_file_names(entry.name));
     if (library.has_error() || !library.value().has_value()) {
-      continue;  // the network says what is wrong with it
+      continue;  // opening the network reports the error
     }
     PLEXUS_TRY(loaded, load_shared(options, *library.value()));
     if (loaded != nullptr) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which collnet plugin serves a communicator: PLEXUS_COLLNET_PLUGIN, else one that is in a library
-// of NCCL_NET_PLUGIN (or in libnccl-net.so), where NCCL looks. Reads no environment.
+// The choice of a communicator's collnet plugin: PLEXUS_COLLNET_PLUGIN, else one in a library of
+// NCCL_NET_PLUGIN (or in libnccl-net.so), as in NCCL. Reads no environment.
 #pragma once
 
 #include <filesystem>
@@ -15,11 +15,11 @@
 
 namespace plexus {
 
-/// The plugins that a process has loaded: communicators share them, for those of NCCL's ABI up to
-/// v10 are initialised once per process. Threads: any.
+/// The plugins that the process has loaded. Communicators share them, because plugins of NCCL's ABI
+/// up to v10 are initialised once per process. Threads: any.
 class CollnetPluginCache {
  public:
-  /// As load_collnet_plugin.
+  /// Like load_collnet_plugin(), but loads each library once.
   [[nodiscard]] Result<std::shared_ptr<const CollnetPlugin>> load(const Library& library);
 
  private:
@@ -31,16 +31,16 @@ struct CollnetPluginOptions {
   std::string plugin;       // PLEXUS_COLLNET_PLUGIN: name, file or path; "none"; empty: see above
   std::string net_plugins;  // NCCL_NET_PLUGIN
   std::string folders;      // PLEXUS_PLUGIN_PATH
-  CollnetPluginCache* cache = nullptr;  // null: nothing is shared with other communicators
+  CollnetPluginCache* cache = nullptr;  // null: communicators share nothing
   std::filesystem::path own_folder = find_own_folder();
 };
 
-/// The plugin in `library`: our ABI's, else the newest of NCCL's. Null: it has none.
+/// The plugin in `library`: of Plexus's ABI, else of NCCL's newest. Null: it has none.
 [[nodiscard]] Result<std::shared_ptr<const CollnetPlugin>> load_collnet_plugin(
     const Library& library);
 
-/// Null: the user named none, and there is none. What the user named and cannot be used is an
-/// error.
+/// Null: the user named none and none was found. A plugin that the user named and that is unusable
+/// is an Error.
 [[nodiscard]] Result<std::shared_ptr<const CollnetPlugin>> find_collnet_plugin(
     const CollnetPluginOptions& options);
 

@@ -9,10 +9,10 @@
 namespace plexus {
 namespace {
 
-/// A table that says it is longer than this is no table.
+/// A larger table size is taken for garbage.
 constexpr uint32_t kTableBytesMax = 64 * 1024;
 
-/// Bytes of a table or descriptor up to and including `last`, the last field of ABI 1.0.
+/// Size of a table or descriptor up to and including `last`, the last field of ABI 1.0.
 #define PLEXUS_BYTES_THROUGH(type, last) (offsetof(type, last) + sizeof(type::last))
 
 constexpr bool is_name_char(char c) {
@@ -21,7 +21,7 @@ constexpr bool is_name_char(char c) {
 }
 constexpr bool is_printable(char c) { return c >= ' ' && c <= '~'; }
 
-/// The text at `text`, which has room for `room` bytes; nullopt when its end is not within.
+/// The string at `text` if it ends within `room` bytes, else nullopt.
 std::optional<std::string_view> bounded(const char* text, size_t room) {
   const void* end = text == nullptr ? nullptr : std::memchr(text, 0, room);
   if (end == nullptr) {
@@ -109,7 +109,7 @@ Result<void> check_header(const plexus_plugin_t& plugin) {
   return ok();
 }
 
-/// The plugin's table in a zeroed table of ours.
+/// Copies the plugin's table into a zeroed full-size table.
 Result<plexus_net_ops_t> copy_table(const plexus_net_ops_t* table) {
   constexpr size_t kLeast = PLEXUS_BYTES_THROUGH(plexus_net_ops_t, close_listen);
   const uint32_t table_bytes = table->struct_size;
@@ -157,7 +157,7 @@ Result<void> check_entries(const plexus_net_ops_t& ops) {
 }
 
 Result<void> check_capacities(const plexus_net_properties_t& raw) {
-  constexpr uint32_t kRequestsLeast = 8;  // slots of a connection
+  constexpr uint32_t kRequestsLeast = 8;  // number of slots of a connection
   constexpr uint32_t kAllMemory = PLEXUS_MEMORY_HOST | PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF;
   PLEXUS_TRY(
       check_number("message_bytes_max", raw.message_bytes_max, 1, PLEXUS_NET_MESSAGE_BYTES_MAX));
@@ -235,7 +235,8 @@ Result<NetProperties> check_net_properties(const plexus_net_properties_t& raw) {
 
 Result<NetPath> check_net_path(const plexus_net_path_t& raw) {
   constexpr uint32_t kBillion = 1'000'000'000;
-  constexpr uint64_t kLatencyMost = 3600ull * kBillion;  // an hour: beyond it the number is garbage
+  // an hour; a larger number is taken for garbage
+  constexpr uint64_t kLatencyMost = 3600ull * kBillion;
   if (raw.level < PLEXUS_NET_LEVEL_UNKNOWN) {
     return fail(
         Code::kInvalidUsage,

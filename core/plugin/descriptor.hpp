@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin says of itself, checked before it is believed. Everything here is pure: it takes
-// what the plugin gave (as the C structs of plugin-api) and returns values of ours, or an error
-// that says what was found and what was expected. Called once per plugin, context and device.
+// Checks of what a plugin says about itself. All functions are pure: they take the C structs of
+// plugin-api as the plugin filled them in and return C++ values, or an error with the value found
+// and the value expected. Called once per plugin, context and device.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,11 @@
 
 namespace plexus {
 
-/// A net plugin's descriptor. `ops` is the full table of this host: entries that the plugin is too
-/// old to have are null, and only optional entries can be.
+/// A net plugin's descriptor. `ops` is a full-size table: entries newer than the plugin's ABI are
+/// null, and only optional entries can be.
 struct NetDescriptor {
   std::string name;
-  std::string version;                        // "" when the ABI has none (NCCL's)
+  std::string version;                        // "" for NCCL's ABIs, which have none
   std::string entry = "plexus_plugin_query";  // the symbol through which it was loaded
   uint32_t abi_major = 0;
   uint32_t abi_minor = 0;
@@ -32,7 +32,7 @@ struct NetDescriptor {
 /// Checks magic, sizes, ABI, kind, names and mandatory entries, in that order.
 [[nodiscard]] Result<NetDescriptor> check_net_descriptor(const plexus_plugin_t* plugin);
 
-/// A device. nullopt = the plugin does not know.
+/// Properties of a device. nullopt: the plugin does not know.
 struct NetProperties {
   std::string name;
   std::string pci_path;  // empty: virtual device
@@ -53,22 +53,22 @@ struct NetProperties {
   std::optional<uint32_t> plane_id;
 };
 
-/// Checks what `properties` of a plugin filled in: bounded strings, sane numbers.
+/// Checks the values that `properties` returned: bounded strings, plausible numbers.
 [[nodiscard]] Result<NetProperties> check_net_properties(const plexus_net_properties_t& raw);
 
-/// The way between two fabrics. nullopt = not known.
+/// The path between two fabrics. nullopt: not known.
 struct NetPath {
   bool connected = true;
-  std::optional<uint32_t> level;  // 0 same datacenter, 1 another, above: further
+  std::optional<uint32_t> level;  // 0: same datacenter, 1: another one, above: further away
   std::optional<uint64_t> bandwidth_mbit_per_s;
   std::optional<std::chrono::nanoseconds> latency;
-  std::optional<uint64_t> cost;  // smaller is better, unit of the plugin
+  std::optional<uint64_t> cost;  // smaller is better; the unit is the plugin's
   std::optional<uint32_t> loss_per_billion;
 };
 
 [[nodiscard]] Result<NetPath> check_net_path(const plexus_net_path_t& raw);
 
-/// Upper bound of `device_count`: more is a plugin that did not write the number.
+/// Upper bound of `device_count`: a plugin that returns more did not write the number.
 inline constexpr uint32_t kNetDevicesMax = 1024;
 
 }  // namespace plexus

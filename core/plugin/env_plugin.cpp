@@ -15,21 +15,22 @@
 namespace plexus {
 namespace {
 
-/// The NCCL release whose API this library has, as the plugin is told.
+/// The NCCL release whose API this library implements, as passed to the plugin.
 struct Release {
   uint8_t major = 2;
   uint8_t minor = 30;
   uint8_t patch = 7;
 };
 
-/// What stays of the plugin. The library is never unloaded.
+/// The installed plugin. Its library is never unloaded.
 struct Installed {
   Installed() = default;
-  /// The plugin has begun in the parent, and is not begun again.
+  /// In a child made by fork: the plugin was initialised in the parent and is not initialised
+  /// again.
   Installed(AfterFork /*tag*/, const Installed& parent)
       : get(parent.get.load(std::memory_order_acquire)) {}
   std::atomic<const char* (*)(const char*)> get{nullptr};
-  int32_t (*finalize)() = nullptr;  // of the process that began it
+  int32_t (*finalize)() = nullptr;  // set only in the process that initialised the plugin
 };
 Installed& installed() { return Immortal<Installed>::instance(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The env plugin: a library of NCCL's env ABI (`ncclEnvPlugin_v1`, `v2`) that answers for settings
-// in place of the environment (NCCL_ENV_PLUGIN). One per process, for its life.
+// The env plugin: a library of NCCL's env ABI (`ncclEnvPlugin_v1`, `v2`) that provides settings in
+// place of the environment (NCCL_ENV_PLUGIN). One per process, until it exits.
 //
 // Threads: any.
 #pragma once
@@ -14,13 +14,13 @@
 namespace plexus {
 
 struct EnvPluginOptions {
-  std::string plugin;   // NCCL_ENV_PLUGIN: a name, file or path; empty or `none`: the environment
+  std::string plugin;   // NCCL_ENV_PLUGIN: a name, file or path; empty or `none`: no plugin
   std::string folders;  // PLEXUS_PLUGIN_PATH, of the environment
   std::filesystem::path own_folder = NetPluginOptions::find_own_plugin_folder();
 };
 
-/// Loads and initialises it, and makes core/base/config ask it from now on. It is ended when the
-/// process exits.
+/// Loads and initialises the plugin, and makes core/base/config look settings up in it. It is
+/// finalized when the process exits.
 [[nodiscard]] Result<void> install_env_plugin(const EnvPluginOptions& options);
 
 }  // namespace plexus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call across the ABI, either way: an exception that escapes is a code like any other.
+// Calls across the ABI in both directions: an exception becomes an error code.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ struct Loading {
   std::mutex mutex;
 };
 
-/// The machine this code runs on, as ELF files name it; 0: not known here, do not compare.
+/// The ELF machine number of this build; 0: unknown, not compared.
 constexpr uint16_t own_machine() {
 #if defined(__x86_64__)
   return EM_X86_64;
@@ -37,7 +37,7 @@ constexpr uint16_t own_machine() {
 #endif
 }
 
-/// Program headers of real libraries number a dozen; more is a damaged file.
+/// Real libraries have about a dozen program headers; more means a damaged file.
 constexpr uint16_t kProgramHeadersMax = 512;
 
 Result<void> check_segments(std::ifstream& file, const Elf64_Ehdr& header, uint64_t file_bytes) {
@@ -117,7 +117,7 @@ Result<Library> Library::load(const fs::path& path) {
   if (!is_bare_name) {
     PLEXUS_TRY(check_elf_file(path));
   }
-  // One at a time: Boost reads what the dynamic linker wrote without the linker's lock.
+  // One at a time, because Boost reads the dynamic linker's data without the linker's lock.
   const std::lock_guard lock(Immortal<Loading>::instance().mutex);
   namespace dll = boost::dll;
   const auto mode =
@@ -133,7 +133,7 @@ Result<Library> Library::load(const fs::path& path) {
   if (error) {
     file = path;
   }
-  // Boost's destructor would unload it; one more reference with NODELETE pins it for ever.
+  // Boost's destructor would unload it; another reference with RTLD_NODELETE keeps it loaded.
   void* pinned = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (pinned == nullptr) {
     return fail(Code::kSystemError, "{}", ::dlerror());  // NOLINT(concurrency-mt-unsafe): see above

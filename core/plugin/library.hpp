@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded shared library: the only place that opens one (and the only user of Boost.DLL).
-// A library is loaded with all its symbols resolved and none of them global, and it is never
-// unloaded while the process lives: a plugin may have threads, atexit handlers and thread-local
-// destructors in it. Called by core/plugin/registry and core/plugin/net_plugin.
+// A loaded shared library. Only this file opens libraries (and uses Boost.DLL). All symbols of a
+// library are resolved when it is loaded, and none becomes global. A library is never unloaded,
+// because a plugin may have threads, atexit handlers and thread-local destructors in it.
 #pragma once
 
 #include <filesystem>
@@ -13,15 +12,15 @@
 
 namespace plexus {
 
-/// The name under which the program itself is "loaded": its plugins are linked into it.
+/// Path that means the program itself: the plugin is linked into it.
 inline constexpr const char* kStaticPlugin = "STATIC_PLUGIN";
 
 /// Threads: const members are safe from any thread.
 class Library {
  public:
-  /// Loads the file at `path`. A path without '/' is a bare name, which the dynamic loader looks
-  /// for by its own rules (LD_LIBRARY_PATH, RUNPATH, cache); STATIC_PLUGIN is the program. The
-  /// error of a file that is no loadable library says why, with the loader's own words.
+  /// Loads the file at `path`. A path without '/' is a bare name that the dynamic loader looks up
+  /// (LD_LIBRARY_PATH, RUNPATH, cache); STATIC_PLUGIN is the program. The Error for a file that is
+  /// no loadable library contains the loader's message.
   [[nodiscard]] static Result<Library> load(const std::filesystem::path& path);
 
   /// The function `name`, or null.
@@ -35,9 +34,9 @@ class Library {
   }
   struct Object {
     const void* address = nullptr;
-    size_t size_bytes = 0;  // as the library's symbol table says; 0: it does not
+    size_t size_bytes = 0;  // from the library's symbol table; 0: not recorded
   };
-  /// The data symbol `name`, with the size that its own compiler gave it.
+  /// The data symbol `name`, with its size as compiled into the library.
   [[nodiscard]] std::optional<Object> find_object(const char* name) const noexcept;
   /// The file that was loaded, absolute.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -47,15 +46,15 @@ class Library {
   Library(void* native, std::filesystem::path path) : native_(native), path_(std::move(path)) {}
   [[nodiscard]] Address find_symbol(const char* name) const noexcept;
 
-  void* native_;  // dlopen's handle, pinned in the process: valid for ever
+  void* native_;  // dlopen's handle; never closed
   std::filesystem::path path_;
 };
 
-/// Looks at the headers of an ELF file without loading it: a truncated library would kill the
-/// process inside dlopen, one of another machine gives an unclear message. Fails with the reason.
+/// Checks the headers of an ELF file without loading it: dlopen crashes on a truncated library, and
+/// its message for a library of another machine is unclear. Fails with the reason.
 [[nodiscard]] Result<void> check_elf_file(const std::filesystem::path& path);
 
-/// The folder of the library (or program) that contains this code; empty when it cannot be known.
+/// The folder of the library (or program) that contains this code; empty: unknown.
 [[nodiscard]] std::filesystem::path find_own_folder();
 
 }  // namespace plexus

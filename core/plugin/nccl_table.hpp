@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin of NCCL's ABIs exports a table of each version that it serves, a data symbol STEM_vN
-// ("ncclNetPlugin_v8"). The host takes the highest that it knows.
+// A plugin of NCCL's ABIs exports one table per version that it supports, as a data symbol STEM_vN
+// ("ncclNetPlugin_v8"). The host uses the highest version that it supports itself.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct NcclTable {
   std::string symbol;  // "ncclNetPlugin_v8"
   Library::Object object;
 
-  /// kInvalidUsage when the library says that its table is smaller than the ABI's.
+  /// kInvalidUsage when the library's table is smaller than the ABI's.
   [[nodiscard]] Result<void> check_size(size_t size_bytes) const;
 };
 
@@ -24,10 +24,10 @@ struct NcclVersions {
   int least;
   int most;
 };
-/// Of any ABI: more than there are, some to come.
+/// Versions of any of NCCL's ABIs, including some future ones.
 inline constexpr NcclVersions kAnyNcclVersion = {1, 20};
 
-/// The highest of these versions that the library has. Nothing of the library is called.
+/// The highest of these versions in the library. Calls no function of the library.
 [[nodiscard]] std::optional<NcclTable> find_newest_table(const Library& library,
                                                          const char* stem,
                                                          NcclVersions versions);

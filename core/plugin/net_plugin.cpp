@@ -14,23 +14,23 @@
 #include "core/plugin/nccl_net/adapter.hpp"
 #include "core/plugin/nccl_net/choose.hpp"
 
-// The host's side of the log callback. The C ABI declares the type; what it is, is decided here.
+// The host's side of the log callback: a type that the C ABI only declares.
 struct plexus_log_sink {
   plexus::NetLog log;
   std::mutex mutex;
-  /// The last PLEXUS_LOG_ERROR line of each thread that was not asked for yet, oldest first.
+  /// The latest PLEXUS_LOG_ERROR line of each thread that was not reported yet, oldest first.
   std::vector<std::pair<std::thread::id, std::string>> errors;
-  /// The first PLEXUS_LOG_WARN line of each thread in its control call, in case that fails.
+  /// The first PLEXUS_LOG_WARN line of each thread in its control call, in case the call fails.
   std::vector<std::pair<std::thread::id, std::string>> warnings;
   plexus::NetSettings settings;
-  /// Answers given so far, which the plugin may keep: they never change.
+  /// The answers so far. The plugin may keep pointers to them, so they never change.
   std::map<std::string, std::optional<std::string>, std::less<>> answers;  // guarded by mutex
 };
 
 namespace plexus {
 namespace net_detail {
 
-/// Everything behind a NetContext. Handles point to it, so it never moves.
+/// The state behind a NetContext. Handles point to it, so it never moves.
 class ContextState {
  public:
   ContextState(std::shared_ptr<const NetPlugin> used, NetLog log, NetSettings settings)
@@ -58,7 +58,7 @@ namespace {
 
 using net_detail::ContextState;
 
-/// Failures nobody asked about (a plugin that logs errors and succeeds) are forgotten beyond this.
+/// Limit of kept errors (a plugin may log errors and succeed); the oldest are dropped.
 constexpr size_t kErrorsKeptMax = 64;
 
 NetLogLevel level_of(int32_t level) {
@@ -88,7 +88,7 @@ void keep_first_warning(plexus_log_sink& sink, const char* text) {
   }
 }
 
-/// What this thread's lines so far say explains nothing of what comes.
+/// Drops this thread's earlier lines, which do not explain later failures.
 void forget_lines(plexus_log_sink& sink) {
   const std::scoped_lock lock(sink.mutex);
   const auto me = std::this_thread::get_id();
@@ -97,7 +97,7 @@ void forget_lines(plexus_log_sink& sink) {
   }
 }
 
-/// The error, else the first warning, of this thread's call.
+/// The error line of this thread's call, or else its first warning.
 std::string take_error(plexus_log_sink& sink) {
   const std::scoped_lock lock(sink.mutex);
   const auto me = std::this_thread::get_id();
@@ -113,7 +113,7 @@ std::string take_error(plexus_log_sink& sink) {
   return text;
 }
 
-/// The callback that plugins get. Nothing may escape into C.
+/// The log callback that plugins get. No exception may escape into C.
 void log_from_plugin(plexus_log_sink* sink,
                      int32_t level,
                      const char* file,
@@ -136,7 +136,7 @@ void log_from_plugin(plexus_log_sink* sink,
   }
 }
 
-/// The other callback.
+/// The settings callback that plugins get.
 const char* setting_for_plugin(plexus_log_sink* sink, const char* name) noexcept {
   if (sink == nullptr || name == nullptr) {
     return nullptr;
@@ -153,8 +153,9 @@ const char* setting_for_plugin(plexus_log_sink* sink, const char* name) noexcept
   }
 }
 
-/// Calls into a plugin. One that lets an exception out breaks its contract; it is reported and goes
-/// no further. One that lasts is named. Control calls only: the data path trusts the plugin.
+/// Calls a plugin. An exception, which breaks the plugin's contract, is reported and stopped here;
+/// a call that takes long is reported by name. For control calls only: the data path calls the
+/// plugin directly.
 template <class Call>
 int32_t call_plugin(const ContextState& context,
                     const char* entry,
@@ -184,7 +185,7 @@ Code code_of(int32_t code) {
   return is_known ? Code{code} : Code::kInternalError;
 }
 
-/// Ends a set-up call that has no PLEXUS_AGAIN.
+/// Checks the code of a control call that cannot return PLEXUS_AGAIN.
 Result<void> check_code(const ContextState& context, std::string_view call, int32_t code) {
   if (code != PLEXUS_OK) {
     return net_detail::make_error(context, call, code);
@@ -192,7 +193,7 @@ Result<void> check_code(const ContextState& context, std::string_view call, int3
   return ok();
 }
 
-/// Ends a call that makes `handle`.
+/// Checks the code of a call that makes `handle`.
 Result<void> check_handle(const ContextState& context,
                           std::string_view call,
                           int32_t code,
@@ -206,7 +207,7 @@ Result<void> check_handle(const ContextState& context,
   return ok();
 }
 
-/// The same for a call that may say PLEXUS_AGAIN.
+/// Checks the code of a call that may return PLEXUS_AGAIN.
 Result<NetProgress> check_progress(const ContextState& context,
                                    std::string_view call,
                                    int32_t code,
@@ -266,7 +267,7 @@ Result<std::shared_ptr<const NetPlugin>> load_native(const Library& library, Que
   return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor));
 }
 
-/// The N of "vN"; 0: any; -1: none of NCCL's, only the native ABI.
+/// The N of "vN"; 0: any version; -1: only the native ABI.
 Result<int> parse_abi(const std::string& text) {
   if (text.empty() || text == "auto") {
     return 0;
@@ -434,7 +435,7 @@ Result<NetMemory> NetRecv::register_memory(const plexus_net_region_t& region) {
   return NetMemory{context_, ops_, raw, peer_};
 }
 
-// ---- ends of handles: nothing sensible follows from a failure here ----
+// ---- ends of handles: a failure here has no consequence ----
 
 void net_detail::close(const ContextState& context,
                        std::string_view peer,

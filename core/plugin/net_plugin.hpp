@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face of plugin-api/plexus_net.h: what the core sees of a network.
+// The C++ interface to plugin-api/plexus_net.h: a network as the core sees it.
 //
 //   NetPlugin   a loaded library with its checked descriptor; shared by its contexts
 //   NetContext  one communicator's use of it: devices, listen, connect, net_path
 //   NetListen, NetSend, NetRecv, NetMemory   owned handles; destroyed before their context
 //
-// Control calls return `Result`; the message of a failure is the plugin's own sentence, with the
-// plugin's name before it. Data-path calls (`isend`, `irecv`, `flush`, `test`) hand the plugin's
-// code through as `NetStatus`, allocate nothing and never log; `explain` makes the `Error` of a
-// failed one.
+// Control calls return `Result`; the message of a failure is the plugin's own sentence after the
+// plugin's name. Data-path calls (`isend`, `irecv`, `flush`, `test`) return the plugin's code as
+// `NetStatus`, allocate nothing and never log; `explain` makes the `Error` of a failed one.
 //
 // Threads: as plexus_net.h says: one thread at a time per connection, any for the context.
 #pragma once
@@ -30,20 +29,19 @@
 
 namespace plexus {
 
-/// What a data-path call says. Every other value is a failing `Code`; ask `explain`.
+/// Result of a data-path call. Every other value is a failing `Code`; `explain` gives the reason.
 enum class NetStatus : int32_t {
   kOk = PLEXUS_OK,
   kAgain = PLEXUS_AGAIN,
 };
 
-/// What a set-up step that never blocks says.
+/// Result of a control call that never blocks.
 enum class NetProgress { kPending, kDone };
 
-/// kChoice is the one line that says which network serves; users see it beside the other INIT
-/// lines.
+/// kChoice is the one line that says which network is used; users see it at level INIT.
 enum class NetLogLevel { kWarn, kChoice, kInfo, kTrace };
 
-/// Takes the lines of plugins and of the registry. Called from any thread.
+/// Receives the lines of plugins and of the registry. Called from any thread.
 using NetLog = std::function<void(NetLogLevel, std::string_view)>;
 
 using NetHandle = plexus_net_handle_t;
@@ -51,31 +49,31 @@ using NetBuffer = plexus_net_buffer_t;
 using NetPiece = plexus_net_piece_t;
 using NetRequest = plexus_net_request_t;
 
-/// Which ABI of a library is used.
+/// Selects the ABI of a library.
 struct NetLoadOptions {
-  /// PLEXUS_NET_ABI: "" or "auto" (native, else the newest of NCCL's), "native", or "v6" .. "v12".
+  /// PLEXUS_NET_ABI: "" or "auto" (native, else NCCL's newest), "native", or "v6" .. "v12".
   std::string abi;
-  /// PLEXUS_NET_V11: what ncclNetPlugin_v11 is. "" or "auto" (by its size), "mainline", "cross-dc".
+  /// PLEXUS_NET_V11: the ABI of ncclNetPlugin_v11: "" or "auto" (by size), "mainline", "cross-dc".
   std::string v11;
 };
 
-/// What a plugin of another ABI does in place of the table's `init`: it knows its library.
+/// Replaces the table's `init` for a plugin of another ABI.
 class NetOrigin {
  public:
   NetOrigin() = default;
   NetOrigin(const NetOrigin&) = delete;
   NetOrigin& operator=(const NetOrigin&) = delete;
   virtual ~NetOrigin() = default;
-  /// As plexus_net_ops_t::init.
+  /// Like plexus_net_ops_t::init.
   [[nodiscard]] virtual int32_t init(const plexus_net_config_t* config,
                                      plexus_net_context_t** context) const = 0;
-  /// The network's name now: some plugins change it at init.
+  /// The network's current name; some plugins change it during init.
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
 class NetPlugin {
  public:
-  /// Loads a library (see Library::load) and checks that it is a net plugin: of our ABI, or of
+  /// Loads a library (see Library::load) and checks that it is a net plugin of Plexus's ABI or of
   /// NCCL's (core/plugin/nccl_net).
   [[nodiscard]] static Result<std::shared_ptr<const NetPlugin>> load(
       const std::filesystem::path& path, const NetLoadOptions& options = {});
@@ -86,13 +84,13 @@ class NetPlugin {
             std::shared_ptr<const NetOrigin> origin = nullptr)
       : path_(std::move(path)), descriptor_(std::move(descriptor)), origin_(std::move(origin)) {}
 
-  /// What NCCL_NET is compared with.
+  /// The name that NCCL_NET is compared with.
   [[nodiscard]] std::string network_name() const;
   [[nodiscard]] int32_t init(const plexus_net_config_t* config,
                              plexus_net_context_t** context) const;
 
-  /// Written for plexus_net.h. Else it keeps NCCL's contract and no more: accept may block until
-  /// the peer connects, and test need not say how many bytes came.
+  /// Whether it is written for plexus_net.h. Otherwise only NCCL's contract holds: accept may block
+  /// until the peer connects, and test may omit the number of bytes.
   [[nodiscard]] bool is_native() const noexcept { return origin_ == nullptr; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const NetDescriptor& descriptor() const noexcept { return descriptor_; }
@@ -104,14 +102,14 @@ class NetPlugin {
   std::shared_ptr<const NetOrigin> origin_;  // shared with the contexts made by it
 };
 
-/// What a plugin is told of a setting; nullopt: it is not set.
+/// Looks up a setting for a plugin; nullopt: not set.
 using NetSettings = std::function<std::optional<std::string>(std::string_view name)>;
 
 struct NetContextOptions {
   uint64_t comm_id = 0;
-  int32_t traffic_class = -1;  // -1: no wish
+  int32_t traffic_class = -1;  // -1: default
   NetLog log;                  // may be empty
-  NetSettings settings = {};   // empty: plugins ask the environment themselves
+  NetSettings settings = {};   // empty: plugins read the environment
 };
 
 class NetMemory;
@@ -128,36 +126,36 @@ struct CloseContext {
 
 class NetContext {
  public:
-  /// Makes the plugin's context of one communicator and reads its devices. A context without
-  /// devices is a success: `device_count()` is 0.
+  /// Makes the plugin's context for one communicator and reads its devices. No devices is a
+  /// success: `device_count()` is 0.
   [[nodiscard]] static Result<NetContext> create(std::shared_ptr<const NetPlugin> plugin,
                                                  NetContextOptions options);
 
   [[nodiscard]] const NetPlugin& plugin() const noexcept;
   [[nodiscard]] uint32_t device_count() const noexcept;
   [[nodiscard]] const NetProperties& properties(uint32_t device) const;
-  /// Do its connections take messages in pieces of memory that is not registered?
+  /// Whether its connections accept messages made of pieces of unregistered memory.
   [[nodiscard]] bool takes_pieces(uint32_t device) const;
 
-  /// Listens on `device`; the handle goes to the sending side, and is a secret. `peer`, here and
-  /// below: who is at the other end, for messages.
+  /// Listens on `device`. The handle goes to the sending side and is secret. `peer`, here and
+  /// below: name of the other end, for error messages.
   [[nodiscard]] Result<NetListen> listen(uint32_t device, std::string_view peer = {}) const;
-  /// A connection that is not connected yet: drive it with `NetSend::try_connect`.
+  /// Makes an unconnected connection; `NetSend::try_connect` connects it.
   [[nodiscard]] NetSend connect(uint32_t device,
                                 const NetHandle& handle,
                                 std::string_view peer = {}) const;
-  /// A plugin that knows nothing of fabrics says: one fabric is level 0, two are unknown.
+  /// A plugin that does not support fabrics reports level 0 within one fabric, unknown otherwise.
   [[nodiscard]] Result<NetPath> net_path(uint64_t source, uint64_t target) const;
 
  private:
   using State = std::unique_ptr<net_detail::ContextState, net_detail::CloseContext>;
   explicit NetContext(State state) noexcept : state_(std::move(state)) {}
-  State state_;  // at a fixed address: the handles below point to it
+  State state_;  // at a fixed address, because the handles below point to it
 };
 
 namespace net_detail {
 
-/// Ends handles. Each is a call into the plugin that may last, and is watched as one.
+/// Closes handles. Each is a control call into the plugin and watched as such.
 void close(const ContextState& context, std::string_view peer, plexus_net_listen_t* raw) noexcept;
 void close(const ContextState& context, std::string_view peer, plexus_net_send_t* raw) noexcept;
 void close(const ContextState& context, std::string_view peer, plexus_net_recv_t* raw) noexcept;
@@ -191,15 +189,15 @@ class Handle {
   const ContextState* context_;
   const plexus_net_ops_t* ops_;
   Raw* raw_;          // null: not made yet
-  std::string peer_;  // for messages
+  std::string peer_;  // for error messages
 };
 
-/// The Error of a failed call: the sentence the plugin logged in this thread, or the bare code.
+/// The Error of a failed call: the sentence that the plugin logged in this thread, or the code.
 [[nodiscard]] Error make_error(const ContextState& context, std::string_view call, int32_t code);
 
 }  // namespace net_detail
 
-/// Registered memory. Destroyed before its connection.
+/// Registered memory. Must be destroyed before its connection.
 class NetMemory : public net_detail::Handle<plexus_net_memory_t> {
  public:
   using Handle::Handle;
@@ -210,8 +208,8 @@ class NetMemory : public net_detail::Handle<plexus_net_memory_t> {
 class NetListen : public net_detail::Handle<plexus_net_listen_t> {
  public:
   [[nodiscard]] const NetHandle& handle() const noexcept { return handle_; }
-  /// A connection that is not accepted yet: drive it with `NetRecv::try_accept`, which needs this
-  /// object alive. One after the other.
+  /// Makes an unconnected connection; `NetRecv::try_accept` connects it and needs this object
+  /// alive. One at a time.
   [[nodiscard]] NetRecv accept(std::string_view peer = {}) const;
 
  private:
@@ -231,7 +229,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
   [[nodiscard]] Result<NetProgress> try_connect();
   [[nodiscard]] Result<NetMemory> register_memory(const plexus_net_region_t& region);
 
-  /// Starts sending. kAgain: nothing started, call again. kOk: `*request` is to be tested.
+  /// Starts sending. kAgain: not started, call again. kOk: test `*request` until it is done.
   [[nodiscard]] NetStatus isend(std::span<const std::byte> data,
                                 int32_t tag,
                                 plexus_net_memory_t* memory,
@@ -247,11 +245,11 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
     return NetStatus{ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(),
                                         tag, request)};
   }
-  /// kAgain: not done. Everything else: the request is gone.
+  /// kAgain: not done. Any other status: the request is freed.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* size_bytes) noexcept {
     return NetStatus{ops_->test(request, size_bytes)};
   }
-  /// Why `call` failed with `status`, called at once and in the same thread.
+  /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {
     return net_detail::make_error(*context_, call, static_cast<int32_t>(status));
   }
@@ -297,11 +295,11 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
     return NetStatus{
         ops_->flush(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request)};
   }
-  /// kAgain: not done. Everything else: the request is gone. `sizes_bytes`: one entry per buffer.
+  /// kAgain: not done. Any other status: the request is freed. `sizes_bytes`: one entry per buffer.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* sizes_bytes) noexcept {
     return NetStatus{ops_->test(request, sizes_bytes)};
   }
-  /// Why `call` failed with `status`, called at once and in the same thread.
+  /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {
     return net_detail::make_error(*context_, call, static_cast<int32_t>(status));
   }

@@ -22,12 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOwnPrefix = "libplexus-net-";
-constexpr std::string_view kOwnName = "net-";  // before the name of one of ours
+constexpr std::string_view kOwnName = "net-";  // prefix of the names of Plexus's own plugins
 constexpr std::string_view kSuffix = ".so";
-/// What NCCL loads when NCCL_NET_PLUGIN is not set; vendors install themselves under this name.
+/// NCCL's default when NCCL_NET_PLUGIN is not set; vendors install their plugin under this name.
 constexpr std::string_view kDefaultFile = "libnccl-net.so";
 
-/// Plexus's own networks, best first: what a communicator tries when the user says nothing.
+/// Plexus's own networks, best first, which a communicator tries without a setting.
 constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
 
 /// A list longer than this is a mistake (NCCL's limit is 14 plugins of 255 characters).
@@ -49,8 +49,8 @@ bool is_file_name(std::string_view name) {
   return name.ends_with(kSuffix) || name.find(".so.") != std::string_view::npos;
 }
 
-/// "socket" from "Socket", "net-socket", "libplexus-net-socket.so" or a path to it: what exclusions
-/// and suggestions compare.
+/// "socket" from "Socket", "net-socket", "libplexus-net-socket.so" or a path to it. Exclusions and
+/// suggestions compare these.
 std::string short_name(std::string_view name) {
   std::string result = lower(fs::path(name).filename().string());
   for (const std::string_view prefix : {"libplexus-net-", "libplexus-", "libnccl-net-", "net-"}) {
@@ -82,7 +82,7 @@ std::vector<fs::path> search_folders(const NetPluginOptions& options) {
   return folders;
 }
 
-/// Edits (insert, delete, replace a character) between two words.
+/// Edit distance (insert, delete, replace) between two words.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -98,9 +98,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// " Did you mean 'socket'?" when a plugin that exists has nearly this name, else nothing.
+/// " Did you mean 'socket'?" when an existing plugin has a similar name, else "".
 std::string suggest(const NetPluginOptions& options, std::string_view name) {
-  constexpr size_t kNear = 2;  // a swapped pair of letters is two edits
+  constexpr size_t kNear = 2;  // two swapped letters are two edits
   constexpr size_t kWordMax = 64;
   const std::string wanted = short_name(name);
   if (wanted.size() > kWordMax) {
@@ -151,7 +151,7 @@ Result<LoadedPlugin> load_path(const NetPluginOptions& options,
   return plugin;
 }
 
-/// The plugin in one of `files`, of a name that is no path; null: there is no such file.
+/// Loads the plugin from the first existing one of `files`; null: none exists. The name is no path.
 Result<LoadedPlugin> find_in_files(const NetPluginOptions& options,
                                    std::string_view name,
                                    std::span<const std::string> files) {
@@ -177,8 +177,8 @@ Result<LoadedPlugin> find_in_files(const NetPluginOptions& options,
 
 bool is_own_file(std::string_view file) { return file.starts_with(kOwnPrefix); }
 
-/// The plugin `name`, which is no path; null: there is no such file. NCCL's files and ours are
-/// looked for one after the other, so that which of them a name means does not depend on folders.
+/// The plugin `name`, which is no path; null: no such file. All places are searched for NCCL's file
+/// names before Plexus's, so that the meaning of a name does not depend on the folders.
 Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_view name) {
   const std::vector<std::string> files = net_plugin_file_names(name);
   const auto second = std::find_if(files.begin(), files.end(), [&](const std::string& file) {
@@ -193,7 +193,7 @@ Result<LoadedPlugin> find_plugin(const NetPluginOptions& options, std::string_vi
   return find_in_files(options, name, all.subspan(size));
 }
 
-/// Why a file of NCCL's is taken, where one of ours has the name too; "": it is not so.
+/// Says that NCCL's file is used although Plexus has one of that name; "": not the case.
 std::string explain_file(const NetPluginOptions& options,
                          std::string_view name,
                          const NetPlugin& plugin) {
@@ -211,23 +211,23 @@ std::string explain_file(const NetPluginOptions& options,
                      taken, name, short_name(name));
 }
 
-/// What a communicator tries.
+/// A plugin that a communicator tries.
 struct Candidate {
   NetPluginEntry entry;
-  bool is_required;  // the user named it, or it is ours: it serves, or its failure is told
+  bool is_required;  // named by the user or Plexus's own: it must work, or its failure is reported
 };
 
-/// So that NCCL's file of the same name is not meant.
+/// A name that NCCL's file does not match.
 std::string own_name(std::string_view network) { return fmt::format("{}{}", kOwnName, network); }
 
-/// NCCL_NET has networks, not files: one of ours, if there is one of that name.
+/// NCCL_NET names networks instead of files: the matching plugin of Plexus, if any.
 std::string plugin_of_network(const NetPluginOptions& options, std::string_view network) {
   const std::vector<std::string> own = list_net_plugins(options);
   const bool is_own = std::find(own.begin(), own.end(), lower(network)) != own.end();
   return is_own ? own_name(lower(network)) : std::string(network);
 }
 
-/// In order; never empty without an error. Appends to `notes` what is left out.
+/// Candidates in order; at least one unless an Error. Appends to `notes` what is left out.
 Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options,
                                                  std::vector<std::string>& notes) {
   PLEXUS_TRY(list, parse_net_plugin_list(options.plugins));
@@ -308,7 +308,7 @@ void log_choice(const std::vector<OpenNet>& nets,
                   notes.empty() ? "" : "; not used: ", fmt::join(notes, ", ")));
 }
 
-/// The settings of this use of a plugin before the others.
+/// Looks settings up in the entry first, then in `others`.
 NetSettings add_settings(const NetPluginEntry& entry, const NetSettings& others) {
   return [own = entry.settings, others](std::string_view name) -> std::optional<std::string> {
     const auto at = std::find_if(own.begin(), own.end(),
@@ -344,7 +344,7 @@ Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin
   return std::move(context);
 }
 
-/// May a network of this name be used?
+/// Whether NCCL_NET allows a network of this name.
 bool is_wanted(const NetPluginOptions& options, const std::string& name) {
   const std::vector<std::string_view> wanted = split_list(options.network, ',');
   return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](std::string_view each) {
@@ -352,7 +352,7 @@ bool is_wanted(const NetPluginOptions& options, const std::string& name) {
          });
 }
 
-/// An open network, or nothing: this one is passed over, and `notes` says why.
+/// An open network; nullopt: the candidate is skipped, and `notes` says why.
 Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
                                              const Candidate& candidate,
                                              const NetContextOptions& context,
@@ -371,7 +371,7 @@ Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
   }
   const LoadedPlugin& plugin = loaded.value();
   if (plugin == nullptr) {
-    return std::nullopt;  // nobody asked for it, and it is not installed: nothing to tell
+    return std::nullopt;  // not asked for and not installed: no note
   }
   if (!is_wanted(options, plugin->network_name()) && !is_wanted(options, candidate.entry.label)) {
     notes.push_back(fmt::format("{} is network {}", candidate.entry.name, plugin->network_name()));
@@ -384,15 +384,15 @@ Result<std::optional<OpenNet>> try_candidate(const NetPluginOptions& options,
   if (std::string why = explain_file(options, candidate.entry.name, *plugin); !why.empty()) {
     notes.push_back(std::move(why));
   }
-  // Some plugins change their name at init, so it is read again.
+  // Some plugins change their name during init, so it is read again.
   const std::string& label = candidate.entry.label;
   return std::optional<OpenNet>(
       OpenNet{label.empty() ? plugin->network_name() : label, std::move(opened).value()});
   // The analyzer does not follow an Outcome into has_error().
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
-/// What is named and cannot be used is told, and no reason to give up while there is another: not
-/// every host has all networks.
+/// A named plugin that is unusable is reported, but is no error while others are left to try: not
+/// every host has every network.
 void note_failure(const Candidate& candidate,
                   const Error& why,
                   bool with_others,
@@ -406,7 +406,7 @@ void note_failure(const Candidate& candidate,
   }
 }
 
-/// Of all that were tried; the code is the first's.
+/// One error from all attempts, with the first one's code.
 Error join_errors(std::vector<Error> errors) {
   if (errors.size() == 1) {
     return std::move(errors.front());
@@ -417,7 +417,7 @@ Error join_errors(std::vector<Error> errors) {
   return fail(errors.front().code(), "no network can be used: {}", fmt::join(texts, "; and "));
 }
 
-/// Ranks find their common networks by name.
+/// Network names must be unique, because ranks find their common networks by name.
 Result<void> check_name_is_new(const std::vector<OpenNet>& nets, const OpenNet& net) {
   const auto same = std::find_if(nets.begin(), nets.end(), [&](const OpenNet& each) {
     return lower(each.name) == lower(net.name);
@@ -504,7 +504,7 @@ std::vector<std::string> net_plugin_file_names(std::string_view name) {
   if (is_path(name) || is_file_name(name) || name == kStaticPlugin) {
     return {std::string(name)};
   }
-  // A name means what NCCL takes it for, if that is there. "net-NAME" is ours.
+  // A name means NCCL's file if that exists; "net-NAME" always means Plexus's.
   const bool is_ours = name.starts_with(kOwnName);
   const std::string word = short_name(name);
   std::vector<std::string> files;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which net plugin serves a communicator: from the user's words (NCCL_NET_PLUGIN, NCCL_NET) to a
-// file, in this order of folders: beside our own library, PLEXUS_PLUGIN_PATH, the dynamic loader's
-// own rules. What the user named and cannot be used is an error in one sentence, or, where the list
-// goes on, a WARN: never a silent step to another network. When nothing is named, `libnccl-net.so`
-// is looked for first, as by NCCL; that it is missing or no good is no error, and the INFO line
-// that tells the choice says so. Called by core/comm at communicator creation and by `plexus
-// plugin`.
+// The choice of a communicator's net plugin: from the settings (NCCL_NET_PLUGIN, NCCL_NET) to a
+// file, in this order of folders: beside the Plexus library, PLEXUS_PLUGIN_PATH, the dynamic
+// loader's rules. A named plugin that is unusable is an error in one sentence or, if the list has
+// further entries, a WARN; Plexus never switches to another network silently. Without a name,
+// `libnccl-net.so` is tried first, as in NCCL; if it is missing or unusable, that is no error, and
+// the INFO line about the choice says so.
 //
 // Reads no environment: all settings come in `NetPluginOptions`.
 #pragma once
@@ -22,11 +21,11 @@
 
 namespace plexus {
 
-/// The plugins that a process has loaded: communicators share them, for those of NCCL's ABI up to
-/// v10 are initialised once per process. Threads: any.
+/// The plugins that the process has loaded. Communicators share them, because plugins of NCCL's ABI
+/// up to v10 are initialised once per process. Threads: any.
 class NetPluginCache {
  public:
-  /// The plugin that was loaded before from the same file for the same ABI, else `plugin`.
+  /// The plugin loaded earlier from the same file for the same ABI, else `plugin`.
   [[nodiscard]] std::shared_ptr<const NetPlugin> intern(std::shared_ptr<const NetPlugin> plugin);
 
  private:
@@ -35,23 +34,23 @@ class NetPluginCache {
 };
 
 struct NetPluginOptions {
-  /// NCCL_NET_PLUGIN: comma list of names, file names or paths, tried in order. `^name` leaves one
-  /// out (a leading `^` all of the list). Empty: `libnccl-net.so` when there is one, else Plexus's
-  /// own. `none`: Plexus's own.
+  /// NCCL_NET_PLUGIN: comma list of names, file names or paths, tried in order. `^name` excludes
+  /// one (a leading `^` excludes all of the list). Empty: `libnccl-net.so` if it exists, else
+  /// Plexus's own plugins. `none`: Plexus's own plugins.
   std::string plugins;
-  /// PLEXUS_NET_FALLBACK: Plexus's own when none of `plugins` can be used, as NCCL does.
+  /// PLEXUS_NET_FALLBACK: use Plexus's own plugins when none of `plugins` is usable, as NCCL does.
   bool falls_back = false;
-  /// NCCL_NET: comma list; the network must have one of these names (in any case). Empty: any.
+  /// NCCL_NET: comma list of allowed network names (case is ignored). Empty: any.
   std::string network;
-  /// NCCL_ALLNET_ENABLE: all usable networks of the list and Plexus's own, not the first alone.
+  /// NCCL_ALLNET_ENABLE: use all usable networks of the list and Plexus's own instead of the first.
   bool all = false;
   /// PLEXUS_PLUGIN_PATH: folders, separated by ':'.
   std::string folders;
   /// PLEXUS_NET_ABI and PLEXUS_NET_V11.
   NetLoadOptions load;
-  /// Borrowed; null: nothing is shared with other communicators.
+  /// Borrowed; null: communicators share nothing.
   NetPluginCache* cache = nullptr;
-  /// Where Plexus's own plugins are.
+  /// The folder of Plexus's own plugins.
   std::filesystem::path own_folder = find_own_plugin_folder();
 
   [[nodiscard]] static std::filesystem::path find_own_plugin_folder();
@@ -60,14 +59,15 @@ struct NetPluginOptions {
 /// One entry of NCCL_NET_PLUGIN: [LABEL=]NAME[?SETTING=VALUE[&SETTING=VALUE]...].
 struct NetPluginEntry {
   std::string name;
-  /// The network's name, in place of the plugin's own: so that one plugin can be used twice.
+  /// Replaces the plugin's network name, so that one plugin can be used twice.
   std::string label = {};
-  /// For this use of the plugin alone; wins over the environment. A ';' in a VALUE means a comma.
+  /// Settings for this use of the plugin; they win over the environment. A ';' in a VALUE means a
+  /// comma.
   std::vector<std::pair<std::string, std::string>> settings = {};
   friend bool operator==(const NetPluginEntry&, const NetPluginEntry&) = default;
 };
 
-/// NCCL_NET_PLUGIN, understood.
+/// NCCL_NET_PLUGIN, parsed.
 struct NetPluginList {
   std::vector<NetPluginEntry> named;  // in the user's order; empty: the default
   std::vector<std::string> excluded;  // never used
@@ -75,32 +75,32 @@ struct NetPluginList {
 };
 [[nodiscard]] Result<NetPluginList> parse_net_plugin_list(std::string_view text);
 
-/// Files that `name` may mean, most likely first: NCCL's, then ours; of "net-NAME" ours. A name
-/// with a '/' means itself.
+/// Files that `name` may mean, most likely first: NCCL's, then Plexus's; for "net-NAME" only
+/// Plexus's. A name with a '/' is a path.
 [[nodiscard]] std::vector<std::string> net_plugin_file_names(std::string_view name);
 
-/// Loads the plugin `name`. An absent plugin's error lists the files looked for and where, and
-/// suggests a near name; a plugin that is there and is no good gives its reason.
+/// Loads the plugin `name`. If it is absent, the Error lists the files and places searched and
+/// suggests a similar name; if it is unusable, the Error gives the reason.
 [[nodiscard]] Result<std::shared_ptr<const NetPlugin>> load_net_plugin(
     const NetPluginOptions& options, std::string_view name);
 
-/// Names of the plugins that lie beside the library and in PLEXUS_PLUGIN_PATH, for listings.
+/// Names of the plugins beside the library and in PLEXUS_PLUGIN_PATH, for listings.
 [[nodiscard]] std::vector<std::string> list_net_plugins(const NetPluginOptions& options);
 
 struct OpenNet {
-  std::string name;  // under which ranks find it in common; once in a list
+  std::string name;  // the name by which ranks find it in common; unique in a list
   NetContext context;
 };
 
-/// The networks of one communicator, in order of preference, never none: the first usable plugin
-/// that the options allow, with its context; with `all`, every one. Logs one INFO sentence that
-/// says which are used, their ABI, devices and files, and why the others are not.
+/// The networks of one communicator in order of preference, at least one: the first usable plugin
+/// that the options allow, with its context; with `all`, every usable one. Logs one INFO sentence
+/// with those used, their ABI, devices and files, and the reasons against the others.
 ///
-/// A named plugin that cannot be used here is a WARN with its reason while others are left to try,
-/// and an error only when none is: not every host has every network.
+/// A named plugin that is unusable here is a WARN with its reason while others are left to try, and
+/// an Error only when none is: not every host has every network.
 [[nodiscard]] Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
                                                      const NetContextOptions& context);
-/// The first of them.
+/// The first network of open_nets().
 [[nodiscard]] Result<NetContext> open_net(const NetPluginOptions& options,
                                           const NetContextOptions& context);
 

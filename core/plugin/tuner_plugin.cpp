@@ -30,19 +30,19 @@ std::vector<std::filesystem::path> list_folders(const TunerOptions& options) {
   return folders;
 }
 
-/// What `name` may be called, most likely first: as a file of ours, as NCCL names tuners, as it is.
+/// File names that `name` may mean, most likely first: Plexus's, then NCCL's, then the name itself.
 std::vector<std::string> tuner_file_names(const std::string& name) {
   return {"libplexus-" + name + ".so", "libplexus-tuner-" + name + ".so",
           "libnccl-tuner-" + name + ".so", name};
 }
 
-/// The first of `names` in our folders, else where the dynamic loader looks; nothing: there is
-/// none. An Error: it is there and cannot be loaded.
+/// Loads the first of `names` from Plexus's folders, or else by the dynamic loader's rules;
+/// nullopt: not found. An Error: a file exists and cannot be loaded.
 Result<std::optional<Library>> find_library(const TunerOptions& options,
                                             const std::vector<std::string>& names) {
   for (const std::string& file : names) {
     for (const std::filesystem::path& folder : list_folders(options)) {
-      // An absolute path, or one with a '/', means itself.
+      // A path with a '/' is used as it is.
       const bool is_path = file.find('/') != std::string::npos;
       const std::filesystem::path path = is_path ? std::filesystem::path(file) : folder / file;
       if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
@@ -61,13 +61,13 @@ Result<std::optional<Library>> find_library(const TunerOptions& options,
   return std::optional<Library>();
 }
 
-/// The first library of NCCL_NET_PLUGIN that has a tuner in it, as NCCL looks for one there.
+/// The first library of NCCL_NET_PLUGIN that contains a tuner, as in NCCL.
 Result<std::optional<Library>> find_in_net_plugins(const TunerOptions& options) {
   PLEXUS_TRY(list, parse_net_plugin_list(options.net_plugins));
   for (const NetPluginEntry& entry : list.named) {
     auto library = find_library(options, net_plugin_file_names(entry.name));
     if (library.has_error() || !library.value().has_value()) {
-      continue;  // the network says what is wrong with it
+      continue;  // opening the network reports the error
     }
     const auto tuner = nccl_tuner::choose_tuner(*library.value());
     if (tuner.has_value() && tuner.value().has_value()) {
@@ -77,7 +77,7 @@ Result<std::optional<Library>> find_in_net_plugins(const TunerOptions& options) 
   return std::optional<Library>();
 }
 
-/// The library that the options mean; nothing: none, and nobody named one.
+/// The library that the options mean; nullopt: none, and the user named none.
 Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
   if (!options.plugin.empty()) {
     PLEXUS_TRY(named, find_library(options, tuner_file_names(options.plugin)));
@@ -119,7 +119,7 @@ Result<const plexus_plugin_t*> query(const Library& library) {
   return plugin;
 }
 
-/// The descriptor and the mandatory entries of its table.
+/// Checks the descriptor and the mandatory entries of its table.
 Result<plexus_tuner_ops_t> check(const plexus_plugin_t& plugin, const std::string& file) {
   if (plugin.magic != PLEXUS_PLUGIN_MAGIC || plugin.abi_major != PLEXUS_ABI_MAJOR) {
     return fail(Code::kInvalidUsage, "{} has plugin ABI {}.{}, expected {}.x", file,
@@ -142,7 +142,7 @@ Result<plexus_tuner_ops_t> check(const plexus_plugin_t& plugin, const std::strin
   return ops;
 }
 
-/// A library of plexus_tuner.h.
+/// A tuner of plexus_tuner.h.
 class NativeTuner final : public TunerSource {
  public:
   NativeTuner(const plexus_plugin_t& plugin, const plexus_tuner_ops_t& ops)
@@ -175,7 +175,7 @@ class NativeTuner final : public TunerSource {
   [[nodiscard]] std::string name() const override { return name_; }
 
  private:
-  /// The plugin's lines go straight to our log, but for the reason of a failure.
+  /// The plugin's log callback: lines go to the log, the reason of a failure is kept for its Error.
   static void write_line(
       plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text) {
     if (text == nullptr) {
@@ -204,11 +204,11 @@ class NativeTuner final : public TunerSource {
 
   std::string name_;
   plexus_tuner_ops_t ops_;
-  std::string reason_;  // of the call in progress, as the plugin logs it
+  std::string reason_;  // reason logged by the plugin during the call in progress
   plexus_tuner_context_t* context_ = nullptr;
 };
 
-/// A tuner that did not start is no error of the communicator.
+/// A communicator works without a tuner, so a tuner that does not start is only a WARN.
 std::unique_ptr<TunerSource> warn_not_started(const std::string& name, const Error& error) {
   PLEXUS_WARN("tuner {} did not start ({}): the built-in choice is used", name, error.message());
   return nullptr;
@@ -225,8 +225,8 @@ Result<std::unique_ptr<TunerSource>> start_native(const Library& library,
   return std::unique_ptr<TunerSource>(std::move(tuner));
 }
 
-/// nullptr, with a WARN: it did not start. A library that is both (a native network with a tuner of
-/// NCCL's ABI) is the tuner here.
+/// nullptr, with a WARN: it did not start. A library with both a native network and a tuner of
+/// NCCL's ABI counts as the tuner here.
 Result<std::unique_ptr<TunerSource>> start_source(const Library& library,
                                                   const plexus_tuner_comm_t& comm) {
   PLEXUS_TRY(choice, nccl_tuner::choose_tuner(library));
@@ -284,7 +284,8 @@ bool Tuner::get_times(const plexus_tuner_call_t& call,
   }
   bool any = false;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    plexus_tuner_candidate_t answer = asked[i];  // only the answer's fields are the tuner's
+    // only the answer's fields are taken from the tuner
+    plexus_tuner_candidate_t answer = asked[i];
     answer.time_ns = std::max<int64_t>(candidates[i].time_ns, -1);
     answer.channels = std::clamp(candidates[i].channels, answer.channels_min, answer.channels_max);
     answer.chunk_bytes = std::clamp(candidates[i].chunk_bytes, std::min(64U, answer.chunk_bytes),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator's tuner: a library of `plexus_tuner.h`, or of NCCL's tuner ABI, found and checked.
-// What a tuner answers is checked here; nothing that it says can be out of range beyond this file.
+// A communicator's tuner: finds and checks a library of `plexus_tuner.h` or of NCCL's tuner ABI.
+// Its answers are checked here, so that callers get no value out of range.
 //
 // Reads no environment: the name comes in `TunerOptions`.
 #pragma once
@@ -24,27 +24,28 @@ struct TunerOptions {
   std::string plugin;
   /// PLEXUS_PLUGIN_PATH: folders, separated by ':'.
   std::string folders;
-  /// NCCL_NET_PLUGIN: its libraries may have a tuner of NCCL's ABI in them too, which serves when
-  /// `plugin` is empty or there is no library of that name.
+  /// NCCL_NET_PLUGIN: its libraries may also contain a tuner of NCCL's ABI, which is used when
+  /// `plugin` is empty or no library has that name.
   std::string net_plugins;
-  /// Where Plexus's own plugins are.
+  /// The folder of Plexus's own plugins.
   std::filesystem::path own_folder = find_own_folder();
 };
 
 /// A tuner of one communicator. Threads: one at a time.
 class Tuner {
  public:
-  /// The tuner that the options name, initialized for `comm`. nullptr: none (switched off, or
-  /// Plexus's own is not there). An Error only for one that the user named.
+  /// The tuner that the options name, initialised for `comm`. nullptr: none (switched off, or
+  /// Plexus's own is not installed). An Error only for a tuner that the user named.
   [[nodiscard]] static Result<std::unique_ptr<Tuner>> open(const TunerOptions& options,
                                                            const plexus_tuner_comm_t& comm);
   ~Tuner() = default;
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  /// Asks for times; `built_in` is the place of what serves without a tuner. False: it has no
-  /// opinion, or, with a WARN the first time, it failed or gave no usable answer. After true, at
-  /// least one time is >= 0, and channels and chunk_bytes are within the candidate's bounds.
+  /// Asks for times; `built_in`: index of the candidate that would be used without a tuner. False:
+  /// the tuner has no opinion, or (with a WARN the first time) it failed or gave no usable answer.
+  /// True: at least one time is >= 0, and channels and chunk_bytes are within the candidate's
+  /// bounds.
   bool get_times(const plexus_tuner_call_t& call,
                  std::span<plexus_tuner_candidate_t> candidates,
                  size_t built_in);

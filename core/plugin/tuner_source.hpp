@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a communicator's times come from: a native tuner (tuner_plugin.cpp) or a library of NCCL's
-// tuner ABI (nccl_tuner/). `Tuner` calls it, checks what it says and does the complaining.
+// The source of a communicator's times: a native tuner (tuner_plugin.cpp) or a library of NCCL's
+// tuner ABI (nccl_tuner/). `Tuner` calls it, checks its answers and logs its failures.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,9 @@ namespace plexus {
 class TunerSource {
  public:
   virtual ~TunerSource() = default;
-  /// True: the times, channels and chunk_bytes of `candidates` are its answer, not yet checked.
-  /// False: it has no opinion on this call. `built_in`: the place of what the host would take.
+  /// True: times, channels and chunk_bytes of `candidates` are its unchecked answer. False: it has
+  /// no opinion on this call. `built_in`: index of the candidate that would be used without a
+  /// tuner.
   virtual Result<bool> get_times(const plexus_tuner_call_t& call,
                                  std::span<plexus_tuner_candidate_t> candidates,
                                  size_t built_in) = 0;

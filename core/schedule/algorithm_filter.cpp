@@ -11,10 +11,10 @@
 namespace plexus {
 namespace {
 
-// Names that NCCL_ALGO takes besides the families of our table: they select nothing.
+// Values of NCCL_ALGO that are valid in NCCL and select nothing here.
 const std::vector<std::string> kNcclOnly = {"nvls", "nvlstree"};
 
-// NCCL_ALGO's per-collective form spells collectives like this.
+// Collectives as spelled in the per-collective form of NCCL_ALGO.
 struct Spelling {
   Collective collective;
   const char* nccl;
@@ -156,8 +156,8 @@ Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
 }
 
 bool AlgorithmFilter::allows(const Algorithm& algorithm) const {
-  // A list that speaks of all collectives (NCCL_ALGO=ring) does not take away the only algorithm of
-  // the pairwise ones, which NCCL has no names for.
+  // A list for all collectives (NCCL_ALGO=ring) does not exclude `pairwise`, which is the only
+  // algorithm of its collectives and has no name in NCCL.
   const bool is_spared = std::string_view(algorithm.family) == "pairwise" &&
                          algorithms_.selects_for_all(algorithm.collective);
   return is_spared || algorithms_.allows(algorithm.collective, algorithm.family);

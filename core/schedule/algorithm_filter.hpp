@@ -12,29 +12,29 @@
 
 namespace plexus {
 
-/// The value of NCCL_ALGO or NCCL_PROTO: "list", or "collective:list;collective:^list"; `^`
-/// excludes. Case does not matter.
+/// A value of NCCL_ALGO or NCCL_PROTO: "list" or "collective:list;collective:^list"; `^` excludes.
+/// Case is ignored.
 class NameFilter {
  public:
-  /// What the variable takes.
+  /// The words that the variable accepts.
   struct Words {
     const char* variable;
-    const char* what;  // "algorithm", for messages
+    const char* what;  // "algorithm", for error messages
     std::vector<std::string> known;
-    std::vector<std::string> only_nccl;  // known there, but they select nothing here
+    std::vector<std::string> only_nccl;  // valid in NCCL; they select nothing here
   };
-  /// kInvalidUsage on an unknown token: it names it and lists the known ones.
+  /// kInvalidUsage on an unknown token; names the token and the known ones.
   static Result<NameFilter> parse(std::string_view text, const Words& words);
-  /// Does a list that selects for all collectives decide about this one?
+  /// Whether a list that includes (no `^`) and names no collective decides about this one.
   [[nodiscard]] bool selects_for_all(Collective collective) const;
-  /// `word`: lower case.
+  /// Whether `word` (lower case) is allowed.
   [[nodiscard]] bool allows(Collective collective, std::string_view word) const;
-  /// Does a list that does not exclude have it?
+  /// Whether a list that includes (no `^`) contains `word`.
   [[nodiscard]] bool names(Collective collective, std::string_view word) const;
 
  private:
   struct Rule {
-    std::string collective;  // as NCCL spells it, lower case; empty: all
+    std::string collective;  // NCCL's spelling in lower case; empty: all
     bool excludes;
     std::vector<std::string> words;
   };
@@ -43,7 +43,7 @@ class NameFilter {
   std::vector<Rule> rules_;
 };
 
-/// NCCL_ALGO (families of the table of algorithms) and NCCL_PROTO.
+/// The filters of NCCL_ALGO (families of the algorithm table) and NCCL_PROTO.
 class AlgorithmFilter {
  public:
   static Result<AlgorithmFilter> parse(std::string_view algorithms, std::string_view protocols);

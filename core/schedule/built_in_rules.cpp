@@ -7,19 +7,20 @@
 namespace plexus {
 namespace {
 
-// All-pairs sends nranks-1 whole messages, a ring
-// 2(nranks-1) parts one after the other: up to these sizes the number of turns decides
-// (tests/bench/run: crossover on 2 and 4 ranks).
+// All-pairs sends nranks - 1 whole messages at once; a ring sends 2 * (nranks - 1) parts one after
+// the other. Up to these sizes the number of rounds decides (measured by tests/bench/run: crossover
+// on 2 and 4 ranks).
 constexpr uint64_t kAllPairsBytesMax = uint64_t{16} * 1024;
 constexpr int kAllPairsRanksMax = 16;
-// Logarithmic algorithms pay where the chunks of a linear one would be this small.
+// Logarithmic algorithms are better when the chunks of a linear one would be smaller than this.
 constexpr uint64_t kLinearChunkBytesMin = 4096;
 constexpr int kLinearRanksMax = 4;
 
-/// Does this algorithm beat the default one (the first of its collective) by the built-in rules?
+/// Whether the built-in rules prefer this algorithm to the default (the first) of its collective.
 bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
   const std::string_view family = algorithm.family;
-  if (algorithm.network_cost != nullptr) {  // the user asked for it; one shard per head
+  // only possible if the user enabled it; direct if there are several heads
+  if (algorithm.network_cost != nullptr) {
     return (family == "collnetdirect") == (input.collnet != nullptr && input.collnet->heads > 1);
   }
   if (family == "allpairs") {
@@ -46,7 +47,7 @@ bool suits(const Algorithm& algorithm, const ChoiceInput& input) {
 
 }  // namespace
 
-/// Of the protocols the last one, Simple, is at least as fast
+/// Prefers the last protocol, Simple, which is at least as fast
 /// as the others between host ranks (docs/performance.md).
 size_t choose_by_rules(std::span<const Candidate> candidates, const ChoiceInput& input) {
   const Algorithm* algorithm = nullptr;

@@ -13,50 +13,51 @@
 
 namespace plexus {
 
-/// A slot where NCCL_BUFFSIZE is not set: in memory it is to stay in a core's cache between writer
-/// and reader, of a network it is to cost few system calls a byte (docs/performance.md).
+/// Slot sizes without NCCL_BUFFSIZE. A slot in memory should stay in a core's cache between writer
+/// and reader; a slot of a network should need few system calls per byte (docs/performance.md).
 inline constexpr uint32_t kSlotBytesOfMemory = 128 * 1024;
 inline constexpr uint32_t kSlotBytesOfNetwork = 512 * 1024;
 
-/// What a communicator's network can reduce (ncclCollNet); alike on all ranks.
+/// What a communicator's network can reduce (ncclCollNet); equal on all ranks.
 struct CollnetAbility {
-  std::string missing;  // why there is none, as half a sentence; empty: there is one
-  int heads = 0;        // ranks of each host that talk to it
-  std::array<uint8_t, kDataTypeCount> kinds{};  // per type, bit k: ReduceKind k
+  std::string missing;  // why the network cannot reduce, as half a sentence; empty: it can
+  int heads = 0;        // number of ranks of each host that use the network's reduction
+  std::array<uint8_t, kDataTypeCount> kinds{};  // by data type: bit k is ReduceKind k
 };
 
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
-  uint64_t size_bytes = 0;  // of the larger buffer of a rank
+  uint64_t size_bytes = 0;  // size of the rank's larger buffer
   int nranks = 1;
   int channels_min = 1;
   int channels_max = 1;
   uint32_t slot_bytes = 0;
   uint32_t element_bytes = 4;
   uint32_t calls_in_group = 1;
-  bool shares_memory = true;   // some ranks do, so that LL and LL128 are possible between those
+  bool shares_memory = true;   // some ranks do; LL and LL128 are possible only between those
   bool deterministic = false;  // reductions in rank order only
-  int nodes = 1;               // hosts, or parts of hosts with a network in between
+  // number of hosts, or of parts of hosts that only the network connects
+  int nodes = 1;
   int ranks_per_node_max = 1;
   DataType type = DataType::kFloat32;
   ReduceKind kind = ReduceKind::kSum;
   const CollnetAbility* collnet = nullptr;  // nullptr: none
-  const LoopCosts* costs = nullptr;         // of the communicator; null: one of one datacenter
+  const LoopCosts* costs = nullptr;         // of the communicator; null: a single datacenter
 };
 
 struct Choice {
   const Algorithm* algorithm;
   Protocol protocol;
   int channels;
-  uint32_t chunk_bytes;  // most bytes of a chunk, at most a slot of the protocol
+  uint32_t chunk_bytes;  // largest chunk; at most the protocol's slot
 };
 
-/// One way to do a call, and what speaks for or against it.
+/// A combination of algorithm and protocol, and what speaks for or against it.
 struct Candidate {
   Choice choice;
   bool possible;
-  std::string reason;        // why it is not possible, else empty
-  double predicted_us = -1;  // by the tuner; -1: it said nothing, or not to use it
+  std::string reason;        // why it is not possible; empty: it is
+  double predicted_us = -1;  // the tuner's time; -1: it gave none, or advised against it
 };
 
 /// What one loop of the algorithm costs with the ranks of the call.

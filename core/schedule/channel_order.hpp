@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of one channel's ranks, which the topology decides.
+// The order of the ranks in one channel, as determined by the topology.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,11 @@
 namespace plexus {
 
 struct ChannelOrder {
-  std::vector<int> ring;         // [nranks]
-  std::vector<int> nodes;        // places in it where the ranks of a host begin, rising from 0
-  std::vector<int> datacenters;  // by place: the datacenter, from 0; empty: all are in one
+  std::vector<int> ring;  // [nranks]
+  // positions in `ring` at which the ranks of a host begin, ascending from 0
+  std::vector<int> nodes;
+  // by position in `ring`: the datacenter, from 0; empty: one datacenter
+  std::vector<int> datacenters;
   friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
 };
 

@@ -13,7 +13,7 @@
 namespace plexus {
 namespace {
 
-/// Does it send between datacenters that are no neighbours in the rings, where a ring would not?
+/// Whether it may send between any two datacenters, unlike a ring, which only uses neighbours.
 bool needs_mesh(const Algorithm& algorithm) {
   const std::span<const Algorithm> table = algorithms();
   return std::string_view(algorithm.family) != "ring" &&
@@ -23,7 +23,7 @@ bool needs_mesh(const Algorithm& algorithm) {
          });
 }
 
-/// Why the network cannot reduce this call; empty: it can.
+/// The reason why the network cannot reduce this call; empty: it can.
 std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& input) {
   if (input.collnet == nullptr || !input.collnet->missing.empty()) {
     return input.collnet == nullptr ? "there is no collnet plugin" : input.collnet->missing;
@@ -42,7 +42,7 @@ std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& in
   return "";
 }
 
-/// Why the algorithm cannot serve the call; empty: it can.
+/// The reason why the algorithm cannot be used for the call; empty: it can.
 std::string why_not(const Algorithm& algorithm,
                     const ChoiceInput& input,
                     const AlgorithmFilter& filter) {
@@ -78,7 +78,7 @@ std::string why_not(Protocol protocol, const ChoiceInput& input, const Algorithm
 }  // namespace
 
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& asked) {
-  // One rank copies: no setting is about that.
+  // A single rank only copies, so that no setting applies.
   static const AlgorithmFilter kAll;
   const AlgorithmFilter& filter = input.nranks == 1 ? kAll : asked;
   std::vector<Candidate> candidates;
@@ -122,7 +122,7 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
                   "as they are): unset it, or use at most {} ranks",
                   name(input.collective), input.nranks, kOperandsMax);
     }
-    // What they leave, and why it is not possible.
+    // An algorithm that the settings leave, and why it is not possible.
     std::string left;
     for (const Candidate& candidate : decision.candidates) {
       if (left.empty() && !candidate.reason.starts_with("excluded by NCCL_")) {

@@ -12,10 +12,10 @@
 namespace plexus {
 namespace {
 
-/// Tables in the making: their bytes here, their addresses on the device once `base` is known.
+/// Builds tables: their bytes in host memory, their device addresses once `base` is known.
 class Image {
  public:
-  /// Room for `size_bytes` bytes, zero; where it begins.
+  /// Reserves `size_bytes` zero bytes; returns their offset.
   size_t reserve(size_t size_bytes) {
     const size_t begin = align_up(bytes_.size(), kCacheLine);
     bytes_.resize(begin + size_bytes);
@@ -35,7 +35,7 @@ class Image {
   std::vector<std::byte> bytes_;
 };
 
-/// Where the tables of one work begin in the image.
+/// Offsets of a work's tables in the image.
 struct WorkPlaces {
   std::vector<size_t> steps;  // by lane
   size_t lanes = 0;
@@ -91,7 +91,8 @@ Result<WorkPlaces> add_work(DeviceRank& rank,
   return places;
 }
 
-/// By peer of the program; empty: none reads our memory from another process.
+/// By peer of the program: the rank that reads this rank's memory from another process, or -1.
+/// Empty: none does.
 std::vector<int> readers_of(const Execution& execution, const Work& work) {
   std::vector<int> readers;
   bool any = false;
@@ -104,8 +105,8 @@ std::vector<int> readers_of(const Execution& execution, const Work& work) {
   return any ? readers : std::vector<int>{};
 }
 
-/// Threads beyond these wait for each other and do nothing else. A thread moves 64 bytes at once,
-/// of lines a unit of 8 (as NCCL's thresholds have it; not measured here).
+/// Number of threads that a slice can keep busy; more would only wait. A thread moves 64 bytes at
+/// once, or 8 of a protocol with lines (NCCL's thresholds; not measured here).
 uint32_t threads_of(const Work& work) {
   constexpr uint64_t kThreadsMin = 128;
   const uint64_t elements = std::min(work.geometry.part_count, work.geometry.chunk_count);
@@ -121,7 +122,7 @@ size_t scratch_bytes(const Work& work) {
                   kCacheLine);
 }
 
-/// All but what changes from call to call, and `scratch`.
+/// The work without the fields that change from call to call, and without `scratch`.
 DeviceWork describe(const DeviceRank& rank,
                     const Work& work,
                     const WorkPlaces& places,

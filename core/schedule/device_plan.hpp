@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan as kernels read it. What never changes (steps, connections, scratch memory) is put on the
-// device once; each launch has its own copies of the works, in pinned memory, with that call's
-// buffers, so that a plan may be under way any number of times. Kernels of one communicator run one
-// after the other, which is why they can share the rest.
+// A plan in the form that kernels read. What never changes (steps, connections, scratch memory) is
+// copied to the device once. Each launch has its own copies of the works in pinned memory, with
+// that call's buffers, so that a plan may be in flight several times. Kernels of one communicator
+// run one after the other, so they can share the rest.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace plexus {
 
 class DevicePlan {
  public:
-  /// Of an execution whose ends are all connected.
+  /// Requires that all ends of `execution` are connected.
   static Result<std::unique_ptr<DevicePlan>> build(DeviceRank& rank, Execution& execution);
 
-  /// What a launch has of this plan.
+  /// Number of entries of each kind that a launch needs for this plan.
   struct Size {
     size_t blocks = 0;
     size_t queues = 0;
     size_t works = 0;
     size_t loans = 0;
-    size_t turns = 0;  // queues whose blocks may become one, which serves them in turn
+    size_t turns = 0;  // queues that can share one block, which serves them in turn
     Size& operator+=(const Size& other) {
       blocks += other.blocks;
       queues += other.queues;
@@ -38,12 +38,12 @@ class DevicePlan {
     }
   };
   [[nodiscard]] Size size() const noexcept { return size_; }
-  /// Of a block: as many as its slices keep busy.
+  /// Threads per block: as many as a slice keeps busy.
   [[nodiscard]] uint32_t threads() const noexcept { return threads_; }
-  /// Which of a launch's works `work` becomes.
+  /// Index of `work` among a launch's works.
   [[nodiscard]] size_t place_of(const Work& work) const noexcept;
 
-  /// The places of one launch, each with room for size().
+  /// The tables of one launch, each with room for size() entries.
   struct Places {
     DeviceBlock* blocks;
     DeviceQueue* queues;
@@ -51,14 +51,14 @@ class DevicePlan {
     const DeviceWork** lists;
     uint64_t* done;  // by queue
     DeviceLoan* loans;
-    uint64_t* times;  // two by queue; nullptr: nobody asks
+    uint64_t* times;  // two per queue; nullptr: not recorded
   };
-  /// Writes the launch's part, with buffers and calls as the execution's works have them now.
-  /// `in_turn` not null: gets the queues that have no block of their own. Returns behind the last
-  /// block.
+  /// Writes the launch's tables with the buffers and calls that the execution's works have now.
+  /// `in_turn` not null: receives the queues that have no block of their own. Returns the end of
+  /// the blocks written.
   DeviceBlock* fill(const Places& places, std::vector<DeviceQueue*>* in_turn) const;
 
-  /// A work's buffers, which peers in other processes read in place during the launch at `places`.
+  /// A work's buffers that peers in other processes read in place during the launch at `places`.
   struct PeerMappedBuffers {
     const Work& work;
     uint64_t input_bytes;
@@ -72,22 +72,23 @@ class DevicePlan {
  private:
   struct Queue {
     std::vector<const Work*> works;
-    uint32_t blocks = 0;  // most lanes of a work
+    uint32_t blocks = 0;  // largest number of lanes of a work
     bool turns = true;
     DeviceBarrier* barrier = nullptr;
   };
   std::vector<Queue> queues_;
-  std::vector<DeviceWork> works_;          // all queues', in order: all but what changes
-  std::vector<std::vector<int>> readers_;  // by work: the peers that may read our memory in place,
-                                           // -1: not that one; empty: none may
-  std::vector<std::pair<const Work*, size_t>> places_;  // of works, by their address
+  // all queues' works in order, without what changes from call to call
+  std::vector<DeviceWork> works_;
+  std::vector<std::vector<int>> readers_;  // by work and peer: the rank that may read this rank's
+                                           // memory in place, or -1; empty: none may
+  std::vector<std::pair<const Work*, size_t>> places_;  // index of each work, by its address
   Size size_;
   uint32_t threads_ = 0;
   DeviceMemory tables_;
   DeviceMemory scratch_;
 };
 
-/// The whole launch in one block of memory: how many bytes, and where the parts begin.
+/// Size of a launch's tables in one block of memory, and their offsets.
 size_t launch_bytes(const DevicePlan::Size& size);
 DevicePlan::Places launch_places(std::byte* memory, const DevicePlan::Size& size);
 

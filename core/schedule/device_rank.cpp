@@ -7,7 +7,7 @@ namespace plexus {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{64} * 1024;
-constexpr size_t kEntryBytes = 2 * kCacheLine;  // an entry never shares a line with another
+constexpr size_t kEntryBytes = 2 * kCacheLine;  // no two entries share a cache line
 static_assert(sizeof(DeviceSend) <= kEntryBytes && sizeof(DeviceRecv) <= kEntryBytes);
 
 std::atomic_ref<DeviceStop> stop_word(DeviceControl& control) {
@@ -26,7 +26,7 @@ Result<std::unique_ptr<DeviceRank>> DeviceRank::create(DeviceRuntime& runtime, i
 }
 
 void DeviceRank::stop() noexcept {
-  DeviceStop running = DeviceStop::kGoOn;  // a kernel's own failure stays
+  DeviceStop running = DeviceStop::kGoOn;  // a failure that a kernel wrote is kept
   stop_word(*control()).compare_exchange_strong(running, DeviceStop::kAborted);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA rank keeps where its kernels see it, for all plans of its communicator: the words by
-// which host and kernels talk, and an entry for each end of a connection, which counts its steps.
+// Memory of a CUDA rank that its kernels access, shared by all plans of its communicator: the words
+// through which host and kernels communicate, and an entry per connection end with its step
+// counters.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@
 
 namespace plexus {
 
-/// Threads: stop() and control() from any, the rest as the communicator's calls.
+/// Threads: any for stop() and control(); one at a time, as the communicator's calls, for the rest.
 class DeviceRank {
  public:
   static Result<std::unique_ptr<DeviceRank>> create(DeviceRuntime& runtime, int device);
@@ -28,12 +29,12 @@ class DeviceRank {
   [[nodiscard]] uint32_t* claimed() const noexcept {
     return reinterpret_cast<uint32_t*>(claimed_.get());
   }
-  /// Every kernel of the rank ends soon, those that have not begun too.
+  /// Makes every kernel of the rank end soon, including those that have not started.
   void stop() noexcept;
-  /// What a kernel wrote; nullptr: none has failed.
+  /// The failure that a kernel reported; nullptr: none.
   [[nodiscard]] const DeviceFailure* failure() const noexcept;
 
-  /// The entry of a connected end, made at the first call.
+  /// The entry of a connected end; made by the first call.
   Result<DeviceSend*> entry_of_send(ConnectionEnd& end);
   Result<DeviceRecv*> entry_of_recv(ConnectionEnd& end);
 
@@ -45,8 +46,8 @@ class DeviceRank {
   int device_;
   DeviceMemory control_;
   DeviceMemory claimed_;
-  std::vector<DeviceMemory> chunks_;  // of entries
-  size_t chunk_bytes_used_ = 0;       // of the last one
+  std::vector<DeviceMemory> chunks_;  // memory for entries
+  size_t chunk_bytes_used_ = 0;       // used bytes of the last chunk
 };
 
 }  // namespace plexus

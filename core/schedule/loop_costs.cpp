@@ -12,7 +12,7 @@ LoopCost cost_by_table(const Algorithm& algorithm, int nranks) {
   return LoopCost(cost_of(algorithm, {.nranks = nranks}));
 }
 
-/// As many ranks of each datacenter as their shares of `most` are, at least one.
+/// A smaller order with about `most` ranks: each datacenter keeps its share, at least one rank.
 ChannelOrder shrink(const ChannelOrder& order, int datacenters, int most) {
   std::vector<int> sizes(static_cast<size_t>(datacenters));
   for (const int datacenter : order.datacenters) {
@@ -74,8 +74,8 @@ LoopCost LoopCosts::count(const Algorithm& algorithm) const {
   LoopCost cost = cost_by_table(algorithm, nranks_);
   cost.xdc_rounds = counted.xdc_rounds;
   cost.xdc_chunks = counted.xdc_chunks;
-  // Chunks between datacenters go with the chunks of a loop, and in an all-to-all with the ranks of
-  // each side.
+  // The chunks between datacenters grow with the chunks of a loop; in an all-to-all also with the
+  // number of ranks on each side.
   const int64_t more = algorithm.collective == Collective::kAllToAll ? nranks_ : 1;
   const int64_t less = algorithm.collective == Collective::kAllToAll ? counted_ranks : 1;
   for (int64_t& chunks : cost.xdc_chunks) {
@@ -95,12 +95,12 @@ double least_xdc_share(Collective collective, std::span<const int> sizes, int ro
     case Collective::kGather:
     case Collective::kScatter:
       return beside_root / nranks;
-    case Collective::kAllToAll:  // a block for every pair of ranks
+    case Collective::kAllToAll:  // one block per pair of ranks
       for (const int size : sizes) {
         pairs += size * (nranks - size);
       }
       return pairs / nranks;
-    default:  // every byte to, or a part of it from, every other datacenter
+    default:  // every byte, or a part of its result, crosses to every other datacenter
       return datacenters - 1;
   }
 }

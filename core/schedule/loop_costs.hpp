@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a loop of every algorithm costs in one communicator: by the table's formulas in one data
-// datacenter; counted in its programs, once, where there are several.
+// The cost of one loop of each algorithm in a communicator: from the table's formulas in one
+// datacenter; counted in the recorded programs, once per algorithm, in several.
 #pragma once
 
 #include <map>
@@ -15,12 +15,13 @@ namespace plexus {
 /// Threads: any.
 class LoopCosts {
  public:
-  /// `meshed`: every datacenter reaches every other directly.
+  /// `meshed`: every datacenter reaches every other one directly.
   LoopCosts(const ChannelOrder& order, bool meshed);
 
-  /// Not of algorithms that reduce in the network: those are for one datacenter.
-  /// Of more than kCountedRanksMax ranks, what goes between datacenters (and all of an algorithm
-  /// made for them) is that of as many ranks in the same proportions. `root` is rank 0.
+  /// The cost of `algorithm` with rank 0 as root. Not for algorithms that reduce in the network,
+  /// which run in one datacenter only. With more than kCountedRanksMax ranks, the traffic between
+  /// datacenters (and everything of an algorithm for several datacenters) is scaled from
+  /// kCountedRanksMax ranks in the same proportions.
   [[nodiscard]] const LoopCost& of(const Algorithm& algorithm) const;
   [[nodiscard]] int datacenters() const { return datacenters_; }
   [[nodiscard]] bool meshed() const { return meshed_; }
@@ -33,13 +34,13 @@ class LoopCosts {
   int nranks_;
   int datacenters_ = 1;
   bool meshed_;
-  ChannelOrder counted_;  // at most kCountedRanksMax ranks
+  ChannelOrder counted_;  // at most kCountedRanksMax ranks, or one per datacenter
   mutable std::mutex mutex_;
   mutable std::map<const Algorithm*, LoopCost> known_;  // guarded by mutex_
 };
 
-/// The least that any algorithm moves between datacenters with so many ranks each, in all: bytes
-/// per byte of the call's larger buffer.
+/// The least total traffic between datacenters of any algorithm, in bytes per byte of the call's
+/// larger buffer. `sizes`: number of ranks of each datacenter.
 double least_xdc_share(Collective collective, std::span<const int> sizes, int root_datacenter);
 
 }  // namespace plexus

@@ -8,7 +8,7 @@
 namespace plexus {
 namespace {
 
-/// Messages of one step in one loop: its value in slices of a slot.
+/// Messages of one step in one loop: the slices of a slot that its chunk needs.
 uint64_t slices_of(const Work& work, const Step& step, uint32_t loop) {
   const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
   const auto index = work.geometry.blocked ? 0 : static_cast<uint32_t>(chunk);
@@ -17,7 +17,7 @@ uint64_t slices_of(const Work& work, const Step& step, uint32_t loop) {
   return work.exchanges_empty ? std::max<uint64_t>(slices, 1) : slices;
 }
 
-/// In all loops: they are alike but for the last one.
+/// Messages of one step in all loops; all loops but the last are equal.
 uint64_t slices_of(const Work& work, const Step& step) {
   const uint32_t loops = work.geometry.loops;
   if (loops == 0) {
@@ -26,7 +26,7 @@ uint64_t slices_of(const Work& work, const Step& step) {
   return slices_of(work, step, 0) * (loops - 1) + slices_of(work, step, loops - 1);
 }
 
-/// How often `step` sends to, or receives from, the other side of `end`.
+/// Number of times that `step` sends or receives through `end`.
 uint64_t uses_of(const Work& work, const Step& step, const ConnectionEnd& end) {
   const auto first = static_cast<size_t>(step.peers_first);
   const auto middle = first + static_cast<size_t>(step.receives);
@@ -43,7 +43,7 @@ uint64_t uses_of(const Work& work, const Step& step, const ConnectionEnd& end) {
 }  // namespace
 
 bool moves_data(const Work& work, const Step& step) {
-  // All loops but the last are full: when the first moves nothing there is no other.
+  // All loops but the last are full: if the first moves nothing, it is the only one.
   return work.geometry.loops > 0 && slices_of(work, step, 0) > 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many messages works move through connections, if any: which connections a plan needs, what
-// transports ask for, and what profilers are told beforehand. Pure.
+// Counts the messages that works send through connections: which connections a plan needs, what
+// transports post in advance, and what profilers are told in advance. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace plexus {
 
-/// Does any loop of `work` move something in `step`? Both sides of a connection say the same.
+/// Whether any loop of `work` moves data in `step`. Both sides of a connection get the same answer.
 [[nodiscard]] bool moves_data(const Work& work, const Step& step);
 
 /// 0: the work does not use `end`.
 [[nodiscard]] uint64_t count_messages(const Work& work, const ConnectionEnd& end);
 
-/// What one run of `execution` takes from each of its receiving ends that have a pump.
+/// Messages that one run of `execution` receives through each receiving end with a pump.
 [[nodiscard]] std::vector<ExpectedMessages> count_expected(const Execution& execution);
 
 }  // namespace plexus

@@ -9,13 +9,13 @@
 namespace plexus {
 namespace {
 
-// A chain is a pipeline: with chunks of a whole slot, a message of few slots would be passed on one
-// rank at a time. So many chunks at least, as long as they are not smaller than
+// A chain is a pipeline: with chunks as large as a slot, a message of few slots would pass only one
+// rank at a time. A call therefore has at least this many chunks, unless they would be smaller than
 // kChainChunkBytesMin.
 constexpr uint64_t kChainChunks = 16;
 constexpr uint64_t kChainChunkBytesMin = uint64_t{16} * 1024;
 
-// Scratch memory of one channel of a call.
+// Largest scratch memory of one channel of a call.
 constexpr uint64_t kScratchBytesMax = uint64_t{8} * 1024 * 1024;
 
 bool is_chain(Collective collective) {
@@ -46,7 +46,7 @@ bool is_blocked(Collective collective) {
 
 Geometry compute_partition(const PartitionInput& input) {
   Geometry geometry{};
-  // Cache lines are not shared between channels, nor between the chunks of two ranks.
+  // Neither two channels nor the chunks of two ranks share a cache line.
   const uint64_t granule = std::max<uint64_t>(1, kCacheLine / input.element_bytes);
   const uint64_t even =
       align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)), granule);

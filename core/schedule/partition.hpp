@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts a call into channel parts, loops and chunks. Pure, so that all ranks compute the same spans.
+// Divides a call into channel parts, loops and chunks. Pure, so that all ranks compute the same
+// spans.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@ struct PartitionInput {
   uint32_t slot_bytes = 0;
 };
 
-/// The part of `channel`. Its chunks fit a slot; a part may be empty (loops 0).
+/// The part of `channel`. Its chunks fit in a slot; a part may be empty (0 loops).
 Geometry compute_partition(const PartitionInput& input);
 
-/// Does chunk index mean "block of rank index" in this collective's buffers?
+/// Whether chunk index i means "block of rank i" in this collective's buffers.
 bool is_blocked(Collective collective);
 
 }  // namespace plexus

@@ -13,12 +13,12 @@ namespace {
 
 constexpr size_t kPlansMax = 64;  // per communicator
 constexpr uint32_t kBorrowBytesMin =
-    uint32_t{8} * 1024;  // below, copying is cheaper than waiting for the reader
+    uint32_t{8} * 1024;  // below this size, copying is faster than waiting for the reader
 constexpr uint64_t kStreamingBytesMin =
-    uint64_t{16} * 1024 * 1024;  // outputs that cannot stay in a core's caches
+    uint64_t{16} * 1024 * 1024;  // larger outputs do not stay in a core's caches
 
-/// Collectives of channel c, sends/receives, and the messages of collectives with counts per rank
-/// have connections of their own (see ConnectionKey).
+/// The index of a connection (see ConnectionKey). Collectives of each channel, sends and receives,
+/// and the messages of collectives with counts per rank have separate connections.
 int collective_index(int channel) { return 2 * channel; }
 int index_of(const Task& task, int channel) {
   constexpr int kMessages = 1;
@@ -28,7 +28,7 @@ int index_of(const Task& task, int channel) {
                                                    : kMessages;
 }
 
-/// What needs no choosing.
+/// The choice for calls without alternatives.
 Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
   return {.algorithm = &algorithm,
           .protocol = Protocol::kSimple,
@@ -36,7 +36,7 @@ Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
           .chunk_bytes = context.slot_bytes};
 }
 
-/// How a call is done, as one number: part of what ranks must agree on.
+/// A choice as one number, which all ranks must agree on.
 uint64_t choice_number(const Choice& choice) {
   const auto row = static_cast<uint64_t>(choice.algorithm - algorithms().data()) + 1;
   return row | static_cast<uint64_t>(choice.protocol) << 8 |
@@ -44,7 +44,7 @@ uint64_t choice_number(const Choice& choice) {
          static_cast<uint64_t>(choice.chunk_bytes) << 32;
 }
 
-/// All of a call's record but what its number changes.
+/// A call's record without the fields that depend on its number.
 CallRecord record_of(const Task& task, uint64_t choice) {
   CallRecord record{};
   record.count = task.shape.count;
@@ -53,10 +53,10 @@ CallRecord record_of(const Task& task, uint64_t choice) {
   record.type = static_cast<uint8_t>(task.shape.datatype());
   record.op = static_cast<uint8_t>(task.op.kind);
   record.of_vector = task.shape.of_vector ? 1 : 0;
-  Fnv1a hash;  // over what all ranks must agree on
+  Fnv1a hash;  // of everything that all ranks must agree on
   if (is_point_to_point(task.shape.collective)) {
-    hash.mix(task.shape.count *
-             element_size(task.shape.datatype()));  // the two ends name it differently otherwise
+    // in bytes, as the types on the two ends may differ
+    hash.mix(task.shape.count * element_size(task.shape.datatype()));
   } else {
     record.algorithm = static_cast<uint8_t>(choice);
     hash.mix(choice);
@@ -70,14 +70,14 @@ CallRecord record_of(const Task& task, uint64_t choice) {
   return record;
 }
 
-/// The hash of a call with its number mixed in: neighbours in sequence.
+/// The hash of a call with its number mixed in, so that consecutive calls differ.
 uint32_t hash_with_sequence(uint32_t hash, uint64_t sequence) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio (Knuth, TAOCP 6.4)
   const uint64_t mixed = (sequence + 1) * kGolden;
   return hash ^ static_cast<uint32_t>(mixed >> 32);
 }
 
-/// Of a host whose ranks begin at one of the places `nodes`.
+/// The largest number of ranks of a host; `nodes`: positions at which hosts begin.
 int most_ranks(const std::vector<int>& nodes, int nranks) {
   int most = 0;
   for (size_t node = 0; node < nodes.size(); ++node) {
@@ -199,7 +199,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
   return ok();
 }
 
-/// Messages to oneself: the k-th send meets the k-th receive.
+/// Adds messages of the rank to itself: the k-th send is matched with the k-th receive.
 Result<void> Plan::add_to_self(const PlanContext& context,
                                std::span<const Task> tasks,
                                bool of_vector) {
@@ -240,8 +240,8 @@ Result<void> Plan::add_to_self(const PlanContext& context,
   return ok();
 }
 
-/// One queue per peer and direction: messages to one peer keep their order, peers do not wait for
-/// each other.
+/// Adds one queue per peer and direction: messages to one peer stay in order, and different peers
+/// do not wait for each other.
 Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<const Task> tasks) {
   using Direction = std::tuple<Collective, int, bool>;  // direction, peer, of a vector
   std::vector<std::pair<Direction, WorkQueue*>> queues;
@@ -343,8 +343,8 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
   };
   for (const Lane& lane : program.lanes) {
     for (const Step& step : lane.steps) {
-      // A rank that would get or give nothing must not have to wait for a peer, nor a peer for a
-      // rank that has left meanwhile.
+      // Without data no connection is made: neither side must wait for the other, which may have
+      // left.
       if (!moves_data(work, step)) {
         continue;
       }
@@ -365,7 +365,7 @@ void Plan::prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& 
     const Task& task = tasks[entry.task];
     Work& work = entry.item->work;
     work.op = task.op;
-    if (task.scalar != nullptr && !on_device_) {  // else the launch reads it
+    if (task.scalar != nullptr && !on_device_) {  // on a device the launch reads it
       work.op.load_scalar(task.scalar, task.shape.datatype());
     }
     prepare_item(entry, task.send, tasks[entry.recv_task].recv, memory);
@@ -400,7 +400,7 @@ void Plan::number_calls(CallLog& log) {
       if (entry.is_first) {
         log.note_collective(call);
       }
-    } else if (!work.program->peers.empty()) {  // else to oneself
+    } else if (!work.program->peers.empty()) {  // not a message to itself
       call.sequence = log.note_message({.peer = call.root,
                                         .sends = collective == Collective::kSend,
                                         .of_vector = call.of_vector != 0});
@@ -424,7 +424,7 @@ Plan* PlanCache::find_fitting(const Call& call) noexcept {
   if (at == plans_.end()) {
     return nullptr;
   }
-  // Most calls repeat the last one or alternate between a few: keep those in front.
+  // Most calls repeat the last one or alternate between a few plans: move the plan to the front.
   std::rotate(plans_.begin(), at, at + 1);
   return plans_.front().get();
 }

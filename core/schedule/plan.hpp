@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: all tasks of one rank in one group, ready to execute. Built once per shape of call and
-// cached; the next call of the same shape only fills in buffers, scalars and the call's number.
+// A plan: all tasks of one rank in one group, ready to execute. It is built once per shape of call
+// and cached; the next call of the same shape only fills in buffers, scalars and the call's number.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@
 
 namespace plexus {
 
-/// What planning needs of the communicator. Borrowed members outlive all plans.
+/// What planning needs from the communicator. Borrowed members outlive all plans.
 struct PlanContext {
   RankState* state;
   int rank;
@@ -31,14 +31,14 @@ struct PlanContext {
   ConnectionSet* connections;
   const UserMemory* memory;
   const AlgorithmFilter* filter;
-  Tuner* tuner;  // nullptr: the built-in rules
+  Tuner* tuner;  // nullptr: use the built-in rules
   const CollnetAbility* collnet;
   bool deterministic;
   bool shares_memory;  // some ranks of the communicator do
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
-  DeviceRank* device;  // of a CUDA rank; nullptr: computes on the host
+  DeviceRank* device;  // of a CUDA rank; nullptr: a host rank
 };
 
 class Plan {
@@ -60,23 +60,25 @@ class Plan {
   void prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory);
 
   [[nodiscard]] bool on_device() const noexcept { return on_device_; }
-  /// Of a CUDA rank: a description only, device_plan() is what runs.
+  /// For a CUDA rank it only describes the work; device_plan() is what runs.
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
-  /// As kernels read it. Made at the first call, when all ends are connected.
+  /// The plan as kernels read it. Made by the first call, which requires connected ends.
   Result<DevicePlan*> device_plan(DeviceRank& rank);
   [[nodiscard]] const Choice& choice() const noexcept { return choice_; }
-  std::atomic<bool> busy{false};  // on a host stream: not to be used again before it is finished
-  std::atomic<int> launches{0};   // of a CUDA rank, under way; or one for ever, in a graph
+  // in use by a host stream; not to be reused before it has finished
+  std::atomic<bool> busy{false};
+  // launches in flight of a CUDA rank; a graph counts as one for ever
+  std::atomic<int> launches{0};
 
-  /// An item of work, and the task of the group that it belongs to.
+  /// An item of work and the task in the group that it belongs to.
   struct ItemTask {
     WorkQueue::Item* item = nullptr;
-    size_t task = 0;                  // whose buffers and call the item has
-    size_t recv_task = 0;             // of a message to oneself: the receiving task; else the same
-    uint64_t collectives_before = 0;  // in the group: its number follows from it
-    bool is_first = true;             // of the items of its task
-    uint32_t shape_hash = 0;          // of what ranks must agree on, but for the call's number
-    uint64_t input_bytes = 0;         // of the rank's buffers
+    size_t task = 0;                  // the task with the item's buffers and call
+    size_t recv_task = 0;             // for a message to itself the receiving task; else the same
+    uint64_t collectives_before = 0;  // in the group, from which its number follows
+    bool is_first = true;             // the first item of its task
+    uint32_t shape_hash = 0;          // of what ranks must agree on, without the call's number
+    uint64_t input_bytes = 0;         // size of the rank's buffers
     uint64_t output_bytes = 0;
   };
   [[nodiscard]] std::span<const ItemTask> items() const noexcept { return items_; }
@@ -110,7 +112,7 @@ class Plan {
   std::unique_ptr<DevicePlan> device_plan_;
   bool on_device_ = false;
   uint64_t collectives_ = 0;
-  bool borrows_mapped_ = false;  // some receiver may map memory from ncclMemAlloc
+  bool borrows_mapped_ = false;  // a receiver may map memory from ncclMemAlloc
 };
 
 /// The plans of one communicator, most recently used first. A plan that is under way on a stream or

@@ -14,7 +14,7 @@ struct Setting {
   std::string (*value)(const PeerInfo& info);
 };
 
-// NCCL_BUFFSIZE, NCCL_MIN_CTAS and NCCL_MAX_CTAS are not here: of several wishes one is taken.
+// NCCL_BUFFSIZE, NCCL_MIN_CTAS and NCCL_MAX_CTAS are missing, because ranks may differ in them.
 constexpr Setting kSettings[] = {
     {"NCCL_PROTO", [](const PeerInfo& info) { return std::string(info.protocols); }},
     {"NCCL_ALGO", [](const PeerInfo& info) { return std::string(info.algorithms); }},
@@ -22,7 +22,8 @@ constexpr Setting kSettings[] = {
      [](const PeerInfo& info) { return std::to_string(info.deterministic); }},
 };
 
-/// "rank 3 (node7)", "ranks 0, 2 (node7) and 5 more": who has `value`, with the first one's host.
+/// "rank 3 (node7)" or "ranks 0, 2 (node7) and 5 more": the ranks with `value`, and the first one's
+/// host.
 std::string list_who_has(std::span<const PeerInfo> infos,
                          const Setting& setting,
                          const std::string& value) {

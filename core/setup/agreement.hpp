@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a communicator must have alike, compared when it is made: later, a difference
-// would show as calls that do not fit together.
+// Settings that must be equal on all ranks of a communicator, compared when it is made: later, a
+// difference would appear as mismatched calls.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace plexus {
 
-/// kInvalidUsage names the setting, its values and who has them; the same sentence on all ranks.
-/// Pure.
+/// kInvalidUsage names the setting, its values and the ranks that have them; the same sentence on
+/// all ranks. Pure.
 Result<void> check_agreement(std::span<const PeerInfo> infos);
 
 }  // namespace plexus

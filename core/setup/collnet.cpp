@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kKinds = 4;  // sum, product, maximum, minimum
 
-/// What a rank tells the others, as bytes.
+/// What a rank sends to the others, as bytes.
 struct Offer {
   uint32_t devices = 0;
   std::array<uint8_t, kDataTypeCount> kinds{};
@@ -50,7 +50,7 @@ Result<Offer> make_offer(const CollnetContext& context, uint32_t slot_bytes) {
   return offer;
 }
 
-/// Opens this rank's plugin. An Error only when the user named one that is no good.
+/// Opens this rank's plugin. An Error only when the user named a plugin that is unusable.
 Result<Offer> open(const SetupContext& context, const CommSetup& setup, CollnetOpen& made) {
   PLEXUS_TRY(plugin, find_collnet_plugin({.plugin = setup.config.collnet_plugin,
                                           .net_plugins = setup.config.net_plugin,
@@ -101,7 +101,7 @@ Result<CollnetAbility> join_offers(const std::vector<std::string>& blobs, int he
   return ability;
 }
 
-/// Why it is not even tried; empty: it is. From what all ranks know alike.
+/// Why no collnet is opened; empty: it is tried. Derived from values that all ranks share.
 std::string why_not(const CommSetup& setup, const CommTopology& topology) {
   const std::vector<PeerInfo>& infos = *setup.infos;
   const auto nodes = topology.orders.front().nodes.size();

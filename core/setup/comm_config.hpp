@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator's own settings: `ncclConfig_t` validated, with environment overrides applied, and
-// the device that it computes on.
+// A communicator's own settings: the validated `ncclConfig_t` with environment overrides applied,
+// and the device that the communicator computes on.
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,7 @@ namespace plexus {
 /// parent's.
 struct CommConfig {
   bool blocking = true;
-  int min_ctas = 0;  // channels; 0: automatic
+  int min_ctas = 0;  // number of channels; 0: automatic
   int max_ctas = 0;
   std::string net_name;  // empty: automatic
   bool collnet_enable = false;
@@ -20,8 +20,8 @@ struct CommConfig {
   bool shrink_share = false;
   int traffic_class = -1;
   std::string comm_name;
-  int device = -1;    // CUDA's number; -1: computes on the host. A child's is its parent's
-  pthread_t maker{};  // the thread that asked for the communicator
+  int device = -1;    // CUDA's device number; -1: the host. A child has its parent's
+  pthread_t maker{};  // the thread that made the communicator
 };
 
 }  // namespace plexus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything of a communicator that is found out before it exists, as one value; what init needs
-// of the process to find it out.
+// What is determined about a communicator before it is made, as one value; and what init needs from
+// the process for that.
 #pragma once
 
 #include <chrono>
@@ -23,7 +23,7 @@
 
 namespace plexus {
 
-/// What the ranks of a process share while they are set up. Borrowed.
+/// Objects that the ranks of a process share during setup. Borrowed.
 struct SetupContext {
   NetPluginCache* net_plugins;
   CollnetPluginCache* collnet_plugins;
@@ -31,14 +31,14 @@ struct SetupContext {
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
 };
 
-/// The same on all ranks but for `rank`, and for what is open in this process: exchange, networks,
+/// Equal on all ranks, except `rank` and what is open in this process: exchange, networks and
 /// collnet.
 struct CommSetup {
   int rank = 0;
   int nranks = 0;
-  uint64_t group = 0;  // distinct for every communicator
+  uint64_t group = 0;  // unique for each communicator
   std::unique_ptr<Exchange> exchange;
-  /// [nranks]; ranks made by one call share it.
+  /// [nranks]; shared by the ranks of one call.
   std::shared_ptr<const std::vector<PeerInfo>> infos;
   Config config;
   std::chrono::steady_clock::time_point started;  // when init was called
@@ -48,9 +48,9 @@ struct CommSetup {
   uint32_t slot_bytes = 0;
   plexus_tuner_comm_t tuner_facts{};
   CollnetOpen collnet;
-  int channels_min = 1;  // that all ranks can have
+  int channels_min = 1;  // possible on all ranks
   int channels_max = 1;
-  bool oversubscribed = false;  // more ranks than cores on those of this rank
+  bool oversubscribed = false;  // this rank's host cores have more ranks than cores
 
   [[nodiscard]] const PeerInfo& mine() const { return (*infos)[static_cast<size_t>(rank)]; }
 };

@@ -22,7 +22,8 @@ Result<bool> lists_fabric_ids(const Config& config) {
   return config.ib_hca_syntax == kSyntaxFabricId;
 }
 
-/// Names are compared in any case, and as far as a location holds them.
+/// Key for comparing network names: case is ignored, and only as many characters as a location
+/// holds.
 std::string net_key(std::string_view name) {
   return lower(name.substr(0, kDatacenterNameBytesMax));
 }

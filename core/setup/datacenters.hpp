@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this node says of the datacenter it stands in: by the fabric file, the ids of the network's
-// devices, or NCCL_IB_HCA; and what its network answers about the ids of others.
+// This node's location, from the fabric file, the fabric ids of the network's devices, or
+// NCCL_IB_HCA; and its network's answers about the ids of other nodes.
 #pragma once
 
 #include <span>
@@ -17,13 +17,13 @@ namespace plexus {
 struct DatacenterSource {
   const Config* config = nullptr;
   const NetContext* net = nullptr;  // null: no rank needs a network
-  std::string host;                 // as the fabric file names it
+  std::string host;                 // the name to look for in the fabric file
 };
 
-/// PLEXUS_FABRIC_FILE; without one, a file that says nothing.
+/// Reads PLEXUS_FABRIC_FILE; an empty file when it is not set.
 Result<FabricFile> read_fabric_file(const Config& config);
 Result<Location> find_location(const DatacenterSource& source);
-/// The own ids to all of `ids`.
+/// Asks the network about paths from its own ids to all of `ids`.
 Result<std::vector<FabricAnswer>> ask_network(const DatacenterSource& source,
                                               std::span<const uint64_t> own,
                                               std::span<const uint64_t> ids);

@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kSlotBytesMin = 4 * 1024;
 constexpr uint32_t kChannelsMax = 64;
 
-/// 0: as all ranks together find best.
+/// 0: chosen by all ranks together.
 uint32_t slot_bytes_of(const Config& config) {
   if (config.buffsize_bytes == 0) {
     return 0;
@@ -54,7 +54,7 @@ Result<void> describe_device(int device, DeviceRuntime* devices, PeerInfo& info)
   info.device_memory_gb_per_s = facts.memory_gb_per_s;
   store_text(info.bus_id, facts.bus_id);
   if (const int near = numa_node_of_pci(facts.bus_id); near >= 0) {
-    info.numa = near;  // in its channel, a rank stands where its device is
+    info.numa = near;  // in its channel, a rank is placed where its device is
   }
   PLEXUS_TRY(count, runtime.count());
   size_t reached = 0;

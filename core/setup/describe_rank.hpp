@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank says of itself to the others: host, process, device, cores, settings that all
-// compare.
+// What a rank tells the other ranks about itself: host, process, device, cores, and the settings
+// that all ranks compare.
 #pragma once
 
 #include "core/base/config.hpp"
@@ -11,11 +11,11 @@
 
 namespace plexus {
 
-/// A rank of this process, on `comm_config.device`.
+/// Describes a rank of this process that computes on `comm_config.device`.
 Result<PeerInfo> describe_rank(const Config& config,
                                const CommConfig& comm_config,
                                DeviceRuntime* devices);
-/// Notes in `info` on which device it computes (kHostDevice: the host).
+/// Stores the device that the rank computes on (kHostDevice: the host) in `info`.
 Result<void> describe_device(int device, DeviceRuntime* devices, PeerInfo& info);
 
 }  // namespace plexus

@@ -11,10 +11,10 @@ namespace plexus {
 namespace {
 
 constexpr uint32_t kGpuKinds = PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF;
-/// Hopper: writes over PCIe are in order with what the CPU tells the GPU.
+/// From Hopper on, PCIe writes are ordered with the CPU's notification of the GPU.
 constexpr int kSmInOrder = 90;
 
-/// The host with this rank alone, paths computed.
+/// A description of the host with only this rank, with computed paths.
 Result<System> system_of(int rank,
                          const PeerInfo& info,
                          const HostSource& source,
@@ -26,7 +26,7 @@ Result<System> system_of(int rank,
                                         .sm = info.device_sm}};
   PLEXUS_TRY(machine, describe_host(ranks, source));
   PLEXUS_TRY(system, build_system(machine));
-  // Whether the GPU can is tried when slots are registered; a file of the user's is believed.
+  // Registration shows whether the GPU supports it; a topology file of the user is trusted.
   if (source.config->topo_file.empty()) {
     for (int gpu = 0; gpu < system.count(NodeType::kGpu); ++gpu) {
       system.node(NodeType::kGpu, gpu).rank.gdr = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This host as the topology describes it, with given ranks and the NICs of one network: detected,
-// or from NCCL_TOPO_FILE. Called where the topology is searched and where GPUDirect is decided.
+// This host's topology description with given ranks and the NICs of one network: detected, or from
+// NCCL_TOPO_FILE. Used by the topology search and by the GPUDirect decision.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace plexus {
 
 struct HostSource {
   const Config* config = nullptr;
-  const NetContext* net = nullptr;  // null: without NICs of a plugin
+  const NetContext* net = nullptr;  // null: no NICs of a plugin
   TopologyCache* cache = nullptr;
 };
 

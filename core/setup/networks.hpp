@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step of init in which ranks open their networks and agree on what they have in common. With
-// one network (the default) and with all (NCCL_ALLNET_ENABLE=1) alike.
+// The step of init in which ranks open their networks and agree on those that they have in common,
+// with one network (the default) or with all (NCCL_ALLNET_ENABLE=1).
 #pragma once
 
 #include <atomic>
@@ -12,14 +12,14 @@
 
 namespace plexus {
 
-/// Opens the networks of one rank, as its settings say; no network when it needs none. Nothing is
-/// agreed yet.
+/// Opens the networks of one rank according to its settings; none when it needs none. Does not
+/// communicate.
 Result<std::unique_ptr<NetSet>> open_networks(const SetupContext& context,
                                               const CommSetup& setup,
                                               const CommConfig& config);
 
-/// Fills in `setup.nets`: opens, and exchanges with the other ranks. Stays null when no rank needs
-/// a network. Collective.
+/// Fills in `setup.nets`: opens networks and exchanges with the other ranks. Stays null when no
+/// rank needs a network. Collective.
 Result<void> agree_on_networks(const SetupContext& context,
                                CommSetup& setup,
                                const CommConfig& config,

@@ -18,7 +18,7 @@ bool is_oversubscribed(const CommSetup& setup) {
   return ranks_on_my_cores > mine.cores;
 }
 
-/// What follows from what all ranks said of themselves and from their networks.
+/// Derives the rest of the setup from what all ranks and their networks reported.
 Result<void> finish(const SetupContext& context,
                     const std::atomic<bool>* give_up,
                     CommSetup& setup) {
@@ -65,7 +65,8 @@ Result<CommSetup> set_up(const SetupContext& context,
                          const std::atomic<bool>* give_up) {
   auto described = describe_rank(config, comm_config, context.devices);
   if (described.has_error()) {
-    exchange->announce_failure(described.error());  // the others wait in the exchange
+    // unblocks the others, which wait in the exchange
+    exchange->announce_failure(described.error());
     return std::move(described).error();
   }
   CommSetup setup;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps that find out what a communicator is, the same whether its ranks come by a unique id,
-// all in one call, or from a parent: what each says of itself, settings that must agree, networks,
-// topology, networks that reduce.
+// The steps of init, the same for ranks that join with a unique id, are made in one call, or come
+// from a parent: rank descriptions, settings that must agree, networks, topology, networks that
+// reduce.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace plexus {
 
-/// Of the ranks that `exchange` spans. Blocks; ends early when `*give_up` is set. A failure of this
-/// rank's is announced to the others, who wait in the exchange. `started`: when the call began.
+/// For the ranks of `exchange`. Blocks; returns early when `*give_up` is set. A failure of this
+/// rank is announced to the others, which wait in the exchange. `started`: when the call began.
 Result<CommSetup> set_up(const SetupContext& context,
                          const Config& config,
                          const CommConfig& comm_config,
@@ -24,7 +24,7 @@ Result<CommSetup> set_up(const SetupContext& context,
                          std::chrono::steady_clock::time_point started,
                          const std::atomic<bool>* give_up);
 
-/// Of ranks that are all in this process, a device for each: no bootstrap, no threads.
+/// For ranks that are all in this process, one device each: no bootstrap, no threads.
 Result<std::vector<CommSetup>> set_up_local(const SetupContext& context,
                                             const Config& config,
                                             std::span<const int> devices,

@@ -105,7 +105,7 @@ Result<PartChannels> search(const TopologyInput& input,
   PartRequest request{.ranks = ranks, .inter = inter, .options = {}, .graphs = {}};
   PLEXUS_TRY(options, read_topo_options(*input.config));
   request.options = options;
-  request.options.shm_disable = false;  // a part is what reaches each other as it is
+  request.options.shm_disable = false;  // the ranks of a part can reach each other by definition
   request.options.reach.without_p2p = pairs_without_p2p(input.infos, ranks);
   if (!input.config->graph_file.empty()) {
     PLEXUS_TRY(graphs, read_text(input.config->graph_file, "NCCL_GRAPH_FILE"));
@@ -120,7 +120,7 @@ Result<PartChannels> search(const TopologyInput& input,
   return std::move(part);
 }
 
-/// The ring turned so that it begins where the part of its first rank does.
+/// The ring rotated to begin where the part of its first rank begins.
 ChannelOrder order_of(std::vector<int> ring, const std::vector<int>& part_of) {
   const auto part_at = [&](size_t place) { return part_of[static_cast<size_t>(ring[place])]; };
   size_t first = ring.size();
@@ -156,14 +156,14 @@ Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
   }
   const DatacenterSource source = source_of(input, input.rank);
   PLEXUS_TRY(location, find_location(source));
-  // One process stands in one place: its location is that of all parts.
+  // A process is in one place: its location applies to all parts.
   const std::vector<DatacenterNode> told(
       parts.size(),
       DatacenterNode{.host = source.host, .location = std::move(location), .answers = {}});
   return join_parts(parts, channels, told);
 }
 
-// ---- what a leader tells: the length of its location, the location, its part's channels ----
+// ---- a leader's message: the length of its location, the location, its part's channels ----
 
 std::string pack(const Location& location, const std::string& part) {
   ByteWriter writer;
@@ -187,7 +187,7 @@ Result<Unpacked> unpack(std::string_view bytes) {
   return Unpacked{.location = location, .part = reader.rest()};
 }
 
-/// By part, without what the networks answer.
+/// The locations by part, without the networks' answers.
 Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
                                                    const std::vector<std::vector<HostRank>>& parts,
                                                    const std::vector<std::string>& blobs) {
@@ -202,8 +202,8 @@ Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
   return told;
 }
 
-/// Where devices are in several fabrics, every leader asks its network about its own ids and tells
-/// the others. Collective in that case.
+/// If the devices are in several fabrics, every leader asks its network about its own ids and sends
+/// the answers to the others. Collective in that case.
 Result<void> exchange_answers(const TopologyInput& input,
                               const std::vector<std::vector<HostRank>>& parts,
                               std::vector<DatacenterNode>& told) {
@@ -243,7 +243,7 @@ Result<CommTopology> join_blobs(const TopologyInput& input,
   return join_parts(parts, channels, told);
 }
 
-/// Datacenters, when there are several: rings through them, with channels enough to cross at every
+/// Options for several datacenters: rings through them, with enough channels to cross at every
 /// host.
 JoinOptions join_options(const DatacenterMap& map, std::span<const DatacenterNode> told) {
   constexpr int kOrdersMax = 16;
@@ -330,7 +330,7 @@ Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
   for (const int part : part_of) {
     topology.datacenter_of.push_back(map.of_node[static_cast<size_t>(part)]);
   }
-  // Inside one datacenter, channels beyond those found repeat them (join.hpp).
+  // Inside one datacenter, additional channels repeat those found (join.hpp).
   const int orders = xdc ? joined.channels() : std::min(joined.search_channels, joined.channels());
   for (int channel = 0; channel < orders; ++channel) {
     ChannelOrder order = order_of(std::move(joined.rings[static_cast<size_t>(channel)]), part_of);

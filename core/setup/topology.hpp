@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The topology of a communicator: in which order its ranks stand in each channel. The lowest rank
-// of every part (ranks that need no network between them, core/topo/part.hpp) describes its host,
-// searches, and tells the others; all then join the parts alike. Of ranks in one process the first
-// to come computes for all.
+// The topology of a communicator: the order of its ranks in each channel. The lowest rank of each
+// part (ranks that need no network between them, core/topo/part.hpp) describes its host, searches,
+// and sends the result to all others; every rank then joins the parts. Of the ranks in one process,
+// the first to arrive computes for all.
 #pragma once
 
 #include <atomic>
@@ -32,17 +32,18 @@ struct CommTopology {
   DatacenterMap datacenters;         // by part
   std::vector<int> datacenter_of;    // by rank
   std::shared_ptr<const LoopCosts> costs;
-  double near_gb_per_s = 0;  // out of a device to another of its host, by all channels
-  bool nvlink = false;       // that is by NVLink, or a host's ranks are on one device
+  double near_gb_per_s = 0;  // bandwidth from one device to another of its host, over all channels
+  bool nvlink = false;       // that bandwidth is NVLink's, or a host's ranks share one device
 };
 
-/// What the ranks of one process share of topologies. Threads: any.
+/// Topologies that the ranks of one process share. Threads: any.
 class TopologyCache {
  public:
   using Make = std::function<Result<CommTopology>()>;
-  /// That of the communicator `group`, made by the first of its ranks here that asks.
+  /// The topology of the communicator `group`, made by the first of its ranks in this process to
+  /// ask.
   Result<std::shared_ptr<const CommTopology>> find_or_make(uint64_t group, const Make& make);
-  /// This host with these ranks and NICs.
+  /// The description of this host with these ranks and NICs.
   Result<XmlElement> describe(const DetectRequest& request);
 
  private:
@@ -66,11 +67,11 @@ struct TopologyInput {
 /// Collective, unless all ranks are in one process.
 Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInput& input);
 
-/// The parts of a communicator, in the order of their first ranks; ranks rise in each. Pure.
+/// The parts of a communicator, ordered by their first ranks; ranks ascend in each. Pure.
 std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos);
 
-/// The parts' channels (by part, as told by the leaders) joined. `told`: what each part says of its
-/// datacenter. Pure.
+/// Joins the parts' channels (by part, as sent by the leaders). `told`: the node of each part with
+/// its datacenter location. Pure.
 Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
                                 const std::vector<PartChannels>& channels,
                                 std::span<const DatacenterNode> told);

@@ -10,7 +10,7 @@
 namespace plexus {
 namespace {
 
-/// Pairs in different datacenters, and the worst of what joins those.
+/// Counts the pairs of ranks in different datacenters and takes the worst path between those.
 void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
   const DatacenterMap& map = topology.datacenters;
   std::vector<uint32_t> members(map.count());
@@ -32,7 +32,7 @@ void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
 
 constexpr uint64_t kMbitOfGb = 8000;
 
-/// All zero when a rank computes on the host.
+/// All zero if a rank computes on the host.
 plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
   plexus_tuner_cuda_t cuda{};
   if (!std::all_of(infos.begin(), infos.end(), [](const auto& info) { return info.on_cuda(); })) {
@@ -61,7 +61,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       uint32_t slot_bytes) {
   std::map<uint64_t, uint32_t> hosts;
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> processes;
-  std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // bound ranks: a set each
+  std::map<std::pair<uint64_t, uint64_t>, uint32_t> core_sets;  // one set per bound rank
   bool shares_host = true;
   bool shares_process = true;
   for (const PeerInfo& info : infos) {
@@ -124,7 +124,7 @@ uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
 }
 
 std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos) {
-  // Most programs have at most so many lanes, a block each.
+  // Most programs have at most this many lanes, with one block each.
   constexpr uint32_t kLanesPerChannel = 2;
   uint32_t least = 1;
   uint32_t most = 64;
@@ -132,7 +132,7 @@ std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos
     least = std::max(least, info.min_channels);
     most = std::min(most, info.max_channels);
     if (info.on_cuda()) {
-      // One block of the device is for the messages of the group.
+      // One block of the device is reserved for sends and receives.
       const uint32_t blocks = (std::max(info.device_blocks, 1U) - 1) / sharers_of(infos, info);
       most = std::min(most, std::max(blocks / kLanesPerChannel, 1U));
     }

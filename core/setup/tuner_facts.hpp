@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tuners are told of a communicator, and what follows from its ranks alone: the size of slots
-// and how many channels all can have. The same on all ranks.
+// What tuners are told about a communicator, and what follows from its ranks alone: the slot size
+// and the possible numbers of channels. Equal on all ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       uint64_t group,
                                       uint32_t slot_bytes);
 
-/// The least that a rank was told, or else by what the slots are for.
+/// The smallest size that a rank was given, or else the default for the kind of slots.
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos);
 
-/// Fewest and most channels that all ranks can have.
+/// Fewest and most channels that all ranks support.
 std::pair<uint32_t, uint32_t> bounds_of_channels(std::span<const PeerInfo> infos);
 
 }  // namespace plexus

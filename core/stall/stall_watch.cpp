@@ -15,10 +15,11 @@ using std::chrono::seconds;
 
 constexpr auto kTick = milliseconds(20);
 constexpr auto kProbeEvery = seconds(1);
-constexpr auto kFreshPatience = seconds(3);    // for an engine's next look
-constexpr auto kThreadPatience = seconds(10);  // before two communicators count as tied
-constexpr size_t kPeersMax = 8;                // of one rank, probed at once
-constexpr size_t kArrivalsMax = 4096;          // more are dropped: probes come again
+constexpr auto kFreshPatience = seconds(3);  // time for the engine's next check for stalls
+// before the calls of one thread tie two communicators
+constexpr auto kThreadPatience = seconds(10);
+constexpr size_t kPeersMax = 8;        // peers of one rank that are probed at once
+constexpr size_t kArrivalsMax = 4096;  // more are dropped, because probes are repeated
 
 }  // namespace
 
@@ -146,7 +147,7 @@ void StallWatch::start_thread() {
   if (!thread_.joinable()) {
     auto thread = plexus::start_thread("finding calls that cannot end", [this] { serve(); });
     if (thread.has_error()) {
-      return;  // nothing is found out, and the next wait tries again
+      return;  // without the thread nothing is found; the next wait tries to start it again
     }
     thread_ = std::move(thread).value();
   }
@@ -195,7 +196,7 @@ void StallWatch::look(TimePoint now) {
   }
 }
 
-/// Without the lock: sending may block, and failing a communicator calls much.
+/// Runs without the lock, because sending and failing a communicator may block.
 void StallWatch::send_all() {
   std::vector<Outgoing> outgoing;
   std::vector<Verdict> verdicts;
@@ -236,12 +237,12 @@ void StallWatch::unpin(const Key& key) {
 
 // ---- probes ----
 
-/// Whom a member waits for.
+/// The peers that a member waits for.
 std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
   const Stall& stall = *entry.stall;
   std::vector<StallEdge> edges;
   for (const Wait& wait : stall.waits) {
-    if (wait.peer < entry.member.nranks) {  // else it is a network that reduces
+    if (wait.peer < entry.member.nranks) {  // a higher number stands for a network that reduces
       edges.push_back(
           {.call = wait.call, .peer = wait.peer, .is_split = false, .is_certain = wait.certain});
     }
@@ -255,7 +256,7 @@ std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
     }
   }
   if (edges.size() > kPeersMax) {
-    // Others the next time.
+    // Rotate, so that other peers are probed the next time.
     std::rotate(edges.begin(),
                 edges.begin() + static_cast<std::ptrdiff_t>(
                                     static_cast<size_t>(stall.checked.time_since_epoch().count()) %
@@ -294,7 +295,7 @@ bool StallWatch::is_fresh(const Stall& stall, TimePoint arrived) const {
   return stall.is_split || stall.checked > arrived;
 }
 
-/// False: to be looked at again, when the engine has.
+/// Returns false if the arrival must be kept until the engine has checked the stall again.
 bool StallWatch::is_handled(const Arrival& arrival, TimePoint now) {
   const auto at = entries_.find(arrival.to);
   if (at == entries_.end() || now - arrival.at > kFreshPatience) {
@@ -365,7 +366,7 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
                        : handle_search(arrival, entry, std::move(*probe));
 }
 
-/// The member has not made the call that the probe's last hop waits for.
+/// Continues a search; the member has not made the call that the probe's last hop waits for.
 bool StallWatch::handle_search(const Arrival& arrival, Entry& entry, StallProbe probe) {
   if (!entry.stall.has_value()) {
     return pass_thread(arrival, entry, std::move(probe));
@@ -385,7 +386,7 @@ bool StallWatch::handle_search(const Arrival& arrival, Entry& entry, StallProbe 
   return true;
 }
 
-/// A peer that has not begun the collective, or split, of this rank keeps it from ending.
+/// Notes peers that have not begun this rank's collective or split and so keep it from ending.
 void StallWatch::learn(Entry& entry, const StallProbe& probe) {
   Stall& stall = *entry.stall;
   for (const StallHop& hop : probe.hops) {
@@ -397,12 +398,12 @@ void StallWatch::learn(Entry& entry, const StallProbe& probe) {
                             hop.collectives <= stall.waits.front().call.sequence &&
                             depends_on(stall.waits.front().call, entry.member.rank, hop.rank);
     if ((lacks_split || lacks_call) && stall.needs.insert(hop.rank).second) {
-      entry.probed = {};  // at once
+      entry.probed = {};  // probe again at once
     }
   }
 }
 
-/// To those that the member waits for.
+/// Passes the probe on to the peers that the member waits for.
 void StallWatch::pass_on(const Key& key, Entry& entry, const StallProbe& probe) {
   const bool came_by = std::any_of(probe.hops.begin(), probe.hops.end(), [&](const StallHop& hop) {
     return hop.group == key.first && hop.rank == key.second;
@@ -427,7 +428,7 @@ StallWatch::Entry* StallWatch::find_stalled_by(pthread_t thread, Key& key) {
   return nullptr;
 }
 
-/// The member makes no call: perhaps since its thread waits in another communicator.
+/// The member is in no call; its thread may wait in another communicator instead.
 bool StallWatch::pass_thread(const Arrival& arrival, const Entry& entry, StallProbe probe) {
   Key key;
   const auto thread = entry.member.thread->find();
@@ -453,7 +454,7 @@ bool StallWatch::pass_thread(const Arrival& arrival, const Entry& entry, StallPr
   return true;
 }
 
-/// The circle is known; its first hop is in this process.
+/// A circle was found, whose first hop is in this process: starts the second round.
 void StallWatch::start_proof(StallProbe probe) {
   const StallHop& first = probe.hops.front();
   const Key key{first.group, first.rank};
@@ -463,14 +464,15 @@ void StallWatch::start_proof(StallProbe probe) {
   send(key, peer, probe);
 }
 
-/// The member is the hop after `index`, or the first one again, and has not made the call.
+/// Continues the second round. The member is the hop after `index` (after the last: the first one)
+/// and has not made the call.
 bool StallWatch::handle_proof(const Arrival& arrival, StallProbe probe) {
   const auto& hops = probe.hops;
   size_t next = (probe.index + 1U) % hops.size();
   if (hops[next].group != arrival.to.first || hops[next].rank != arrival.to.second) {
     return true;
   }
-  if (hops[next].epoch == 0) {  // it makes no call, since its thread is in the next hop
+  if (hops[next].epoch == 0) {  // it is in no call; its thread is in the next hop
     const auto& member = entries_.at(arrival.to);
     if (member.stall.has_value()) {
       return true;
@@ -480,7 +482,7 @@ bool StallWatch::handle_proof(const Arrival& arrival, StallProbe probe) {
   const auto at = entries_.find({hops[next].group, hops[next].rank});
   if (at == entries_.end() || !at->second.stall.has_value() ||
       at->second.stall->epoch != hops[next].epoch) {
-    return true;  // it went on
+    return true;  // it is in another call now
   }
   if (!is_fresh(*at->second.stall, arrival.at)) {
     return false;
@@ -494,7 +496,8 @@ bool StallWatch::handle_proof(const Arrival& arrival, StallProbe probe) {
   return true;
 }
 
-/// All communicators of the circle that this process knows fail; their ranks elsewhere are told.
+/// Fails the circle's communicators that have a rank in this process, which notifies their other
+/// ranks.
 void StallWatch::conclude(const StallProbe& probe) {
   std::set<uint64_t> done;
   for (const StallHop& hop : probe.hops) {

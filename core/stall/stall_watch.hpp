@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds calls that can never end: ranks that made different calls, or wait for each other, or for a
-// rank that has destroyed the communicator. Deadlock detection by edge chasing: K. M. Chandy,
-// J. Misra, L. M. Haas, "Distributed Deadlock Detection", ACM TOCS 1(2), 1983 (the AND model).
+// Finds calls that can never end: ranks that made different calls, wait for each other, or wait for
+// a rank that has destroyed the communicator. Deadlock detection by edge chasing: K. M. Chandy, J.
+// Misra, L. M. Haas, "Distributed Deadlock Detection", ACM TOCS 1(2), 1983 (the AND model).
 //
 // A rank whose call has not moved for a second sends a probe to each peer that it waits for. A
-// probe is the list of ranks that it came through, each with the call it waits in. The peer
-// compares:
+// probe lists the ranks that it has passed, each with the call that it waits in. The peer compares:
 //   - it has made a call of that number: the two must agree, or the ranks' calls differ;
 //   - it has not, and waits in another call itself: it passes the probe on to those it waits for;
 //   - it has not, and is not waiting: it is late, and the probe ends here.
-// A probe that comes back to its sender went round a circle of ranks of which each waits for a call
-// that the next one cannot make. A second probe round the same circle proves that none has moved
-// meanwhile, and that the circle was closed at one moment.
+// A probe that returns to its sender has passed a circle of ranks, each of which waits for a call
+// that the next one cannot make. A second probe along the same circle proves that no rank has moved
+// meanwhile, so the circle existed at one moment.
 //
-// What calls are compared by: collectives by their number in the communicator, sends and receives
-// by their number per peer and direction (CallLog), splits by theirs. A rank has one call under way
-// in a communicator, or one group, and begins the next when that has ended, so that a wait can be
-// said of the rank. Calls of different communicators are tied by the thread that makes them: that
-// is a guess when several threads use a communicator, so nothing is concluded then, and else only
-// after kThreadPatience.
+// Calls are compared by number: collectives by their number in the communicator, sends and receives
+// by their number per peer and direction (CallLog), splits by theirs. A rank has one call, or one
+// group, in progress per communicator and begins the next one afterwards, so a wait belongs to the
+// rank. Calls of different communicators are tied by the thread that makes them. If several threads
+// use a communicator, that tie is uncertain and nothing is concluded; otherwise it counts after
+// kThreadPatience.
 //
-// One per process; its thread starts with the first wait of a second. Threads: any.
+// One per process; its thread starts with the first wait that lasts a second. Threads: any.
 #pragma once
 
 #include <atomic>
@@ -47,10 +46,10 @@
 
 namespace plexus {
 
-/// Which thread makes the calls of a communicator.
+/// Records which thread makes the calls of a communicator.
 class CallingThread {
  public:
-  /// The thread that asked for the communicator: the caller until another one is.
+  /// The thread that made the communicator; it counts as the caller until another one calls.
   void set_maker(pthread_t maker) noexcept {
     state_.store(maker | kMaker, std::memory_order_relaxed);
   }
@@ -62,14 +61,15 @@ class CallingThread {
       state_.store((before & kMaker) != 0 ? self : kSeveral, std::memory_order_relaxed);
     }
   }
-  /// nullopt: several threads make them.
+  /// nullopt: several threads make calls.
   [[nodiscard]] std::optional<pthread_t> find() const noexcept {
     const pthread_t state = state_.load(std::memory_order_relaxed);
     return state == kSeveral ? std::nullopt : std::optional(state & ~kMaker);
   }
 
  private:
-  static constexpr pthread_t kMaker = 1;  // handles are addresses (glibc): the bit is free
+  // bit 0 is free, because pthread_t values are addresses in glibc
+  static constexpr pthread_t kMaker = 1;
   static constexpr pthread_t kSeveral = 2;
   std::atomic<pthread_t> state_{kMaker};
 };
@@ -81,7 +81,7 @@ class StallWatch {
   StallWatch(const StallWatch&) = delete;
   StallWatch& operator=(const StallWatch&) = delete;
 
-  /// One rank of a communicator, as far as it is compared. All outlives remove().
+  /// One rank of a communicator. Everything it points to must live until remove() returns.
   struct Member {
     uint64_t group = 0;
     int rank = 0;
@@ -92,16 +92,18 @@ class StallWatch {
     std::function<void(const Error&)> fail;  // fails the communicator on all ranks
   };
   void add(Member member);
-  /// Returns when nothing of the member is in use any more. Of one that was never added: nothing.
+  /// Returns when no part of the member is in use any more. No-op for a member that was never
+  /// added.
   void remove(uint64_t group, int rank);
-  /// What peers that wait for the member are told after it has left (Exchange::leave).
+  /// The record for peers that probe the member after it has left (Exchange::leave).
   [[nodiscard]] std::string leave_record(uint64_t group, int rank) const;
 
   /// See RankState.
   void on_stalled(uint64_t group, int rank, std::vector<Wait> waits);
   void on_moved(uint64_t group, int rank);
 
-  /// The calling thread is in ncclCommSplit of the member, which ends when all ranks are.
+  /// Marks that the calling thread is in ncclCommSplit of the member, which ends when all ranks
+  /// are.
   class Splitting {
    public:
     Splitting(StallWatch& watch, uint64_t group, int rank) : watch_(watch), key_(group, rank) {
@@ -120,24 +122,24 @@ class StallWatch {
   using Key = std::pair<uint64_t, int>;  // group and rank
   using TimePoint = Clock::time_point;
 
-  /// What a member waits in.
+  /// The wait of a member that has stalled.
   struct Stall {
-    uint64_t epoch = 0;  // distinct for each stall of the process
+    uint64_t epoch = 0;  // unique for each stall in the process
     std::vector<Wait> waits;
     bool is_split = false;
     pthread_t thread{};
     TimePoint since;
-    TimePoint checked;    // when it was last known to last
-    std::set<int> needs;  // peers that have not begun the collective, or split, it is in
+    TimePoint checked;    // last confirmation that it still lasts
+    std::set<int> needs;  // peers that have not begun its collective or split
   };
   struct Entry {
     Member member;
     std::optional<Stall> stall;
-    uint64_t splits = 0;  // begun
+    uint64_t splits = 0;  // number of splits begun
     TimePoint probed;
-    int pins = 0;  // the thread uses it without the lock
+    int pins = 0;  // uses by the watch's thread without the lock
   };
-  /// From the control plane.
+  /// A message from the control plane.
   struct Arrival {
     Key to;
     int from;
@@ -184,16 +186,16 @@ class StallWatch {
 
   mutable std::mutex mutex_;
   std::condition_variable unpinned_;
-  std::map<Key, Entry> entries_;  // guarded by mutex_, as all to inbox_mutex_
-  std::vector<Arrival> waiting_;  // for a fresh look of the engine
+  std::map<Key, Entry> entries_;  // guarded by mutex_, as all members up to inbox_mutex_
+  std::vector<Arrival> waiting_;  // waiting for the engine's next check
   std::vector<Outgoing> outgoing_;
   std::vector<Verdict> verdicts_;
   uint64_t epochs_ = 0;
 
-  std::mutex inbox_mutex_;  // taken with or without mutex_, never the other way round
+  std::mutex inbox_mutex_;  // lock order: mutex_ before inbox_mutex_
   std::condition_variable arrived_;
-  std::deque<Arrival> inbox_;  // guarded by inbox_mutex_, as all below
-  bool awake_ = false;         // there is something to look after
+  std::deque<Arrival> inbox_;  // guarded by inbox_mutex_, as the members below
+  bool awake_ = false;         // there is something to check
   bool stop_ = false;
   std::thread thread_;
 };

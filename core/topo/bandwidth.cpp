@@ -59,7 +59,7 @@ float nvlink_gb_per_s(int sm) {
 }
 
 float pci_gb_per_s(std::string_view speed, int width) {
-  // Per lane, in 100 Mb/s.
+  // Speed per lane in units of 100 Mb/s.
   constexpr std::array<std::pair<std::string_view, float>, 6> kLanes = {
       {{"2.5", 15}, {"5", 30}, {"8", 60}, {"16", 120}, {"32", 240}, {"64", 480}}};
   constexpr float kGen3 = 60;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a link carries in GB/s: the tables of NCCL, so that the same machine gives the same
-// channels. float, as there: whether one more channel fits is decided by comparisons of these
-// numbers.
+// Bandwidth of links in GB/s, from NCCL's tables, so that the same machine gets the same channels.
+// The type is float, as in NCCL, because comparisons of these numbers decide whether one more
+// channel fits.
 #pragma once
 
 #include <span>
@@ -15,9 +15,9 @@ inline constexpr float kLocalGbPerS = 5000;      // inside one device
 inline constexpr float kPartitionGbPerS = 2618;  // between the two partitions of one GPU
 inline constexpr float kHostRankGbPerS = 10;     // what one core moves to and from memory
 
-/// One NVLink of a GPU with this compute capability (times 10).
+/// One NVLink of a GPU with compute capability `sm` (times 10).
 float nvlink_gb_per_s(int sm);
-/// `speed` as sysfs spells it ("16.0 GT/s PCIe"); unknown or empty: PCIe 3. `width` 0: 16 lanes.
+/// `speed` in sysfs's notation ("16.0 GT/s PCIe"); unknown or empty: PCIe 3. `width` 0: 16 lanes.
 float pci_gb_per_s(std::string_view speed, int width);
 
 struct CpuKind {
@@ -26,10 +26,10 @@ struct CpuKind {
   int family = 0;
   int model = 0;
 };
-/// Between two NUMA nodes of one host, judged by the CPU of the first.
+/// Between two NUMA nodes of one host, from the CPU kind of the first.
 float cpu_to_cpu_gb_per_s(const CpuKind& cpu);
 
-/// Speeds of a channel that the search tries, falling.
+/// Channel speeds that the search tries, descending.
 std::span<const float> channel_speeds(int sm_min, bool inter);
 
 }  // namespace plexus

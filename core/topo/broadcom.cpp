@@ -14,7 +14,7 @@ constexpr uint64_t kGen4 = 0x1000c0101000a000;
 constexpr uint64_t kGen5Upper = 0x1000c03010000000;
 constexpr uint64_t kGen5Lower = 0x1000c03010001000;
 
-/// 0: no PEX switch of this level.
+/// Generation of a PEX switch; 0: not a PEX switch of this level.
 int generation(const Node& node, bool upper) {
   if (node.type != NodeType::kPci) {
     return 0;
@@ -26,7 +26,7 @@ int generation(const Node& node, bool upper) {
   return model == (upper ? kGen5Upper : kGen5Lower) ? 5 : 0;
 }
 
-/// Moves what hangs on `lower` to `upper`. `lower` keeps no link.
+/// Moves the links of `lower` to `upper`.
 void merge(System& system, int upper, int lower) {
   const std::vector<Link> links = std::exchange(system.nodes[static_cast<size_t>(lower)].links, {});
   for (const Link& link : links) {

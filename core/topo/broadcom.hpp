@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcom's PEX switches show themselves as two levels of PCIe switches; inside there is one.
+// Broadcom's PEX switches appear as two levels of PCIe switches, although each is one switch.
 #pragma once
 
 #include "core/topo/system.hpp"
 
 namespace plexus {
 
-/// Merges the lower level's switches into the upper one's, which takes over their links.
+/// Merges each lower-level switch into its upper one, which takes over the links.
 void flatten_broadcom_switches(System& system);
 
 }  // namespace plexus

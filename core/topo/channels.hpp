@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of a search: for each channel the order of a node's ranks, the NIC it comes in by and
-// the one it leaves by, and what one channel carries. What NCCL calls a graph.
+// The result of a search: for each channel, the order of a node's ranks, the NICs through which the
+// channel enters and leaves, and the channel's bandwidth. NCCL calls it a graph.
 #pragma once
 
 #include <array>
@@ -20,22 +20,22 @@ enum class Pattern : uint8_t {
 };
 
 struct ChannelNets {
-  int in = 0;  // numbers of the net plugin's devices; 0 inside one node
+  int in = 0;  // device numbers of the net plugin; 0 inside one node
   int out = 0;
   friend bool operator==(const ChannelNets&, const ChannelNets&) = default;
 };
 
 struct ChannelGraph {
   Pattern pattern = Pattern::kRing;
-  int cross_nic = 0;         // 2: channels come in pairs that swap their NICs
-  float intra_gb_per_s = 0;  // of one channel
+  int cross_nic = 0;         // 2: channels come in pairs with swapped NICs
+  float intra_gb_per_s = 0;  // per channel
   float inter_gb_per_s = 0;
   float latency_us = 0;
   PathType intra_type = PathType::kLoc;
   PathType inter_type = PathType::kPix;
   bool same_channels = false;
   int hops = 0;
-  std::vector<std::vector<int>> ranks;  // by channel; NVLS: the head alone
+  std::vector<std::vector<int>> ranks;  // by channel; NVLS: only the head
   std::vector<ChannelNets> nets;        // by channel
 
   [[nodiscard]] int channels() const { return static_cast<int>(ranks.size()); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From one machine's description to the channels of a communicator over any number of such
-// machines: graph, paths, parts, search, join, in this order. What `plexus topo search` and the
-// tests call.
+// machines: graph, paths, parts, search and join, in this order. Used by `plexus topo search` and
+// the tests.
 #pragma once
 
 #include <string>
@@ -21,16 +21,16 @@ struct ClusterRequest {
   ChannelLimits limits;
   Datacenters datacenters;  // of machines
   TopoOptions options;
-  std::string graphs;  // text of a graph file; empty: all is searched for
+  std::string graphs;  // text of a graph file; empty: everything is searched
 };
 
 struct ClusterChannels {
-  std::vector<System> parts;  // of one machine; more than one when only the network joins them
+  std::vector<System> parts;        // of one machine; several when only the network connects them
   std::vector<NodeChannels> found;  // by part
   JoinedChannels joined;
 };
 
-/// Rank = machine * ranks of one machine + rank in the description, whose ranks must be 0..n-1.
+/// Rank = machine * (ranks of one machine) + rank in the description, whose ranks must be 0..n-1.
 Result<ClusterChannels> plan_cluster(const XmlElement& machine, const ClusterRequest& request);
 
 }  // namespace plexus

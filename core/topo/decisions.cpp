@@ -89,7 +89,7 @@ GdrUse gdr_use(const System& system, const TopoOptions& options, int rank, int n
     return GdrUse::kOff;
   }
   PathType distance = system.path(NodeType::kGpu, rank, NodeType::kNet, net).type;
-  if (distance == PathType::kPxn) {  // the relay's distance counts
+  if (distance == PathType::kPxn) {  // the distance of the relay GPU counts
     const int relay = local_gpu_of_net(system, options, net);
     if (relay < 0) {
       return GdrUse::kOff;

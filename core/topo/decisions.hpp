@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How two ranks, or a rank and a NIC, may talk: decided from their path, the options and what the
-// machine was found to allow. All need the paths of the system.
+// How two ranks, or a rank and a NIC, may communicate: decided from their path, the options, and
+// what was found to work on the machine. Every function requires computed paths.
 #pragma once
 
 #include "core/topo/options.hpp"
@@ -8,19 +8,20 @@
 
 namespace plexus {
 
-/// Peer access, judged by distance. `from` and `to` are ordinals of ranks.
+/// Whether peer access is allowed at this distance. `from` and `to` are ordinals of ranks.
 bool p2p_allowed(const System& system, const TopoOptions& options, int from, int to);
 bool shm_allowed(const System& system, const TopoOptions& options, int from, int to);
-/// Both ranks have a NIC beside them that carries more than the path between them.
+/// Whether both ranks have a near NIC with more bandwidth than the path between the ranks.
 bool network_is_better(const System& system, const TopoOptions& options, int from, int to);
-/// Whether peer access or shared memory connects them and the network is not the better way.
+/// Whether the ranks are connected by peer access or shared memory and the network is not better.
 bool connected_inside(const System& system, const TopoOptions& options, int from, int to);
 
 enum class GdrUse : uint8_t { kOff, kOn, kPciMode };
-/// `sending`: the NIC reads the GPU's memory.
+/// `sending`: the NIC reads from the GPU's memory; otherwise it writes to it.
 GdrUse gdr_use(const System& system, const TopoOptions& options, int rank, int net, bool sending);
 
-/// Readers instead of writers on peer access: faster on GPUs with compute capability 8.0.
+/// Whether receivers read instead of senders writing over peer access: faster on compute capability
+/// 8.0.
 bool p2p_reads(const System& system, int from, int to);
 
 }  // namespace plexus

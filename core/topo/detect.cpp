@@ -30,7 +30,7 @@ XmlElement element(std::string_view tag) {
   return {.tag = std::string(tag), .attributes = {}, .children = {}, .line = 0};
 }
 
-/// 32 bits a word, the highest first, as the kernel writes masks.
+/// Formats a CPU set as the kernel formats masks: 32-bit words, the most significant first.
 std::string affinity_text(hwloc_const_cpuset_t set) {
   constexpr int kBitsPerWord = 32;
   const int last = hwloc_bitmap_last(set);
@@ -119,9 +119,10 @@ class Detector {
     return system.children.front();
   }
 
-  /// The element of a PCI device; it and the bridges above it are made when they are not there yet.
+  /// The element of a PCI device. Adds the element, and those of the bridges above it, when
+  /// missing.
   XmlElement& pci_element(XmlElement& system, hwloc_obj* device) {
-    hwloc_obj* const above = device->parent;  // a host bridge is the CPU
+    hwloc_obj* const above = device->parent;  // the host bridge is represented by the <cpu>
     const bool bridged = above != nullptr && above->type == HWLOC_OBJ_BRIDGE &&
                          above->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
     XmlElement& parent = bridged ? pci_element(system, above) : cpu_of(system, device);
@@ -137,7 +138,8 @@ class Detector {
     }
     XmlElement made = element("pci");
     made.set("busid", bus_id);
-    made.set("class", fmt::format("{:#06x}00", class_id));  // without the interface byte
+    // base class and subclass; the interface byte is 0
+    made.set("class", fmt::format("{:#06x}00", class_id));
     made.set("vendor", fmt::format("{:#06x}", vendor));
     made.set("device", fmt::format("{:#06x}", device_id));
     made.set("subsystem_vendor", fmt::format("{:#06x}", subvendor));
@@ -147,7 +149,7 @@ class Detector {
     return parent.children.back();
   }
 
-  /// What both ends of the link can do at most.
+  /// The maximum link speed and width that both ends support.
   void set_link(XmlElement& pci, const std::string& bus_id) const {
     std::error_code error;
     const fs::path here =
@@ -163,7 +165,7 @@ class Detector {
       XmlElement holder = element("pci");
       holder.set("lanes", text);
       const Result<int64_t> number = holder.integer("lanes");
-      constexpr int64_t kUnknown = 255;  // what the kernel says for "unknown"
+      constexpr int64_t kUnknown = 255;  // the kernel's value for "unknown"
       return number && number.value() > 0 && number.value() < kUnknown ? number.value() : 0;
     };
     const int64_t own = lanes(width);
@@ -172,7 +174,7 @@ class Detector {
             fmt::format("{}", own > 0 && upper > 0 ? std::min(own, upper) : std::max(own, upper)));
   }
 
-  /// The lowest part of the path that is a PCI device: a virtio NIC has its own folder below one.
+  /// The lowest PCI device on the path: a virtio NIC has a folder of its own below its PCI device.
   hwloc_obj* pci_device(fs::path path) {
     for (; path.has_relative_path(); path = path.parent_path()) {
       hwloc_obj* const device =
@@ -184,7 +186,8 @@ class Detector {
     return nullptr;
   }
 
-  /// Where no PCI shows the GPU, as in some containers, it hangs on the first CPU.
+  /// Where sysfs does not show the GPU's PCI device, as in some containers, it is placed on the
+  /// first CPU.
   void add_gpu(XmlElement& system, const Gpu& gpu) {
     hwloc_obj* const device = hwloc_get_pcidev_by_busidstring(topology_, gpu.bus_id.c_str());
     XmlElement* parent = device != nullptr ? &pci_element(system, device) : nullptr;
@@ -220,7 +223,7 @@ class Detector {
   hwloc_topology* topology_;
 };
 
-/// The GPU gets the rank; when it has one already, a second <gpu> stands beside it.
+/// Gives the rank to the GPU's element; if that has a rank already, adds a second <gpu> beside it.
 void add_gpu_rank(XmlElement& system, XmlElement& cpu, const HostRank& rank) {
   XmlElement* pci = find_pci(system, bus_id_number(rank.bus_id));
   if (pci == nullptr) {
@@ -334,12 +337,13 @@ Result<Machine> Machine::load() {
     return fail(Code::kSystemError, "hwloc cannot start");
   }
   Machine machine(raw);
-  // sysfs has all that is asked for; these would load drivers of accelerators, or libraries that
-  // leak.
+  // sysfs provides all that is needed; these components would load accelerator drivers or leak
+  // memory.
   for (const char* const component : {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
-  // Also what this container may not use: ranks of others on the same host may.
+  // Include resources outside this container's cpuset, because other ranks of this host may use
+  // them.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
   if (hwloc_topology_load(raw) != 0) {

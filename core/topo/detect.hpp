@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This machine as a topology description: NUMA nodes, CPUs and PCIe from hwloc, link speeds from
-// sysfs. Ranks on the host and the net plugins' devices are what the caller says. Where a container
-// or VM shows no PCIe, a NIC hangs on the first CPU.
+// This machine as a topology description. NUMA nodes, CPUs and PCIe come from hwloc, link speeds
+// from sysfs; the caller gives host ranks and the net plugins' devices. Where a container or VM
+// hides PCIe, a NIC is placed on the first CPU.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@ namespace plexus {
 struct HostRank {
   int rank = 0;
   int numa = -1;            // -1: not bound to one NUMA node
-  std::string bus_id = {};  // of the GPU that it computes on; empty: it computes on the host
-  int device = -1;          // the GPU's number, and its compute capability times 10
+  std::string bus_id = {};  // of the GPU that the rank computes on; empty: it computes on the host
+  int device = -1;          // the GPU's number, with its compute capability times 10 in `sm`
   int sm = 0;
 };
 
-/// As a net plugin describes it; the numbers of devices are the order.
+/// A port as a net plugin describes it. Its device number is its position in the list.
 struct NetPort {
   std::string name;
-  std::string pci_path;  // below /sys; its lowest PCI device counts. Empty: none
+  std::string pci_path;  // below /sys; its lowest PCI device is used; empty: none
   int speed_mbit_per_s = 0;
   int port = 0;
   uint64_t guid = 0;
@@ -42,7 +42,7 @@ struct DetectRequest {
   std::vector<HostRank> ranks;
   GpuList gpus;
   std::vector<NetPort> nets;
-  std::string sysfs = "/sys";  // tests give another
+  std::string sysfs = "/sys";  // replaced in tests
 };
 
 /// This machine as hwloc sees it. Loading takes milliseconds: a process does it once.
@@ -50,9 +50,9 @@ struct DetectRequest {
 class Machine {
  public:
   static Result<Machine> load();
-  /// Their numbers, at least one (-1: the kernel knows of none).
+  /// The numbers of the NUMA nodes, at least one (-1: the kernel reports none).
   [[nodiscard]] std::vector<int> numa_nodes() const;
-  /// Ranks that are bound to no NUMA node stand on the first one.
+  /// Ranks that are not bound to a NUMA node are placed on the first one.
   [[nodiscard]] XmlElement describe(const DetectRequest& request) const;
 
  private:
@@ -65,16 +65,17 @@ class Machine {
 
 Result<XmlElement> detect_machine(const DetectRequest& request);
 
-// -- what detection and a topology file (part.hpp) have in common --
-/// Puts the rank on the <cpu> of its NUMA node, else on the first element of `system`; one that
-/// computes on a GPU, on that, which is added where it is missing.
+// -- shared by detection and topology files (part.hpp) --
+// Adds a host rank to the <cpu> of its NUMA node, or else to the first element of `system`; adds a
+// rank that computes on a GPU to that GPU, which is created when missing.
 void add_rank(XmlElement& system, const HostRank& rank);
-/// The <pci> of that bus id; nullptr: there is none.
+/// The <pci> with this bus id; nullptr: there is none.
 XmlElement* find_pci(XmlElement& element, uint64_t bus_id);
-/// Sets the attributes of a <net>.
+/// Sets the attributes of a <net> element.
 void describe_port(XmlElement& net, const NetPort& port, int number);
 
-/// The network interfaces of this machine that have a PCI device, or else that can be reached.
+/// The network interfaces that are up, without loopback: those with a PCI device, or else all of
+/// them.
 std::vector<NetPort> network_interfaces(const std::string& sysfs = "/sys");
 
 }  // namespace plexus

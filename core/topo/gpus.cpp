@@ -15,7 +15,7 @@
 namespace plexus {
 namespace {
 
-// ---- NVML's binary interface, as far as it is used ----
+// ---- the part of NVML's binary interface that is used ----
 
 using NvmlDevice = void*;
 struct NvmlPciInfo {
@@ -43,7 +43,7 @@ struct Nvml {
   int (*by_index)(uint32_t index, NvmlDevice* device);
   int (*pci_info)(NvmlDevice device, NvmlPciInfo* info);
   int (*capability)(NvmlDevice device, int* major, int* minor);
-  // Absent in drivers without NVLink support.
+  // Null in drivers without NVLink support.
   int (*link_state)(NvmlDevice device, uint32_t link, uint32_t* active);
   int (*link_target)(NvmlDevice device, uint32_t link, NvmlPciInfo* info);
   int (*p2p_status)(NvmlDevice from, NvmlDevice to, uint32_t what, uint32_t* status);
@@ -56,7 +56,7 @@ bool find(void* library, const char* name, Function** function) {
   return symbol != nullptr;
 }
 
-/// Loaded for the life of the process: drivers' libraries do not like to be unloaded.
+/// Stays loaded until the process exits, because unloading a driver's libraries is unsafe.
 Result<Nvml> load(void* library) {
   Nvml nvml{};
   const char* missing = nullptr;
@@ -78,8 +78,8 @@ Result<Nvml> load(void* library) {
   return nvml;
 }
 
-/// "dddddddd:bb:dd.f" as sysfs writes it: lower case, the domain in as many digits as it needs,
-/// four at least.
+/// The bus id "dddddddd:bb:dd.f" in sysfs's notation: lower case, the domain with at least four
+/// digits.
 std::string sysfs_bus_id(const NvmlPciInfo& info) {
   const auto* const end = std::find(info.bus_id.begin(), info.bus_id.end(), '\0');
   std::string text = lower({info.bus_id.begin(), end});
@@ -101,7 +101,7 @@ class GpuReader {
     for (uint32_t index = 0; index < std::min(count, kNvmlDevicesMax); ++index) {
       NvmlDevice handle = nullptr;
       if (nvml_.by_index(index, &handle) != kNvmlSuccess) {
-        continue;  // not ours to use
+        continue;  // this process may not use the GPU
       }
       PLEXUS_TRY(gpu, read_gpu(handle, index));
       list.gpus.push_back(std::move(gpu));

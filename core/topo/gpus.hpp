@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this machine, from the driver's management library (NVML) when there is one: loaded
-// at run time, so that nothing depends on it, and with the few functions that are used declared
-// here. What no PCI description says comes from it: compute capability, NVLinks with their other
-// ends, and whether peer access works.
+// The GPUs of this machine, from the driver's management library (NVML) if present. It is loaded at
+// run time, so that nothing depends on it, and the few functions used are declared here. It
+// provides what PCI descriptions lack: compute capability, NVLinks with their remote ends, and
+// whether peer access works.
 #pragma once
 
 #include <set>
@@ -17,7 +17,7 @@ namespace plexus {
 
 struct GpuLink {
   std::string target;  // bus id of the other end
-  int count = 0;       // links to it
+  int count = 0;       // number of links to it
   friend bool operator==(const GpuLink&, const GpuLink&) = default;
 };
 
@@ -36,11 +36,11 @@ struct GpuList {
 
 inline constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
-/// No GPUs when there is no such library; an Error when it is there and fails.
+/// Empty when the library is missing; an Error when it is present and fails.
 Result<GpuList> find_gpus(const std::string& library = kNvmlLibrary);
 
-/// The <gpu> of a description. Classes of the links' ends are looked up in `sysfs`: an end that is
-/// neither one of the GPUs nor there is an NVLink switch (as in a VM, which does not show it).
+/// The <gpu> element of a description. `sysfs` gives the class of each NVLink's remote end; an end
+/// that is neither one of the GPUs nor in sysfs is taken for an NVLink switch (VMs hide those).
 XmlElement describe_gpu(const Gpu& gpu, const GpuList& all, const std::string& sysfs);
 
 }  // namespace plexus

@@ -13,7 +13,7 @@ namespace {
 constexpr int kHostShift = 56;
 constexpr uint64_t kDeviceMask = (uint64_t{1} << kHostShift) - 1;
 
-enum GraphId : int64_t { kRingId = 0, kTreeId = 1, kNvlsId = 3 };  // 2 and 4: CollNet
+enum GraphId : int64_t { kRingId = 0, kTreeId = 1, kNvlsId = 3 };  // 2 and 4 are CollNet's
 
 uint64_t device_id(const Node& node, int device) {
   return (static_cast<uint64_t>(node.host) << kHostShift) | static_cast<uint64_t>(device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels as NCCL writes them to a file and takes them from one (<graphs>, NCCL_GRAPH_FILE and
-// NCCL_GRAPH_DUMP_FILE). Device numbers are hexadecimal there; a GPU's rank wins over its device.
+// Channels in NCCL's file format (<graphs>, NCCL_GRAPH_FILE and NCCL_GRAPH_DUMP_FILE). Device
+// numbers are hexadecimal there; a GPU's rank has priority over its device number.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace plexus {
 
-/// For the ranks and NICs of `system`; every channel must have each rank once. A graph without
-/// channels is to be searched for.
+/// Parses channels for the ranks and NICs of `system`; every channel must contain each rank once. A
+/// graph without channels is left to the search.
 Result<GivenChannels> parse_graphs(std::string_view text,
                                    const System& system,
                                    const TopoOptions& options);

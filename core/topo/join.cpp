@@ -10,7 +10,7 @@
 namespace plexus {
 namespace {
 
-/// What all nodes can do: the least of the numbers, the worst of the types.
+/// The parameters that all nodes support: the minimum of the numbers, the worst of the types.
 ChannelGraph align(std::span<const ClusterNode> nodes, ChannelGraph NodeChannels::*which) {
   ChannelGraph agreed = nodes.front().found->*which;
   for (const ClusterNode& node : nodes) {
@@ -50,13 +50,13 @@ Result<int> count_ranks(std::span<const ClusterNode> nodes) {
   return static_cast<int>(seen.size());
 }
 
-/// On nodes with odd numbers, channels of a pair change places, so that a ring enters the next node
-/// by the NIC (and rail) that it left the last node by.
+/// On odd nodes the channels of a pair swap, so that a ring enters the next node by the NIC (and
+/// rail) by which it left the previous one.
 int channel_on_node(int channel, size_t node, bool swap) {
   return swap && node % 2 == 1 ? channel ^ 1 : channel;
 }
 
-/// A node's chain in one channel, and which of its ranks the tree between nodes uses.
+/// A node's chain in one channel, and the ranks of it that the tree between nodes uses.
 struct Chain {
   const std::vector<int>* ranks;
   int offset;
@@ -79,7 +79,7 @@ void add_down(TreeLinks& tree, int rank, int child) {
   *std::find(down.begin(), down.end(), -1) = child;
 }
 
-/// Numbers of the nodes of each datacenter, in the order in which the datacenters first appear.
+/// Indexes of the nodes of each datacenter; datacenters in order of first appearance.
 std::vector<std::vector<int>> group_by_datacenter(size_t nodes, const Datacenters& datacenters) {
   std::vector<std::vector<int>> groups;
   std::map<int, size_t> group_of;
@@ -94,7 +94,7 @@ std::vector<std::vector<int>> group_by_datacenter(size_t nodes, const Datacenter
   return groups;
 }
 
-/// Bits 0 .. log2(power) - 1 in the other order.
+/// Reverses bits 0 .. log2(power) - 1.
 int mirror_bits(int value, int power) {
   int mirrored = 0;
   for (int bit = 1; bit < power; bit <<= 1) {
@@ -103,8 +103,8 @@ int mirror_bits(int value, int power) {
   return mirrored;
 }
 
-/// Which of `count` nodes channel `channel` crosses at: halves, then quarters, ... so that few
-/// channels already lie far apart.
+/// Index in 0 .. `count` - 1 of the node at which `channel` crosses to the next datacenter. The
+/// order is halves, then quarters, and so on, so that a few channels are already far apart.
 int crossing_node(int count, int channel, int channels, const Datacenters& datacenters) {
   if (count < 2) {
     return 0;
@@ -114,7 +114,7 @@ int crossing_node(int count, int channel, int channels, const Datacenters& datac
   if (!datacenters.every_node) {
     return mirror_bits(value, static_cast<int>(std::bit_floor(nodes))) % count;
   }
-  // The (value % count)-th number below count in mirrored order: every node once, then again.
+  // The (value % count)-th number below count in bit-reversed order: each node once, then again.
   const int power = static_cast<int>(std::bit_ceil(nodes));
   int node = -1;
   for (int left = value % count, next = 0; left >= 0; ++next) {
@@ -124,7 +124,7 @@ int crossing_node(int count, int channel, int channels, const Datacenters& datac
   return node;
 }
 
-/// Builds one channel after the other.
+/// Builds the channels one after the other.
 class Joiner {
  public:
   Joiner(std::span<const ClusterNode> nodes, const JoinOptions& options, JoinedChannels& joined)
@@ -136,7 +136,8 @@ class Joiner {
         swap_(joined.ring.cross_nic == 2 && joined.search_channels % 2 == 0) {}
 
   void run(int channels) {
-    // Inside one datacenter, more channels than two for each found one are copies of those.
+    // Inside one datacenter there are two different channels per found one; further ones are
+    // copies.
     const int different = groups_.size() == 1 ? 2 * joined_.search_channels : channels;
     for (int channel = 0; channel < channels; ++channel) {
       const auto copied = static_cast<size_t>(channel - different);
@@ -149,10 +150,10 @@ class Joiner {
   }
 
  private:
-  /// One of the passages of a ring through a datacenter.
+  /// One visit of a ring to a datacenter.
   struct Visit {
     size_t group;
-    size_t number;  // of the passages through this group, from 0
+    size_t number;  // index among the visits to this group
     size_t count;
   };
 
@@ -182,8 +183,8 @@ class Joiner {
     return visits;
   }
 
-  /// The ranks that a ring goes through in a visit. Of several visits each has some of the nodes,
-  /// or of the ranks where there are fewer nodes.
+  /// The ranks that a ring passes in a visit. With several visits each gets a share of the nodes,
+  /// or of the ranks if there are fewer nodes than visits.
   [[nodiscard]] std::vector<int> pass(const Visit& visit, int channel, int channels) const {
     const int found = channel % joined_.search_channels;
     const std::vector<int>& group = groups_[visit.group];
@@ -248,14 +249,14 @@ class Joiner {
     return tree;
   }
 
-  /// By how much a group's first tree is turned.
+  /// Rotation of a group's first tree.
   [[nodiscard]] int root_of(const std::vector<int>& group, int pair, int channels) const {
     return groups_.size() == 1 ? 0
                                : 2 * crossing_node(static_cast<int>(group.size()) / 2, pair,
                                                    channels, options_.datacenters);
   }
 
-  /// The group's own tree; gives its root.
+  /// Builds the group's own tree and returns its root (a node).
   int join_group(
       TreeLinks& tree, const std::vector<int>& group, bool second, int turn, int found) const {
     const int size = static_cast<int>(group.size());

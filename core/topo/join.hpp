@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes' channels joined to those of the communicator. A ring goes through one node after the
-// other: in by the first rank of the node's chain, out by the last. A tree is the chain inside a
-// node and a double binary tree between nodes. Every search channel becomes two: one for each tree.
-// Over several datacenters a ring goes through one datacenter after the other, the fewest crossings
-// that close it (where the datacenters form a line, those in the middle are passed twice, half of
-// their nodes each time); a tree is one tree in each datacenter, whose root is below the root of
-// the next.
+// Joins the nodes' channels to those of the communicator. A ring passes one node after the other:
+// it enters at the first rank of the node's chain and leaves at the last. A tree is the chain
+// inside a node and a double binary tree between nodes. Every channel of the search becomes two,
+// one for each tree.
+// Over several datacenters a ring visits one datacenter after the other with as few crossings as
+// possible (where the datacenters form a line, the middle ones are visited twice, with half of
+// their nodes each time). A tree is one tree per datacenter, whose root is below the root of the
+// next datacenter's tree.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ namespace plexus {
 
 inline constexpr int kChannelsMax = 64;
 
-/// Ranks that reach each other without the network. Nodes alike may share `found`: `rank_offset` is
+/// Ranks that reach each other without the network. Equal nodes may share `found`: `rank_offset` is
 /// added to its ranks.
 struct ClusterNode {
   const NodeChannels* found = nullptr;
@@ -28,19 +29,20 @@ struct ClusterNode {
 };
 
 struct ChannelLimits {
-  int min = 0;  // 0: as found; channels are repeated to have as many
+  int min = 0;  // 0: as found; channels are duplicated to reach it
   int max = 0;  // 0: as found
 };
 
-/// Where the nodes stand. Empty: all in one.
+/// The datacenters of the nodes. Empty: all nodes are in one.
 struct Datacenters {
   std::vector<int> of_node;
   bool scatter = true;      // channels cross at different nodes
-  int device_of_rank0 = 0;  // communicators of different GPUs cross at different nodes, too
-  /// The datacenters that a ring goes through, one after the other, the first again after the last;
-  /// a datacenter may come more than once. Empty: each once, in the order of their first nodes.
+  int device_of_rank0 = 0;  // so that communicators of different GPUs cross at different nodes
+  /// Datacenters in the order in which a ring visits them, without the return to the first; one may
+  /// appear several times. Empty: each once, in the order of their first nodes.
   std::vector<int> visits;
-  bool every_node = false;  // channels cross at all nodes; else at a power of two, as NCCL has it
+  // channels cross at all nodes; else at a power of two of them, as in NCCL
+  bool every_node = false;
 };
 
 struct JoinOptions {
@@ -56,7 +58,7 @@ struct TreeLinks {
 struct JoinedChannels {
   int ranks = 0;
   int search_channels = 0;
-  ChannelGraph ring;  // what the nodes agree on; its channels are those of the first node
+  ChannelGraph ring;  // the parameters common to all nodes, with the channels of the first node
   ChannelGraph tree;
   std::vector<std::vector<int>> rings;  // by channel: all ranks in order, from rank 0
   std::vector<TreeLinks> trees;         // by channel
@@ -66,7 +68,7 @@ struct JoinedChannels {
   [[nodiscard]] int channels() const { return static_cast<int>(rings.size()); }
 };
 
-/// Ranks must be 0..n-1, each in one node; nodes stand in the order of their lowest ranks.
+/// Ranks must be 0..n-1, each in one node; nodes are ordered by their lowest rank.
 Result<JoinedChannels> join_nodes(std::span<const ClusterNode> nodes, const JoinOptions& options);
 
 }  // namespace plexus

@@ -9,7 +9,7 @@
 namespace plexus {
 namespace {
 
-/// The bits of `value` in reverse order, in a range of `count` (a power of two) values.
+/// Reverses the bits of `value`, which is below `count` (a power of two).
 int mirror_bits(int value, int count) {
   int mirrored = 0;
   for (int bit = 1; bit < count; bit <<= 1) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is near whom: the NICs of a rank, channel by channel, the rank that a NIC serves, the CPU of
-// a rank. Ranks spread over the NICs that are equally near, and channels over the NICs of a rank.
+// Locality: the NICs of a rank for each channel, the rank that a NIC serves, the CPU of a rank.
+// Ranks are spread over equally near NICs, and channels over the NICs of a rank.
 #pragma once
 
 #include <vector>
@@ -16,12 +16,12 @@ struct Nearest {
   std::vector<int> ordinals;
   PathType type = PathType::kDis;
 };
-/// The nodes of type `to` with the widest path, and of those the ones with the best type.
+/// The nodes of type `to` with the widest path; among those, the ones with the best path type.
 Nearest nearest(const System& system, NodeType from, int ordinal, NodeType to);
 
-/// Ordinal of the port that channel `channel` of rank `rank` (ordinal) uses; -1 without any.
+/// Ordinal of the port that channel `channel` of rank `rank` (ordinal) uses; -1: there is no port.
 int local_net_of_gpu(const System& system, const TopoOptions& options, int rank, int channel);
-/// The first rank whose local port this is, over the channels; -1: none.
+/// The first rank, over all channels, whose local port this is; -1: none.
 int local_gpu_of_net(const System& system, const TopoOptions& options, int net);
 int local_cpu_of_gpu(const System& system, int rank);
 /// Ordinal of the device that a rank computes on.

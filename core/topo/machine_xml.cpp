@@ -19,8 +19,8 @@ struct Attribute {
 struct Tag {
   std::string_view tag;
   std::array<std::string_view, 2> parents;
-  std::string_view identity;  // the attribute that every such element needs, even in a template
-  std::span<const Attribute> attributes;  // those whose values must be readable
+  std::string_view identity;  // attribute that every such element must have, even in a template
+  std::span<const Attribute> attributes;  // attributes whose values are checked
 };
 
 constexpr std::array kSystem = {Attribute{"version", Kind::kInteger}};
@@ -47,7 +47,7 @@ constexpr std::array kTags = {
     Tag{"pci", {"cpu", "pci"}, "busid", kPci},
     Tag{"pcilink", {"pci", ""}, "target", kPciLink},
     Tag{"gpu", {"pci", ""}, "", kGpu},
-    Tag{"host", {"cpu", ""}, "rank", kHost},  // ours: a rank that computes on this CPU
+    Tag{"host", {"cpu", ""}, "rank", kHost},  // Plexus's own: a rank that computes on this CPU
     Tag{"nvlink", {"gpu", ""}, "count", kNvlink},
     Tag{"c2c", {"gpu", ""}, "", kC2c},
     Tag{"nic", {"pci", "cpu"}, "", {}},
@@ -89,7 +89,7 @@ Result<void> check_value(const XmlElement& element, const Attribute& attribute) 
   return ok();
 }
 
-/// Checks the element's own attributes and keeps, of its children, those that belong there.
+/// Checks the element's attributes and removes children that the format does not allow there.
 Result<void> check_element(XmlElement& element, std::span<const Attribute> attributes) {
   for (const Attribute& attribute : attributes) {
     PLEXUS_TRY(check_value(element, attribute));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's topology file (<system>): which elements stand in which, and that every value can be read.
-// A file may be a template, in which detection fills what is missing (GPUs, link speeds); only
-// building the graph (system.hpp) demands a complete one.
+// NCCL's topology file (<system>): checks the nesting of elements and that every value is readable.
+// A file may be a template in which detection adds what is missing (GPUs, link speeds); only
+// building the graph (system.hpp) requires a complete one.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@
 
 namespace plexus {
 
-/// Checked. Elements that the format does not know are left out, as NCCL leaves them out.
+/// Parses and checks. Elements that the format does not know are dropped, as in NCCL.
 Result<XmlElement> parse_machine(std::string_view text);
-/// The same from a file; errors name it.
+/// The same for a file; errors name the file.
 Result<XmlElement> read_machine_file(const std::string& file_name);
 
 }  // namespace plexus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the user may override (NCCL's variables of the same names) and what no description of a
-// machine can say: whether peer access and shared memory really work between two ranks.
+// What the user may override (NCCL's variables of the same names), and what a machine's description
+// does not contain: whether peer access and shared memory work between two ranks.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace plexus {
 
-/// Pairs of ranks (lower first) for which the driver or the container says no.
+/// Pairs of ranks (lower first) between which the driver or the container prevents access.
 struct RankReach {
   bool p2p = true;  // false: no pair has peer access
   bool shm = true;
@@ -33,12 +33,12 @@ struct TopoOptions {
   bool pxn_disable = false;
   bool pxn_c2c = true;
   bool net_disable_intra = false;  // true: the network is never preferred inside a node
-  int cross_nic = 2;               // 0 never, 1 always, 2 when that gives more
+  int cross_nic = 2;               // 0: never, 1: always, 2: when that gives more bandwidth
   NetPolicy nets_policy = NetPolicy::kAuto;
-  int nets_per_gpu_max = 0;  // with kMax
-  /// A ring may leave by any NIC when no NIC says which rail it is on. NCCL 2.30 computes this; its
-  /// rings then change rails between nodes. Ours stay on the adapter they came by (NCCL up
-  /// to 2.28).
+  int nets_per_gpu_max = 0;  // only with kMax
+  /// With NICs of unknown rail, a ring may leave by any NIC. NCCL 2.30 sets this, and its rings
+  /// then change rails between nodes. By default rings stay on the adapter by which they entered,
+  /// as in NCCL up to 2.28.
   bool unknown_rails_match = false;
 };
 

@@ -14,7 +14,7 @@
 namespace plexus {
 namespace {
 
-// A graph file names every rank, and the graph of so many is still quickly built.
+// A graph file names every rank, and up to this count its graph is built quickly.
 constexpr size_t kGivenRanksMax = 256;
 
 void keep_ranks(XmlElement& element, const std::vector<int>& ranks) {
@@ -98,7 +98,7 @@ bool has_each_once(const ChannelGraph& graph, const std::vector<int>& ranks) {
   });
 }
 
-// ---- a topology file filled in ----
+// ---- filling in a topology file ----
 
 void drop_ranks_and_nets(XmlElement& element, std::span<const NetPort> nets) {
   std::erase_if(element.children, [&](const XmlElement& child) {
@@ -109,7 +109,7 @@ void drop_ranks_and_nets(XmlElement& element, std::span<const NetPort> nets) {
     return child.tag == "host" || (child.tag == "net" && !known);
   });
   for (XmlElement& child : element.children) {
-    if (child.tag == "gpu") {  // whose rank it was in another job
+    if (child.tag == "gpu") {  // the rank in the job that wrote the file
       std::erase_if(child.attributes, [](const auto& entry) { return entry.first == "rank"; });
     }
     drop_ranks_and_nets(child, nets);

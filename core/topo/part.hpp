@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A part: the ranks of a communicator that reach each other without the network, mostly those of
-// one host. One rank of it, the leader, searches for the part's channels on the machine's
-// description and tells all others the result as a short message, so that every rank can join the
-// parts (join.hpp) and no description travels.
+// A part: the ranks of a communicator that reach each other without the network, usually those of
+// one host. One of its ranks, the leader, searches for the part's channels on the machine's
+// description and sends the result to all other ranks in a short message. Every rank then joins the
+// parts (join.hpp), and no description is sent.
 //
-// Ranks on the host of one NUMA node are alike, and so are those on one GPU: a chain that enters
-// the NUMA node goes through all of them before it leaves. So the search sees one rank of each, its
-// representative, and a part of a thousand ranks costs what one of a few does.
+// Host ranks of one NUMA node are equivalent, and so are the ranks of one GPU: a chain that enters
+// the NUMA node passes all of them before it leaves. The search therefore sees one representative
+// of each, and a part of a thousand ranks costs as much as one of a few.
 #pragma once
 
 #include <span>
@@ -22,39 +22,42 @@
 
 namespace plexus {
 
-/// Ranks that the search sees, each with the ranks that follow it wherever it stands.
+/// The ranks that the search sees, each with the ranks that follow it directly in every chain.
 struct Representatives {
-  std::vector<int> ranks;                   // the lowest of each NUMA node and GPU, rising
-  std::vector<std::vector<int>> followers;  // by representative, rising; without itself
+  std::vector<int> ranks;  // the lowest rank of each NUMA node and GPU, ascending
+  // by representative, ascending; without the representative
+  std::vector<std::vector<int>> followers;
 };
 Representatives choose_representatives(std::span<const HostRank> ranks);
 
 struct PartRequest {
-  std::vector<HostRank> ranks;  // rising
-  bool inter = false;           // the communicator has other parts
+  std::vector<HostRank> ranks;  // ascending
+  bool inter = false;           // the communicator also has other parts
   TopoOptions options;
-  std::string graphs;  // text of a graph file, over all ranks of the part; empty: all is searched
+  // text of a graph file over all ranks of the part; empty: everything is searched
+  std::string graphs;
 };
 
-/// What the leader tells.
+/// What the leader sends.
 struct PartChannels {
-  bool whole = false;  // the channels have all ranks (from a graph file), not the representatives
+  // the channels contain all ranks (from a graph file), not only the representatives
+  bool whole = false;
   NodeChannels found;
 };
 
-/// `machine`: the part's host with all its ranks.
+/// `machine`: description of the part's host with all its ranks.
 Result<PartChannels> search_part(const XmlElement& machine, const PartRequest& request);
 
-/// As a message, and back: checked against the part's ranks, which every rank knows.
+/// Encodes as a message; decoding checks it against the part's ranks, which every rank knows.
 std::string encode(const PartChannels& part, std::span<const HostRank> ranks);
 Result<PartChannels> decode_part(std::string_view bytes, std::span<const HostRank> ranks);
 
-/// The channels with all ranks.
+/// The channels with all ranks in place of their representatives.
 NodeChannels expand(const PartChannels& part, std::span<const HostRank> ranks);
 
-/// A topology file as the description of this host: its ranks and NICs are replaced by the given
-/// ones. A NIC takes the place of the file's of the same name, else it stands below the PCI device
-/// of its path, else on the first CPU.
+/// Turns a topology file into a description of this host: replaces its ranks and NICs by the given
+/// ones. A NIC takes the place of the file's NIC of the same name; otherwise it is placed below the
+/// PCI device of its path, or else on the first CPU.
 Result<XmlElement> fill_template(XmlElement machine,
                                  std::span<const HostRank> ranks,
                                  std::span<const NetPort> nets);

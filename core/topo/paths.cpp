@@ -15,7 +15,7 @@ constexpr std::array kTargets = {NodeType::kCpu, NodeType::kDevice, NodeType::kG
 
 Node& at(System& system, int index) { return system.nodes[static_cast<size_t>(index)]; }
 
-/// Paths of every node towards one target.
+/// Computes the paths of all nodes to one target.
 class Spread {
  public:
   Spread(System& system, const TopoOptions& options, NodeType type, int ordinal)
@@ -38,7 +38,7 @@ class Spread {
   }
 
  private:
-  /// Follows all links of a node; neighbours whose path got better are looked at next.
+  /// Follows all links of a node; neighbours whose path improved go to `next`.
   void widen_front(int index, std::vector<int>& next) {
     const int links = static_cast<int>(at(system_, index).links.size());
     for (int link = 0; link < links; ++link) {
@@ -55,7 +55,7 @@ class Spread {
         .at(static_cast<size_t>(ordinal_));
   }
 
-  /// Whether paths towards the target may pass through `index` and come to it over this link.
+  /// Whether paths to the target may pass through `index` and reach it over this link.
   [[nodiscard]] bool may_pass(int index, const Link& link) {
     const Node& node = at(system_, index);
     const Node& neighbour = at(system_, link.to);
@@ -63,7 +63,7 @@ class Spread {
       return true;
     }
     if (node.type == NodeType::kGpu) {
-      // A rank is an end; only its own device is behind it, and that came first.
+      // A rank has no link but to its own device, which is visited before it.
       return false;
     }
     if (neighbour.type == NodeType::kGpu) {
@@ -72,21 +72,21 @@ class Spread {
     if (is_own_device(index)) {
       return true;
     }
-    // A device in between lets one more device through, over NVLink both times.
+    // Another device in between may relay one device, over NVLink in both hops.
     return !options_.nvb_disable && link.type == LinkType::kNvl &&
            neighbour.type == NodeType::kDevice && passed_devices(index) == 0 &&
            path_of(index).type <= PathType::kNvl && comes_over_device(index);
   }
 
-  /// The target is a rank that computes on `index`.
+  /// Whether the target is a rank that computes on `index`.
   [[nodiscard]] bool is_own_device(int index) {
     return type_ == NodeType::kGpu && path_of(index).length() == 1;
   }
-  /// The path from `index` goes to another device directly, not through a switch.
+  /// Whether the path from `index` goes directly to another device, not through a switch.
   [[nodiscard]] bool comes_over_device(int index) {
     return at(system_, system_.link(path_of(index).hops.front()).to).type == NodeType::kDevice;
   }
-  /// Devices strictly between `index` and the target's own device.
+  /// Number of devices strictly between `index` and the target's own device.
   [[nodiscard]] int passed_devices(int index) {
     int devices = 0;
     for (const Hop& hop : path_of(index).hops) {
@@ -114,7 +114,7 @@ class Spread {
     return worse(path.type, type);
   }
 
-  /// Whether the neighbour's path got better by going over `index`.
+  /// Returns whether the neighbour's path improved by going over `index`.
   bool follow(int index, int link_index) {
     const Link link = at(system_, index).links[static_cast<size_t>(link_index)];
     if (!may_pass(index, link)) {
@@ -137,7 +137,7 @@ class Spread {
     return true;
   }
 
-  /// build_system made sure that every link has a way back.
+  /// The opposite link; build_system ensures that every link has one.
   [[nodiscard]] Hop reverse(int index, const Link& link) {
     const std::vector<Link>& links = at(system_, link.to).links;
     const auto back = std::find_if(links.begin(), links.end(), [&](const Link& candidate) {
@@ -171,7 +171,7 @@ struct End {
   int ordinal;
 };
 
-/// Makes the path from `from` to `to` lead over `via`.
+/// Redirects the path from `from` to `to` over `via`.
 void detour(System& system, End from, End via, End to) {
   const Path& first = system.path(from.type, from.ordinal, via.type, via.ordinal);
   const Path& second = system.path(via.type, via.ordinal, to.type, to.ordinal);
@@ -204,7 +204,7 @@ void apply_peer_access(System& system, const TopoOptions& options) {
   }
 }
 
-/// A NIC on the CPU that the GPU reaches by C2C is as good as beside it.
+/// A NIC on the CPU that the GPU reaches by C2C counts as near as one on the GPU's own switch.
 void apply_c2c(System& system) {
   for (int gpu = 0; gpu < system.count(NodeType::kGpu); ++gpu) {
     const int cpu = local_cpu_of_gpu(system, gpu);

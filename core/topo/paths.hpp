@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The widest path of the best type between the nodes of a system, then what the decisions make of
-// them: pairs without peer access go through the CPU, NICs that cannot reach a GPU's memory too,
-// and a GPU sends to a far NIC through the GPU beside it (PXN) when that is better.
+// The widest path of the best type between the nodes of a system, adjusted by the decisions: pairs
+// without peer access go through the CPU, and so do NICs that cannot access a GPU's memory; a GPU
+// sends to a far NIC through the GPU beside that NIC (PXN) when that is better.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ namespace plexus {
 /// Fills Node::paths, NetDetail::local_gpu and the system's bandwidths.
 void compute_paths(System& system, const TopoOptions& options);
 
-/// Parts of one host whose ranks reach each other without the network, each with its paths
-/// computed. `inter`: the communicator has ranks on other hosts (several parts also mean that).
+/// Splits a host into parts whose ranks reach each other without the network, each with computed
+/// paths. `inter`: the communicator has ranks on other hosts (also implied by several parts).
 std::vector<System> split_by_reach(const System& system, const TopoOptions& options, bool inter);
 
 }  // namespace plexus

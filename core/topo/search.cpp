@@ -24,7 +24,7 @@ struct TypeRange {
   PathType worst = PathType::kLoc;
 };
 
-/// Types of the paths from ranks to `to` (ranks to themselves left out).
+/// The range of path types from ranks to `to`, without paths from a rank to itself.
 TypeRange types_to(const System& system, NodeType to) {
   TypeRange range;
   for (int rank = 0; rank < system.count(NodeType::kGpu); ++rank) {
@@ -39,7 +39,7 @@ TypeRange types_to(const System& system, NodeType to) {
   return range;
 }
 
-/// The ranks fall into exactly two groups that NVLink joins inside and not across.
+/// Whether the ranks form exactly two groups, each joined by NVLink inside and not to the other.
 bool has_two_islands(const System& system) {
   const int ranks = system.count(NodeType::kGpu);
   std::vector<int> island(static_cast<size_t>(ranks), -1);
@@ -123,7 +123,7 @@ class Search {
       possible_ = system_.count(NodeType::kNvs) > 0 && sm_min_ >= kSmHopper && ranks_ > 1;
       best_.channels_max = std::min(kNvlsHeadsMax, ranks_);
       if (!inter_) {
-        best_.channels_min = best_.channels_max;  // all ranks pull evenly
+        best_.channels_min = best_.channels_max;  // the switch serves all ranks equally
       }
     }
     if (ranks_ == 1 && best_.pattern != Pattern::kRing) {
@@ -149,7 +149,7 @@ class Search {
     set_speed();
   }
 
-  /// One attempt; true when nothing better can be found.
+  /// Runs one attempt; true when no better result is possible.
   bool attempt() {
     budget_ = now_.same_channels ? kBudgetSame : kBudgetFree;
     global_ -= budget_;
@@ -158,7 +158,7 @@ class Search {
            static_cast<float>(best_.channels) * best_.inter_gb_per_s >= system_.total_gb_per_s;
   }
 
-  /// First pass: attempts, each with one demand relaxed.
+  /// First pass: runs attempts, relaxing one requirement each time.
   void find_widest() {
     while (!attempt() && relax()) {
     }
@@ -173,7 +173,7 @@ class Search {
       return true;
     }
     now_.same_channels = start_same_;
-    global_ += budget_;  // what this attempt did not use
+    global_ += budget_;  // budget that this attempt left over
     if (global_ < 0 && best_.channels > 0) {
       return false;
     }
@@ -213,7 +213,7 @@ class Search {
   }
 
   bool lower_speed() {
-    constexpr float kWorthwhile = 0.49F;  // half the speed on twice the channels is as good
+    constexpr float kWorthwhile = 0.49F;  // half the speed on twice the channels is equally good
     if (has_lower_speed() &&
         (best_.channels == 0 || speeds_[speed_ + 1] / best_.inter_gb_per_s > kWorthwhile)) {
       ++speed_;
@@ -248,7 +248,7 @@ class Search {
     best_.channels = channels;
   }
 
-  /// Second pass: the same channels, faster.
+  /// Second pass: the same channels at higher speeds.
   void widen() {
     now_ = best_;
     speed_ = 0;
@@ -353,8 +353,8 @@ class Search {
   bool possible_ = true;
   Budget budget_ = 0;
   Budget global_ = kBudgetGlobal;
-  Attempt now_;   // being tried
-  Attempt best_;  // found
+  Attempt now_;   // current attempt
+  Attempt best_;  // best result so far
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search for channels inside one node: as many as fit the links' bandwidth, at the highest
-// speed, over the best types of paths. Budgets are counted steps, never time, so that every rank of
-// every machine finds the same. The order in which everything is tried is NCCL's, and so are the
-// results.
+// The search for channels inside one node: as many as the links' bandwidth allows, at the highest
+// speed, over the best path types. Budgets count steps instead of time, so that every rank finds
+// the same on every machine. Candidates are tried in NCCL's order, which gives NCCL's results.
 #pragma once
 
 #include <optional>
@@ -21,8 +20,8 @@ struct SearchRequest {
   int channels_max = kRingChannelsMax;
 };
 
-/// `system` with its paths. NVLS: no channels when the machine cannot do it; the others always give
-/// at least one, if need be one in the order of the devices at a tenth of a GB/s.
+/// `system` must have its paths. Returns at least one channel, if necessary one in device order at
+/// 0.1 GB/s; for NVLS none when the machine does not support it.
 ChannelGraph search_channels(const System& system,
                              const TopoOptions& options,
                              const SearchRequest& request);
@@ -34,7 +33,7 @@ struct NodeChannels {
 };
 NodeChannels search_node(const System& system, const TopoOptions& options);
 
-/// Channels that the user gave (graph_file.hpp); those that are missing are searched for.
+/// Channels that the user gave (graph_file.hpp); missing ones are searched.
 struct GivenChannels {
   std::optional<ChannelGraph> ring;
   std::optional<ChannelGraph> tree;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order the search tries ranks and NICs (part of SearchState).
+// The order in which the search tries ranks and NICs (part of SearchState).
 #include <algorithm>
 #include <tuple>
 
@@ -8,14 +8,14 @@
 namespace plexus {
 namespace {
 
-/// Bandwidths count in whole GB/s: of two that differ by less, the shorter way is the better one.
+/// Bandwidths compare in whole GB/s: if two differ by less, the shorter path wins.
 struct Score {
   int inter_gb_per_s = 0;
   int pci_gb_per_s = 0;
   int inter_hops = 0;
   int intra_gb_per_s = 0;
   int intra_hops = 0;
-  int distance = 0;  // in ordinals from the rank that looks for the next
+  int distance = 0;  // in ordinals from the current rank
   int rank = 0;
 };
 
@@ -34,7 +34,7 @@ void append_new(std::vector<int>& list, int value) {
 
 }  // namespace
 
-/// `net_in` 1: the next rank goes to the NIC; -1: it must not be wasted on that yet; 0: no NIC.
+/// `net_in` 1: the next rank goes to the NIC; -1: a later rank does; 0: no NIC.
 std::vector<int> SearchState::next_ranks(int rank, int net_in) const {
   const uint64_t flag = uint64_t{1} << attempt_->channels;
   std::vector<Score> scores;
@@ -72,7 +72,7 @@ std::vector<int> SearchState::next_ranks(int rank, int net_in) const {
   return system_.count(NodeType::kNvs) > 0 ? keep_neighbours(std::move(next), rank) : next;
 }
 
-/// A switch favours few peers: only neighbours in the order of ordinals are tried.
+/// A switch works best with few peers: only neighbours in ordinal order are tried.
 std::vector<int> SearchState::keep_neighbours(std::vector<int> next, int rank) const {
   const int after = (rank + 1) % ranks_;
   const int before = (rank + ranks_ - 1) % ranks_;
@@ -107,7 +107,7 @@ void SearchState::append_nets_of_type(int rank, PathType type, std::vector<int>&
   }
 }
 
-/// Ports in the order to try; `rank` -1: those of all ranks.
+/// Ports in the order to try; `rank` -1: the ports of all ranks.
 std::vector<int> SearchState::select_nets(int rank) const {
   std::vector<int> nets;
   const int first = rank < 0 ? 0 : rank;
@@ -128,7 +128,7 @@ std::vector<int> SearchState::select_nets(int rank) const {
   return nets;
 }
 
-/// What is left of the device's PCIe link, in the busier direction; -1 without one.
+/// Remaining bandwidth of the device's PCIe link in the busier direction; -1: no such link.
 float SearchState::device_pci_gb_per_s(int rank) const {
   const int index = system_.index_of(NodeType::kDevice, device_of(system_, rank));
   for (const Link& link : system_.nodes[static_cast<size_t>(index)].links) {

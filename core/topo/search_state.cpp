@@ -27,7 +27,7 @@ SearchState::SearchState(const System& system, const TopoOptions& options)
     for (int channel = 0; channel < kSearchChannelsMax; ++channel) {
       const int net = local_net_of_gpu(system_, options_, rank, channel);
       if (net < 0 || (channel > 0 && net == nets.front())) {
-        break;  // none, or from the start again
+        break;  // no port, or the list repeats
       }
       nets.push_back(net);
     }
@@ -126,7 +126,7 @@ void SearchState::start_at_net(int net, Turns turns, Budget& budget) {
     return;
   }
   if (attempt_->channels == 0 && system_.count(NodeType::kNvs) == 0) {
-    // The order of the devices sets a first result; it has a small budget of its own.
+    // Device order gives a first result, with a small budget of its own.
     constexpr Budget kOwn = 1 << 10;
     Budget own = kOwn;
     turns.order = Order::kDevices;
@@ -298,7 +298,7 @@ void SearchState::go_on(int rank, int step, Turns turns, Budget& budget) {
 
 void SearchState::serve_switch(int head, Budget& budget) {
   const Place nvs = {NodeType::kNvs, 0};
-  int down = 0;  // flows taken from the switch to each rank, then from each rank to the switch
+  int down = 0;  // down: flows reserved from the switch to ranks; then up: from ranks to the switch
   while (down < ranks_ && take(nvs, {NodeType::kGpu, down}, down == head ? 2 : 1)) {
     ++down;
   }

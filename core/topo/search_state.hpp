@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt of the search: with given speeds and types, channel after channel, it takes bandwidth
-// from the links on the way down and gives it back on the way up, and keeps the best result so far.
+// One attempt of the search. With given speeds and path types it builds channel after channel,
+// reserves bandwidth on the links when it descends, releases it when it backtracks, and keeps the
+// best result so far.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace plexus {
 
-/// What an attempt looks for, and what it has while it runs. Ranks and NICs are ordinals.
+/// The requirements of an attempt and its state while it runs. Ranks and NICs are ordinals.
 struct Attempt {
   Pattern pattern = Pattern::kRing;
   int cross_nic = 0;
@@ -31,12 +32,12 @@ struct Attempt {
   std::vector<ChannelNets> nets;  // [channels]
 };
 
-/// Where `Attempt::order` has a channel's rank.
+/// Index of a channel's rank in `Attempt::order`.
 constexpr size_t slot(int channel, int step, int ranks) {
   return static_cast<size_t>(channel) * static_cast<size_t>(ranks) + static_cast<size_t>(step);
 }
 
-/// Steps that are left. Negative: the best possible result was found, nothing else is tried.
+/// Steps that are left. Negative: the best possible result was found and the search ends.
 using Budget = int;
 inline constexpr Budget kPerfect = -1;
 
@@ -44,13 +45,14 @@ class SearchState {
  public:
   SearchState(const System& system, const TopoOptions& options);
 
-  /// Tries `attempt`; a better result takes the place of `best`.
+  /// Runs `attempt`; a better result replaces `best`.
   void run(Attempt& attempt, Attempt& best, Budget& budget);
 
  private:
   enum class Order : uint8_t { kFree, kDevices, kReplay };
 
-  /// Where on its way a channel goes to the NIC or closes its ring: a number of ranks, -1: nowhere.
+  /// The step at which a channel goes to the NIC or closes its ring, as a count of ranks; -1:
+  /// never.
   struct Turns {
     int to_net = -1;
     int to_first = -1;
@@ -83,9 +85,9 @@ class SearchState {
   [[nodiscard]] float device_pci_gb_per_s(int rank) const;
   [[nodiscard]] int replayed(int step) const;
 
-  /// Takes (or, with factor < 0, gives back) the channel's bandwidth; false: it does not fit.
+  /// Reserves (with factor < 0: releases) the channel's bandwidth; false: it does not fit.
   bool take(Place from, Place to, int factor);
-  /// Takes bandwidth along the first `length` hops; gives how many had enough.
+  /// Reserves bandwidth on the first `length` hops; returns the number of hops that had enough.
   int take_hops(const Path& path, int length, float gb_per_s, bool from_rank);
   void take_net(int net, float gb_per_s);
 
@@ -96,12 +98,13 @@ class SearchState {
     return attempt_->nets[static_cast<size_t>(channel)];
   }
 
-  System system_;  // a copy, whose links have what is left of their bandwidth
+  System system_;  // a copy whose links hold their remaining bandwidth
   const TopoOptions& options_;
   int ranks_;
   bool inter_;
-  std::vector<uint64_t> used_;                    // by rank: a bit for each channel that it is in
-  std::vector<std::vector<int>> preferred_nets_;  // by rank, channel after channel
+  // by rank: a bit for each channel that contains the rank
+  std::vector<uint64_t> used_;
+  std::vector<std::vector<int>> preferred_nets_;  // by rank, for consecutive channels
   Attempt* attempt_ = nullptr;
   Attempt* best_ = nullptr;
 };

@@ -7,7 +7,7 @@
 namespace plexus {
 namespace {
 
-/// A type of path by its name, or by the number that older releases of NCCL took.
+/// A path type by name, or by the number that older NCCL releases used.
 Result<std::optional<PathType>> parse_level(std::string_view setting, const std::string& text) {
   constexpr std::array kOldNumbers = {PathType::kLoc, PathType::kPix, PathType::kPxb,
                                       PathType::kPhb, PathType::kSys, PathType::kSys};

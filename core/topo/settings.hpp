@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings whose values are words of the topology: NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL,
-// NCCL_NETDEVS_POLICY and their neighbours, as TopoOptions.
+// Reads the settings whose values are words of the topology (NCCL_P2P_LEVEL, NCCL_NET_GDR_LEVEL,
+// NCCL_NETDEVS_POLICY and others) into TopoOptions.
 #pragma once
 
 #include "core/base/config.hpp"
@@ -9,7 +9,7 @@
 
 namespace plexus {
 
-/// kInvalidUsage names the setting that is not understood.
+/// kInvalidUsage names the setting with the bad value.
 Result<TopoOptions> read_topo_options(const Config& config);
 
 }  // namespace plexus

@@ -152,7 +152,7 @@ class Builder {
       PLEXUS_TRY(written, element.integer("link_width"));
       lanes = written;
     }
-    constexpr int64_t kLanesMax = 1024;  // a fused NIC has the sum of its parts
+    constexpr int64_t kLanesMax = 1024;  // a fused NIC has the lanes of all its parts
     if (lanes < 0 || lanes > kLanesMax) {
       return fail(Code::kInvalidUsage, "{}: link_width=\"{}\" is not 0..{} lanes", element.where(),
                   *width, kLanesMax);
@@ -171,7 +171,7 @@ class Builder {
     return ids;
   }
 
-  /// The device's node, or -1 when no rank uses it.
+  /// The device's node; -1: no rank uses the device.
   Result<int> add_gpus(const XmlElement& pci, uint64_t id, int parent) {
     const int host = at(parent).host;
     int device = -1;
@@ -273,7 +273,7 @@ class Builder {
     return (static_cast<uint64_t>(at(nic).host) << kHostShift) | static_cast<uint64_t>(device);
   }
 
-  /// NVLink, C2C and links between switches, whose ends are all known by now.
+  /// Adds NVLink, C2C and links between switches; all their ends exist by now.
   Result<void> add_peer_links(const XmlElement& element, int cpu, int pci) {
     for (const XmlElement& child : element.children) {
       if (child.tag == "pci" && indexes_.contains(&child)) {
@@ -319,7 +319,7 @@ class Builder {
     PLEXUS_TRY(target_class, link.text("tclass"));
     const float gb_per_s = static_cast<float>(count) * nvlink_gb_per_s(at(device).rank.sm);
     if (target_class == kClassNvSwitch) {
-      if (system_.count(NodeType::kNvs) == 0) {  // all switches count as one
+      if (system_.count(NodeType::kNvs) == 0) {  // all NVLink switches are one node
         PLEXUS_TRY(add(NodeType::kNvs, 0, at(device).host));
       }
       connect_both(system_, device, system_.index_of(NodeType::kNvs, 0), LinkType::kNvl, gb_per_s);
@@ -328,7 +328,7 @@ class Builder {
     } else if (target_class.starts_with("0x0302") || target_class.starts_with("0x0300")) {
       PLEXUS_TRY(target, link.text("target"));
       const auto found = devices_.find({at(device).host, bus_id_number(target)});
-      if (found != devices_.end()) {  // each end names its own direction
+      if (found != devices_.end()) {  // each end describes its own direction
         connect(system_, device, found->second, LinkType::kNvl, gb_per_s);
       }
     }
@@ -368,7 +368,7 @@ class Builder {
   }
 
   System system_;
-  std::map<uint64_t, size_t> hosts_;  // by host_hash, numbered as they appear
+  std::map<uint64_t, size_t> hosts_;  // by host_hash, numbered in order of appearance
   std::map<const XmlElement*, int> cpus_;
   std::map<const XmlElement*, int> indexes_;  // of <pci> elements
   std::map<std::pair<int, uint64_t>, const XmlElement*> bus_ids_;

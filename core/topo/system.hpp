@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One host as a graph: ranks, the devices they compute on, PCIe switches, NVLink switches, CPUs
-// (one per NUMA node), NICs and their ports (NET). Plain values: a System is made from a machine's
-// XML by build_system, gets its paths from compute_paths (paths.hpp) and is only read after that.
+// (one per NUMA node), NICs and their ports (NET). A System is a plain value: build_system makes it
+// from a machine's XML, compute_paths (paths.hpp) adds its paths, and after that it is only read.
 #pragma once
 
 #include <array>
@@ -24,13 +24,13 @@ struct Link {
   int to;  // index into System::nodes
 };
 
-/// The link number `link` of node `from`.
+/// Link number `link` of node `from`.
 struct Hop {
   int from;
   int link;
 };
 
-/// How one node reaches another: the narrowest link's bandwidth and the worst link's type.
+/// How one node reaches another: the bandwidth of the narrowest link and the type of the worst.
 struct Path {
   std::vector<Hop> hops;
   float gb_per_s = 0;
@@ -40,7 +40,7 @@ struct Path {
 
 struct RankDetail {  // kGpu
   int rank = -1;
-  int device = -1;  // the driver's number of the GPU
+  int device = -1;  // the driver's GPU number
   int sm = 0;       // compute capability times 10
   bool gdr = false;
   bool is_host = false;  // computes on the CPU
@@ -52,12 +52,12 @@ struct NetDetail {  // kNet
   float gb_per_s = 0;
   float latency_us = 0;
   int port = 0;
-  uint64_t guid = 0;  // of the adapter; ports of one adapter with equal `port` share bandwidth
+  uint64_t guid = 0;  // of the adapter; its ports with equal `port` share bandwidth
   bool gdr = false;
   int connections_max = 0;
   int rail = -1;       // -1: not known
   int plane = -1;      // -1: not known
-  int local_gpu = -1;  // ordinal of the rank that this port serves, once paths are known
+  int local_gpu = -1;  // ordinal of the rank that this port serves; set with the paths
 };
 
 struct CpuDetail {  // kCpu
@@ -68,12 +68,12 @@ struct CpuDetail {  // kCpu
 
 struct Node {
   NodeType type = NodeType::kPci;
-  int ordinal = 0;       // among the nodes of its type
+  int ordinal = 0;       // among the nodes of the same type
   int host = 0;          // one XML may describe several hosts that share an NVLink switch
   uint64_t id = 0;       // bus id; NET: device; CPU: NUMA node
-  uint64_t pci_ids = 0;  // vendor, device and the subsystem's two, 16 bits each
+  uint64_t pci_ids = 0;  // vendor, device, and subsystem vendor and device, 16 bits each
   std::vector<Link> links;
-  /// From here to each node of a type, by that node's ordinal.
+  /// Paths to the nodes of each type, by the ordinals of those nodes.
   std::array<std::vector<Path>, kNodeTypes> paths;
   RankDetail rank;
   NetDetail net;
@@ -84,7 +84,8 @@ struct System {
   std::string name;
   std::vector<Node> nodes;
   std::array<std::vector<int>, kNodeTypes> of_type;  // indexes into nodes
-  bool inter = false;                                // the communicator has ranks elsewhere too
+  // the communicator also has ranks on other hosts
+  bool inter = false;
   float max_gb_per_s = 0;
   float total_gb_per_s = 0;
 
@@ -115,11 +116,11 @@ struct System {
 /// Ranks are the `gpu` elements that have a rank, and the `host` elements.
 Result<System> build_system(const XmlElement& machine);
 
-/// A copy without the ranks for which `keep` (by ordinal) is false, and without their devices when
-/// no other rank is on them. Paths are not kept.
+/// A copy without the ranks for which `keep` (by ordinal) is false, and without devices that no
+/// remaining rank uses. Paths are not copied.
 System without_ranks(const System& system, const std::vector<bool>& keep);
 
-/// "dddd:bb:dd.f" and its variants as a number: hexadecimal digits only.
+/// A bus id such as "dddd:bb:dd.f" as a number, from its hexadecimal digits.
 uint64_t bus_id_number(std::string_view bus_id);
 
 }  // namespace plexus

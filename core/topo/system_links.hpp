@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a System's nodes and links are made and unmade. The order of a node's links is part of the
-// result: the widest first, and in a PCIe tree the link towards the CPU last; the search meets them
-// in this order.
+// Adds and removes nodes and links of a System. The order of a node's links is part of the result,
+// because the search follows it: the widest first, and in a PCIe tree the link to the CPU last.
 #pragma once
 
 #include <vector>
@@ -10,10 +9,10 @@
 
 namespace plexus {
 
-/// The new node's index.
+/// Returns the new node's index.
 int add_node(System& system, NodeType type, uint64_t id, int host);
 
-/// Links to the same neighbour and of the same type add up.
+/// Bandwidths of links of one type to the same neighbour add up.
 void connect(System& system, int from, int to, LinkType type, float gb_per_s);
 void connect_both(System& system, int left, int right, LinkType type, float gb_per_s);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of a machine's graph: kinds of nodes, links and paths, with the names and numbers that
-// NCCL's files and logs use. A path's type is the worst of its links', and a lower number is
-// better.
+// Types of nodes, links and paths in a machine's graph, with the names and numbers of NCCL's files
+// and logs. A path's type is the worst of its links'; a lower number is better.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace plexus {
 
-/// kGpu is a rank (of a GPU, or of the host); the device that it computes on is a node of its own.
+/// kGpu is a rank, on a GPU or on the host; the device that it computes on is a separate node.
 enum class NodeType : uint8_t { kGpu, kPci, kNvs, kCpu, kNic, kNet, kDevice };
 inline constexpr int kNodeTypes = 7;
 
@@ -19,10 +18,10 @@ enum class LinkType : uint8_t { kLoc = 0, kNvl = 1, kC2c = 3, kPci = 4, kSys = 9
 enum class PathType : uint8_t {
   kLoc = 0,
   kNvl = 1,
-  kNvb = 2,  // NVLink through one GPU in between
+  kNvb = 2,  // NVLink through one other GPU
   kC2c = 3,
   kPix = 4,  // at most one PCIe bridge
-  kPxb = 5,  // several, but not the host bridge
+  kPxb = 5,  // several PCIe bridges, but not the host bridge
   kP2c = 6,  // GPU to its CPU by C2C, then PCIe
   kPxn = 7,  // NVLink to the GPU beside the NIC
   kPhb = 8,  // through the CPU

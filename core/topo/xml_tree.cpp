@@ -51,7 +51,7 @@ class Reader {
   [[nodiscard]] int line_of(ptrdiff_t offset) const {
     const auto end =
         text_.begin() + std::clamp<ptrdiff_t>(offset, 0, static_cast<ptrdiff_t>(text_.size()));
-    // Elements come in the order of the file, so the count goes on from the last one.
+    // Elements come in file order, so counting continues from the previous one.
     if (end >= text_.begin() + counted_to_) {
       line_ += static_cast<int>(std::count(text_.begin() + counted_to_, end, '\n'));
       counted_to_ = end - text_.begin();

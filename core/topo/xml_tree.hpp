@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An XML text as a value: elements with their attributes and lines. Reads what NCCL's files contain
-// (no text between elements, nothing repeated) and says line and reason for everything else; writes
-// it as NCCL does: two spaces a level, key="value", an element without children closed at once.
+// An XML text as a value: elements with their attributes and line numbers. Accepts what NCCL's
+// files contain (no text between elements, no repeated attributes) and reports line and cause of
+// anything else. Writes as NCCL does: two spaces per level, key="value", and `/>` for an element
+// without children.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +24,15 @@ struct XmlElement {
 
   [[nodiscard]] const std::string* find(std::string_view key) const;
   [[nodiscard]] const XmlElement* find_child(std::string_view child_tag) const;
-  /// Replaces or adds.
+  /// Replaces the attribute or adds it.
   void set(std::string_view key, std::string value);
 
   /// "<gpu> of line 4"
   [[nodiscard]] std::string where() const;
 
-  /// The attribute's text, or an error that names what is missing and where.
+  /// The attribute's text; an Error names what is missing and where.
   [[nodiscard]] Result<std::string> text(std::string_view key) const;
-  /// Decimal, 0x or octal. Without `otherwise` the attribute must be there.
+  /// Decimal, 0x or octal. Without `otherwise` the attribute is required.
   [[nodiscard]] Result<int64_t> integer(std::string_view key,
                                         std::optional<int64_t> otherwise = {}) const;
   /// Hexadecimal with or without 0x, up to 64 bits.
@@ -40,7 +41,7 @@ struct XmlElement {
   [[nodiscard]] Result<double> number(std::string_view key,
                                       std::optional<double> otherwise = {}) const;
 
-  /// Equal in tags, attributes and children; the lines do not count.
+  /// Compares tags, attributes and children, not line numbers.
   friend bool operator==(const XmlElement& left, const XmlElement& right) {
     return left.tag == right.tag && left.attributes == right.attributes &&
            left.children == right.children;

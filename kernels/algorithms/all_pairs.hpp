@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-shot collectives for small messages and few ranks: every chunk goes straight from its source
-// to its target, reductions combine in rank order. Steps on the critical path: 1. All-gather,
-// reduce-scatter: chunks moved nranks-1. Broadcast, reduce: nranks-1 by the root.
+// One-shot collectives for small messages and few ranks: every chunk goes directly from its source
+// to its target, and reductions combine in rank order. Steps on the critical path: 1. Chunks moved:
+// nranks-1 by each rank (all-gather, reduce-scatter) or by the root (broadcast, reduce).
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -26,7 +26,7 @@ template <class Prims>
 PLEXUS_HOST_DEVICE void all_pairs_reduce_scatter(Prims& prims, int rank, int nranks) {
   if (prims.lane(0)) {
     for (int step = 1; step < nranks; ++step) {
-      const int to = (rank + step) % nranks;  // not all ranks at one receiver at once
+      const int to = (rank + step) % nranks;  // spreads the load over the receivers
       prims.send(Buffer::kInput, to, to);
     }
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bidirectional ring all-gather: every block travels both ways round the ring, half of the ranks
-// each way. As many bytes as the ring and half its rounds, with no other peers than the two
-// neighbours; where connections are dear that beats the logarithmic ways, which have more peers.
+// Bidirectional ring all-gather: every block travels both ways round the ring, to half of the ranks
+// each way. It moves as many bytes as the ring in half the rounds, with the two neighbours as only
+// peers; where connections are expensive, it beats the logarithmic algorithms, which have more
+// peers.
 //
 // Chunks per loop: nranks. Steps on the critical path: nranks/2. Chunks sent per rank: nranks-1.
 // Source: the all-gather half of the bidirectional ring of Jain and Sabharwal, "Optimal bucket
@@ -13,8 +14,8 @@
 
 namespace plexus {
 
-/// Takes the blocks of `hops` ranks from `ring.prev()`, nearest first, and passes all but the last
-/// on; the own block has left already.
+/// Receives the blocks of `hops` ranks from `ring.prev()`, nearest first, and forwards all but the
+/// last; the own block was sent before.
 template <class Prims>
 PLEXUS_HOST_DEVICE void pass_on(Prims& prims, const RingView& ring, int hops) {
   for (int hop = 1; hop < hops; ++hop) {
@@ -31,7 +32,7 @@ PLEXUS_HOST_DEVICE void bidirectional_ring_all_gather(Prims& prims, const RingVi
   if (prims.lane(0)) {
     prims.copy_send(Buffer::kInput, Buffer::kOutput, ring.self(), ring.next());
   }
-  // In place the input is the block that lane 0 stores: lane 1 takes it from there.
+  // In place, the input is the block that lane 0 stores, so lane 1 sends it from the output.
   if (backward > 0 && prims.lane(1)) {
     prims.after(0);
     prims.send(Buffer::kOutput, ring.self(), other_way.next());

@@ -2,8 +2,8 @@
 // Two binary trees over the same ranks in which every rank is interior in at most one (Sanders,
 // Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009), in
 // NCCL's construction: in the first tree the parent of a place follows from its lowest set bit; the
-// second tree is the first one mirrored (even number of places) or shifted by one (odd). O(log
-// nranks) per rank, of any number of ranks.
+// second tree is the first one mirrored (even number of places) or shifted by one (odd). Works for
+// any number of ranks; computing a place takes O(log nranks).
 #pragma once
 
 #include "kernels/layout/macros.hpp"
@@ -12,8 +12,8 @@ namespace plexus {
 
 inline constexpr int kNoPlace = -1;
 
-/// A place of a tree: its parent, which child of it (0 or 1) the place is, and its children;
-/// kNoPlace where there is none.
+/// A place in a tree: its parent, its index (0 or 1) among the parent's children, and its own
+/// children; kNoPlace where there is none.
 struct TreePlace {
   int up = kNoPlace;
   int child_of_up = 0;
@@ -21,7 +21,8 @@ struct TreePlace {
   friend bool operator==(const TreePlace&, const TreePlace&) = default;
 };
 
-/// Place `place` of `nplaces` in the first tree. Root: place 0, with one child, the second.
+/// Place `place` of `nplaces` in the first tree. The root is place 0; its only child is the second
+/// one.
 PLEXUS_HOST_DEVICE constexpr TreePlace first_tree(int nplaces, int place) {
   TreePlace tree;
   int bit = 1;
@@ -46,7 +47,7 @@ PLEXUS_HOST_DEVICE constexpr TreePlace first_tree(int nplaces, int place) {
   return tree;
 }
 
-/// The same in the second tree.
+/// Place `place` of `nplaces` in the second tree.
 PLEXUS_HOST_DEVICE constexpr TreePlace second_tree(int nplaces, int place) {
   const bool mirrored = nplaces % 2 == 0;
   const int other = mirrored ? nplaces - 1 - place : (place - 1 + nplaces) % nplaces;
@@ -62,14 +63,14 @@ PLEXUS_HOST_DEVICE constexpr TreePlace second_tree(int nplaces, int place) {
   return tree;
 }
 
-/// The same over places that are grouped in nodes (those of a host): a tree in each node, and one
-/// over the nodes, in which a node is at the root of its own tree. Node i has the places
-/// starts[i] .. starts[i + 1] - 1, the last one up to nplaces - 1; every edge of the upper tree
-/// joins two nodes, all other edges stay inside. Depth: that of both trees together.
+/// A place in a tree over places that are grouped in nodes (hosts): one tree per node, and one tree
+/// over the nodes that connects the roots of the nodes' trees. Node i has the places starts[i] ..
+/// starts[i + 1] - 1, the last one up to nplaces - 1. Only edges of the upper tree join two nodes.
+/// The depth is the sum of both trees' depths.
 struct NodesTreePlace {
   int up = kNoPlace;
   int downs = 0;
-  int down[4] = {kNoPlace, kNoPlace, kNoPlace, kNoPlace};  // in the node, then other nodes
+  int down[4] = {kNoPlace, kNoPlace, kNoPlace, kNoPlace};  // in the node, then in other nodes
 };
 
 PLEXUS_HOST_DEVICE constexpr TreePlace place_in_tree(int tree, int nplaces, int place) {

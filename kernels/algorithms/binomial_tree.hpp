@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binomial trees, rooted at any rank: place v (counted from the root) has the parent v - lowbit(v)
-// and the children v + 1, v + 2, v + 4, ... below lowbit(v). Logarithmic broadcast, reduce, gather
-// and scatter, of any number of ranks. Steps: the most bits set in a place < nranks. Chunks moved:
-// by the root, to or from each child one (broadcast, reduce), or nranks-1 (gather, scatter).
+// Binomial trees with any root: place v (counted from the root) has the parent v - lowbit(v) and
+// the children v + 1, v + 2, v + 4, ... below lowbit(v). Logarithmic broadcast, reduce, gather and
+// scatter for any number of ranks. Steps: the largest number of bits set in a place < nranks.
+// Chunks moved by the root: one to or from each child (broadcast, reduce), or nranks-1 (gather,
+// scatter).
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -10,7 +11,7 @@
 
 namespace plexus {
 
-/// One rank's place in the tree. As a peer list: its children, nearest first.
+/// One rank's place in the tree. As a peer list it contains the children, nearest first.
 struct BinomialPlace {
   RingView ring;
   int root_position;
@@ -23,7 +24,7 @@ struct BinomialPlace {
   [[nodiscard]] PLEXUS_HOST_DEVICE int rank_at(int place) const {
     return ring.at(root_position + place);
   }
-  /// Children of `place` are nearer than this; of the root, any.
+  /// Upper bound of the distance from `place` to its children; for the root, nranks.
   [[nodiscard]] PLEXUS_HOST_DEVICE int reach(int place) const {
     return place == 0 ? ring.nranks : place & -place;
   }
@@ -64,7 +65,8 @@ PLEXUS_HOST_DEVICE void binomial_reduce(Prims& prims, const RingView& ring, int 
   }
 }
 
-/// Calls `use(place)` for `top` and all below it, parents first, near children before far ones.
+/// Calls `use(place)` for `top` and its subtree: parents before children, near children before far
+/// ones.
 template <class Use>
 PLEXUS_HOST_DEVICE void for_each_below(const BinomialPlace& tree, int top, const Use& use) {
   use(top);
@@ -73,7 +75,7 @@ PLEXUS_HOST_DEVICE void for_each_below(const BinomialPlace& tree, int top, const
   }
 }
 
-/// Blocks pass through the ranks between: nothing is stored on the way.
+/// Forwards the blocks of a subtree without storing them.
 template <class Prims>
 PLEXUS_HOST_DEVICE void binomial_gather(Prims& prims, const RingView& ring, int root) {
   const BinomialPlace place = BinomialPlace::of(ring, root);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bruck all-gather and all-to-all (Bruck et al., "Efficient algorithms for all-to-all
-// communications in multiport message-passing systems", 1997): blocks travel by powers of two round
-// the ring, so that any number of ranks needs ceil(log2(nranks)) steps. Places are ring positions.
+// communications in multiport message-passing systems", 1997): blocks travel round the ring by
+// powers of two, so that any number of ranks needs ceil(log2(nranks)) steps. Places are ring
+// positions.
 //
 // All-gather: at distance d a rank holds the blocks of d places, and gets those of the next d.
 //   Chunks sent per rank: nranks-1. Steps: ceil(log2(nranks)), one fewer when the last
@@ -16,8 +17,8 @@
 
 namespace plexus {
 
-/// So many chunks a lane may send to one peer before it receives: fewer than a connection has
-/// slots.
+/// Number of chunks that a lane may send to one peer before it receives: less than the slots of a
+/// connection.
 inline constexpr int kBatch = 4;
 
 template <class Prims>
@@ -32,7 +33,7 @@ PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
       const int to = ring.at(ring.position - distance);
       for (int i = 0; i < blocks; ++i) {
         if (2 * i == distance) {
-          prims.after(1);  // from here on, what the step before brought
+          prims.after(1);  // the following sends forward what the previous step received
         }
         prims.send(Buffer::kOutput, ring.at(ring.position + i), to);
       }
@@ -46,8 +47,8 @@ PLEXUS_HOST_DEVICE void bruck_all_gather(Prims& prims, const RingView& ring) {
   }
 }
 
-/// Calls `use(k)` for k = `first`, `first` + 1, ... below `last`, `batch` of them with `one`, then
-/// the same with `two`.
+/// Calls `use(k)` for k in [first, last): alternately `batch` numbers with `one`, then the same
+/// numbers with `two`.
 template <class One, class Two>
 PLEXUS_HOST_DEVICE void in_batches(int count, const One& one, const Two& two) {
   for (int done = 0; done < count; done += kBatch) {
@@ -61,13 +62,12 @@ PLEXUS_HOST_DEVICE void in_batches(int count, const One& one, const Two& two) {
   }
 }
 
-/// The `index`-th number that has `bit` set: 0 -> bit, 1 -> bit + 1, ... for bit 4: 4 5 6 7 12 13
-/// ...
+/// The `index`-th number that has `bit` set; for bit 4: 4 5 6 7 12 13 ...
 PLEXUS_HOST_DEVICE constexpr int with_bit(int index, int bit) {
   return (index / bit) * 2 * bit + bit + index % bit;
 }
 
-/// How many numbers below `end` have `bit` set.
+/// Count of the numbers below `end` that have `bit` set.
 PLEXUS_HOST_DEVICE constexpr int count_with_bit(int end, int bit) {
   const int rest = end % (2 * bit) - bit;
   return end / (2 * bit) * bit + (rest > 0 ? rest : 0);

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduces by exchanges between pairs, for p = the largest power of two <= nranks. The nranks -
-// p ranks that are left over give their input to a partner before, and get the result after.
+// All-reduces by exchanges between pairs, for p = the largest power of two <= nranks. Each of the
+// nranks - p left-over ranks gives its input to a partner first and gets the result at the end.
 //
-// Recursive doubling: log2(p) exchanges of the whole message. Chunks per loop: 1.
-//   Steps: log2(p), 1 or 2 more with left-over ranks. Chunks sent: log2(p), 1 more by the partner
-//   of a left-over rank.
-// Halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004):
-//   a reduce-scatter in which each exchange halves what is left, then an all-gather the same way
-//   back. Chunks per loop: p. Steps: 2 log2(p), 2 more with left-over ranks. Chunks sent: 2(p-1), p
-//   more by the partner of a left-over rank.
+// Recursive doubling: log2(p) exchanges of the whole message. Chunks per loop: 1. Steps: log2(p),
+// plus 1 or 2 with left-over ranks. Chunks sent: log2(p), plus 1 by the partner of a left-over
+// rank.
+//
+// Halving and doubling (Rabenseifner, "Optimization of collective reduction operations", 2004): a
+// reduce-scatter in which each exchange halves what is left, then an all-gather in reverse order.
+// Chunks per loop: p. Steps: 2 log2(p), plus 2 with left-over ranks. Chunks sent: 2(p-1), plus p by
+// the partner of a left-over rank.
+//
 // Swing (De Sensi et al., "Swing: short-cutting rings for higher bandwidth allreduce", NSDI 2024):
-// the
-//   same with partners that are near on a ring or torus: 1, 1, 3, 5, 11, ... places away.
+// halving and doubling with partners that are near on a ring or torus: 1, 1, 3, 5, 11, ... places
+// away.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -19,7 +21,7 @@
 
 namespace plexus {
 
-/// Places 0..p-1 take part in the exchanges; place p+i is left over, and place i its partner.
+/// Places 0..p-1 take part in the exchanges; place p+i is left over, with place i as its partner.
 struct Butterfly {
   int p;
   int steps;  // log2(p)
@@ -36,8 +38,8 @@ struct Butterfly {
   }
 };
 
-/// Distance p/2, p/4, ..., 1: after step s, the blocks of a place are those that share its first
-/// s+1 bits.
+/// Partners at distance p/2, p/4, ..., 1. After step s a place holds the blocks of the places that
+/// share its first s+1 bits.
 struct HalvingPeers {
   int p;
   PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
@@ -45,7 +47,8 @@ struct HalvingPeers {
   }
 };
 
-/// Even places go rho(s) = (1 - (-2)^(s+1)) / 3 places on, odd ones as many back.
+/// Partners at distance rho(s) = (1 - (-2)^(s+1)) / 3: forward from even places, backward from odd
+/// ones.
 struct SwingPeers {
   int p;
   PLEXUS_HOST_DEVICE constexpr int operator()(int place, int step) const {
@@ -76,7 +79,7 @@ PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingVi
   }
   for (int step = 0; step < fly.steps; ++step) {
     const int other = place ^ (1 << step);
-    // What is sent is overwritten by the very next verb.
+    // By bytes, because the next verb overwrites what is sent.
     prims.send(held, 0, ring.at(other), ByAddress::kNo);
     prims.recv_reduce_copy(Partner{ring.at(other), other < place}, held, Buffer::kOutput, 0,
                            step + 1 == fly.steps ? Complete::kYes : Complete::kNo);
@@ -87,7 +90,7 @@ PLEXUS_HOST_DEVICE void recursive_doubling_all_reduce(Prims& prims, const RingVi
   }
 }
 
-/// Calls `use(block)` for the blocks that reach `place` by exchanges `step` and later; the same
+/// Calls `use(block)` for the blocks that reach `place` in exchanges `step` and later, in the same
 /// order on both sides of an exchange.
 template <class Peers, class Use>
 PLEXUS_HOST_DEVICE void for_each_block(
@@ -100,7 +103,8 @@ PLEXUS_HOST_DEVICE void for_each_block(
   for_each_block(peers, steps, peers(place, step), step + 1, use);
 }
 
-/// Lane 0 sends, lane 1 receives: a step's sends follow the step before.
+/// Lane 0 sends and lane 1 receives; the sends of a step wait for the receives of the previous
+/// step.
 template <class Prims, class Peers>
 PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
                                             const RingView& ring,
@@ -152,7 +156,7 @@ PLEXUS_HOST_DEVICE void exchange_all_reduce(Prims& prims,
   }
 }
 
-/// The side of a left-over rank.
+/// The program of a left-over rank.
 template <class Prims>
 PLEXUS_HOST_DEVICE void left_over_all_reduce(Prims& prims, const RingView& ring) {
   const Butterfly fly = Butterfly::of(ring.nranks);

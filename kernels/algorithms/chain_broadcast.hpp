@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chain broadcast: along the ring, starting at the root; pipelined over loops.
+// Chain broadcast along the ring, starting at the root; pipelined over loops.
 // Chunks per loop: 1. Steps on the critical path: nranks-1. Chunks sent per rank: 1 (0 at the end).
 #pragma once
 

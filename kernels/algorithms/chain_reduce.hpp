@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chain reduce: along the ring, ending at the root; pipelined over loops.
+// Chain reduce along the ring, ending at the root; pipelined over loops.
 // Chunks per loop: 1. Steps on the critical path: nranks-1. Chunks sent per rank: 1 (0 at the
 // root).
 #pragma once

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce with the sum between hosts made by the network: a switch or a server (ncclCollNet)
-// adds up what one rank of each host sends, and sends the sum back to each. Inside a host the ranks
-// reduce to the ranks that talk to the network, the heads, and get the result from them.
+// All-reduce in which the network sums between hosts: a switch or a server (ncclCollNet) adds the
+// contributions of one rank per host and returns the sum to each. Inside a host the ranks reduce to
+// the heads, which are the ranks that use the network, and get the result from them.
 //
-// The network is a peer: number `nranks + g` is the group of the heads g of all hosts. A head sends
-// its host's sum to it and receives the sum of all hosts, with the verbs of any other peer, so
-// nothing else changes: programs are recorded as ever, the executor sees a connection, and the
-// verifier gives the network a program of its own (kernels/program/network_peer.hpp: take one chunk
-// of each member, combine, send it to each), by which exactly-once, order and slots are proved with
-// the network in the proof. A verb "reduce in the network" would need all that a second time.
+// The network is a peer: number `nranks + g` is the group of head number g of all hosts. A head
+// sends its host's sum to it and receives the sum of all hosts with the usual verbs. Recording and
+// the executor are therefore unchanged, and the verifier gives the network a program of its own
+// (kernels/program/network_peer.hpp: receive one chunk from each member, combine, send the result
+// to each), so that the proofs of exactly-once, order and slots include the network. A verb "reduce
+// in the network" would need all of that again.
 //
-// Direct: each host has `heads` heads, each rank sends every head its shard. Pays where a host has
-// several ways out and its ranks reach each other directly.
+// Direct: each host has `heads` heads, and each rank sends every head its shard. Better where a
+// host has several NICs and its ranks reach each other directly.
 // Chunks per loop: 4 x heads. Steps: 4 (2 with one rank on each host). Chunks sent: at most
 // 4 x (heads + ranks of the host - 1).
 // Chain: one head; down the places of the host to it and back up, as two lanes that overlap over
 // loops. Chunks per loop: 1. Steps: 2 x ranks of the host. Chunks sent: 2 per rank.
-// Either sends each byte of a host's sum to the network once, where a ring passes it twice; and the
+// Both send each byte of a host's sum to the network once, where a ring sends it twice, and their
 // steps do not grow with the number of hosts.
 #pragma once
 
@@ -25,16 +25,16 @@
 
 namespace plexus {
 
-/// Chunks of a shard that are on their way at the same time.
+/// Number of chunks of a shard in flight.
 inline constexpr int kCollnetDepth = 4;
 
-/// The ranks of the own host, which stand together in the ring.
+/// The ranks of the own host, which are consecutive in the ring.
 struct HostView {
   RingView ring;
   int first;  // place of the host's first rank
   int count;  // ranks of the host
 
-  /// `starts`: [nhosts] first places of the hosts, rising from 0.
+  /// `starts`: [nhosts] first places of the hosts, ascending from 0.
   [[nodiscard]] PLEXUS_HOST_DEVICE static HostView of(const RingView& ring,
                                                       const int* starts,
                                                       int nhosts) {
@@ -51,7 +51,7 @@ struct HostView {
   }
 };
 
-/// All ranks of the host but the own one. The own contribution comes at its place.
+/// All other ranks of the host; in a reduction the own contribution has its place among them.
 struct HostOthers {
   HostView host;
   [[nodiscard]] PLEXUS_HOST_DEVICE int size() const { return host.count - 1; }
@@ -61,7 +61,7 @@ struct HostOthers {
   [[nodiscard]] PLEXUS_HOST_DEVICE int own_position() const { return host.place(); }
 };
 
-/// 1 <= heads <= ranks of every host; the first `heads` places of a host are its heads.
+/// 1 <= heads <= ranks of every host; the heads are the first `heads` places of a host.
 template <class Prims>
 PLEXUS_HOST_DEVICE void collnet_direct_all_reduce(Prims& prims, const HostView& host, int heads) {
   const int place = host.place();
@@ -97,7 +97,7 @@ template <class Prims>
 PLEXUS_HOST_DEVICE void collnet_chain_all_reduce(Prims& prims, const HostView& host) {
   const int place = host.place();
   const bool is_last = place + 1 == host.count;
-  // The head's neighbour on its other side is the network.
+  // The head has the network as its neighbour on the other side.
   const int nearer = place == 0 ? host.ring.nranks : host.rank(place - 1);
   const Complete complete = place == 0 ? Complete::kYes : Complete::kNo;
   if (is_last) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-reduce over datacenters for small messages, with the fewest rounds: in every datacenter each
-// sends its input to all and sums all of them, in ring order; then every rank gets the sum of each
-// other datacenter from its partner there. Rounds: one in the datacenter, one between datacenters.
-// Every rank combines in the same order, so that all get the same bits. Chunks per loop: 1. What
-// comes into a datacenter: one message for each of its ranks from every other datacenter.
+// All-reduce over datacenters for small messages with the fewest rounds. First, every rank sends
+// its input to all ranks of its datacenter and sums all inputs in ring order. Then every rank gets
+// the sum of each other datacenter from its partner there. Rounds: one inside and one between
+// datacenters. All ranks combine in the same order and get the same bits. Chunks per loop: 1.
+// Messages that enter a datacenter: one for each of its ranks from every other datacenter.
 #pragma once
 
 #include "kernels/algorithms/hierarchical_blocks.hpp"
@@ -24,7 +24,7 @@ template <class Prims>
 PLEXUS_HOST_DEVICE void dc_pairs_all_reduce(Prims& prims, const Hierarchy& by) {
   const DatacenterMates mates{by};
   Buffer held = Buffer::kInput;
-  // Nothing is sent by address: the sums take the place of what is sent.
+  // By bytes, because the sums overwrite what is sent.
   if (by.size() > 1) {
     prims.send(Buffer::kInput, 0, mates, ByAddress::kNo);
     prims.recv_reduce_copy(mates, Buffer::kInput, Buffer::kOutput, 0, Complete::kNo);

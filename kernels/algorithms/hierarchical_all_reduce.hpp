@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-reduce over datacenters: reduce-scatter round the ring of every datacenter, all-reduce of
-// each shard between those who have it, one in each datacenter, all-gather round the rings. What
-// leaves a datacenter is 2 S (D - 1) / D of S bytes over D datacenters, by all of its ranks: of two
-// datacenters S, half of what a ring that passes both carries.
+// each shard between its owners (one per datacenter), all-gather round the rings. For S bytes over
+// D datacenters, 2 S (D - 1) / D bytes leave a datacenter, spread over all of its ranks; for two
+// datacenters that is S, half of what a ring through both sends.
 //
-// Two datacenters exchange shards in one step. More go by homes: shard c is sent to its owner in
-// datacenter c mod D, which sends the sum back: 2 steps, whatever D.
+// Two datacenters exchange shards in one step. With more, shard c is sent to its owner in
+// datacenter c mod D, which sends the sum back: 2 steps for any D.
 //
-// Lanes: reduce-scatter; between datacenters (of two datacenters sending and receiving apart, so
-// that loops overlap on a long way); all-gather, the other way round the ring. In a datacenter of
-// two ranks both ways round are the same connection: one lane does both there, and a loop has
-// kPairGroups times as many chunks to overlap.
+// Lanes: reduce-scatter; between datacenters (for two datacenters separate lanes for sending and
+// receiving, so that loops overlap on a path of high latency); all-gather, in the other direction
+// round the ring. In a datacenter of two ranks both directions are the same connection: one lane
+// does both, and a loop has kPairGroups times as many chunks to overlap.
 #pragma once
 
 #include "kernels/algorithms/hierarchy.hpp"
@@ -24,7 +24,7 @@ PLEXUS_HOST_DEVICE constexpr int hierarchical_all_reduce_chunks(const Hierarchy&
          (by.has_size(2) ? kPairGroups : 1);
 }
 
-/// Lanes of a rank, by what they do.
+/// Lane numbers by purpose.
 struct HierarchyLanes {
   int out;     // to other datacenters
   int in;      // from them
@@ -64,8 +64,8 @@ class HierarchicalAllReduce {
   }
 
  private:
-  /// Chunks that one rank sends another before it takes the answers: fewer than half of a
-  /// connection's slots.
+  /// Number of chunks that one rank sends another before it receives the answers: less than half of
+  /// a connection's slots.
   static constexpr int kFewPerPair = 3;
 
   [[nodiscard]] PLEXUS_HOST_DEVICE ChunkBlocks range(int low, int step) const {
@@ -94,7 +94,7 @@ class HierarchicalAllReduce {
     if (by_.size() > 1) {
       prims_.after(0);
     }
-    // The sum takes the place of what is sent.
+    // By bytes, because the sum overwrites what is sent.
     for_own(blocks, [&](int chunk) {
       prims_.send(held_, chunk, owner(1 - by_.datacenter, chunk), ByAddress::kNo);
     });
@@ -105,7 +105,7 @@ class HierarchicalAllReduce {
       return;
     }
     if (!sent_) {
-      prims_.after(lanes_.out);  // all that goes out, as recorded before
+      prims_.after(lanes_.out);  // wait for all sends recorded on that lane so far
       sent_ = true;
     }
     for_own(blocks, [&](int chunk) {
@@ -153,11 +153,10 @@ class HierarchicalAllReduce {
   Prims& prims_;
   Hierarchy by_;
   int chunks_;
-  Buffer held_;  // where a datacenter's sum is
+  Buffer held_;  // buffer that holds the datacenter's sum
   HierarchyLanes lanes_;
-  bool sent_ = false;  // the lane from other datacenters waited for the one to them
-  bool reduced_ =
-      false;  // the lane to other datacenters waited for all that this datacenter summed
+  bool sent_ = false;     // the lane from other datacenters has waited for the lane to them
+  bool reduced_ = false;  // the lane to other datacenters has waited for the datacenter's sums
 };
 
 template <class Prims>

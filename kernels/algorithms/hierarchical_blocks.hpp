@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // All-gather, reduce-scatter and all-to-all over datacenters. Every rank has one partner in each
-// other datacenter: the ranks of a datacenter shared out evenly to those of the other.
+// other datacenter; the ranks of a datacenter are divided evenly among those of the other.
 //
-// All-gather: a rank's block goes to its partners, and round the rings of all datacenters from
-// there. Reduce-scatter: the same backwards: every datacenter sums the block for a rank to the
-// partner of
-//   that rank, which sends the sum. What enters a datacenter (leaves it) is the blocks of the
-//   others once: the least that is possible. Chunks per loop: nranks.
-// All-to-all: what a datacenter's ranks send to one rank of another goes through that rank's
-// partner
-//   among them, so that a rank has as many connections to other datacenters as there are
-//   datacenters, not ranks. The bytes between datacenters are those of any all-to-all. Chunks per
-//   loop: nranks.
+// All-gather: a rank's block goes to its partners, and from there round the rings of their
+// datacenters.
+// Reduce-scatter: the reverse. Every datacenter sums the block for a rank at that rank's partner,
+// which sends the sum. For both, each block of another datacenter enters (or leaves) a datacenter
+// once, which is the minimum. Chunks per loop: nranks.
+//
+// All-to-all: the blocks of a datacenter's ranks for one rank of another datacenter go through that
+// rank's partner, so that a rank's connections to other datacenters number as many as the
+// datacenters, not the ranks. The bytes between datacenters are those of any all-to-all. Chunks per
+// loop: nranks.
 #pragma once
 
 #include "kernels/algorithms/hierarchy.hpp"
@@ -39,7 +39,7 @@ PLEXUS_HOST_DEVICE void for_partners(const Hierarchy& by, int member, const Use&
   }
 }
 
-/// Lanes: 0 to partners, 1 from partners, 2 in the datacenter.
+/// Lanes: 0 to partners, 1 from partners, 2 inside the datacenter.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_all_gather(Prims& prims, const Hierarchy& by) {
   if (prims.lane(0)) {
@@ -59,7 +59,7 @@ PLEXUS_HOST_DEVICE void hierarchical_all_gather(Prims& prims, const Hierarchy& b
   }
 }
 
-/// Lanes: 0 in the datacenter, and the sums for others; 1 the own block.
+/// Lanes: 0 inside the datacenter and the sums for others, 1 the own block.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_reduce_scatter(Prims& prims, const Hierarchy& by) {
   const Buffer held = by.size() == 1 ? Buffer::kInput : Buffer::kOutput;
@@ -84,8 +84,8 @@ PLEXUS_HOST_DEVICE void hierarchical_reduce_scatter(Prims& prims, const Hierarch
   }
 }
 
-/// Lanes: 0 the own blocks to the members of the datacenter, 1 what they send, and on to other
-/// datacenters, 2 and more: what comes from each of those.
+/// Lanes: 0 the own blocks to the members of the datacenter; 1 receives their blocks and forwards
+/// them to other datacenters; 2 and more receive from those, one lane each.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_all_to_all(Prims& prims, const Hierarchy& by) {
   if (prims.lane(0)) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast and reduce over datacenters: the message crosses each border of the root's datacenter
-// once, in shards, by all ranks. In the root's datacenter it goes along a chain; who answers for a
-// shard there passes it to those who do in the other datacenters, where it goes round the ring. A
-// reduction goes the same ways backwards. Chunks per loop: the ranks of the largest datacenter.
+// Broadcast and reduce over datacenters: the message crosses the border of the root's datacenter
+// once per other datacenter, in shards, by all ranks. In the root's datacenter it moves along a
+// chain; the owner of a shard there passes it to its owners in the other datacenters, where it
+// moves round the ring. A reduction runs in reverse. Chunks per loop: the number of ranks of the
+// largest datacenter.
 #pragma once
 
 #include "kernels/algorithms/hierarchy.hpp"
 
 namespace plexus {
 
-/// A chain through the root's datacenter. `place`: 0 is the root.
+/// A chain through the root's datacenter; place 0 is the root.
 struct RootChain {
   Hierarchy by;
-  int root;  // its index
+  int root;  // the root's index
 
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int place() const {
     return (by.index - root + by.size()) % by.size();
@@ -28,8 +29,8 @@ struct RootChain {
   }
 };
 
-/// A neighbour in the chain (or nobody), then those in other datacenters who have the chunk. The
-/// own part of a reduction comes first.
+/// The neighbour in the chain (if any), then the chunk's owners in other datacenters. In a
+/// reduction the own contribution comes first.
 struct ChainAndOwners {
   int neighbour;  // -1: none
   OtherOwners owners;
@@ -66,8 +67,8 @@ struct RootPlace {
   }
 };
 
-/// Lanes: 0 the chain (or what comes from the root's datacenter), 1 on to other datacenters (or
-/// round the ring).
+/// Lanes: 0 the chain (or receiving from the root's datacenter), 1 to other datacenters (or round
+/// the ring).
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_broadcast(Prims& prims, const Hierarchy& by, int root) {
   const RootPlace at = RootPlace::of(by, root);
@@ -112,7 +113,7 @@ PLEXUS_HOST_DEVICE void hierarchical_broadcast(Prims& prims, const Hierarchy& by
   }
 }
 
-/// One lane.
+/// Uses one lane.
 template <class Prims>
 PLEXUS_HOST_DEVICE void hierarchical_reduce(Prims& prims, const Hierarchy& by, int root) {
   const RootPlace at = RootPlace::of(by, root);
@@ -128,7 +129,7 @@ PLEXUS_HOST_DEVICE void hierarchical_reduce(Prims& prims, const Hierarchy& by, i
       return;
     }
     const DatacenterRing ring{by, 1};
-    // A few chunks after the other, as the root's datacenter takes them.
+    // In small batches, in the order in which the root's datacenter takes the chunks.
     for (int low = 0; low < chunks; low += kHierarchyBatch) {
       const int high = low + kHierarchyBatch < chunks ? low + kHierarchyBatch : chunks;
       reduce_in_datacenter(prims, ring, ChunkBlocks{chunks, by.size(), low, high}, [&](int chunk) {

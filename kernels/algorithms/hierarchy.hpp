@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hierarchical algorithms share: the ranks by datacenter, who of a datacenter answers for
-// which chunks towards the others, and reduce-scatter and all-gather round the ring of one
-// datacenter in which every member may have several chunks, or none.
+// Shared parts of the hierarchical algorithms: the ranks by datacenter, the owners of chunks
+// towards other datacenters, and reduce-scatter and all-gather round the ring of one datacenter in
+// which a member may have several chunks or none.
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
 
 namespace plexus {
 
-/// So many chunks of one member go round a ring at once: a rank needs a free slot to pass one on.
+/// Number of one member's chunks that circulate at once: every rank needs a free slot to forward
+/// one.
 inline constexpr int kHierarchyBatch = 3;
 
-/// The ranks of a communicator by datacenter. `members`: [nranks] ranks, datacenter after
-/// datacenter, in ring order inside; `starts`: [datacenters + 1] where a datacenter begins. Both
+/// The ranks of a communicator by datacenter. `members`: [nranks] ranks, one datacenter after the
+/// other, each in ring order; `starts`: [datacenters + 1] first index of each datacenter. Both are
 /// borrowed.
 struct Hierarchy {
   const int* members;
   const int* starts;
   int datacenters;
   int datacenter;  // of this rank
-  int index;       // of this rank in it
+  int index;       // index of this rank in its datacenter
 
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int of) const {
     return starts[of + 1] - starts[of];
@@ -45,8 +46,8 @@ struct Hierarchy {
   }
 };
 
-/// `count` things shared out to `members` in order, as evenly as they go: which member has `thing`,
-/// and which things a member has (`first` of the next member ends them).
+/// Divides `count` things among `members` in order, as evenly as possible: the member that has
+/// `thing`, and the first thing of a member (`first` of the next member is the end).
 PLEXUS_HOST_DEVICE constexpr int share_of(int thing, int count, int members) {
   return thing * members / count;
 }
@@ -54,7 +55,7 @@ PLEXUS_HOST_DEVICE constexpr int first_of(int member, int count, int members) {
   return (member * count + members - 1) / members;
 }
 
-/// Chunks [low, high) of `count`, each member's share of all.
+/// Chunks [low, high) of `count`: each member's share.
 struct ChunkBlocks {
   int count;
   int members;
@@ -75,7 +76,7 @@ struct ChunkBlocks {
   }
 };
 
-/// The own block of every member.
+/// One block per member: its own.
 struct OwnBlocks {
   Hierarchy by;
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int size(int /*member*/) { return 1; }
@@ -84,12 +85,11 @@ struct OwnBlocks {
   }
 };
 
-/// The blocks of other datacenters' ranks that a member answers for: those whose partner in this
-/// datacenter it is.
+/// The blocks of other datacenters' ranks whose partner in this datacenter is the member.
 struct PartnerBlocks {
   Hierarchy by;
 
-  /// The partner of a rank, by its index, in datacenter `of`.
+  /// Index in datacenter `of` of the partner of member `member` of datacenter `from`.
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int partner(int from, int member, int of) const {
     return by.rank(of, share_of(member, by.size(from), by.size(of)));
   }
@@ -115,7 +115,7 @@ struct PartnerBlocks {
   }
 };
 
-/// The ring of one datacenter, either way round.
+/// The ring of one datacenter in either direction.
 struct DatacenterRing {
   Hierarchy by;
   int direction;
@@ -132,7 +132,7 @@ struct DatacenterRing {
   }
 };
 
-/// Calls `use(first, end)` for pieces of the largest share.
+/// Calls `use(first, end)` for ranges that together cover the largest share.
 template <class Blocks, class Use>
 PLEXUS_HOST_DEVICE void for_batches(const Hierarchy& by, const Blocks& blocks, const Use& use) {
   int most = 0;
@@ -152,8 +152,8 @@ PLEXUS_HOST_DEVICE void for_chunks(
   }
 }
 
-/// Round the ring of the datacenter, of two or more; `finish(chunk)` takes what arrives of the own
-/// chunks and combines it with the input.
+/// Reduce-scatter round the ring of the datacenter, which has at least two ranks. `finish(chunk)`
+/// receives the own chunks and combines them with the input.
 template <class Prims, class Blocks, class Finish>
 PLEXUS_HOST_DEVICE void reduce_in_datacenter(Prims& prims,
                                              const DatacenterRing& ring,
@@ -171,7 +171,8 @@ PLEXUS_HOST_DEVICE void reduce_in_datacenter(Prims& prims,
   });
 }
 
-/// Round the ring of the datacenter, of two or more: what is in the output of each member.
+/// All-gather round the ring of the datacenter, which has at least two ranks, from and to the
+/// output.
 template <class Prims, class Blocks>
 PLEXUS_HOST_DEVICE void gather_in_datacenter(Prims& prims,
                                              const DatacenterRing& ring,
@@ -190,7 +191,7 @@ PLEXUS_HOST_DEVICE void gather_in_datacenter(Prims& prims,
   });
 }
 
-/// Those who answer for `chunk` in all other datacenters; the own part has its datacenter's place.
+/// The owners of `chunk` in all other datacenters; the own contribution has its datacenter's place.
 struct OtherOwners {
   Hierarchy by;
   int chunk;

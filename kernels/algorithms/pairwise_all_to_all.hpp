@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pairwise all-to-all, gather and scatter: every chunk goes straight from its source to its target.
-// All-to-all: sends and receives are lanes of their own, shifted by rank so that no rank is hit by
+// Pairwise all-to-all, gather and scatter: every chunk goes directly from its source to its target.
+// All-to-all: sends and receives are separate lanes, shifted by rank so that no rank receives from
 // all others at once. Chunks per loop: nranks (input chunk r goes to rank r, output chunk r comes
 // from rank r). Steps: nranks-1. Chunks sent per rank: nranks-1.
 #pragma once
@@ -16,7 +16,7 @@ PLEXUS_HOST_DEVICE void pairwise_all_to_all(Prims& prims, int rank, int nranks) 
       const int to = (rank + step) % nranks;
       prims.send(Buffer::kInput, to, to);
     }
-    prims.copy(Buffer::kInput, Buffer::kOutput, rank);  // while the others are under way
+    prims.copy(Buffer::kInput, Buffer::kOutput, rank);  // overlaps with the other ranks' sends
   }
   if (prims.lane(1)) {
     for (int step = 1; step < nranks; ++step) {
@@ -26,7 +26,7 @@ PLEXUS_HOST_DEVICE void pairwise_all_to_all(Prims& prims, int rank, int nranks) 
   }
 }
 
-/// Gather: rank r's chunk goes straight to output chunk r of the root.
+/// Gather: rank r's chunk goes directly to output chunk r of the root.
 template <class Prims>
 PLEXUS_HOST_DEVICE void direct_gather(Prims& prims, int rank, int nranks, int root) {
   if (rank != root) {
@@ -40,7 +40,7 @@ PLEXUS_HOST_DEVICE void direct_gather(Prims& prims, int rank, int nranks, int ro
   }
 }
 
-/// Scatter: input chunk r of the root goes straight to rank r.
+/// Scatter: input chunk r of the root goes directly to rank r.
 template <class Prims>
 PLEXUS_HOST_DEVICE void direct_scatter(Prims& prims, int rank, int nranks, int root) {
   if (rank != root) {

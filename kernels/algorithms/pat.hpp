@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // PAT, parallel aggregated trees (Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter
-// operations at scale", 2025): every block has a binomial tree of its own, all trees advance
-// together, and blocks of one distance travel together. Any number of ranks. Places are ring
-// positions; rank "role s" of a block stands s places after the block's own place.
+// operations at scale", 2025): every block has its own binomial tree, all trees advance together,
+// and blocks that move the same distance travel together. Any number of ranks. Places are ring
+// positions; role s of a block is the rank s places after the block's own place.
 //
-// All-gather: far distances first, when there is least to send. Steps: 1, and 1 more for every
-// distance
-//   at which another's block travels on. Chunks sent: nranks-1.
-// Reduce-scatter: the same backwards, near distances first; partial sums wait in scratch memory,
-// half as
-//   many chunks as ranks. Chunks sent: nranks-1. Steps: blocks of one distance go kBatch at a time.
+// All-gather: far distances first, when there is least to send. Steps: 1, plus 1 for every distance
+// at which a block of another rank is forwarded. Chunks sent: nranks-1.
+//
+// Reduce-scatter: the reverse, near distances first. Partial sums wait in scratch memory of half as
+// many chunks as ranks. Chunks sent: nranks-1. Steps: blocks of one distance move kBatch at a time.
 #pragma once
 
 #include "kernels/algorithms/bruck.hpp"
@@ -27,7 +26,7 @@ PLEXUS_HOST_DEVICE constexpr int largest_distance(int nranks) {
   return distance;
 }
 
-/// How many blocks travel by `distance`: roles s = 0, 2d, 4d, ... with s + d < nranks.
+/// Number of blocks that move by `distance`: roles s = 0, 2d, 4d, ... with s + d < nranks.
 PLEXUS_HOST_DEVICE constexpr int count_at_distance(int nranks, int distance) {
   return (nranks - distance - 1) / (2 * distance) + 1;
 }
@@ -62,7 +61,7 @@ PLEXUS_HOST_DEVICE void pat_all_gather(Prims& prims, const RingView& ring) {
 template <class Prims>
 PLEXUS_HOST_DEVICE void pat_reduce_scatter(Prims& prims, const RingView& ring) {
   const int n = ring.nranks;
-  // Where the partial sum of role s is, once it has one: of the own block in the output.
+  // Location of the partial sum of role s, once there is one; the own block's is in the output.
   const auto sum_of = [&](int role) {
     return role == 0 ? At{Buffer::kOutput, ring.self()} : At{Buffer::kScratch, role / 2 - 1};
   };
@@ -71,13 +70,13 @@ PLEXUS_HOST_DEVICE void pat_reduce_scatter(Prims& prims, const RingView& ring) {
     const bool last = distance * 2 >= n;
     in_batches(
         count_at_distance(n, distance),
-        [&](int i) {  // role s + distance hands its sum on
+        [&](int i) {  // role s + distance sends its sum
           const int role = 2 * distance * i + distance;
           const bool has_sum = distance > 1 && role + 1 < n;
           prims.send(has_sum ? sum_of(role) : input_of(role), ring.at(ring.position - distance),
                      has_sum ? ByAddress::kNo : ByAddress::kYes);
         },
-        [&](int i) {  // role s adds what comes
+        [&](int i) {  // role s adds the sum that arrives
           const int role = 2 * distance * i;
           prims.recv_reduce_copy(ring.at(ring.position + distance),
                                  distance == 1 ? input_of(role) : sum_of(role), sum_of(role),

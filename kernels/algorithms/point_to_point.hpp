@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Send and receive: one verb each. Chunks per loop: 1. A group's sends and receives are separate
-// programs that run side by side, so that two ranks which both send first do not wait for each
+// programs that run concurrently, so that two ranks which both send first do not wait for each
 // other.
 #pragma once
 

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of algorithms: buffers, peer lists, and the verbs that every `Prims` type offers.
+// The vocabulary of algorithms: buffers, peer lists, and the verbs of every `Prims` type.
 //
 // A `Prims` type has these members (P is an int or a peer list; B a Buffer; c a chunk index):
 //   bool lane(int index)                      the verbs that follow belong to lane `index`;
 //                                             false: this caller does not run that lane
-//   after(int lane)                           the next verb waits until all that lane `lane` has so
-//                                             far is done
-//   send(B source, c, P to, ByAddress)             pass on a local chunk
+//   after(int lane)                           the next verb waits until all verbs recorded so far
+//                                             in lane `lane` are done
+//   send(B source, c, P to, ByAddress)        send a local chunk
 //   recv(P from, B target, c, Complete = kNo) store what arrives
 //   copy(B source, B target, c)               local copy
 //   copy_send(B source, B target, c, P to)
-//   recv_send(P from, P to)                   forward without keeping
+//   recv_send(P from, P to)                   forward without storing
 //   recv_copy_send(P from, B target, c, P to, Complete = kNo)
 //   recv_reduce_send(P from, B source, c, P to)
 //   recv_reduce_copy(P from, B source, B target, c, Complete)
 //   recv_reduce_copy_send(P from, B source, B target, c, P to, Complete)
-// A chunk that is not the same in source and target, or that lies in scratch memory, is named by
-// `At`: send(At{b, c}, to, ByAddress), recv(from, At{b, c}), recv_reduce_copy(from, At source, At
-// target, Complete). Scratch memory belongs to one lane, holds nothing from loop to loop, and is
-// never sent by address. A reduction over several peers combines in the order of the peer list, the
-// local source at the position that `own_position(P)` gives: the order is part of the algorithm,
-// never that of arrival. `RecordingPrims` (kernels/program) writes a Program; device prims run the
-// verbs by a thread block.
+// `At` names a chunk whose index differs between source and target, or that is in scratch memory:
+// send(At{b, c}, to, ByAddress), recv(from, At{b, c}), recv_reduce_copy(from, At source, At target,
+// Complete). Scratch memory belongs to one lane, keeps nothing from loop to loop, and is never sent
+// by address. A reduction over several peers combines in the order of the peer list, with the local
+// source at the position that `own_position(P)` gives: the order is part of the algorithm and
+// independent of arrival. `RecordingPrims` (kernels/program) writes a Program, which the executors
+// replay.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ namespace plexus {
 
 enum class Buffer : uint8_t { kNone, kInput, kOutput, kScratch };
 
-/// Does a reduction's result leave this verb complete (every rank's contribution in it)?
+/// Whether the result of the verb's reduction is complete (contains every rank's contribution).
 enum class Complete : uint8_t { kNo, kYes };
 
-/// May the chunk's address travel instead of its bytes? Not when the algorithm overwrites the chunk
-/// before it can know that the receiver has read it.
+/// Whether the chunk's address may be sent instead of its bytes. kNo if the algorithm may overwrite
+/// the chunk before it can know that the receiver has read it.
 enum class ByAddress : uint8_t { kNo, kYes };
 
-/// One peer. Implicit, so that verbs take a plain rank.
+/// One peer. Implicit, so that verbs accept a plain rank.
 struct OnePeer {
   // NOLINTNEXTLINE(google-explicit-constructor): a rank is a peer list of one
   PLEXUS_HOST_DEVICE constexpr OnePeer(int rank) : rank_(rank) {}
@@ -57,8 +57,8 @@ struct At {
   int chunk;
 };
 
-/// One peer, and who of the two comes first in the order of a reduction, so that both sides of an
-/// exchange combine alike.
+/// One peer, and which of the two comes first in a reduction, so that both sides of an exchange
+/// combine in the same order.
 struct Partner {
   int rank;
   bool comes_first;
@@ -69,7 +69,7 @@ struct Partner {
   }
 };
 
-/// All ranks but `self`, in rank order; the own contribution takes its place in that order, so that
+/// All ranks but `self` in rank order. The own contribution has its place in that order, so that
 /// every rank combines in the same order and gets the same bits.
 struct EveryoneElse {
   int self;

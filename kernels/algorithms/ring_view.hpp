@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ring as one of its ranks sees it: who is `next`, whose chunk is `behind(k)`.
+// A ring from the view of one rank: the rank of `next`, the rank `behind(k)` places, and so on.
 #pragma once
 
 #include "kernels/layout/macros.hpp"
 
 namespace plexus {
 
-/// `order`: [nranks] ranks in ring order, borrowed. `position`: where this rank stands in it.
-/// `direction`: 1, or -1 for the same ring the other way round.
+/// `order`: [nranks] ranks in ring order, borrowed. `position`: the place of this rank in it.
+/// `direction`: 1, or -1 for the same ring in the other direction.
 struct RingView {
   const int* order;
   int nranks;
@@ -25,7 +25,7 @@ struct RingView {
   [[nodiscard]] PLEXUS_HOST_DEVICE int at(int place) const {
     return order[(place + nranks) % nranks];
   }
-  /// How many places after `root` this rank stands, 0..nranks-1.
+  /// Number of places from `root` to this rank, 0..nranks-1.
   [[nodiscard]] PLEXUS_HOST_DEVICE int places_after(int root) const {
     for (int steps = 0; steps < nranks; ++steps) {
       if (behind(steps) == root) {

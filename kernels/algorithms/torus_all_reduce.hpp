@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // 2D torus all-reduce (Mikami et al., "Massively distributed SGD: ImageNet/ResNet-50 training in a
 // flash", 2018): the ranks form rows x columns; reduce-scatter round the rings of the rows,
-// all-reduce round the rings of the columns, all-gather round the rows. The bytes of one ring in
-// far fewer steps. The rows are as equal to the columns as the factors of nranks allow; a prime
+// all-reduce round the rings of the columns, all-gather round the rows. It moves the bytes of one
+// ring in far fewer steps. Rows and columns are as equal as the factors of nranks allow; a prime
 // number of ranks is one ring. Chunks per loop: nranks. Chunks sent per rank: 2(nranks-1). Steps:
 // 2(rows-1) in the columns; in the rows 2(columns-1) for every kTorusBatch of a row's chunks.
 #pragma once
@@ -13,11 +13,11 @@
 
 namespace plexus {
 
-/// So many chunks a rank has under way round a ring: one fewer than kBatch, as every rank of the
-/// ring needs a free slot to pass one on.
+/// Number of chunks that a rank has in flight round a ring: one less than kBatch, because every
+/// rank of the ring needs a free slot to forward one.
 inline constexpr int kTorusBatch = kBatch - 1;
 
-/// Places are numbered row by row. Block (column, row) is what the rank there completes.
+/// Places are numbered row by row. Block (column, row) is completed by the rank at that place.
 struct Torus {
   int rows;
   int columns;
@@ -68,7 +68,8 @@ struct TorusPlace {
   }
 };
 
-/// Rows `first` to `end` - 1 of all columns, round the row's ring: ends with the own column's sums.
+/// Reduces rows `first` to `end` - 1 of all columns round the row's ring; leaves the own column's
+/// sums.
 template <class Prims>
 PLEXUS_HOST_DEVICE void torus_reduce_rows(Prims& prims, const TorusPlace& at, int first, int end) {
   for (int row = first; row < end; ++row) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Double binary tree all-reduce: up a binary tree to its root, and down again, as two lanes that
-// overlap over loops. Odd channels run the second tree (binary_tree.hpp), so that with two channels
-// every rank sends about as much as it receives.
-// Ranks grouped in nodes (those of one host) form a tree each, under a tree over the nodes.
-// Chunks per loop: 1. Steps: 2 x depth, depth <= log2(nranks) + 1, with nodes the sum of both
-// trees'. Chunks sent: 3 by an interior rank (one up, two down; 4 by the root of a node), 1 by a
-// leaf.
+// Double binary tree all-reduce: up a binary tree to its root and down again, as two lanes that
+// overlap over loops. Odd channels use the second tree (binary_tree.hpp), so that with two channels
+// every rank sends about as much as it receives. If ranks are grouped in nodes (hosts), each node
+// is a tree below a tree over the nodes. Chunks per loop: 1. Steps: 2 x depth, depth <=
+// log2(nranks) + 1, with nodes the sum of both trees' depths. Chunks sent: 3 by an interior rank
+// (one up, two down; 4 by the root of a node), 1 by a leaf.
 #pragma once
 
 #include "kernels/algorithms/binary_tree.hpp"
@@ -14,7 +13,7 @@
 
 namespace plexus {
 
-/// The ranks of a place's children; the own contribution comes first.
+/// The ranks of a place's children; in a reduction the own contribution comes first.
 struct TreeChildren {
   int ranks[4] = {-1, -1, -1, -1};
   int count = 0;
@@ -23,7 +22,7 @@ struct TreeChildren {
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
 };
 
-/// A rank of a tree; `parent`: its rank, kNoPlace at the root.
+/// `parent`: the rank of the parent, kNoPlace at the root.
 template <class Prims>
 PLEXUS_HOST_DEVICE void tree_all_reduce_at(Prims& prims, int parent, const TreeChildren& children) {
   if (parent == kNoPlace) {
@@ -50,8 +49,8 @@ PLEXUS_HOST_DEVICE void tree_all_reduce_at(Prims& prims, int parent, const TreeC
   }
 }
 
-/// `starts`: [nnodes] first places of the nodes, rising from 0; borrowed. `above`: the rank above
-/// the root of this tree, `below`: the one below it, kNoPlace: none.
+/// `starts`: [nnodes] first places of the nodes, ascending from 0, borrowed. `above` and `below`:
+/// the ranks above and below the root of this tree; kNoPlace: none.
 template <class Prims>
 PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims,
                                         const RingView& ring,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two-shot all-pairs all-reduce: every rank reduces one chunk of all ranks' inputs, in rank order,
-// and sends the result to all others. The bytes of a ring in two steps, for messages too large for
-// one shot and few enough ranks. Chunks per loop: nranks. Steps: 2. Chunks sent per rank:
-// 2(nranks-1).
+// Two-shot all-pairs all-reduce: every rank reduces one chunk of all ranks' inputs in rank order
+// and sends the result to all others. It moves the bytes of a ring in two steps, for messages that
+// are too large for one shot, and few ranks. Chunks per loop: nranks. Steps: 2. Chunks sent per
+// rank: 2(nranks-1).
 #pragma once
 
 #include "kernels/algorithms/prims.hpp"
@@ -14,7 +14,7 @@ PLEXUS_HOST_DEVICE void two_shot_all_reduce(Prims& prims, int rank, int nranks) 
   const EveryoneElse others{rank, nranks};
   if (prims.lane(0)) {
     for (int step = 1; step < nranks; ++step) {
-      const int to = (rank + step) % nranks;  // not all ranks at one receiver at once
+      const int to = (rank + step) % nranks;  // spreads the load over the receivers
       prims.send(Buffer::kInput, to, to);
     }
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the device: works, their connections, queues of works, and the few words
-// by which host and device talk while a kernel runs. Plain data, plain C++: whoever fills it needs
-// no CUDA header. All addresses are the device's.
+// What the host passes to the device: works, their connections, queues of works, and the few words
+// through which host and device communicate while a kernel runs. Plain data in plain C++: the code
+// that fills it in needs no CUDA header. All addresses are valid on the device.
 //
-// Lifetime: everything but DeviceControl and DeviceQueue::done lies in memory that the device reads
-// fast (device memory, or pinned host memory); those two lie in pinned host memory, since the host
-// polls them. The device changes DeviceSend, DeviceRecv, DeviceWork::progress, DeviceWork::claimed
-// and DeviceBarrier; the host does not touch these while a launch is under way.
+// Lifetime: DeviceControl and DeviceQueue::done are in pinned host memory, because the host polls
+// them; everything else is in memory that the device reads fast (device memory or pinned host
+// memory). The device changes DeviceSend, DeviceRecv, DeviceWork::progress, DeviceWork::claimed and
+// DeviceBarrier; the host does not touch these during a launch.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@
 
 namespace plexus {
 
-/// Most peers that a step receives from, and most that it sends to. No algorithm of kernels/program
-/// has more; who fills a DeviceWork checks it with runs_on_device().
+/// Largest number of peers that a step receives from, and that it sends to. No algorithm of
+/// kernels/program has more; runs_on_device() checks it before a DeviceWork is filled in.
 inline constexpr int kDevicePeersMax = 64;
 
 inline bool runs_on_device(const Program& program) {
@@ -36,8 +36,8 @@ inline bool runs_on_device(const Program& program) {
   return true;
 }
 
-/// The sending end of a Fifo; one per connection, kept from launch to launch. A fresh end begins
-/// where the Fifo stands: step = taken = Fifo::taken.
+/// The sending end of a Fifo; one per connection, kept from launch to launch. A new end starts
+/// where the Fifo is: step = taken = Fifo::taken.
 struct DeviceSend {
   Fifo* fifo;
   std::byte* data;          // of the slots
@@ -48,24 +48,24 @@ struct DeviceSend {
   uint64_t borrowed_until;  // slots before this one may point to user memory
   uint64_t told;            // 1 + sequence of the call that fifo->calls names last; 0: none
   int32_t peer;
-  uint32_t inline_bytes_max;  // kInlineBytes; 0: payload always in the data area (net slots)
+  uint32_t inline_bytes_max;  // kInlineBytes; 0: the payload is always in the data area (net slots)
   uint32_t by_address;        // 1: the receiver can read this device's addresses (kPointer)
   uint32_t unused;
 };
 
-/// The receiving end. A fresh end begins where the Fifo stands: step = Fifo::taken.
+/// The receiving end of a Fifo. A new end starts where the Fifo is: step = Fifo::taken.
 struct DeviceRecv {
   Fifo* fifo;
   const std::byte* data;
-  const std::byte* lines;  // as the sender's
+  const std::byte* lines;  // like the sender's
   uint64_t slot_stride;
   uint64_t step;  // next slot to read
   int32_t peer;
   uint32_t reads_pointers;  // 1: an address that the sender passes is valid on this device
 };
 
-/// What to add to an address of a buffer of ours so that the peer can use it, in a process of its
-/// own; kNotMapped: it cannot.
+/// Offset from an address in one of this rank's buffers to the address at which a peer in another
+/// process has it mapped; kNotMapped: it has not.
 struct DeviceLoan {
   uint64_t input;
   uint64_t output;
@@ -88,40 +88,42 @@ inline bool is_awaited(const Program& program, int lane) {
   return false;
 }
 
-/// Why a work failed: the numbers are those of LaneFailure::Kind.
+/// The cause of a failure, with the numbers of LaneFailure::Kind.
 enum class DeviceFault : uint32_t { kNone, kOtherCall, kOtherSize, kUnmapped };
 
 struct DeviceFailure {
   DeviceFault fault;
   int32_t peer;
-  uint32_t recv_index;  // in DeviceWork::recvs
+  uint32_t recv_index;  // index in DeviceWork::recvs
   uint32_t size_expected;
   uint32_t size_arrived;
   uint32_t hash_expected;
   uint32_t hash_arrived;
   uint32_t unused;
-  uint64_t sequence;  // of the call
+  uint64_t sequence;  // number of the call
 };
 
 enum class DeviceStop : uint32_t { kGoOn, kAborted, kFailed };
 
 /// One per communicator and rank, in pinned memory. `stop`: the host writes kAborted, and every
-/// block that waits ends soon; the device writes kFailed, after `failure`.
+/// waiting block ends soon; the device writes kFailed after `failure`.
 struct alignas(kCacheLine) DeviceControl {
   DeviceStop stop;
   uint32_t unused;
   DeviceFailure failure;
 };
 
-/// One program ready to run on the device: `Work` of the host executor, member for member.
+/// One program ready to run on the device: the members of the host executor's `Work`.
 // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): like all here, filled over zeroes
 struct DeviceWork {
   const DeviceLane* lanes;
-  DeviceSend* const* sends;  // [Program::peers], nullptr where the peer only sends to us
-  DeviceRecv* const* recvs;  // [Program::peers], likewise
-  const DeviceLoan* loans;   // [Program::peers]; nullptr: no other process maps anything
-  uint64_t* progress;        // [lane_count] steps done in this call; zero before and after it
-  uint32_t* claimed;         // who writes `failure`; in device memory, one per control, zero
+  DeviceSend* const* sends;  // [Program::peers]; nullptr where the peer only sends to this rank
+  // [Program::peers]; nullptr where the peer only receives from this rank
+  DeviceRecv* const* recvs;
+  const DeviceLoan* loans;  // [Program::peers]; nullptr: no other process maps this rank's memory
+  uint64_t* progress;       // [lane_count] steps done in this call; zero outside it
+  // set by the block that writes `failure`; in device memory, one per control, initially zero
+  uint32_t* claimed;
   DeviceControl* control;
   std::byte* input;
   std::byte* output;
@@ -138,7 +140,7 @@ struct DeviceWork {
   uint8_t unused;
 };
 
-/// How far a queue is that a block serves in turn with others.
+/// Progress of a queue that a block serves in turn with others.
 struct DeviceTurn {
   uint32_t work;
   uint32_t loop;
@@ -147,35 +149,36 @@ struct DeviceTurn {
   uint64_t done_bytes;  // of the step
 };
 
-/// Where the blocks of a queue meet between two works; in device memory, zero between launches.
+/// Barrier for the blocks of a queue between two works; in device memory, zero between launches.
 struct DeviceBarrier {
-  uint64_t arrived;  // blocks that are through with the work
-  uint64_t opened;   // works after which all have met
+  uint64_t arrived;  // blocks that have finished the work
+  uint64_t opened;   // number of works after which all blocks have met
   DeviceTurn turn;
 };
 
-/// Works that run one after the other, each by as many blocks as it has lanes. The works are
+/// Works that run one after the other, each on as many blocks as it has lanes. The works are
 /// distinct and belong to one communicator and rank (one DeviceControl). `done`, in pinned memory,
-/// counts the works that are finished within this launch; the host zeroes it.
+/// counts the works that have finished in this launch; the host zeroes it.
 struct DeviceQueue {
   const DeviceWork* const* works;
   uint32_t work_count;
   uint32_t block_count;  // most lanes of a work
   DeviceBarrier* barrier;
   uint64_t* done;
-  uint64_t* times;    // [2] when its work began and ended, in pinned memory; nullptr: nobody asks
-  DeviceQueue* next;  // that the same block serves in turn; nullptr: the last
+  // [2] begin and end of its work in ns, in pinned memory; nullptr: not recorded
+  uint64_t* times;
+  DeviceQueue* next;  // served in turn by the same block; nullptr: last one
 };
 
-/// What block number i of a launch does: lane `lane` of every work of `queue`; or, in turn, all
-/// works of `queue` and of those behind it, each with one lane only.
+/// The task of one block of a launch: lane `lane` of every work of `queue`; or, in turn, all works
+/// of `queue` and of the queues linked to it, each of which has one lane.
 struct DeviceBlock {
   DeviceQueue* queue;
   uint32_t lane;
   uint32_t in_turn;  // 0 or 1
 };
 
-/// May a block run the program in turn with others?
+/// Whether a block may run the program in turn with others.
 inline bool runs_in_turn(const Program& program) {
   if (program.lanes.size() != 1) {
     return false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise arithmetic of the device, on units: 8 bytes of one to eight elements. The bits of
-// every result are those of kernels/host/reduce: integers wrap, small floats compute in float and
-// round once per step, min and max drop a NaN. x86 decides which NaN a sum or product becomes: the
-// NaN operand, quiet; of two the first; without one the negative default. (A host compiler may swap
-// the operands of a sum: of two NaN it may take the other.)
+// Element-wise arithmetic on the device, in units of 8 bytes with one to eight elements. All
+// results have the bits of kernels/host/reduce: integers wrap, small floats compute in float and
+// round once per step, min and max drop a NaN. The NaN that a sum or product becomes follows x86:
+// the NaN operand made quiet; of two the first; without one the negative default. (A host compiler
+// may swap the operands of a sum and so take the other of two NaNs.)
 #pragma once
 
 #include <bit>
@@ -33,7 +33,7 @@ PLEXUS_DEVICE T combine_integers(T a, T b) {
   }
 }
 
-/// The NaN that x86 makes of an operation on `a` and `b`.
+/// The NaN that x86 returns for an operation on `a` and `b`.
 template <class T>
 PLEXUS_DEVICE T nan_of(T a, T b) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -56,8 +56,8 @@ PLEXUS_DEVICE T combine_floats(T a, T b) {
   }
 }
 
-/// widen() and narrow() of the 8-bit formats without their branches. The bits of a small number,
-/// moved into a float's places, are that number times a power of two, subnormal ones included.
+/// widen() and narrow() for the 8-bit formats without branches. The bits of a small number, moved
+/// to a float's position, are that number times a power of two, also for subnormal numbers.
 template <int exponent_bits, int mantissa_bits, bool has_infinity>
 struct Float8 {
   static constexpr int kBias = (1 << (exponent_bits - 1)) - 1;
@@ -81,7 +81,7 @@ struct Float8 {
   PLEXUS_DEVICE static uint32_t from_float(float value) {
     constexpr int kDrop = 23 - mantissa_bits;
     constexpr uint32_t kLeastNormal = static_cast<uint32_t>(127 + 1 - kBias) << 23;
-    // Its last bit weighs as much as the least subnormal number: adding it rounds there.
+    // Its last bit has the weight of the least subnormal number, so that adding it rounds there.
     constexpr uint32_t kMagic = static_cast<uint32_t>(127 + 1 - kBias + kDrop) << 23;
     const auto wide = std::bit_cast<uint32_t>(value);
     const uint32_t sign = (wide >> 24) & 0x80U;
@@ -105,8 +105,8 @@ struct Float8 {
   }
 };
 
-/// Half on the device: the conversions of the hardware are those of small_float.hpp for all but
-/// NaN (both exact one way and to nearest even, with subnormals, the other way).
+/// Half precision on the device: the hardware's conversions equal small_float.hpp's for everything
+/// but NaN (exact in one direction; in the other to nearest even, with subnormals).
 #if PLEXUS_COMPILES_CUDA
 PLEXUS_DEVICE inline float half_to_float(uint16_t bits) {
   float value;
@@ -123,7 +123,7 @@ inline float half_to_float(uint16_t bits) { return widen(kHalf, bits); }
 inline uint16_t float_to_half(float value) { return static_cast<uint16_t>(narrow(kHalf, value)); }
 #endif
 
-/// The way of small_float.hpp, for NaN. Not inlined: rare, and long.
+/// The conversion of small_float.hpp, for NaN. Not inlined, because it is rare and long.
 template <ReduceKind kind>
 PLEXUS_DEVICE_NOINLINE uint16_t combine_halves_exactly(uint16_t a, uint16_t b) {
   constexpr SmallFloat kFormat{5, 10, true, false};
@@ -137,7 +137,7 @@ PLEXUS_DEVICE uint16_t combine_halves(uint16_t a, uint16_t b) {
   return value != value ? combine_halves_exactly<kind>(a, b) : float_to_half(value);
 }
 
-/// The storage of a type, and its arithmetic.
+/// The storage of a type and its arithmetic.
 template <DataType type>
 struct Element;
 
@@ -149,7 +149,7 @@ struct IntegerElement {
     return static_cast<Bits>(combine_integers<kind>(static_cast<T>(a), static_cast<T>(b)));
   }
   PLEXUS_DEVICE static Bits divide(Bits a, uint32_t divisor) {
-    // A divisor is a number of ranks: 32 bits hold it with a sign too.
+    // A divisor is a number of ranks, which fits in 32 bits also with a sign.
     using Wide = std::conditional_t<sizeof(T) == 8, T,
                                     std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>>;
     return static_cast<Bits>(static_cast<Wide>(static_cast<T>(a)) / static_cast<Wide>(divisor));
@@ -224,7 +224,7 @@ PLEXUS_DEVICE uint32_t for_elements_of_word(uint32_t a, uint32_t b, Function fun
   }
   return result;
 }
-/// The same with two units.
+/// Applies `function` to each pair of elements of two units.
 template <class Bits, class Function>
 PLEXUS_DEVICE uint64_t for_elements(uint64_t a, uint64_t b, Function function) {
   if constexpr (sizeof(Bits) == kUnitBytes) {
@@ -238,7 +238,7 @@ PLEXUS_DEVICE uint64_t for_elements(uint64_t a, uint64_t b, Function function) {
   }
 }
 
-/// The arithmetic of a pass that combines operands, and no more.
+/// The arithmetic of a pass that only combines operands.
 template <DataType type, ReduceKind kind>
 struct Combining {
   using Bits = typename Element<type>::Bits;
@@ -251,7 +251,7 @@ struct Combining {
   }
 };
 
-/// Sums that multiply the own operand first, or divide the value. (ReduceOp makes no others.)
+/// Sums that first multiply the own operand, or divide the value. (ReduceOp makes no other ones.)
 template <DataType type>
 struct ExtendedSum : Combining<type, ReduceKind::kSum> {
   using typename Combining<type, ReduceKind::kSum>::Bits;
@@ -274,7 +274,7 @@ struct ExtendedSum : Combining<type, ReduceKind::kSum> {
   }
 };
 
-/// A pass with one operand, which it does not change.
+/// A pass with one operand that is only copied.
 struct Copying {
   static constexpr bool kIsExtended = false;
   static constexpr uint32_t kVectorsInFlight = 4;

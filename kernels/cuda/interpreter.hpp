@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device executor: a block of threads interprets one lane of a recorded Program, step by step,
-// slice by slice. What LaneRun does on the host, with waiting in place of returning: all blocks of
-// a launch are resident, so that whoever they wait for runs.
+// The device executor: a block of threads interprets one lane of a recorded Program, step by step
+// and slice by slice. It does what LaneRun does on the host, but waits where LaneRun returns: all
+// blocks of a launch are resident, so the block that one waits for runs.
 //
-// `Block` offers thread(), threads(), sync() (all threads of the block have come; what they wrote
-// before, all see after) and any(bool) (a sync that tells whether one of them said true). On the
-// device that is a thread block, in tests a few host threads, or one. A slice is: thread i sees to
-// peer i (waits, checks, notes where the bytes are) - sync - all threads move the bytes (pass.hpp)
-// - sync - thread i tells peer i. The release by which thread i tells its peer covers what the
-// other threads wrote, since they met in the sync before.
+// `Block` provides thread(), threads(), sync() (a barrier of the block that also orders memory) and
+// any(bool) (a sync that returns whether any thread passed true). It is a thread block on the
+// device, and one or a few host threads in tests. A slice is processed as follows: thread i serves
+// peer i (waits, checks, notes where the bytes are); sync; all threads move the bytes (pass.hpp);
+// sync; thread i notifies peer i. The release with which it notifies covers the other threads'
+// writes because of that sync.
 #pragma once
 
 #include "kernels/cuda/pass.hpp"
 
 namespace plexus {
 
-/// What the threads of a block share.
+/// State that the threads of a block share.
 struct BlockState {
   Pass pass;
-  uint32_t addresses_out;  // addresses went out whose bytes must stay until they are taken
+  // addresses were sent, so their bytes must not change until they are taken
+  uint32_t addresses_out;
 };
 
-/// The bytes of a step in its buffers, and the part of them that travels in one slot.
+/// The bytes of a step in its buffers, and the part of them that one slot carries.
 struct StepExtent {
   uint64_t source_bytes;  // offset
   uint64_t target_bytes;  // offset
@@ -52,7 +53,8 @@ PLEXUS_DEVICE inline Span chunk_span(const DeviceWork& work,
                                      uint32_t loop) {
   const Geometry& geometry = work.geometry;
   const auto index = static_cast<uint32_t>(chunk);
-  if (buffer == Buffer::kScratch) {  // a chunk of scratch is as long as the chunk of that index
+  // a chunk of scratch is as long as the buffer's chunk with the same index
+  if (buffer == Buffer::kScratch) {
     const Span like = span_of(geometry, 0, geometry.blocked ? 0 : index, loop);
     return {index * geometry.chunk_count, like.count};
   }
@@ -62,7 +64,7 @@ PLEXUS_DEVICE inline Span chunk_span(const DeviceWork& work,
 }
 
 PLEXUS_DEVICE inline StepExtent extent_of(const DeviceWork& work, const Step& step, uint32_t loop) {
-  // Verbs without a local buffer forward what their output chunk would hold.
+  // Verbs without a local buffer forward as many bytes as their output chunk would hold.
   const bool has_source = step.source != Buffer::kNone;
   const Span source = chunk_span(work, has_source ? step.source : Buffer::kOutput,
                                  has_source ? step.source_chunk : step.target_chunk, loop);
@@ -112,7 +114,8 @@ class Interpreter {
   }
 
  private:
-  /// Of the first lane: lanes of a work begin and end about together.
+  /// Recorded by the first lane only, because the lanes of a work begin and end at about the same
+  /// time.
   PLEXUS_DEVICE void note_time(const DeviceQueue& queue, uint32_t which) {
     if (queue.times != nullptr && block_.thread() == 0) {
       store_relaxed(queue.times + which, read_clock());
@@ -130,7 +133,7 @@ class Interpreter {
     drain(queue, lane);
   }
 
-  /// A sync after which all threads know alike whether one of them has given up.
+  /// A sync after which all threads agree on whether one of them has given up.
   PLEXUS_DEVICE bool is_stopped_anywhere() {
     return block_.any(load_relaxed(&state_.pass.stopped) != 0);
   }
@@ -140,7 +143,7 @@ class Interpreter {
     const DeviceWork& work;
     const Step& step;
     std::byte* source;  // own contribution; nullptr: none
-    std::byte* target;  // home of the value; nullptr: none
+    std::byte* target;  // location of the value; nullptr: none
     uint32_t size_bytes;
     bool scales;
   };
@@ -195,7 +198,7 @@ class Interpreter {
       target += target == nullptr ? 0 : size_bytes;
       more = left_bytes > 0;
     }
-    block_.sync();  // in the next step, another thread may see to the same peer
+    block_.sync();  // another thread may serve the same peer in the next step
     return true;
   }
 
@@ -224,7 +227,7 @@ class Interpreter {
     }
     if (slice.work.protocol == Protocol::kLL128) {
       finish_lines();
-      block_.sync();  // before the next slice's targets take the place of these
+      block_.sync();  // the next slice overwrites these targets
     }
     for (uint32_t i = block_.thread(); i < peers; i += block_.threads()) {
       const auto index = static_cast<uint32_t>(step.peers_first) + i;
@@ -235,12 +238,12 @@ class Interpreter {
 
   // ---- many queues, one block ----
 
-  /// More messages than the device has room for blocks. The block never waits for one peer: it goes
-  /// round and takes a slice of every queue whose slots are ready. So whatever order the peers'
-  /// blocks take, and wherever their launches are cut: as long as any queue of the block can move
-  /// it moves, and a message that can move at neither end does not exist (its slot is full, and the
-  /// receiver may go on, or it is not, and the sender may). Addresses passed on are waited for only
-  /// when all is sent and received.
+  /// Serves more queues than the device has room for blocks. The block never waits for a single
+  /// peer: it goes round and moves a slice of every queue whose slots are ready. Whatever the order
+  /// of the peers' blocks and the boundaries of their launches, it moves as long as any of its
+  /// queues can move; and a message can always move at one of its ends, since its slot is either
+  /// full (the receiver can proceed) or free (the sender can). It waits for the receivers of
+  /// addresses only after everything was sent and received.
   PLEXUS_DEVICE_NOINLINE void run_in_turn(DeviceQueue& first) {
     for (DeviceQueue* queue = &first; queue != nullptr; queue = queue->next) {
       note_time(*queue, 0);
@@ -271,7 +274,7 @@ class Interpreter {
 
   enum class TurnEnd : uint8_t { kDone, kWaits, kMoved };
 
-  /// All threads of the block come to the same end.
+  /// All threads of the block get the same result.
   PLEXUS_DEVICE TurnEnd take_turn(DeviceQueue& queue, uint32_t round) {
     const DeviceTurn turn = queue.barrier->turn;
     if (turn.work == queue.work_count) {
@@ -307,7 +310,7 @@ class Interpreter {
     return TurnEnd::kMoved;
   }
 
-  /// To the next step, loop or work.
+  /// Advances to the next step, loop or work.
   PLEXUS_DEVICE void end_step(DeviceQueue& queue, const DeviceTurn& turn) {
     const DeviceWork& work = *queue.works[turn.work];
     DeviceTurn next{turn.work, turn.loop, turn.step + 1, 0, 0};
@@ -328,15 +331,15 @@ class Interpreter {
   }
 
   PLEXUS_DEVICE void end_turn(DeviceQueue& queue, const DeviceTurn& next) {
-    block_.sync();  // all have read the turn
+    block_.sync();  // all threads have read the turn
     if (block_.thread() == 0) {
       queue.barrier->turn = next;
     }
     block_.sync();
   }
 
-  /// Has every peer of the step what the next slice needs of it? Nobody else uses these ends, so it
-  /// still has when the slice begins.
+  /// Whether every peer of the step has provided what the next slice needs. No other block uses
+  /// these ends, so that this stays true until the slice begins.
   PLEXUS_DEVICE bool is_ready(const DeviceWork& work, const Step& step) {
     const auto receives = static_cast<uint32_t>(step.receives);
     const uint32_t peers = receives + static_cast<uint32_t>(step.sends);
@@ -368,7 +371,7 @@ class Interpreter {
     return false;
   }
 
-  /// The queues of other ranks go on.
+  /// Ends this queue; the queues of other ranks continue.
   PLEXUS_DEVICE TurnEnd give_up(DeviceQueue& queue) {
     end_turn(queue, {queue.work_count, 0, 0, 0, 0});
     if (block_.thread() == 0) {
@@ -378,7 +381,7 @@ class Interpreter {
     return TurnEnd::kDone;
   }
 
-  /// What of the pass is not a peer's: own contribution, home, arithmetic.
+  /// Sets the pass's fields that do not depend on peers: own contribution, target, arithmetic.
   PLEXUS_DEVICE void begin_pass(const Slice& slice) {
     const Step& step = slice.step;
     const DeviceWork& work = slice.work;
@@ -413,7 +416,7 @@ class Interpreter {
   PLEXUS_DEVICE static bool by_lines(const DeviceWork& work, const std::byte* lines) {
     return work.protocol != Protocol::kSimple && lines != nullptr;
   }
-  /// Where the lines of slot `step` are: all slots of LL, then all of LL128.
+  /// Offset of the lines of slot `step`: all slots of LL come first, then all of LL128.
   PLEXUS_DEVICE static uint64_t lines_offset(Protocol protocol, uint64_t step) {
     return protocol == Protocol::kLL ? step % kSlots * kSlotBytesLL
                                      : kSlots * kSlotBytesLL + step % kSlots * kSlotBytesLL128;
@@ -424,7 +427,7 @@ class Interpreter {
 
   // ---- receiving ----
 
-  /// Waits for arrival `number` of the step, checks it and makes it an operand.
+  /// Waits for arrival `number` of the step, checks it, and makes it an operand.
   PLEXUS_DEVICE bool begin_receive(const Slice& slice, uint32_t index, uint32_t number) {
     const DeviceWork& work = slice.work;
     const DeviceRecv& end = *work.recvs[index];
@@ -443,7 +446,7 @@ class Interpreter {
     const uint32_t flag = flag_of_step(end.step);
     operand = {lines, carrier_of(protocol), flag};
     if (lines_of(protocol, slice.size_bytes) == 0) {
-      return true;  // an empty message of LL128 has no line
+      return true;  // an empty LL128 message has no line
     }
     const auto* const word = reinterpret_cast<const uint64_t*>(
         protocol == Protocol::kLL ? lines : lines + kDataBytesOfLineLL128);
@@ -503,7 +506,7 @@ class Interpreter {
     store_release(word_of(&end.fifo->taken), end.step);  // pairs with await_taken() of the sender
   }
 
-  /// Leaves the record of what went wrong, unless another block was first, and stops the work.
+  /// Records the failure, unless another block was first, and stops the work.
   PLEXUS_DEVICE bool fail(
       const Slice& slice, uint32_t index, DeviceFault fault, uint32_t hash, uint32_t size_bytes) {
     const DeviceWork& work = slice.work;
@@ -525,7 +528,7 @@ class Interpreter {
 
   // ---- sending ----
 
-  /// Waits until `until` of the end's slots are taken.
+  /// Waits until the first `until` slots of the end were taken.
   PLEXUS_DEVICE static bool await_taken(const DeviceWork& work, DeviceSend& end, uint64_t until) {
     if (end.taken >= until) {
       return true;
@@ -540,7 +543,7 @@ class Interpreter {
     return came;
   }
 
-  /// SharedCall::store(): a network's pump may look through the records meanwhile.
+  /// Like SharedCall::store(), because a network's pump may read the records at the same time.
   PLEXUS_DEVICE static void tell_call(Fifo& fifo, const CallRecord& call) {
     uint64_t values[SharedCall::kWords];
     memcpy(values, &call, sizeof(call));
@@ -550,7 +553,7 @@ class Interpreter {
     }
   }
 
-  /// Waits for a free slot and makes it a target, or puts the address of the value into it.
+  /// Waits for a free slot and makes it a target, or stores the value's address in it.
   PLEXUS_DEVICE bool begin_send(const Slice& slice, uint32_t index, uint32_t number) {
     const DeviceWork& work = slice.work;
     DeviceSend& end = *work.sends[index];
@@ -591,7 +594,7 @@ class Interpreter {
     return true;
   }
 
-  /// Where the value lies in this rank's memory when the pass is over; nullptr: nowhere.
+  /// Address of the value in this rank's memory after the pass; nullptr: it is not stored there.
   PLEXUS_DEVICE static const std::byte* home_of(const Slice& slice) {
     if (slice.target != nullptr) {
       return slice.target;
@@ -599,7 +602,7 @@ class Interpreter {
     return slice.step.receives == 0 && !slice.scales ? slice.source : nullptr;
   }
 
-  /// Where the peer finds the value in this rank's memory; nullptr: it has to be sent.
+  /// Address at which the peer has the value mapped; nullptr: its bytes must be sent.
   PLEXUS_DEVICE static const std::byte* mapped_address(const Slice& slice,
                                                        uint32_t index,
                                                        const DeviceSend& end) {
@@ -631,8 +634,8 @@ class Interpreter {
     }
   }
 
-  /// LL128: the last words of all lines that the pass wrote. The data was written by other threads
-  /// of the block; the sync between makes this release cover it.
+  /// For LL128: writes the last words of all lines of the pass. Other threads of the block wrote
+  /// the data; this release covers it because of the sync in between.
   PLEXUS_DEVICE void finish_lines() {
     const Pass& pass = state_.pass;
     const uint32_t count = lines_of(Protocol::kLL128, pass.size_bytes);
@@ -648,7 +651,7 @@ class Interpreter {
     }
   }
 
-  /// Once in 2^31 steps, see kernels/layout/protocol.hpp.
+  /// Runs once in 2^31 steps, see kernels/layout/protocol.hpp.
   PLEXUS_DEVICE_NOINLINE static void clean(DeviceSend& end) {
     const uint64_t word = line_word(0, cleaning_flag(end.step));
     std::byte* const words = end.lines + lines_offset(Protocol::kLL, end.step);
@@ -664,8 +667,8 @@ class Interpreter {
 
   // ---- between works ----
 
-  /// All blocks of the queue are through with work number `index`: the next may read what this one
-  /// wrote. The last work needs no waiting; who comes last tidies up.
+  /// Waits until all blocks of the queue have finished work `index`, because the next work may read
+  /// what it wrote. After the last work no block waits; the last one to arrive resets the barrier.
   PLEXUS_DEVICE bool meet(const DeviceQueue& queue, const DeviceWork& work, uint32_t index) {
     block_.sync();
     const bool is_last_work = index + 1 == queue.work_count;
@@ -687,8 +690,9 @@ class Interpreter {
     return !is_stopped_anywhere();
   }
 
-  /// The user may write to the buffers again once every address that went out is taken. Only now,
-  /// not after each work: calls of one group do not write what another of them reads.
+  /// Waits until every address that was sent is taken, after which the user may write to the
+  /// buffers again. Once per launch suffices: calls of a group do not write what another call of it
+  /// reads.
   PLEXUS_DEVICE void drain(const DeviceQueue& queue, uint32_t lane) {
     if (load_relaxed(&state_.addresses_out) == 0) {
       return;
@@ -703,7 +707,8 @@ class Interpreter {
         const Step& step = mine.steps[i];
         const int first = step.peers_first + step.receives;
         for (int peer = first; peer < first + step.sends; ++peer) {
-          // Steps share ends, and threads share out the steps: `taken` of the end stays as it is.
+          // Steps share ends and threads divide the steps, so `taken` of the end is not updated
+          // here.
           const DeviceSend* const end = work.sends[peer];
           if (end == nullptr) {
             continue;  // the step sends nothing
@@ -718,7 +723,8 @@ class Interpreter {
     }
   }
 
-  static constexpr uint32_t kRoundsPerLook = 64;  // at the rank's control, in pinned memory
+  // rounds between reads of the rank's control, which is in pinned memory
+  static constexpr uint32_t kRoundsPerLook = 64;
 
   const Block& block_;
   BlockState& state_;

@@ -7,7 +7,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kBlocksPerProcessor = 1;  // of 512 threads, with 128 registers each
+constexpr uint32_t kBlocksPerProcessor = 1;  // with 512 threads of 128 registers each
 
 struct ThreadBlock {
   __device__ uint32_t thread() const { return threadIdx.x; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the device executor reads and writes memory that others write and read: one name per access,
-// with its order, for the device (libcu++, system scope: the other end may be a host thread, a
-// network's pump or another GPU) and for the host, where the same executor runs in tests.
+// How the device executor accesses memory that it shares with others: one function per access and
+// memory order, for the device (libcu++, system scope: the other end may be a host thread, a
+// network's pump or another GPU) and for the host, where tests run the same executor.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace plexus {
 
-/// A vector register's worth: one 16-byte access where it is aligned.
+/// The size of a vector register: one 16-byte access if aligned.
 struct alignas(16) Vector {
   uint64_t low;
   uint64_t high;
@@ -46,16 +46,17 @@ template <class T>
 PLEXUS_DEVICE void store_relaxed(T* word, T value) {
   shared_word(word).store(value, cuda::memory_order_relaxed);
 }
-/// Words of LL: loading and storing them gives no order by itself, and so costs no fence and keeps
-/// the first-level cache. A word that is stored depends on what its thread has read; what is stored
-/// because of a word that was loaded depends on that. So who writes to where an earlier lane of the
-/// same rank has read cannot be early: no value depends on itself (PTX's axiom). C++ has no such
-/// rule, so the host releases and acquires.
+/// Access to words of LL. On the device neither the load nor the store orders memory by itself, so
+/// they need no fence and keep the first-level cache. A stored word depends on what its thread has
+/// read, and what is stored because of a loaded word depends on that word. A write to memory that
+/// an earlier lane of the same rank has read can therefore not come too early, since no value
+/// depends on itself (PTX's axiom). C++ has no such rule, so the host version releases and
+/// acquires.
 PLEXUS_DEVICE inline void store_dependent(uint64_t* word, uint64_t value) {
   store_relaxed(word, value);
 }
 PLEXUS_DEVICE inline uint64_t load_dependent(const uint64_t* word) { return load_relaxed(word); }
-/// For words in device memory only: what host and device both add to may not be one operation.
+/// For words in device memory only: host and device may not add to the same word atomically.
 PLEXUS_DEVICE inline uint64_t fetch_add(uint64_t* word, uint64_t value) {
   return cuda::atomic_ref<uint64_t, cuda::thread_scope_device>(*word).fetch_add(
       value, cuda::memory_order_acq_rel);
@@ -72,9 +73,10 @@ PLEXUS_DEVICE inline uint64_t read_clock() {
   return now_ns;
 }
 
-inline constexpr uint32_t kPollsPerLook = 1024;  // a look at pinned memory crosses the bus
+inline constexpr uint32_t kPollsPerLook = 1024;  // each look reads pinned memory over the bus
 PLEXUS_DEVICE inline void pause_between_polls(uint32_t polls) {
-  constexpr uint32_t kPollsAwake = 4096;  // about 2 ms: longer waits leave the memory to others
+  // about 2 ms; longer waits poll less often to spare memory bandwidth
+  constexpr uint32_t kPollsAwake = 4096;
   constexpr uint32_t kSleepNs = 100;
   if (polls > kPollsAwake) {
     __nanosleep(kSleepNs);
@@ -118,7 +120,7 @@ inline void pause_between_polls(uint32_t /*polls*/) { std::this_thread::yield();
 
 #endif
 
-/// The word inside a std::atomic of kernels/layout: its members are host functions.
+/// The word inside a std::atomic of kernels/layout, whose member functions are host code.
 template <class Atomic>
 PLEXUS_DEVICE uint64_t* word_of(Atomic* atomic) {
   static_assert(sizeof(Atomic) == sizeof(uint64_t));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pass: all threads of a block read the operands of a slice once, combine them in order, and
-// write the value to every place that wants it: user memory, slots, lines.
+// write the value to all of its targets: user memory, slots, lines.
 //
-// Memory is moved in 16-byte vectors where all addresses have the same place within 16 bytes; what
-// is before, behind, or not so aligned goes in units of 8 bytes, as do lines (a unit is two words
-// of LL, and a 15th of a line of LL128), so that each unit is one thread's alone and nothing is
+// Memory is moved in 16-byte vectors if all addresses have the same offset modulo 16. The rest
+// before and after the vectors, unaligned memory, and lines are moved in units of 8 bytes (a unit
+// is two words of LL or a 15th of a line of LL128). Each unit belongs to one thread, so nothing is
 // staged.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace plexus {
 
-/// How bytes lie at a place.
+/// Layout of the bytes at an address.
 enum class Carrier : uint32_t { kMemory, kLL, kLL128 };
 
 struct Operand {
@@ -23,32 +23,32 @@ struct Operand {
   uint32_t flag;  // of lines
 };
 struct Target {
-  std::byte* bytes;  // nullptr: this one is handed over by address
+  std::byte* bytes;  // nullptr: this target receives an address instead
   Carrier carrier;
   uint32_t flag;
 };
 
-/// What a block does for one slice; in memory that its threads share.
+/// The task of a block for one slice, in memory that its threads share.
 struct Pass {
   static constexpr uint32_t kUnscaled = ~0U;
   Operand operands[kDevicePeersMax + 1];
-  Target targets[kDevicePeersMax + 1];  // home, then one per peer
+  Target targets[kDevicePeersMax + 1];  // own memory, then one per peer
   DeviceControl* control;
   uint64_t scalar_bits;
   uint32_t operand_count;
   uint32_t target_count;
-  uint32_t scaled;   // number of the operand to be multiplied first, or kUnscaled
+  uint32_t scaled;   // index of the operand that is multiplied first, or kUnscaled
   uint32_t divisor;  // 0: the value is not divided
   uint32_t hash;     // of the call: part of LL128's last word
   uint32_t size_bytes;
-  uint32_t stopped;  // a thread saw that the work will not end
+  uint32_t stopped;  // a thread has seen that the work was stopped
 };
 
 PLEXUS_DEVICE inline bool is_stopped(const DeviceControl& control) {
   return load_relaxed(&control.stop) != DeviceStop::kGoOn;
 }
 
-/// Polls until `ready()`. False: the work was stopped meanwhile.
+/// Polls until `ready()` is true. False: the work was stopped.
 template <class Ready>
 PLEXUS_DEVICE bool wait_until(const DeviceControl& control, Ready ready) {
   for (uint32_t polls = 1; !ready(); ++polls) {
@@ -82,7 +82,7 @@ PLEXUS_DEVICE uint64_t await_word(Pass& pass, const std::byte* place, uint32_t f
 
 inline constexpr uint32_t kUnitsOfLine = kDataBytesOfLineLL128 / kUnitBytes;
 
-/// Bytes [0, size_bytes) at `place`, at most a unit, as far as their alignment allows at once.
+/// Loads `size_bytes` (at most a unit) from `place`, in accesses as wide as the alignment allows.
 PLEXUS_DEVICE inline uint64_t load_bytes(const std::byte* place, uint32_t size_bytes) {
   const auto address = reinterpret_cast<uintptr_t>(place);
   if ((address | size_bytes) % kUnitBytes == 0) {
@@ -117,8 +117,8 @@ PLEXUS_DEVICE inline void store_bytes(std::byte* place, uint64_t unit, uint32_t 
   }
 }
 
-/// The unit that begins at `offset`, of `size_bytes`. Not inlined, like store_unit: the same for
-/// all types and operations.
+/// Loads the `size_bytes` bytes of the unit at `offset`. Not inlined, like store_unit: it is the
+/// same for all types and operations.
 PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(Pass& pass,
                                                  const Operand& from,
                                                  uint32_t offset,
@@ -135,7 +135,7 @@ PLEXUS_DEVICE_NOINLINE inline uint64_t load_unit(Pass& pass,
                               : 0;
     return high << 32 | low;  // NOLINT(readability-magic-numbers): the upper half
   }
-  // Each thread acquires the line's last word itself: then it may read the line.
+  // Each thread acquires the line's last word itself, after which it may read the line.
   const std::byte* const line = from.bytes + sizeof(LineLL128) * uint64_t{unit / kUnitsOfLine};
   await_word<Carrier::kLL128>(pass, line + kDataBytesOfLineLL128, from.flag);
   return *reinterpret_cast<const uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes);
@@ -162,11 +162,11 @@ PLEXUS_DEVICE_NOINLINE inline void store_unit(const Target& to,
   *reinterpret_cast<uint64_t*>(line + unit % kUnitsOfLine * kUnitBytes) = value;
 }
 
-/// Bytes [0, head) and [tail, size) unit by unit.
+/// Moves bytes [0, head) and [tail, size) unit by unit.
 template <class Ops, class Block>
 PLEXUS_DEVICE void pass_units(const Block& block, Pass& pass, uint32_t head, uint32_t tail) {
   const uint32_t stride = block.threads() * kUnitBytes;
-  // Units count from 0 through the head, and on from the tail.
+  // Units are numbered from 0 in the head and continue in the tail.
   const uint32_t head_rounded = (head + kUnitBytes - 1) & ~(kUnitBytes - 1);
   const uint32_t end = head_rounded + (pass.size_bytes - tail);
   for (uint32_t number = block.thread() * kUnitBytes; number < end; number += stride) {
@@ -193,7 +193,7 @@ PLEXUS_DEVICE void pass_units(const Block& block, Pass& pass, uint32_t head, uin
   }
 }
 
-/// One round of vectors: several in flight per thread, from `at` on, a stride apart, before `end`.
+/// One round of vectors: several in flight per thread, a stride apart, in [at, end).
 template <class Ops>
 PLEXUS_DEVICE void pass_vectors(const Pass& pass, uint32_t at, uint32_t end, uint32_t stride) {
   constexpr uint32_t count = Ops::kVectorsInFlight;
@@ -245,7 +245,7 @@ PLEXUS_DEVICE void pass_vectors(const Pass& pass, uint32_t at, uint32_t end, uin
   }
 }
 
-/// How many bytes are before the first vector; size_bytes: there are none.
+/// Number of bytes before the first vector; size_bytes: there is no vector.
 PLEXUS_DEVICE inline uint32_t bytes_before_vectors(const Pass& pass) {
   constexpr uintptr_t kMask = sizeof(Vector) - 1;
   const auto first = reinterpret_cast<uintptr_t>(pass.operands[0].bytes);
@@ -264,7 +264,7 @@ PLEXUS_DEVICE inline uint32_t bytes_before_vectors(const Pass& pass) {
   return (differ & kMask) != 0 || head > pass.size_bytes ? pass.size_bytes : head;
 }
 
-/// The whole slice. Not inlined: one body per type and operation, whatever the verb.
+/// Moves the whole slice. Not inlined: one body per type and operation, for all verbs.
 template <class Ops, class Block>
 PLEXUS_DEVICE_NOINLINE void move_bytes(const Block& block, Pass& pass) {
   constexpr uint32_t kVectorsInFlight = Ops::kVectorsInFlight;
@@ -279,7 +279,7 @@ PLEXUS_DEVICE_NOINLINE void move_bytes(const Block& block, Pass& pass) {
   pass_units<Ops>(block, pass, head, end);
 }
 
-/// Sums and products of signed integers have the bits of the unsigned ones.
+/// Unsigned type with the same bits for sums and products as the signed one.
 constexpr DataType without_sign(DataType type) {
   switch (type) {
     case DataType::kInt8:
@@ -350,11 +350,11 @@ PLEXUS_DEVICE PassFunction<Block> find_pass(const Pass& pass, DataType type, Red
   return nullptr;
 }
 
-/// Runs the pass. The body is called through its address: a compiler that sees the callee would
-/// give the kernel a stack frame for all of them together.
+/// Runs the pass. The body is called through a pointer: if the compiler saw the callee, it would
+/// give the kernel one stack frame for all bodies together.
 template <class Block>
 PLEXUS_DEVICE void run_pass(const Block& block, Pass& pass, DataType type, ReduceKind kind) {
-  // Warps that have nothing to do in a small message save themselves the call.
+  // Warps without work in a small message skip the call.
   if (block.thread() * kUnitBytes < pass.size_bytes + kUnitBytes) {
     find_pass<Block>(pass, type, kind)(block, pass);
   }

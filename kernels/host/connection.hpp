@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two ends of a connection as the executor uses them: thin views of a Fifo that some transport
-// of core/transport owns. Nothing here blocks, allocates or makes a system call, but for waking a
+// The two ends of a connection as the executor uses them: thin views of a Fifo that a transport of
+// core/transport owns. No function blocks, allocates or makes a system call, except to wake a
 // thread that sleeps at the other end.
 //
 // Threads: each end is used by one thread at a time (the engine that drives its rank).
@@ -15,26 +15,26 @@
 
 namespace plexus {
 
-/// Where the lines of step `step` are: all slots of LL, then all of LL128.
+/// Address of the lines of slot `step`: all slots of LL come first, then all of LL128.
 inline std::byte* lines_of_slot(Protocol protocol, std::byte* lines, uint64_t step) noexcept {
   return protocol == Protocol::kLL
              ? lines + (step % kSlots) * kSlotBytesLL
              : lines + kSlots * kSlotBytesLL + (step % kSlots) * kSlotBytesLL128;
 }
 
-/// Finds the bytes of a sender's shareable memory in this process, mapping it at first sight.
+/// Finds the bytes of a sender's shareable memory in this process; maps the memory on first use.
 class PlaceResolver {
  public:
   virtual ~PlaceResolver() = default;
-  /// nullptr: cannot be mapped (the reason is logged by the implementation).
+  /// nullptr: mapping failed (the implementation logs the reason).
   virtual const std::byte* find(const MappedPlace& place) noexcept = 0;
 };
 
-/// What of the sender's user memory the receiver can read without a copy through slots.
+/// The part of the sender's user memory that the receiver can read without copying through slots.
 enum class Reach : uint8_t {
   kNothing,
   kMapped,   // memory from ncclMemAlloc, through a mapping
-  kProcess,  // all: same process
+  kProcess,  // all memory: same process
 };
 
 class SendConnection {
@@ -42,11 +42,12 @@ class SendConnection {
   struct Options {
     int peer = -1;
     Reach reach = Reach::kNothing;
-    uint32_t inline_bytes_max = kInlineBytes;  // 0: payload always in the data area (net slots)
-    size_t slot_stride = 0;                    // bytes from one slot's data to the next
+    // 0: the payload is always in the data area (net slots)
+    uint32_t inline_bytes_max = kInlineBytes;
+    size_t slot_stride = 0;      // bytes from one slot's data to the next
     std::byte* lines = nullptr;  // of all slots; nullptr: LL and LL128 are not possible
   };
-  /// Begins at the step where `fifo` stands.
+  /// Starts at the step where `fifo` is.
   SendConnection(Fifo* fifo, std::byte* data, const Options& options)
       : fifo_(fifo),
         data_(data),
@@ -54,14 +55,14 @@ class SendConnection {
         step_(fifo == nullptr ? 0 : fifo->taken.load(std::memory_order_acquire)),
         taken_(step_) {}
 
-  /// Is there a Fifo behind it?
+  /// Whether there is a Fifo behind it.
   [[nodiscard]] bool connected() const noexcept { return fifo_ != nullptr; }
   [[nodiscard]] int peer() const noexcept { return options_.peer; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
-  /// May the next slot be filled?
+  /// Whether the next slot can be filled.
   [[nodiscard]] bool try_acquire() noexcept {
     if (step_ - taken_ < kSlots) {
       return true;
@@ -70,20 +71,20 @@ class SendConnection {
     return step_ - taken_ < kSlots;
   }
 
-  /// Where to write `size_bytes` of payload for the next slot.
+  /// Address for `size_bytes` of payload of the next slot.
   [[nodiscard]] std::byte* payload(uint32_t size_bytes) noexcept {
     return size_bytes <= options_.inline_bytes_max
                ? header().payload.bytes
                : data_ + (step_ % kSlots) * options_.slot_stride;
   }
 
-  /// Hands over the slot whose payload() was written.
+  /// Publishes the slot whose payload() was written.
   void commit(uint32_t size_bytes, uint32_t call_hash) noexcept {
     header().kind = size_bytes <= options_.inline_bytes_max ? SlotKind::kInline : SlotKind::kData;
     publish(size_bytes, call_hash);
   }
 
-  /// Writes and hands over the slot's lines.
+  /// Writes and publishes the slot's lines.
   void commit_lines(Protocol protocol,
                     const std::byte* bytes,
                     uint32_t size_bytes,
@@ -96,7 +97,7 @@ class SendConnection {
     ++step_;
   }
 
-  /// Hands over the address instead of the bytes. They must not change before all_taken().
+  /// Publishes the address instead of the bytes, which must not change before all_taken().
   void commit_pointer(const std::byte* bytes, uint32_t size_bytes, uint32_t call_hash) noexcept {
     header().kind = SlotKind::kPointer;
     header().payload.pointer = bytes;
@@ -110,7 +111,7 @@ class SendConnection {
     borrowed_until_ = step_;
   }
 
-  /// Has the receiver taken every slot whose bytes lie in user memory?
+  /// Whether the receiver has taken every slot whose bytes are in user memory.
   [[nodiscard]] bool all_taken() noexcept {
     if (borrowed_until_ <= taken_) {
       return true;
@@ -119,7 +120,7 @@ class SendConnection {
     return borrowed_until_ <= taken_;
   }
 
-  /// Notes which call the next slots belong to.
+  /// Sets the call that the next slots belong to.
   void begin_call(const CallRecord& record) noexcept {
     fifo_->calls[record.sequence % kSlots].store(record);
   }
@@ -137,7 +138,7 @@ class SendConnection {
     slot.ready.store(step_, std::memory_order_release);  // pairs with try_peek()
   }
 
-  /// Once in 2^31 steps, see kernels/layout/protocol.hpp.
+  /// Runs once in 2^31 steps, see kernels/layout/protocol.hpp.
   [[gnu::cold]] void clean() noexcept {
     if (has_lines()) {
       for (const Protocol protocol : {Protocol::kLL, Protocol::kLL128}) {
@@ -160,9 +161,9 @@ class RecvConnection {
     int peer = -1;
     size_t slot_stride = 0;           // as the sender's
     std::byte* lines = nullptr;       // as the sender's
-    PlaceResolver* places = nullptr;  // nullptr: no memory is mapped
+    PlaceResolver* places = nullptr;  // nullptr: memory is never mapped
   };
-  /// Begins at the step where `fifo` stands.
+  /// Starts at the step where `fifo` is.
   RecvConnection(Fifo* fifo, std::byte* data, const Options& options)
       : fifo_(fifo),
         data_(data),
@@ -174,26 +175,26 @@ class RecvConnection {
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
-  /// Who waits for the next slot may say where its payload belongs (null: anywhere), for transports
-  /// that can bring it there (kPointer) and that fetch nothing before somebody waits.
+  /// While waiting for the next slot, announces where its payload should go (null: anywhere), for
+  /// transports that can deliver it there (kPointer) and for those that fetch only on demand.
   void wait_for(std::byte* place, uint32_t size_bytes) noexcept {
     wanted_ = {.step = step_ + 1, .place = place, .size_bytes = size_bytes};
   }
   struct Wanted {
-    uint64_t step = 0;  // 1 + the one that is waited for; below the next: nobody waits
+    uint64_t step = 0;  // 1 + the step that is waited for; smaller than the next step + 1: no wait
     std::byte* place = nullptr;
     uint32_t size_bytes = 0;
   };
   [[nodiscard]] const Wanted& wanted() const noexcept { return wanted_; }
 
-  /// Is the next slot filled?
+  /// Whether the next slot is filled.
   [[nodiscard]] bool try_peek() const noexcept {
     // pairs with SendConnection::publish()
     return header().ready.load(std::memory_order_acquire) == step_ + 1;
   }
   [[nodiscard]] const SlotHeader& header() const noexcept { return fifo_->headers[step_ % kSlots]; }
 
-  /// The payload of the filled slot; nullptr: its mapping failed.
+  /// The payload of the filled slot; nullptr: mapping it failed.
   [[nodiscard]] const std::byte* payload() const noexcept {
     const SlotHeader& slot = header();
     switch (slot.kind) {
@@ -209,13 +210,13 @@ class RecvConnection {
     return data_ + (step_ % kSlots) * options_.slot_stride;
   }
 
-  /// Has the next line of the slot come?
+  /// Whether the next line of the slot has arrived.
   [[nodiscard]] bool try_peek_line(Protocol protocol) const noexcept {
     return has_line(protocol, lines_of_slot(protocol, options_.lines, step_), arrival_.lines_done,
                     flag_of_step(step_));
   }
-  /// Copies what has come of the slot's lines to `payload`, the same place until release(). True:
-  /// all is there.
+  /// Copies the lines that have arrived to `payload`, which must be the same until release(). True:
+  /// the message is complete.
   [[nodiscard]] bool try_read_lines(Protocol protocol,
                                     std::byte* payload,
                                     uint32_t size_bytes,
@@ -223,7 +224,7 @@ class RecvConnection {
     return read_lines(protocol, lines_of_slot(protocol, options_.lines, step_), payload, size_bytes,
                       call_hash, flag_of_step(step_), arrival_);
   }
-  /// Of the slot that is read by lines.
+  /// Progress of the slot that is read by lines.
   [[nodiscard]] const Arrival& arrival() const noexcept { return arrival_; }
 
   void release() noexcept {

@@ -12,12 +12,14 @@
 namespace plexus {
 namespace {
 
-constexpr uint64_t kTurnBytes = uint64_t{512} * 1024;  // 100 us or so: then others get a turn
-constexpr size_t kExtentsMax = 64;                // beyond, a call is long enough to compute them
-constexpr size_t kBlockBytes = size_t{8} * 1024;  // intermediate values of a reduction stay in L1
+constexpr uint64_t kTurnBytes = uint64_t{512} * 1024;  // about 100 us; then other lanes get a turn
+// a call with more steps is long enough to compute them in each loop
+constexpr size_t kExtentsMax = 64;
+// so that intermediate values of a reduction stay in L1
+constexpr size_t kBlockBytes = size_t{8} * 1024;
 
-/// Combines `count` equally long operands into `target`, in order, block by block. `target` may be
-/// one of the operands: intermediate values live in a block of their own.
+/// Combines `count` equally long operands in order into `target`, block by block. `target` may be
+/// one of the operands, because intermediate values have a block of their own.
 void reduce_many(std::byte* target,
                  const std::byte* const* operands,
                  int count,
@@ -37,8 +39,8 @@ void reduce_many(std::byte* target,
   }
 }
 
-/// Looks `polls` times. Out of line: the way of what is there already stays short, and profiles
-/// tell waiting from work.
+/// Polls `polls` times. Not inlined: this keeps the path short when data is ready, and profiles
+/// distinguish waiting from work.
 template <class IsReady>
 [[gnu::noinline]] bool poll(IsReady is_ready, uint32_t polls) noexcept {
   for (; polls > 1; --polls) {
@@ -50,7 +52,7 @@ template <class IsReady>
   return false;
 }
 
-/// Is what arrives in this step only stored, perhaps passed on?
+/// Whether the data that arrives in this step is only stored, and possibly forwarded.
 bool stores_arrival(const Step& step) {
   return step.receives == 1 && step.source == Buffer::kNone && step.target != Buffer::kNone;
 }
@@ -87,7 +89,8 @@ LaneRun* RunQueue::pop() noexcept {
 }
 
 void RunQueue::notify(FifoEnd& end) noexcept {
-  // No fence between the slot's store and this load: a sleeper that we miss wakes by its time-out.
+  // No fence between the slot's store and this load: a sleeper that is missed here wakes at its
+  // timeout.
   if (end.sleeping.load(std::memory_order_relaxed) != 0) {
     end.sleeping.store(0, std::memory_order_relaxed);
     syscall(SYS_futex, &end.sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -171,7 +174,8 @@ bool LaneRun::may_start(const Step& step) const noexcept {
 
 Span LaneRun::span(Buffer buffer, int chunk) const noexcept {
   const Geometry& geometry = work_->geometry;
-  if (buffer == Buffer::kScratch) {  // a chunk of scratch is as long as the chunk of that index
+  // a chunk of scratch is as long as the buffer's chunk with the same index
+  if (buffer == Buffer::kScratch) {
     const Span like =
         span_of(geometry, 0, geometry.blocked ? 0 : static_cast<uint32_t>(chunk), loop_);
     return {static_cast<uint64_t>(chunk) * geometry.chunk_count, like.count};
@@ -195,7 +199,7 @@ std::byte* LaneRun::at(Buffer buffer, uint64_t offset_bytes) const noexcept {
 }
 
 LaneRun::Extent LaneRun::extent_of(const Step& step) const noexcept {
-  // Verbs without a local buffer forward what their output chunk would hold.
+  // Verbs without a local buffer forward as many bytes as their output chunk would hold.
   const Buffer shape = step.source != Buffer::kNone ? step.source : Buffer::kOutput;
   const int chunk = step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
   const Span source = span(shape, chunk);
@@ -231,8 +235,8 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
   return Progress::kDone;
 }
 
-/// Payloads of messages that came by lines, by their number in the step; after them, one that
-/// leaves.
+/// Buffer for the payload of arrival `number` of a step that comes by lines; after those, one for a
+/// payload that is sent by lines.
 std::byte* LaneRun::staging(int number) noexcept {
   return staging_.data() + static_cast<size_t>(number) * payload_bytes_max(work_->protocol);
 }
@@ -263,7 +267,7 @@ bool LaneRun::acquire_arrival(const Step& step,
   RecvConnection& recv =
       *work_->recvs[static_cast<size_t>(step.peers_first) + static_cast<size_t>(number)];
   if (kByLines && recv.has_lines()) {
-    // What is only stored goes straight to its place.
+    // Data that is only stored is received at its final address.
     std::byte* const payload =
         stores_arrival(step) ? at(step.target, slice.target_bytes) : staging(number);
     const auto read = [&] {
@@ -287,7 +291,7 @@ bool LaneRun::acquire_arrival(const Step& step,
   return check_arrival(recv, slice.size_bytes);
 }
 
-/// Of a slot: is it what this call expects?
+/// Checks that a slot contains the message that this call expects.
 bool LaneRun::check_arrival(RecvConnection& recv, uint32_t size_bytes) noexcept {
   const SlotHeader& slot = recv.header();
   const bool is_mine = slot.call_hash == work_->call.hash && slot.size_bytes == size_bytes;
@@ -316,7 +320,8 @@ const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
   return kByLines && recv.has_lines() ? staging(number) : recv.payload();
 }
 
-/// What arrived goes to where the value is made, unless it came there: by lines, or to its place.
+/// Copies an arrival to where the value is made, unless it was received there: by lines, or in
+/// place.
 template <bool kByLines>
 void LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept {
   if (kByLines && stores_arrival(step) &&
@@ -333,10 +338,11 @@ void LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noex
 template <bool kByLines>
 void LaneRun::move(const Step& step, const Slice& slice) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
-  const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);  // a power of two
+  // element sizes are powers of two
+  const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);
   SendConnection* const* const sends =
       work_->sends.data() + static_cast<size_t>(step.peers_first + step.receives);
-  // Where the value is made: at home, else in the first slot it leaves through.
+  // The value is made in the target buffer, or else in the first slot that it is sent through.
   const bool has_target = step.target != Buffer::kNone;
   std::byte* const made = has_target                          ? at(step.target, slice.target_bytes)
                           : kByLines && sends[0]->has_lines() ? staging(step.receives)
@@ -349,7 +355,8 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
     if (scales) {
       scale(made, source, elements, work_->type, work_->op.scalar_bits);
     } else if (!has_target) {
-      value = {source, step.source, slice.source_bytes};  // a plain send: it is at home already
+      // a plain send: the value is the source itself
+      value = {source, step.source, slice.source_bytes};
     } else if (made != source) {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
@@ -382,14 +389,14 @@ void LaneRun::combine(const Step& step,
   }
 }
 
-/// Out of line, since its blocks of memory want a checked stack frame.
+/// Not inlined, because its blocks on the stack need a checked frame.
 template <bool kByLines>
 [[gnu::noinline]] void LaneRun::combine_many(const Step& step,
                                              std::byte* made,
                                              const std::byte* own,
                                              size_t elements,
                                              bool scales) noexcept {
-  // One block of all operands at a time, so that a scaled own input needs only a block of memory.
+  // One block of all operands at a time, so that a scaled own input needs only one block of memory.
   alignas(kCacheLine) std::byte scaled[kBlockBytes];
   const std::byte* operands[kOperandsMax];
   const size_t block_elements = kBlockBytes / work_->element_bytes;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host executor: runs the lanes of a Program over connections, resumably. advance() goes on
-// until it cannot, and never blocks, so that one thread can drive many lanes and ranks.
+// The host executor: runs the lanes of a Program over connections, resumably. advance() proceeds as
+// far as it can and never blocks, so that one thread can drive many lanes and ranks.
 //
 // A `Work` is one program with its geometry, buffers and connections; its lanes are `LaneRun`s. A
-// lane that cannot go on says at which Fifo end it waits. Lanes that one engine drives wake each
-// other through a `RunQueue`; all other waiting is polling (core/engine).
+// lane that cannot proceed reports the Fifo end at which it waits. Lanes that one engine drives
+// wake each other through a `RunQueue`; all other waiting is polling (core/engine).
 // Threads: a Work and its lanes belong to one thread at a time.
 #pragma once
 
@@ -25,9 +25,9 @@ class LaneRun;
 /// To whom a lane belongs. Defined by who drives lanes (core/engine); nothing here looks into it.
 struct LaneOwner;
 
-/// Lanes that can go on, in first-in first-out order, and the wake-up of parked ones.
-/// `engine` 0: parked lanes are polled by their owner and nobody wakes them. `polls`: a lane looks
-/// so often before it counts as waiting; more than 1 where it is the only one that could run.
+/// Lanes that can proceed, in first-in first-out order, and the wake-up of parked ones. `engine` 0:
+/// parked lanes are polled by their owner and nothing wakes them. `polls`: number of polls before a
+/// lane counts as waiting; more than 1 if no other lane could run.
 class RunQueue {
  public:
   explicit RunQueue(uint32_t engine) : engine_(engine) {}
@@ -35,13 +35,13 @@ class RunQueue {
   [[nodiscard]] uint32_t engine() const noexcept { return engine_; }
   [[nodiscard]] uint32_t polls() const noexcept { return polls_; }
   void set_polls(uint32_t polls) noexcept { polls_ = polls; }
-  /// Gives `lane` its index. Allocates: at plan start only.
+  /// Assigns an index to `lane`. Allocates, so it is called at plan start only.
   void add(LaneRun* lane);
   void clear() noexcept;
   void push(LaneRun* lane) noexcept;
   [[nodiscard]] LaneRun* pop() noexcept;
   [[nodiscard]] bool empty() const noexcept { return head_ == nullptr; }
-  /// The other end of `end` moved: wakes the lane of this engine, or the thread, that waits there.
+  /// The other end of `end` moved: wakes this engine's lane, or the thread, that waits there.
   void notify(FifoEnd& end) noexcept;
 
  private:
@@ -52,14 +52,14 @@ class RunQueue {
   LaneRun* tail_ = nullptr;
 };
 
-/// User memory of a Work: the address, and its place in shareable memory when it has one.
+/// User memory of a Work: its address, and its place in shareable memory if it has one.
 struct UserBuffer {
   std::byte* address = nullptr;
   MappedPlace place{};  // segment 0: not shareable
 };
 
-/// One program ready to run. Everything but the buffers and the call is the same for every call of
-/// a cached plan.
+/// One program ready to run. Everything except the buffers and the call is the same for every call
+/// of a cached plan.
 struct Work {
   const Program* program = nullptr;
   Geometry geometry{};
@@ -67,14 +67,15 @@ struct Work {
   ReduceOp op{};
   ReducePair reduce = nullptr;
   uint32_t element_bytes = 1;
-  Protocol protocol = Protocol::kSimple;  // where the connection can; else Simple
-  uint32_t slot_bytes = 0;                // a slice is at most this long
-  uint32_t borrow_bytes_min = 0;          // slices from this size on are handed over by address
-  bool exchanges_empty =
-      false;               // a message of 0 bytes is sent and awaited all the same (send/recv)
-  bool streaming = false;  // the output is too large to stay in caches
-  std::vector<SendConnection*> sends;  // [program->peers], nullptr where the peer only sends to us
-  std::vector<RecvConnection*> recvs;  // [program->peers], likewise
+  Protocol protocol = Protocol::kSimple;  // if the connection supports it; else Simple
+  uint32_t slot_bytes = 0;                // largest size of a slice
+  uint32_t borrow_bytes_min = 0;          // slices of at least this size are sent by address
+  bool exchanges_empty = false;  // a message of 0 bytes is also sent and received (send/recv)
+  bool streaming = false;        // the output is too large for the caches
+  // [program->peers]; nullptr where the peer only sends to this rank
+  std::vector<SendConnection*> sends;
+  // [program->peers]; nullptr where the peer only receives from this rank
+  std::vector<RecvConnection*> recvs;
   std::vector<std::byte> scratch;
   // per call:
   UserBuffer input;
@@ -84,7 +85,7 @@ struct Work {
 
 enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };
 
-/// Why a lane failed: what arrived is not what this call expects, or cannot be read.
+/// Why a lane failed: the message that arrived is not the one this call expects, or is unreadable.
 struct LaneFailure {
   enum class Kind : uint8_t { kNone, kOtherCall, kOtherSize, kUnmapped } kind = Kind::kNone;
   RecvConnection* connection = nullptr;
@@ -96,23 +97,23 @@ struct LaneFailure {
 /// One lane of a Work in execution.
 class LaneRun {
  public:
-  /// `work`: complete but for what changes per call. Allocates.
+  /// `work` must be complete except for the per-call members. Allocates.
   LaneRun(Work* work, int lane, LaneRun* siblings);
 
   void restart() noexcept;
-  /// Runs until blocked (kPending), for about 100 us (kYielded), or to the end.
+  /// Runs until blocked (kPending), for about 100 us (kYielded), or to the end (kDone).
   Progress advance(RunQueue& queue) noexcept;
 
   [[nodiscard]] const LaneFailure& failure() const noexcept { return failure_; }
   [[nodiscard]] Work& work() noexcept { return *work_; }
 
-  // Where a pending lane waits: exactly one of the three.
+  // Where a pending lane waits: exactly one of these is set.
   [[nodiscard]] RecvConnection* waits_to_recv() const noexcept { return wait_recv_; }
   [[nodiscard]] SendConnection* waits_to_send() const noexcept { return wait_send_; }
-  /// Could a pending lane go on now?
+  /// Whether a pending lane can proceed now.
   [[nodiscard]] bool can_go_on() const noexcept;
 
-  /// Did the last advance() get anywhere?
+  /// Whether the last advance() made progress.
   [[nodiscard]] bool moved() const noexcept { return moved_; }
 
   uint32_t index = 0;          // in its RunQueue
@@ -121,7 +122,7 @@ class LaneRun {
   LaneOwner* owner = nullptr;  // set by who drives the lane
 
  private:
-  /// Where the bytes of a step lie in its buffers.
+  /// The location of a step's bytes in its buffers.
   struct Extent {
     uint64_t source_bytes;  // offset
     uint64_t target_bytes;  // offset
@@ -132,14 +133,14 @@ class LaneRun {
   Progress advance_lane(RunQueue& queue) noexcept;
   template <bool kByLines>
   Progress advance_step(const Step& step, RunQueue& queue) noexcept;
-  /// Part of an extent that travels in one slot.
+  /// The part of an extent that one slot carries.
   struct Slice {
     uint64_t source_bytes;
     uint64_t target_bytes;
     uint32_t size_bytes;
   };
-  // kByLines: the protocol uses lines, and connections that have some carry them; else all is in
-  // slots, and what looks for lines is not compiled.
+  // kByLines: the protocol uses lines on the connections that have them. Otherwise everything is in
+  // slots, and the code for lines is not compiled in.
   template <bool kByLines>
   bool acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept;
   template <bool kByLines>
@@ -150,9 +151,9 @@ class LaneRun {
                           uint32_t size_bytes) noexcept;
   template <bool kByLines>
   void move(const Step& step, const Slice& slice) noexcept;
-  /// Where an arrival of a step is put together from its lines.
+  /// The buffer in which arrival `number` of a step is assembled from its lines.
   [[nodiscard]] std::byte* staging(int number) noexcept;
-  /// Where arrival `number` of a step lies once it is there.
+  /// The address of arrival `number` of a step once it has arrived.
   template <bool kByLines>
   [[nodiscard]] const std::byte* arrived(const Step& step, int number) noexcept;
   template <bool kByLines>
@@ -169,10 +170,10 @@ class LaneRun {
                     const std::byte* own,
                     size_t elements,
                     bool scales) noexcept;
-  /// A value where it was made, and the same value in user memory when it lies there.
+  /// A value at the address where it was made, and its copy in user memory if there is one.
   struct Value {
     const std::byte* made;
-    Buffer home;          // kNone: nowhere, or not to be sent by address
+    Buffer home;          // kNone: nowhere, or it must not be sent by address
     uint64_t home_bytes;  // offset
   };
   template <bool kByLines>
@@ -185,8 +186,8 @@ class LaneRun {
   Work* work_;
   const Lane* lane_;
   LaneRun* siblings_;
-  std::vector<Extent> extents_;     // of all steps, when they are the same in every loop
-  std::vector<std::byte> staging_;  // payloads that came or leave by lines, a slot's each
+  std::vector<Extent> extents_;     // of all steps, if they are equal in every loop
+  std::vector<std::byte> staging_;  // payloads received or sent by lines, one slot each
   size_t step_ = 0;
   uint32_t loop_ = 0;
   uint64_t slice_bytes_done_ = 0;

@@ -26,9 +26,9 @@ std::atomic_ref<uint64_t> flag_word(Protocol protocol, const std::byte* lines, u
 void write_ll(
     std::byte* lines, const std::byte* payload, uint32_t size_bytes, uint32_t hash, uint32_t flag) {
   word_at(lines).store(word_of(hash, flag), std::memory_order_release);
-  // Each line is one word, so that no order between lines is needed. Release: what this rank read
-  // for it may be written by another lane of the rank (a device rank's may run elsewhere) as soon
-  // as the word has had its effect on the peer.
+  // Each line is one word, so no order between lines is needed. Release, because another lane of
+  // the rank (of a device rank possibly elsewhere) may overwrite what this rank read for the word
+  // as soon as the word has had its effect on the peer.
   for (; size_bytes >= kDataLL; size_bytes -= kDataLL) {
     lines += sizeof(LineLL);
     uint32_t data = 0;
@@ -57,7 +57,8 @@ void write_ll128(
   }
 }
 
-/// Sees whether the line of `word` belongs to the call. False: it does not, or has not come.
+/// Whether the line of `word` belongs to the call. False: it belongs to another, or has not
+/// arrived.
 bool check_line(uint64_t word, uint32_t hash, uint32_t flag, Arrival& arrival) {
   if (word >> 32 != flag) {
     return false;

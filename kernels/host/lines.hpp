@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the protocols LL and LL128 in memory: writing their lines, and reading them as they
+// Messages of the protocols LL and LL128 in memory: writes their lines, and reads them as they
 // arrive. Nothing blocks. `lines`: a slot of kSlotBytesLL or kSlotBytesLL128 bytes, 128-aligned.
 #pragma once
 
@@ -18,21 +18,21 @@ void write_lines(Protocol protocol,
                  uint32_t hash,
                  uint32_t flag) noexcept;
 
-/// Gives every line of the slot `flag`.
+/// Sets the flag of every line of the slot to `flag`.
 void clean_lines(Protocol protocol, std::byte* lines, uint32_t flag) noexcept;
 
-/// How far a message has been read.
+/// Progress of reading a message.
 struct Arrival {
   uint32_t lines_done = 0;
-  uint32_t other_hash = 0;  // what arrived in place of the hash that was expected
+  uint32_t other_hash = 0;  // the hash that arrived in place of the expected one
   bool is_other_call = false;
 };
 
-/// Has line number `line` come?
+/// Whether line number `line` has arrived.
 bool has_line(Protocol protocol, const std::byte* lines, uint32_t line, uint32_t flag) noexcept;
 
-/// Copies what has come since `arrival` to `payload`. True: all of it is there. False: more is to
-/// come, or (`is_other_call`) never will.
+/// Copies what has arrived since `arrival` to `payload`. True: the message is complete. False: the
+/// rest has not arrived, or (`is_other_call`) never will.
 bool read_lines(Protocol protocol,
                 const std::byte* lines,
                 std::byte* payload,

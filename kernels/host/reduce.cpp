@@ -18,7 +18,7 @@ namespace {
 HWY_EXPORT(find_reduce);
 HWY_EXPORT(stream_bytes);
 
-// ---- 8-bit floats: there are only 65,536 pairs ----
+// ---- 8-bit floats: tables over the 65,536 pairs ----
 
 constexpr size_t kBytes = 256;
 using PairTable = std::array<uint8_t, kBytes * kBytes>;
@@ -40,7 +40,7 @@ float combine_floats(ReduceKind kind, float a, float b) {
   }
 }
 
-/// Made at first use, never freed: at most eight of 64 KiB.
+/// Made on first use and never freed: at most eight tables of 64 KiB.
 template <DataType type, ReduceKind kind>
 const PairTable& pair_table() {
   static const PairTable* const table = [] {
@@ -118,7 +118,7 @@ void scale_float8(
   }
 }
 
-/// Multiplies by a block of copies of the scalar: the reduction's own product does the rest.
+/// Multiplies by a block filled with the scalar, using the reduction's product.
 void scale_16bit(
     void* target, const void* source, size_t count, DataType type, uint16_t scalar_bits) {
   constexpr size_t kBlock = 256;
@@ -204,7 +204,7 @@ void divide(
 }
 
 void copy(void* target, const void* source, size_t size_bytes) noexcept {
-  if (size_bytes > 0) {  // a message of nothing may have no address
+  if (size_bytes > 0) {  // an empty message may have a null address
     std::memcpy(target, source, size_bytes);
   }
 }

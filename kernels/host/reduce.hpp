@@ -16,18 +16,18 @@ namespace plexus {
 /// target[i] = a[i] op b[i].
 using ReducePair = void (*)(void* target, const void* a, const void* b, size_t count) noexcept;
 
-/// The function for a type and operation, to be looked up once; nullptr for ReduceKind::kNone.
+/// The function for a type and operation, for lookup in advance; nullptr for ReduceKind::kNone.
 ReducePair find_reduce_pair(DataType type, ReduceKind kind) noexcept;
 
 /// target[i] = source[i] * scalar, rounded to the type.
 void scale(
     void* target, const void* source, size_t count, DataType type, uint64_t scalar_bits) noexcept;
-/// target[i] = source[i] / divisor, towards zero. Integer types only; others are copied.
+/// target[i] = source[i] / divisor, rounded towards zero. Integer types only; others are copied.
 void divide(
     void* target, const void* source, size_t count, DataType type, uint32_t divisor) noexcept;
 
 void copy(void* target, const void* source, size_t size_bytes) noexcept;
-/// The same past the caches, for targets that nobody reads soon.
+/// Copies with non-temporal stores, for targets that are not read soon.
 void copy_streaming(void* target, const void* source, size_t size_bytes) noexcept;
 
 }  // namespace plexus

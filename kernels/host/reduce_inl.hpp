@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of reduce.cpp, compiled once per instruction set by Highway's foreach_target. Plain
-// loops: the compiler vectorises them for the target at hand; only half needs vector conversions.
-// `ivdep` is true: target is one of the sources exactly, or overlaps none.
+// The loops of reduce.cpp, compiled once per instruction set by Highway's foreach_target. They are
+// plain loops that the compiler vectorises; only half precision needs explicit vector conversions.
+// `ivdep` holds: the target is exactly one of the sources or overlaps none.
 
 // Highway's guard: once per target, not once per translation unit.
 #if defined(PLEXUS_REDUCE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -41,7 +41,7 @@ HWY_INLINE T combine(T a, T b) {
     }
   } else if constexpr (std::is_integral_v<T>) {
     return (kind == ReduceKind::kMax ? a > b : a < b) ? a : b;
-  } else {  // a NaN is dropped: only `b` NaN or `a` better keeps `a`
+  } else {  // a NaN is dropped: keep `a` if only `b` is NaN or `a` is better
     const bool a_wins = kind == ReduceKind::kMax ? a > b : a < b;
     return a_wins || b != b ? a : b;
   }
@@ -96,7 +96,7 @@ void reduce_half(void* target, const void* a, const void* b, size_t count) noexc
   const auto* const x = static_cast<const uint16_t*>(a);
   const auto* const y = static_cast<const uint16_t*>(b);
   size_t i = 0;
-#if HWY_TARGET <= HWY_AVX2  // has conversions in hardware, rounding to nearest even
+#if HWY_TARGET <= HWY_AVX2  // conversions in hardware, rounding to nearest even
   const hn::ScalableTag<float> wide;
   const hn::Rebind<hwy::float16_t, decltype(wide)> narrow_tag;
   const hn::Rebind<uint16_t, decltype(wide)> bits;
@@ -137,7 +137,7 @@ ReducePair find_for_kind(DataType type) noexcept {
     case DataType::kBfloat16:
       return &reduce_bfloat16<kind>;
     default:
-      return nullptr;  // 8-bit floats: tables, the same for all targets
+      return nullptr;  // 8-bit floats use tables, which are the same for all targets
   }
 }
 
@@ -157,7 +157,7 @@ ReducePair find_reduce(DataType type, ReduceKind kind) {
   return nullptr;
 }
 
-/// Stores past the caches, 64 bytes at a time; the unaligned head and the tail as usual.
+/// Non-temporal stores, 64 bytes at a time; normal stores for the unaligned head and the tail.
 void stream_bytes(void* target, const void* source, size_t size_bytes) {
   auto* to = static_cast<uint8_t*>(target);
   const auto* from = static_cast<const uint8_t*>(source);
@@ -175,7 +175,7 @@ void stream_bytes(void* target, const void* source, size_t size_bytes) {
     hn::Stream(hn::LoadU(bytes, from + i), bytes, to + i);
   }
   std::memcpy(to + i, from + i, size_bytes - i);
-  hwy::FlushStream();  // the slot's release must come after these stores
+  hwy::FlushStream();  // these stores must precede the slot's release
 }
 
 }  // namespace HWY_NAMESPACE

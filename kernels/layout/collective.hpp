@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives by name, as algorithms, plans and the command line speak of them.
+// The collectives, with the names that algorithms, plans and the command line use.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class Collective : uint8_t {
 };
 inline constexpr int kCollectiveCount = 10;
 
-/// The name users write (`plexus perf NAME`, NCCL_ALGO's "name:list").
+/// The name in user input (`plexus perf NAME`, NCCL_ALGO's "name:list").
 constexpr const char* name(Collective collective) {
   constexpr const char* kNames[kCollectiveCount] = {
       "all_reduce", "broadcast", "reduce",  "all_gather", "reduce_scatter",

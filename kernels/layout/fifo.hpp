@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a connection: a ring of `kSlots` slots from one sender to one receiver, in private
-// or shared memory. kernels/layout/README.md is the specification of this layout.
+// or shared memory. kernels/layout/README.md specifies this layout.
 //
-// A slot header is one cache line: payload first, then `ready` with release order, so that a
-// message of up to kInlineBytes costs one cache-line transfer. Larger payloads lie in the slot's
-// data area, or stay in the sender's user buffer and only their address travels (kPointer,
+// A slot header is one cache line. The payload is written first, then `ready` with release order,
+// so that a message of up to kInlineBytes takes one cache-line transfer. Larger payloads are in the
+// slot's data area, or stay in the sender's user buffer and only their address is sent (kPointer,
 // kMapped).
 #pragma once
 
@@ -19,20 +19,20 @@ inline constexpr uint64_t kSlots = 8;
 inline constexpr size_t kCacheLine = 64;
 inline constexpr uint32_t kInlineBytes = 40;
 
-/// Where a slot's payload is.
+/// The location of a slot's payload.
 enum class SlotKind : uint32_t {
   kInline,   // in the header
   kData,     // in the slot's data area
-  kPointer,  // at an address of the receiver's process, or of its device
+  kPointer,  // at an address valid in the receiver's process or on its device
   kMapped,   // in a shared memory segment of the sender (ncclMemAlloc)
 };
 
-/// No number to add to an address (kPointer between processes): those are even.
+/// Marks "not mapped" among the offsets between processes (kPointer), which are even.
 inline constexpr uint64_t kNotMapped = 1;
 
-/// A place inside another process's shareable memory: enough to map it and to find the bytes.
+/// A place in another process's shareable memory: enough to map it and find the bytes.
 struct MappedPlace {
-  uint64_t segment;  // random id, also stored in the segment itself
+  uint64_t segment;  // random id that the segment contains as well
   uint64_t segment_bytes;
   uint64_t offset;
   int32_t pid;
@@ -41,7 +41,7 @@ struct MappedPlace {
 
 struct alignas(kCacheLine) SlotHeader {
   std::atomic<uint64_t> ready;  // step + 1 once filled; written last (release)
-  uint32_t call_hash;           // hash of the call the sender makes: compared with the receiver's
+  uint32_t call_hash;           // hash of the sender's call; the receiver compares it with its own
   uint32_t size_bytes;
   SlotKind kind;
   uint32_t unused;
@@ -54,7 +54,7 @@ struct alignas(kCacheLine) SlotHeader {
 static_assert(sizeof(SlotHeader) == kCacheLine);
 static_assert(sizeof(MappedPlace) <= kInlineBytes);
 
-/// What a call was, for the sentence that names a mismatch.
+/// A call, for the error message that names a mismatch.
 struct CallRecord {
   uint64_t sequence;  // number of the call in its communicator
   uint64_t count;
@@ -63,13 +63,13 @@ struct CallRecord {
   uint8_t collective;
   uint8_t type;
   uint8_t op;
-  uint8_t algorithm;   // 1 + row of the table of algorithms; 0: none
-  uint32_t of_vector;  // 1: a message of a collective with counts of its own per rank
+  uint8_t algorithm;   // 1 + row in the table of algorithms; 0: none
+  uint32_t of_vector;  // 1: a message of a collective with counts per rank
 };
 
-/// A CallRecord in a Fifo. Who looks for one call's record among all reads others that are being
-/// written; hence word by word. The record of a slot's own call is complete: it was written before
-/// the slot's `ready`.
+/// A CallRecord in a Fifo. A reader that searches for one call's record reads all of them,
+/// including those being written; hence word by word. The record of a slot's own call is complete,
+/// because it was written before the slot's `ready`.
 struct SharedCall {
   static constexpr size_t kWords = sizeof(CallRecord) / sizeof(uint64_t);
   std::atomic<uint64_t> words[kWords];
@@ -93,16 +93,17 @@ struct SharedCall {
 };
 static_assert(sizeof(SharedCall) == sizeof(CallRecord));
 
-/// What one end tells the other about waiting. Written only when an end parks or sleeps, so that on
-/// the fast path the other end's copy of the line stays valid.
+/// Waiting state of one end for the other end to see. Written only when an end parks or sleeps, so
+/// that the other end's cached copy stays valid on the fast path.
 struct alignas(kCacheLine) FifoEnd {
-  std::atomic<uint32_t> engine;    // id of the engine that drives this end now; 0: not told
-  std::atomic<uint32_t> waiter;    // 1 + index of the lane of that engine that waits here; 0: none
-  std::atomic<uint32_t> sleeping;  // futex word: 1 while a thread sleeps until the other end moves
+  std::atomic<uint32_t> engine;    // id of the engine that drives this end; 0: none
+  std::atomic<uint32_t> waiter;    // 1 + index of that engine's lane that waits here; 0: none
+  std::atomic<uint32_t> sleeping;  // futex word: 1 while a thread sleeps here
 };
 
 struct Fifo {
-  alignas(kCacheLine) std::atomic<uint64_t> taken;  // steps released by the receiver
+  // number of steps that the receiver has released
+  alignas(kCacheLine) std::atomic<uint64_t> taken;
   FifoEnd sender;
   FifoEnd receiver;
   alignas(kCacheLine) SharedCall calls[kSlots];  // of call s at s mod kSlots; sender writes

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometry: which elements chunk `c` of loop `l` covers. A pure function of values that all ranks
-// of a call share, so that both ends of every connection compute the same spans (an empty span is
-// skipped on both sides).
+// Geometry: the elements that chunk `c` of loop `l` covers. A pure function of values that all
+// ranks of a call share, so that both ends of every connection compute the same spans (both skip
+// empty spans).
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,21 @@ struct Span {
 
 /// One channel's part of a call.
 struct Geometry {
-  uint64_t part_offset;       // first element of the part (within each block, when blocked)
-  uint64_t part_count;        // elements of the part (of each block, when blocked)
-  uint64_t chunk_count;       // elements per chunk and loop, > 0
-  uint64_t last_chunk_count;  // the same in the last loop, unless blocked (see last_chunk_count())
-  uint32_t chunks;            // chunk indices per loop; 1 when blocked
+  uint64_t part_offset;  // first element of the part (within each block, when blocked)
+  uint64_t part_count;   // elements of the part (of each block, when blocked)
+  uint64_t chunk_count;  // elements per chunk and loop, > 0
+  // elements per chunk in the last loop, unless blocked (see last_chunk_count())
+  uint64_t last_chunk_count;
+  uint32_t chunks;  // chunk indices per loop; 1 when blocked
   uint32_t loops;
   uint64_t input_stride;  // elements between the blocks of the input; 0: one block only
   uint64_t output_stride;
-  bool blocked;  // chunk index = block index (all-gather, all-to-all, ...); else chunks
-                 // of a loop lie one after the other (all-reduce, broadcast, reduce)
+  bool blocked;  // chunk index = block index (all-gather, all-to-all, ...); else the chunks of a
+                 // loop are consecutive (all-reduce, broadcast, reduce)
 };
 
-/// Elements per chunk of the last loop of a part that is not blocked: the rest is shared out
-/// evenly, in multiples of `granule`, instead of leaving ranks idle. For planning: it divides.
+/// Elements per chunk in the last loop of a part that is not blocked: the rest is divided evenly in
+/// multiples of `granule`, so that no rank is idle. For planning only, because it divides.
 PLEXUS_HOST_DEVICE constexpr uint64_t last_chunk_count(uint64_t part_count,
                                                        uint64_t chunk_count,
                                                        uint32_t chunks,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that asks which compiler reads the code: host compilers see plain C++. What is
-// marked PLEXUS_DEVICE is device code for nvcc and, for its tests on the host, plain code for
-// others.
+// The only place that distinguishes compilers; host compilers see plain C++. PLEXUS_DEVICE marks
+// device code for nvcc, which is plain code for other compilers, so that it can be tested on the
+// host.
 #pragma once
 
 #ifdef __CUDACC__
@@ -18,7 +18,7 @@
 #define PLEXUS_UNROLL
 #endif
 
-// Before a loop: its iterations touch no memory of each other. A hint for GCC; clang checks at run
+// Before a loop: its iterations access disjoint memory. A hint for GCC; clang checks it at run
 // time.
 #if defined(__GNUC__) && !defined(__clang__)
 #define PLEXUS_NO_ALIAS_LOOP _Pragma("GCC ivdep")

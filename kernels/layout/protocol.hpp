@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a message says that it is there. Simple: a header beside the payload, written last. LL and
-// LL128 (low latency): the payload travels in lines that each carry a flag, so that the receiver
-// needs no second look; kernels/layout/README.md is the specification.
+// How a receiver recognises that a message has arrived. Simple: a header beside the payload,
+// written last. LL and LL128 (low latency): the payload travels in lines that each carry a flag, so
+// that the receiver needs only one access. kernels/layout/README.md specifies them.
 //
 // A flag is the low half of the step's number plus one. Lines of a slot keep their flags until the
 // slot is used again, which the half-lap rule (see needs_cleaning) makes safe for any number of
@@ -19,7 +19,7 @@ namespace plexus {
 enum class Protocol : uint8_t { kLL, kLL128, kSimple };
 inline constexpr std::array kProtocols = {Protocol::kLL, Protocol::kLL128, Protocol::kSimple};
 
-/// As NCCL_PROTO spells it.
+/// NCCL_PROTO's spelling.
 constexpr const char* name(Protocol protocol) {
   constexpr const char* kNames[] = {"LL", "LL128", "Simple"};
   return kNames[static_cast<int>(protocol)];
@@ -27,8 +27,8 @@ constexpr const char* name(Protocol protocol) {
 
 constexpr bool uses_lines(Protocol protocol) { return protocol != Protocol::kSimple; }
 
-/// LL: 4 bytes of data, 4 bytes of flag, written as one 8-byte word. The first line's data is the
-/// call's hash.
+/// LL: 4 bytes of data and 4 bytes of flag, written as one 8-byte word. The data of the first line
+/// is the call's hash.
 struct LineLL {
   uint32_t data;
   uint32_t flag;
@@ -44,7 +44,7 @@ struct alignas(128) LineLL128 {
 };
 static_assert(sizeof(LineLL128) == 128);
 
-/// Most payload of one slot's lines.
+/// Largest payload of one slot's lines.
 inline constexpr uint32_t kPayloadBytesMaxLL = 4096;
 inline constexpr uint32_t kPayloadBytesMaxLL128 = 8192;
 
@@ -52,7 +52,7 @@ constexpr uint32_t payload_bytes_max(Protocol protocol) {
   return protocol == Protocol::kLL ? kPayloadBytesMaxLL : kPayloadBytesMaxLL128;
 }
 
-/// How many lines `size_bytes` of payload take.
+/// Number of lines for `size_bytes` of payload.
 PLEXUS_HOST_DEVICE constexpr uint32_t lines_of(Protocol protocol, uint32_t size_bytes) {
   return protocol == Protocol::kLL
              ? 1 + (size_bytes + 3) / 4
@@ -68,9 +68,9 @@ PLEXUS_HOST_DEVICE constexpr uint32_t flag_of_step(uint64_t step) {
   return static_cast<uint32_t>(step + 1);
 }
 
-/// Flags repeat after 2^32 steps. So in the first lap of slots of every half of that range but the
-/// very first, the sender fills all lines of the slot with a flag of the other half (0 or 2^31)
-/// before it uses it: no line can then hold a flag that will be waited for.
+/// Flags repeat after 2^32 steps. In the first lap of slots of every half of that range, except the
+/// very first, the sender therefore sets all lines of the slot to a flag of the other half (0 or
+/// 2^31) before it uses the slot: no line can then hold a flag that the receiver will wait for.
 PLEXUS_HOST_DEVICE constexpr bool needs_cleaning(uint64_t step, uint64_t slots) {
   constexpr uint64_t kHalfRange = uint64_t{1} << 31;
   return step + 1 >= kHalfRange && ((step + 1) & (kHalfRange - 1)) < slots;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between float and the small floating types, exact, rounding to nearest even. Bits in,
-// bits out, for host and device. IEEE half, bfloat16, and the two fp8 formats of "FP8 formats for
-// deep learning" (Micikevicius et al., 2022): e5m2 has infinities, e4m3 has none and one NaN.
+// Conversions between float and the small floating types: exact, or rounded to nearest even. Bits
+// in and bits out, for host and device. IEEE half, bfloat16, and the two fp8 formats of "FP8
+// formats for deep learning" (Micikevicius et al., 2022): e5m2 has infinities, e4m3 has none and
+// one NaN.
 #pragma once
 
 #include <bit>
@@ -12,12 +13,12 @@
 namespace plexus {
 // NOLINTBEGIN(readability-magic-numbers): bit positions of the formats
 
-/// A small format: `mantissa_bits`, `exponent_bits`, and what happens at its upper end.
+/// A small format: `mantissa_bits`, `exponent_bits`, and the meaning of its largest exponent.
 struct SmallFloat {
   int exponent_bits;
   int mantissa_bits;
-  bool has_infinity;  // false: the top exponent holds numbers, all ones is NaN
-  bool saturates;     // a finite value beyond the range becomes the largest finite one
+  bool has_infinity;  // false: the top exponent holds numbers; all ones is NaN
+  bool saturates;     // finite values beyond the range become the largest finite one
 };
 inline constexpr SmallFloat kHalf{5, 10, true, false};
 inline constexpr SmallFloat kE5m2{5, 2, true, true};
@@ -41,7 +42,7 @@ PLEXUS_HOST_DEVICE constexpr float widen(SmallFloat format, uint32_t bits) {
     if (mantissa == 0) {
       return std::bit_cast<float>(sign << 31);
     }
-    int shift = 0;  // a subnormal number is a normal float
+    int shift = 0;  // subnormal numbers are normal floats
     while ((mantissa >> format.mantissa_bits) == 0) {
       mantissa <<= 1;
       ++shift;
@@ -55,7 +56,7 @@ PLEXUS_HOST_DEVICE constexpr float widen(SmallFloat format, uint32_t bits) {
 }
 
 /// `value` rounded to nearest even in `format`. NaN stays NaN; infinity saturates in formats that
-/// do.
+/// saturate.
 PLEXUS_HOST_DEVICE constexpr uint32_t narrow(SmallFloat format, float value) {
   const auto wide = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (wide >> 31) << (format.exponent_bits + format.mantissa_bits);
@@ -93,7 +94,7 @@ PLEXUS_HOST_DEVICE constexpr uint32_t narrow(SmallFloat format, float value) {
   const uint32_t rest = significand & ((1U << drop) - 1);
   uint32_t result = base + (significand >> drop);
   if (rest > half || (rest == half && (result & 1) != 0)) {
-    ++result;  // a carry into the exponent is right
+    ++result;  // a carry into the exponent gives the right result
   }
   return sign | (result > largest ? overflow : result);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types and reductions as values that host and device code share.
+// Element types and reductions as values shared by host and device code.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plexus {
 
-/// Numbers are ncclDataType_t's.
+/// The numbers of ncclDataType_t.
 enum class DataType : uint8_t {
   kInt8 = 0,
   kUint8,
@@ -32,7 +32,7 @@ constexpr size_t element_size(DataType type) {
   return kSizes[static_cast<int>(type)];
 }
 
-/// As nccl-tests print it.
+/// nccl-tests' spelling.
 constexpr const char* name(DataType type) {
   constexpr const char* kNames[kDataTypeCount] = {"int8",   "uint8",    "int32",  "uint32",
                                                   "int64",  "uint64",   "half",   "float",
@@ -42,15 +42,16 @@ constexpr const char* name(DataType type) {
 
 constexpr bool is_floating(DataType type) { return type >= DataType::kFloat16; }
 
-/// How two elements are combined. Numbers of the first four are ncclRedOp_t's.
+/// How two elements are combined. The first four have the numbers of ncclRedOp_t.
 enum class ReduceKind : uint8_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kNone = 255 };
 
-/// A whole reduction: perhaps multiply each rank's own input, combine pairwise, perhaps divide the
-/// result. Trivially copyable; equal fields mean the same reduction.
+/// A complete reduction: optionally multiply each rank's own input, combine pairwise, optionally
+/// divide the result. Trivially copyable; equal fields mean the same reduction.
 struct ReduceOp {
   ReduceKind kind = ReduceKind::kNone;
-  bool scales = false;   // own input is multiplied by `scalar_bits` when it is first read
-  bool divides = false;  // the complete value is divided by `divisor` (integers, towards zero)
+  bool scales = false;  // the own input is multiplied by `scalar_bits` when first read
+  // the complete value is divided by `divisor` (integers, rounded towards zero)
+  bool divides = false;
   uint32_t divisor = 1;
   uint64_t scalar_bits = 0;  // in the element type, low bytes
 
@@ -61,8 +62,8 @@ struct ReduceOp {
   static constexpr ReduceOp premul_sum(uint64_t scalar_bits) {
     return {.kind = ReduceKind::kSum, .scales = true, .scalar_bits = scalar_bits};
   }
-  /// Floating types: every rank multiplies by 1/nranks rounded to the type, then sums. Integers:
-  /// sum, then divide. (So a sum that would overflow half does not, as in NCCL.)
+  /// Floating types: every rank multiplies by 1/nranks rounded to the type, then sums, so that a
+  /// sum does not overflow half, as in NCCL. Integers: sum, then divide.
   static ReduceOp average(DataType type, uint32_t nranks) {
     if (!is_floating(type)) {
       return {.kind = ReduceKind::kSum, .divides = true, .divisor = nranks};

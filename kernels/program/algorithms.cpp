@@ -33,7 +33,7 @@
 namespace plexus {
 namespace {
 
-using namespace formulas;  // what the table below is written in
+using namespace formulas;  // for the formulas in the table below
 
 int ranks_of(const RecordInput& input) { return static_cast<int>(input.ring.size()); }
 
@@ -42,7 +42,7 @@ RingView view_of(const RecordInput& input) {
   return {input.ring.data(), ranks_of(input), static_cast<int>(at - input.ring.begin())};
 }
 
-/// A communicator of one rank: every collective is a copy (PreMulSum multiplies on the way).
+/// In a communicator of one rank every collective is a copy (with PreMulSum, a multiplication).
 Program record_copy(const RecordInput& input) {
   RecordingPrims prims(input.rank, 1, 1);
   prims.copy(Buffer::kInput, Buffer::kOutput, 0, Complete::kYes);
@@ -130,7 +130,7 @@ int root_of_datacenter(const RecordInput& input, int datacenter) {
   return kNoPlace;
 }
 
-/// A tree in every datacenter; the root of each is below that of the one before.
+/// A tree in every datacenter; each root is a child in the tree of the previous datacenter.
 Program record_tree_over_datacenters(const RecordInput& in) {
   const auto at = std::find(in.ring.begin(), in.ring.end(), in.rank);
   const int datacenter = in.datacenters[static_cast<size_t>(at - in.ring.begin())];
@@ -246,10 +246,10 @@ Program record_recv(const RecordInput& in) {
   return record_with(in, 1, [&](auto& prims) { point_to_point_recv(prims, in.root); });
 }
 
-// ---- over datacenters ----
+// ---- algorithms over datacenters ----
 
-/// The ranks by datacenter, which a `Hierarchy` borrows. Without datacenters the two halves of
-/// the ring count as such.
+/// The ranks by datacenter, which a `Hierarchy` borrows. Without datacenters the two halves of the
+/// ring are used as datacenters.
 class HierarchyMemory {
  public:
   explicit HierarchyMemory(const RecordInput& input) {
@@ -327,7 +327,7 @@ Program record_hierarchical_reduce(const RecordInput& in) {
                      [&](auto& prims) { hierarchical_reduce(prims, memory.view(), in.root); });
 }
 
-/// The row of a hierarchical algorithm: its costs depend on the datacenters.
+/// A row for a hierarchical algorithm, whose costs depend on the datacenters.
 constexpr Algorithm hierarchical(const char* name,
                                  Collective collective,
                                  Program (*record)(const RecordInput&),
@@ -343,7 +343,7 @@ constexpr Algorithm hierarchical(const char* name,
   return row;
 }
 
-/// The row of an all-reduce whose sums between hosts are the network's.
+/// A row for an all-reduce in which the network sums between hosts.
 constexpr Algorithm in_network(const char* name,
                                const char* family,
                                Program (*record)(const RecordInput&),
@@ -358,8 +358,8 @@ constexpr Algorithm in_network(const char* name,
 }
 
 constexpr Algorithm kAlgorithms[] = {
-    // Per collective: the first row is the default, later rows have uses that choose_algorithm
-    // knows.
+    // For each collective the first row is the default; choose_algorithm knows when to use the
+    // later ones.
     {"ring_all_reduce", "ring", Collective::kAllReduce, record_ring_all_reduce, twice_others,
      twice_others, all_twice_others, others, all},
     {"bidirectional_ring_all_reduce", "biring", Collective::kAllReduce,

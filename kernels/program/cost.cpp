@@ -12,7 +12,7 @@
 namespace plexus {
 namespace {
 
-/// Messages on the longest chain, and those between datacenters on the chain with the most of them.
+/// Messages on the longest chain, and messages between datacenters on the chain with most of them.
 struct Depth {
   int all = 0;
   int xdc = 0;
@@ -22,7 +22,7 @@ struct Depth {
   }
 };
 
-/// One execution that knows chains of messages only.
+/// One execution that only tracks chains of messages.
 class DepthRun {
  public:
   DepthRun(LaneNetwork& network, std::span<const int> datacenter_of)

@@ -68,7 +68,7 @@ int CollectiveDefinition::cell(int rank, Buffer buffer, int chunk) const {
   const int block = is_one_block(buffer) ? 0 : chunk;
   switch (buffer) {
     case Buffer::kInput:
-      // One block of input is the own block of the output.
+      // An input of one block is the own block of the output.
       return shares && is_one_block(Buffer::kInput) ? chunks + rank : block;
     case Buffer::kOutput:
       if (shares && !is_one_block(Buffer::kInput)) {

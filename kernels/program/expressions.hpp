@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Expressions`: the values of the verifier's symbolic execution. A value says which contributions
-// were combined, and in which order. Equal expressions have equal numbers (each is stored once), so
-// "the same bits on all ranks" is a comparison of two numbers.
+// `Expressions`: the values of the verifier's symbolic execution. A value is the combination of
+// contributions in a certain order. Equal expressions have equal numbers (each is stored once), so
+// that "the same bits on all ranks" is a comparison of two numbers.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace plexus {
 
 class Expressions {
  public:
-  /// No value: memory that nobody wrote.
+  /// The value of memory that was never written.
   static constexpr uint32_t kUndefined = UINT32_MAX;
-  /// `nranks * blocks` may be at most this.
+  /// Upper bound of `nranks * blocks`.
   static constexpr uint64_t kContributionsMax = uint64_t{1} << 30;
 
   /// Contributions are (rank, block) with 0 <= rank < nranks, 0 <= block < blocks.
@@ -24,21 +24,21 @@ class Expressions {
   [[nodiscard]] uint32_t contribution(int rank, int block) const;
   /// `first` combined with `second`, in this order.
   [[nodiscard]] uint32_t combine(uint32_t first, uint32_t second);
-  /// `value` after the operation that a reduction applies to its final value.
+  /// The result of the final operation of a reduction on `value`.
   [[nodiscard]] uint32_t complete(uint32_t value);
   [[nodiscard]] bool is_complete(uint32_t value) const;
 
-  /// The block of which `value` has every rank's contribution, each exactly once, and nothing else;
-  /// -1: there is no such block.
+  /// The block of which `value` contains every rank's contribution exactly once and nothing else;
+  /// -1: there is none.
   [[nodiscard]] int find_whole_block(uint32_t value);
-  /// What `value` holds, for a sentence.
+  /// The contents of `value`, for error messages.
   [[nodiscard]] std::string describe(uint32_t value);
 
  private:
   static constexpr int kNotLooked = -2;
   struct Node {
     uint32_t first;
-    uint32_t second;  // kUndefined: `first` made complete
+    uint32_t second;  // kUndefined: `first` after complete()
     uint32_t leaves;  // contributions, counted with multiplicity; saturates
     int whole_block;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the algorithms of the table cost, as formulas of nranks: rounds, chunks moved by a rank,
-// chunks sent by all, chunks combined by a rank, chunks per loop. The verifier holds them against
+// The costs of the table's algorithms as formulas of nranks: rounds, chunks moved by a rank, chunks
+// sent by all ranks, chunks combined by a rank, chunks per loop. The verifier compares them with
 // the programs.
 #pragma once
 
@@ -31,7 +31,7 @@ inline int log2_up(int nranks) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(nranks - 1)));
 }
 
-// Of two ranks, both directions share one lane.
+// With two ranks, both directions share one lane.
 constexpr int bidirectional_rounds(int nranks) { return nranks == 2 ? 4 : 2 * (nranks - 1); }
 constexpr int bidirectional_chunks(int nranks) { return 4 * (nranks - 1); }
 
@@ -69,8 +69,8 @@ inline int tree_children(int nranks) {
   return most;
 }
 
-// What a left-over rank gives takes all steps only to the place whose bits are all others; when
-// that place has a left-over rank too, the way back to it comes on top.
+// A left-over rank's contribution takes all steps only to the place whose bits are all different;
+// if that place also has a left-over rank, the result needs one more message to it.
 inline int doubling_rounds(int nranks) {
   const Butterfly fly = Butterfly::of(nranks);
   return fly.steps + (fly.left_over > 0 ? 1 : 0) + (2 * fly.left_over > fly.p ? 1 : 0);
@@ -144,8 +144,8 @@ inline int binomial_rounds(int nranks) {
   return most;
 }
 
-// Chunks that all ranks send in all. A broadcast, reduction, gather or scatter block has to reach
-// everybody, or come from everybody, once.
+// Chunks sent by all ranks together. A block of a broadcast, reduction, gather or scatter has to
+// reach every rank, or come from every rank, once.
 
 constexpr int64_t zero_in_all(int /*nranks*/) { return 0; }
 constexpr int64_t one_in_all(int /*nranks*/) { return 1; }

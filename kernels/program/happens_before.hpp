@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `HappensBefore`: vector clocks of the lanes in the verifier's execution. What happens before
-// what, in every interleaving: along a lane, along `after`, and from filling a slot to taking it.
-// That a slot was free again is no order to rely on, since it depends on the number of slots.
+// `HappensBefore`: vector clocks of the lanes in the verifier's execution. They say what happens
+// before what in every interleaving: along a lane, along `after`, and from filling a slot to taking
+// it. That a slot became free is no such order, since it depends on the number of slots.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,7 @@
 
 namespace plexus {
 
-/// A step of a lane, counted from 1; 0: none. Lanes are those of all ranks, as LaneNetwork numbers
-/// them.
+/// A step of a lane, counted from 1; 0: none. Lanes are numbered over all ranks, as in LaneNetwork.
 struct StepEvent {
   uint32_t lane = 0;
   uint32_t number = 0;
@@ -20,15 +19,15 @@ struct StepEvent {
 
 class HappensBefore {
  public:
-  /// [lanes] last step of each lane that is known of. Shared with the messages that carry it, and
-  /// copied when its lane learns more. null: nothing known.
+  /// [lanes] the latest known step of each lane. Shared with the messages that carry it, and copied
+  /// when its lane learns more. null: nothing is known.
   using Clock = std::shared_ptr<const std::vector<uint32_t>>;
 
   explicit HappensBefore(size_t lanes) : clocks_(lanes) {}
 
   [[nodiscard]] Clock clock(uint32_t lane) const { return clocks_[lane]; }
 
-  /// `lane` learns of `event` and of what was known there.
+  /// `lane` now knows `event` and everything in `known`.
   void learn(uint32_t lane, StepEvent event, const Clock& known) {
     auto& mine = clocks_[lane];
     if (mine == nullptr) {
@@ -43,7 +42,7 @@ class HappensBefore {
     (*mine)[event.lane] = std::max((*mine)[event.lane], event.number);
   }
 
-  /// Does `event` happen before the step that `lane` is in?
+  /// Whether `event` happens before the step that `lane` executes.
   [[nodiscard]] bool is_before(StepEvent event, uint32_t lane) const {
     return event.number == 0 || event.lane == lane ||
            (clocks_[lane] != nullptr && (*clocks_[lane])[event.lane] >= event.number);

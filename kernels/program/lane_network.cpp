@@ -97,7 +97,7 @@ bool LaneNetwork::run(uint64_t slots, const std::function<bool(uint32_t lane)>& 
     lanes_[lane].queued = false;
     wake(lane);
   }
-  // Round by round: whom a round wakes runs in the next one.
+  // In rounds: lanes that are woken in one round run in the next one.
   std::vector<uint32_t> round;
   while (!queue_.empty()) {
     round.swap(queue_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `LaneNetwork`: the lanes of all ranks and the connections between them, as a Kahn network with
-// bounded channels. run() executes it once, calling back for every step; it knows slots and order,
-// not values.
+// bounded channels. run() executes it once with a callback for every step; it tracks slots and
+// order, not values.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class LaneNetwork {
     size_t next = 0;  // step
     bool queued = false;
   };
-  /// From one rank to another. Each end belongs to one lane, so that order on it is program order.
+  /// A connection between two ranks. Each end belongs to one lane, so its order is program order.
   struct Connection {
     int source = -1;
     int target = -1;
@@ -37,17 +37,17 @@ class LaneNetwork {
     uint32_t taken = 0;
   };
 
-  /// `programs` must outlive the network and be well formed (check_shape).
+  /// `programs` must outlive the network and be well-formed (check_shape).
   explicit LaneNetwork(std::span<const Program> programs);
 
-  /// Empty, or the sentence about a connection whose end is used by two lanes.
+  /// Empty, or a sentence about a connection whose end two lanes use.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
-  /// One execution with `slots` slots per connection. `on_step(lane)` runs the lane's next step:
-  /// the chunk it takes from a connection is number `taken`, the one it sends is number `sent`;
-  /// false ends the execution. True: all lanes came to their end.
+  /// Executes the network once with `slots` slots per connection. `on_step(lane)` runs the lane's
+  /// next step: the chunk that it takes from a connection has number `taken`, the one that it sends
+  /// has number `sent`; returning false ends the execution. True: all lanes ended.
   bool run(uint64_t slots, const std::function<bool(uint32_t lane)>& on_step);
-  /// After a run() that did not come to the end: who waits for what.
+  /// After a run() that did not end: which lanes wait for what.
   [[nodiscard]] std::string describe_deadlock(uint64_t slots) const;
 
   [[nodiscard]] std::span<const LaneState> lanes() const { return lanes_; }
@@ -64,7 +64,7 @@ class LaneNetwork {
   /// Connections of a step, in the order of its peers.
   [[nodiscard]] std::span<const uint32_t> recv_connections(int rank, const Step& step) const;
   [[nodiscard]] std::span<const uint32_t> send_connections(int rank, const Step& step) const;
-  /// Does a step of the rank wait for another lane?
+  /// Whether a step of the rank waits for another lane.
   [[nodiscard]] bool has_after(int rank) const { return has_after_[static_cast<size_t>(rank)]; }
 
  private:
@@ -90,7 +90,7 @@ class LaneNetwork {
   std::vector<Connection> connections_;
   std::vector<std::vector<uint32_t>> peer_connections_;  // [nranks][Program::peers]
   std::vector<bool> has_after_;                          // [nranks]
-  std::vector<uint32_t> queue_;                          // lanes that may go on
+  std::vector<uint32_t> queue_;                          // lanes that can proceed
   std::string problem_;
 };
 

@@ -6,7 +6,7 @@
 namespace plexus {
 namespace {
 
-/// The chunks that a rank sends to `peer`, in order; empty: it does not talk to it.
+/// The chunks that a rank sends to `peer`, in order; empty: none.
 std::vector<int> list_chunks_to(const Program& program, int peer) {
   std::vector<int> chunks;
   for (const Lane& lane : program.lanes) {
@@ -54,7 +54,7 @@ Program network_program(std::span<const Program> programs, int number) {
   }
   for (const int chunk : chunks) {
     Step step;
-    step.target_chunk = chunk;  // without a buffer: how long it is
+    step.target_chunk = chunk;  // without a buffer it only gives the length
     step.peers_first = static_cast<int>(network.peers.size());
     step.receives = static_cast<int>(members.size());
     step.sends = step.receives;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network that reduces (ncclCollNet) as the verifier sees it: a peer with a program. Peers
-// nranks, nranks + 1, ... of a communicator of nranks ranks are groups of ranks whose chunks the
-// network combines.
+// The network that reduces (ncclCollNet) in the verifier: a peer with a program. In a communicator
+// of nranks ranks, peers nranks, nranks + 1, ... are groups of ranks whose chunks the network
+// combines.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@
 
 namespace plexus {
 
-/// How many networks the programs of all ranks talk to.
+/// Number of networks in the programs of all ranks.
 int count_networks(std::span<const Program> programs);
 
-/// What network `number` does, as a program: the k-th chunks of all ranks that send to it are
-/// combined, in the order of the ranks, and the result is every one's k-th chunk from it.
+/// The program of network `number`: it combines the k-th chunks of all ranks that send to it, in
+/// rank order, and sends the result to each as the k-th chunk.
 Program network_program(std::span<const Program> programs, int number);
 
 }  // namespace plexus

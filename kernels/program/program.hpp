@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program: the verbs that one rank executes for one loop of an algorithm, recorded once and
-// replayed by the host executor, the verifier and the simulator. It speaks of chunk indices and
-// peers only; sizes, types, protocols and transports are not its business.
+// A program: the verbs that one rank executes in one loop of an algorithm, recorded once and
+// replayed by the executors, the verifier and the simulator. It contains only chunk indices and
+// peers; sizes, types, protocols and transports are decided elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,28 @@
 
 namespace plexus {
 
-/// "Not before step `step` of lane `lane` is done" (same loop). lane < 0: no condition.
+/// Not before step `step` of lane `lane` is done (in the same loop). lane < 0: no condition.
 struct After {
   int lane = -1;
   int step = -1;
   friend bool operator==(const After&, const After&) = default;
 };
 
-/// One verb in its general form: combine what arrives from `receives` peers and the local `source`
-/// (in the order of the peer list, the local part at `own_position`), store it at `target`, and
-/// pass it on to `sends` peers. Absent parts make it NCCL's send, recv_reduce_send, recv_copy_send,
-/// ...
+/// One verb in its general form: combines what arrives from `receives` peers with the local
+/// `source` (in the order of the peer list, the local part at `own_position`), stores the result at
+/// `target`, and sends it to `sends` peers. Without some of these parts it is NCCL's send,
+/// recv_reduce_send, recv_copy_send, ...
 struct Step {
   Buffer source = Buffer::kNone;
   Buffer target = Buffer::kNone;
-  bool completes = false;  // the value is final here: the post-operation (integer average) applies
-  bool by_address = true;  // receivers may read the chunk at home, in place of a copy
+  bool completes = false;  // the value is final: the post-operation (integer average) applies
+  bool by_address = true;  // receivers may read the chunk in place instead of a copy
   int source_chunk = 0;
   int target_chunk = 0;
   int peers_first = 0;  // index in Program::peers: the receive peers, then the send peers
   int receives = 0;
   int sends = 0;
-  int own_position =
-      0;  // in the order of a reduction: the local source comes after that many peers
+  int own_position = 0;  // in the order of a reduction: number of peers before the local source
   After after = {};
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -44,7 +43,7 @@ struct Lane {
   std::vector<Step> steps;
 };
 
-/// What one rank does in one loop. A value; shared read-only by all plans that replay it.
+/// The work of one rank in one loop. A value; shared read-only by all plans that replay it.
 struct Program {
   int rank = 0;
   int nranks = 0;

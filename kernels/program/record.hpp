@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `RecordingPrims`: the Prims type that writes a Program instead of moving data.
+// `RecordingPrims`: the Prims type that records a Program instead of moving data.
 #pragma once
 
 #include <algorithm>
@@ -116,7 +116,7 @@ class RecordingPrims {
   };
   static constexpr Nobody kNobody{};
 
-  /// A plain rank becomes a list of one.
+  /// A plain rank as a peer list of one.
   static OnePeer as_list(int rank) { return OnePeer(rank); }
   template <class List>
   static const List& as_list(const List& list) {

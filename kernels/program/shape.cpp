@@ -15,7 +15,7 @@ const char* name(Buffer buffer) {
   return kNames[static_cast<int>(buffer)];
 }
 
-/// The checks of one rank's steps.
+/// Checks the steps of one rank.
 class StepChecker {
  public:
   StepChecker(const Program& program, const CollectiveDefinition& definition)
@@ -133,7 +133,8 @@ class StepChecker {
 
   const Program& program_;
   const CollectiveDefinition& definition_;
-  std::vector<uint32_t> peer_seen_;  // [nranks + networks] stamp of the last list with that peer
+  // [nranks + networks] stamp of the last list that contained the peer
+  std::vector<uint32_t> peer_seen_;
   uint32_t stamp_ = 0;
 };
 

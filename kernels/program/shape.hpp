@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `check_shape`: is every step a verb that executors can run? Peers, chunks, buffers and conditions
-// exist, and the chunk that is read is as long as the one that is written. First part of the
+// `check_shape`: checks that every step is a verb that executors can run. Peers, chunks, buffers
+// and conditions exist, and the chunk read is as long as the chunk written. The first part of the
 // verifier.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace plexus {
 
-/// Empty, or a sentence about the first step that is not. `programs`: [nranks], by rank.
+/// Empty, or a sentence about the first step that is wrong. `programs`: [nranks], by rank.
 std::string check_shape(std::span<const Program> programs, const CollectiveDefinition& definition);
 
 }  // namespace plexus

@@ -68,7 +68,7 @@ std::string SymbolicMemory::check_value(int rank,
                ? std::string()
                : fmt::format("reads {} chunk {}, which nobody has written", name(buffer), chunk);
   }
-  // What is read as input gets a reduction's scaling, so it must be what the caller put there.
+  // A reduction scales what it reads as input, so that must still be the caller's data.
   const int block = definition_.is_one_block(Buffer::kInput) ? 0 : chunk;
   const bool is_callers = cell.value == expressions_.contribution(rank, block) &&
                           (cell.written.number == 0 || !is_reduction(definition_.collective));
@@ -76,8 +76,8 @@ std::string SymbolicMemory::check_value(int rank,
                     : fmt::format("reads input chunk {} after the output was written there", chunk);
 }
 
-/// The scratch of the next loop is the same memory, and no `after` reaches over loops: only a
-/// lane's own order keeps the loops apart.
+/// The next loop uses the same scratch memory, and `after` does not order different loops: only the
+/// order within a lane does.
 std::string SymbolicMemory::check_scratch(StepEvent now, size_t cell) {
   uint32_t& owner = scratch_by_[cell];
   if (owner != 0 && owner != 1 + now.lane) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `SymbolicMemory`: what the buffers of all ranks hold in the verifier's execution, and who used
-// them, so that no interleaving makes two steps meet in one chunk. Every access says what is wrong
-// with it, if anything, as the second half of a sentence.
+// `SymbolicMemory`: the contents of all ranks' buffers in the verifier's execution, and which steps
+// used them, to prove that two steps never conflict in a chunk in any interleaving. Every access
+// returns what is wrong with it, as the second half of a sentence, or "".
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@ namespace plexus {
 
 class SymbolicMemory {
  public:
-  /// All three are borrowed for the memory's life.
+  /// All arguments are borrowed and must outlive the memory.
   SymbolicMemory(const CollectiveDefinition& definition,
                  const LaneNetwork& network,
                  const HappensBefore& order,
                  const Expressions& expressions);
 
-  /// The value of a chunk, as the step `now` reads it.
+  /// Stores the chunk's value, as the step `now` reads it, in `value`.
   [[nodiscard]] std::string read(StepEvent now, Buffer buffer, int chunk, uint32_t* value);
   [[nodiscard]] std::string write(StepEvent now, Buffer buffer, int chunk, uint32_t value);
-  /// Message `number` of a connection may be the address of this chunk instead of its bytes.
+  /// Message `number` of a connection may carry the address of this chunk instead of its bytes.
   [[nodiscard]] std::string pass_address(
       StepEvent now, Buffer buffer, int chunk, uint32_t connection, uint32_t number);
-  /// `now` takes the next message of a connection: the chunk that it borrows is free again.
+  /// `now` takes the next message of a connection, which frees the chunk that it borrows.
   void take(StepEvent now, uint32_t connection) { taken_[connection].push_back(now.number); }
 
-  /// A chunk of scratch whose value nobody read; -1: none.
+  /// A chunk of scratch that was written and never read; -1: none.
   [[nodiscard]] int find_unread_scratch(int rank) const;
-  /// What an output chunk holds; undefined before it was written.
+  /// The contents of an output chunk; kUndefined before it was written.
   [[nodiscard]] uint32_t output(int rank, int chunk) const;
 
  private:
@@ -43,7 +43,7 @@ class SymbolicMemory {
     uint32_t value = Expressions::kUndefined;
     uint32_t loans = kNoLoan;  // head of a list
     StepEvent written;
-    bool is_unread = false;  // written, and not read here since
+    bool is_unread = false;  // written, and not read locally since
   };
   struct Loan {
     uint32_t connection;

@@ -21,16 +21,16 @@
 namespace plexus {
 namespace {
 
-/// A chunk under way.
+/// A chunk in flight.
 struct Message {
   uint32_t value;
   int length_of;  // the chunk index whose length it has
   int depth;      // messages on the longest chain that ends with this one
   StepEvent sent;
-  HappensBefore::Clock known;  // where it was sent; dropped when it is taken
+  HappensBefore::Clock known;  // at the sender; dropped when the message is taken
 };
 
-/// What a step leaves to those that wait for it.
+/// What the steps that wait for a step take over from it.
 struct Awaited {
   int depth = 0;
   HappensBefore::Clock known;
@@ -57,7 +57,7 @@ class Execution {
     }
   }
 
-  /// Empty, or the sentence that says what is wrong.
+  /// Empty, or a sentence that says what is wrong.
   std::string run(uint64_t slots) {
     const bool ended = network_.run(slots, [&](uint32_t lane) { return run_step(lane); });
     if (!problem_.empty()) {
@@ -129,7 +129,7 @@ class Execution {
     return arrived_;
   }
 
-  /// As the executor has it: a verb without local memory is as long as that chunk of the output.
+  /// As in the executor, a verb without local memory is as long as that chunk of the output.
   static int length_of(const Step& step) {
     return step.source != Buffer::kNone ? step.source_chunk : step.target_chunk;
   }
@@ -166,7 +166,7 @@ class Execution {
 
   uint32_t complete(StepEvent now, uint32_t value) {
     if (!is_reduction(definition_.collective)) {
-      return value;  // a single rank's copy, the same for all collectives
+      return value;  // a single rank's copy is the same for all collectives
     }
     if (expressions_.is_complete(value)) {
       fail(now, "completes a value that is complete already");
@@ -179,7 +179,7 @@ class Execution {
   void send_all(StepEvent now, const Step& step, uint32_t value) {
     const int rank = lane(now).rank;
     const bool at_target = step.target != Buffer::kNone;
-    const bool has_home = at_target || step.receives == 0;  // else it is made in the slot
+    const bool has_home = at_target || step.receives == 0;  // else the value is made in the slot
     for (const uint32_t connection : network_.send_connections(rank, step)) {
       if (has_home && step.by_address) {
         fail(now, memory_.pass_address(now, at_target ? step.target : step.source,
@@ -216,7 +216,7 @@ class Execution {
     }
     const int blocks = definition_.is_one_block(Buffer::kOutput) ? 1 : definition_.chunks;
     for (int chunk = 0; chunk < blocks; ++chunk) {
-      uint32_t first = Expressions::kUndefined;  // what the first rank has
+      uint32_t first = Expressions::kUndefined;  // the first rank's value
       for (int rank = 0; rank < definition_.nranks; ++rank) {
         if (!definition_.has_output(rank)) {
           continue;
@@ -265,7 +265,7 @@ class Execution {
   std::string problem_;
 };
 
-/// What the table says and is not so; empty: all is.
+/// Differences between the table's cost and the programs'; empty: none.
 std::string compare_cost(const Cost& cost, const VerifyResult& result) {
   const struct {
     const char* what;
@@ -285,7 +285,7 @@ std::string compare_cost(const Cost& cost, const VerifyResult& result) {
   return {};
 }
 
-/// Fewest slots with which the programs end, at most `slots`, with which they do.
+/// The fewest slots with which the programs end. Requires that they end with `slots`.
 uint64_t find_slots_needed(LaneNetwork& network, uint64_t slots) {
   uint64_t needed = 1;
   while (needed < slots && !network.run(needed, [](uint32_t) { return true; })) {
@@ -310,7 +310,7 @@ std::string check_size(std::span<const Program> programs, uint64_t slots) {
   return {};
 }
 
-/// Places where the hosts begin.
+/// Positions at which the hosts begin.
 std::vector<int> list_nodes(const VerifyInput& input) {
   std::vector<int> nodes;
   for (int place = 0; place < input.nranks; place += input.ranks_per_node) {
@@ -382,7 +382,7 @@ VerifyResult verify_programs(std::span<const Program> programs,
   if (!result.reason.empty()) {
     return result;
   }
-  std::vector<Program> with_networks;  // all of them, when the network reduces
+  std::vector<Program> with_networks;  // including the networks' programs, if the network reduces
   if (networks > 0) {
     with_networks.assign(programs.begin(), programs.end());
     for (int number = 0; number < networks; ++number) {

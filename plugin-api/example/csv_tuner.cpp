@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A policy of one's own: the first line of the file CSV_TUNER_FILE that fits names the algorithm.
-// A line is collective,bytes_min,bytes_max,nranks_min,nranks_max,algorithm,channels (channels 0: as
-// the host likes); # starts a comment. The file must say the same on all ranks.
+// A tuner with a policy from a file: the first line of CSV_TUNER_FILE that matches the call names
+// the algorithm. A line is
+// collective,bytes_min,bytes_max,nranks_min,nranks_max,algorithm,channels (channels 0: the host's
+// choice); # starts a comment. The file must have the same contents on all ranks.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -25,7 +26,7 @@ struct plexus_tuner_context {
 
 namespace {
 
-/// What is wrong with the line; empty: nothing.
+/// Parses a line. Returns what is wrong with it, or "".
 std::string parse(const std::string& text, Line& line) {
   static const std::regex kForm(
       "(all_reduce|broadcast|reduce|all_gather|reduce_scatter|alltoall|gather|scatter),"
@@ -72,10 +73,10 @@ int32_t get_times(plexus_tuner_context_t* context,
                call->size_bytes <= each.bytes_max && each.nranks_min <= context->nranks &&
                context->nranks <= each.nranks_max;
       });
-  for (uint32_t i = 0; i < count; ++i) {  // a later header may have longer structs: mind the stride
+  for (uint32_t i = 0; i < count; ++i) {  // `stride`: a later host may have longer structs
     auto& way = *reinterpret_cast<plexus_tuner_candidate_t*>(
         reinterpret_cast<char*>(candidates) + size_t{i} * stride);
-    // Where the file says nothing: a microsecond per round, a nanosecond per byte.
+    // Calls that the file does not cover: 1 us per round plus 1 ns per byte.
     const uint64_t chunk_bytes = call->size_bytes / std::max(way.chunks_per_loop, 1U);
     way.time_ns = static_cast<int64_t>(1000 * way.rounds + chunk_bytes * way.chunks_moved);
     if (line != context->lines.end() && line->algorithm == way.algorithm) {

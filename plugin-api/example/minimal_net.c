@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The smallest useful net plugin, in C99: processes of one host over AF_UNIX packets. Read it
- * beside plexus_net.h. A packet is a tag and the message; the kernel keeps order and boundaries. */
+ * The smallest useful net plugin, in C99: processes of one host over AF_UNIX packets. See
+ * plexus_net.h for the contract. A packet is a tag and the message; the kernel preserves order and
+ * boundaries. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 enum { kRequests = 8, kNameBytes = 16, kNew = SOCK_NONBLOCK | SOCK_CLOEXEC };
 struct plexus_net_context { plexus_log_fn log; plexus_log_sink_t* sink; };
-struct plexus_net_request { /* `from` is null in a send, which is done when isend returns */
+struct plexus_net_request { /* `from` is null for a send, which is complete when isend returns */
   int in_use, is_done; plexus_net_recv_t* from; plexus_net_buffer_t buffer; uint64_t turn;
 };
 struct plexus_net_listen { plexus_net_context_t* context; int fd; };
@@ -44,7 +45,7 @@ static int32_t properties(plexus_net_context_t* c, uint32_t device, plexus_net_p
   return p->comms_max = 1024, p->recvs_max = 1, p->requests_max = kRequests, PLEXUS_OK;
 }
 
-/* The handle is a random name in the abstract namespace: nobody can guess it. */
+/* The handle is a random name in the abstract namespace: it cannot be guessed. */
 static struct sockaddr_un make_address(const plexus_net_handle_t* handle) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   memcpy(address.sun_path + 1, handle->bytes, kNameBytes);
@@ -81,7 +82,7 @@ static int32_t open_recv(plexus_net_listen_t* from, plexus_net_recv_t** out) {
   return (*out)->context = from->context, (*out)->fd = fd, PLEXUS_OK;
 }
 
-/* The kernel reads and writes any memory of the process: there is nothing to register. */
+/* No registration: the kernel accesses any memory of the process. */
 static int32_t check_region(plexus_net_context_t* context, const plexus_net_region_t* region,
                             plexus_net_memory_t** memory) {
   if (region->kind != PLEXUS_MEMORY_HOST)
@@ -113,7 +114,7 @@ static int32_t isend(plexus_net_send_t* send, const void* data, uint64_t size_by
   return *out = request, PLEXUS_OK;
 }
 static int32_t give_up(plexus_net_recv_t* from, int32_t code, const char* sentence) {
-  return from->is_broken = code, fail(from->context, code, sentence); /* it stays failed */
+  return from->is_broken = code, fail(from->context, code, sentence); /* all later calls fail too */
 }
 static int32_t irecv(plexus_net_recv_t* from, uint32_t count, const plexus_net_buffer_t* buffers,
                      plexus_net_request_t** out) {
@@ -124,7 +125,7 @@ static int32_t irecv(plexus_net_recv_t* from, uint32_t count, const plexus_net_b
   *request = (plexus_net_request_t){1, 0, from, buffers[0], from->posted++};
   return *out = request, PLEXUS_OK;
 }
-/* Takes a packet into the oldest buffer with its tag; it stays in the kernel while none is posted */
+/* Receives a packet into the oldest buffer with its tag; without one it stays in the kernel */
 static int32_t receive(plexus_net_recv_t* from) {
   int32_t tag = 0;
   struct iovec pieces[2] = {{&tag, sizeof tag}, {NULL, 0}};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's collnet plugin ABI (ncclCollNetPlugin_v6 .. v12): networks that reduce. A library has it
- * beside its net plugin, in any version of its own. Properties are those of the net ABI of the same
- * version. Types and operations are ncclDataType_t's and ncclRedOp_t's numbers.
+ * NCCL's collnet plugin ABI (ncclCollNetPlugin_v6 .. v12): networks that reduce. A library may have
+ * any version of it, independent of the version of its net plugin. Properties are those of the net
+ * ABI of the same version. Types and operations are ncclDataType_t's and ncclRedOp_t's numbers.
  *
- * v11 exists twice, as the net's does: the cross-datacenter branch has v10's entries and another
- * last one; both are 152 bytes long.
+ * v11 exists twice, as for the net ABI: in the cross-datacenter branch it has v10's entries plus
+ * another last one. Both tables are 152 bytes long.
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-typedef struct nccl_collnet_part nccl_collnet_part_t; /* of a gather: not used by us */
+typedef struct nccl_collnet_part nccl_collnet_part_t; /* of a gather; Plexus does not use it */
 
 typedef int32_t (*nccl_collnet_init_v11_fn)(void** context, uint64_t comm_id, nccl_log_fn log);
 typedef int32_t (*nccl_collnet_connect_fn)(

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * NCCL's env plugin ABI: v1 (NCCL 2.28.7) and v2 (2.30.7). A library exports a data symbol
- * `ncclEnvPlugin_vN`. It answers in place of getenv for every NCCL setting; an answer stays valid
- * until finalize, or until the same name is asked for again.
+ * `ncclEnvPlugin_vN`. It replaces getenv for every NCCL setting. A returned string stays valid
+ * until finalize, or until the same name is looked up again.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the versions of NCCL's net plugin ABI have in common: numbers, small structs and function
- * types. The contract behind a type is NCCL's; what matters to us is written at its use in
- * core/plugin/nccl_net. A version in a name is the first that has it. Results are int32_t and have
+ * The common part of the versions of NCCL's net plugin ABI: numbers, small structs and function
+ * types. The contract behind a type is NCCL's; core/plugin/nccl_net documents what Plexus relies
+ * on. A version in a name is the first that has it. Results are int32_t and have
  * the numbers of PLEXUS_OK .. PLEXUS_TIMEOUT (plexus_plugin.h).
  */
 #pragma once
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* A golden fact about a layout, checked by whoever includes the header. */
+/* A fact about a layout, checked wherever the header is included. */
 #define NCCL_GOLDEN(name, is_so) typedef char nccl_golden_##name[(is_so) ? 1 : -1]
 #define NCCL_GOLDEN_SIZE(type, bytes) NCCL_GOLDEN(type##_size, sizeof(type) == (bytes))
 #define NCCL_GOLDEN_AT(type, field, bytes) \
@@ -25,14 +25,14 @@ extern "C" {
 #define NCCL_MEMORY_CUDA 0x2
 #define NCCL_MEMORY_DMABUF 0x4
 #define NCCL_DEVICE_TYPE_HOST 0
-/* Longest message and collective of the versions that do not say it themselves. */
+/* Longest message and collective for versions without fields for them. */
 #define NCCL_P2P_BYTES_BEFORE_V9 ((size_t)1 << 30)
 #define NCCL_COLL_BYTES_BEFORE_V9 ((size_t)1 << 29)
-/* Greatest message that any version may report. */
+/* Largest message size that any version may report. */
 #define NCCL_NET_BYTES_MAX ((size_t)1 << 40)
 #define NCCL_REQUESTS_MAX 32
 #define NCCL_REQUESTS_MAX_V6 8
-/* Room that the caller of `test` gives for the sizes of a grouped receive. */
+/* Number of sizes that the caller of `test` has room for (grouped receive). */
 #define NCCL_TEST_SIZES 64
 /* In `*request` of irecv, from v9 on: "may complete early". A plugin overwrites it. */
 #define NCCL_OPTIONAL_COMPLETION 0x1
@@ -50,7 +50,7 @@ typedef void (*nccl_log_fn)(
 typedef int32_t (*nccl_profiler_fn)(
     void** event, int type, void* parent, int64_t plugin_id, void* data);
 
-/* Asks for a device to drive the network; none of ours does. */
+/* Requests that a device drives the network; Plexus never does. */
 typedef struct nccl_device_handle {
   int type;
   int version;
@@ -79,7 +79,7 @@ NCCL_GOLDEN_SIZE(nccl_virtual_device_v12_t, 36);
 
 typedef struct nccl_net_attributes nccl_net_attributes_t;
 
-/* Entries that some versions share, by field of the table. */
+/* Types of entries that several versions share, named by field of the table. */
 typedef int32_t (*nccl_init_v6_fn)(nccl_log_fn log);
 typedef int32_t (*nccl_init_v10_fn)(nccl_log_fn log, nccl_profiler_fn profiler);
 typedef int32_t (*nccl_init_v11_fn)(void** context,

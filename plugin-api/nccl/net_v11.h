@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's net plugin ABI v11, NCCL 2.28.3: a context per communicator, with its end. The branch
- * cross-dc has another table of this name: net_v11_cross_dc.h.
+ * NCCL's net plugin ABI v11, NCCL 2.28.3: a context per communicator, with finalize. The cross-dc
+ * branch has a different table of the same name: net_v11_cross_dc.h.
  */
 #pragma once
 

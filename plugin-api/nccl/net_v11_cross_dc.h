@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's net plugin ABI v11 as the branch cross-dc (2.26.2) has it: v10, and which fabrics reach
- * each other. Its symbol is ncclNetPlugin_v11 as well, so only the symbol's size (168 bytes, not
- * 176) tells them apart.
+ * NCCL's net plugin ABI v11 of the cross-dc branch (2.26.2): v10 plus the reachability of
+ * fabrics. Its symbol is also ncclNetPlugin_v11, so that only the symbol's size (168 bytes instead
+ * of 176) distinguishes them.
  */
 #pragma once
 
@@ -41,7 +41,7 @@ NCCL_GOLDEN_AT(nccl_net_properties_v11_cross_dc_t, p2p_bytes_max, 88);
 NCCL_GOLDEN_AT(nccl_net_properties_v11_cross_dc_t, coll_bytes_max, 96);
 NCCL_GOLDEN_AT(nccl_net_properties_v11_cross_dc_t, fabric_id, 104);
 
-/* Where a fabric is, seen from another. */
+/* Location of a fabric as seen from another one. */
 #define NCCL_PATH_SAME_DC 0
 #define NCCL_PATH_OTHER_DC 1
 #define NCCL_PATH_DISCONNECTED 2

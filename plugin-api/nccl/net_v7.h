@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's net plugin ABI v7, NCCL 2.19: connect and accept may offer a device handle, and may be
- * told of consumed receives.
+ * NCCL's net plugin ABI v7, NCCL 2.19: connect and accept may return a device handle, and the
+ * plugin may be notified of consumed receives.
  */
 #pragma once
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NCCL's net plugin ABI v8, NCCL 2.20: memory is registered with a size_t, registration may be
- * global.
+ * NCCL's net plugin ABI v8, NCCL 2.20: registration takes a size_t, and may be global.
  */
 #pragma once
 

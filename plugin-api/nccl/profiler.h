@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * NCCL's profiler plugin ABI: v4 (NCCL 2.27), v5 (2.28.3) and v6 (2.29.2). A library exports a data
- * symbol `ncclProfiler_vN`, a table of six pointers. Names are ours, layouts are NCCL's. Results
- * are int32_t with the numbers of PLEXUS_OK .. PLEXUS_TIMEOUT (plexus_plugin.h).
+ * symbol `ncclProfiler_vN`, a table of six pointers. Names are Plexus's, layouts are NCCL's.
+ * Results are int32_t with the numbers of PLEXUS_OK .. PLEXUS_TIMEOUT (plexus_plugin.h).
  */
 #pragma once
 
@@ -34,17 +34,17 @@ extern "C" {
 
 /* States of an event, for record_state. */
 #define NCCL_PROFILE_SEND_GPU_WAIT 8        /* the slot is not filled yet */
-#define NCCL_PROFILE_SEND_WAIT 9            /* handed to the network */
+#define NCCL_PROFILE_SEND_WAIT 9            /* passed to the network */
 #define NCCL_PROFILE_RECV_WAIT 10           /* nothing has arrived yet */
 #define NCCL_PROFILE_RECV_FLUSH_WAIT 11     /* arrived, being made visible */
-#define NCCL_PROFILE_RECV_GPU_WAIT 12       /* not taken out of the slot yet */
+#define NCCL_PROFILE_RECV_GPU_WAIT 12       /* not removed from the slot yet */
 #define NCCL_PROFILE_OP_IN_PROGRESS 19      /* the first step of a proxy op moves */
-#define NCCL_PROFILE_SEND_PEER_WAIT 20      /* filled, and offered to the network */
+#define NCCL_PROFILE_SEND_PEER_WAIT 20      /* filled, waiting for the network */
 #define NCCL_PROFILE_KERNEL_CHANNEL_STOP 22 /* with the GPU's clock */
 #define NCCL_PROFILE_GROUP_START_DONE 23    /* ncclGroupStart is over */
 #define NCCL_PROFILE_GROUP_END_BEGIN 24     /* ncclGroupEnd begins */
 
-/* ---- what an event is about; which one is told by the type ---- */
+/* ---- descriptions of events; the type selects one ---- */
 
 typedef struct nccl_profile_group_api {
   bool graph_captured;
@@ -133,7 +133,7 @@ typedef struct nccl_profile_net_plugin {
   void* data;
 } nccl_profile_net_plugin_t;
 
-/* Longest of v6's union, for kinds of event that host ranks do not have. */
+/* Size of v6's union, whose largest member is an event that host ranks do not have. */
 #define NCCL_PROFILE_UNION_BYTES_V6 96
 
 typedef struct nccl_profile_event_v4 {
@@ -169,7 +169,7 @@ typedef struct nccl_profile_event_v5 {
   } is;
 } nccl_profile_event_v5_t;
 
-/* v6 appends kinds of event to v5's; what both have lies at the same places. */
+/* v6 appends kinds of event to v5's; common members have the same offsets. */
 typedef nccl_profile_event_v5_t nccl_profile_event_v6_t;
 
 typedef union nccl_profile_state {

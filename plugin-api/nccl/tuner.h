@@ -33,7 +33,7 @@ extern "C" {
 #define NCCL_TUNER_REDUCE_SCATTER 3
 #define NCCL_TUNER_ALL_REDUCE 4
 
-/* Groups of ranks that a fast link of the host joins. */
+/* Groups of ranks connected by a fast link of the host. */
 typedef struct nccl_tuner_domains_v5 {
   int count;
   int ranks_min;
@@ -71,7 +71,7 @@ typedef int32_t (*nccl_tuner_init_v5_fn)(void** context,
                                          nccl_log_fn log,
                                          nccl_tuner_domains_v5_t* domains,
                                          nccl_tuner_constants_v5_t* constants);
-/* Answers with one pair; *channels 0: no opinion. */
+/* Returns one pair of algorithm and protocol; *channels 0: no opinion. */
 typedef int32_t (*nccl_tuner_info_v2_fn)(void* context,
                                          int collective,
                                          size_t size,
@@ -81,7 +81,7 @@ typedef int32_t (*nccl_tuner_info_v2_fn)(void* context,
                                          int* algorithm,
                                          int* protocol,
                                          int* channels);
-/* Answers by changing the cost table. */
+/* Returns its answer in the cost table. */
 typedef int32_t (*nccl_tuner_info_v3_fn)(void* context,
                                          int collective,
                                          size_t size,

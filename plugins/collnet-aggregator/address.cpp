@@ -52,7 +52,7 @@ std::vector<Interface> list_interfaces() {
     std::memcpy(&made.address.storage, entry->ifa_addr,
                 family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
   }
-  // IPv4 first: it needs no scope.
+  // IPv4 first, because it needs no scope.
   std::stable_sort(found.begin(), found.end(), [](const Interface& a, const Interface& b) {
     return a.address.raw()->sa_family == AF_INET && b.address.raw()->sa_family != AF_INET;
   });
@@ -199,7 +199,7 @@ void set_options(int fd) noexcept {
   constexpr int kIdleSeconds = 5;
   constexpr int kProbes = 3;
   constexpr unsigned kUnackedMilliseconds = 20'000;
-  // Without them a connection still works.
+  // A failure is ignored, because a connection works without these options.
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof kOn);
   (void)::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &kIdleSeconds, sizeof kIdleSeconds);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an aggregator listens: addresses as values, from settings, interfaces and handles.
+// Addresses of aggregators as values, from settings, interfaces and handles.
 #pragma once
 
 #include <string>
@@ -29,20 +29,20 @@ struct Address {
   static Result<Address> load(const WireHandle& handle);
 };
 
-/// "HOST:PORT" or "[V6]:PORT"; names are resolved.
+/// "HOST:PORT" or "[V6]:PORT"; resolves names.
 Result<Address> parse_address(std::string_view text);
-/// A comma list of them; empty: none.
+/// A comma list of addresses; empty: none.
 Result<std::vector<Address>> parse_addresses(std::string_view text);
-/// That of an interface which `names` (NCCL_SOCKET_IFNAME's grammar) allows, with port 0.
+/// The address, with port 0, of an interface that `names` (in NCCL_SOCKET_IFNAME's grammar) allows.
 Result<Address> find_own_address(std::string_view names);
 
 struct Listener {
   UniqueFd fd;
-  Address address;  // with the port it got
+  Address address;  // with the port that the system assigned
 };
 Result<Listener> listen_at(const Address& address);
 
-/// What every connection here has: no delay, and a dead host is noticed.
+/// Options of every connection: no delay, and detection of a dead host.
 void set_options(int fd) noexcept;
 /// Bytes from the system's random source.
 Result<Secret> make_secret();

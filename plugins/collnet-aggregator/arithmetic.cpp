@@ -15,12 +15,12 @@ namespace {
 constexpr uint32_t kFloatSign = 0x8000'0000;
 constexpr uint32_t kFloatInfinity = 0x7f80'0000;
 
-/// A number of `mantissa` bits of fraction and 15 - `mantissa` of exponent, in 16 bits.
+/// A 16-bit float with `mantissa` bits of fraction and 15 - `mantissa` bits of exponent.
 template <int mantissa>
 struct Small {
   uint16_t bits;
 
-  static constexpr int kShift = 23 - mantissa;  // to the fraction of a float
+  static constexpr int kShift = 23 - mantissa;  // from its fraction to that of a float
   static constexpr int kBias = (1 << (14 - mantissa)) - 1;
   static constexpr uint16_t kInfinity = static_cast<uint16_t>(0x7fffU >> mantissa << mantissa);
 
@@ -30,8 +30,7 @@ struct Small {
     if (magnitude >= kInfinity) {
       return std::bit_cast<float>(sign | kFloatInfinity | (magnitude - kInfinity) << kShift);
     }
-    // The exponent's distance from that of a float is multiplied in, so that numbers below the
-    // normal ones come out right.
+    // Multiplying by the difference of the exponents' biases also handles subnormal numbers.
     const auto same = std::bit_cast<float>(magnitude << kShift);
     const auto scale = std::bit_cast<float>(static_cast<uint32_t>(127 + 127 - kBias) << 23U);
     const float value = kBias == 127 ? same : same * scale;
@@ -43,11 +42,11 @@ struct Small {
     const auto sign = static_cast<uint16_t>((raw & kFloatSign) >> 16U);
     uint32_t magnitude = raw & ~kFloatSign;
     if (magnitude > kFloatInfinity) {
-      return {static_cast<uint16_t>(sign | kInfinity | 1U << (mantissa - 1))};  // not a number
+      return {static_cast<uint16_t>(sign | kInfinity | 1U << (mantissa - 1))};  // NaN
     }
     constexpr uint32_t kSmallestNormal = static_cast<uint32_t>(127 - kBias + 1) << 23U;
     if (kBias != 127 && magnitude < kSmallestNormal) {
-      // Adding a power of two whose last bit is the smallest number rounds as the hardware does.
+      // Adding a power of two whose last bit is the smallest number rounds like the hardware.
       constexpr uint32_t kStep = static_cast<uint32_t>(127 - kBias + 1 + kShift) << 23U;
       const float rounded = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kStep);
       return {static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(rounded) - kStep))};
@@ -61,7 +60,7 @@ struct Small {
 using Half = Small<10>;
 using Bfloat = Small<7>;
 
-/// Integers wrap around, as the ranks' do; of two floats one of which is no number, that one.
+/// Integers wrap, as on the ranks; if one of two floats is a NaN, the result is the NaN.
 template <class T>
 T apply(int32_t op, T a, T b) noexcept {
   if constexpr (std::is_floating_point_v<T>) {

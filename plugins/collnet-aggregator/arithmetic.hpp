@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the aggregator can combine: integers of all widths, and floats from 16 bits on. 16-bit
-// floats are combined two by two in 32 bits and rounded to nearest even, as Plexus's ranks do.
+// The types that the aggregator can combine: integers of all widths, and floats of at least 16
+// bits. 16-bit floats are combined pairwise in 32 bits and rounded to nearest even, as Plexus's
+// ranks do.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,12 @@
 
 namespace plexus::aggregator {
 
-/// Bytes of an element; 0: not a type that is combined here. `type`: PLEXUS_TYPE_*.
+/// Size of an element in bytes; 0: the type is not supported. `type`: PLEXUS_TYPE_*.
 [[nodiscard]] uint32_t element_bytes(int32_t type) noexcept;
 /// `op`: PLEXUS_REDUCE_*.
 [[nodiscard]] bool can_reduce(int32_t type, int32_t op) noexcept;
 
-/// `sum` = `sum` op `part`, element by element; both equally long. Only what can_reduce.
+/// `sum` = `sum` op `part`, element by element, for equal lengths. Requires can_reduce().
 void combine(int32_t type,
              int32_t op,
              std::span<std::byte> sum,

@@ -84,7 +84,7 @@ Result<void> Groups::take(int link, const WireFrame& frame, std::span<const std:
                 static_cast<int>(frame.kind));
   }
   if (!from.group->failure.empty()) {
-    return ok();  // it is being told
+    return ok();  // the failure is being sent to it
   }
   return add_part(from, frame, payload);
 }
@@ -158,7 +158,8 @@ Result<void> Groups::add_part(Link& link,
   return ok();
 }
 
-/// Sums in the order of the members, so that the result does not depend on who came first.
+/// Combines in the order of the members, so that the result does not depend on the order of
+/// arrival.
 void Groups::finish_rounds(Group& group) {
   while (!group.rounds.empty() && group.rounds.front().parts_here == group.links.size()) {
     Round& round = group.rounds.front();
@@ -209,7 +210,7 @@ void Groups::close(int link, const std::string& why) {
   forget(group);
 }
 
-/// Of a group that nobody is in any more.
+/// Drops a group that has no members left.
 void Groups::forget(const Group& group) {
   if (std::all_of(group.links.begin(), group.links.end(), [](int link) { return link < 0; })) {
     groups_.erase(group.secret);

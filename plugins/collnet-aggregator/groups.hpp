@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The aggregator's mind, without sockets: groups of members, the parts that came, the sums that go.
-// Everything a member says is checked; one that breaks the rules loses its connection, and its
-// group ends with a sentence that names it.
+// The aggregator's state machine, without sockets: groups of members, their parts, and the results.
+// Everything that a member sends is checked; a member that breaks the protocol loses its
+// connection, and its group ends with an error that names it.
 #pragma once
 
 #include <cstddef>
@@ -27,24 +27,24 @@ using Bytes = std::vector<std::byte>;
 /// Threads: one.
 class Groups {
  public:
-  /// What a link is to be told; several links may get the same bytes.
+  /// Sends bytes to a link; several links may get the same bytes.
   using Send = std::function<void(int link, std::shared_ptr<const Bytes> bytes)>;
   explicit Groups(Send send) : send_(std::move(send)) {}
 
-  /// A new connection; `peer` names it in sentences.
+  /// A new connection; `peer` is its name in error messages.
   void open(int link, std::string peer);
-  /// Bytes that came. An error: the link is to be closed once it has been told all (close() is
-  /// still to be called).
+  /// Takes bytes that were received. An Error: the link must be closed after everything was sent to
+  /// it (close() must still be called).
   Result<void> feed(int link, std::span<const std::byte> bytes);
-  /// The link is gone. `why`: half a sentence.
+  /// The link is closed. `why`: half a sentence.
   void close(int link, const std::string& why);
 
-  /// Has the link said to which group it belongs?
+  /// Whether the link has joined a group.
   [[nodiscard]] bool is_member(int link) const;
   [[nodiscard]] size_t group_count() const { return groups_.size(); }
 
  private:
-  /// The k-th reduction of a group.
+  /// One reduction of a group.
   struct Round {
     uint8_t type = 0;
     uint8_t op = 0;
@@ -53,16 +53,16 @@ class Groups {
   };
   struct Group {
     Secret secret{};
-    std::vector<int> links;  // [members]; -1: not here yet, or gone
+    std::vector<int> links;  // [members]; -1: not joined yet, or gone
     uint32_t links_here = 0;
     uint64_t rounds_done = 0;
-    std::deque<Round> rounds;  // from number rounds_done on
-    std::string failure;       // not empty: it ended
+    std::deque<Round> rounds;  // the first one has number rounds_done
+    std::string failure;       // why the group ended; empty: it has not
   };
   struct Link {
     std::string peer;
     Bytes unread;
-    std::shared_ptr<Group> group;  // shared by its links
+    std::shared_ptr<Group> group;  // shared by the group's links
     uint32_t member = 0;
     uint64_t next = 0;  // number of its next reduction
   };
@@ -79,7 +79,7 @@ class Groups {
   std::map<Secret, std::shared_ptr<Group>> groups_;
 };
 
-/// Checks what stands in the first bytes of a frame.
+/// Checks the header of a frame.
 Result<void> check_frame(const WireFrame& frame);
 /// A frame of `kind` with `payload`.
 std::shared_ptr<const Bytes> make_frame(WireFrame frame, std::span<const std::byte> payload);

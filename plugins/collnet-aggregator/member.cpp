@@ -59,12 +59,14 @@ Result<void> Member::open_socket() {
     return lost(plugin::errno_text());
   }
   set_options(fd_.get());
-  (void)::connect(fd_.get(), options_.server.raw(), options_.server.size());  // SO_ERROR tells
+  (void)::connect(fd_.get(), options_.server.raw(),
+                  options_.server.size());  // SO_ERROR reports the result
   state_ = State::kConnecting;
   return ok();
 }
 
-/// A server that is not there yet is tried again for a while: jobs start in any order.
+/// Retries for a while if the server does not listen yet, because the start order of jobs is
+/// arbitrary.
 Result<Progress> Member::finish_connect() {
   pollfd writable{fd_.get(), POLLOUT, 0};
   if (::poll(&writable, 1, 0) == 0) {
@@ -86,7 +88,7 @@ Result<Progress> Member::finish_connect() {
   const WireHello hello = {options_.members, options_.member, options_.secret};
   const auto bytes =
       make_frame({.kind = FrameKind::kHello}, std::as_bytes(std::span(&hello, size_t{1})));
-  // So few bytes always fit an empty socket buffer.
+  // So few bytes always fit in an empty socket buffer.
   const ssize_t sent = ::send(fd_.get(), bytes->data(), bytes->size(), MSG_NOSIGNAL);
   if (sent != static_cast<ssize_t>(bytes->size())) {
     return lost(plugin::errno_text());
@@ -108,7 +110,7 @@ Result<Progress> Member::await_ready() {
     has_header_ = false;
     return Progress::kDone;
   }
-  PLEXUS_TRY(take_results());  // why not, once all of it is there
+  PLEXUS_TRY(take_results());  // take_results() reports the aggregator's reason once it is complete
   return Progress::kPending;
 }
 
@@ -171,7 +173,7 @@ Result<void> Member::send_parts() {
     const Request& request = requests_[sent_ % kRequestsMax];
     const size_t frame_left = sizeof(WireFrame) - std::min(sent_bytes_, sizeof(WireFrame));
     const size_t payload_sent = sent_bytes_ - (sizeof(WireFrame) - frame_left);
-    // sendmsg has no const.
+    // sendmsg does not write to it; iovec has no const form.
     auto* const frame = const_cast<WireFrame*>(&request.frame);
     auto* const payload = const_cast<std::byte*>(request.send);
     iovec parts[] = {
@@ -185,7 +187,7 @@ Result<void> Member::send_parts() {
       return ok();
     }
     if (sent < 0) {
-      // It may have said why before it closed.
+      // The aggregator may have sent the reason before it closed.
       const std::string why = plugin::errno_text();
       PLEXUS_TRY(take_results());
       return lost(why);
@@ -214,7 +216,7 @@ Result<Progress> Member::read_to(std::byte* target, size_t size_bytes) {
   return Progress::kDone;
 }
 
-/// Is the header one that may come now?
+/// Checks that the header is one that may arrive now.
 Result<void> Member::take_header() {
   has_header_ = true;
   if (auto checked = check_frame(header_); checked.has_error()) {
@@ -236,7 +238,8 @@ Result<void> Member::take_header() {
   return ok();
 }
 
-/// Only what is waited for: who has all results is not told that another member left after them.
+/// Reads only awaited results: a member that has all results is not told that another one left
+/// later.
 Result<void> Member::take_results() {
   while (state_ != State::kReady || done_ < started_) {
     if (!has_header_) {

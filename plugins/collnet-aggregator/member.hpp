@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One member of a group: the connection to the aggregator, the reductions under way.
+// One member of a group: the connection to the aggregator, and the reductions in flight.
 // Threads: one at a time.
 #pragma once
 
@@ -32,10 +32,10 @@ class Member {
   Member& operator=(const Member&) = delete;
   [[nodiscard]] const plugin::Log& log() const noexcept { return options_.log; }
 
-  /// kDone: all members are there.
+  /// kDone: all members have joined.
   Result<Progress> connect();
 
-  /// A reduction under way.
+  /// A reduction in flight.
   struct Request {
     Member* member = nullptr;
     WireFrame frame{};
@@ -44,11 +44,11 @@ class Member {
     bool is_done = false;
     bool is_used = false;
   };
-  /// nullptr: there are kRequestsMax under way.
+  /// nullptr: kRequestsMax reductions are in flight.
   Result<Request*> start(const plexus_collnet_reduction_t& reduction);
   Result<Progress> test(Request& request);
 
-  /// Keeps the server that this member hosts.
+  /// Keeps the server that this member hosts until this member is destroyed.
   void host(std::unique_ptr<HostedServer> server) { hosted_ = std::move(server); }
 
  private:
@@ -60,13 +60,13 @@ class Member {
   Result<void> move();
   Result<void> send_parts();
   Result<void> take_results();
-  /// Reads on to `size_bytes` at `target`; kPending: not all there yet.
+  /// Continues to read `size_bytes` to `target`; kPending: not complete yet.
   Result<Progress> read_to(std::byte* target, size_t size_bytes);
   Result<void> take_header();
   [[nodiscard]] plugin::Failure lost(const std::string& why);
 
   Options options_;
-  // Ends after the connection, so that the server sees this member go first.
+  // Destroyed after the connection, so that the server sees this member leave first.
   std::unique_ptr<HostedServer> hosted_;
   UniqueFd fd_;
   State state_ = State::kIdle;
@@ -74,14 +74,14 @@ class Member {
   Clock::time_point again_at_{};
   std::optional<plugin::Failure> failure_;
   std::array<Request, kRequestsMax> requests_{};
-  uint64_t started_ = 0;  // requests_[i % kRequestsMax] is number i
+  uint64_t started_ = 0;  // request number i is requests_[i % kRequestsMax]
   uint64_t sent_ = 0;
   uint64_t done_ = 0;
-  size_t sent_bytes_ = 0;  // of number `sent_`, its frame included
+  size_t sent_bytes_ = 0;  // of request number `sent_`, with its frame
   WireFrame header_{};
   size_t read_bytes_ = 0;  // of the header, then of the payload
   bool has_header_ = false;
-  std::string told_;  // the aggregator's reason
+  std::string told_;  // the aggregator's reason for an error
 };
 
 }  // namespace plexus::aggregator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// collnet-aggregator: a network that reduces, made of a TCP server. Here are the descriptor and the
-// table, each entry one `guard` statement over the C++ behind it, and the settings.
+// collnet-aggregator: a network that reduces, built from a TCP server. This file has the settings,
+// the descriptor and the table, each entry of which is one `guard` statement over the C++ code.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -34,13 +34,13 @@ using plexus::plugin::UniqueFd;
 
 struct plexus_collnet_context {
   Log log;
-  std::vector<Address> servers;  // a device each; empty: member 0 hosts one
+  std::vector<Address> servers;  // one per device; empty: member 0 hosts one
   std::string interfaces;
 };
 
 struct plexus_collnet_listen {
   plexus_collnet_context* context;
-  UniqueFd listener;  // for the server that this member would host
+  UniqueFd listener;  // for the server if this member hosts it
 };
 
 struct plexus_collnet_group {
@@ -166,7 +166,7 @@ int32_t connect(plexus_collnet_listen_t* listen,
   });
 }
 
-/// Sockets take any memory.
+/// No-op, because sockets accept any memory.
 int32_t register_memory(plexus_collnet_group_t*,
                         const plexus_net_region_t*,
                         plexus_collnet_memory_t** memory) {

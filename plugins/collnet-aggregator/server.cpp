@@ -17,7 +17,7 @@ using std::chrono::seconds;
 
 constexpr size_t kLinksMax = 4096;
 constexpr size_t kReadBytes = size_t{256} << 10;
-/// A member that takes no results is not read from, so that they do not heap up.
+/// A member with this many unsent results is not read from, which bounds their number.
 constexpr size_t kOutputMax = 2 * kRequestsMax;
 constexpr auto kHelloWithin = seconds(10);
 constexpr auto kLeaveWithin = seconds(1);
@@ -41,7 +41,7 @@ Server::Server(UniqueFd listener, Say say)
 void Server::stop() noexcept {
   stopped_ = true;
   const uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);  // poll() has an end anyway
+  (void)!::write(wake_.get(), &one, sizeof one);  // a failure only delays poll() until its timeout
 }
 
 void Server::run() {
@@ -69,7 +69,7 @@ void Server::run() {
         read_from(numbers[i]);
       }
     }
-    // What came is summed: the results leave at once, without another poll.
+    // Data was summed: send the results at once, without another poll.
     std::vector<int> ready;
     for (const auto& [number, link] : links_) {
       if (!link.output.empty() || link.is_leaving) {
@@ -125,7 +125,7 @@ void Server::read_from(int number) {
   }
 }
 
-/// `tell`: the peer still listens, and learns why.
+/// `tell`: send the reason to the peer, which still listens.
 void Server::leave(int number, const std::string& why, bool tell) {
   Link& link = links_.at(number);
   if (tell) {

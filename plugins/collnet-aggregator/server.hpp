@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The aggregator as a server: one thread that moves bytes between sockets and `Groups`. Run by
-// `plexus aggregator`, or in a thread of the plugin on the host of member 0 (HostedServer).
+// `plexus aggregator`, or in a thread of the plugin on member 0's host (HostedServer).
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,14 @@ namespace plexus::aggregator {
 class Server {
  public:
   using Say = std::function<void(const std::string& line)>;
-  /// `say`: takes a line for each connection that is refused or lost.
+  /// `say`: receives a line for each connection that is refused or lost.
   Server(UniqueFd listener, Say say);
 
   /// Serves until stop(). Threads: one.
   void run();
   /// Threads: any; also from a signal handler.
   void stop() noexcept;
-  /// Is there something that was not sent yet? Threads: any.
+  /// Whether there is unsent data. Threads: any.
   [[nodiscard]] bool has_output() const noexcept { return output_ > 0; }
 
  private:
@@ -34,8 +34,8 @@ class Server {
     UniqueFd fd;
     std::string peer;
     std::deque<std::shared_ptr<const Bytes>> output;
-    size_t sent_bytes = 0;                               // of the first of them
-    Clock::time_point until = Clock::time_point::max();  // then it has to have said hello, or to go
+    size_t sent_bytes = 0;                               // of the first message
+    Clock::time_point until = Clock::time_point::max();  // deadline for its hello
     bool is_leaving = false;
   };
 
@@ -53,11 +53,11 @@ class Server {
   std::map<int, Link> links_;
   int next_link_ = 0;
   Bytes buffer_;
-  std::atomic<size_t> output_{0};  // messages waiting in all links
+  std::atomic<size_t> output_{0};  // number of messages queued in all links
   std::atomic<bool> stopped_{false};
 };
 
-/// A server in a thread of its own. At its end it delivers what is under way, for a second at most.
+/// A server in its own thread. When destroyed it first sends pending data, for at most a second.
 class HostedServer {
  public:
   HostedServer(UniqueFd listener, Server::Say say);

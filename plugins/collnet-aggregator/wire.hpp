@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What members of a group and an aggregator say to each other over TCP, and what is in a handle.
-// Little-endian; both ends run the same version, which the magic numbers check.
+// The messages between the members of a group and an aggregator over TCP, and the contents of a
+// handle. Little-endian; both ends run the same version, which the magic numbers check.
 //
-// A member sends one kHello frame, whose payload is a WireHello; when all members of the group are
-// there the aggregator sends each a kReady frame. Then a member sends kReduce frames with the
-// elements of its part as payload, numbered from 0, and gets as many kReduce frames with the
-// result, in the same order. A kError frame (payload: one sentence) ends the connection.
+// A member sends one kHello frame, whose payload is a WireHello. When all members of the group have
+// joined, the aggregator sends each a kReady frame. A member then sends kReduce frames with the
+// elements of its part as payload, numbered from 0, and receives as many kReduce frames with the
+// results in the same order. A kError frame (payload: one sentence) ends the connection.
 #pragma once
 
 #include <array>
@@ -22,21 +22,21 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 inline constexpr uint32_t kFrameMagic = 0x31474c50;                  // "PLG1"
 inline constexpr uint64_t kHandleMagic = 0x31'52'47'47'41'58'4c'50;  // "PLXAGGR1"
 
-/// Limits that hold for what a peer says.
+/// Limits for what a peer may send.
 inline constexpr uint32_t kMessageBytesMax = uint32_t{4} << 20;
 inline constexpr uint32_t kMembersMax = 4096;
-inline constexpr uint32_t kRequestsMax = 16;  // reductions that a member may have begun
+inline constexpr uint32_t kRequestsMax = 16;  // reductions that a member may have in flight
 inline constexpr uint32_t kErrorBytesMax = 512;
 
-/// Who knows it belongs to the group.
+/// A peer that knows it belongs to the group.
 using Secret = std::array<uint8_t, 32>;
 
-/// In the 128-byte handle: where this member would meet the others. That of member 0 counts.
+/// In the 128-byte handle: the address at which this member could host. Member 0's is used.
 struct WireHandle {
   uint64_t magic;
   uint16_t family;  // 4 or 6
   uint16_t port;
-  uint32_t scope;                   // of a link-local IPv6 address
+  uint32_t scope;                   // for a link-local IPv6 address
   std::array<uint8_t, 16> address;  // network order; IPv4 in the first four
   Secret secret;
 };
@@ -49,7 +49,7 @@ struct WireFrame {
   FrameKind kind = FrameKind::kError;
   uint8_t type = 0;         // PLEXUS_TYPE_*, of kReduce
   uint8_t op = 0;           // PLEXUS_REDUCE_*
-  uint32_t size_bytes = 0;  // of the payload that follows
+  uint32_t size_bytes = 0;  // of the payload after the frame
   uint32_t reserved = 0;
   uint64_t number = 0;  // of the reduction
 };

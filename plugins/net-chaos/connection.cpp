@@ -67,7 +67,7 @@ int32_t Connection::deregister(plexus_net_memory_t* memory) {
 plexus_net_request_t* Connection::begin(Kind kind) {
   constexpr uint64_t kHundred = 100;
   const bool refuses = random_.next(kHundred - 1) < options_.effects.again_percent;
-  if (free_.empty() && kind == Kind::kFlush) {  // a flush cannot be put off
+  if (free_.empty() && kind == Kind::kFlush) {  // a flush cannot be postponed
     free_.push_back(&more_requests_.emplace_back());
   }
   if (free_.empty() || (refuses && kind != Kind::kFlush)) {
@@ -130,14 +130,14 @@ int32_t Connection::report_fault() const {
 int32_t Connection::test(plexus_net_request_t& request, uint64_t* sizes_bytes) {
   int32_t code = PLEXUS_OK;
   if (!request.is_done) {
-    // What arrived before the connection ended can still be flushed.
+    // Messages that arrived before the cut can still be flushed.
     const bool is_flush = request.kind == Kind::kFlush && !is_cut();
     code = is_flush ? PLEXUS_OK : report_fault();
     if (code == PLEXUS_OK) {
       code = is_flush ? test_inner(request, nullptr) : progress();
     }
     if (request.is_done) {
-      code = PLEXUS_OK;  // another request met the end of the connection
+      code = PLEXUS_OK;  // the connection ended in another request
     }
     if (code == PLEXUS_OK && request.kind == Kind::kFlush) {
       request.is_done = true;
@@ -235,7 +235,7 @@ int32_t SendConnection::progress() {
 int32_t SendConnection::send_due() {
   while (!unsent_.empty()) {
     plexus_net_request_t& first = *unsent_.front();
-    const bool is_begun = first.inner != nullptr;  // then a piece that is not the last is in flight
+    const bool is_begun = first.inner != nullptr;  // an earlier piece is in flight
     if (is_begun) {
       const int32_t code = test_inner(first, nullptr);
       if (code != PLEXUS_OK) {
@@ -382,7 +382,7 @@ int32_t RecvConnection::progress() {
       code = request.inner == nullptr ? PLEXUS_AGAIN : test_inner(request, sizes.data());
     }
     if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
-      // The connection ended; what came before the end may lie in the requests before this one.
+      // The connection ended; earlier requests may contain what arrived before.
       failure = code;
       unfinished_.erase(unfinished_.begin() + static_cast<std::ptrdiff_t>(i));
       i = 0;
@@ -399,7 +399,7 @@ int32_t RecvConnection::progress() {
     if (take_piece(request, sizes)) {
       finish(request);
       unfinished_.erase(unfinished_.begin() + static_cast<std::ptrdiff_t>(i));
-    }  // else its next piece is posted in the next turn
+    }  // otherwise its next piece is posted in the next turn
   }
   return failure == PLEXUS_OK ? PLEXUS_OK : break_off(failure);
 }

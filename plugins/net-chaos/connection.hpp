@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of a connection, with what the script does to it. No thread: everything happens inside
-// isend(), irecv() and test() of the connection, which the host calls again and again anyway.
+// The ends of a connection, with the script's effects. There is no thread: everything happens
+// inside isend(), irecv() and test() of the connection, which the host calls repeatedly anyway.
 //
 //   sending     isend > (wait until due) > inner isend, piece by piece > inner test > told
 //   receiving   irecv > inner irecv, piece by piece > inner test > told
 //
-// With pieces, a message is sent as pieces of `piece_bytes` and one shorter piece, maybe of 0
-// bytes, which ends it; the receiving end puts them together. Pieces of one tag go one after the
-// other.
+// With pieces, a message is sent as pieces of `piece_bytes` and a last, shorter piece, possibly of
+// 0 bytes; the receiving end joins them. Pieces of one tag are sent one after the other.
 //
 // Threads: one at a time per connection.
 #pragma once
@@ -32,19 +31,20 @@ class Connection;
 
 }  // namespace plexus::net_chaos
 
-/// What the host sees of a request.
+/// A request as the host sees it.
 struct plexus_net_request {
   enum class Kind { kSend, kRecv, kFlush };
   Kind kind = Kind::kSend;
   plexus::net_chaos::Connection* connection = nullptr;
-  plexus_net_request_t* inner = nullptr;  // of the piece in flight; null: none
+  plexus_net_request_t* inner = nullptr;  // request of the piece in flight; null: none
   bool is_last = false;                   // that piece ends the message
   bool is_done = false;
-  uint32_t tests_held = 0;  // told only after so many tests more
+  uint32_t tests_held = 0;  // number of further tests before the result is reported
   uint32_t count = 0;
-  uint64_t moved_bytes = 0;                  // in pieces that are done
-  plexus::net_chaos::Clock::time_point due;  // sends: not before
-  plexus_net_buffer_t buffer{};              // what is sent, or the one buffer of pieces
+  uint64_t moved_bytes = 0;                  // in finished pieces
+  plexus::net_chaos::Clock::time_point due;  // for sends: earliest time
+  // what is sent, or the single buffer of a message in pieces
+  plexus_net_buffer_t buffer{};
   std::array<uint64_t, PLEXUS_NET_RECVS_MAX> sizes_bytes{};
 };
 
@@ -55,11 +55,11 @@ struct plexus_net_memory {
 
 namespace plexus::net_chaos {
 
-/// splitmix64: small, and the same everywhere.
+/// splitmix64: small, with the same results everywhere.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
-  /// In 0 .. `most`.
+  /// A number in 0 .. `most`.
   [[nodiscard]] uint64_t next(uint64_t most) noexcept;
 
  private:
@@ -90,27 +90,27 @@ class Connection {
   [[nodiscard]] virtual int32_t register_inner(const plexus_net_region_t& region,
                                                plexus_net_memory_t** memory) = 0;
   virtual void close_inner() = 0;
-  /// Moves what can move; a failing code breaks the connection.
+  /// Advances what can advance; a failing code breaks the connection.
   [[nodiscard]] virtual int32_t progress() = 0;
 
-  /// A request to fill in; null: none is free, or the script says "call again".
+  /// An unused request; null: none is free, or the script demands PLEXUS_AGAIN.
   [[nodiscard]] plexus_net_request_t* begin(plexus_net_request_t::Kind kind);
   void give_back(plexus_net_request_t& request) { free_.push_back(&request); }
-  /// Looks at the piece in flight. PLEXUS_OK: it is done, `inner` is null.
+  /// Tests the piece in flight. PLEXUS_OK: it is done, and `inner` is null.
   [[nodiscard]] int32_t test_inner(plexus_net_request_t& request, uint64_t* sizes_bytes) const;
   void finish(plexus_net_request_t& request);
-  /// True: the script cuts the connection with the next `size_bytes`.
+  /// Whether the script cuts the connection within the next `size_bytes`.
   [[nodiscard]] bool is_cut_by(uint64_t size_bytes) const;
   void cut();
   [[nodiscard]] bool is_cut() const noexcept { return is_cut_; }
-  /// Remembers a failure for all later calls.
+  /// Stores a failure for all later calls.
   [[nodiscard]] int32_t break_off(int32_t code);
-  /// The remembered failure, told again; PLEXUS_OK: there is none.
+  /// Reports the stored failure again; PLEXUS_OK: there is none.
   [[nodiscard]] int32_t report_fault() const;
 
   Options options_;
   Random random_;
-  bool is_cut_ = false;  // by the script, and the inner connection closed
+  bool is_cut_ = false;  // the script's cut; the inner connection is closed
   uint64_t bytes_ = 0;   // sent or received
   bool is_closed_ = false;
 
@@ -120,7 +120,7 @@ class Connection {
   int32_t fault_ = PLEXUS_OK;
   std::string fault_text_;
   std::vector<plexus_net_request_t> requests_;
-  std::deque<plexus_net_request_t> more_requests_;  // of flushes, when the others are in use
+  std::deque<plexus_net_request_t> more_requests_;  // for flushes, when the others are in use
   std::vector<plexus_net_request_t*> free_;
   std::vector<plexus_net_memory_t*> memory_;  // registered, owned by the host
 };
@@ -143,7 +143,7 @@ class SendConnection final : public Connection {
 
   plexus_net_send_t* inner_;
   std::vector<plexus_net_request_t*> unsent_;  // in the order of isend
-  std::vector<plexus_net_request_t*> sent_;    // whose last piece is in flight
+  std::vector<plexus_net_request_t*> sent_;    // last piece in flight
   Clock::time_point path_free_;
   Clock::time_point last_due_;
   uint64_t bytes_since_stall_ = 0;
@@ -167,7 +167,7 @@ class RecvConnection final : public Connection {
   [[nodiscard]] int32_t progress() override;
   [[nodiscard]] int32_t receive_piece(plexus_net_request_t& request);
   using Sizes = std::array<uint64_t, PLEXUS_NET_RECVS_MAX>;
-  /// True: it was the last piece.
+  /// Returns whether it was the last piece.
   [[nodiscard]] bool take_piece(plexus_net_request_t& request, const Sizes& sizes);
   [[nodiscard]] bool is_first_of_its_tag(size_t index) const;
 

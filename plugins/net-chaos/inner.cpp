@@ -7,7 +7,7 @@
 namespace plexus::net_chaos {
 namespace {
 
-/// The folder of this library, with '/' at its end; empty when it cannot be known.
+/// The folder of this library with a trailing '/'; empty: unknown.
 std::string own_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&plexus_plugin_query), &info) == 0 ||
@@ -19,7 +19,7 @@ std::string own_folder() {
   return slash == std::string::npos ? std::string() : file.substr(0, slash + 1);
 }
 
-/// The oldest table that has all that is needed here.
+/// The oldest table that has all entries needed here.
 constexpr size_t kTableBytesLeast =
     offsetof(plexus_net_ops_t, net_path) + sizeof(plexus_net_ops_t::net_path);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-chaos: another net plugin with bad paths. Here are the descriptor and the table, each entry
-// one `guard` statement over the C++ behind it, and the settings.
+// net-chaos: a wrapper that simulates bad paths of another net plugin. This file has the settings,
+// the descriptor and the table, each entry of which is one `guard` statement over the C++ code.
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -52,13 +52,13 @@ struct plexus_net_send {
   plexus_net_context* context;
   uint32_t number;
   plexus_net_send_t* connecting = nullptr;     // until it is connected
-  std::unique_ptr<SendConnection> connection;  // then
+  std::unique_ptr<SendConnection> connection;  // afterwards
 };
 
 struct plexus_net_recv {
   plexus_net_context* context;
   plexus_net_recv_t* accepting = nullptr;      // until it is accepted
-  std::unique_ptr<RecvConnection> connection;  // then
+  std::unique_ptr<RecvConnection> connection;  // afterwards
 };
 
 namespace {
@@ -129,9 +129,9 @@ int32_t properties(plexus_net_context_t* context,
                    plexus_net_properties_t* result) {
   const int32_t code = context->ops->properties(context->inner, device, result);
   if (code == PLEXUS_OK) {
-    result->takes_pieces = 0;  // what befalls messages befalls one buffer each
+    result->takes_pieces = 0;  // effects on messages apply to one contiguous buffer
     if (context->script.piece_bytes() > 0) {
-      result->recvs_max = 1;  // a message in pieces is put together in one buffer
+      result->recvs_max = 1;  // a message in pieces is joined in one buffer
     }
   }
   return code;
@@ -153,7 +153,7 @@ int32_t start_listening(plexus_net_context_t* context,
 
 Connection::Options options_of(const plexus_net_context& context,
                                const plexus::net_chaos::Subject& subject) {
-  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;  // spreads neighbours over the seeds
+  constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;  // gives neighbouring connections different seeds
   const uint64_t number = uint64_t{subject.connection} * 2 + (subject.is_send ? 1 : 0);
   return {context.ops, context.log, context.script.effects_of(subject),
           context.seed ^ (number + 1) * kOdd, subject.is_send ? kSendRequestsMax : kRequestsMax};

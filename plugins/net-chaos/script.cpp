@@ -27,7 +27,7 @@ constexpr Unit kRates[] = {{"bit/s", 1},
 constexpr Unit kPercent[] = {{"%", 1}};
 constexpr Unit kCount[] = {{"", 1}};
 
-/// A number with a unit, in 0 .. `most` units of factor 1.
+/// A number with a unit, in 0 .. `most` in units of factor 1.
 template <size_t kUnits>
 Result<uint64_t> parse_number(std::string_view text, const Unit (&units)[kUnits], uint64_t most) {
   uint64_t value = 0;
@@ -45,7 +45,7 @@ Result<uint64_t> parse_number(std::string_view text, const Unit (&units)[kUnits]
               text);
 }
 
-constexpr uint64_t kTimeMost = 60 * kThousand * kThousand * kThousand;  // a minute, in ns
+constexpr uint64_t kTimeMost = 60 * kThousand * kThousand * kThousand;  // one minute, in ns
 constexpr uint64_t kSizeMost = uint64_t{1} << 50;
 constexpr uint64_t kRateMost = kThousand * kThousand * kThousand * kThousand;
 

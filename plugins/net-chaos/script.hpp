@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a script says (README.md has the grammar): a list of rules, and from it the effects that one
-// connection has. Pure; bad text is a failure that names the word.
+// A parsed script (README.md has the grammar): a list of rules, and the effects that follow for a
+// connection. Pure; malformed text is a failure that names the word.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ using Nanoseconds = std::chrono::nanoseconds;
 struct Effects {
   Nanoseconds delay{0};
   Nanoseconds jitter{0};
-  uint64_t rate_bit_per_s = 0;     // 0: as fast as it goes
+  uint64_t rate_bit_per_s = 0;     // 0: unlimited
   uint64_t stall_every_bytes = 0;  // 0: never
   Nanoseconds stall{0};
   uint64_t cut_at_byte = std::numeric_limits<uint64_t>::max();
@@ -33,7 +33,7 @@ struct Effects {
   uint64_t piece_bytes = 0;  // 0: whole messages
 };
 
-/// Which connection is asked about.
+/// The connection that the script is applied to.
 struct Subject {
   bool is_send = true;
   uint32_t device = 0;
@@ -45,14 +45,14 @@ struct Rule {
   std::optional<uint32_t> device;
   std::optional<uint32_t> connection;
   Effects effects;
-  uint32_t set = 0;  // bit i: effect number i of the grammar is said by this rule
+  uint32_t set = 0;  // bit i: the rule sets effect number i of the grammar
 };
 
 class Script {
  public:
   [[nodiscard]] static Result<Script> parse(std::string_view text);
   [[nodiscard]] Effects effects_of(const Subject& subject) const;
-  /// The piece size is the same for all connections: both ends must agree on it.
+  /// Equal for all connections, because both ends must agree on it.
   [[nodiscard]] uint64_t piece_bytes() const { return effects_of({}).piece_bytes; }
 
  private:

@@ -13,18 +13,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A look at the peer costs a system call: not more often than this.
+/// Checking the peer takes a system call, so it happens at most this often.
 constexpr auto kLookPause = 5ms;
-/// After the peer went, what it sent before is still taken for so long without news.
+/// After the peer is gone, its earlier messages are still received until none has come for this
+/// long.
 constexpr auto kGrace = 100ms;
-/// A peer to which nothing can even be started for so long is dead: a connection is made anew for
-/// the message, and nobody answers. To a busy peer the connection is still there.
+/// If nothing can be sent to a peer for this long, it is dead: the provider tries to reconnect for
+/// the message, and there is no answer. A busy peer still has its connection.
 constexpr auto kUnreachable = 5s;
-/// An idle peer must not drown in probes.
+/// Limits the rate of probes to an idle peer.
 constexpr auto kProbePauseMax = 60s;
-/// The time that a close may take to say good bye.
+/// How long close() may take to send kBye.
 constexpr auto kByeTime = 3ms;
-/// Clocks are not looked at on every call.
+/// The clock is read once per this many idle calls.
 constexpr uint32_t kIdleCallsPerLook = 32;
 
 }  // namespace
@@ -182,12 +183,13 @@ bool Channel::progress(Sink* sink) {
   bool is_any = false;
   for (const Rail& rail : rails_) {
     if (!is_open_) {
-      break;  // an event before ended the connection
+      break;  // an earlier event ended the connection
     }
     const size_t count = rail.endpoint.poll(events);
     for (size_t i = 0; i < count; ++i) {
       take(events[i], sink);
-      is_any = is_any || events[i].operation != nullptr;  // trouble that stays is no news
+      // an endpoint error that persists is no progress
+      is_any = is_any || events[i].operation != nullptr;
     }
   }
   if (is_any) {
@@ -339,7 +341,7 @@ void Channel::wait_idle() {
 
 void Channel::probe(Clock::time_point now) {
   if (!are_controls_sent()) {
-    return;  // one that is under way tells as much as another one would
+    return;  // the probe in flight serves the same purpose
   }
   if (send_control(ControlType::kAlive, 0)) {
     refused_since_.reset();
@@ -363,7 +365,7 @@ void Channel::close(uint64_t count) noexcept {
     bool is_said = false;
     do {
       is_open_ = true;
-      progress(nullptr);  // first: the peer may have said it
+      progress(nullptr);  // first, because the peer's message may already be there
       is_open_ = false;
       is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
     } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both ends of a connection have a `Channel`: one endpoint per rail, the small messages that keep
-// the connection (WireControl), and the knowledge whether the peer is still there.
+// A `Channel` is part of both ends of a connection: one endpoint per rail, the small messages that
+// maintain the connection (WireControl), and the detection of a peer that is gone.
 //
-// Threads: one at a time. Nothing blocks but close(), for a moment.
+// Threads: one at a time. Only close() blocks, for a few milliseconds.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace plexus::net_ofi {
 
 using Clock = std::chrono::steady_clock;
 
-/// Registers host memory of ours where the domain wants that.
+/// Registers the plugin's own host memory if the domain requires it.
 class OwnMemory {
  public:
   OwnMemory() = default;
@@ -40,7 +40,7 @@ class OwnMemory {
 
 class Channel {
  public:
-  /// Takes the events of messages.
+  /// Receives the events of messages.
   class Sink {
    public:
     virtual void take(const Event& event) = 0;
@@ -61,60 +61,61 @@ class Channel {
   Channel& operator=(const Channel&) = delete;
   ~Channel();
 
-  // ---- while connecting ----
+  // ---- connecting ----
 
-  /// What this side says of itself.
+  /// The greeting that describes this side.
   [[nodiscard]] Result<WireGreeting> make_greeting(const Cookie& cookie) const;
-  /// Sends it over the first rail, once. kPending: again.
+  /// Sends it once, over the first rail. kPending: call again.
   [[nodiscard]] Result<Progress> send_greeting(const WireGreeting& greeting,
                                                fi_addr_t to,
                                                uint64_t tag);
   [[nodiscard]] bool is_greeting_sent() const noexcept { return greeting_state_ == Sending::kSent; }
-  /// Lets it be sent once more.
+  /// Allows the greeting to be sent again.
   void forget_greeting() noexcept { greeting_state_ = Sending::kNot; }
-  /// The peer's answer, checked. Empty: not here yet.
+  /// The peer's checked answer; nullopt: not received yet.
   [[nodiscard]] Result<std::optional<WireGreeting>> receive_greeting(const Cookie& cookie);
-  /// From here the peer is known: its addresses, its process, its name. Takes off rails it lacks.
+  /// Stores the peer's addresses, process and name from its greeting. Drops rails that the peer
+  /// lacks.
   [[nodiscard]] Result<void> meet(const WireGreeting& peer);
   [[nodiscard]] fi_addr_t peer_address(uint32_t rail) const noexcept { return rails_[rail].peer; }
   [[nodiscard]] const Endpoint& endpoint(uint32_t rail) const noexcept {
     return rails_[rail].endpoint;
   }
-  /// Rails on which the peer's kReady came.
+  /// Number of rails on which the peer's kReady arrived.
   [[nodiscard]] uint32_t ready_rails() const noexcept { return ready_rails_; }
 
-  // ---- always ----
+  // ---- connecting and connected ----
 
-  /// Lets libfabric work, takes events. False: none came.
+  /// Drives libfabric and takes events. False: there were none.
   bool progress(Sink* sink);
-  /// False: not now, call again later.
+  /// False: not possible now, call again later.
   [[nodiscard]] bool send_control(ControlType type, uint64_t count, uint32_t rail = 0);
   [[nodiscard]] bool are_controls_sent() const noexcept { return free_controls_ == kControlSends; }
-  /// To be called when progress() found nothing: looks whether the peer lives, now and then.
+  /// To be called when progress() found nothing: checks from time to time that the peer is alive.
   void wait_idle();
-  /// Why the connection cannot go on: the peer is gone and nothing more of it arrives.
+  /// Why the connection cannot continue: the peer is gone, and nothing more of it arrives.
   [[nodiscard]] const Failure* ended() const noexcept { return has_ended_ ? &*reason_ : nullptr; }
-  /// The peer is gone or said that it closes; what it sent before may still arrive.
+  /// The peer is gone or has announced its close; earlier messages may still arrive.
   [[nodiscard]] const Failure* departure() const noexcept { return reason_ ? &*reason_ : nullptr; }
-  /// Memory of this process that a card has written.
+  /// Memory of this process that a NIC has written.
   struct ReadBack {
-    uint64_t address;  // as the domain counts
+    uint64_t address;  // in the domain's addressing
     uint64_t key;
-    uint64_t size_bytes;  // the first ones of it are read
+    uint64_t size_bytes;  // size of the range; its first bytes are read
   };
-  /// Reads some of it through the card of `rail`, behind all that the card has written. 0, or
-  /// libfabric's error; -FI_EAGAIN: not now.
+  /// Reads some of it through the NIC of `rail`, ordered after everything that the NIC has written.
+  /// 0, or libfabric's error; -FI_EAGAIN: not possible now.
   [[nodiscard]] ssize_t read_back(uint32_t rail, ReadBack read, Operation& operation);
-  /// Messages the peer has received in all (kCredit).
+  /// Number of messages that the peer has received so far (kCredit).
   [[nodiscard]] uint64_t peer_count() const noexcept { return peer_count_; }
 
   [[nodiscard]] uint32_t rails() const noexcept { return static_cast<uint32_t>(rails_.size()); }
   [[nodiscard]] const Tags& tags() const noexcept { return tags_; }
   [[nodiscard]] const std::string& peer() const noexcept { return peer_text_; }
   [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
-  /// Closes the endpoints: no buffer is touched any more. With a good bye when the peer is there.
+  /// Closes the endpoints, after which no buffer is accessed. Sends kBye if the peer is there.
   void close(uint64_t count) noexcept;
-  /// Of the provider shm.
+  /// Whether the provider is shm.
   [[nodiscard]] bool is_shared_memory() const noexcept;
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
@@ -125,17 +126,17 @@ class Channel {
   struct Rail {
     Endpoint endpoint;
     fi_addr_t peer = FI_ADDR_UNSPEC;
-    fi_addr_t self = FI_ADDR_UNSPEC;  // once something was read back
+    fi_addr_t self = FI_ADDR_UNSPEC;  // set by the first read_back()
     OwnMemory memory;                 // of `buffers_`
     bool is_shared_memory = false;
   };
-  /// What libfabric reads and writes for us, in one block.
+  /// Memory that libfabric reads and writes for the channel, in one block.
   struct Buffers {
     std::array<WireControl, kRailsMax * kControlReceives> incoming{};
     std::array<WireControl, kControlSends> outgoing{};
     WireGreeting greeting_out{};
     WireGreeting greeting_in{};
-    std::array<uint64_t, kRailsMax> read_back{};  // nobody looks at it
+    std::array<uint64_t, kRailsMax> read_back{};  // target of reads; its contents are not used
   };
 
   Channel(const Options& options);
@@ -163,13 +164,14 @@ class Channel {
   Operation greeting_send_;
   Operation greeting_receive_;
   Sending greeting_state_ = Sending::kNot;
-  std::optional<size_t> greeting_bytes_;  // arrived
-  std::vector<Rail> rails_;               // after what their operations use
+  std::optional<size_t> greeting_bytes_;  // size of the greeting that arrived
+  // destroyed before the members above, which their operations use
+  std::vector<Rail> rails_;
 
   bool is_open_ = true;
   bool is_met_ = false;
-  bool is_peer_inside_ = false;  // in this very process
-  bool has_called_ = false;      // tried to send a greeting: the listener may know of us
+  bool is_peer_inside_ = false;  // in this process
+  bool has_called_ = false;      // has tried to send a greeting, so the listener may know this side
   uint32_t ready_rails_ = 0;
   uint64_t peer_count_ = 0;
   std::optional<Failure> reason_;  // set once
@@ -178,7 +180,7 @@ class Channel {
   Clock::time_point last_event_;
   Clock::time_point last_look_;
   Clock::time_point next_probe_;
-  std::optional<Clock::time_point> refused_since_;  // probes that could not be sent
+  std::optional<Clock::time_point> refused_since_;  // since when probes cannot be sent
   Clock::duration probe_pause_;
 };
 

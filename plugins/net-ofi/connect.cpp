@@ -13,16 +13,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// From the greeting to the last kReady.
+/// Time limit from the greeting to the last kReady.
 constexpr auto kGuestTime = 60s;
-/// Bounds on what strangers can make us hold. Beyond them the oldest has to go.
+/// Limits what strangers can make this side hold. Beyond them the oldest is dropped.
 constexpr size_t kGuestsMax = 64;
 constexpr size_t kSeenMax = 1024;
-/// Bounds the time of one call under a flood.
+/// Limits the duration of one call under a flood.
 constexpr int kPollsPerCall = 16;
 constexpr uint32_t kRefusalsLogged = 8;
 constexpr auto kRetryPause = 100ms;
-/// A listener that closes does not say so: it is greeted again while it has not answered.
+/// A listener that closes does not report it, so the greeting is repeated until it answers.
 constexpr auto kHelloPause = 1s;
 
 template <class T>
@@ -173,7 +173,8 @@ Result<Progress> Listener::advance(Guest& guest) {
   }
   const bool is_ready = channel.ready_rails() == (1u << channel.rails()) - 1;
   const Failure* const gone = channel.departure();
-  if (gone != nullptr && !is_ready) {  // who was ready may have sent all it had before it closed
+  // a peer that was ready may have sent all its data before it closed
+  if (gone != nullptr && !is_ready) {
     return *gone;
   }
   if (Clock::now() > guest.deadline) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a handle to a connection: `Listener` and `Connector` are state machines that never block;
 // each call advances them. The connecting side greets the listener with the handle's secret and the
-// addresses of its rails; the accepting side opens rails of its own and greets back, directly; a
-// kReady over each rail ends it. After that libfabric has a connection on every rail.
+// addresses of its rails. The accepting side opens rails of its own and sends its greeting to them
+// directly. A kReady over each rail completes the setup; libfabric then has a connection on every
+// rail.
 //
-// What strangers send to the listener is bounded in number and bytes, and refused without harm to
-// the connections that are being made.
+// Strangers' messages to the listener are limited in number and bytes, and refused without effect
+// on the connections in progress.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace plexus::net_ofi {
 
-/// What both sides need.
+/// What both sides need to connect.
 struct Place {
   const Device* device;
   const Settings* settings;
@@ -33,12 +34,12 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   ~Listener();
 
-  /// kDone: `channel` is the next connection's.
+  /// kDone: `channel` is the next connection.
   [[nodiscard]] Result<Progress> try_accept(std::unique_ptr<Channel>& channel);
 
  private:
   static constexpr uint32_t kGreetings = 16;
-  /// A connection that is being made.
+  /// A connection in progress.
   struct Guest {
     std::unique_ptr<Channel> channel;
     WireGreeting answer{};
@@ -49,7 +50,7 @@ class Listener {
   [[nodiscard]] Result<void> hear();
   [[nodiscard]] Result<void> admit(const WireGreeting& greeting);
   void refuse(const std::string& reason);
-  /// True: the connection is made.
+  /// Returns whether the connection is complete.
   [[nodiscard]] Result<Progress> advance(Guest& guest);
 
   Place place_;
@@ -59,9 +60,9 @@ class Listener {
   OwnMemory memory_;
   std::unique_ptr<Endpoint> endpoint_;
   std::vector<Guest> guests_;
-  std::vector<uint32_t> seen_;  // nonces: a greeting may come twice
+  std::vector<uint32_t> seen_;  // nonces seen, because a greeting may arrive twice
   uint32_t refusals_ = 0;
-  bool has_listened_ = false;  // libfabric may have accepted somebody
+  bool has_listened_ = false;  // libfabric may have accepted a peer
 };
 
 class Connector {
@@ -70,7 +71,7 @@ class Connector {
                                                 const std::string& provider,
                                                 const plexus_net_handle_t& handle);
 
-  /// kDone: connected. Tries again by itself until PLEXUS_OFI_CONNECT_TIMEOUT_MS.
+  /// kDone: connected. Retries until PLEXUS_OFI_CONNECT_TIMEOUT_MS.
   [[nodiscard]] Result<Progress> try_connect(std::unique_ptr<Channel>& channel);
 
  private:
@@ -79,12 +80,12 @@ class Connector {
   [[nodiscard]] Result<void> start_attempt();
   [[nodiscard]] Result<Progress> advance();
   [[nodiscard]] Result<void> greet();
-  /// Plans another attempt, or gives up.
+  /// Schedules another attempt, or gives up.
   [[nodiscard]] Result<void> retry(const std::string& reason);
 
   Place place_;
   WireHandle wire_{};
-  std::unique_ptr<Channel> channel_;  // of the attempt; null: waiting for `retry_time_`
+  std::unique_ptr<Channel> channel_;  // of the current attempt; null: waiting for `retry_time_`
   fi_addr_t listener_ = FI_ADDR_UNSPEC;
   std::string target_;
   WireGreeting hello_{};

@@ -12,7 +12,7 @@
 namespace plexus::net_ofi {
 namespace {
 
-/// FNV-1a: a number for a name, the same in every process.
+/// FNV-1a: the number of a name, equal in every process.
 uint64_t hash_of(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) {
@@ -31,8 +31,8 @@ std::string pci_path(const fi_info& info) {
   return error ? "" : path.string();
 }
 
-/// libfabric's name of a fabric is an identity for InfiniBand with a subnet prefix of its own, and
-/// for shm, which is one host. An IP subnet may exist twice, and EFA names each card differently.
+/// libfabric's name of a fabric is unique for InfiniBand with its own subnet prefix, and for shm,
+/// which is limited to one host. An IP subnet may exist twice, and EFA has a name per NIC.
 uint64_t fabric_of(const fi_info& info, std::string_view provider, uint64_t host_id) {
   const std::string_view name =
       info.fabric_attr->name == nullptr ? "" : std::string_view(info.fabric_attr->name);
@@ -119,7 +119,8 @@ Result<Cards::Domains> Cards::open_for_device_memory(const std::vector<Nic>& nic
   Domains domains;
   for (const Nic& nic : for_device_memory) {
     PLEXUS_TRY(domain, Domain::open(nic, settings.always_registers, driver));
-    PLEXUS_TRY(Endpoint::open(domain));  // it promises, or not
+    // checks that an endpoint can be opened with these promises
+    PLEXUS_TRY(Endpoint::open(domain));
     domains.push_back(std::move(domain));
   }
   return domains;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A card, opened (`Domain`), and what the host sees as a device: one or several cards whose
-// endpoints carry one connection together (`Device`).
+// An open NIC (`Domain`), and a device as the host sees it: one or several NICs whose endpoints
+// together carry a connection (`Device`).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace plexus::net_ofi {
 /// Threads: any. Its endpoints keep it open.
 class Domain {
  public:
-  /// `driver`: of the GPU memory that the card is to take; nullopt: host memory only.
+  /// `driver`: for GPU memory that the NIC is to access; nullopt: host memory only.
   [[nodiscard]] static Result<std::shared_ptr<Domain>> open(
       const Nic& nic, bool always_registers, std::optional<CudaDriver> driver = std::nullopt);
 
@@ -29,14 +29,14 @@ class Domain {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& provider() const noexcept { return provider_; }
   [[nodiscard]] MemoryCache& memory() noexcept { return *memory_; }
-  /// Whether memory has to be registered before it is sent or received into.
+  /// Whether memory must be registered before it is used for a send or a receive.
   [[nodiscard]] bool needs_registration(uint32_t kind) const noexcept;
   /// PLEXUS_MEMORY_* mask.
   [[nodiscard]] uint32_t memory_kinds() const noexcept { return memory_kinds_; }
   [[nodiscard]] bool takes_device_memory() const noexcept {
     return memory_kinds_ != PLEXUS_MEMORY_HOST;
   }
-  /// Are the addresses of remote reads those of the process, not offsets in a registration?
+  /// Whether remote reads use the process's addresses instead of offsets in a registration.
   [[nodiscard]] bool has_virtual_addresses() const noexcept {
     return (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
   }
@@ -54,7 +54,7 @@ class Domain {
 };
 
 struct Device {
-  std::vector<std::shared_ptr<Domain>> rails;  // 1 .. kRailsMax; a card may be there twice
+  std::vector<std::shared_ptr<Domain>> rails;  // 1 .. kRailsMax; a NIC may occur twice
   uint32_t tag_bits = 64;
   [[nodiscard]] std::string name() const;
   [[nodiscard]] uint64_t tag_mask() const noexcept {
@@ -62,15 +62,15 @@ struct Device {
   }
 };
 
-/// Cards of a context and the devices made of them: `rails` cards each, in order; the last one
-/// goes round when cards are fewer.
+/// The NICs of a context and the devices made from them: `rails` NICs per device, in order; the
+/// last device wraps around if there are too few NICs.
 class Cards {
  public:
   [[nodiscard]] static Result<Cards> open(const Settings& settings);
 
   [[nodiscard]] const std::vector<Device>& devices() const noexcept { return devices_; }
   [[nodiscard]] const std::string& provider() const noexcept { return provider_; }
-  /// "GPU memory" and how, or why not.
+  /// "GPU memory" and how it is accessed, or why it is not.
   [[nodiscard]] const std::string& device_memory_text() const noexcept {
     return device_memory_text_;
   }
@@ -90,7 +90,7 @@ class Cards {
   std::vector<Device> devices_;
 };
 
-/// The path between two fabric ids that read_properties() gave.
+/// The path between two fabric ids from read_properties().
 void read_path(const Cards& cards, uint64_t source, uint64_t target, plexus_net_path_t& path);
 
 }  // namespace plexus::net_ofi

@@ -7,7 +7,7 @@
 namespace plexus::net_ofi {
 namespace {
 
-// Of CUDA's driver interface.
+// Values of CUDA's driver interface.
 constexpr int kCudaSuccess = 0;
 constexpr int kAttributeMemoryType = 2;
 constexpr int kAttributeDeviceOrdinal = 9;
@@ -37,7 +37,7 @@ const char* kind_text(uint32_t kind) noexcept {
 }
 
 Result<CudaDriver> CudaDriver::find(bool loads) {
-  // Kept, as whoever loaded it does.
+  // Never closed, like the handle of whoever loaded it first.
   void* const file = ::dlopen("libcuda.so.1", RTLD_NOW | (loads ? 0 : RTLD_NOLOAD));
   if (file == nullptr) {
     return fail(PLEXUS_SYSTEM_ERROR, "{}",

@@ -11,14 +11,15 @@
 namespace plexus::net_ofi {
 namespace {
 
-/// Receives and sends that can end before anybody looks.
+/// Receives and sends that can complete before they are polled.
 constexpr size_t kQueueEntries = 1024;
 constexpr size_t kEventsPerPoll = 16;
-/// Of ofi_rxm's rounds that accept, hear and take a connection, which library.cpp sets to 1 ms.
+/// For ofi_rxm's steps of accepting a connection, whose interval library.cpp sets to 1 ms.
 constexpr auto kSettleTime = std::chrono::milliseconds(3);
 
-/// An endpoint of shm is a file named by the process's number and its own. Who is killed leaves its
-/// files behind, and who gets the same process number finds the first names taken.
+/// An endpoint of shm is a file whose name contains the process id and the endpoint's number. A
+/// killed process leaves its files behind, and a new process with the same id finds those names
+/// taken.
 constexpr int kNamesMax = 1000;
 
 }  // namespace
@@ -28,7 +29,7 @@ Result<Endpoint> Endpoint::open(const std::shared_ptr<Domain>& owner) {
     PLEXUS_TRY(endpoint, make(owner));
     const int enabled = ::fi_enable(endpoint.ep_.get());
     if (enabled == -FI_EBUSY && owner->provider() == "shm" && names < kNamesMax) {
-      continue;  // the next one has another name
+      continue;  // the next endpoint has another name
     }
     PLEXUS_TRY(check_call(enabled, "enable an endpoint", owner->name()));
     return std::move(endpoint);
@@ -40,7 +41,7 @@ Result<Endpoint> Endpoint::make(const std::shared_ptr<Domain>& owner) {
   Domain& domain = *owner;
   std::optional<KeptSignals> signals;
   if (domain.provider() == "shm") {
-    signals.emplace();  // the first endpoint takes SIGINT and others
+    signals.emplace();  // the first endpoint changes the handlers of SIGINT and other signals
   }
   endpoint.domain_ = owner;
   fi_av_attr av_attributes{};
@@ -64,7 +65,7 @@ Result<Endpoint> Endpoint::make(const std::shared_ptr<Domain>& owner) {
   PLEXUS_TRY(check_call(::fi_ep_bind(ep, &av->fid, 0), "bind an address table", domain.name()));
   PLEXUS_TRY(check_call(::fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV),
                         "bind a completion queue", domain.name()));
-  if (domain.takes_device_memory()) {  // after binding: 1.17 cannot close what is not bound
+  if (domain.takes_device_memory()) {  // after binding: 1.17 cannot close an unbound endpoint
     PLEXUS_TRY(demand_direct_access(*ep, domain.provider() + " on " + domain.name()));
   }
   return endpoint;
@@ -80,14 +81,14 @@ Result<size_t> Endpoint::read_address(AddressBytes& address) const {
                 domain_->name(), size, address.size());
   }
   PLEXUS_TRY(check_call(result, "read an endpoint's address", domain_->name()));
-  // Texts differ in length; zeros end them.
+  // Text addresses differ in length and end with zeros.
   return domain_->info()->addr_format == FI_ADDR_STR ? address.size() : size;
 }
 
 Result<fi_addr_t> Endpoint::insert(const AddressBytes& address) const {
   const bool is_gone = domain_->provider() == "shm" &&
                        ::access(("/dev/shm/" + address_text(address)).c_str(), F_OK) != 0;
-  if (is_gone) {  // 1.17 does not survive the attempt
+  if (is_gone) {  // 1.17 crashes on the attempt
     return fail(PLEXUS_REMOTE_ERROR, "the endpoint {} of shm is not there", address_text(address));
   }
   fi_addr_t peer = FI_ADDR_UNSPEC;
@@ -152,7 +153,7 @@ Event Endpoint::read_error() const {
   if (count < 0) {
     return {nullptr, 0, 0, static_cast<int>(-count), 0, error_text(count)};
   }
-  const int error = std::abs(entry.err);  // shm has them negative
+  const int error = std::abs(entry.err);  // shm's error numbers are negative
   return {static_cast<Operation*>(entry.op_context),
           entry.len,
           0,

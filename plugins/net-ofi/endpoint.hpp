@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One endpoint of libfabric with its own address vector and completion queue, so that closing it
-// ends everything that was started on it and nothing else.
+// One libfabric endpoint with its own address vector and completion queue, so that closing it ends
+// exactly the operations that were started on it.
 #pragma once
 
 #include <cstddef>
@@ -24,44 +24,44 @@ enum class OperationKind : uint8_t {
   kGreetingReceive,
 };
 
-/// What libfabric hands back when an operation ends. `context` is libfabric's while it runs, and
-/// first, so that its address is the operation's.
+/// What libfabric returns when an operation ends. libfabric uses `context` meanwhile; it is the
+/// first member, so that its address is the operation's.
 struct Operation {
   fi_context2 context{};
-  void* owner = nullptr;  // by kind
-  uint32_t index = 0;     // by kind
+  void* owner = nullptr;  // meaning depends on the kind
+  uint32_t index = 0;     // meaning depends on the kind
   OperationKind kind = OperationKind::kMessage;
 };
 
-/// An operation that ended.
+/// An operation that has ended.
 struct Event {
-  Operation* operation = nullptr;  // null: trouble of the endpoint as a whole
+  Operation* operation = nullptr;  // null: an error of the whole endpoint
   uint64_t size_bytes = 0;
-  uint64_t data = 0;          // immediate data; 0 without
-  int error = 0;              // FI_E*; 0: done
-  uint64_t excess_bytes = 0;  // of a message that was too long
-  std::string text;           // the provider's words for the error
+  uint64_t data = 0;          // immediate data; 0: none
+  int error = 0;              // FI_E*; 0: success
+  uint64_t excess_bytes = 0;  // by which the message was too long
+  std::string text;           // the provider's description of the error
 };
 
-/// The bytes of a send or a receive.
+/// The buffer of a send or a receive.
 struct Bytes {
-  void* data;  // libfabric's interface has no const where it only reads
+  void* data;  // not const, because libfabric's interface has no const for reads
   uint64_t size_bytes;
-  void* descriptor;  // of their registration, null without
+  void* descriptor;  // descriptor of the registration; null: none
 };
 
 class Endpoint {
  public:
   [[nodiscard]] static Result<Endpoint> open(const std::shared_ptr<Domain>& domain);
 
-  /// Its own address, for a peer.
+  /// The endpoint's own address, for a peer.
   [[nodiscard]] Result<size_t> read_address(AddressBytes& address) const;
-  /// Makes a peer's address usable here.
+  /// Adds a peer's address to the address vector.
   [[nodiscard]] Result<fi_addr_t> insert(const AddressBytes& address) const;
-  /// "10.0.0.1:1234", or what the provider has.
+  /// "10.0.0.1:1234", or the provider's format.
   [[nodiscard]] std::string address_text(const AddressBytes& address) const;
 
-  /// 0, or libfabric's error; -FI_EAGAIN: not now.
+  /// 0, or libfabric's error; -FI_EAGAIN: not possible now.
   [[nodiscard]] ssize_t send(Bytes bytes,
                              fi_addr_t peer,
                              uint64_t tag,
@@ -82,7 +82,8 @@ class Endpoint {
                       tag, 0, &operation.context);
   }
 
-  /// Reads registered memory of this process through the card, from `self`, its own address.
+  /// Reads registered memory of this process through the NIC, from `self`, the endpoint's own
+  /// address.
   [[nodiscard]] ssize_t read(Bytes into,
                              fi_addr_t self,
                              uint64_t address,
@@ -92,10 +93,10 @@ class Endpoint {
                      &operation.context);
   }
 
-  /// To be called before closing what strangers may have called: ofi_rxm of 1.17 never closes the
-  /// socket of who is accepted and not yet heard.
+  /// To be called before closing an endpoint that strangers may have connected to: ofi_rxm of 1.17
+  /// never closes the socket of a peer that is accepted but has not sent anything.
   void settle() const;
-  /// Lets the provider work and takes what ended. Events after the returned number are not written.
+  /// Drives the provider and returns the number of `events` written.
   [[nodiscard]] size_t poll(std::span<Event> events) const;
 
   [[nodiscard]] Domain& domain() const noexcept { return *domain_; }
@@ -104,14 +105,14 @@ class Endpoint {
 
  private:
   Endpoint() = default;
-  /// Bound, not yet enabled.
+  /// Bound, but not enabled yet.
   [[nodiscard]] static Result<Endpoint> make(const std::shared_ptr<Domain>& domain);
   [[nodiscard]] Event read_error() const;
 
   std::shared_ptr<Domain> domain_;
   FidPtr<fid_av> av_;
   FidPtr<fid_cq> cq_;
-  FidPtr<fid_ep> ep_;  // last: it goes first
+  FidPtr<fid_ep> ep_;  // last member, so that it is closed first
 };
 
 }  // namespace plexus::net_ofi

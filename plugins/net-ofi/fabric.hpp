@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric's objects with owners, and its error numbers in words.
+// Owners of libfabric's objects, and texts for its error numbers.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace plexus::net_ofi {
 struct FreeInfo {
   void operator()(fi_info* info) const noexcept { library().freeinfo(info); }
 };
-/// One entry of a list, copied, or a list's head.
+/// A copy of one entry of a list, or a list.
 using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
 
 /// fid_fabric, fid_domain, fid_av, fid_cq, fid_ep, fid_mr: all begin with their fid.
@@ -33,19 +33,20 @@ struct CloseFid {
 template <class T>
 using FidPtr = std::unique_ptr<T, CloseFid>;
 
-/// The version of libfabric's interface that the plugin is written for.
+/// The version of libfabric's interface that the plugin uses.
 inline constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
 
-/// libfabric's words for one of its error numbers, negative or positive.
+/// libfabric's text for an error number, negative or positive.
 [[nodiscard]] std::string error_text(ssize_t error);
 
-/// Numbers that say "the peer is gone", as opposed to trouble of this host.
+/// Whether the error means that the peer is gone, rather than a problem of this host.
 [[nodiscard]] bool is_peer_gone(ssize_t error) noexcept;
 
-/// For what opens an object: `PLEXUS_TRY(check_call(::fi_x(...), "open a domain", nic.name));`
+/// Checks a call that opens an object: `PLEXUS_TRY(check_call(::fi_x(...), "open a domain",
+/// nic.name));`
 [[nodiscard]] Result<void> check_call(ssize_t result, const char* what, const std::string& where);
 
-/// The provider and its version, for messages: "libfabric 1.17".
+/// The library and its version, for messages: "libfabric 1.17".
 [[nodiscard]] std::string library_text();
 
 }  // namespace plexus::net_ofi

@@ -4,7 +4,7 @@
 namespace plexus::net_ofi {
 namespace {
 
-/// The start of `buffer`, as the cards behind `rail` see it.
+/// The start of `buffer`, in the addressing of the NIC of `rail`.
 Channel::ReadBack read_back_of(const plexus_net_buffer_t& buffer, uint32_t rail) {
   const plexus_net_memory& memory = *buffer.memory;
   const auto address = reinterpret_cast<uintptr_t>(buffer.data);

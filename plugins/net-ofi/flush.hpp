@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flushing: a message that has arrived in GPU memory may still be on its way behind the card when
-// libfabric says that it is there. A small read of that memory through the same card comes back
-// only after what the card wrote before, so its end is the end of the flush.
+// Flushing: when libfabric reports a message in GPU memory, its data may still be on its way behind
+// the NIC. A small read of that memory through the same NIC returns only after the NIC's earlier
+// writes, so that the end of the read is the end of the flush.
 //
-// `Flushes` are those of one receiving connection: which reads, on every rail, and which of them
-// are started. Threads: one at a time.
+// `Flushes` belong to one receiving connection: the reads on every rail, and which of them have
+// started. Threads: one at a time.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 #include "plugins/net-ofi/channel.hpp"
 
-/// What the host sees of a request.
+/// A request as the host sees it.
 struct plexus_net_request {
   enum class Kind : uint8_t { kSend, kRecv, kFlush } kind;
 };
@@ -44,25 +44,25 @@ struct FlushRead {
 struct FlushRequest : plexus_net_request {
   FlushRequest();
   RecvConnection* connection = nullptr;
-  uint32_t count = 0;       // reads
-  uint32_t started = 0;     // of those
-  uint32_t unfinished = 0;  // reads that run or are still to start
+  uint32_t count = 0;       // number of reads
+  uint32_t started = 0;     // number of reads started
+  uint32_t unfinished = 0;  // number of reads that are running or not started yet
   std::array<FlushRead, size_t{PLEXUS_NET_RECVS_MAX} * kRailsMax> reads;
 };
 
 class Flushes {
  public:
-  /// The reads of these buffers. Null: none of them is GPU memory with something in it.
+  /// Plans the reads for these buffers. Null: none of them is non-empty GPU memory.
   [[nodiscard]] FlushRequest* plan(std::span<const plexus_net_buffer_t> buffers, uint32_t rails);
-  /// Starts what is planned, in order. 0, or libfabric's error; -FI_EAGAIN: some are not started.
+  /// Starts planned reads in order. 0, or libfabric's error; -FI_EAGAIN: some are not started.
   [[nodiscard]] ssize_t start(Channel& channel);
-  /// It has ended.
+  /// The request has ended.
   void release(FlushRequest& request) { free_.push_back(&request); }
 
  private:
-  std::vector<std::unique_ptr<FlushRequest>> requests_;  // made as needed
+  std::vector<std::unique_ptr<FlushRequest>> requests_;  // made on demand
   std::vector<FlushRequest*> free_;
-  std::vector<FlushRequest*> waiting_;  // with a read to start
+  std::vector<FlushRequest*> waiting_;  // with reads that are not started
 };
 
 }  // namespace plexus::net_ofi

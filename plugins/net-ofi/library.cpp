@@ -18,11 +18,11 @@ std::mutex& signals_mutex() {
   return mutex;
 }
 
-/// What libfabric reads with its first call, and has no other way to be told; what the user set
-/// stays. ofi_rxm gives every endpoint buffers for a host full of peers (85 MB); ours have one peer
-/// each. It has 1,024 to send from and 1,024 to receive into, all touched with the first message: a
-/// smaller one saves 2 MB per KiB, and messages beyond it cost a round trip more. It looks for new
-/// connections every 10 ms.
+/// Environment variables that libfabric reads in its first call and that have no other interface;
+/// the user's values are kept. ofi_rxm gives every endpoint buffers for a host full of peers (85
+/// MB); this plugin's have one peer each. An endpoint has 1,024 buffers for sends and 1,024 for
+/// receives, all touched by the first message: each KiB less per buffer saves 2 MB, and longer
+/// messages cost an extra round trip. ofi_rxm checks for new connections every 10 ms by default.
 class LibraryDefaults {
  public:
   LibraryDefaults() {
@@ -30,7 +30,7 @@ class LibraryDefaults {
         {"FI_OFI_RXM_MSG_TX_SIZE", "64"},
         {"FI_OFI_RXM_MSG_RX_SIZE", "64"},
         {"FI_OFI_RXM_BUFFER_SIZE", "2048"},
-        {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "1000"}};  // us
+        {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "1000"}};  // in us
     for (const auto& [name, value] : kDefaults) {
       if (std::getenv(name) == nullptr && ::setenv(name, value, 0) == 0) {
         set_.push_back(name);
@@ -61,7 +61,7 @@ Library load() {
   const KeptSignals signals;
   const LibraryDefaults defaults;
   Library loaded;
-  void* const file = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);  // kept
+  void* const file = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
   if (file == nullptr) {
     const char* const reason = ::dlerror();
     loaded.problem = reason == nullptr ? "libfabric.so.1 cannot be loaded" : reason;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric is loaded when a context first needs it, and not linked: Debian's brings
-// libinfinipath, whose constructor takes over SIGSEGV and five more signals, and before such a
-// constructor no code of a plugin's file can run. Loaded from here, the process is as it was.
+// libfabric is loaded when a context first needs it instead of being linked: Debian's version
+// brings libinfinipath, whose constructor installs handlers for SIGSEGV and five more signals, and
+// no code of a linked plugin can run before such a constructor. Loading it from here allows
+// restoring the handlers.
 #pragma once
 
 #include <array>
@@ -12,9 +13,9 @@
 
 namespace plexus::net_ofi {
 
-/// The functions that libfabric exports; all else goes through its objects.
+/// The functions that libfabric exports; everything else goes through its objects.
 struct Library {
-  std::string problem;  // why it cannot be used; then the functions are null
+  std::string problem;  // why it is unusable; the functions are then null
   decltype(&::fi_version) version = nullptr;
   decltype(&::fi_strerror) strerror = nullptr;
   decltype(&::fi_getinfo) getinfo = nullptr;
@@ -23,7 +24,8 @@ struct Library {
   decltype(&::fi_fabric) fabric = nullptr;
 };
 
-/// Gives back, in the end, the signals that libfabric took meanwhile. One at a time, others wait.
+/// Restores in its destructor the signal handlers that libfabric replaced. One at a time; others
+/// wait.
 class KeptSignals {
  public:
   KeptSignals();
@@ -41,8 +43,8 @@ class KeptSignals {
   std::array<Kept, kSignals> kept_;
 };
 
-/// Loads it the first time, which may take a second, and keeps it until the process ends. Leaves
-/// signals and environment as they were. Threads: any.
+/// Loads the library on the first call, which may take a second, and keeps it until the process
+/// exits. Leaves signals and environment unchanged. Threads: any.
 [[nodiscard]] const Library& library();
 
 }  // namespace plexus::net_ofi

@@ -16,17 +16,18 @@ Result<FidPtr<fid_mr>> MemoryCache::make(const plexus_net_region_t& region, cons
   attributes.known.access = FI_SEND | FI_RECV;
   attributes.known.requested_key = next_key_++;
   if (driver_) {
-    attributes.known.access |= FI_READ;  // a flush reads into memory of the host
+    attributes.known.access |= FI_READ;  // a flush reads into host memory
   }
   if (region.kind != PLEXUS_MEMORY_HOST) {
     PLEXUS_TRY(device, driver_->find_device(region.data));
-    attributes.known.access |= FI_REMOTE_READ;  // a flush reads from it
+    attributes.known.access |= FI_REMOTE_READ;  // a flush reads from GPU memory
     attributes.known.iface = FI_HMEM_CUDA;
     attributes.known.device.cuda = device;
   }
   if (region.kind == PLEXUS_MEMORY_DMABUF) {
     flags = kMrDmabuf;
-    attributes.known.mr_iov = reinterpret_cast<const iovec*>(&dmabuf);  // a union since 1.20
+    // the member is a union since 1.20
+    attributes.known.mr_iov = reinterpret_cast<const iovec*>(&dmabuf);
   }
   fid_mr* made = nullptr;
   const int result = ::fi_mr_regattr(domain_, &attributes.known, flags, &made);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registration: of host memory for providers that need it (FI_MR_LOCAL), of GPU memory always. One
-// per range, kind of memory and domain, shared by all connections that ask for it and counted. The
-// last one that lets go ends it at once, so memory that is freed and mapped again never meets an
-// old registration.
+// Registration of host memory for providers that need it (FI_MR_LOCAL), and of GPU memory always.
+// One registration per range, kind of memory and domain, shared and counted among connections. The
+// last release ends it at once, so that memory that is freed and mapped again never uses an old
+// registration.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ namespace plexus::net_ofi {
 
 class MemoryCache {
  public:
-  /// `domain` outlives the cache. `driver`: knows the GPU memory, which the domain takes; nullopt:
-  /// it takes none.
+  /// `domain` must outlive the cache. `driver`: identifies GPU memory; nullopt: the domain does not
+  /// support GPU memory.
   MemoryCache(fid_domain* domain, std::optional<CudaDriver> driver)
       : domain_(domain), driver_(driver) {}
 
-  /// Counts one more user of the range. `where`: the device, for messages. Threads: any.
+  /// Adds one user of the range. `where`: the device, for error messages. Threads: any.
   [[nodiscard]] Result<fid_mr*> acquire(const plexus_net_region_t& region, const char* where);
-  /// One user less; the last one ends the registration.
+  /// Removes one user; the last one ends the registration.
   void release(fid_mr* registration);
 
-  /// Ranges that are registered now.
+  /// Number of registered ranges.
   [[nodiscard]] size_t size() const;
 
  private:
@@ -44,7 +44,7 @@ class MemoryCache {
   fid_domain* domain_;
   std::optional<CudaDriver> driver_;
   mutable std::mutex mutex_;
-  uint64_t next_key_ = 1;  // providers without FI_MR_PROV_KEY want one of their own each
+  uint64_t next_key_ = 1;  // providers without FI_MR_PROV_KEY need a unique key per registration
   std::map<Key, Entry> entries_;
 };
 

@@ -13,11 +13,11 @@ struct Parking {
   Parking() = default;
   Parking(const Parking&) = delete;
   Parking& operator=(const Parking&) = delete;
-  /// A child made by fork that ends leaves the endpoints to its parent: to close one speaks to its
-  /// peer.
+  /// When a child made by fork exits, it leaves the endpoints to its parent, because closing one
+  /// sends to its peer.
   ~Parking() {
     if (::getpid() != process) {
-      static_cast<void>(new auto(std::move(endpoints)));  // NOLINT(*-owning-memory): kept
+      static_cast<void>(new auto(std::move(endpoints)));  // never freed
     }
   }
   const pid_t process = ::getpid();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Endpoints of shm that are closed while their peer in the same process is not. libfabric's shm
-// shares one mapping among the endpoints of a process, which fi_close removes under the peer's
-// feet; so both ends of such a connection are closed together, by the one that comes last. A parked
-// endpoint is never polled: nothing of it touches the host's buffers.
+// shares one mapping among the endpoints of a process, and fi_close removes it while the peer still
+// uses it. Both ends of such a connection are therefore closed together, when the second one is
+// parked. A parked endpoint is never polled, so that it accesses none of the host's buffers.
 //
-// The one state of the process that the plugin has, because the ends may be in two contexts.
+// This is the plugin's only process-wide state, because the two ends may be in different contexts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plexus::net_ofi {
 
-/// `connection`: the same number at both ends. Threads: any.
+/// `connection`: a number that is equal at both ends. Threads: any.
 void park(uint32_t connection, std::vector<Endpoint> endpoints);
 
 }  // namespace plexus::net_ofi

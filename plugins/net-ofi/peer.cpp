@@ -22,16 +22,16 @@ uint64_t mix(uint64_t hash, std::string_view text) {
   return hash;
 }
 
-/// Of a process: tells two apart that had the same number one after the other. 0: unknown.
+/// Start time of a process, which distinguishes processes that had the same id. 0: unknown.
 uint64_t start_time(uint32_t process_id) {
   std::ifstream file(fmt::format("/proc/{}/stat", process_id));
   std::string text;
   std::getline(file, text);
-  const size_t end = text.rfind(')');  // the name before it may hold anything
+  const size_t end = text.rfind(')');  // the name before it may contain any character
   if (end == std::string::npos) {
     return 0;
   }
-  constexpr int kFieldsBefore = 19;  // field 22 is the start, the third one follows the name
+  constexpr int kFieldsBefore = 19;  // field 22 is the start time; the third field follows the name
   std::istringstream fields(text.substr(end + 1));
   std::string skipped;
   for (int i = 0; i < kFieldsBefore; ++i) {
@@ -42,7 +42,7 @@ uint64_t start_time(uint32_t process_id) {
   return time;
 }
 
-/// Processes with the same one see each other under their numbers.
+/// Processes with equal ids see each other's process ids.
 uint64_t read_host_id(const std::string& setting) {
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::string text;

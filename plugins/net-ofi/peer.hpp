@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process at the other end. libfabric does not tell a receiver that its peer died, so a peer
-// of the same host is watched through the system; one of another host is probed (channel.hpp).
+// The process at the other end. libfabric does not tell a receiver that its peer died, so a peer on
+// the same host is watched through the system, and a peer on another host is probed (channel.hpp).
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace plexus::net_ofi {
 
-/// This process. `host_id_setting`: NCCL_HOSTID, which says what counts as one host.
+/// Describes this process. `host_id_setting`: NCCL_HOSTID, which defines what counts as one host.
 [[nodiscard]] WireProcess this_process(const std::string& host_id_setting);
 
 class PeerWatch {
  public:
   PeerWatch() = default;
-  /// Of a peer on another host, or of this very process: watches nothing.
+  /// For a peer on another host or in this process it watches nothing.
   PeerWatch(const WireProcess& here, const WireProcess& peer);
-  /// One system call. False also when nothing is watched.
+  /// One system call. Also false when nothing is watched.
   [[nodiscard]] bool has_ended() const noexcept;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-ofi: libfabric as a Plexus net plugin. Here are the descriptor and the table, each entry one
-// `guard` statement over the C++ behind it. It exports `plexus_plugin_query` and, for stock NCCL,
-// ncclNetPlugin_v8 to v12.
+// net-ofi: libfabric as a Plexus net plugin. This file has the descriptor and the table, each entry
+// of which is one `guard` statement over the C++ code. It exports `plexus_plugin_query` and, for
+// NCCL itself, ncclNetPlugin_v8 to v12.
 #include <memory>
 
 #include "plugin-api/plexus_net.h"
@@ -39,7 +39,7 @@ using plexus::plugin::Progress;
 using plexus::plugin::Result;
 using plexus::plugin::take_from_host;
 
-// What is behind the host's handles.
+// The C structs behind the host's handles.
 
 struct plexus_net_context {
   Log log;

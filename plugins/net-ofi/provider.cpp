@@ -19,15 +19,15 @@ namespace {
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-/// Between providers that can do the same. What is not in the list comes last, in libfabric's
-/// order: emulations (sockets, UDP) among them.
+/// The preference among providers with equal abilities. Providers not in the list come last in
+/// libfabric's order, including emulations (sockets, UDP).
 size_t preference(std::string_view provider) {
   constexpr std::array<std::string_view, 5> kOrder = {"efa", "verbs;ofi_rxm", "tcp;ofi_rxm", "tcp",
                                                       "net"};
   return static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), provider) - kOrder.begin());
 }
 
-/// Better first.
+/// Whether `a` is better than `b`.
 bool is_better(const Offer& a, const Offer& b) {
   if (a.is_hardware != b.is_hardware) {
     return a.is_hardware;
@@ -75,7 +75,7 @@ Result<std::vector<Offer>> choose_domains(const std::vector<Offer>& offers,
   return chosen;
 }
 
-/// IPv4 before IPv6, as in net-socket; the first entry of those that are alike.
+/// IPv4 before IPv6, as in net-socket; the first of equal entries.
 std::vector<Offer> one_per_domain(std::vector<Offer> offers) {
   std::stable_sort(offers.begin(), offers.end(), [](const Offer& a, const Offer& b) {
     return a.domain != b.domain ? a.domain < b.domain : a.is_ipv6 < b.is_ipv6;
@@ -85,7 +85,7 @@ std::vector<Offer> one_per_domain(std::vector<Offer> offers) {
   return offers;
 }
 
-// ---- asking libfabric ----
+// ---- queries to libfabric ----
 
 InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
   InfoPtr hints(library().dupinfo(nullptr));
@@ -95,9 +95,9 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
   hints->caps = FI_TAGGED | FI_SEND | FI_RECV | more_caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
-  // Several connections end in one domain, each with its own thread.
+  // Several connections use one domain, each with its own thread.
   hints->domain_attr->threading = FI_THREAD_SAFE;
-  // Whoever waits calls test(): no thread of libfabric's needs to run beside.
+  // The waiting thread calls test(), so libfabric needs no thread of its own.
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
@@ -111,7 +111,7 @@ InfoPtr make_hints(const Settings& settings, uint64_t more_caps) {
   return hints;
 }
 
-/// The list, empty when nothing matches.
+/// The list; empty when nothing matches.
 Result<InfoPtr> ask(const fi_info* hints, uint32_t version = kApiVersion) {
   fi_info* list = nullptr;
   const int result = library().getinfo(version, nullptr, nullptr, 0, hints, &list);
@@ -131,13 +131,13 @@ std::vector<Offer> read_offers(const fi_info* list) {
   return offers;
 }
 
-/// libfabric keeps room for as many operations as it was told: a MB per endpoint of ofi_rxm.
+/// Reduces the queue sizes, because libfabric allocates for all of them: 1 MB per ofi_rxm endpoint.
 void take_less_room(fi_info& info) {
   info.tx_attr->size = std::min(info.tx_attr->size, kOperationsMax);
   info.rx_attr->size = std::min(info.rx_attr->size, kOperationsMax);
 }
 
-/// A provider that stays within the host (shm) only when it is named: other hosts may join.
+/// A provider limited to one host (shm) is used only if named, because other hosts may join.
 uint64_t reach_of(const Settings& settings) {
   return settings.provider.empty() ? FI_REMOTE_COMM : 0;
 }
@@ -168,8 +168,8 @@ const char* endpoint_text(fi_ep_type type) {
   }
 }
 
-/// Providers that say they can, and cannot. libfabric 1.17 ships a preview of its later tcp as
-/// `net` that ends the process when a message is longer than its receive.
+/// Excludes providers that do not work as described. libfabric 1.17 ships a preview of its later
+/// tcp as `net`, which aborts the process when a message is longer than its receive.
 bool is_sound(const Offer& offer) {
   return !offer.provider.starts_with("net") ||
          FI_VERSION_GE(library().version(), FI_VERSION(1, 18));
@@ -231,7 +231,7 @@ Offer read_offer(const fi_info& info, size_t index) {
 
 Result<std::vector<Offer>> choose_offers(const std::vector<Offer>& offers,
                                          const Settings& settings) {
-  // A link-local address needs the number of an interface, which means nothing at the peer.
+  // A link-local address needs an interface number, which has no meaning at the peer.
   std::vector<Offer> usable = select(offers, [&](const Offer& offer) {
     const bool is_family_wanted = !offer.is_over_ip || settings.family == AddressFamily::kAny ||
                                   offer.is_ipv6 == (settings.family == AddressFamily::kIpv6);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of libfabric's providers is used, and its network cards. What libfabric offers is asked
-// with what we need (tagged messages between any two endpoints, in order); of the rest a provider
-// is chosen by what it can do, the user's word coming first. The choice is a pure function.
+// The choice of libfabric's provider and its NICs. libfabric is asked for what the plugin needs
+// (ordered tagged messages between any two endpoints); among the offers, the settings come first,
+// then the provider's abilities. The choice is a pure function.
 #pragma once
 
 #include <string>
@@ -13,40 +13,40 @@
 
 namespace plexus::net_ofi {
 
-/// An endpoint, which is one connection's, has fewer under way in each direction.
+/// Upper bound of the operations in flight per endpoint (one connection) and direction.
 inline constexpr size_t kOperationsMax = 512;
 
-/// What one entry of fi_getinfo says that matters for the choice.
+/// The parts of an fi_getinfo entry that matter for the choice.
 struct Offer {
   std::string provider;      // "tcp;ofi_rxm"
   std::string domain;        // "eth0", "mlx5_0"
-  bool is_hardware = false;  // libfabric knows the card
+  bool is_hardware = false;  // libfabric knows the NIC
   bool is_over_ip = false;   // addresses are those of interfaces
   bool is_ipv6 = false;
   bool is_link_local = false;
   uint32_t tag_bits = 64;
-  size_t index = 0;  // of the entry
+  size_t index = 0;  // index of the entry
 };
 
-/// An Offer of `info`, which stays the caller's.
+/// The Offer for `info`, which remains the caller's.
 [[nodiscard]] Offer read_offer(const fi_info& info, size_t index);
 
-/// The best provider's domains, one entry each, sorted by name; with a failure that lists what
-/// there is when the settings leave none.
+/// The best provider's domains, one entry each, sorted by name. If the settings leave none, the
+/// Error lists what there is.
 [[nodiscard]] Result<std::vector<Offer>> choose_offers(const std::vector<Offer>& offers,
                                                        const Settings& settings);
 
-/// One card of the chosen provider.
+/// One NIC of the chosen provider.
 struct Nic {
   Offer offer;
   InfoPtr info;
 };
 
-/// Asks libfabric. May take a second: it looks at all its providers.
+/// Queries libfabric. May take a second, because all providers are probed.
 [[nodiscard]] Result<std::vector<Nic>> find_nics(const Settings& settings);
 
-/// The same cards, for GPU memory too: with FI_HMEM, and with FI_RMA for the reads of a flush. A
-/// failure: the provider has not both on all of them.
+/// The same NICs with GPU memory: with FI_HMEM, and with FI_RMA for the reads of a flush. An Error:
+/// the provider does not have both on all of them.
 [[nodiscard]] Result<std::vector<Nic>> find_for_device_memory(const std::vector<Nic>& nics,
                                                               const Settings& settings);
 

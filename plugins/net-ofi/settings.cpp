@@ -78,7 +78,7 @@ Result<DeviceMemoryWish> read_device_memory(const ReadVariable& read) {
 Result<Settings> read_settings(const ReadVariable& read) {
   constexpr int64_t kKibibyte = 1024;
   constexpr int64_t kGibibyte = kKibibyte * kKibibyte * kKibibyte;
-  // Below, the second rail's latency costs more than its bandwidth brings.
+  // For smaller messages, the second rail's latency costs more than its bandwidth gains.
   constexpr Range kStripe = {256 * kKibibyte, 128 * kKibibyte, kGibibyte};
   constexpr Range kConnectMs = {60'000, 1, 3'600'000};
   constexpr Range kProbeMs = {1'000, 10, 600'000};

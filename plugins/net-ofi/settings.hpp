@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The settings of a context, read once at `init` and validated: a bad value is a failure that names
-// it. What each means is in README.md. libfabric reads its own FI_* beside them.
+// it. README.md explains them. libfabric also reads its own FI_* variables.
 #pragma once
 
 #include <chrono>
@@ -21,14 +21,14 @@ using plugin::Result;
 enum class AddressFamily { kAny, kIpv4, kIpv6 };
 enum class DeviceMemoryWish { kIfPossible, kNo, kInsists };
 
-/// Endpoints per connection at most; also holds for what a peer proposes.
+/// Largest number of endpoints per connection; also applies to a peer's proposal.
 inline constexpr uint32_t kRailsMax = 4;
 
 struct Settings {
   std::string provider;                        // PLEXUS_OFI_PROVIDER; empty: by capability
   std::string domains;                         // PLEXUS_OFI_DOMAIN
-  std::string interfaces;                      // NCCL_SOCKET_IFNAME, for providers over IP
-  AddressFamily family = AddressFamily::kAny;  // NCCL_SOCKET_FAMILY, likewise
+  std::string interfaces;                      // NCCL_SOCKET_IFNAME, for IP-based providers
+  AddressFamily family = AddressFamily::kAny;  // NCCL_SOCKET_FAMILY, for IP-based providers
   uint32_t rails = 1;                          // PLEXUS_OFI_RAILS
   uint64_t stripe_bytes_min = 0;               // PLEXUS_OFI_STRIPE_MIN
   bool always_registers = false;               // PLEXUS_OFI_REGISTER=always
@@ -40,7 +40,7 @@ struct Settings {
 
 using ReadVariable = std::function<const char*(const char* name)>;
 
-/// `read` asks the host, or is a test's.
+/// `read` queries the host; tests replace it.
 [[nodiscard]] Result<Settings> read_settings(const ReadVariable& read);
 
 }  // namespace plexus::net_ofi

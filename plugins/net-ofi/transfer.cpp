@@ -6,14 +6,14 @@
 namespace plexus::net_ofi {
 namespace {
 
-/// What an empty message points to: providers may look at the address.
+/// Address for an empty message, because providers may check the address.
 std::byte* address_of(const void* data, std::byte& nothing) {
   return data == nullptr ? &nothing
                          : static_cast<std::byte*>(const_cast<void*>(
                                data));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
-/// Of an empty message; nobody reads or writes it.
+/// The buffer of empty messages, which is never read or written.
 std::byte& nothing() {
   static std::byte byte{};
   return byte;
@@ -145,7 +145,7 @@ int32_t SendConnection::isend(const void* data,
   fresh.started_rails = 0;
   fresh.unfinished = fresh.split.blocks == 0 ? 1 : channel().rails();
   if (!start_rail(fresh)) {
-    advance();  // what fills the provider's queue may end
+    advance();  // completions may free space in the provider's queue
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
   }
   free_.pop();
@@ -154,7 +154,7 @@ int32_t SendConnection::isend(const void* data,
   waiting_.push(fresh);
   start_waiting();
   *request = &fresh;
-  return PLEXUS_OK;  // a failure of the rest is reported by test(): the request exists
+  return PLEXUS_OK;  // test() reports a failure of the rest, because the request exists
 }
 
 bool SendConnection::start_rail(SendRequest& request) {
@@ -280,7 +280,7 @@ int32_t RecvConnection::irecv(uint32_t count,
   fresh.posted = 0;
   fresh.unfinished = count;
   waiting_.push(fresh);
-  post_waiting();  // a failure is reported by test(): the request exists
+  post_waiting();  // test() reports a failure, because the request exists
   *request = &fresh;
   return PLEXUS_OK;
 }
@@ -347,13 +347,13 @@ int32_t RecvConnection::flush(uint32_t count,
   }
   FlushRequest* const fresh = flushes_.plan({buffers, count}, channel().rails());
   if (fresh == nullptr) {
-    *request = nullptr;  // of the host: visible already
+    *request = nullptr;  // host memory: visible already
     return PLEXUS_OK;
   }
   fresh->connection = this;
   start_flushes();
   *request = fresh;
-  return PLEXUS_OK;  // a failure is reported by test(): the request exists
+  return PLEXUS_OK;  // test() reports a failure, because the request exists
 }
 
 void RecvConnection::start_flushes() {
@@ -433,7 +433,7 @@ void RecvConnection::end_buffer(RecvBuffer& buffer) {
 }
 
 Failure RecvConnection::too_long(const RecvBuffer& buffer, uint64_t size_bytes) const {
-  // Not every provider says by how much.
+  // Not every provider reports the excess.
   const std::string size = size_bytes > buffer.room_bytes
                                ? fmt::format("{} bytes", size_bytes)
                                : fmt::format("more than {} bytes", buffer.room_bytes);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages over the rails of one connection: `SendConnection` and `RecvConnection`.
 //
-// A message is one tagged send on the first rail. With several rails, the end of a long one goes
-// over the others in parts; its immediate data says how much of it (wire.hpp). The receiver says
-// now and then how many messages it has (kCredit); a sender is at most kWindow ahead, so that what
-// nobody has asked for yet cannot fill the receiver's memory.
+// A message is one tagged send on the first rail. With several rails, the end of a long message is
+// sent in parts over the others; its immediate data says how much of it (wire.hpp). The receiver
+// reports from time to time how many messages it has received (kCredit); a sender is at most
+// kWindow messages ahead, so that messages without a posted receive cannot fill the receiver's
+// memory.
 //
 // All requests exist from the start. Threads: one at a time per connection.
 #pragma once
@@ -22,17 +23,17 @@
 
 namespace plexus::net_ofi {
 
-/// Receives in flight per connection, and sends per buffer of them.
+/// Receives in flight per connection, and sends per buffer of these receives.
 inline constexpr uint32_t kRequests = 32;
 inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
-// With the control messages of a channel.
+// Together with a channel's control messages.
 static_assert(kOperationsMax >= kSendRequests + kRequests);
-/// Messages that a sender may be ahead of its receiver.
+/// Number of messages that a sender may be ahead of its receiver.
 inline constexpr uint64_t kWindow = 512;
-/// The receiver tells of so many at once.
+/// Number of messages after which the receiver reports to the sender.
 inline constexpr uint64_t kCreditStep = 128;
 
-/// A ring of pointers with room for all there can be.
+/// A ring of pointers with a fixed capacity that is always sufficient.
 template <class T, uint32_t kSize>
 class PointerQueue {
  public:
@@ -48,7 +49,7 @@ class PointerQueue {
   uint32_t tail_ = 0;
 };
 
-/// What both ends have: the channel, registration, the reason of a failure.
+/// The common part of both ends: the channel, registration, the reason of a failure.
 class Connection : private Channel::Sink {
  public:
   [[nodiscard]] const plugin::Log& log() const noexcept { return channel_->log(); }
@@ -65,14 +66,14 @@ class Connection : private Channel::Sink {
     const bool is_registered = memory != nullptr && memory->registrations[rail] != nullptr;
     return is_registered ? ::fi_mr_desc(memory->registrations[rail]) : nullptr;
   }
-  /// Lets the channel work; after nothing came for a while, sees that the peer went.
+  /// Drives the channel; notices after an idle time that the peer is gone.
   void advance();
-  /// Closes the channel: from here no buffer is touched.
+  /// Closes the channel, after which no buffer is accessed.
   void break_off(Failure failure);
   [[nodiscard]] bool is_broken() const noexcept { return failure_.has_value(); }
-  /// Of a broken connection: tells the host why and returns the code.
+  /// For a broken connection: reports the reason to the host and returns the code.
   [[nodiscard]] int32_t report_failure() const noexcept;
-  /// What an operation that ended with an error means for the connection.
+  /// The connection's failure for an operation that ended with an error.
   [[nodiscard]] Failure failure_of(const Event& event, const char* what) const;
 
  private:
@@ -83,7 +84,7 @@ class Connection : private Channel::Sink {
   std::optional<Failure> failure_;
 };
 
-/// Ends the registrations. Its connection is still there.
+/// Ends the registrations. The connection must still exist.
 void deregister(plexus_net_memory_t& memory);
 
 class SendConnection;
@@ -97,8 +98,9 @@ struct SendRequest : plexus_net_request {
   const plexus_net_memory_t* memory = nullptr;
   int32_t tag = 0;
   Split split;
-  uint32_t started_rails = 0;                   // 0 .. next one to start
-  uint32_t unfinished = 0;                      // operations that run or are still to start
+  uint32_t started_rails = 0;  // next rail to start
+  // number of operations that are running or not started yet
+  uint32_t unfinished = 0;
   std::array<Operation, kRailsMax> operations;  // [rails]
 };
 
@@ -110,7 +112,7 @@ class SendConnection final : public Connection {
   };
   SendConnection(std::unique_ptr<Channel> channel, const Options& options);
   ~SendConnection();
-  /// A PLEXUS_* code, as plexus_net.h says. The same for test().
+  /// Returns a PLEXUS_* code, as plexus_net.h specifies; so does test().
   [[nodiscard]] int32_t isend(const void* data,
                               uint64_t size_bytes,
                               int32_t tag,
@@ -120,17 +122,17 @@ class SendConnection final : public Connection {
 
  private:
   void take_done(const Event& event) override;
-  /// Starts one more operation of the request. False: not now, or broken.
+  /// Starts one more operation of the request. False: not possible now, or broken.
   [[nodiscard]] bool start_rail(SendRequest& request);
-  /// The rest of those that are begun.
+  /// Starts the remaining operations of begun requests.
   void start_waiting();
 
   Options options_;
-  uint64_t sent_ = 0;  // messages begun
+  uint64_t sent_ = 0;  // number of messages begun
   uint8_t sequence_ = 0;
   std::array<SendRequest, kSendRequests> requests_;
   PointerQueue<SendRequest, kSendRequests> free_;
-  PointerQueue<SendRequest, kSendRequests> waiting_;  // for a rail to start
+  PointerQueue<SendRequest, kSendRequests> waiting_;  // with rails that are not started
 };
 
 struct RecvBuffer {
@@ -139,19 +141,20 @@ struct RecvBuffer {
   uint64_t room_bytes = 0;
   const plexus_net_memory_t* memory = nullptr;
   int32_t tag = 0;
-  uint64_t size_bytes = 0;   // of its message
-  uint64_t first_bytes = 0;  // that came with the message itself
+  uint64_t size_bytes = 0;   // size of its message
+  uint64_t first_bytes = 0;  // bytes that arrived with the message itself
   Split split;
-  uint32_t unfinished = 0;                      // operations that run or are still to start
-  std::array<Operation, kRailsMax> operations;  // [rails]; 0: the message
+  // number of operations that are running or not started yet
+  uint32_t unfinished = 0;
+  std::array<Operation, kRailsMax> operations;  // [rails]; index 0: the message
 };
 
 struct RecvRequest : plexus_net_request {
   RecvConnection* connection = nullptr;
   std::array<RecvBuffer, PLEXUS_NET_RECVS_MAX> buffers;
   uint32_t count = 0;
-  uint32_t posted = 0;      // buffers
-  uint32_t unfinished = 0;  // buffers
+  uint32_t posted = 0;      // number of posted buffers
+  uint32_t unfinished = 0;  // number of unfinished buffers
 };
 
 class RecvConnection final : public Connection {
@@ -173,25 +176,25 @@ class RecvConnection final : public Connection {
   void start_flushes();
   void take_message(RecvBuffer& buffer, const Event& event);
   void end_buffer(RecvBuffer& buffer);
-  /// Posts what is asked for and not posted yet, in order.
+  /// Posts requested receives that are not posted yet, in order.
   void post_waiting();
   [[nodiscard]] bool post_buffer(RecvBuffer& buffer);
-  /// The next part that the buffer's message has on other rails.
+  /// Posts the receive for the next part of the buffer's message on another rail.
   [[nodiscard]] bool post_part(RecvBuffer& buffer, uint32_t rail);
   void post_parts();
   void send_credit();
   [[nodiscard]] Failure too_long(const RecvBuffer& buffer, uint64_t size_bytes) const;
 
-  uint64_t received_ = 0;   // messages
-  uint64_t announced_ = 0;  // of those, told to the sender
+  uint64_t received_ = 0;   // number of messages
+  uint64_t announced_ = 0;  // number reported to the sender
   std::array<RecvRequest, kRequests> requests_;
   PointerQueue<RecvRequest, kRequests> free_;
-  PointerQueue<RecvRequest, kRequests> waiting_;  // with a buffer to post
+  PointerQueue<RecvRequest, kRequests> waiting_;  // with buffers that are not posted
   struct WaitingPart {
     RecvBuffer* buffer;
     uint32_t rail;
   };
-  std::vector<WaitingPart> waiting_parts_;  // its room is never exceeded
+  std::vector<WaitingPart> waiting_parts_;  // reserved to its full size
   Flushes flushes_;
 };
 

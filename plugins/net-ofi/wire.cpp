@@ -7,7 +7,7 @@
 namespace plexus::net_ofi {
 namespace {
 
-/// Compares secrets in a time that does not depend on where they differ.
+/// Compares secrets in constant time.
 bool is_equal(const Cookie& a, const Cookie& b) {
   unsigned difference = 0;
   for (size_t i = 0; i < a.size(); ++i) {

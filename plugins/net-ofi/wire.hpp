@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What net-ofi puts on the wire, into tags and into a handle, and the checks of what peers send.
-// Little-endian; both ends run the same version, which the handshake checks. README.md, "Wire".
+// The wire format, tags and handle of net-ofi, and the checks of what peers send. Little-endian;
+// both ends run the same version, which the handshake checks. See README.md, "Wire".
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ static_assert(std::endian::native == std::endian::little, "the wire format is li
 
 inline constexpr uint64_t kWireMagic = 0x31'30'49'46'4f'58'4c'50;  // "PLXOFI01"
 
-/// Longest address of an endpoint that fits a handle (InfiniBand's has 48 bytes, EFA's 32).
+/// Largest endpoint address that fits in a handle (InfiniBand's has 48 bytes, EFA's 32).
 inline constexpr size_t kAddressBytesMax = 60;
 using Cookie = std::array<uint8_t, 16>;
 using AddressBytes = std::array<uint8_t, kAddressBytesMax>;
 
-/// In the 128-byte handle. Who knows `connect_cookie` may connect; who answers with `accept_cookie`
-/// is the listener that made the handle.
+/// In the 128-byte handle. A peer that knows `connect_cookie` may connect; one that answers with
+/// `accept_cookie` is the listener that made the handle.
 struct WireHandle {
   uint64_t magic;
   Cookie connect_cookie;
@@ -36,13 +36,13 @@ struct WireHandle {
   uint16_t address_bytes;
   uint16_t reserved;
   AddressBytes address;
-  std::array<char, 24> provider;  // zero-terminated; both ends use the same one
+  std::array<char, 24> provider;  // zero-terminated; both ends must use the same provider
 };
 static_assert(sizeof(WireHandle) == PLEXUS_NET_HANDLE_BYTES);
 
-/// The process at the other end, so that one of the same host can be watched, and named.
+/// The process at the other end, for error messages and for watching one on the same host.
 struct WireProcess {
-  uint64_t host_id;  // of the host and its process numbers
+  uint64_t host_id;  // identifies the host and its process ids
   uint64_t start_time;
   uint32_t process_id;
   std::array<char, 28> host_name;  // zero-terminated
@@ -51,10 +51,10 @@ struct WireProcess {
 /// First message of the connecting side (to the listener) and of the accepting side (its answer).
 struct WireGreeting {
   uint64_t magic;
-  Cookie cookie;   // connect_cookie there, accept_cookie back
-  uint32_t nonce;  // random, in all tags of the connection
+  Cookie cookie;   // connect_cookie in the greeting, accept_cookie in the answer
+  uint32_t nonce;  // random; part of all tags of the connection
   uint16_t rails;
-  uint16_t address_bytes;  // of each rail's
+  uint16_t address_bytes;  // size of each rail's address
   WireProcess process;
   std::array<AddressBytes, kRailsMax> addresses;
 };
@@ -62,9 +62,10 @@ static_assert(sizeof(WireGreeting) == 32 + sizeof(WireProcess) + kRailsMax * kAd
 
 enum class ControlType : uint32_t {
   kReady = 1,   // connecting to accepting side, on each rail: the rail works
-  kCredit = 2,  // accepting to connecting side: `count` messages have arrived in all
-  kAlive = 3,   // either side; a dead peer makes it fail
-  kBye = 4,     // either side closes; the sending side says in `count` what it sent in all
+  kCredit = 2,  // accepting to connecting side: total number of messages received in `count`
+  kAlive = 3,   // either side; sending it fails if the peer is dead
+  // either side closes; the sending side's `count` is the total number of messages sent
+  kBye = 4,
 };
 struct WireControl {
   uint32_t type;
@@ -77,11 +78,14 @@ static_assert(std::is_trivially_copyable_v<WireHandle> &&
               std::is_trivially_copyable_v<WireGreeting> &&
               std::is_trivially_copyable_v<WireControl>);
 
-/// What a tag says: nonce (upper bits) | kind (2) | sequence (8) | the host's tag (32).
+/// Layout of a tag: nonce (upper bits)
+/// kind (2)
+/// sequence (8)
+/// the host's tag (32).
 enum class TagKind : uint64_t { kMessage = 0, kPart = 1, kControl = 2, kGreeting = 3 };
 inline constexpr uint32_t kTagBitsMin = 42;
 
-/// Tags of one connection, of as many bits as the provider has.
+/// The tags of one connection, limited to the number of bits of the provider.
 class Tags {
  public:
   Tags(uint32_t nonce, uint64_t usable_bits) noexcept
@@ -90,48 +94,48 @@ class Tags {
     return nonce_ | static_cast<uint64_t>(kind) << 40 | uint64_t{sequence} << 32 |
            static_cast<uint32_t>(tag);
   }
-  /// The host's tag in it.
+  /// The host's tag within `tag`.
   [[nodiscard]] static int32_t user_tag(uint64_t tag) noexcept { return static_cast<int32_t>(tag); }
 
  private:
   uint64_t nonce_;
 };
 
-/// Immediate data of a message: which blocks of it go over the other rails. A message of S bytes
-/// has `blocks` blocks at its end there; the first S - blocks * kBlockBytes go with the message.
+/// Immediate data of a message: the blocks of it that the other rails carry. The last `blocks`
+/// blocks of a message of S bytes go there; the first S - blocks * kBlockBytes go with the message.
 inline constexpr uint64_t kBlockBytes = 64 * 1024;
 struct Split {
-  uint32_t blocks = 0;   // fewer than 2^24: 2^40 bytes
-  uint8_t sequence = 0;  // tells messages of one tag apart
+  uint32_t blocks = 0;   // less than 2^24: 2^40 bytes
+  uint8_t sequence = 0;  // distinguishes messages with equal tags
 
   [[nodiscard]] uint64_t pack() const noexcept { return uint64_t{blocks} << 8 | sequence; }
   [[nodiscard]] static Split unpack(uint64_t data) noexcept {
     return {static_cast<uint32_t>(data >> 8 & 0xff'ffff), static_cast<uint8_t>(data)};
   }
 };
-/// How `size_bytes` are spread over `rails` evenly. With one rail, or below `least_bytes`: no
-/// blocks.
+/// Divides `size_bytes` evenly among `rails`. No blocks for one rail or for less than
+/// `least_bytes`.
 [[nodiscard]] Split split_message(uint64_t size_bytes,
                                   uint32_t rails,
                                   uint64_t least_bytes,
                                   uint8_t sequence);
 struct Part {
   uint64_t begin = 0;
-  uint64_t size_bytes = 0;  // 0: nothing over this rail
+  uint64_t size_bytes = 0;  // 0: this rail carries nothing
 };
-/// What goes over `rail` (0: with the message itself) of a message whose first piece is
-/// `first_bytes`.
+/// The part of a message that `rail` carries (0: with the message itself), given the size
+/// `first_bytes` of its first piece.
 [[nodiscard]] Part part_of(const Split& split, uint64_t first_bytes, uint32_t rails, uint32_t rail);
 
-/// Checks of what came from outside. A failure says what is wrong with it.
+/// Checks of data from outside. An Error says what is wrong with it.
 [[nodiscard]] Result<WireHandle> read_handle(const plexus_net_handle_t& handle,
                                              std::string_view provider);
-/// Anything of any size. `what`: for the message.
+/// Accepts bytes of any content and size. `what`: for error messages.
 [[nodiscard]] Result<WireGreeting> read_greeting(std::span<const std::byte> bytes,
                                                  const Cookie& cookie);
 [[nodiscard]] Result<WireControl> read_control(std::span<const std::byte> bytes);
 
-/// A peer's text: up to its zero, with what is not printable replaced.
+/// A peer's text up to its zero, with unprintable characters replaced.
 [[nodiscard]] std::string readable(std::span<const char> text);
 
 }  // namespace plexus::net_ofi

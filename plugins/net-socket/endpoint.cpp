@@ -16,18 +16,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A socket that connects says hello in the same breath; who is silent longer is no peer of ours.
+/// A connecting socket sends its hello at once; a socket that is silent for longer is no peer.
 constexpr auto kHelloTimeout = 10s;
-/// All sockets of a connection start together.
+/// For all sockets of a connection, which connect at the same time.
 constexpr auto kGatherTimeout = 60s;
 /// Longer than three TCP SYN retries (1 + 2 + 4 s) on a rebooting switch.
 constexpr auto kTcpTimeout = 20s;
-/// Bounds on what strangers can make us hold. Beyond them the oldest has to go.
+/// Limits what strangers can make this side hold. Beyond them the oldest is dropped.
 constexpr size_t kStrangersMax = 128;
 constexpr size_t kGatheringsMax = 64;
-/// Bounds the time of one call under a flood.
+/// Limits the duration of one call under a flood.
 constexpr int kAcceptsPerCall = 64;
-/// A port scan shall not fill the log.
+/// Limits log lines caused by a port scan.
 constexpr uint32_t kRefusalsLogged = 8;
 
 Result<void> fill_random(void* target, size_t size) {
@@ -37,7 +37,7 @@ Result<void> fill_random(void* target, size_t size) {
   return ok();
 }
 
-/// Compares secrets in a time that does not depend on where they differ.
+/// Compares secrets in constant time.
 bool is_equal(const Cookie& a, const Cookie& b) {
   unsigned difference = 0;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -54,8 +54,8 @@ Result<void> set_option(int fd, int level, int name, int value, const char* what
   return ok();
 }
 
-/// Buffer sizes must be set before the connection is made: they decide the TCP window scale. On a
-/// listening socket they are inherited.
+/// Buffer sizes must be set before connecting, because they determine the TCP window scale.
+/// Accepted sockets inherit those of the listening socket.
 Result<UniqueFd> make_socket(int family, const Settings& settings) {
   UniqueFd socket = UniqueFd::open(
       [&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
@@ -88,8 +88,8 @@ void write_address(const Address& address, WireHandle& wire) {
   }
 }
 
-/// `scope`: the interface to use for a link-local address; a number of this host, so it does not
-/// travel.
+/// `scope`: the interface for a link-local address, a number of this host that is not sent to
+/// peers.
 Address read_address(const WireHandle& wire, uint32_t scope) {
   Address address;
   if (wire.family == 4) {
@@ -122,7 +122,7 @@ Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
   return ok();
 }
 
-/// Advances a fixed-size message. False: the socket failed (errno) or ended (errno 0).
+/// Continues a fixed-size message. False: the socket failed (errno) or ended (errno 0).
 bool read_some(int fd, void* target, size_t size, size_t& done) {
   const ssize_t n = ::recv(fd, static_cast<uint8_t*>(target) + done, size - done, MSG_DONTWAIT);
   if (n > 0) {
@@ -145,16 +145,16 @@ bool write_some(int fd, const void* source, size_t size, size_t& done) {
   return is_would_block(errno);
 }
 
-/// The connecting side says nothing between hello and answer: anything else means it is gone.
+/// The connecting side sends nothing between hello and answer; anything else means that it is gone.
 bool is_still_there(int fd) {
   uint8_t byte = 0;
   return ::recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && is_would_block(errno);
 }
 
-/// Tells the connecting side, on all its sockets, that it is connected. False: it has left.
+/// Notifies the connecting side, on all its sockets, that it is connected. False: it has left.
 bool answer(const Link& link, const Cookie& cookie) {
   return std::all_of(link.sockets.begin(), link.sockets.end(), [&](const UniqueFd& socket) {
-    size_t done = 0;  // the send buffer of a new socket takes these bytes whole
+    size_t done = 0;  // the empty send buffer of a new socket takes all of these bytes
     return is_still_there(socket.get()) &&
            write_some(socket.get(), cookie.data(), cookie.size(), done) && done == cookie.size();
   });
@@ -223,7 +223,7 @@ Result<void> Listener::accept_strangers() {
       if (is_would_block(error)) {
         return ok();
       }
-      continue;  // one that was there and left again
+      continue;  // it connected and left again
     }
     PLEXUS_TRY(set_option(stranger.socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
     stranger.deadline = Clock::now() + kHelloTimeout;
@@ -377,7 +377,7 @@ Result<Progress> Connector::try_connect(Link& link) {
   return Progress::kDone;
 }
 
-/// As far as it goes without waiting.
+/// Proceeds as far as possible without waiting.
 Connector::Setback Connector::advance(Attempt& attempt) {
   Step before = Step::kReady;
   while (attempt.step != Step::kReady && attempt.step != before) {

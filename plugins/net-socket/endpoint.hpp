@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a handle to connected, authenticated sockets: `Listener` and `Connector` are state machines
 // that never block; each call advances them. A connection has one first socket and, with helper
-// threads, some data sockets; all of them say the handle's secret before anything else.
+// threads, some data sockets; every socket sends the handle's secret before anything else.
 //
-// What strangers send to the listening port is bounded in number, bytes and time, and refused
-// without harm to the connections that are being made.
+// What strangers send to the listening port is limited in number, bytes and time, and refused
+// without effect on the connections in progress.
 #pragma once
 
 #include <chrono>
@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 /// The sockets of one connection, ready for messages.
 struct Link {
   std::vector<UniqueFd> sockets;  // [1 + data sockets]
-  uint32_t threads = 0;           // helper threads to serve the data sockets
+  uint32_t threads = 0;           // number of helper threads for the data sockets
   Address peer;
 };
 
@@ -43,7 +43,7 @@ class Listener {
   [[nodiscard]] Result<Progress> try_accept(Link& link);
 
  private:
-  /// A socket that has not said the secret yet.
+  /// A socket that has not sent the secret yet.
   struct Stranger {
     UniqueFd socket;
     Address peer;
@@ -51,7 +51,7 @@ class Listener {
     size_t hello_bytes = 0;
     WireHello hello{};
   };
-  /// A connection of which some sockets are here.
+  /// A connection whose sockets have not all arrived.
   struct Gathering {
     uint64_t connection_id = 0;
     Clock::time_point deadline;
@@ -62,7 +62,7 @@ class Listener {
   Listener(const Settings& settings, const plugin::Log& log) : settings_(settings), log_(log) {}
   [[nodiscard]] Result<void> accept_strangers();
   void hear_strangers();
-  /// True: it said all it has to say (and is in a gathering, or was refused).
+  /// True: it is finished (part of a gathering, or refused).
   [[nodiscard]] bool hear(Stranger& stranger);
   void admit(Stranger& stranger);
   void refuse(const Stranger& stranger, const char* reason);
@@ -78,12 +78,12 @@ class Listener {
 
 class Connector {
  public:
-  /// `nic`: of the device, gives the scope of a link-local address.
+  /// `nic`: the device's; provides the scope of a link-local address.
   [[nodiscard]] static Result<Connector> create(const Nic& nic,
                                                 const Settings& settings,
                                                 const plexus_net_handle_t& handle);
 
-  /// kDone: connected, `link` is ready. Retries by itself, until the settings say no.
+  /// kDone: connected, and `link` is ready. Retries as the settings allow.
   [[nodiscard]] Result<Progress> try_connect(Link& link);
 
  private:
@@ -91,13 +91,13 @@ class Connector {
   struct Attempt {
     UniqueFd socket;
     Step step = Step::kConnecting;
-    size_t bytes = 0;  // of the hello or the answer, moved
+    size_t bytes = 0;  // of the hello or the answer, sent or received so far
     WireHello hello{};
     Cookie answer{};
   };
-  /// Why an attempt ended; without a reason: it did not.
+  /// Why an attempt ended; without a reason it has not.
   struct Setback {
-    int error = 0;  // errno; 0: the other end left or is not ours
+    int error = 0;  // errno; 0: the other end left or is no peer
     std::string reason;
     [[nodiscard]] bool has_happened() const noexcept { return !reason.empty(); }
   };
@@ -108,7 +108,7 @@ class Connector {
   [[nodiscard]] Setback finish_tcp(Attempt& attempt);
   [[nodiscard]] Setback say_hello(Attempt& attempt);
   [[nodiscard]] Setback read_answer(Attempt& attempt);
-  /// Plans another attempt, or gives up.
+  /// Schedules another attempt, or gives up.
   [[nodiscard]] Result<void> retry(const Setback& setback);
 
   Settings settings_;

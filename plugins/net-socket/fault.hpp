@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a connection is broken. Set once, by whoever sees it first; a connection stays broken.
+// The reason why a connection is broken. The first failure is kept; a connection stays broken.
 #pragma once
 
 #include <atomic>
@@ -22,16 +22,16 @@ class Fault {
     }
   }
   [[nodiscard]] bool is_set() const noexcept { return is_set_.load(std::memory_order_acquire); }
-  /// After is_set().
+  /// Requires is_set().
   [[nodiscard]] const Failure& failure() const noexcept { return *failure_; }
 
  private:
   std::atomic<bool> is_set_{false};
   std::mutex mutex_;
-  std::optional<Failure> failure_;  // not changed once is_set_
+  std::optional<Failure> failure_;  // constant after is_set_
 };
 
-/// Nothing moved, and that is no failure.
+/// Whether the error means that nothing moved, which is no failure.
 [[nodiscard]] inline bool is_would_block(int error) noexcept {
   return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }

@@ -12,10 +12,10 @@
 namespace plexus::net_socket {
 namespace {
 
-/// One system call moves at most this, so that the sockets of a helper take turns.
+/// Limit per system call, so that the sockets of a helper take turns.
 constexpr uint64_t kBytesPerCall = 1 << 20;
 
-/// Signals are the business of the application's threads.
+/// Blocks all signals, which the application's threads are to handle.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -70,7 +70,8 @@ void Helper::push(size_t socket, const Part& part) noexcept {
   Queue& queue = *queues_[socket];
   const uint32_t tail = queue.tail.load(std::memory_order_relaxed);
   queue.parts[tail % queue.parts.size()] = part;
-  // Sequentially consistent with sleep(): either this sees the helper asleep, or it sees the part.
+  // Sequentially consistent with sleep(): either this thread sees the helper asleep, or the helper
+  // sees the part.
   queue.tail.store(tail + 1);
   if (is_asleep_.load()) {
     wake_up();
@@ -80,7 +81,7 @@ void Helper::push(size_t socket, const Part& part) noexcept {
 void Helper::wake_up() noexcept {
   const uint64_t one = 1;
   const ssize_t written = ::write(wake_.get(), &one, sizeof one);
-  static_cast<void>(written);  // fails only when the counter is full: then it is awake anyway
+  static_cast<void>(written);  // fails only if the counter is full; the helper is awake then
 }
 
 void Helper::run() noexcept {
@@ -90,7 +91,7 @@ void Helper::run() noexcept {
         sleep();
       }
     }
-  } catch (const std::exception& thrown) {  // out of memory while building a failure's text
+  } catch (const std::exception& thrown) {  // out of memory while making the failure's text
     options_.fault->set({PLEXUS_INTERNAL_ERROR, thrown.what()});
   }
 }
@@ -155,7 +156,7 @@ void Helper::sleep() {
   is_asleep_.store(false);
   uint64_t count = 0;
   const ssize_t drained = ::read(wake_.get(), &count, sizeof count);
-  static_cast<void>(drained);  // nothing there: a socket woke it
+  static_cast<void>(drained);  // nothing to read: a socket woke the helper
 }
 
 }  // namespace plexus::net_socket

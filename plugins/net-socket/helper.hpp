@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A helper thread: moves parts of big messages over some data sockets of one connection, in the
-// order in which they were given, socket by socket. It sleeps in poll() while there is nothing to
-// do or all its sockets are full or empty.
+// A helper thread: moves parts of large messages over some data sockets of one connection, in order
+// for each socket. It sleeps in poll() while there is nothing to do or all its sockets are full or
+// empty.
 //
 // The queue of a socket is a ring with one writer (the thread that drives the connection) and one
-// reader (this helper), and has room for all parts that can be outstanding.
+// reader (this helper). It has room for all parts that can be outstanding.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ enum class Direction { kSend, kRecv };
 struct Part {
   std::byte* data = nullptr;  // not written to when sending
   uint64_t size_bytes = 0;
-  std::atomic<uint32_t>* parts_left = nullptr;  // of the request, one less when this part is done
+  std::atomic<uint32_t>* parts_left = nullptr;  // of the request; decremented when the part is done
 };
 
 class Helper {
@@ -34,17 +34,17 @@ class Helper {
   struct Options {
     Direction direction;
     std::vector<int> sockets;  // borrowed
-    uint32_t queue_size;       // parts outstanding per socket, a power of two
-    std::string peer;          // for messages
+    uint32_t queue_size;       // outstanding parts per socket, a power of two
+    std::string peer;          // for error messages
     Fault* fault;              // of the connection
   };
   [[nodiscard]] static Result<std::unique_ptr<Helper>> start(Options options);
-  /// Stops where it is; buffers of parts that are not done are not touched afterwards.
+  /// Stops at once; buffers of unfinished parts are not accessed afterwards.
   ~Helper();
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
 
-  /// Appends a part to the queue of the helper's `socket`-th socket.
+  /// Appends a part to the queue of the helper's socket number `socket`.
   /// Threads: the one that drives the connection.
   void push(size_t socket, const Part& part) noexcept;
 
@@ -53,14 +53,14 @@ class Helper {
     explicit Queue(uint32_t size) : parts(size) {}
     std::vector<Part> parts;
     std::atomic<uint32_t> head{0};  // next part to move; written by the helper
-    std::atomic<uint32_t> tail{0};  // next free place; written by push()
-    uint64_t moved_bytes = 0;       // of the part at head; the helper's
+    std::atomic<uint32_t> tail{0};  // next free entry; written by push()
+    uint64_t moved_bytes = 0;       // of the part at head; used by the helper only
   };
 
   Helper(Options options, plugin::UniqueFd wake);
   void run() noexcept;
   [[nodiscard]] bool move_parts();
-  /// True when bytes moved.
+  /// Returns whether bytes moved.
   [[nodiscard]] bool move_part(size_t socket);
   void break_connection(int error);
   void sleep();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registration. TCP needs none: the kernel reads and writes any memory of the process. What is left
-// is to refuse memory that a system call cannot touch.
+// Registration. TCP needs none, because the kernel accesses any memory of the process. Only memory
+// that a system call cannot access is refused.
 #pragma once
 
 #include "plugin-api/plexus_net.h"

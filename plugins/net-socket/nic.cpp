@@ -46,7 +46,7 @@ Address make_address(const sockaddr& raw) {
   return address;
 }
 
-/// A global IPv6 address is preferred to a link-local one, IPv4 to both: smaller is better.
+/// Preference of addresses (smaller is better): IPv4, then global IPv6, then link-local IPv6.
 int rank_of(const Address& address) {
   if (address.family() == AF_INET) {
     return 0;
@@ -134,7 +134,7 @@ void read_properties(const Nic& nic, plexus_net_properties_t& properties) {
   properties.message_bytes_max = PLEXUS_NET_MESSAGE_BYTES_MAX;
   properties.pointer_support = PLEXUS_MEMORY_HOST;
   properties.latency_ns = PLEXUS_UNKNOWN_U32;
-  properties.comms_max = UINT16_MAX;  // ports of an address
+  properties.comms_max = UINT16_MAX;  // limited by the ports of an address
   properties.recvs_max = PLEXUS_NET_RECVS_MAX;
   properties.takes_pieces = 1;
   properties.requests_max = kRequests;

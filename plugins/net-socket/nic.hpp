@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Network interfaces as devices: which there are, which the user wants, and what they can do.
-// The choice is a pure function of the list and NCCL_SOCKET_IFNAME.
+// Network interfaces as devices: which exist, which the user selects, and their properties. The
+// choice is a pure function of the list and NCCL_SOCKET_IFNAME.
 #pragma once
 
 #include <cstdint>
@@ -37,17 +37,17 @@ struct Nic {
   Address address;
 };
 
-/// Interfaces that are up and have an address of the wanted family, one entry each (IPv4 first),
-/// in the order of the system.
+/// Interfaces that are up and have an address of the wanted family, one entry each (IPv4 first), in
+/// the system's order.
 [[nodiscard]] Result<std::vector<Nic>> find_nics(AddressFamily family);
 
-/// NCCL_SOCKET_IFNAME: comma list of prefixes; a leading `^` excludes them; `=` means whole names.
-/// Empty: the `ib` ones, else all but loopback, docker and libvirt bridges, else docker's, else
-/// any. A filter that leaves nothing is a failure that lists what there is.
+/// NCCL_SOCKET_IFNAME: comma list of prefixes; a leading `^` excludes them; `=` means full names.
+/// Empty: those named `ib*`, else all but loopback and the bridges of docker and libvirt, else
+/// docker's, else any. A filter that leaves none is a failure that lists the interfaces.
 [[nodiscard]] Result<std::vector<Nic>> choose_nics(const std::vector<Nic>& nics,
                                                    std::string_view filter);
 
-/// Reads /sys/class/net. What cannot be read is unknown.
+/// Reads /sys/class/net. Properties that cannot be read are unknown.
 void read_properties(const Nic& nic, plexus_net_properties_t& properties);
 
 }  // namespace plexus::net_socket

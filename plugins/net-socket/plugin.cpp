@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-socket: TCP as a Plexus net plugin. Here are the descriptor and the table, each entry one
-// `guard` statement over the C++ behind it. It exports `plexus_plugin_query` and, for
-// stock NCCL, ncclNetPlugin_v8 to v12.
+// net-socket: TCP as a Plexus net plugin. This file has the descriptor and the table, each entry of
+// which is one `guard` statement over the C++ code. It exports `plexus_plugin_query` and, for NCCL
+// itself, ncclNetPlugin_v8 to v12.
 #include <memory>
 #include <vector>
 
@@ -41,7 +41,7 @@ using plexus::plugin::Result;
 using plexus::plugin::SettingReader;
 using plexus::plugin::take_from_host;
 
-// What is behind the host's handles.
+// The C structs behind the host's handles.
 
 struct plexus_net_context {
   Log log;
@@ -182,7 +182,7 @@ int32_t isend(plexus_net_send_t* send,
   });
 }
 
-/// False: there are none, or too many.
+/// False: no pieces, or too many.
 bool take_pieces(uint32_t count,
                  const plexus_net_piece_t* pieces,
                  const plexus::plugin::Log& log,
@@ -265,7 +265,7 @@ constexpr plexus_net_ops_t kOps = {
     .close_send = close_send,
     .close_recv = close_recv,
     .close_listen = close_listen,
-    .net_path = nullptr,  // TCP knows nothing of fabrics
+    .net_path = nullptr,  // TCP has no information about fabrics
     .isend_pieces = isend_pieces,
     .irecv_pieces = irecv_pieces,
 };

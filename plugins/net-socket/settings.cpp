@@ -47,7 +47,7 @@ Result<AddressFamily> read_family(const ReadVariable& read) {
 
 Result<void> read_parallelism(const ReadVariable& read, Settings& settings) {
   PLEXUS_TRY(sockets, read_number(read, "NCCL_NSOCKS_PERTHREAD", {1, 1, kDataSocketsMax}));
-  // Who asks for several sockets and names no number of threads gets one thread to serve them.
+  // Several sockets without a number of threads get one thread.
   const int64_t threads_initial = sockets > 1 ? 1 : 0;
   PLEXUS_TRY(threads, read_number(read, "NCCL_SOCKET_NTHREADS", {threads_initial, 0, kThreadsMax}));
   if (threads * sockets > kDataSocketsMax) {
@@ -66,10 +66,11 @@ Result<void> read_parallelism(const ReadVariable& read, Settings& settings) {
 Result<Settings> read_settings(const ReadVariable& read) {
   constexpr int64_t kKibibyte = 1024;
   constexpr int64_t kGibibyte = kKibibyte * kKibibyte * kKibibyte;
-  // NCCL's defaults: 34 retries, the n-th after n * 100 ms: one minute in all.
+  // NCCL's defaults: 34 retries, the n-th after n * 100 ms: about one minute in total.
   constexpr Range kRetries = {34, 0, 10'000};
   constexpr Range kRetrySleep = {100, 0, 60'000};
-  // Up to here a message is cheaper whole on one socket than cut up for helper threads.
+  // Up to this size, sending a message whole over one socket is cheaper than dividing it among
+  // helpers.
   constexpr Range kInline = {64 * kKibibyte, 0, kGibibyte};
   constexpr Range kTask = {64 * kKibibyte, 1, kGibibyte};
   constexpr Range kSocketBuffer = {-1, -1, kGibibyte};

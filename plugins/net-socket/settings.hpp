@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The NCCL_SOCKET_* settings of a context, read once at `init` and validated: a bad value is a
-// failure that names it. What each means is in README.md.
+// failure that names it. README.md explains them.
 #pragma once
 
 #include <chrono>
@@ -32,17 +32,18 @@ struct Settings {
   int32_t send_buffer_bytes = -1;                    // NCCL_SOCKET_SNDBUF; -1: the kernel's choice
   int32_t recv_buffer_bytes = -1;                    // NCCL_SOCKET_RCVBUF; -1: the kernel's choice
 
-  /// Sockets beside the first one that carry parts of big messages; 0 without helper threads.
+  /// Number of sockets besides the first that carry parts of large messages; 0 without helper
+  /// threads.
   [[nodiscard]] uint32_t data_sockets() const noexcept { return threads * sockets_per_thread; }
 };
 
-/// Limits that also hold for what a peer proposes.
+/// Limits that also apply to a peer's proposal.
 inline constexpr uint32_t kThreadsMax = 16;
 inline constexpr uint32_t kDataSocketsMax = 64;
 
 using ReadVariable = std::function<const char*(const char* name)>;
 
-/// `read` asks the host, or is a test's.
+/// `read` queries the host; tests replace it.
 [[nodiscard]] Result<Settings> read_settings(const ReadVariable& read);
 
 }  // namespace plexus::net_socket

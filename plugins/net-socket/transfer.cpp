@@ -13,24 +13,24 @@
 namespace plexus::net_socket {
 namespace {
 
-/// One system call moves at most this of a message, so that a connection does not keep the engine
-/// from the others; more than a socket buffer takes at once anyway.
+/// Limit per system call and message, so that one connection does not keep the engine from the
+/// others. It exceeds what a socket buffer takes at once.
 constexpr uint64_t kBytesPerCall = 4 << 20;
 
-/// A connection carries data one way, so the kernel answers every small message with a packet of
-/// its own: a third of the time of an 8-byte exchange. Told that the traffic is interactive it
-/// answers every second one. It forgets that when the connection was idle, hence again and again,
-/// rarely enough to cost nothing.
+/// A connection carries data in one direction, so the kernel answers every small message with a
+/// separate ACK packet, which takes a third of the time of an 8-byte exchange. With TCP_QUICKACK
+/// off it answers every second message. The kernel resets the option when the connection is idle,
+/// so it is set repeatedly, rarely enough to cost nothing.
 constexpr uint32_t kReadsPerAckHint = 64;
 
 void hint_sparse_acks(int fd) {
-  const int off = 0;  // a hint: what it returns does not matter
+  const int off = 0;  // only a hint: a failure does not matter
   ::setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
 }
 
 uint64_t div_ceil(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-/// Where part `index` of a message begins.
+/// Offset of part `index` of a message.
 uint64_t part_begin(const WireHeader& header, uint32_t index) {
   return index * header.size_bytes / header.parts;
 }
@@ -40,7 +40,7 @@ iovec make_iovec(const void* data, uint64_t size_bytes) {
   return {const_cast<void*>(data), size_bytes};  // NOLINT(cppcoreguidelines-pro-type-const-cast)
 }
 
-/// Errors of a socket that mean "the peer is gone", as opposed to trouble of this host.
+/// Whether the error means that the peer is gone, rather than a problem of this host.
 bool is_peer_gone(int error) {
   return error == 0 || error == EPIPE || error == ECONNRESET || error == ETIMEDOUT ||
          error == EHOSTUNREACH || error == ENETUNREACH || error == ECONNABORTED;
@@ -112,7 +112,7 @@ void Connection::push_parts(const WireHeader& header,
 }
 
 int32_t Connection::report_fault() noexcept {
-  // The caller may free all buffers of the connection when it hears of this: nobody may touch them.
+  // On this report the caller may free all buffers of the connection, so no helper may access them.
   helpers_.clear();
   log_.error(fault_.failure().text.c_str());
   return fault_.failure().code;
@@ -169,7 +169,7 @@ int32_t SendConnection::isend(const Pieces& payload, int32_t tag, plexus_net_req
     push_parts(fresh.header, fresh.payload, fresh.parts_left);
   }
   unwritten_.push(fresh);
-  progress();  // a failure is reported by test(): the request exists
+  progress();  // test() reports a failure, because the request exists
   *request = &fresh;
   return PLEXUS_OK;
 }
@@ -316,9 +316,9 @@ void RecvConnection::progress(const RecvRequest& wanted) {
   constexpr int kCallsMax = 2;
   for (int call = 0; use_stash() && !wanted.is_done() && call < kCallsMax; ++call) {
     if (wanted.unfinished_messages == 0) {
-      return;  // the helpers have the rest
+      return;  // the helpers move the rest
     }
-    if (is_drained_) {  // the last call took all there was: do not ask again in the same breath
+    if (is_drained_) {  // the last read took everything: do not read again now
       is_drained_ = false;
       return;
     }
@@ -336,7 +336,7 @@ bool RecvConnection::read_more() {
     wanted_bytes = std::min(current_buffer_->size_bytes - current_bytes_, kBytesPerCall);
     piece_count = current_buffer_->room.lay_out(current_bytes_, wanted_bytes, pieces.data());
   }
-  // Behind the rest of a big message only the next header: its payload goes straight to its buffer.
+  // Behind a large message read only the next header: its payload goes directly to its buffer.
   const bool is_big = wanted_bytes > kStashBytes;
   if (current_ == nullptr || current_bytes_ + wanted_bytes == current_buffer_->size_bytes) {
     pieces[piece_count++] = make_iovec(stash_.data() + stash_end_,
@@ -376,7 +376,7 @@ bool RecvConnection::use_stash() {
   while (true) {
     if (current_ != nullptr) {
       const uint64_t n = std::min(stash_size(), current_buffer_->size_bytes - current_bytes_);
-      if (n > 0) {  // an empty message may have no address
+      if (n > 0) {  // an empty message may have a null address
         current_buffer_->room.fill(current_bytes_, stash_.data() + stash_begin_, n);
       }
       stash_begin_ += n;
@@ -394,7 +394,7 @@ bool RecvConnection::use_stash() {
       stash_begin_ += sizeof header;
       continue;
     }
-    // At most an incomplete header is left: make room behind it.
+    // At most an incomplete header is left: move it to the front.
     std::memmove(stash_.data(), stash_.data() + stash_begin_, stash_size());
     stash_end_ -= stash_begin_;
     stash_begin_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What net-socket puts on the wire and into a handle. Little-endian; both ends run the same
-// version, which the handshake checks. Described in README.md, "Wire format".
+// The wire format and the handle of net-socket. Little-endian; both ends run the same version,
+// which the handshake checks. Described in README.md, "Wire format".
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ inline constexpr uint64_t kWireMagic = 0x31'4b'43'4f'53'58'4c'50;  // "PLXSOCK1"
 
 using Cookie = std::array<uint8_t, 32>;
 
-/// In the 128-byte handle. Who knows `connect_cookie` may connect; who answers with `accept_cookie`
-/// is the listener that made the handle.
+/// In the 128-byte handle. A peer that knows `connect_cookie` may connect; one that answers with
+/// `accept_cookie` is the listener that made the handle.
 struct WireHandle {
   uint64_t magic;
   uint16_t family;  // 4 or 6
@@ -32,21 +32,21 @@ struct WireHandle {
 static_assert(sizeof(WireHandle) == 4 * sizeof(uint64_t) + 2 * sizeof(Cookie) &&
               sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
 
-/// First bytes of every socket, from the connecting side. The answer is the accept cookie.
+/// First bytes on every socket, from the connecting side. The answer is the accept cookie.
 struct WireHello {
   uint64_t magic;
-  uint64_t connection_id;  // equal on all sockets of one connection, random
+  uint64_t connection_id;  // random; equal on all sockets of one connection
   uint16_t socket_index;   // 0: the first socket; above: data sockets
   uint16_t socket_count;
-  uint16_t threads;  // helper threads that serve the data sockets
+  uint16_t threads;  // number of helper threads for the data sockets
   uint16_t reserved;
   Cookie connect_cookie;
 };
 static_assert(sizeof(WireHello) == 3 * sizeof(uint64_t) + sizeof(Cookie));
 
-/// Before each message, on the first socket. With `parts` = 0 the payload follows; else part i,
-/// bytes [i * size / parts, (i + 1) * size / parts), goes over data socket (first_part_socket + i)
-/// % count.
+/// Precedes each message on the first socket. With `parts` = 0 the payload follows; otherwise part
+/// i, bytes [i * size / parts, (i + 1) * size / parts), is sent over data socket (first_part_socket
+/// + i) % count.
 struct WireHeader {
   uint64_t size_bytes;
   int32_t tag;

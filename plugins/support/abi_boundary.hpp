@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ABI boundary between a plugin's C++ and the C ABI: every entry of a table is one `guard`
-// statement. A `Result` becomes a code and an error line; no exception gets through.
+// The boundary between a plugin's C++ and the C ABI: every entry of a table is one `guard`
+// statement. A `Result` becomes a code and an error line; no exception passes.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace plexus::plugin {
 
-/// A data-path body makes its code itself.
+/// The body of a data-path entry returns its code directly.
 inline int32_t to_code(const Log&, int32_t code) noexcept { return code; }
 
 template <class T>

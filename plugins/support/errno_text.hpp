@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system's words for an errno, safe in any thread (strerror is not).
+// The system's text for an errno, thread-safe (strerror is not).
 #pragma once
 
 #include <cerrno>

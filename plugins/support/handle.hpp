@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles cross the C boundary as raw pointers: these two lines are where ownership goes and
-// returns.
+// Handles cross the C boundary as raw pointers; these two functions release and take ownership.
 #pragma once
 
 #include <memory>

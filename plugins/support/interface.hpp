@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the system knows of a network interface, for the properties of a device. Reads
-// /sys/class/net; what cannot be read is unknown.
+// The system's information about a network interface, for the properties of a device. Reads
+// /sys/class/net; properties that cannot be read are unknown.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@
 
 namespace plexus::plugin {
 
-/// One number in a file of /sys; nullopt when it is not there or is none.
+/// A number from a file in /sys; nullopt: there is none.
 inline std::optional<int64_t> read_sys_number(const std::filesystem::path& path) {
   std::ifstream file(path);
   int64_t value = 0;
@@ -44,7 +44,7 @@ inline std::optional<uint64_t> read_mac(const std::filesystem::path& path) {
   return mac == 0 ? std::nullopt : std::optional<uint64_t>(mac);
 }
 
-/// What does not fit stays empty rather than cut.
+/// Text that does not fit is left empty instead of being cut.
 template <size_t room>
 void copy_text(char (&target)[room], std::string_view text) {
   if (text.size() < room) {
@@ -52,7 +52,7 @@ void copy_text(char (&target)[room], std::string_view text) {
   }
 }
 
-/// Name, card, guid and speed of the interface.
+/// Sets name, PCI path, guid and speed of the interface.
 inline void read_interface(const std::string& name, plexus_net_properties_t& properties) {
   const std::filesystem::path folder = std::filesystem::path("/sys/class/net") / name;
   copy_text(properties.name, name);

@@ -11,7 +11,7 @@
 
 namespace plexus::plugin {
 
-/// A format string that remembers where it was written.
+/// A format string with the source position at which it was written.
 template <class... Args>
 struct LogText {
   template <class S>

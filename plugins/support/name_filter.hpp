@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL_SOCKET_IFNAME's grammar, for any list of names: a comma list of prefixes; a leading `^`
-// excludes them; `=` means whole names. And which interfaces are used when nobody says.
+// NCCL_SOCKET_IFNAME's grammar for any list of names: a comma list of prefixes; a leading `^`
+// excludes them; `=` means full names. Also the interfaces that are used without that setting.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,8 @@ class NameFilter {
   bool is_exact_ = false;
 };
 
-/// The `ib` ones, else all but loopback, docker and libvirt bridges, else docker's, else any.
+/// Those named `ib*`, else all but loopback and the bridges of docker and libvirt, else docker's,
+/// else any.
 inline std::vector<std::string> default_interfaces(const std::vector<std::string>& names) {
   const auto select = [&](auto keep) {
     std::vector<std::string> kept;

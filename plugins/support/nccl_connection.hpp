@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the handles that stock NCCL has of a native net plugin (nccl_export.hpp): its
-// host, connections, memory and the data path, as NCCL's tables call them.
+// The structs behind the handles that NCCL holds of a native net plugin (nccl_export.hpp): the
+// plugin's host, connections, memory and the data path, as NCCL's tables call them.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@
 
 namespace plexus::plugin::nccl_export {
 
-// ---- the host that the plugin sees ----
+// ---- the host of the plugin ----
 
-/// What the plugin's `log_sink` is here.
+/// The host's `log_sink`.
 struct Host {
   nccl_log_fn log;
 };
@@ -55,10 +55,10 @@ struct Connection;
 struct Request {
   Connection* connection = nullptr;
   plexus_net_request_t* raw = nullptr;
-  uint32_t count = 0;  // sizes that test() reports
+  uint32_t count = 0;  // number of sizes that test() reports
 };
 
-/// What a sendComm or recvComm points to.
+/// The target of a sendComm or recvComm.
 struct Connection {
   explicit Connection(Context& owner) : context(&owner) {}
   void make_requests(size_t count) {
@@ -69,18 +69,18 @@ struct Connection {
     }
   }
   Context* context;
-  plexus_net_send_t* send = nullptr;  // one of the two is set
+  plexus_net_send_t* send = nullptr;  // exactly one of the two is set
   plexus_net_recv_t* recv = nullptr;
   plexus_net_handle_t handle{};  // while connecting
   std::vector<Request> requests;
-  std::vector<Request*> free;  // its room is never exceeded: nothing allocates in use
+  std::vector<Request*> free;  // reserved to its full size, so that use never allocates
 };
 struct Listener {
   Context* context;
   plexus_net_listen_t* raw;
 };
 
-inline constexpr size_t kReceivesInFlight = size_t{2} * NCCL_REQUESTS_MAX;  // and flushes
+inline constexpr size_t kReceivesInFlight = size_t{2} * NCCL_REQUESTS_MAX;  // receives and flushes
 inline constexpr size_t kSendsInFlight = size_t{NCCL_REQUESTS_MAX} * PLEXUS_NET_RECVS_MAX;
 
 template <class T>
@@ -92,8 +92,8 @@ void take_from_nccl(void* handle) {
   const std::unique_ptr<T> owner(static_cast<T*>(handle));
 }
 
-/// A connect that is under way leaves this in NCCL's copy of the handle. The token is of this
-/// process and secret: bytes that a peer sends can not be taken for it.
+/// A connect in progress stores this in NCCL's copy of the handle. The token is a secret of this
+/// process, so that a peer's bytes cannot be mistaken for it.
 struct Ticket {
   std::array<uint8_t, 16> token;
   Connection* connection;
@@ -112,7 +112,6 @@ inline const std::array<uint8_t, 16>& own_token() {
   return kToken;
 }
 
-/// Nothing allocates behind the boundary of these but what is written.
 inline int32_t listen(Context& context, int device, void* handle, void** out) {
   return guard(context.log(), [&]() -> int32_t {
     auto made = std::make_unique<Listener>(Listener{&context, nullptr});
@@ -157,7 +156,7 @@ inline int32_t connect(Context& context, int device, void* handle, void** out) {
       return PLEXUS_OK;
     }
     close_send_now(*connection);
-    std::memset(handle, 0, sizeof ticket);  // the connection that it names is gone
+    std::memset(handle, 0, sizeof ticket);  // the connection that it refers to is gone
     return code;
   });
 }
@@ -171,7 +170,8 @@ inline int32_t accept(void* listener, void** out, nccl_device_handle_t**) {
     if (code == PLEXUS_OK) {
       made->make_requests(kReceivesInFlight);
       *out = give_to_nccl(std::move(made));
-    } else if (made->recv != nullptr) {  // native plugins may keep a half-made one; NCCL cannot
+      // native plugins may keep a connection in progress; NCCL cannot
+    } else if (made->recv != nullptr) {
       from.context->ops->close_recv(made->recv);
     }
     return code == PLEXUS_AGAIN ? PLEXUS_OK : code;
@@ -226,7 +226,7 @@ inline int32_t deregister(void* comm, void* memory) {
 
 // ---- the data path ----
 
-/// Ends a post: a null request is NCCL's "call again".
+/// Ends a post: a null request means "call again" to NCCL.
 inline int32_t posted(
     Connection& connection, int32_t code, plexus_net_request_t* raw, uint32_t count, void** out) {
   if (code != PLEXUS_OK || raw == nullptr) {
@@ -262,7 +262,7 @@ inline int32_t isend_v10(
 
 using PostBuffers = decltype(plexus_net_ops_t::irecv);
 
-/// irecv and flush, whose sizes are int or size_t.
+/// irecv and flush; their sizes are int or size_t.
 template <class Size>
 int32_t post_buffers(Connection& connection,
                      PostBuffers post,
@@ -279,7 +279,7 @@ int32_t post_buffers(Connection& connection,
   return posted(connection, code, raw, reported, out);
 }
 
-/// False: more buffers than there can be.
+/// False: too many buffers.
 inline bool fill_buffers(std::array<plexus_net_buffer_t, PLEXUS_NET_RECVS_MAX>& buffers,
                          int count,
                          void** data,
@@ -300,7 +300,7 @@ template <class Size>
 int32_t irecv(
     void* comm, int count, void** data, Size* sizes, int* tags, void** memory, void** out) {
   auto& connection = *static_cast<Connection*>(comm);
-  *out = nullptr;  // NCCL may have left its "may complete early" there
+  *out = nullptr;  // NCCL may pass in "may complete early" there
   std::array<plexus_net_buffer_t, PLEXUS_NET_RECVS_MAX> buffers{};
   if (!fill_buffers(buffers, count, data, tags, memory)) {
     return PLEXUS_INVALID_ARGUMENT;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows a native net plugin (a plexus_net_ops_t) to NCCL as well: PLEXUS_EXPORT_NCCL_NET(kOps,
-// name) defines ncclNetPlugin_v8 to v12, so that stock NCCL loads the library as any vendor's.
+// Exports a native net plugin (a plexus_net_ops_t) to NCCL as well: PLEXUS_EXPORT_NCCL_NET(kOps,
+// name) defines ncclNetPlugin_v8 to v12, so that NCCL loads the library like any vendor's.
 //
 //   NCCL                                    native
 //   init once per process (v8 to v10)       one context for the process, never finalized
@@ -8,8 +8,8 @@
 //   connect again with the same handle      the handle is kept here; its buffer then says which
 //   success with a null object or request   PLEXUS_AGAIN
 //
-// Threads: as plexus_net.h; init and devices are serialised here. The state of the process is one
-// object in a function: NCCL's devices() and getProperties() have no argument to find it by.
+// Threads: as plexus_net.h; init and devices are serialised here. The process's state is one object
+// in a function, because NCCL's devices() and getProperties() have no argument to find it by.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void fill_common(const plexus_net_properties_t& from, int device, Properties& to
   to = {};
   to.name = from.name;
   to.pci_path = from.pci_path[0] == '\0' ? nullptr : from.pci_path;
-  // NCCL takes devices of one guid for one port, and knows no "unknown".
+  // NCCL takes devices with equal guids for ports of one NIC, and has no value for "unknown".
   to.guid = from.guid == PLEXUS_UNKNOWN_U64 ? static_cast<uint64_t>(device) + 1 : from.guid;
   to.pointer_support = static_cast<int>(from.pointer_support);
   to.registration_is_global = static_cast<int>(from.registration_is_global);
@@ -68,12 +68,12 @@ void fill_properties(const plexus_net_properties_t& from, int device, Properties
   }
 }
 
-/// Of one plugin in one process. Threads: any.
+/// State of one plugin in one process. Threads: any.
 class Process {
  public:
   explicit Process(const plexus_net_ops_t& ops) : ops_(&ops) {}
 
-  /// Makes the process's context and reads its devices, the first time.
+  /// Makes the process's context and reads its devices on the first call.
   [[nodiscard]] int32_t init(nccl_log_fn log) {
     const std::scoped_lock lock(mutex_);
     if (context_ != nullptr) {
@@ -117,7 +117,7 @@ class Process {
     take_from_nccl<Context>(context);
     return PLEXUS_OK;
   }
-  /// After init.
+  /// Requires init().
   [[nodiscard]] Context& context() noexcept { return *context_; }
   [[nodiscard]] const std::vector<plexus_net_properties_t>& devices() const noexcept {
     return devices_;
@@ -127,14 +127,14 @@ class Process {
   const plexus_net_ops_t* ops_;
   std::mutex mutex_;
   std::unique_ptr<Context> context_;              // guarded by mutex_ until init succeeded
-  std::vector<plexus_net_properties_t> devices_;  // the same
+  std::vector<plexus_net_properties_t> devices_;  // guarded by mutex_ until init succeeded
 };
 
 // ---- the tables ----
 
 template <const plexus_net_ops_t& kOps>
 struct Tables {
-  /// Never destroyed: NCCL may call from threads that outlive main().
+  /// Never destroyed, because NCCL may call from threads that outlive main().
   static Process& process() {
     // NOLINTNEXTLINE(*-avoid-non-const-global-variables): NCCL's v8 to v10 have no context
     static Process& state = *give_to_nccl(std::make_unique<Process>(kOps));
@@ -187,7 +187,7 @@ struct Tables {
     return connect(*static_cast<Context*>(context), device, handle, out);
   }
 
-  /// What all versions have alike. `Properties` is the version's.
+  /// The entries that all versions share. `Properties` is the version's type.
   template <class Table, class Properties>
   static constexpr Table common(const char* name) {
     Table table{};
@@ -247,7 +247,7 @@ struct Tables {
 
 }  // namespace plexus::plugin::nccl_export
 
-/// In a plugin's .cpp, outside of namespaces. `ops` is a plexus_net_ops_t of static storage.
+/// For a plugin's .cpp, outside of namespaces. `ops`: a plexus_net_ops_t with static storage.
 #define PLEXUS_EXPORT_NCCL_NET(ops, name)                                                          \
   extern "C" {                                                                                     \
   extern PLEXUS_PLUGIN_EXPORT const nccl_net_v8_t ncclNetPlugin_v8;                                \

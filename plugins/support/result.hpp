@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `Result<T>` for plugins: a value, or a `Failure` = PLEXUS_* code and one sentence. The same idea
-// and spelling as in the core, which a plugin cannot include. The ABI boundary (abi_boundary.hpp)
-// turns it into the code that crosses the ABI and the PLEXUS_LOG_ERROR line that explains it.
+// `Result<T>` for plugins: a value, or a `Failure` (a PLEXUS_* code and one sentence). It has the
+// idea and spelling of the core's, which a plugin cannot include. The ABI boundary
+// (abi_boundary.hpp) converts it to the code that crosses the ABI and the PLEXUS_LOG_ERROR line
+// that explains it.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ template <class T = void>
 using Result = BOOST_OUTCOME_V2_NAMESPACE::
     basic_result<T, Failure, BOOST_OUTCOME_V2_NAMESPACE::policy::terminate>;
 
-/// What a step that never blocks says.
+/// Result of a step that never blocks.
 enum class Progress { kPending, kDone };
 
 /// `return fail(PLEXUS_SYSTEM_ERROR, "cannot bind {}: {}", address, reason);`
@@ -35,7 +36,7 @@ template <class... Args>
   return {code, fmt::format(text, std::forward<Args>(args)...)};
 }
 
-/// Success of a `Result<void>`.
+/// The value of a successful `Result<void>`.
 [[nodiscard]] inline auto ok() noexcept { return BOOST_OUTCOME_V2_NAMESPACE::success(); }
 
 }  // namespace plexus::plugin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a net plugin's context: from the host, which knows what the user gave this use of
-// the plugin alone, or from the environment when the host is too old to tell.
+// The settings of a net plugin's context: from the host, which knows the settings for this use of
+// the plugin, or from the environment if the host is too old for that.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plexus::plugin {
 
-/// A value; borrows what `config` names.
+/// A value; borrows from `config`.
 class SettingReader {
  public:
   explicit SettingReader(const plexus_net_config_t& config) noexcept : sink_(config.log_sink) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An owned file descriptor. A child made by fork does not keep it: the child closes its copy at
-// once, so that peers see the end of this process and not that of the last child. What is left of
-// the owner in the child does nothing.
+// An owned file descriptor. A child made by fork closes its copy at once, so that peers see the end
+// of this process instead of that of the last child. The owner in the child then does nothing.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +14,19 @@
 
 namespace plexus::plugin {
 
-/// All of them in this library. Threads: any.
+/// All descriptors of this library. Threads: any.
 class OpenFds {
  public:
-  /// Calls `make`, which returns a new descriptor or -1 with errno, and must not block.
+  /// Calls `make`, which returns a new descriptor or -1 with errno, and registers the descriptor.
+  /// `make` must not block.
   template <class Make>
   static int open(const Make& make) {
     const std::lock_guard lock(mutex_);
     if (fds_ == nullptr) {
       fds_ = new std::vector<int>;  // NOLINT(*-owning-memory): other threads may outlive exit
     }
-    fds_->reserve(fds_->size() + 1);  // before there is one to lose
+    // before `make`, so that a failed allocation cannot lose a descriptor
+    fds_->reserve(fds_->size() + 1);
     const int fd = make();
     if (fd >= 0) {
       fds_->push_back(fd);
@@ -33,12 +34,13 @@ class OpenFds {
     return fd;
   }
   static void close(int fd) noexcept {
-    // One step for who forks: the number may be somebody else's as soon as it is closed.
+    // Closing and removing are one step with respect to fork: the kernel may reuse the number as
+    // soon as it is closed.
     const std::lock_guard lock(mutex_);
     std::erase(*fds_, fd);
     ::close(fd);
   }
-  /// How many forks lie behind this process.
+  /// Number of forks between the process that loaded the library and this one.
   static uint64_t forks() noexcept { return forks_; }
 
  private:
@@ -57,7 +59,7 @@ class OpenFds {
   // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): facts of the process
   static inline constinit std::mutex mutex_;
   static inline constinit std::vector<int>* fds_ = nullptr;  // guarded by mutex_
-  static inline constinit uint64_t forks_ = 0;  // changes in a child's first moment only
+  static inline constinit uint64_t forks_ = 0;               // changes only when a child starts
   static inline const int watched_ = ::pthread_atfork(&hold, &release, &begin_in_child);
   // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 };
@@ -65,7 +67,7 @@ class OpenFds {
 class UniqueFd {
  public:
   UniqueFd() noexcept = default;
-  /// Owns what `make` returns (OpenFds::open); -1: nothing.
+  /// Owns the descriptor that `make` returns (OpenFds::open); -1: none.
   template <class Make>
   [[nodiscard]] static UniqueFd open(const Make& make) {
     return UniqueFd(OpenFds::open(make));
@@ -90,7 +92,7 @@ class UniqueFd {
  private:
   explicit UniqueFd(int fd) noexcept : fd_(fd) {}
   int fd_ = -1;
-  uint64_t forks_ = OpenFds::forks();  // of the process that opened it
+  uint64_t forks_ = OpenFds::forks();  // forks() when it was opened
 };
 
 }  // namespace plexus::plugin

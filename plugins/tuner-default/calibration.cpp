@@ -33,7 +33,7 @@ struct Field {
   double& value;
 };
 
-/// Sets the fields that the object names.
+/// Sets the fields that are present in the object.
 Result<void> read_fields(const Json& json, std::initializer_list<Field> fields) {
   if (!json.is_object()) {
     return fail(PLEXUS_INVALID_USAGE, "is no object");
@@ -94,7 +94,7 @@ Result<void> read_links(const Json& json, Calibration& calibration) {
   return ok();
 }
 
-/// Numbers above 0, at most `most` each.
+/// Numbers above 0 and at most `most`.
 Result<std::vector<double>> read_numbers(const Json& json, double most) {
   if (!json.is_array() || json.empty() || json.size() > kMeasuredMost) {
     return fail(PLEXUS_INVALID_USAGE, "is no list of numbers");

@@ -21,9 +21,9 @@ struct CalibrationFile {
   std::vector<MeasuredCall> measured;
 };
 
-/// Fails with what is wrong: no JSON, an unknown class or name, a number that is no cost.
+/// An Error says what is wrong: no JSON, an unknown class or name, a number that cannot be a cost.
 plugin::Result<CalibrationFile> parse_calibration(std::string_view text);
-/// The same of a file, which the error names.
+/// The same for a file, which the Error names.
 plugin::Result<CalibrationFile> read_calibration(const std::filesystem::path& path);
 
 }  // namespace plexus::tuner_default

@@ -9,12 +9,12 @@
 namespace plexus::tuner_default {
 namespace {
 
-// What packing lines adds (docs/performance.md).
+// Additional cost of packing lines (docs/performance.md).
 constexpr double kUsPerByteLL = 1.2e-4;
 constexpr double kUsPerByteLL128 = 4e-5;
 constexpr double kMessageUsOfLines = 0.01;
 
-/// What the host knows of the link replaces the calibration.
+/// The host's knowledge of the link replaces the calibration.
 LinkCost link_cost(const Calibration& calibration, const plexus_tuner_comm_t& comm, uint32_t kind) {
   const plexus_tuner_link_t& link = comm.links[kind];
   LinkCost cost = calibration.links[kind];
@@ -39,14 +39,14 @@ LinkCost slowest_link(const Calibration& calibration,
   return cost;
 }
 
-/// Does the host say how much goes between datacenters? Before 1.3 it does not.
+/// Whether the host reports the traffic between datacenters; hosts before 1.3 do not.
 bool tells_xdc(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate_t& candidate) {
   constexpr size_t kWithXdc =
       offsetof(plexus_tuner_candidate_t, xdc_chunks) + sizeof(candidate.xdc_chunks);
   return comm.links[PLEXUS_LINK_XDC].count > 0 && candidate.struct_size >= kWithXdc;
 }
 
-/// A candidate's loop in doubles; what a host before 1.2 does not tell is taken from what it does.
+/// A candidate's loop as doubles; values that a host before 1.2 lacks are derived from others.
 struct LoopCost {
   double rounds;
   double moved;    // chunks, by the busiest rank
@@ -68,8 +68,8 @@ LoopCost loop_cost(const plexus_tuner_comm_t& comm, const plexus_tuner_candidate
   return cost;
 }
 
-/// How much longer a byte takes because the slots that it goes through are many: from a core's
-/// cache's worth of bytes on, by the number of chunks that are under way at once.
+/// Factor for the cost of a byte when many slots are in use: from the size of a core's cache on, it
+/// grows with the number of chunks in flight.
 double spread_factor(const HostCost& host, const LoopCost& loop, double bytes_moved) {
   constexpr double kCacheBytes = 1 << 20;
   const double at_once = std::max(1.0, loop.moved / std::max(loop.rounds, 1.0));
@@ -88,7 +88,7 @@ double predict_us(const Calibration& calibration,
   }
   const bool xdc = tells_xdc(comm, candidate);
   LinkCost link = slowest_link(calibration, comm, xdc ? PLEXUS_LINK_XDC : PLEXUS_LINK_CLASSES);
-  // Lines are packed and unpacked, on top of the copies that Simple makes.
+  // Lines are packed and unpacked in addition to Simple's copies.
   const std::string_view protocol = candidate.protocol == nullptr ? "" : candidate.protocol;
   if (protocol == "LL" || protocol == "LL128") {
     link.us_per_byte += protocol == "LL" ? kUsPerByteLL : kUsPerByteLL128;
@@ -97,7 +97,8 @@ double predict_us(const Calibration& calibration,
   const HostCost& host = calibration.host;
   const LoopCost loop = loop_cost(comm, candidate);
 
-  // One thread drives the channels of a host rank, so they take turns and the bytes are the same.
+  // One thread drives the channels of a host rank in turn, so channels do not change the bytes'
+  // cost.
   const auto chunks = static_cast<double>(candidate.chunks_per_loop);
   const auto size_bytes = static_cast<double>(call.size_bytes);
   const double chunk_bytes = std::min(static_cast<double>(candidate.chunk_bytes),
@@ -107,8 +108,8 @@ double predict_us(const Calibration& calibration,
   const double chunk_us = chunk_bytes * (link.us_per_byte * spread_factor(host, loop, bytes_moved) +
                                          host.reduce_us_per_byte * loop.reduced / loop.moved);
   const double message_us = link.message_us + chunk_us;
-  // Half of a message's cost is its sender's, half its receiver's. The busiest rank moves `moved`
-  // in one direction; in the other, what a rank does on average.
+  // Half of a message's cost is the sender's, half the receiver's. The busiest rank moves `moved`
+  // chunks in one direction, and in the other as many as the average rank.
   const double ranks = std::max(1U, comm.nranks);
   const double busiest_us =
       loops * (loop.moved + std::min(loop.moved, loop.in_all / ranks)) / 2 * message_us;
@@ -120,21 +121,21 @@ double predict_us(const Calibration& calibration,
   const double ranks_per_core =
       static_cast<double>(comm.ranks_per_node_max) / static_cast<double>(comm.cores_per_node_min);
   const double turn_us = ranks_per_core > 1 ? host.turn_us * ranks_per_core : 0;
-  // All ranks of a datacenter share its link to the others, beside what happens inside.
+  // All ranks of a datacenter share its link to the others, besides the work inside it.
   double xdc_us = 0;
   double xdc_latency_us = 0;
   if (xdc) {
     const LinkCost wide = link_cost(calibration, comm, PLEXUS_LINK_XDC);
-    // A connection has so many slots: the chunk of a loop that finds none free waits for one, at
-    // worst a way there and back.
+    // A connection has this many slots: a chunk of a loop that finds none free waits for one, in
+    // the worst case for a round trip.
     constexpr double kSlots = 8;
     const double bytes_us =
         loops * static_cast<double>(candidate.xdc_chunks) * chunk_bytes * wide.us_per_byte;
     xdc_us = std::max(bytes_us, (loops - 1) * 2 * wide.latency_us / kSlots);
     xdc_latency_us = static_cast<double>(candidate.xdc_rounds) * wide.latency_us;
   }
-  // What is done inside a datacenter hides behind what goes between them, but not all of it: fewer
-  // messages are better even where the link decides.
+  // The work inside a datacenter overlaps with the traffic between datacenters, but not completely:
+  // fewer messages are better even if the link dominates.
   constexpr double kNotHidden = 0.1;
   const double near_us = std::max(busiest_us, all_us);
   return loop.rounds * (link.latency_us + turn_us) + xdc_latency_us + std::max(near_us, xdc_us) +

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a call takes, by the alpha-beta model (Hockney, "The communication challenge for MPP",
-// 1994) with a cost per message, per combined byte, and of ranks that share cores: pure functions
-// of what the host tells and of a calibration.
+// The duration of a call by the alpha-beta model (Hockney, "The communication challenge for MPP",
+// 1994) with costs per message, per combined byte, and for ranks that share cores. Pure functions
+// of what the host reports and of a calibration.
 //
 // A loop of an algorithm has `rounds` messages one after the other, each with the full latency. The
 // busiest rank moves and combines its chunks one by one, and the cores of all hosts move those of
-// all ranks: the slower of the two counts. Over several datacenters, what leaves the busiest one
-// shares its link: that may be the slowest of the three, and messages between datacenters have the
-// latency of that link.
+// all ranks: the slower of the two counts. Over several datacenters, the traffic of the busiest one
+// shares its link, which may be the slowest of the three, and messages between datacenters have
+// that link's latency.
 #pragma once
 
 #include <array>
@@ -17,19 +17,20 @@
 
 namespace plexus::tuner_default {
 
-/// What one message costs over one class of link.
+/// Costs of messages over one class of link.
 struct LinkCost {
-  double latency_us;  // until the receiver can use the first byte, when it was waiting
-  double message_us;  // of one more message, when none is waited for
+  double latency_us;  // until a waiting receiver can use the first byte
+  double message_us;  // of one more message, when nothing waits for it
   double us_per_byte;
 };
 
-/// What moving data costs a host, whatever the link.
+/// Costs of moving data on a host, for any link.
 struct HostCost {
-  double reduce_us_per_byte;  // of combining a chunk with another, besides moving it
-  double turn_us;  // of a round, for each rank on a core that is shared: one waits for the other
-  /// Slots of many peers do not stay in a core's cache: with so much more time a byte moves, at
-  /// most, in an algorithm that sends to many peers at once.
+  double reduce_us_per_byte;  // of combining a chunk with another, in addition to moving it
+  // of a round, for each rank on a shared core, because one rank waits for the other
+  double turn_us;
+  /// Slots of many peers do not stay in a core's cache: the largest relative increase of the time
+  /// per byte in an algorithm that sends to many peers at once.
   double spread;
 };
 
@@ -49,7 +50,7 @@ inline constexpr Calibration kDefaultCalibration = {
     {8.0e-6, 0.45, 0.5},
 };
 
-/// Microseconds of one call done as `candidate` says; < 0: it cannot say.
+/// Duration in us of one call done as `candidate` says; < 0: unknown.
 double predict_us(const Calibration& calibration,
                   const plexus_tuner_comm_t& comm,
                   const plexus_tuner_call_t& call,

@@ -13,23 +13,23 @@ namespace {
 enum Protocol : size_t { kLL, kLL128, kSimple, kProtocolCount };
 using ByProtocol = std::array<double, kProtocolCount>;
 
-// Microseconds.
+// In microseconds.
 constexpr ByProtocol kCallUs = {6.6, 14.0, 8.4};
 constexpr ByProtocol kHopUsNvlink = {0.6, 1.9, 3.4};
 constexpr ByProtocol kHopUsPci = {1.0, 2.5, 5.7};
 constexpr ByProtocol kHopUsNet = {2.7, 4.0, 14.0};
-// Of a link's bytes, the share that is payload.
+// Payload as a fraction of a link's bytes.
 constexpr ByProtocol kEfficiency = {0.5, 0.92, 1.0};
-// Bytes that make a channel worth having: what its threads move at once; of LL, for each chunk.
+// Bytes that make a channel worthwhile: what its threads move at once; for LL, for each chunk.
 constexpr ByProtocol kChannelBytesMin = {512 * 8, 640 * 8, 512 * 64};
 
-/// GB/s; rows by compute capability, the newest first.
+/// In GB/s; rows by compute capability, the newest first.
 struct Generation {
   uint32_t sm;
   std::array<double, 3> most_ll;  // all channels; on one host, two, more
   double channel_ll128;
   double channel_simple;
-  double nvlinks;  // of a device, when the host does not know them
+  double nvlinks;  // of a device, if the host does not report them
 };
 constexpr std::array<Generation, 4> kGenerations = {{
     {100, {282, 90, 70}, 40, 70, 720},
@@ -38,7 +38,7 @@ constexpr std::array<Generation, 4> kGenerations = {{
     {0, {39, 39, 20.4}, 20, 26.5, 120},
 }};
 constexpr double kPciGbPerS = 12;
-constexpr double kMemoryGbPerS = 1500;  // when the host does not know it
+constexpr double kMemoryGbPerS = 1500;  // if the host does not report it
 constexpr double kBytesPerUsOfGb = 1e3;
 constexpr double kMbitOfGb = 8e3;
 
@@ -52,7 +52,7 @@ const Generation& generation_of(uint32_t sm) {
                        [&](const Generation& row) { return sm >= row.sm; });
 }
 
-/// GB/s out of a rank, whatever the number of channels.
+/// GB/s out of a rank, for any number of channels.
 double link_gb_per_s(const Calibration& calibration,
                      const plexus_tuner_comm_t& comm,
                      const Generation& generation) {
@@ -65,7 +65,7 @@ double link_gb_per_s(const Calibration& calibration,
     }
   }
   if (comm.cuda.ranks_per_device >= comm.ranks_per_node_max) {
-    return kMemoryGbPerS * kBytesPerUsOfGb;  // all on one device: its memory decides
+    return kMemoryGbPerS * kBytesPerUsOfGb;  // all ranks on one device: limited by its memory
   }
   for (const uint32_t kind : {PLEXUS_LINK_HOST, PLEXUS_LINK_PROCESS}) {
     if (comm.links[kind].count > 0 && comm.links[kind].bandwidth_mbit_per_s > 0) {
@@ -75,7 +75,7 @@ double link_gb_per_s(const Calibration& calibration,
   return comm.cuda.nvlink != 0 ? generation.nvlinks : kPciGbPerS;
 }
 
-/// A round waits for the slowest hop that it may have.
+/// A round waits for the slowest hop that it may contain.
 double hop_us(const Calibration& calibration,
               const plexus_tuner_comm_t& comm,
               Protocol protocol,
@@ -122,7 +122,7 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   const double channel_gb = protocol == kLL128 ? generation.channel_ll128
                                                : generation.channel_simple * kEfficiency[protocol];
 
-  // No more channels than have something to do, nor than fill the link or the memory: each byte
+  // No more channels than have work, and no more than saturate the link or the memory: each byte
   // sent is read once and written once.
   const auto size_bytes = std::max(1.0, static_cast<double>(call.size_bytes));
   const double useful =
@@ -138,7 +138,7 @@ CudaAnswer predict_cuda(const Calibration& calibration,
   const double chunk_bytes = std::min(static_cast<double>(candidate.chunk_bytes),
                                       std::max(1.0, std::ceil(size_bytes / (chunks * channels))));
   const double loops = std::max(1.0, std::ceil(size_bytes / (chunks * channels * chunk_bytes)));
-  const double moved = loops * static_cast<double>(candidate.chunks_moved);  // by a channel
+  const double moved = loops * static_cast<double>(candidate.chunks_moved);  // per channel
   const size_t hosts = std::min<size_t>(std::max(comm.nnodes, 1U), 3) - 1;
   double gb_per_s = std::min(link * kEfficiency[protocol], channels * channel_gb);
   if (protocol == kLL) {

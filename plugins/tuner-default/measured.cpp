@@ -20,7 +20,7 @@ bool is_of(const MeasuredCall& measured,
          comm.ranks_per_node_max == comm.nranks && call.collective == measured.collective;
 }
 
-/// Between the points (x, y), x ascending, on logarithmic scales; `at` is not beyond them.
+/// Interpolates between the points (x, y), x ascending, on logarithmic scales; `at` is within them.
 double interpolate(const std::vector<double>& x, const std::vector<double>& y, double at) {
   const auto next =
       static_cast<size_t>(std::distance(x.begin(), std::lower_bound(x.begin(), x.end(), at)));
@@ -48,7 +48,7 @@ double predict_us(const Calibration& calibration,
   if (times == row->time_us.end()) {
     return model_us;
   }
-  // What was measured next to this, in the model.
+  // The model's prediction for the measured size that is next to this one.
   plexus_tuner_call_t near_call = call;
   near_call.size_bytes = std::clamp(call.size_bytes, static_cast<uint64_t>(row->bytes.front()),
                                     static_cast<uint64_t>(row->bytes.back()));

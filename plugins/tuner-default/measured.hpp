@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times that `plexus tune` measured, and how they correct the model: no formula knows what overlaps
-// when calls follow each other, or which copies stay in a cache. Where a collective was measured on
-// as many ranks of one host over the same class of link, an algorithm's predicted time moves most
-// of the way (kTrust, on a logarithmic scale) to the measured one, so that between algorithms whose
-// times differ by less than noise the model still decides. Between sizes it is interpolated, on
-// logarithmic scales; the model says how it goes on beyond them, and what LL and LL128 add, as
-// Simple is what is measured. Pure functions.
+// Times measured by `plexus tune`, and how they correct the model: no formula covers the overlap of
+// consecutive calls, or which copies stay in a cache. Where a collective was measured on as many
+// ranks of one host over the same class of link, an algorithm's predicted time moves most of the
+// way (kTrust, on a logarithmic scale) to the measured one, so that the model still decides between
+// algorithms whose times differ by less than noise. Between sizes it is interpolated on logarithmic
+// scales; beyond them, and for the additional cost of LL and LL128, the model is used, because only
+// Simple is measured. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@
 
 namespace plexus::tuner_default {
 
-/// 1: as measured; 0: the model alone. Of 0.5, 0.75 and 1 this chose best on 2 cores
-/// (docs/performance.md).
+/// 1: the measured time; 0: the model's. Among 0.5, 0.75 and 1 this gave the best choices on 2
+/// cores (docs/performance.md).
 inline constexpr double kTrust = 0.75;
 
-/// One collective by `nranks` ranks of one host.
+/// Measurements of one collective on `nranks` ranks of one host.
 struct MeasuredCall {
   uint32_t link = 0;  // PLEXUS_LINK_*: the slowest between two of the ranks
   uint32_t nranks = 0;
-  std::string collective;     // as plexus_tuner_call_t has it
-  std::vector<double> bytes;  // of the larger buffer of a rank, ascending
-  /// By algorithm, a time for each of `bytes`.
+  std::string collective;     // spelled as in plexus_tuner_call_t
+  std::vector<double> bytes;  // size of a rank's larger buffer, ascending
+  /// For each algorithm, one time per entry of `bytes`.
   std::map<std::string, std::vector<double>, std::less<>> time_us;
 };
 
-/// As predict_us of the model alone, which answers what was not measured.
+/// Like the model's predict_us(), which is used for what was not measured.
 double predict_us(const Calibration& calibration,
                   const std::vector<MeasuredCall>& measured,
                   const plexus_tuner_comm_t& comm,

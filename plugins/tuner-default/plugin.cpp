@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C table of tuner-default. Everything that it decides is in cost_model.cpp.
+// The C table of tuner-default. All decisions are in cost_model.cpp.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -32,7 +32,7 @@ struct plexus_tuner_context {
 
 namespace {
 
-/// A year: nothing that takes longer is a prediction.
+/// One year: longer times are no predictions.
 constexpr double kTimeUsMost = 365.0 * 24 * 3600 * 1e6;
 
 int32_t init(plexus_tuner_context_t** context,
@@ -48,7 +48,7 @@ int32_t init(plexus_tuner_context_t** context,
       calibration = std::move(read);
       log.info("tuner-default: calibration {}", file);
     }
-    plexus_tuner_comm_t known{};  // an older host has less of it
+    plexus_tuner_comm_t known{};  // an older host provides fewer fields
     std::memcpy(&known, comm, std::min<size_t>(comm->struct_size, sizeof(known)));
     *context = std::make_unique<plexus_tuner_context>(
                    plexus_tuner_context{log, known, std::move(calibration)})
@@ -75,7 +75,7 @@ int32_t get_times(plexus_tuner_context_t* context,
       time_us = predict_us(context->calibration.model, context->calibration.measured, context->comm,
                            *call, candidate);
     }
-    // A communicator or a size that cannot be gives no time; NaN is caught too.
+    // An impossible communicator or size gives no time; also rejects NaN.
     const bool is_time = time_us >= 0 && time_us < kTimeUsMost;
     candidate.time_ns = is_time ? std::llround(time_us * 1e3) : -1;
   }

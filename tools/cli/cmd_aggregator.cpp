@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus aggregator`: the TCP server of plugins/collnet-aggregator, which adds up what the hosts
-// of a job send, as a switch that reduces does. Serves until SIGINT or SIGTERM.
+// `plexus aggregator`: the TCP server of plugins/collnet-aggregator, which sums what the hosts of a
+// job send, like a switch that reduces. Serves until SIGINT or SIGTERM.
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -16,7 +16,7 @@
 namespace plexus {
 namespace {
 
-/// For the signal handler, which has no argument of ours.
+/// For the signal handler, which has no parameter for it.
 std::atomic<aggregator::Server*>& running() {
   static std::atomic<aggregator::Server*> server{nullptr};
   return server;

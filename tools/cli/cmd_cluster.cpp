@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus cluster`: hands over to the script plexus-cluster (tools/cluster), which lies beside this
-// program.
+// `plexus cluster`: executes the script plexus-cluster (tools/cluster) that is beside this program.
 #include <cerrno>
 #include <filesystem>
 #include <string>
@@ -36,7 +35,7 @@ Command add_cluster_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "cluster", "Several datacenters on this machine, and a command on all their ranks");
   app->prefix_command();
-  app->set_help_flag();  // the script's
+  app->set_help_flag();  // the script prints the help
   return {app, [app] { return run_cluster(app->remaining()); }};
 }
 

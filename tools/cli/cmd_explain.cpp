@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus explain`: every way to do a call, the tuner's time for it, the one that is chosen, and
-// why each other one is not; with --measure also the time that each really takes on this machine.
+// `plexus explain`: every way to do a call, the tuner's time for it, the chosen one, and why each
+// other one was not chosen; with --measure also the measured time of each on this machine.
 #include <algorithm>
 #include <charconv>
 #include <memory>
@@ -28,19 +28,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What joins two datacenters.
+/// The link between two datacenters.
 struct WideLink {
   uint64_t mbit_per_s = 1000;
   uint64_t latency_ns = 10'000'000;
 };
 
-/// GPUs to plan for, by their data sheets.
+/// Kinds of GPUs to plan for, from their data sheets.
 struct GpuKind {
   const char* name;
   uint32_t sm;
-  uint32_t blocks;  // of ours that one holds
+  uint32_t blocks;  // Plexus's thread blocks that one GPU holds
   uint32_t memory_gb_per_s;
-  uint32_t nvlink_gb_per_s;  // one way
+  uint32_t nvlink_gb_per_s;  // in one direction
 };
 constexpr GpuKind kGpuKinds[] = {{"a100", 80, 108, 2039, 300},
                                  {"h100", 90, 132, 3350, 450},
@@ -55,8 +55,8 @@ struct ExplainOptions {
   std::vector<int> datacenters;  // ranks of each datacenter; empty: one
   WideLink inter;
   std::string mode = "procs";
-  const GpuKind* cuda = nullptr;  // that the ranks compute on; nullptr: on the host
-  int share = 1;                  // ranks of one GPU
+  const GpuKind* cuda = nullptr;  // kind of GPU that the ranks compute on; nullptr: the host
+  int share = 1;                  // number of ranks per GPU
   bool measure = false;
   std::string json;
 };
@@ -127,7 +127,7 @@ ChannelOrder order_of(const ExplainOptions& options) {
   return order;
 }
 
-/// Bytes that one datacenter sends another.
+/// Bytes sent from one datacenter to another.
 double xdc_bytes(const ExplainOptions& options, const LoopCost& cost, size_t pair) {
   return static_cast<double>(cost.xdc_chunks[pair]) * static_cast<double>(options.size_bytes) /
          cost.chunks;
@@ -154,7 +154,7 @@ struct Line {
   std::optional<double> measured_us;
 };
 
-/// Nothing when it failed.
+/// nullopt: it failed.
 std::optional<double> measure(const ExplainOptions& options, const Choice& choice) {
   const auto time = measure_time({.collective = options.collective,
                                   .algorithm = choice.algorithm->family,
@@ -202,7 +202,7 @@ void print_lines(const ExplainOptions& options,
   }
 }
 
-/// Per algorithm, once: bytes per pair of datacenters, and how far from the least.
+/// Once per algorithm: bytes per pair of datacenters, and the ratio to the minimum.
 void print_xdc(const ExplainOptions& options, const std::vector<Line>& lines) {
   const size_t datacenters = options.datacenters.size();
   const double least = least_xdc_bytes(options);
@@ -255,10 +255,10 @@ Json json_of(const ExplainOptions& options, const Line& line) {
   return json;
 }
 
-/// As a communicator has them.
+/// The largest number of channels, as a communicator determines it.
 int most_channels(const ExplainOptions& options) {
   constexpr int kChannelsMax = 64;
-  constexpr int kLanesPerChannel = 2;  // a block each
+  constexpr int kLanesPerChannel = 2;  // one block per lane
   if (options.cuda == nullptr) {
     return kChannelsMax;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus perf COLL`: times and checks one collective. This file goes from flags and launcher
-// variables to one of the ways to start ranks, and from the result to the exit code.
+// `plexus perf COLL`: times and checks one collective. This file maps flags and launcher variables
+// to one of the ways to start ranks, and the result to the exit code.
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -43,8 +43,8 @@ void set_environment(const char* name, const std::string& value) {
   setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
 }
 
-/// Forces what a flag says upon the measured collective. Joined ranks agree by all-reduces and
-/// all-gathers of their own, which not every choice serves: those stay free.
+/// Forces a flag's choice for the measured collective only. Joined ranks coordinate by all-reduces
+/// and all-gathers, which not every choice supports, so these stay free.
 void force_choice(const char* variable, std::string value, perf::Collective measured) {
   if (value.empty()) {
     return;
@@ -60,7 +60,7 @@ void force_choice(const char* variable, std::string value, perf::Collective meas
 
 /// The library reads its settings from the environment, which forked ranks inherit.
 void force_choices(const PerfOptions& options) {
-  set_environment("PLEXUS_DEVICE", "host");  // where the buffers are
+  set_environment("PLEXUS_DEVICE", "host");  // the buffers are in host memory
   force_choice("NCCL_ALGO", options.algorithm, options.collective);
   force_choice("NCCL_PROTO", options.protocol, options.collective);
   if (options.channels > 0) {
@@ -69,7 +69,7 @@ void force_choices(const PerfOptions& options) {
   }
 }
 
-/// Ends the process when the job lasts too long, which no blocked call could do by itself.
+/// Ends the process when the job exceeds its time limit, which a blocked call cannot do itself.
 class Watchdog {
  public:
   explicit Watchdog(int timeout_s) {
@@ -92,7 +92,8 @@ class Watchdog {
   std::jthread thread_;
 };
 
-/// Which rank of a job that something else started this is; nullopt: ranks are started here.
+/// The rank of this process in a job that was started from outside; nullopt: ranks are started
+/// here.
 Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
   if (options.joined && options.joined->nranks > 0) {
     return std::optional(JoinInput{.place = *options.joined, .job = {}});
@@ -115,7 +116,7 @@ Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
   if (options.joined) {
     input.place.rendezvous = options.joined->rendezvous;
   }
-  // A launcher that dies without a word must not leave its ranks behind.
+  // If a launcher dies, its ranks must end too.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (input.place.rendezvous.empty() && launched->nranks_on_host != launched->nranks) {
     return fail(Code::kInvalidUsage,
@@ -137,7 +138,7 @@ Result<Reporter> make_reporter(const PerfOptions& options, const char* mode) {
 
 int exit_code_of(uint64_t wrong) { return wrong == 0 ? kExitOk : kExitWrong; }
 
-/// Prints what is left and turns the result into the exit code.
+/// Prints the rest and converts the result to the exit code.
 int finish(Reporter& reporter, const Result<uint64_t>& run) {
   if (!run) {
     return report_error(run.error(), kExitWrong);
@@ -188,7 +189,8 @@ int run_threads(const PerfOptions& options, Reporter& reporter) {
   const int exit_code = finish(reporter, run);
   if (broken) {
     std::_Exit(
-        exit_code);  // threads that cannot be joined still use what destructors would destroy
+        // exit without destructors, because threads that cannot be joined still use the objects
+        exit_code);
   }
   return exit_code;
 }
@@ -231,7 +233,8 @@ int run_perf(const PerfOptions& options) {
 Command add_perf_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("perf", "Time one collective and check its results");
   app->footer(kHelpFooter);
-  const auto options = std::make_shared<PerfOptions>();  // the parser's callbacks and `run` own it
+  // owned by the parser's callbacks and by `run`
+  const auto options = std::make_shared<PerfOptions>();
   perf::add_perf_flags(*app, options.get());
   return {app, [options] { return run_perf(*options); }};
 }

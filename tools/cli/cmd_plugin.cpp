@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus plugin list|info`: what the loader finds, and what a plugin file says of itself (check
-// and bench: plugin_check.cpp). Uses the same search as the library, with the folder that libplexus
-// is in.
+// `plexus plugin list|info`: the plugins that the loader finds, and the description in a plugin
+// file (check and bench: plugin_check.cpp). Uses the library's search, with the folder of
+// libplexus.
 #include <dlfcn.h>
 #include <filesystem>
 #include <memory>
@@ -95,7 +95,7 @@ void print_device(uint32_t device, const NetProperties& p) {
              known(p.plane_id));
 }
 
-/// `abi`: instead of the setting's; empty: that.
+/// `abi`: overrides the setting; empty: the setting.
 Result<void> print_info(const std::string& name, const std::string& abi) {
   NetPluginOptions chosen = read_options();
   if (!abi.empty()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus topo`: a machine's topology (this one's, or a file's) as a tree, as Graphviz, as a file,
-// and the channels that a communicator over any number of such machines gets.
+// `plexus topo`: the topology of this machine or of a file as a tree, as Graphviz or as a file, and
+// the channels of a communicator over any number of such machines.
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -30,7 +30,7 @@ namespace {
 struct TopoFlags {
   std::string file;  // empty: this machine
   int nodes = 1;
-  int ranks = 0;  // of this machine; 0: one for each core
+  int ranks = 0;  // on this machine; 0: one per core
   int dcs = 1;
   std::vector<int> dc_of;
   int scatter = 1;
@@ -39,9 +39,9 @@ struct TopoFlags {
   std::string graph_file;
   std::string graph_dump;
   std::string json;  // file, "-" or empty
-  std::string from;  // of a fabric: NODE[:RAIL]
+  std::string from;  // start of a route in a fabric: NODE[:RAIL]
   std::string to;
-  int shift = 0;  // 0: not wished
+  int shift = 0;  // 0: not requested
 };
 
 /// One rank on each GPU.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus tune`: measures this machine once and writes the calibration that tuner-default reads
-// (PLEXUS_TUNE_FILE). Each time is the least of a few passes in turns, as what disturbs only adds.
+// `plexus tune`: measures this machine once and writes the calibration file of tuner-default
+// (PLEXUS_TUNE_FILE). Each time is the minimum of several passes in turn, because disturbances only
+// add.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -33,7 +34,7 @@ struct TuneOptions {
   fs::path output;  // empty: the default place; "-": stdout
   int passes = 5;
   bool net = false;
-  std::vector<int> nranks;              // empty: as default_nranks() says
+  std::vector<int> nranks;              // empty: default_nranks()
   std::vector<Collective> collectives;  // empty: all
 };
 
@@ -42,10 +43,10 @@ constexpr LinkClass kProcess = {"process", "threads", false};
 constexpr LinkClass kHost = {"host", "procs", false};
 constexpr LinkClass kNet = {"net", "procs", true};
 
-/// Long enough for the scheduler of a busy machine to part ranks that share a core.
+/// Long enough for the scheduler of a busy machine to separate ranks that share a core.
 constexpr int kBudgetMs = 150;
 
-/// One call to measure, and where its time goes.
+/// A call to measure, and where its time is stored.
 struct Probe {
   MeasureInput input;
   double* time_us;
@@ -89,7 +90,7 @@ void add_host_probes(tune::HostTimes& times, std::vector<Probe>& probes) {
                          tune::kCrowdBytes, &times.crowd_twoshot_large));
 }
 
-/// All probes in turns, pass after pass; the least time of each.
+/// Runs all probes in turn, pass after pass; keeps the minimum of each.
 Result<void> measure_all(const std::vector<Probe>& probes, int passes) {
   for (int pass = 0; pass < passes; ++pass) {
     fmt::print(stderr, "plexus tune: pass {} of {}, {} measurements\n", pass + 1, passes,
@@ -102,7 +103,7 @@ Result<void> measure_all(const std::vector<Probe>& probes, int passes) {
   return ok();
 }
 
-/// What is measured, by class of link.
+/// The measurements by class of link.
 struct Measured {
   std::vector<LinkClass> classes;
   std::vector<tune::LinkTimes> times;
@@ -110,7 +111,7 @@ struct Measured {
   std::vector<tune::MeasuredCall> calls;
 };
 
-/// 2, and what keeps all cores busy, and what makes them shared; not more than is quickly measured.
+/// 2 ranks, as many as there are cores, and more than that; only counts that are measured quickly.
 std::vector<int> default_nranks() {
   constexpr int kMost = 16;
   const int cores = cores_available();
@@ -161,7 +162,7 @@ std::string fit_text(const Measured& measured) {
       fmt::format("plexus {} tune, {} cores", PLEXUS_VERSION, measured.host.cores));
 }
 
-/// $XDG_CONFIG_HOME/plexus/tune.json, or what that defaults to.
+/// $XDG_CONFIG_HOME/plexus/tune.json, or the default of that variable.
 Result<fs::path> default_output() {
   const auto folder_of = [](const char* variable) {
     const char* const value = std::getenv(variable);
@@ -183,7 +184,7 @@ Result<void> refuse_output(const fs::path& path) {
               path.string());
 }
 
-/// Before minutes are spent on measuring.
+/// Called before the measurements, so that a missing permission is found early.
 Result<void> make_folder(const fs::path& path) {
   const fs::path folder = fs::absolute(path).parent_path();
   std::error_code ignored;
@@ -197,7 +198,7 @@ Result<void> write_file(const fs::path& path, const std::string& text) {
   return file ? Result<void>(ok()) : refuse_output(path);
 }
 
-/// Does the tuner that will read the file take it?
+/// Checks that the tuner which will read the file accepts it.
 Result<void> check_with_tuner(const fs::path& path) {
   setenv("PLEXUS_TUNE_FILE", path.c_str(), 1);
   plexus_tuner_comm_t comm{};

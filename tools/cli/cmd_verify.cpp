@@ -27,7 +27,7 @@ namespace {
 struct VerifyOptions {
   std::string algorithm;  // empty: all
   int max_nranks = 64;
-  std::vector<int> nranks;  // these alone; empty: 2 to max_nranks
+  std::vector<int> nranks;  // only these; empty: 2 to max_nranks
   std::string json;         // file, "-" or empty
 };
 
@@ -35,13 +35,13 @@ struct VerifyOptions {
 struct Verdict {
   const Algorithm* algorithm;
   int nranks;
-  VerifyResult result;  // of the first proof that failed, else of root 0 out of place
+  VerifyResult result;  // of the first proof that failed, or of root 0 out of place
   int root;
   bool in_place;
 };
 
-/// All roots where they are few; else the ends, the middle and a neighbour: chains are the same
-/// from any root but for the rank where they wrap around.
+/// All roots if there are few; otherwise the ends, the middle and a neighbour, because chains from
+/// different roots only differ in the rank at which they wrap around.
 std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   constexpr int kFewRanks = 16;
   if (!is_rooted(algorithm.collective)) {
@@ -54,8 +54,8 @@ std::vector<int> choose_roots(const Algorithm& algorithm, int nranks) {
   return {roots.begin(), roots.end()};
 }
 
-/// The datacenters that an algorithm made for them is proved for, by place: halves, thirds, one
-/// rank beside all others, and two dealt out like cards. Of others: none.
+/// The datacenters for which an algorithm for several datacenters is proved, by place: halves,
+/// thirds, one rank beside all others, and alternating between two. Empty for other algorithms.
 std::vector<std::vector<int>> choose_datacenters(const Algorithm& algorithm, int nranks) {
   std::vector<std::vector<int>> shapes(1);
   if (!algorithm.for_datacenters) {
@@ -73,8 +73,8 @@ std::vector<std::vector<int>> choose_datacenters(const Algorithm& algorithm, int
   return shapes;
 }
 
-/// Everything that is proved out of place and in place for one number of ranks; `shapes` of data
-/// datacenters outlive it.
+/// All proofs for one number of ranks, out of place and in place. `shapes` (of datacenters) must
+/// outlive the result.
 std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
                                     int nranks,
                                     const std::vector<std::vector<int>>& shapes) {
@@ -93,7 +93,8 @@ std::vector<VerifyInput> list_forms(const Algorithm& algorithm,
   if (algorithm.network_cost == nullptr) {
     return forms;
   }
-  // Where the network reduces: ranks per host, the last host with what is left; heads per host.
+  // If the network reduces: numbers of ranks per host (the last host has the rest) and heads per
+  // host.
   forms.clear();
   for (const int per_node : {1, 2, 3, 4, 8}) {
     const int on_last = (nranks - 1) % per_node + 1;
@@ -131,9 +132,9 @@ Verdict verify_all_forms(const Algorithm& algorithm, int nranks) {
   return verdict;
 }
 
-/// The numbers of ranks that are asked for and that the algorithm is for.
+/// The requested numbers of ranks that the algorithm supports.
 std::vector<int> choose_nranks(const Algorithm& algorithm, const VerifyOptions& options) {
-  constexpr int kNranksMin = 2;  // a rank alone only copies
+  constexpr int kNranksMin = 2;  // with one rank the program is only a copy
   if (is_point_to_point(algorithm.collective)) {
     return {kNranksMin};
   }

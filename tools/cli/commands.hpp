@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `plexus`. Each declares its flags on the program's parser and gives back what
-// runs it. Exit codes: 0 all well, 1 the work ran and something is wrong, 2 bad usage, 3 there was
-// nothing that the work could be done on.
+// The subcommands of `plexus`. Each declares its flags on the program's parser and returns the
+// function that runs it. Exit codes: 0 success, 1 it ran and found something wrong, 2 bad usage, 3
+// nothing that could be done here.
 #pragma once
 
 #include <filesystem>
@@ -35,7 +35,7 @@ Command add_verify_command(CLI::App& program);
 Command add_explain_command(CLI::App& program);
 Command add_tune_command(CLI::App& program);
 
-/// Where the library in use lies: its plugins are beside it.
+/// The folder of the library in use, in which its plugins are.
 std::filesystem::path find_library_folder();
 /// Writes `text` to a file, or to stdout for "-".
 Result<void> write_json(const std::string& file_name, const std::string& text);

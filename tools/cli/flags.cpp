@@ -102,7 +102,7 @@ CLI::Option* add_flag(CLI::App& app,
                       const std::string& names,
                       TakeFlag take,
                       const std::string& help) {
-  // A CLI11 validator's non-empty answer is the error text; the value is stored on the way.
+  // A CLI11 validator returns an error text or ""; it also stores the value.
   return app.add_option(names, help)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)

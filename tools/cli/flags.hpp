@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the subcommands: what a text must be to be taken, and the sentence that a wrong one
-// gets, which names the flag (CLI11 puts it in front) and what it takes. No flag's text reaches a
-// program half understood: all of it must be used up.
+// Flags of the subcommands: the texts that are valid, and the error for a wrong one, which names
+// the flag (CLI11 puts it in front) and what it accepts. A text is valid only as a whole.
 #pragma once
 
 #include <cstddef>
@@ -32,14 +31,14 @@ struct IntRange {
 /// A decimal number in [min, max].
 [[nodiscard]] Result<double> parse_number(std::string_view text, double min, double max);
 
-/// The words between the commas: at least one.
+/// The words between the commas; at least one.
 [[nodiscard]] std::vector<std::string_view> split_list(std::string_view text);
 
-/// What algorithms are chosen for: all but send and receive.
+/// The collectives for which an algorithm is chosen: all but send and receive.
 [[nodiscard]] std::vector<Collective> collectives_with_algorithms();
 [[nodiscard]] Result<Collective> parse_collective(std::string_view text);
 
-/// Takes the flag's text and stores what it means, or says why not.
+/// Stores the value of the flag's text, or returns why it is wrong.
 using TakeFlag = std::function<Result<void>(const std::string& text)>;
 CLI::Option* add_flag(CLI::App& app,
                       const std::string& names,

@@ -13,7 +13,7 @@
 namespace plexus {
 namespace {
 
-/// CLI11 answers a word that is no subcommand with "a subcommand is required": name the word.
+/// For an unknown word CLI11 only says "a subcommand is required"; this names the word.
 std::string describe(const CLI::ParseError& error, const CLI::App& program) {
   const std::vector<std::string> words = program.remaining();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !words.empty()) {
@@ -32,7 +32,7 @@ int run(int argc, char** argv) {
       add_tune_command(program),       add_cluster_command(program)};
   try {
     program.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // CLI11's only way to say so
+  } catch (const CLI::ParseError& error) {  // CLI11 reports errors only by exceptions
     if (error.get_exit_code() == 0) {
       return program.exit(error);  // help or version
     }
@@ -73,7 +73,7 @@ int report_error(const Error& error, int exit_code) {
 int main(int argc, char** argv) {
   try {
     return plexus::run(argc, argv);
-  } catch (const std::exception& error) {  // of the standard library: memory, mostly
+  } catch (const std::exception& error) {  // from the standard library, usually std::bad_alloc
     fmt::print(stderr, "plexus: {}\n", error.what());
     return plexus::kExitWrong;
   }

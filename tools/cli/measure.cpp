@@ -38,7 +38,7 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
     return fail(Code::kSystemError, "/proc/self/exe cannot be read: mount /proc");
   }
-  // Through the environment, so that no name has to be quoted for the shell.
+  // Passed through the environment, so that no name needs quoting for the shell.
   setenv("PLEXUS_MEASURE_SELF", self.data(), 1);
   const std::string collective = nccl_name(input.collective);
   setenv("NCCL_ALGO", fmt::format("{}:{}", collective, input.algorithm).c_str(), 1);

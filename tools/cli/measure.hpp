@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers from `plexus perf`: how long a call takes on this machine with one algorithm and
-// protocol allowed. `plexus explain --measure` and `plexus tune` run it. Threads: one at a time, as
-// it sets NCCL_ALGO and NCCL_PROTO.
+// Measurements by `plexus perf`: the duration of a call on this machine with one algorithm and
+// protocol allowed. Used by `plexus explain --measure` and `plexus tune`. Threads: one at a time,
+// because it sets NCCL_ALGO and NCCL_PROTO.
 #pragma once
 
 #include <cstddef>
@@ -16,30 +16,32 @@ namespace plexus {
 
 struct MeasureInput {
   Collective collective = Collective::kAllReduce;
-  std::string algorithm;  // as NCCL_ALGO takes it
+  std::string algorithm;  // spelled as for NCCL_ALGO
   Protocol protocol = Protocol::kSimple;
   int nranks = 2;
   std::string mode = "procs";
   size_t size_bytes = 0;
-  size_t size_bytes_last = 0;  // above `size_bytes`: all sizes up to it, by factors of kSizeFactor
-  bool over_sockets = false;   // ranks meet over loopback TCP only
-  int budget_ms = 0;           // iterations for so long; 0: `perf`'s number of them
+  // if above `size_bytes`: all sizes up to it, by factors of kSizeFactor
+  size_t size_bytes_last = 0;
+  bool over_sockets = false;  // ranks communicate over loopback TCP only
+  // duration of the iterations; 0: `perf`'s default number of iterations
+  int budget_ms = 0;
 };
 
 inline constexpr size_t kSizeFactor = 4;
 
-/// Microseconds of a call, over the iterations of a run.
+/// Duration of a call in us, over the iterations of a run.
 struct MeasuredTime {
   size_t size_bytes;
   bool in_place;
   double median_us;
-  double least_us;  // what a disturbed machine can do when it is let
+  double least_us;  // least disturbed by other load
 };
 
-/// All sizes in a run of its own, each out of place and in place where both are possible.
+/// Measures all sizes in one run, each out of place and in place if both are possible.
 /// kSystemError: it failed.
 [[nodiscard]] Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input);
-/// The first size, out of place.
+/// Measures the first size, out of place.
 [[nodiscard]] Result<MeasuredTime> measure_time(const MeasureInput& input);
 
 }  // namespace plexus

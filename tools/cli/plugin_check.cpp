@@ -45,7 +45,7 @@ struct CheckFlags {
   int patience = 1;
 };
 
-/// The stub of the version of CUDA that the plugin is linked with, or of one that most have.
+/// The stub for the CUDA version that the plugin is linked with, or for the most common one.
 Result<fs::path> find_cudart_stub(const fs::path& plugin) {
   constexpr std::string_view kStem = "libcudart.so.";
   std::string version = "12";
@@ -80,11 +80,11 @@ void print_head(const Subject& subject, const Identity& identity, size_t count) 
                                : fmt::format("{} plugin", kind_word(identity.kind));
   fmt::print("{}: {} {} ({}), {} checks\n", subject.file.string(), kind, identity.name,
              identity.abi.empty() ? identity.problem : identity.abi, count);
-  // Whoever reads along through a pipe sees what is checked before it is done.
+  // Flush, so that readers of a pipe see which check runs.
   std::fflush(stdout);
 }
 
-/// Tells on stderr how far it is: on a terminal in one line, else in one of every few checks.
+/// Shows progress on stderr: on a terminal in one line, otherwise one line per several checks.
 class Progress {
  public:
   explicit Progress(size_t all) : all_(all), is_terminal_(isatty(STDERR_FILENO) != 0) {}
@@ -121,7 +121,7 @@ Result<conformance::KnownLimits> read_known_limits(
   return conformance::parse_known_limits(text.str(), all);
 }
 
-/// All that is written to files.
+/// Writes all report files.
 Result<void> write_reports(const CheckFlags& flags,
                            const conformance::ReportHead& head,
                            const std::vector<Verdict>& verdicts) {
@@ -137,7 +137,7 @@ Result<void> write_reports(const CheckFlags& flags,
   return ok();
 }
 
-/// One line and the library's own.
+/// Prints one line and the library's own lines.
 Result<int> say_unchecked(const CheckFlags& flags, const conformance::ReportHead& head) {
   if (flags.json != "-") {
     fmt::print("{}: nothing could be checked: {}\n", head.library, head.identity.unchecked);

@@ -11,10 +11,10 @@
 
 namespace plexus {
 
-/// The file that LIB means: a path, or a name in the folders where plugins are.
+/// The file of LIB: a path, or a name in the folders of plugins.
 Result<std::filesystem::path> find_plugin_file(const std::string& name);
 
-/// What is run when one of them was named.
+/// The subcommands, with the functions that run them.
 std::vector<Command> add_plugin_check_commands(CLI::App& plugin);
 
 }  // namespace plexus

@@ -45,7 +45,7 @@ const plexus_plugin_t* ask_native(const Library& library) {
   return plugin == nullptr || plugin->magic != PLEXUS_PLUGIN_MAGIC ? nullptr : plugin;
 }
 
-/// The name is the first word of every table of NCCL's.
+/// The plugin's name, which is the first member of all of NCCL's tables.
 std::string name_in_table(const Library& library, const std::string& entry) {
   const auto object = library.find_object(entry.c_str());
   const char* const name =
@@ -53,7 +53,7 @@ std::string name_in_table(const Library& library, const std::string& entry) {
   return name == nullptr ? "unnamed" : name;
 }
 
-/// The newest of the stem, or that of version `abi`.
+/// The newest entry of the stem, or that of version `abi`.
 Result<std::string> choose_entry(const std::vector<std::string>& entries,
                                  const std::string& stem,
                                  const std::string& abi) {
@@ -67,7 +67,7 @@ Result<std::string> choose_entry(const std::vector<std::string>& entries,
   return *found;
 }
 
-/// Where the dynamic loader looks for a bare name, as far as the environment and custom say.
+/// Folders where the dynamic loader looks for a bare name, from the environment and by convention.
 std::vector<fs::path> loader_folders() {
   std::vector<fs::path> folders;
   const char* const path = std::getenv("LD_LIBRARY_PATH");  // NOLINT(concurrency-mt-unsafe)
@@ -81,7 +81,7 @@ std::vector<fs::path> loader_folders() {
   return folders;
 }
 
-/// The names that NCCL looks for, of each kind of plugin.
+/// Whether NCCL looks for a file of this name, for any kind of plugin.
 bool is_vendor_name(const std::string& file) {
   for (const std::string_view kind : {"net", "tuner", "profiler", "env", "gin", "rma"}) {
     const std::string stem = fmt::format("libnccl-{}", kind);
@@ -94,7 +94,7 @@ bool is_vendor_name(const std::string& file) {
   return false;
 }
 
-/// "ncclNetPlugin_v12, ncclNetPlugin_v11": what its file shows.
+/// "ncclNetPlugin_v12, ncclNetPlugin_v11": the tables that the file exports.
 std::string describe_tables(const fs::path& file) {
   if (const auto complete = check_elf_file(file); complete.has_error()) {
     return fmt::format("unusable: {}", complete.error().message());
@@ -199,11 +199,11 @@ Result<void> print_collnet(const Library& library) {
 Result<bool> print_other_kind(const std::string& name, const std::string& abi) {
   const auto file = find_plugin_file(name);
   if (!file) {
-    return false;  // a net plugin may be anywhere that the dynamic loader looks
+    return false;  // a net plugin may be anywhere the dynamic loader looks
   }
   const auto library = Library::load(file.value());
   if (!library) {
-    return false;  // the net's loader says why
+    return false;  // the net plugin's loader reports the reason
   }
   const std::vector<std::string> entries = find_plugin_entries(library.value());
   const plexus_plugin_t* const native = ask_native(library.value());
@@ -246,7 +246,7 @@ void list_vendor_libraries(const fs::path& own_folder, const std::string& folder
   for (const fs::path& folder : loader_folders()) {
     searched.push_back(folder);
   }
-  std::set<fs::path> files;  // a folder may be named twice
+  std::set<fs::path> files;  // a folder may be listed twice
   for (const fs::path& folder : searched) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {

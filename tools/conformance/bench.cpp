@@ -31,7 +31,7 @@ struct Ends {
   plexus_net_memory_t* in_memory;
 };
 
-/// Until the request is done.
+/// Tests until the request is done.
 template <class End>
 Result<void> complete(End& end, plexus_net_request_t* request) {
   while (true) {
@@ -46,7 +46,7 @@ Result<void> complete(End& end, plexus_net_request_t* request) {
   }
 }
 
-/// Tries to start one send, or one receive.
+/// Tries to start one send or one receive.
 Result<plexus_net_request_t*> try_send(Ends& ends, uint64_t size) {
   plexus_net_request_t* request = nullptr;
   const int32_t code = ends.send.isend(ends.out.data(), size, 0, ends.out_memory, &request);
@@ -101,7 +101,7 @@ Result<void> recv_many(Ends& ends, uint64_t size, uint32_t count) {
   return stream(ends, ends.recv, try_recv, size, count);
 }
 
-/// Half round trips in microseconds, sorted; of process 0.
+/// Half round trips in us, sorted; measured by process 0.
 Result<std::vector<double>> ping_pong(Ends& ends, bool is_first, uint64_t size, uint32_t count) {
   std::vector<double> times;
   for (uint32_t i = 0; i < count; ++i) {
@@ -135,7 +135,7 @@ Result<BenchRow> measure_size(Ends& ends, Stand& stand, uint64_t size) {
   const auto begin = Clock::now();
   if (is_first) {
     PLEXUS_TRY(send_many(ends, size, count));
-    PLEXUS_TRY(recv_many(ends, 1, 1));  // the other has all of it
+    PLEXUS_TRY(recv_many(ends, 1, 1));  // the other process has received everything
   } else {
     PLEXUS_TRY(recv_many(ends, size, count));
     PLEXUS_TRY(send_many(ends, 1, 1));
@@ -150,7 +150,7 @@ Result<void> measure(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
   const bool is_first = stand.role() == 0;
-  // Process 0 connects first, then accepts; process 1 the other way round.
+  // Process 0 connects first and then accepts; process 1 accepts first.
   std::optional<Send> send;
   if (is_first) {
     PLEXUS_TRY(made, connect_to_peer(context));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latency and bandwidth through a net plugin alone: two processes of this host, one connection in
-// each direction, the caller's thread driving both ends as the engine does.
+// Latency and bandwidth of a net plugin by itself: two processes of this host with one connection
+// in each direction; the caller's thread drives both ends, as the engine does.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct BenchRow {
   uint64_t size_bytes;
   double latency_us_min;  // half of a round trip
   double latency_us_median;
-  double bandwidth_gb_per_s;  // of messages one after another, 8 in flight
+  double bandwidth_gb_per_s;  // of consecutive messages, 8 in flight
 };
 
 [[nodiscard]] Result<std::vector<BenchRow>> run_bench(const Subject& subject);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page of memory that a check's processes share with the kit: what each is doing, and how it
-// ended. It outlives a crash, so the verdict can name the entry of the plugin in which it happened.
+// A page of memory that a check's processes share with the kit: what each is doing, and how it
+// ended. It outlives a crash, so that the verdict can name the plugin's entry in which the crash
+// happened.
 #pragma once
 
 #include <array>
@@ -14,7 +15,7 @@
 
 namespace plexus::conformance {
 
-/// Where a process is: in an entry of the plugin, or in something of ours that can take long.
+/// Where a process is: in an entry of the plugin, or in a possibly long operation of the kit.
 enum class Place : uint32_t {
   kKit,
   kLoading,
@@ -62,7 +63,7 @@ enum class SeatState : uint32_t {
   kDiedOnPurpose
 };
 
-/// A text that a dying process leaves behind.
+/// A text that a dying process leaves.
 class BoardText {
  public:
   void set(std::string_view text) noexcept;
@@ -78,8 +79,8 @@ struct Seat {
   std::atomic<int32_t> pid{0};
   std::atomic<SeatState> state{SeatState::kRunning};
   std::atomic<Place> place{Place::kKit};
-  BoardText text;                      // of the end
-  std::atomic<bool> is_broken{false};  // a rule of every call was broken; `broken` says how
+  BoardText text;                      // result of the check
+  std::atomic<bool> is_broken{false};  // a rule for every call was broken; `broken` describes it
   std::atomic<bool> has_broken_text{false};
   BoardText broken;
 };

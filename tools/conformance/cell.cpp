@@ -17,7 +17,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// Leaves the end of a check on its seat.
+/// Stores the check's result on its seat.
 void leave_result(Seat& seat, const Result<void>& result) {
   if (result.has_value()) {
     seat.state = SeatState::kPassed;
@@ -46,7 +46,7 @@ void become_quiet(int output) {
   ::setrlimit(RLIMIT_CORE, &no_core);
 }
 
-/// Before the plugin: its symbols are those of the process.
+/// Loaded before the plugin, so that its symbols are available to it.
 void preload(const std::filesystem::path& file, Seat& seat) {
   if (!file.empty() && ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     seat.text.set("the kit cannot load what it was to load before the plugin");
@@ -73,7 +73,7 @@ void preload(const std::filesystem::path& file, Seat& seat) {
   ::_exit(0);
 }
 
-/// The last line that a process wrote, for the reason of an abort.
+/// The last line that a process wrote, as the reason of an abort.
 std::string last_line(int output) {
   constexpr size_t kBytes = 400;
   std::array<char, kBytes> text{};
@@ -93,7 +93,7 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
   PLEXUS_TRY(board, make_board());
   PLEXUS_TRY(channels, Channel::make_pair());
   Cell cell(check, std::move(board), check.options.limit * subject.patience);
-  std::fflush(nullptr);  // or the children write it once more
+  std::fflush(nullptr);  // otherwise the children would write the buffered output again
   for (uint32_t role = 0; role < check.options.processes; ++role) {
     const int output = ::memfd_create("plexus-check", MFD_CLOEXEC);
     const pid_t pid = output < 0 ? -1 : ::fork();
@@ -103,7 +103,7 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
     }
     if (pid == 0) {
       Channel own = std::move(channels[role]);
-      channels[1 - role] = Channel();  // so that each sees the end of the other
+      channels[1 - role] = Channel();  // close, so that each process sees the end of the other
       for (const Process& other : cell.processes_) {
         ::close(other.output);
       }
@@ -111,9 +111,9 @@ Result<Cell> Cell::start(const Subject& subject, const Check& check) {
                 cell.board_->seats[role], output);
     }
     cell.board_->seats[role].pid = pid;
-    ::setpgid(pid, pid);  // in both: whoever comes first
+    ::setpgid(pid, pid);  // in both processes, because either may come first
     cell.processes_.push_back({pid, false, 0, output});
-    constexpr int kTimesMost = 10;  // what waits within ends earlier
+    constexpr int kTimesMost = 10;  // limits inside the process end earlier
     cell.deadlines_.emplace_back(cell.limit_, pid, kTimesMost);
   }
   return cell;
@@ -138,8 +138,8 @@ Cell::~Cell() {
 
 void Cell::kill_all() noexcept {
   for (Process& process : processes_) {
-    // Its group too: a check may have children. The group is its own as long as it is not waited
-    // for, and its children keep it after that.
+    // Also kills its group, because a check may have children. The group id stays valid until the
+    // process is waited for, and its children keep it afterwards.
     ::kill(-process.pid, SIGKILL);
     if (!process.has_ended) {
       ::waitpid(process.pid, &process.status, 0);
@@ -148,7 +148,8 @@ void Cell::kill_all() noexcept {
   }
 }
 
-/// One process may wait for another that is kept from running.
+/// Whether the deadline has passed for every process: one may wait for another that got no CPU
+/// time.
 bool Cell::is_late() {
   return std::all_of(deadlines_.begin(), deadlines_.end(),
                      [](FairDeadline& deadline) { return deadline.is_over(); });
@@ -202,7 +203,7 @@ Verdict Cell::judge(bool is_late) {
                   .outcome = Outcome::kPass,
                   .detail = board_->seats[0].text.get(),
                   .seconds = std::chrono::duration<double>(Clock::now() - begin_).count()};
-  // The strongest reason first: a crash, a breach seen on the way, the check's own words.
+  // In order of weight: a crash, a rule broken on the way, the check's own message.
   std::array<std::string, 4> reasons;
   std::string skipped;
   for (size_t role = 0; role < processes_.size(); ++role) {
@@ -223,7 +224,8 @@ Verdict Cell::judge(bool is_late) {
     }
   }
   if (is_late && !reasons[2].empty()) {
-    std::swap(reasons[0], reasons[2]);  // it knew why; the other only waited for it
+    // the other process knew the reason; the first one only waited for it
+    std::swap(reasons[0], reasons[2]);
   }
   const auto reason = std::find_if(reasons.begin(), reasons.end(),
                                    [](const std::string& text) { return !text.empty(); });

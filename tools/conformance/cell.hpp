@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of one running check, from fork to verdict.
+// The processes of a running check, from fork to verdict.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace plexus::conformance {
 
-/// Ends what is left of its processes when it is destroyed.
+/// Its destructor ends the remaining processes.
 class Cell {
  public:
   [[nodiscard]] static Result<Cell> start(const Subject& subject, const Check& check);
@@ -24,7 +24,7 @@ class Cell {
   Cell& operator=(Cell&& other) noexcept;
   ~Cell();
 
-  /// The verdict, once all processes ended or the deadline came. Never blocks for long.
+  /// The verdict, once all processes have ended or the deadline has passed. Never blocks for long.
   [[nodiscard]] std::optional<Verdict> poll();
 
  private:
@@ -39,7 +39,7 @@ class Cell {
       : check_(&check), board_(std::move(board)), begin_(Clock::now()), limit_(limit) {}
   [[nodiscard]] bool is_late();
   [[nodiscard]] Verdict judge(bool is_late);
-  /// Nullopt: this process says that all is well.
+  /// nullopt: this process reported success.
   [[nodiscard]] std::optional<std::string> find_crash(size_t role) const;
   void kill_all() noexcept;
 
@@ -47,7 +47,7 @@ class Cell {
   SharedBoard board_;
   Clock::time_point begin_;
   std::chrono::milliseconds limit_;
-  std::vector<FairDeadline> deadlines_;  // [processes]; late when all are over
+  std::vector<FairDeadline> deadlines_;  // [processes]; the check is late when all have passed
   std::vector<Process> processes_;
 };
 

@@ -59,7 +59,7 @@ void Channel::attach(Seat& seat, const Seat* peer, std::chrono::milliseconds lim
 }
 
 Result<void> Channel::send_bytes(std::span<const std::byte> bytes) {
-  // A few hundred bytes: they fit in the socket's buffer.
+  // A few hundred bytes, which fit in the socket's buffer.
   if (::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) {
     return left_alone();
   }
@@ -108,14 +108,14 @@ Result<void> Channel::meet() {
 }
 
 Result<void> Channel::wait_for_end() {
-  // The end of the line is not enough: a dying process closes one descriptor after the other.
+  // End-of-file is not sufficient, because a dying process closes one descriptor after the other.
   FairDeadline deadline(limit_);
-  while (peer_->pid == 0 && !deadline.is_over()) {  // it is only being started
+  while (peer_->pid == 0 && !deadline.is_over()) {  // the peer is being started
     ::sched_yield();
   }
   const auto pid_fd = static_cast<int>(::syscall(SYS_pidfd_open, peer_->pid.load(), 0));
   if (pid_fd < 0) {
-    return ok();  // ended, and collected by the kit
+    return ok();  // ended, and reaped by the kit
   }
   seat_->place = Place::kWaitingForPeer;
   const auto events = wait_for_peer(pid_fd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The line between the two processes of a check: how a handle travels, and how they keep in step.
-// Every wait has a bound.
+// The connection between the two processes of a check: it carries handles and keeps them in step.
+// Every wait is bounded.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ class Channel {
   Channel& operator=(Channel&& other) noexcept;
   ~Channel();
 
-  /// `peer`: the other process's seat. Shows on `seat` when the process waits here, and gives up
-  /// after `limit`.
+  /// `peer`: the other process's seat. `seat` shows when the process waits here. Waits end after
+  /// `limit`.
   void attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit);
 
   template <class T>
@@ -40,9 +40,9 @@ class Channel {
     PLEXUS_TRY(receive_bytes(std::as_writable_bytes(std::span(&value, 1))));
     return value;
   }
-  /// Both processes are here.
+  /// Waits until both processes are here.
   [[nodiscard]] Result<void> meet();
-  /// Until the other process has ended and its descriptors are closed.
+  /// Waits until the other process has ended and its descriptors are closed.
   [[nodiscard]] Result<void> wait_for_end();
 
  private:
@@ -50,7 +50,7 @@ class Channel {
   [[nodiscard]] Result<void> receive_bytes(std::span<std::byte> bytes);
   /// False: the other end is closed.
   [[nodiscard]] Result<bool> wait_readable();
-  /// The events of `fd`; 0: none came within the limit, in which the peer could have run.
+  /// Waits for events of `fd`; 0: none within the limit, while the peer could run.
   [[nodiscard]] Result<int> wait_for_peer(int fd) const;
 
   int fd_ = -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check is one function and one row of a table in checks/: id, title, the sentence of the
-// contract that it holds the plugin to. The function runs in a process of its own (or the same
-// function in two), where the plugin may crash or hang.
+// A check is a function and a row of a table in checks/: id, title, and the sentence of the
+// contract that it checks. The function runs in a process of its own (or in two), where the plugin
+// may crash or hang.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,25 @@ struct CheckOptions {
   uint32_t processes = 1;
   seconds limit{20};
   enum class Abi { kAny, kNative, kVendor } abi = Abi::kAny;
-  bool is_alone = false;  // measures time or memory, or moves very much: nothing runs beside it
-  bool exits = false;     // the process ends by exit(), destructors and atexit handlers included
+  bool is_alone = false;  // measures time or memory, or moves very much data: nothing else may run
+  bool exits = false;     // the process ends by exit(), with destructors and atexit handlers
 };
 
 struct Check {
-  const char* id = nullptr;     // "recv.grouped.sizes": words by dots, the first is the group
+  // "recv.grouped.sizes": words separated by dots; the first is the group
+  const char* id = nullptr;
   const char* title = nullptr;  // what is true of a plugin that passes
-  const char* rule = nullptr;   // where the contract says so, in its words
+  const char* rule = nullptr;   // the sentence of the contract
   Result<void> (*run)(Stand&) = nullptr;
   CheckOptions options = {};
 };
 
 using CheckTable = std::span<const Check>;
 
-/// Checks of every library.
+/// Checks for every library.
 [[nodiscard]] CheckTable file_checks();
 [[nodiscard]] CheckTable descriptor_checks();
-/// Checks of a net plugin, one table per folder entry checks/NAME.cpp.
+/// Checks for a net plugin, one table per checks/NAME.cpp.
 [[nodiscard]] CheckTable context_checks();
 [[nodiscard]] CheckTable device_checks();
 [[nodiscard]] CheckTable listen_checks();
@@ -54,29 +55,29 @@ using CheckTable = std::span<const Check>;
 [[nodiscard]] CheckTable fault_checks();
 [[nodiscard]] CheckTable log_checks();
 [[nodiscard]] CheckTable vendor_checks();
-/// Checks of a tuner plugin: of the native ABI, and of NCCL's.
+/// Checks for a tuner plugin, of the native ABI and of NCCL's.
 [[nodiscard]] CheckTable tuner_checks();
 [[nodiscard]] CheckTable nccl_tuner_checks();
 [[nodiscard]] CheckTable nccl_costs_checks();
-/// Checks of a profiler of NCCL's ABI.
+/// Checks for a profiler of NCCL's ABI.
 [[nodiscard]] CheckTable profiler_checks();
 [[nodiscard]] CheckTable event_checks();
-/// Checks of a collnet plugin.
+/// Checks for a collnet plugin.
 [[nodiscard]] CheckTable collnet_checks();
 [[nodiscard]] CheckTable reduction_checks();
 
-/// What a library can be held to. A tuner of NCCL's ABI answers in another form than a native one,
-/// so it has checks of its own.
+/// The kinds of plugins. A tuner of NCCL's ABI has a different form of answers than a native one
+/// and therefore its own checks.
 enum class PluginKind { kNone, kNet, kTuner, kNcclTuner, kProfiler, kCollnet };
 inline constexpr PluginKind kPluginKinds[] = {PluginKind::kNet, PluginKind::kTuner,
                                               PluginKind::kNcclTuner, PluginKind::kProfiler,
                                               PluginKind::kCollnet};
-/// "net"; of kNone "unknown".
+/// For example "net"; "unknown" for kNone.
 [[nodiscard]] const char* kind_word(PluginKind kind);
-/// All that apply to a kind, in the order in which they are shown.
+/// All checks of a kind, in display order.
 [[nodiscard]] std::vector<const Check*> checks_of(PluginKind kind);
 
-// ---- adaptors: what most checks begin with ----
+// ---- adaptors: the usual beginnings of checks ----
 
 /// `f` with a context of the plugin.
 template <Result<void> (*f)(const Context&)>
@@ -86,7 +87,7 @@ Result<void> on_context(Stand& stand) {
   return f(context);
 }
 
-/// `f` with a connection from one context to another, as two ranks of one process have it.
+/// `f` with a connection between two contexts, as between two ranks of one process.
 template <Result<void> (*f)(Pair&)>
 Result<void> on_pair(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
@@ -109,7 +110,7 @@ Result<void> on_processes(Stand& stand) {
   return in(recv);
 }
 
-/// The longest message a check of at most `size_bytes` can use on device 0.
+/// The longest message up to `size_bytes` that device 0 supports.
 [[nodiscard]] uint64_t longest_message(const Context& context, uint64_t size_bytes);
 
 }  // namespace plexus::conformance

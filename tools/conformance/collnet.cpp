@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kGuardBytes = 64;
 constexpr std::byte kGuard{0xA5};
 
-/// Elements at an offset, with guards on both sides.
+/// A buffer at an offset, with guards on both sides.
 class Room {
  public:
   Room(size_t size_bytes, size_t offset_bytes)
@@ -62,12 +62,12 @@ Result<void> prepare(Member& member, const Reduction& reduction, Side& side) {
   return ok();
 }
 
-/// False: there is more to do.
+/// Returns false until it is done.
 Result<bool> advance(Member& member, Side& side) {
   if (!side.is_started) {
     const int32_t code = member.iallreduce(side.what, &side.request);
     if (code == PLEXUS_AGAIN) {
-      return false;  // nothing was started: the same again
+      return false;  // nothing was started: try the same again
     }
     if (code != PLEXUS_OK) {
       return failed(member.monitor(), "iallreduce", code);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collnet plugin under the monitor: its handles as owners, and members of a group that reduce.
-// NCCL's ABI comes through core/plugin/nccl_collnet.
+// A collnet plugin under the monitor: owners of its handles, and members of a group that reduce. A
+// plugin of NCCL's ABI is used through core/plugin/nccl_collnet.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ class CollnetUse {
   std::vector<plexus_collnet_properties_t> devices_;
 };
 
-/// One member: listens, then is of a group.
+/// One member: it listens, then joins a group.
 class Member {
  public:
   [[nodiscard]] static Result<Member> listen(const CollnetUse& use, uint32_t device = 0);
@@ -61,15 +61,15 @@ class Member {
   Member& operator=(Member&&) = delete;
   ~Member() { close(); }
   [[nodiscard]] const plexus_net_handle_t& handle() const noexcept { return handle_; }
-  /// As the plugin's.
+  /// The plugin's code.
   int32_t try_connect(std::span<const plexus_net_handle_t> handles, uint32_t number);
   [[nodiscard]] Result<plexus_collnet_memory_t*> register_memory(void* data, uint64_t size_bytes);
   int32_t iallreduce(const plexus_collnet_reduction_t& reduction,
                      plexus_collnet_request_t** request);
   int32_t test(plexus_collnet_request_t* request);
-  /// All that was registered.
+  /// Deregisters everything.
   void deregister();
-  /// The memory, the group, then the listen handle.
+  /// Closes the memory, the group, then the listen handle.
   void close();
   [[nodiscard]] Stand& stand() const noexcept { return *collnet_->stand; }
   [[nodiscard]] Monitor& monitor() const noexcept { return collnet_->monitor(); }
@@ -83,18 +83,18 @@ class Member {
   std::vector<plexus_collnet_memory_t*> memory_;
 };
 
-/// The members that this process has, connected, with the numbers that they have in the group.
+/// The connected members in this process, with their numbers in the group.
 struct Team {
   std::vector<Member> members;
   std::vector<uint32_t> numbers;
   uint32_t size = 0;  // of the group
 };
-/// All of one process.
+/// A group with all members in this process.
 [[nodiscard]] Result<Team> make_team(const CollnetUse& use, uint32_t size);
-/// Over two processes: those with even numbers are in process 0.
+/// A group over two processes: members with even numbers are in process 0.
 [[nodiscard]] Result<Team> make_team_of_processes(const CollnetUse& use, uint32_t size);
 
-/// A reduction that every member of the team makes; parts are of all members of the group.
+/// A reduction that every member of the team performs; parts are of all members of the group.
 struct Reduction {
   int32_t type = PLEXUS_TYPE_INT32;
   int32_t op = PLEXUS_REDUCE_SUM;
@@ -103,16 +103,16 @@ struct Reduction {
   size_t offset = 0;  // elements into a buffer
   uint32_t salt = 0;
 };
-/// Of a type and operation that the plugin has, the smallest elements first.
+/// For a supported type and operation, preferring small elements.
 [[nodiscard]] Result<Reduction> find_reduction(const CollnetUse& use, uint64_t count = 100);
-/// Starts it on all members and tests until all are done; compares the bits, and the guards around
-/// them, with the host's arithmetic.
+/// Starts it on all members and tests until all are done; compares the bits with the host's
+/// arithmetic, and checks the guards.
 [[nodiscard]] Result<void> reduce(Team& team, const Reduction& reduction);
 
 inline constexpr int32_t kTypes = PLEXUS_TYPE_FLOAT8E5M2 + 1;
 inline constexpr int32_t kOps = PLEXUS_REDUCE_MIN + 1;
 
-/// A check of one context, as the table of checks has them.
+/// A check with one context, for the table of checks.
 template <Result<void> (*f)(const CollnetUse&)>
 Result<void> on_use(Stand& stand) {
   PLEXUS_TRY(collnet, Collnet::load(stand));

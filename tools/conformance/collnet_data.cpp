@@ -28,7 +28,7 @@ constexpr const char* kOps[] = {"sum", "prod", "max", "min"};
 
 bool is_known(int32_t type) { return type >= 0 && static_cast<size_t>(type) < std::size(kKinds); }
 
-/// The same everywhere: mixes the element's coordinates.
+/// Mixes the element's coordinates; equal results everywhere.
 uint64_t mix(uint64_t index, uint32_t member, uint32_t salt) {
   uint64_t x = index * 0x9E37'79B9'7F4A'7C15U + member * 0xBF58'476D'1CE4'E5B9U + salt;
   x ^= x >> 31U;
@@ -36,7 +36,7 @@ uint64_t mix(uint64_t index, uint32_t member, uint32_t salt) {
   return x ^ x >> 29U;
 }
 
-/// -2..2; of a product -2, -1, 1 or 2: all types hold every partial result.
+/// -2..2; for a product -2, -1, 1 or 2: every type can represent all partial results.
 int64_t small_value(uint64_t bits, int32_t op) {
   if (op == PLEXUS_REDUCE_PROD) {
     return (bits & 1U) != 0 ? ((bits & 2U) != 0 ? 2 : -2) : ((bits & 2U) != 0 ? 1 : -1);
@@ -44,7 +44,7 @@ int64_t small_value(uint64_t bits, int32_t op) {
   return static_cast<int64_t>(bits % 5) - 2;
 }
 
-/// The bits of a whole number in a float of that shape. Exact for those that occur here.
+/// The bits of an integer as a float of this format. Exact for all values used here.
 uint64_t float_bits(int64_t value, const Kind& kind) {
   if (value == 0) {
     return 0;
@@ -59,7 +59,7 @@ uint64_t float_bits(int64_t value, const Kind& kind) {
          static_cast<uint64_t>(exponent + bias) << kind.mantissa_bits | mantissa;
 }
 
-/// As 64 bits, the sign extended.
+/// As 64 bits with sign extension.
 uint64_t widen(uint64_t bits, const Kind& kind) {
   const uint32_t unused = 64 - 8 * kind.bytes;
   return kind.is_signed ? static_cast<uint64_t>(static_cast<int64_t>(bits << unused) >> unused)

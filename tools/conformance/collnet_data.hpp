@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What members of a group give to a reduction, and what must come out, bit for bit: integers of
-// any value, which wrap around; floats that are small whole numbers (powers of two for products),
-// so that every order of the members has the same exact result.
+// The inputs and expected results of a reduction, bit for bit: integers of any value, which wrap
+// around; floats that are small integers (powers of two for products), so that every order of the
+// members gives the same exact result.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace plexus::conformance {
 
 /// Bytes of an element; 0: there is no such type.
 [[nodiscard]] size_t collnet_element_bytes(int32_t type);
-/// "float16"; of an unknown one "?".
+/// "float16"; "?" if unknown.
 [[nodiscard]] const char* collnet_type_name(int32_t type);
 [[nodiscard]] const char* collnet_op_name(int32_t op);
 
@@ -22,9 +22,9 @@ struct CollnetData {
   uint64_t count;
   uint32_t salt;
 };
-/// The part of a member.
+/// The input of a member.
 [[nodiscard]] std::vector<std::byte> make_part(const CollnetData& data, uint32_t member);
-/// Of `members` parts.
+/// The result over `members` members.
 [[nodiscard]] std::vector<std::byte> make_result(const CollnetData& data, uint32_t members);
 
 }  // namespace plexus::conformance

@@ -14,7 +14,7 @@ namespace {
 
 using Image = std::vector<char>;
 
-/// `count` objects at `offset`; nullopt when they are not within the file.
+/// `count` objects at `offset`; nullopt: not within the file.
 template <class T>
 std::optional<std::vector<T>> read_table(const Image& image, uint64_t offset, uint64_t count) {
   if (offset > image.size() || count > (image.size() - offset) / sizeof(T)) {
@@ -35,7 +35,7 @@ std::string text_at(const Image& image, uint64_t offset) {
   return {begin, ::strnlen(begin, image.size() - offset)};
 }
 
-/// Defined by every link or by instrumentation; no interface of the plugin.
+/// Whether linkers or instrumentation define the name in every library.
 bool is_of_linker(std::string_view name) {
   for (const std::string_view stem :
        {"_init", "_fini", "_edata", "_end", "__bss_start", "__asan", "__ubsan", "__tsan",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shared library shows and needs, read from its file: nothing of it is run.
+// The symbols and dependencies of a shared library, read from its file without running it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ElfSymbol {
 };
 
 struct ElfFile {
-  std::vector<ElfSymbol> exported;     // defined, dynamic, not of a linker
+  std::vector<ElfSymbol> exported;     // defined and dynamic, without those of linkers
   std::vector<std::string> undefined;  // not weak
   std::vector<std::string> needed;     // DT_NEEDED
   std::vector<std::string> run_paths;  // entries of DT_RUNPATH or DT_RPATH
@@ -27,11 +27,11 @@ struct ElfFile {
   bool is_writable_and_executable = false;  // a segment is both
 };
 
-/// A name that hosts look for in a plugin: plexus_plugin_query, ncclNetPlugin_v8. A helper of the
-/// plugin's may be called ncclNetConnect_v8, and is none.
+/// Whether hosts look for this name in a plugin: plexus_plugin_query, ncclNetPlugin_v8. Similar
+/// names of helpers, such as ncclNetConnect_v8, are not entries.
 [[nodiscard]] bool is_plugin_entry(const std::string& name);
 
-/// The file is known to be a complete 64-bit library (core/plugin/library check_elf_file).
+/// Requires a complete 64-bit library (core/plugin/library check_elf_file).
 [[nodiscard]] Result<ElfFile> read_elf_file(const std::filesystem::path& path);
 
 }  // namespace plexus::conformance

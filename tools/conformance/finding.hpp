@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check can end with besides "all well", as errors of core/base: `wrong` = the plugin broke
-// the rule, `skip` = the check cannot be made here, `left_alone` = the other process of the check
-// ended first, which has the better story.
+// Results of a check other than success, as errors of core/base: `wrong`: the plugin broke the
+// rule; `skip`: the check is impossible here; `left_alone`: the other process of the check ended
+// first and has the reason.
 #pragma once
 
 #include <utility>

@@ -11,7 +11,7 @@ constexpr Grade kWeak = Grade::kWeak;
 constexpr Grade kBeyond = Grade::kBeyond;
 
 constexpr auto kRows = std::to_array<GradeRow>({
-    // The process around it: NCCL asks nothing, other code in the process may.
+    // The surrounding process: NCCL has no requirements, other code in the process may have.
     {"file.load_process", kWeak},
     {"file.load_threads", kBeyond},
     {"file.load_descriptors", kBeyond},
@@ -22,26 +22,26 @@ constexpr auto kRows = std::to_array<GradeRow>({
     {"init.process", kWeak},
     {"init.leaves", kWeak},
     {"init.memory", kWeak},
-    {"init.threads", kBeyond},    // NCCL holds a lock of the process
-    {"device.threads", kBeyond},  // the same
+    {"init.threads", kBeyond},    // NCCL holds a process-wide lock
+    {"device.threads", kBeyond},  // NCCL holds a process-wide lock
     {"fork.between", kWeak},
     {"fork.child", kWeak},
     {"fork.exec", kWeak},
-    // What NCCL reads leniently, or not at all.
+    // Values that NCCL reads leniently or not at all.
     {"device.pci_path", kBeyond},
-    {"device.speed", kBeyond},  // 0 or less is taken for 10 Gbit/s
+    {"device.speed", kBeyond},  // NCCL takes 0 or less for 10 Gbit/s
     {"device.latency", kBeyond},
     {"device.rails", kBeyond},
     {"device.names_differ", kBeyond},
     {"vendor.size", kBeyond},
     // Connections.
     {"accept.several", kBeyond},  // one accept per listen
-    {"accept.no_wait", kWeak},    // NCCL connects first; a peer that never comes then holds up all
+    {"accept.no_wait", kWeak},    // NCCL connects first; a peer that never comes blocks all
     {"connect.nobody", kWeak},
     {"connect.leaves", kWeak},
     {"time.connect", kWeak},
-    // Messages and requests: of each connection NCCL has 8 under way, tests the oldest, and gives
-    // every buffer an address and every test a place for sizes.
+    // Messages and requests: NCCL has 8 in flight per connection, tests the oldest, and passes an
+    // address for every buffer and an array for sizes to every test.
     {"message.empty_null", kBeyond},
     {"message.read_only", kBeyond},
     {"order.tags_reversed", kBeyond},
@@ -55,7 +55,7 @@ constexpr auto kRows = std::to_array<GradeRow>({
     {"request.sizes_done", kBeyond},
     {"request.too_long", kWeak},
     {"group.too_long", kWeak},
-    // Ends that no healthy job sees.
+    // Ends that do not occur in a healthy job.
     {"close.receives", kWeak},
     {"close.send", kWeak},
     {"close.amid", kWeak},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it means that a plugin fails a check. NCCL's contract is what NCCL does, and what its own
-// transports do well under it: a check that asks for more is graded so, or it would blame vendors
-// for rules that nobody gave them. A native plugin promised all of plugin-api: every check counts.
+// The severity of a failed check. NCCL's contract is what NCCL does, and what its own transports
+// support under it; checks that require more are graded lower, because vendors never agreed to
+// those rules. A native plugin promises all of plugin-api, so every check counts.
 #pragma once
 
 #include <span>
@@ -10,9 +10,9 @@
 namespace plexus::conformance {
 
 enum class Grade {
-  kBreaksJobs,  // a job goes wrong, under NCCL too
-  kWeak,        // a job that goes well does so still; one in trouble ends worse
-  kBeyond,      // NCCL asks for no such thing
+  kBreaksJobs,  // jobs fail, under NCCL as well
+  kWeak,        // healthy jobs still succeed; jobs with failures end worse
+  kBeyond,      // NCCL does not require it
 };
 
 /// "breaks jobs", "weak under faults", "beyond NCCL's contract".
@@ -20,10 +20,10 @@ enum class Grade {
 /// "fail", "weak", "beyond": the verdict of a check that failed.
 [[nodiscard]] const char* grade_verdict(Grade grade);
 
-/// Of the check `id` over a plugin of NCCL's ABI.
+/// For the check `id` of a plugin of NCCL's ABI.
 [[nodiscard]] Grade grade_under_nccl(std::string_view id);
 
-/// Every id that has a row of its own; the others break jobs.
+/// All ids with their own grade; the others have kBreaksJobs.
 struct GradeRow {
   std::string_view id;
   Grade grade;

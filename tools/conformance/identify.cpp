@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library is: loaded in a process of its own, which leaves the answer on its seat.
+// Determines the kind of a library: loads it in a separate process, which leaves the answer on its
+// seat.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -14,8 +15,8 @@
 namespace plexus::conformance {
 namespace {
 
-/// As it lies on the seat: "2\tplexus 1.1\tSocket\t", the kind as a number; behind the last tab,
-/// why nothing can be checked.
+/// The format on the seat: "2\tplexus 1.1\tSocket\t", with the kind as a number; after the last
+/// tab, the reason why nothing can be checked.
 std::string on_seat(PluginKind kind,
                     std::string_view abi,
                     std::string_view name,
@@ -28,7 +29,7 @@ bool wants_kind(const Stand& stand, PluginKind kind) {
   return wanted.empty() || wanted == kind_word(kind);
 }
 
-/// Nothing: it is no native plugin of the kind that is wanted.
+/// nullopt: not a native plugin of the wanted kind.
 std::optional<std::string> look_for_native(Stand& stand, const Library& library) {
   using Query = const plexus_plugin_t*(uint32_t);
   Query* const query = library.find_function<Query>("plexus_plugin_query");
@@ -53,7 +54,7 @@ bool has_any(const Library& library, const char* stem) {
   return find_newest_table(library, stem, kAnyNcclVersion).has_value();
 }
 
-/// A table of a kind that hosts have and the kit does not check.
+/// Detects tables of kinds that hosts support and the kit does not check.
 std::optional<std::string> look_for_unchecked_kind(const Library& library) {
   struct Kind {
     const char* stem;
@@ -127,7 +128,7 @@ Result<void> look_at_library(Stand& stand) {
   return ok();
 }
 
-/// What the library said so far, through the log and past it; the last lines.
+/// The last lines that the library has logged or printed.
 std::string own_lines(Stand& stand) {
   constexpr size_t kLinesMost = 6;
   constexpr size_t kPrintedMost = 400;
@@ -140,7 +141,7 @@ std::string own_lines(Stand& stand) {
   for (size_t i = first; i < lines.size(); ++i) {
     text += (text.empty() ? "" : "\n") + lines[i];
   }
-  // The kit gave this process a file as stdout and stderr.
+  // stdout and stderr of this process are a file of the kit.
   std::array<char, kPrintedMost> printed{};
   const ssize_t size = ::pread(STDOUT_FILENO, printed.data(), printed.size(), 0);
   if (size > 0) {
@@ -149,12 +150,12 @@ std::string own_lines(Stand& stand) {
   return text;
 }
 
-/// On the seat: why it cannot be used here, and its own lines; nothing when it can.
+/// Leaves on the seat why it is unusable here, with its own lines; empty: it is usable.
 void leave_unusable(Stand& stand, std::string_view why) {
   stand.seat().text.set(fmt::format("{}\n{}", why, own_lines(stand)));
 }
 
-/// A net plugin: does its init work here, and does it have a device?
+/// For a net plugin: checks that init works here and that there is a device.
 Result<void> look_for_devices(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   Monitor& monitor = stand.monitor();
@@ -178,7 +179,7 @@ Result<void> look_for_devices(Stand& stand) {
 constexpr Check kLook = {"identity", "", "", &look_at_library};
 constexpr Check kDevices = {"devices", "", "", &look_for_devices};
 
-/// A crash or a hang is for the checks to tell.
+/// A crash or hang here is left for the checks to report.
 Result<void> add_devices(const Subject& subject, Identity& identity) {
   PLEXUS_TRY(verdict, run_alone(subject, kDevices));
   if (verdict.outcome == Outcome::kPass && !verdict.detail.empty()) {

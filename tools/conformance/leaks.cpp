@@ -8,13 +8,13 @@
 namespace plexus::conformance {
 namespace {
 
-/// Bytes that malloc has given out.
+/// Bytes currently allocated by malloc.
 uint64_t count_heap_bytes() {
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
 }
 
-/// About what the monitor's lines take.
+/// Approximate size of the monitor's log lines.
 uint64_t count_line_bytes(Stand& stand) {
   constexpr uint64_t kNode = 64;
   uint64_t bytes = 0;

@@ -13,9 +13,9 @@
 namespace plexus::conformance {
 
 [[nodiscard]] Result<Library> load_library(Stand& stand);
-/// Of the error of a load: CUDA's runtime was missing, and what helps. Nullopt: something else.
+/// For the error of a load: explains a missing CUDA runtime and what helps. nullopt: another cause.
 [[nodiscard]] std::optional<std::string> explain_missing_cuda(const std::string& error);
-/// NCCL's table of the version that the subject names, else the newest of `versions`.
+/// NCCL's table in the version that the subject names, or else the newest of `versions`.
 [[nodiscard]] Result<NcclTable> load_table(Stand& stand, const char* stem, NcclVersions versions);
 
 }  // namespace plexus::conformance

@@ -88,7 +88,7 @@ void Monitor::write_line(plexus_log_sink_t* sink,
                          int32_t /*line*/,
                          const char* text) noexcept {
   if (sink == nullptr) {
-    std::terminate();  // nobody to tell: the verdict names the entry and the abort
+    std::terminate();  // cannot be reported: the verdict names the entry and the abort
   }
   reinterpret_cast<Monitor*>(sink)->take_line(level, text);
 }

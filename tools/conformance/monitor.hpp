@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call into the plugin goes through a `Monitor`: it tells the board where the process is,
-// takes the plugin's log lines, measures, and checks what holds for every entry: no exception comes
-// out, the code is one of plexus_plugin.h, PLEXUS_AGAIN only where it is allowed, a failure has its
-// sentence. The first breach is left on the board and fails the check, whatever else it finds.
+// Every call into the plugin goes through a `Monitor`. It records on the board where the process
+// is, takes the plugin's log lines, measures time, and checks the rules for every entry: no
+// exception escapes, the code is one of plexus_plugin.h, PLEXUS_AGAIN is returned only where
+// allowed, a failure has its sentence. The first violation is left on the board and fails the
+// check, whatever else it finds.
 #pragma once
 
 #include <array>
@@ -73,9 +74,9 @@ class Monitor {
     return reinterpret_cast<plexus_log_sink_t*>(this);
   }
 
-  /// The first breach counts.
+  /// The first violation is kept.
   void report(std::string_view breach) noexcept;
-  /// Of the last failing call of this thread: its sentence, or "code 6".
+  /// The sentence of the last failing call of this thread, or "code 6".
   [[nodiscard]] std::string last_failure() const;
   /// Number of PLEXUS_LOG_ERROR lines of the last failing call of this thread.
   [[nodiscard]] uint32_t last_failure_lines() const;
@@ -88,8 +89,8 @@ class Monitor {
     std::chrono::nanoseconds median{0};  // rounded up to a power of two
   };
   [[nodiscard]] Times times(Place place) const;
-  /// From now on, the calls of this thread are measured without the time in which another thread
-  /// had its core. For checks of time, which have one thread.
+  /// From now on, the calls of this thread are measured without the time in which other threads
+  /// used its core. For checks of time, which have one thread.
   void measure_this_thread();
   void forget_times();
 
@@ -118,12 +119,12 @@ class Monitor {
   void take_line(int32_t level, const char* text);
 
   Seat* seat_;
-  std::thread::id measured_;  // none: all are, with all time
+  std::thread::id measured_;  // none: all threads, with all time
   std::atomic<uint32_t> errors_{0};
   mutable std::mutex mutex_;
   std::vector<LogLine> lines_;     // guarded by mutex_
-  std::vector<LogLine> untold_;    // guarded by mutex_: error lines whose call has not returned
-  std::vector<Failure> failures_;  // guarded by mutex_: the last of each thread
+  std::vector<LogLine> untold_;    // guarded by mutex_: error lines of calls that have not returned
+  std::vector<Failure> failures_;  // guarded by mutex_: the latest of each thread
   std::array<std::array<std::atomic<uint64_t>, kBuckets>, kPlaces> histogram_{};
   std::array<std::atomic<int64_t>, kPlaces> longest_{};
 };

@@ -24,9 +24,9 @@ const Table& as(const NcclProfiler& profiler) {
   return *static_cast<const Table*>(profiler.table());
 }
 
-/// States by their numbers of the ABI; those without a name of ours: control 13 to 18, the net
-/// plugin's 21, the kernel's 22. v6's copy engine events are not told, for the kit does not know
-/// their descriptors.
+/// States by the ABI's numbers; those without a name in plugin-api: 13 to 18 for control, 21 for
+/// the net plugin, 22 for the kernel. Events of v6's copy engine are not sent, because the kit does
+/// not know their descriptors.
 constexpr std::array<EventKind, 12> kKinds = {
     {{NCCL_PROFILE_GROUP_API,
       "group API",
@@ -59,8 +59,9 @@ nccl_profile_coll_v4_t make_coll() {
   return coll;
 }
 
-/// Of no network that there is: (type << 16 | version), NVIDIA's are type 1 (IB) and 2 (Socket). A
-/// profiler that knows one reads the data as that one's.
+/// An id that no network has (type << 16
+/// version; NVIDIA's are type 1, IB, and 2, Socket). A profiler interprets the data of networks
+/// that it knows.
 constexpr int64_t kUnknownNetwork = 0x7FFF0001;
 
 nccl_profile_p2p_v5_t make_p2p(void* group) {

@@ -16,7 +16,7 @@ namespace plexus::conformance {
 
 class NcclProfiler {
  public:
-  /// That of the ABI that the subject names, else the newest.
+  /// The version that the subject names, or else the newest.
   [[nodiscard]] static Result<NcclProfiler> load(Stand& stand);
   [[nodiscard]] Stand& stand() const noexcept { return *stand_; }
   [[nodiscard]] int version() const noexcept { return table_.version; }
@@ -32,21 +32,21 @@ class NcclProfiler {
   NcclTable table_;
 };
 
-/// An event under way; null: the profiler does not track it.
+/// An event in progress; null: the profiler does not track it.
 using EventHandle = void*;
 
-/// A kind of event, and the states that it goes through.
+/// A kind of event and its sequence of states.
 struct EventKind {
   uint64_t type;
   const char* name;
   int since;                  // version of the ABI
   std::array<int, 6> states;  // 0: no more
 };
-/// The kinds that a version has, parents before those below them.
+/// The kinds of events in a version; parents come before their children.
 [[nodiscard]] std::span<const EventKind> all_event_kinds();
 [[nodiscard]] const EventKind& event_kind(uint64_t type);
 
-/// The context of a communicator; finalized when it goes. Threads: as the plugin.
+/// The context of a communicator; finalized by the destructor. Threads: as for the plugin.
 class ProfilerSession {
  public:
   struct Comm {
@@ -74,10 +74,10 @@ class ProfilerSession {
   [[nodiscard]] bool has(const EventKind& kind) const noexcept {
     return kind.since <= profiler_->version();
   }
-  /// The descriptor is overwritten when the call is over.
+  /// Overwrites the descriptor after the call.
   [[nodiscard]] Result<EventHandle> start(uint64_t type, EventHandle parent, EventHandle group);
   [[nodiscard]] Result<void> record(EventHandle event, int state);
-  /// All of the kind's states in turn.
+  /// Records all of the kind's states in order.
   [[nodiscard]] Result<void> record_all(EventHandle event, const EventKind& kind);
   [[nodiscard]] Result<void> stop(EventHandle event);
   [[nodiscard]] Monitor& monitor() const noexcept { return profiler_->stand().monitor(); }

@@ -22,7 +22,7 @@ int32_t call(Monitor& monitor, Place place, const char* name, const Call& made) 
   });
 }
 
-/// Numbers such as a model of a machine has.
+/// Fills in plausible numbers for a machine.
 void fill(nccl_tuner_constants_v5_t& constants) {
   constexpr double kPlain = 12.5;
   auto* const first = reinterpret_cast<double*>(&constants);
@@ -54,7 +54,7 @@ float TunerCosts::at(int row, int column) const {
 }
 
 float** TunerCosts::raw() noexcept {
-  // The ABI's float** is the address of a block of floats.
+  // The ABI's float** in fact points to one block of floats.
   return reinterpret_cast<float**>(floats_.data() + kGuards);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library of NCCL's tuner ABI (ncclTunerPlugin_v2 .. v6), driven through its raw table: what it
-// writes, and where, is seen before anything of it is brought into order.
+// A library of NCCL's tuner ABI (ncclTunerPlugin_v2 .. v6), driven through its raw table: checks
+// see what it writes, and where, before any correction.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace plexus::conformance {
 
-/// What the call is.
+/// A call to ask about.
 struct TunerQuestion {
   int collective = NCCL_TUNER_ALL_REDUCE;
   size_t size_bytes = 1 << 20;
@@ -23,8 +23,8 @@ struct TunerQuestion {
   int is_registered = 0;
 };
 
-/// The table that a tuner is given, a row per algorithm and a column per protocol, with guards
-/// around it, and the rest of its answer.
+/// The table that a tuner receives, with a row per algorithm, a column per protocol, and guards
+/// around it; and the rest of its answer.
 class TunerCosts {
  public:
   explicit TunerCosts(int rows = NCCL_TUNER_ALGORITHMS, int columns = NCCL_TUNER_PROTOCOLS);
@@ -33,12 +33,12 @@ class TunerCosts {
   [[nodiscard]] int algorithms() const noexcept { return algorithms_; }
   [[nodiscard]] int protocols() const noexcept { return protocols_; }
   [[nodiscard]] float** raw() noexcept;
-  /// True: nothing was written around the table.
+  /// Whether nothing was written outside the table.
   [[nodiscard]] bool are_guards_whole() const noexcept;
   bool operator==(const TunerCosts& other) const = default;
 
   int channels = 0;
-  int algorithm = NCCL_TUNER_UNDEFINED;  // these two: v2 alone
+  int algorithm = NCCL_TUNER_UNDEFINED;  // these two: only v2
   int protocol = NCCL_TUNER_UNDEFINED;
 
  private:
@@ -47,12 +47,12 @@ class TunerCosts {
   std::vector<float> floats_;
 };
 
-/// Times as a model gives them: Tree and Ring possible with all protocols, nothing else.
+/// Times as from a model: Tree and Ring with all protocols, nothing else.
 [[nodiscard]] TunerCosts make_costs(const TunerQuestion& question);
 
 class NcclTuner {
  public:
-  /// That of the ABI that the subject names, else the newest.
+  /// The version that the subject names, or else the newest.
   [[nodiscard]] static Result<NcclTuner> load(Stand& stand);
   [[nodiscard]] Stand& stand() const noexcept { return *stand_; }
   [[nodiscard]] int version() const noexcept { return table_.version; }
@@ -69,7 +69,7 @@ class NcclTuner {
   NcclTable table_;
 };
 
-/// The context of a communicator; ended when it goes.
+/// The context of a communicator; destroyed by the destructor.
 class NcclTunerSession {
  public:
   struct Comm {
@@ -90,7 +90,7 @@ class NcclTunerSession {
   int32_t close();
 
   [[nodiscard]] Result<void> ask(const TunerQuestion& question, TunerCosts& costs);
-  /// As `ask`; the code, for questions that may be refused.
+  /// Like `ask`, but returns the code, for questions that may be refused.
   int32_t try_ask(const TunerQuestion& question, TunerCosts& costs);
   /// v6; false: it has no such entry.
   [[nodiscard]] Result<bool> ask_chunk(const TunerQuestion& question,
@@ -99,7 +99,7 @@ class NcclTunerSession {
                                        size_t& chunk_bytes);
   [[nodiscard]] Monitor& monitor() const noexcept { return tuner_->stand().monitor(); }
   [[nodiscard]] const NcclTuner& tuner() const noexcept { return *tuner_; }
-  /// As init left them: v5 on.
+  /// The constants as init left them (v5 on).
   [[nodiscard]] const nccl_tuner_constants_v5_t& constants() const noexcept { return *constants_; }
   /// Writes garbage over the memory that was valid during init only.
   void take_back();

@@ -9,7 +9,7 @@ namespace plexus::conformance {
 namespace {
 
 plexus_net_region_t make_region(const void* data, uint64_t size_bytes) {
-  // A sending end only reads.
+  // A sending end only reads the memory.
   return {const_cast<void*>(data), size_bytes, 0, -1, PLEXUS_MEMORY_HOST};
 }
 

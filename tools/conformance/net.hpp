@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A net plugin under check: its handles as owners, each call made through the monitor. Nothing of
-// core/transport takes part. A plugin of NCCL's ABI is driven through core/plugin/nccl_net, which
-// makes it look native; what only its raw table shows is in checks/vendor.cpp.
+// A net plugin under check: owners of its handles, with each call made through the monitor, without
+// core/transport. A plugin of NCCL's ABI is used through core/plugin/nccl_net, which makes it
+// native; what only its raw table shows is in checks/vendor.cpp.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Net {
   }
 };
 
-/// Something that an entry of the plugin ends.
+/// Owner of a handle that an entry of the plugin closes.
 template <class Raw, void (*plexus_net_ops::*kClose)(Raw*), Place kPlace>
 class Owned {
  public:
@@ -70,7 +70,7 @@ class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place:
                 int32_t tag,
                 plexus_net_memory_t* memory,
                 plexus_net_request_t** request);
-  /// Only where the table has it.
+  /// Only if the table has it.
   int32_t isend_pieces(std::span<const plexus_net_piece_t> pieces,
                        int32_t tag,
                        plexus_net_request_t** request);
@@ -89,7 +89,7 @@ class Recv : public Owned<plexus_net_recv_t, &plexus_net_ops::close_recv, Place:
   Recv(const Net& net, plexus_net_listen_t* listen) : Owned(net, nullptr), listen_(listen) {}
   int32_t try_accept();
   int32_t irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_request_t** request);
-  /// Only where the table has it.
+  /// Only if the table has it.
   int32_t irecv_pieces(std::span<const plexus_net_piece_t> pieces,
                        int32_t tag,
                        plexus_net_request_t** request);
@@ -106,7 +106,7 @@ class Listen
   Listen(const Net& net, plexus_net_listen_t* raw, const NetHandle& handle)
       : Owned(net, raw), handle_(handle) {}
   [[nodiscard]] const NetHandle& handle() const noexcept { return handle_; }
-  /// Nothing is accepted yet.
+  /// A receiving end that is not accepted yet.
   [[nodiscard]] Recv accept() const { return {*net_, raw_}; }
 
  private:
@@ -116,7 +116,7 @@ class Listen
 /// The context of a communicator.
 class Context : public Owned<plexus_net_context_t, &plexus_net_ops::finalize, Place::kFinalize> {
  public:
-  /// Fails when the plugin cannot be used here, no device included.
+  /// Fails when the plugin is unusable here, including when there is no device.
   [[nodiscard]] static Result<Context> open(const Net& net, uint64_t comm_id = 7);
 
   [[nodiscard]] uint32_t devices() const noexcept {
@@ -135,7 +135,7 @@ class Context : public Owned<plexus_net_context_t, &plexus_net_ops::finalize, Pl
   std::vector<plexus_net_properties_t> properties_;
 };
 
-/// A connection, both ends in this process.
+/// A connection with both ends in this process.
 struct Pair {
   Listen listen;
   Send send;
@@ -144,21 +144,21 @@ struct Pair {
 [[nodiscard]] Result<Pair> connect_pair(const Context& sender,
                                         const Context& receiver,
                                         uint32_t device = 0);
-/// One step of each end; true when both are connected.
+/// Advances both ends; true when both are connected.
 [[nodiscard]] Result<bool> progress(Send& send, bool& is_connected, Recv& recv, bool& is_accepted);
 
-/// A connection between the two processes of a check: one calls this, the other the next.
+/// A connection between the two processes of a check: one calls this function, the other the next.
 [[nodiscard]] Result<Send> connect_to_peer(const Context& context);
 [[nodiscard]] Result<Recv> accept_from_peer(const Context& context);
 
-/// A connection to a listen at which others gave up: they may still be accepted first, and then the
-/// next accept has the one that is alive.
+/// A connection on a listen handle at which others have given up: they may be accepted first, and
+/// the next accept then returns the one that is alive.
 [[nodiscard]] Result<void> accept_after_quitters(const Context& context, const Listen& listen);
 
-/// To the memory's connection. Null is nothing to end.
+/// Must belong to the memory's connection. Null: nothing to do.
 void deregister(const Net& net, plexus_net_memory_t* memory);
 
-/// "isend failed: the sentence of the plugin".
+/// "isend failed: " and the plugin's sentence.
 [[nodiscard]] Error failed(Monitor& monitor, const char* call, int32_t code);
 
 }  // namespace plexus::conformance

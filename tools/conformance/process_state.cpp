@@ -47,7 +47,7 @@ Descriptors list_descriptors() {
     numbers.push_back(std::stoi(entry.path().filename().string()));
   }
   for (const int number : numbers) {
-    std::error_code error;  // the descriptor of the listing itself is gone by now
+    std::error_code error;  // the listing's own descriptor is closed by now
     const fs::path target = fs::read_symlink(fmt::format("/proc/self/fd/{}", number), error);
     if (!error) {
       found[number] = target.string();
@@ -74,7 +74,7 @@ Result<void> Holdings::expect_no_descriptors(const char* use) const {
   return expect(left.empty(), "open after {}: {}", use, left);
 }
 
-/// A thread that was joined takes a moment to leave the kernel's list.
+/// A joined thread takes a moment to disappear from the kernel's list.
 Result<void> Holdings::expect_no_threads(const char* use) const {
   FairDeadline deadline(std::chrono::seconds(1));
   uint32_t now = count_threads();

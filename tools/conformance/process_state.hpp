@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process holds, read from the kernel: descriptors, threads, signal handlers. Two looks and
-// their difference tell what a plugin left behind.
+// Resources of a process from the kernel: descriptors, threads, signal handlers. The difference
+// between two snapshots shows what a plugin left behind.
 #pragma once
 
 #include <array>
@@ -12,16 +12,16 @@
 
 namespace plexus::conformance {
 
-/// Descriptor -> what it is ("socket:[1234]").
+/// Descriptor -> its target ("socket:[1234]").
 using Descriptors = std::map<int, std::string>;
 [[nodiscard]] Descriptors list_descriptors();
 
-/// Descriptors and threads of the moment when it is made. `use` is what happened since, for
-/// messages: "60 connections came and went".
+/// A snapshot of descriptors and threads. `use`: what happened since, for messages: "60 connections
+/// came and went".
 class Holdings {
  public:
   Holdings();
-  /// Descriptors that were opened since, as text; "" = none.
+  /// Descriptors opened since, as text; "": none.
   [[nodiscard]] std::string opened() const;
   [[nodiscard]] Result<void> expect_no_descriptors(const char* use) const;
   [[nodiscard]] Result<void> expect_no_threads(const char* use) const;
@@ -32,12 +32,12 @@ class Holdings {
   uint32_t threads_;
 };
 
-/// What a library must leave alone: signal handlers, the environment, the folder, the umask, the
-/// rounding mode and the locale.
+/// State that a library must not change: signal handlers, the environment, the working folder, the
+/// umask, the rounding mode and the locale.
 class Surroundings {
  public:
   Surroundings();
-  /// Names what was changed, and how. `who`: "it".
+  /// The Error says what was changed and how. `who`: "it".
   [[nodiscard]] Result<void> expect_unchanged(const char* who) const;
 
  private:

@@ -29,13 +29,13 @@ const char* word(const Verdict& verdict) {
   return "?";
 }
 
-/// Failures with one cause.
+/// Failures with the same cause.
 struct Group {
   std::string cause;
   std::vector<const Verdict*> verdicts;
 };
 
-/// Those of `grade`, in the order in which causes appear.
+/// Failures of `grade`, in order of the first appearance of their causes.
 std::vector<Group> group_failures(const std::vector<Verdict>& verdicts, Grade grade) {
   std::vector<Group> groups;
   for (const Verdict& verdict : verdicts) {
@@ -90,7 +90,7 @@ std::vector<const char*> ids_of(const Group& group) {
   return ids;
 }
 
-/// In a cell of a table.
+/// Escapes text for a table cell.
 std::string in_cell(std::string text) {
   for (char& c : text) {
     c = c == '\n' ? ' ' : c == '|' ? '/' : c;

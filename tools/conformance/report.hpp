@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts as a table and a page for people, and as JSON and JUnit's XML for machines. Pure.
+// Output of verdicts: as a table, as a page, as JSON and as JUnit XML. Pure.
 #pragma once
 
 #include <string>
@@ -11,41 +11,41 @@ namespace plexus::conformance {
 
 struct Counts {
   size_t passed = 0;
-  size_t failed = 0;  // that break jobs
+  size_t failed = 0;  // failures that break jobs
   size_t weak = 0;
   size_t beyond = 0;
   size_t skipped = 0;
   size_t known = 0;
-  /// For the exit code.
+  /// Number of failures that count for the exit code.
   [[nodiscard]] size_t bad(bool is_strict) const noexcept {
     return failed + (is_strict ? weak + beyond : 0);
   }
 };
 [[nodiscard]] Counts count(const std::vector<Verdict>& verdicts);
-/// "3 passed, 1 failed, 2 weak, 0 skipped": what is not there is left out, but for the three that
-/// everybody looks for.
+/// "3 passed, 1 failed, 2 weak, 0 skipped": zero counts are left out, except the three most
+/// important ones.
 [[nodiscard]] std::string format_counts(const Counts& counts);
 
-/// "pass  recv.zero   0.1 s  title", and the reason of a skip on a line of its own.
+/// "pass  recv.zero   0.1 s  title", with the reason of a skip on a separate line.
 [[nodiscard]] std::string format_verdict(const Verdict& verdict);
-/// The failures by what they have in common: each cause once, with its checks and their rules.
+/// The failures grouped by cause: each cause once, with its checks and their rules.
 [[nodiscard]] std::string format_failures(const std::vector<Verdict>& verdicts);
 
-/// What was checked, for the head of a report.
+/// What was checked, for the heading of a report.
 struct ReportHead {
   std::string library;
   Identity identity;
   bool is_strict = false;
 };
 [[nodiscard]] std::string format_json(const ReportHead& head, const std::vector<Verdict>& verdicts);
-/// A check is a test case. A failure that does not count for the exit code is a skipped one.
+/// A check is a test case. A failure that does not count for the exit code is reported as skipped.
 [[nodiscard]] std::string format_junit(const ReportHead& head,
                                        const std::vector<Verdict>& verdicts);
-/// One page to send around, in Markdown.
+/// A summary on one page, in Markdown.
 [[nodiscard]] std::string format_summary(const ReportHead& head,
                                          const std::vector<Verdict>& verdicts);
 
-/// Why a check failed, without what differs between checks that fail for the same reason: the
+/// The reason of a failure without the parts that differ between checks with the same cause: the
 /// context before a failed call, and numbers.
 [[nodiscard]] std::string find_cause(const std::string& detail);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reports that machines read.
+// The machine-readable reports.
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
@@ -22,8 +22,8 @@ const char* json_word(Outcome outcome) {
   return "?";
 }
 
-/// Of an attribute or a text. What XML has no place for (a plugin's texts may be anything) becomes
-/// a question mark.
+/// Escapes an attribute or text. Characters that XML does not allow (a plugin's texts may contain
+/// any) become question marks.
 std::string in_xml(std::string_view text) {
   constexpr unsigned char kAsciiEnd = 0x7F;
   std::string escaped;
@@ -99,7 +99,7 @@ std::string format_json(const ReportHead& head, const std::vector<Verdict>& verd
                        {"failed", counts.failed},  {"weak", counts.weak},
                        {"beyond", counts.beyond},  {"skipped", counts.skipped},
                        {"known", counts.known},    {"problem", problem}};
-  // A plugin's texts may be no UTF-8.
+  // A plugin's texts may be invalid UTF-8.
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::nanoseconds;
 
-/// "ran waited times": nanoseconds on a core, nanoseconds waiting for one, times that it ran.
+/// Parses "ran waited times": ns on a core, ns waiting for one, number of time slices.
 nanoseconds read_schedstat(const fs::path& path) {
   std::ifstream file(path);
   int64_t ran = 0;
@@ -53,7 +53,7 @@ bool FairDeadline::is_over() {
   if (now <= end_ + delay_) {
     return false;
   }
-  // A thread that ended takes its delay with it.
+  // The delay of a thread disappears when the thread ends.
   delay_ = std::clamp<nanoseconds>(read() - delay_at_begin_, delay_, std::max(delay_, most_));
   return now > end_ + delay_;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts do not depend on what else the machine does: time in which a thread wanted to run, and
-// another had its core, is not counted against a plugin. The kernel keeps it (schedstat); where it
-// does not, all time counts and --patience is left.
+// Verdicts do not depend on the machine's other load: time in which a thread was runnable but had
+// no core is not counted against a plugin. The kernel records it (schedstat); without that, all
+// time counts, and --patience remains.
 #pragma once
 
 #include <chrono>
@@ -9,17 +9,17 @@
 
 namespace plexus::conformance {
 
-/// Of the calling thread since it began.
+/// Delay of the calling thread since it started.
 [[nodiscard]] std::chrono::nanoseconds read_run_delay();
-/// Of that thread of a process which waited longest.
+/// Largest delay of the threads of a process.
 [[nodiscard]] std::chrono::nanoseconds read_run_delay(pid_t process);
 
-/// `limit` from now, and later by as much as a thread was kept from running; `times_most` times
-/// `limit` at most, because a hang must end too. Threads: that which made it.
+/// `limit` from now, extended by the time in which a thread had no core; at most `times_most` times
+/// `limit`, because hangs must end too. Threads: the one that made it.
 class FairDeadline {
  public:
   using Clock = std::chrono::steady_clock;
-  /// `process`: whose threads are waited for; 0: the calling thread.
+  /// `process`: its threads are the ones waited for; 0: the calling thread.
   static constexpr int kTimesMost = 4;
   explicit FairDeadline(std::chrono::milliseconds limit,
                         pid_t process = 0,
@@ -32,7 +32,7 @@ class FairDeadline {
   Clock::time_point end_;
   Clock::duration most_;
   std::chrono::nanoseconds delay_at_begin_;
-  std::chrono::nanoseconds delay_{0};  // since then, as last seen
+  std::chrono::nanoseconds delay_{0};  // since construction, as last read
 };
 
 }  // namespace plexus::conformance

@@ -29,7 +29,7 @@ bool names(const std::string& item, const Check& check) {
   return id == item || id.rfind(item + ".", 0) == 0;
 }
 
-/// Runs the indexed checks, at most `jobs` at a time.
+/// Runs the checks at the given indexes, at most `jobs` at a time.
 class Pool {
  public:
   Pool(const Subject& subject,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a check's function gets: the plugin's file, the monitor for its calls, the other process if
-// there is one, and bounded waiting. One per process of a check.
+// there is one, and bounded waits. One per process of a check.
 #pragma once
 
 #include <chrono>
@@ -23,11 +23,12 @@ using std::chrono::seconds;
 struct Subject {
   std::filesystem::path file;
   std::string abi;        // "" the best that it has, "native", "v6": of NCCL's ABI of its kind
-  uint32_t patience = 1;  // waits are this many times longer: a slow machine, a sanitizer
-  std::string kind;       // "net", "tuner", ... when the library is of several; "": the first
-  std::filesystem::path preload = {};  // a library whose symbols the plugin's may use; "": none
+  uint32_t patience = 1;  // factor for waits: for a slow machine or a sanitizer
+  std::string kind;       // "net", "tuner", ... if the library has several kinds; "": the first
+  // a library whose symbols are made available to the plugin; "": none
+  std::filesystem::path preload = {};
 
-  /// That `abi` names; 0: none.
+  /// The version that `abi` names; 0: none.
   [[nodiscard]] int nccl_version() const;
 };
 
@@ -36,7 +37,7 @@ class Stand {
   struct Options {
     Subject subject;
     uint32_t role = 0;
-    Channel channel;             // to the other process, in a check of two
+    Channel channel;             // to the other process of a check with two
     const Seat* peer = nullptr;  // its seat
   };
   Stand(Options options, Seat& seat);
@@ -45,23 +46,23 @@ class Stand {
   [[nodiscard]] const std::filesystem::path& file() const noexcept { return options_.subject.file; }
   [[nodiscard]] Monitor& monitor() noexcept { return monitor_; }
   [[nodiscard]] Seat& seat() noexcept { return *seat_; }
-  /// 0 or 1; in a check of two processes both run the same function.
+  /// 0 or 1; in a check with two processes both run the same function.
   [[nodiscard]] uint32_t role() const noexcept { return options_.role; }
   [[nodiscard]] Channel& peer() noexcept { return options_.channel; }
 
-  /// `time`, longer on a slow machine.
+  /// `time`, extended on a slow machine.
   [[nodiscard]] milliseconds bound(milliseconds time) const noexcept {
     return time * options_.subject.patience;
   }
-  /// Calls `step` until it says true; an Error of `step` ends it. `what` completes "did not happen
-  /// within 15 s: ". Time in which others had the core does not count.
+  /// Calls `step` until it returns true; an Error of `step` ends it. `what` completes "did not
+  /// happen within 15 s: ". Time in which other threads had the core does not count.
   [[nodiscard]] Result<void> wait_until(const char* what,
                                         const std::function<Result<bool>()>& step,
                                         milliseconds limit = kWait);
-  /// Calls `step` for a time; an Error of `step` ends it.
+  /// Calls `step` for the given time; an Error of `step` ends it.
   [[nodiscard]] Result<void> repeat_for(milliseconds time,
                                         const std::function<Result<void>()>& step);
-  /// Ends this process at once, as a crash would, and says that it was meant.
+  /// Ends this process at once, like a crash, and marks that as intended.
   [[noreturn]] void die();
 
   static constexpr milliseconds kWait = seconds(15);

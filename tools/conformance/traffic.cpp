@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kGuardBytes = 64;
 constexpr std::byte kUntouched{0xA5};
-/// Requests in flight that every plugin must take.
+/// Number of requests in flight that every plugin must support.
 constexpr size_t kInFlight = 8;
 
 uint64_t aligned_begin(const Bytes& bytes) {
@@ -149,7 +149,7 @@ Result<bool> Traffic::post_next(Lane& lane) {
     code = lane.send->isend(item.data.data(), item.data.size(), item.tag, item.memory.front(),
                             &item.request);
   } else {
-    // Borrowed for the call: the plugin must not look at it later.
+    // Borrowed for the call: the plugin must not read it later.
     std::vector<plexus_net_buffer_t> buffers = item.buffers;
     code = lane.recv->irecv(buffers, &item.request);
     std::fill(buffers.begin(), buffers.end(), plexus_net_buffer_t{});
@@ -167,7 +167,7 @@ Result<bool> Traffic::post_next(Lane& lane) {
   return true;
 }
 
-/// Oldest first, until one is not done; or all, the youngest first.
+/// Tests the oldest first, until one is not done; or all, the youngest first.
 Result<bool> Traffic::test_posted(Lane& lane) {
   bool has_ended = false;
   for (size_t left = lane.posted.size(); left-- > 0;) {
@@ -197,10 +197,10 @@ Result<bool> Traffic::test_posted(Lane& lane) {
 }
 
 Result<bool> Traffic::step() {
-  // Who waits gives the core away after each step: on a busy machine it comes back late, so a step
-  // goes on as long as anything moves.
+  // The thread yields the core after each step and gets it back late on a busy machine, so a step
+  // continues as long as anything moves.
   constexpr int kRoundsMost = 256;
-  constexpr int kIdleMost = 2;  // "call again" may mean just that
+  constexpr int kIdleMost = 2;  // PLEXUS_AGAIN may be repeated without meaning
   int idle = 0;
   has_changed_ = false;
   for (int round = 0; round < kRoundsMost; ++round) {
@@ -221,7 +221,7 @@ Result<bool> Traffic::step() {
   return false;
 }
 
-/// The limit is for nothing to move: a slow machine ends late, a hang does not.
+/// The limit applies to periods without progress, so a slow machine finishes and a hang does not.
 Result<void> Traffic::finish(milliseconds limit) {
   const milliseconds bound = stand_->bound(limit);
   FairDeadline deadline(bound);
@@ -247,7 +247,7 @@ Result<void> Traffic::finish(const Transfer& transfer) {
 }
 
 Result<void> Traffic::settle(milliseconds time) {
-  constexpr int kStepsLeast = 16;  // on a busy machine time passes without any
+  constexpr int kStepsLeast = 16;  // on a busy machine time passes without any steps
   FairDeadline deadline(time);
   for (int steps = 0; steps < kStepsLeast || !deadline.is_over(); ++steps) {
     PLEXUS_TRY(step());

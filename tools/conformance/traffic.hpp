@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages under way over any number of connections, driven fairly by one thread, as a host drives
-// them: post what can be posted, test what is posted, again. Of each end only the oldest request is
-// tested, as NCCL does: a plugin may rely on it, and NVIDIA's own socket transport does, whose
-// requests exchange their sizes when they are first tested. Buffers are registered before and
-// deregistered after use. `Room` is a buffer that sees who writes beside it.
+// Messages in flight on any number of connections, driven fairly by one thread as a host does: post
+// what can be posted, test what is posted, repeat. Only the oldest request of each end is tested,
+// as in NCCL: plugins may rely on it, and NVIDIA's own socket transport does, whose requests
+// exchange their sizes when they are first tested. Buffers are registered before use and
+// deregistered after it. `Room` is a buffer that detects writes beyond its bounds.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 namespace plexus::conformance {
 
 using Bytes = std::vector<std::byte>;
-/// Content that depends on `seed` and place.
+/// Contents that depend on `seed` and position.
 [[nodiscard]] Bytes make_message(uint64_t size_bytes, uint64_t seed);
 
 /// A buffer to receive into, with guards on both sides.
@@ -28,7 +28,7 @@ class Room {
   explicit Room(uint64_t size_bytes, uint64_t offset_bytes = 0);
   [[nodiscard]] std::byte* data() noexcept { return bytes_.data() + begin_; }
   [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
-  /// `message` lies at the begin; all the rest, the guards too, is untouched.
+  /// `message` is at the beginning; everything else, including the guards, is unchanged.
   [[nodiscard]] Result<void> expect_message(std::span<const std::byte> message) const;
   [[nodiscard]] Result<void> expect_untouched() const { return expect_message({}); }
 
@@ -44,14 +44,14 @@ struct Wanted {
   int32_t tag = 0;
 };
 
-/// What has become of one isend or irecv.
+/// State of one isend or irecv.
 struct Transfer {
   bool is_posted = false;
   bool is_done = false;
-  std::vector<uint64_t> sizes_bytes;  // [buffers], as test() said
+  std::vector<uint64_t> sizes_bytes;  // [buffers], as test() returned them
 };
 
-/// Which requests of an end are tested in a round.
+/// The requests of an end that are tested in a round.
 enum class Testing { kOldest, kAll };
 
 class Traffic {
@@ -62,7 +62,8 @@ class Traffic {
   Traffic& operator=(const Traffic&) = delete;
   ~Traffic();
 
-  /// Adds a message; those of one connection are posted in order. `data` is borrowed until done.
+  /// Adds a message; those of one connection are posted in order. `data` is borrowed until it is
+  /// done.
   [[nodiscard]] Result<const Transfer*> send(Send& via,
                                              std::span<const std::byte> data,
                                              int32_t tag = 0);
@@ -71,13 +72,13 @@ class Traffic {
     const Wanted wanted{&room, tag};
     return recv(via, {&wanted, 1});
   }
-  /// One round. True when all is done. An Error: a call failed.
+  /// Runs one round. True when all is done. An Error: a call failed.
   [[nodiscard]] Result<bool> step();
-  /// Until all is done.
+  /// Runs until all is done.
   [[nodiscard]] Result<void> finish(milliseconds limit = Stand::kWait);
-  /// Until `transfer` is done, the others being driven too.
+  /// Runs until `transfer` is done; also drives the others.
   [[nodiscard]] Result<void> finish(const Transfer& transfer);
-  /// Until no more can be posted (and what is possible is done), for `time` without any change.
+  /// Runs until nothing more can be posted or completed, and nothing has changed for `time`.
   [[nodiscard]] Result<void> settle(milliseconds time);
   [[nodiscard]] uint32_t posted() const noexcept { return posted_; }
 
@@ -114,17 +115,17 @@ class Traffic {
 struct TestMessage {
   uint64_t size_bytes = 0;
   int32_t tag = 0;
-  uint64_t spare_bytes = 0;    // by which the receive is larger
+  uint64_t spare_bytes = 0;    // by which the receive buffer is larger
   uint64_t source_offset = 0;  // of the address from a multiple of 64
   uint64_t target_offset = 0;
 };
-/// Sends all messages over the pair and checks that each arrives in the receive posted for it, the
-/// sizes, and what lies beside.
+/// Sends all messages over the pair and checks that each arrives in the receive posted for it, with
+/// its size, and that nothing else is written.
 [[nodiscard]] Result<void> deliver(Pair& pair,
                                    std::span<const TestMessage> messages,
                                    Testing testing = Testing::kOldest);
 [[nodiscard]] Result<void> deliver(Pair& pair, const TestMessage& test_message);
-/// The same between two processes: one calls each, with the same messages.
+/// The same between two processes: each calls one function, with the same messages.
 [[nodiscard]] Result<void> deliver_out(Send& send, std::span<const TestMessage> messages);
 [[nodiscard]] Result<void> deliver_in(Recv& recv, std::span<const TestMessage> messages);
 

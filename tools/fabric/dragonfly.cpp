@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of switches, every two groups joined. Dragonfly (Kim, Dally, Scott, Abts, "Technology-
-// driven, highly-scalable dragonfly topology", 2008): the switches of a group are all joined and
-// each has nodes and links to other groups. Dragonfly+ (Shpiner et al., 2017): a group is leaf
-// switches with the nodes and spine switches with the links to other groups, each leaf joined to
-// each spine. Paths are the shortest ones: at most one link between groups.
+// Networks of groups of switches with links between every two groups. Dragonfly (Kim, Dally, Scott,
+// Abts, "Technology-driven, highly-scalable dragonfly topology", 2008): all switches of a group are
+// connected, and each has nodes and links to other groups. Dragonfly+ (Shpiner et al., 2017): a
+// group consists of leaf switches with the nodes and spine switches with the links to other groups;
+// each leaf is connected to each spine. Paths are shortest paths: at most one link between groups.
 //
-// Port k of a group (k = 0..groups-2) leads to the group k+1 places on; the ports are dealt out to
-// the switches in blocks. What is left of a switch's global ports doubles cables evenly.
+// Port k of a group (k = 0..groups-2) leads to the group k+1 places on; the ports are divided among
+// the switches in blocks. Remaining global ports of a switch double its cables evenly.
 #include "tools/fabric/network.hpp"
 
 namespace plexus {
@@ -14,16 +14,16 @@ namespace {
 
 struct Groups {
   int count;
-  int switches;  // that have global ports, in each group
-  int global;    // ports of each
+  int switches;  // in each group: switches with global ports
+  int global;    // ports per switch
 
   [[nodiscard]] int port_to(int from, int to) const { return (to - from - 1 + count) % count; }
-  /// Which switch of group `from` has the cable to group `to`.
+  /// The switch of group `from` with the cable to group `to`.
   [[nodiscard]] int switch_to(int from, int to) const {
     return port_to(from, to) * switches / (count > 1 ? count - 1 : 1);
   }
   [[nodiscard]] int ports_used() const {
-    return count > 1 ? (count - 1 + switches - 1) / switches : 1;  // of the busiest switch
+    return count > 1 ? (count - 1 + switches - 1) / switches : 1;  // of the switch with most ports
   }
   [[nodiscard]] int cables() const { return global / ports_used(); }
 };

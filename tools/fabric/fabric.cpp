@@ -67,7 +67,7 @@ void Fabric::add_link(const FabricLink& link) {
       link_of_.try_emplace(key_of(link.from, link.to), static_cast<int>(links_.size()));
   if (is_new) {
     links_.push_back(link);
-  } else {  // two lines for one pair: more cables, as wide as the first ones
+  } else {  // two lines for one pair: additional cables with the bandwidth of the first ones
     links_[static_cast<size_t>(at->second)].cables += link.cables;
   }
 }
@@ -89,7 +89,7 @@ void Fabric::add_datacenter(std::string name, std::unique_ptr<const FabricNetwor
     std::swap(link.from, link.to);
     add_link(link);
   });
-  // The border is not what limits: the links between datacenters are.
+  // Only the links between datacenters limit, not the border.
   for (const int inside : network->border()) {
     constexpr double kAny = std::numeric_limits<double>::infinity();
     add_link({.from = first + inside, .to = datacenter.border, .gbit_per_s = kAny});
@@ -113,7 +113,7 @@ void Fabric::join_datacenters(int a, int b, const FabricLink& properties) {
   neighbours_[static_cast<size_t>(b)].push_back(a);
 }
 
-/// The path with the fewest links between datacenters, the first of equals; empty: none.
+/// The path with the fewest links between datacenters (the first one of equals); empty: none.
 std::vector<int> Fabric::datacenters_between(int from, int to) const {
   std::vector<int> came_from(datacenters_.size(), -1);
   std::vector<int> queue = {from};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What joins the nodes, as a model for tools and cost estimates: networks of known shapes (fat
-// tree, rail-optimised, dragonfly, dragonfly+, torus, hypercube), one for each datacenter, and the
-// links between datacenters. From a short text (docs/topology.md) come all links, the route of
-// every pair of NICs, and by that what flows at the same time share. Values and pure functions:
-// same text, same routes.
+// A model of the network between nodes for tools and cost estimates: networks of known shapes (fat
+// tree, rail-optimised, dragonfly, dragonfly+, torus, hypercube), one per datacenter, and the links
+// between datacenters. A short text (docs/topology.md) determines all links, the route between
+// every two NICs, and the bandwidth of concurrent flows. Values and pure functions: equal texts
+// give equal routes.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace plexus {
 
-/// One direction of the cables between two vertices. A flow takes one cable.
+/// One direction of the cables between two vertices. A flow uses one cable.
 struct FabricLink {
   int from = 0;
   int to = 0;
   int cables = 1;
   double gbit_per_s = 0;  // of one cable
-  double latency_us = 0;  // with the switch behind it
+  double latency_us = 0;  // including the switch behind it
 };
 
 /// A NIC: rail `rail` of node `node`.
@@ -44,14 +44,14 @@ class FabricNetwork;
 
 class Fabric {
  public:
-  /// Every line is checked; an error names it.
+  /// Checks every line; an error names the line.
   static Result<Fabric> parse(std::string_view text);
   Fabric(Fabric&&) noexcept;
   Fabric& operator=(Fabric&&) noexcept;
   ~Fabric();
 
   [[nodiscard]] int nodes() const { return nodes_; }
-  /// NICs of each node, the fewest of all datacenters.
+  /// Number of NICs per node, the lowest of all datacenters.
   [[nodiscard]] int rails() const;
   [[nodiscard]] int datacenters() const { return static_cast<int>(datacenters_.size()); }
   [[nodiscard]] int datacenter_of(int node) const;
@@ -61,8 +61,8 @@ class Fabric {
   [[nodiscard]] std::string vertex_name(int vertex) const;
   [[nodiscard]] std::span<const FabricLink> links() const { return links_; }
 
-  /// Indexes of links, in order; empty: a port to itself. nullopt: nothing joins their data
-  /// datacenters. The ports must exist.
+  /// Indexes of the links in order; empty: a port to itself. nullopt: their datacenters are not
+  /// connected. The ports must exist.
   [[nodiscard]] std::optional<std::vector<int>> route(FabricPort from, FabricPort to) const;
 
  private:
@@ -89,10 +89,10 @@ class Fabric {
   int vertices_ = 0;
 };
 
-/// How many of the flows use each link. Flows without a route count nowhere.
+/// Number of flows on each link. Flows without a route are not counted.
 std::vector<int> count_flows(const Fabric& fabric, std::span<const FabricFlow> flows);
 
-/// GB/s of each flow when all run at once and every link is shared fairly (max-min): 0 without a
+/// GB/s of each flow if all run at the same time and links are shared fairly (max-min): 0 without a
 /// route, infinity from a port to itself.
 std::vector<double> share_links(const Fabric& fabric, std::span<const FabricFlow> flows);
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extended generalised fat trees (Oehring, Ibel, Das, Kumar, "On generalized fat trees", 1995). A
 // switch of level l has children[l] below it, a vertex of level l-1 has parents[l] above it. A
-// vertex of level l is told by its place among its relatives above (digits a) and by which parent
-// was taken on each level below (digits b). The path up is free; it follows the target's number
-// (destination modulo parents), so that flows to different targets spread and those to one target
-// come together late. The path down follows from the target.
+// vertex of level l is identified by its position among its relatives above (digits a) and by the
+// parent taken on each level below (digits b). The path up is arbitrary; it follows the target's
+// number (destination modulo parents), so that flows to different targets spread, and flows to one
+// target join late. The path down follows from the target.
 //
-// Rail-optimised: the same tree over ports in another order, so that the ports of one rail of some
-// nodes hang on one switch.
+// Rail-optimised: the same tree with ports in another order, so that the ports of one rail of
+// several nodes are on one switch.
 #include <numeric>
 
 #include "tools/fabric/network.hpp"
@@ -98,7 +98,7 @@ class FatTree final : public FabricNetwork {
     return leaves_ / below_[index(level)] * width_[index(level)];
   }
 
-  /// Place of a port in the tree's order.
+  /// Position of a port in the tree's order.
   [[nodiscard]] int leaf_of(int port) const {
     if (shape_.nodes_per_leaf == 0) {
       return port;
@@ -114,7 +114,7 @@ class FatTree final : public FabricNetwork {
     return first_[index(level)] + leaf / below_[index(level)] * width_[index(level)] + lane;
   }
 
-  /// The lane that traffic to `target` is in at `level`.
+  /// The lane of traffic to `target` at `level`.
   [[nodiscard]] int lane_to(int target, int level) const { return target % width_[index(level)]; }
 
   void climb(int from, int target, int top, std::vector<int>& path) const {
@@ -128,7 +128,7 @@ class FatTree final : public FabricNetwork {
   std::vector<int> below_;  // by level: leaves below a switch
   std::vector<int> width_;  // by level: lanes
   std::vector<int> first_;  // by level: its first vertex
-  int leaves_ = 0;          // places in the tree; the last may be empty
+  int leaves_ = 0;          // positions in the tree; the last ones may be empty
 };
 
 Result<std::unique_ptr<FabricNetwork>> make_tree(FatTree::Shape shape) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Networks whose nodes are their own switches. Torus and mesh of any number of dimensions: one
-// dimension after the other, each the shorter way round (of two equal ways the one of rising
-// coordinates). Hypercube: the bits that differ, from the lowest.
+// Networks whose nodes are their own switches. Torus and mesh of any number of dimensions: routes
+// take one dimension after the other, each in the shorter direction (ascending coordinates if both
+// are equal). Hypercube: routes change the bits that differ, from the lowest.
 #include <algorithm>
 
 #include "tools/fabric/network.hpp"

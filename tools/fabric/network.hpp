@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network of one datacenter: its vertices, its cables, and the path between two NICs, by
-// formula. Vertices 0..ports-1 are the NICs (node * rails + rail), then come switches.
+// The network of one datacenter: its vertices, its cables, and the path between two NICs by
+// formula. Vertices 0..ports-1 are the NICs (node * rails + rail); switches follow.
 #pragma once
 
 #include <functional>
@@ -29,17 +29,17 @@ class FabricNetwork {
   [[nodiscard]] virtual int vertices() const = 0;
   [[nodiscard]] int ports() const { return nodes() * rails(); }
 
-  /// Once for each pair of neighbours; `cables` of them.
+  /// Called once for each pair of neighbours, with the number of cables.
   using Wire = std::function<void(int a, int b, int cables)>;
   virtual void wire(const Wire& wire) const = 0;
 
-  /// Vertices from port `from` to port `to`, both included. Adds to `path`.
+  /// Appends the vertices from port `from` to port `to`, both included, to `path`.
   virtual void find_path(int from, int to, std::vector<int>& path) const = 0;
 
   /// The vertices from which cables lead to other datacenters.
   [[nodiscard]] virtual std::vector<int> border() const = 0;
-  /// Vertices from port `from` to the border vertex that traffic with port number `remote` of
-  /// another datacenter takes. Adds to `path`; the same way back.
+  /// Appends the vertices from port `from` to the border vertex used by traffic with port number
+  /// `remote` of another datacenter to `path`; the way back is the same.
   virtual void find_path_out(int from, int remote, std::vector<int>& path) const = 0;
 
   CableProperties cable;
@@ -48,10 +48,10 @@ class FabricNetwork {
 /// Words of a line: key -> value, in order.
 using FabricWords = std::vector<std::pair<std::string, std::string>>;
 
-/// More vertices than this are a typing error.
+/// A larger number of vertices is taken for a typing error.
 inline constexpr int64_t kFabricVerticesMax = int64_t{1} << 24;
 
-/// Each takes its keys out of `words`.
+/// Each takes its own keys out of `words`.
 Result<std::unique_ptr<FabricNetwork>> make_fat_tree(FabricWords& words);
 Result<std::unique_ptr<FabricNetwork>> make_rail_tree(FabricWords& words);
 Result<std::unique_ptr<FabricNetwork>> make_dragonfly(FabricWords& words);
@@ -60,14 +60,14 @@ Result<std::unique_ptr<FabricNetwork>> make_torus(FabricWords& words);
 Result<std::unique_ptr<FabricNetwork>> make_hypercube(FabricWords& words);
 
 // -- words --
-/// Takes `key` out; `otherwise` < 0: it must be there. Whole, 1..kFabricVerticesMax.
+// Takes `key` out; `otherwise` < 0: it is required. An integer in 1..kFabricVerticesMax.
 Result<int> take_count(FabricWords& words, std::string_view key, int otherwise = -1);
 /// Counts separated by `separator`, at least one and at most 16.
 Result<std::vector<int>> take_counts(FabricWords& words, std::string_view key, char separator);
-/// Above 0, at most a million.
+/// A number above 0 and at most a million.
 Result<double> take_number(FabricWords& words, std::string_view key, double otherwise = -1);
 Result<std::string> take_word(FabricWords& words, std::string_view key, std::string otherwise);
-/// The product, or an error when it is above kFabricVerticesMax.
+/// The product; an Error when it exceeds kFabricVerticesMax.
 Result<int> multiply(std::initializer_list<int64_t> factors);
 
 }  // namespace plexus

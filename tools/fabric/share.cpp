@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Max-min fair sharing by progressive filling: all flows grow alike until a link is full; its flows
-// are then settled, and the others grow on.
+// Max-min fair sharing by progressive filling: all flows grow equally until a link is full; its
+// flows are then settled, and the others continue to grow.
 #include <algorithm>
 #include <limits>
 #include <queue>
@@ -17,7 +17,7 @@ struct LinkUse {
   double left_gb_per_s = 0;
   std::vector<int> flows;
   int unsettled = 0;
-  /// GB/s of each unsettled flow if this link alone limited.
+  /// GB/s of each unsettled flow if only this link were limiting.
   [[nodiscard]] double level() const { return std::max(0.0, left_gb_per_s) / unsettled; }
 };
 
@@ -60,11 +60,11 @@ class Filling {
       if (use.unsettled == 0) {
         continue;
       }
-      if (use.level() > level) {  // its flows got less elsewhere since
+      if (use.level() > level) {  // its flows have been limited elsewhere since
         queue.emplace(use.level(), number);
         continue;
       }
-      // No flow has more than its narrowest cable.
+      // No flow exceeds its narrowest cable.
       const size_t before = next_limit;
       for (; next_limit < limits_.size() && limits_[next_limit].first <= level; ++next_limit) {
         settle(limits_[next_limit].second, limits_[next_limit].first);

@@ -37,7 +37,7 @@ class Vendor final : public CollnetOrigin, public std::enable_shared_from_this<V
   mutable bool is_initialised_ = false;  // guarded by mutex_; process-once plugins only
 };
 
-/// A connect under way, in a thread that may outlive who asked for it.
+/// A connect in progress, in a thread that may outlive the handle that started it.
 struct Connecting {
   std::shared_ptr<const Vendor> vendor;
   void* listen = nullptr;
@@ -45,7 +45,7 @@ struct Connecting {
   int member = 0;
   std::mutex mutex;
   bool is_done = false;       // guarded by mutex
-  bool is_abandoned = false;  // guarded by mutex: the thread closes what it got
+  bool is_abandoned = false;  // guarded by mutex: the thread closes its group when connected
   int32_t code = PLEXUS_OK;   // guarded by mutex
   std::string reason;         // guarded by mutex
   void* group = nullptr;      // guarded by mutex
@@ -54,7 +54,7 @@ struct Connecting {
 }  // namespace
 }  // namespace plexus::nccl_collnet
 
-// What is behind the handles that the core has.
+// The C structs behind the handles that the core holds.
 
 struct plexus_collnet_context {
   std::shared_ptr<const plexus::nccl_collnet::Vendor> vendor;
@@ -68,7 +68,7 @@ struct plexus_collnet_context {
 struct plexus_collnet_listen {
   plexus_collnet_context* context;
   void* raw;
-  bool is_taken = false;  // by a connect that does not end: never closed
+  bool is_taken = false;  // by a connect that has not returned: never closed
 };
 
 struct plexus_collnet_request {
@@ -102,7 +102,7 @@ int32_t Vendor::init(const plexus_collnet_config_t* config,
                   fail(Code::kInvalidUsage,
                        "its table has no entry `{}`; this is a bug of the plugin", entry));
   };
-  // The other entries may come with init.
+  // Entries besides init may be filled in by init.
   if (const char* const missing = collnet_->find_missing_entry();
       missing != nullptr && std::string_view(missing) == "init") {
     return report_missing(missing);
@@ -189,7 +189,7 @@ int32_t start_listening(plexus_collnet_context_t* context,
   return PLEXUS_OK;
 }
 
-/// The reason of a failure, for the thread that asks.
+/// Keeps the reason of a failure for the thread that asks for it.
 void keep_reason(
     plexus_log_sink_t* sink, int32_t level, const char*, int32_t, const char* text) noexcept {
   if (level == PLEXUS_LOG_ERROR) {
@@ -322,7 +322,7 @@ int32_t iallreduce(plexus_collnet_group_t* group,
   const int32_t code = call_vendor(context.log, "iallreduce", [&] {
     return context.collnet().iallreduce(group->raw, *reduction, send, recv, &raw);
   });
-  if (code != PLEXUS_OK || raw == nullptr) {  // without a request: nothing was started
+  if (code != PLEXUS_OK || raw == nullptr) {  // no request: nothing was started
     return code == PLEXUS_OK ? PLEXUS_AGAIN : code;
   }
   *free = {group, raw};
@@ -367,7 +367,7 @@ void close_listen(plexus_collnet_listen_t* listen) {
 constexpr plexus_collnet_ops_t kOps = {
     .struct_size = sizeof(plexus_collnet_ops_t),
     .reserved = 0,
-    .init = nullptr,  // CollnetOrigin's
+    .init = nullptr,  // CollnetOrigin replaces it
     .finalize = finalize,
     .device_count = device_count,
     .properties = properties,
@@ -391,7 +391,7 @@ struct Version {
   size_t table_bytes;
   std::unique_ptr<const Collnet> (*make)(const void* table);
 };
-/// From kVersionLeast on.
+/// The supported versions, starting with kVersionLeast.
 constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {{
     {sizeof(nccl_collnet_v6_t), &make<nccl_collnet_v6_t, nccl_net_properties_v6_t>},
     {sizeof(nccl_collnet_v7_t), &make<nccl_collnet_v7_t, nccl_net_properties_v7_t>},
@@ -404,9 +404,9 @@ constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {{
 constexpr Version kCrossDc = {
     sizeof(nccl_collnet_v11_cross_dc_t),
     &make<nccl_collnet_v11_cross_dc_t, nccl_net_properties_v11_cross_dc_t>};
-constexpr int kForked = 11;  // the version that two ABIs share
+constexpr int kForked = 11;  // two different ABIs have this version
 
-/// The two v11 collnet tables are equally long; the net table beside it tells (docs of nccl_net).
+/// The two v11 collnet tables have equal sizes; the size of the library's net table decides.
 bool is_cross_dc(const Library& library, int version) {
   const auto net = version == kForked ? library.find_object("ncclNetPlugin_v11") : std::nullopt;
   return net.has_value() && net->size_bytes == sizeof(nccl_net_v11_cross_dc_t);

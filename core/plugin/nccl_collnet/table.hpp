@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One version of NCCL's collnet ABI with plain arguments: `Collnet`, and the template that makes it
-// of each version's table. What a table cannot say is refused before it is called.
+// One version of NCCL's collnet ABI with plain arguments: `Collnet`, and the template that
+// implements it with a version's table. Values that a table cannot express are refused before the
+// call.
 #pragma once
 
 #include <climits>
@@ -23,7 +24,8 @@ class Collnet {
   Collnet& operator=(const Collnet&) = delete;
   virtual ~Collnet() = default;
 
-  /// init once per communicator, with a finalize (v11 on); else once per process, with none.
+  /// True (v11 on): one init and finalize per communicator. False: one init per process, no
+  /// finalize.
   [[nodiscard]] virtual bool is_per_communicator() const noexcept = 0;
   [[nodiscard]] virtual const char* name() const noexcept = 0;
   /// The first mandatory entry that the table lacks; null: it is complete.
@@ -58,7 +60,7 @@ class Collnet {
   virtual void close_listen(void* listen) const = 0;
 };
 
-/// Most requests that every version allows to be in flight.
+/// Number of requests in flight that every version allows.
 constexpr uint32_t kRequests = NCCL_REQUESTS_MAX_V6;
 
 template <class Table, class Properties>

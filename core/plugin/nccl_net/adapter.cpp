@@ -11,7 +11,7 @@
 #include "core/plugin/nccl_net/call.hpp"
 #include "core/plugin/nccl_net/vendor.hpp"
 
-// What is behind the handles that the core has.
+// The C structs behind the handles that the core holds.
 
 namespace plexus::nccl_net {
 namespace {
@@ -27,23 +27,24 @@ struct plexus_net_request {
   void* raw = nullptr;  // the plugin's
   Kind kind = Kind::kSend;
   uint32_t count = 0;
-  std::array<uint64_t, PLEXUS_NET_RECVS_MAX> sizes_bytes{};  // sent, or the room of each buffer
+  // size sent, or capacity of each receive buffer
+  std::array<uint64_t, PLEXUS_NET_RECVS_MAX> sizes_bytes{};
 };
 
 struct plexus_net_memory {
   plexus::nccl_net::Connection* connection;
-  void* raw;  // may be null: the plugin needs none, yet wants to be told of the end
+  void* raw;  // may be null: the plugin needs no registration
 };
 
 namespace plexus::nccl_net {
 namespace {
 
-/// What both ends have. `raw` is null until connected.
+/// State of both ends. `raw` is null until connected.
 struct Connection {
   Connection(const plexus_net_context* used_context, uint32_t used_device)
       : context(used_context), device(used_device) {}
 
-  /// `count` requests: what may be in flight.
+  /// Makes the pool for `count` requests in flight.
   void make_requests(size_t count) {
     requests = std::vector<plexus_net_request>(count);
     for (plexus_net_request& request : requests) {
@@ -59,7 +60,7 @@ struct Connection {
   uint32_t device;
   void* raw = nullptr;
   std::vector<plexus_net_request> requests;
-  std::vector<plexus_net_request*> free;  // its room is never exceeded: nothing allocates in use
+  std::vector<plexus_net_request*> free;  // reserved to its full size, so that use never allocates
 };
 
 }  // namespace
@@ -73,7 +74,7 @@ struct plexus_net_listen {
 
 struct plexus_net_send : plexus::nccl_net::Connection {
   using Connection::Connection;
-  // Plugins keep the state of a connect in it and cast it to structs of their own.
+  // Plugins keep connect state in the handle and cast it to their own structs, hence the alignment.
   alignas(16) std::array<uint8_t, NCCL_HANDLE_BYTES> handle{};
 };
 
@@ -86,7 +87,7 @@ namespace {
 
 static_assert(NCCL_HANDLE_BYTES == PLEXUS_NET_HANDLE_BYTES);
 
-/// v9 on may answer with it, though we never ask.
+/// v9 and later may return it, though Plexus never requests it.
 bool is_null(const void* request) {
   return request == nullptr || reinterpret_cast<uintptr_t>(request) == NCCL_OPTIONAL_COMPLETION;
 }
@@ -239,8 +240,8 @@ void* raw_memory(const plexus_net_memory_t* memory) {
 
 // ---- the data path ----
 
-/// Starts what `post` posts with a request of the pool. AGAIN when there is none left, or when the
-/// plugin gives none.
+/// Starts what `post` posts, with a request from the pool. PLEXUS_AGAIN when the pool is empty or
+/// the plugin returns no request.
 template <class Post>
 int32_t start(Connection& connection,
               const char* call,
@@ -283,7 +284,7 @@ int32_t isend(plexus_net_send_t* send,
   return code;
 }
 
-/// Rooms are upper bounds: no message is longer than message_bytes_max.
+/// Capacities are upper bounds; no message exceeds message_bytes_max.
 Buffers to_arrays(const plexus_net_recv& recv, uint32_t count, const plexus_net_buffer_t* buffers) {
   Buffers arrays;
   arrays.count = static_cast<int>(count);
@@ -343,10 +344,10 @@ int32_t flush(plexus_net_recv_t* recv,
     (*request)->kind = plexus_net_request::Kind::kFlush;
     (*request)->count = 0;
   }
-  return code == PLEXUS_AGAIN ? PLEXUS_OK : code;  // no request: it is flushed already
+  return code == PLEXUS_AGAIN ? PLEXUS_OK : code;  // no request: nothing to flush
 }
 
-/// The bytes of a receive that is done. False: the plugin reports what cannot be.
+/// Stores the sizes of a finished receive. False: the plugin reports impossible sizes.
 bool take_sizes(const plexus_net_request& request, const int* sizes, uint64_t* sizes_bytes) {
   for (uint32_t i = 0; i < request.count; ++i) {
     if (sizes[i] < 0 || static_cast<uint64_t>(sizes[i]) > request.sizes_bytes[i]) {
@@ -381,7 +382,7 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
                        sizes[0], request->sizes_bytes[0]));
   }
   if (code == PLEXUS_OK && request->kind == Kind::kSend && sizes_bytes != nullptr) {
-    *sizes_bytes = request->sizes_bytes[0];  // not all plugins report a send's size
+    *sizes_bytes = request->sizes_bytes[0];  // not all plugins report the size of a send
   }
   connection.free.push_back(request);
   return code;
@@ -427,7 +428,7 @@ int32_t net_path(plexus_net_context_t* context,
   return code;
 }
 
-/// `init` is null: contexts are made by the plugin's NetOrigin, which knows which library it is.
+/// `init` is null, because the plugin's NetOrigin, which knows the library, makes contexts.
 plexus_net_ops_t make_ops(const Net& net) {
   return {.struct_size = sizeof(plexus_net_ops_t),
           .reserved = 0,
@@ -453,7 +454,7 @@ plexus_net_ops_t make_ops(const Net& net) {
           .irecv_pieces = nullptr};
 }
 
-/// For messages: printable and not empty.
+/// A printable, non-empty name for messages.
 std::string printable(std::string name) {
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
@@ -463,7 +464,7 @@ std::string printable(std::string name) {
 }  // namespace
 
 Result<std::shared_ptr<const NetPlugin>> adapt(const Library& library, Choice choice) {
-  // The other entries may come with init.
+  // Entries besides init may be filled in by init.
   if (const char* const missing = choice.net->find_missing_entry();
       missing != nullptr && std::string_view(missing) == "init") {
     return fail(Code::kInvalidUsage, "its {} has no `init`; this is a bug of the plugin",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library of NCCL's net plugin ABI as a `NetPlugin`: the native table (plexus_net.h) over a
-// `Net`. What the native table expects and NCCL's does not have is made here: owned connections,
-// pools of requests, the handle's copy, error sentences.
+// Makes a library of NCCL's net plugin ABI a `NetPlugin`: the native table (plexus_net.h) on top of
+// a `Net`. It adds what the native table has and NCCL's has not: owned connections, pools of
+// requests, a copy of the handle, error sentences.
 //
+// Called by NetPlugin::load when the library has no plexus_plugin_query.
 // Called by NetPlugin::load when the library has no plexus_plugin_query.
 #pragma once
 

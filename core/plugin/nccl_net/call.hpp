@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call into a library of NCCL's ABI, and what a native entry over it does besides.
+// Calls into a library of NCCL's ABI, with the logging that a native entry needs.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ void take_from_host(T* handle) {
   const std::unique_ptr<T> owner(handle);
 }
 
-/// A call into the plugin.
+/// Calls the plugin; an exception becomes an error code.
 template <class Call>
 int32_t call_vendor(const LogTarget& log, const char* name, Call&& call) {
   LogScope scope(log);
   return scope.finish(name, call());
 }
 
-/// An error of ours: its sentence for the host, and its code.
+/// Logs an error of Plexus as the reason of the failure and returns its code.
 inline int32_t report(const LogTarget& log, const Error& error) {
   log.error(error.message());
   return static_cast<int32_t>(error.code());

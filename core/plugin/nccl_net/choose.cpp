@@ -22,7 +22,7 @@ struct Version {
   MakeNet* make;
 };
 
-/// From kVersionLeast on.
+/// The supported versions, starting with kVersionLeast.
 constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {{
     {sizeof(nccl_net_v6_t), &make_net_v6},
     {sizeof(nccl_net_v7_t), &make_net_v7},
@@ -33,7 +33,7 @@ constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {{
     {sizeof(nccl_net_v12_t), &make_net_v12},
 }};
 constexpr Version kCrossDc = {sizeof(nccl_net_v11_cross_dc_t), &make_net_v11_cross_dc};
-constexpr int kForked = 11;  // the version that two ABIs share
+constexpr int kForked = 11;  // two different ABIs have this version
 
 constexpr const char* kStem = "ncclNetPlugin";
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a library's `ncclNetPlugin_vN` is used: the highest that we know, or the one that the
-// user asks for; and which of the two ABIs a v11 is, told by the size of its symbol.
+// The choice among a library's `ncclNetPlugin_vN`: the highest supported version or the one that
+// the user asks for; and which of the two v11 ABIs it is, from the size of its symbol.
 #pragma once
 
 #include <memory>
@@ -23,8 +23,8 @@ struct Choice {
   std::string entry;  // "ncclNetPlugin_v8", for messages
 };
 
-/// `version` 0: the highest. Fails when there is none, or when the symbol is smaller than its ABI
-/// says. Nothing of the library is called.
+/// `version` 0: the highest. An Error when there is none, or when the symbol is smaller than its
+/// ABI requires. Calls no function of the library.
 [[nodiscard]] Result<Choice> choose_net(const Library& library, int version, V11Layout layout);
 
 }  // namespace plexus::nccl_net

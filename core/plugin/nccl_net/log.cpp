@@ -14,7 +14,7 @@
 namespace plexus::nccl_net {
 namespace {
 
-/// The call in progress in this thread: NCCL's callback has no other way to know.
+/// The call in progress in this thread; NCCL's log callback has no argument for it.
 LogScope*& current_scope() noexcept {
   // NOLINTNEXTLINE(*-avoid-non-const-global-variables): the callback has no argument
   thread_local LogScope* scope = nullptr;
@@ -29,7 +29,7 @@ int32_t native_level(int level) noexcept {
 
 bool is_warning(int level) noexcept { return level == NCCL_LOG_WARN || level == NCCL_LOG_ABORT; }
 
-/// Lines of the plugin's own threads.
+/// Logs lines of the plugin's own threads.
 void log_for_process(int level, const char* file, int line, const char* text) noexcept {
   if (is_warning(level)) {
     log(LogLevel::kWarn, Subsystem::kNet, file, line, text);
@@ -60,7 +60,8 @@ int32_t LogScope::finish(const char* call, int32_t result) {
   if (result == PLEXUS_OK) {
     return PLEXUS_OK;
   }
-  // "In progress" is no result of a net plugin, and here it would mean "call again".
+  // "In progress" is not a valid result of a net plugin; as PLEXUS_AGAIN it would mean "call
+  // again".
   const bool is_code = result > PLEXUS_OK && result <= PLEXUS_TIMEOUT && result != PLEXUS_AGAIN;
   if (warning_.empty()) {
     warning_ = fmt::format(
@@ -74,7 +75,8 @@ int32_t LogScope::finish(const char* call, int32_t result) {
 
 void take_line(LogScope& scope, int level, const char* file, int line, const char* text) {
   if (is_warning(level) && scope.warning_.empty()) {
-    scope.warning_ = text;  // told when the call succeeds, or as its reason
+    // logged as a warning when the call succeeds, or as the reason of its failure
+    scope.warning_ = text;
   } else if (is_warning(level)) {
     scope.target_.write(scope.target_.sink, PLEXUS_LOG_WARN, file, line, text);
   } else {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's log callback has no argument that says whose line it is. A `LogScope` round each call into
-// a plugin tells: lines of that thread belong to its context, and what the plugin WARNs about first
-// in a call that fails becomes the reason of the failure (PLEXUS_LOG_ERROR): what comes after it
-// tells what followed. Lines of a plugin's own threads go to the process's log.
+// NCCL's log callback has no argument for the caller. A `LogScope` around each call into a plugin
+// provides it: lines of that thread belong to the scope's context, and the first WARN of a call
+// that fails becomes the reason of the failure (PLEXUS_LOG_ERROR); later ones are consequences.
+// Lines of a plugin's own threads go to the process's log.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plexus::nccl_net {
 
-/// Where a context's lines go. A value.
+/// The destination of a context's lines. A value.
 struct LogTarget {
   plexus_log_fn write = nullptr;
   plexus_log_sink_t* sink = nullptr;
@@ -30,24 +30,24 @@ class LogScope {
   LogScope(const LogScope&) = delete;
   LogScope& operator=(const LogScope&) = delete;
 
-  /// NCCL's result of the call as a code of plexus_plugin.h. A failing one has its reason logged:
-  /// what the plugin warned about, else that `call` failed.
+  /// NCCL's result of the call as a code of plexus_plugin.h. Logs the reason of a failure: the
+  /// plugin's warning, or else that `call` failed.
   [[nodiscard]] int32_t finish(const char* call, int32_t result);
-  /// Of the call that failed.
+  /// The reason of the failed call.
   [[nodiscard]] const std::string& reason() const noexcept { return warning_; }
 
  private:
   friend void take_line(LogScope& scope, int level, const char* file, int line, const char* text);
-  /// A warning that explains no failure.
+  /// Logs a warning that belongs to no failure.
   void flush_warning();
 
   LogTarget target_;
   LogScope* outer_;
   std::string warning_;      // the first one; empty: none, nothing allocated
-  bool has_failed_ = false;  // then the warning is told, as the reason
+  bool has_failed_ = false;  // the warning is logged as the reason
 };
 
-/// What plugins get.
+/// The log callback that plugins get.
 void log_from_nccl_plugin(int level,
                           unsigned long subsystems,
                           const char* file,

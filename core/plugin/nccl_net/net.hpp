@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One version of NCCL's net plugin ABI, driven as the newest: the calls of v12 with plain
-// arguments. Each version has a small class (net_v6.cpp ...) that narrows what its table cannot
-// say. Results are NCCL's numbers. The data path is one virtual call and the plugin's own.
+// One version of NCCL's net plugin ABI behind the newest version's interface: the calls of v12 with
+// plain arguments. Each version has a small class (net_v6.cpp ...) that reduces them to what its
+// table can express. Results are NCCL's numbers. The data path is one virtual call plus the
+// plugin's own.
 //
-// Threads: as the plugin; nothing here has state of its own besides the borrowed table.
+// Threads: as for the plugin; the only state is the borrowed table.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 namespace plexus::nccl_net {
 
-/// The newest properties, and what only cross-dc has.
+/// The newest version's properties, plus those of the cross-DC branch.
 struct ForeignProperties {
   nccl_net_properties_v12_t v12{};
   std::optional<uint64_t> fabric_id;
@@ -33,7 +34,7 @@ struct Buffers {
   std::array<void*, PLEXUS_NET_RECVS_MAX> memory{};
 };
 
-/// What a communicator brings along: v11's context, v10's configuration.
+/// What a communicator contributes: v11's context, v10's configuration.
 struct CommState {
   void* context = nullptr;
   nccl_comm_config_t config{-1};
@@ -46,15 +47,16 @@ class Net {
   Net& operator=(const Net&) = delete;
   virtual ~Net() = default;
 
-  /// init once per communicator, with a finalize (v11 on); else once per process, with none.
+  /// True (v11 on): one init and finalize per communicator. False: one init per process, no
+  /// finalize.
   [[nodiscard]] virtual bool is_per_communicator() const noexcept = 0;
   [[nodiscard]] virtual uint32_t requests_max() const noexcept = 0;
-  /// Longest memory that one registration can have.
+  /// Largest size of one registration.
   [[nodiscard]] virtual uint64_t region_bytes_max() const noexcept = 0;
   [[nodiscard]] virtual bool has_dmabuf() const noexcept = 0;
-  /// May change at init, and be null.
+  /// May change during init, and may be null.
   [[nodiscard]] virtual const char* name() const noexcept = 0;
-  /// The first mandatory entry that the table lacks now; null: it is complete.
+  /// The first mandatory entry that is missing at present; null: none.
   [[nodiscard]] virtual const char* find_missing_entry() const noexcept = 0;
 
   [[nodiscard]] virtual int32_t init(CommState& comm, uint64_t comm_id) const = 0;
@@ -70,7 +72,7 @@ class Net {
                                         void* handle,
                                         void** send) const = 0;
   [[nodiscard]] virtual int32_t accept(void* listen, void** recv) const = 0;
-  /// Within region_bytes_max(); a DMABUF only when has_dmabuf().
+  /// At most region_bytes_max() bytes; a DMABUF only when has_dmabuf().
   [[nodiscard]] virtual int32_t register_memory(void* connection,
                                                 const plexus_net_region_t& region,
                                                 void** memory) const = 0;
@@ -85,13 +87,13 @@ class Net {
   virtual void close_listen(void* listen) const = 0;
 
   [[nodiscard]] virtual bool has_net_path() const noexcept { return false; }
-  /// 0 same datacenter, 1 another, 2 disconnected.
+  /// 0: same datacenter, 1: another one, 2: not connected.
   [[nodiscard]] virtual int32_t net_path(uint64_t, uint64_t, int&) const {
     return PLEXUS_INTERNAL_ERROR;
   }
 };
 
-/// `table` is the plugin's symbol, of the version's type.
+/// `table`: the plugin's symbol, whose type is that of the version.
 using MakeNet = std::unique_ptr<const Net>(const void* table);
 MakeNet make_net_v6, make_net_v7, make_net_v8, make_net_v9, make_net_v10, make_net_v11,
     make_net_v11_cross_dc, make_net_v12;

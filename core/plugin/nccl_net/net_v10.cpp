@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclNet v10: the traffic class goes along with each connect.
+// ncclNet v10: each connect has a traffic class.
 #include "plugin-api/nccl/net_v10.h"
 
 #include "core/plugin/nccl_net/table.hpp"

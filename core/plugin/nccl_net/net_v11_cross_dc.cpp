@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclNet v11 of the branch cross-dc: v10 that knows which fabrics reach each other.
+// ncclNet v11 of the cross-dc branch: v10 plus the reachability of fabrics.
 #include "plugin-api/nccl/net_v11_cross_dc.h"
 
 #include "core/plugin/nccl_net/table.hpp"

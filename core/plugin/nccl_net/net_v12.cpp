@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclNet v12: the newest; nothing is missing.
+// ncclNet v12: the newest version; it supports every call.
 #include "plugin-api/nccl/net_v12.h"
 
 #include "core/plugin/nccl_net/table.hpp"

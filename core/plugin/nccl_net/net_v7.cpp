@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclNet v7: v6 with 32 requests, and devices that may not be driven by a host.
+// ncclNet v7: v6 with 32 requests, and with devices that a host may be unable to drive.
 #include "plugin-api/nccl/net_v7.h"
 
 #include "core/plugin/nccl_net/table.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclNet v8: v7 that registers memory of any size, globally where it can.
+// ncclNet v8: v7 with registrations of any size, and global registration where supported.
 #include "plugin-api/nccl/net_v8.h"
 
 #include "core/plugin/nccl_net/table.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclNet v9: says itself how long a message may be.
+// ncclNet v9: reports its longest message.
 #include "plugin-api/nccl/net_v9.h"
 
 #include "core/plugin/nccl_net/table.hpp"

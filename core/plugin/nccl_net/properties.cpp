@@ -11,7 +11,7 @@
 namespace plexus::nccl_net {
 namespace {
 
-/// As much of `text` as fits, what is not printable replaced.
+/// Copies as much of `text` as fits; replaces characters that are not printable.
 void copy_text(std::string_view text, std::span<char> to) {
   const size_t size = std::min(text.size(), to.size() - 1);
   std::transform(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(size), to.begin(),
@@ -23,10 +23,10 @@ uint32_t at_least(int found, uint32_t least) {
   return found < 0 ? least : std::max(static_cast<uint32_t>(found), least);
 }
 
-/// Microseconds; 0 and nonsense mean that the plugin does not know.
+/// Converts microseconds; 0 and implausible values mean unknown.
 uint32_t latency_ns(float microseconds) {
   constexpr float kNsPerUs = 1000.0F;
-  constexpr float kMost = 1e6F;  // a second: beyond it the number is garbage
+  constexpr float kMost = 1e6F;  // one second; a larger number is taken for garbage
   if (!std::isfinite(microseconds) || microseconds <= 0 || microseconds > kMost) {
     return PLEXUS_UNKNOWN_U32;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a foreign device says of itself, as plexus_net_properties_t: numbers that mean "unknown" by
-// habit become unknown, limits are clamped to what both sides can do, and what makes a device
-// unusable is an error. Pure.
+// Converts a device's properties to plexus_net_properties_t: numbers that by convention mean
+// "unknown" become unknown, limits are clamped to what both sides support, and values that make a
+// device unusable are errors. Pure.
 #pragma once
 
 #include "plugin-api/plexus_net.h"
@@ -11,7 +11,7 @@
 
 namespace plexus::nccl_net {
 
-/// Longest message, whatever a plugin says: test() reports sizes as int.
+/// Longest message for any plugin, because test() reports sizes as int.
 inline constexpr uint64_t kMessageBytesMax = INT32_MAX;
 
 [[nodiscard]] Result<plexus_net_properties_t> convert_properties(const ForeignProperties& foreign,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tables of several versions have in common, as bases of net_v6.cpp .. net_v12.cpp:
+// The common parts of the versions' tables, as bases for net_v6.cpp .. net_v12.cpp:
 //
 //   TableNet      entries that are the same in all versions, and the choice by an entry's type
 //   OnceNet       v6 to v10 and cross-dc: one init per process, no context
 //   CommNet       v11 and v12: init and finalize per communicator
 //
-// Each entry is read from the plugin's table when it is called, for plugins change their tables.
+// Each entry is read from the plugin's table at each call, because plugins change their tables.
 #pragma once
 
 #include <type_traits>
@@ -15,7 +15,7 @@
 
 namespace plexus::nccl_net {
 
-/// NCCL's answer to a plugin's profiler events when no profiler listens.
+/// Answers a plugin's profiler events when no profiler is loaded, as NCCL does.
 inline int32_t ignore_event(void**, int, void*, int64_t, void*) { return PLEXUS_OK; }
 
 /// The fields that the properties of all versions have.
@@ -38,7 +38,7 @@ void copy_common(const Properties& from, nccl_net_properties_v12_t& to) {
   to.plane_id = -1;
 }
 
-/// Those from v9 on.
+/// The fields that the properties have from v9 on.
 template <class Properties>
 void copy_since_v9(const Properties& from, nccl_net_properties_v12_t& to) {
   copy_common(from, to);
@@ -50,7 +50,7 @@ void copy_since_v9(const Properties& from, nccl_net_properties_v12_t& to) {
   to.coll_bytes_max = from.coll_bytes_max;
 }
 
-/// A size where the table has room for an int. The adapter has clamped it.
+/// Converts a size for a table with int; the adapter has clamped it.
 inline int to_int(size_t size) { return static_cast<int>(size); }
 
 template <class Table>
@@ -102,7 +102,7 @@ class TableNet : public Net {
     if constexpr (std::is_same_v<decltype(Table::accept), nccl_accept_v6_fn>) {
       return table_->accept(listen, recv);
     } else {
-      nccl_device_handle_t* offload = nullptr;  // a host is on this side: an offer is not taken up
+      nccl_device_handle_t* offload = nullptr;  // a host does not use the offload that is offered
       return table_->accept(listen, recv, &offload);
     }
   }
@@ -157,7 +157,7 @@ class TableNet : public Net {
 
   [[nodiscard]] int32_t iflush(void* recv, Buffers& buffers, void** request) const override {
     if (table_->iflush == nullptr) {
-      return PLEXUS_OK;  // with a null request: there is nothing to wait for
+      return PLEXUS_OK;  // the request stays null: nothing to wait for
     }
     IntSizes sizes = to_int_sizes(buffers);
     return table_->iflush(recv, buffers.count, buffers.data.data(), sizes.data(),
@@ -168,7 +168,7 @@ class TableNet : public Net {
     return table_->test(request, is_done, sizes);
   }
 
-  // A failure to close leaves nothing to do.
+  // A failure to close has no consequence.
   void close_send(void* send) const override { table_->close_send(send); }
   void close_recv(void* recv) const override { table_->close_recv(recv); }
   void close_listen(void* listen) const override { table_->close_listen(listen); }

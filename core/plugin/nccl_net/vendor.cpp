@@ -29,7 +29,7 @@ int32_t Vendor::init_once(CommState& comm, const LogTarget& log) const {
   return code;
 }
 
-/// Only then the table is looked at: some plugins fill it in there.
+/// The table is checked only after init, because some plugins fill it in there.
 int32_t Vendor::init_comm(CommState& comm, uint64_t comm_id, const LogTarget& log) const {
   const int32_t code = net_->is_per_communicator()
                            ? call_vendor(log, "init", [&] { return net_->init(comm, comm_id); })

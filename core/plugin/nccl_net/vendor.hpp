@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loaded library of NCCL's net ABI: when it is initialised, and its devices.
+// A loaded library of NCCL's net ABI: its initialisation and its devices.
 #pragma once
 
 #include <memory>
@@ -35,14 +35,15 @@ class Vendor final : public NetOrigin, public std::enable_shared_from_this<Vendo
   [[nodiscard]] int32_t read_devices(plexus_net_context_t& context) const;
 
   std::unique_ptr<const Net> net_;
-  /// One for all: another Vendor may look at the same library, whose init may write its table.
+  /// One lock for all vendors: another one may use the same library, whose init may write its
+  /// table.
   struct Turn {
     std::mutex mutex;
   };
   static std::mutex& turn() { return Immortal<Turn>::instance().mutex; }
 
   mutable bool is_initialised_ = false;  // guarded by turn(); process-once plugins only
-  mutable std::string failed_;  // guarded by turn(); why the one init failed, "" = it did not
+  mutable std::string failed_;           // guarded by turn(); why the init failed; "": it did not
 };
 
 }  // namespace plexus::nccl_net

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kDefaultFile = "libnccl-profiler.so";
 
-/// Kinds of which an event of `type` is the parent, at any distance, and itself.
+/// The event types that have `type` as an ancestor, and `type` itself.
 constexpr uint64_t family_of(uint64_t type) {
   constexpr uint64_t kStep = NCCL_PROFILE_PROXY_STEP | NCCL_PROFILE_NET_PLUGIN;
   constexpr uint64_t kOp = NCCL_PROFILE_PROXY_OP | kStep;
@@ -95,7 +95,7 @@ class ProfilerV4 final : public Profiler {
     return guarded([&] { return table_->record_state(event, state, what); });
   }
   void finalize() noexcept override {
-    if (context_ != nullptr) {  // NCCL does not finalize what has no context
+    if (context_ != nullptr) {  // as in NCCL, nothing is finalized without a context
       (void)guarded([&] { return table_->finalize(context_); });
     }
   }
@@ -104,7 +104,7 @@ class ProfilerV4 final : public Profiler {
   const nccl_profiler_v4_t* table_;
 };
 
-/// v6 differs from v5 by kinds of event that host ranks do not have.
+/// v6 adds only kinds of events that host ranks do not have.
 class ProfilerV5 final : public Profiler {
  public:
   explicit ProfilerV5(const nccl_profiler_v5_t* table) : table_(table) {}
@@ -132,7 +132,7 @@ class ProfilerV5 final : public Profiler {
     return guarded([&] { return table_->record_state(event, state, what); });
   }
   void finalize() noexcept override {
-    if (context_ != nullptr) {  // NCCL does not finalize what has no context
+    if (context_ != nullptr) {  // as in NCCL, nothing is finalized without a context
       (void)guarded([&] { return table_->finalize(context_); });
     }
   }
@@ -141,7 +141,7 @@ class ProfilerV5 final : public Profiler {
   const nccl_profiler_v5_t* table_;
 };
 
-/// Initialised; null: it refused, and is done without.
+/// The initialised profiler; null: it refused, and the job runs without it.
 template <class Made, class Table>
 std::unique_ptr<Profiler> init_profiler(const Table& table, const ProfiledComm& comm) {
   auto made = std::make_unique<Made>(&table);
@@ -202,7 +202,7 @@ Result<std::unique_ptr<Profiler>> open_profiler(const Library& library, const Pr
 }  // namespace
 
 bool Profiler::wants(uint64_t type) const noexcept {
-  // The plugin may write it from a thread of its own, to be switched on and off while jobs run.
+  // The plugin may write the mask from a thread of its own, to switch profiling on and off.
   const int mask = __atomic_load_n(&mask_, __ATOMIC_RELAXED);
   return (static_cast<uint64_t>(mask) & family_of(type)) != 0 &&
          !is_off_.load(std::memory_order_relaxed);
@@ -237,7 +237,7 @@ Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& op
                                  .own_folder = options.own_folder});
     if (library.has_error()) {
       if (options.plugins.empty()) {
-        break;  // nobody asked for it
+        break;  // no profiler asked for it
       }
       return std::move(library).error();
     }
@@ -286,7 +286,7 @@ void ProfilerSet::record(const ProfileEvent& event, int state, uint64_t number) 
   for (size_t i = 0; i < profilers_.size(); ++i) {
     if (event.handles[i] != nullptr) {
       nccl_profile_state_t what{};
-      what.kernel_timer = number;  // all numbers lie at the same place
+      what.kernel_timer = number;  // all numbers of the union are at the same offset
       profilers_[i]->complain("recordEventState",
                               profilers_[i]->record(event.handles[i], state, &what));
     }

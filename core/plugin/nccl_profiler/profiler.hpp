@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profilers of one communicator: libraries of NCCL's profiler ABI (`ncclProfiler_v4` .. `v6`),
-// any number at once. An event is told to each that wants its kind, or a kind below it, so that
-// parents are never missing. A profiler that fails is switched off with one WARN.
+// The profilers of one communicator: any number of libraries of NCCL's profiler ABI
+// (`ncclProfiler_v4` .. `v6`). An event is passed to each profiler that wants its kind or a
+// descendant of it, so that no parent is missing. A profiler that fails is switched off with one
+// WARN.
 //
-// Callers hold a null pointer when none is loaded: that test is all that profiling then costs.
+// Callers hold a null pointer when none is loaded; profiling then costs only that test.
 #pragma once
 
 #include <array>
@@ -30,7 +31,7 @@ struct ProfilerOptions {
   std::filesystem::path own_folder = NetPluginOptions::find_own_plugin_folder();
 };
 
-/// What profilers are told of the communicator.
+/// What profilers are told about the communicator.
 struct ProfiledComm {
   uint64_t id = 0;
   std::string name;
@@ -41,12 +42,13 @@ struct ProfiledComm {
 
 inline constexpr size_t kProfilersMax = 8;
 
-/// An event, as each profiler knows it. A value; null: this profiler does not track it.
+/// An event with each profiler's handle. A value; null: this profiler does not track the event.
 struct ProfileEvent {
   std::array<void*, kProfilersMax> handles{};
 };
 
-/// One library, one communicator. Threads: any; `start` and what follows may come from several.
+/// One library for one communicator. Threads: any; calls for one event may come from several
+/// threads.
 class Profiler {
  public:
   virtual ~Profiler() = default;
@@ -54,7 +56,7 @@ class Profiler {
   Profiler& operator=(const Profiler&) = delete;
 
   [[nodiscard]] virtual const char* name() const noexcept = 0;
-  /// Null when `what` has no meaning in this version. Parents are set here.
+  /// Null when this version has no such event. Parents are filled in here.
   [[nodiscard]] virtual int32_t start(nccl_profile_event_v5_t what,
                                       void* parent,
                                       void* group,
@@ -66,12 +68,13 @@ class Profiler {
   virtual void finalize() noexcept = 0;
 
   [[nodiscard]] bool wants(uint64_t type) const noexcept;
-  bool complain(const char* call, int32_t code) noexcept;  // once: it is off then
+  // logs once and switches the profiler off
+  bool complain(const char* call, int32_t code) noexcept;
 
  protected:
   Profiler() = default;
   void* context_ = nullptr;
-  int mask_ = 0;  // the plugin may go on writing it: read at each event
+  int mask_ = 0;  // the plugin may change it at any time: read at each event
 
  private:
   std::atomic<bool> is_off_{false};
@@ -80,27 +83,28 @@ class Profiler {
 /// Threads: any.
 class ProfilerSet {
  public:
-  /// Null: none is asked for. An Error only for one that the user named and that cannot be loaded.
+  /// Null: no profiler is asked for. An Error only if the user named one that cannot be loaded.
   [[nodiscard]] static Result<std::unique_ptr<ProfilerSet>> open(const ProfilerOptions& options,
                                                                  const ProfiledComm& comm);
   ~ProfilerSet();
   ProfilerSet(const ProfilerSet&) = delete;
   ProfilerSet& operator=(const ProfilerSet&) = delete;
 
-  /// Does anyone want events of `type`, or of a kind below it?
+  /// Whether a profiler wants events of `type` or of a descendant.
   [[nodiscard]] bool wants(uint64_t type) const noexcept;
-  /// `parent`, `group`: null where there is none. `what`: all but parents, which are set here.
+  /// `parent`, `group`: null if there is none. `what`: everything but the parents, which are filled
+  /// in.
   [[nodiscard]] ProfileEvent start(const nccl_profile_event_v5_t& what,
                                    const ProfileEvent* parent,
                                    const ProfileEvent* group = nullptr) noexcept;
   /// `number`: bytes of a step, or the GPU's clock.
   void record(const ProfileEvent& event, int state, uint64_t number = 0) noexcept;
-  /// Each event once; nothing is told of it afterwards.
+  /// To be called once per event; nothing about the event may follow.
   void stop(ProfileEvent& event) noexcept;
 
  private:
   explicit ProfilerSet(ProfiledComm comm) : comm_(std::move(comm)) {}
-  ProfiledComm comm_;  // profilers keep the address of its name
+  ProfiledComm comm_;  // profilers keep a pointer to its name
   std::vector<std::unique_ptr<Profiler>> profilers_;
 };
 

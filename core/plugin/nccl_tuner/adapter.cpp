@@ -36,13 +36,13 @@ std::optional<int> id_of(const Name (&names)[count], std::string_view ours) {
   return at == std::end(names) ? std::nullopt : std::optional(at->nccl);
 }
 
-/// A candidate's entry of the cost table.
+/// Position of a candidate in the cost table.
 struct Entry {
   int algorithm;
   int protocol;
 };
 
-/// Nothing: NCCL has no name for it.
+/// nullopt: NCCL has no name for the candidate.
 std::optional<Entry> entry_of(const plexus_tuner_candidate_t& candidate) {
   const auto algorithm = id_of(kAlgorithms, candidate.algorithm);
   const auto protocol = id_of(kProtocols, candidate.protocol);
@@ -52,7 +52,7 @@ std::optional<Entry> entry_of(const plexus_tuner_candidate_t& candidate) {
   return Entry{*algorithm, *protocol};
 }
 
-/// What we put in the table knows no machine: a microsecond per round and a byte per nanosecond.
+/// A machine-independent cost for the table: 1 us per round plus 1 ns per byte.
 double plain_cost_us(const plexus_tuner_call_t& call, const plexus_tuner_candidate_t& candidate) {
   constexpr double kUsPerByte = 1e-3;
   const double chunks = std::max(candidate.chunks_per_loop, 1U);
@@ -60,8 +60,8 @@ double plain_cost_us(const plexus_tuner_call_t& call, const plexus_tuner_candida
          static_cast<double>(call.size_bytes) / chunks * candidate.chunks_moved * kUsPerByte;
 }
 
-/// By candidate. What the built-in rules would take is the cheapest, so that a tuner that changes
-/// nothing, or only forbids, leaves us the built-in order.
+/// Costs by candidate. The built-in choice is made the cheapest, so that a tuner that changes
+/// nothing, or only excludes candidates, leaves the built-in order.
 std::vector<float> make_costs(const plexus_tuner_call_t& call,
                               std::span<const plexus_tuner_candidate_t> candidates,
                               size_t built_in) {
@@ -106,7 +106,7 @@ class NcclTuner final : public TunerSource {
   }
 
  private:
-  /// Lines of the plugin; the reason of a failure is kept for its Error.
+  /// Destination of the plugin's lines; the reason of a failure is kept for its Error.
   nccl_net::LogTarget log_target() {
     const auto write = [](plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line,
                           const char* text) {
@@ -136,13 +136,14 @@ class NcclTuner final : public TunerSource {
                          plexus_tuner_candidate_t& candidate);
 
   Choice choice_;
-  void* context_ = nullptr;  // the plugin's; null is a context like any other
+  void* context_ = nullptr;  // the plugin's; may be null
   bool is_started_ = false;
   std::string reason_;  // of the last failure
 };
 
-/// The candidate that NCCL takes: the smallest time, then the smallest algorithm and protocol.
-/// The others of that time become a little slower, for the host knows no such order.
+/// The candidate that NCCL would take: smallest time, then smallest algorithm, then smallest
+/// protocol. Other candidates with that time are made slightly slower, because the host does not
+/// break ties that way.
 std::optional<size_t> settle_ties(std::span<plexus_tuner_candidate_t> candidates,
                                   std::span<const std::optional<Entry>> entries) {
   std::optional<size_t> first;
@@ -189,7 +190,7 @@ Result<bool> NcclTuner::get_times(const plexus_tuner_call_t& call,
   int channels = 0;
   PLEXUS_TRY(
       run("getCollInfo", [&] { return choice_.tuner->ask(context_, question, answer, channels); }));
-  // Only what was offered counts: the user's NCCL_ALGO and NCCL_PROTO stand, whatever was written.
+  // Only offered candidates count: what the tuner wrote cannot override NCCL_ALGO and NCCL_PROTO.
   bool has_opinion = channels > 0;
   constexpr double kTimeMaxUs = 1e12;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -217,8 +218,8 @@ Result<bool> NcclTuner::get_times(const plexus_tuner_call_t& call,
   return has_opinion;
 }
 
-/// NCCL takes any chunk up to its buffer; so nothing, more than there is and odd sizes are brought
-/// to what can be used.
+/// NCCL accepts any chunk up to its buffer, so zero, too large and unaligned sizes are adjusted to
+/// usable ones.
 Result<void> NcclTuner::ask_chunk(const Question& question,
                                   const Entry& entry,
                                   plexus_tuner_candidate_t& candidate) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a tuner of NCCL's ABI answer as a native one: candidates become a cost table, and the
-// changed table becomes times.
+// Makes a tuner of NCCL's ABI a native one: candidates become a cost table, and the changed table
+// becomes times.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,7 @@ namespace {
 
 using nccl_net::log_from_nccl_plugin;
 
-/// The ABI's float** is the address of a block of floats.
+/// The ABI's float** in fact points to one block of floats.
 float** as_abi(CostTable& costs) { return reinterpret_cast<float**>(costs.data()); }
 
 nccl_tuner_domains_v5_t domains_of(const plexus_tuner_comm_t& comm) {
@@ -21,8 +21,8 @@ nccl_tuner_domains_v5_t domains_of(const plexus_tuner_comm_t& comm) {
   return {static_cast<int>(comm.nnodes), std::max(least, 1), most};
 }
 
-/// NCCL's model is not ours, so what a tuner writes here changes nothing. What it reads is what a
-/// message costs between ranks on processors: enough for a tuner that computes with it.
+/// What a tuner writes here has no effect, because Plexus does not use NCCL's model. The values are
+/// message costs between host ranks, for tuners that compute with them.
 nccl_tuner_constants_v5_t make_constants() {
   constexpr double kHostUs = 0.2;
   constexpr double kNetUs = 6;
@@ -45,7 +45,7 @@ nccl_tuner_constants_v5_t make_constants() {
   return constants;
 }
 
-/// `Table` is one version's; what differs is chosen at compile time by its number.
+/// `Table` is one version's table; differences are selected at compile time by `version`.
 template <class Table, int version>
 class TunerOf final : public LibraryTuner {
  public:
@@ -106,7 +106,7 @@ class TunerOf final : public LibraryTuner {
   }
 
  private:
-  /// v2 names one pair, which then costs nothing; it counts only when it is possible.
+  /// v2 names one pair of algorithm and protocol, which gets cost 0 if it is possible.
   int32_t ask_for_pair(void* context,
                        const Question& question,
                        CostTable& costs,
@@ -126,7 +126,7 @@ class TunerOf final : public LibraryTuner {
     return 0;
   }
 
-  const Table* table_;  // of the library, which stays loaded
+  const Table* table_;  // of the library, which is never unloaded
 };
 
 struct Version {
@@ -145,7 +145,7 @@ constexpr Version version_of() {
           &Made::is_whole};
 }
 
-/// From kVersionLeast on.
+/// The supported versions, starting with kVersionLeast.
 constexpr std::array<Version, kVersionMost - kVersionLeast + 1> kVersions = {
     version_of<nccl_tuner_v2_t, 2>(), version_of<nccl_tuner_v3_t, 3>(),
     version_of<nccl_tuner_v4_t, 4>(), version_of<nccl_tuner_v5_t, 5>(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every version of NCCL's tuner ABI can be driven as, and which one of a library's is used.
+// A common interface to all versions of NCCL's tuner ABI, and the choice of a library's version.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace plexus::nccl_tuner {
 inline constexpr int kVersionLeast = 2;
 inline constexpr int kVersionMost = 6;
 
-/// One block, as the ABI wants it; microseconds.
+/// One block of floats, as the ABI requires; microseconds.
 using CostTable = std::array<float, size_t{NCCL_TUNER_ALGORITHMS} * NCCL_TUNER_PROTOCOLS>;
 constexpr size_t place_of(int algorithm, int protocol) {
   return static_cast<size_t>(algorithm) * NCCL_TUNER_PROTOCOLS + static_cast<size_t>(protocol);
@@ -32,18 +32,18 @@ struct Question {
   int is_registered;
 };
 
-/// One library's table, without its version's differences. Codes are the plugin's own.
+/// One library's table without the differences of its version. Codes are the plugin's own.
 class LibraryTuner {
  public:
   virtual ~LibraryTuner() = default;
   [[nodiscard]] virtual const char* name() const = 0;
   virtual int32_t init(const plexus_tuner_comm_t& comm, void** context) const = 0;
-  /// Changes `costs`, and `channels` from 0 to what it wants.
+  /// Changes `costs`, and may raise `channels` from 0 to a number that it wants.
   virtual int32_t ask(void* context,
                       const Question& question,
                       CostTable& costs,
                       int& channels) const = 0;
-  /// Changes `chunk_bytes`; versions before v6 leave it.
+  /// Changes `chunk_bytes`; versions before v6 do not.
   virtual int32_t ask_chunk(void* context,
                             const Question& question,
                             int algorithm,
@@ -58,9 +58,9 @@ struct Choice {
   std::string entry;  // "ncclTunerPlugin_v5", for messages
 };
 
-/// The library's highest version that we know; nothing: it has none. Fails when its table is
-/// smaller than the ABI says, lacks an entry, or when it has only versions that nobody uses.
-/// Nothing of the library is called.
+/// The library's highest supported version; nullopt: it has none. An Error when its table is
+/// smaller than the ABI requires or lacks an entry, or when it has only unsupported versions. Calls
+/// no function of the library.
 [[nodiscard]] Result<std::optional<Choice>> choose_tuner(const Library& library);
 
 }  // namespace plexus::nccl_tuner

@@ -29,7 +29,7 @@ class Run {
     double operation_us;
     double barrier_us;
   };
-  /// Both calls return what the slowest worker saw.
+  /// Both functions return the slowest worker's values.
   Result<Estimate> estimate(int batch);
   Result<std::vector<double>> time(int iterations, int batch);
   Result<int64_t> check(const Row& row);
@@ -37,7 +37,7 @@ class Run {
   const PerfOptions& options_;
   RankSet& ranks_;
   Control& control_;
-  Choice choice_{};    // of what was timed last
+  Choice choice_{};    // of the last timed operation
   uint64_t seed_ = 1;  // a new one for each check
 };
 
@@ -103,7 +103,7 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
   for (const auto& rank : ranks_.ranks()) {
     rank->clear_buffers();
   }
-  PLEXUS_TRY(estimate(1));  // the first one may connect and allocate
+  PLEXUS_TRY(estimate(1));  // the first call may connect and allocate
   PLEXUS_TRY(guess, estimate(1));
   row.batch = compute_batch(guess.operation_us);
   const int warmup = compute_warmup(options_.warmup, guess.operation_us * row.batch);
@@ -127,7 +127,7 @@ Result<Row> Run::measure(const Variant& variant, size_t count, bool in_place) {
   return row;
 }
 
-/// One row to come.
+/// A row to measure.
 struct Case {
   Variant variant;
   size_t count;
@@ -171,7 +171,7 @@ Result<uint64_t> run_benchmark(const PerfOptions& options,
 }
 
 size_t compute_largest_bytes(const PerfOptions& options) {
-  // The smallest element rounds least.
+  // The smallest element type rounds the size least.
   const size_t size_bytes = compute_sizes(options.sizes).back();
   return compute_size_bytes(
       options.collective, Type::kInt8, options.nranks,

@@ -13,8 +13,7 @@ namespace {
 
 constexpr int kPoisonByte = 0xa5;
 constexpr int kGuardByte = 0x6c;
-constexpr size_t kBlockBytes =
-    size_t{64} * 1024;  // of expected values at a time: stays in the cache
+constexpr size_t kBlockBytes = size_t{64} * 1024;  // of expected values per step: fits in the cache
 static_assert(kBlockBytes % sizeof(uint64_t) == 0);
 
 using Block = std::array<std::byte, kBlockBytes>;
@@ -38,7 +37,7 @@ struct Range {
   size_t size_bytes;
 };
 
-/// The memory that the operation may touch: both buffers, or in place the larger one.
+/// The memory that the operation may access: both buffers, or in place only the larger one.
 std::array<Range, 2> ranges_of(const CheckInput& input) {
   const OpBuffers& b = input.buffers;
   const Range send = {b.send, b.send_bytes};
@@ -124,7 +123,7 @@ void check_part(const CheckInput& input, const Part& part, Comparer* comparer) {
     });
   } else if (!shape.in_place) {
     comparer->compare_bytes("ignored receive buffer", got, kPoisonByte);
-  } else {  // around the send buffer, which is looked at by itself
+  } else {  // around the send buffer, which is compared separately
     const OpBuffers& b = input.buffers;
     const auto before = static_cast<size_t>(b.send - b.recv);
     comparer->compare_bytes("ignored receive buffer", {b.recv, before}, kPoisonByte);

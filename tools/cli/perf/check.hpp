@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the buffers of one operation and looks at every byte of them afterwards: each element of
-// the result, input that must not have changed, receive buffers that mean nothing on this rank, and
-// guard bytes on both sides of each buffer.
+// Fills the buffers of one operation and then checks every byte of them: the elements of the
+// result, input that must be unchanged, receive buffers without meaning on this rank, and guard
+// bytes on both sides of each buffer.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace plexus::perf {
 
-/// Bytes that belong to the benchmark on each side of a buffer; the first guard is a whole page so
-/// that data begins on one.
+/// Guard bytes on each side of a buffer; the first guard is a whole page so that data begins on a
+/// page boundary.
 inline constexpr size_t kGuardBytes = 4096;
 
 /// The buffers of one operation. In place, one lies in the other.
@@ -25,8 +25,8 @@ struct OpBuffers {
   size_t recv_bytes;
 };
 
-/// Lays the operation into `first` and `second`, each with room for its larger side. In place only
-/// `second` is used.
+/// Places the operation in `first` and `second`, each large enough for its larger side. In place
+/// only `second` is used.
 [[nodiscard]] OpBuffers bind_buffers(const Shape& shape,
                                      std::byte* first,
                                      std::byte* second) noexcept;
@@ -34,16 +34,16 @@ struct OpBuffers {
 struct CheckInput {
   Shape shape;
   Op op;          // of a collective that reduces
-  uint64_t seed;  // another one for each operation, the same on all ranks
+  uint64_t seed;  // different for each operation, equal on all ranks
   OpBuffers buffers;
 };
 
 struct CheckResult {
-  uint64_t wrong = 0;  // elements; a damaged guard byte counts as one
-  std::string first;   // what was found first, for people; empty when nothing is wrong
+  uint64_t wrong = 0;  // number of elements; a damaged guard byte counts as one
+  std::string first;   // description of the first error; empty: none
 };
 
-/// Writes input, guards and, where the result goes, a pattern that is not the result.
+/// Writes the input, the guards and, where the result goes, a pattern that differs from the result.
 void prepare_operation(const CheckInput& input);
 [[nodiscard]] CheckResult check_operation(const CheckInput& input);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 constexpr size_t kMessageBytes = 2048;
-constexpr int kSpins = 64;  // then yield: there may be more workers than cores
+constexpr int kSpins = 64;  // then yield, because there may be more workers than cores
 
 Error others_failed() { return fail(Code::kRemoteError, "another rank gave up"); }
 
@@ -25,8 +25,7 @@ Error others_failed() { return fail(Code::kRemoteError, "another rank gave up");
 struct SharedArea::Layout {
   alignas(kLineBytes) std::atomic<uint32_t> arrived{0};
   alignas(kLineBytes) std::atomic<uint32_t> generation{
-      0};  // of the barrier; pairs release by the last to arrive
-           // with acquire by those who wait
+      0};  // of the barrier; release by the last to arrive pairs with acquire by those that wait
   alignas(kLineBytes) std::atomic<uint32_t> stop{0};
   std::atomic<uint32_t> id_ready{0};  // release after `id` is written
   std::array<std::byte, kIdBytes> id{};
@@ -83,7 +82,7 @@ class SharedControl final : public Control {
         }
       }
     }
-    return barrier();  // nobody writes new values while others read these
+    return barrier();  // so that no worker writes new values while others read these
   }
 
  private:

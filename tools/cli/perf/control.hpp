@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the workers of one benchmark stay in step and agree on numbers, apart from the library under
-// test: `Control`, alone or through memory that threads or forked processes share.
+// Keeps the workers of one benchmark in step and lets them agree on numbers, independently of the
+// library under test: `Control`, alone or over memory that threads or forked processes share.
 #pragma once
 
 #include <array>
@@ -16,31 +16,31 @@ namespace plexus::perf {
 
 enum class Fold { kMax, kSum };
 
-/// Called by every worker in the same order. Fails when another worker gave up.
+/// Called by every worker in the same order. Fails when another worker has given up.
 class Control {
  public:
   virtual ~Control() = default;
   virtual Result<void> barrier() = 0;
-  /// Element-wise over the workers; all get the result. At most kFoldMax values.
+  /// Reduces element by element over the workers; all get the result. At most kFoldMax values.
   virtual Result<void> fold(std::span<double> values, Fold how) = 0;
 
   static constexpr size_t kFoldMax = 1024;
 };
 
-/// One worker has nobody to wait for.
+/// For a single worker: nothing to wait for.
 class AloneControl final : public Control {
  public:
   Result<void> barrier() override { return ok(); }
   Result<void> fold(std::span<double> /*values*/, Fold /*how*/) override { return ok(); }
 };
 
-/// Memory that all workers of this host share: made before they are, by threads used as it is, by
-/// processes inherited through fork.
+/// Memory shared by all workers of this host, which is made before they are: threads use it
+/// directly, processes inherit it through fork.
 class SharedArea {
  public:
   [[nodiscard]] static Result<SharedArea> create(int nworkers);
 
-  /// Worker 0 gives the unique id; `wait_id` fails when worker 0 gave up.
+  /// Worker 0 publishes the unique id; `wait_id` fails when worker 0 has given up.
   void put_id(std::span<const std::byte> id) noexcept;
   [[nodiscard]] Result<void> wait_id(std::span<std::byte> id) const;
 
@@ -48,7 +48,7 @@ class SharedArea {
     Code code;
     std::string message;
   };
-  /// `worker` gives up, and says why. The others' barriers fail from now on.
+  /// `worker` gives up for the given reason. The others' barriers fail from now on.
   void give_up(int worker, const Error& error) noexcept;
   [[nodiscard]] std::optional<Failure> failure_of(int worker) const;
 

@@ -28,7 +28,7 @@ constexpr uint64_t hash(uint64_t seed, uint64_t index, uint64_t position) noexce
 
 // NOLINTEND(readability-magic-numbers)
 
-/// A position that no rank has, for what belongs to the element alone.
+/// A position that no rank has, for values that depend on the element only.
 constexpr uint64_t kElement = uint64_t{1} << 40U;
 
 /// A number in 0 .. n-1 from the upper half of a hash.
@@ -61,7 +61,7 @@ struct Rotation {
   }
 };
 
-// Each rule below has contribution(index, rank) and result(index), both as bits of the element.
+// Each rule below has contribution(index, rank) and result(index); both return the element's bits.
 
 template <class E>
 class IntSumRule {
@@ -214,7 +214,8 @@ class FloatAvgRule {
 
  private:
   static constexpr uint64_t kContributors = 2;
-  /// One sign for both, so that nothing cancels and the tolerance stays a matter of rounding.
+  /// The same sign for both contributors, so that nothing cancels and the tolerance only covers
+  /// rounding.
   [[nodiscard]] double value(uint64_t index, uint64_t position, uint64_t shape) const noexcept {
     constexpr uint64_t kSteps = uint64_t{1} << static_cast<unsigned>(E::kPrecision - 1);
     const uint64_t hashed = hash(seed_, index, position);
@@ -269,7 +270,7 @@ void fill(std::span<std::byte> out, size_t first_index, Value&& value) {
   }
 }
 
-/// Calls `function(rule)` with the rule of the reduction.
+/// Calls `function(rule)` with the reduction's rule.
 template <class E, class Function>
 void with_rule(const Reduction& reduction, Function&& function) {
   switch (reduction.op) {
@@ -331,11 +332,12 @@ void fill_result(const Reduction& reduction, size_t first_index, std::span<std::
 }
 
 int tolerance_units(const Reduction& reduction) noexcept {
-  constexpr int kAverageUnits = 2;  // roundings: of 1/n, of two products, of the sum
+  constexpr int kAverageUnits = 2;  // roundings of 1/n, of two products, and of the sum
   if (reduction.op != Op::kAvg || !info_of(reduction.type).floating) {
     return 0;
   }
-  // Where 1/n is no normal number of the type, its own rounding is coarser than the last place.
+  // If 1/n is not a normal number of the type, its rounding error exceeds one unit in the last
+  // place.
   return with_element(reduction.type, [&]<class E>() {
     if constexpr (E::kFloating) {
       const double error =

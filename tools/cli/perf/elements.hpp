@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data types as the generator of `plexus perf` needs them: bits, conversion from double, the
-// number of significant bits, and an order of all finite values. Scalar code only.
+// The data types for the generator of `plexus perf`: bits, conversion from double, the number of
+// significant bits, and an order of all finite values. Scalar code only.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ struct IntElement {
   using Bits = std::make_unsigned_t<T>;
   using Value = T;
   static constexpr bool kFloating = false;
-  /// Order: value of ordinal 0 is the smallest one.
+  /// The value with ordinal 0 is the smallest.
   static constexpr Bits kFlip =
       std::is_signed_v<T> ? Bits(Bits(1) << (8 * sizeof(T) - 1)) : Bits(0);
 
@@ -27,7 +27,7 @@ struct IntElement {
   static constexpr Bits one_or_two(bool two) noexcept { return two ? 2 : 1; }
 };
 
-/// What the floating types share. `Bits` carry a sign and a magnitude that orders as it counts.
+/// The common part of the floating types. `Bits` are a sign and a magnitude in ascending order.
 template <class B, int kPrecisionBits, int kExponentSpan, uint64_t kLargestBits>
 struct FloatElement {
   using Bits = B;
@@ -44,7 +44,7 @@ struct FloatElement {
                                   : Bits(ordinal - kLargestBits);
   }
   static constexpr uint64_t last_ordinal() noexcept { return 2 * kLargestBits; }
-  /// Steps between the values of `a` and `b`, infinities and NaNs as what follows the largest.
+  /// Steps between the values of `a` and `b`; infinities and NaNs follow the largest value.
   static constexpr uint64_t distance(Bits a, Bits b) noexcept {
     const uint64_t magnitude_a = a & Bits(kSign - 1);
     const uint64_t magnitude_b = b & Bits(kSign - 1);

@@ -14,15 +14,15 @@
 namespace plexus::perf {
 namespace {
 
-/// One launcher's variables. nullptr: it has none for this.
+/// The variables of one launcher. nullptr: it has none for this purpose.
 struct LauncherRow {
   const char* name;
   const char* rank;
   const char* nranks;
   const char* nranks_on_host;
   const char* job[2];    // parts of the job's key
-  const char* required;  // set by this launcher and not by an outer one (a Slurm batch script has a
-                         // rank, too)
+  const char* required;  // set by this launcher and not by an outer one (a Slurm batch script also
+                         // has a rank)
 };
 
 // The order matters: mpirun and torchrun also run inside Slurm jobs.
@@ -84,7 +84,7 @@ Result<std::string> find_rendezvous(const Environment& environment) {
   if (host != nullptr && environment("MASTER_PORT") != nullptr) {
     PLEXUS_TRY(port,
                read_int(environment, "MASTER_PORT", {1, std::numeric_limits<uint16_t>::max() - 1}));
-    // torchrun's own store listens on MASTER_PORT; the next one is ours.
+    // torchrun's store listens on MASTER_PORT, so the next port is used.
     const int shift = environment("TORCHELASTIC_RUN_ID") != nullptr ? 1 : 0;
     const bool bare_ipv6 = std::string(host).find(':') != std::string::npos && host[0] != '[';
     return bare_ipv6 ? fmt::format("[{}]:{}", host, port + shift)
@@ -129,8 +129,8 @@ std::string describe_parent() {
   const pid_t parent = getppid();
   std::ifstream file(fmt::format("/proc/{}/stat", parent));
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  // Field 22 is the start time in ticks since boot; the name in field 2 may contain anything, ')'
-  // ends it.
+  // Field 22 is the start time in ticks since boot. The name in field 2 may contain anything and
+  // ends at the last ')'.
   constexpr int kFieldsFromName = 20;
   size_t at = stat.rfind(')');
   for (int field = 0; field < kFieldsFromName && at != std::string::npos; ++field) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank of which job this process is, from the variables that job launchers set: Open MPI,
-// MPICH and others that speak PMI, torchrun, Slurm. Reads through `Environment`, so tests need
-// none.
+// The rank and job of this process, from the variables of job launchers: Open MPI, MPICH and others
+// with PMI, torchrun, Slurm. Reads through `Environment`, which tests replace.
 #pragma once
 
 #include <functional>
@@ -16,21 +15,21 @@ namespace plexus::perf {
 using Environment = std::function<const char*(const char* name)>;
 
 struct LaunchedRank {
-  std::string launcher;  // for messages
+  std::string launcher;  // for error messages
   int rank = 0;
   int nranks = 0;
-  int nranks_on_host = 0;  // 0: the launcher does not say
+  int nranks_on_host = 0;  // 0: not provided by the launcher
   std::string
-      job;  // the same text in all ranks of the job and of no other on this host; empty: unknown
+      job;  // equal on all ranks of the job and on no other job of this host; empty: unknown
   std::string rendezvous;  // HOST:PORT; empty: none given
 };
 
-/// nullopt: not started by a launcher we know. `parent`: text that names the parent process, the
-/// job's key with launchers that give none but are every rank's parent.
+/// nullopt: not started by a known launcher. `parent`: a text that identifies the parent process,
+/// which is the job's key if the launcher provides none but is the parent of every rank.
 [[nodiscard]] Result<std::optional<LaunchedRank>> find_launched_rank(const Environment& environment,
                                                                      const std::string& parent);
 
-/// Names the parent process so that a later one with the same id has another name.
+/// Identifies the parent process, also against a later process with the same id.
 [[nodiscard]] std::string describe_parent();
 
 }  // namespace plexus::perf

@@ -14,7 +14,7 @@ Part untouched(size_t count) {
       .kind = Part::Kind::kUntouched, .offset = 0, .count = count, .source = -1, .first_index = 0};
 }
 
-/// One block of each rank, in rank order; each block from `first_index` of what that rank sends.
+/// One block per rank, in rank order, starting at `first_index` of the data that the rank sends.
 std::vector<Part> blocks(const Shape& shape, size_t first_index) {
   std::vector<Part> parts;
   parts.reserve(static_cast<size_t>(shape.nranks));
@@ -32,7 +32,8 @@ std::vector<Part> blocks(const Shape& shape, size_t first_index) {
 Places compute_places(const Shape& shape) noexcept {
   const size_t send = send_count(shape.collective, shape.nranks, shape.count);
   const size_t recv = recv_count(shape.collective, shape.nranks, shape.count);
-  // Equal sizes share all; else each rank's own block of the larger buffer is the smaller one.
+  // With equal sizes the buffers are the same; else the smaller one is the rank's block of the
+  // larger.
   return {.send_count = send,
           .recv_count = recv,
           .inner_offset = send == recv ? 0 : static_cast<size_t>(shape.rank) * shape.count};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the data of one operation lies: sizes and places of a rank's buffers, what goes in and what
-// must come out, as a list of parts. Pure; the checker walks it.
+// The data layout of one operation: sizes and positions of a rank's buffers, the input and the
+// expected result, as a list of parts. Pure; the checker iterates over it.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@
 
 namespace plexus::perf {
 
-/// One operation as one rank sees it.
+/// One operation from the view of one rank.
 struct Shape {
   Collective collective;
   Type type;
   int nranks;
   int rank;
-  int root;      // of a rooted collective, else -1
+  int root;      // of a rooted collective; else -1
   size_t count;  // the argument of the call
   bool in_place;
 };
 
-/// A range of elements of the receive buffer and what it must hold after the operation.
+/// A range of elements of the receive buffer, and its expected contents after the operation.
 struct Part {
   enum class Kind {
     kStream,     // elements from `first_index` of what `source` sends
     kResult,     // elements from `first_index` of the reduction
-    kUntouched,  // what was there before: the buffer means nothing on this rank
+    kUntouched,  // unchanged: the buffer has no meaning on this rank
   };
   Kind kind;
   size_t offset;  // in the receive buffer, elements

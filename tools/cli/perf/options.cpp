@@ -31,8 +31,7 @@ std::string names_of(const Table& table) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// A flag that takes the name of one of the rows of `table`, or `all`; `value` is what a row stands
-/// for.
+/// A flag whose value is the name of a row of `table`, or `all`; `value` converts a row.
 template <class Row, class Value>
 void add_names(CLI::App& app,
                const std::string& flag,

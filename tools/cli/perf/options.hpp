@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `plexus perf` is asked to do, from its command line. Pure: the environment is not read here.
+// The options of `plexus perf` from its command line. Pure: does not read the environment.
 #pragma once
 
 #include <cstddef>
@@ -22,18 +22,18 @@ enum class Mode { kProcs, kThreads, kSingle };
 [[nodiscard]] const char* name_of(Mode mode) noexcept;
 
 enum class Buffers { kPlain, kRegistered };
-/// kNull: every call returns when its operation is complete. kAsync: operations are put on a host
-/// stream, and the end of the batch waits for it.
+/// kNull: every call returns when its operation is complete. kAsync: operations are submitted to a
+/// host stream, and the end of the batch waits for it.
 enum class Stream { kNull, kAsync };
 
 struct SizeRange {
   std::optional<size_t> min_bytes;
   std::optional<size_t> max_bytes;
   size_t step_bytes = size_t{1024} * 1024;
-  double step_factor = 0;  // > 1: multiply, and `step_bytes` is not used
+  double step_factor = 0;  // above 1: sizes are multiplied by it, and `step_bytes` is ignored
 };
 
-/// This process is one rank of a job that something else started.
+/// This process is one rank of a job that was started from outside.
 struct Joined {
   int rank = 0;
   int nranks = 0;
@@ -48,13 +48,13 @@ struct PerfOptions {
   int check = 1;  // repetitions
   std::vector<Op> ops = {Op::kSum};
   std::vector<Type> types = {Type::kFloat};
-  std::optional<int> root = 0;  // nullopt: every rank in turn
+  std::optional<int> root = 0;  // nullopt: each rank in turn
   bool blocking = false;
   int timeout_s = 0;  // 0: none
   int nranks = 4;
   Mode mode = Mode::kProcs;
-  bool binds = true;          // a core for each rank, when there are enough
-  bool started_here = false;  // --ranks or --mode was given: launcher variables do not count
+  bool binds = true;          // bind each rank to a core if there are enough
+  bool started_here = false;  // --ranks or --mode was given: launcher variables are ignored
   std::optional<Joined> joined;
   std::string algorithm;
   std::string protocol;
@@ -66,16 +66,17 @@ struct PerfOptions {
 
 /// Declares the flags of `app`; parsing it fills `options`, which must outlive the parse.
 void add_perf_flags(CLI::App& app, PerfOptions* options);
-/// What no flag alone can know. Call after the parse, and again when `nranks` became another.
+/// Checks that concern several flags. To be called after the parse, and again if `nranks` changes.
 [[nodiscard]] Result<void> check_options(const PerfOptions& options);
 
-/// The sizes that are run, ascending.
+/// The sizes to run, ascending.
 [[nodiscard]] std::vector<size_t> compute_sizes(const SizeRange& range);
-/// Everything that is run with each size. Length 1 in what does not apply to the collective.
+/// All variants to run with each size. Properties that do not apply to the collective have one
+/// value.
 [[nodiscard]] std::vector<Variant> compute_variants(const PerfOptions& options);
-/// Rows that the run will give.
+/// Number of rows of the run.
 [[nodiscard]] size_t count_rows(const PerfOptions& options);
-/// One line for people: what was asked for.
+/// One line of text that describes the run.
 [[nodiscard]] std::string describe(const PerfOptions& options);
 
 }  // namespace plexus::perf

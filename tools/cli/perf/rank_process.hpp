@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A forked rank as its parent sees it: one owner, ended and reaped by the destructor, by its own
-// process id and never by a group's.
+// A forked rank in its parent: a move-only owner whose destructor kills the process by its id,
+// never by its group, and reaps it.
 #pragma once
 
 #include <optional>
@@ -27,11 +27,11 @@ class RankProcess {
   ~RankProcess();
 
   [[nodiscard]] const std::optional<ProcessEnd>& end() const noexcept { return end_; }
-  /// Looks whether it has ended. Never blocks.
+  /// Checks whether it has ended. Never blocks.
   void poll() noexcept;
   /// Gives up ownership: another process reaps it.
   void release() noexcept { pid_ = 0; }
-  /// Kills it, if it lives, and waits for its end.
+  /// Kills the process if it lives, and waits for its end.
   void kill() noexcept;
 
  private:

@@ -60,7 +60,7 @@ Rank::~Rank() {
     }
   }
   if (comm_ != nullptr) {
-    ncclCommAbort(comm_);  // after an error; else close() was called
+    ncclCommAbort(comm_);  // after an error; otherwise close() was called
   }
   if (stream_ != nullptr) {
     plexusStreamDestroy(stream_);
@@ -82,7 +82,8 @@ Result<void> Rank::allocate(Memory* memory, size_t largest_bytes) {
                   "no memory for a buffer of {} bytes; use a smaller --maxbytes", size_bytes);
     }
   }
-  std::memset(memory->base, 0, size_bytes);  // every page is there before anything is timed
+  // so that every page is mapped before anything is timed
+  std::memset(memory->base, 0, size_bytes);
   return ok();
 }
 
@@ -185,7 +186,7 @@ Choice Rank::last_choice() const noexcept {
   const char* algorithm = nullptr;
   const char* protocol = nullptr;
   int channels = 0;
-  // An empty call is dropped, and the last choice is an earlier call's.
+  // An empty call is dropped, and the last choice belongs to an earlier call.
   if (shape_.count == 0 ||
       plexusGetLastChoice(comm_, &algorithm, &protocol, &channels) != ncclSuccess) {
     return {};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that one worker drives: their communicators, streams and buffers, and the calls of
-// NCCL's API on them. The only file of `plexus perf`, with start_*.cpp, that calls the library
-// under test.
+// The ranks that one worker drives: their communicators, streams and buffers, and NCCL's API calls
+// on them. Besides start_*.cpp the only file of `plexus perf` that calls the library under test.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +14,17 @@
 
 namespace plexus::perf {
 
-/// Success, or an Error that says which call failed, how and why. `call` for messages.
+/// Success, or an Error with the failed call and the reason. `call`: its name for the message.
 [[nodiscard]] Result<void> check_call(const char* call, ncclResult_t result);
 
-/// What the last operation used, as far as the library says.
+/// What the last operation used, as reported by the library.
 struct Choice {
   Row::Name algorithm;
   Row::Name protocol;
   int channels;
 };
 
-/// One rank. Owns its communicator and everything that hangs off it.
+/// One rank. Owns its communicator, stream and buffers.
 class Rank {
  public:
   /// Takes over `comm`.
@@ -39,22 +38,22 @@ class Rank {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] ncclComm_t comm() const noexcept { return comm_; }
 
-  /// Chooses the operation that `start` runs from now on.
+  /// Selects the operation that `start` runs from now on.
   [[nodiscard]] Result<void> choose(const Variant& variant, size_t count, bool in_place);
   [[nodiscard]] Result<void> start();
-  /// Waits until what was started is complete.
+  /// Waits until the started operations are complete.
   [[nodiscard]] Result<void> wait();
   [[nodiscard]] CheckInput check_input(uint64_t seed) const noexcept;
-  /// Zeroes the chosen operation's buffers: arithmetic on what is left there could be slow or
+  /// Zeroes the chosen operation's buffers, because arithmetic on old contents could be slow or
   /// overflow.
   void clear_buffers() noexcept;
   [[nodiscard]] Choice last_choice() const noexcept;
-  /// Ends the communicator, and says when that failed. The destructor does the rest.
+  /// Destroys the communicator and reports a failure of that. The destructor does the rest.
   [[nodiscard]] Result<void> close();
 
  private:
   struct Memory {
-    std::byte* base = nullptr;  // guard, room for the largest operation, guard
+    std::byte* base = nullptr;  // guard, space for the largest operation, guard
     void* registration = nullptr;
   };
   Rank(ncclComm_t comm, const PerfOptions& options) noexcept;
@@ -75,14 +74,14 @@ class Rank {
   OpBuffers buffers_{};
 };
 
-/// All ranks of one worker. Calls on several ranks are grouped, as one thread must.
+/// All ranks of one worker. Calls on several ranks are grouped, as required for a single thread.
 class RankSet {
  public:
   explicit RankSet(std::vector<std::unique_ptr<Rank>> ranks) : ranks_(std::move(ranks)) {}
   [[nodiscard]] const std::vector<std::unique_ptr<Rank>>& ranks() const noexcept { return ranks_; }
 
   [[nodiscard]] Result<void> choose(const Variant& variant, size_t count, bool in_place);
-  /// `batch` operations on every rank, one after the other, complete on return.
+  /// Runs `batch` operations on every rank, one after the other; they are complete on return.
   [[nodiscard]] Result<void> run(int batch, bool wait_each);
   [[nodiscard]] Result<void> close();
 

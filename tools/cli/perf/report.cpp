@@ -21,7 +21,7 @@ std::string op_name(const JobFacts& facts, const Row& row) {
   return info_of(facts.collective).reduces ? name_of(row.variant.op) : "none";
 }
 
-/// A bandwidth for people: three significant digits where there is room.
+/// A bandwidth with three significant digits if there is space.
 std::string short_number(double value) {
   return value < 10 ? fmt::format("{:.3f}", value) : fmt::format("{:.2f}", value);
 }
@@ -194,8 +194,8 @@ struct Reporter::State {
   File json;
   File tsv;
   size_t nrows;
-  bool table;     // people read stdout
-  bool progress;  // people see stderr
+  bool table;     // stdout shows the table
+  bool progress;  // stderr shows the progress
   std::vector<Row> rows;
   Result<void> written = ok();
 
@@ -211,7 +211,7 @@ struct Reporter::State {
       std::fflush(stderr);
     }
   }
-  /// A line is printed with its last row: the in-place one where the collective has that.
+  /// A line is printed with its last row, which is the in-place one if the collective has one.
   void print_line() {
     const Row& last = rows.back();
     if (last.in_place) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows for people (nccl-tests' table on stdout) and for programs (one JSON object, TSV lines).
+// Output of rows: as text (nccl-tests' table on stdout) and in machine formats (a JSON object,
+// TSV).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace plexus::perf {
 
-/// What all rows have in common.
+/// The facts that all rows share.
 struct JobFacts {
   std::string version;
   Collective collective;
@@ -28,13 +29,13 @@ struct Bandwidth {
 };
 [[nodiscard]] Bandwidth compute_bandwidth(const JobFacts& facts, const Row& row) noexcept;
 
-/// The object that cli.md fixes, with a line end.
+/// The JSON object with a final newline; docs/performance.md describes the fields.
 [[nodiscard]] std::string format_json(const JobFacts& facts, const std::vector<Row>& rows);
 [[nodiscard]] std::string tsv_header();
 [[nodiscard]] std::string format_tsv(const JobFacts& facts, const Row& row);
 
 [[nodiscard]] std::string table_header(const JobFacts& facts);
-/// One line: the out-of-place row and, where there is one, the in-place row of the same size.
+/// One line: the out-of-place row and, if there is one, the in-place row of the same size.
 [[nodiscard]] std::string format_table_line(const JobFacts& facts,
                                             const Row& out_of_place,
                                             const Row* in_place);
@@ -42,16 +43,16 @@ struct Bandwidth {
 
 [[nodiscard]] uint64_t count_wrong_total(const std::vector<Row>& rows) noexcept;
 
-/// Where the output goes. An empty name: not wanted; "-": stdout.
+/// Destinations of the output. Empty: none; "-": stdout.
 struct Outputs {
   std::string json;
   std::string tsv;
 };
 
-/// Prints while the job runs, and writes the files at its end.
+/// Prints while the job runs, and writes the files at the end.
 class Reporter {
  public:
-  /// `nrows`: how many will come, for the progress line on stderr, shown only when that is a
+  /// `nrows`: expected number of rows, for the progress line on stderr, which is shown only on a
   /// terminal.
   static Result<Reporter> create(JobFacts facts, const Outputs& outputs, size_t nrows);
   Reporter(Reporter&& other) noexcept;
@@ -60,7 +61,7 @@ class Reporter {
 
   void begin();
   void add(const Row& row);
-  /// Writes what is left. Returns the number of wrong elements.
+  /// Writes the remaining output. Returns the number of wrong elements.
   Result<uint64_t> finish();
 
  private:

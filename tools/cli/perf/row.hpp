@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line of results: plain data, so that the rank that measures can send it to the process that
-// prints through a pipe.
+// One line of results as plain data, so that the measuring rank can send it through a pipe to the
+// process that prints.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace plexus::perf {
 /// What is run with every size: one combination of -d, -o and -r.
 struct Variant {
   Type type;
-  Op op;     // meaningless for a collective that does not reduce
+  Op op;     // meaningless for a collective without reduction
   int root;  // -1: the collective has none
 };
 
@@ -32,13 +32,13 @@ struct Row {  // NOLINT(cppcoreguidelines-pro-type-member-init): trivial, so tha
   int batch;  // operations per timed iteration
   TimeUs time_us;
   int64_t wrong;
-  Name algorithm;  // empty: the library does not say, or nothing was to do
+  Name algorithm;  // empty: unknown, or nothing was done
   Name protocol;
   int channels;
 };
 static_assert(std::is_trivially_copyable_v<Row>);
 
-/// Copies what fits.
+/// Copies as much of `text` as fits.
 [[nodiscard]] Row::Name make_name(const char* text) noexcept;
 
 }  // namespace plexus::perf

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 16-bit and 8-bit floating point formats, as bit patterns, converted from and to float with
-// plain scalar code. The checker of `plexus perf` has its own so that a mistake in the library's
-// conversions cannot hide behind itself. Rounding is to nearest, ties to even.
+// The 16-bit and 8-bit floating point formats as bit patterns, converted from and to float by plain
+// scalar code. The checker of `plexus perf` has its own conversions, so that an error in the
+// library's conversions cannot go unnoticed. Rounding is to nearest, ties to even.
 #pragma once
 
 #include <bit>
@@ -50,7 +50,7 @@ struct SmallFloat {
     if (exponent < 1 - kBias) {
       return static_cast<Bits>(sign | subnormal(magnitude));
     }
-    // Rounding may carry into the exponent, which is then right as it is.
+    // Rounding may carry into the exponent, which gives the right result.
     const uint32_t rebias = static_cast<uint32_t>(kFloatBias - kBias) << kFloatMantissa;
     const uint32_t rounded = round_shift(magnitude - rebias, kFloatMantissa - kMantissaBits);
     if (rounded > kLargest) {
@@ -81,7 +81,7 @@ struct SmallFloat {
     return (value + half + ((value >> shift) & 1U)) >> shift;
   }
 
-  /// Below the smallest normal number the unit stays what it is there.
+  /// Below the smallest normal number, the spacing is constant.
   static constexpr uint32_t subnormal(uint32_t magnitude) noexcept {
     const int stored = static_cast<int>(magnitude >> kFloatMantissa);
     const uint32_t fraction = (magnitude & 0x7fffffU) | (stored != 0 ? 0x800000U : 0U);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Being one rank of a job that something else started. The ranks meet through the library alone:
-// its own rendezvous (NCCL_COMM_ID) or a file with the unique id, and later all-gather and
-// all-reduce in place of shared memory.
+// One rank of a job that was started from outside. The ranks meet through the library only: its own
+// rendezvous (NCCL_COMM_ID) or a file with the unique id, and later all-gather and all-reduce in
+// place of shared memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -19,7 +19,7 @@
 namespace plexus::perf {
 namespace {
 
-/// Agrees through the communicator under test, between its timed operations.
+/// Coordinates through the communicator under test, between its timed operations.
 class CommControl final : public Control {
  public:
   CommControl(ncclComm_t comm, int nranks)
@@ -54,7 +54,7 @@ const char* read_environment(const char* name) {
   return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
 }
 
-/// The file of the job on this host, removed by rank 0 when everybody has read it.
+/// The job's file on this host; rank 0 removes it when all ranks have read it.
 class RendezvousPlace {
  public:
   RendezvousPlace(const std::string& job, bool owner) : owner_(owner) {

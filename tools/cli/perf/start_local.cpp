@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of one process: a thread for each, or one thread for all.
+// Ranks in one process: one thread per rank, or one thread for all.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -16,7 +16,7 @@
 namespace plexus::perf {
 namespace {
 
-/// How many threads are still at work, and how many failed.
+/// Counts the threads that are still running, and those that failed.
 class Tally {
  public:
   explicit Tally(int running) : running_(running) {}
@@ -26,7 +26,8 @@ class Tally {
     nfailed_ += failed ? 1 : 0;
     changed_.notify_all();
   }
-  /// Until all are done, or one failed and the others had `grace` to say why they did, too.
+  /// Waits until all are done, or until one has failed and the others had `grace` to report their
+  /// failure.
   bool wait_all_succeeded(std::chrono::milliseconds grace) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0 || nfailed_ > 0; });
@@ -55,7 +56,7 @@ Result<uint64_t> run_rank(const PerfOptions& options,
   return run_benchmark(options, set, control, take_row);
 }
 
-/// The rank whose failure is not a consequence of another's.
+/// The error of the rank whose failure is not a consequence of another's.
 Error find_cause(const SharedArea& area, int nranks) {
   std::optional<Error> cause;
   for (int rank = 0; rank < nranks; ++rank) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One process per rank. The parent forks, prints the rows that rank 0 sends through a pipe, and
-// watches: a rank that fails or dies ends the job with one sentence that names it. A rank dies with
-// its parent.
+// watches the ranks: if one fails or dies, it ends the job with an error that names it. Ranks die
+// with their parent.
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -55,8 +55,8 @@ class RowPipe {
     }
     return ok();
   }
-  /// Waits up to `timeout` for rows and gives those there are to `take`. Sets `*closed` when rank 0
-  /// will send no more.
+  /// Waits up to `timeout` for rows and passes them to `take`. Sets `*closed` when rank 0 will send
+  /// no more.
   template <class Take>
   void receive(std::chrono::milliseconds timeout, bool* closed, Take&& take) const {
     pollfd event = {.fd = *closed ? -1 : read_, .events = POLLIN, .revents = 0};
@@ -84,7 +84,7 @@ class RowPipe {
   int write_;
 };
 
-/// The life of a forked rank.
+/// Runs a forked rank.
 Result<uint64_t> run_child(const PerfOptions& options,
                            int rank,
                            SharedArea& area,
@@ -114,13 +114,13 @@ class Parent {
       : options_(options), reporter_(reporter), area_(area), pipe_(pipe) {}
 
   void add(pid_t pid) { processes_.emplace_back(pid); }
-  /// In a child: the processes are its siblings, not its own.
+  /// In a child: the other processes are its siblings, so it must not reap them.
   void forget() noexcept {
     for (RankProcess& process : processes_) {
       process.release();
     }
   }
-  /// Until all ranks ended well, or one did not.
+  /// Waits until all ranks have succeeded or one has not.
   Result<uint64_t> watch();
 
  private:
@@ -169,10 +169,10 @@ Result<uint64_t> Parent::watch() {
     }
   }
   if (!any_failed()) {
-    look();  // rows that came with the end
+    look();  // rows that arrived just before the end
     return wrong_total_;
   }
-  // Ranks that fail because another did may be seen first: let the first cause show itself.
+  // Ranks that fail because of another's failure may be seen first: wait for the cause.
   constexpr auto kGrace = std::chrono::milliseconds(300);
   for (const auto failed = Clock::now(); !all_ended() && Clock::now() - failed < kGrace;) {
     look();
@@ -180,7 +180,7 @@ Result<uint64_t> Parent::watch() {
   return find_cause();
 }
 
-/// The larger, the more likely the cause and not a consequence.
+/// Larger for ranks whose failure is more likely the cause than a consequence.
 int Parent::blame(int rank) const {
   const auto& end = processes_[static_cast<size_t>(rank)].end();
   if (!end || end->succeeded()) {
@@ -214,7 +214,7 @@ Result<std::optional<uint64_t>> start_procs(const PerfOptions& options,
   PLEXUS_TRY(pipe, RowPipe::create());
   Parent parent(options, reporter, area, pipe);
   const pid_t parent_pid = getpid();
-  std::fflush(nullptr);  // or each child would print what is still in the buffers
+  std::fflush(nullptr);  // otherwise each child would print the buffered output
   for (int rank = 0; rank < options.nranks; ++rank) {
     const pid_t pid = fork();
     if (pid < 0) {
@@ -228,7 +228,7 @@ Result<std::optional<uint64_t>> start_procs(const PerfOptions& options,
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent_pid) {
-      return std::optional<uint64_t>();  // the parent died before the line above
+      return std::optional<uint64_t>();  // the parent died before prctl
     }
     parent.forget();
     pipe.keep_write();

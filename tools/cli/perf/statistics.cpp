@@ -9,13 +9,13 @@ namespace plexus::perf {
 namespace {
 
 constexpr double kNeverZeroUs = 0.01;
-constexpr double kSlowRowUs = 2e6;  // without -n a row that takes longer is cut short
+constexpr double kSlowRowUs = 2e6;  // without -n, longer rows get fewer iterations
 constexpr double kSlowWarmupUs = 1e6;
 constexpr int kSlowIterationsMin = 3;  // enough for a median
 constexpr int kBudgetIterationsMin = 5;
 constexpr int kBudgetIterationsMax = 3000;
 
-/// How often `each_us` fits in `total_us`, between `least` and `most`.
+/// How many times `each_us` fits in `total_us`, clamped to `least` .. `most`.
 int fit(double total_us, double each_us, int least, int most) noexcept {
   const double times = total_us / std::max(each_us, kNeverZeroUs);
   return times >= most ? most : std::max(least, static_cast<int>(times));

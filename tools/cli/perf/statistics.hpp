@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `plexus perf` says about the times of a row, and how it sizes the batches that it times.
+// Statistics of a row's times, and the size of the batches that `plexus perf` times.
 //
 // An operation of a few microseconds is shorter than the skew of a barrier, so an iteration of the
 // benchmark is a batch of back-to-back operations that lasts about kBatchUs, and its time is
@@ -23,15 +23,15 @@ struct TimeUs {
 /// Operations per iteration, for one that takes about `estimate_us`.
 [[nodiscard]] int compute_batch(double estimate_us) noexcept;
 
-/// What the user says about the number of iterations.
+/// The user's request for the number of iterations.
 struct IterationWish {
-  int iterations = 0;    // 0: not said
-  double budget_us = 0;  // 0: none; else iterations are as many as fit
+  int iterations = 0;    // 0: not given
+  double budget_us = 0;  // 0: none; else as many iterations as fit
 };
 /// Timed iterations of a row, each of about `iteration_us` (the batch and the barrier before it).
 [[nodiscard]] int compute_iterations(const IterationWish& wish, double iteration_us) noexcept;
 
-/// Warm-up iterations: `wanted`, or fewer when these alone would take more than a second.
+/// Number of warm-up iterations: `wanted`, or fewer if those would take more than a second.
 [[nodiscard]] int compute_warmup(int wanted, double iteration_us) noexcept;
 
 inline constexpr double kBatchUs = 100;

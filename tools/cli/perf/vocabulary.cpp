@@ -34,7 +34,8 @@ constexpr std::array kOps = {
     OpInfo{Op::kMin, "min"}, OpInfo{Op::kAvg, "avg"},   OpInfo{Op::kMulSum, "mulsum"},
 };
 
-constexpr size_t kPerRankAlignment = 16;  // nccl-tests rounds each rank's part down to this
+// as in nccl-tests, each rank's part is rounded down to this
+constexpr size_t kPerRankAlignment = 16;
 
 template <class Table>
 auto find_named(const Table& table, std::string_view name) noexcept {

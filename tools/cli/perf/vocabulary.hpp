@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of `plexus perf`: collectives, data types and reductions, with nccl-tests' names,
-// NCCL's numbers, and nccl-tests' formulas for counts and bandwidths. Tables only; knows no
-// library.
+// The vocabulary of `plexus perf`: collectives, data types and reductions with nccl-tests' names,
+// NCCL's numbers, and nccl-tests' formulas for counts and bandwidths. Only tables; independent of
+// the library.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ enum class Collective {
   kSendRecv,
 };
 
-/// How the size that the user asks for becomes the count that the call gets.
+/// How the requested size is converted to the call's count.
 enum class CountRule {
   kWhole,    // size / element size
   kPerRank,  // size / nranks, rounded down to 16 bytes
@@ -62,7 +62,7 @@ struct TypeInfo {
   bool floating;
 };
 
-/// The first five numbers are ncclRedOp_t's; kMulSum is a PreMulSum made for the run.
+/// The first five numbers are ncclRedOp_t's; kMulSum is a PreMulSum that the run creates.
 enum class Op { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4, kMulSum = 5 };
 
 struct OpInfo {
@@ -92,7 +92,7 @@ struct OpInfo {
                                         Type type,
                                         int nranks,
                                         size_t count) noexcept;
-/// Elements of the send and of the receive buffer of one rank.
+/// Number of elements of a rank's send and receive buffer.
 [[nodiscard]] size_t send_count(Collective collective, int nranks, size_t count) noexcept;
 [[nodiscard]] size_t recv_count(Collective collective, int nranks, size_t count) noexcept;
 /// busbw / algbw.

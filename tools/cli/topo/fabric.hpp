@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fabric for people: what it has, a route, and what a pattern of traffic gets.
+// Text output for fabrics: a summary, a route, and the bandwidth of a traffic pattern.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace plexus {
 /// "NODE" or "NODE:RAIL" of `fabric`.
 Result<FabricPort> parse_port(std::string_view text, const Fabric& fabric);
 
-/// Datacenters and sizes.
+/// The datacenters and their sizes.
 std::string format_fabric(const Fabric& fabric);
-/// Vertex by vertex, with latency and what one flow gets alone.
+/// The vertices of the route, with the latency and the bandwidth of a single flow.
 std::string format_route(const Fabric& fabric, FabricPort from, FabricPort to);
-/// Every NIC sends to the one of its rail `shift` nodes on, all at once.
+/// The pattern in which every NIC sends to the NIC of its rail `shift` nodes on, at the same time.
 std::string format_shift(const Fabric& fabric, int shift);
 
 }  // namespace plexus

@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// 20.6 and not 20.600000381469727.
+/// 20.6 instead of 20.600000381469727.
 double rounded(float number) { return std::stod(fmt::format("{}", number)); }
 
 Json json_of(const ChannelGraph& graph, int channels) {

@@ -24,7 +24,7 @@ std::string cpu_text(const CpuDetail& cpu) {
                      kVendors.at(static_cast<size_t>(cpu.kind.vendor)));
 }
 
-/// What a line says besides the label: ranks of a device, NVLinks, the port's speed.
+/// The details after the label: ranks of a device, NVLinks, the port's speed.
 std::string detail_text(const System& system, const Node& node) {
   std::string text;
   if (node.type == NodeType::kNet) {
@@ -65,7 +65,7 @@ void format_below(
 }
 
 void format_paths(const System& system, NodeType to, std::string_view heading, std::string& out) {
-  constexpr int kWide = 24;  // more columns than a terminal shows
+  constexpr int kWide = 24;  // more columns than a terminal has
   const int ranks = system.count(NodeType::kGpu);
   if (ranks == 0 || system.count(to) == 0) {
     return;
@@ -241,7 +241,7 @@ std::string format_dot(const System& system, const NodeChannels* found) {
     }
     return -1;
   };
-  std::set<std::vector<int>> drawn;  // channels alike are drawn once
+  std::set<std::vector<int>> drawn;  // equal channels are drawn once
   for (size_t channel = 0; found != nullptr && channel < found->ring.ranks.size(); ++channel) {
     const std::vector<int>& ring = found->ring.ranks[channel];
     if (ring.size() < 2 || !drawn.insert(ring).second) {

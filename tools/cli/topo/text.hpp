@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine and its channels for people: the tree of a machine on the terminal, Graphviz, lines.
+// Text output for machines and channels: a machine as a tree, as Graphviz, and lists.
 #pragma once
 
 #include <string>
@@ -15,11 +15,12 @@ std::string bus_id_text(uint64_t id);
 /// 370.8, 48, 0.24
 std::string gb_text(float gb_per_s);
 
-/// CPUs with what hangs on them, then the paths between ranks and to NICs. With paths computed.
+/// CPUs with the devices below them, then the paths between ranks and to NICs. Requires computed
+/// paths.
 std::string format_machine(const System& system);
-/// Channels of the search and of the communicator.
+/// The channels of the search and of the communicator.
 std::string format_cluster(const ClusterChannels& cluster);
-/// Links with their bandwidth; each ring channel in a colour of its own (`found` may be null).
+/// Links with their bandwidth; each ring channel has its own colour (`found` may be null).
 std::string format_dot(const System& system, const NodeChannels* found);
 
 }  // namespace plexus

@@ -18,10 +18,10 @@ namespace {
 
 constexpr size_t kBytesFirst = 64;
 constexpr size_t kBytesLast = size_t{4} << 20;
-constexpr double kLeastUs = 1e-3;  // below, it is noise
-constexpr int kBudgetMs = 6;       // for each size: hundreds of small calls, several of the largest
+constexpr double kLeastUs = 1e-3;  // smaller times are noise
+constexpr int kBudgetMs = 6;       // per size: hundreds of small calls, several of the largest
 
-/// The algorithms that can do it on one host.
+/// The algorithms that can run on one host.
 std::vector<std::string> list_algorithms(Collective collective, int nranks) {
   ChannelOrder order;
   order.ring.resize(static_cast<size_t>(nranks));
@@ -49,8 +49,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// By size the geometric mean of out of place and in place, of each the median of the passes: with
-/// more ranks than cores a pass may be lucky.
+/// For each size, the geometric mean of out of place and in place; for each of these, the median of
+/// the passes, because with more ranks than cores a pass may be unusually fast.
 class PassTimes {
  public:
   void add(const MeasuredTime& time) {
@@ -97,7 +97,7 @@ Result<void> measure_row(Row& row) {
                                         .over_sockets = row.link.over_sockets,
                                         .budget_ms = kBudgetMs}));
     for (const MeasuredTime& time : measured) {
-      if (time.size_bytes > 0) {  // less than an element of each rank
+      if (time.size_bytes > 0) {  // zero if smaller than one element per rank
         row.times[algorithm].add(time);
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every algorithm of a collective, measured by force: the part of a calibration that says what the
-// model cannot know (plugins/tuner-default/measured.hpp). `plexus tune` only.
+// Measures every algorithm of a collective: the part of a calibration that the model cannot predict
+// (plugins/tuner-default/measured.hpp). Used only by `plexus tune`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace plexus::tune {
 
-/// A class of links, and how ranks of this machine are joined by one.
+/// A class of links, and how ranks of this machine use it.
 struct LinkClass {
   const char* name;
   const char* mode;
@@ -23,7 +23,7 @@ struct ChoicesInput {
   std::vector<LinkClass> classes;
   std::vector<int> nranks;
   std::vector<Collective> collectives;
-  int passes;  // in turns; the median counts
+  int passes;  // in turns; the median is used
 };
 
 Result<std::vector<MeasuredCall>> measure_choices(const ChoicesInput& input);

@@ -11,13 +11,13 @@
 namespace plexus::tune {
 namespace {
 
-constexpr double kLeastUs = 1e-3;         // below, it is noise
+constexpr double kLeastUs = 1e-3;         // smaller times are noise
 constexpr double kLeastUsPerByte = 1e-7;  // 10 TB/s
 constexpr double kSpreadMax = 3;
 
-/// Of 2 ranks, per byte: both algorithms move all bytes once, `doubling` combines all, `ring` half.
+/// With 2 ranks, both algorithms move all bytes once; `doubling` combines all of them, `ring` half.
 double fit_reduce(const LinkTimes& times, const LinkNumbers& link) {
-  const double rounds_us = link.latency_us;  // that the ring has more
+  const double rounds_us = link.latency_us;  // additional rounds of the ring
   return std::max(0.0, 2 * (times.doubling_large - (times.ring_large - rounds_us)) /
                            static_cast<double>(kLargeBytes));
 }
@@ -34,7 +34,7 @@ double fit_turn(const HostTimes& times, const LinkNumbers& link) {
 }
 
 double fit_spread(const HostTimes& times, const LinkNumbers& link, double reduce_us_per_byte) {
-  constexpr double kAtOnce = kCrowdRanks - 1;  // chunks that the two-shot has under way
+  constexpr double kAtOnce = kCrowdRanks - 1;  // chunks in flight in the two-shot algorithm
   const double combined = reduce_us_per_byte / 2;
   const double ratio = times.crowd_twoshot_large / std::max(times.crowd_ring_large, kLeastUs);
   const double factor = (ratio * (link.us_per_byte + combined) - combined) / link.us_per_byte;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From measured times to the numbers of tuner-default's model (docs/tuning.md has its formula):
-// each number follows from a few calls that differ in little but that. Pure; `plexus tune`
+// Converts measured times to the parameters of tuner-default's model (docs/tuning.md has its
+// formula): each parameter follows from a few calls that differ mainly in it. Pure; `plexus tune`
 // measures.
 #pragma once
 
@@ -11,21 +11,22 @@
 
 namespace plexus::tune {
 
-/// Times in microseconds of 2 ranks over one class of link.
+/// Times in us with 2 ranks over one class of link.
 struct LinkTimes {
-  double broadcast_small;   // `ring`, one after the other: messages that nobody waits for
-  double all_reduce_small;  // `allpairs`: each waits for the other's message
-  double ring_large;        // all-reduce; moves as much as `doubling` and combines half as much
+  double broadcast_small;   // `ring`, consecutive calls: messages that no rank waits for
+  double all_reduce_small;  // `allpairs`: each rank waits for the other's message
+  // all-reduce; moves as many bytes as `doubling` and combines half as many
+  double ring_large;
   double doubling_large;
 };
 
-/// Times in microseconds of all-reduces of more ranks on one host.
+/// Times in us of all-reduces with more ranks on one host.
 struct HostTimes {
   int cores;
   int shared_ranks;            // a power of two above `cores`; 0: not measured
   double shared_doubling;      // smallest message
-  double crowd_ring_large;     // of kCrowdRanks; each sends to one peer
-  double crowd_twoshot_large;  // each sends to all
+  double crowd_ring_large;     // with kCrowdRanks; each rank sends to one peer
+  double crowd_twoshot_large;  // each rank sends to all others
 };
 
 inline constexpr size_t kSmallBytes = 8;
@@ -44,26 +45,27 @@ struct HostNumbers {
   double spread;
 };
 
-/// A power of two above `cores` that is worth starting; 0: there is none.
+/// A power of two above `cores` for which starting ranks is reasonable; 0: none.
 int choose_shared_ranks(int cores);
 
 LinkNumbers fit_link(const LinkTimes& times);
-/// `near`: times and numbers of the link that the ranks of `times` are joined by.
+/// `near`: times and parameters of the link between the ranks of `times`.
 HostNumbers fit_host(const HostTimes& times, const LinkTimes& near, const LinkNumbers& link);
 
 struct NamedLink {
   std::string name;  // process, host, net
   LinkNumbers numbers;
 };
-/// One collective by so many ranks of one host: by algorithm, a time for each size.
+/// Measurements of one collective with this number of ranks on one host: by algorithm, a time per
+/// size.
 struct MeasuredCall {
-  std::string link;  // class of the slowest between two of the ranks
+  std::string link;  // the slowest class of link between two of the ranks
   int nranks;
   std::string collective;
   std::vector<size_t> bytes;
   std::map<std::string, std::vector<double>> time_us;
 };
-/// The text of a calibration file. `about`: for people, what was measured where.
+/// The text of a calibration file. `about`: a description of the measurements for readers.
 std::string format_calibration(const std::vector<NamedLink>& links,
                                const HostNumbers& host,
                                const std::vector<MeasuredCall>& measured,

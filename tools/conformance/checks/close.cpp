@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of handles: in every state, in every order, leaving nothing.
+// Closing handles: in every state and order, without leaks.
 #include <array>
 #include <deque>
 #include <fcntl.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kCloseLimit = std::chrono::seconds(2);
 
-/// Memory that can be taken away, so that who still touches it crashes.
+/// Memory that can be unmapped, so that later access crashes.
 class Mapped {
  public:
   explicit Mapped(size_t size_bytes)
@@ -72,7 +72,7 @@ Result<void> with_receives_posted(const Context& context) {
   deregister(context.net(), into);
   pair.recv.close();
   target.take_away();
-  // The peer does not know yet: what it sends must go nowhere.
+  // The peer does not know yet: what it sends must be dropped.
   const Bytes message = make_message(1000, 1);
   PLEXUS_TRY(from, pair.send.register_memory(message.data(), message.size()));
   for (int i = 0; i < 20; ++i) {
@@ -105,7 +105,7 @@ Result<void> with_a_send_under_way(const Context& context) {
   return deliver(next, {.size_bytes = 100});
 }
 
-/// What a helper of the plugin still does, it does soon.
+/// Gives helpers of the plugin time to do what they still have to do.
 Result<void> look_for_late_writers(const Context& context) {
   return context.net().stand->repeat_for(milliseconds(50), [] { return Result<void>(ok()); });
 }
@@ -238,7 +238,7 @@ Result<void> messages_leave_no_memory(Pair& pair) {
 }
 
 Result<void> closes_only_its_own(Stand& stand) {
-  // Descriptors of ours, opened between the steps: one that the plugin closes twice would hit them.
+  // Descriptors opened between the steps: a second close by the plugin would close one of them.
   PLEXUS_TRY(net, Net::load(stand));
   std::vector<int> ours;
   const auto open_one = [&] { ours.push_back(::open("/dev/null", O_RDONLY | O_CLOEXEC)); };
@@ -270,7 +270,8 @@ Result<void> exits_after_use(Stand& stand) {
   return deliver(pair, {.size_bytes = 1000});
 }
 
-/// Everything is still open when main() returns: a program that forgot to destroy its communicator.
+/// Everything is still open when main() returns, as in a program that never destroys its
+/// communicator.
 Result<void> exits_amid_use(Stand& stand) {
   struct Forgotten {
     Net net;
@@ -280,7 +281,7 @@ Result<void> exits_amid_use(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));
   PLEXUS_TRY(pair, connect_pair(context, context));
-  // Never destroyed, on purpose.
+  // Intentionally never destroyed.
   const Forgotten* const kept =
       std::make_unique<Forgotten>(Forgotten{net, std::move(context), std::move(pair)}).release();
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks): see above

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collnet plugin: its descriptor, contexts, devices, what it says that it reduces, handles and
-// groups. What it reduces: reduction.cpp.
+// Checks of a collnet plugin: descriptor, contexts, devices, the reductions it supports, handles
+// and groups. The results of reductions: reduction.cpp.
 #include "tools/conformance/collnet.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace plexus::conformance {
 namespace {
 
 Result<void> descriptor(Stand& stand) {
-  PLEXUS_TRY(Collnet::load(stand));  // refuses what is not whole
+  PLEXUS_TRY(Collnet::load(stand));  // refuses incomplete tables
   return ok();
 }
 
@@ -108,7 +108,7 @@ Result<void> refuses_no_device(const CollnetUse& use) {
   return expect(listening.has_error(), "it listens on a device that it does not have");
 }
 
-/// Member 1 of two never comes.
+/// Member 1 of two never joins.
 Result<void> connect_does_not_wait(const CollnetUse& use) {
   PLEXUS_TRY(here, Member::listen(use));
   PLEXUS_TRY(absent, Member::listen(use));
@@ -122,7 +122,7 @@ Result<void> connect_does_not_wait(const CollnetUse& use) {
   const auto longest = stand.monitor().times(Place::kConnect).longest;
   PLEXUS_TRY(expect(longest < stand.bound(milliseconds(500)),
                     "a call of connect took {} us; it may not block", longest.count() / 1000));
-  here.close();  // a group that does not stand yet
+  here.close();  // a group that is not complete yet
   return ok();
 }
 
@@ -148,7 +148,7 @@ Result<void> groups_beside_each_other(const CollnetUse& use) {
   PLEXUS_TRY(second, make_team(use, 3));
   PLEXUS_TRY(reduction, find_reduction(use));
   PLEXUS_TRY(reduce(first, reduction));
-  reduction.salt = 1;  // other numbers
+  reduction.salt = 1;  // different numbers
   PLEXUS_TRY(reduce(second, reduction));
   first.members.clear();
   return reduce(second, reduction);
@@ -176,7 +176,7 @@ Result<void> many_leave_nothing(Stand& stand) {
 
 Result<void> process_is_left(Stand& stand) {
   const Surroundings surroundings;
-  std::thread([] {}).join();  // ThreadSanitizer starts one of its own with the first
+  std::thread([] {}).join();  // ThreadSanitizer starts a thread of its own with the first one
   const Holdings before;
   {
     PLEXUS_TRY(collnet, Collnet::load(stand));

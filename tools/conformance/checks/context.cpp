@@ -87,7 +87,7 @@ Result<void> from_threads(Stand& stand) {
   return ok();
 }
 
-/// A context made with a config of ours; the properties are not read.
+/// A context with a config of the check; the properties are not read.
 Result<plexus_net_context_t*> init_with(const Net& net, const plexus_net_config_t* config) {
   Monitor& monitor = net.stand->monitor();
   plexus_net_context_t* raw = nullptr;
@@ -164,7 +164,7 @@ Result<void> leaves_the_process(Stand& stand) {
 Result<void> leaves_nothing(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   {
-    PLEXUS_TRY(Context::open(net));  // what a process keeps once
+    PLEXUS_TRY(Context::open(net));  // allocates what a process keeps once
   }
   const Holdings before;
   for (uint64_t id = 0; id < 10; ++id) {

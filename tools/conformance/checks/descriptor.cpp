@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native descriptor, and the table behind it as the plugin gave it.
+// The native descriptor and the plugin's own table.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -62,7 +62,7 @@ Result<void> abi_version(Stand& stand) {
 
 Result<void> size(Stand& stand) {
   PLEXUS_TRY(plugin, descriptor(stand));
-  constexpr uint32_t kLeast = offsetof(plexus_plugin_t, tuner);  // as of ABI 1.0
+  constexpr uint32_t kLeast = offsetof(plexus_plugin_t, tuner);  // size in ABI 1.0
   const uint32_t least = plugin->abi_minor == 0 ? kLeast : sizeof(plexus_plugin_t);
   return expect(plugin->struct_size >= least && plugin->struct_size % sizeof(void*) == 0,
                 "struct_size is {}, ABI {}.{} has {}", plugin->struct_size, plugin->abi_major,

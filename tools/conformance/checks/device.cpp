@@ -130,7 +130,7 @@ Result<void> names_differ(const Context& context) {
   for (uint32_t device = 0; device < context.devices(); ++device) {
     const auto& p = context.properties(device);
     const std::string name = fmt::format("{}:{}", p.name, p.port);
-    // Vendors' devices of one name are told apart by their guid.
+    // Vendors' devices with equal names differ in their guid.
     PLEXUS_TRY(expect(names.insert(fmt::format("{} {}", name, p.guid)).second,
                       "two devices are called {} and have one guid", name));
   }

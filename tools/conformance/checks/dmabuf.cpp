@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory given by dma-buf, and the flush of what arrived there. The memory is the host's: no GPU is
-// needed, but a plugin may take dma-bufs of GPUs only, and is then not checked here.
+// Memory given as a dma-buf, and the flush of data received there. It is host memory, so no GPU is
+// needed; a plugin that only accepts dma-bufs of GPUs is not checked here.
 #include <algorithm>
 #include <array>
 #include <fcntl.h>
@@ -17,9 +17,9 @@ namespace plexus::conformance {
 namespace {
 
 constexpr size_t kBytes = 1 << 20;
-constexpr size_t kOffset = 1 << 16;  // of what is registered
+constexpr size_t kOffset = 1 << 16;  // of the registered range
 
-/// Host memory with a dma-buf of it, or with the memfd where the kernel makes none.
+/// Host memory with a dma-buf of it, or with its memfd if the kernel cannot make one.
 class SharedPages {
  public:
   SharedPages() : memfd_(::memfd_create("plexus-conformance", MFD_ALLOW_SEALING | MFD_CLOEXEC)) {
@@ -40,13 +40,14 @@ class SharedPages {
     }
   }
   [[nodiscard]] std::byte* data() const noexcept { return data_; }
-  /// The caller's to close; -1: there is none.
+  /// The caller closes it; -1: none.
   [[nodiscard]] int share() const {
     const int maker = ::open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
     if (maker < 0) {
       return ::fcntl(memfd_, F_DUPFD_CLOEXEC, 0);
     }
-    ::fcntl(memfd_, F_ADD_SEALS, F_SEAL_SHRINK);  // the kernel wants pages that stay
+    // the kernel requires that the pages cannot go away
+    ::fcntl(memfd_, F_ADD_SEALS, F_SEAL_SHRINK);
     udmabuf_create wish{};
     wish.memfd = static_cast<uint32_t>(memfd_);
     wish.flags = UDMABUF_FLAGS_CLOEXEC;
@@ -61,8 +62,8 @@ class SharedPages {
   std::byte* data_ = nullptr;
 };
 
-/// Registers all behind kOffset, and closes the descriptor as the contract says. Null in the
-/// result: the plugin did not take it, and said why.
+/// Registers everything from kOffset on, and closes the descriptor as the contract says. `*memory`
+/// null: the plugin refused and said why.
 Result<bool> register_pages(Recv& recv, const SharedPages& pages, plexus_net_memory_t** memory) {
   const int fd = pages.share();
   if (fd < 0) {
@@ -99,7 +100,7 @@ Result<void> flush(Recv& recv, const plexus_net_buffer_t& buffer) {
   });
 }
 
-/// Sends `message` to `buffer`, until test() says that it is there.
+/// Sends `message` to `buffer` and waits until test() reports it.
 Result<void> receive(Pair& pair, const Bytes& message, const plexus_net_buffer_t& buffer) {
   Traffic traffic(*pair.send.net().stand);
   plexus_net_request_t* request = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events of a profiler of NCCL's ABI: every kind, alone and below its parents, in any order, from
-// several threads, and such that nobody stops.
+// several threads, and events that are never stopped.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -83,7 +83,7 @@ Result<void> each_state(Session& session) {
     if (session.has(kind)) {
       PLEXUS_TRY(event, session.start(kind.type, nullptr, nullptr));
       PLEXUS_TRY(session.record_all(event, kind));
-      PLEXUS_TRY(session.record_all(event, kind));  // proxy steps come round
+      PLEXUS_TRY(session.record_all(event, kind));  // proxy steps repeat their states
       PLEXUS_TRY(session.stop(event));
     }
   }
@@ -111,7 +111,7 @@ Result<void> whole_tree(Session& session) {
   return ok();
 }
 
-/// Only what the mask asks for and the parents of it.
+/// Only events that the mask asks for, and their parents.
 Result<void> wanted_only(Session& session) {
   const auto mask = static_cast<uint64_t>(session.mask());
   for (const EventKind& kind : all_event_kinds()) {
@@ -182,7 +182,8 @@ Result<void> two_communicators(Stand& stand) {
   return stop_all(second, handles_of(other));
 }
 
-/// A thread per rank starts tasks, another tells of their steps: as the user's and the proxy's.
+/// One thread per rank starts tasks and another reports their steps, like the user's and the
+/// proxy's.
 Result<void> threads(Session& session) {
   constexpr int kTimes = 500;
   std::array<std::string, 4> problems;

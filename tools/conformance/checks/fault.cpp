@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong around a plugin: peers that die, stop or leave, descriptors that run out,
-// signals.
+// Failures around a plugin: peers that die, stop or leave, exhausted descriptors, signals.
 #include <array>
 #include <csignal>
 #include <deque>
@@ -17,7 +16,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// The error of a network, not of a wait.
+/// Expects a network error, not a timeout.
 Result<void> expect_failure(const Result<void>& result, const char* what) {
   PLEXUS_TRY(expect(result.has_error(), "{} succeeded", what));
   return expect(result.error().message().find("did not happen") == std::string::npos,
@@ -55,7 +54,7 @@ Result<void> sender_to_a_dead_peer(Stand& stand) {
   PLEXUS_TRY(stand.peer().wait_for_end());
   const Bytes message = make_message(longest_message(context, 1 << 20), 1);
   Traffic traffic(stand);
-  for (int i = 0; i < 64; ++i) {  // more than any buffer on the way takes
+  for (int i = 0; i < 64; ++i) {  // more than all buffers on the path can hold
     PLEXUS_TRY(traffic.send(send, message));
   }
   return expect_failure(traffic.finish(seconds(10)), "a send of 64 messages to a dead process");
@@ -86,12 +85,12 @@ Result<void> dies_amid_a_message(Stand& stand) {
   return expect_failure(traffic.finish(seconds(10)), "a receive of messages whose sender died");
 }
 
-/// Both processes until the peer is dead and the connection is known to be broken.
+/// Runs both processes until the peer is dead and the connection is known to be broken.
 struct Broken {
   Send send;
   Error first;
   std::array<std::byte, 16> data{};
-  plexus_net_memory_t* memory = nullptr;  // of `data`, registered while all was well
+  plexus_net_memory_t* memory = nullptr;  // of `data`, registered before the failure
 };
 Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& context) {
   PLEXUS_TRY(send, connect_to_peer(context));
@@ -233,7 +232,7 @@ Result<void> listener_dies(Stand& stand) {
   });
 }
 
-/// The peer is stopped for a while: slow is not dead.
+/// The peer is stopped for a while: a slow peer is not dead.
 Result<void> peer_stops(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(context, Context::open(net));

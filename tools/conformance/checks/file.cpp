@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as a file, and what loading it does to a process.
+// The library's file, and the effects of loading it on a process.
 #include <algorithm>
 #include <array>
 #include <dlfcn.h>
@@ -131,7 +131,7 @@ Result<void> loading_leaves_no_descriptors(Stand& stand) {
 
 Result<void> loading_is_silent(Stand& stand) {
   PLEXUS_TRY(load_library(stand));
-  // The kit gave this process a file as stdout and stderr.
+  // stdout and stderr of this process are a file of the kit.
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "loading it wrote to stdout or stderr");
 }
 

@@ -10,7 +10,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// A plugin that takes one buffer per receive has nothing to check here.
+/// A plugin with one buffer per receive has nothing to check here.
 template <Result<void> (*f)(Pair&, uint32_t recvs_max)>
 Result<void> on_group(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
@@ -23,8 +23,8 @@ Result<void> on_group(Stand& stand) {
   return f(pair, most);
 }
 
-/// One grouped receive with tags `wanted`; messages with tags `sent`, of sizes that differ. Message
-/// i belongs in the oldest buffer with its tag.
+/// One grouped receive with tags `wanted`; messages with tags `sent` and different sizes. Message i
+/// belongs in the oldest buffer with its tag.
 Result<void> match(Pair& pair,
                    const std::vector<int32_t>& wanted,
                    const std::vector<int32_t>& sent,
@@ -185,7 +185,7 @@ Result<void> too_long_for_one(Pair& pair, uint32_t most) {
       result.has_error() && result.error().message().find("did not happen") == std::string::npos,
       "a message longer than its buffer of a group did not fail"));
   for (Room& room : rooms) {
-    // The message's begin may lie in its buffer, nothing behind it.
+    // The beginning of the message may be in its buffer, but nothing beyond the buffer.
     PLEXUS_TRY(room.expect_message({room.data(), room.size_bytes()}));
   }
   return ok();

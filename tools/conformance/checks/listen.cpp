@@ -64,7 +64,7 @@ Result<void> handle_is_needed(const Context& context) {
   for (const size_t at : secret) {
     forged.bytes[at] = static_cast<uint8_t>(~forged.bytes[at]);
   }
-  // Back to where the listener is, as far as that shows: small numbers in front are addresses.
+  // Restore the parts that show where the listener is: small numbers in front are addresses.
   Send send = context.connect(forged);
   Recv recv = listen.accept();
   bool is_connected = false;
@@ -132,7 +132,7 @@ Result<void> closes_while_asked(const Context& context) {
 
 Result<void> handle_moves(const Context& context) {
   PLEXUS_TRY(listen, context.listen());
-  // The handle travels as bytes: it means the same at another address.
+  // The handle is sent as bytes, so it must be valid at any address.
   auto moved = std::make_unique<std::array<NetHandle, 3>>();
   (*moved)[1] = listen.handle();
   Send send = context.connect((*moved)[1]);

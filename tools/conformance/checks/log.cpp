@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin says, and where.
+// A plugin's messages and their destination.
 #include <algorithm>
 #include <array>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// A communicator's life.
+/// The whole life of a communicator.
 Result<void> live(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(sender, Context::open(net));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process, each connected with all others at the same time: every message
-// says who sent it to whom, and must arrive there. A plugin that keeps connections apart by less
-// than the connection (by the process, by an endpoint that several share) mixes them up here, and
-// in no check of pairs.
+// Ranks as threads of one process, each connected to all others at the same time: every message
+// names its sender and receiver and must arrive there. A plugin that identifies connections by less
+// than the connection (by the process, or by a shared endpoint) confuses them here, which checks of
+// pairs do not reveal.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -17,10 +17,10 @@
 namespace plexus::conformance {
 namespace {
 
-constexpr uint32_t kMessages = 24;  // of each connection
+constexpr uint32_t kMessages = 24;  // per connection
 constexpr std::array<uint64_t, 4> kSizes = {40, 4096, 700, 60000};
 
-/// What every message begins with.
+/// The first bytes of every message.
 struct Label {
   static constexpr uint64_t kMagic = 0x506C6578754D6573u;
   uint64_t magic = kMagic;
@@ -39,7 +39,7 @@ Bytes make_labelled(const Label& label) {
   return message;
 }
 
-/// The message of another in this one's place?
+/// Checks that no other message is in this one's place.
 Result<void> expect_label(Room& room, const Label& label) {
   Label found;
   std::memcpy(&found, room.data(), sizeof found);
@@ -56,7 +56,7 @@ Result<void> expect_label(Room& room, const Label& label) {
   return room.expect_message(make_labelled(label));
 }
 
-/// What all ranks see.
+/// State that all ranks share.
 struct Mesh {
   Mesh(const Net& of, uint32_t number, uint32_t size)
       : net(&of), communicator(number), ranks(size), handles(size, std::vector<NetHandle>(size)) {}
@@ -66,7 +66,7 @@ struct Mesh {
   std::vector<std::vector<NetHandle>> handles;  // [target][source]
 };
 
-/// One rank's ends. `sends[peer]`, `recvs[peer]`: none of itself.
+/// One rank's ends; `sends` and `recvs` by peer, empty for the rank itself.
 struct Rank {
   Mesh* mesh;
   uint32_t number;
@@ -89,7 +89,7 @@ Result<void> listen_for_all(Rank& rank) {
   return ok();
 }
 
-/// All connections of the rank at once, in turns.
+/// Makes all connections of the rank at the same time, in turns.
 Result<void> connect_to_all(Rank& rank) {
   const size_t count = rank.peers.size();
   for (size_t i = 0; i < count; ++i) {
@@ -134,8 +134,8 @@ Result<void> exchange_with_all(Rank& rank) {
   return ok();
 }
 
-/// The steps of one thread, which has a rank of each communicator. All threads take each step
-/// together, so that a thread that failed holds up nobody.
+/// The steps of one thread, which drives one rank of each communicator. All threads take each step
+/// together, so that a failed thread does not block others.
 class Thread {
  public:
   explicit Thread(std::vector<Rank*> ranks) : ranks_(std::move(ranks)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One message: every size, any address, the right bytes and no other.
+// Single messages: every size, any address, the right bytes and no others.
 #include <array>
 #include <cstring>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@ namespace {
 
 Result<Context> context_of(const Pair& pair) { return Context::open(pair.send.net()); }
 
-/// All sizes of `sizes` that the device can send, one after the other.
+/// All of `sizes` that the device supports, one after the other.
 Result<void> deliver_sizes(Pair& pair, std::span<const uint64_t> sizes) {
   PLEXUS_TRY(context, context_of(pair));
   for (const uint64_t size : sizes) {
@@ -26,7 +26,7 @@ Result<void> deliver_sizes(Pair& pair, std::span<const uint64_t> sizes) {
   return ok();
 }
 
-/// Around each power of two from `first` to `last`.
+/// Sizes around each power of two from `first` to `last`.
 Result<void> deliver_around(Pair& pair, uint32_t first, uint32_t last) {
   std::vector<uint64_t> sizes;
   for (uint32_t bits = first; bits <= last; ++bits) {
@@ -101,7 +101,7 @@ Result<void> odd_sizes(Pair& pair) {
   return deliver_sizes(pair, kSizes);
 }
 
-/// Without copies of the content, which would take more memory than the messages.
+/// Without copies of the contents, which would need more memory than the messages.
 Result<void> deliver_mapped(Pair& pair, uint64_t size) {
   const auto map = [&] {
     return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

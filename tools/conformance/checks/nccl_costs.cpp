@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tuner of NCCL's ABI answers: the cost table, the channels, v2's pair, v6's chunk.
+// Answers of a tuner of NCCL's ABI: the cost table, the channels, v2's pair, v6's chunk.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -13,8 +13,8 @@ namespace {
 
 using Session = NcclTunerSession;
 
-constexpr int kTuned = 5;          // collectives 0 to 4 are
-constexpr int kChannelsMost = 64;  // of a communicator
+constexpr int kTuned = 5;          // number of collectives with tuning
+constexpr int kChannelsMost = 64;  // per communicator
 
 template <Result<void> (*f)(Session&)>
 Result<void> on_session(Stand& stand) {
@@ -33,7 +33,7 @@ Result<void> on_table(Stand& stand) {
   return f(session);
 }
 
-/// A table's answer: each entry is a time or "not available", and one at least is a time.
+/// Checks a table: each entry is a time or "not available", and at least one is a time.
 Result<void> expect_times(const TunerCosts& costs) {
   bool any = false;
   for (int a = 0; a < costs.algorithms(); ++a) {
@@ -48,7 +48,7 @@ Result<void> expect_times(const TunerCosts& costs) {
   return expect(any, "it leaves no algorithm that can be used");
 }
 
-/// A pair: both or none, and none that needs what was said not to be there.
+/// Checks a pair: both or none, and nothing that was declared unavailable.
 Result<void> expect_pair(const TunerCosts& costs) {
   const bool is_none = costs.algorithm == NCCL_TUNER_UNDEFINED;
   PLEXUS_TRY(expect(is_none == (costs.protocol == NCCL_TUNER_UNDEFINED),
@@ -93,7 +93,7 @@ Result<void> all_sizes(Session& session) {
   return ok();
 }
 
-/// Every collective, size, number of ranks and hosts; grouped and registered too.
+/// Every collective, size, number of ranks and hosts; also grouped and registered.
 Result<void> grid(Stand& stand) {
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   constexpr std::array<Session::Comm, 6> kComms = {
@@ -119,7 +119,7 @@ Result<void> untuned_collectives(Session& session) {
   for (int collective = kTuned; collective < 20; ++collective) {
     const TunerQuestion question = {.collective = collective, .size_bytes = 4096};
     TunerCosts costs = make_costs(question);
-    if (session.try_ask(question, costs) == PLEXUS_OK) {  // else it refused politely
+    if (session.try_ask(question, costs) == PLEXUS_OK) {  // otherwise it refused with an error code
       PLEXUS_TRY(expect_sane(session, costs));
     }
   }
@@ -159,7 +159,7 @@ Result<void> nothing_offered(Session& session) {
   TunerCosts costs;
   const TunerCosts before = costs;
   session.try_ask({}, costs);
-  costs.channels = 0;  // an opinion without effect
+  costs.channels = 0;  // an answer without effect
   return expect(costs == before, "it changes a table in which nothing is possible");
 }
 
@@ -198,7 +198,7 @@ Result<void> keeps_inside(Session& session) {
   return ok();
 }
 
-/// NCCL multiplies costs by 1024 where precision matters.
+/// NCCL multiplies costs by 1024 for precision.
 Result<void> huge_costs(Session& session) {
   constexpr float kFactor = 1024;
   TunerCosts costs = make_costs({});
@@ -260,7 +260,7 @@ Result<void> contexts_agree(Stand& stand) {
 }
 
 Result<void> processes_agree(Stand& stand) {
-  if (stand.role() == 1) {  // ranks differ in such things
+  if (stand.role() == 1) {  // values that differ between ranks
     PLEXUS_TRY(expect(::setenv("HOSTNAME", "another-host", 1) == 0, "cannot set a variable"));
   }
   PLEXUS_TRY(tuner, NcclTuner::load(stand));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner of NCCL's ABI: its table, its contexts, what it leaves behind. Its answers:
+// A tuner of NCCL's ABI: its table, its contexts, its leaks. Its answers are checked in
 // nccl_costs.cpp.
 #include "tools/conformance/nccl_tuner.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several messages of one connection: which goes into which buffer.
+// Several messages on one connection, and the buffers that they are received into.
 #include <array>
 #include <deque>
 #include <limits>
@@ -42,7 +42,7 @@ Result<void> random_sizes(Pair& pair) {
   return deliver(pair, messages);
 }
 
-/// Sends with tags, receives posted with others' turn; message i must be in the buffer of its tag.
+/// Sends with tags and receives in another order; message i must be in the buffer with its tag.
 Result<void> match(Pair& pair, std::span<const int32_t> sent, std::span<const int32_t> wanted) {
   std::deque<Bytes> messages;
   std::deque<Room> rooms;
@@ -51,7 +51,8 @@ Result<void> match(Pair& pair, std::span<const int32_t> sent, std::span<const in
     rooms.emplace_back(500);
     PLEXUS_TRY(traffic.recv(pair.recv, rooms.back(), wanted[i]));
   }
-  PLEXUS_TRY(traffic.settle(milliseconds(5)));  // all receives are there before the first message
+  // so that all receives are posted before the first message
+  PLEXUS_TRY(traffic.settle(milliseconds(5)));
   for (size_t i = 0; i < sent.size(); ++i) {
     messages.push_back(make_message(100 + i, i));
     PLEXUS_TRY(traffic.send(pair.send, messages.back(), sent[i]));
@@ -59,7 +60,7 @@ Result<void> match(Pair& pair, std::span<const int32_t> sent, std::span<const in
   PLEXUS_TRY(traffic.finish());
   std::vector<bool> is_taken(sent.size());
   for (size_t buffer = 0; buffer < wanted.size(); ++buffer) {
-    size_t message = 0;  // the oldest one with this tag that is left
+    size_t message = 0;  // the oldest remaining message with this tag
     while (is_taken[message] || sent[message] != wanted[buffer]) {
       ++message;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several connections, contexts and threads of one process at once.
+// Several connections, contexts and threads in one process at the same time.
 #include <array>
 #include <deque>
 #include <thread>
@@ -10,7 +10,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// Messages over all pairs at once, driven by one thread; each must arrive where it was sent.
+/// Messages over all pairs at once from one thread; each must arrive at its destination.
 Result<void> exchange(Stand& stand, std::deque<Pair>& pairs, uint64_t size, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     std::deque<Bytes> messages;
@@ -73,7 +73,7 @@ Result<void> one_ends_first(Stand& stand) {
 }
 
 Result<void> two_instances(Stand& stand) {
-  // Loaded twice, as two kinds of host code in a process do: nothing is mixed up.
+  // Loaded twice, as by two different hosts in one process: they must not interfere.
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(other, Net::load(stand));
   if (!net.is_native()) {
@@ -104,7 +104,7 @@ Result<void> stalled_neighbour(const Context& context) {
   const Bytes ping = make_message(64, 6);
   Room room(message.size());
   Traffic traffic(*context.net().stand);
-  PLEXUS_TRY(traffic.send(stalled.send, message));  // nobody receives it yet
+  PLEXUS_TRY(traffic.send(stalled.send, message));  // no receive is posted yet
   Room idle(64);
   for (int i = 0; i < 100; ++i) {
     Room pong(64);
@@ -118,7 +118,7 @@ Result<void> stalled_neighbour(const Context& context) {
   return room.expect_message(message);
 }
 
-/// `f` with a pair of its own in each of four threads.
+/// Runs `f` in four threads, each with a pair of its own.
 template <Result<void> (*f)(Pair&)>
 Result<void> in_threads(const Context& context) {
   constexpr size_t kThreads = 4;
@@ -166,7 +166,7 @@ Result<void> ends_in_two_threads(Pair& pair) {
 Result<void> connects_in_threads(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   std::array<std::string, 4> problems;
-  std::vector<Context> contexts;  // NCCL makes them one after the other
+  std::vector<Context> contexts;  // as in NCCL, made one after the other
   for (size_t i = 0; i < problems.size(); ++i) {
     PLEXUS_TRY(context, Context::open(net, i));
     contexts.push_back(std::move(context));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages in pieces (since 1.4, optional): one message like any other, however each end cuts it.
+// Messages in pieces (since 1.4, optional): they behave like any message, however each end divides
+// them.
 #include <array>
 
 #include "tools/conformance/check.hpp"
@@ -24,8 +25,8 @@ Result<void> both_or_none(const Context& context) {
   return ok();
 }
 
-/// A message cut at `head_bytes` by the sender, and at `first_bytes` by a receiver who has room for
-/// 100 bytes more. Pieces that follow each other in the message do not in memory.
+/// A message that the sender divides at `head_bytes` and the receiver, with 100 bytes more
+/// capacity, at `first_bytes`. Consecutive pieces are not adjacent in memory.
 Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_t first_bytes) {
   const Bytes message = make_message(size_bytes, size_bytes + head_bytes);
   const Bytes head(message.begin(), message.begin() + static_cast<std::ptrdiff_t>(head_bytes));
@@ -33,7 +34,7 @@ Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_
   Room first(first_bytes);
   Room second(size_bytes - first_bytes);
   Room spare(100);
-  // What is sent is only read.
+  // Sent data is only read.
   const auto piece = [](const Bytes& bytes) {
     return plexus_net_piece_t{
         const_cast<std::byte*>(bytes.data()),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
@@ -82,7 +83,7 @@ Result<void> cut_anywhere(Pair& pair) {
       }
     }
   }
-  return deliver(pair, {.size_bytes = 1000});  // whole messages go on
+  return deliver(pair, {.size_bytes = 1000});  // ordinary messages still work
 }
 
 constexpr const char* kRule = "plexus_net.h isend_pieces: one message like any other";

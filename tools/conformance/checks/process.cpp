@@ -14,7 +14,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// The same messages out of a process and into the other.
+/// Sends the same messages from one process to the other.
 template <auto make_messages>
 Result<void> messages_between(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
@@ -177,7 +177,7 @@ Result<void> grouped(Stand& stand) {
   return stand.peer().meet();
 }
 
-/// A forked child that ends at once, without a word to the plugin.
+/// Forks a child that exits at once without calling the plugin.
 Result<void> fork_and_wait() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -205,7 +205,7 @@ Result<void> forks_between_messages(Pair& pair) {
 }
 
 Result<void> used_in_a_child(Stand& stand) {
-  // Loaded before the fork, used after it: what a launcher that preloads does.
+  // Loaded before the fork and used after it, as with a launcher that preloads.
   PLEXUS_TRY(net, Net::load(stand));
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A profiler of NCCL's ABI: its table, its contexts, time, and what it leaves behind. Events:
-// event.cpp.
+// A profiler of NCCL's ABI: its table, its contexts, duration, and leaks. Events: event.cpp.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,7 +24,7 @@ Result<void> on_session(Stand& stand) {
   return f(session);
 }
 
-/// A collective with a step of its proxy.
+/// Reports a collective with a step of its proxy.
 Result<void> tell_collective(Session& session) {
   PLEXUS_TRY(group, session.start(NCCL_PROFILE_GROUP, nullptr, nullptr));
   PLEXUS_TRY(coll, session.start(NCCL_PROFILE_COLL, nullptr, group));
@@ -40,7 +39,7 @@ Result<void> tell_collective(Session& session) {
 
 Result<void> table(Stand& stand) {
   PLEXUS_TRY(profiler, NcclProfiler::load(stand));
-  constexpr size_t kBytes = sizeof(nccl_profiler_v5_t);  // of all versions
+  constexpr size_t kBytes = sizeof(nccl_profiler_v5_t);  // for all versions
   PLEXUS_TRY(expect(profiler.size_bytes() == 0 || profiler.size_bytes() == kBytes,
                     "{} has {} bytes, expected {}", profiler.entry(), profiler.size_bytes(),
                     kBytes));
@@ -147,7 +146,7 @@ Result<void> is_silent(Session& session) {
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
 }
 
-/// A program may end without having destroyed its communicators.
+/// A program may exit without having destroyed its communicators.
 struct Unfinished {
   NcclProfiler profiler;
   std::optional<Session> session;
@@ -156,7 +155,8 @@ struct Unfinished {
 
 Result<void> exits_open(Stand& stand) {
   PLEXUS_TRY(profiler, NcclProfiler::load(stand));
-  static auto* const kLeft = new Unfinished{profiler, std::nullopt};  // reachable, never ended
+  // still reachable, never finalized
+  static auto* const kLeft = new Unfinished{profiler, std::nullopt};
   PLEXUS_TRY(session, Session::open(kLeft->profiler, {}));
   PLEXUS_TRY(tell_collective(session));
   PLEXUS_TRY(event, session.start(NCCL_PROFILE_COLL, nullptr, nullptr));

@@ -88,7 +88,7 @@ Result<void> any_address(const CollnetUse& use) {
   return ok();
 }
 
-/// What a member has under way.
+/// A reduction of a member in flight.
 struct Flight {
   std::vector<std::byte> part;
   std::vector<std::byte> result;
@@ -103,7 +103,7 @@ plexus_collnet_reduction_t describe(Flight& flight,
           reduction.type,     reduction.op};
 }
 
-/// Starts reductions until the member says that there is no room, or `most` are under way.
+/// Starts reductions until the member has no free request, or `most` are in flight.
 Result<std::deque<Flight>> start_many(Member& member,
                                       uint32_t number,
                                       const Reduction& reduction,
@@ -129,7 +129,7 @@ Result<std::deque<Flight>> start_many(Member& member,
   return flights;
 }
 
-/// requests_max under way on every member, the results taken last first.
+/// requests_max reductions in flight on every member, tested in reverse order.
 Result<void> many_under_way(const CollnetUse& use) {
   PLEXUS_TRY(reduction, find_reduction(use));
   reduction.count = 300;
@@ -144,7 +144,7 @@ Result<void> many_under_way(const CollnetUse& use) {
                       promised));
     flights[i] = std::move(started);
   }
-  std::array<size_t, 2> done{};  // of each member, the oldest first
+  std::array<size_t, 2> done{};  // by member, the oldest first
   PLEXUS_TRY(team.members[0].stand().wait_until("the end of all requests", [&]() -> Result<bool> {
     for (size_t member = 0; member < 2; ++member) {
       if (done[member] == promised) {
@@ -166,7 +166,7 @@ Result<void> many_under_way(const CollnetUse& use) {
   return ok();
 }
 
-/// One member asks for more than there is room for; nothing of what was refused is started.
+/// One member asks for more than it has requests; what was refused must not be started.
 Result<void> refused_is_not_started(const CollnetUse& use) {
   PLEXUS_TRY(reduction, find_reduction(use));
   reduction.count = 64;
@@ -176,7 +176,7 @@ Result<void> refused_is_not_started(const CollnetUse& use) {
   if (ahead.size() == kMost) {
     return skip("it takes {} requests at once and refuses none", kMost);
   }
-  // The other member follows; each of its requests must meet the one of the same number.
+  // The other member follows; its requests must match the ones with the same numbers.
   Stand& stand = team.members[0].stand();
   for (uint32_t i = 0; i < ahead.size(); ++i) {
     const CollnetData data = {reduction.type, reduction.op, reduction.count, i};
@@ -238,7 +238,7 @@ Result<void> closes_in_flight(const CollnetUse& use) {
   return ok();
 }
 
-/// Drives the only member of this process until the plugin says what happened.
+/// Drives the only member of this process until the plugin reports the failure.
 Result<void> expect_failure(Team& team, const Reduction& reduction) {
   Member& member = team.members[0];
   PLEXUS_TRY(flights, start_many(member, team.numbers[0], reduction, 1));

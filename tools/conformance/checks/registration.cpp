@@ -44,7 +44,7 @@ Result<void> same_twice(Pair& pair) {
   PLEXUS_TRY(first, pair.send.register_memory(data.data(), data.size()));
   PLEXUS_TRY(second, pair.send.register_memory(data.data(), data.size()));
   deregister(pair.send.net(), first);
-  // The second still holds: what follows uses it.
+  // The second registration is still valid: what follows uses it.
   Room room(data.size());
   Traffic traffic(*pair.send.net().stand);
   PLEXUS_TRY(traffic.recv(pair.recv, room));
@@ -158,7 +158,8 @@ Result<void> while_busy(Pair& pair) {
 }
 
 Result<void> moved_memory(Pair& pair) {
-  // The address is mapped anew between two uses: a cache of registrations must not hold on to it.
+  // The address is mapped again between two uses: a registration cache must not keep the old
+  // mapping.
   constexpr size_t kSize = 1 << 16;
   void* place = ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   PLEXUS_TRY(expect(place != MAP_FAILED, "cannot map memory"));

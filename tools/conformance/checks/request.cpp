@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests: their life, how many there can be, how quickly calls return, messages that do not fit.
+// Requests: lifetime, number, duration of calls, and messages that do not fit.
 #include <array>
 #include <deque>
 
@@ -9,7 +9,7 @@
 namespace plexus::conformance {
 namespace {
 
-/// Posts a receive, calling again as long as the plugin says so.
+/// Posts a receive; repeats the call while the plugin returns PLEXUS_AGAIN.
 Result<plexus_net_request_t*> post(Pair& pair, const plexus_net_buffer_t& buffer) {
   plexus_net_request_t* request = nullptr;
   PLEXUS_TRY(pair.recv.net().stand->wait_until("irecv", [&]() -> Result<bool> {
@@ -27,7 +27,7 @@ Result<uint32_t> requests_max(Pair& pair) {
   return std::min(context.properties().requests_max, 1024u);
 }
 
-/// Words under way, as many at once as there are.
+/// Messages of one word in flight, as many as are possible.
 struct Words {
   explicit Words(uint32_t count) : targets(count, 0), sources(count) {
     for (uint32_t i = 0; i < count; ++i) {
@@ -42,7 +42,7 @@ struct Words {
   std::vector<plexus_net_request_t*> sent;
 };
 
-/// Tests requests in the order in which they were posted, as NCCL does; true when `done` is all.
+/// Tests requests in the order of posting, as NCCL does; true when `done` is all.
 template <class End>
 Result<bool> test_in_order(End& end,
                            const std::vector<plexus_net_request_t*>& requests,
@@ -60,7 +60,7 @@ Result<bool> test_in_order(End& end,
   return done == count;
 }
 
-/// Receives and sends of one word each, as many in flight as `count`.
+/// Receives and sends of one word each, with `count` in flight.
 Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
   Words words(count);
   PLEXUS_TRY(into, pair.recv.register_memory(words.targets.data(), words.size_bytes()));
@@ -117,7 +117,7 @@ Result<void> distinct_while_alive(Pair& pair) {
 }
 
 Result<void> full_queue(Pair& pair) {
-  // More receives than the queue has room for: the plugin says "call again", or takes more.
+  // More receives than the queue holds: the plugin returns PLEXUS_AGAIN, or accepts more.
   PLEXUS_TRY(most, requests_max(pair));
   std::vector<uint64_t> targets(size_t{2} * most);
   PLEXUS_TRY(into, pair.recv.register_memory(targets.data(), targets.size() * sizeof(uint64_t)));
@@ -135,7 +135,7 @@ Result<void> full_queue(Pair& pair) {
     }
   }
   PLEXUS_TRY(expect(posted >= most, "it took {} receives, requests_max is {}", posted, most));
-  // Each of those accepted gets its message; what was refused left nothing behind.
+  // Each accepted receive gets its message; refused ones must leave nothing behind.
   uint64_t source = 0;
   PLEXUS_TRY(from, pair.send.register_memory(&source, sizeof source));
   for (uint32_t i = 0; i < posted; ++i) {
@@ -163,7 +163,7 @@ Result<void> full_queue(Pair& pair) {
 }
 
 Result<void> flood(Pair& pair) {
-  // Nobody receives: isend takes what it has room for, then says "call again", and never waits.
+  // No receives: isend accepts what it has space for, then returns PLEXUS_AGAIN, and never waits.
   PLEXUS_TRY(most, requests_max(pair));
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   const Bytes message = make_message(longest_message(context, 60000), 3);
@@ -171,7 +171,7 @@ Result<void> flood(Pair& pair) {
   std::deque<plexus_net_request_t*> sent;
   uint32_t refused = 0;
   uint32_t taken = 0;
-  constexpr size_t kQueues = 16;  // a plugin may take more than it promises
+  constexpr size_t kQueues = 16;  // a plugin may accept more than it promises
   while (refused < 200 && sent.size() < kQueues * most) {
     plexus_net_request_t* request = nullptr;
     const int32_t code = pair.send.isend(message.data(), message.size(), 0, from, &request);
@@ -248,7 +248,7 @@ Result<void> newest_first(Pair& pair) {
   return expect(targets == sources, "messages arrived in other buffers");
 }
 
-/// Long and short ones together, the youngest tested first.
+/// Long and short messages together, the youngest tested first.
 Result<void> any_order(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   std::vector<TestMessage> messages;
@@ -319,7 +319,7 @@ Result<void> failed_stays_failed(Pair& pair) {
 
 // ---- time ----
 
-/// The calls of `place` are quick, whatever the machine does beside.
+/// The calls of `place` are fast, independent of the machine's other load.
 Result<void> is_quick(Monitor& monitor, Place place) {
   constexpr auto kMedian = std::chrono::milliseconds(5);
   constexpr auto kLongest = std::chrono::seconds(1);

@@ -50,7 +50,7 @@ plexus_tuner_comm_t make_comm(uint32_t nranks = 8, uint32_t nnodes = 2) {
   return comm;
 }
 
-/// The context of a communicator; ended when it goes.
+/// The context of a communicator, finalized by the destructor.
 class Session {
  public:
   [[nodiscard]] static Result<Session> open(const Tuner& tuner, const plexus_tuner_comm_t& comm) {
@@ -99,7 +99,7 @@ plexus_tuner_call_t make_call(uint64_t size_bytes, const char* collective = "all
   return call;
 }
 
-/// Fields that a newer header appends stay 0.
+/// Fields that later headers append stay 0.
 plexus_tuner_candidate_t make_candidate(const char* algorithm,
                                         const char* protocol,
                                         uint32_t rounds) {
@@ -146,7 +146,7 @@ Result<Candidates> ask(Session& session, const plexus_tuner_call_t& call) {
   return candidates;
 }
 
-/// Times are times, and one candidate at least can be used.
+/// All times are valid, and at least one candidate is usable.
 Result<void> expect_sane(const Candidates& candidates) {
   constexpr int64_t kYear = int64_t{365} * 86400 * 1'000'000'000;
   bool is_usable = false;
@@ -194,7 +194,7 @@ Result<void> all_collectives(Session& session) {
   return ok();
 }
 
-/// An answer or a polite refusal, but no garbage.
+/// Expects an answer or an error code, but no garbage.
 Result<void> expect_polite(Session& session, const plexus_tuner_call_t& call) {
   Candidates candidates = make_candidates();
   const int32_t code =
@@ -315,7 +315,7 @@ Result<void> contexts_agree(Stand& stand) {
 
 Result<void> processes_agree(Stand& stand) {
   PLEXUS_TRY(tuner, load(stand));
-  if (stand.role() == 1) {  // ranks differ in such things
+  if (stand.role() == 1) {  // values that differ between ranks
     PLEXUS_TRY(expect(::setenv("HOSTNAME", "another-host", 1) == 0, "cannot set a variable"));
   }
   PLEXUS_TRY(session, Session::open(tuner, make_comm()));

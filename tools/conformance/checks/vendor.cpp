@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What only the raw table of NCCL's ABI shows: sizes, names, and properties before they are
-// converted. Everything else of a vendor's plugin is checked through core/plugin/nccl_net.
+// Properties of NCCL's ABI that only its raw table shows: sizes, names, and properties before
+// conversion. Everything else of a vendor's plugin is checked through core/plugin/nccl_net.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -54,7 +54,7 @@ Result<void> symbol_sizes(Stand& stand) {
 Result<void> table_entries(Stand& stand) {
   PLEXUS_TRY(raw, choose(stand));
   PLEXUS_TRY(net, Net::load(stand));
-  PLEXUS_TRY(Context::open(net));  // some fill their tables in init
+  PLEXUS_TRY(Context::open(net));  // some fill in their tables during init
   const char* const missing = raw.choice.net->find_missing_entry();
   return expect(missing == nullptr, "the entry {} is null", missing == nullptr ? "" : missing);
 }
