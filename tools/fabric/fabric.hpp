@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What joins the nodes, as a model for tools and cost estimates: networks of known shapes (fat
 // tree, rail-optimised, dragonfly, dragonfly+, torus, hypercube), one for each datacenter, and the
-// links between datacenters. From a short text (docs/topology.md) come all links, the route of
+// links between datacenters. From a short text, the fabric model (docs/topology.md; not the fabric
+// file of communicators, PLEXUS_FABRIC_FILE), come all links, the route of
 // every pair of NICs, and by that what flows at the same time share. Values and pure functions:
 // same text, same routes.
 #pragma once
