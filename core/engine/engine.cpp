@@ -17,7 +17,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr uint32_t kSpinRounds = 2000;       // some 20 us: longer than a peer's pass over a slot
-constexpr uint32_t kPolls = 64;              // of an only lane before a round counts as idle
+constexpr uint32_t kPolls = 64;              // looks of an only lane before a round counts as idle
 constexpr size_t kQueuesPolled = 4;          // more are better served by wake-ups
 constexpr uint32_t kClockRounds = 64;        // look at the clock once in so many idle rounds
 constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake costs about 10 us
@@ -26,7 +26,7 @@ constexpr auto kSleep =
 constexpr auto kPumpSleep = microseconds(100);  // nobody wakes a pump: look again soon
 constexpr auto kStallAfter = milliseconds(1000);
 constexpr auto kLookEvery = milliseconds(50);  // for what stalls
-constexpr uint32_t kLookRounds = 4096;         // of a busy engine, between looks at the clock
+constexpr uint32_t kLookRounds = 4096;         // rounds of a busy engine between looks at the clock
 
 /// Ids tell the engines of a process apart in Fifo ends; 0 means none.
 uint32_t next_engine_id() {
@@ -74,7 +74,7 @@ Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
   return moved;
 }
 
-/// Do the connections stand that an item uses?
+/// True when the connections that `item` uses are made.
 bool is_connected(const WorkQueue::Item& item) {
   const auto stands = [](const auto* connection) {
     return connection == nullptr || connection->connected();
@@ -122,14 +122,22 @@ void end_item(const Execution& execution, WorkQueue& queue) {
   ++queue.current;
 }
 
+bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
+  const std::vector<int>& peers = item.work.program->peers;
+  for (size_t i = 0; i < peers.size() && item.index == key.index; ++i) {
+    const bool is_used = key.sends ? item.work.sends[i] != nullptr : item.work.recvs[i] != nullptr;
+    if (is_used && peers[i] == key.peer) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// The first of the execution's calls that uses `end`.
 const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
   for (const WorkQueue& queue : execution.queues) {
     for (const WorkQueue::Item& item : queue.items) {
-      const auto& sends = item.work.sends;
-      const auto& recvs = item.work.recvs;
-      if (end.key().sends ? std::find(sends.begin(), sends.end(), &end.send) != sends.end()
-                          : std::find(recvs.begin(), recvs.end(), &end.recv) != recvs.end()) {
+      if (uses(item, end.key())) {
         return &item.work.call;
       }
     }
@@ -300,8 +308,8 @@ void Engine::add(Execution& execution) noexcept {
 }
 
 void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
-  if (end.connected() && end.in_one_process()) {
-    FifoEnd& mine = end.key().sends ? end.send.fifo().sender : end.recv.fifo().receiver;
+  if (Fifo* const fifo = end.fifo_in_process(); fifo != nullptr) {
+    FifoEnd& mine = end.key().sends ? fifo->sender : fifo->receiver;
     mine.engine.store(engine, std::memory_order_relaxed);
     mine.waiter.store(0, std::memory_order_relaxed);
   }
@@ -407,9 +415,13 @@ bool Engine::progress_lanes() noexcept {
   return moved;
 }
 
-bool Engine::is_waited_for(const ConnectionEnd& end) const noexcept {
+/// True when a lane of `execution` waits for a message of this receiving connection.
+bool Engine::is_waited_for(const Execution& execution, const ConnectionKey& key) const noexcept {
   return std::any_of(polled_.begin(), polled_.end(), [&](const LaneRun* lane) {
-    return lane->waits_to_recv() == &end.recv && !lane->can_go_on();
+    const WorkQueue& queue = *lane->owner->queue;
+    return lane->owner->execution == &execution && lane->waits_to_recv() != nullptr &&
+           lane->waits_to_recv()->peer() == key.peer &&
+           queue.items[queue.current].index == key.index && !lane->can_go_on();
   });
 }
 
@@ -480,7 +492,7 @@ Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
     // Nobody knows where a kernel waits: it is taken to wait here when nothing moves for long.
     if (const Error* const broken = end->broken();
         broken != nullptr &&
-        (execution.remote != nullptr ? execution.stalled : is_waited_for(*end))) {
+        (execution.remote != nullptr ? execution.stalled : is_waited_for(execution, end->key()))) {
       return broken->clone();
     }
   }
@@ -552,8 +564,8 @@ void Engine::finish(Execution& execution) noexcept {
       unsettled.push_back(end);
     }
     // Lanes that count on being woken by this end are polled from now on.
-    if (end->connected() && end->in_one_process()) {
-      queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
+    if (Fifo* const fifo = end->fifo_in_process(); fifo != nullptr) {
+      queue_.notify(end->key().sends ? fifo->receiver : fifo->sender);
     }
   }
   end_run(execution);

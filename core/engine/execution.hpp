@@ -3,6 +3,7 @@
 // to tell of a failure. core/schedule fills it, core/engine drives it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -20,7 +21,7 @@ namespace plexus {
 
 /// What a rank waits for: a message, room for one, or a connection.
 struct Wait {
-  CallRecord call;  // of the rank that waits
+  CallRecord call;  // the one that the rank waits in
   int peer;
   bool certain;  // that it cannot go on without `peer`; false: a kernel waits, somewhere
   friend bool operator==(const Wait& a, const Wait& b) {
@@ -55,7 +56,7 @@ class RankState {
 class RemoteWork {
  public:
   virtual ~RemoteWork() = default;
-  /// Has it ended? An Error: it has, and failed. The engine's thread asks again and again.
+  /// True: it has ended. An Error: it has ended, and failed. The engine's thread asks repeatedly.
   virtual Result<bool> poll() noexcept = 0;
   /// One of its calls, for messages.
   [[nodiscard]] virtual const CallRecord& call() const noexcept = 0;
@@ -73,15 +74,38 @@ struct LaneOwner {
 /// Works that run one after the other; queues of an execution run side by side.
 struct WorkQueue {
   struct Item {
-    Work work;
+    Work work;                   // for a CUDA rank a description only, without connections
     std::vector<LaneRun> lanes;  // does not grow: lanes point to each other
     size_t lanes_left = 0;
+    int index = 0;  // ConnectionKey::index of its connections
+    // For a CUDA rank, in place of the work's `sends` and `recvs`, [program->peers]:
+    std::vector<DeviceEnd*> device_sends;
+    std::vector<DeviceEnd*> device_recvs;
   };
   boost::container::stable_vector<Item> items;
   size_t current = 0;
-  bool awaits_connections = false;  // of the current item, which has not begun
-  LaneOwner owner;                  // of the lanes of the current item
+  bool awaits_connections = false;  // the current item has not begun
+  LaneOwner owner;                  // owns the lanes of the current item
 };
+
+/// Calls `use` with each step of `item` and how often it sends to, or receives from, the peer of
+/// `key`.
+template <class Use>
+void for_uses(const WorkQueue::Item& item, const ConnectionKey& key, Use use) {
+  if (item.index != key.index) {
+    return;
+  }
+  const std::vector<int>& peers = item.work.program->peers;
+  for (const Lane& lane : item.work.program->lanes) {
+    for (const Step& step : lane.steps) {
+      const auto first = peers.begin() + step.peers_first + (key.sends ? step.receives : 0);
+      const auto last = first + (key.sends ? step.sends : step.receives);
+      if (const auto uses = std::count(first, last, key.peer); uses > 0) {
+        use(step, static_cast<uint64_t>(uses));
+      }
+    }
+  }
+}
 
 /// Hears of an execution's begin and end and of its items', in the thread that drives it.
 class ExecutionWatch {
@@ -105,11 +129,12 @@ struct ExpectedMessages {
 struct Execution {
   RankState* rank = nullptr;
   boost::container::stable_vector<WorkQueue> queues;
-  std::vector<ConnectionEnd*> ends;  // all that the works use, each once
+  std::vector<ConnectionEnd*> ends;     // all that the works use, each once
+  std::vector<DeviceEnd*> device_ends;  // the same, for a CUDA rank
   std::vector<ExpectedMessages> expected;
   bool connected = false;                 // all of them stand
   bool pumps = false;                     // one that stands has a pump
-  std::shared_ptr<ExecutionWatch> watch;  // of this run; null: nobody watches
+  std::shared_ptr<ExecutionWatch> watch;  // hears of this run; null: nobody does
   RemoteWork* remote = nullptr;           // not null: in place of `queues`, which are empty
   // state of the current run:
   size_t queues_left = 0;

@@ -34,8 +34,8 @@ class DeviceRank {
   [[nodiscard]] const DeviceFailure* failure() const noexcept;
 
   /// The entry of a connected end, made at the first call.
-  Result<DeviceSend*> entry_of_send(ConnectionEnd& end);
-  Result<DeviceRecv*> entry_of_recv(ConnectionEnd& end);
+  Result<DeviceSend*> entry_of_send(DeviceEnd& end);
+  Result<DeviceRecv*> entry_of_recv(DeviceEnd& end);
 
  private:
   DeviceRank(DeviceRuntime& runtime, int device) : runtime_(&runtime), device_(device) {}

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/schedule/choose_algorithm.hpp"
+#include "core/transport/net_set.hpp"
 
 namespace plexus {
 namespace {
