@@ -26,7 +26,7 @@ bool is_finished(const Submission& submission) {
                      [](const Submission::Part& part) { return part.execution->finished; });
 }
 
-/// Of a finished one; nullptr: it went well.
+/// The error of a finished execution; nullptr: it went well.
 const Error* failure_of(const Submission& submission) {
   if (submission.after != nullptr) {
     return submission.after->error();
@@ -124,7 +124,7 @@ void AsyncEngine::start_ready() {
   }
 }
 
-/// Is any?
+/// True when any submission finished.
 bool AsyncEngine::finish_done() {
   bool any = false;
   for (size_t i = 0; i < pending_.size();) {

@@ -109,10 +109,10 @@ class LaneRun {
   // Where a pending lane waits: exactly one of the three.
   [[nodiscard]] RecvConnection* waits_to_recv() const noexcept { return wait_recv_; }
   [[nodiscard]] SendConnection* waits_to_send() const noexcept { return wait_send_; }
-  /// Could a pending lane go on now?
+  /// True when a pending lane can go on now.
   [[nodiscard]] bool can_go_on() const noexcept;
 
-  /// Did the last advance() get anywhere?
+  /// True when the last advance() moved something.
   [[nodiscard]] bool moved() const noexcept { return moved_; }
 
   uint32_t index = 0;          // in its RunQueue
@@ -185,7 +185,7 @@ class LaneRun {
   Work* work_;
   const Lane* lane_;
   LaneRun* siblings_;
-  std::vector<Extent> extents_;     // of all steps, when they are the same in every loop
+  std::vector<Extent> extents_;     // all steps', when they are the same in every loop
   std::vector<std::byte> staging_;  // payloads that came or leave by lines, a slot's each
   size_t step_ = 0;
   uint32_t loop_ = 0;
