@@ -77,7 +77,7 @@ class ByteReader {
   /// All that was not taken yet.
   [[nodiscard]] std::string_view rest() const noexcept { return bytes_; }
   [[nodiscard]] bool broken() const noexcept { return broken_; }
-  /// Was every value there and in range, and is nothing left?
+  /// True when every value was there and in range, and nothing is left.
   [[nodiscard]] bool whole() const noexcept { return !broken_ && bytes_.empty(); }
 
  private:

@@ -81,17 +81,15 @@ static std::vector<int> list_members(const CommTopology& topology, int channel, 
   return members;
 }
 
-static std::optional<ConnectionSet::XdcLink> xdc_link(const CommTopology& topology,
-                                                      int rank,
-                                                      int peer) {
+static std::optional<XdcLink> xdc_link(const CommTopology& topology, int rank, int peer) {
   const auto from = static_cast<size_t>(topology.datacenter_of[static_cast<size_t>(rank)]);
   const auto to = static_cast<size_t>(topology.datacenter_of[static_cast<size_t>(peer)]);
   if (from == to) {
     return std::nullopt;
   }
   const DatacenterPath& path = topology.datacenters.path(from, to);
-  return ConnectionSet::XdcLink{.mbit_per_s = path.mbit_per_s.value_or(0),
-                                .latency_ns = path.latency_ns.value_or(0)};
+  return XdcLink{.mbit_per_s = path.mbit_per_s.value_or(0),
+                 .latency_ns = path.latency_ns.value_or(0)};
 }
 
 void Communicator::make_runner() {
@@ -124,24 +122,27 @@ void Communicator::make_runner() {
 }
 
 void Communicator::open_connections() {
-  connections_ =
-      std::make_unique<ConnectionSet>(ConnectionSet::Options{.rank = setup_.rank,
-                                                             .infos = setup_.infos.get(),
-                                                             .group = setup_.group,
-                                                             .exchange = setup_.exchange.get(),
-                                                             .rendezvous = &process_.rendezvous,
-                                                             .nets = setup_.nets.get(),
-                                                             .slot_bytes = setup_.slot_bytes,
-                                                             .runtime = process_.devices()});
+  TransportContext context{
+      .rank = setup_.rank,
+      .infos = setup_.infos.get(),
+      .group = setup_.group,
+      .exchange = setup_.exchange.get(),
+      .rendezvous = &process_.rendezvous,
+      .nets = setup_.nets.get(),
+      .slot_bytes = setup_.slot_bytes,
+      .runtime = process_.devices(),
+      .xdc_link = nullptr,
+      .xdc_patience = std::chrono::milliseconds(setup_.config.xdc_timeout_ms),
+      .collnet = setup_.collnet.context.get(),
+      .collnet_members = [topology = setup_.topology](int channel, int network) {
+        return list_members(*topology, channel, network);
+      }};
   if (setup_.topology->datacenters.count() > 1) {
-    connections_->use_xdc([topology = setup_.topology, rank = setup_.rank](
-                              int peer) { return xdc_link(*topology, rank, peer); },
-                          std::chrono::milliseconds(setup_.config.xdc_timeout_ms));
+    context.xdc_link = [topology = setup_.topology, rank = setup_.rank](int peer) {
+      return xdc_link(*topology, rank, peer);
+    };
   }
-  connections_->use_collnet(setup_.collnet.context.get(),
-                            [topology = setup_.topology](int channel, int network) {
-                              return list_members(*topology, channel, network);
-                            });
+  connections_ = std::make_unique<ConnectionSet>(std::move(context));
 }
 
 void Communicator::open_peer_mapped_memory() {

@@ -125,14 +125,22 @@ void end_item(const Execution& execution, WorkQueue& queue) {
   ++queue.current;
 }
 
+bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
+  const std::vector<int>& peers = item.work.program->peers;
+  for (size_t i = 0; i < peers.size() && item.index == key.index; ++i) {
+    const bool is_used = key.sends ? item.work.sends[i] != nullptr : item.work.recvs[i] != nullptr;
+    if (is_used && peers[i] == key.peer) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /// The first of the execution's calls that uses `end`; nullptr: none.
 const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
   for (const WorkQueue& queue : execution.queues) {
     for (const WorkQueue::Item& item : queue.items) {
-      const auto& sends = item.work.sends;
-      const auto& recvs = item.work.recvs;
-      if (end.key().sends ? std::find(sends.begin(), sends.end(), &end.send) != sends.end()
-                          : std::find(recvs.begin(), recvs.end(), &end.recv) != recvs.end()) {
+      if (uses(item, end.key())) {
         return &item.work.call;
       }
     }
@@ -303,8 +311,8 @@ void Engine::add(Execution& execution) noexcept {
 }
 
 void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
-  if (end.connected() && end.in_one_process()) {
-    FifoEnd& mine = end.key().sends ? end.send.fifo().sender : end.recv.fifo().receiver;
+  if (Fifo* const fifo = end.fifo_in_process(); fifo != nullptr) {
+    FifoEnd& mine = end.key().sends ? fifo->sender : fifo->receiver;
     mine.engine.store(engine, std::memory_order_relaxed);
     mine.waiter.store(0, std::memory_order_relaxed);
   }
@@ -410,9 +418,13 @@ bool Engine::progress_lanes() noexcept {
   return moved;
 }
 
-bool Engine::is_waited_for(const ConnectionEnd& end) const noexcept {
+/// True when a lane of `execution` waits for a message of this receiving connection.
+bool Engine::is_waited_for(const Execution& execution, const ConnectionKey& key) const noexcept {
   return std::any_of(polled_.begin(), polled_.end(), [&](const LaneRun* lane) {
-    return lane->waits_to_recv() == &end.recv && !lane->can_go_on();
+    const WorkQueue& queue = *lane->owner->queue;
+    return lane->owner->execution == &execution && lane->waits_to_recv() != nullptr &&
+           lane->waits_to_recv()->peer() == key.peer &&
+           queue.items[queue.current].index == key.index && !lane->can_go_on();
   });
 }
 
@@ -484,7 +496,7 @@ Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
     // connection.
     if (const Error* const broken = end->broken();
         broken != nullptr &&
-        (execution.remote != nullptr ? execution.stalled : is_waited_for(*end))) {
+        (execution.remote != nullptr ? execution.stalled : is_waited_for(execution, end->key()))) {
       return broken->clone();
     }
   }
@@ -556,8 +568,8 @@ void Engine::finish(Execution& execution) noexcept {
       unsettled.push_back(end);
     }
     // Lanes that rely on wake-ups from this end are polled from now on.
-    if (end->connected() && end->in_one_process()) {
-      queue_.notify(end->key().sends ? end->send.fifo().receiver : end->recv.fifo().sender);
+    if (Fifo* const fifo = end->fifo_in_process(); fifo != nullptr) {
+      queue_.notify(end->key().sends ? fifo->receiver : fifo->sender);
     }
   }
   end_run(execution);

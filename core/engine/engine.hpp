@@ -35,7 +35,8 @@ class Engine {
 
  private:
   bool progress_lanes() noexcept;
-  [[nodiscard]] bool is_waited_for(const ConnectionEnd& end) const noexcept;
+  [[nodiscard]] bool is_waited_for(const Execution& execution,
+                                   const ConnectionKey& key) const noexcept;
   bool progress_execution(Execution& execution) noexcept;
   bool progress_remote(Execution& execution) noexcept;
   Result<bool> progress_connect(Execution& execution) noexcept;

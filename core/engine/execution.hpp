@@ -3,6 +3,7 @@
 // where to report a failure. core/schedule fills it in, core/engine drives it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -75,15 +76,38 @@ struct LaneOwner {
 /// Works that run one after the other. The queues of an execution run concurrently.
 struct WorkQueue {
   struct Item {
-    Work work;
+    Work work;                   // for a CUDA rank a description only, without connections
     std::vector<LaneRun> lanes;  // never grows, because lanes point to each other
     size_t lanes_left = 0;
+    int index = 0;  // ConnectionKey::index of its connections
+    // For a CUDA rank, in place of the work's `sends` and `recvs`, [program->peers]:
+    std::vector<DeviceEnd*> device_sends;
+    std::vector<DeviceEnd*> device_recvs;
   };
   boost::container::stable_vector<Item> items;
   size_t current = 0;
   bool awaits_connections = false;  // the current item has not begun
-  LaneOwner owner;                  // of the lanes of the current item
+  LaneOwner owner;                  // owns the lanes of the current item
 };
+
+/// Calls `use` with each step of `item` and how often it sends to, or receives from, the peer of
+/// `key`.
+template <class Use>
+void for_uses(const WorkQueue::Item& item, const ConnectionKey& key, Use use) {
+  if (item.index != key.index) {
+    return;
+  }
+  const std::vector<int>& peers = item.work.program->peers;
+  for (const Lane& lane : item.work.program->lanes) {
+    for (const Step& step : lane.steps) {
+      const auto first = peers.begin() + step.peers_first + (key.sends ? step.receives : 0);
+      const auto last = first + (key.sends ? step.sends : step.receives);
+      if (const auto uses = std::count(first, last, key.peer); uses > 0) {
+        use(step, static_cast<uint64_t>(uses));
+      }
+    }
+  }
+}
 
 /// Notified when an execution and its items begin and end, in the thread that drives it.
 class ExecutionWatch {
@@ -107,7 +131,8 @@ struct ExpectedMessages {
 struct Execution {
   RankState* rank = nullptr;
   boost::container::stable_vector<WorkQueue> queues;
-  std::vector<ConnectionEnd*> ends;  // all ends that the works use, each once
+  std::vector<ConnectionEnd*> ends;     // all ends that the works use, each once
+  std::vector<DeviceEnd*> device_ends;  // the same, for a CUDA rank
   std::vector<ExpectedMessages> expected;
   bool connected = false;                 // all ends are connected
   bool pumps = false;                     // a connected end has a pump

@@ -299,8 +299,8 @@ Result<void> connect_all(std::span<const DeviceCalls> calls, std::span<Execution
 Result<void> map_for_graph(const DeviceCalls& call) {
   std::vector<PeerMappedMemory::GraphBuffer> buffers;
   std::vector<int> senders;
-  for (const ConnectionEnd* const end : call.plan->execution().ends) {
-    if (end->device_view.reach != Reach::kMapped) {
+  for (const DeviceEnd* const end : call.plan->execution().device_ends) {
+    if (end->view().reach != Reach::kMapped) {
       continue;
     }
     const int peer = end->key().peer;
@@ -383,6 +383,7 @@ void DeviceRun::prepare(Plan& plan,
   }
   execution_.rank = runner_->context().plans.state;
   execution_.ends = described.ends;
+  execution_.device_ends = described.device_ends;
   execution_.expected = described.expected;
   execution_.connected = true;
   execution_.pumps = described.pumps;
@@ -459,12 +460,12 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
                 runner_->context().plans.rank, failure.peer);
   }
   std::vector<CallRecord> theirs;  // as told on all connections from that peer
-  for (const ConnectionEnd* const end : execution_.ends) {
+  for (const DeviceEnd* const end : execution_.device_ends) {
     if (end->key().sends || end->key().peer != failure.peer) {
       continue;
     }
     CallRecord told[kSlots];
-    const auto* const fifo = reinterpret_cast<const Fifo*>(end->device_view.fifo);
+    const auto* const fifo = reinterpret_cast<const Fifo*>(end->view().fifo);
     if (rank_->runtime().copy(rank_->device(), told, fifo->calls, sizeof(told)).has_value()) {
       theirs.insert(theirs.end(), std::begin(told), std::end(told));
     }

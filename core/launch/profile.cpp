@@ -433,7 +433,7 @@ class ProfiledPlan final : public ExecutionWatch {
       auto trace = std::make_unique<EndTrace>(profilers_, rank_, *end);
       for (const Plan::ItemTask& item : plan.items()) {
         const Work& work = item.item->work;
-        const uint64_t messages = count_messages(work, *end);
+        const uint64_t messages = count_messages(*item.item, end->key());
         if (messages > 0) {
           trace->add({&tasks_[item.task],
                       messages,

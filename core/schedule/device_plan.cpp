@@ -49,38 +49,25 @@ T* at(std::byte* base, size_t offset) {
   return reinterpret_cast<T*>(base + offset);
 }
 
-ConnectionEnd* end_of(const Execution& execution, const SendConnection* send) {
-  const auto found = std::find_if(execution.ends.begin(), execution.ends.end(),
-                                  [&](ConnectionEnd* end) { return &end->send == send; });
-  return found == execution.ends.end() ? nullptr : *found;
-}
-ConnectionEnd* end_of(const Execution& execution, const RecvConnection* recv) {
-  const auto found = std::find_if(execution.ends.begin(), execution.ends.end(),
-                                  [&](ConnectionEnd* end) { return &end->recv == recv; });
-  return found == execution.ends.end() ? nullptr : *found;
-}
-
-Result<WorkPlaces> add_work(DeviceRank& rank,
-                            const Execution& execution,
-                            const Work& work,
-                            Image& image) {
+Result<WorkPlaces> add_work(DeviceRank& rank, const WorkQueue::Item& item, Image& image) {
+  const Work& work = item.work;
   WorkPlaces places;
   for (const Lane& lane : work.program->lanes) {
     places.steps.push_back(image.add(std::span<const Step>(lane.steps)));
   }
   std::vector<DeviceSend*> sends;
-  for (const SendConnection* const send : work.sends) {
+  for (DeviceEnd* const end : item.device_sends) {
     sends.push_back(nullptr);
-    if (send != nullptr) {
-      PLEXUS_TRY(entry, rank.entry_of_send(*end_of(execution, send)));
+    if (end != nullptr) {
+      PLEXUS_TRY(entry, rank.entry_of_send(*end));
       sends.back() = entry;
     }
   }
   std::vector<DeviceRecv*> recvs;
-  for (const RecvConnection* const recv : work.recvs) {
+  for (DeviceEnd* const end : item.device_recvs) {
     recvs.push_back(nullptr);
-    if (recv != nullptr) {
-      PLEXUS_TRY(entry, rank.entry_of_recv(*end_of(execution, recv)));
+    if (end != nullptr) {
+      PLEXUS_TRY(entry, rank.entry_of_recv(*end));
       recvs.back() = entry;
     }
   }
@@ -91,14 +78,12 @@ Result<WorkPlaces> add_work(DeviceRank& rank,
   return places;
 }
 
-/// By peer of the program: the rank that reads this rank's memory from another process, or -1.
-/// Empty: none does.
-std::vector<int> readers_of(const Execution& execution, const Work& work) {
+/// By peer of the program; empty: none reads our memory from another process.
+std::vector<int> readers_of(const WorkQueue::Item& item) {
   std::vector<int> readers;
   bool any = false;
-  for (const SendConnection* const send : work.sends) {
-    const ConnectionEnd* const end = send == nullptr ? nullptr : end_of(execution, send);
-    const bool reads = end != nullptr && end->device_view.reach == Reach::kMapped;
+  for (const DeviceEnd* const end : item.device_sends) {
+    const bool reads = end != nullptr && end->view().reach == Reach::kMapped;
     readers.push_back(reads ? end->key().peer : -1);
     any = any || reads;
   }
@@ -156,10 +141,10 @@ Result<std::unique_ptr<DevicePlan>> DevicePlan::build(DeviceRank& rank, Executio
     Queue& made = plan->queues_.emplace_back();
     rendezvous.push_back(image.reserve(sizeof(DeviceBarrier)));
     for (WorkQueue::Item& item : queue.items) {
-      PLEXUS_TRY(added, add_work(rank, execution, item.work, image));
+      PLEXUS_TRY(added, add_work(rank, item, image));
       places.push_back(std::move(added));
       plan->places_.emplace_back(&item.work, plan->places_.size());
-      plan->readers_.push_back(readers_of(execution, item.work));
+      plan->readers_.push_back(readers_of(item));
       plan->size_.loans += plan->readers_.back().size();
       made.works.push_back(&item.work);
       made.turns =

@@ -48,8 +48,8 @@ Result<std::byte*> DeviceRank::store(const void* bytes, size_t size_bytes) {
   return place;
 }
 
-Result<DeviceSend*> DeviceRank::entry_of_send(ConnectionEnd& end) {
-  DeviceView& view = end.device_view;
+Result<DeviceSend*> DeviceRank::entry_of_send(DeviceEnd& end) {
+  DeviceView& view = end.view();
   if (view.entry == nullptr) {
     DeviceSend entry{};
     entry.fifo = reinterpret_cast<Fifo*>(view.fifo);
@@ -65,8 +65,8 @@ Result<DeviceSend*> DeviceRank::entry_of_send(ConnectionEnd& end) {
   return reinterpret_cast<DeviceSend*>(view.entry);
 }
 
-Result<DeviceRecv*> DeviceRank::entry_of_recv(ConnectionEnd& end) {
-  DeviceView& view = end.device_view;
+Result<DeviceRecv*> DeviceRank::entry_of_recv(DeviceEnd& end) {
+  DeviceView& view = end.view();
   if (view.entry == nullptr) {
     DeviceRecv entry{};
     entry.fifo = reinterpret_cast<Fifo*>(view.fifo);

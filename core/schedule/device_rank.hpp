@@ -34,9 +34,9 @@ class DeviceRank {
   /// The failure that a kernel reported; nullptr: none.
   [[nodiscard]] const DeviceFailure* failure() const noexcept;
 
-  /// The entry of a connected end; made by the first call.
-  Result<DeviceSend*> entry_of_send(ConnectionEnd& end);
-  Result<DeviceRecv*> entry_of_recv(ConnectionEnd& end);
+  /// The entry of a connected end, made at the first call.
+  Result<DeviceSend*> entry_of_send(DeviceEnd& end);
+  Result<DeviceRecv*> entry_of_recv(DeviceEnd& end);
 
  private:
   DeviceRank(DeviceRuntime& runtime, int device) : runtime_(&runtime), device_(device) {}

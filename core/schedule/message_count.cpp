@@ -26,20 +26,6 @@ uint64_t slices_of(const Work& work, const Step& step) {
   return slices_of(work, step, 0) * (loops - 1) + slices_of(work, step, loops - 1);
 }
 
-/// Number of times that `step` sends or receives through `end`.
-uint64_t uses_of(const Work& work, const Step& step, const ConnectionEnd& end) {
-  const auto first = static_cast<size_t>(step.peers_first);
-  const auto middle = first + static_cast<size_t>(step.receives);
-  const auto last = middle + static_cast<size_t>(step.sends);
-  const auto count = [](const auto& list, size_t from, size_t to, const auto* wanted) {
-    return static_cast<uint64_t>(std::count(list.begin() + static_cast<std::ptrdiff_t>(from),
-                                            list.begin() + static_cast<std::ptrdiff_t>(to),
-                                            wanted));
-  };
-  return end.key().sends ? count(work.sends, middle, last, &end.send)
-                         : count(work.recvs, first, middle, &end.recv);
-}
-
 }  // namespace
 
 bool moves_data(const Work& work, const Step& step) {
@@ -47,15 +33,10 @@ bool moves_data(const Work& work, const Step& step) {
   return work.geometry.loops > 0 && slices_of(work, step, 0) > 0;
 }
 
-uint64_t count_messages(const Work& work, const ConnectionEnd& end) {
+uint64_t count_messages(const WorkQueue::Item& item, const ConnectionKey& key) {
   uint64_t messages = 0;
-  for (const Lane& lane : work.program->lanes) {
-    for (const Step& step : lane.steps) {
-      if (const uint64_t uses = uses_of(work, step, end); uses > 0) {
-        messages += uses * slices_of(work, step);
-      }
-    }
-  }
+  for_uses(item, key,
+           [&](const Step& step, uint64_t uses) { messages += uses * slices_of(item.work, step); });
   return messages;
 }
 
@@ -66,7 +47,7 @@ std::vector<ExpectedMessages> count_expected(const Execution& execution) {
       uint64_t messages = 0;
       for (const WorkQueue& queue : execution.queues) {
         for (const WorkQueue::Item& item : queue.items) {
-          messages += count_messages(item.work, *end);
+          messages += count_messages(item, end->key());
         }
       }
       expected.push_back({end, messages});

@@ -16,7 +16,7 @@ namespace plexus {
 [[nodiscard]] bool moves_data(const Work& work, const Step& step);
 
 /// 0: the work does not use `end`.
-[[nodiscard]] uint64_t count_messages(const Work& work, const ConnectionEnd& end);
+[[nodiscard]] uint64_t count_messages(const WorkQueue::Item& item, const ConnectionKey& key);
 
 /// Messages that one run of `execution` receives through each receiving end with a pump.
 [[nodiscard]] std::vector<ExpectedMessages> count_expected(const Execution& execution);

@@ -310,7 +310,8 @@ Result<void> Plan::add_item(const PlanContext& context,
     work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
                         work.element_bytes);
   }
-  connect(context, work, index_of(task, channel));
+  item.index = index_of(task, channel);
+  connect(context, item);
   const size_t lanes = context.device == nullptr ? program.lanes.size() : 0;
   item.lanes.reserve(lanes);
   for (size_t lane = 0; lane < lanes; ++lane) {
@@ -325,21 +326,44 @@ Result<void> Plan::add_item(const PlanContext& context,
   return ok();
 }
 
-void Plan::connect(const PlanContext& context, Work& work, int index) {
+void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
+  Work& work = item.work;
   const Program& program = *work.program;
-  work.sends.assign(program.peers.size(), nullptr);
-  work.recvs.assign(program.peers.size(), nullptr);
-  const auto end_to = [&](int peer, bool sends) {
-    ConnectionEnd& end =
-        context.connections->find_or_make({.peer = peer, .sends = sends, .index = index});
-    auto& ends = execution_.ends;
+  const size_t peers = program.peers.size();
+  (on_device_ ? item.device_sends.resize(peers) : work.sends.resize(peers));
+  (on_device_ ? item.device_recvs.resize(peers) : work.recvs.resize(peers));
+  ConnectionSet& connections = *context.connections;
+  const auto use = [](auto& ends, auto& end) {
     if (std::find(ends.begin(), ends.end(), &end) == ends.end()) {
       ends.push_back(&end);
     }
-    borrows_mapped_ =
-        borrows_mapped_ ||
-        (sends && !on_device_ && context.connections->transport_to(peer) == TransportKind::kShm);
+  };
+  const auto find_on_device = [&](int peer, bool sends) {
+    DeviceEnd& end = connections.find_or_make_on_device({peer, sends, item.index});
+    use(execution_.ends, end);
+    use(execution_.device_ends, end);
     return &end;
+  };
+  const auto connect_send = [&](size_t i) {
+    const int peer = program.peers[i];
+    if (on_device_) {
+      item.device_sends[i] = find_on_device(peer, true);
+      return;
+    }
+    SendEnd& end = connections.find_or_make_send(peer, item.index);
+    work.sends[i] = &end.connection();
+    use(execution_.ends, end);
+    borrows_mapped_ = borrows_mapped_ || connections.transport_to(peer) == TransportKind::kShm;
+  };
+  const auto connect_recv = [&](size_t i) {
+    const int peer = program.peers[i];
+    if (on_device_) {
+      item.device_recvs[i] = find_on_device(peer, false);
+      return;
+    }
+    RecvEnd& end = connections.find_or_make_recv(peer, item.index);
+    work.recvs[i] = &end.connection();
+    use(execution_.ends, end);
   };
   for (const Lane& lane : program.lanes) {
     for (const Step& step : lane.steps) {
@@ -351,10 +375,10 @@ void Plan::connect(const PlanContext& context, Work& work, int index) {
       const auto first = static_cast<size_t>(step.peers_first);
       const auto middle = first + static_cast<size_t>(step.receives);
       for (size_t i = first; i < middle; ++i) {
-        work.recvs[i] = &end_to(program.peers[i], false)->recv;
+        connect_recv(i);
       }
       for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
-        work.sends[i] = &end_to(program.peers[i], true)->send;
+        connect_send(i);
       }
     }
   }

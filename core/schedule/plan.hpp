@@ -94,7 +94,7 @@ class Plan {
                         const ItemTask& origin,
                         const Choice& choice,
                         int channel);
-  void connect(const PlanContext& context, Work& work, int index);
+  void connect(const PlanContext& context, WorkQueue::Item& item);
   void prepare_item(const ItemTask& entry,
                     const void* send,
                     void* recv,

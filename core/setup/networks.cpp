@@ -6,6 +6,7 @@
 #include "core/base/log.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/setup/gdr.hpp"
+#include "core/transport/transport_table.hpp"
 
 namespace plexus {
 namespace {
@@ -24,7 +25,8 @@ bool needs_net(const CommSetup& setup) {
   const std::vector<PeerInfo>& infos = *setup.infos;
   const PeerInfo& mine = infos[static_cast<size_t>(setup.rank)];
   return std::any_of(infos.begin(), infos.end(), [&](const PeerInfo& info) {
-    return &info != &mine && choose_transport(mine, info) == TransportKind::kNet;
+    return &info != &mine &&
+           choose_transport({.mine = mine, .peers = &info}) == TransportKind::kNet;
   });
 }
 

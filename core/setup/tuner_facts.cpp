@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/schedule/candidate.hpp"
+#include "core/transport/net_set.hpp"
 
 namespace plexus {
 namespace {

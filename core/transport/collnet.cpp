@@ -4,16 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/log.hpp"
-#include "core/transport/fifo_memory.hpp"
+#include "core/base/bytes.hpp"
 #include "kernels/layout/types.hpp"
 
 namespace plexus {
-
-Fifo* CollnetChannel::fifo_at(const LocalFifo& memory) { return plexus::fifo_at(memory.memory()); }
-std::byte* CollnetChannel::slot(const LocalFifo& memory, uint64_t step, size_t stride) {
-  return slots_at(memory.memory()) + (step % kSlots) * stride;
-}
 
 Error CollnetChannel::failed(const char* call, NetStatus status) const {
   return fail(Code::kRemoteError, "the reduction in the network of {} hosts failed: {}",
@@ -46,8 +40,6 @@ Result<bool> CollnetChannel::progress_connect() {
   }
   PLEXUS_TRY(make_slots());
   connected_ = true;
-  PLEXUS_INFO(kNet, "rank {}: a group of {} hosts reduces through {}", options_.rank,
-              options_.members.size(), options_.context->plugin().name);
   return true;
 }
 
@@ -55,9 +47,10 @@ Result<void> CollnetChannel::post_handle() {
   PLEXUS_TRY(listen, options_.context->listen(options_.device));
   listen_ = std::move(listen);
   handles_.resize(options_.members.size());
-  std::string bytes(sizeof(plexus_net_handle_t), '\0');
-  std::memcpy(bytes.data(), &listen_->handle(), bytes.size());
-  bytes += options_.context->plugin().name;
+  ByteWriter writer;
+  writer.put(listen_->handle());
+  writer.put_bytes(options_.context->plugin().name);
+  const std::string bytes = writer.take();
   for (size_t i = 0; i < options_.members.size(); ++i) {
     if (options_.members[i] == options_.rank) {
       handles_[i] = listen_->handle();
@@ -77,15 +70,14 @@ Result<bool> CollnetChannel::take_handles() {
     if (!bytes.has_value()) {
       continue;
     }
-    plexus_net_handle_t handle{};
-    if (bytes->size() < sizeof(handle) ||
-        std::string_view(*bytes).substr(sizeof(handle)) != options_.context->plugin().name) {
+    ByteReader reader(*bytes);
+    const auto handle = reader.take<plexus_net_handle_t>();
+    if (reader.broken() || reader.rest() != options_.context->plugin().name) {
       return fail(Code::kInvalidUsage,
                   "rank {} uses another collnet plugin than {}, that of rank {}: set "
                   "PLEXUS_COLLNET_PLUGIN and NCCL_NET_PLUGIN alike on all ranks",
                   options_.members[i], options_.context->plugin().name, options_.rank);
     }
-    std::memcpy(&handle, bytes->data(), sizeof(handle));
     handles_[i] = handle;
   }
   return std::all_of(handles_.begin(), handles_.end(),
@@ -93,17 +85,16 @@ Result<bool> CollnetChannel::take_handles() {
 }
 
 Result<void> CollnetChannel::make_slots() {
-  const size_t stride = options_.slot_bytes;
-  const auto make = [&](std::shared_ptr<LocalFifo>& memory,
-                        std::optional<CollnetMemory>& registered) -> Result<void> {
-    PLEXUS_TRY(
-        made, LocalFifo::create(stride, {.runtime = options_.runtime, .user = options_.on_device}));
-    memory = std::move(made);
-    PLEXUS_TRY(region, group_->register_memory({.data = slots_at(memory->memory()),
-                                                .size_bytes = kSlots * stride,
+  const auto make = [&](PumpFifo& fifo, std::optional<CollnetMemory>& registered) -> Result<void> {
+    PLEXUS_TRY(made, PumpFifo::create({.payload_bytes = options_.slot_bytes,
+                                       .runtime = options_.runtime,
+                                       .device = options_.on_device}));
+    PLEXUS_TRY(region, group_->register_memory({.data = made.slot(0),
+                                                .size_bytes = made.slots_bytes(),
                                                 .dmabuf_offset_bytes = 0,
                                                 .dmabuf_fd = -1,
                                                 .kind = PLEXUS_MEMORY_HOST}));
+    fifo = std::move(made);
     registered = std::move(region);
     return ok();
   };
@@ -111,27 +102,9 @@ Result<void> CollnetChannel::make_slots() {
   return make(recvs_, recv_memory_);
 }
 
-SendConnection CollnetChannel::send_connection(int peer) {
-  return {&sends(),
-          slot(*sends_, 0, options_.slot_bytes),
-          {.peer = peer, .inline_bytes_max = 0, .slot_stride = options_.slot_bytes}};
-}
-RecvConnection CollnetChannel::recv_connection(int peer) {
-  return {&recvs(),
-          slot(*recvs_, 0, options_.slot_bytes),
-          {.peer = peer, .slot_stride = options_.slot_bytes}};
-}
-
-std::optional<DeviceView> CollnetChannel::device_view(bool sends) const {
-  if (options_.runtime == nullptr) {
-    return std::nullopt;
-  }
-  const LocalFifo& memory = sends ? *sends_ : *recvs_;
-  DeviceView view =
-      view_for_devices(memory.seen_by_devices(), options_.slot_bytes, Reach::kNothing);
-  view.lines = nullptr;
-  view.inline_bytes_max = 0;  // payload always in the data area
-  return view;
+std::string CollnetChannel::route() const {
+  return fmt::format("collnet/{} ({} hosts)", options_.context->plugin().name,
+                     options_.members.size());
 }
 
 Result<bool> CollnetChannel::progress_pump() {
@@ -140,27 +113,26 @@ Result<bool> CollnetChannel::progress_pump() {
   return started || tested;
 }
 
-/// As far as slots of both directions are there. This thread fills and frees them, or a kernel
-/// does: the orders pair with its.
+/// Starts the reductions whose slots are there in both directions: one filled, and one free.
 Result<bool> CollnetChannel::start_filled() {
   bool moved = false;
   for (;;) {
-    const SlotHeader& header = sends().headers[started_ % kSlots];
-    if (header.ready.load(std::memory_order_acquire) != started_ + 1 ||
-        started_ >= recvs().taken.load(std::memory_order_acquire) + kSlots) {
+    if (!sends_.is_filled(started_) || !recvs_.is_free(started_)) {
       return moved;
     }
+    const SlotHeader& header = sends_.header(started_);
+    const auto& calls = sends_.fifo().calls;
     const auto* const call =
-        std::find_if(std::begin(sends().calls), std::end(sends().calls),
+        std::find_if(std::begin(calls), std::end(calls),
                      [&](const SharedCall& each) { return each.load().hash == header.call_hash; });
-    if (call == std::end(sends().calls)) {
+    if (call == std::end(calls)) {
       return fail(Code::kInternalError, "a slot belongs to no call of rank {}", options_.rank);
     }
     CallRecord& record = calls_[started_ % kSlots];
     record = call->load();
     const uint64_t element_bytes = element_size(static_cast<DataType>(record.type));
-    const auto status = group_->iallreduce({.send = slot(*sends_, started_, options_.slot_bytes),
-                                            .recv = slot(*recvs_, started_, options_.slot_bytes),
+    const auto status = group_->iallreduce({.send = sends_.slot(started_),
+                                            .recv = recvs_.slot(started_),
                                             .count = header.size_bytes / element_bytes,
                                             .send_memory = send_memory_->raw(),
                                             .recv_memory = recv_memory_->raw(),
@@ -188,38 +160,68 @@ Result<bool> CollnetChannel::test_started() {
     if (status != NetStatus::kOk) {
       return failed("test", status);
     }
-    const SlotHeader& sent = sends().headers[done_ % kSlots];
-    SlotHeader& got = recvs().headers[done_ % kSlots];
+    const SlotHeader& sent = sends_.header(done_);
+    SlotHeader& got = recvs_.fifo().headers[done_ % kSlots];
     const CallRecord& record = calls_[done_ % kSlots];
-    recvs().calls[record.sequence % kSlots].store(record);
+    recvs_.fifo().calls[record.sequence % kSlots].store(record);
     got.kind = SlotKind::kData;
     got.size_bytes = sent.size_bytes;
     got.call_hash = sent.call_hash;
     ++done_;
-    got.ready.store(done_, std::memory_order_release);  // see start_filled()
-    sends().taken.store(done_, std::memory_order_release);
+    got.ready.store(done_,
+                    std::memory_order_release);  // pairs with try_peek(), here or in a kernel
+    sends_.release_until(done_);
   }
   return moved;
 }
 
-bool CollnetChannel::drained() noexcept {
-  return done_ == started_ &&
-         sends().headers[started_ % kSlots].ready.load(std::memory_order_relaxed) != started_ + 1;
+bool CollnetChannel::drained() const noexcept {
+  return done_ == started_ && !sends_.is_filled(started_);
 }
 
-Result<bool> CollnetEnd::progress_connect() {
-  PLEXUS_TRY(connected, channel_->progress_connect());
-  if (connected) {
-    if (const auto view = channel_->device_view(key().sends); view.has_value()) {
-      device_view = *view;
-    } else if (key().sends) {
-      send = channel_->send_connection(key().peer);
-    } else {
-      recv = channel_->recv_connection(key().peer);
-    }
-    connected_ = true;
+// ---- ends ----
+
+namespace {
+
+std::shared_ptr<CollnetChannel> channel_for(const EndRequest& request) {
+  constexpr uint64_t kTag = uint64_t{1} << 63;  // control messages of no connection of two ranks
+  constexpr int kHalf = 32;
+  const ConnectionKey& key = request.id.key;
+  const TransportContext& context = request.context;
+  auto& channel = request.shared.channels[{key.peer, key.index}];
+  if (channel == nullptr) {
+    const int network = key.peer - static_cast<int>(context.infos->size());
+    const auto number = static_cast<uint64_t>(network);
+    channel = std::make_shared<CollnetChannel>(CollnetChannelOptions{
+        .exchange = context.exchange,
+        .context = context.collnet,
+        .slot_bytes = context.slot_bytes,
+        .device = static_cast<uint32_t>(number % context.collnet->devices().size()),
+        .members = context.collnet_members(key.index / 2, network),
+        .rank = context.rank,
+        .tag = kTag | number << kHalf | static_cast<uint64_t>(key.index),
+        .runtime = request.own_runtime(),
+        .on_device = request.mine.device});
   }
-  return connected;
+  return channel;
+}
+
+template <class End>
+std::unique_ptr<End> make_end(EndRequest& request) {
+  auto channel = channel_for(request);
+  return std::make_unique<PumpedEnd<End, CollnetPump>>(std::move(request.id), std::move(channel));
+}
+
+}  // namespace
+
+std::unique_ptr<SendEnd> make_collnet_send(EndRequest& request) {
+  return make_end<SendEnd>(request);
+}
+std::unique_ptr<RecvEnd> make_collnet_recv(EndRequest& request) {
+  return make_end<RecvEnd>(request);
+}
+std::unique_ptr<DeviceEnd> make_collnet_on_device(EndRequest& request) {
+  return make_end<DeviceEnd>(request);
 }
 
 }  // namespace plexus

@@ -12,8 +12,8 @@
 
 #include "core/bootstrap/exchange.hpp"
 #include "core/plugin/collnet_plugin.hpp"
-#include "core/transport/connection.hpp"
-#include "core/transport/direct.hpp"
+#include "core/transport/pumped_end.hpp"
+#include "core/transport/transport_table.hpp"
 
 namespace plexus {
 
@@ -24,9 +24,9 @@ struct CollnetChannelOptions {
   uint32_t device;
   std::vector<int> members;  // ranks, one of each host
   int rank;
-  uint64_t tag;                      // of the control messages with handles
-  DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
-  int on_device = -1;                // of that rank
+  uint64_t tag;                      // tags the control messages that carry handles
+  DeviceRuntime* runtime = nullptr;  // set for a CUDA rank, whose kernels use the slots
+  int on_device = -1;                // that rank's device
 };
 
 /// Threads: one at a time (the engine that drives the rank).
@@ -38,11 +38,10 @@ class CollnetChannel {
   Result<bool> progress_connect();
   /// Starts what was filled, takes in what is done. True when something moved.
   Result<bool> progress_pump();
-  [[nodiscard]] bool drained() noexcept;
-  [[nodiscard]] SendConnection send_connection(int peer);
-  [[nodiscard]] RecvConnection recv_connection(int peer);
-  /// Of a CUDA rank, in place of a connection.
-  [[nodiscard]] std::optional<DeviceView> device_view(bool sends) const;
+  [[nodiscard]] bool drained() const noexcept;
+  [[nodiscard]] const PumpFifo& fifo(bool sends) const noexcept { return sends ? sends_ : recvs_; }
+  /// "collnet/SHARP (3 hosts)", for the log.
+  [[nodiscard]] std::string route() const;
 
  private:
   Result<void> post_handle();
@@ -50,17 +49,13 @@ class CollnetChannel {
   Result<void> make_slots();
   Result<bool> start_filled();
   Result<bool> test_started();
-  [[nodiscard]] Fifo& sends() const { return *fifo_at(*sends_); }
-  [[nodiscard]] Fifo& recvs() const { return *fifo_at(*recvs_); }
-  static Fifo* fifo_at(const LocalFifo& memory);
-  [[nodiscard]] static std::byte* slot(const LocalFifo& memory, uint64_t step, size_t stride);
   [[nodiscard]] Error failed(const char* call, NetStatus status) const;
 
   CollnetChannelOptions options_;
   std::optional<CollnetListen> listen_;
   std::vector<std::optional<plexus_net_handle_t>> handles_;  // [members]
-  std::shared_ptr<LocalFifo> sends_;
-  std::shared_ptr<LocalFifo> recvs_;
+  PumpFifo sends_;
+  PumpFifo recvs_;
   std::unique_ptr<CollnetGroup> group_;
   std::optional<CollnetMemory> send_memory_;
   std::optional<CollnetMemory> recv_memory_;
@@ -71,19 +66,26 @@ class CollnetChannel {
   uint64_t done_ = 0;     // steps the plugin is done with
 };
 
-/// One direction. The sending end drives the channel.
-class CollnetEnd final : public ConnectionEnd {
+/// One direction of a channel, which the sending end drives.
+class CollnetPump final : public Pump {
  public:
-  CollnetEnd(const ConnectionKey& key, std::shared_ptr<CollnetChannel> channel)
-      : ConnectionEnd(key), channel_(std::move(channel)) {
-    has_pump_ = key.sends;
-  }
-  Result<bool> progress_connect() override;
-  Result<bool> progress_pump() override { return channel_->progress_pump(); }
-  [[nodiscard]] bool drained() noexcept override { return !key().sends || channel_->drained(); }
+  using Options = std::shared_ptr<CollnetChannel>;  // the two directions share it
+  CollnetPump(const ConnectionKey& key, Options channel)
+      : sends_(key.sends), channel_(std::move(channel)) {}
+  Result<bool> progress_connect() { return channel_->progress_connect(); }
+  Result<bool> progress() { return channel_->progress_pump(); }
+  [[nodiscard]] const PumpFifo& fifo() const noexcept { return channel_->fifo(sends_); }
+  [[nodiscard]] std::string route() const { return channel_->route(); }
+  [[nodiscard]] bool drained() const noexcept { return !sends_ || channel_->drained(); }
+  [[nodiscard]] bool is_driven() const noexcept { return sends_; }
 
  private:
-  std::shared_ptr<CollnetChannel> channel_;  // shared by the two directions
+  bool sends_;
+  std::shared_ptr<CollnetChannel> channel_;
 };
+
+std::unique_ptr<SendEnd> make_collnet_send(EndRequest& request);
+std::unique_ptr<RecvEnd> make_collnet_recv(EndRequest& request);
+std::unique_ptr<DeviceEnd> make_collnet_on_device(EndRequest& request);
 
 }  // namespace plexus

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One end of a connection, from the wish to have it to the slots it offers. Each transport derives
-// its ends from ConnectionEnd; the executor sees only the SendConnection / RecvConnection inside.
+// One end of a connection, from the wish to have it to the slots it offers. There are three kinds:
+// the sending and the receiving end of a host rank, whose slots the executor fills and empties, and
+// the end of a CUDA rank, whose slots kernels use. Each transport derives its ends from these.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "core/base/result.hpp"
 #include "kernels/host/connection.hpp"
@@ -21,7 +24,16 @@ struct ConnectionKey {
   friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
 };
 
-/// What happens to the oldest message of a connection that has not got that far yet.
+/// Which end of which connection.
+struct EndId {
+  ConnectionKey key;
+  uint64_t group = 0;          // the communicator
+  int rank = 0;                // whose end it is
+  std::string peer_name = {};  // "rank 4", for the log
+};
+
+/// The progress of a message through a connection with a pump. Messages reach each state in order,
+/// so that every report is about the oldest message that has not reached it yet.
 enum class StepChange : uint8_t {
   kFilled,   // is handed to the network now; told again when the network had no room for it
   kSent,     // the network has taken it
@@ -36,7 +48,7 @@ class StepObserver {
   virtual void on_step(StepChange change, uint64_t bytes) = 0;
 };
 
-/// A connection's memory as kernels of a CUDA rank see it. Of host ranks all is null.
+/// A connection's memory as kernels of a CUDA rank see it.
 struct DeviceView {
   std::byte* fifo = nullptr;
   std::byte* lines = nullptr;  // nullptr: LL and LL128 are not possible
@@ -47,56 +59,103 @@ struct DeviceView {
   std::byte* entry = nullptr;  // what core/schedule made of this, on the device
 };
 
+/// What the three kinds have in common, which is all that connecting and pumping need.
 /// Threads: one at a time (the engine that drives the rank).
 class ConnectionEnd {
  public:
-  explicit ConnectionEnd(const ConnectionKey& key) : key_(key) {}
+  explicit ConnectionEnd(EndId id) : id_(std::move(id)) {}
   virtual ~ConnectionEnd() = default;
   ConnectionEnd(const ConnectionEnd&) = delete;
   ConnectionEnd& operator=(const ConnectionEnd&) = delete;
 
-  /// Goes on connecting, never blocks. True: connected.
-  virtual Result<bool> progress_connect() = 0;
+  /// Goes on connecting, never blocks. True: connected. Sending ends log it.
+  Result<bool> progress_connect();
   /// Moves slots between Fifo and network; true when something moved. Transports over memory have
   /// nothing to move: `has_pump` is false.
   virtual Result<bool> progress_pump() { return false; }
-  /// The connection broke with nothing left to read. An error only for who still waits for it: a
-  /// peer that is done may close while we finish with others.
+  /// Why the connection broke, with nothing left to read; nullptr: it did not. This is an error
+  /// only for who still waits for it: a peer that is done may close while we finish with others.
   [[nodiscard]] virtual const Error* broken() const noexcept { return nullptr; }
-  /// Has everything handed over so far left user memory and this process's care?
-  [[nodiscard]] virtual bool drained() noexcept { return !key_.sends || send.all_taken(); }
-
-  /// Need the messages of calls that are over no more care? Else the end is to be pumped, until it
-  /// says so, whatever the rank does next.
+  /// True when all that was handed over has left user memory and this process's care.
+  [[nodiscard]] virtual bool drained() noexcept { return true; }
+  /// True when the messages of earlier calls need no more care. Until then the end is pumped,
+  /// whatever the rank does next.
   [[nodiscard]] virtual bool settled() const noexcept { return true; }
 
-  /// The call that begins takes so many messages from this end. A transport that has to ask for a
-  /// message before it comes asks for these and no more: what is asked for and never comes would
-  /// be left over when the connection is closed.
+  /// The call that begins takes this many messages from this end. A transport that posts a receive
+  /// before its message comes posts these and no more: a receive that is never filled would be left
+  /// over when the connection is closed.
   virtual void expect(uint64_t /*messages*/) noexcept {}
 
   /// Borrowed; null: nobody listens (the normal case, one branch per message).
-  virtual void observe(StepObserver* observer) { observer_ = observer; }
+  virtual void observe(StepObserver* /*observer*/) {}
 
-  [[nodiscard]] const ConnectionKey& key() const noexcept { return key_; }
+  [[nodiscard]] const ConnectionKey& key() const noexcept { return id_.key; }
   [[nodiscard]] bool has_pump() const noexcept { return has_pump_; }
   [[nodiscard]] bool connected() const noexcept { return connected_; }
-  /// Are both ends in this process? Only then do engine ids mean the same at both.
-  [[nodiscard]] bool in_one_process() const noexcept { return in_one_process_; }
-
-  SendConnection send{nullptr, nullptr, {}};  // when key().sends
-  RecvConnection recv{nullptr, nullptr, {}};  // otherwise
-  /// Of a CUDA rank, in place of `send` or `recv`: kernels fill and empty the slots.
-  DeviceView device_view;
+  /// The Fifo that executors of this process use at both ends; nullptr: there is none. Only in such
+  /// a Fifo engine ids mean the same at both ends.
+  [[nodiscard]] Fifo* fifo_in_process() const noexcept { return fifo_in_process_; }
 
  protected:
+  /// As progress_connect(). Before it says true, the end has offered its slots.
+  virtual Result<bool> try_connect() = 0;
+  /// The transport and its route, for the log: "shm", "net/Socket 0 (eth0) > 0 (eth0)".
+  [[nodiscard]] virtual std::string route() const = 0;
+
+  [[nodiscard]] uint64_t group() const noexcept { return id_.group; }
+  [[nodiscard]] int rank() const noexcept { return id_.rank; }
+
   bool has_pump_ = false;
-  bool connected_ = false;
-  bool in_one_process_ = false;
-  StepObserver* observer_ = nullptr;
+  Fifo* fifo_in_process_ = nullptr;
 
  private:
-  ConnectionKey key_;
+  bool connected_ = false;
+  EndId id_;
+};
+
+/// The sending end of a host rank.
+class SendEnd : public ConnectionEnd {
+ public:
+  using ConnectionEnd::ConnectionEnd;
+  /// For the executor, at one address for the life of the end; usable when connected.
+  [[nodiscard]] SendConnection& connection() noexcept { return connection_; }
+  [[nodiscard]] bool drained() noexcept override { return connection_.all_taken(); }
+
+ protected:
+  void offer(const SendConnection& connection) { connection_ = connection; }
+
+ private:
+  SendConnection connection_{nullptr, nullptr, {}};
+};
+
+/// The receiving end of a host rank.
+class RecvEnd : public ConnectionEnd {
+ public:
+  using ConnectionEnd::ConnectionEnd;
+  /// For the executor, at one address for the life of the end; usable when connected.
+  [[nodiscard]] RecvConnection& connection() noexcept { return connection_; }
+
+ protected:
+  void offer(const RecvConnection& connection) { connection_ = connection; }
+
+ private:
+  RecvConnection connection_{nullptr, nullptr, {}};
+};
+
+/// Either end of a CUDA rank; `key().sends` says which. Kernels fill and empty the slots.
+class DeviceEnd : public ConnectionEnd {
+ public:
+  using ConnectionEnd::ConnectionEnd;
+  /// Complete when connected.
+  [[nodiscard]] DeviceView& view() noexcept { return view_; }
+  [[nodiscard]] const DeviceView& view() const noexcept { return view_; }
+
+ protected:
+  void offer(const DeviceView& view) { view_ = view; }
+
+ private:
+  DeviceView view_;
 };
 
 }  // namespace plexus

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/direct.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
+#include <type_traits>
 
 #include "core/transport/fifo_memory.hpp"
 
@@ -81,40 +83,96 @@ size_t LocalRendezvous::groups() const {
   return groups_.size();
 }
 
-Result<bool> DirectEnd::progress_connect() {
-  const bool sends = key().sends;
-  PLEXUS_TRY(fifo, options_.rendezvous->meet({.group = options_.group,
-                                              .source = sends ? options_.rank : key().peer,
-                                              .target = sends ? key().peer : options_.rank,
-                                              .index = key().index},
-                                             options_.rank, options_.slot_stride, options_.home));
-  if (fifo == nullptr) {
-    return false;  // for ever: who waits long learns that the peer has left
-  }
-  fifo_ = std::move(fifo);
-  std::byte* const memory = fifo_->memory();
-  const Reach reach = options_.borrows ? Reach::kProcess : Reach::kNothing;
-  if (options_.device >= 0) {
-    if (options_.peer_device >= 0) {  // reads the peer's memory, writes into its Fifo
-      PLEXUS_TRY(options_.home.runtime->enable_reach(options_.device, options_.peer_device));
+// ---- ends ----
+
+namespace {
+
+/// `End`: SendEnd, RecvEnd or DeviceEnd.
+template <class End>
+class DirectEnd final : public End {
+ public:
+  DirectEnd(EndId id, const DirectOptions& options)
+      : End(std::move(id)),
+        options_(options),
+        place_{.group = this->group(),
+               .source = this->key().sends ? this->rank() : this->key().peer,
+               .target = this->key().sends ? this->key().peer : this->rank(),
+               .index = this->key().index} {}
+
+ private:
+  Result<bool> try_connect() override {
+    PLEXUS_TRY(
+        fifo, options_.rendezvous->meet(place_, this->rank(), options_.slot_stride, options_.home));
+    if (fifo == nullptr) {
+      return false;  // for ever: who waits long learns that the peer has left
     }
-    device_view = view_for_devices(fifo_->seen_by_devices(), options_.slot_stride, reach);
-  } else if (sends) {
-    send = SendConnection(fifo_at(memory), slots_at(memory),
-                          {.peer = key().peer,
-                           .reach = reach,
-                           .slot_stride = options_.slot_stride,
-                           .lines = lines_at(memory)});
-  } else {
-    recv = RecvConnection(fifo_at(memory), slots_at(memory),
-                          {.peer = key().peer,
-                           .slot_stride = options_.slot_stride,
-                           .lines = lines_at(memory),
-                           .places = nullptr});
+    fifo_ = std::move(fifo);
+    PLEXUS_TRY(offer_slots());
+    return true;
   }
-  connected_ = true;
-  in_one_process_ = options_.device < 0;
-  return true;
+
+  Result<void> offer_slots() {
+    const Reach reach = options_.borrows ? Reach::kProcess : Reach::kNothing;
+    if constexpr (std::is_same_v<End, DeviceEnd>) {
+      if (options_.peer_device >= 0) {  // reads the peer's memory, writes into its Fifo
+        PLEXUS_TRY(options_.home.runtime->enable_reach(options_.device, options_.peer_device));
+      }
+      this->offer(view_for_devices(fifo_->seen_by_devices(), options_.slot_stride, reach));
+      return ok();
+    }
+    std::byte* const memory = fifo_->memory();
+    this->fifo_in_process_ = fifo_at(memory);
+    if constexpr (std::is_same_v<End, SendEnd>) {
+      this->offer(SendConnection(fifo_at(memory), slots_at(memory),
+                                 {.peer = this->key().peer,
+                                  .reach = reach,
+                                  .slot_stride = options_.slot_stride,
+                                  .lines = lines_at(memory)}));
+    } else if constexpr (std::is_same_v<End, RecvEnd>) {
+      this->offer(RecvConnection(fifo_at(memory), slots_at(memory),
+                                 {.peer = this->key().peer,
+                                  .slot_stride = options_.slot_stride,
+                                  .lines = lines_at(memory)}));
+    }
+    return ok();
+  }
+  [[nodiscard]] std::string route() const override { return "direct"; }
+
+  DirectOptions options_;
+  LocalRendezvous::Key place_;
+  std::shared_ptr<LocalFifo> fifo_;
+};
+
+template <class End>
+std::unique_ptr<End> make_end(EndRequest& request) {
+  const PeerInfo& mine = request.mine;
+  const PeerInfo& peers = *request.peers;
+  const bool any_cuda = mine.on_cuda() || peers.on_cuda();
+  const bool reach = reach_each_other(mine, peers);
+  FifoHome home{.runtime = any_cuda ? request.context.runtime : nullptr,
+                .user = std::max(mine.device, peers.device)};
+  if (reach) {
+    home.device = request.id.key.sends ? peers.device : mine.device;
+  }
+  return std::make_unique<DirectEnd<End>>(std::move(request.id),
+                                          DirectOptions{.rendezvous = request.context.rendezvous,
+                                                        .slot_stride = request.context.slot_bytes,
+                                                        .borrows = request.may_borrow(),
+                                                        .device = mine.device,
+                                                        .peer_device = reach ? peers.device : -1,
+                                                        .home = home});
+}
+
+}  // namespace
+
+std::unique_ptr<SendEnd> make_direct_send(EndRequest& request) {
+  return make_end<SendEnd>(request);
+}
+std::unique_ptr<RecvEnd> make_direct_recv(EndRequest& request) {
+  return make_end<RecvEnd>(request);
+}
+std::unique_ptr<DeviceEnd> make_direct_on_device(EndRequest& request) {
+  return make_end<DeviceEnd>(request);
 }
 
 }  // namespace plexus

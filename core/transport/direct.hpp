@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "core/device/device_memory.hpp"
-#include "core/transport/connection.hpp"
+#include "core/transport/transport_table.hpp"
 
 namespace plexus {
 
@@ -47,7 +47,7 @@ class LocalFifo {
 class LocalRendezvous {
  public:
   struct Key {
-    uint64_t group;  // of the communicator
+    uint64_t group;  // the communicator
     int source;
     int target;
     int index;
@@ -80,25 +80,18 @@ class LocalRendezvous {
   std::map<uint64_t, Group> groups_;  // guarded by mutex_
 };
 
-class DirectEnd final : public ConnectionEnd {
- public:
-  struct Options {
-    LocalRendezvous* rendezvous;
-    uint64_t group;
-    int rank;
-    size_t slot_stride;
-    bool borrows;          // the receiver may read user buffers
-    int device = -1;       // of this end's rank; -1: the host
-    int peer_device = -1;  // that it reaches, of the peer; -1: it does not
-    FifoHome home;         // of the connection
-  };
-  DirectEnd(const ConnectionKey& key, const Options& options)
-      : ConnectionEnd(key), options_(options) {}
-  Result<bool> progress_connect() override;
-
- private:
-  Options options_;
-  std::shared_ptr<LocalFifo> fifo_;
+/// What the ends of the direct transport are made with.
+struct DirectOptions {
+  LocalRendezvous* rendezvous;
+  size_t slot_stride;
+  bool borrows;          // the receiver may read user buffers
+  int device = -1;       // the one that this end's rank computes on; -1: the host
+  int peer_device = -1;  // the peer's, when this rank reaches it; -1: it does not
+  FifoHome home;         // where the connection's memory lies
 };
+
+std::unique_ptr<SendEnd> make_direct_send(EndRequest& request);
+std::unique_ptr<RecvEnd> make_direct_recv(EndRequest& request);
+std::unique_ptr<DeviceEnd> make_direct_on_device(EndRequest& request);
 
 }  // namespace plexus

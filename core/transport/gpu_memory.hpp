@@ -16,7 +16,7 @@ struct GpuRegion {
   int device = -1;
   std::byte* data = nullptr;
   size_t size_bytes = 0;
-  uint32_t kinds = 0;  // PLEXUS_MEMORY_* mask: to be tried, DMABUF first
+  uint32_t kinds = 0;  // PLEXUS_MEMORY_* mask of what to try, DMABUF first
 };
 
 struct RegisteredGpuMemory {

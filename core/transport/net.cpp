@@ -4,8 +4,9 @@
 #include <array>
 #include <cstring>
 
+#include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
-#include "core/transport/fifo_memory.hpp"
+#include "core/base/units.hpp"
 #include "core/transport/gpu_memory.hpp"
 #include "core/transport/net_message.hpp"
 
@@ -14,7 +15,6 @@ namespace {
 
 constexpr int32_t kTag = 0;
 constexpr int32_t kHeaderTag = 1;
-constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
 
 /// From the receiver to the sender; the route comes behind it.
 struct ControlMessageHead {
@@ -22,7 +22,8 @@ struct ControlMessageHead {
   uint32_t wants_answer;
 };
 
-/// Of the sender's control message to the receiver: beside those of the other direction's handles.
+/// Tags the sender's answer to the receiver. The tag without kAnswers is that of the handles of the
+/// other direction.
 uint64_t answer_tag(const ConnectionKey& key) {
   constexpr uint64_t kAnswers = uint64_t{1} << 61;
   return kAnswers | static_cast<uint64_t>(key.index);
@@ -32,8 +33,8 @@ uint64_t answer_tag(const ConnectionKey& key) {
 
 // ---- both directions ----
 
-NetEnd::NetEnd(const ConnectionKey& key, NetEndOptions options)
-    : ConnectionEnd(key),
+NetPump::NetPump(const ConnectionKey& key, NetEndOptions options)
+    : key_(key),
       options_(std::move(options)),
       identity_(identify_connection(options_.exchange->group(),
                                     key.sends ? options_.exchange->rank() : key.peer,
@@ -41,24 +42,9 @@ NetEnd::NetEnd(const ConnectionKey& key, NetEndOptions options)
                                     key.index)),
       // Two messages a step are no pieces of one.
       takes_pieces_(options_.runtime == nullptr && !options_.path.apart &&
-                    options_.path.context->takes_pieces(options_.path.device)) {
-  has_pump_ = true;
-}
+                    options_.path.context->takes_pieces(options_.path.device)) {}
 
-size_t NetEnd::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
-size_t NetEnd::slot_stride() const {
-  return payloads_ == nullptr ? message_bytes_max() : sizeof(NetHeader);
-}
-Fifo& NetEnd::fifo() const { return *fifo_at(memory_->memory()); }
-std::byte* NetEnd::slot(uint64_t step) const {
-  return slots_at(memory_->memory()) + (step % kSlots) * slot_stride();
-}
-std::byte* NetEnd::payload(uint64_t step) const {
-  return payloads_ == nullptr ? slot(step) + sizeof(NetHeader)
-                              : payloads_.get() + (step % kSlots) * options_.slot_bytes;
-}
-
-Result<void> NetEnd::make_slots(Registrations& registrations, const Register& add) {
+Result<void> NetPump::make_slots(Registrations& registrations, const Register& add) {
   if (options_.path.gpu_kinds != 0 && !*options_.gdr_refused) {
     const auto made = make_payloads(registrations, add);
     if (made.has_error()) {
@@ -67,19 +53,22 @@ Result<void> NetEnd::make_slots(Registrations& registrations, const Register& ad
                   options_.peer_name, made.error().message());
     }
   }
-  PLEXUS_TRY(memory, LocalFifo::create(slot_stride(),
-                                       {.runtime = options_.runtime, .user = options_.device}));
-  memory_ = std::move(memory);
-  PLEXUS_TRY(host, add({.data = slots_at(memory_->memory()),
-                        .size_bytes = kSlots * slot_stride(),
+  PLEXUS_TRY(fifo, PumpFifo::create({.payload_bytes = options_.slot_bytes,
+                                     .header_bytes = sizeof(NetHeader),
+                                     .payloads = payloads_.get(),
+                                     .runtime = options_.runtime,
+                                     .device = options_.device}));
+  PLEXUS_TRY(host, add({.data = fifo.slot(0),
+                        .size_bytes = fifo.slots_bytes(),
                         .dmabuf_offset_bytes = 0,
                         .dmabuf_fd = -1,
                         .kind = PLEXUS_MEMORY_HOST}));
+  fifo_ = std::move(fifo);
   registrations.host = std::move(host);
   return ok();
 }
 
-Result<void> NetEnd::make_payloads(Registrations& registrations, const Register& add) {
+Result<void> NetPump::make_payloads(Registrations& registrations, const Register& add) {
   const size_t size_bytes = align_up(kSlots * options_.slot_bytes, kExportGranule);
   PLEXUS_TRY(memory, allocate_device(*options_.runtime, options_.device, size_bytes));
   PLEXUS_TRY(registered, register_gpu_memory({.runtime = options_.runtime,
@@ -89,29 +78,15 @@ Result<void> NetEnd::make_payloads(Registrations& registrations, const Register&
                                               .kinds = options_.path.gpu_kinds},
                                              add));
   PLEXUS_INFO(kNet, "{} slots of {} lie in memory of cuda:{} (GDR, {})",
-              key().sends ? "send" : "recv", options_.peer_name, options_.device,
+              key_.sends ? "send" : "recv", options_.peer_name, options_.device,
               registered.by_dmabuf ? "by dma-buf" : "registered as CUDA memory");
   registrations.gpu = std::move(registered.memory);
   payloads_ = std::move(memory);
   return ok();
 }
 
-/// For the kernels of a CUDA rank.
-DeviceView NetEnd::view() const {
-  DeviceView view = view_for_devices(memory_->seen_by_devices(), slot_stride(), Reach::kNothing);
-  view.lines = nullptr;
-  view.inline_bytes_max = 0;  // payload always in the data area
-  if (payloads_ == nullptr) {
-    view.slots += sizeof(NetHeader);
-  } else {
-    view.slots = payloads_.get();
-    view.slot_stride = options_.slot_bytes;
-  }
-  return view;
-}
-
 /// A connection that fails in use means that its peer is gone.
-Error NetEnd::failed(Error error) const {
+Error NetPump::failed(Error error) const {
   return fail(Code::kRemoteError, "lost the connection to {}: {}", options_.peer_name,
               error.message());
 }
@@ -119,33 +94,28 @@ Error NetEnd::failed(Error error) const {
 // ---- sending ----
 
 /// False: the receiver's has not come.
-Result<bool> NetSendEnd::take_control_message() {
-  const auto bytes = options_.exchange->try_take(key().peer, static_cast<uint64_t>(key().index));
+Result<bool> NetSender::take_control_message() {
+  const auto bytes = options_.exchange->try_take(key_.peer, static_cast<uint64_t>(key_.index));
   if (!bytes.has_value()) {
     return false;
   }
-  ControlMessageHead head{};
-  if (bytes->size() < sizeof(head)) {
+  ByteReader reader(*bytes);
+  const auto head = reader.take<ControlMessageHead>();
+  if (reader.broken()) {
     return fail(Code::kInternalError,
                 "{} sent a network handle of {} bytes, {} or more are expected", options_.peer_name,
                 bytes->size(), sizeof(head));
   }
-  // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
-  const auto theirs = std::string_view(*bytes).substr(sizeof(head));
-  if (theirs != options_.path.route) {
-    return fail(Code::kInvalidUsage,
-                "rank {} and {} chose different paths for one connection: this rank {}, that one "
-                "{}; use the same version of Plexus on all ranks",
-                options_.exchange->rank(), options_.peer_name, options_.path.route,
-                theirs.substr(0, kRouteTextMax));
-  }
-  std::memcpy(&head, bytes->data(), sizeof(head));
+  PLEXUS_TRY(check_route({.mine = options_.path.route,
+                          .peers = reader.rest(),
+                          .rank = options_.exchange->rank(),
+                          .peer_name = options_.peer_name}));
   is_asked_to_answer_ = head.wants_answer != 0;
   net_ = options_.path.context->connect(options_.path.device, head.handle, options_.peer_name);
   return true;
 }
 
-Result<bool> NetSendEnd::progress_connect() {
+Result<bool> NetSender::progress_connect() {
   if (!net_.has_value()) {
     PLEXUS_TRY(is_there, take_control_message());
     if (!is_there) {
@@ -158,7 +128,7 @@ Result<bool> NetSendEnd::progress_connect() {
         fmt::format("connecting to {}", options_.peer_name));
   }
   if (std::exchange(is_asked_to_answer_, false)) {
-    PLEXUS_TRY(options_.exchange->post(key().peer, answer_tag(key()), "connects"));
+    PLEXUS_TRY(options_.exchange->post(key_.peer, answer_tag(key_), "connects"));
   }
   if (progress.value() == NetProgress::kPending) {
     return false;
@@ -166,34 +136,22 @@ Result<bool> NetSendEnd::progress_connect() {
   PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
     return net_->register_memory(region);
   }));
-  if (options_.runtime != nullptr) {
-    device_view = view();
-  } else {
-    send = SendConnection(&fifo(), slot(0) + sizeof(NetHeader),
-                          {.peer = key().peer,
-                           .reach = takes_pieces_ ? Reach::kProcess : Reach::kNothing,
-                           .inline_bytes_max = 0,
-                           .slot_stride = slot_stride()});
-  }
-  connected_ = true;
-  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, options_.path.route);
   return true;
 }
 
-Result<bool> NetSendEnd::progress_pump() {
+Result<bool> NetSender::progress() {
   PLEXUS_TRY(sent, send_filled());
   PLEXUS_TRY(tested, test_sent());
   return sent || tested;
 }
 
-Result<bool> NetSendEnd::send_filled() {
+Result<bool> NetSender::send_filled() {
   bool moved = false;
   for (;;) {
-    const SlotHeader& header = fifo().headers[sent_ % kSlots];
-    // Filled by this thread, or by a kernel: pairs with its release.
-    if (header.ready.load(std::memory_order_acquire) != sent_ + 1) {
+    if (!fifo_.is_filled(sent_)) {
       return moved;
     }
+    const SlotHeader& header = fifo_.header(sent_);
     if (observer_ != nullptr) {
       observer_->on_step(StepChange::kFilled, header.size_bytes);
     }
@@ -213,13 +171,13 @@ Result<bool> NetSendEnd::send_filled() {
 }
 
 /// Starts the message of the step that is next.
-NetStatus NetSendEnd::send_step(const SlotHeader& header) {
+NetStatus NetSender::send_step(const SlotHeader& header) {
   const uint32_t size_bytes = header.size_bytes;
   const size_t index = sent_ % kSlots;
-  std::byte* const message = slot(sent_);
+  std::byte* const message = fifo_.slot(sent_);
   plexus_net_memory_t* const of_host = registrations_.host->raw();
   if (!header_sent_) {
-    NetHeader message_header = header_of(fifo(), sent_);
+    NetHeader message_header = header_of(fifo_.fifo(), sent_);
     message_header.connection = identity_;
     message_header.step = sent_;
     std::memcpy(message, &message_header, sizeof(message_header));
@@ -242,13 +200,13 @@ NetStatus NetSendEnd::send_step(const SlotHeader& header) {
     }
     header_sent_ = true;
   }
-  const auto status = net_->isend({payload(sent_), size_bytes}, kTag, registrations_.of_payload(),
-                                  &requests_[index]);
+  const auto status = net_->isend({fifo_.payload(sent_), size_bytes}, kTag,
+                                  registrations_.of_payload(), &requests_[index]);
   header_sent_ = status != NetStatus::kOk;
   return status;
 }
 
-Result<bool> NetSendEnd::test_sent() {
+Result<bool> NetSender::test_sent() {
   bool moved = false;
   for (; done_ < sent_; moved = true) {
     const size_t index = done_ % kSlots;
@@ -270,40 +228,34 @@ Result<bool> NetSendEnd::test_sent() {
       observer_->on_step(StepChange::kDone, 0);
     }
     ++done_;
-    fifo().taken.store(done_, std::memory_order_release);  // pairs with try_acquire() in a kernel
+    fifo_.release_until(done_);
   }
   return moved;
 }
 
-bool NetSendEnd::drained() noexcept {
-  return done_ == sent_ &&
-         fifo().headers[sent_ % kSlots].ready.load(std::memory_order_relaxed) != sent_ + 1;
-}
-
 // ---- receiving ----
 
-Result<void> NetRecvEnd::start_listening() {
+Result<void> NetReceiver::start_listening() {
   const NetContext& context = *options_.path.context;
   PLEXUS_TRY(listen, context.listen(options_.path.device, options_.peer_name));
   listen_ = std::move(listen);
   awaits_answer_ = !context.plugin().is_native();
   const ControlMessageHead head{.handle = listen_->handle(),
                                 .wants_answer = awaits_answer_ ? 1U : 0U};
-  std::string bytes(sizeof(head), '\0');
-  std::memcpy(bytes.data(), &head, sizeof(head));
-  bytes += options_.path.route;
-  PLEXUS_TRY(
-      options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
+  ByteWriter writer;
+  writer.put(head);
+  writer.put_bytes(options_.path.route);
+  PLEXUS_TRY(options_.exchange->post(key_.peer, static_cast<uint64_t>(key_.index), writer.take()));
   net_ = listen_->accept(options_.peer_name);
   return ok();
 }
 
-Result<bool> NetRecvEnd::progress_connect() {
+Result<bool> NetReceiver::progress_connect() {
   if (!listen_.has_value()) {
     PLEXUS_TRY(start_listening());
   }
   if (awaits_answer_) {
-    if (!options_.exchange->try_take(key().peer, answer_tag(key())).has_value()) {
+    if (!options_.exchange->try_take(key_.peer, answer_tag(key_)).has_value()) {
       return false;
     }
     awaits_answer_ = false;
@@ -320,23 +272,14 @@ Result<bool> NetRecvEnd::progress_connect() {
   PLEXUS_TRY(make_slots(registrations_, [this](const plexus_net_region_t& region) {
     return net_->register_memory(region);
   }));
-  if (options_.runtime != nullptr) {
-    device_view = view();
-  } else {
-    recv = RecvConnection(&fifo(), slot(0) + sizeof(NetHeader),
-                          {.peer = key().peer, .slot_stride = slot_stride()});
-  }
-  connected_ = true;
   return true;
 }
 
-Result<bool> NetRecvEnd::progress_pump() {
+Result<bool> NetReceiver::progress() {
   if (broken_.has_value()) {
     return false;
   }
-  if (observer_ != nullptr) {
-    tell_taken();
-  }
+  report_.tell_taken(fifo_);
   PLEXUS_TRY(posted, post_free());
   PLEXUS_TRY(tested, test_posted());
   const bool announced = announce_flushed();
@@ -346,7 +289,7 @@ Result<bool> NetRecvEnd::progress_pump() {
   return posted || tested || announced;
 }
 
-Result<bool> NetRecvEnd::post_free() {
+Result<bool> NetReceiver::post_free() {
   bool moved = false;
   while (!cannot_post_.has_value() && may_post()) {
     const auto status = takes_pieces_ ? post_landing() : post_step();
@@ -363,39 +306,38 @@ Result<bool> NetRecvEnd::post_free() {
   return moved;
 }
 
-bool NetRecvEnd::may_post() const {
+bool NetReceiver::may_post() const {
   if (takes_pieces_) {
-    return recv.wanted().step == posted_ + 1;
+    return reader_->wanted().step == posted_ + 1;
   }
-  // Released by this thread, or by a kernel.
-  return posted_ < expected_ && posted_ < fifo().taken.load(std::memory_order_acquire) + kSlots;
+  return posted_ < expected_ && fifo_.is_free(posted_);
 }
 
 /// Posts the place that the executor wants the message of the step that is next to come to.
-NetStatus NetRecvEnd::post_landing() {
+NetStatus NetReceiver::post_landing() {
   constexpr uint32_t kLandingBytesMin = 8 * 1024;  // below, a copy is cheaper than a piece
   const size_t index = posted_ % kSlots;
-  const RecvConnection::Wanted& wanted = recv.wanted();
+  const RecvConnection::Wanted& wanted = reader_->wanted();
   landings_[index] = wanted.size_bytes < kLandingBytesMin ? nullptr : wanted.place;
   if (landings_[index] == nullptr) {
     return post_step();
   }
-  // Of a message that is longer than it should be the rest goes to the slot, and the executor sees
-  // by the header what is wrong.
-  const std::array<NetPiece, 3> pieces = {{{slot(posted_), sizeof(NetHeader)},
+  // When a message is longer than it should be, the rest goes to the slot, and the executor sees in
+  // the header what is wrong.
+  const std::array<NetPiece, 3> pieces = {{{fifo_.slot(posted_), sizeof(NetHeader)},
                                            {landings_[index], wanted.size_bytes},
-                                           {payload(posted_), options_.slot_bytes}}};
+                                           {fifo_.payload(posted_), options_.slot_bytes}}};
   return net_->irecv_pieces(pieces, kTag, &requests_[index]);
 }
 
 /// Posts what the message of the step that is next comes into.
-NetStatus NetRecvEnd::post_step() {
+NetStatus NetReceiver::post_step() {
   const size_t index = posted_ % kSlots;
   const bool apart = options_.path.apart;
   if (!header_posted_) {
-    forget_header(slot(posted_));
+    forget_header(fifo_.slot(posted_));
   }
-  const NetBuffer first{.data = slot(posted_),
+  const NetBuffer first{.data = fifo_.slot(posted_),
                         .size_bytes = apart ? sizeof(NetHeader) : message_bytes_max(),
                         .memory = registrations_.host->raw(),
                         .tag = apart ? kHeaderTag : kTag,
@@ -410,7 +352,7 @@ NetStatus NetRecvEnd::post_step() {
     }
     header_posted_ = true;
   }
-  const NetBuffer second{.data = payload(posted_),
+  const NetBuffer second{.data = fifo_.payload(posted_),
                          .size_bytes = options_.slot_bytes,
                          .memory = registrations_.of_payload(),
                          .tag = kTag,
@@ -420,7 +362,7 @@ NetStatus NetRecvEnd::post_step() {
   return status;
 }
 
-Result<bool> NetRecvEnd::test_posted() {
+Result<bool> NetReceiver::test_posted() {
   bool moved = false;
   for (; received_ < posted_; moved = true) {
     uint64_t size_bytes = 0;
@@ -434,7 +376,7 @@ Result<bool> NetRecvEnd::test_posted() {
       return moved;
     }
     PLEXUS_TRY(message_header,
-               read_header(slot(received_), size_bytes, message_bytes_max(), source()));
+               read_header(fifo_.slot(received_), size_bytes, message_bytes_max(), source()));
     PLEXUS_TRY(check_identity(message_header, identity_, received_, options_.peer_name));
     if (!flush_received(message_header.size_bytes)) {
       return moved;
@@ -444,8 +386,8 @@ Result<bool> NetRecvEnd::test_posted() {
   return moved;
 }
 
-/// Of the message that is next. `size_bytes`: header and payload.
-NetStatus NetRecvEnd::test_step(uint64_t& size_bytes) {
+/// Tests the oldest message that is posted. `size_bytes`: header and payload.
+NetStatus NetReceiver::test_step(uint64_t& size_bytes) {
   const size_t index = received_ % kSlots;
   if (headers_[index] != nullptr) {
     const auto status = net_->test(headers_[index], &header_bytes_[index]);
@@ -462,11 +404,11 @@ NetStatus NetRecvEnd::test_step(uint64_t& size_bytes) {
 }
 
 /// False: the connection is broken.
-bool NetRecvEnd::flush_received(uint32_t payload_bytes) {
+bool NetReceiver::flush_received(uint32_t payload_bytes) {
   if (payloads_ == nullptr || !options_.path.flushes || payload_bytes == 0) {
     return true;
   }
-  const NetBuffer buffer{.data = payload(received_),
+  const NetBuffer buffer{.data = fifo_.payload(received_),
                          .size_bytes = payload_bytes,
                          .memory = registrations_.of_payload(),
                          .tag = kTag,
@@ -479,7 +421,7 @@ bool NetRecvEnd::flush_received(uint32_t payload_bytes) {
 }
 
 /// Makes known what was received and is where its reader looks.
-bool NetRecvEnd::announce_flushed() {
+bool NetReceiver::announce_flushed() {
   bool moved = false;
   for (; arrived_ < received_ && !broken_.has_value(); moved = true) {
     NetRequest*& flush = flushes_[arrived_ % kSlots];
@@ -495,33 +437,56 @@ bool NetRecvEnd::announce_flushed() {
       flush = nullptr;
     }
     NetHeader message_header{};
-    std::memcpy(&message_header, slot(arrived_), sizeof(message_header));
-    announce(fifo(), arrived_, message_header, landings_[arrived_ % kSlots]);
-    if (observer_ != nullptr) {
-      observer_->on_step(StepChange::kArrived, message_header.size_bytes);
-    }
+    std::memcpy(&message_header, fifo_.slot(arrived_), sizeof(message_header));
+    announce(fifo_.fifo(), arrived_, message_header, landings_[arrived_ % kSlots]);
+    report_.tell_arrived(message_header.size_bytes);
     ++arrived_;
   }
   return moved;
 }
 
-/// Messages that came before anybody listened are nobody's.
-void NetRecvEnd::observe(StepObserver* observer) {
-  ConnectionEnd::observe(observer);
-  if (observer == nullptr || memory_ == nullptr) {
-    return;
+// ---- ends ----
+
+template class PumpedEnd<SendEnd, NetSender>;
+template class PumpedEnd<RecvEnd, NetReceiver>;
+template class PumpedEnd<DeviceEnd, NetSender>;
+template class PumpedEnd<DeviceEnd, NetReceiver>;
+
+namespace {
+
+template <class End, class P>
+std::unique_ptr<End> make_end(EndRequest& request) {
+  const ConnectionKey& key = request.id.key;
+  const TransportContext& context = request.context;
+  const int source = key.sends ? context.rank : key.peer;
+  const int target = key.sends ? key.peer : context.rank;
+  const auto channel = static_cast<uint32_t>(key.index / 2);
+  auto path = context.nets->find_path(context.rank, source, target, channel, *context.infos);
+  if (path.has_error()) {
+    return std::make_unique<UnreachableEnd<End>>(std::move(request.id), std::move(path).error());
   }
-  told_ = fifo().taken.load(std::memory_order_relaxed);
-  for (uint64_t step = told_; step < arrived_; ++step) {  // early for the call that begins
-    observer->on_step(StepChange::kArrived, fifo().headers[step % kSlots].size_bytes);
-  }
+  bool& gdr_refused = request.shared.gdr_refused[{path.value().context, path.value().device}];
+  return std::make_unique<PumpedEnd<End, P>>(
+      std::move(request.id), NetEndOptions{.exchange = context.exchange,
+                                           .path = std::move(path).value(),
+                                           .slot_bytes = context.slot_bytes,
+                                           .peer_name = describe_rank(key.peer, *request.peers),
+                                           .runtime = request.own_runtime(),
+                                           .device = request.mine.device,
+                                           .gdr_refused = &gdr_refused});
 }
 
-void NetRecvEnd::tell_taken() {
-  for (const uint64_t taken = fifo().taken.load(std::memory_order_relaxed); told_ < taken;
-       ++told_) {
-    observer_->on_step(StepChange::kDone, 0);
-  }
+}  // namespace
+
+std::unique_ptr<SendEnd> make_net_send(EndRequest& request) {
+  return make_end<SendEnd, NetSender>(request);
+}
+std::unique_ptr<RecvEnd> make_net_recv(EndRequest& request) {
+  return make_end<RecvEnd, NetReceiver>(request);
+}
+std::unique_ptr<DeviceEnd> make_net_on_device(EndRequest& request) {
+  return request.id.key.sends ? make_end<DeviceEnd, NetSender>(request)
+                              : make_end<DeviceEnd, NetReceiver>(request);
 }
 
 }  // namespace plexus

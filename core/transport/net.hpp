@@ -25,83 +25,81 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
 #include "core/bootstrap/exchange.hpp"
 #include "core/plugin/net_plugin.hpp"
-#include "core/transport/connection.hpp"
-#include "core/transport/direct.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/net_set.hpp"
+#include "core/transport/pumped_end.hpp"
+#include "core/transport/recv_report.hpp"
+#include "core/transport/transport_table.hpp"
 
 namespace plexus {
 
+/// The slots of one rank's ends, in GPU memory where that is possible.
 struct NetEndOptions {
   Exchange* exchange;
   NetSet::Path path;
   uint32_t slot_bytes;
   std::string peer_name;             // for messages
-  DeviceRuntime* runtime = nullptr;  // of a CUDA rank, whose kernels fill and empty the slots
-  int device = -1;                   // of that rank
-  bool* gdr_refused = nullptr;       // of the rank with the network device: tried once, in vain
-};
-
-/// An end that no network can connect: connecting says why.
-class UnreachableEnd final : public ConnectionEnd {
- public:
-  UnreachableEnd(const ConnectionKey& key, Error why) : ConnectionEnd(key), why_(std::move(why)) {}
-  Result<bool> progress_connect() override { return why_.clone(); }
-
- private:
-  Error why_;
+  DeviceRuntime* runtime = nullptr;  // set for a CUDA rank, whose kernels use the slots
+  int device = -1;                   // that rank's device
+  // Shared by the rank's ends on this network device: it refused GPU memory, do not try again.
+  bool* gdr_refused = nullptr;
 };
 
 /// What both directions share: slots in registered memory.
-class NetEnd : public ConnectionEnd {
+class NetPump : public Pump {
+ public:
+  using Options = NetEndOptions;
+  [[nodiscard]] const PumpFifo& fifo() const noexcept { return fifo_; }
+  [[nodiscard]] std::string route() const { return "net/" + options_.path.route; }
+
  protected:
   /// A connection's registrations; they go before it.
   struct Registrations {
     std::optional<NetMemory> host;
-    std::optional<NetMemory> gpu;  // of the payloads, where they lie in GPU memory
+    std::optional<NetMemory> gpu;  // payloads that lie in GPU memory
     [[nodiscard]] plexus_net_memory_t* of_payload() const {
       return gpu.has_value() ? gpu->raw() : host->raw();
     }
   };
   using Register = std::function<Result<NetMemory>(const plexus_net_region_t&)>;
 
-  NetEnd(const ConnectionKey& key, NetEndOptions options);
+  NetPump(const ConnectionKey& key, NetEndOptions options);
   /// Makes and registers slots, for payloads on the GPU when the path says so and all agree.
   Result<void> make_slots(Registrations& registrations, const Register& add);
-  /// What goes first, in host memory: the header, and the payload behind it unless that is apart.
-  [[nodiscard]] std::byte* slot(uint64_t step) const;
-  [[nodiscard]] std::byte* payload(uint64_t step) const;
-  [[nodiscard]] size_t slot_stride() const;
-  /// Of a whole message.
-  [[nodiscard]] size_t message_bytes_max() const;
-  [[nodiscard]] Fifo& fifo() const;
+  /// Header and payload.
+  [[nodiscard]] size_t message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
   [[nodiscard]] Error failed(Error error) const;
-  [[nodiscard]] DeviceView view() const;
 
+  ConnectionKey key_;
   NetEndOptions options_;
-  uint64_t identity_;  // of the connection, in every header
+  uint64_t identity_;  // the connection's number, in every header
   /// Payloads go between user memory and the network without a stop in a slot.
   bool takes_pieces_;
-  std::shared_ptr<LocalFifo> memory_;
-  DeviceMemory payloads_;                       // null: in `memory_`, behind the headers
-  std::array<NetRequest*, kSlots> requests_{};  // of messages, or of payloads that travel apart
-  std::array<NetRequest*, kSlots> headers_{};   // of headers that do; null: done
+  DeviceMemory payloads_;  // null: in the slots of `fifo_`, behind the headers
+  PumpFifo fifo_;
+  std::array<NetRequest*, kSlots> requests_{};  // messages, or payloads that travel apart
+  std::array<NetRequest*, kSlots> headers_{};   // headers that travel apart; null: done
 
  private:
   Result<void> make_payloads(Registrations& registrations, const Register& add);
 };
 
-class NetSendEnd final : public NetEnd {
+class NetSender final : public NetPump {
  public:
-  NetSendEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
-  Result<bool> progress_connect() override;
-  Result<bool> progress_pump() override;
-  [[nodiscard]] bool drained() noexcept override;
+  NetSender(const ConnectionKey& key, NetEndOptions options) : NetPump(key, std::move(options)) {}
+  Result<bool> progress_connect();
+  Result<bool> progress();
+  [[nodiscard]] bool drained() const noexcept { return done_ == sent_ && !fifo_.is_filled(sent_); }
+  void observe(StepObserver* observer) { observer_ = observer; }
+  [[nodiscard]] Reach reach() const noexcept {
+    return takes_pieces_ ? Reach::kProcess : Reach::kNothing;
+  }
 
  private:
   Result<bool> take_control_message();
@@ -111,22 +109,25 @@ class NetSendEnd final : public NetEnd {
 
   std::optional<NetSend> net_;
   Registrations registrations_;
+  StepObserver* observer_ = nullptr;
   bool is_asked_to_answer_ = false;
-  bool header_sent_ = false;  // of the step that is next, whose payload is not
+  bool header_sent_ = false;  // of the next step the header is, the payload is not
   uint64_t sent_ = 0;         // steps handed to the plugin
   uint64_t done_ = 0;         // steps the plugin is done with
 };
 
-class NetRecvEnd final : public NetEnd {
+class NetReceiver final : public NetPump {
  public:
-  NetRecvEnd(const ConnectionKey& key, NetEndOptions options) : NetEnd(key, std::move(options)) {}
-  Result<bool> progress_connect() override;
-  Result<bool> progress_pump() override;
-  void expect(uint64_t messages) noexcept override { expected_ += messages; }
-  void observe(StepObserver* observer) override;
-  [[nodiscard]] const Error* broken() const noexcept override {
-    return broken_ ? &*broken_ : nullptr;
-  }
+  /// `reader`: the executor, which says where it wants the next message; nullptr: a kernel.
+  NetReceiver(const ConnectionKey& key,
+              NetEndOptions options,
+              const RecvConnection* reader = nullptr)
+      : NetPump(key, std::move(options)), reader_(reader) {}
+  Result<bool> progress_connect();
+  Result<bool> progress();
+  void expect(uint64_t messages) noexcept { expected_ += messages; }
+  void observe(StepObserver* observer) { report_.observe(observer, fifo_, arrived_); }
+  [[nodiscard]] const Error* broken() const noexcept { return broken_ ? &*broken_ : nullptr; }
 
  private:
   Result<void> start_listening();
@@ -142,23 +143,35 @@ class NetRecvEnd final : public NetEnd {
   }
   [[nodiscard]] bool flush_received(uint32_t payload_bytes);
   bool announce_flushed();
-  void tell_taken();
 
+  const RecvConnection* reader_;
+  RecvReport report_;
   std::optional<NetListen> listen_;
   std::optional<NetRecv> net_;
   Registrations registrations_;
   bool awaits_answer_ = false;                   // that the sender has called connect
   std::array<NetRequest*, kSlots> flushes_{};    // null: none needed, or done
-  std::array<uint64_t, kSlots> header_bytes_{};  // of headers that travel apart
-  std::array<std::byte*, kSlots> landings_{};    // of payloads in user memory; null: in slots
-  bool header_posted_ = false;                   // of the step that is next, whose payload is not
-  uint64_t expected_ = 0;                        // steps that the calls so far take
-  uint64_t posted_ = 0;                          // steps whose slot waits for a message
-  uint64_t received_ = 0;                        // steps that the plugin is done with
-  uint64_t arrived_ = 0;                         // steps that arrived, and are flushed
-  uint64_t told_ = 0;                 // steps of which the observer knows that they were taken
-  std::optional<Error> cannot_post_;  // what is posted or received already may still be messages
+  std::array<uint64_t, kSlots> header_bytes_{};  // sizes of headers that travel apart
+  std::array<std::byte*, kSlots> landings_{};    // payloads in user memory; null: in slots
+  bool header_posted_ = false;  // of the next step the header is, the payload is not
+  uint64_t expected_ = 0;       // steps that the calls so far take
+  uint64_t posted_ = 0;         // steps whose slot waits for a message
+  uint64_t received_ = 0;       // steps that the plugin is done with
+  uint64_t arrived_ = 0;        // steps that arrived, and are flushed
+  // Messages that were posted before this may still arrive; then the connection is broken.
+  std::optional<Error> cannot_post_;
   std::optional<Error> broken_;
 };
+
+using NetSendEnd = PumpedEnd<SendEnd, NetSender>;
+using NetRecvEnd = PumpedEnd<RecvEnd, NetReceiver>;
+extern template class PumpedEnd<SendEnd, NetSender>;
+extern template class PumpedEnd<RecvEnd, NetReceiver>;
+extern template class PumpedEnd<DeviceEnd, NetSender>;
+extern template class PumpedEnd<DeviceEnd, NetReceiver>;
+
+std::unique_ptr<SendEnd> make_net_send(EndRequest& request);
+std::unique_ptr<RecvEnd> make_net_recv(EndRequest& request);
+std::unique_ptr<DeviceEnd> make_net_on_device(EndRequest& request);
 
 }  // namespace plexus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message of the net transports: what goes before the payload of a slot, and the two ways between
-// it and a Fifo.
+// What the net and xdc transports put before the payload of a slot, and what both check before they
+// believe a peer.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct NetHeader {
   CallRecord call;
   uint32_t size_bytes;
   uint32_t call_hash;
-  uint64_t connection;  // of a NetEnd: which it is, and the step that the message is of
-  uint64_t step;
+  uint64_t connection;  // net: which connection the message belongs to
+  uint64_t step;        // net: its number in that connection
   uint64_t unused;
 };
 static_assert(sizeof(NetHeader) == kCacheLine);
@@ -58,7 +58,27 @@ inline Result<void> check_identity(const NetHeader& message_header,
   return ok();
 }
 
-/// Of the slot that was filled at `step`.
+/// A connection's route as its two ends see it.
+struct SeenRoutes {
+  std::string_view mine;
+  std::string_view peers;
+  int rank;
+  std::string_view peer_name;
+};
+
+/// A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
+inline Result<void> check_route(const SeenRoutes& seen) {
+  constexpr size_t kRouteTextMax = 512;  // of the peer's, in the message
+  if (seen.mine == seen.peers) {
+    return ok();
+  }
+  return fail(Code::kInvalidUsage,
+              "rank {} and {} chose different paths for one connection: this rank {}, that one {}; "
+              "use the same version of Plexus on all ranks",
+              seen.rank, seen.peer_name, seen.mine, seen.peers.substr(0, kRouteTextMax));
+}
+
+/// The header of the message that carries the slot that was filled at `step`.
 inline NetHeader header_of(const Fifo& fifo, uint64_t step) noexcept {
   const SlotHeader& header = fifo.headers[step % kSlots];
   NetHeader message_header{};
@@ -75,20 +95,20 @@ inline NetHeader header_of(const Fifo& fifo, uint64_t step) noexcept {
 /// Where a message comes from.
 struct MessageSource {
   std::string_view peer_name;
-  /// Libraries of NCCL's ABI need not say how many bytes came, and some never do: 0 is no lie.
+  /// Libraries of NCCL's ABI need not say how many bytes came, and some always say 0.
   bool may_lack_sizes = false;
 };
 
-/// A buffer's header while a message is awaited: none that came is like it, so that nobody reads
-/// the last one again.
+/// Marks a buffer that a message is to come into: no header that arrives is like this one, so that
+/// the last message is never read again.
 inline void forget_header(std::byte* message) noexcept {
   NetHeader none{};
   none.size_bytes = UINT32_MAX;
   std::memcpy(message, &none, sizeof(none));
 }
 
-/// Of a header and a payload that travelled apart: their sum, 0 where it is not known, and what
-/// contradicts every header when the header's size is wrong.
+/// The size of a message whose header and payload travelled apart. 0: the plugin told no size. 1,
+/// which fits no header: the header had a wrong size.
 inline uint64_t join_sizes(uint64_t header_bytes,
                            uint64_t payload_bytes,
                            const MessageSource& source) {
@@ -123,8 +143,8 @@ inline Result<NetHeader> read_header(const std::byte* message,
   return message_header;
 }
 
-/// The slot of `step` is filled, its payload in the data area or at `place`. For the thread that
-/// reads it.
+/// Tells who reads the Fifo that the slot of `step` is filled: its payload is in the data area, or
+/// at `place`.
 inline void announce(Fifo& fifo,
                      uint64_t step,
                      const NetHeader& message_header,

@@ -15,7 +15,7 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kTextMax = 256;  // of a name that another rank sends
+constexpr size_t kTextMax = 256;  // bytes of a name that another rank sends
 
 // ---- as bytes: a list of words, numbers in decimal, "-" for what is not known ----
 

@@ -39,11 +39,11 @@ struct NetOffer {
 /// The networks of one rank, in its order of preference. Empty: it has none, or needs none.
 using NetOffers = std::vector<NetOffer>;
 
-inline constexpr size_t kNetsMax = 16;         // of a rank
-inline constexpr size_t kNetDevicesUsed = 64;  // of a network: more than there are channels
+inline constexpr size_t kNetsMax = 16;         // a rank has at most so many
+inline constexpr size_t kNetDevicesUsed = 64;  // of a network at most: more than there are channels
 
 [[nodiscard]] std::string encode_offers(const NetOffers& offers);
-/// Of a rank of the same library version; everything is checked.
+/// What a rank of the same library version encoded; everything is checked.
 [[nodiscard]] Result<NetOffers> decode_offers(std::string_view bytes);
 
 /// What networks say of the ways between their fabrics: one answer for all ranks.
@@ -74,10 +74,10 @@ struct NetRoute {
 /// The route for `channel` from `source` to `target`; nullopt: they have no network in common, or
 /// no devices that reach each other.
 ///
-/// Of the networks that both have and in which some devices reach each other, the one with the
-/// cheapest path: nearest, then widest, then quickest, each as far as all of them know it; else the
-/// one that comes first in the lists of both. Within it, channels take turns over the devices with
-/// the best paths: of the same rail where rails are known, else the one with the same number.
+/// Among the networks that both have and in which some devices reach each other, it is the one with
+/// the cheapest path: nearest, then widest, then quickest, each as far as all of them know it; else
+/// the one that comes first in the lists of both. Within it, channels take turns over the devices
+/// with the best paths: of the same rail where rails are known, else the one with the same number.
 [[nodiscard]] std::optional<NetRoute> choose_route(const NetOffers& source,
                                                    const NetOffers& target,
                                                    const FabricPaths& paths,
@@ -91,7 +91,7 @@ struct NetRoute {
                                                 uint32_t channel);
 inline constexpr size_t kRoutesMax = 8;
 
-/// Is one end of the route to move its messages' payload from or to GPU memory? Then the header of
+/// True when one end of the route moves payloads from or to GPU memory. Then the header of
 /// a message travels apart from its payload, also where the payload is in host memory after all.
 [[nodiscard]] bool travels_apart(const NetRoute& route,
                                  const NetOffers& source,

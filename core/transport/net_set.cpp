@@ -19,10 +19,6 @@ const NetOffer* find_net(const NetOffers& offers, std::string_view name) {
   return at == offers.end() ? nullptr : &*at;
 }
 
-std::string describe_rank(int rank, const PeerInfo& info) {
-  return fmt::format("rank {} ({}:{})", rank, info.host, info.pid);
-}
-
 }  // namespace
 
 bool may_need_net(std::span<const PeerInfo> infos) {

@@ -35,7 +35,7 @@ class NetSet {
   [[nodiscard]] std::string offers() const;
   /// [nranks] by rank.
   [[nodiscard]] Result<void> learn_offers(std::span<const std::string> blobs);
-  /// Does any rank know which fabric a device is in? Only then are paths worth an exchange.
+  /// True when some rank knows which fabric a device is in: only then paths are worth an exchange.
   [[nodiscard]] bool knows_fabrics() const;
   /// What `rank` (this one) publishes of paths: a network's are told by the first rank that has it,
   /// so that all decide from one answer. Empty for the others.
@@ -48,7 +48,7 @@ class NetSet {
     uint32_t device;
     std::string route;       // as describe_route says: the same at both ends
     bool apart = false;      // headers of messages, from their payload
-    uint32_t gpu_kinds = 0;  // of this end's slots, as in GpuSlots
+    uint32_t gpu_kinds = 0;  // for this end's slots, as in GpuSlots
     bool flushes = false;
   };
   /// For data of `channel` from rank `source` to rank `target`, one of which is `rank`: this one.
@@ -72,8 +72,8 @@ class NetSet {
   FabricPaths paths_;
 };
 
-/// Is there any pair of ranks that needs a network? The same answer on all ranks; sometimes a yes
-/// too many. Pure.
+/// True when some pair of ranks may need a network. The same answer on all ranks; it may be true
+/// where no pair does. Pure.
 [[nodiscard]] bool may_need_net(std::span<const PeerInfo> infos);
 
 }  // namespace plexus

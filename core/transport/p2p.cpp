@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/p2p.hpp"
 
-#include <cstring>
+#include <utility>
 
+#include "core/base/bytes.hpp"
+#include "core/base/units.hpp"
+#include "core/device/device_memory.hpp"
 #include "core/transport/fifo_memory.hpp"
 
 namespace plexus {
@@ -14,53 +17,78 @@ struct SlotsOnDevice {
   MemoryHandle handle;
 };
 
-Reach reach_of(const P2pOptions& options) {
-  return options.borrows ? Reach::kMapped : Reach::kNothing;
-}
+class P2pEnd final : public DeviceEnd {
+ public:
+  P2pEnd(EndId id, const EndRequest& request)
+      : DeviceEnd(std::move(id)),
+        exchange_(*request.context.exchange),
+        runtime_(*request.context.runtime),
+        device_(request.mine.device),
+        slot_stride_(request.context.slot_bytes),
+        reach_(request.may_borrow() ? Reach::kMapped : Reach::kNothing) {}
 
-}  // namespace
+ private:
+  Result<bool> try_connect() override {
+    PLEXUS_TRY(connected, key().sends ? open_slots() : make_slots());
+    if (connected) {
+      offer(view_for_devices(slots_.get(), slot_stride_, reach_));
+    }
+    return connected;
+  }
+  Result<bool> make_slots();
+  Result<bool> open_slots();
+  [[nodiscard]] std::string route() const override { return "p2p"; }
 
-Result<bool> P2pRecv::progress_connect() {
-  const size_t size_bytes = fifo_memory_bytes(options_.slot_stride);
-  PLEXUS_TRY(slots, allocate_lasting(*options_.runtime, options_.device,
-                                     align_up(size_bytes, kExportGranule)));
+  Exchange& exchange_;
+  DeviceRuntime& runtime_;
+  int device_;  // the one that this end's rank computes on
+  size_t slot_stride_;
+  Reach reach_;  // kMapped: the receiver may read memory that the sender maps for it
+  DeviceMemory slots_;
+};
+
+Result<bool> P2pEnd::make_slots() {
+  const size_t size_bytes = fifo_memory_bytes(slot_stride_);
+  PLEXUS_TRY(slots, allocate_lasting(runtime_, device_, align_up(size_bytes, kExportGranule)));
   slots_ = std::move(slots);
-  PLEXUS_TRY(handle, options_.runtime->export_memory(options_.device, slots_.get()));
-  const SlotsOnDevice place{size_bytes, handle};
-  std::string bytes(sizeof(place), '\0');
-  std::memcpy(bytes.data(), &place, sizeof(place));
-  PLEXUS_TRY(
-      options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-  device_view = view_for_devices(slots_.get(), options_.slot_stride, reach_of(options_));
-  connected_ = true;
+  PLEXUS_TRY(handle, runtime_.export_memory(device_, slots_.get()));
+  ByteWriter writer;
+  writer.put(SlotsOnDevice{size_bytes, handle});
+  PLEXUS_TRY(exchange_.post(key().peer, static_cast<uint64_t>(key().index), writer.take()));
   return true;
 }
 
-Result<bool> P2pSend::progress_connect() {
-  const auto bytes = options_.exchange->try_take(key().peer, static_cast<uint64_t>(key().index));
+/// False: the receiver has not told where they are.
+Result<bool> P2pEnd::open_slots() {
+  const auto bytes = exchange_.try_take(key().peer, static_cast<uint64_t>(key().index));
   if (!bytes.has_value()) {
     return false;
   }
-  SlotsOnDevice place{};
-  if (bytes->size() != sizeof(place)) {
+  ByteReader reader(*bytes);
+  const auto place = reader.take<SlotsOnDevice>();
+  if (!reader.whole()) {
     return fail(Code::kInternalError,
                 "rank {} described its slots on a device in {} bytes where {} are expected",
                 key().peer, bytes->size(), sizeof(place));
   }
-  std::memcpy(&place, bytes->data(), sizeof(place));
-  if (place.size_bytes != fifo_memory_bytes(options_.slot_stride)) {
+  if (place.size_bytes != fifo_memory_bytes(slot_stride_)) {
     return fail(Code::kInternalError, "rank {} has {} bytes of slots where {} are expected",
-                key().peer, place.size_bytes, fifo_memory_bytes(options_.slot_stride));
+                key().peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
   }
-  auto slots = import_memory(*options_.runtime, options_.device, place.handle);
+  auto slots = import_memory(runtime_, device_, place.handle);
   if (slots.has_error()) {
     return std::move(slots).error().with_context(
         fmt::format("opening the slots of rank {} (NCCL_P2P_DISABLE=1 goes without)", key().peer));
   }
   slots_ = std::move(slots).value();
-  device_view = view_for_devices(slots_.get(), options_.slot_stride, reach_of(options_));
-  connected_ = true;
   return true;
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceEnd> make_p2p_on_device(EndRequest& request) {
+  EndId id = std::move(request.id);
+  return std::make_unique<P2pEnd>(std::move(id), request);
 }
 
 }  // namespace plexus

@@ -35,20 +35,8 @@ Result<PeerInfo> PeerInfo::from_bytes(std::string_view bytes) {
   return info;
 }
 
-const char* name(TransportKind kind) {
-  switch (kind) {
-    case TransportKind::kDirect:
-      return "direct";
-    case TransportKind::kP2p:
-      return "p2p";
-    case TransportKind::kShm:
-      return "shm";
-    case TransportKind::kNet:
-      return "net";
-    case TransportKind::kCollnet:
-      return "collnet";
-  }
-  return "?";
+std::string describe_rank(int rank, const PeerInfo& info) {
+  return fmt::format("rank {} ({}:{})", rank, info.host, info.pid);
 }
 
 uint32_t hash_of_device(const uint8_t (&uuid)[16]) {
@@ -77,21 +65,6 @@ bool reach_each_other(const PeerInfo& a, const PeerInfo& b) {
   };
   return a.on_cuda() && b.on_cuda() && a.host_hash == b.host_hash && a.p2p_disable == 0 &&
          b.p2p_disable == 0 && reaches(a, b) && reaches(b, a);
-}
-
-TransportKind choose_transport(const PeerInfo& a, const PeerInfo& b) {
-  const bool same_host = a.host_hash == b.host_hash;
-  if (same_host && a.process_id == b.process_id && a.p2p_disable == 0 && b.p2p_disable == 0) {
-    return TransportKind::kDirect;  // Fifos lie on the device when they reach each other
-  }
-  const bool same_namespace = same_host && a.pid_namespace == b.pid_namespace;
-  if (same_namespace && a.process_id != b.process_id && reach_each_other(a, b)) {
-    return TransportKind::kP2p;
-  }
-  if (same_namespace && a.shm_disable == 0 && b.shm_disable == 0) {
-    return TransportKind::kShm;
-  }
-  return TransportKind::kNet;
 }
 
 }  // namespace plexus

@@ -15,7 +15,7 @@ namespace plexus {
 /// Plain value, exchanged as bytes between ranks of the same library version.
 struct PeerInfo {
   uint64_t process_id = 0;     // random, one per process
-  uint64_t host_hash = 0;      // of hostname and boot id, or NCCL_HOSTID
+  uint64_t host_hash = 0;      // hash of hostname and boot id, or of NCCL_HOSTID
   uint64_t pid_namespace = 0;  // /proc/PID of one is readable by the other only when equal
   int32_t pid = 0;
   int32_t version = 0;
@@ -32,12 +32,12 @@ struct PeerInfo {
   uint64_t core_set = 0;                // hash of which ones: ranks of equal sets share them
   int32_t numa = -1;                    // the NUMA node that the rank is bound to; -1: none
   int32_t device = -1;                  // CUDA's number in its process; -1: computes on the host
-  uint8_t device_uuid[16] = {};         // of a CUDA rank: the same in all processes
+  uint8_t device_uuid[16] = {};         // its device's, the same in all processes
   uint32_t reached_devices[16] = {};    // hashes of the uuids of peers' devices it can access
-  uint32_t device_blocks = 0;           // of the kernel that its device holds at once
+  uint32_t device_blocks = 0;           // blocks of the kernel that its device holds at once
   int32_t device_sm = 0;                // its compute capability times 10
   uint32_t device_memory_gb_per_s = 0;  // 0: not known
-  char bus_id[16] = {};                 // of its device
+  char bus_id[16] = {};                 // its device's
   char algorithms[512] = {};            // NCCL_ALGO: ranks must agree
   char protocols[sizeof(algorithms)] = {};  // NCCL_PROTO: likewise
   char host[64] = {};                       // for messages
@@ -47,17 +47,14 @@ struct PeerInfo {
   static Result<PeerInfo> from_bytes(std::string_view bytes);
 };
 
-enum class TransportKind : uint8_t { kDirect, kP2p, kShm, kNet, kCollnet };
-const char* name(TransportKind kind);
+/// "rank 4 (node2:1234)", for messages.
+std::string describe_rank(int rank, const PeerInfo& info);
 
-/// The best transport from one rank to another (symmetric). Pure.
-TransportKind choose_transport(const PeerInfo& a, const PeerInfo& b);
-
-/// Are both CUDA ranks whose kernels may use each other's memory? Pure, symmetric.
+/// True for two CUDA ranks whose kernels may use each other's memory. Pure, symmetric.
 bool reach_each_other(const PeerInfo& a, const PeerInfo& b);
 /// As in PeerInfo::reached_devices; never 0.
 uint32_t hash_of_device(const uint8_t (&uuid)[16]);
-/// Do two ranks compute on one device?
+/// True when two ranks compute on one device.
 bool same_device(const PeerInfo& a, const PeerInfo& b);
 /// Ranks that compute on the device of `info`, a CUDA rank among `infos`: itself at least.
 uint32_t sharers_of(std::span<const PeerInfo> infos, const PeerInfo& info);

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/shm.hpp"
 
-#include <cstring>
 #include <unistd.h>
+#include <utility>
 
+#include "core/base/bytes.hpp"
+#include "core/device/device_memory.hpp"
+#include "core/os/shared_memory.hpp"
 #include "core/transport/fifo_memory.hpp"
+#include "core/transport/user_memory.hpp"
 
 namespace plexus {
 namespace {
@@ -17,78 +21,145 @@ struct SlotsPlace {
   int32_t fd;
 };
 
-/// For an end of a CUDA rank.
-Result<void> show_to_devices(DeviceRuntime& runtime,
-                             int device,
-                             const SharedMemory& slots,
-                             size_t slot_stride,
-                             DeviceMemory& registration,
-                             DeviceView& view) {
-  PLEXUS_TRY(made, register_host(runtime, device, slots.data(), fifo_memory_bytes(slot_stride)));
-  registration = std::move(made);
-  view = view_for_devices(registration.get(), slot_stride, Reach::kNothing);
-  return ok();
+/// The slots as one of the two ends has them.
+class ShmSlots {
+ public:
+  ShmSlots(Exchange& exchange, size_t slot_stride)
+      : exchange_(exchange), slot_stride_(slot_stride) {}
+
+  /// The receiver makes the slots; the sender maps them when it is told where they are: false until
+  /// then.
+  Result<bool> connect(const ConnectionKey& key) { return key.sends ? map(key) : make(key); }
+  [[nodiscard]] std::byte* data() const { return memory_.data(); }
+  [[nodiscard]] size_t slot_stride() const { return slot_stride_; }
+
+ private:
+  Result<bool> make(const ConnectionKey& key) {
+    PLEXUS_TRY(memory, SharedMemory::create(fifo_memory_bytes(slot_stride_)));
+    memory_ = std::move(memory);
+    ByteWriter writer;
+    writer.put(SlotsPlace{memory_.id(), memory_.size(), getpid(), memory_.fd()});
+    PLEXUS_TRY(exchange_.post(key.peer, static_cast<uint64_t>(key.index), writer.take()));
+    return true;
+  }
+
+  Result<bool> map(const ConnectionKey& key) {
+    const auto bytes = exchange_.try_take(key.peer, static_cast<uint64_t>(key.index));
+    if (!bytes.has_value()) {
+      return false;
+    }
+    ByteReader reader(*bytes);
+    const auto place = reader.take<SlotsPlace>();
+    if (!reader.whole()) {
+      return fail(Code::kInternalError,
+                  "rank {} described its shared slots in {} bytes where {} are expected", key.peer,
+                  bytes->size(), sizeof(place));
+    }
+    if (place.size_bytes != fifo_memory_bytes(slot_stride_)) {
+      return fail(Code::kInternalError, "rank {} shares {} bytes of slots where {} are expected",
+                  key.peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
+    }
+    PLEXUS_TRY(
+        memory,
+        SharedMemory::open_peer(
+            {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id}));
+    memory_ = std::move(memory);
+    return true;
+  }
+
+  Exchange& exchange_;
+  size_t slot_stride_;
+  SharedMemory memory_;
+};
+
+class ShmSend final : public SendEnd {
+ public:
+  /// `reach`: whether the receiver may map memory from ncclMemAlloc.
+  ShmSend(EndId id, ShmSlots slots, Reach reach)
+      : SendEnd(std::move(id)), slots_(std::move(slots)), reach_(reach) {}
+
+ private:
+  Result<bool> try_connect() override {
+    PLEXUS_TRY(connected, slots_.connect(key()));
+    if (connected) {
+      offer(SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
+                           {.peer = key().peer,
+                            .reach = reach_,
+                            .slot_stride = slots_.slot_stride(),
+                            .lines = lines_at(slots_.data())}));
+    }
+    return connected;
+  }
+  [[nodiscard]] std::string route() const override { return "shm"; }
+
+  ShmSlots slots_;
+  Reach reach_;
+};
+
+class ShmRecv final : public RecvEnd {
+ public:
+  ShmRecv(EndId id, ShmSlots slots) : RecvEnd(std::move(id)), slots_(std::move(slots)) {}
+
+ private:
+  Result<bool> try_connect() override {
+    PLEXUS_TRY(connected, slots_.connect(key()));
+    offer(RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
+                         {.peer = key().peer,
+                          .slot_stride = slots_.slot_stride(),
+                          .lines = lines_at(slots_.data()),
+                          .places = &places_}));
+    return connected;
+  }
+  [[nodiscard]] std::string route() const override { return "shm"; }
+
+  ShmSlots slots_;
+  PeerSegments places_;
+};
+
+class ShmOnDevice final : public DeviceEnd {
+ public:
+  ShmOnDevice(EndId id, ShmSlots slots, DeviceRuntime& runtime, int device)
+      : DeviceEnd(std::move(id)), slots_(std::move(slots)), runtime_(runtime), device_(device) {}
+
+ private:
+  Result<bool> try_connect() override {
+    PLEXUS_TRY(connected, slots_.connect(key()));
+    if (connected) {
+      PLEXUS_TRY(registration, register_host(runtime_, device_, slots_.data(),
+                                             fifo_memory_bytes(slots_.slot_stride())));
+      registration_ = std::move(registration);
+      offer(view_for_devices(registration_.get(), slots_.slot_stride(), Reach::kNothing));
+    }
+    return connected;
+  }
+  [[nodiscard]] std::string route() const override { return "shm"; }
+
+  ShmSlots slots_;
+  DeviceRuntime& runtime_;
+  int device_;
+  DeviceMemory registration_;  // the slots', and goes before them
+};
+
+ShmSlots slots_for(const EndRequest& request) {
+  return {*request.context.exchange, request.context.slot_bytes};
 }
 
 }  // namespace
 
-Result<bool> ShmRecv::progress_connect() {
-  PLEXUS_TRY(slots, SharedMemory::create(fifo_memory_bytes(options_.slot_stride)));
-  slots_ = std::move(slots);
-  if (options_.runtime != nullptr) {
-    PLEXUS_TRY(show_to_devices(*options_.runtime, options_.device, slots_, options_.slot_stride,
-                               registration_, device_view));
-  }
-  const SlotsPlace place{slots_.id(), slots_.size(), getpid(), slots_.fd()};
-  std::string bytes(sizeof(place), '\0');
-  std::memcpy(bytes.data(), &place, sizeof(place));
-  PLEXUS_TRY(
-      options_.exchange->post(key().peer, static_cast<uint64_t>(key().index), std::move(bytes)));
-  connected_ = true;
-  if (options_.runtime != nullptr) {
-    return true;
-  }
-  recv = RecvConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
-                        {.peer = key().peer,
-                         .slot_stride = options_.slot_stride,
-                         .lines = lines_at(slots_.data()),
-                         .places = &places_});
-  return true;
+std::unique_ptr<SendEnd> make_shm_send(EndRequest& request) {
+  const bool maps = request.may_borrow() && !request.peers->on_cuda() &&
+                    request.mine.local_register != 0 && request.peers->local_register != 0;
+  return std::make_unique<ShmSend>(std::move(request.id), slots_for(request),
+                                   maps ? Reach::kMapped : Reach::kNothing);
 }
 
-Result<bool> ShmSend::progress_connect() {
-  const auto bytes = options_.exchange->try_take(key().peer, static_cast<uint64_t>(key().index));
-  if (!bytes.has_value()) {
-    return false;
-  }
-  SlotsPlace place{};
-  if (bytes->size() != sizeof(place)) {
-    return fail(Code::kInternalError,
-                "rank {} described its shared slots in {} bytes where {} are expected", key().peer,
-                bytes->size(), sizeof(place));
-  }
-  std::memcpy(&place, bytes->data(), sizeof(place));
-  if (place.size_bytes != fifo_memory_bytes(options_.slot_stride)) {
-    return fail(Code::kInternalError, "rank {} shares {} bytes of slots where {} are expected",
-                key().peer, place.size_bytes, fifo_memory_bytes(options_.slot_stride));
-  }
-  PLEXUS_TRY(
-      slots,
-      SharedMemory::open_peer(
-          {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id}));
-  slots_ = std::move(slots);
-  connected_ = true;
-  if (options_.runtime != nullptr) {
-    PLEXUS_TRY(show_to_devices(*options_.runtime, options_.device, slots_, options_.slot_stride,
-                               registration_, device_view));
-    return true;
-  }
-  send = SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
-                        {.peer = key().peer,
-                         .reach = options_.borrows ? Reach::kMapped : Reach::kNothing,
-                         .slot_stride = options_.slot_stride,
-                         .lines = lines_at(slots_.data())});
-  return true;
+std::unique_ptr<RecvEnd> make_shm_recv(EndRequest& request) {
+  return std::make_unique<ShmRecv>(std::move(request.id), slots_for(request));
+}
+
+std::unique_ptr<DeviceEnd> make_shm_on_device(EndRequest& request) {
+  return std::make_unique<ShmOnDevice>(std::move(request.id), slots_for(request),
+                                       *request.context.runtime, request.mine.device);
 }
 
 }  // namespace plexus

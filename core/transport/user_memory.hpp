@@ -23,7 +23,7 @@ namespace plexus {
 class UserMemory {
  public:
   UserMemory() = default;
-  /// Of a child made by fork, from what its parent held for it: segments are mapped in both.
+  /// Made in the child of a fork from what its parent held for it: segments are mapped in both.
   UserMemory(AfterFork /*tag*/, UserMemory& parents) : segments_(std::move(parents.segments_)) {}
   /// Nothing changes from hold() to release(), which a child of a fork in between calls too.
   void hold() noexcept { mutex_.lock_shared(); }
@@ -43,7 +43,7 @@ class UserMemory {
  private:
   std::atomic<int32_t> pid_{getpid()};  // kept: asking the system takes longer than a small message
   mutable std::shared_mutex mutex_;
-  std::map<const std::byte*, SharedMemory> segments_;    // by address of the first user byte
+  std::map<const std::byte*, SharedMemory> segments_;    // key: address of the first user byte
   std::map<const std::byte*, DeviceMemory> on_devices_;  // likewise
 };
 

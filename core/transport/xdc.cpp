@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/xdc.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "core/transport/fifo_memory.hpp"
+#include "core/base/bytes.hpp"
+#include "core/base/units.hpp"
 #include "core/transport/net_message.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr size_t kRouteTextMax = 512;  // of a peer's, in a message
-constexpr uint64_t kTag = uint64_t{1} << 62;
+constexpr size_t kRouteTextMax = 512;                // bytes of a peer's route, in a message
+constexpr uint64_t kControlTag = uint64_t{1} << 62;  // tags control messages
 
 struct ControlMessageHead {
   uint64_t kind;
@@ -22,27 +24,15 @@ struct ControlMessageHead {
 
 }  // namespace
 
-XdcEnd::XdcEnd(const ConnectionKey& key, XdcEndOptions options)
-    : ConnectionEnd(key), options_(std::move(options)) {
-  has_pump_ = true;
-}
+XdcPump::XdcPump(const ConnectionKey& key, XdcEndOptions options)
+    : key_(key), options_(std::move(options)) {}
 
-Result<bool> XdcEnd::progress_connect() {
-  PLEXUS_TRY(advance(Clock::now()));
-  connected_ = state_ == State::kOpen;
-  return connected_;
-}
-
-const NetSet::Path& XdcEnd::path() const { return options_.paths[epoch_ % options_.paths.size()]; }
-size_t XdcEnd::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
-std::byte* XdcEnd::message(uint64_t step) const {
+const NetSet::Path& XdcPump::path() const { return options_.paths[epoch_ % options_.paths.size()]; }
+size_t XdcPump::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
+std::byte* XdcPump::message(uint64_t step) const {
   return ring_.get() + (step % ring_messages_) * message_bytes_max();
 }
-Fifo& XdcEnd::fifo() const { return *fifo_at(memory_->memory()); }
-std::byte* XdcEnd::slot(uint64_t step) const {
-  return slots_at(memory_->memory()) + (step % kSlots) * options_.slot_bytes;
-}
-plexus_net_region_t XdcEnd::region() const {
+plexus_net_region_t XdcPump::ring_region() const {
   return {.data = ring_.get(),
           .size_bytes = ring_messages_ * message_bytes_max(),
           .dmabuf_offset_bytes = 0,
@@ -50,67 +40,141 @@ plexus_net_region_t XdcEnd::region() const {
           .kind = PLEXUS_MEMORY_HOST};
 }
 
-Result<void> XdcEnd::make_memory(size_t messages) {
-  PLEXUS_TRY(memory, LocalFifo::create(options_.slot_bytes,
-                                       {.runtime = options_.runtime, .user = options_.device}));
-  memory_ = std::move(memory);
+plexus_net_region_t XdcPump::ack_region() {
+  return {.data = &ack_buffer_,
+          .size_bytes = sizeof(ack_buffer_),
+          .dmabuf_offset_bytes = 0,
+          .dmabuf_fd = -1,
+          .kind = PLEXUS_MEMORY_HOST};
+}
+
+Result<void> XdcPump::make_memory(size_t messages) {
+  PLEXUS_TRY(fifo, PumpFifo::create({.payload_bytes = options_.slot_bytes,
+                                     .runtime = options_.runtime,
+                                     .device = options_.device}));
+  fifo_ = std::move(fifo);
   ring_ = std::make_unique_for_overwrite<std::byte[]>(messages * message_bytes_max());
   ring_messages_ = messages;
   requests_.assign(messages, nullptr);
   return ok();
 }
 
-/// For the kernels of a CUDA rank.
-DeviceView XdcEnd::view() const {
-  DeviceView view =
-      view_for_devices(memory_->seen_by_devices(), options_.slot_bytes, Reach::kNothing);
-  view.lines = nullptr;
-  view.inline_bytes_max = 0;  // payload always in the data area
-  return view;
-}
-
 /// A pair of ranks has two connections of one index, one each way: four lines of control messages.
-uint64_t XdcEnd::tag(bool to_receiver) const {
-  return kTag | static_cast<uint64_t>(key().index) << 1 | (to_receiver ? 1 : 0);
+uint64_t XdcPump::tag(bool to_receiver) const {
+  return kControlTag | static_cast<uint64_t>(key_.index) << 1 | (to_receiver ? 1 : 0);
 }
 
-Result<void> XdcEnd::post(Kind kind, uint64_t count, const NetHandle& handle) {
+Result<void> XdcPump::post(Kind kind, uint64_t count, const NetHandle& handle) {
   const ControlMessageHead head{static_cast<uint64_t>(kind), epoch_, count, handle};
-  std::string bytes(sizeof(head), '\0');
-  std::memcpy(bytes.data(), &head, sizeof(head));
+  ByteWriter writer;
+  writer.put(head);
   if (kind == Kind::kListening) {
-    bytes += path().route;
+    writer.put_bytes(path().route);
   }
-  return options_.exchange->post(key().peer, tag(key().sends), std::move(bytes));
+  return options_.exchange->post(key_.peer, tag(key_.sends), writer.take());
 }
 
-Result<std::optional<XdcEnd::ControlMessage>> XdcEnd::take_control_message() {
-  const auto bytes = options_.exchange->try_take(key().peer, tag(!key().sends));
+Result<std::optional<XdcPump::ControlMessage>> XdcPump::take_control_message() {
+  const auto bytes = options_.exchange->try_take(key_.peer, tag(!key_.sends));
   if (!bytes.has_value()) {
     return std::optional<ControlMessage>();
   }
-  ControlMessageHead head{};
-  if (bytes->size() >= sizeof(head)) {
-    std::memcpy(&head, bytes->data(), sizeof(head));
-  }
-  if (bytes->size() < sizeof(head) || head.kind > static_cast<uint64_t>(Kind::kCalled)) {
+  ByteReader reader(*bytes);
+  const auto head = reader.take<ControlMessageHead>();
+  if (reader.broken() || head.kind > static_cast<uint64_t>(Kind::kCalled)) {
     return fail(Code::kRemoteError,
                 "{} sent a control message about a cross-DC connection that cannot be read: use "
-                "the same version "
-                "of Plexus on all ranks",
+                "the same version of Plexus on all ranks",
                 options_.peer_name);
   }
-  return std::optional(ControlMessage{.kind = static_cast<Kind>(head.kind),
-                                      .epoch = head.epoch,
-                                      .count = head.count,
-                                      .handle = head.handle,
-                                      .route = bytes->substr(sizeof(head), kRouteTextMax)});
+  return std::optional(
+      ControlMessage{.kind = static_cast<Kind>(head.kind),
+                     .epoch = head.epoch,
+                     .count = head.count,
+                     .handle = head.handle,
+                     .route = std::string(reader.rest().substr(0, kRouteTextMax))});
 }
 
-Clock::duration XdcEnd::was_away(Clock::time_point now) {
+Clock::duration XdcPump::was_away(Clock::time_point now) {
   const bool is_first = pumped_at_ == Clock::time_point{};
   const Clock::duration away = now - std::exchange(pumped_at_, now);
   return is_first || away <= options_.patience / 4 ? Clock::duration::zero() : away;
+}
+
+// ---- ends ----
+
+namespace {
+
+/// Twice what is on the way there and back, so that acknowledgements that come late cost nothing.
+uint32_t window_of(const XdcLink& link, uint32_t slot_bytes) {
+  constexpr uint32_t kWindowUnknown = 16;  // messages: 2 MiB when they have 128 KiB
+  constexpr uint64_t kWindowMax = 512;
+  constexpr double kBytesPerMbitNs = 1e6 / 8 / 1e9;
+  if (link.mbit_per_s == 0 || link.latency_ns == 0) {
+    return kWindowUnknown;
+  }
+  const double bytes = 2 * 2 * static_cast<double>(link.latency_ns) *
+                       static_cast<double>(link.mbit_per_s) * kBytesPerMbitNs;
+  const double messages = bytes / slot_bytes + 2;
+  return static_cast<uint32_t>(std::clamp(messages, double{kSlots}, double{kWindowMax}));
+}
+
+/// A kernel lets the window of each socket grow from little, halves it for a packet that is lost,
+/// and lets none grow beyond some MiB.
+uint32_t sockets_of(uint32_t window, uint32_t slot_bytes) {
+  constexpr uint64_t kBytesOfSocket = 1_MiB;
+  constexpr uint64_t kSocketsMax = 4;
+  return static_cast<uint32_t>(
+      std::clamp(uint64_t{window} * slot_bytes / kBytesOfSocket, uint64_t{1}, kSocketsMax));
+}
+
+/// A slow link is silent as long as a message takes, of each of the ranks that may share it.
+std::chrono::milliseconds patience_of(const XdcLink& link,
+                                      uint32_t slot_bytes,
+                                      std::chrono::milliseconds least) {
+  constexpr uint64_t kSharers = 16;
+  const uint64_t message_us = link.mbit_per_s == 0 ? 0 : slot_bytes * 8 / link.mbit_per_s;
+  const auto slow = std::chrono::microseconds(message_us * kSharers + 4 * link.latency_ns / 1000);
+  return std::max(least, std::chrono::duration_cast<std::chrono::milliseconds>(slow));
+}
+
+template <class End, class P>
+std::unique_ptr<End> make_end(EndRequest& request) {
+  const ConnectionKey& key = request.id.key;
+  const TransportContext& context = request.context;
+  const int source = key.sends ? context.rank : key.peer;
+  const int target = key.sends ? key.peer : context.rank;
+  const auto channel = static_cast<uint32_t>(key.index / 2);
+  auto paths = context.nets->find_paths(context.rank, source, target, channel, *context.infos);
+  if (paths.has_error()) {
+    return std::make_unique<UnreachableEnd<End>>(std::move(request.id), std::move(paths).error());
+  }
+  const XdcLink link = context.xdc_link(key.peer).value_or(XdcLink{});
+  const uint32_t window = window_of(link, context.slot_bytes);
+  return std::make_unique<PumpedEnd<End, P>>(
+      std::move(request.id),
+      XdcEndOptions{.exchange = context.exchange,
+                    .paths = std::move(paths).value(),
+                    .slot_bytes = context.slot_bytes,
+                    .window = window,
+                    .sockets = sockets_of(window, context.slot_bytes),
+                    .patience = patience_of(link, context.slot_bytes, context.xdc_patience),
+                    .peer_name = describe_rank(key.peer, *request.peers),
+                    .runtime = request.own_runtime(),
+                    .device = request.mine.device});
+}
+
+}  // namespace
+
+std::unique_ptr<SendEnd> make_xdc_send(EndRequest& request) {
+  return make_end<SendEnd, XdcSender>(request);
+}
+std::unique_ptr<RecvEnd> make_xdc_recv(EndRequest& request) {
+  return make_end<RecvEnd, XdcReceiver>(request);
+}
+std::unique_ptr<DeviceEnd> make_xdc_on_device(EndRequest& request) {
+  return request.id.key.sends ? make_end<DeviceEnd, XdcSender>(request)
+                              : make_end<DeviceEnd, XdcReceiver>(request);
 }
 
 }  // namespace plexus

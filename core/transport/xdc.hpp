@@ -29,9 +29,10 @@
 #include "core/base/clock.hpp"
 #include "core/bootstrap/exchange.hpp"
 #include "core/plugin/net_plugin.hpp"
-#include "core/transport/connection.hpp"
-#include "core/transport/direct.hpp"
 #include "core/transport/net_set.hpp"
+#include "core/transport/pumped_end.hpp"
+#include "core/transport/recv_report.hpp"
+#include "core/transport/transport_table.hpp"
 
 namespace plexus {
 
@@ -43,15 +44,56 @@ struct XdcEndOptions {
   uint32_t sockets;  // connections that messages take turns over, at least 1; the same at both ends
   std::chrono::milliseconds patience;  // without a sign of life a link counts as lost
   std::string peer_name;               // for messages
-  DeviceRuntime* runtime = nullptr;    // of a CUDA rank, whose kernels fill and empty the slots
-  int device = -1;                     // of that rank
+  DeviceRuntime* runtime = nullptr;    // set for a CUDA rank, whose kernels use the slots
+  int device = -1;                     // that rank's device
+};
+
+/// The connections of one attempt, of one direction: opened one after the other, so that both ends
+/// number them alike. `Socket`: NetSend or NetRecv.
+template <class Socket>
+class XdcSockets {
+ public:
+  /// Goes on until `count` are open and registered with `region`. `call` makes the next socket;
+  /// `progress` goes on with it, as try_connect() does.
+  template <class Call, class Advance>
+  Result<void> open(size_t count, const plexus_net_region_t& region, Call call, Advance progress) {
+    while (memory_.size() < count) {
+      if (sockets_.size() == memory_.size()) {
+        sockets_.push_back(call());
+      }
+      PLEXUS_TRY(state, progress(sockets_.back()));
+      if (state == NetProgress::kPending) {
+        break;
+      }
+      PLEXUS_TRY(memory, sockets_.back().register_memory(region));
+      memory_.push_back(std::move(memory));
+    }
+    return ok();
+  }
+  /// Those that were called, whether open or not.
+  [[nodiscard]] size_t called() const noexcept { return sockets_.size(); }
+  [[nodiscard]] size_t opened() const noexcept { return memory_.size(); }
+  /// The one that message `step` goes by.
+  [[nodiscard]] Socket& at(uint64_t step) noexcept { return sockets_[step % sockets_.size()]; }
+  [[nodiscard]] plexus_net_memory_t* memory_at(uint64_t step) noexcept {
+    return memory_[step % memory_.size()].raw();
+  }
+  void close() noexcept {
+    memory_.clear();  // goes before the connections
+    sockets_.clear();
+  }
+
+ private:
+  std::vector<Socket> sockets_;
+  std::vector<NetMemory> memory_;  // registered with the first ones
 };
 
 /// What the two directions share: control messages, attempts, and a ring of messages.
-class XdcEnd : public ConnectionEnd {
+class XdcPump : public Pump {
  public:
-  Result<bool> progress_connect() final;
-  Result<bool> progress_pump() final { return advance(Clock::now()); }
+  using Options = XdcEndOptions;
+  [[nodiscard]] const PumpFifo& fifo() const noexcept { return fifo_; }
+  [[nodiscard]] std::string route() const { return "xdc/" + path().route; }
 
  protected:
   enum class Kind : uint64_t { kListening, kAcks, kMove, kCalled };
@@ -65,29 +107,34 @@ class XdcEnd : public ConnectionEnd {
   };
   enum class State : uint8_t { kLost, kOpening, kOpen };
 
-  XdcEnd(const ConnectionKey& key, XdcEndOptions options);
-  virtual Result<bool> advance(Clock::time_point now) = 0;
+  XdcPump(const ConnectionKey& key, XdcEndOptions options);
 
+  /// The Fifo, and a ring of `messages`.
   Result<void> make_memory(size_t messages);
   Result<void> post(Kind kind, uint64_t count, const NetHandle& handle = {});
   Result<std::optional<ControlMessage>> take_control_message();
-  /// How long nobody was here: silence meanwhile means nothing. 0: it was but a moment.
+  /// How long this rank did not call: silence meanwhile means nothing. 0: it was but a moment.
   Clock::duration was_away(Clock::time_point now);
   [[nodiscard]] const NetSet::Path& path() const;
   [[nodiscard]] std::byte* message(uint64_t step) const;
   [[nodiscard]] size_t message_bytes_max() const;
-  [[nodiscard]] std::byte* slot(uint64_t step) const;
-  [[nodiscard]] Fifo& fifo() const;
-  [[nodiscard]] plexus_net_region_t region() const;
-  [[nodiscard]] DeviceView view() const;
+  /// The ring, and the buffer of acknowledgements, as plugins register them.
+  [[nodiscard]] plexus_net_region_t ring_region() const;
+  [[nodiscard]] plexus_net_region_t ack_region();
   [[nodiscard]] bool lacks_sizes() const { return !path().context->plugin().is_native(); }
-  [[nodiscard]] size_t socket_of(uint64_t step) const { return step % options_.sockets; }
+  [[nodiscard]] NetRequest*& request(uint64_t step) { return requests_[step % ring_messages_]; }
 
+  static constexpr int32_t kTag = 0;
+  static constexpr auto kLookEvery = std::chrono::milliseconds(10);  // while the link seems well
+
+  ConnectionKey key_;
   XdcEndOptions options_;
-  std::shared_ptr<LocalFifo> memory_;
+  PumpFifo fifo_;
   std::unique_ptr<std::byte[]> ring_;
   size_t ring_messages_ = 0;
   std::vector<NetRequest*> requests_;  // [ring_messages_]
+  uint64_t ack_buffer_ = 0;            // the number of messages that arrived
+  NetRequest* ack_request_ = nullptr;
   State state_ = State::kLost;
   uint64_t epoch_ = 0;
   Clock::time_point look_at_{};  // for control messages, next
@@ -97,14 +144,17 @@ class XdcEnd : public ConnectionEnd {
   Clock::time_point pumped_at_{};
 };
 
-class XdcSendEnd final : public XdcEnd {
+class XdcSender final : public XdcPump {
  public:
-  XdcSendEnd(const ConnectionKey& key, XdcEndOptions options) : XdcEnd(key, std::move(options)) {}
-  [[nodiscard]] bool drained() noexcept override;
-  [[nodiscard]] bool settled() const noexcept override { return acked_ == filled_; }
+  XdcSender(const ConnectionKey& key, XdcEndOptions options) : XdcPump(key, std::move(options)) {}
+  Result<bool> progress_connect();
+  Result<bool> progress() { return advance(Clock::now()); }
+  [[nodiscard]] bool drained() const noexcept;
+  [[nodiscard]] bool settled() const noexcept { return acked_ == filled_; }
+  void observe(StepObserver* observer) { observer_ = observer; }
 
  private:
-  Result<bool> advance(Clock::time_point now) override;
+  Result<bool> advance(Clock::time_point now);
   bool take_filled();
   Result<void> follow_control_messages(Clock::time_point now);
   Result<void> open(const ControlMessage& message, Clock::time_point now);
@@ -120,43 +170,39 @@ class XdcSendEnd final : public XdcEnd {
   Result<void> count_loss(const ControlMessage& message);
   void drop();
 
-  std::vector<NetSend> data_;  // message s goes by number s modulo options_.sockets
-  std::vector<NetMemory> data_memory_;
+  StepObserver* observer_ = nullptr;
+  XdcSockets<NetSend> data_;
   NetHandle data_handle_{};
   std::optional<NetListen> listen_;  // for acknowledgements
-  std::optional<NetRecv> acks_;
-  std::optional<NetMemory> acks_memory_;
-  bool acks_open_ = false;
-  uint64_t called_ = 0;      // connections that connect was called for, as the receiver knows
-  bool may_accept_ = false;  // the receiver has called
-  uint64_t ack_buffer_ = 0;
-  NetRequest* ack_request_ = nullptr;
-  uint64_t filled_ = 0;  // steps in the ring
-  uint64_t next_ = 0;    // the next to hand to the plugin
-  uint64_t done_ = 0;    // steps the plugin is done with
-  uint64_t acked_ = 0;   // steps that arrived
-  uint64_t told_ = 0;    // steps of which the observer knows that they were sent
+  XdcSockets<NetRecv> acks_;         // one
+  uint64_t told_called_ = 0;  // connections that connect was called for, as the receiver knows
+  bool may_accept_ = false;   // the receiver has called
+  uint64_t filled_ = 0;       // steps in the ring
+  uint64_t next_ = 0;         // the next to hand to the plugin
+  uint64_t done_ = 0;         // steps the plugin is done with
+  uint64_t acked_ = 0;        // steps that arrived
+  uint64_t told_ = 0;         // steps of which the observer knows that they were sent
   Clock::time_point progress_at_{};
   Clock::time_point ask_at_{};
   Clock::time_point open_until_{};
   uint64_t losses_ = 0;  // since something was acknowledged
-  std::string why_;      // of the last one
+  std::string why_;      // the link was lost last
 };
 
-class XdcRecvEnd final : public XdcEnd {
+class XdcReceiver final : public XdcPump {
  public:
-  XdcRecvEnd(const ConnectionKey& key, XdcEndOptions options) : XdcEnd(key, std::move(options)) {}
-  [[nodiscard]] bool drained() noexcept override {
+  XdcReceiver(const ConnectionKey& key, XdcEndOptions options) : XdcPump(key, std::move(options)) {}
+  Result<bool> progress_connect();
+  Result<bool> progress() { return advance(Clock::now()); }
+  [[nodiscard]] bool drained() const noexcept {
     return state_ != State::kOpen || (acked_ == arrived_ && ack_request_ == nullptr);
   }
-  void expect(uint64_t messages) noexcept override { expected_ += messages; }
-  void observe(StepObserver* observer) override;
-  [[nodiscard]] const Error* broken() const noexcept override {
-    return broken_ ? &*broken_ : nullptr;
-  }
+  void expect(uint64_t messages) noexcept { expected_ += messages; }
+  void observe(StepObserver* observer) { report_.observe(observer, fifo_, delivered_); }
+  [[nodiscard]] const Error* broken() const noexcept { return broken_ ? &*broken_ : nullptr; }
 
  private:
-  Result<bool> advance(Clock::time_point now) override;
+  Result<bool> advance(Clock::time_point now);
   Result<void> follow_control_messages(Clock::time_point now);
   Result<void> restart();
   void lose(const Error& why, Clock::time_point now);
@@ -166,31 +212,34 @@ class XdcRecvEnd final : public XdcEnd {
   bool test_posted(Clock::time_point now);
   Result<bool> deliver();
   void send_ack(Clock::time_point now);
-  void tell_taken();
   void drop();
 
+  RecvReport report_;
+  bool was_open_ = false;
   std::optional<NetListen> listen_;
-  std::vector<NetRecv> data_;
-  std::vector<NetMemory> data_memory_;
-  std::optional<NetSend> acks_;
-  std::optional<NetMemory> acks_memory_;
-  bool acks_open_ = false;
-  bool has_called_ = false;     // connect for the acknowledgements, and told the sender
-  uint64_t senders_calls_ = 0;  // connections that the sender has called connect for
-  bool asked_ = false;          // to move, when nothing comes
-  uint64_t ack_buffer_ = 0;
-  NetRequest* ack_request_ = nullptr;
-  std::vector<uint64_t> sizes_;  // [ring_messages_] of messages that arrived
-  uint64_t expected_ = 0;        // steps that the calls so far take
+  XdcSockets<NetRecv> data_;
+  std::optional<NetHandle> ack_handle_;  // where the sender listens for acknowledgements
+  XdcSockets<NetSend> acks_;             // one
+  bool has_called_ = false;              // connect for the acknowledgements, and told the sender
+  uint64_t senders_calls_ = 0;           // connections that the sender has called connect for
+  bool asked_ = false;                   // to move, when nothing comes
+  std::vector<uint64_t> sizes_;          // [ring_messages_] of messages that arrived
+  uint64_t expected_ = 0;                // steps that the calls so far take
   uint64_t posted_ = 0;
   uint64_t arrived_ = 0;
   uint64_t delivered_ = 0;  // steps that are in the Fifo
   uint64_t acked_ = 0;      // the last number told
-  uint64_t told_ = 0;       // steps of which the observer knows that they were taken
   Clock::time_point quiet_since_{};
   Clock::time_point lost_at_{};
-  std::string why_;  // it was lost
+  std::string why_;  // the link was lost last
   std::optional<Error> broken_;
 };
+
+using XdcSendEnd = PumpedEnd<SendEnd, XdcSender>;
+using XdcRecvEnd = PumpedEnd<RecvEnd, XdcReceiver>;
+
+std::unique_ptr<SendEnd> make_xdc_send(EndRequest& request);
+std::unique_ptr<RecvEnd> make_xdc_recv(EndRequest& request);
+std::unique_ptr<DeviceEnd> make_xdc_on_device(EndRequest& request);
 
 }  // namespace plexus

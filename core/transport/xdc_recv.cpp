@@ -11,35 +11,30 @@
 namespace plexus {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int32_t kTag = 0;
-constexpr auto kLookEvery = milliseconds(10);
 /// A sender that is busy elsewhere answers when it comes back.
 constexpr auto kGiveUpAfter = seconds(60);
 
 }  // namespace
 
-Result<bool> XdcRecvEnd::advance(Clock::time_point now) {
+Result<bool> XdcReceiver::progress_connect() {
+  PLEXUS_TRY(advance(Clock::now()));
+  was_open_ = state_ == State::kOpen;
+  return was_open_;
+}
+
+Result<bool> XdcReceiver::advance(Clock::time_point now) {
   if (ring_ == nullptr) {
     const size_t requests = path().context->properties(path().device).requests_max;
     PLEXUS_TRY(make_memory(std::clamp<size_t>(requests * options_.sockets, 1, options_.window)));
     sizes_.assign(ring_messages_, 0);
-    if (options_.runtime != nullptr) {
-      device_view = view();
-    } else {
-      recv = RecvConnection(&fifo(), slot(0),
-                            {.peer = key().peer, .slot_stride = options_.slot_bytes});
-    }
     PLEXUS_TRY(restart());
   }
   const auto away = was_away(now);
   quiet_since_ += away;
   lost_at_ += away;
-  if (observer_ != nullptr) {
-    tell_taken();
-  }
+  report_.tell_taken(fifo_);
   if (state_ != State::kOpen || now >= look_at_) {
     look_at_ = now + kLookEvery;
     PLEXUS_TRY(follow_control_messages(now));
@@ -52,7 +47,7 @@ Result<bool> XdcRecvEnd::advance(Clock::time_point now) {
     moved = post_free(now);
     moved = test_posted(now) || moved;
     send_ack(now);
-  } else if (connected_ && !broken_.has_value() && now - lost_at_ > kGiveUpAfter) {
+  } else if (was_open_ && !broken_.has_value() && now - lost_at_ > kGiveUpAfter) {
     broken_ = fail(Code::kRemoteError,
                    "lost the link of {} to here by {}: {}; it did not ask for another within {} s",
                    options_.peer_name, path().route, why_, kGiveUpAfter.count());
@@ -63,7 +58,7 @@ Result<bool> XdcRecvEnd::advance(Clock::time_point now) {
 
 // ---- attempts ----
 
-Result<void> XdcRecvEnd::follow_control_messages(Clock::time_point now) {
+Result<void> XdcReceiver::follow_control_messages(Clock::time_point now) {
   for (;;) {
     PLEXUS_TRY(message, take_control_message());
     if (!message.has_value()) {
@@ -72,8 +67,8 @@ Result<void> XdcRecvEnd::follow_control_messages(Clock::time_point now) {
     if (message->epoch != epoch_) {
       continue;
     }
-    if (message->kind == Kind::kAcks && !acks_.has_value()) {
-      acks_ = path().context->connect(path().device, message->handle, options_.peer_name);
+    if (message->kind == Kind::kAcks && !ack_handle_.has_value()) {
+      ack_handle_ = message->handle;
       senders_calls_ = message->count;
     } else if (message->kind == Kind::kCalled) {
       senders_calls_ = message->count;
@@ -97,7 +92,7 @@ Result<void> XdcRecvEnd::follow_control_messages(Clock::time_point now) {
 
 /// An attempt, by the next path on which this host can listen. No limit of time: the sender may be
 /// busy elsewhere, and asks when it wants another.
-Result<void> XdcRecvEnd::restart() {
+Result<void> XdcReceiver::restart() {
   drop();
   posted_ = arrived_;
   for (size_t tried = 1;; ++tried, ++epoch_) {
@@ -114,14 +109,14 @@ Result<void> XdcRecvEnd::restart() {
   return post(Kind::kListening, arrived_, listen_->handle());
 }
 
-void XdcRecvEnd::lose(const Error& why, Clock::time_point now) {
+void XdcReceiver::lose(const Error& why, Clock::time_point now) {
   drop();
   lost_at_ = now;
   why_ = why.message();
   PLEXUS_INFO(kNet, "the connection of {} by {} ended: {}", options_.peer_name, path().route, why_);
 }
 
-void XdcRecvEnd::progress_open(Clock::time_point now) {
+void XdcReceiver::progress_open(Clock::time_point now) {
   const auto progress = try_open();
   if (progress.has_error()) {
     lose(progress.error(), now);
@@ -133,47 +128,33 @@ void XdcRecvEnd::progress_open(Clock::time_point now) {
 }
 
 /// Accepts only when the sender has called, for some plugins block until then; so it calls first.
-Result<NetProgress> XdcRecvEnd::try_open() {
-  if (!acks_.has_value()) {
+Result<NetProgress> XdcReceiver::try_open() {
+  if (!ack_handle_.has_value()) {
     return NetProgress::kPending;
   }
-  if (!acks_open_) {
-    PLEXUS_TRY(progress, acks_->try_connect());
-    if (!std::exchange(has_called_, true)) {
-      PLEXUS_TRY(post(Kind::kCalled, 1));
-    }
-    if (progress == NetProgress::kDone) {
-      PLEXUS_TRY(memory, acks_->register_memory({.data = &ack_buffer_,
-                                                 .size_bytes = sizeof(ack_buffer_),
-                                                 .dmabuf_offset_bytes = 0,
-                                                 .dmabuf_fd = -1,
-                                                 .kind = PLEXUS_MEMORY_HOST}));
-      acks_memory_ = std::move(memory);
-      acks_open_ = true;
-    }
-  }
-  while (data_memory_.size() < std::min<uint64_t>(options_.sockets, senders_calls_)) {
-    if (data_.size() == data_memory_.size()) {
-      data_.push_back(listen_->accept(options_.peer_name));
-    }
-    PLEXUS_TRY(progress, data_.back().try_accept());
-    if (progress == NetProgress::kPending) {
-      break;
-    }
-    PLEXUS_TRY(memory, data_.back().register_memory(region()));
-    data_memory_.push_back(std::move(memory));
-  }
-  return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
-                                                               : NetProgress::kPending;
+  PLEXUS_TRY(acks_.open(
+      1, ack_region(),
+      [this] { return path().context->connect(path().device, *ack_handle_, options_.peer_name); },
+      [this](NetSend& socket) -> Result<NetProgress> {
+        PLEXUS_TRY(progress, socket.try_connect());
+        if (!std::exchange(has_called_, true)) {
+          PLEXUS_TRY(post(Kind::kCalled, 1));
+        }
+        return progress;
+      }));
+  PLEXUS_TRY(data_.open(
+      std::min<uint64_t>(options_.sockets, senders_calls_), ring_region(),
+      [this] { return listen_->accept(options_.peer_name); },
+      [](NetRecv& socket) { return socket.try_accept(); }));
+  return data_.opened() == options_.sockets && acks_.opened() == 1 ? NetProgress::kDone
+                                                                   : NetProgress::kPending;
 }
 
-void XdcRecvEnd::drop() {
-  data_memory_.clear();
-  data_.clear();
-  acks_memory_.reset();
-  acks_.reset();
+void XdcReceiver::drop() {
+  data_.close();
+  acks_.close();
+  ack_handle_.reset();
   listen_.reset();
-  acks_open_ = false;
   has_called_ = false;
   senders_calls_ = 0;
   ack_request_ = nullptr;
@@ -184,7 +165,7 @@ void XdcRecvEnd::drop() {
 
 // ---- messages ----
 
-bool XdcRecvEnd::post_free(Clock::time_point now) {
+bool XdcReceiver::post_free(Clock::time_point now) {
   bool moved = false;
   if (posted_ == arrived_) {
     quiet_since_ = now;
@@ -192,12 +173,12 @@ bool XdcRecvEnd::post_free(Clock::time_point now) {
   for (; posted_ < std::min(expected_, delivered_ + ring_messages_); moved = true, ++posted_) {
     const NetBuffer buffer{.data = message(posted_),
                            .size_bytes = message_bytes_max(),
-                           .memory = data_memory_[socket_of(posted_)].raw(),
+                           .memory = data_.memory_at(posted_),
                            .tag = kTag,
                            .flags = 0};
     forget_header(message(posted_));
-    NetRecv& socket = data_[socket_of(posted_)];
-    const auto status = socket.irecv({&buffer, 1}, &requests_[posted_ % ring_messages_]);
+    NetRecv& socket = data_.at(posted_);
+    const auto status = socket.irecv({&buffer, 1}, &request(posted_));
     if (status != NetStatus::kOk) {
       if (status != NetStatus::kAgain && posted_ == arrived_) {  // else there may be more to read
         lose(socket.explain("irecv", status), now);
@@ -208,12 +189,12 @@ bool XdcRecvEnd::post_free(Clock::time_point now) {
   return moved;
 }
 
-bool XdcRecvEnd::test_posted(Clock::time_point now) {
+bool XdcReceiver::test_posted(Clock::time_point now) {
   bool moved = false;
   for (; state_ == State::kOpen && arrived_ < posted_; moved = true) {
     uint64_t& size_bytes = sizes_[arrived_ % ring_messages_];
-    NetRecv& socket = data_[socket_of(arrived_)];
-    const auto status = socket.test(requests_[arrived_ % ring_messages_], &size_bytes);
+    NetRecv& socket = data_.at(arrived_);
+    const auto status = socket.test(request(arrived_), &size_bytes);
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -229,68 +210,43 @@ bool XdcRecvEnd::test_posted(Clock::time_point now) {
 }
 
 /// From the ring to the Fifo.
-Result<bool> XdcRecvEnd::deliver() {
+Result<bool> XdcReceiver::deliver() {
   bool moved = false;
-  // Taken by this thread, or by a kernel: pairs with its release.
-  for (;
-       delivered_ < arrived_ && delivered_ < fifo().taken.load(std::memory_order_acquire) + kSlots;
-       ++delivered_, moved = true) {
+  for (; delivered_ < arrived_ && fifo_.is_free(delivered_); ++delivered_, moved = true) {
     const std::byte* const bytes = message(delivered_);
     PLEXUS_TRY(message_header,
                read_header(bytes, sizes_[delivered_ % ring_messages_], message_bytes_max(),
                            {.peer_name = options_.peer_name, .may_lack_sizes = lacks_sizes()}));
-    std::memcpy(slot(delivered_), bytes + sizeof(message_header), message_header.size_bytes);
-    announce(fifo(), delivered_, message_header);
-    if (observer_ != nullptr) {
-      observer_->on_step(StepChange::kArrived, message_header.size_bytes);
-    }
+    std::memcpy(fifo_.payload(delivered_), bytes + sizeof(message_header),
+                message_header.size_bytes);
+    announce(fifo_.fifo(), delivered_, message_header);
+    report_.tell_arrived(message_header.size_bytes);
   }
   return moved;
 }
 
-/// One at a time: the next tells of all that came meanwhile.
-void XdcRecvEnd::send_ack(Clock::time_point now) {
+/// Sends one acknowledgement at a time: the next one counts all that came meanwhile.
+void XdcReceiver::send_ack(Clock::time_point now) {
   if (state_ == State::kOpen && ack_request_ != nullptr) {
-    const auto status = acks_->test(ack_request_, nullptr);
+    const auto status = acks_.at(0).test(ack_request_, nullptr);
     if (status == NetStatus::kAgain) {
       return;
     }
     ack_request_ = nullptr;
     if (status != NetStatus::kOk) {
-      lose(acks_->explain("test", status), now);
+      lose(acks_.at(0).explain("test", status), now);
     }
   }
   if (state_ != State::kOpen || acked_ == arrived_) {
     return;
   }
   ack_buffer_ = arrived_;
-  const auto status = acks_->isend(std::as_bytes(std::span(&ack_buffer_, 1)), kTag,
-                                   acks_memory_->raw(), &ack_request_);
+  const auto status = acks_.at(0).isend(std::as_bytes(std::span(&ack_buffer_, 1)), kTag,
+                                        acks_.memory_at(0), &ack_request_);
   if (status == NetStatus::kOk) {
     acked_ = ack_buffer_;
   } else if (status != NetStatus::kAgain) {
-    lose(acks_->explain("isend", status), now);
-  }
-}
-
-// ---- profilers ----
-
-/// Messages that came before anybody listened are nobody's.
-void XdcRecvEnd::observe(StepObserver* observer) {
-  ConnectionEnd::observe(observer);
-  if (observer == nullptr || memory_ == nullptr) {
-    return;
-  }
-  told_ = fifo().taken.load(std::memory_order_relaxed);
-  for (uint64_t step = told_; step < delivered_; ++step) {  // early for the call that begins
-    observer->on_step(StepChange::kArrived, fifo().headers[step % kSlots].size_bytes);
-  }
-}
-
-void XdcRecvEnd::tell_taken() {
-  for (const uint64_t taken = fifo().taken.load(std::memory_order_relaxed); told_ < taken;
-       ++told_) {
-    observer_->on_step(StepChange::kDone, 0);
+    lose(acks_.at(0).explain("isend", status), now);
   }
 }
 

@@ -12,27 +12,22 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int32_t kTag = 0;
-constexpr auto kLookEvery = milliseconds(10);  // for control messages, while the link seems well
 constexpr auto kOpenPatienceMin = milliseconds(1000);
 
 }  // namespace
 
-bool XdcSendEnd::drained() noexcept {
-  return (state_ == State::kOpen ? done_ == filled_ : settled()) &&
-         fifo().headers[filled_ % kSlots].ready.load(std::memory_order_relaxed) != filled_ + 1;
+Result<bool> XdcSender::progress_connect() {
+  PLEXUS_TRY(advance(Clock::now()));
+  return state_ == State::kOpen;
 }
 
-Result<bool> XdcSendEnd::advance(Clock::time_point now) {
+bool XdcSender::drained() const noexcept {
+  return (state_ == State::kOpen ? done_ == filled_ : settled()) && !fifo_.is_filled(filled_);
+}
+
+Result<bool> XdcSender::advance(Clock::time_point now) {
   if (ring_ == nullptr) {
     PLEXUS_TRY(make_memory(options_.window));
-    if (options_.runtime != nullptr) {
-      device_view = view();
-    } else {
-      send = SendConnection(
-          &fifo(), slot(0),
-          {.peer = key().peer, .inline_bytes_max = 0, .slot_stride = options_.slot_bytes});
-    }
   }
   progress_at_ += was_away(now);
   bool moved = take_filled();
@@ -54,20 +49,18 @@ Result<bool> XdcSendEnd::advance(Clock::time_point now) {
 }
 
 /// From the Fifo to the ring.
-bool XdcSendEnd::take_filled() {
+bool XdcSender::take_filled() {
   bool moved = false;
   while (filled_ - std::min(acked_, done_) < ring_messages_) {
-    const SlotHeader& header = fifo().headers[filled_ % kSlots];
-    // Filled by this thread, or by a kernel: pairs with its release.
-    if (header.ready.load(std::memory_order_acquire) != filled_ + 1) {
+    if (!fifo_.is_filled(filled_)) {
       return moved;
     }
-    const NetHeader message_header = header_of(fifo(), filled_);
+    const NetHeader message_header = header_of(fifo_.fifo(), filled_);
     std::memcpy(message(filled_), &message_header, sizeof(message_header));
-    std::memcpy(message(filled_) + sizeof(message_header), slot(filled_),
+    std::memcpy(message(filled_) + sizeof(message_header), fifo_.payload(filled_),
                 message_header.size_bytes);
     ++filled_;
-    fifo().taken.store(filled_, std::memory_order_release);  // pairs with await_taken() in a kernel
+    fifo_.release_until(filled_);
     moved = true;
   }
   return moved;
@@ -76,7 +69,7 @@ bool XdcSendEnd::take_filled() {
 // ---- attempts ----
 
 /// The last control message counts: the receiver has left the attempts before.
-Result<void> XdcSendEnd::follow_control_messages(Clock::time_point now) {
+Result<void> XdcSender::follow_control_messages(Clock::time_point now) {
   std::optional<ControlMessage> last;
   for (;;) {
     PLEXUS_TRY(message, take_control_message());
@@ -92,7 +85,7 @@ Result<void> XdcSendEnd::follow_control_messages(Clock::time_point now) {
   return last.has_value() ? open(*last, now) : ok();
 }
 
-Result<void> XdcSendEnd::open(const ControlMessage& message, Clock::time_point now) {
+Result<void> XdcSender::open(const ControlMessage& message, Clock::time_point now) {
   if (message.kind != Kind::kListening || message.count < acked_ || message.count > filled_) {
     return fail(Code::kRemoteError,
                 "{} says that {} messages arrived, of {} that were sent and {} that it had before: "
@@ -104,13 +97,10 @@ Result<void> XdcSendEnd::open(const ControlMessage& message, Clock::time_point n
   }
   drop();
   epoch_ = message.epoch;
-  // A handle is for the plugin that made it: another one would read nonsense, and wait for ever.
-  if (message.route != path().route) {
-    return fail(Code::kInvalidUsage,
-                "rank {} and {} chose different paths for one connection: this rank {}, that one "
-                "{}; use the same version of Plexus on all ranks",
-                options_.exchange->rank(), options_.peer_name, path().route, message.route);
-  }
+  PLEXUS_TRY(check_route({.mine = path().route,
+                          .peers = message.route,
+                          .rank = options_.exchange->rank(),
+                          .peer_name = options_.peer_name}));
   acked_ = next_ = done_ = message.count;
   data_handle_ = message.handle;
   auto listen = path().context->listen(path().device, options_.peer_name);
@@ -118,13 +108,12 @@ Result<void> XdcSendEnd::open(const ControlMessage& message, Clock::time_point n
     return lose(listen.error().message());
   }
   listen_ = std::move(listen).value();
-  acks_ = listen_->accept(options_.peer_name);
   state_ = State::kOpening;
   open_until_ = now + std::max(options_.patience, kOpenPatienceMin) * (1 + losses_);
   return ok();
 }
 
-Result<void> XdcSendEnd::progress_open(Clock::time_point now) {
+Result<void> XdcSender::progress_open(Clock::time_point now) {
   const auto progress = try_open();
   if (progress.has_error()) {
     return lose(progress.error().message());
@@ -136,60 +125,50 @@ Result<void> XdcSendEnd::progress_open(Clock::time_point now) {
   state_ = State::kOpen;
   progress_at_ = now;
   ask_at_ = now;
-  PLEXUS_INFO(kNet, "connected to {} through {}", options_.peer_name, path().route);
+  if (epoch_ > 0) {
+    PLEXUS_INFO(kNet, "connected to {} again via {}", options_.peer_name, route());
+  }
   return ok();
 }
 
-/// One connection after the other, so that both ends number them alike. Each end calls the other
-/// before that accepts, for some plugins block in accept.
-Result<NetProgress> XdcSendEnd::try_open() {
-  while (data_memory_.size() < options_.sockets) {
-    if (data_.size() == data_memory_.size()) {
-      data_.push_back(path().context->connect(path().device, data_handle_, options_.peer_name));
-    }
-    PLEXUS_TRY(progress, data_.back().try_connect());
-    PLEXUS_TRY(tell_called());
-    if (progress == NetProgress::kPending) {
-      break;
-    }
-    PLEXUS_TRY(memory, data_.back().register_memory(region()));
-    data_memory_.push_back(std::move(memory));
+/// Each end calls the other before that accepts, for some plugins block in accept.
+Result<NetProgress> XdcSender::try_open() {
+  PLEXUS_TRY(data_.open(
+      options_.sockets, ring_region(),
+      [this] { return path().context->connect(path().device, data_handle_, options_.peer_name); },
+      [this](NetSend& socket) -> Result<NetProgress> {
+        PLEXUS_TRY(progress, socket.try_connect());
+        PLEXUS_TRY(tell_called());
+        return progress;
+      }));
+  if (may_accept_) {
+    PLEXUS_TRY(acks_.open(
+        1, ack_region(), [this] { return listen_->accept(options_.peer_name); },
+        [](NetRecv& socket) { return socket.try_accept(); }));
   }
-  if (!acks_open_ && may_accept_) {
-    PLEXUS_TRY(progress, acks_->try_accept());
-    if (progress == NetProgress::kDone) {
-      PLEXUS_TRY(memory, acks_->register_memory({.data = &ack_buffer_,
-                                                 .size_bytes = sizeof(ack_buffer_),
-                                                 .dmabuf_offset_bytes = 0,
-                                                 .dmabuf_fd = -1,
-                                                 .kind = PLEXUS_MEMORY_HOST}));
-      acks_memory_ = std::move(memory);
-      acks_open_ = true;
-    }
-  }
-  return data_memory_.size() == options_.sockets && acks_open_ ? NetProgress::kDone
-                                                               : NetProgress::kPending;
+  return data_.opened() == options_.sockets && acks_.opened() == 1 ? NetProgress::kDone
+                                                                   : NetProgress::kPending;
 }
 
 /// With the first one, where to connect for the acknowledgements.
-Result<void> XdcSendEnd::tell_called() {
-  if (called_ == data_.size()) {
+Result<void> XdcSender::tell_called() {
+  if (told_called_ == data_.called()) {
     return ok();
   }
-  called_ = data_.size();
-  return called_ == 1 ? post(Kind::kAcks, called_, listen_->handle())
-                      : post(Kind::kCalled, called_);
+  told_called_ = data_.called();
+  return told_called_ == 1 ? post(Kind::kAcks, told_called_, listen_->handle())
+                           : post(Kind::kCalled, told_called_);
 }
 
 /// The link is gone for this end: the receiver is asked for the next path.
-Result<void> XdcSendEnd::lose(std::string why) {
+Result<void> XdcSender::lose(std::string why) {
   drop();
   why_ = std::move(why);
   return post(Kind::kMove, 1);
 }
 
-/// Another attempt, as long as that is worth it.
-Result<void> XdcSendEnd::count_loss(const ControlMessage& message) {
+/// Counts an attempt; an Error when there were too many without any success.
+Result<void> XdcSender::count_loss(const ControlMessage& message) {
   if (++losses_ > 2 * options_.paths.size() + 2) {
     return fail(Code::kRemoteError,
                 "lost the link to {} by {}, and found no path in {} attempts on {}: {}",
@@ -200,14 +179,11 @@ Result<void> XdcSendEnd::count_loss(const ControlMessage& message) {
   return ok();
 }
 
-void XdcSendEnd::drop() {
-  data_memory_.clear();
-  data_.clear();
-  acks_memory_.reset();
-  acks_.reset();
+void XdcSender::drop() {
+  data_.close();
+  acks_.close();
   listen_.reset();
-  acks_open_ = false;
-  called_ = 0;
+  told_called_ = 0;
   may_accept_ = false;
   ack_request_ = nullptr;
   state_ = State::kLost;
@@ -215,20 +191,19 @@ void XdcSendEnd::drop() {
 
 // ---- messages ----
 
-Result<bool> XdcSendEnd::send_ring(Clock::time_point now) {
+Result<bool> XdcSender::send_ring(Clock::time_point now) {
   bool moved = false;
   while (next_ < filled_) {
     const std::byte* const bytes = message(next_);
     NetHeader message_header{};
     std::memcpy(&message_header, bytes, sizeof(message_header));
-    NetSend& socket = data_[socket_of(next_)];
+    NetSend& socket = data_.at(next_);
     const bool is_observed = observer_ != nullptr && next_ >= told_;  // not for what is sent again
     if (is_observed) {
       observer_->on_step(StepChange::kFilled, message_header.size_bytes);
     }
-    const auto status =
-        socket.isend({bytes, sizeof(message_header) + message_header.size_bytes}, kTag,
-                     data_memory_[socket_of(next_)].raw(), &requests_[next_ % ring_messages_]);
+    const auto status = socket.isend({bytes, sizeof(message_header) + message_header.size_bytes},
+                                     kTag, data_.memory_at(next_), &request(next_));
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -249,11 +224,11 @@ Result<bool> XdcSendEnd::send_ring(Clock::time_point now) {
   return moved;
 }
 
-Result<bool> XdcSendEnd::test_sent() {
+Result<bool> XdcSender::test_sent() {
   bool moved = false;
   for (; state_ == State::kOpen && done_ < next_; moved = true) {
-    NetSend& socket = data_[socket_of(done_)];
-    const auto status = socket.test(requests_[done_ % ring_messages_], nullptr);
+    NetSend& socket = data_.at(done_);
+    const auto status = socket.test(request(done_), nullptr);
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -269,28 +244,28 @@ Result<bool> XdcSendEnd::test_sent() {
   return moved;
 }
 
-/// Looks only while something is not acknowledged: a receiver that has all may leave. One buffer is
-/// posted at a time, for while something is missing one more acknowledgement comes for certain; how
-/// many come in all, nobody knows.
-Result<bool> XdcSendEnd::take_acks(Clock::time_point now) {
+/// Receives acknowledgements only while something is not acknowledged, because a receiver that has
+/// all may leave. One buffer is posted at a time: while something is missing at least one more
+/// acknowledgement comes, but how many come in all is not known.
+Result<bool> XdcSender::take_acks(Clock::time_point now) {
   bool moved = false;
   while (state_ == State::kOpen && acked_ != next_) {
     if (ack_request_ == nullptr) {
       const NetStatus posted = post_ack_buffer();
       if (posted != NetStatus::kOk) {
         if (posted != NetStatus::kAgain) {
-          PLEXUS_TRY(lose(acks_->explain("irecv", posted).message()));
+          PLEXUS_TRY(lose(acks_.at(0).explain("irecv", posted).message()));
         }
         return moved;
       }
     }
     uint64_t size_bytes = 0;
-    const auto status = acks_->test(ack_request_, &size_bytes);
+    const auto status = acks_.at(0).test(ack_request_, &size_bytes);
     if (status == NetStatus::kAgain) {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      PLEXUS_TRY(lose(acks_->explain("test", status).message()));
+      PLEXUS_TRY(lose(acks_.at(0).explain("test", status).message()));
       return true;
     }
     ack_request_ = nullptr;
@@ -310,18 +285,19 @@ Result<bool> XdcSendEnd::take_acks(Clock::time_point now) {
   return moved;
 }
 
-NetStatus XdcSendEnd::post_ack_buffer() {
+NetStatus XdcSender::post_ack_buffer() {
   ack_buffer_ = UINT64_MAX;  // no number of messages
   const NetBuffer buffer{.data = &ack_buffer_,
                          .size_bytes = sizeof(ack_buffer_),
-                         .memory = acks_memory_->raw(),
+                         .memory = acks_.memory_at(0),
                          .tag = kTag,
                          .flags = 0};
-  return acks_->irecv({&buffer, 1}, &ack_request_);
+  return acks_.at(0).irecv({&buffer, 1}, &ack_request_);
 }
 
-/// The receiver may be elsewhere, so it decides: what did it see?
-Result<void> XdcSendEnd::ask_when_silent(Clock::time_point now) {
+/// Silence may also mean that the receiver is busy elsewhere. So the receiver decides whether the
+/// link is lost; it is asked.
+Result<void> XdcSender::ask_when_silent(Clock::time_point now) {
   if (state_ != State::kOpen || acked_ == next_ || now - progress_at_ < options_.patience ||
       now < ask_at_) {
     return ok();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fabric files, Slurm's topology.conf, HCA lists and claims of other ranks: any bytes. A fabric
-// file that is accepted gives claims within their bound; a topology.conf that is accepted gives a
-// fabric file that is.
+// Any bytes as a fabric file (PLEXUS_FABRIC_FILE), Slurm's topology.conf, an HCA list, or the
+// location of another rank. A fabric file that is accepted gives locations within their bound; a
+// topology.conf that is accepted gives a fabric file that is accepted.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -31,8 +31,8 @@ void fuzz(std::string_view text) {
   }
   (void)parse_hca_list(text, HcaSyntax::kFabricId);
   (void)parse_hca_list(text, HcaSyntax::kRailAndPlane);
-  if (auto claim = decode_location(text)) {
-    const DatacenterNode node{.host = "a", .claim = std::move(claim).value(), .answers = {}};
+  if (auto location = decode_location(text)) {
+    const DatacenterNode node{.host = "a", .location = std::move(location).value(), .answers = {}};
     (void)make_datacenter_map(std::vector<DatacenterNode>{node, node});
   }
   if (auto answers = decode_answers(text)) {

@@ -85,8 +85,8 @@ void check_list(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto list = parse_net_plugin_list(text);
   if (list.has_value()) {
-    for (const std::string& name : list.value().named) {
-      require(!name.empty() && !net_plugin_file_names(name).empty());
+    for (const NetPluginEntry& entry : list.value().named) {
+      require(!entry.name.empty() && !net_plugin_file_names(entry.name).empty());
     }
   }
 }

@@ -38,7 +38,7 @@ class OneHost(job.Test):
         found = set()
         for rank, each in enumerate(ended):
             self.assertEqual(each.returncode, 0, each.stdout + each.stderr)
-            for peer, net in re.findall(r"connected to rank (\d+) \(.*?\) through (\S+) ", each.stdout + each.stderr):
+            for peer, net in re.findall(r" -> rank (\d+) via net/(\S+) ", each.stdout + each.stderr):
                 found.add((min(rank, int(peer)), max(rank, int(peer)), net))
         return found
 
@@ -186,8 +186,8 @@ class ThreeHosts(netns.Test):
         for algorithm in ("ring", "hierarchical", "dcpairs"):
             with self.subTest(algorithm):
                 told, of_two = self.stream(f"inside=net-ofi?NCCL_SOCKET_IFNAME==fast0,between={socket}", algorithm)
-                self.assertRegex(told, r"connected to rank [01] .* through inside ")
-                self.assertRegex(told, r"connected to rank 2 .* through between ")
+                self.assertRegex(told, r" -> rank [01] via net/inside ")
+                self.assertRegex(told, r" -> rank 2 via xdc/between ")
                 _, of_one = self.stream(f"between={socket}", algorithm)
                 self.assertEqual(of_two, of_one)
 

@@ -12,10 +12,11 @@ import xml.etree.ElementTree
 
 import job
 
-CONNECTION = re.compile(r"comm 0x\w+ rank (\d+) index (\d+) -> rank (\d+) via (\w+)")
+# Of collectives: those of sends and receives have "(send/recv)" behind the channel.
+CONNECTION = re.compile(r"comm 0x\w+ rank (\d+) channel (\d+) -> rank (\d+) via (\w+)")
 INIT = re.compile(r"rank (\d+) nranks \d+ .* parts (\d+) orders (\d+) .*Init COMPLETE in ([\d.]+) ms with (\d+) "
                   r"messages of (\d+) bytes")
-NETWORK = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P"}
+NETWORK = {"NCCL_SOCKET_IFNAME": "lo", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,P2P,NET"}
 
 
 class TopologyTest(job.Test):
@@ -37,9 +38,8 @@ class TopologyTest(job.Test):
         log = self.run_on_hosts(hosts, "all_reduce", "-b", "1M", "-e", "1M", "-n", "2", NCCL_ALGO="ring",
                                 NCCL_MIN_NCHANNELS=str(channels), NCCL_MAX_NCHANNELS=str(channels))
         rings = collections.defaultdict(list)
-        for rank, index, peer, transport in CONNECTION.findall(log):
-            if int(index) % 2 == 0:
-                rings[int(index)].append((int(rank), int(peer), transport))
+        for rank, channel, peer, transport in CONNECTION.findall(log):
+            rings[int(channel)].append((int(rank), int(peer), transport))
         self.assertEqual(len(rings), channels, log)
         for edges in rings.values():
             following = {rank: peer for rank, peer, _ in edges}

@@ -246,8 +246,11 @@ void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
 
 CLI::App* add_fabric_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags) {
   constexpr IntRange kShift = {1, 1 << 24};
-  CLI::App* const app = topo.add_subcommand("fabric", "what joins nodes: routes, shared links");
-  app->add_option("FILE", flags->file, "a fabric (docs/topology.md)")->type_name("")->required();
+  CLI::App* const app =
+      topo.add_subcommand("fabric", "a model of what joins nodes: routes, shared links");
+  app->add_option("MODEL", flags->file, "a fabric model (docs/topology.md)")
+      ->type_name("")
+      ->required();
   app->add_option("--from", flags->from, "show a route: from this NIC")->type_name("NODE[:RAIL]");
   app->add_option("--to", flags->to, "to this one")->type_name("NODE[:RAIL]");
   add_int(*app, "--shift", &flags->shift, kShift,

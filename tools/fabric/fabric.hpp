@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model of the network between nodes for tools and cost estimates: networks of known shapes (fat
 // tree, rail-optimised, dragonfly, dragonfly+, torus, hypercube), one per datacenter, and the links
-// between datacenters. A short text (docs/topology.md) determines all links, the route between
-// every two NICs, and the bandwidth of concurrent flows. Values and pure functions: equal texts
-// give equal routes.
+// between datacenters. A short text, the fabric model (docs/topology.md; not the fabric file of
+// communicators, PLEXUS_FABRIC_FILE), determines all links, the route between every two NICs, and
+// the bandwidth of concurrent flows. Values and pure functions: equal texts give equal routes.
 #pragma once
 
 #include <cstdint>

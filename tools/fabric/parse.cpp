@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of a fabric. One thing per line, `#` starts a comment:
+// The text of a fabric model. One thing per line, `#` starts a comment:
 //   dc NAME KIND key=value ...            a datacenter and its network
 //   between NAME NAME key=value ...       links between two datacenters
 #include <algorithm>

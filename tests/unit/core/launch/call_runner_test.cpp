@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/transport/direct.hpp"
+
 namespace plexus {
 namespace {
 

@@ -110,7 +110,8 @@ TEST(CommTopology, PartIsWhatReachesEachOtherWithoutANetwork) {
   EXPECT_EQ(group_by_reach(infos).size(), 4U);
   for (size_t a = 0; a < infos.size(); ++a) {
     for (size_t b = 0; b < infos.size(); ++b) {
-      EXPECT_TRUE(a == b || choose_transport(infos[a], infos[b]) == TransportKind::kNet);
+      EXPECT_TRUE(a == b ||
+                  choose_transport({.mine = infos[a], .peers = &infos[b]}) == TransportKind::kNet);
     }
   }
 }

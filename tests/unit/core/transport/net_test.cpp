@@ -100,8 +100,8 @@ struct Ends {
       : context(test::make_context(plugin)),
         apart(are_apart),
         exchanges(make_local_exchanges(2)),
-        send({1, true, 0}, options(0, sender_route)),
-        recv({0, false, 0}, options(1, receiver_route)) {}
+        send({.key = {1, true, 0}}, options(0, sender_route)),
+        recv({.key = {0, false, 0}}, options(1, receiver_route)) {}
   NetEndOptions options(size_t rank, const std::string& route) {
     return {.exchange = exchanges[rank].get(),
             .path = {&context, 0, route, apart},
@@ -149,16 +149,16 @@ TEST(NetMessages, OfAnotherConnectionOrAnotherStepAreErrorsAndNoNumbers) {
 TEST(NetEnds, SendFromUserMemoryWhereThePluginTakesPieces) {
   Ends in_pieces("a", "a", socket());
   ASSERT_TRUE(in_pieces.connect());
-  EXPECT_EQ(in_pieces.send.send.reach(), Reach::kProcess);
+  EXPECT_EQ(in_pieces.send.connection().reach(), Reach::kProcess);
   Ends whole("a", "a");
   ASSERT_TRUE(whole.connect());
-  EXPECT_EQ(whole.send.send.reach(), Reach::kNothing);
+  EXPECT_EQ(whole.send.connection().reach(), Reach::kNothing);
 }
 
 TEST(NetEnds, SendNoPiecesWhereThePeerTakesHeaderAndPayloadApart) {
   Ends ends("a", "a", socket(), true);
   ASSERT_TRUE(ends.connect());
-  EXPECT_EQ(ends.send.send.reach(), Reach::kNothing);
+  EXPECT_EQ(ends.send.connection().reach(), Reach::kNothing);
 }
 
 /// One of the fixtures of tests/abi/nccl_net, which are initialised once per process.
@@ -173,17 +173,17 @@ void move_messages(Ends& ends, uint64_t messages) {
   uint64_t sent = 0;
   uint64_t taken = 0;
   ASSERT_TRUE(test::poll_until([&] {
-    if (sent < messages && ends.send.send.try_acquire()) {
-      std::memset(ends.send.send.payload(100), static_cast<int>(sent), 100);
-      ends.send.send.commit(100, 99);
+    if (sent < messages && ends.send.connection().try_acquire()) {
+      std::memset(ends.send.connection().payload(100), static_cast<int>(sent), 100);
+      ends.send.connection().commit(100, 99);
       ++sent;
     }
     EXPECT_TRUE(ends.send.progress_pump().has_value());
     EXPECT_TRUE(ends.recv.progress_pump().has_value());
-    if (ends.recv.recv.try_peek()) {
-      EXPECT_EQ(ends.recv.recv.header().size_bytes, 100U);
-      EXPECT_EQ(ends.recv.recv.payload()[99], static_cast<std::byte>(taken));
-      ends.recv.recv.release();
+    if (ends.recv.connection().try_peek()) {
+      EXPECT_EQ(ends.recv.connection().header().size_bytes, 100U);
+      EXPECT_EQ(ends.recv.connection().payload()[99], static_cast<std::byte>(taken));
+      ends.recv.connection().release();
       ++taken;
     }
     return (taken == messages && ends.send.drained()) || testing::Test::HasFailure();

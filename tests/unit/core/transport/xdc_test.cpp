@@ -56,8 +56,8 @@ struct Link {
   }
   void make_ends(milliseconds patience) {
     exchanges = make_local_exchanges(2);
-    send = std::make_unique<XdcSendEnd>(ConnectionKey{1, true, 4}, options(0, patience));
-    recv = std::make_unique<XdcRecvEnd>(ConnectionKey{0, false, 4}, options(1, patience));
+    send = std::make_unique<XdcSendEnd>(EndId{.key = {1, true, 4}}, options(0, patience));
+    recv = std::make_unique<XdcRecvEnd>(EndId{.key = {0, false, 4}}, options(1, patience));
   }
   XdcEndOptions options(size_t rank, milliseconds patience) {
     XdcEndOptions made{.exchange = exchanges[rank].get(),
@@ -80,10 +80,10 @@ struct Link {
   }
   /// Sends what fits, takes what came; messages have their number in every byte.
   void step(uint64_t messages) {
-    if (sent < messages && send->send.try_acquire()) {
+    if (sent < messages && send->connection().try_acquire()) {
       const auto size = static_cast<uint32_t>(1 + sent % kSlotBytes);
-      std::memset(send->send.payload(size), static_cast<int>(sent % 251), size);
-      send->send.commit(size, 99);
+      std::memset(send->connection().payload(size), static_cast<int>(sent % 251), size);
+      send->connection().commit(size, 99);
       ++sent;
     }
     for (ConnectionEnd* const end :
@@ -93,13 +93,13 @@ struct Link {
         error = std::move(pumped).error();
       }
     }
-    if (recv->recv.try_peek()) {
-      const uint32_t size = recv->recv.header().size_bytes;
+    if (recv->connection().try_peek()) {
+      const uint32_t size = recv->connection().header().size_bytes;
       EXPECT_EQ(size, 1 + taken % kSlotBytes);
       for (uint32_t at = 0; at < size; ++at) {
-        ASSERT_EQ(recv->recv.payload()[at], static_cast<std::byte>(taken % 251)) << taken;
+        ASSERT_EQ(recv->connection().payload()[at], static_cast<std::byte>(taken % 251)) << taken;
       }
-      recv->recv.release();
+      recv->connection().release();
       ++taken;
     }
   }
@@ -136,8 +136,8 @@ TEST(XdcEnds, TakeMoreThanAFifoHoldsBeforeAnythingIsAcknowledged) {
   Link link({""});
   ASSERT_TRUE(link.connect());
   EXPECT_TRUE(test::poll_until([&] {
-    if (link.sent < kWindow && link.send->send.try_acquire()) {
-      link.send->send.commit(1, 99);
+    if (link.sent < kWindow && link.send->connection().try_acquire()) {
+      link.send->connection().commit(1, 99);
       ++link.sent;
     }
     return !link.send->progress_pump().value() && link.sent == kWindow;
@@ -155,7 +155,7 @@ TEST(XdcEnds, TakeNothingThatNoCallExpects) {
     return link.taken == 3 && link.sent == 5 && link.send->drained();
   }));
   EXPECT_FALSE(link.recv->progress_pump().value());
-  EXPECT_FALSE(link.recv->recv.try_peek());
+  EXPECT_FALSE(link.recv->connection().try_peek());
   link.recv->expect(2);
   EXPECT_TRUE(test::poll_until([&] {
     link.step(5);
@@ -223,20 +223,20 @@ TEST(XdcEnds, GoOnWhenTheOnlyWayBreaksNowAndThen) {
 TEST(XdcEnds, SilenceOfAReceiverThatIsElsewhereIsNoLoss) {
   Link link({"", ""}, milliseconds(20));
   ASSERT_TRUE(link.connect());
-  link.send->send.commit(1, 99);
+  link.send->connection().commit(1, 99);
   const auto until = Clock::now() + milliseconds(100);
   EXPECT_TRUE(test::poll_until([&] {
     EXPECT_FALSE(link.send->progress_pump().has_error());
     return Clock::now() > until;
   }));
   link.sent = 1;
-  std::memset(link.send->send.payload(1), 0, 1);
+  std::memset(link.send->connection().payload(1), 0, 1);
   link.taken = 1;
   link.recv->expect(1);
   EXPECT_TRUE(test::poll_until([&] {
     EXPECT_FALSE(link.recv->progress_pump().has_error());
     EXPECT_FALSE(link.send->progress_pump().has_error());
-    return link.send->settled() && link.recv->recv.try_peek();
+    return link.send->settled() && link.recv->connection().try_peek();
   }));
 }
 

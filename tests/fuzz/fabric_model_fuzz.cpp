@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a fabric: refused with a line, or every route of a small one leads over links that
-// follow each other, visits no vertex twice, and has a fair share.
+// Any bytes as a fabric model (`plexus topo fabric`): refused with a line, or every route of a
+// small one leads over links that follow each other, visits no vertex twice, and has a fair share.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transport/transport_table.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/transport/collnet.hpp"
+#include "core/transport/direct.hpp"
+#include "core/transport/net.hpp"
+#include "core/transport/p2p.hpp"
+#include "core/transport/shm.hpp"
+#include "core/transport/xdc.hpp"
+
+namespace plexus {
+namespace {
+
+bool share_host(const RankPair& pair) {
+  return pair.peers != nullptr && pair.mine.host_hash == pair.peers->host_hash;
+}
+/// True when one can open what the other shows in /proc.
+bool share_proc(const RankPair& pair) {
+  return share_host(pair) && pair.mine.pid_namespace == pair.peers->pid_namespace;
+}
+bool share_process(const RankPair& pair) {
+  return share_host(pair) && pair.mine.process_id == pair.peers->process_id;
+}
+
+// Where the devices of the two ranks reach each other, their Fifos lie on a device.
+bool is_direct(const RankPair& pair) {
+  return share_process(pair) && pair.mine.p2p_disable == 0 && pair.peers->p2p_disable == 0;
+}
+bool is_p2p(const RankPair& pair) {
+  return share_proc(pair) && !share_process(pair) && reach_each_other(pair.mine, *pair.peers);
+}
+bool is_shm(const RankPair& pair) {
+  return share_proc(pair) && pair.mine.shm_disable == 0 && pair.peers->shm_disable == 0;
+}
+bool is_xdc(const RankPair& pair) { return pair.peers != nullptr && pair.crosses_datacenters; }
+bool is_net(const RankPair& pair) { return pair.peers != nullptr; }
+bool is_collnet(const RankPair& pair) { return pair.peers == nullptr; }
+
+// The first that connects a pair of ranks serves it.
+constexpr TransportRow kTransports[] = {
+    {TransportKind::kDirect, "direct", is_direct, make_direct_send, make_direct_recv,
+     make_direct_on_device},
+    {TransportKind::kP2p, "p2p", is_p2p, nullptr, nullptr, make_p2p_on_device},
+    {TransportKind::kShm, "shm", is_shm, make_shm_send, make_shm_recv, make_shm_on_device},
+    {TransportKind::kXdc, "xdc", is_xdc, make_xdc_send, make_xdc_recv, make_xdc_on_device},
+    {TransportKind::kNet, "net", is_net, make_net_send, make_net_recv, make_net_on_device},
+    {TransportKind::kCollnet, "collnet", is_collnet, make_collnet_send, make_collnet_recv,
+     make_collnet_on_device},
+};
+
+}  // namespace
+
+TransportKind choose_transport(const RankPair& pair) {
+  return std::find_if(std::begin(kTransports), std::end(kTransports),
+                      [&](const TransportRow& row) { return row.connects(pair); })
+      ->kind;
+}
+
+const TransportRow& row_of(TransportKind kind) {
+  return *std::find_if(std::begin(kTransports), std::end(kTransports),
+                       [&](const TransportRow& row) { return row.kind == kind; });
+}
+
+const char* name(TransportKind kind) { return row_of(kind).name; }
+
+bool EndRequest::may_borrow() const {
+  const bool any_cuda = mine.on_cuda() || peers->on_cuda();
+  return mine.p2p_direct_disable == 0 && peers->p2p_direct_disable == 0 &&
+         (!any_cuda || reach_each_other(mine, *peers));
+}
+
+}  // namespace plexus
