@@ -31,7 +31,7 @@ std::string current_value(const Setting& row) {
   return setting_value(row.name).value_or(row.default_text);
 }
 
-Result<const Setting*> row_of(ncclParamHandle_t handle) {
+Result<const Setting*> setting_of(ncclParamHandle_t handle) {
   const auto table = settings();
   const auto* const row = reinterpret_cast<const Setting*>(handle);
   if (row < table.data() || row >= table.data() + table.size()) {
@@ -44,7 +44,7 @@ template <class T>
 ncclResult_t read_number(ncclParamHandle_t handle, T* value) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(value, "value"));
-    PLEXUS_TRY(row, row_of(handle));
+    PLEXUS_TRY(row, setting_of(handle));
     const std::string text = current_value(*row);
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, *value);
@@ -100,7 +100,7 @@ PLEXUS_PARAM_GETTER(ncclParamGetU64, uint64_t)
 PLEXUS_PUBLIC(ncclResult_t, ncclParamGetStr, (ncclParamHandle_t handle, const char** value)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(value, "value"));
-    PLEXUS_TRY(row, plexus::row_of(handle));
+    PLEXUS_TRY(row, plexus::setting_of(handle));
     *value = plexus::keep(plexus::current_value(*row));
     return ok();
   });
@@ -111,7 +111,7 @@ PLEXUS_PUBLIC(ncclResult_t,
               (ncclParamHandle_t handle, void* value, int maxLen, int* len)) {
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(value, "value"));
-    PLEXUS_TRY(row, plexus::row_of(handle));
+    PLEXUS_TRY(row, plexus::setting_of(handle));
     const std::string text = plexus::current_value(*row);
     const auto needed = static_cast<int>(text.size()) + 1;
     if (maxLen < needed) {
