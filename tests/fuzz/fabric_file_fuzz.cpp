@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fabric files, Slurm's topology.conf, HCA lists and claims of other ranks: any bytes. A fabric
-// file that is accepted gives claims within their bound; a topology.conf that is accepted gives a
-// fabric file that is.
+// Any bytes as fabric files, Slurm's topology.conf, HCA lists and locations of other ranks. An
+// accepted fabric file gives locations within their size limit; an accepted topology.conf gives an
+// acceptable fabric file.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

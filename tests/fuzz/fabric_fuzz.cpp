@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a fabric: refused with a line, or every route of a small one leads over links that
-// follow each other, visits no vertex twice, and has a fair share.
+// Any bytes as a fabric: refused with a line number, or every route of a small fabric uses
+// consecutive links, visits no vertex twice, and has a fair share.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -15,7 +15,7 @@ constexpr int kPortsMax = 24;
 constexpr size_t kTextMax = 512;
 constexpr size_t kDigitsMax = 3;
 
-/// Sizes up to millions are legal and slow to build: not what is looked for here.
+/// Sizes of millions are legal and slow to build, and not the subject of this test.
 bool has_long_number(std::string_view text) {
   size_t digits = 0;
   for (const char c : text) {

@@ -16,7 +16,7 @@ PeerInfo host_rank(uint64_t process) {
   return info;
 }
 
-/// On device `device` of a host whose devices below `reached` it accesses.
+/// A rank on `device` of a host, which has access to the devices below `reached`.
 PeerInfo cuda_rank(uint64_t process, int device, int reached) {
   PeerInfo info = host_rank(process);
   info.device = device;

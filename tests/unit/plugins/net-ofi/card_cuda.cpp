@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver of a test: knows one range of GPU memory. See card.hpp.
+// The simulated CUDA driver: knows one range of GPU memory. See card.hpp.
 #include "tests/unit/plugins/net-ofi/card.hpp"
 
 using plexus::test::GpuRange;
