@@ -66,8 +66,8 @@ class Machine {
 Result<XmlElement> detect_machine(const DetectRequest& request);
 
 // -- shared by detection and topology files (part.hpp) --
-// Adds a host rank to the <cpu> of its NUMA node, or else to the first element of `system`; adds a
-// rank that computes on a GPU to that GPU, which is created when missing.
+/// Adds a host rank to the <cpu> of its NUMA node, or else to the first element of `system`; adds a
+/// rank that computes on a GPU to that GPU, which is created when missing.
 void add_rank(XmlElement& system, const HostRank& rank);
 /// The <pci> with this bus id; nullptr: there is none.
 XmlElement* find_pci(XmlElement& element, uint64_t bus_id);
