@@ -19,7 +19,7 @@ namespace plexus {
 struct HostRank {
   int rank = 0;
   int numa = -1;            // -1: not bound to one NUMA node
-  std::string bus_id = {};  // of the GPU that the rank computes on; empty: it computes on the host
+  std::string bus_id = {};  // the GPU that the rank computes on; empty: it computes on the host
   int device = -1;          // the GPU's number, with its compute capability times 10 in `sm`
   int sm = 0;
 };
