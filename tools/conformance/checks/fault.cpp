@@ -90,7 +90,7 @@ struct Broken {
   Send send;
   Error first;
   std::array<std::byte, 16> data{};
-  plexus_net_memory_t* memory = nullptr;  // of `data`, registered before the failure
+  plexus_net_memory_t* memory = nullptr;  // registration of `data` from before the failure
 };
 Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& context) {
   PLEXUS_TRY(send, connect_to_peer(context));
