@@ -23,7 +23,7 @@ namespace {
 
 struct Context {
   size_t nranks;
-  double ring_us;                    // of the model
+  double ring_us;                    // the model's time
   nccl_tuner_constants_v5_t* model;  // only a mutant keeps it
 };
 

@@ -35,7 +35,7 @@ struct plexus_net_memory {
 
 struct plexus_net_request {
   plexus_net_request_t* inner = nullptr;  // null: a flush
-  std::byte* target = nullptr;            // of a receive into GPU memory, not yet visible there
+  std::byte* target = nullptr;            // destination in GPU memory, not yet visible there
   std::shared_ptr<std::vector<std::byte>> card;
   int tests = 0;
 };

@@ -16,8 +16,8 @@ namespace plexus::testing_device {
 namespace {
 
 // The target values.
-constexpr double kRateMin = 0.70;     // of a copy's
-constexpr double kLatencyMax = 2.00;  // of an empty kernel's
+constexpr double kRateMin = 0.70;     // relative to a copy
+constexpr double kLatencyMax = 2.00;  // relative to an empty kernel
 
 /// Microseconds per call for `calls` calls of `start`, until `wait` returns.
 double measure_us(int calls,

@@ -61,7 +61,7 @@ class Life {
 struct Rank {
   int rank = 0;
   ncclComm_t comm = nullptr;
-  Life* life = nullptr;        // of rank 0
+  Life* life = nullptr;        // rank 0's
   const int* ready = nullptr;  // pipe on which rank 0 announces that it is ready for a death
 };
 

@@ -31,7 +31,7 @@ struct Outcome {
   std::vector<Finding> findings;  // the first one is the cause, as far as known
   uint64_t ncalls = 0;
   uint64_t nchecked = 0;
-  long memory_kib = 0;  // of the largest process
+  long memory_kib = 0;  // the largest process's
 };
 
 /// A running job.

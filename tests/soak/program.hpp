@@ -37,7 +37,7 @@ struct Operation {
   size_t count = 0;  // number of elements, as in the call
   ncclDataType_t type = ncclInt8;
   Reduction reduction = Reduction::kSum;
-  int root = 0;    // of rooted collectives; kPair: the sender
+  int root = 0;    // root of a rooted collective; kPair: the sender
   int target = 0;  // kPair: the receiver
 };
 
@@ -46,7 +46,7 @@ struct Call {
   int operation = 0;
   int rank = 0;  // in the operation's communicator
   bool is_send = false;
-  int stream = kNoStream;  // of the thread
+  int stream = kNoStream;  // the thread's
   bool is_in_place = false;
   bool is_registered = false;  // buffers from ncclMemAlloc
 };
@@ -95,7 +95,7 @@ struct Comm {
 
 struct Thread {
   int process = 0;
-  std::vector<int> ranks{};  // of the world
+  std::vector<int> ranks{};  // ranks in the world
   int nstreams = 0;
   std::vector<Step> steps{};
 };

@@ -31,7 +31,7 @@ struct Segment {
 };
 constexpr int kReduced = -1;
 
-struct Counts {  // of plexusAllToAllV and plexusAllGatherV, by rank
+struct Counts {  // for plexusAllToAllV and plexusAllGatherV, by rank
   std::vector<size_t> counts{};
   std::vector<size_t> displacements{};
   size_t total = 0;  // elements of the buffer, gaps included

@@ -20,8 +20,8 @@ using Graph = std::shared_ptr<void>;
 /// The kernels of a graph.
 struct GraphShape {
   int kernels = 0;
-  uint32_t blocks = 0;   // of the last one
-  uint32_t threads = 0;  // of each of its blocks
+  uint32_t blocks = 0;   // the last kernel's
+  uint32_t threads = 0;  // per block of that kernel
 };
 
 /// Failures end the test (or the rank's process) with the reason. Threads: any.
@@ -39,7 +39,7 @@ class Machine {
   /// Tests use devices 0, 1, ...; if there are fewer, several of them are the same.
   [[nodiscard]] int device(int wanted) const noexcept { return wanted % device_count(); }
 
-  /// Of the calling thread.
+  /// The calling thread's current device.
   virtual void set_current(int device) = 0;
 
   /// Zeroed memory of a device.

@@ -505,7 +505,7 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
 
 void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceQueue& queue = *blocks[i].queue;  // of several in turn, the first
+    const DeviceQueue& queue = *blocks[i].queue;  // the first one of those in turn
     for (uint32_t w = 0; w < queue.work_count; ++w) {
       const DeviceWork& work = *queue.works[w];
       const DeviceLane& lane = work.lanes[std::min(blocks[i].lane, work.lane_count - 1)];

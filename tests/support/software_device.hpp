@@ -53,7 +53,7 @@ class SoftwareDevice final : public DeviceRuntime {
   ~SoftwareDevice() override;
 
   // -- what a user of CUDA would call --
-  /// Of the calling thread.
+  /// The calling thread's current device.
   static void set_current(int device) noexcept;
   DeviceStream make_stream();
   void destroy_stream(DeviceStream stream);
@@ -127,7 +127,7 @@ class SoftwareDevice final : public DeviceRuntime {
     Kind kind;
     int device;  // -1: of the host
     size_t size_bytes;
-    SharedMemory shared;  // of device memory
+    SharedMemory shared;  // device memory only
   };
   struct Event;
 

@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kProcess = 7000;  // of rank 0
+constexpr uint64_t kProcess = 7000;  // rank 0's process id
 constexpr uint64_t kGroup = 99;
 
 Patience patience() { return {.deadline = Deadline::after(60s)}; }

@@ -45,11 +45,11 @@ struct Call {
 
 struct WorldOptions {
   std::vector<bool> on_device;  // [nranks]
-  uint32_t threads = 1;         // of a block
+  uint32_t threads = 1;         // per block
   bool lines = true;            // connections have them
   bool by_address = false;      // device ranks pass addresses to device ranks
   uint64_t first_step = 0;      // initial step of all Fifos
-  size_t shift_bytes = 0;       // of the user buffers, from their alignment
+  size_t shift_bytes = 0;       // offset of the user buffers from their alignment
   uint32_t inline_bytes = kInlineBytes;
   bool reads_pointers = true;  // device ranks can read the memory of device ranks
   bool in_turn = false;        // one block serves all device ranks

@@ -173,7 +173,7 @@ TEST(HierarchicalCost, BlocksCrossEveryBorderOnce) {
 
 TEST(HierarchicalCost, RingMovesTwiceAsMuchBetweenTwoDatacenters) {
   const LoopCost cost = cost_of("ring_all_reduce", {4, 4});
-  EXPECT_EQ(cost.xdc_chunks[1], 2 * (8 - 1));  // of 8 chunks
+  EXPECT_EQ(cost.xdc_chunks[1], 2 * (8 - 1));  // for 8 chunks
   EXPECT_GE(cost.xdc_rounds, 3);
 }
 

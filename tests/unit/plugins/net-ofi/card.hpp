@@ -16,7 +16,7 @@
 namespace plexus::test {
 
 struct CardRegistration {
-  const void* data = nullptr;  // of a dma-buf: base + offset
+  const void* data = nullptr;  // for a dma-buf: base + offset
   uint64_t size_bytes = 0;
   uint64_t access = 0;
   int iface = 0;
@@ -43,11 +43,11 @@ struct CardAsk {
 /// Set before use; records are guarded by `mutex`.
 struct Card {
   // -- its properties --
-  uint32_t version = 0;  // of libfabric; 0: the real one's
+  uint32_t version = 0;  // libfabric's; 0: the real one's
   bool has_hmem = true;
-  int direct_result = 0;     // of the endpoint option FI_OPT_FI_HMEM_P2P
-  int no_cuda_result = 0;    // of FI_OPT_CUDA_API_PERMITTED
-  int register_result = 0;   // of GPU memory
+  int direct_result = 0;     // result of the endpoint option FI_OPT_FI_HMEM_P2P
+  int no_cuda_result = 0;    // result of FI_OPT_CUDA_API_PERMITTED
+  int register_result = 0;   // result of registering GPU memory
   bool holds_reads = false;  // they end after release_reads()
 
   // -- recorded calls --

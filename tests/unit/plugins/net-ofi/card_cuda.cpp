@@ -25,7 +25,7 @@ PLEXUS_TEST_EXPORT int cuPointerGetAttribute(void* value,
   }
   switch (attribute) {
     case kMemoryType:
-      *static_cast<unsigned*>(value) = 2;  // of a device
+      *static_cast<unsigned*>(value) = 2;  // CU_MEMORYTYPE_DEVICE
       return 0;
     case kDeviceOrdinal:
       *static_cast<int*>(value) = kGpu;

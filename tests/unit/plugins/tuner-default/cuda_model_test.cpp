@@ -49,7 +49,7 @@ TEST(CudaModel, IsForCommunicatorsOfCudaRanksOnly) {
   comm.cuda.sm = 0;
   EXPECT_FALSE(is_cuda(comm));
   comm = gpus_of(8);
-  comm.struct_size = offsetof(plexus_tuner_comm_t, cuda);  // of a host before 1.4
+  comm.struct_size = offsetof(plexus_tuner_comm_t, cuda);  // as from a host before 1.4
   EXPECT_FALSE(is_cuda(comm));
 }
 
