@@ -16,7 +16,7 @@ class Stream {
   ~Stream() { (void)plexusStreamDestroy(stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  // converts to the handle
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the handle
   operator cudaStream_t() const { return stream_; }
 
  private:
@@ -29,7 +29,7 @@ class Event {
   ~Event() { destroy(); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  // converts to the handle
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the handle
   operator plexusEvent_t() const { return event_; }
   void destroy() {
     if (event_ != nullptr) {
