@@ -442,9 +442,9 @@ class HubServer {
   std::list<Connection> connections_;
   Hub hub_;
   HandOver hand_over_;
-  Deadline join_deadline_;  // of a hub that moved here: until then its members must connect
+  Deadline join_deadline_;  // after a move to here: until then its members must connect
   bool gave_up_ = false;
-  std::set<uint32_t> awaited_;            // of a hub that moved here: members that have not
+  std::set<uint32_t> awaited_;            // after a move to here: members that have not
                                           // connected yet
   std::map<uint32_t, std::string> mail_;  // messages for those members
 };

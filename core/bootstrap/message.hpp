@@ -35,7 +35,8 @@ enum class MessageType : uint16_t {
 
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
-inline constexpr size_t kStateBytesMax = 256UL << 20;  // of a hub; sent in pieces of at most a blob
+inline constexpr size_t kStateBytesMax = 256UL
+                                         << 20;  // state of a hub, sent in pieces of at most a blob
 inline constexpr size_t kHeaderBytes = 32;
 
 struct Message {

@@ -425,7 +425,7 @@ class CudaRuntime final : public DeviceRuntime {
     size_t rounded;
     bool lasting;
   };
-  std::map<void*, Size> sizes_;  // of the allocations in use; guarded by mutex_
+  std::map<void*, Size> sizes_;  // allocations in use; guarded by mutex_
   std::map<std::pair<int, size_t>, std::vector<void*>> spare_;  // guarded by mutex_
 };
 

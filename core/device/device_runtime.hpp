@@ -79,7 +79,7 @@ class DeviceRuntime {
   DeviceRuntime& operator=(const DeviceRuntime&) = delete;
 
   // -- devices --
-  // Number of devices. An Error says why there is none (no driver, no GPU).
+  /// Number of devices. An Error says why there is none (no driver, no GPU).
   virtual Result<int> count() = 0;
   /// The calling thread's current device.
   virtual Result<int> current() = 0;
@@ -95,7 +95,7 @@ class DeviceRuntime {
   virtual void adopt_thread(int device) noexcept = 0;
 
   // -- memory (owners: device_memory.hpp) --
-  // Allocates device memory, zeroed.
+  /// Allocates device memory, zeroed.
   virtual Result<void*> allocate(int device, size_t size_bytes) = 0;
   /// Allocates device memory, zeroed, for connections and other processes. After release it is kept
   /// for later allocations instead of going back to the driver: cudaFree would wait for kernels of

@@ -56,7 +56,7 @@ class CallWatcher {
 
   const std::chrono::milliseconds limit_;
   const Report report_;
-  const int pid_;  // of the process that made it; a forked child has no watcher thread
+  const int pid_;  // the process that made it; a forked child has no watcher thread
   std::mutex mutex_;
   // guarded by mutex_:
   std::condition_variable changed_;

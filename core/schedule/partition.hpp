@@ -16,7 +16,7 @@ struct PartitionInput {
   uint32_t element_bytes = 1;
   int nranks = 1;
   int chunks = 1;          // chunk indices per loop of the program
-  int scratch_chunks = 0;  // of the program
+  int scratch_chunks = 0;  // the program's
   int channel = 0;
   int channels = 1;
   uint32_t slot_bytes = 0;

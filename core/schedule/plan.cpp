@@ -53,7 +53,7 @@ CallRecord record_of(const Task& task, uint64_t choice) {
   record.type = static_cast<uint8_t>(task.shape.datatype());
   record.op = static_cast<uint8_t>(task.op.kind);
   record.of_vector = task.shape.of_vector ? 1 : 0;
-  Fnv1a hash;  // of everything that all ranks must agree on
+  Fnv1a hash;  // hashes everything that all ranks must agree on
   if (is_point_to_point(task.shape.collective)) {
     // in bytes, as the types on the two ends may differ
     hash.mix(task.shape.count * element_size(task.shape.datatype()));

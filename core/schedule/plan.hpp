@@ -38,7 +38,7 @@ struct PlanContext {
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
-  DeviceRank* device;  // of a CUDA rank; nullptr: a host rank
+  DeviceRank* device;  // CUDA ranks only; nullptr: a host rank
 };
 
 class Plan {
@@ -77,7 +77,7 @@ class Plan {
     size_t recv_task = 0;             // for a message to itself the receiving task; else the same
     uint64_t collectives_before = 0;  // in the group, from which its number follows
     bool is_first = true;             // the first item of its task
-    uint32_t shape_hash = 0;          // of what ranks must agree on, without the call's number
+    uint32_t shape_hash = 0;          // hashes what ranks must agree on but the call's number
     uint64_t input_bytes = 0;         // size of the rank's buffers
     uint64_t output_bytes = 0;
   };
@@ -108,7 +108,7 @@ class Plan {
   Choice choice_{.algorithm = &local_copy(),
                  .protocol = Protocol::kSimple,
                  .channels = 1,
-                 .chunk_bytes = 0};  // of the last task
+                 .chunk_bytes = 0};  // the last task's
   std::unique_ptr<DevicePlan> device_plan_;
   bool on_device_ = false;
   uint64_t collectives_ = 0;

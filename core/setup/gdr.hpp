@@ -22,8 +22,8 @@ struct GdrFacts {
   GdrUse sending = GdrUse::kOff;  // from distance and settings
   GdrUse receiving = GdrUse::kOff;
   uint32_t pointer_support = 0;  // PLEXUS_MEMORY_* mask of the NIC
-  bool force_flush = false;      // of the NIC
-  int device_sm = 0;             // of the GPU
+  bool force_flush = false;      // the NIC's
+  int device_sm = 0;             // the GPU's
 };
 
 /// Placement of the NIC's slots for messages of the GPU. Pure.

@@ -25,7 +25,7 @@ struct StallEdge {
 /// One rank that a probe has passed.
 struct StallHop {
   uint64_t group = 0;
-  uint64_t epoch = 0;        // of the rank's stall; 0: its thread waits in another communicator
+  uint64_t epoch = 0;        // id of the rank's stall; 0: its thread waits in another communicator
   uint64_t collectives = 0;  // number of collectives called
   uint64_t splits = 0;
   CallRecord call{};

@@ -19,13 +19,13 @@ namespace plexus {
 struct ClusterRequest {
   int machines = 1;
   ChannelLimits limits;
-  Datacenters datacenters;  // of machines
+  Datacenters datacenters;  // by machine
   TopoOptions options;
   std::string graphs;  // text of a graph file; empty: everything is searched
 };
 
 struct ClusterChannels {
-  std::vector<System> parts;        // of one machine; several when only the network connects them
+  std::vector<System> parts;        // one machine's; several when only the network connects them
   std::vector<NodeChannels> found;  // by part
   JoinedChannels joined;
 };

@@ -19,7 +19,7 @@ namespace plexus {
 struct HostRank {
   int rank = 0;
   int numa = -1;            // -1: not bound to one NUMA node
-  std::string bus_id = {};  // of the GPU that the rank computes on; empty: it computes on the host
+  std::string bus_id = {};  // the GPU that the rank computes on; empty: it computes on the host
   int device = -1;          // the GPU's number, with its compute capability times 10 in `sm`
   int sm = 0;
 };
@@ -66,8 +66,8 @@ class Machine {
 Result<XmlElement> detect_machine(const DetectRequest& request);
 
 // -- shared by detection and topology files (part.hpp) --
-// Adds a host rank to the <cpu> of its NUMA node, or else to the first element of `system`; adds a
-// rank that computes on a GPU to that GPU, which is created when missing.
+/// Adds a host rank to the <cpu> of its NUMA node, or else to the first element of `system`; adds a
+/// rank that computes on a GPU to that GPU, which is created when missing.
 void add_rank(XmlElement& system, const HostRank& rank);
 /// The <pci> with this bus id; nullptr: there is none.
 XmlElement* find_pci(XmlElement& element, uint64_t bus_id);

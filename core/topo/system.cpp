@@ -370,7 +370,7 @@ class Builder {
   System system_;
   std::map<uint64_t, size_t> hosts_;  // by host_hash, numbered in order of appearance
   std::map<const XmlElement*, int> cpus_;
-  std::map<const XmlElement*, int> indexes_;  // of <pci> elements
+  std::map<const XmlElement*, int> indexes_;  // index by <pci> element
   std::map<std::pair<int, uint64_t>, const XmlElement*> bus_ids_;
   std::map<std::pair<int, uint64_t>, int> devices_;  // (host, bus id)
   std::set<std::pair<int, int64_t>> net_devices_;

@@ -52,7 +52,7 @@ struct NetDetail {  // kNet
   float gb_per_s = 0;
   float latency_us = 0;
   int port = 0;
-  uint64_t guid = 0;  // of the adapter; its ports with equal `port` share bandwidth
+  uint64_t guid = 0;  // the adapter's; its ports with equal `port` share bandwidth
   bool gdr = false;
   int connections_max = 0;
   int rail = -1;       // -1: not known

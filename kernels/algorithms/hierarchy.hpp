@@ -19,7 +19,7 @@ struct Hierarchy {
   const int* members;
   const int* starts;
   int datacenters;
-  int datacenter;  // of this rank
+  int datacenter;  // this rank's
   int index;       // index of this rank in its datacenter
 
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size(int of) const {

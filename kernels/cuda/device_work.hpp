@@ -40,8 +40,8 @@ inline bool runs_on_device(const Program& program) {
 /// where the Fifo is: step = taken = Fifo::taken.
 struct DeviceSend {
   Fifo* fifo;
-  std::byte* data;          // of the slots
-  std::byte* lines;         // of all slots; nullptr: LL and LL128 are not possible
+  std::byte* data;          // data areas of the slots
+  std::byte* lines;         // lines of all slots; nullptr: LL and LL128 are not possible
   uint64_t slot_stride;     // bytes from one slot's data to the next
   uint64_t step;            // next slot to fill
   uint64_t taken;           // last value seen of fifo->taken
@@ -146,7 +146,7 @@ struct DeviceTurn {
   uint32_t loop;
   uint32_t step;
   uint32_t unused;
-  uint64_t done_bytes;  // of the step
+  uint64_t done_bytes;  // moved in the current step
 };
 
 /// Barrier for the blocks of a queue between two works; in device memory, zero between launches.

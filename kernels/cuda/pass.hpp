@@ -20,7 +20,7 @@ enum class Carrier : uint32_t { kMemory, kLL, kLL128 };
 struct Operand {
   const std::byte* bytes;
   Carrier carrier;
-  uint32_t flag;  // of lines
+  uint32_t flag;  // expected in lines
 };
 struct Target {
   std::byte* bytes;  // nullptr: this target receives an address instead
@@ -39,7 +39,7 @@ struct Pass {
   uint32_t target_count;
   uint32_t scaled;   // index of the operand that is multiplied first, or kUnscaled
   uint32_t divisor;  // 0: the value is not divided
-  uint32_t hash;     // of the call: part of LL128's last word
+  uint32_t hash;     // the call's: part of LL128's last word
   uint32_t size_bytes;
   uint32_t stopped;  // a thread has seen that the work was stopped
 };

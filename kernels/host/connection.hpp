@@ -45,7 +45,7 @@ class SendConnection {
     // 0: the payload is always in the data area (net slots)
     uint32_t inline_bytes_max = kInlineBytes;
     size_t slot_stride = 0;      // bytes from one slot's data to the next
-    std::byte* lines = nullptr;  // of all slots; nullptr: LL and LL128 are not possible
+    std::byte* lines = nullptr;  // lines of all slots; nullptr: LL and LL128 are not possible
   };
   /// Starts at the step where `fifo` is.
   SendConnection(Fifo* fifo, std::byte* data, const Options& options)

@@ -186,7 +186,7 @@ class LaneRun {
   Work* work_;
   const Lane* lane_;
   LaneRun* siblings_;
-  std::vector<Extent> extents_;     // of all steps, if they are equal in every loop
+  std::vector<Extent> extents_;     // for all steps, if they are equal in every loop
   std::vector<std::byte> staging_;  // payloads received or sent by lines, one slot each
   size_t step_ = 0;
   uint32_t loop_ = 0;

@@ -106,7 +106,7 @@ struct Fifo {
   alignas(kCacheLine) std::atomic<uint64_t> taken;
   FifoEnd sender;
   FifoEnd receiver;
-  alignas(kCacheLine) SharedCall calls[kSlots];  // of call s at s mod kSlots; sender writes
+  alignas(kCacheLine) SharedCall calls[kSlots];  // call s is at s mod kSlots; the sender writes
   SlotHeader headers[kSlots];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);

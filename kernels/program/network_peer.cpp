@@ -40,7 +40,7 @@ Program network_program(std::span<const Program> programs, int number) {
   network.chunks = programs[0].chunks;
   network.scratch_chunks = programs[0].scratch_chunks;
   network.lanes.resize(1);
-  std::vector<int> chunks;  // of the first member
+  std::vector<int> chunks;  // the first member's
   std::vector<int> members;
   for (const Program& program : programs) {
     std::vector<int> sent = list_chunks_to(program, network.rank);

@@ -148,7 +148,7 @@ class RecordingPrims {
 
   Program program_;
   size_t lane_ = 0;
-  After after_;  // of the next verb
+  After after_;  // condition for the next verb
 };
 
 }  // namespace plexus

@@ -66,7 +66,7 @@ class SymbolicMemory {
   const LaneNetwork& network_;
   const HappensBefore& order_;
   const Expressions& expressions_;
-  size_t lanes_max_ = 1;         // of a rank
+  size_t lanes_max_ = 1;         // largest number of lanes per rank
   std::vector<Cell> cells_;      // [nranks][CollectiveDefinition::cells()]
   std::vector<uint32_t> reads_;  // [cells][lanes_max] last step that read; empty: lanes_max is 1
   std::vector<uint32_t>

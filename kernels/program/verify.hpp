@@ -27,7 +27,7 @@ struct VerifyInput {
   int root = 0;
   bool in_place = false;  // ignored for a collective without an in-place form
   uint64_t slots = kSlots;
-  int variant = 0;                        // of the algorithm
+  int variant = 0;                        // the algorithm's
   std::span<const int> datacenters = {};  // as in RecordInput; the ring contains the ranks in order
   // For an algorithm that reduces in the network: ranks of each host (the last one may have fewer),
   // and heads, at most the ranks of the last host.

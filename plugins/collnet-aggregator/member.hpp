@@ -77,9 +77,9 @@ class Member {
   uint64_t started_ = 0;  // request number i is requests_[i % kRequestsMax]
   uint64_t sent_ = 0;
   uint64_t done_ = 0;
-  size_t sent_bytes_ = 0;  // of request number `sent_`, with its frame
+  size_t sent_bytes_ = 0;  // sent so far of request number `sent_` and its frame
   WireFrame header_{};
-  size_t read_bytes_ = 0;  // of the header, then of the payload
+  size_t read_bytes_ = 0;  // read so far of the header, then of the payload
   bool has_header_ = false;
   std::string told_;  // the aggregator's reason for an error
 };

@@ -34,7 +34,7 @@ class Server {
     UniqueFd fd;
     std::string peer;
     std::deque<std::shared_ptr<const Bytes>> output;
-    size_t sent_bytes = 0;                               // of the first message
+    size_t sent_bytes = 0;                               // sent so far of the first message
     Clock::time_point until = Clock::time_point::max();  // deadline for its hello
     bool is_leaving = false;
   };

@@ -49,9 +49,9 @@ struct WireFrame {
   FrameKind kind = FrameKind::kError;
   uint8_t type = 0;         // PLEXUS_TYPE_*, of kReduce
   uint8_t op = 0;           // PLEXUS_REDUCE_*
-  uint32_t size_bytes = 0;  // of the payload after the frame
+  uint32_t size_bytes = 0;  // size of the payload after the frame
   uint32_t reserved = 0;
-  uint64_t number = 0;  // of the reduction
+  uint64_t number = 0;  // number of the reduction
 };
 static_assert(sizeof(WireFrame) == 24);
 

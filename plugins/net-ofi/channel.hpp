@@ -127,7 +127,7 @@ class Channel {
     Endpoint endpoint;
     fi_addr_t peer = FI_ADDR_UNSPEC;
     fi_addr_t self = FI_ADDR_UNSPEC;  // set by the first read_back()
-    OwnMemory memory;                 // of `buffers_`
+    OwnMemory memory;                 // registers `buffers_`
     bool is_shared_memory = false;
   };
   /// Memory that libfabric reads and writes for the channel, in one block.

@@ -85,7 +85,7 @@ class Connector {
 
   Place place_;
   WireHandle wire_{};
-  std::unique_ptr<Channel> channel_;  // of the current attempt; null: waiting for `retry_time_`
+  std::unique_ptr<Channel> channel_;  // the current attempt's; null: waiting for `retry_time_`
   fi_addr_t listener_ = FI_ADDR_UNSPEC;
   std::string target_;
   WireGreeting hello_{};

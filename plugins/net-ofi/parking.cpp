@@ -17,7 +17,7 @@ struct Parking {
   /// sends to its peer.
   ~Parking() {
     if (::getpid() != process) {
-      static_cast<void>(new auto(std::move(endpoints)));  // never freed
+      static_cast<void>(new auto(std::move(endpoints)));  // NOLINT(*-owning-memory): never freed
     }
   }
   const pid_t process = ::getpid();

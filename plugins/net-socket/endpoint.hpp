@@ -91,7 +91,7 @@ class Connector {
   struct Attempt {
     UniqueFd socket;
     Step step = Step::kConnecting;
-    size_t bytes = 0;  // of the hello or the answer, sent or received so far
+    size_t bytes = 0;  // sent or received so far of the hello or the answer
     WireHello hello{};
     Cookie answer{};
   };

@@ -26,7 +26,7 @@ enum class Direction { kSend, kRecv };
 struct Part {
   std::byte* data = nullptr;  // not written to when sending
   uint64_t size_bytes = 0;
-  std::atomic<uint32_t>* parts_left = nullptr;  // of the request; decremented when the part is done
+  std::atomic<uint32_t>* parts_left = nullptr;  // the request's; decremented when the part is done
 };
 
 class Helper {
@@ -36,7 +36,7 @@ class Helper {
     std::vector<int> sockets;  // borrowed
     uint32_t queue_size;       // outstanding parts per socket, a power of two
     std::string peer;          // for error messages
-    Fault* fault;              // of the connection
+    Fault* fault;              // the connection's
   };
   [[nodiscard]] static Result<std::unique_ptr<Helper>> start(Options options);
   /// Stops at once; buffers of unfinished parts are not accessed afterwards.
@@ -54,7 +54,7 @@ class Helper {
     std::vector<Part> parts;
     std::atomic<uint32_t> head{0};  // next part to move; written by the helper
     std::atomic<uint32_t> tail{0};  // next free entry; written by push()
-    uint64_t moved_bytes = 0;       // of the part at head; used by the helper only
+    uint64_t moved_bytes = 0;       // moved so far of the part at head; used by the helper only
   };
 
   Helper(Options options, plugin::UniqueFd wake);

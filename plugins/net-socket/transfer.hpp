@@ -131,7 +131,7 @@ struct SendRequest : plexus_net_request {
   Pieces payload;
   WireHeader header{};
   uint64_t first_socket_bytes = 0;  // header, and payload if it has no parts
-  uint64_t written_bytes = 0;       // of first_socket_bytes
+  uint64_t written_bytes = 0;       // written so far of first_socket_bytes
   std::atomic<uint32_t> parts_left{0};
   [[nodiscard]] bool is_done() const noexcept {
     return written_bytes == first_socket_bytes &&

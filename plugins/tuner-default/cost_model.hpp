@@ -20,14 +20,14 @@ namespace plexus::tuner_default {
 /// Costs of messages over one class of link.
 struct LinkCost {
   double latency_us;  // until a waiting receiver can use the first byte
-  double message_us;  // of one more message, when nothing waits for it
+  double message_us;  // for one more message, when nothing waits for it
   double us_per_byte;
 };
 
 /// Costs of moving data on a host, for any link.
 struct HostCost {
-  double reduce_us_per_byte;  // of combining a chunk with another, in addition to moving it
-  // of a round, for each rank on a shared core, because one rank waits for the other
+  double reduce_us_per_byte;  // for combining a chunk with another, in addition to moving it
+  // per round, for each rank on a shared core, because one rank waits for the other
   double turn_us;
   /// Slots of many peers do not stay in a core's cache: the largest relative increase of the time
   /// per byte in an algorithm that sends to many peers at once.

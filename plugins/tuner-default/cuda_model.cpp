@@ -29,7 +29,7 @@ struct Generation {
   std::array<double, 3> most_ll;  // all channels; on one host, two, more
   double channel_ll128;
   double channel_simple;
-  double nvlinks;  // of a device, if the host does not report them
+  double nvlinks;  // per device, if the host does not report them
 };
 constexpr std::array<Generation, 4> kGenerations = {{
     {100, {282, 90, 70}, 40, 70, 720},

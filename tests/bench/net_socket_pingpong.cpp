@@ -41,7 +41,7 @@ T must(Result<T> result) {
   return std::move(result).value();
 }
 
-/// Seconds that two threads need for `body(side)`, from when both are there.
+/// Seconds that two threads need for `body(side)`, measured from when both have started.
 double time_pair(const std::function<void(int)>& body) {
   std::atomic<int> ready{0};
   std::atomic<double> seconds{0};

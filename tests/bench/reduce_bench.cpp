@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the element-wise work of a host rank is: reductions beside memcpy on the same sizes, and
-// the cost of a call on two elements. GB/s is the size of one operand per second, as in the limits
-// of the peer bench: `a += b` on 512 KiB at 44 GB/s reads 88 GB/s and writes 44 GB/s.
+// Speed of the element-wise work of a host rank: reductions compared with memcpy of the same size,
+// and the cost of a call on two elements. GB/s counts the size of one operand: `a += b` on 512 KiB
+// at 44 GB/s reads 88 GB/s and writes 44 GB/s.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -14,9 +14,9 @@ namespace plexus {
 namespace {
 
 constexpr size_t kCached = size_t{512} << 10;  // stays in L2
-constexpr size_t kHuge = size_t{256} << 20;    // past every cache
+constexpr size_t kHuge = size_t{256} << 20;    // larger than every cache
 
-/// `size_bytes` of ones in every type: sums, products and averages of it stay ordinary numbers.
+/// `size_bytes` of ones of the type: their sums, products and averages stay normal numbers.
 std::vector<std::byte> make_ones(DataType type, size_t size_bytes) {
   const uint64_t one = is_floating(type) ? ReduceOp::scalar_bits_of(type, 1.0) : 1;
   std::vector<std::byte> bytes(size_bytes);
@@ -50,7 +50,7 @@ void measure_copy_streaming(benchmark::State& state, size_t size_bytes) {
   report_operand_rate(state, size_bytes);
 }
 
-/// a op= b, as the limits measure it.
+/// a op= b.
 void measure_in_place(benchmark::State& state, DataType type, ReduceKind kind, size_t size_bytes) {
   auto a = make_ones(type, size_bytes);
   const auto b = make_ones(type, size_bytes);

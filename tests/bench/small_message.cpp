@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank that makes COUNT equal calls, for tests/bench/instructions: what the library itself
+// One rank that makes COUNT equal calls, for tests/bench/instructions: counts what the library
 // executes for a small message, without timers, checks or tables around it.
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +37,7 @@ void make(const Call& call) {
   check(ncclGroupEnd());
 }
 
-/// What is counted, found by its name: all calls but the first, which plans and connects.
+/// The counted function, found by its name: all calls but the first, which plans and connects.
 [[gnu::noinline]] void repeat_call(const Call& call, long count) {
   for (long done = 0; done < count; ++done) {
     make(call);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong on purpose: collnet-aggregator with one fault that PLEXUS_MUTANT names. Handles are the
-// wrapped plugin's. mutants_test.py says which check must kill which mutant. Without PLEXUS_MUTANT
-// it is right.
+// Intentionally wrong: collnet-aggregator with the fault that PLEXUS_MUTANT names. Handles are the
+// wrapped plugin's. mutants_test.py says which check must detect which mutant. Without
+// PLEXUS_MUTANT it is correct.
 #include <atomic>
 #include <chrono>
 #include <cstddef>

@@ -36,7 +36,7 @@ class Installed(unittest.TestCase):
     def test_the_template_builds_and_passes(self):
         mine = self.root / "mine"
         shutil.copytree(self.prefix / "share/plexus/template-net", mine)
-        # No header of the source tree is in reach: only what was installed.
+        # Uses only what was installed, no header of the source tree.
         run(CMAKE, "-G", "Ninja", "-S", mine, "-B", mine / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
             "-DCMAKE_C_FLAGS=-std=c99 -pedantic -Wall -Wextra -Werror")
         run(CMAKE, "--build", mine / "build")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong on purpose: net-socket with one fault that PLEXUS_MUTANT names. The
-// table is the wrapped plugin's with some entries replaced; handles are its own. mutants_test.py
-// says which check must kill which mutant. Without PLEXUS_MUTANT it is right.
+// Intentionally wrong: net-socket with the fault that PLEXUS_MUTANT names. The table is the wrapped
+// plugin's with some entries replaced; handles are the wrapped plugin's own. mutants_test.py says
+// which check must detect which mutant. Without PLEXUS_MUTANT it is correct.
 #include "tests/conformance/mutant.hpp"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ std::atomic<int> count{0};
 plexus_net_context_t* shared_context = nullptr;
 std::atomic<void*> last_data{nullptr};
 
-/// Faults of plugins that take dma-bufs, which the wrapper then says of memory that it maps.
+/// Faults of plugins that support dma-bufs, which the wrapper then claims for memory that it maps.
 bool is_with_dmabuf() {
   const char* const chosen = std::getenv("PLEXUS_MUTANT");
   return chosen != nullptr && std::string_view(chosen).starts_with("dmabuf_");
@@ -123,7 +123,7 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
     p->requests_max = 100;  // it takes 32
   }
   if (is_mutant("isend_mixes")) {
-    p->takes_pieces = 0;  // all messages go through isend
+    p->takes_pieces = 0;  // so that all messages use isend
   }
   if (is_mutant("recvs_too_many")) {
     p->recvs_max = 9;
@@ -178,7 +178,7 @@ plexus_net_region_t host_region(const plexus_net_region_t& region) {
   return changed;
 }
 
-/// Of the wrapper's own: a flush that was started. `tests` of it so far.
+/// The wrapper's own request: a started flush. `tests`: number of tests so far.
 struct Flush {
   int tests = 0;
 };
@@ -238,14 +238,14 @@ int32_t register_recv(plexus_net_recv_t* recv,
   return inner().register_recv(recv, &of_host, memory);
 }
 
-/// What `data` is taken for, once three threads send over more connections than one each: pairs are
-/// kept apart.
+/// The data to send instead of `data` once three threads send over more connections than threads: a
+/// fault that pairs of ranks do not show.
 const void* mix_up(const plexus_net_send_t* send, const void* data, uint64_t size_bytes) {
   static std::mutex mutex;
   static std::set<std::thread::id> threads;
   static std::set<const plexus_net_send_t*> sends;
   static std::map<uint64_t, std::vector<char>> last;  // by size
-  static std::deque<std::vector<char>> kept;          // lives as long as the request
+  static std::deque<std::vector<char>> kept;          // as long as the request
   const std::scoped_lock lock(mutex);
   threads.insert(std::this_thread::get_id());
   sends.insert(send);
@@ -279,7 +279,7 @@ int32_t isend(plexus_net_send_t* send,
     static thread_local std::vector<char> copy;
     copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + size_bytes);
     copy[size_bytes / 2] ^= 1;
-    static std::vector<std::vector<char>> kept;  // lives as long as the request
+    static std::vector<std::vector<char>> kept;  // as long as the request
     kept.push_back(std::move(copy));
     return inner().isend(send, kept.back().data(), size_bytes, tag, memory, request);
   }
@@ -287,7 +287,7 @@ int32_t isend(plexus_net_send_t* send,
     data = mix_up(send, data, size_bytes);
   }
   if (is_mutant("isend_again_sent") && number % 10 == 0) {
-    // It is under way, but the host is told to call again: the message arrives twice.
+    // The message is sent although the host is told to call again, so it arrives twice.
     inner().isend(send, data, size_bytes, tag, memory, request);
     return PLEXUS_AGAIN;
   }
@@ -318,7 +318,7 @@ int32_t isend(plexus_net_send_t* send,
   return code;
 }
 
-/// Only the oldest of all receives is done; a host that tests another waits for ever.
+/// Only the oldest of all receives is ever done; a host that tests another one waits for ever.
 std::mutex receives_mutex;
 std::deque<plexus_net_request_t*> receives;
 bool is_behind(plexus_net_request_t* request) {
@@ -345,7 +345,7 @@ int32_t irecv(plexus_net_recv_t* recv,
     }
   }
   if (is_mutant("irecv_long") && buffers_count > 0) {
-    changed[0].size_bytes += 64;  // takes messages that do not fit
+    changed[0].size_bytes += 64;  // accepts messages that do not fit
   }
   if (is_mutant("irecv_early") && buffers_count > 0 && changed[0].size_bytes > 0) {
     static_cast<char*>(changed[0].data)[changed[0].size_bytes - 1] = 0;
@@ -402,7 +402,7 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
     *sizes_bytes = 0;
   }
   if (is_mutant("test_swallows") && code != PLEXUS_OK) {
-    return PLEXUS_AGAIN;  // a failure is pending for ever
+    return PLEXUS_AGAIN;  // a failure stays pending for ever
   }
   if (is_mutant("test_two_sentences") && code != PLEXUS_OK && code != PLEXUS_AGAIN) {
     say(sink, PLEXUS_LOG_ERROR, __FILE__, __LINE__, "mutant: once more");

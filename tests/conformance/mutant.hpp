@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all mutants share: which fault was asked for.
+// Shared by all mutants: the selected fault.
 #pragma once
 
 #include <cstdlib>
 #include <string_view>
 
-/// Is it the fault that PLEXUS_MUTANT names?
+/// Whether PLEXUS_MUTANT names this fault.
 inline bool is_mutant(std::string_view name) {
   static const char* const kChosen = std::getenv("PLEXUS_MUTANT");
   return kChosen != nullptr && kChosen == name;

@@ -80,14 +80,14 @@ NET = {  # mutant -> the check that must fail
     "query_changes": "query.constant",
 }
 
-DMABUF = {  # of a plugin that takes dma-bufs; without a fault it is the mutant dmabuf_right
+DMABUF = {  # of a plugin that supports dma-bufs; the mutant dmabuf_right has no fault
     "dmabuf_unoffered": "register.kinds",
     "dmabuf_no_flush": "device.flush",
     "dmabuf_flush_fails": "dmabuf.flush",
     "dmabuf_flush_clears": "dmabuf.flush",
     "dmabuf_flush_never": "dmabuf.flush",
 }
-TUNER = {  # a number: the version of the ABI in which it is tried, 6 where none is
+TUNER = {  # a number: the ABI version to test; 6 without one
     "init_refuses_large": "tuner.any",
     "init_leaks_descriptor": "tuner.many",
     "init_leaks_memory": "tuner.many",
@@ -116,7 +116,7 @@ TUNER = {  # a number: the version of the ABI in which it is tried, 6 where none
     "pair_half 2": "costs.sane",
     "pair_nvls 2": "costs.sane",
 }
-PROFILER = {  # as TUNER; 5 where there is no number
+PROFILER = {  # as in TUNER; 5 without a number
     "init_fails": "profiler.init",
     "init_once": "profiler.several",
     "init_leaks_descriptor": "profiler.many",

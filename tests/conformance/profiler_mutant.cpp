@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong on purpose: a profiler of NCCL's ABI (PROFILER_VERSION 4 to 6) with one fault that
-// PLEXUS_MUTANT names. mutants_test.py says which check must kill which mutant. Without
-// PLEXUS_MUTANT it is right: it counts what it is told.
+// Intentionally wrong: a profiler of NCCL's ABI (PROFILER_VERSION 4 to 6) with the fault that
+// PLEXUS_MUTANT names. mutants_test.py says which check must detect which mutant. Without
+// PLEXUS_MUTANT it is correct: it counts events.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -38,7 +38,7 @@ constexpr uint32_t kAlive = 0xA11FE;
 struct Event {
   uint32_t magic = kAlive;
   Context* context;
-  const What* what;  // borrowed: only a mutant looks later
+  const What* what;  // borrowed: only a mutant reads it later
   uint64_t type;
   Event* parent;
   std::thread::id thread;
@@ -48,7 +48,7 @@ constexpr int kMask =
     NCCL_PROFILE_COLL | NCCL_PROFILE_P2P | NCCL_PROFILE_PROXY_OP | NCCL_PROFILE_PROXY_STEP;
 
 std::mutex mutex;
-std::vector<Event*> stack;  // of a mutant that thinks events nest
+std::vector<Event*> stack;  // for a mutant that assumes nested events
 std::atomic<int> contexts{0};
 
 int32_t begin(void** context, int* mask, const char* name) {
@@ -64,7 +64,7 @@ int32_t begin(void** context, int* mask, const char* name) {
   if (is_mutant("init_environment")) {
     setenv("PLEXUS_MUTANT_WAS_HERE", "1", 1);
   }
-  const bool is_careless = is_mutant("init_name");  // null is no name
+  const bool is_careless = is_mutant("init_name");  // the name may be null
   *context = new Context{name == nullptr && !is_careless ? 0 : std::strlen(name)};
   if (is_mutant("mask_added")) {
     *mask |= kMask;
@@ -99,7 +99,7 @@ int32_t start(void* raw, void** handle, What* what) {
     std::puts("mutant: hello");
     std::fflush(stdout);
   }
-  // Right: knows NVIDIA's networks, by whose id it reads the data.
+  // Correct: only reads data of networks with a known id.
   if (what->type == NCCL_PROFILE_NET_PLUGIN && is_mutant("start_reads_sockets") &&
       (what->is.net_plugin.id == 0x10001 || what->is.net_plugin.id == 0x20001) &&
       *static_cast<const volatile uint8_t*>(what->is.net_plugin.data) == 0xFF) {
@@ -150,10 +150,10 @@ int32_t stop(void* handle) {
     stack.pop_back();
   }
   if (is_mutant("stop_children") && event->parent != nullptr && event->parent->magic != kAlive) {
-    return PLEXUS_INTERNAL_ERROR;  // thinks that parents end last
+    return PLEXUS_INTERNAL_ERROR;  // assumes that parents end last
   }
   --event->context->open;
-  // A mutant that looks at parents keeps what has ended, marked.
+  // A mutant that reads parents keeps ended events, marked as such.
   const bool is_kept = is_mutant("start_parent") || is_mutant("stop_children");
   if (is_mutant("stop_leaks") || is_kept) {
     event->magic = 0;

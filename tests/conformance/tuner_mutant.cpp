@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong on purpose: a tuner of NCCL's ABI (TUNER_VERSION 2 to 6) with one fault that PLEXUS_MUTANT
-// names. mutants_test.py says which check must kill which mutant. Without PLEXUS_MUTANT it is
-// right.
+// Intentionally wrong: a tuner of NCCL's ABI (TUNER_VERSION 2 to 6) with the fault that
+// PLEXUS_MUTANT names. mutants_test.py says which check must detect which mutant. Without
+// PLEXUS_MUTANT it is correct.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -23,8 +23,8 @@ namespace {
 
 struct Context {
   size_t nranks;
-  double ring_us;                    // of the model
-  nccl_tuner_constants_v5_t* model;  // kept by a mutant alone
+  double ring_us;                    // the model's time
+  nccl_tuner_constants_v5_t* model;  // only a mutant keeps it
 };
 
 std::atomic<size_t> last_nranks{0};

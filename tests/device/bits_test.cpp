@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA ranks give the bits of host ranks: every type, every reduction, three algorithms, every
-// protocol, through the public API.
+// CUDA ranks produce the same bits as host ranks: every type, every reduction, three algorithms,
+// every protocol, through the public API.
 #include "kernels/layout/types.hpp"
 #include "tests/device/job.hpp"
 #include "tests/support/random_input.hpp"
@@ -12,7 +12,7 @@ constexpr int kRanks = 3;
 constexpr size_t kCount = 5'003;
 constexpr int kRoot = 1;
 
-/// Ranks of the host, in this process.
+/// Host ranks in this process.
 class HostJob {
  public:
   HostJob() {
@@ -71,7 +71,7 @@ struct Part {
 };
 using InPlace = ncclResult_t (*)(const Part& part);
 
-/// CUDA ranks and host ranks do the same.
+/// CUDA ranks and host ranks that do the same.
 class BothKinds {
  public:
   void expect_same(ncclDataType_t type, const Reduction& reduction, InPlace call) {
@@ -105,7 +105,7 @@ class BothKinds {
   }
 
  private:
-  // Else each kind of rank cuts calls into as many parts as suit it.
+  // Otherwise each kind of rank chooses its own number of channels.
   Setting channels_min_{"NCCL_MIN_CTAS", "2"};
   Setting channels_max_{"NCCL_MAX_CTAS", "2"};
   Job cuda_{{0, 0, 1}};
@@ -163,7 +163,8 @@ const Other kOthers[] = {
 class SameBitsOf : public testing::TestWithParam<Other> {};
 
 TEST_P(SameBitsOf, AsHostRanksForEveryType) {
-  const Setting algorithm("NCCL_ALGO", "ring");  // else each kind of rank takes what suits it
+  // otherwise each kind of rank chooses its own algorithm
+  const Setting algorithm("NCCL_ALGO", "ring");
   BothKinds both;
   for (int type = 0; type < ncclNumTypes; ++type) {
     for (const Reduction& reduction : kReductions) {

@@ -225,7 +225,7 @@ TEST(DeviceRanks, AverageDividesAndMultipliersOfTheDeviceAreReadInOrder) {
   EXPECT_EQ(values[1].values(), (std::vector<float>{40, 80}));
 }
 
-/// What a captured all-reduce of all ranks of a device launches.
+/// The launches of a captured all-reduce of all ranks of a device.
 GraphShape shape_of_all_reduce(Job& job, size_t count) {
   const auto in = inputs_of(job, count);
   const auto out = outputs_of(job, count);
@@ -246,18 +246,18 @@ TEST(DeviceRanks, AllReduceOnOneDeviceIsOneLaunch) {
 TEST(DeviceRanks, TakeTheWayThatSuitsADevice) {
   const std::string folder = std::getenv("PLEXUS_TEST_LIB_DIR");
   const Setting tuner("NCCL_TUNER_PLUGIN", (folder + "/libplexus-tuner-default.so").c_str());
-  Job job({0, 0});  // the memory of one device carries many channels
+  Job job({0, 0});  // the device's memory bandwidth is used by many channels
   const char* algorithm = nullptr;
   const char* protocol = nullptr;
   int channels = 0;
   expect_all_reduce(job, 4, false);
   ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
-  EXPECT_STREQ(protocol, "LL");  // the fewest microseconds per hop
+  EXPECT_STREQ(protocol, "LL");  // lowest latency per hop
   EXPECT_EQ(channels, 1);
   EXPECT_EQ(shape_of_all_reduce(job, 4).threads, 128U);
   expect_all_reduce(job, 3'000'000, false);
   ASSERT_EQ(plexusGetLastChoice(job.comm(0), &algorithm, &protocol, &channels), ncclSuccess);
-  EXPECT_STREQ(protocol, "Simple");  // the most bytes
+  EXPECT_STREQ(protocol, "Simple");  // highest bandwidth
   EXPECT_GT(channels, 1);
   EXPECT_EQ(shape_of_all_reduce(job, 3'000'000).threads, 512U);
 }
@@ -267,8 +267,8 @@ TEST(DeviceRanks, GiveEverythingBack) {
     Job job({0, 1});
     expect_all_reduce(job, 10'000, false);
   };
-  // Records of launches stay for the next communicator: an event and a block of memory each. What
-  // CUDA itself takes at first use stays too.
+  // Launch records (an event and a memory block each) are kept for later communicators, and CUDA
+  // keeps what it allocates on first use.
   use();
   const size_t before = machine().taken();
   for (int i = 0; i < 5; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on CUDA ranks ends in an error on every rank, soon, and in words.
+// Failures on CUDA ranks end in an error with a message on every rank in bounded time.
 #include <chrono>
 #include <future>
 
@@ -19,7 +19,7 @@ ncclResult_t all_reduce(const Buffer<int32_t>& memory,
   return ncclAllReduce(memory.data(), memory.data(), count, ncclInt32, ncclSum, comm, stream);
 }
 
-/// Polls as a program would; what it was at last.
+/// Polls like a program would; returns the final state.
 ncclResult_t await_error(ncclComm_t comm) {
   ncclResult_t state = ncclSuccess;
   const auto limit = steady_clock::now() + seconds(20);
@@ -33,7 +33,7 @@ ncclResult_t await_error(ncclComm_t comm) {
 TEST(DeviceFailure, CallsThatDifferEndOnAllRanksWithASentence) {
   Job job({0, 0, 1});
   const Buffer<int32_t> memory(0, 1000);
-  // A rank that calls after the others have met hears of it at once.
+  // A rank that calls after the others have met gets the error at once.
   EXPECT_THAT(job.run_in_threads([&](int rank, ncclComm_t comm, DeviceStream stream) {
     return all_reduce(memory, rank == 0 ? 100 : 200, comm, stream);
   }),
@@ -54,7 +54,7 @@ TEST(DeviceFailure, AbortEndsAKernelThatWaitsForAPeer) {
   const auto begin = steady_clock::now();
   EXPECT_EQ(ncclCommAbort(job.take(0)), ncclSuccess);
   EXPECT_LT(steady_clock::now() - begin, seconds(1));
-  machine().synchronize(job.stream(0));  // the kernel is gone
+  machine().synchronize(job.stream(0));  // the kernel has ended
   EXPECT_NE(await_error(job.comm(1)), ncclSuccess);
 }
 
@@ -69,7 +69,7 @@ TEST(DeviceFailure, AbortReturnsSoonWhenTheStreamIsBusy) {
   EXPECT_EQ(ncclCommAbort(job.take(0)), ncclSuccess);
   EXPECT_LT(steady_clock::now() - begin, seconds(1));
   release.set_value();
-  machine().synchronize(job.stream(0));  // the kernel ran, and found that it should not
+  machine().synchronize(job.stream(0));  // the kernel ran and found that it was stopped
 }
 
 TEST(DeviceFailure, AFailureIsSeenInAGraphThatNobodyWatches) {

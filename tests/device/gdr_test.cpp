@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUDirect: slots of a network in GPU memory, with a card (net_gpu.cpp) that shows what it
-// received after a flush. The card reaches the software device's memory alone.
+// GPUDirect: slots of a network in GPU memory, with a NIC (net_gpu.cpp) whose received data becomes
+// visible only by a flush. The NIC can only access the software device's memory.
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
@@ -23,7 +23,7 @@ Environment through_card(Environment more) {
       {"NCCL_NET_PLUGIN", setting("PLEXUS_TEST_EXAMPLE_DIR") + "/libplexus-net-gpu.so"},
       {"NCCL_NET_GDR_LEVEL", "SYS"},
       {"NCCL_NET_FORCE_FLUSH", "1"}};
-  all.insert(all.end(), more.begin(), more.end());  // `env` takes the last one
+  all.insert(all.end(), more.begin(), more.end());  // the last value of a variable applies
   return all;
 }
 
@@ -76,7 +76,7 @@ TEST_F(DeviceGdr, IsLeftOutForFarCardsAndSaysSo) {
   EXPECT_THAT(logs, Each(HasSubstr("net-gpu: 0 by address, 0 by dma-buf, sends no, flushes no")));
 }
 
-// The card is on the PCIe switch of cuda:0; cuda:1 is on another one, which is too far.
+// The NIC is on the PCIe switch of cuda:0; cuda:1 is on another switch, which is too far.
 TEST_F(DeviceGdr, DependsOnTheDistanceOfGpuAndCard) {
   const auto file = std::filesystem::temp_directory_path() /
                     fmt::format("plexus_device_{}_topology.xml", getpid());
@@ -122,7 +122,7 @@ TEST_F(DeviceGdr, FlushesForACardThatAsksForIt) {
   EXPECT_THAT(logs, Each(HasSubstr("flushes yes")));
 }
 
-// What the tests above rest on: with this card a flush that is left out is wrong data.
+// The precondition of the tests above: with this NIC a missing flush gives wrong data.
 TEST_F(DeviceGdr, WithoutAFlushWhatArrivedIsNotThere) {
   const auto logs =
       run_processes("all_reduce", {0, 1}, through_card({{"NCCL_NET_FORCE_FLUSH", "0"}}), kWrongSum);

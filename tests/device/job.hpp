@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators of CUDA ranks in this process, on the machine of the tests.
+// Communicators of CUDA ranks in this process, on the tests' machine.
 #pragma once
 
 #include <cstdlib>
@@ -100,7 +100,7 @@ class Job {
   [[nodiscard]] int device(int rank) const { return on_[static_cast<size_t>(rank)]; }
   [[nodiscard]] ncclComm_t comm(int rank) const { return comms_[static_cast<size_t>(rank)]; }
   [[nodiscard]] DeviceStream stream(int rank) const { return streams_[static_cast<size_t>(rank)]; }
-  /// The test destroys it itself.
+  /// The test destroys the communicator itself.
   ncclComm_t take(int rank) { return std::exchange(comms_[static_cast<size_t>(rank)], nullptr); }
 
   using Body = std::function<ncclResult_t(int rank, ncclComm_t comm, DeviceStream stream)>;
@@ -113,7 +113,7 @@ class Job {
     }
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
   }
-  /// Each rank in a thread of its own; what each returned.
+  /// Runs each rank in its own thread; returns their results.
   std::vector<ncclResult_t> run_in_threads(const Body& body) {
     std::vector<ncclResult_t> results(comms_.size());
     std::vector<std::thread> threads;

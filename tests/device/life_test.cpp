@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of communicators of CUDA ranks, and the memory that the API gives and checks.
+// The lifetime of communicators of CUDA ranks, and the memory that the API allocates and checks.
 #include <cstdlib>
 
 #include "tests/device/job.hpp"
@@ -53,7 +53,7 @@ TEST(DeviceLife, ChildrenComputeOnTheirParentsDevice) {
   Job job({0, 1, 1});
   std::vector<ncclComm_t> children(3, nullptr);
   EXPECT_THAT(job.run_in_threads([&](int rank, ncclComm_t comm, DeviceStream /*stream*/) {
-    machine().set_current(0);  // not what counts
+    machine().set_current(0);  // must have no effect
     return ncclCommSplit(comm, 0, -rank, &children[static_cast<size_t>(rank)], nullptr);
   }),
               testing::Each(ncclSuccess));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the tests on the machine that PLEXUS_TEST_MACHINE names; without one they are skipped,
-// visibly. Started as a rank, it does what a rank does.
+// Runs the tests on the machine that PLEXUS_TEST_MACHINE names; without that machine they are
+// reported as skipped. Started as a rank, it runs the rank's role instead.
 #include <cstdio>
 #include <cstdlib>
 
 #include "tests/device/job.hpp"
 #include "tests/device/role.hpp"
 
-/// For net_gpu.cpp.
+/// Used by net_gpu.cpp.
 extern "C" __attribute__((visibility("default"))) int plexus_test_is_gpu_memory(
     const void* pointer) {
   using Place = plexus::PointerFacts::Place;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A net plugin of a card that reads and writes GPU memory: net-socket below, the software device's
-// memory for the GPU's. It is as mean as a card may be: what it received into GPU memory lies
-// elsewhere until a flush, and it takes no pointer for what it is not.
+// A net plugin of a NIC that accesses GPU memory: net-socket with the software device's memory for
+// the GPU's. It is as restrictive as a NIC may be: data received into GPU memory is elsewhere until
+// a flush, and pointers of the wrong kind are refused.
 //
 // PLEXUS_TEST_GPU_KINDS: "cuda", "dmabuf" (GPU memory by dma-buf only), "both" (the default);
 // PLEXUS_TEST_GPU_REFUSES=1: registering GPU memory fails; PLEXUS_TEST_GPU_FORCE_FLUSH=1: as the
@@ -21,13 +21,13 @@
 
 #include "tests/support/load_descriptor.hpp"
 
-/// What the host has loaded: is it memory of a GPU? Exported by the test's program.
+/// Whether memory belongs to a GPU. Exported by the test program.
 extern "C" int plexus_test_is_gpu_memory(const void* pointer);
 
 struct plexus_net_memory {
   bool is_of_gpu = false;
   std::byte* data = nullptr;    // as the host names it
-  std::byte* mapped = nullptr;  // where the dma-buf says that it is; else `data`
+  std::byte* mapped = nullptr;  // address of the dma-buf's mapping; else `data`
   uint64_t size_bytes = 0;
   void* mapping = nullptr;
   uint64_t mapping_bytes = 0;
@@ -35,7 +35,7 @@ struct plexus_net_memory {
 
 struct plexus_net_request {
   plexus_net_request_t* inner = nullptr;  // null: a flush
-  std::byte* target = nullptr;            // of a receive into GPU memory, not yet visible there
+  std::byte* target = nullptr;            // destination in GPU memory, not yet visible there
   std::shared_ptr<std::vector<std::byte>> card;
   int tests = 0;
 };
@@ -63,8 +63,8 @@ struct Counts {
 };
 Counts counts;
 std::mutex mutex;
-/// What the card holds back, by where the host expects it. Never destroyed, nor is what follows: a
-/// process may end while the thread of its engine still asks.
+/// Data that the NIC holds back, by its destination. Never destroyed, like the variables below: a
+/// process may exit while its engine thread still tests.
 auto& held = *new std::map<const std::byte*, std::shared_ptr<std::vector<std::byte>>>;
 /// Requests that are not done; they end with their connection.
 struct Begun {
@@ -92,7 +92,7 @@ std::unique_ptr<plexus_net_request> take(plexus_net_request_t* request) {
   return std::move(begun.extract(request).mapped().request);
 }
 
-/// Of a connection that ends; what they point to must outlive it.
+/// The requests of a connection that ends; what they point to must outlive the connection.
 std::vector<Begun> take_all(const void* connection) {
   std::vector<Begun> taken;
   const std::scoped_lock lock(mutex);
@@ -138,7 +138,7 @@ int32_t properties(plexus_net_context_t* context, uint32_t device, plexus_net_pr
   if (!is_set("PLEXUS_TEST_GPU_KINDS", "cuda")) {
     p->pointer_support |= PLEXUS_MEMORY_DMABUF;
   }
-  p->takes_pieces = 0;  // its messages lie in memory that is registered
+  p->takes_pieces = 0;  // messages must be in registered memory
   p->force_flush = is_set("PLEXUS_TEST_GPU_FORCE_FLUSH", "1") ? 1 : 0;
   return code;
 }
@@ -198,7 +198,7 @@ int32_t deregister(plexus_net_memory_t* memory) {
   return PLEXUS_OK;
 }
 
-/// Where the card finds `data`; null: it is not in `memory`, or not of the kind it says.
+/// The NIC's address of `data`; null: not in `memory`, or of the wrong kind.
 std::byte* seen_by_card(const void* data, uint64_t size_bytes, const plexus_net_memory* memory) {
   const auto* const begin = static_cast<const std::byte*>(data);
   const bool is_inside = memory != nullptr && begin >= memory->data &&
@@ -206,7 +206,7 @@ std::byte* seen_by_card(const void* data, uint64_t size_bytes, const plexus_net_
   return is_inside ? memory->mapped + (begin - memory->data) : nullptr;
 }
 
-/// Every third time: a message is then begun, and its second part is not.
+/// True every third time: the first part of a message is then sent, and its second part is not.
 bool is_busy() {
   static std::atomic<unsigned> calls{0};
   constexpr unsigned kTurns = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA ranks and streams: calls return at once, run in the streams' order and in the
-// communicator's, and can be captured into graphs.
+// CUDA ranks and streams: calls return at once, run in the order of the streams and of the
+// communicator, and can be captured in graphs.
 #include <atomic>
 #include <memory>
 
@@ -24,7 +24,7 @@ class Gate {
   }
 
  private:
-  // The stream's thread looks at it once more after the gate is gone: both own it.
+  // Shared ownership, because the stream's thread reads it once more after the gate is destroyed.
   std::shared_ptr<std::atomic<bool>> open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -38,7 +38,8 @@ TEST(DeviceStreams, CallsReturnBeforeTheStreamGetsThere) {
   const Buffer<int32_t> b(0, std::vector<int32_t>{1});
   const Buffer<int32_t> one(0, std::vector<int32_t>{1});
   Gate gate(job.stream(1));
-  for (int repeat = 0; repeat < 80; ++repeat) {  // more than a communicator keeps plans
+  // more than the number of plans that a communicator keeps
+  for (int repeat = 0; repeat < 80; ++repeat) {
     job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
       return add_up((rank == 0 ? a : b).data(), comm, stream);
     });
@@ -124,7 +125,7 @@ TEST(DeviceGraphs, CapturedCallsRunAtEachReplay) {
   for (int replay = 0; replay < 3; ++replay) {
     machine().replay(graph, job.stream(0));
   }
-  job.run_in_group(call);  // after them on the stream, as any other call
+  job.run_in_group(call);  // after them in stream order, like any other call
   job.synchronize();
   EXPECT_EQ(a.value(), 128);
   EXPECT_EQ(b.value(), 128);

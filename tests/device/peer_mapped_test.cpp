@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of CUDA ranks that other processes read in place. What was mapped only the software
-// device tells; on CUDA it is the results and the log that count.
+// Buffers of CUDA ranks that other processes read in place. Only the software device reports which
+// were mapped; on CUDA the tests check results and logs.
 #include <cstddef>
 
 #include "core/device/device_runtime.hpp"
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kCount = 100'000;
 constexpr size_t kGranules = 2;
 
-// ---- what a rank does ----
+// ---- the role of a rank ----
 
 /// Memory that another process can map, and kCount of its elements: not where it begins.
 struct Exportable {
@@ -42,8 +42,8 @@ bool holds(const Rank& me, const int64_t* memory, int64_t value) {
 /// Buffers of works that were mapped so far, by peer.
 int loans() { return software_devices().loans(); }
 
-/// All-reduces of `memory` and, in place of a barrier, of whether all ranks see `reached`; on CUDA,
-/// where nothing is to be seen, of whether there were enough.
+/// Repeats all-reduces of `memory` and, as a barrier, of whether all ranks see `reached`; on CUDA,
+/// where that cannot be observed, a fixed number of times.
 bool repeat_until(const Rank& me, int64_t* memory, const std::function<bool()>& reached) {
   constexpr int kCallsUnseen = 20;
   for (int call = 0; call < 1000; ++call) {
@@ -68,7 +68,7 @@ bool repeat_until(const Rank& me, int64_t* memory, const std::function<bool()>& 
 
 }  // namespace
 
-/// A buffer is mapped from its registration to its deregistration, and closed then.
+/// A buffer is mapped from its registration until its deregistration, which closes the mapping.
 int peer_mapped_role() {
   const Rank me;
   const Exportable memory;
@@ -97,8 +97,8 @@ int peer_mapped_role() {
                                                                                              : 6;
 }
 
-/// A buffer that no other process can map (on the software device its size says so), or that none
-/// may.
+/// A buffer that no other process can map (on the software device because of its size), or that
+/// none is allowed to map.
 int private_role() {
   const Rank me;
   const Buffer<int64_t> memory(me.device, kCount);
@@ -117,7 +117,7 @@ int private_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 5;
 }
 
-/// A graph's buffers are mapped from its first replay on, registered or not.
+/// A graph's buffers are mapped from its first replay on, whether registered or not.
 int peer_mapped_graph_role() {
   const Rank me;
   const Exportable memory;

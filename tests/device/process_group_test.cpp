@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a framework's process group does over its life, in its order: a thread per rank that makes
-// its communicator without blocking and polls, memory pools that are registered, coalesced calls on
-// a stream of its own, a watchdog in another thread, groups split off, finalize, destroy, abort.
+// The life of a framework's process group, in its order: a thread per rank that makes its
+// communicator without blocking and polls, registered memory pools, coalesced calls on a separate
+// stream, a watchdog thread, groups made by split, finalize, destroy, abort.
 #include <atomic>
 #include <chrono>
 
@@ -16,7 +16,7 @@ using std::chrono::steady_clock;
 constexpr int kRanks = 4;
 constexpr size_t kCount = 10'000;
 
-/// A configuration of a program that was built against `version`, whose struct ended earlier.
+/// A configuration from a program built with `version`, whose struct was shorter.
 ncclConfig_t config_of(unsigned int version, size_t size_bytes) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.size = size_bytes;
@@ -24,7 +24,7 @@ ncclConfig_t config_of(unsigned int version, size_t size_bytes) {
   return config;
 }
 
-/// Polls until `comm` is ready, as frameworks do; `result` is what the call itself returned.
+/// Polls until `comm` is ready, as frameworks do; `result` is the value that the call returned.
 ncclResult_t settle(ncclResult_t result, const ncclComm_t& comm) {
   const auto limit = steady_clock::now() + seconds(30);
   while ((result == ncclInProgress || comm == nullptr) && steady_clock::now() < limit) {
@@ -36,7 +36,7 @@ ncclResult_t settle(ncclResult_t result, const ncclComm_t& comm) {
   return result;
 }
 
-/// Looks for failures while the rank works.
+/// Checks for failures while the rank works.
 class Watchdog {
  public:
   explicit Watchdog(ncclComm_t comm)
@@ -64,7 +64,7 @@ class Watchdog {
   std::thread thread_;
 };
 
-/// One rank of the group, in a thread of its own.
+/// One rank of the group, in its own thread.
 class Member {
  public:
   Member(int rank, const ncclConfig_t& config)
@@ -103,7 +103,7 @@ class Member {
     EXPECT_FALSE(watchdog.alarmed());
   }
 
-  /// A group of the ranks of one parity; the other ranks are told that they are in none.
+  /// Splits by parity; the other ranks pass NCCL_SPLIT_NOCOLOR.
   void split() {
     const bool is_even = rank_ % 2 == 0;
     ncclComm_t child = nullptr;
@@ -126,7 +126,7 @@ class Member {
     ASSERT_EQ(settle(called, child), ncclSuccess);
     machine().synchronize(stream_);
     EXPECT_EQ(token.value(), 2);
-    ASSERT_EQ(ncclCommAbort(child), ncclSuccess);  // what a framework does that shuts down
+    ASSERT_EQ(ncclCommAbort(child), ncclSuccess);  // as a framework that shuts down
   }
 
   void leave() {
@@ -200,7 +200,7 @@ TEST(DeviceProcessGroup, LivesBlocking) {
 }
 
 TEST(DeviceProcessGroup, LivesWhenBuiltForAnOlderRelease) {
-  // 2.17 knew the fields up to splitShare, 2.27 those up to shrinkShare, 2.28 those up to
+  // NCCL 2.17 had the fields up to splitShare, 2.27 those up to shrinkShare, 2.28 those up to
   // nvlinkCentricSched.
   struct Release {
     unsigned int version;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA ranks in processes of their own: this program starts itself once for each rank. What a rank
-// does is a role; its exit code says how it went, its log which transports it took.
+// CUDA ranks in separate processes: this program starts itself once for each rank with a role. The
+// exit code says whether the rank succeeded, its log which transports it used.
 #include "tests/device/processes.hpp"
 
 #include <chrono>
@@ -90,7 +90,7 @@ int collectives_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 6;
 }
 
-/// What sharing a device costs: time of a small and of a larger all-reduce, as a row of a table.
+/// The cost of sharing a device: time of a small and a larger all-reduce, as a table row.
 int measure_role() {
   const Rank me;
   const size_t large_bytes = size_t{64} << (machine().is_software() ? 10 : 20);
@@ -144,7 +144,7 @@ int graph_role() {
   return ncclCommDestroy(me.comm) == ncclSuccess ? 0 : 4;
 }
 
-/// The last rank dies in the middle; the others' kernels end with its name.
+/// The last rank dies in the middle; the others' kernels end with an error that names it.
 int death_role() {
   const Rank me;
   if (me.all_reduce(10) != ncclSuccess) {
@@ -155,7 +155,7 @@ int death_role() {
     _exit(0);
   }
   const ncclResult_t called = me.all_reduce(1000);
-  if (called != ncclSuccess && called != ncclRemoteError) {  // the death may be known already
+  if (called != ncclSuccess && called != ncclRemoteError) {  // the death may already be known
     return 3;
   }
   me.synchronize();
@@ -201,7 +201,7 @@ TEST(DeviceProcesses, MeetOverANetwork) {
   EXPECT_THAT(logs, Each(HasSubstr("via net")));
 }
 
-/// Each rank on a host of its own.
+/// Simulates one host per rank.
 Environment through_collnet() {
   Environment environment = through_network();
   for (const auto& [name, value] : Environment{{"NCCL_HOSTID", "host{}"},
@@ -223,7 +223,7 @@ TEST(DeviceProcesses, ReplayGraphsOfANetworkThatReduces) {
   run_processes("graph", {0, 1}, through_collnet());
 }
 
-/// Rank r in datacenter r % 2; `script`: what befalls the connections.
+/// Rank r in datacenter r % 2; `script`: faults of the connections.
 Environment through_datacenters(const std::filesystem::path& fabric, const std::string& script) {
   std::ofstream(fabric) << "host host[0,2] dc berlin\nhost host[1,3] dc paris\n";
   return {{"NCCL_HOSTID", "host{}"},

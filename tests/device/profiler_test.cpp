@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a profiler hears of kernels: the recorder of tests/abi/nccl_profiler writes it to a file.
+// The profiler's events about kernels, which the recorder of tests/abi/nccl_profiler writes to a
+// file.
 #include "plugin-api/nccl/profiler.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ struct Heard {
   int stops = 0;
 };
 
-/// The recorder keeps one file as long as the process.
+/// The recorder uses one file for the whole process.
 class Profiler : public testing::Test {
  protected:
   Profiler()
@@ -104,13 +105,13 @@ TEST_F(Profiler, HearsOfLaunchesAndKernelsWithoutHoldingThemUp) {
     std::promise<void> go;
     machine().enqueue(job.stream(0), [wait = go.get_future().share()] { wait.wait(); });
     all_reduce(job, data);
-    all_reduce(job, data);  // returns though the first has not begun
+    all_reduce(job, data);  // returns although the first has not started
     go.set_value();
     job.synchronize();
   }
   EXPECT_EQ(data[1].values(), std::vector<int32_t>(500, 4));
   const auto heard = events();
-  EXPECT_EQ(count(heard, NCCL_PROFILE_KERNEL_LAUNCH), 4U);  // of each rank
+  EXPECT_EQ(count(heard, NCCL_PROFILE_KERNEL_LAUNCH), 4U);  // one per rank
   EXPECT_EQ(count(heard, NCCL_PROFILE_COLL), 4U);
   EXPECT_GE(count(heard, NCCL_PROFILE_KERNEL_CHANNEL), 4U);
   for (const auto& [number, event] : heard) {

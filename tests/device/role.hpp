@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this program does when it was started as a rank (processes_test.cpp).
+// What this program does when it is started as a rank (processes_test.cpp).
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace plexus::testing_device {
 /// The exit code.
 int run_role(const std::string& role);
 
-// Of peer_mapped_test.cpp.
+// In peer_mapped_test.cpp.
 int peer_mapped_role();
 int peer_mapped_graph_role();
 int private_role();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups that need more blocks than the device holds at once: the software device is made small.
+// Groups that need more blocks than the device holds at once: the software device is given few
+// blocks.
 #include <numeric>
 
 #include "tests/device/job.hpp"
@@ -20,13 +21,13 @@ class Room : public testing::Test {
       set_blocks(SoftwareDevice::Options{}.blocks_max);
     }
   }
-  /// So many on every device, until the end of the test.
+  /// Sets the blocks of every device, until the end of the test.
   static void set_blocks(int blocks) { software_devices().set_blocks_max(blocks); }
-  /// Of the largest launch of the test.
+  /// Blocks of the test's largest launch.
   static uint32_t blocks_most() { return software_devices().blocks_most(); }
 };
 
-/// What rank `from` sends to rank `to`: of a length of its own.
+/// The message from rank `from` to rank `to`, with an individual length.
 std::vector<int32_t> message(int from, int to) {
   std::vector<int32_t> values(static_cast<size_t>(1 + (from * 7 + to * 13) % 40) * 25);
   std::iota(values.begin(), values.end(), from * 1000 + to);
@@ -102,7 +103,7 @@ TEST_F(Room, OneBlockServesAllMessagesOfManySlots) {
   for (int repeat = 0; repeat < 2; ++repeat) {
     job.run_in_group([&](int rank, ncclComm_t comm, DeviceStream stream) {
       const auto r = static_cast<size_t>(rank);
-      // All send before they receive.
+      // All ranks send before they receive.
       EXPECT_EQ(ncclSend(in[r].data(), kCount, ncclInt32, (rank + 1) % 3, comm, stream),
                 ncclSuccess);
       return ncclRecv(out[r].data(), kCount, ncclInt32, (rank + 2) % 3, comm, stream);
@@ -158,7 +159,7 @@ TEST_F(Room, AnAbortEndsTheMessagesOfItsRankOnly) {
   const AllToAll all(other);
   const Buffer<int32_t> memory(0, 64);
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
-  // Nobody sends these; and the blocks of both communicators are one.
+  // No rank sends these; both communicators share one block.
   ASSERT_EQ(ncclRecv(memory.data(), 64, ncclInt32, 1, job.comm(0), job.stream(0)), ncclSuccess);
   for (int rank = 0; rank < 2; ++rank) {
     ASSERT_EQ(all.call(rank, other.comm(rank), job.stream(0)), ncclSuccess);
@@ -200,7 +201,7 @@ TEST_F(Room, RingsOfManyRanksShareABlockToo) {
 }
 
 TEST_F(Room, CollectivesThatDoNotFitAreRefusedInOneSentence) {
-  const Setting algorithm("NCCL_ALGO", "tree");  // whose lanes wait for each other
+  const Setting algorithm("NCCL_ALGO", "tree");  // its lanes wait for each other
   set_blocks(8);
   std::vector<Buffer<int32_t>> data;
   data.reserve(20);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is below CUDA ranks: the choice of a device, owners, and the software device's own order,
+// The layer below CUDA ranks: the choice of a device, owners, and the order of the software device,
 // on which all other tests here rely.
 #include "core/device/choose_device.hpp"
 #include "core/device/device_memory.hpp"
@@ -28,7 +28,7 @@ TEST(ChooseDevice, WithoutCudaComputesOnTheHostUnlessAskedForMore) {
   EXPECT_THAT(refused.error().message(), testing::HasSubstr("set PLEXUS_DEVICE=host"));
 }
 
-/// The one that is built in, on a machine without a driver as on one with.
+/// The built-in runtime, on machines with and without a driver.
 TEST(ChooseDevice, WorksWithWhatThisMachineHas) {
   EXPECT_TRUE(choose_device(cuda_runtime(), "auto", kHostDevice).has_value());
 }

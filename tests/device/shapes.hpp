@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives as tests call them, on whole numbers whose results are exact, and what they give.
+// The collectives as the tests call them, with integers whose results are exact, and their results.
 #pragma once
 
 #include <plexus.h>
@@ -12,13 +12,12 @@ namespace plexus::testing_device {
 
 inline constexpr int kRoot = 1;
 
-/// Small whole numbers, different for every rank and place.
+/// A small integer that differs by rank and index.
 inline int32_t value_of(int rank, size_t index) {
   return static_cast<int32_t>((index * 7 + static_cast<size_t>(rank) * 3) % 11) + 1;
 }
 
-/// A collective, out of place, with one block of `count` elements in each buffer or one for each
-/// rank.
+/// An out-of-place collective with one block of `count` elements in each buffer, or one per rank.
 struct Shape {
   const char* name;
   Collective collective;
@@ -119,7 +118,7 @@ inline const Shape kShapes[] = {
      false},
 };
 
-/// nullptr: half of a pair.
+/// nullptr: sends and receives, which only work in pairs.
 inline const Shape* find_shape(Collective collective) {
   for (const Shape& shape : kShapes) {
     if (shape.collective == collective) {

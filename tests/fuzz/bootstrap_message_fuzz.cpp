@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hostile or broken peer may send on the control plane: bytes in any pieces through the
-// reader, the messages into a hub with three honest members and into every decoder. No input may
-// crash, leak, pile up memory without bound, or make the hub send what it cannot. At every message
-// the hub hands its state over to another, which must be the same; and the bytes are taken for such
+// What a hostile or broken peer may send on the control plane: bytes in arbitrary pieces through
+// the reader, the messages into a hub with three correct members and into every decoder. No input
+// may crash, leak, use unbounded memory, or make the hub send invalid messages. At every message
+// the hub's state is restored into another hub, which must be equal; the input is also used as such
 // a state.
 //
-// Input: the first byte says how the stream is cut; then, per piece, the bytes of the stream.
+// Input: the first byte determines how the stream is divided; then, per piece, the bytes of the
+// stream.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -42,7 +43,7 @@ void decode_all(const std::string& payload) {
   require(decode_error(payload).code() != Code::kSuccess);
 }
 
-/// What one hub was, another is.
+/// Checks that the restored hub equals this one.
 void move(const Hub& hub) {
   const std::string state = hub.to_bytes();
   Hub heir(kWorld, 2, [](uint32_t, const Message&) { require(false); });
@@ -50,7 +51,7 @@ void move(const Hub& hub) {
   require(heir.to_bytes() == state);
 }
 
-/// A state that somebody else wrote: refused, or of a hub that works.
+/// A state from an untrusted source: refused, or restored to a working hub.
 void restore(std::string_view bytes) {
   Hub hub(kWorld, 1, [](uint32_t, const Message& message) {
     require(message.payload.size() <= kPayloadBytesMax);
@@ -98,7 +99,7 @@ void fuzz(std::string_view bytes) {
       }
       require(encode(*message.value()).size() == kHeaderBytes + message.value()->payload.size());
       decode_all(message.value()->payload);
-      // The others are as wild as the first.
+      // The other messages are equally arbitrary.
       if (hub.take(member, std::move(*message.value())).has_error()) {
         hub.lose(member);
       }

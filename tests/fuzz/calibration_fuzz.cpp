@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calibration of tuner-default: any bytes. What is accepted predicts a time that is a number,
-// for ranks and sizes that it has and that it has not.
+// Any bytes as a calibration of tuner-default. If accepted, the predicted times are numbers, for
+// ranks and sizes inside and outside of it.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a peer of net-ofi may send: handles, greetings, control messages and the immediate data of a
-// message. What is accepted must be within what the plugin relies on.
+// Data from a peer of net-ofi: handles, greetings, control messages and the immediate data of a
+// message. Whatever is accepted must satisfy the plugin's assumptions.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

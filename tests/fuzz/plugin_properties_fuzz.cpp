@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plugins say of themselves, as random bytes: descriptor, table, properties and paths. Nothing
-// may crash, and whatever is accepted must be within the bounds that the core relies on.
+// Random bytes as a plugin's descriptor, table, properties and paths. Nothing may crash, and
+// whatever is accepted must be within the bounds that the core relies on.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +19,7 @@ void require(bool condition) {
   }
 }
 
-/// The first bytes of `data` as a T, zero where there are none; takes them away.
+/// Removes the first bytes of `data` and returns them as a T, filled up with zeros.
 template <class T>
 T take(const uint8_t*& data, size_t& size) {
   T value{};
@@ -57,7 +57,8 @@ void check_path(const uint8_t* data, size_t size) {
   }
 }
 
-/// Pointers inside a descriptor are trusted to be readable; what they point to is not.
+/// Pointers in a descriptor are trusted to be readable; the memory that they point to is not
+/// trusted.
 void check_descriptor(const uint8_t* data, size_t size) {
   plexus_plugin_t plugin = take<plexus_plugin_t>(data, size);
   // Exactly as long as a table must be readable: an access beyond it is a finding.

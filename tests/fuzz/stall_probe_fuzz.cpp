@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a hostile or broken peer may send as a probe or a leave record. Whatever is accepted can be
-// encoded again, and described.
+// encoded again and formatted as text.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a topology or graph file: refused with a reason, or read, written and read again to
-// the same value; what is small enough also gets its graph, paths and channels.
+// Any bytes as a topology or graph file: refused with a reason, or read, written and read again
+// with the same value; small ones are also built into a graph with paths and channels.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

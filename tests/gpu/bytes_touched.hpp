@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call moves, for comparing with a copy.
+// The memory traffic of a call, for comparison with a copy.
 #pragma once
 
 #include "tests/unit/kernels/cuda/world.hpp"
 
 namespace plexus::test {
 
-/// Bytes that all ranks read and write in memory, counted from their programs. What has a home is
-/// sent by address and not copied to a slot.
+/// Bytes that all ranks read and write in memory, counted from their programs. A value that is
+/// stored is sent by address and not copied to a slot.
 inline double bytes_touched(const Call& call) {
   const Geometry geometry = geometry_of(call);
   double chunks = 0;

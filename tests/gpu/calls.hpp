@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls and inputs of the GPU tests, and what host ranks make of them.
+// Calls and inputs of the GPU tests, and the results of host ranks.
 #pragma once
 
 #include <cstring>
@@ -30,7 +30,7 @@ inline Call make_call(const char* algorithm, int nranks, uint64_t count, Protoco
   return call;
 }
 
-/// What host ranks compute, with input number `rank` made from that seed.
+/// The results of host ranks, with input number `rank` made from that seed.
 inline std::vector<std::vector<std::byte>> run_on_host(const Call& call) {
   World host(call, {.on_device = std::vector<bool>(call.programs.size())});
   std::vector<std::vector<std::byte>> outputs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel itself on a GPU, bit by bit against the host executor.
+// The kernel on a GPU, compared bit by bit with the host executor.
 #include <chrono>
 
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ TEST(Gpu, RefusesMoreBlocksThanFit) {
   GpuWorld world(make_call("ring_all_reduce", 2, 4096, Protocol::kSimple),
                  {.threads = kDeviceThreadsMax, .channels = most});
   EXPECT_THROW(world.run(), std::runtime_error);
-  cudaGetLastError();  // the next test begins without this one's error
+  cudaGetLastError();  // clear the error for the next test
 }
 
 TEST(Gpu, NamesThePeerThatMadeAnotherCall) {
@@ -119,7 +119,7 @@ TEST(Gpu, NamesThePeerThatMadeAnotherCall) {
 }
 
 TEST(Gpu, EndsWithinASecondWhenItIsAborted) {
-  // The other rank is a host rank that never runs: the kernel waits for ever.
+  // The other rank is a host rank that never runs, so the kernel waits for ever.
   GpuWorld world(make_call("ring_all_reduce", 2, 1000, Protocol::kSimple),
                  {.by_address = false, .host_rank = 1});
   world.start(nullptr);

@@ -103,7 +103,7 @@ std::vector<std::byte> GpuWorld::output(size_t rank) const {
   return bytes;
 }
 
-/// [from * nranks + to], those that some program uses.
+/// [from * nranks + to], for connections that some program uses.
 std::vector<GpuWorld::Link> GpuWorld::make_links() {
   std::vector<Link> links(nranks_ * nranks_);
   for (const Program& program : call_.programs) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A world of CUDA ranks on one GPU, all in one launch: what the device backend of the library sets
-// up, in small. Everything but the words that host and device share lies in one piece of device
-// memory, written once.
+// CUDA ranks on one GPU in a single launch: a small version of what the library's device backend
+// sets up. Everything but the words shared by host and device is in one block of device memory that
+// is written once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,7 +19,7 @@
 
 namespace plexus::test {
 
-/// Ends the test with the runtime's words.
+/// Ends the test with the runtime's error text.
 inline void check(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
     throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
@@ -54,12 +54,12 @@ class Pinned {
   std::unique_ptr<T, FreePinned> memory_;
 };
 
-/// One piece of device memory, or of pinned host memory, that is filled from an image of the same
+/// One block of device memory, or of pinned host memory, that is filled from an image with the same
 /// layout.
 class Arena {
  public:
   Arena(size_t capacity_bytes, bool pinned);
-  /// Room at a device address; zero until write() says otherwise.
+  /// Reserves zeroed memory at a device address; write() copies what is stored there.
   std::byte* reserve(size_t size_bytes);
   template <class T>
   T* put(std::span<T> values) {
@@ -81,7 +81,7 @@ struct GpuOptions {
   uint32_t threads = 256;
   uint32_t channels = 1;  // each works on a part of the call
   bool by_address = true;
-  int host_rank = -1;  // this one runs the host executor; all memory is pinned host memory then
+  int host_rank = -1;  // this rank runs the host executor; all memory is then pinned host memory
 };
 
 class GpuWorld {
@@ -93,7 +93,7 @@ class GpuWorld {
   void set_input(size_t rank, const std::byte* bytes);
   [[nodiscard]] std::vector<std::byte> output(size_t rank) const;
   [[nodiscard]] DeviceControl& control(size_t rank) { return controls_.get()[rank]; }
-  /// The hash of `rank`'s call, before the first start().
+  /// Sets the hash of `rank`'s call; to be used before the first start().
   void set_hash(size_t rank, uint32_t hash);
 
   void start(cudaStream_t stream);
@@ -120,7 +120,7 @@ class GpuWorld {
   DeviceQueue* put_queue(size_t rank, uint32_t channel, std::span<const Link> links);
   DeviceWork make_work(size_t rank, uint32_t channel, std::span<const Link> links);
   void build();
-  /// The rank that is not the device's, with its ends.
+  /// The rank that runs on the host, with its ends.
   struct HostRank {
     Work work;
     std::map<size_t, SendConnection> sends;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without a GPU the tests are skipped, visibly: exit code 77 and the reason.
+// Without a GPU the tests are reported as skipped: exit code 77 and the reason.
 #include <cstdio>
 #include <cuda_runtime_api.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public API against the device's own limits, in one run: bandwidth of all_reduce against a
-// copy on the device, latency against an empty cooperative kernel. Prints tables; how fast is fast
-// enough is what they say, and no exit code: that is 0 when all was measured, 77 where the machine
-// that PLEXUS_TEST_MACHINE names is not there.
+// Compares the public API with the device's limits in one run: bandwidth of all_reduce with a copy
+// on the device, latency with an empty cooperative kernel. Prints tables. Slow results do not fail:
+// the exit code is 0 if everything was measured, and 77 if the machine that PLEXUS_TEST_MACHINE
+// names is missing.
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -15,11 +15,11 @@
 namespace plexus::testing_device {
 namespace {
 
-// The numbers to reach.
-constexpr double kRateMin = 0.70;     // of a copy's
-constexpr double kLatencyMax = 2.00;  // of an empty kernel's
+// The target values.
+constexpr double kRateMin = 0.70;     // relative to a copy
+constexpr double kLatencyMax = 2.00;  // relative to an empty kernel
 
-/// Microseconds for each of `calls` calls of `start`, until `wait` returns.
+/// Microseconds per call for `calls` calls of `start`, until `wait` returns.
 double measure_us(int calls,
                   const std::function<void()>& start,
                   const std::function<void()>& wait) {
@@ -37,7 +37,7 @@ double measure_us(int calls,
          calls;
 }
 
-/// Stops at the first failure: what is not measured has no row.
+/// Ends at the first failure, because a missing measurement has no row.
 void check(ncclResult_t result) {
   if (result != ncclSuccess) {
     std::fprintf(stderr, "%s\n", ncclGetLastError(nullptr));
@@ -138,7 +138,7 @@ void bandwidth_row(Ranks& ranks, size_t size_bytes, double copied) {
   std::fflush(stdout);
 }
 
-/// The software device's numbers mean nothing: it moves less.
+/// Smaller on the software device, whose numbers have no meaning.
 size_t megabytes(size_t number) { return number << (machine().is_software() ? 10 : 20); }
 
 void measure_bandwidth(double copied) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bandwidth against a device-to-device copy and latency against an empty launch, in one run. Prints
-// a table; only what cannot be (nothing moved, no time taken) fails, since speed is a matter of the
-// GPU and of who shares it.
+// Compares bandwidth with a device-to-device copy and latency with an empty launch, in one run.
+// Prints a table; only impossible results fail (nothing moved, no time taken), because speed
+// depends on the GPU and its other users.
 #include <cstdio>
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(GpuMeasure, BandwidthAgainstACopyOnTheDevice) {
   for (const int nranks : {2, 4, 8}) {
     for (const uint64_t megabytes : {64, 256, 1024}) {
       const uint32_t channels = blocks / static_cast<uint32_t>(nranks);
-      // Whole channels of whole granules, so that all channels begin aligned.
+      // Whole channels of whole granules, so that all channels start aligned.
       const uint64_t part = (megabytes << 20) / sizeof(float) / channels / 1024 * 1024;
       Call call = make_call("ring_all_reduce", nranks, part * channels, Protocol::kSimple);
       call.type = DataType::kFloat32;

@@ -33,7 +33,7 @@ class Pack(unittest.TestCase):
         cls.temporary.cleanup()
 
     def run_all(self, machine, parts):
-        # A path without the build's libraries: what is found is in the pack.
+        # A path without the build's libraries, so that everything found is in the pack.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PLEXUS_", "NCCL_"))}
         environment.pop("LD_LIBRARY_PATH", None)
         environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -9,7 +9,7 @@ import unittest
 
 from watched import run_gtest, run_watched
 
-# Speaks as a GoogleTest program does.
+# Prints like a GoogleTest program.
 PROGRAM = textwrap.dedent("""\
     #!{python}
     import os, subprocess, sys, time

@@ -11,7 +11,7 @@ import unittest
 import job
 
 S = 2 << 20  # bytes of a call
-HEADERS = 1.05  # packets' headers and acknowledgements, and what the ranks say to each other besides
+HEADERS = 1.05  # packet headers, acknowledgements, and other messages between the ranks
 FIXED = 300_000  # bootstrap, barriers
 
 

@@ -8,7 +8,8 @@ import sys
 
 import job
 
-SIZES = ["-b", "4", "-e", "256K", "-f", "16"]  # with three ranks, parts of 0 bytes and odd counts are among them
+# includes parts of 0 bytes and odd counts with three ranks
+SIZES = ["-b", "4", "-e", "256K", "-f", "16"]
 QUICK = ["-n", "2", "-w", "1", "-c", "1"]
 MODE = sys.argv.pop(1)
 

@@ -74,7 +74,7 @@ class Hosted(Collnet):
                                **COLLNET)
         ended = [rank.end(30) for rank in ranks]
         self.assertTrue(all(each.returncode for each in ended))
-        # The one that is second may learn of the other's end instead.
+        # The second one may get the other's departure as its error instead.
         self.assertIn("2 hosts, NCCL_COLLNET_NODE_THRESHOLD is 3", "".join(each.stderr for each in ended))
 
     def test_a_plugin_that_is_not_there(self):
@@ -96,7 +96,7 @@ class Served(Collnet):
         ranks = self.start_job([2, 1], "-b", "1M", "-e", "1M", "-n", "1000000", "-w", "1", "-T", "60",
                                NCCL_ALGO="allreduce:collnetchain", PLEXUS_AGGREGATOR=address, NCCL_DEBUG="INFO",
                                NCCL_DEBUG_FILE="stderr", **COLLNET)
-        # Two heads are connected: the job runs.
+        # When two heads are connected, the job runs.
         self.wait_until(30, lambda: self.count_connections(server.pid) >= 2, "the heads do not connect")
         server.stop()
         for rank in ranks:

@@ -22,7 +22,8 @@ class EnvPlugin(job.Test):
                                       FIXTURE_NCCL_NET="socket", NCCL_NET="absent")
                 self.assertEqual(ended.returncode, 0, ended.stderr)
                 told = ended.stdout + ended.stderr
-                self.assertIn("using network Socket", told)  # no rank needs one by the environment alone
+                # with the environment alone no rank needs one
+                self.assertIn("using network Socket", told)
                 self.assertIn("settings come from env plugin Fixture", told)
                 self.assertEqual(told.count(f"env fixture: {released}"), told.count("env fixture: finalize"))
                 self.assertGreaterEqual(told.count("env fixture: finalize"), 2)  # each process, once

@@ -6,7 +6,7 @@ import signal
 
 import job
 
-# Rows keep coming for minutes: when the first is there, the job runs.
+# Rows are printed for minutes: after the first one the job runs.
 LONG = ["-b", "1K", "-e", "64M", "-i", "1K", "-n", "20", "-w", "1"]
 OVER_TCP = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
 DEATH_SECONDS = 5
@@ -66,7 +66,7 @@ class Failure(job.Test):
             ended = command.end(30)
             self.assertEqual(ended.returncode, 1, ended.stdout)
             texts.append(ended.stderr)
-        self.assertIn("2", texts[0])  # the rank that is missing, or how many came
+        self.assertIn("2", texts[0])  # the missing rank, or the number of ranks that joined
 
     def test_settings_that_differ_are_named(self):
         for variable, value in (("PLEXUS_DETERMINISTIC", "1"), ("NCCL_ALGO", "bogus"), ("NCCL_PROTO", "LL")):

@@ -23,7 +23,7 @@
 
 namespace {
 
-constexpr size_t kCount = 100'000;  // larger than a slot's line: bytes move by every way
+constexpr size_t kCount = 100'000;  // larger than a slot's line, so that all paths are used
 constexpr int kWorkers = 2;
 
 int bound_seconds(int seconds) {
@@ -41,7 +41,7 @@ void require(bool holds, const char* what) {
 }
 #define REQUIRE(condition) require((condition), #condition)
 
-/// A pipe whose writer is one process only: who reads from it waits until that process has ended.
+/// A pipe with a single writing process: reading from it waits until that process has ended.
 class Life {
  public:
   Life() { REQUIRE(pipe2(ends_, O_CLOEXEC) == 0); }
@@ -61,8 +61,8 @@ class Life {
 struct Rank {
   int rank = 0;
   ncclComm_t comm = nullptr;
-  Life* life = nullptr;        // of rank 0
-  const int* ready = nullptr;  // a pipe by which rank 0 says that it is ready for a death
+  Life* life = nullptr;        // rank 0's
+  const int* ready = nullptr;  // pipe on which rank 0 announces that it is ready for a death
 };
 
 ncclResult_t try_all_reduce(const Rank& me, std::vector<float>& data) {
@@ -114,9 +114,9 @@ void expect_well(pid_t pid) {
   REQUIRE(WEXITSTATUS(status) == 0);
 }
 
-// ---- what ranks do with a communicator of theirs that works ----
+// ---- calls of ranks on their working communicator ----
 
-/// Rank 0 hears of rank 1's death.
+/// Rank 0 gets the error about rank 1's death.
 void hear_of_death(const Rank& me) {
   char byte = 0;
   if (me.rank == 1) {
@@ -139,7 +139,7 @@ void die_with_an_orphan(const Rank& me) {
   hear_of_death(me);
 }
 
-/// Calls of children on what is their parent's, then the ranks go on.
+/// Children call functions on their parent's objects; afterwards the ranks continue.
 void go_on_after(const Rank& me, void (*deed)(const Rank& me)) {
   expect_well(start([&] { deed(me); }));
   all_reduce(me);
@@ -164,7 +164,7 @@ void child_makes(const Rank& me) {
   go_on_after(me, [](const Rank& /*its*/) { use_own_communicator(); });
 }
 
-/// As a DataLoader's: they live on while the ranks work, destroy, make anew and leave.
+/// Like a DataLoader's workers: they live while the ranks work, destroy, make again and leave.
 void workers(const Rank& me) {
   Life life;
   std::vector<pid_t> pids;
@@ -186,7 +186,7 @@ void workers(const Rank& me) {
   std::for_each(pids.begin(), pids.end(), expect_well);
 }
 
-/// Programs that a rank executes get none of its descriptors.
+/// Programs that a rank executes inherit none of its descriptors.
 void close_on_exec(const Rank& me) {
   DIR* const folder = opendir("/proc/self/fd");
   REQUIRE(folder != nullptr);

@@ -16,7 +16,7 @@ TRANSPORTS = {"shm": {}, "net": {"NCCL_SHM_DISABLE": "1", "NCCL_SOCKET_IFNAME": 
 OVER_OFI = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_NET_PLUGIN": "net-ofi", "NCCL_SOCKET_IFNAME": "lo",
             "PLEXUS_OFI_PROVIDER": "tcp;ofi_rxm"}
 SANITIZED = job.TIME_FACTOR > 1
-# Threads in the child of a process with threads; what threads held that a child does not have is no leak.
+# A child of a multi-threaded process may start threads; what the missing threads held is no leak.
 SANITIZERS = {"TSAN_OPTIONS": "halt_on_error=1:die_after_fork=0", "ASAN_OPTIONS": "detect_leaks=0"}
 
 

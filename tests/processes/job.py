@@ -19,7 +19,7 @@ TIME_FACTOR = float(os.environ.get("PLEXUS_TEST_TIME_FACTOR", "1"))
 COLLECTIVES = ["all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "alltoall", "gather",
                "scatter", "sendrecv"]
 SKIPPED = 77
-# What would make a run mean something else than its flags say.
+# Variables that would change the meaning of a run's flags.
 LAUNCHER_PREFIXES = ("OMPI_", "PMI", "SLURM_", "TORCHELASTIC_", "MPI_", "NCCL_", "PLEXUS_BOOTSTRAP")
 LAUNCHER_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -138,7 +138,7 @@ class Test(unittest.TestCase):
         deadline = time.monotonic() + bound(seconds)
         while not condition():
             self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.02)  # between looks; not a synchronisation
+            time.sleep(0.02)  # polling interval; not a synchronisation
 
 
 def main():

@@ -49,7 +49,7 @@ class Launchers(job.Test):
                                               "MASTER_PORT": port})
 
     def test_variables_of_slurm(self):
-        step = str(job.free_port())  # some number that no other test uses now
+        step = str(job.free_port())  # a number that no other test uses at the moment
         self.run_with_variables(lambda rank: {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2",
                                               "SLURM_STEP_NUM_NODES": "1", "SLURM_JOB_ID": "plexus-test",
                                               "SLURM_STEP_ID": step})

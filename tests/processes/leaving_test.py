@@ -15,7 +15,7 @@ import unittest
 
 import job
 
-SECONDS = 60  # for a call
+SECONDS = 60  # per call
 DEATH_SECONDS = 8
 REMOTE_ERROR = 6
 MANY = 32

@@ -46,7 +46,8 @@ class NcclNet(job.Test):
             ended = self.start([job.PLEXUS, "plugin", "info", "socket"], PLEXUS_NET_ABI=version).end(60)
             self.assertIn(f"chosen   ncclNetPlugin_{version}\n", ended.stdout)
 
-    def test_collectives_over_libraries_with_the_habits_of_real_ones(self):  # top of tests/abi/nccl_net/tcp_engine.h
+    # see the top of tests/abi/nccl_net/tcp_engine.h
+    def test_collectives_over_libraries_with_the_habits_of_real_ones(self):
         for name in ("quirk-shared-endpoint", "quirk-accept-blocks", "quirk-fills-at-init", "quirk-no-sizes"):
             for collective in ("all_reduce", "sendrecv", "alltoall", "broadcast"):
                 with self.subTest(library=name, collective=collective):
@@ -62,7 +63,7 @@ class NcclNet(job.Test):
         self.assertIn("using network Socket", output)
 
     def test_ranks_that_are_threads_share_one_init(self):
-        for name in ("tcp-v8", "tcp-v11"):  # v8's fixture refuses a second one
+        for name in ("tcp-v8", "tcp-v11"):  # v8's fixture refuses a second init
             with self.subTest(name):
                 self.run_perf("all_reduce", *SIZES, "--ranks", 3, "--mode", "threads", "--channels", 2,
                               NCCL_NET_PLUGIN=name, **OVER_NET)

@@ -39,8 +39,8 @@ class Loopback(job.Test):
                 self.run_perf("all_reduce", *SIZES, "--ranks", 3, "--mode", "threads", PLEXUS_OFI_PROVIDER=provider, **OVER_OFI)
 
     def test_names_that_the_dead_left_in_shared_memory_are_passed_over(self):
-        # What who was killed leaves behind, as if it had had this process's number: a header of libfabric 1.17's
-        # (version, flags, process), where the process is one that lives.
+        # Files of a killed process that would have had this process's id: a header of libfabric
+        # 1.17's shm (version, flags, process id), with the id of a living process.
         shell = ('for i in 0 1 2; do printf "\\004\\000\\001\\000\\001%4096s" "" | tr " " "\\000" >/dev/shm/$$:0:$i; done; '
                  'exec "$@"')
         ranks = self.start(job.perf("all_reduce", *ONE_SIZE, "--ranks", 2, "--mode", "threads", "--json", "-"),
@@ -48,7 +48,7 @@ class Loopback(job.Test):
         self.addCleanup(lambda: [os.unlink(path) for path in glob.glob(f"/dev/shm/{ranks.pid}:0:*")])
         ended = ranks.end(60)
         self.check_report(ended)
-        self.assertIn(f"in use ({ranks.pid}:0:2)", ended.stderr)  # else nothing was in the way
+        self.assertIn(f"in use ({ranks.pid}:0:2)", ended.stderr)  # otherwise no file was in the way
 
     def test_its_own_nccl_tables(self):
         for version in ("v8", "v9", "v10", "v11", "v12"):
@@ -64,7 +64,8 @@ class Loopback(job.Test):
             self.assertIn(words, ended.stdout + ended.stderr)
 
     def test_a_killed_rank_is_named_by_the_others(self):
-        # Not over shm: who is killed inside libfabric may hold a lock that the others wait for (the plugin's README.md).
+        # Not over shm: a process killed inside libfabric may hold a lock that the others wait for
+        # (see the plugin's README.md).
         ranks = self.start_ranks(3, "all_reduce", "-b", "4M", "-e", "4M", "-n", "1000000", *job.limit(60),
                                  PLEXUS_OFI_PROVIDER="tcp;ofi_rxm", **OVER_OFI)
         self.wait_until(30, lambda: all(self.is_busy(rank.pid) for rank in ranks.values()), "nobody works")

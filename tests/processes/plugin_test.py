@@ -13,7 +13,7 @@ import job
 LIB = os.environ["PLEXUS_TEST_LIB_DIR"]
 EXAMPLES = os.environ["PLEXUS_TEST_EXAMPLE_DIR"]
 SOCKET = os.path.join(LIB, "libplexus-net-socket.so")
-LETTER = os.path.join(EXAMPLES, "libnccl-net-letter.so")  # does what NCCL's contract asks and no more
+LETTER = os.path.join(EXAMPLES, "libnccl-net-letter.so")  # does only what NCCL's contract requires
 
 
 def plexus(*arguments, **environment):
@@ -95,7 +95,7 @@ class Plugin(unittest.TestCase):
         self.assertEqual(ended.returncode, 1, ended.stdout)
         self.assertIn("it is no profiler plugin", ended.stdout)
 
-    # ---- what a failure means ----
+    # ---- grades of failures ----
 
     def test_what_nccls_contract_does_not_ask_breaks_no_job(self):
         groups = "file.entry_kinds,init.process,order,request,message.empty_null"
@@ -152,7 +152,7 @@ class Plugin(unittest.TestCase):
         for report in (alone, beside):
             self.assertEqual([check["id"] for check in report["checks"] if check["verdict"] != "pass"], [])
 
-    # ---- what cannot be checked ----
+    # ---- libraries that cannot be checked ----
 
     def expect_unchecked(self, library, sentence, *flags, **environment):
         ended = plexus("check", os.path.join(EXAMPLES, library), *flags, **environment)
@@ -180,7 +180,7 @@ class Plugin(unittest.TestCase):
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertIn("2 passed", ended.stdout)
 
-    # ---- what is there ----
+    # ---- listing ----
 
     def test_list_shows_vendors_libraries_and_their_tables(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -200,7 +200,7 @@ class Plugin(unittest.TestCase):
         self.assertIn("chosen   ncclTunerPlugin_v3\n", plexus("info", tuner, "--abi", "v3").stdout)
         self.assertIn("it has no ncclTunerPlugin_v5", plexus("info", tuner, "--abi", "v5").stderr)
 
-    # ---- a network that mixes connections up ----
+    # ---- a network that confuses connections ----
 
     def test_a_job_over_a_network_that_mixes_connections_up_ends_and_says_so(self):
         ended = subprocess.run(job.perf("all_reduce", "-b", "64", "-e", "64", "-n", "20", "-w", "0", "--ranks", "3",

@@ -57,7 +57,8 @@ class TopologyTest(job.Test):
         self.assertEqual(len(init), len(hosts), log)
         for _, parts, _, _, messages, size in init:
             self.assertEqual(int(parts), len(set(hosts)))
-            self.assertEqual(int(messages), 6)  # three gathers, there and back: ranks, networks, parts
+            # three gathers, each sent and received: ranks, networks, parts
+            self.assertEqual(int(messages), 6)
             self.assertLess(int(size), 2000 * len(hosts))
 
     def test_rings_over_interleaved_hosts_cross_each_once(self):

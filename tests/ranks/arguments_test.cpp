@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input to every kind of call: the right code, a sentence that says what is wrong, and nothing
-// lost: the communicator works afterwards.
+// Bad arguments to every kind of call: the right code and an error sentence; the communicator works
+// afterwards.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -18,7 +18,7 @@ using testing_job::Job;
 
 std::string last_error() { return ncclGetLastError(nullptr); }
 
-/// One rank with buffers: a call that passes its checks is complete at once.
+/// One rank with buffers: a call with valid arguments is complete on return.
 class ArgumentsTest : public testing::Test {
  protected:
   ncclResult_t all_reduce(ncclDataType_t type = ncclFloat32, ncclRedOp_t op = ncclSum) {

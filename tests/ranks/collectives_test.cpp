@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective, with ranks driven by one thread and by a thread each, at counts around the
-// borders of chunks and slots. The expected values come from the definition of the collective.
+// limits of chunks and slots. The expected values follow from the definition of the collective.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -86,7 +86,7 @@ class CollectivesTest : public testing::TestWithParam<Case> {
     return sum;
   }
 
-  /// output == expected(index) for the first `size` elements, and the guard is untouched.
+  /// Expects output == expected(index) for the first `size` elements, and an unchanged guard.
   template <class Expected>
   static void expect(const std::vector<int32_t>& output, size_t size, const Expected& expected) {
     for (size_t i = 0; i < size; ++i) {
@@ -271,8 +271,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks,
                                          Case{Mode::kThreads, 8, 100}),
                          case_name);
 
-// The algorithms that are not chosen by themselves, each with one and with two channels. Which
-// programs are right is proved elsewhere (kernels/program); here the executor runs them.
+// The algorithms that are not chosen by default, each with one and with two channels.
+// kernels/program proves the programs; here the executor runs them.
 std::vector<Case> algorithm_cases() {
   std::vector<Case> cases;
   for (const char* const algorithms :
@@ -325,7 +325,7 @@ TEST(Collectives, OneThreadDrivesAThousandRanks) {
   }
 }
 
-/// Sums of 7 ranks under an environment; bits as they are.
+/// Sums of 7 ranks with the given settings, as bits.
 std::vector<float> sum_of_seven(const char* algorithms, const char* channels, bool deterministic) {
   constexpr int kRanks = 7;
   constexpr size_t kCount = 50'000;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of communicators over the real bootstrap: ranks are threads that meet by a unique id.
+// The lifetime of communicators over the real bootstrap: ranks are threads that join with a unique
+// id.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -119,7 +120,8 @@ TEST(Communicators, ShrinkLeavesOutRanks) {
   });
 }
 
-/// A split of the parent by all, and calls on it, work after a shrink that some took no part in.
+/// After a shrink without some ranks, a split of the parent by all ranks and calls on it still
+/// work.
 void check_parent(ncclComm_t parent, int rank) {
   ncclComm_t child = nullptr;
   ASSERT_EQ(ncclCommSplit(parent, 0, rank, &child, nullptr), ncclSuccess)
@@ -129,7 +131,7 @@ void check_parent(ncclComm_t parent, int rank) {
   EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
 }
 
-/// The sum of the ranks that are left when `excluded` is left out; 0 on that one.
+/// The sum over the ranks other than `excluded`; 0 on that one.
 int sum_without(ncclComm_t parent, int rank, int excluded) {
   if (rank == excluded) {
     return 0;
@@ -299,7 +301,7 @@ TEST(Communicators, ChildrenThatAreDestroyedLeaveNoMemoryBehind) {
       ASSERT_EQ(ncclCommDestroy(child), ncclSuccess);
     }
   };
-  make_children();  // what is made at first use stays
+  make_children();  // objects made on first use are kept
   const size_t before = mallinfo2().uordblks;
   make_children();
   const size_t after = mallinfo2().uordblks;

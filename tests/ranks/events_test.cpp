@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events and host functions of asynchronous streams. Work stays under way for as long as a test
-// wants it to: rank 0 makes a call, and rank 1 makes it later.
+// Events and host functions of asynchronous streams. Work stays pending as long as a test wants:
+// rank 0 makes a call, and rank 1 makes it later.
 #include <atomic>
 
 #include "tests/ranks/job.hpp"
@@ -16,7 +16,7 @@ class Stream {
   ~Stream() { (void)plexusStreamDestroy(stream_); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  // NOLINTNEXTLINE(google-explicit-constructor): stands for the handle
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the handle
   operator cudaStream_t() const { return stream_; }
 
  private:
@@ -29,7 +29,7 @@ class Event {
   ~Event() { destroy(); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  // NOLINTNEXTLINE(google-explicit-constructor): stands for the handle
+  // NOLINTNEXTLINE(google-explicit-constructor): converts to the handle
   operator plexusEvent_t() const { return event_; }
   void destroy() {
     if (event_ != nullptr) {
@@ -41,10 +41,10 @@ class Event {
   plexusEvent_t event_ = nullptr;
 };
 
-/// Two ranks of a communicator, a stream each, and calls that end when both have made them.
+/// Two ranks of a communicator with a stream each; a call ends when both have made it.
 class Pair {
  public:
-  /// Rank's next all-reduce.
+  /// The rank's next all-reduce.
   void call(int rank) { call_on(rank, streams_[rank]); }
   void call_on(int rank, cudaStream_t stream) {
     EXPECT_EQ(
@@ -66,7 +66,7 @@ class Pair {
 
 void set_flag(void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }
 
-/// The engine has started all that could start of what was put on any stream before.
+/// Returns when the engine has started everything submitted before that can start.
 void let_engine_run() {
   const Stream stream;
   std::atomic<bool> ran{false};
@@ -138,7 +138,7 @@ TEST(Events, OtherStreamsGoOnBesideOneThatWaits) {
   EXPECT_EQ(plexusStreamSynchronize(waiting.stream(0)), ncclSuccess);
 }
 
-/// What a stream waits for is itself work that an event of it stands for.
+/// A stream waits for work that itself waits for an event.
 TEST(Events, ChainOverStreams) {
   Pair pair;
   const Stream streams[3];
@@ -190,7 +190,7 @@ TEST(Events, MayGoWhileStreamsAndThreadsWait) {
     asked = true;
     asked.notify_one();
     const ncclResult_t waited = plexusEventSynchronize(handle);
-    // Either it waits already when the event goes, or the event is gone.
+    // Either it already waits when the event is destroyed, or the event no longer exists.
     EXPECT_TRUE(waited == ncclSuccess || waited == ncclInvalidArgument);
   });
   asked.wait(false);
@@ -234,7 +234,7 @@ TEST(Events, ThreadsWaitForOneTogether) {
   }
 }
 
-/// All communicators of a group, on one stream, then an event: it is reached after all of them.
+/// An event recorded after a group of all communicators on one stream is reached after all of them.
 TEST(Events, StandForAWholeGroup) {
   Pair pair;
   Pair other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong between ranks ends in an error that names it, on every rank, in bounded time.
+// Failures between ranks end in an error that names the cause, on every rank, in bounded time.
 #include <atomic>
 #include <chrono>
 
@@ -24,7 +24,7 @@ TEST(Mismatch, DifferentCountsFailOnAllRanksAndNameBothCalls) {
 }
 
 TEST(Mismatch, DifferentRootsOfABroadcastDoNotHang) {
-  // Each of the two thinks the other is the root: no message travels, so the slow path has to find
+  // Each rank takes the other for the root, so no message is sent and only the slow path can find
   // it.
   Job job(2);
   float value[2] = {0, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork in a program whose ranks are all in one process: the parent goes on as if nothing was, and
-// the child has a library as in a fresh process, to which its parent's handles mean nothing.
+// fork in a program whose ranks are all in one process: the parent is unaffected, and the child has
+// a library as in a new process, in which the parent's handles are invalid.
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -20,7 +20,7 @@ using testing_job::Job;
 
 constexpr size_t kCount = 1000;
 
-/// Sums ones over all ranks, on a stream or not, and looks at the result.
+/// Sums ones over all ranks, with or without a stream, and checks the result.
 void all_reduce(const Job& job, cudaStream_t stream = nullptr) {
   std::vector<std::vector<float>> data(static_cast<size_t>(job.nranks()),
                                        std::vector<float>(kCount, 1));
@@ -107,7 +107,7 @@ TEST(Fork, EveryCallOnAParentsCommunicatorIsRefusedInAChild) {
     expect_parents(
         ncclRedOpCreatePreMulSum(&op, &value, ncclFloat32, ncclScalarHostImmediate, comm),
         "communicator");
-    run_in_child([&] {  // its grandchild
+    run_in_child([&] {  // the grandchild
       EXPECT_EQ(ncclCommCount(comm, &number), ncclInvalidUsage);
       EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
     });
@@ -149,7 +149,7 @@ TEST(Fork, AParentsStreamIsRefusedAndAChildsOwnWorks) {
   }
   Job job(1);
   for (const cudaStream_t stream : streams) {
-    all_reduce(job, stream);  // the thread that serves streams runs
+    all_reduce(job, stream);  // the thread that serves streams is running
   }
   run_in_child([&] {
     const Job own(1);
@@ -190,7 +190,7 @@ TEST(Fork, AChildIsOutsideOfItsParentsGroup) {
   EXPECT_EQ(data[1], 2);
 }
 
-/// A thread whose first call was ncclGroupStart.
+/// In a thread whose first call was ncclGroupStart.
 TEST(Fork, AChildOfAnEmptyGroupIsOutsideToo) {
   std::thread([] {
     ASSERT_EQ(ncclGroupStart(), ncclSuccess);
@@ -245,7 +245,7 @@ TEST(Fork, ChildrenOfAThreadWorkWhileOthersAreInsideCalls) {
       EXPECT_EQ(ncclMemAlloc(&memory, 1), ncclSuccess);
       EXPECT_EQ(ncclMemFree(memory), ncclSuccess);
       EXPECT_EQ(plexusStreamDestroy(stream), ncclSuccess);
-      EXPECT_EQ(plexusStreamQuery(nullptr), ncclInvalidArgument);  // which is logged
+      EXPECT_EQ(plexusStreamQuery(nullptr), ncclInvalidArgument);  // logs an error
     }
   });
   for (int round = 0; round < 10; ++round) {

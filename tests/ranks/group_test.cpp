@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups, streams, messages to oneself, zero counts, user reductions: what NCCL promises around the
-// plain collectives.
+// Groups, streams, messages to the own rank, zero counts, user reductions: NCCL's guarantees
+// besides the plain collectives.
 #include <cstring>
 
 #include "tests/ranks/job.hpp"
@@ -102,7 +102,7 @@ TEST(Group, MessageOfZeroElementsIsMatched) {
   }
 }
 
-/// Rank i sends i + 2j + 1 elements to rank j, each of value 100 i + j.
+/// Rank i sends i + 2j + 1 elements of value 100 i + j to rank j.
 TEST(Vector, AllToAllVMovesACountOfItsOwnForEveryPair) {
   constexpr int kRanks = 4;
   const auto count_of = [](int from, int to) { return static_cast<size_t>(from + 2 * to + 1); };
@@ -231,7 +231,8 @@ TEST(Streams, RunInOrderBesideTheCaller) {
     ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
   }
   for (int repeat = 0; repeat < 5; ++repeat) {
-    for (int rank = 0; rank < 2; ++rank) {  // no group: the second call finds the first one pending
+    // without a group the second call finds the first one pending
+    for (int rank = 0; rank < 2; ++rank) {
       auto* const buffer = data[static_cast<size_t>(rank)].data();
       ASSERT_EQ(ncclAllReduce(buffer, buffer, kCount, ncclFloat32, ncclSum, job.comm(rank),
                               streams[rank]),
@@ -298,7 +299,7 @@ TEST(Streams, AGroupThatIsPartlyInlineReturnsTheErrorOfItsOtherPart) {
   ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
   const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
     float value[2] = {1, 1};
-    if (rank == 1) {  // another call than the other rank's
+    if (rank == 1) {  // not the same call as on the other rank
       return ncclAllReduce(value, value, 2, ncclFloat32, ncclSum, comm, nullptr);
     }
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);

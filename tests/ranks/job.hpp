@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator of n ranks in this process for tests: all driven by one thread (`single`), or a
-// thread each. What a rank does is a function of (rank, communicator).
+// A communicator of n ranks in this process for tests: all driven by one thread (`single`), or one
+// thread each. The body of a rank is a function of (rank, communicator).
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ class Job {
     ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << ncclGetLastError(nullptr);
   }
 
-  /// Each rank in a thread of its own; what each returned.
+  /// Runs each rank in its own thread; returns their results.
   std::vector<ncclResult_t> run_in_threads(const Body& body) {
     std::vector<ncclResult_t> results(comms_.size());
     std::vector<std::thread> threads;
@@ -60,7 +60,7 @@ class Job {
   std::vector<ncclComm_t> comms_;
 };
 
-/// A value that depends on rank and place, exact in every type under small sums.
+/// A value that depends on rank and index, exact in every type for small sums.
 inline int64_t value_of(int rank, uint64_t index) {
   return static_cast<int64_t>((index * 7 + static_cast<uint64_t>(rank) * 3) % 5) + 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that has made its last call may destroy its communicator at once, whatever the others are
-// still at.
+// After its last call a rank may destroy its communicator at once, whatever the other ranks are
+// still doing.
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -48,8 +48,8 @@ const std::vector<Call>& rooted_calls() {
   return calls;
 }
 
-/// The ranks enter one after the other, each when the one before has destroyed its communicator,
-/// as far as the call lets them: in `order`.
+/// The ranks start one after the other in the order `order`, each after the previous one has
+/// destroyed its communicator, if the call permits that.
 void run_in_turn(const Call& call, size_t count, const std::array<int, kRanks>& order) {
   std::array<ncclComm_t, kRanks> comms{};
   ASSERT_EQ(ncclCommInitAll(comms.data(), kRanks, nullptr), ncclSuccess);
@@ -63,7 +63,8 @@ void run_in_turn(const Call& call, size_t count, const std::array<int, kRanks>& 
       if (place > 0) {
         begun[place - 1].wait(false);
       }
-      // A small message needs no one at the other end: only then has the one before left.
+      // Only a small message does not need the other end, so that the previous rank can leave
+      // first.
       if (count > 1) {
         begun[place].store(true);
         begun[place].notify_all();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuners of NCCL's own ABI (tests/abi/nccl_tuner) from the user's side: they decide, the user's
-// NCCL_ALGO stands, and a misbehaving one costs a WARN and never a result.
+// Tuners of NCCL's own ABI (tests/abi/nccl_tuner) as a user sees them: they decide, NCCL_ALGO has
+// priority, and a misbehaving tuner causes a WARN and never a wrong result.
 #include <cstdlib>
 #include <string>
 
@@ -27,7 +27,7 @@ class NcclTunerTest : public testing::TestWithParam<int> {
     unsetenv("FIXTURE_TUNER");
   }
 
-  /// Sums on 4 ranks; the algorithm that did it.
+  /// Sums on 4 ranks; returns the algorithm that was used.
   static std::string sum(size_t count = 100, int* channels = nullptr) {
     Job job(4);
     std::vector<std::vector<float>> data(4, std::vector<float>(count, 1));

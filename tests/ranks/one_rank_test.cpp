@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator of one rank copies, whatever settings ask for.
+// A communicator of one rank copies, whatever the settings are.
 #include <array>
 #include <cstdlib>
 #include <ostream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call like the last one is done without checks and lookups: with other addresses, between other
-// calls, and not when something changed that the checks would have seen.
+// A call equal to the previous one skips checks and lookups: with other addresses, between other
+// calls, and not if something changed that the checks would have found.
 #include <array>
 #include <span>
 
@@ -16,7 +16,7 @@ using testing_job::Job;
 constexpr int kRanks = 2;
 using Values = std::array<float, 4>;
 
-/// Each of two ranks contributes `value`; what every one gets.
+/// Each of two ranks contributes `value`; `*output` gets the result.
 ncclResult_t all_reduce(ncclComm_t comm,
                         float value,
                         ncclRedOp_t op,
@@ -48,7 +48,7 @@ void expect_sum_in_group(ncclComm_t comm, float value, ncclRedOp_t op, float exp
   EXPECT_THAT(result, Each(expected)) << "of " << value << ", op " << op << ", in a group";
 }
 
-/// Each of two ranks sends `input` to the other one and gets `output` in return.
+/// Each of two ranks sends `input` to the other one and receives into `output`.
 ncclResult_t exchange(
     ncclComm_t comm, int rank, const Values& input, Values* output, size_t count = 4) {
   EXPECT_EQ(ncclGroupStart(), ncclSuccess);
@@ -120,7 +120,7 @@ TEST(Repeat, GroupsStreamsAndMorePlansThanAreKeptComeBetween) {
       EXPECT_EQ(ncclGroupStart(), ncclSuccess);
       Values inputs;
       inputs.fill(5);
-      Values outputs{};  // the same shape, but done at the group's end
+      Values outputs{};  // the same shape, but executed at the group's end
       EXPECT_EQ(
           ncclAllReduce(inputs.data(), outputs.data(), 4, ncclFloat32, ncclSum, comm, nullptr),
           ncclSuccess);

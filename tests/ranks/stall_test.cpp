@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that can never end are named on every rank, over every transport; calls that are only late
-// are not.
+// Calls that can never end are reported on every rank, over every transport; calls that are only
+// late are not.
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -16,7 +16,7 @@ using testing_job::Job;
 
 constexpr size_t kLarge = size_t{1} << 18;
 
-/// How the ranks of the process reach each other.
+/// The transport between the ranks of the process.
 enum class Transport { kDirect, kShm, kNet };
 
 class StallTest : public testing::TestWithParam<Transport> {
@@ -36,7 +36,7 @@ class StallTest : public testing::TestWithParam<Transport> {
     }
   }
 
-  /// What a rank does, with buffers of kLarge elements of its own.
+  /// The body of a rank, with its own buffers of kLarge elements.
   struct Rank {
     int rank;
     ncclComm_t comm;
@@ -57,7 +57,7 @@ class StallTest : public testing::TestWithParam<Transport> {
   };
   using Body = std::function<ncclResult_t(const Rank&)>;
 
-  /// All fail with ncclInvalidUsage; the sentence.
+  /// All ranks fail with ncclInvalidUsage; returns the error text.
   static std::string run_wrong(int nranks, const Body& body) {
     Job job(nranks);
     EXPECT_EQ(run(job, body),
@@ -80,7 +80,7 @@ class StallTest : public testing::TestWithParam<Transport> {
   }
 };
 
-/// A rank that comes when the others have long been told to have stalled.
+/// A rank that arrives after the others have been reported as stalled.
 void be_late() { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); }
 
 ncclResult_t first_error(std::initializer_list<ncclResult_t> results) {

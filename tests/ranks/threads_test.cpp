@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A system that refuses threads (ulimit -u, a cgroup's pids.max). This program's pthread_create
-// stands before libc's and refuses on request, so that every place can be reached surely.
+// replaces libc's and refuses on request, so that every place can be tested.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -33,7 +33,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// While it lives, so many threads start, and no more.
+/// While it exists, this many threads can be started.
 class Granted {
  public:
   explicit Granted(int count) { threads_granted = count; }
@@ -61,7 +61,7 @@ int sum_of_ones(ncclComm_t comm) {
   return value;
 }
 
-/// Whatever number of its threads start, the group fails as a whole and can be done again.
+/// Whatever number of its threads starts, the group fails as a whole and can be repeated.
 TEST(RefusedThreads, AGroupThatSplitsFailsAndCanBeRepeated) {
   constexpr int kRanks = 4;
   std::array<ncclComm_t, kRanks> parents{};
@@ -136,7 +136,7 @@ TEST(RefusedThreads, UniqueIdInitAndStreamSaySo) {
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 
-/// The others hear at once of a rank that had no thread.
+/// The other ranks get an error at once.
 TEST(RefusedThreads, OtherRanksOfAnInitAreTold) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuner plugins from the user's side: one that is named decides; one that misbehaves costs nothing
-// but a WARN; results are right in every case.
+// Tuner plugins as a user sees them: a named tuner decides; a misbehaving one only causes a WARN;
+// results are always right.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -29,7 +29,7 @@ class TunerTest : public testing::Test {
     unsetenv("PLEXUS_TUNE_FILE");
   }
 
-  /// Sums on 4 ranks; the algorithm that did it.
+  /// Sums on 4 ranks; returns the algorithm that was used.
   static std::string sum(size_t count = 100) {
     Job job(4);
     std::vector<std::vector<float>> data(4, std::vector<float>(count, 1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective over a library of NCCL's net ABI that behaves as a real vendor's does, and in
-// between other communicators of the same ranks that come and go. NCCL_NET_PLUGIN says which; the
-// test's entry in ctest sets it.
+// Every collective over a library of NCCL's net ABI that behaves like a real vendor's, while other
+// communicators of the same ranks are made and destroyed. NCCL_NET_PLUGIN selects the library;
+// ctest sets it.
 #include <cstring>
 
 #include "tests/ranks/job.hpp"
@@ -84,7 +84,7 @@ const Call kCalls[] = {
     {"messages", run_ring_of_messages},
 };
 
-/// What this process is about to lose when something is left over shows at the next call.
+/// Messages left over from earlier calls would show in this one.
 void expect_sum(int rank, ncclComm_t comm) {
   Buffers data(rank, 1000);
   ASSERT_EQ(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner that misbehaves, built once per way (PLEXUS_WILD).
+// A misbehaving tuner, built once per kind of misbehaviour (PLEXUS_WILD).
 #include <cstdint>
 #include <cstring>
 #include <limits>

@@ -19,7 +19,7 @@ constexpr auto kUntouched = std::byte{0xa5};
 
 Buffer::Buffer(size_t size_bytes, size_t alignment, bool is_registered, uint64_t salt)
     : size_bytes_(size_bytes), is_registered_(is_registered) {
-  // Buffers of programs are aligned for their type, and seldom for more.
+  // Programs' buffers are aligned for their type, and seldom more.
   const size_t offset = kGuardBytes + salt % 4 * alignment;
   const size_t whole = offset + size_bytes + kGuardBytes;
   std::byte* base = nullptr;

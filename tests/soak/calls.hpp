@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call with its buffers: made before, issued, and checked against the reference when it is
-// complete.
+// One call with its buffers: prepared in advance, issued, and compared with the reference when it
+// is complete.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  /// NULL when ncclMemAlloc failed.
+  /// NULL: ncclMemAlloc failed.
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] bool are_guards_whole() const;
 
@@ -46,9 +46,9 @@ class LiveCall {
   [[nodiscard]] ncclComm_t comm() const { return comm_; }
   ncclResult_t prepare();
   ncclResult_t issue();
-  /// The user's reduction goes as soon as the call is issued.
+  /// Destroys the user's reduction; allowed once the call is issued.
   ncclResult_t release();
-  /// What is wrong with the result; nothing when all is as it must be.
+  /// Describes an error in the result; nullopt: the result is right.
   [[nodiscard]] std::optional<std::string> find_wrong() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace plexus::soak {
 namespace {
 
-constexpr int kLateUsMin = 1'500'000;  // calls that wait for longer than a second are reported
+constexpr int kLateUsMin = 1'500'000;  // the library checks calls that wait for more than a second
 constexpr int kLateUsMax = 3'500'000;
 
 class Generator {
@@ -57,7 +57,7 @@ class Generator {
     return comm;
   }
 
-  /// A step of all threads with one of the ranks (of the world).
+  /// A step in all threads that have one of the ranks (of the world).
   void emit_making(Making making, const std::vector<int>& ranks) {
     const int index = static_cast<int>(job_.makings.size());
     job_.makings.push_back(std::move(making));
@@ -94,7 +94,7 @@ class Generator {
     emit_making(making, all);
   }
 
-  /// Another communicator of its own id, over some ranks.
+  /// Another communicator with its own id, over some of the ranks.
   void make_second_world() {
     std::vector<int> ranks(static_cast<size_t>(job_.nranks));
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -103,7 +103,7 @@ class Generator {
       ranks.resize(static_cast<size_t>(random_.between(1, job_.nranks)));
     }
     Making making{.comms = {add_comm(ranks)}};
-    // The maker must be there until all have met; a process with a rank of its own is.
+    // The maker must exist until all have joined, which holds for a process with one of the ranks.
     const int maker = random_.pick(ranks);
     for (const Thread& thread : job_.threads) {
       if (std::find(thread.ranks.begin(), thread.ranks.end(), maker) != thread.ranks.end()) {
@@ -167,8 +167,8 @@ class Generator {
     }
   }
 
-  /// Children that live for one or two calls each: what a rank leaves behind is still in use by
-  /// others.
+  /// Children that are used for one or two calls each: other ranks still use what a rank leaves
+  /// behind.
   void churn() {
     const int parent = random_.pick(alive_);
     const int nloops = random_.between(3, 25);
@@ -222,7 +222,7 @@ class Generator {
     const int way = random_.below(4);
     const int distance = random_.below(nranks);
     for (int rank = 0; rank < nranks; ++rank) {
-      if (way == 0) {  // a ring, or everybody to itself
+      if (way == 0) {  // a ring, or every rank to itself
         operations.push_back(add_pair(comm, rank, (rank + distance) % nranks));
       } else if (way == 1 && (rank ^ 1) < nranks) {
         operations.push_back(add_pair(comm, rank, rank ^ 1));
@@ -237,7 +237,7 @@ class Generator {
     return operations;
   }
 
-  /// Single sends and receives, one after the other.
+  /// Single sends and receives in sequence.
   void add_pipeline(int comm) {
     const int nranks = nranks_of(comm);
     if (nranks < 2) {
@@ -296,7 +296,7 @@ class Generator {
       emit(add_exchange(comm));
     } else if (way < 62 && features_.has(Feature::kPairs)) {
       add_pipeline(comm);
-    } else if (way < 68) {  // the same shape again and again
+    } else if (way < 68) {  // the same shape repeatedly
       const int operation = add_collective(comm);
       const int ntimes = random_.between(2, 8);
       for (int i = 0; i < ntimes; ++i) {
@@ -406,7 +406,7 @@ class Generator {
     });
   }
 
-  /// Each thread destroys what it has left: after its last call there, or at the end.
+  /// Each thread destroys its remaining communicators: after its last call on them, or at the end.
   void leave() {
     for (Thread& thread : job_.threads) {
       std::vector<int> comms = alive_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a seed to a job that is legal by construction: all threads take their parts of one order of
-// operations. perturb() then changes the order of single threads, as far as the model allows.
+// Makes a job from a seed that is legal by construction: all threads execute their parts of one
+// order of operations. perturb() then changes the order in single threads, as far as the model
+// allows.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 namespace plexus::soak {
 
-/// What can be switched off, or be all that is on (--without, --only).
+/// Features that --without switches off and --only restricts to.
 enum class Feature {
   kThreads,      // ranks as threads of a process
   kSingle,       // several ranks driven by one thread
@@ -58,11 +59,11 @@ Job generate(uint64_t seed, const Features& features);
 
 /// Processes, threads and settings (layout.cpp).
 void choose_layout(Job& job, Random& random, const Features& features);
-/// Changes of order that keep the job legal (perturb.cpp).
+/// Changes the order of calls while the job stays legal (perturb.cpp).
 void perturb(Job& job, Random& random);
 /// A number of elements such that `nblocks` blocks of them stay within a few MiB (shapes.cpp).
 size_t pick_count(Random& random, ncclDataType_t type, int nblocks);
-/// Type and reduction whose results are exact for `nranks` ranks.
+/// A type and reduction with exact results for `nranks` ranks.
 void pick_reduction(Random& random, Operation& operation, int nranks);
 
 }  // namespace plexus::soak

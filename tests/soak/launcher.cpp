@@ -24,7 +24,7 @@
 namespace plexus::soak {
 namespace {
 
-// After the first report the others have this long for theirs.
+// Time for further reports after the first one.
 constexpr auto kGrace = std::chrono::milliseconds(2500);
 constexpr size_t kOutputLinesMax = 12;
 
@@ -45,8 +45,8 @@ std::string last_lines(const std::string& text, size_t nlines) {
   return text.substr(at);
 }
 
-/// A line without what differs from run to run: numbers, and what stands in parentheses. The same
-/// cause reads the same.
+/// A line without what differs between runs: numbers and text in parentheses. Equal causes give
+/// equal lines.
 std::string without_details(std::string_view text) {
   std::string result;
   int depth = 0;
@@ -61,7 +61,7 @@ std::string without_details(std::string_view text) {
   return result;
 }
 
-/// What failed and why, of a report `TIME ms: thread T (...) step S: SENTENCE`.
+/// The sentence of a report `TIME ms: thread T (...) step S: SENTENCE`.
 std::string sentence_of(const std::string& report) {
   const size_t step = report.find(" step ");
   const size_t at = report.find(": ", step == std::string::npos ? 0 : step);
@@ -76,7 +76,7 @@ std::string wrong_operation_of(const std::string& report) {
                                    : report.substr(name + 1, report.find(' ', name) - name - 1);
 }
 
-/// Is the process one of this job's? Numbers of ended processes are used again.
+/// Whether the process belongs to this job. Ids of ended processes are reused.
 bool is_in_group(pid_t pid, pid_t group) {
   const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
   const size_t at = text.rfind(')');
@@ -312,7 +312,7 @@ void Running::read_reports() {
                         .about = is_wrong ? wrong_operation_of(first) : sentence_of(first),
                         .detail = text});
   }
-  // Reports begin with the time, so that the first one comes first.
+  // Reports begin with the time, so sorting puts the first one first.
   std::sort(reported.begin(), reported.end(), [](const Finding& left, const Finding& right) {
     return std::atoll(left.detail.c_str()) < std::atoll(right.detail.c_str());
   });

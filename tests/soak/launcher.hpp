@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the processes of a job (this program again, with --process), watches them, ends them. Has
-// no threads, so that its forks are plain.
+// Starts the processes of a job (this program with --process), watches them, and ends them. Has no
+// threads, so that it can fork safely.
 #pragma once
 
 #include <chrono>
@@ -14,27 +14,27 @@
 namespace plexus::soak {
 
 struct WatchOptions {
-  std::chrono::seconds still_max{60};  // without progress: a hang
-  long memory_kib_max = 0;             // of one process, 0: any
-  bool has_stacks = true;              // gdb's, of what hangs
-  std::vector<std::string> features;   // options that the processes need to make the same job
+  std::chrono::seconds still_max{60};  // this long without progress is a hang
+  long memory_kib_max = 0;             // per process; 0: unlimited
+  bool has_stacks = true;              // get stacks from gdb when it hangs
+  std::vector<std::string> features;   // options that processes need to make the same job
 };
 
 struct Finding {
   std::string kind;   // HANG, ERROR, WRONG DATA, CRASH, MEMORY
-  std::string about;  // one line, the same for the same cause
+  std::string about;  // one line, equal for equal causes
   std::string detail;
 };
 
 struct Outcome {
   bool is_over = false;
-  std::vector<Finding> findings;  // the first is the cause, as far as that can be told
+  std::vector<Finding> findings;  // the first one is the cause, as far as known
   uint64_t ncalls = 0;
   uint64_t nchecked = 0;
-  long memory_kib = 0;  // of the largest process
+  long memory_kib = 0;  // the largest process's
 };
 
-/// A job under way.
+/// A running job.
 class Running {
  public:
   Running(Job job, const WatchOptions& options);
@@ -42,7 +42,7 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
 
-  /// Looks after the job; never waits for it.
+  /// Checks the job; never waits for it.
   void look();
   [[nodiscard]] const Outcome& outcome() const { return outcome_; }
   [[nodiscard]] const Job& job() const { return job_; }

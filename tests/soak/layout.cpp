@@ -142,7 +142,7 @@ class Layout {
         set("NCCL_TUNER_PLUGIN", "none");
       }
     }
-    // LL and LL128 serve connections through memory alone: over a network they leave no algorithm.
+    // LL and LL128 only work on connections through memory; over a network they leave no algorithm.
     const int protocol = random_.below(10);
     if (features_.has(Feature::kProto) && protocol < (is_net_ ? 1 : 4)) {
       set("NCCL_PROTO", random_.pick(is_net_ ? std::vector<const char*>{"Simple"}

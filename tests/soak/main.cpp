@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// soak_driver: random legal programs, by seed. tests/soak/README.md.
+// soak_driver: random legal programs from a seed. tests/soak/README.md.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +47,7 @@ struct Totals {
   uint64_t nchecked = 0;
   uint64_t nperturbed = 0;
   uint64_t nrefused = 0;
-  uint64_t nillegal = 0;  // seeds of which the generator made no legal program
+  uint64_t nillegal = 0;  // number of seeds with an illegal program
   long memory_kib = 0;
   std::map<std::string, std::vector<uint64_t>> findings;  // by kind and text: seeds
 };
@@ -57,7 +57,7 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-/// Plugins lie beside the library, as the programs find it.
+/// Plugins are in the library's folder, as for all programs.
 bool has_ofi() {
   std::error_code ignored;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -145,7 +145,7 @@ int run_campaign(const Options& options, const Features& features) {
     last = dots == std::string::npos ? first : std::stoull(options.seeds.substr(dots + 2));
   }
   WatchOptions watch;
-  // Slower under sanitizers, as all tests.
+  // Like all tests, slower under sanitizers.
   const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
   watch.still_max = std::chrono::seconds(
       static_cast<int>(options.still_s * (factor == nullptr ? 1 : std::atof(factor))));
@@ -163,7 +163,8 @@ int run_campaign(const Options& options, const Features& features) {
     if (may_start && running.size() < static_cast<size_t>(options.njobs)) {
       Job job = generate(next, features);
       ++next;
-      if (!job.illegal.empty()) {  // the generator's fault: the model has the last word
+      // an error of the generator, since the model defines what is legal
+      if (!job.illegal.empty()) {
         ++totals.nillegal;
         say(fmt::format("seed {} is passed over, its program is illegal: {}\n", next - 1,
                         job.illegal));

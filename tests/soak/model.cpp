@@ -11,7 +11,7 @@ namespace {
 
 enum class Life { kUnborn, kAlive, kGone };
 
-/// The calls of one step at one place: its collectives in order, its sends and receives after them.
+/// The calls of one step at one place: its collectives in order, then its sends and receives.
 struct Part {
   int place = 0;
   bool has_stream = false;
@@ -30,11 +30,12 @@ struct Issued {
 
 struct Thread {
   size_t next = 0;     // step
-  int waits_for = -1;  // an Issued, for a call without a stream
+  int waits_for = -1;  // an Issued, if the call has no stream
   bool is_in_make = false;
 };
 
-/// Both ends of one direction between two places: operations in the order in which they started.
+/// One direction between two places: the operations at both ends, in the order in which they
+/// started.
 struct Pairing {
   std::vector<int> sends;
   std::vector<int> recvs;
@@ -80,7 +81,7 @@ class Run {
     return threads_[thread].next < steps.size() ? &steps[threads_[thread].next] : nullptr;
   }
 
-  /// One step of a thread, or a part of one; false when it waits or is done.
+  /// Executes one step of a thread, or a part of one; false: it waits or has ended.
   bool advance(size_t index) {
     Thread& thread = threads_[index];
     const ModelStep* const step = step_of(index);
@@ -127,7 +128,7 @@ class Run {
     }
     const Issued& issued = issued_[static_cast<size_t>(thread.waits_for)];
     for (const Part& part : issued.parts) {
-      if (issued.is_complete && !part.has_stream) {  // so is all that came before it there
+      if (issued.is_complete && !part.has_stream) {  // so is everything before it at that place
         unsynchronized_[static_cast<size_t>(part.place)].clear();
       }
     }
@@ -355,7 +356,7 @@ class Run {
   std::vector<Thread> threads_;
   std::vector<int> arrived_;                      // by operation: how many calls of it have started
   std::vector<std::deque<int>> of_place_;         // Issued in order, until complete
-  std::vector<std::vector<int>> unsynchronized_;  // by place: Issued that may be under way
+  std::vector<std::vector<int>> unsynchronized_;  // by place: Issued that may not be complete
   std::vector<std::deque<int>> of_stream_;
   std::vector<Life> life_;
   std::deque<Issued> issued_;

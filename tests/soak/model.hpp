@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is a program legal? The model runs it by NCCL's rules, with nothing but the rules: no data, no
-// time, no buffers between ranks. A program that ends here must end in every library that keeps the
-// rules; one that does not may hang in NCCL, and its hanging is no finding.
+// The model decides whether a program is legal. It runs the program by NCCL's rules alone: without
+// data, time, or buffers between ranks. A program that ends in the model must end in every library
+// that follows the rules; one that does not may hang in NCCL, and a hang is then no finding.
 //
-// The rules, where several readings are possible the strictest:
+// The rules, in their strictest reading where several are possible:
 // - A thread makes its calls in order. A call without a stream returns when it is complete.
-// - A step is a call, or a group, which is one operation: it starts when all before it on each of
-// its
-//   streams and communicators is complete, and it is over when all its calls are.
-// - A collective completes when all ranks of its communicator have started it; those of one
-//   communicator come in the same order on all its ranks, in a group one after the other. A library
-//   may do the collectives that a group has for a communicator as one, so they are grouped alike by
-//   all.
+// - A step is a call or a group, and is one operation: it starts when everything before it on each
+//   of its streams and communicators is complete, and it ends when all its calls are complete.
+// - A collective completes when all ranks of its communicator have started it. Those of one
+//   communicator come in the same order on all its ranks, also in a group. A library may execute a
+//   group's collectives on a communicator as one, so all ranks must group them in the same way.
 // - A send completes when its receive has started: nothing is buffered. The k-th send from one rank
-// to
-//   another meets the k-th receive. In a group they start together, after the group's collectives
-//   of the same communicator.
-// - Making a communicator is collective, blocks, and needs the parent to have no work under way.
-// - Destroying is local: it needs the rank's own calls to be complete (finalizing waits for them).
+//   to another matches the k-th receive. In a group they start together, after the group's
+//   collectives on the same communicator.
+// - Making a communicator is collective, blocks, and requires that the parent has no pending work.
+// - Destroying is local and requires that the rank's own calls are complete (finalizing waits for
+//   them).
 // There is no choice anywhere (no wildcards, no stream of two threads), so one run decides for all.
 #pragma once
 
@@ -44,7 +42,7 @@ enum class ModelStepKind {
   kCalls,
   kMake,      // `operation` by all its participants; uses `places` (parents), gives `made`
   kSync,      // waits for `streams`
-  kDestroy,   // of `places`
+  kDestroy,   // destroys `places`
   kFinalize,  // waits for the work of `places`, then destroys them
   kPause,     // nothing that others could wait for
 };

@@ -11,8 +11,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Communicators A and B of two ranks, a thread each. Places: A0 A1 B0 B1; streams: two of thread 0,
-// two of thread 1. Making A is operation 0, making B operation 1; those of a test follow.
+// Communicators A and B of two ranks, with one thread per rank. Places: A0 A1 B0 B1; streams: two
+// of thread 0, two of thread 1. Operation 0 makes A, operation 1 makes B; the tests' operations
+// follow.
 constexpr int kA = 0;
 constexpr int kB = 2;
 constexpr int kFirst = 2;
@@ -144,7 +145,7 @@ TEST(SoakModel, SendAgainstSendIsIllegalOutsideAGroupAndLegalInside) {
 }
 
 TEST(SoakModel, SendWaitsForItsReceive) {
-  Two two;  // what a buffered send would allow
+  Two two;  // legal only if sends were buffered
   two.calls(0, {send(kFirst, kA, 0)});
   two.calls(0, {all(kFirst + 1, kB, 0)});
   two.calls(1, {all(kFirst + 1, kB, 1)});
@@ -193,7 +194,7 @@ TEST(SoakModel, DestroyIsLocalAndNeedsSynchronizedWork) {
       if (is_synchronized) {
         two.sync(rank, {rank * 2});
       }
-      if (rank == 1) {  // the other has left by now
+      if (rank == 1) {  // the other rank has left
         two.calls(rank, {all(kFirst + 1, kB, rank)});
       }
       two.destroy(rank, kA);
@@ -273,7 +274,7 @@ TEST(SoakModel, LocalRanksOfOneThreadNeedAGroup) {
   }
 }
 
-/// What is generated is legal before its order is changed, and after.
+/// Generated jobs are legal before and after their order is changed.
 TEST(SoakModel, GeneratedJobsAreLegal) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     const Job job = generate(seed, Features{});

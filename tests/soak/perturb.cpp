@@ -24,8 +24,8 @@ bool merge(std::vector<Step>& steps, size_t at) {
   return true;
 }
 
-/// Takes the last calls of a group out into a step of their own. A thread of several ranks must
-/// keep their calls in one group.
+/// Moves the last calls of a group to a step of their own. A thread with several ranks must keep
+/// their calls in one group.
 bool divide(Random& random, Thread& thread, size_t at) {
   auto& steps = thread.steps;
   if (thread.ranks.size() > 1 || !is_calls(steps[at]) || steps[at].calls.size() < 2) {

@@ -63,7 +63,7 @@ std::string describe(const Making& making) {
   return text;
 }
 
-/// Numbers of places: those of a communicator follow each other.
+/// Assigns numbers to places; those of one communicator are consecutive.
 class PlaceNumbers {
  public:
   explicit PlaceNumbers(const Job& job) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job: processes, threads in them, settings, and what each thread calls in which order. Plain
-// values, made from a seed alone (generate.hpp), so that every process of the job makes it again
-// for itself.
+// A job: processes, their threads, settings, and the sequence of calls of each thread. Plain values
+// made from a seed (generate.hpp), so that every process of the job can make the same job.
 #pragma once
 
 #include <cstdint>
@@ -31,14 +30,14 @@ constexpr int kNumOps = 11;
 
 enum class Reduction { kSum, kProd, kMax, kMin, kAvg, kPreMulSum };
 
-/// What the calls of all ranks that meet have in common.
+/// The common part of the calls that match each other.
 struct Operation {
   Op op = Op::kAllReduce;
   int comm = 0;
-  size_t count = 0;  // elements, as the call takes it
+  size_t count = 0;  // number of elements, as in the call
   ncclDataType_t type = ncclInt8;
   Reduction reduction = Reduction::kSum;
-  int root = 0;    // of rooted collectives; kPair: the sender
+  int root = 0;    // root of a rooted collective; kPair: the sender
   int target = 0;  // kPair: the receiver
 };
 
@@ -47,7 +46,7 @@ struct Call {
   int operation = 0;
   int rank = 0;  // in the operation's communicator
   bool is_send = false;
-  int stream = kNoStream;  // of the thread
+  int stream = kNoStream;  // the thread's
   bool is_in_place = false;
   bool is_registered = false;  // buffers from ncclMemAlloc
 };
@@ -62,7 +61,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// What a thread does next.
+/// One step of a thread.
 struct Step {
   StepKind kind = StepKind::kCalls;
   std::vector<Call> calls{};
@@ -76,7 +75,7 @@ struct Step {
 
 enum class MakingKind { kInit, kInitAll, kScalable, kSplit, kShrink };
 
-/// How communicators come to be: one init or shrink, or all children of a split.
+/// How communicators are made: one by init or shrink, or all children of a split.
 struct Making {
   MakingKind kind = MakingKind::kInit;
   int parent = -1;
@@ -84,7 +83,7 @@ struct Making {
   std::vector<int> colors{};    // split: by rank of the parent, NCCL_SPLIT_NOCOLOR
   std::vector<int> keys{};      // split
   std::vector<int> excluded{};  // shrink: ranks of the parent
-  int process_of_id = 0;        // init: who makes the unique id
+  int process_of_id = 0;        // init: process that makes the unique id
   int nids = 1;                 // kScalable
 };
 
@@ -96,14 +95,14 @@ struct Comm {
 
 struct Thread {
   int process = 0;
-  std::vector<int> ranks{};  // of the world
+  std::vector<int> ranks{};  // ranks in the world
   int nstreams = 0;
   std::vector<Step> steps{};
 };
 
 struct Process {
-  std::string host_id{};     // NCCL_HOSTID, "" leaves it
-  bool forks_first = false;  // a child before the first call of the library
+  std::string host_id{};     // NCCL_HOSTID; "": not set
+  bool forks_first = false;  // fork a child before the first call of the library
 };
 
 struct Job {
@@ -117,12 +116,13 @@ struct Job {
   std::vector<std::pair<std::string, std::string>> environment{};
   bool is_nonblocking = false;
   bool allows_mixed = true;  // as in ModelProgram
-  int nperturbed = 0;        // changes of order that the model found legal
-  int nrefused = 0;          // and those that it did not
-  std::string illegal{};  // why the job is, "": it is not; anything else is a bug of the generator
+  int nperturbed = 0;        // number of changes of order that the model accepted
+  int nrefused = 0;          // number of changes that it refused
+  // why the job is illegal; "": it is legal; other results are bugs of the generator
+  std::string illegal{};
 };
 
-/// The rank that `world_rank` has in the communicator; -1 when it is no member.
+/// The rank of `world_rank` in the communicator; -1: not a member.
 int rank_in(const Comm& comm, int world_rank);
 
 ModelProgram model_of(const Job& job);

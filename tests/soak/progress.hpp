@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the processes of a job tell their launcher: a page in a file that both have mapped. The
-// launcher only reads; counters that stand still are a hang.
+// Progress of a job's processes for their launcher: a page of a file that both have mapped. The
+// launcher only reads; counters that stand still mean a hang.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ struct Unmap {
 };
 using ProgressPage = std::unique_ptr<ProcessProgress, Unmap>;
 
-/// Maps the file, which it makes when it is not there. Ends the process when that fails.
+/// Maps the file and creates it if necessary. Ends the process on failure.
 ProgressPage map_progress(const std::string& path);
 
 const char* name_of(Phase phase);

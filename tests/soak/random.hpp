@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's random numbers: the same on every machine and compiler for the same seed, which the
-// distributions of <random> are not. A job is a function of its seed alone.
+// The driver's random numbers: equal for equal seeds on every machine and compiler, unlike the
+// distributions of <random>. A job depends only on its seed.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace plexus::soak {
 size_t pick_count(Random& random, ncclDataType_t type, int nblocks) {
   constexpr size_t kTotalBytesMax = size_t{4} << 20;
   const int way = random.below(100);
-  size_t bytes_max = 64;  // most calls are small: there the turns of a program are dense
+  size_t bytes_max = 64;  // most calls are small, to have many of them per second
   if (way < 4) {
     return 0;
   }
@@ -31,7 +31,7 @@ void pick_reduction(Random& random, Operation& operation, int nranks) {
       random.chance(40) ? Reduction::kSum : static_cast<Reduction>(random.below(6));
   const bool is_power_of_two = (nranks & (nranks - 1)) == 0;
   if (operation.reduction == Reduction::kAvg && !is_integer(operation.type) && !is_power_of_two) {
-    operation.reduction = Reduction::kSum;  // a third has no exact form
+    operation.reduction = Reduction::kSum;  // a factor of 1/3 is not exact
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads of a process are doing, by gdb where it is installed.
+// Stacks of a process's threads, from gdb if it is installed.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace plexus::soak {
 
-/// "" when there is no gdb, or it takes too long. `folder`: for its output.
+/// "": no gdb, or it took too long. `folder`: for its output.
 std::string stacks_of(pid_t pid, const std::string& folder);
 
 }  // namespace plexus::soak

@@ -10,7 +10,7 @@
 namespace plexus::soak {
 namespace {
 
-// Primes: a block in the wrong place shows.
+// A prime, so that misplaced blocks are detected.
 constexpr size_t kValuePeriod = 61;
 constexpr size_t kBytesPeriod = 251;
 
@@ -19,7 +19,7 @@ struct MiniFloat {
   int mantissa_bits;
 };
 
-/// The bits of a normal number, or zero, that the format holds exactly.
+/// The bits of zero or of a normal number that the format represents exactly.
 uint32_t mini_float_bits(MiniFloat format, double value) {
   if (value == 0) {
     return 0;
@@ -51,8 +51,8 @@ int modulus(ncclDataType_t type) {
   return size_of(type) == 2 ? 8 : 1000;
 }
 
-/// What `rank` gives to the reduction at element `index`. Partial results of 16 ranks stay exact:
-/// 8-bit floats sum at most six ones, products have at most four factors of two.
+/// The operand of `rank` at element `index`. Partial results of 16 ranks are exact: 8-bit floats
+/// sum at most six ones, products have at most four factors of two.
 double operand(const Operation& operation, uint64_t salt, int rank, size_t index) {
   const size_t at = index % kValuePeriod;
   const size_t turn = at + static_cast<size_t>(rank) + salt % 7;
@@ -140,7 +140,7 @@ Counts lay_out(const Operation& operation, std::vector<size_t> counts) {
   Counts result{.counts = std::move(counts)};
   for (const size_t count : result.counts) {
     result.displacements.push_back(result.total);
-    result.total += count + (operation.count + result.total) % 3;  // a gap that stays untouched
+    result.total += count + (operation.count + result.total) % 3;  // a gap that must stay unchanged
   }
   return result;
 }

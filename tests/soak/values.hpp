@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plain reference: what each buffer of a call holds before and after it, as segments of
+// The reference: the contents of each buffer of a call before and after it, as segments of
 // patterns. Reduced values are small integers (or halves of powers of two), exact in every type and
-// any order.
+// order.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace plexus::soak {
 
 size_t size_of(ncclDataType_t type);
 bool is_integer(ncclDataType_t type);
-/// Writes `value` in the type's own bits; it must be exact there.
+/// Encodes `value`, which must be exact in the type.
 void encode(ncclDataType_t type, double value, std::byte* to);
 
-/// What rank multiplies its input by in an operation with kPreMulSum.
+/// The factor of the rank's input in an operation with kPreMulSum.
 double scalar_of(const Operation& operation, int rank);
 
-/// `count` elements from element `at` of a buffer; their values are those of elements `first`... of
-/// the pattern.
+/// `count` elements from element `at` of a buffer; their values are the pattern's elements from
+/// `first` on.
 struct Segment {
   size_t at = 0;
   size_t count = 0;
@@ -31,7 +31,7 @@ struct Segment {
 };
 constexpr int kReduced = -1;
 
-struct Counts {  // of plexusAllToAllV and plexusAllGatherV, by rank
+struct Counts {  // for plexusAllToAllV and plexusAllGatherV, by rank
   std::vector<size_t> counts{};
   std::vector<size_t> displacements{};
   size_t total = 0;  // elements of the buffer, gaps included

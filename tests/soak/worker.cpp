@@ -45,7 +45,7 @@ void append(const std::string& path, const std::string& text) {
   close(file);
 }
 
-/// What the threads of the process share.
+/// State shared by the threads of the process.
 class Shared {
  public:
   Shared(const Job& job, int process, std::string folder)
@@ -62,7 +62,8 @@ class Shared {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   ThreadProgress& progress(int thread) { return progress_->threads[static_cast<size_t>(thread)]; }
 
-  /// Reports, and never returns: what the others do now says more than our end would.
+  /// Reports and never returns: the behaviour of the other threads is more informative than an
+  /// exit.
   [[noreturn]] void fail(const std::string& text) {
     const auto now = std::chrono::duration_cast<milliseconds>(
         std::chrono::system_clock::now().time_since_epoch());
@@ -74,7 +75,7 @@ class Shared {
     }
   }
 
-  /// A child that does nothing of ours, as a data loader's worker.
+  /// A child that does not use the library, like a data loader's worker.
   void fork_child(const Step& step) {
     const int read_end = ends_with_us_[0];
     const int write_end = ends_with_us_[1];
@@ -90,7 +91,7 @@ class Shared {
       }
       return;
     }
-    // Nothing but what is safe between fork and exec.
+    // Only async-signal-safe functions between fork and exec.
     close(write_end);
     char byte = 0;
     if (step.child != ChildLife::kShort && read(read_end, &byte, 1) < 0) {
@@ -113,7 +114,7 @@ class Shared {
   int process_;
   std::string folder_;
   ProgressPage progress_;
-  std::array<int, 2> ends_with_us_{-1, -1};  // children read; nobody writes
+  std::array<int, 2> ends_with_us_{-1, -1};  // children read; nothing is written
   std::mutex mutex_;                         // guards children_
   std::vector<pid_t> children_;
 };
@@ -134,7 +135,7 @@ std::vector<ncclUniqueId> wait_for_ids(const std::string& folder, size_t making,
   }
 }
 
-/// The ids that this process makes, for all to read.
+/// Publishes the ids that this process makes for all processes.
 void publish_ids(Shared& shared, int process) {
   const auto& makings = shared.job().makings;
   for (size_t making = 0; making < makings.size(); ++making) {
@@ -212,7 +213,7 @@ class Runner {
     }
   }
 
-  /// A call that a non-blocking communicator may have left under way.
+  /// Waits for a call that a non-blocking communicator may have left in progress.
   void settle(ncclResult_t result, const std::vector<ncclComm_t>& comms, const char* what) {
     if (result != ncclInProgress) {
       return check(result, what);
@@ -439,7 +440,7 @@ class Runner {
                ncclResult_t (*call)(ncclComm_t),
                bool is_grouped,
                const char* what) {
-    // What is destroyed cannot be asked any more.
+    // A destroyed communicator cannot be polled.
     const auto pollable = [&](ncclComm_t comm) {
       return call == ncclCommDestroy ? std::vector<ncclComm_t>{} : std::vector<ncclComm_t>{comm};
     };

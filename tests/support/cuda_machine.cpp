@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA as a program uses it that knows nothing of the library: plain cudaMalloc, non-blocking
+// CUDA as used by a program without knowledge of the library: plain cudaMalloc, non-blocking
 // streams, captures that forbid unsafe calls in all threads.
 #include <cuda_runtime_api.h>
 #include <map>
@@ -79,7 +79,7 @@ class CudaMachine final : public Machine {
         return {};
     }
   }
-  /// Granules of two megabytes that are gone from the devices.
+  /// Allocated device memory in granules of 2 MiB.
   size_t taken() override {
     size_t taken = 0;
     for (int device = 0; device < count_; ++device) {
@@ -153,7 +153,7 @@ class CudaMachine final : public Machine {
   }
 
  private:
-  /// A device for some calls; the thread's own comes back.
+  /// Makes a device current and restores the thread's own.
   class Current {
    public:
     explicit Current(int device) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cooperative kernel that does nothing: the floor under the latency of a launch.
+// A cooperative kernel that does nothing: the minimum latency of a launch.
 #include <cuda_runtime.h>
 
 #include "tests/support/empty_kernel.hpp"

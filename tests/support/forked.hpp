@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of fork share: a child that runs a function and tells by its exit code that all was
-// well, within a bound.
+// Shared by tests of fork: a child that runs a function and reports success by its exit code in
+// bounded time.
 #pragma once
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ inline unsigned bound(int seconds) {
   return static_cast<unsigned>(seconds * (factor == nullptr ? 1 : std::atoi(factor)));
 }
 
-/// Forks. The child runs `body` and ends, without any handler of exit; after a bound it is killed.
+/// Forks. The child runs `body` and ends without exit handlers; it is killed after a time limit.
 template <class Body>
 pid_t start_child(const Body& body) {
   const pid_t pid = fork();
@@ -33,14 +33,14 @@ pid_t start_child(const Body& body) {
   return pid;
 }
 
-/// Waits for it. -1: it was killed.
+/// Waits for the child. -1: it was killed.
 inline int exit_code_of(pid_t pid) {
   int status = 0;
   EXPECT_EQ(waitpid(pid, &status, 0), pid);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/// What the child expects is expected here.
+/// Failed expectations in the child fail the test here.
 template <class Body>
 void run_in_child(const Body& body) {
   EXPECT_EQ(exit_code_of(start_child(body)), 0) << "the child failed (1) or hung (-1)";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For plugins of tests that are another plugin with some entries of its table replaced; handles are
-// the other's own.
+// For test plugins that wrap another plugin and replace some entries of its table; handles are the
+// wrapped plugin's own.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plexus::test {
 
-/// What `query` of the library at `path` gives. The program ends here when there is none.
+/// The result of `query` in the library at `path`. Ends the program if there is none.
 template <class Descriptor>
 const Descriptor& load_descriptor(const char* path, const char* query) {
   void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that tests of CUDA ranks run on, as a program that uses CUDA sees them: memory,
-// streams, graphs. The software device (any machine) or CUDA itself (a machine with a GPU), chosen
-// by the environment, so that one set of tests proves both.
+// The devices for tests of CUDA ranks, as a program that uses CUDA sees them: memory, streams,
+// graphs. The environment selects the software device (any machine) or CUDA (a machine with a GPU),
+// so that one set of tests covers both.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@
 
 namespace plexus::testing_device {
 
-/// What a capture collected.
+/// The contents of a capture.
 using Graph = std::shared_ptr<void>;
 
 /// The kernels of a graph.
 struct GraphShape {
   int kernels = 0;
-  uint32_t blocks = 0;   // of the last one
-  uint32_t threads = 0;  // of each of its blocks
+  uint32_t blocks = 0;   // the last kernel's
+  uint32_t threads = 0;  // per block of that kernel
 };
 
-/// What fails here ends the test (or the rank's process) with the reason. Threads: any.
+/// Failures end the test (or the rank's process) with the reason. Threads: any.
 class Machine {
  public:
   Machine() = default;
@@ -36,34 +36,34 @@ class Machine {
   [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual bool is_software() const noexcept = 0;
   [[nodiscard]] virtual int device_count() const noexcept = 0;
-  /// Tests name devices 0, 1, ...; where there are fewer, several are one.
+  /// Tests use devices 0, 1, ...; if there are fewer, several of them are the same.
   [[nodiscard]] int device(int wanted) const noexcept { return wanted % device_count(); }
 
-  /// Of the calling thread.
+  /// The calling thread's current device.
   virtual void set_current(int device) = 0;
 
   /// Zeroed memory of a device.
   virtual void* allocate(int device, size_t size_bytes) = 0;
   virtual void release(int device, void* memory) = 0;
-  /// Between any two places; complete on return, beside all streams.
+  /// Copies between any two kinds of memory; complete on return, independent of all streams.
   virtual void copy(int device, void* to, const void* from, size_t size_bytes) = 0;
   [[nodiscard]] virtual PointerFacts describe(const void* pointer) = 0;
-  /// What the library holds: two looks are comparable, one says nothing.
+  /// The library's current resources; only the difference of two values has a meaning.
   [[nodiscard]] virtual size_t taken() = 0;
 
   /// Does not wait for the default stream.
   virtual DeviceStream make_stream(int device) = 0;
   virtual void destroy_stream(DeviceStream stream) = 0;
-  /// Blocks until all that was put on it is done. nullptr: the current device's default stream.
+  /// Blocks until everything on the stream is done. nullptr: the current device's default stream.
   virtual void synchronize(DeviceStream stream) = 0;
   /// From device memory to device memory, in stream order.
   virtual void copy_in_order(DeviceStream stream,
                              void* to,
                              const void* from,
                              size_t size_bytes) = 0;
-  /// Runs `job` on the host in stream order; it must call nothing of this interface.
+  /// Runs `job` on the host in stream order; it must not call this interface.
   virtual void enqueue(DeviceStream stream, std::function<void()> job) = 0;
-  /// A kernel that does nothing, of the same kind as the library's.
+  /// Launches a kernel that does nothing, of the same kind as the library's.
   virtual void launch_empty(DeviceStream stream, uint32_t blocks, uint32_t threads) = 0;
 
   virtual void begin_capture(DeviceStream stream) = 0;
@@ -72,11 +72,12 @@ class Machine {
   [[nodiscard]] virtual GraphShape shape_of(const Graph& graph) = 0;
 };
 
-/// The machine of this process; the library computes on it. PLEXUS_TEST_MACHINE: `software` (the
-/// default; PLEXUS_TEST_DEVICES of them, 2) or `cuda`. Before the first communicator.
+/// The machine of this process, on which the library computes. PLEXUS_TEST_MACHINE: `software` (the
+/// default; PLEXUS_TEST_DEVICES devices, 2) or `cuda`. Must be called before the first communicator
+/// is made.
 Machine& machine();
 
-/// Why the machine that the environment names cannot be had here; empty: it can.
+/// Why the machine that the environment names is not available; empty: it is.
 std::string machine_missing();
 
 /// CUDA's; nullptr, and a reason, where there is no GPU or the build is without CUDA.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two contexts of one net plugin in this process and connections between them: what the tests of
-// core/plugin and of net plugins drive messages with. Every wait has a bound.
+// Two contexts of one net plugin in this process and connections between them, with which the tests
+// of core/plugin and of net plugins send messages. Every wait is bounded.
 #pragma once
 
 #include <chrono>
@@ -53,7 +53,7 @@ inline std::shared_ptr<const NetPlugin> load_plugin(const std::filesystem::path&
   auto plugin = NetPlugin::load(path);
   if (plugin.has_error()) {
     ADD_FAILURE() << path << ": " << plugin.error().message();
-    std::abort();  // nothing can be tested without it
+    std::abort();  // no test is possible without it
   }
   return plugin.value();
 }
@@ -68,7 +68,7 @@ inline NetContext make_context(const std::shared_ptr<const NetPlugin>& plugin, N
   return std::move(context).value();
 }
 
-/// Calls `step` until it says true. False when it never did.
+/// Calls `step` until it returns true. False: a timeout.
 inline bool poll_until(const std::function<bool()>& step) {
   constexpr auto kBound = std::chrono::seconds(30);  // a loaded machine, under a sanitizer
   const auto deadline = std::chrono::steady_clock::now() + kBound;
@@ -87,7 +87,7 @@ struct NetPair {
   NetRecv recv;
 };
 
-/// Until both ends of a connection are there. False: not in time.
+/// Waits until both ends are connected. False: a timeout.
 inline bool meet(NetSend& send, NetRecv& recv) {
   bool is_connected = false;
   bool is_accepted = false;
@@ -115,7 +115,7 @@ inline NetPair connect_pair(const NetContext& sender, const NetContext& receiver
   return {std::move(listen).value(), std::move(send), std::move(recv)};
 }
 
-/// A message whose bytes depend on `seed` and place.
+/// A message whose bytes depend on `seed` and position.
 inline std::vector<std::byte> make_message(size_t size_bytes, unsigned seed) {
   std::vector<std::byte> data(size_bytes);
   uint32_t state = seed * 2654435761u + 1;
@@ -130,7 +130,7 @@ inline NetBuffer buffer_of(std::vector<std::byte>& data, int32_t tag) {
   return {data.data(), data.size(), nullptr, tag, 0};
 }
 
-/// Posts, whatever number of calls that takes.
+/// Posts the send, repeating the call as necessary.
 inline NetRequest* post_send(NetPair& pair, const std::vector<std::byte>& data, int32_t tag) {
   NetRequest* request = nullptr;
   const bool is_posted = poll_until(
@@ -162,7 +162,7 @@ inline void finish(NetPair& pair, NetRequest* sent, NetRequest* received, uint64
   EXPECT_EQ(recv_status, NetStatus::kOk);
 }
 
-/// One message there; returns what arrived in a buffer of `room_bytes`.
+/// Sends one message; returns what arrived in a buffer of `room_bytes`.
 inline std::vector<std::byte> send_one(NetPair& pair,
                                        const std::vector<std::byte>& message,
                                        size_t room_bytes,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a build without CUDA.
+// For builds without CUDA.
 #include "tests/support/machine.hpp"
 
 namespace plexus::testing_device {

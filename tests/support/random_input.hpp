@@ -11,8 +11,8 @@
 
 namespace plexus::test {
 
-/// Random bits with every value of the type but NaN, and no infinity: a bit of the exponent is
-/// never set. (Of two NaN, a host compiler may choose the other one.)
+/// Random bits without NaN and infinity: one bit of the exponent is never set. (A host compiler may
+/// choose either of two NaNs.)
 inline std::vector<std::byte> make_input(DataType type, size_t size_bytes, uint32_t seed) {
   uint64_t mask = ~uint64_t{0};
   if (is_floating(type)) {

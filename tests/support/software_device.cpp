@@ -25,7 +25,7 @@ struct OneThread {
   static bool any(bool mine) { return mine; }
 };
 
-/// A GPU would fault, and every later call would fail. Here the process ends, with the reason.
+/// A GPU would fault and fail all later calls. Here the process ends with the reason.
 [[noreturn]] void fault(const char* what, const void* address) {
   std::fprintf(stderr, "software device: %s at %p\n", what, address);
   std::abort();
@@ -41,7 +41,7 @@ static_assert(sizeof(ExportedPlace) <= sizeof(MemoryHandle));
 
 }  // namespace
 
-/// Jobs one after the other, in a thread.
+/// A thread that runs jobs one after the other.
 class SoftwareStream {
  public:
   SoftwareStream() : thread_([this] { serve(); }) {}
@@ -56,7 +56,7 @@ class SoftwareStream {
   SoftwareStream(const SoftwareStream&) = delete;
   SoftwareStream& operator=(const SoftwareStream&) = delete;
 
-  /// Onto the graph, when one is being captured.
+  /// Adds to the graph while one is being captured.
   void add(std::function<void()> job) {
     const std::lock_guard lock(mutex_);
     if (graph != nullptr) {
@@ -71,7 +71,7 @@ class SoftwareStream {
     changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
   }
 
-  std::shared_ptr<SoftwareGraph> graph;  // being captured; of the thread that captures
+  std::shared_ptr<SoftwareGraph> graph;  // being captured; used by the capturing thread
 
  private:
   void serve() {
@@ -102,7 +102,7 @@ class SoftwareStream {
 };
 
 struct SoftwareDevice::Event {
-  std::shared_ptr<Event> self;  // until it is destroyed; what is on streams keeps it for longer
+  std::shared_ptr<Event> self;  // until it is destroyed; streams may keep it longer
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0;
@@ -120,7 +120,7 @@ SoftwareDevice::SoftwareDevice(const Options& options)
     : options_(options), blocks_max_(options.blocks_max) {}
 SoftwareDevice::~SoftwareDevice() = default;
 
-// ---- what a user of CUDA would call ----
+// ---- calls of a CUDA user ----
 
 void SoftwareDevice::set_current(int device) noexcept { current_device = device; }
 
@@ -133,7 +133,7 @@ DeviceStream SoftwareDevice::make_stream() {
 }
 
 void SoftwareDevice::destroy_stream(DeviceStream stream) {
-  std::unique_ptr<SoftwareStream> owner;  // joins outside of the lock
+  std::unique_ptr<SoftwareStream> owner;  // joins the thread outside of the lock
   const std::lock_guard lock(mutex_);
   owner = std::move(made_.at(stream));
   made_.erase(stream);
@@ -343,7 +343,7 @@ void SoftwareDevice::close_imported(int /*device*/, void* memory) noexcept {
   remove_block(Kind::kImported, memory);
 }
 
-/// A memfd stands for the dma-buf: its pages are the memory, behind the page with the mark.
+/// A memfd replaces the dma-buf: its pages after the one with the mark are the memory.
 Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t size_bytes) {
   constexpr uint64_t kPage = 4096;
   const std::lock_guard lock(mutex_);
@@ -366,7 +366,7 @@ Result<DeviceEvent> SoftwareDevice::make_event(int /*device*/) {
   return reinterpret_cast<DeviceEvent>(made.get());
 }
 void SoftwareDevice::destroy_event(int /*device*/, DeviceEvent event) noexcept {
-  // As in CUDA: streams that are to record it, or wait for it, still do.
+  // As in CUDA, streams that are still to record it or wait for it do so.
   const std::shared_ptr<Event> owner = std::move(reinterpret_cast<Event*>(event)->self);
   const std::lock_guard lock(mutex_);
   --events_;
@@ -505,7 +505,7 @@ void SoftwareDevice::check_launch(int device, const DeviceBlock* blocks, uint32_
 
 void SoftwareDevice::count_loans(const DeviceBlock* blocks, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const DeviceQueue& queue = *blocks[i].queue;  // of several in turn, the first
+    const DeviceQueue& queue = *blocks[i].queue;  // the first one of those in turn
     for (uint32_t w = 0; w < queue.work_count; ++w) {
       const DeviceWork& work = *queue.works[w];
       const DeviceLane& lane = work.lanes[std::min(blocks[i].lane, work.lane_count - 1)];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA devices without CUDA, for tests: a DeviceRuntime whose device memory is host memory, whose
+// CUDA devices without CUDA for tests: a DeviceRuntime whose device memory is host memory, whose
 // streams are threads, and whose kernels are the device executor of kernels/cuda compiled for the
-// host, a thread for each block. It is stricter than a GPU: a launch that touches memory which the
-// device could not reach, or of a freed block, fails; so does registering memory twice, or mixing
-// events of graphs with others.
+// host, with one thread per block. It is stricter than a GPU: a launch that accesses memory
+// unreachable from the device, or of a freed allocation, fails; so does registering memory twice,
+// or mixing events of graphs with others.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ struct DeviceWork;
 
 namespace plexus::testing_device {
 
-/// What a capture collected; replayed in the order of collection.
+/// The contents of a capture, replayed in the order of capture.
 struct SoftwareGraph {
   uint64_t id = 0;
   std::vector<std::function<void()>> jobs;
@@ -53,28 +53,28 @@ class SoftwareDevice final : public DeviceRuntime {
   ~SoftwareDevice() override;
 
   // -- what a user of CUDA would call --
-  /// Of the calling thread.
+  /// The calling thread's current device.
   static void set_current(int device) noexcept;
   DeviceStream make_stream();
   void destroy_stream(DeviceStream stream);
-  /// Blocks until all that was put on it is done.
+  /// Blocks until everything on the stream is done.
   void synchronize(DeviceStream stream);
   void begin_capture(DeviceStream stream);
   std::shared_ptr<SoftwareGraph> end_capture(DeviceStream stream);
   void replay(const std::shared_ptr<SoftwareGraph>& graph, DeviceStream stream);
-  /// A job of the user's on the stream.
+  /// Adds a job of the user to the stream.
   void enqueue(DeviceStream stream, std::function<void()> job);
 
   // -- for tests --
   /// Allocations, registrations, imports and events that nobody gave back.
   [[nodiscard]] size_t live() const;
-  /// Buffers of works that launches so far mapped for other processes, by peer.
+  /// Number of buffers that launches have mapped for other processes so far, counted by peer.
   [[nodiscard]] int loans() const noexcept { return loans_.load(); }
-  /// Memory of other processes that is mapped now.
+  /// Number of currently mapped memories of other processes.
   [[nodiscard]] size_t imports() const;
   /// Blocks of the largest launch so far.
   [[nodiscard]] uint32_t blocks_most() const noexcept { return blocks_most_.load(); }
-  /// Of communicators that are made from now on, and of all launches.
+  /// Applies to communicators made from now on, and to all launches.
   void set_blocks_max(int blocks) noexcept {
     blocks_max_ = blocks;
     blocks_most_ = 0;
@@ -127,7 +127,7 @@ class SoftwareDevice final : public DeviceRuntime {
     Kind kind;
     int device;  // -1: of the host
     size_t size_bytes;
-    SharedMemory shared;  // of device memory
+    SharedMemory shared;  // device memory only
   };
   struct Event;
 
@@ -153,7 +153,7 @@ class SoftwareDevice final : public DeviceRuntime {
   std::atomic<uint32_t> blocks_most_{0};
 };
 
-/// What machine() is made of; where it is CUDA, the test ends with the reason.
+/// The devices behind machine(); if that is CUDA, the test ends with the reason.
 SoftwareDevice& software_devices();
 
 }  // namespace plexus::testing_device

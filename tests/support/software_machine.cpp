@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine of this process, and the one that is made of software.
+// The machine of this process, and the software one.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -67,7 +67,7 @@ class SoftwareMachine final : public Machine {
   int count_;
 };
 
-/// As long as the process: threads look at it.
+/// Never destroyed, because threads use it until the process exits.
 Machine* make_machine(std::string& reason) {
   const char* const wanted = std::getenv("PLEXUS_TEST_MACHINE");
   if (wanted == nullptr || std::strcmp(wanted, "software") == 0) {

@@ -30,7 +30,8 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/device": ["core/base", "kernels/cuda"],
     "core/plugin": ["core/base", "plugin-api"],
     "core/bootstrap": ["core/base", "core/os"],
-    # A transport makes the executor's connections, so it knows that interface of kernels/host.
+    # Transports make the executor's connections and therefore include that interface of
+    # kernels/host.
     "core/transport": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "kernels/layout", "kernels/host"],
     "core/engine": ["core/base", "core/os", "core/device", "core/plugin", "core/transport",
                     "kernels/layout", "kernels/program", "kernels/host"],
@@ -95,7 +96,8 @@ def check_include(root, name, quote, target, allowed):
         yield f"include from the repository root, not '{target}'"
         return
     if quote == '"' and not there and not target.startswith("tests/"):
-        # plugin-api is copied whole into other trees, so its headers may name each other alone.
+        # plugin-api is copied as a whole into other trees, so its headers may only include each
+        # other.
         if not (here == "plugin-api" and (root / here / target).exists()):
             yield f"'{target}' is not a path from the repository root"
     if here is None:

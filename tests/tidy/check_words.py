@@ -25,7 +25,7 @@ EVERYWHERE = [
     (re.compile(r"\b(language model|coding assistant|code assistant)s?\b", re.I), "speaks of how the text came to be"),
     (re.compile(r"^(<{7}|>{7}|={7})( |$)", re.M), "conflict mark"),
 ]
-# NCCL's own tables keep NCCL's words; this check and its test must spell what they look for.
+# NCCL's own tables keep NCCL's words; this check and its test contain the words that it looks for.
 FOREIGN = re.compile(r"^plugin-api/nccl_\w+\.h$|^core/plugin/nccl_\w+$")
 SELF = {"tests/tidy/check_words.py", "tests/tidy/words_test.py", "LICENSE"}
 TEXT = tree.CODE | {".py", ".md", ".txt", ".cmake", ".json", ".in", ".map", ".sh", ""}

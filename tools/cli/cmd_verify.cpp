@@ -35,7 +35,7 @@ struct VerifyOptions {
 struct Verdict {
   const Algorithm* algorithm;
   int nranks;
-  VerifyResult result;  // of the first proof that failed, or of root 0 out of place
+  VerifyResult result;  // the first proof that failed, or that of root 0 out of place
   int root;
   bool in_place;
 };

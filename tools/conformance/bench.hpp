@@ -16,7 +16,7 @@ struct BenchRow {
   uint64_t size_bytes;
   double latency_us_min;  // half of a round trip
   double latency_us_median;
-  double bandwidth_gb_per_s;  // of consecutive messages, 8 in flight
+  double bandwidth_gb_per_s;  // with consecutive messages, 8 in flight
 };
 
 [[nodiscard]] Result<std::vector<BenchRow>> run_bench(const Subject& subject);

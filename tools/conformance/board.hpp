@@ -74,7 +74,7 @@ class BoardText {
   std::array<char, kBytes> bytes_{};
 };
 
-/// Of one process. Written by it, read by the kit when it is gone.
+/// The state of one process. Written by it, read by the kit after its end.
 struct Seat {
   std::atomic<int32_t> pid{0};
   std::atomic<SeatState> state{SeatState::kRunning};

@@ -32,7 +32,7 @@ class Cell {
   struct Process {
     pid_t pid = -1;
     bool has_ended = false;
-    int status = 0;   // of waitpid
+    int status = 0;   // from waitpid
     int output = -1;  // what it wrote to stdout and stderr
   };
   Cell(const Check& check, SharedBoard board, std::chrono::milliseconds limit)

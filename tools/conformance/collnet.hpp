@@ -87,7 +87,7 @@ class Member {
 struct Team {
   std::vector<Member> members;
   std::vector<uint32_t> numbers;
-  uint32_t size = 0;  // of the group
+  uint32_t size = 0;  // size of the group
 };
 /// A group with all members in this process.
 [[nodiscard]] Result<Team> make_team(const CollnetUse& use, uint32_t size);

@@ -22,14 +22,14 @@ struct Verdict {
   Outcome outcome;
   std::string detail;  // why, unless it passed
   double seconds;
-  Grade grade = Grade::kBreaksJobs;  // of a failure
+  Grade grade = Grade::kBreaksJobs;  // severity if it failed
 };
 
 /// The kind of a library, determined by loading it in a separate process.
 struct Identity {
   PluginKind kind = PluginKind::kNone;
   std::string abi;      // "plexus 1.1", "ncclNetPlugin_v8"
-  std::string name;     // of the plugin
+  std::string name;     // the plugin's
   std::string problem;  // why it has no kind
   /// Why nothing can be checked here without any known error: no device, a kind that the kit does
   /// not check, no CUDA. Empty: checks can run.

@@ -84,9 +84,9 @@ class Traffic {
 
  private:
   struct Item {
-    std::span<const std::byte> data;  // of a send
+    std::span<const std::byte> data;  // what a send sends
     int32_t tag = 0;
-    std::vector<plexus_net_buffer_t> buffers;  // of a receive
+    std::vector<plexus_net_buffer_t> buffers;  // buffers of a receive
     std::vector<plexus_net_memory_t*> memory;
     plexus_net_request_t* request = nullptr;
     Transfer transfer;
@@ -116,7 +116,7 @@ struct TestMessage {
   uint64_t size_bytes = 0;
   int32_t tag = 0;
   uint64_t spare_bytes = 0;    // by which the receive buffer is larger
-  uint64_t source_offset = 0;  // of the address from a multiple of 64
+  uint64_t source_offset = 0;  // offset of the address from a multiple of 64
   uint64_t target_offset = 0;
 };
 /// Sends all messages over the pair and checks that each arrives in the receive posted for it, with

@@ -23,7 +23,8 @@ struct Groups {
     return port_to(from, to) * switches / (count > 1 ? count - 1 : 1);
   }
   [[nodiscard]] int ports_used() const {
-    return count > 1 ? (count - 1 + switches - 1) / switches : 1;  // of the switch with most ports
+    return count > 1 ? (count - 1 + switches - 1) / switches
+                     : 1;  // number for the switch with most ports
   }
   [[nodiscard]] int cables() const { return global / ports_used(); }
 };

@@ -24,7 +24,7 @@ struct FabricLink {
   int from = 0;
   int to = 0;
   int cables = 1;
-  double gbit_per_s = 0;  // of one cable
+  double gbit_per_s = 0;  // per cable
   double latency_us = 0;  // including the switch behind it
 };
 
@@ -84,7 +84,7 @@ class Fabric {
   std::vector<Datacenter> datacenters_;
   std::vector<FabricLink> links_;
   std::unordered_map<uint64_t, int> link_of_;  // (from, to) -> index
-  std::vector<std::vector<int>> neighbours_;   // of datacenters
+  std::vector<std::vector<int>> neighbours_;   // neighbours by datacenter
   int nodes_ = 0;
   int vertices_ = 0;
 };

@@ -60,7 +60,7 @@ Result<std::unique_ptr<FabricNetwork>> make_torus(FabricWords& words);
 Result<std::unique_ptr<FabricNetwork>> make_hypercube(FabricWords& words);
 
 // -- words --
-// Takes `key` out; `otherwise` < 0: it is required. An integer in 1..kFabricVerticesMax.
+/// Takes `key` out; `otherwise` < 0: it is required. An integer in 1..kFabricVerticesMax.
 Result<int> take_count(FabricWords& words, std::string_view key, int otherwise = -1);
 /// Counts separated by `separator`, at least one and at most 16.
 Result<std::vector<int>> take_counts(FabricWords& words, std::string_view key, char separator);

@@ -138,7 +138,7 @@ class NcclTuner final : public TunerSource {
   Choice choice_;
   void* context_ = nullptr;  // the plugin's; may be null
   bool is_started_ = false;
-  std::string reason_;  // of the last failure
+  std::string reason_;  // why the last call failed
 };
 
 /// The candidate that NCCL would take: smallest time, then smallest algorithm, then smallest

@@ -126,7 +126,7 @@ class TunerOf final : public LibraryTuner {
     return 0;
   }
 
-  const Table* table_;  // of the library, which is never unloaded
+  const Table* table_;  // in the library, which is never unloaded
 };
 
 struct Version {

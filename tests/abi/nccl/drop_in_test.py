@@ -58,7 +58,7 @@ class DropInTest(unittest.TestCase):
         tool = self.build("interposer.c", "-shared", "-fPIC")
         for library in ("-lnccl", "-lplexus"):
             program = self.build("program.c", f"-L{LIB}", library)
-            # AddressSanitizer wants to be loaded first, and says so unless told that it is meant.
+            # AddressSanitizer requires to be loaded first unless this check is disabled.
             options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
             self.assertEqual(run(program, LD_PRELOAD=str(tool), ASAN_OPTIONS=options), "seen 1\nseen 1\n3 3\n")
 

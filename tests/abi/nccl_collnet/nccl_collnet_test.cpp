@@ -31,7 +31,7 @@ Result<std::shared_ptr<const CollnetPlugin>> find(const std::string& name) {
       {.plugin = path_of(name), .net_plugins = {}, .folders = {}, .own_folder = {}});
 }
 
-/// A counter that the vendor's library keeps.
+/// A counter of the vendor's library.
 int counter(const std::string& name, const char* which) {
   const auto library = Library::load(path_of(name));
   const auto* const value = static_cast<const int*>(library.value().find_object(which)->address);
@@ -128,7 +128,7 @@ TEST_P(EveryVersion, SumsOverItsMembersAndLeavesNothingOpen) {
       EXPECT_EQ(values[i].front(), 6.0F);
       EXPECT_EQ(values[i].back(), 6.0F);
     }
-    // What the plugin says of a bad call is the reason that the user reads.
+    // The plugin's message about a bad call becomes the reason that the user reads.
     const auto status = members.group(0).iallreduce(
         {values[0].data(), values[0].data(), 1, memory[0].raw(), memory[0].raw(), 0, 0},
         &requests[0]);
@@ -179,7 +179,7 @@ TEST(NcclCollnet, TellsWhyAConnectFailed) {
   EXPECT_THAT(why, HasSubstr("the switch s17 is full"));
 }
 
-/// Its first member waits in connect until one more comes, which is after it was given up.
+/// The first member waits in connect until another one joins, which happens after it was given up.
 TEST(NcclCollnet, AConnectThatDoesNotEndBlocksNobodyAndIsCleanedUp) {
   const auto plugin = find("sum-stuck").value();
   const auto context = CollnetContext::create(plugin, 1).value();
@@ -191,7 +191,8 @@ TEST(NcclCollnet, AConnectThatDoesNotEndBlocksNobodyAndIsCleanedUp) {
   stuck.reset();  // at once
   CollnetGroup late(std::move(second), handles, 1);
   ASSERT_TRUE(repeat([&] { return late.try_connect().value() == NetProgress::kDone; }));
-  // What is left is the late one's listen and group: the other's are closed by its thread.
+  // Only the late member's listen handle and group remain; the first member's thread closed its
+  // own.
   EXPECT_TRUE(repeat([] { return counter("sum-stuck", "vendor_open") == 2; }));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries of NCCL's own ABI, each version a fixture of its own, look native through core/plugin;
-// and those that cannot be used are refused in one sentence with the remedy.
+// Libraries of NCCL's own ABI, one fixture per version, are usable as native ones through
+// core/plugin; unusable libraries are refused in one sentence with the remedy.
 #include <array>
 #include <filesystem>
 #include <string>
@@ -24,7 +24,7 @@ std::filesystem::path vendor(const std::string& name) {
   return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libnccl-net-" + name + ".so").c_str());
 }
 
-/// What a fixture counts (tcp_engine.h).
+/// Counters of a fixture (tcp_engine.h).
 struct Counters {
   int inits, contexts, listens, sends, recvs, memory;
 };
@@ -33,7 +33,7 @@ const Counters& counters(const std::string& name) {
   return *static_cast<const Counters*>(object.value().address);
 }
 
-/// One plugin for all tests of this process, as its communicators have it: the fixtures up to v10
+/// One plugin for all tests of this process, as for its communicators: the fixtures up to v10
 /// refuse a second init.
 std::shared_ptr<const NetPlugin> load_shared(const std::string& name) {
   static NetPluginCache cache;
@@ -257,7 +257,7 @@ TEST(Abi, TheFirstWarningOfACallIsItsReason) {
   EXPECT_THAT(lines, testing::ElementsAre(HasSubstr("what follows from it")));
 }
 
-// ---- loader errors: one row per way to fail, with what the user reads ----
+// ---- loader errors: one row per cause, with the expected message ----
 
 struct LoaderError {
   const char* plugins;  // NCCL_NET_PLUGIN; a leading '!' stands for the fixtures' folder

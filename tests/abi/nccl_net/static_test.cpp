@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL_NET_PLUGIN=STATIC_PLUGIN: this program has the fixture tcp_v8.c linked in and exports its
-// table; it is found there, and moves a message.
+// NCCL_NET_PLUGIN=STATIC_PLUGIN: the fixture tcp_v8.c is linked into this program, which exports
+// its table; the plugin is found there and moves a message.
 #include <gtest/gtest.h>
 
 #include "core/plugin/registry.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tuners of NCCL's own ABI, each version a fixture of its own, look native through core/plugin; and
-// those that cannot be used are refused in one sentence.
+// Tuners of NCCL's own ABI, one fixture per version, are usable as native ones through core/plugin;
+// unusable ones are refused in one sentence.
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -25,7 +25,7 @@ std::string file(const std::string& name) {
   return std::string(std::getenv("PLEXUS_TEST_EXAMPLE_DIR")) + "/lib" + name + ".so";
 }
 
-/// What a fixture was told (tuner.c).
+/// The arguments that a fixture received (tuner.c).
 struct Told {
   int inits, finalizes, calls;
   size_t nranks, nnodes, bytes;
@@ -94,7 +94,7 @@ class NcclTuner : public testing::TestWithParam<int> {
                    make_candidate("allpairs", 1)};
     return tuner.get_times(call, candidates_, built_in);
   }
-  /// Of the last ask: the place of the shortest time.
+  /// For the last ask: index of the shortest time.
   [[nodiscard]] size_t best() const {
     size_t at = candidates_.size();
     for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -192,7 +192,7 @@ TEST_P(NcclTuner, WhatWasNotOfferedCannotBeTaken) {
 
 TEST_P(NcclTuner, ForbiddingOneLeavesTheRestInBuiltInOrder) {
   if (version() == 2) {
-    return;  // v2 cannot forbid
+    return;  // v2 cannot exclude a pair
   }
   answer("forbid-ring");
   const auto tuner = open();
@@ -205,7 +205,7 @@ TEST_P(NcclTuner, ForbiddingOneLeavesTheRestInBuiltInOrder) {
 
 TEST_P(NcclTuner, EqualTimesGoToTheLowerNumber) {
   if (version() == 2) {
-    return;  // v2 names one
+    return;  // v2 names a single pair
   }
   answer("tie");
   const auto tuner = open();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugins that a host must refuse, one per value of PLEXUS_BROKEN (CMakeLists.txt builds each).
-// What is not broken in a variant is right, so that a refusal can only come from what is.
+// Each has a single fault, so that a refusal can only be due to that fault.
 #include <cstdint>
 #include <stdexcept>
 
@@ -18,7 +18,7 @@
 
 namespace {
 
-/// Counts contexts; `plexus_test_contexts` shows it to the test.
+/// Number of contexts; the test reads it through `plexus_test_contexts`.
 int contexts = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): a fixture
 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugins that break the contract: each is refused with its own message, and nothing is left
-// behind.
+// Plugins that break the contract: each is refused with its own message, without leaks.
 #include <string>
 
 #include <gmock/gmock.h>
@@ -27,7 +26,8 @@ std::string load_error(const std::string& name) {
   return plugin.has_error() ? plugin.error().message() : "loaded";
 }
 
-/// Loading succeeds; what making a context says. Contexts must be even afterwards.
+/// Loads the plugin, which must succeed, and returns the error of making a context. No context may
+/// leak.
 std::string context_error(const std::string& name) {
   const auto plugin = test::load_plugin(broken(name));
   const auto context = NetContext::create(plugin, {});

@@ -91,7 +91,7 @@ def all_to_all(rank, size, device):
     dist.all_to_all_single(out, values(rank, device, COUNT * size))
     wanted = [values(other, device, COUNT * size)[rank * COUNT:(rank + 1) * COUNT] for other in range(size)]
     assert torch.equal(out, torch.cat(wanted))
-    # Counts of their own: rank r sends i + 1 elements to rank i.
+    # Individual counts: rank r sends i + 1 elements to rank i.
     mine = torch.cat([torch.full((i + 1,), float(rank), device=device) for i in range(size)])
     got = torch.empty((rank + 1) * size, device=device)
     dist.all_to_all_single(got, mine, [rank + 1] * size, [i + 1 for i in range(size)])
@@ -180,7 +180,8 @@ def run_rank(rank, size, options):
         try:
             check(rank, size, device)
             verdict = "ok"
-        except Exception as reason:  # a collective that a library refuses is a finding, not the end
+        # a collective that a library refuses is reported and does not end the test
+        except Exception as reason:
             verdict = f"FAILED: {type(reason).__name__}: {str(reason).splitlines()[0] if str(reason) else ''}"
             failed += 1
         if rank == 0 or verdict != "ok":

@@ -37,7 +37,7 @@ class Run {
   const PerfOptions& options_;
   RankSet& ranks_;
   Control& control_;
-  Choice choice_{};    // of the last timed operation
+  Choice choice_{};    // the last timed operation's
   uint64_t seed_ = 1;  // a new one for each check
 };
 

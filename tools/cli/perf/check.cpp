@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPoisonByte = 0xa5;
 constexpr int kGuardByte = 0x6c;
-constexpr size_t kBlockBytes = size_t{64} * 1024;  // of expected values per step: fits in the cache
+constexpr size_t kBlockBytes = size_t{64} * 1024;  // expected values per step: fits in the cache
 static_assert(kBlockBytes % sizeof(uint64_t) == 0);
 
 using Block = std::array<std::byte, kBlockBytes>;

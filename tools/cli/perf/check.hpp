@@ -33,7 +33,7 @@ struct OpBuffers {
 
 struct CheckInput {
   Shape shape;
-  Op op;          // of a collective that reduces
+  Op op;          // only for a collective that reduces
   uint64_t seed;  // different for each operation, equal on all ranks
   OpBuffers buffers;
 };

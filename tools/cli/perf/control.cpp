@@ -25,7 +25,8 @@ Error others_failed() { return fail(Code::kRemoteError, "another rank gave up");
 struct SharedArea::Layout {
   alignas(kLineBytes) std::atomic<uint32_t> arrived{0};
   alignas(kLineBytes) std::atomic<uint32_t> generation{
-      0};  // of the barrier; release by the last to arrive pairs with acquire by those that wait
+      0};  // generation of the barrier; release by the last to arrive pairs with acquire by those
+           // that wait
   alignas(kLineBytes) std::atomic<uint32_t> stop{0};
   std::atomic<uint32_t> id_ready{0};  // release after `id` is written
   std::array<std::byte, kIdBytes> id{};

@@ -4,8 +4,7 @@
 //
 // The contributions are chosen so that the result is exact in the type for any order of the
 // reduction, and computable without visiting all ranks. a(i, p) is a hash of element and position:
-//   - sum: rank p contributes a(i, p+1) - a(i, p); the sum telescopes to a(i, n) - a(i, 0).
-//   Floating
+//   - sum: rank p contributes a(i, p+1) - a(i, p), which telescopes to a(i, n) - a(i, 0). Floating
 //     types use integers small enough that every partial sum is exact, times a power of two. If a
 //     type has too few bits for n ranks, only a window of the ranks (different for each element)
 //     contributes, and the others contribute 0.

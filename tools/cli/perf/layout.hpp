@@ -17,7 +17,7 @@ struct Shape {
   Type type;
   int nranks;
   int rank;
-  int root;      // of a rooted collective; else -1
+  int root;      // root of a rooted collective; else -1
   size_t count;  // the argument of the call
   bool in_place;
 };

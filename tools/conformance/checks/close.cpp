@@ -290,9 +290,8 @@ Result<void> exits_amid_use(Stand& stand) {
 
 constexpr const char* kCloseRule =
     "plexus_net.h close_send: requests may be outstanding (abort): after the call their buffers "
-    "are not touched any more";
-constexpr const char* kTimeRule =
-    "plexus_net.h close_send: may take long, but not longer than some milliseconds";
+    "are not accessed again";
+constexpr const char* kTimeRule = "plexus_net.h close_send: may take up to a few milliseconds";
 constexpr const char* kLeakRule =
     "plexus_net.h: each handle is made and ended by the entries named";
 

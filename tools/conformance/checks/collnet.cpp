@@ -196,7 +196,7 @@ constexpr const char* kLifeRule =
     "plexus_collnet.h: init, listen, connect, register_memory, iallreduce, test, deregister, "
     "close_group, close_listen, finalize";
 constexpr const char* kConnectRule =
-    "plexus_collnet.h connect: PLEXUS_AGAIN until the group stands; no blocking";
+    "plexus_collnet.h connect: PLEXUS_AGAIN until the group is complete; no blocking";
 constexpr const char* kSupportRule =
     "plexus_collnet.h reduce_support: constant for the life of the context; what is not known is "
     "not supported";

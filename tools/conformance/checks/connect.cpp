@@ -278,7 +278,7 @@ Result<void> one_in(Recv& recv) {
 }
 
 constexpr const char* kConnectRule =
-    "plexus_net.h connect: PLEXUS_AGAIN until connected, which may need the peer to call accept";
+    "plexus_net.h connect: PLEXUS_AGAIN until connected, which may require accept";
 constexpr const char* kAcceptRule =
     "plexus_net.h accept: accepts one connection, in the manner of connect; several one after the "
     "other are allowed";
@@ -305,12 +305,12 @@ constexpr std::array kChecks = {
           "plexus_net.h connect: first call with `*send` null; the plugin sets it at once",
           on_context<sets_send_at_once>, kNative},
     Check{"connect.keeps_send", "keeps handle and arguments over retries",
-          "plexus_net.h connect: works on it in later calls with the same arguments",
+          "plexus_net.h connect: continues in later calls with the same arguments",
           on_context<keeps_send>, kNative},
     Check{"connect.give_up", "can be given up while connecting, without a trace", kCloseRule,
           on_context<gives_up>, kNative},
     Check{"accept.quitters", "accepts after others gave up",
-          "plexus_net.h accept: a stranger's attempt is refused and is no failure",
+          "plexus_net.h accept: a stranger's attempt is refused, which is no failure",
           on_context<listener_survives_quitters>, kNative},
     Check{"accept.several", "accepts several connections of one listen", kAcceptRule,
           on_context<several_per_listen>},

@@ -262,8 +262,8 @@ constexpr const char* kFixedRule =
     "ABI.md: structs that the plugin fills have a fixed size, what is reserved stays 0";
 
 constexpr std::array kChecks = {
-    Check{"device.some", "has a device here", "plexus_net.h device_count: 0 = no use here",
-          on_context<some>},
+    Check{"device.some", "has a device here",
+          "plexus_net.h device_count: 0: unusable on this machine", on_context<some>},
     Check{"device.count", "has a constant number of devices", kCountRule,
           on_context<count_is_constant>},
     Check{"device.name", "names its devices", "plexus_net.h name: zero-terminated, not empty",
@@ -276,8 +276,8 @@ constexpr std::array kChecks = {
           on_context<on_devices<message_bytes>>},
     Check{"device.memory", "takes host memory", "plexus_net.h pointer_support: mask, never 0",
           on_context<on_devices<memory>>},
-    Check{"device.speed", "says a speed or that it is unknown", "plexus_net.h: never guess instead",
-          on_context<on_devices<speed>>},
+    Check{"device.speed", "says a speed or that it is unknown",
+          "plexus_net.h: plugins must not guess", on_context<on_devices<speed>>},
     Check{"device.latency", "says a sane latency or that it is unknown",
           "plexus_net.h: times are nanoseconds", on_context<on_devices<latency>>},
     Check{"device.comms", "can have connections", "plexus_net.h comms_max: at least 1",
@@ -311,7 +311,7 @@ constexpr std::array kChecks = {
     Check{"device.struct", "writes only its struct", kFixedRule,
           on_context<writes_only_its_struct>},
     Check{"device.threads", "can be asked by several threads at once",
-          "plexus_net.h properties: Threads: any, also several at once", on_context<from_threads>},
+          "plexus_net.h properties: Threads: any, also concurrently", on_context<from_threads>},
     Check{"device.path", "gives sane paths between fabrics",
           "plexus_net.h net_path: the path from fabric source to fabric target", on_context<paths>},
 };

@@ -17,7 +17,7 @@ namespace plexus::conformance {
 namespace {
 
 constexpr size_t kBytes = 1 << 20;
-constexpr size_t kOffset = 1 << 16;  // of the registered range
+constexpr size_t kOffset = 1 << 16;  // offset of the registered range
 
 /// Host memory with a dma-buf of it, or with its memfd if the kernel cannot make one.
 class SharedPages {

@@ -90,7 +90,7 @@ struct Broken {
   Send send;
   Error first;
   std::array<std::byte, 16> data{};
-  plexus_net_memory_t* memory = nullptr;  // of `data`, registered before the failure
+  plexus_net_memory_t* memory = nullptr;  // registration of `data` from before the failure
 };
 Result<std::unique_ptr<Broken>> break_connection(Stand& stand, const Context& context) {
   PLEXUS_TRY(send, connect_to_peer(context));
@@ -325,9 +325,9 @@ constexpr const char* kDeathRule =
     "plexus_plugin.h PLEXUS_REMOTE_ERROR: the peer died or closed its end; a job must end in "
     "bounded time";
 constexpr const char* kFailRule =
-    "plexus_net.h: a connection that failed stays failed: every later call says so again";
+    "plexus_net.h: a connection that failed stays failed: every later call fails as well";
 constexpr const char* kSignalRule =
-    "plexus_net.h: no entry raises a signal, ends the process, or lets a C++ exception out";
+    "plexus_net.h: no entry raises a signal, ends the process, or lets a C++ exception escape";
 
 constexpr std::array kChecks = {
     Check{"fault.receiver", "fails a receive when the sender died", kDeathRule,
@@ -352,8 +352,8 @@ constexpr std::array kChecks = {
     Check{"fault.others", "keeps the other connections when one fails", kFailRule,
           on_context<others_go_on>},
     Check{"fault.connector", "accepts after a process died connecting",
-          "plexus_net.h accept: a stranger's attempt is refused and is no failure", connector_dies,
-          kTwo},
+          "plexus_net.h accept: a stranger's attempt is refused, which is no failure",
+          connector_dies, kTwo},
     Check{"fault.listener", "does not connect to a dead process", kDeathRule, listener_dies, kTwo},
     Check{"fault.stopped", "waits for a process that is stopped for a while",
           "a machine may be slow; that is no failure", peer_stops, kTwo},

@@ -165,7 +165,7 @@ constexpr std::array kChecks = {
           "plexus_plugin.h: a plugin exports plexus_plugin_query (or tables of NCCL's ABI)",
           has_an_entry},
     Check{"file.exports", "exports its entries and nothing else",
-          "plexus_plugin.h: exports `plexus_plugin_query` and nothing else of ours",
+          "plexus_plugin.h: `plexus_plugin_query` is the only exported Plexus symbol",
           exports_only_entries},
     Check{"file.entry_kinds", "plexus_..._query is a function, tables are data",
           "plugin ABI: NCCL's entries are data symbols, ours is a function", entry_kinds},

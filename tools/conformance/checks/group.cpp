@@ -195,7 +195,7 @@ constexpr const char* kRule =
     "plexus_net.h irecv: posts `count` buffers (1 .. recvs_max) as one request; a message takes "
     "the oldest free buffer with its tag";
 constexpr const char* kSizesRule =
-    "plexus_net.h test: `sizes_bytes` got the bytes moved, `count` entries for a receive";
+    "plexus_net.h test: `sizes_bytes` receives the bytes moved, `count` entries for a receive";
 
 constexpr std::array kChecks = {
     Check{"group.sizes", "tells the size of each buffer of a group", kSizesRule, on_group<full>},

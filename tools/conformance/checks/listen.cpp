@@ -163,7 +163,7 @@ constexpr std::array kChecks = {
     Check{"listen.handle_size", "writes 128 bytes of handle and no more",
           "plexus_net.h: PLEXUS_NET_HANDLE_BYTES 128", on_context<writes_only_the_handle>},
     Check{"listen.handle_moves", "makes handles that can be copied",
-          "plexus_net.h: its 128-byte handle travels to the sending side by other means",
+          "plexus_net.h: the host sends its 128-byte handle to the sending side",
           on_context<handle_moves>},
     Check{"listen.close", "closes a listen that nobody asked", "plexus_net.h: close, each once",
           on_context<closes_unused>},

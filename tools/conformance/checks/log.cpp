@@ -63,7 +63,7 @@ constexpr std::array kChecks = {
     Check{"log.voice", "speaks through the log callback alone",
           "plexus_plugin.h: a plugin has no other output", has_one_voice},
     Check{"log.calm", "neither warns nor complains when all is well",
-          "plexus_plugin.h PLEXUS_LOG_WARN: the user should act", is_calm_when_well},
+          "plexus_plugin.h PLEXUS_LOG_WARN: the user should do something", is_calm_when_well},
     Check{"log.lines", "logs finished lines", kRule, finished_lines},
     Check{"log.messages", "logs nothing per message", "plexus_net.h: nothing logs on the data path",
           on_pair<no_words_per_message>},

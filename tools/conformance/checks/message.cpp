@@ -251,7 +251,7 @@ Result<void> one_source_often(Pair& pair) {
 
 constexpr const char* kSizeRule = "plexus_net.h message_bytes_max: longest isend";
 constexpr const char* kEmptyRule = "plexus_net.h isend: size 0 is legal";
-constexpr const char* kRoomRule = "plexus_net.h size_bytes: room; the message may be shorter";
+constexpr const char* kRoomRule = "plexus_net.h size_bytes: capacity; the message may be shorter";
 constexpr CheckOptions kLong = {.limit = seconds(60), .is_alone = true};
 
 constexpr std::array kChecks = {
@@ -289,7 +289,7 @@ constexpr std::array kChecks = {
     Check{"message.read_only", "only reads what it sends", "plexus_net.h isend: const void* data",
           on_pair<read_only_source>},
     Check{"message.one_source", "sends one buffer several times at once",
-          "plexus_net.h isend: `data` stays unchanged until test() says OK",
+          "plexus_net.h isend: `data` stays unchanged until test() returns OK",
           on_pair<one_source_often>},
 };
 

@@ -145,7 +145,7 @@ Result<void> not_done_before_it_came(Pair& pair) {
 constexpr const char* kOrderRule =
     "plexus_net.h isend: messages with one tag arrive in the order in which they were sent";
 constexpr const char* kMatchRule =
-    "plexus_net.h irecv: a message takes the oldest free buffer with its tag";
+    "plexus_net.h irecv: a message is received into the oldest free buffer";
 
 constexpr std::array kChecks = {
     Check{"order.fifo", "keeps the order of 1000 messages", kOrderRule,

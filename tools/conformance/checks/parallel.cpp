@@ -195,9 +195,9 @@ Result<void> connects_in_threads(Stand& stand) {
 }
 
 constexpr const char* kThreadRule =
-    "plexus_net.h Threads: calls on different handles may come at the same time";
+    "plexus_net.h Threads: calls on different handles may be concurrent";
 constexpr const char* kContextRule =
-    "plexus_net.h init: nothing is shared with other contexts, as far as the caller can see";
+    "plexus_net.h init: the context shares no state with other contexts";
 constexpr const char* kFairRule =
     "plexus_net.h: no entry blocks, so that one connection does not hold up another";
 

@@ -89,7 +89,7 @@ Result<void> cut_anywhere(Pair& pair) {
 constexpr const char* kRule = "plexus_net.h isend_pieces: one message like any other";
 constexpr std::array kChecks = {
     Check{"pieces.entries", "has both entries or none",
-          "plexus_net.h isend_pieces: both or none, for devices that say `takes_pieces`",
+          "plexus_net.h isend_pieces: both or none, for devices with `takes_pieces`",
           on_context<both_or_none>},
     Check{"pieces.cuts", "carries messages however each end cuts them", kRule,
           on_pair<cut_anywhere>},

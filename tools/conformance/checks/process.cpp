@@ -241,7 +241,7 @@ Result<void> closes_on_exec(const Context& context) {
 }
 
 constexpr CheckOptions kTwo = {.processes = 2};
-constexpr const char* kRule = "plexus_net.h: how Plexus moves bytes between hosts";
+constexpr const char* kRule = "plexus_net.h: the table moves bytes between hosts";
 constexpr const char* kForkRule =
     "hosts fork: data loaders do; a connection belongs to the process that made it";
 

@@ -368,12 +368,12 @@ constexpr const char* kLimitRule =
 constexpr const char* kAgainRule =
     "plexus_net.h isend: PLEXUS_AGAIN: queue full or peer not ready, nothing started, call again";
 constexpr const char* kTestRule =
-    "plexus_net.h test: PLEXUS_OK = done; the request is gone and is not tested again";
+    "plexus_net.h test: PLEXUS_OK = done; the request is freed and must not be tested again";
 constexpr const char* kBlockRule =
-    "plexus_net.h: no entry blocks, except where \"may take long\" is written";
+    "plexus_net.h: no entry blocks, except where \"may take long\" is stated";
 constexpr const char* kFailRule =
-    "plexus_net.h: a connection that failed stays failed: every later call says so again, and "
-    "none of its buffers is touched any more";
+    "plexus_net.h: a connection that failed stays failed: every later call fails as well, and "
+    "none of its buffers is accessed again";
 
 constexpr std::array kChecks = {
     Check{"request.limit", "takes requests_max receives and sends at once", kLimitRule,
@@ -390,11 +390,11 @@ constexpr std::array kChecks = {
     Check{"request.recycled", "uses requests again for thousands of messages", kTestRule,
           on_pair<recycled>},
     Check{"request.newest_first", "completes the newest request though no other is tested",
-          "plexus_net.h test: advances and looks (plugin-api: in any order)",
+          "plexus_net.h test: advances and tests (plugin-api: in any order)",
           on_pair<newest_first>},
     Check{"request.any_order",
           "may be tested in any order",
-          "plexus_net.h test: advances and looks (plugin-api: in any order)",
+          "plexus_net.h test: advances and tests (plugin-api: in any order)",
           on_pair<any_order>,
           {.limit = seconds(40)}},
     Check{"request.sizes_null", "needs no place for sizes",

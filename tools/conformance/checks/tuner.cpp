@@ -491,7 +491,7 @@ constexpr const char* kLifeRule =
 constexpr const char* kAnswerRule =
     "plexus_tuner.h time_ns: out the predicted time of the call, or -1: do not use this one";
 constexpr const char* kAgreeRule =
-    "plexus_tuner.h: all ranks of a communicator must come to the same answer: answer from the "
+    "plexus_tuner.h: all ranks of a communicator must get the same answer: compute it from the "
     "arguments alone";
 constexpr const char* kThreadRule =
     "plexus_tuner.h: one thread at a time per context; contexts of several communicators run in "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where settings come from, which wins, and what happens to values that make no sense.
+// Sources of settings, their priority, and invalid values.
 #include "core/base/config.hpp"
 
 #include <cstdlib>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Each test has an environment and a home folder of its own.
+/// Each test has its own environment and home folder.
 class ConfigTest : public ::testing::Test {
  protected:
   void SetUp() override {

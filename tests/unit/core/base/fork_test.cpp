@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a child made by fork gets instead of its parent's objects of the process.
+// Objects of the process in a child made by fork.
 #include "core/base/fork.hpp"
 
 #include <atomic>

@@ -23,7 +23,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The log goes to a file of the test's own.
+/// The log goes to a file of the test.
 class LogTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -121,7 +121,7 @@ TEST(Error, TextWithBracesInArgumentsIsNotFormattedAgain) {
   EXPECT_EQ(std::move(error).with_context("{0}").message(), "{0}: NCCL_ALGO is '{ring}'");
 }
 
-// The API wall casts a Code to ncclResult_t without a table, so the numbers are part of the
+// The ABI boundary casts a Code to ncclResult_t without a table, so the numbers are part of the
 // contract.
 static_assert(static_cast<int>(Code::kSuccess) == 0);
 static_assert(static_cast<int>(Code::kInvalidArgument) == 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks see of the control plane; the ranks of these tests live in one process.
+// The control plane as ranks see it; the ranks of these tests are in one process.
 #include "core/bootstrap/exchange.hpp"
 
 #include <atomic>

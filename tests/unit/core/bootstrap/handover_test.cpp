@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub's going to another process as a state machine: messages, losses and time in, messages
-// out.
+// The hand-over of the hub as a state machine: input are messages, losses and time, output are
+// messages.
 #include "core/bootstrap/handover.hpp"
 
 #include <string>
@@ -22,7 +22,7 @@ constexpr uint64_t kHostProcess = 1000;
 
 class HandOverTest : public ::testing::Test {
  protected:
-  /// Ranks 0 to 3; rank 0, of the hub's process, has left.
+  /// Ranks 0 to 3; rank 0, which is in the hub's process, has left.
   void SetUp() override {
     for (uint32_t rank = 0; rank < 4; ++rank) {
       ASSERT_TRUE(
@@ -56,7 +56,7 @@ class HandOverTest : public ::testing::Test {
       ASSERT_TRUE(pause(rank).has_value());
     }
   }
-  /// Who was sent a message of this type, since last asked.
+  /// The ranks that were sent a message of this type since the last call.
   std::vector<uint32_t> told(MessageType type) {
     std::vector<uint32_t> ranks;
     std::erase_if(sent_, [&](const auto& one) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub on TCP and ranks that join it, with strangers at the door.
+// The hub on TCP, ranks that join it, and strangers that connect to it.
 #include "core/bootstrap/hub_server.hpp"
 
 #include <array>
@@ -70,7 +70,7 @@ void expect_job_runs(const UniqueId& id, int nranks) {
   EXPECT_EQ(done, nranks);
 }
 
-/// The hub closed this connection: bytes that were under way are read past.
+/// Whether the hub closed this connection in time; reads and ignores pending bytes.
 bool is_closed_in_time(Socket& socket) {
   std::array<char, 256> bytes{};
   const Patience bound = patience();
@@ -88,7 +88,7 @@ Socket knock(const UniqueId& id) {
   return std::move(socket).value();
 }
 
-/// As a member does it, up to the proof.
+/// Behaves like a member up to the proof.
 Socket enter(const UniqueId& id) {
   Socket socket = knock(id);
   const Hello hello = make_hello().value();
@@ -131,7 +131,7 @@ TEST(HubServer, DropsGarbage) {
     for (char& byte : bytes) {
       byte = static_cast<char>(random());
     }
-    (void)socket.send_all(bytes, patience());  // the hub may hang up before the end
+    (void)socket.send_all(bytes, patience());  // the hub may close before all is sent
     if (size_bytes >= sizeof(Hello)) {
       EXPECT_TRUE(is_closed_in_time(socket));
     }
@@ -139,7 +139,7 @@ TEST(HubServer, DropsGarbage) {
   expect_job_runs(id, 2);
 }
 
-/// In a process of its own: takes all descriptors that this one can have, then knocks.
+/// In a separate process: uses up all descriptors, then connects.
 [[noreturn]] void knock_without_descriptors() {
   const UniqueId id = start();
   Socket socket = Socket::reserve();
@@ -198,7 +198,7 @@ TEST(HubServer, DropsAHalfOpenConnectionInTime) {
   Socket half = knock(id);
   const Hello hello = make_hello().value();
   ASSERT_TRUE(half.send_all({reinterpret_cast<const char*>(&hello), 20}, patience()).has_value());
-  Socket mute = enter(id);  // proves itself and then never joins
+  Socket mute = enter(id);  // proves membership and then never joins
   EXPECT_TRUE(is_closed_in_time(silent));
   EXPECT_TRUE(is_closed_in_time(half));
   EXPECT_TRUE(is_closed_in_time(mute));

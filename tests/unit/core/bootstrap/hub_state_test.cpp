@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hub's state in bytes: what one hub was, another is; what no hub can be is refused.
+// A hub's state as bytes: a restored hub equals the original; impossible states are refused.
 #include <random>
 #include <string>
 #include <vector>
@@ -127,7 +127,7 @@ TEST(HubState, IsRefusedWhenItIsDamaged) {
   for (size_t size = 0; size < good.size(); ++size) {
     Recorded heir;
     const auto cut = heir.hub.restore(good.substr(0, size));
-    // A state may end after any group but the first.
+    // A state may end after any group except the first.
     EXPECT_TRUE(cut.has_error() || heir.hub.to_bytes() == good.substr(0, size)) << size;
   }
   std::mt19937 random(7);

@@ -55,7 +55,7 @@ class HubTest : public ::testing::Test {
   Result<void> leave_group(uint32_t rank, uint64_t group, const std::string& record = "") {
     return hub_.take(rank, {.type = MessageType::kLeaveGroup, .group = group, .payload = record});
   }
-  /// Text of the failure that `rank` was told of; "" if none.
+  /// The error that `rank` was sent; "": none.
   [[nodiscard]] std::string failure_of(uint32_t rank, uint64_t group = kWorld) const {
     for (const Sent& sent : sent_) {
       if (sent.to == rank && sent.message.type == MessageType::kFail &&
@@ -144,7 +144,7 @@ TEST_F(HubTest, GathersInRankOrder) {
   }
 }
 
-/// A process that ends as soon as it has the result must not take that of the others with it.
+/// A process that ends as soon as it has the result must not take the others' results with it.
 TEST_F(HubTest, AnswersTheRanksOfItsOwnProcessLast) {
   join_all();
   for (const uint32_t rank : {0U, 1U, 2U}) {

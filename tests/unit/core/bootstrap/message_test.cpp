@@ -17,7 +17,7 @@ TEST(Message, ComesOutOfTheStreamAsItWentIn) {
   const std::string bytes = encode(sent);
   ASSERT_EQ(bytes.size(), kHeaderBytes + 4);
   MessageReader reader;
-  for (const char byte : bytes + bytes) {  // in the worst pieces
+  for (const char byte : bytes + bytes) {  // one byte at a time
     reader.append(&byte, 1);
   }
   for (int i = 0; i < 2; ++i) {

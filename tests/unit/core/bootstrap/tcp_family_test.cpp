@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members over TCP whose hub moves from process to process. The processes are pretended: each
-// member says that it lives in another one.
+// Members over TCP whose hub moves from process to process. The processes are simulated: each
+// member reports a different process id.
 #include "core/bootstrap/tcp_family.hpp"
 
 #include <atomic>
@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr uint64_t kProcess = 7000;  // of rank 0
+constexpr uint64_t kProcess = 7000;  // rank 0's process id
 constexpr uint64_t kGroup = 99;
 
 Patience patience() { return {.deadline = Deadline::after(60s)}; }
@@ -96,7 +96,7 @@ Exchanges join_all(const UniqueId& id, int nranks) {
   return worlds;
 }
 
-/// All of [first, end) of the world's ranks in one group; by their rank in the world.
+/// Makes one group of the world's ranks [first, end); the result is indexed by rank in the world.
 Exchanges make_group(const Exchanges& worlds, int first, uint64_t group = kGroup) {
   std::vector<int> members(worlds.size() - static_cast<size_t>(first));
   std::iota(members.begin(), members.end(), first);
@@ -108,17 +108,17 @@ Exchanges make_group(const Exchanges& worlds, int first, uint64_t group = kGroup
   return groups;
 }
 
-/// Blocks until the group has failed, and says why.
+/// Blocks until the group has failed, and returns the error.
 std::string failure_of(Exchange& exchange) {
   std::promise<std::string> text;
   exchange.on_failure([&](const Error& error) { text.set_value(std::string(error.message())); });
   return text.get_future().get();
 }
 
-/// Whether nobody listens at the id's address any more.
+/// Whether nothing listens at the id's address any more.
 bool is_gone(const UniqueId& id) { return Socket::connect(id.address, patience()).has_error(); }
 
-/// A member that does what the test says, on the wire.
+/// A member whose messages the test controls.
 class RawMember {
  public:
   RawMember(const UniqueId& id, int rank, int nranks) : id_(id), info_(info_of(rank, nranks)) {
@@ -141,7 +141,7 @@ class RawMember {
     EXPECT_TRUE(socket_.send_all(bytes, patience()).has_value());
   }
   void send(const Message& message) { send(encode(message)); }
-  /// The next message of this type; others are passed over.
+  /// Reads the next message of this type; ignores others.
   Message wait_for(MessageType type) {
     std::array<char, 4096> bytes{};
     for (;;) {
@@ -211,7 +211,7 @@ TEST(TcpFamily, TakesTheHubAlongWithManyMembers) {
   });
 }
 
-/// A launcher made the id: the hub goes to a rank before any rank's init is over.
+/// A launcher made the id: the hub moves to a rank before any rank's init returns.
 TEST(TcpFamily, LeavesALauncherWhenAllHaveJoined) {
   const UniqueId id = start({.host_process = 1});
   auto worlds = join_all(id, 3);
@@ -359,7 +359,7 @@ TEST(TcpFamily, StaysWithTheOldHubWhenNobodyTakesOver) {
   }
   for (RawMember* const member : {&one, &two}) {
     member->wait_for(MessageType::kHost);
-    member->send(Message{.type = MessageType::kHost});  // refuses
+    member->send(Message{.type = MessageType::kHost});  // a refusal
   }
   for (RawMember* const member : {&one, &two}) {
     member->wait_for(MessageType::kLeave);
@@ -381,7 +381,7 @@ TEST(TcpFamily, EndsQuicklyWhenAllLeaveAtOnce) {
   EXPECT_TRUE(worlds.front() == nullptr);
 }
 
-/// Half of a hub: what a member needs to be brought to a point, and then it dies.
+/// A partial hub that brings a member to a certain state and then dies.
 TEST(TcpFamily, HearsThatTheHubDiedInTheMiddleOfItsMove) {
   auto listener = listen_for_members(loopback_config()).value();
   const UniqueId id = UniqueId::create(listener.local_address().value()).value();
@@ -411,7 +411,7 @@ TEST(TcpFamily, HearsThatTheHubDiedInTheMiddleOfItsMove) {
 }
 
 TEST(TcpFamily, NamesWhoDoesNotFollowTheHub) {
-  // A hub with the state of one that has moved here from rank 0's process.
+  // A hub whose state has moved here from rank 0's process.
   Hub old(5, kProcess, [](uint32_t, const Message&) {});
   for (int rank = 0; rank < 3; ++rank) {
     ASSERT_TRUE(old.join(info_of(rank, 3)).has_value());

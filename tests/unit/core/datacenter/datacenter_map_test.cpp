@@ -25,7 +25,7 @@ std::vector<DatacenterNode> by_file(std::string_view text, const std::vector<std
   return nodes;
 }
 
-/// Nodes h0, h1, ... with these ids, asked of NCCL's arithmetic.
+/// Nodes h0, h1, ... with these ids, compared by NCCL's arithmetic.
 std::vector<DatacenterNode> by_ids(const std::vector<std::vector<uint64_t>>& ids,
                                    uint64_t rails_max) {
   std::vector<DatacenterNode> nodes;
@@ -68,7 +68,7 @@ TEST(DatacenterMap, TakesAnyPlacementFromTheFile) {
 }
 
 TEST(DatacenterMap, RoundOfLeastCost) {
-  // The square a-b-c-d with cheap sides and dear diagonals, met in the order a c b d.
+  // The square a-b-c-d with cheap sides and expensive diagonals, in the order a c b d.
   const DatacenterMap map = make_datacenter_map(by_file(R"(
 host a dc a
 host b dc b
@@ -135,10 +135,10 @@ TEST(DatacenterMap, IdsOfAnyPlacementUnevenAndAlone) {
   EXPECT_THAT(
       make_datacenter_map(by_ids({{0, 1}, {8, 9}, {0, 1}, {8, 9}, {16}}, 8)).value().of_node,
       ElementsAre(0, 1, 0, 1, 2));
-  // Rails that do not reach each other are one datacenter when a node has both.
+  // Rails without a connection are in one datacenter if a node has both.
   EXPECT_THAT(make_datacenter_map(by_ids({{0}, {1}, {0, 1}}, 8)).value().of_node,
               ElementsAre(0, 0, 0));
-  // A node without a fast NIC stands for itself.
+  // A node without a fast NIC is a datacenter of its own.
   EXPECT_THAT(make_datacenter_map(by_ids({{0}, {}, {0}, {}}, 8)).value().of_node,
               ElementsAre(0, 1, 0, 1));
 }

@@ -15,7 +15,7 @@ TEST(FabricId, IsDatacenterTimesRailsPlusRail) {
   EXPECT_EQ(fabric_level(0, 1, 8), Level::kDisconnected);  // another rail
   EXPECT_EQ(fabric_level(0, 8, 8), Level::kOther);
   EXPECT_EQ(fabric_level(9, 9, 8), Level::kSame);
-  // With the default number of rails all ids are in datacenter 0: groups that are connected.
+  // With the default number of rails all ids are in datacenter 0 and differ in their rails.
   EXPECT_EQ(fabric_level(1, 2, kFabricRailsDefault), Level::kDisconnected);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes of another implementation of the same feature, by the numbers of our notes on it: each a
-// situation in which ours must do right.
+// Situations in which another implementation of datacenters fails. The comment above each test
+// describes that implementation's bug; B2, B4, ... number the bugs across the tests named
+// KnownBugs.
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ void answer(DatacenterNode& node, uint64_t from, uint64_t to, Level level) {
   node.answers.push_back({.from = from, .to = to, .level = level, .path = {}});
 }
 
-/// B2: the rotation of a datacenter of one node divides by zero.
+/// B2: rotation by the size of a datacenter with one node divides by zero.
 TEST(KnownBugs, B2DatacenterOfOneNodeIsLikeAnyOther) {
   auto nodes = nodes_with({{0}, {8}});
   answer(nodes[0], 0, 8, Level::kOther);
@@ -41,7 +42,7 @@ TEST(KnownBugs, B2DatacenterOfOneNodeIsLikeAnyOther) {
   EXPECT_THAT(map.visits, ElementsAre(0, 1));
 }
 
-/// B4: a network is known by its place in a list, which differs between nodes.
+/// B4: a network is identified by its position in a list, which differs between nodes.
 TEST(KnownBugs, B4IdsMeanTheSameWhateverTheOrderOfDevices) {
   auto nodes = nodes_with({{0, 9}, {9}, {0}});
   answer(nodes[0], 0, 9, Level::kSame);
@@ -58,7 +59,7 @@ TEST(KnownBugs, B4EqualIdsOfTwoNetworksAreAnErrorThatNamesBothHosts) {
                                            HasSubstr("host h1"), HasSubstr("'socket'")));
 }
 
-/// B7: a kilobyte and more of every rank to every rank.
+/// B7: every rank sends more than a kilobyte to every rank.
 TEST(KnownBugs, B7LocationOfAPlainNodeIsSmall) {
   Location location;
   EXPECT_LE(encode(location).size(), 64U);
@@ -67,7 +68,7 @@ TEST(KnownBugs, B7LocationOfAPlainNodeIsSmall) {
   EXPECT_LE(encode(location).size(), 96U);
 }
 
-/// B8: a pair that is never used and cannot reach each other ends the job.
+/// B8: a pair that cannot communicate ends the job, although it is never used.
 TEST(KnownBugs, B8PairThatDoesNotReachEachOtherIsNoErrorWhereOthersDo) {
   auto nodes = nodes_with({{0}, {8}, {16}});
   answer(nodes[0], 0, 8, Level::kOther);
@@ -79,12 +80,12 @@ TEST(KnownBugs, B8PairThatDoesNotReachEachOtherIsNoErrorWhereOthersDo) {
   EXPECT_EQ(map.visits.size(), 4U);  // there and back
 }
 
-/// B9: without any NIC, memory that was never written decides.
+/// B9: without any NIC, uninitialised memory decides.
 TEST(KnownBugs, B9NodesWithoutNicsAreOneDatacenter) {
   EXPECT_THAT(make_datacenter_map(nodes_with({{}, {}})).value().of_node, ElementsAre(0, 0));
 }
 
-/// B11: ids in decimal only.
+/// B11: ids are read only in decimal.
 TEST(KnownBugs, B11IdsMayBeHexadecimal) {
   const HcaList list = parse_hca_list("a:1:0x10", HcaSyntax::kFabricId).value();
   EXPECT_EQ(list.find("a", 1)->fabric_id, 16U);

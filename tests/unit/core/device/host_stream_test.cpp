@@ -63,6 +63,31 @@ TEST(HostStream, AThreadWaitsForAMark) {
   waiter.join();
 }
 
+TEST(HostStream, KeepsItsFirstErrorForEveryLaterQuery) {
+  HostStream stream;
+  const Error first = fail(Code::kRemoteError, "rank 1 died");
+  const Error second = fail(Code::kTimeout, "rank 2 is late");
+  stream.begin();
+  stream.begin();
+  stream.end(&first);
+  EXPECT_EQ(stream.query().error().message(), "rank 1 died") << "although work is pending";
+  stream.end(&second);
+  EXPECT_EQ(stream.wait().error().message(), "rank 1 died");
+  stream.begin();
+  stream.end(nullptr);
+  EXPECT_EQ(stream.query().error().code(), Code::kRemoteError);
+}
+
+TEST(HostStream, WaitReturnsWhenAnotherThreadEndsTheWork) {
+  HostStream stream;
+  EXPECT_TRUE(stream.wait().has_value()) << "idle";
+  stream.begin();
+  std::thread worker([&] { stream.end(nullptr); });
+  EXPECT_TRUE(stream.wait().has_value());
+  EXPECT_TRUE(stream.query().value());
+  worker.join();
+}
+
 TEST(HostEvent, RecordedAgainHasTheLaterMark) {
   HostStream stream;
   HostEvent event;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How calls run, with one rank: no peers, no communicator.
+// Running calls with one rank, without peers or a communicator.
 #include "core/launch/call_runner.hpp"
 
 #include <numeric>
@@ -64,7 +64,7 @@ class CallRunnerTest : public testing::Test {
     task.recv = output_.data();
     return task;
   }
-  /// A send to itself that nothing receives: no plan is possible.
+  /// A send to itself without a matching receive: no plan is possible.
   Task unmatched_send() {
     Task task = all_reduce(1);
     task.shape.collective = Collective::kSend;

@@ -43,7 +43,7 @@ TEST(Host, HasOneIdForTheProcessAndAtLeastOneCore) {
   EXPECT_EQ(core_set_hash(), all) << "only the calling thread is bound";
 }
 
-/// A sysfs with these cores on its NUMA nodes.
+/// A sysfs tree with these cores on its NUMA nodes.
 class FakeNumaNodes {
  public:
   FakeNumaNodes(const std::string& online, const std::vector<std::string>& cores)

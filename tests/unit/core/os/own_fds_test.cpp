@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors, sockets and the process id, seen from a child made by fork that lives on.
+// Descriptors, sockets and the process id in a child made by fork that continues to run.
 #include "core/os/own_fds.hpp"
 
 #include <cerrno>
@@ -106,7 +106,7 @@ TEST(SocketInAChild, IsNotHeldOpen) {
   ASSERT_TRUE(far.has_value());
   const Orphan orphan;
 
-  far->close();  // as the end of the process does
+  far->close();  // as when the process ends
   char byte = 0;
   const auto received = near.value().recv_all(&byte, 1, seconds(10));
   ASSERT_TRUE(received.has_error());

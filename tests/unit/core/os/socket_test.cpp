@@ -111,7 +111,7 @@ TEST(Socket, SaysWhoRefusedAConnection) {
 }
 
 TEST(Socket, ListensInAPortRangeAndSaysWhenItIsFull) {
-  // A port that is free now, and its successor taken by us or by somebody: the range of one port.
+  // A free port whose successor is in use: a range of one port.
   auto first = Socket::listen(loopback(), 0, 0);
   const int port = first.value().local_address().value().port();
   const auto second = Socket::listen(loopback(), port, port);

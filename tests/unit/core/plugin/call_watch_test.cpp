@@ -27,11 +27,12 @@ TEST(CallWatch, NamesACallThatLastsOnceAndWhomItIsFor) {
     const WatchedCall other({"Quick", "listen", {}}, watcher);
     const WatchedCall call({"Patient", "accept", "rank 1 (there:22)"}, watcher);
     auto text = told.get_future();
-    ASSERT_EQ(text.wait_for(kBound), std::future_status::ready);  // the call waits to be named
+    // the call lasts until it is reported
+    ASSERT_EQ(text.wait_for(kBound), std::future_status::ready);
     EXPECT_THAT(text.get(), AllOf(HasSubstr("plugin Patient: its accept for rank 1 (there:22)"),
                                   HasSubstr("has not come back for")));
   }
-  EXPECT_LE(times, 2);  // each call once
+  EXPECT_LE(times, 2);  // each call at most once
 }
 
 TEST(CallWatch, WatchesAgainAfterCallsThatWereQuick) {

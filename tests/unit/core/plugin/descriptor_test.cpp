@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A table whose entries are all there; none of them is ever called.
+/// A table with all entries, none of which is ever called.
 plexus_net_ops_t full_table() {
   plexus_net_ops_t ops;
   std::memset(&ops, 0x11, sizeof ops);
@@ -106,8 +106,7 @@ TEST(Descriptor, AcceptsANewerMinorWithALongerTable) {
   EXPECT_EQ(refusal(plugin), "accepted");
 }
 
-// What the plugin is too old to have is null, and a half pointer at the end of its table is not
-// used.
+// Entries newer than the plugin are null, and a partial pointer at the end of its table is ignored.
 TEST(Descriptor, EntriesBeyondAShortTableAreNull) {
   plexus_net_ops_t ops = full_table();
   for (const size_t extra : {0u, 1u, 7u}) {

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 class LibraryTest : public testing::Test {
  protected:
   LibraryTest() {

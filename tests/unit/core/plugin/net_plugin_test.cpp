@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face, driven with the C99 example: so the example is tested as well.
+// The C++ interface, used with the C99 example plugin, which is thereby tested as well.
 #include "core/plugin/net_plugin.hpp"
 
 #include <gmock/gmock.h>

@@ -22,7 +22,7 @@ fs::path minimal() {
   return test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so");
 }
 
-/// A folder of its own with copies of the example under the names a test wants.
+/// A separate folder with copies of the example under the names that a test needs.
 class RegistryTest : public testing::Test {
  protected:
   RegistryTest() {
@@ -162,7 +162,7 @@ TEST_F(RegistryTest, OwnNetworkServesInPlaceOfTheNamedOneOnlyWhereTheUserWantsTh
   EXPECT_THAT(open_error(), HasSubstr("'absent' was not found"));
 }
 
-// NCCL's names mean NCCL's files, where these are; "net-NAME" is ours.
+// A name means NCCL's file if that exists; "net-NAME" means Plexus's.
 TEST_F(RegistryTest, ANameMeansNcclsFileBeforeOurs) {
   install("own", "libplexus-net-ofi.so");
   EXPECT_THAT(load_error("ofi"), HasSubstr("libplexus-net-ofi.so"));
@@ -188,7 +188,7 @@ TEST_F(RegistryTest, ExclusionOfAllIsAnError) {
   EXPECT_THAT(open_error(), HasSubstr("leaves no net plugin"));
 }
 
-// NCCL_NET is the name that the plugin gives itself, in any case.
+// NCCL_NET is compared with the plugin's own name, ignoring case.
 TEST_F(RegistryTest, NetworkNameMustMatch) {
   install("path", "libplexus-net-x.so");
   options_.plugins = "x";
@@ -232,7 +232,7 @@ TEST_F(RegistryTest, TheLineSaysWhyOthersWereNotUsed) {
                           HasSubstr("later (comes later)")));
 }
 
-// NCCL looks for it when nothing is named; vendors install themselves under this name.
+// The default file that NCCL looks for, under which vendors install their plugin.
 TEST_F(RegistryTest, DefaultFileGoesFirstAndMayFail) {
   install("own", "libplexus-net-socket.so");
   std::string line;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice, and NCCL_ALGO as users write it.
+// The choice of algorithms, and NCCL_ALGO as users write it.
 #include "core/schedule/choose_algorithm.hpp"
 
 #include <map>

@@ -41,7 +41,7 @@ TEST(LoopCosts, LeastIsWhatHierarchicalAlgorithmsMove) {
   const std::vector<int> sizes = {2, 3, 4};
   const LoopCosts costs(order_of(sizes), true);
   for (const Algorithm& algorithm : algorithms()) {
-    // For small messages, where rounds count and bytes do not.
+    // Except for small messages, for which rounds count more than bytes.
     if (algorithm.for_datacenters && std::string_view(algorithm.family) != "dcpairs") {
       const LoopCost& cost = costs.of(algorithm);
       const auto moved = std::accumulate(cost.xdc_chunks.begin(), cost.xdc_chunks.end(), 0.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channel parts cover every call exactly once, and chunks fit the slots.
+// The channel parts cover every call exactly once, and chunks fit in the slots.
 #include "core/schedule/partition.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ PartitionInput input_of(
           .slot_bytes = kSlot};
 }
 
-/// The parts of all channels lie one after the other and end with the call.
+/// The parts of all channels are consecutive and end with the call.
 void expect_covers(PartitionInput input) {
   uint64_t next = 0;
   for (input.channel = 0; input.channel < input.channels; ++input.channel) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which slots are to lie in GPU memory, of what is known of GPU and NIC.
+// The choice of slots in GPU memory from facts about GPU and NIC.
 #include "core/setup/gdr.hpp"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// `nranks` ranks dealt out to `hosts` like cards; each a process of its own.
+/// `nranks` ranks assigned to `hosts` round-robin, each in its own process.
 std::vector<PeerInfo> interleaved(int nranks, int hosts, int numas = 1) {
   std::vector<PeerInfo> infos(static_cast<size_t>(nranks));
   for (int rank = 0; rank < nranks; ++rank) {
@@ -32,7 +32,7 @@ constexpr const char* kMachine = R"(<system version="1">
   <cpu numaid="1" affinity="ff00" arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49"/>
 </system>)";
 
-/// As the leaders of all hosts would, with one description for all.
+/// The result of the leaders of all hosts, with one machine description for all.
 CommTopology joined(const std::vector<PeerInfo>& infos, std::vector<DatacenterNode> told = {}) {
   const auto parts = group_by_reach(infos);
   std::vector<PartChannels> channels;
@@ -172,7 +172,7 @@ std::vector<DatacenterNode> locations(const std::vector<int>& datacenter_of_node
   return told;
 }
 
-/// Nodes of datacenters of these sizes: one after the other, or dealt out like cards.
+/// Nodes of datacenters of these sizes: consecutive or round-robin.
 std::vector<int> place(const std::vector<int>& sizes, bool interleaved_placement) {
   std::vector<int> placed;
   std::vector<int> left = sizes;
@@ -198,7 +198,7 @@ int count_crossings(const ChannelOrder& order) {
   return crossings;
 }
 
-/// Hosts that a ring leaves their datacenter from.
+/// Hosts at which a ring leaves their datacenter.
 std::set<uint64_t> border_hosts(const CommTopology& topology, const std::vector<PeerInfo>& infos) {
   std::set<uint64_t> hosts;
   for (const ChannelOrder& order : topology.orders) {

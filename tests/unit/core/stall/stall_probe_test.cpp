@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probes as bytes, which come from other processes, and what follows from two ranks' calls.
+// Probes as bytes from other processes, and conclusions from two ranks' calls.
 #include "core/stall/stall_probe.hpp"
 
 #include <gmock/gmock.h>

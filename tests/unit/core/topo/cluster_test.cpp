@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds for every machine of fixtures/ and any number of them.
+// Properties that hold for every machine in fixtures/ and any number of machines.
 #include "core/topo/cluster.hpp"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void expect_tree(const TreeLinks& tree) {
   EXPECT_EQ(roots, 1);
 }
 
-/// No port carries more than it can, and a fast port is not idle while another one like it works.
+/// No port carries more than its bandwidth, and no equal port is idle while another one is used.
 void expect_balanced_nets(const System& part, const ChannelGraph& ring) {
   std::map<int, std::pair<int, int>> uses;
   for (const ChannelNets& nets : ring.nets) {
@@ -117,7 +117,7 @@ void expect_joined(const ClusterChannels& cluster, int machines) {
 
 class Cluster : public ::testing::TestWithParam<std::string> {};
 
-/// The search is the same for any number of machines above one.
+/// The search gives the same result for any number of machines above one.
 TEST_P(Cluster, RingsVisitEachRankOnceAndTreesReachAll) {
   const Result<ClusterChannels> alone = plan(GetParam(), 1);
   const Result<ClusterChannels> two = plan(GetParam(), 2);
@@ -158,7 +158,7 @@ std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Machines, Cluster, ::testing::ValuesIn(machines()), test_name);
 
-/// The reason to plan for machines that one is not on: 24,576 ranks.
+/// Plans can be made for machines other than this one: 24,576 ranks.
 TEST(ClusterPlan, Joins3072NodesOf8Gpus) {
   constexpr int kMachines = 3072;
   const Result<ClusterChannels> planned = plan("azure-ndv5-completed", kMachines);

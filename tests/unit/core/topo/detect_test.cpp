@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detection looks at the machine that the tests run on, so only what holds for every machine is
-// asked.
+// Detection reads the machine that runs the tests, so the tests only check what holds for every
+// machine.
 #include "core/topo/detect.hpp"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Against a stand-in for NVML (fake_nvml.c): machines that run these tests mostly have no GPU.
+// Uses a stand-in for NVML (fake_nvml.c), because most machines that run these tests have no GPU.
 #include "core/topo/gpus.hpp"
 
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes of another implementation that puts several networks into one topology, by the numbers
-// of our notes on it (see also tests/unit/core/datacenter): each a situation in which ours must do
-// right.
+// Situations in which another implementation with several networks in one topology fails. The
+// comment above each test describes that implementation's bug; the numbers continue those in
+// tests/unit/core/datacenter.
 #include <set>
 #include <string>
 
@@ -33,7 +33,7 @@ std::string cpu(int numa, uint64_t host, const std::string& inside) {
       numa, host, inside);
 }
 
-/// NICs that hang on no PCI bus: `first` is the first of their devices' numbers.
+/// NICs without a PCI bus: `first` is the lowest of their device numbers.
 std::string virtual_nic(int first, int ports) {
   std::string nets;
   for (int port = 0; port < ports; ++port) {
@@ -53,8 +53,8 @@ std::set<int> neighbours(const System& system, NodeType type, int ordinal, NodeT
   return found;
 }
 
-/// B6: ids of NICs are made by adding numbers up, without the NUMA node: NICs of two NUMA nodes
-/// become one, and so do those of two hosts.
+/// B6: ids of NICs are sums without the NUMA node, so that NICs of two NUMA nodes, or of two hosts,
+/// become one.
 TEST(KnownBugs, B6NicsOfTwoNumaNodesStayTwo) {
   const System system = build(cpu(0, 1, virtual_nic(0, 1) + "<host rank=\"0\"/>") +
                               cpu(1, 1, virtual_nic(1, 1) + "<host rank=\"1\"/>"));
@@ -73,8 +73,8 @@ TEST(KnownBugs, B6EqualNumbersOnTwoHostsOfOneSystemStayTwo) {
   EXPECT_NE(system.node(NodeType::kNet, 0).net.guid, system.node(NodeType::kNet, 1).net.guid);
 }
 
-/// B12: ports that were tried as one NIC and found to be of two fabrics: the scan goes on at device
-/// 1, and device 0 is lost.
+/// B12: after ports of two fabrics were tried as one NIC, the scan continues at device 1, and
+/// device 0 is lost.
 TEST(KnownBugs, B12BothPortsOfTheFirstNicAreUsed) {
   const System system =
       build(cpu(0, 1, virtual_nic(0, 2) + "<host rank=\"0\"/><host rank=\"1\"/>"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Goldens: what NCCL logged on real machines, as reported in public (names as in the fact sheet of
-// known channels). Default options: a ring stays on the adapter that it came by, or pairs swap.
+// Channels that NCCL logged on real machines, as published in issue reports; A1, B12, ... number
+// the reports. With default options: a ring stays on the adapter by which it entered, or pairs
+// swap.
 #include <numeric>
 #include <string>
 #include <vector>
@@ -250,7 +251,7 @@ TEST(KnownChannels, CrossNic1GoesToTheNextNic) {
   }
 }
 
-/// No public log; what the rules of the fact sheet give (hints against regression).
+/// Without a public log: results of this implementation, to detect regressions.
 TEST(KnownChannels, MachinesWithoutPublicLog) {
   TopoOptions no_p2p;
   no_p2p.reach.p2p = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machines of fixtures/ as the tests take them.
+// The machines of fixtures/ for tests.
 #pragma once
 
 #include <fstream>

@@ -154,7 +154,8 @@ TEST_P(Reference, JoinedRingsAndTreesAreTheSame) {
   expect_trees(joined.value(), json_["trees"]);
 }
 
-/// Release 2.26.2, whose rings stay on the adapter that they came by: our default.
+/// Release 2.26.2, whose rings stay on the adapter by which they entered, as Plexus's do by
+/// default.
 TEST(ReferenceOf226, ChannelsAreTheSameByDefault) {
   const Json json = Json::parse(read_fixture("results/2.26.2_azure-ndv4-completed_n4_dc2_s1.json"));
   const NodeChannels found = search_node(load("azure-ndv4-completed", true), {});
@@ -162,7 +163,7 @@ TEST(ReferenceOf226, ChannelsAreTheSameByDefault) {
   expect_graph(found.tree, json["graphs"][1], Hops::kFewer);
 }
 
-/// That release found a tree of a fifth of the speed here.
+/// That release found a tree with a fifth of the speed.
 TEST(ReferenceOf226, RingIsTheSameAndTreeFasterOnVirtualNics) {
   const Json json = Json::parse(read_fixture("results/2.26.2_pcie-4xa6000_n5_dc2_s1.json"));
   const NodeChannels found = search_node(load("pcie-4xa6000", true), {});
@@ -172,7 +173,7 @@ TEST(ReferenceOf226, RingIsTheSameAndTreeFasterOnVirtualNics) {
   EXPECT_FLOAT_EQ(found.tree.intra_gb_per_s, 1.2F);
 }
 
-/// The release's branch for several datacenters: same rings, same trees, same crossings.
+/// That release's branch for several datacenters: same rings, same trees, same crossings.
 TEST(ReferenceOf226, RingsAndTreesCrossBetweenDatacentersAtTheSameNodes) {
   for (const char* const file :
        {"2.26.2_azure-ndv4-completed_n3_dc3_s1", "2.26.2_azure-ndv4-completed_n4_dc2_s0",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph, paths and decisions of small machines written out here.
+// Graph, paths and decisions of small machines that are defined here.
 #include "core/topo/system.hpp"
 
 #include <string>
@@ -216,7 +216,7 @@ TEST(Paths, ChipToChipLinkBringsTheNicOfTheCpuNear) {
   EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kP2c);
 }
 
-/// Reported (issue 1358): two GPUs on two sockets of Skylake class.
+/// From NVIDIA/nccl issue 1358: two GPUs on two sockets of Skylake class.
 TEST(Search, TwoGpusOnTwoSocketsGetOneChannelOf10) {
   const NodeChannels found = search_node(make(cpu(0, gpu(0)) + cpu(1, gpu(1))), {});
   EXPECT_EQ(found.ring.channels(), 1);
@@ -225,7 +225,7 @@ TEST(Search, TwoGpusOnTwoSocketsGetOneChannelOf10) {
   EXPECT_EQ(found.ring.inter_type, PathType::kPix);
 }
 
-/// Reported (B11) when 16 was the most: all channels, at the highest speed.
+/// From a log of a release with at most 16 channels: all channels, at the highest speed.
 TEST(Search, OneGpuAloneGetsAllChannelsAtTheHighestSpeed) {
   const ChannelGraph ring = search_node(make(cpu(0, gpu(0))), {}).ring;
   EXPECT_EQ(ring.channels(), 32);
@@ -234,7 +234,7 @@ TEST(Search, OneGpuAloneGetsAllChannelsAtTheHighestSpeed) {
   EXPECT_EQ(ring.intra_type, PathType::kLoc);
 }
 
-/// Reported (C12): one GPU in each node, a NIC of 2.5 Gb/s.
+/// From a public log: one GPU in each node, a NIC of 2.5 Gb/s.
 TEST(Search, OneGpuPerNodeWithASlowNic) {
   const std::string slow = "<nic><net dev=\"0\" speed=\"2500\" gdr=\"0\"/></nic>";
   const NodeChannels found = search_node(make(cpu(0, gpu(0) + slow), {}, true), {});
@@ -246,7 +246,7 @@ TEST(Search, OneGpuPerNodeWithASlowNic) {
   EXPECT_FLOAT_EQ(found.tree.inter_gb_per_s, 0.24F);
 }
 
-/// Half a lane's worth of bandwidth: less than the slowest speed that is tried.
+/// Bandwidth of half a lane, which is below the lowest speed that is tried.
 TEST(Search, FallsBackToOneChannelInOrderOfDevices) {
   const auto thin = [](int rank) {
     return fmt::format(

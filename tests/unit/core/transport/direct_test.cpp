@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks of one process meet, in whatever order they come and leave.
+// The local rendezvous of ranks of one process, in any order of arrival and departure.
 #include "core/transport/direct.hpp"
 
 #include <gtest/gtest.h>

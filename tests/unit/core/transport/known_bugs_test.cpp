@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes of another implementation of several networks at once, by the numbers of our notes on
-// it (see also tests/unit/core/datacenter and tests/unit/core/topo): each a situation in which ours
-// must do right.
+// Situations in which another implementation of several concurrent networks fails. The comment
+// above each test describes that implementation's bug; the numbers continue those in
+// tests/unit/core/datacenter and tests/unit/core/topo.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ std::shared_ptr<const NetPlugin> minimal() {
   return test::load_plugin(test::built_file("PLEXUS_TEST_EXAMPLE_DIR", "libplexus-net-minimal.so"));
 }
 
-/// The networks of every rank by name, all of them the minimal plugin with its one device 0.
+/// The networks of every rank by name; all are the minimal plugin with its one device 0.
 std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names) {
   std::vector<NetSet> sets;
   std::vector<std::string> offers;
@@ -36,8 +36,8 @@ std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names
   return sets;
 }
 
-/// B1: the network that the user prefers is kept by the number of its loader's slot, and looked up
-/// by its place in the communicator's list: where they differ, another network decides.
+/// B1: the preferred network is stored as its loader's slot number and used as an index into the
+/// communicator's list: if they differ, another network is used.
 TEST(KnownBugs, B1PreferredNetworkIsTheFirstNamedWhateverTheOtherRanksHave) {
   auto sets = make_sets({{"ib", "socket"}, {"external", "ib", "socket"}, {"socket"}});
   const std::vector<PeerInfo> infos(3);
@@ -47,7 +47,7 @@ TEST(KnownBugs, B1PreferredNetworkIsTheFirstNamedWhateverTheOtherRanksHave) {
   EXPECT_EQ(make_sets({{}})[0].first(), nullptr);
 }
 
-/// B3: sender and receiver choose network and NIC each by itself: one waits where the other is not.
+/// B3: sender and receiver each choose network and NIC; if they differ, both wait.
 TEST(KnownBugs, B3BothEndsOfEveryChannelSeeOneRoute) {
   auto sets = make_sets({{"a", "b", "c"}, {"c", "b"}, {"b", "a"}});
   const std::vector<PeerInfo> infos(3);
@@ -83,7 +83,7 @@ TEST(KnownBugs, B3RailsAndWidthsThatDifferByNodeChangeTheRouteForBothEnds) {
   }
 }
 
-/// B5: connections are shared by device number, rank and channel, whatever their network.
+/// B5: connections are shared by device number, rank and channel, regardless of their network.
 TEST(KnownBugs, B5DevicesOfOneNumberInTwoNetworksAreTwoContexts) {
   auto sets = make_sets({{"a", "b"}, {"a"}, {"b"}});
   const std::vector<PeerInfo> infos(3);
@@ -94,8 +94,8 @@ TEST(KnownBugs, B5DevicesOfOneNumberInTwoNetworksAreTwoContexts) {
   EXPECT_NE(by_a.value().context, by_b.value().context);
 }
 
-/// B10: a search over networks and devices leaves the inner loop only, and goes on with the last
-/// network and a device number that this one does not have.
+/// B10: a search over networks and devices only ends its inner loop and continues with the last
+/// network and a device number that this network does not have.
 TEST(KnownBugs, B10DeviceIsAlwaysOneOfItsNetwork) {
   const auto with = [](const char* name, uint32_t count) {
     NetOffer offer{.name = name, .devices = {}};
@@ -115,7 +115,7 @@ TEST(KnownBugs, B10DeviceIsAlwaysOneOfItsNetwork) {
       EXPECT_EQ(source.at(route->source_net).name, target.at(route->target_net).name);
     }
   }
-  // A network without a device is no way, wherever it stands.
+  // A network without a device is never used, whatever its position.
   EXPECT_EQ(choose_route({with("empty", 0), with("n", 2)}, {with("empty", 0), with("n", 2)}, {}, 1),
             (NetRoute{1, 1, 1, 1}));
 }

@@ -34,7 +34,7 @@ NetPath path(uint32_t level,
   return result;
 }
 
-/// "fast 0>1 1>0": the net of all channels 0 .. 3, and their devices; "-": no route.
+/// "fast 0>1 1>0": the network of channels 0 .. 3 and their devices; "-": no route.
 std::string routes(const NetOffers& source,
                    const NetOffers& target,
                    const FabricPaths& paths = {}) {
@@ -53,7 +53,7 @@ std::string routes(const NetOffers& source,
   return text;
 }
 
-// ---- which network: a table of cases without any knowledge of fabrics ----
+// ---- choice of the network: a table of cases without fabrics ----
 
 struct ByName {
   NetOffers source;
@@ -109,7 +109,7 @@ TEST(NetRoute, StaysOnItsRailWhereRailsAreKnown) {
   EXPECT_EQ(routes(source, swapped), "n 0>1 1>0 0>1 1>0");
   // a node with one of the rails only
   EXPECT_EQ(routes(source, {{"n", {rail("b", 1)}}}), "n 1>0 1>0 1>0 1>0");
-  // no rail in common: better crossed than not at all
+  // no common rail: crossing rails is better than no connection
   EXPECT_EQ(routes({{"n", {rail("a", 0)}}}, {{"n", {rail("b", 1)}}}), "n 0>0 0>0 0>0 0>0");
 }
 
@@ -137,7 +137,7 @@ TEST(NetRoute, UsesOnlyDevicesThatReachEachOther) {
   EXPECT_EQ(routes(both, second, paths), "n 1>0 1>0 1>0 1>0");
   EXPECT_EQ(routes(second, both, paths), "n 0>1 0>1 0>1 0>1");
   EXPECT_EQ(routes(first, second, paths),
-            "slow 0>0 0>0 0>0 0>0");  // for the nets are not connected
+            "slow 0>0 0>0 0>0 0>0");  // because the first network is not connected
   EXPECT_EQ(routes({first[0]}, {second[0]}, paths), "-");
 }
 
@@ -154,9 +154,9 @@ TEST(NetRoute, PrefersTheNearerThenTheWiderThenTheQuickerNetwork) {
   EXPECT_EQ(chosen(path(1), path(0)), 'b');
   EXPECT_EQ(chosen(path(0), path(1)), 'a');
   EXPECT_EQ(chosen(path(0, 100), path(0, 200)), 'b');
-  EXPECT_EQ(chosen(path(1, 200), path(0, 100)), 'b');  // the level counts first
+  EXPECT_EQ(chosen(path(1, 200), path(0, 100)), 'b');  // the level has priority
   EXPECT_EQ(chosen(path(0, 100, nanoseconds(5)), path(0, 100, nanoseconds(2))), 'b');
-  // what only one of them knows cannot be compared: the order of the lists decides
+  // values that only one of them has cannot be compared: the order of the lists decides
   EXPECT_EQ(chosen(path(0, 100), path(0)), 'a');
   EXPECT_EQ(chosen(path(0), path(0, 100)), 'a');
   EXPECT_EQ(chosen(NetPath{}, path(0)), 'a');
@@ -206,7 +206,7 @@ TEST(NetOffers, DamagedBytesAreAnErrorAndNeverMore) {
   for (size_t at = 0; at < good.size(); ++at) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x15);
-    (void)decode_offers(bad);  // whatever it is, it is read within its bounds
+    (void)decode_offers(bad);  // any bytes must be read within their bounds
   }
   EXPECT_TRUE(decode_offers(encode_offers({net("n", 65)})).has_error());
   EXPECT_TRUE(decode_offers(encode_offers(NetOffers(17, net("n", 1)))).has_error());

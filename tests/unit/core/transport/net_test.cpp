@@ -29,7 +29,7 @@ std::vector<PeerInfo> two_hosts() {
   return infos;
 }
 
-/// Networks of two ranks that have learnt what each other has: the minimal plugin under each name.
+/// Networks of two ranks that have exchanged their offers: the minimal plugin under each name.
 std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names) {
   std::vector<NetSet> sets;
   std::vector<std::string> offers;
@@ -168,7 +168,7 @@ std::shared_ptr<const NetPlugin> vendors(const std::string& name) {
       test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libnccl-net-" + name + ".so").c_str())));
 }
 
-/// Sends messages as long as there is room, and takes `messages` of them.
+/// Sends messages while slots are free, and receives `messages` of them.
 void move_messages(Ends& ends, uint64_t messages) {
   uint64_t sent = 0;
   uint64_t taken = 0;

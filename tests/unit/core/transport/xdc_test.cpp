@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Far connections whose links break: what was sent arrives, once and in order, by another way.
+// Cross-datacenter connections whose paths break: messages arrive once and in order over another
+// path.
 #include "core/transport/xdc.hpp"
 
 #include <gmock/gmock.h>
@@ -34,14 +35,14 @@ NetContext chaos(const std::string& script) {
   return std::move(context).value();
 }
 
-/// A context of one of the fixtures of tests/abi/nccl_net, in the place of a vendor's library.
+/// A context of one of the fixtures of tests/abi/nccl_net, in place of a vendor's library.
 NetContext vendors(const std::string& name, NetLog log = {}) {
   const auto file =
       test::built_file("PLEXUS_TEST_EXAMPLE_DIR", ("libnccl-net-" + name + ".so").c_str());
   return test::make_context(test::load_plugin(file), std::move(log));
 }
 
-/// Both ends of a connection of two ranks of this process. `scripts`: what each way is like.
+/// Both ends of a connection between two ranks of this process. `scripts`: the faults of each path.
 struct Link {
   explicit Link(const std::vector<std::string>& scripts, milliseconds patience = milliseconds(50)) {
     for (const std::string& script : scripts) {
@@ -49,7 +50,7 @@ struct Link {
     }
     make_ends(patience);
   }
-  /// One way, through `context`.
+  /// One path, through `context`.
   explicit Link(NetContext context) {
     contexts.push_back(std::move(context));
     make_ends(milliseconds(2000));
@@ -78,7 +79,7 @@ struct Link {
       return (send->connected() || send->progress_connect().value()) && accepted;
     });
   }
-  /// Sends what fits, takes what came; messages have their number in every byte.
+  /// Sends and receives as much as possible; every byte of a message is the message's number.
   void step(uint64_t messages) {
     if (sent < messages && send->connection().try_acquire()) {
       const auto size = static_cast<uint32_t>(1 + sent % kSlotBytes);
@@ -163,7 +164,7 @@ TEST(XdcEnds, TakeNothingThatNoCallExpects) {
   }));
 }
 
-/// Which wait for each other, and would for ever, both ends being driven by this thread.
+/// Blocking accepts would wait for each other for ever, because one thread drives both ends.
 TEST(XdcEnds, ConnectWhereThePluginsAcceptBlocks) {
   Link link(vendors("quirk-accept-blocks"));
   ASSERT_TRUE(link.connect());
@@ -177,7 +178,7 @@ TEST(XdcEnds, TakeTheSizeFromTheHeaderWhereThePluginTellsNone) {
   EXPECT_FALSE(link.error.has_value()) << link.error->message();
 }
 
-/// The fixture complains of each connection that is closed with receives posted.
+/// The fixture reports each connection that is closed with posted receives.
 TEST(XdcEnds, LeaveNoReceiveBehind) {
   std::vector<std::string> lines;
   {
@@ -241,7 +242,7 @@ TEST(XdcEnds, SilenceOfAReceiverThatIsElsewhereIsNoLoss) {
 }
 
 TEST(XdcEnds, SayWhichLinkWhenNoWayIsLeft) {
-  // The connections of the first attempt carry something, all later ones nothing.
+  // The connections of the first attempt carry some data, all later ones none.
   std::string first = "send: cut=1";
   for (int connection = 0; connection < 4; ++connection) {
     first += fmt::format("; send connection={}: cut=20KiB", connection);

@@ -20,7 +20,7 @@ std::vector<int> ups(int count, PlaceOf place_of) {
   return up;
 }
 
-/// The pictures that the algorithm was published with: 14, 12 and 13 ranks.
+/// The published examples: 14, 12 and 13 ranks.
 TEST(DoubleTree, EqualsThePublishedPictures) {
   EXPECT_EQ(ups(14, first_tree), (std::vector<int>{-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12}));
   EXPECT_EQ(ups(12, first_tree), (std::vector<int>{-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 8, 10}));
@@ -42,7 +42,8 @@ int children(const TreePlace& place) {
   return (place.down[0] >= 0 ? 1 : 0) + (place.down[1] >= 0 ? 1 : 0);
 }
 
-/// Parents and children agree, one root, and from the root down all nodes are met, none too deep.
+/// Parents and children agree, there is one root, and all nodes are reached from it within the
+/// depth.
 void expect_tree(const std::vector<TreePlace>& tree) {
   const auto count = static_cast<int>(tree.size());
   const int depth_max = std::bit_width(static_cast<unsigned>(count));
@@ -87,7 +88,8 @@ TEST(DoubleTree, EveryNodeButOneIsInsideAtMostOneTreeAndBothReachAll) {
     for (size_t node = 0; node < first.size(); ++node) {
       const int below_first = children(first[node]);
       const int below_second = children(second[node]);
-      // An odd number of nodes has one leaf too few: the first root is inside the second tree too.
+      // With an odd number of nodes there is one leaf too few: the first root is also interior in
+      // the second.
       const bool exception = node == 0 && count % 2 == 1;
       ASSERT_TRUE(below_first == 0 || below_second == 0 || exception) << count << " " << node;
       ASSERT_LE(below_first + below_second, exception ? 3 : 2) << count << " " << node;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's arithmetic against the host's, bit by bit.
+// The device's arithmetic compared bit by bit with the host's.
 #include "kernels/cuda/elements.hpp"
 
 #include <cmath>
@@ -27,7 +27,7 @@ void expect_conversions(SmallFloat format) {
     const auto value = std::bit_cast<float>(static_cast<uint32_t>(random()));
     ASSERT_EQ(Format::from_float(value), narrow(format, value)) << std::bit_cast<uint32_t>(value);
   }
-  // All floats with few bits: the ties of every exponent among them.
+  // All floats with few bits, including the ties of every exponent.
   for (uint32_t high = 0; high < 0x10000; ++high) {
     for (const uint32_t low : {0U, 1U, 0xffffU}) {
       const auto value = std::bit_cast<float>(high << 16 | low);
@@ -43,7 +43,7 @@ TEST(DeviceElements, E5m2ConvertsAsTheReferenceDoes) {
   expect_conversions<Float8<5, 2, true>>(kE5m2);
 }
 
-/// Units of random bits, and of the values that break naive code.
+/// Units of random bits, and of special values.
 template <class Bits>
 std::vector<uint64_t> make_units(uint32_t seed) {
   std::mt19937_64 random(seed);
@@ -81,7 +81,7 @@ bool is_nan(typename Element<type>::Bits bits) {
   }
 }
 
-/// The same bits; but of two NaN any may come out, since a host's compiler may swap operands.
+/// Equal bits; of two NaNs either may be the result, because a host compiler may swap operands.
 template <DataType type, ReduceKind kind>
 void expect_reduction() {
   using Bits = typename Element<type>::Bits;

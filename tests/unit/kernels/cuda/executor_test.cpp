@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device executor, run by host threads, against the host executor: every algorithm of the
-// table, every protocol, all ranks of one kind and mixed, bit by bit.
+// The device executor, run by host threads, compared bit by bit with the host executor: every
+// algorithm, every protocol, all ranks of one kind and mixed.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ Call make_call(const char* algorithm, int nranks, uint64_t count, Protocol proto
   return call;
 }
 
-/// Another input for each rank and seed; NaN and infinity are in elements_test.cpp.
+/// Different inputs for each rank and seed; NaN and infinity are tested in elements_test.cpp.
 void fill_inputs(World& world, DataType type, uint32_t seed) {
   for (size_t rank = 0; rank < world.size(); ++rank) {
     const auto seed_of_rank = static_cast<uint32_t>(seed * world.size() + rank);
@@ -55,7 +55,7 @@ std::vector<bool> every_other(size_t nranks) {
   return on_device;
 }
 
-/// The world gives the bits that host ranks give.
+/// Expects the same bits as from host ranks.
 void expect_host_bits(const Call& call, WorldOptions options, uint32_t times = 1) {
   World device(call, options);
   options.on_device.assign(call.programs.size(), false);
@@ -78,7 +78,8 @@ struct Case {
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const Algorithm& algorithm : algorithms()) {
-    // A network that reduces is a peer of another kind; sends and receives come in pairs below.
+    // A network that reduces is a different kind of peer; sends and receives are tested in pairs
+    // below.
     if (algorithm.network_cost == nullptr && !is_point_to_point(algorithm.collective)) {
       for (const Protocol protocol : kProtocols) {
         cases.push_back({&algorithm, protocol});
@@ -258,8 +259,8 @@ TEST(DeviceExecutor, CountsStepsBeyond32BitsAndCleansLines) {
   }
 }
 
-/// Nothing goes by address: the works write the same output, and so would change what an earlier
-/// one sent.
+/// By bytes, because the works write the same output and would change what an earlier one sent by
+/// address.
 TEST(DeviceExecutor, RunsTheWorksOfAQueueOneAfterTheOther) {
   for (const Protocol protocol : kProtocols) {
     expect_host_bits(make_call("tree_all_reduce", 4, 300, protocol),
@@ -343,7 +344,8 @@ TEST(DeviceExecutor, NamesASizeThatIsNotExpected) {
 TEST(DeviceExecutor, RefusesAnAddressItCannotRead) {
   World world(make_message(30, Protocol::kSimple),
               {.on_device = {true, true}, .by_address = true, .reads_pointers = false});
-  EXPECT_FALSE(world.run());  // the sender too, which waits until what it sent by address is taken
+  // the sender too, because it waits until what it sent by address is taken
+  EXPECT_FALSE(world.run());
   EXPECT_EQ(world.control(0).stop, DeviceStop::kAborted);
   EXPECT_EQ(world.control(1).failure.fault, DeviceFault::kUnmapped);
 }
@@ -351,7 +353,7 @@ TEST(DeviceExecutor, RefusesAnAddressItCannotRead) {
 TEST(DeviceExecutor, EndsWhenItIsAborted) {
   for (const Protocol protocol : kProtocols) {
     for (const char* const algorithm : {"ring_all_reduce", "tree_all_reduce"}) {
-      // The last rank makes another call: it or its neighbour fails, and ends the others.
+      // The last rank makes a different call: it or its neighbour fails and ends the others.
       World world(make_call(algorithm, 4, 300, protocol),
                   {.on_device = {true, true, true, false}, .threads = 2});
       world.set_hash(3, 1);

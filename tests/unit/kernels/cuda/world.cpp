@@ -11,14 +11,14 @@
 namespace plexus::test {
 namespace {
 
-/// What the threads of a block meet at.
+/// The barrier of a block's threads.
 struct Rendezvous {
   explicit Rendezvous(uint32_t threads) : barrier(threads) {}
   std::barrier<> barrier;
-  std::atomic<bool> said{false};  // any() said true: for ever, as a block ends then
+  std::atomic<bool> said{false};  // any() was true; stays set, because the block then ends
 };
 
-/// A block of host threads, as one of them sees it.
+/// A block of host threads, as seen by one of them.
 class HostBlock {
  public:
   HostBlock(uint32_t thread, uint32_t threads, Rendezvous& barrier)
@@ -36,7 +36,7 @@ class HostBlock {
     }
     sync();
     const bool said = barrier_.said;
-    sync();  // nobody says more before all have looked
+    sync();  // before any thread can set it again, all have read it
     if (thread_ == 0) {
       barrier_.said = false;
     }
@@ -115,7 +115,7 @@ struct World::Rank {
   std::map<int, RecvEnd> recvs;
   Work work;
   std::vector<LaneRun> lanes;
-  // Of the device executor:
+  // For the device executor:
   std::vector<DeviceSend*> device_sends;
   std::vector<DeviceRecv*> device_recvs;
   std::vector<DeviceLane> device_lanes;
@@ -123,7 +123,7 @@ struct World::Rank {
   uint32_t claimed = 0;
   DeviceControl control{};
   DeviceWork device_work{};
-  // Of the launch:
+  // For the launch:
   std::vector<DeviceWork> works;
   std::vector<const DeviceWork*> work_pointers;
   std::vector<std::vector<uint64_t>> progress;
@@ -310,7 +310,7 @@ void World::fill_device_work(Rank& rank) {
                       .unused = 0};
 }
 
-/// `times` works that differ only in their place in the queue and the call's number.
+/// `times` works that differ only in their position in the queue and the call's number.
 void World::prepare_launch(Rank& rank, uint32_t times) {
   rank.works.assign(times, rank.device_work);
   rank.progress.assign(times, std::vector<uint64_t>(rank.device_lanes.size()));
@@ -351,7 +351,7 @@ std::vector<DeviceBlock> World::make_blocks() {
   return blocks;
 }
 
-/// One work of a host rank from its beginning; the lanes go on in turn.
+/// Runs one work of a host rank from its beginning, advancing the lanes in turn.
 bool World::run_host(const std::vector<Rank*>& ranks, uint32_t times) {
   RunQueue nobody(0);
   struct Running {
@@ -423,7 +423,7 @@ bool World::run(uint32_t times) {
     }
   }
   bool good = run_host(hosts, times);
-  if (!good) {  // the device ranks would wait for ever
+  if (!good) {  // otherwise the device ranks would wait for ever
     abort();
   }
   while (running > 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A world of ranks over Fifos in plain memory: some ranks run the host executor, the others the
-// device executor on host threads in place of thread blocks. What the two compute is compared bit
-// by bit, and since any rank can be of either kind, so is what they say to each other.
+// Ranks over Fifos in plain memory: some run the host executor, the others the device executor on
+// host threads in place of thread blocks. Their results are compared bit by bit, and since any rank
+// can be of either kind, so are the messages between them.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace plexus::test {
 
-/// Memory aligned as transports align it, zeroed.
+/// Zeroed memory with the alignment that transports use.
 class Bytes {
  public:
   explicit Bytes(size_t size_bytes) : memory_(new (kAlignment) std::byte[size_bytes + 1]) {
@@ -31,7 +31,7 @@ class Bytes {
   std::unique_ptr<std::byte[], Free> memory_;
 };
 
-/// What all ranks of a world do.
+/// The common parameters of all ranks of a world.
 struct Call {
   std::vector<Program> programs;
   DataType type = DataType::kInt32;
@@ -45,20 +45,20 @@ struct Call {
 
 struct WorldOptions {
   std::vector<bool> on_device;  // [nranks]
-  uint32_t threads = 1;         // of a block
+  uint32_t threads = 1;         // per block
   bool lines = true;            // connections have them
   bool by_address = false;      // device ranks pass addresses to device ranks
-  uint64_t first_step = 0;      // where all Fifos stand
-  size_t shift_bytes = 0;       // of the user buffers, from their alignment
+  uint64_t first_step = 0;      // initial step of all Fifos
+  size_t shift_bytes = 0;       // offset of the user buffers from their alignment
   uint32_t inline_bytes = kInlineBytes;
-  bool reads_pointers = true;  // device ranks can read what device ranks pass
+  bool reads_pointers = true;  // device ranks can read the memory of device ranks
   bool in_turn = false;        // one block serves all device ranks
 };
 
 inline constexpr uint32_t kBorrowBytesMin = 64;
 
 Geometry geometry_of(const Call& call);
-/// How many blocks of `count` elements the largest buffer of a rank has.
+/// Number of blocks of `count` elements in a rank's largest buffer.
 size_t blocks_of(const Call& call);
 
 class World {
@@ -74,19 +74,19 @@ class World {
   [[nodiscard]] DeviceWork& device_work(size_t rank);
   [[nodiscard]] DeviceControl& control(size_t rank);
   [[nodiscard]] uint64_t done(size_t rank) const;
-  /// The call of `rank` is another one.
+  /// Changes the call of `rank` to a different one.
   void set_hash(size_t rank, uint32_t hash);
-  /// A call of nothing still has a loop when messages are exchanged.
+  /// An empty call still has a loop if messages are exchanged.
   void set_loops(size_t rank, uint32_t loops);
-  /// Input and output of every rank are the same memory.
+  /// Makes input and output of every rank the same memory.
   void make_in_place();
 
-  /// All ranks make the call `times` times, device ranks in one launch. True: all came to the end.
-  /// A rank that fails ends all others, as the engine does.
+  /// All ranks make the call `times` times, device ranks in one launch. True: all succeeded. A rank
+  /// that fails ends all others, as with the engine.
   bool run(uint32_t times = 1);
 
  private:
-  /// Ends all that wait.
+  /// Stops all ranks that wait.
   void abort();
   /// Aborts when a device rank has failed.
   void watch();

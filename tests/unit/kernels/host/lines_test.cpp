@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// LL and LL128: what is written is read whole or not at all, whatever the slot held before.
+// LL and LL128: a message is read as a whole or not at all, whatever the slot held before.
 #include "kernels/host/lines.hpp"
 
 #include <array>
@@ -108,8 +108,8 @@ TEST(Lines, OfAnotherCallAreToldFromOnesThatHaveNotCome) {
   }
 }
 
-/// A flag of 32 bits comes again after 2^32 steps. Whatever the protocols of the steps between
-/// were, a line of then must not pass for one of now.
+/// A flag of 32 bits repeats after 2^32 steps. Whatever the protocols of the steps in between, an
+/// old line must not be taken for a new one.
 TEST(Lines, OfALapOfAllFlagsAgoAreNeverTakenForNew) {
   constexpr uint64_t kHalf = uint64_t{1} << 31;
   for (const Protocol protocol : kLineProtocols) {
@@ -119,7 +119,7 @@ TEST(Lines, OfALapOfAllFlagsAgoAreNeverTakenForNew) {
       RecvConnection receiver = wire.receiver();
       const uint32_t size = payload_bytes_max(protocol);
       const auto old = payload_of(size, 1);
-      // As if every slot had been filled 2^32 steps ago, and all steps but short ones were Simple.
+      // As if every slot was filled 2^32 steps ago, and all steps except short ones used Simple.
       for (uint64_t step = border; step < border + 2 * kSlots; ++step) {
         write_lines(protocol, lines_of_slot(protocol, wire.lines(), step), old.data(), size, kHash,
                     flag_of_step(step));

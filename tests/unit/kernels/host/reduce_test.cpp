@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every type and operation against arithmetic written here a second time, at counts around every
-// vector width, in place, misaligned, and with the values that break naive code.
+// Every type and operation compared with independent arithmetic, at counts around every vector
+// width, in place, misaligned, and with special values.
 #include "kernels/host/reduce.hpp"
 
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr DataType kTypes[] = {DataType::kInt8,     DataType::kUint8,      DataT
 constexpr ReduceKind kKinds[] = {ReduceKind::kSum, ReduceKind::kProd, ReduceKind::kMax,
                                  ReduceKind::kMin};
 
-// ---- an independent model: small floats by search over all their values in double arithmetic ----
+// ---- an independent model: small floats by searching all their values in double arithmetic ----
 
 struct Format {
   int exponent_bits;
@@ -58,14 +58,15 @@ unsigned round_small(Format format, double value, bool saturates) {
       largest = bits;
     }
   }
-  // The next value above the largest, were the exponent range longer, bounds what rounds to it.
+  // With a longer exponent range there would be a next value, which limits what rounds to the
+  // largest.
   const double step = small_value(format, largest) - small_value(format, largest - 1);
   if (magnitude >= small_value(format, largest) + step / 2) {
     return sign | (saturates ? largest : largest + 1);
   }
   unsigned low = 0;
   unsigned high = largest;
-  while (low < high) {  // the last value that is not above
+  while (low < high) {  // finds the last value that is not above
     const unsigned middle = (low + high + 1) / 2;
     (small_value(format, middle) <= magnitude ? low : high) =
         small_value(format, middle) <= magnitude ? middle : middle - 1;
@@ -126,7 +127,8 @@ TEST(SmallFloat, NarrowsToNearestEven) {
     EXPECT_EQ(narrow(kE4m3, value), round_small(kE4m3Format, value, true)) << value;
     EXPECT_EQ(narrow(kE5m2, value), round_small(kE5m2Format, value, true)) << value;
   }
-  for (unsigned bits = 0; bits < 0x7bff; ++bits) {  // exactly between two halves: to the even one
+  // exactly between two halves: rounds to the even one
+  for (unsigned bits = 0; bits < 0x7bff; ++bits) {
     const float between = (widen(kHalf, bits) + widen(kHalf, bits + 1)) / 2;
     EXPECT_EQ(narrow(kHalf, between), bits + (bits & 1)) << bits;
     EXPECT_EQ(narrow(kHalf, std::nextafter(between, 1e9F)), bits + 1) << bits;
@@ -147,7 +149,7 @@ TEST(SmallFloat, KeepsRangeRulesOfEachFormat) {
 
 // ---- reductions ----
 
-/// One element by the model, from and to raw bits.
+/// One element computed by the model, from and to raw bits.
 uint64_t model(DataType type, ReduceKind kind, uint64_t a, uint64_t b);
 
 template <class T>

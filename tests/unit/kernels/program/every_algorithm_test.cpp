@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every algorithm of the table is proved, with the costs that the table states.
+// Every algorithm of the table is proved, with the costs in the table.
 #include <algorithm>
 #include <cstddef>
 #include <string>
@@ -33,14 +33,14 @@ TEST_P(EveryAlgorithm, IsProvedForUpTo64RanksInBothForms) {
         ASSERT_TRUE(result.proved) << nranks << " ranks, root " << root << ", variant " << form / 2
                                    << (in_place ? ", in place: " : ": ") << result.reason;
         ASSERT_EQ(result.reason, "");
-        // Chunks are one slot long; with half the slots enough, they may be two.
+        // Chunks are one slot long; if half of the slots suffice, they may be two.
         ASSERT_LE(result.slots_needed, kSlots / 2);
       }
     }
   }
 }
 
-/// Above 64: multiples of a power of two, a power of two and the number below it.
+/// Above 64 ranks: multiples of a power of two, a power of two and the number below it.
 TEST_P(EveryAlgorithm, IsProvedFor96And127And128Ranks) {
   const Algorithm& algorithm = *GetParam();
   for (const int nranks : {96, 127, 128}) {
@@ -59,7 +59,7 @@ TEST_P(EveryAlgorithm, IsProvedFor96And127And128Ranks) {
   }
 }
 
-/// The others of 1000 ranks take seconds each: `plexus verify --ranks 1000`.
+/// Only algorithms with few chunks; the others take seconds each: `plexus verify --ranks 1000`.
 TEST_P(EveryAlgorithm, IsProvedFor1000RanksWhereTheChunksAreFew) {
   const Algorithm& algorithm = *GetParam();
   constexpr int kRanks = 1000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Geometry is where chunk indices of a program become elements: the spans of all chunks and loops
-// cover a part exactly once, whatever its size.
+// Geometry maps a program's chunk indices to elements: the spans of all chunks and loops cover a
+// part exactly once, whatever its size.
 #include "kernels/layout/geometry.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 uint64_t div_ceil(uint64_t value, uint64_t by) { return (value + by - 1) / by; }
 
-/// A part whose chunks lie one after the other, as all-reduce, broadcast and reduce have it.
+/// A part with consecutive chunks, as for all-reduce, broadcast and reduce.
 Geometry make_plain(
     uint64_t offset, uint64_t count, uint64_t chunk_count, uint32_t chunks, uint64_t granule) {
   return {.part_offset = offset,
@@ -41,7 +41,7 @@ Geometry make_blocked(uint64_t offset, uint64_t count, uint64_t chunk_count, uin
           .blocked = true};
 }
 
-/// Spans in the order of loops and chunks follow each other without gap and end with the part.
+/// Spans in the order of loops and chunks are consecutive and end with the part.
 void expect_covers_part(const Geometry& geometry) {
   uint64_t next = geometry.part_offset;
   for (uint32_t loop = 0; loop < geometry.loops; ++loop) {
@@ -75,8 +75,8 @@ TEST(Geometry, SpansOfAllChunksAndLoopsCoverThePartOnce) {
 }
 
 TEST(Geometry, LastLoopGivesEveryRankAShareInGranules) {
-  // 1000 of 4 chunks of 1000: not one chunk full and three empty, but four of 256, 256, 256 and
-  // 232.
+  // 1000 elements in 4 chunks of up to 1000: four chunks of 256, 256, 256 and 232 instead of one
+  // full and three empty ones.
   const Geometry geometry = make_plain(0, 1000, 1000, 4, 64);
   EXPECT_EQ(geometry.loops, 1U);
   std::vector<uint64_t> counts;

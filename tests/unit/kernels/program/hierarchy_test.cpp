@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical algorithms: proved for datacenters of many shapes, in any placement, and what they
-// move between datacenters counted against the least possible.
+// Hierarchical algorithms are proved for datacenters of many shapes in any placement, and their
+// traffic between datacenters is compared with the minimum.
 #include <algorithm>
 #include <numeric>
 #include <string>
@@ -22,7 +22,7 @@ const std::vector<std::vector<int>> kShapes = {
     {1, 7, 7},       {1, 1, 16}, {4, 4, 4}, {33, 2, 5}, {5, 5, 5, 5},
     {1, 2, 3, 4, 5}, {2, 65},    {65, 2},   {64, 1, 3}, {1, 1, 1, 1, 1, 1, 1, 1}};
 
-/// The datacenter of every place: one datacenter after the other, or dealt out like cards.
+/// The datacenter of every place: consecutive or round-robin.
 std::vector<int> place(const std::vector<int>& sizes, bool dealt_out) {
   std::vector<int> datacenters;
   std::vector<int> left = sizes;
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Table,
                          testing::ValuesIn(hierarchical_rows()),
                          [](const auto& row) { return std::string(row.param->name); });
 
-/// Edges between datacenters: one fewer than datacenters, each used up and down.
+/// One edge less than datacenters joins them, each used up and down.
 TEST(TreeOverDatacenters, IsProvedAndCrossesEachBorderUpAndDown) {
   const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
   for (const std::vector<int>& sizes : kShapes) {
@@ -173,7 +173,7 @@ TEST(HierarchicalCost, BlocksCrossEveryBorderOnce) {
 
 TEST(HierarchicalCost, RingMovesTwiceAsMuchBetweenTwoDatacenters) {
   const LoopCost cost = cost_of("ring_all_reduce", {4, 4});
-  EXPECT_EQ(cost.xdc_chunks[1], 2 * (8 - 1));  // of 8 chunks
+  EXPECT_EQ(cost.xdc_chunks[1], 2 * (8 - 1));  // for 8 chunks
   EXPECT_GE(cost.xdc_rounds, 3);
 }
 

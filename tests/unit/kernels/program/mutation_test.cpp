@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Seeded mutations of recorded programs: the verifier must reject every one. A mutation is rejected
-// when the proof fails out of place or in place, or when the program costs other than before.
+// if the proof fails out of place or in place, or if the program's cost changes.
 //
 // Not made, because they change nothing that a user could see (the whole list):
 //   1. the order of two steps that share no connection end and no memory, and of which not one
@@ -37,7 +37,7 @@ constexpr int kRanksMax = 9;
 
 using Programs = std::vector<Program>;
 
-/// A reduce lane along the chain to rank 0 and a broadcast lane back: the shape of a tree.
+/// A reduce lane along the chain to rank 0 and a broadcast lane back, like a tree.
 Programs record_two_lanes(int nranks) {
   Programs programs;
   for (int rank = 0; rank < nranks; ++rank) {
@@ -104,12 +104,12 @@ struct Subject {
             .scratch_chunks = programs[0].scratch_chunks,
             .networks = networks};
   }
-  /// Does more than one rank compute the values that a step computes?
+  /// Whether more than one rank computes the values that a step computes.
   [[nodiscard]] bool computes_everywhere() const {
     return name == "all_pairs_all_reduce" || name == "dc_pairs_all_reduce";
   }
-  /// One after the other round one ring: the last steps of the first may come after the first ones
-  /// of the second.
+  /// With two passes round one ring, the last steps of the first pass may follow the first steps of
+  /// the second.
   [[nodiscard]] bool has_two_passes() const { return name == "hierarchical_reduce_scatter"; }
 };
 
@@ -150,7 +150,7 @@ Subject make_subject(Random& random) {
   return subject;
 }
 
-/// Where a mutation happens.
+/// The position of a mutation.
 struct Place {
   const Subject* subject;
   Program* program;
@@ -192,7 +192,7 @@ bool is_independent(const Place& place, const Step& a, const Step& b) {
           b.receives + a.sends == 0 || a.receives + b.receives == 0 || a.sends + b.sends == 0);
 }
 
-// Each returns false where it does not apply.
+// Each mutation returns false if it does not apply.
 bool drop_step(const Place& place) {
   place.lane->steps.erase(place.lane->steps.begin() + static_cast<std::ptrdiff_t>(place.at));
   return true;
@@ -231,7 +231,7 @@ bool change_chunk(Random& random, const Place& place, Buffer buffer, int& chunk)
   }
   const int old = chunk;
   const int chunks = place.program->chunks;
-  // Out of range is always wrong; in a buffer of one block, anything in range is right.
+  // Out of range is always wrong; in a buffer of one block, any index in range is right.
   const bool any = place.subject->definition(false).is_one_block(buffer);
   chunk = any ? chunks : random.between(-1, chunks);
   return chunk != old;
@@ -263,7 +263,7 @@ bool change_source(const Place& place) {
   if (!change_buffer(place, place.step().source)) {
     return false;
   }
-  // The own block of an all-gather is in both, once it was copied.
+  // After the copy, both buffers contain the own block of an all-gather.
   const bool is_own = place.subject->collective == Collective::kAllGather &&
                       place.step().source_chunk == place.program->rank;
   return !is_own || old == Buffer::kNone || place.step().source == Buffer::kNone ||
@@ -304,7 +304,7 @@ bool drop_after(const Place& place) {
 bool change_after(const Place& place) {
   After& after = place.step().after;
   const bool had = after.lane >= 0;
-  // Other steps of the lane may do as well; one that it has not may not.
+  // Other existing steps of the lane may be right as well; one that does not exist is wrong.
   if (place.random->below(2) == 0) {
     after.lane += 1;
   } else {
@@ -335,7 +335,7 @@ constexpr Kind kKinds[] = {{"drop a step", drop_step},
                            {"change after", change_after},
                            {"by_address", peer_mapped_more}};
 
-/// Empty: rejected, or the kind does not apply here; else what survived.
+/// Empty: rejected, or the kind does not apply here; else a description of the surviving mutation.
 std::string find_survivor(const Subject& subject, const Kind& kind, Random& random, int* made) {
   Programs changed = subject.programs;
   Program& program = changed[random.below(changed.size())];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of all ranks, recorded or made by hand, and what the verifier says of them.
+// Programs of all ranks, recorded or handwritten, and the verifier's result for them.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecordingPrims writes each verb as one step, and the table of algorithms is consistent.
+// RecordingPrims records each verb as one step, and the table of algorithms is consistent.
 #include "kernels/program/record.hpp"
 
 #include <set>
@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// The program that consists of one verb, of rank 1 of 4 with 4 chunks.
+/// The program with a single verb, of rank 1 of 4 with 4 chunks.
 template <class Verb>
 Program record_verb(const Verb& verb) {
   RecordingPrims prims(1, 4, 4);
@@ -139,7 +139,7 @@ TEST(RecordingPrims, PutsVerbsInTheLaneThatWasNamedLast) {
   EXPECT_EQ(program.lanes[1].steps.size(), 0U);
   ASSERT_EQ(program.lanes[2].steps.size(), 1U);
   EXPECT_EQ(program.step_count(), 3U);
-  // Peers lie in the order of recording, whatever the lane.
+  // Peers are in the order of recording, whatever the lane.
   EXPECT_THAT(program.peers, ElementsAre(1, 1, 2));
   EXPECT_THAT(program.recv_peers(program.lanes[2].steps[0]), ElementsAre(1));
   EXPECT_THAT(program.send_peers(program.lanes[0].steps[1]), ElementsAre(2));

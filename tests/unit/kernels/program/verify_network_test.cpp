@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier where the network reduces: each host's heads give their sum and take the result.
+// The verifier with a network that reduces: each host's heads send their sum and receive the
+// result.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -68,7 +69,7 @@ TEST(VerifyNetwork, RefusesNetworksThatTheCommunicatorDoesNotHave) {
 }
 
 TEST(VerifyNetwork, RefusesAHostThatDoesNotContribute) {
-  // Rank 1 sends nothing to the network and takes rank 0's result from it.
+  // Rank 1 sends nothing to the network and receives rank 0's result from it.
   Programs programs =
       make_programs(1, {[](auto& prims) {
                           prims.send(Buffer::kInput, 0, 2);
@@ -79,7 +80,7 @@ TEST(VerifyNetwork, RefusesAHostThatDoesNotContribute) {
 }
 
 TEST(VerifyNetwork, RefusesAHostThatContributesTwice) {
-  // Both ranks of host 0 give the sum of the host.
+  // Both ranks of host 0 send the host's sum.
   const auto body = [](int other) {
     return [other](RecordingPrims& prims) {
       prims.send(Buffer::kInput, 0, other);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier names what is wrong: programs made by hand with one defect each. mutation_test.cpp
-// has defects by the thousand, every_algorithm_test.cpp what is right.
+// The verifier's error texts: handwritten programs with one defect each. mutation_test.cpp has
+// thousands of defects, every_algorithm_test.cpp the correct programs.
 #include "kernels/program/verify.hpp"
 
 #include <functional>
@@ -24,7 +24,7 @@ TEST(Verify, ReportsTheFewestSlotsThatDo) {
   const Programs programs = record("ring_all_gather", in_order(4));
   EXPECT_EQ(verify_programs(programs, Collective::kAllGather, 0, false, kSlots).slots_needed, 2U);
   EXPECT_EQ(reason(programs, Collective::kAllGather, false, 2), "");
-  // Each waits for the next one to take its first chunk, which waits likewise.
+  // Each rank waits until the next one takes its first chunk.
   EXPECT_EQ(
       reason(programs, Collective::kAllGather, false, 1),
       "rank 0, lane 0, step 1: waits for a free slot to rank 1 for ever; 4 of 4 lanes are blocked "
@@ -52,8 +52,8 @@ Programs make_two_lanes(After after) {
 }
 
 TEST(Verify, TakesAfterAndDataAsOrderBetweenLanes) {
-  // In place, rank 1's lane 1 overwrites what its lane 0 sent: ordered, as the result depends on
-  // it.
+  // In place, rank 1's lane 1 overwrites what its lane 0 sent; that is ordered, because the result
+  // depends on it.
   EXPECT_EQ(reason(make_two_lanes({.lane = 0, .step = 0}), Collective::kAllReduce, false), "");
   EXPECT_EQ(reason(make_two_lanes({.lane = 0, .step = 0}), Collective::kAllReduce, true), "");
 }
@@ -224,8 +224,8 @@ TEST(Verify, RejectsChunkSentByAddressThatIsOverwrittenBeforeItIsTaken) {
 
 TEST(Verify, DoesNotTakeAFreeSlotForProofThatAChunkWasTaken) {
   // Rank 0 sends output 0 by address, sends again, and overwrites output 0. With one slot the
-  // second chunk waits until the first one is taken; but the programs must be right with more
-  // slots, too.
+  // second chunk waits until the first one is taken; but programs must also be right with more
+  // slots.
   const Programs programs =
       make_programs(2, {[](RecordingPrims& prims) {
                           prims.copy_send(Buffer::kInput, Buffer::kOutput, 0, 1);
@@ -247,7 +247,7 @@ TEST(Verify, RejectsReadOfChunkThatNobodyWrote) {
       make_programs(1, {[](RecordingPrims& prims) { prims.send(Buffer::kOutput, 0, 1); },
                         [](RecordingPrims& prims) { prims.recv(0, Buffer::kOutput, 0); }});
   for (const bool in_place :
-       {false, true}) {  // in place the input is there, but out of place it is not
+       {false, true}) {  // in place the input is in that buffer, out of place it is not
     EXPECT_EQ(reason(programs, Collective::kBroadcast, in_place),
               "rank 0, lane 0, step 0: reads output chunk 0, which nobody has written");
   }
@@ -277,7 +277,7 @@ TEST(Verify, RejectsStoresThatAreOfNoUse) {
               HasSubstr("stores in output chunk 0 what is there already"));
 
   Programs ring = record("ring_all_reduce", in_order(3));
-  ring[0].lanes[0].steps[1].target = Buffer::kOutput;  // keeps a partial sum that nobody wants
+  ring[0].lanes[0].steps[1].target = Buffer::kOutput;  // stores a partial sum that is never used
   ring[0].lanes[0].steps[1].target_chunk = ring[0].lanes[0].steps[1].source_chunk;
   EXPECT_THAT(reason(ring, Collective::kAllReduce),
               HasSubstr("whose value was stored and never read"));
@@ -285,7 +285,7 @@ TEST(Verify, RejectsStoresThatAreOfNoUse) {
 
 // ---- Scratch ----
 
-/// Broadcast through scratch: rank 0 keeps its input there and sends it on from there.
+/// Broadcast through scratch: rank 0 stores its input there and sends it from there.
 Programs make_scratch(ByAddress by_address, bool two_lanes) {
   Programs programs =
       make_programs(1, {[&](RecordingPrims& prims) {
@@ -323,7 +323,7 @@ TEST(Verify, RejectsScratchThatIsNotDeclared) {
 
 TEST(Verify, RejectsContributionThatIsMissing) {
   Programs programs = record("chain_reduce", in_order(3));
-  // Rank 2 forwards without its own.
+  // Rank 2 forwards without its own contribution.
   programs[2].lanes[0].steps[0].source = Buffer::kNone;
   EXPECT_EQ(reason(programs, Collective::kReduce),
             "rank 0, lane 0, step 0: completes a value that is 2 of 3 contributions to chunk 0, "
@@ -331,7 +331,8 @@ TEST(Verify, RejectsContributionThatIsMissing) {
 }
 
 TEST(Verify, RejectsContributionThatIsInTwice) {
-  // 1 to 2, back to 1, which adds its own again, and on to 0, which does or does not add its own.
+  // From 1 to 2, back to 1, which adds its own contribution again, and to 0, with or without its
+  // own.
   const auto twice = [](RecordingPrims& prims) {
     prims.send(Buffer::kInput, 0, 2);
     prims.recv_reduce_send(2, Buffer::kInput, 0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a script does to connections of net-socket, seen as the core sees it. Delays are lower
-// bounds: a loaded machine only makes them longer.
+// Effects of a script on connections of net-socket, through the core's interface. Delays are lower
+// bounds, because a loaded machine only makes them longer.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -24,7 +24,7 @@ std::shared_ptr<const NetPlugin> load() {
   return test::load_plugin(test::built_file("PLEXUS_TEST_LIB_DIR", "libplexus-net-chaos.so"));
 }
 
-/// Two contexts with a script of their own, and a connection between them.
+/// Two contexts with a script, and a connection between them.
 class Chaos {
  public:
   explicit Chaos(const char* script, const char* seed = "1")
@@ -36,7 +36,7 @@ class Chaos {
         pair(test::connect_pair(sender_, receiver_)) {}
 
   [[nodiscard]] const NetContext& context() const { return sender_; }
-  /// One message in a buffer of `room_bytes`; both posts may say "call again".
+  /// Sends one message to a buffer of `room_bytes`; both posts may return kAgain.
   std::vector<std::byte> send(const std::vector<std::byte>& message,
                               size_t room_bytes,
                               int32_t tag) {
@@ -115,7 +115,7 @@ TEST(NetChaos, CallAgainIsNoLoss) {
   while (chaos.pair.recv.irecv({&buffer, 1}, &request) == NetStatus::kAgain) {
     ++refused;
   }
-  EXPECT_GT(refused, 0u);  // with this seed; the choices repeat
+  EXPECT_GT(refused, 0u);  // with this seed; the choices are repeatable
   const auto message = test::make_message(8, 4);
   uint64_t size = 0;
   test::finish(chaos.pair, test::post_send(chaos.pair, message, 0), request, &size);
@@ -156,7 +156,7 @@ TEST(NetChaos, PiecesOfSeveralTagsDoNotMix) {
   EXPECT_EQ(rooms[3], messages[2]);
 }
 
-/// The order in which eight small messages are told to have arrived.
+/// The order in which eight small messages are reported.
 std::vector<size_t> order_of_completions(const char* script, const char* seed) {
   Chaos chaos(script, seed);
   std::vector<std::vector<std::byte>> rooms(8, std::vector<std::byte>(16));
@@ -182,7 +182,7 @@ std::vector<size_t> order_of_completions(const char* script, const char* seed) {
     return order.size() == rooms.size();
   }));
   for (unsigned i = 0; i < rooms.size(); ++i) {
-    EXPECT_EQ(rooms[i], test::make_message(16, i));  // only what is told is in another order
+    EXPECT_EQ(rooms[i], test::make_message(16, i));  // only the reports are reordered
   }
   return order;
 }

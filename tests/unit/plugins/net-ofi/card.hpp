@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The test's hand on libfabric and CUDA's driver of a host with a card: two small libraries that
-// the process loads before net-ofi looks for libfabric.so.1 and libcuda.so.1, and so in their
-// place.
+// Simulates libfabric and the CUDA driver of a host with a NIC that supports GPU memory: two small
+// libraries that the process loads before net-ofi looks for libfabric.so.1 and libcuda.so.1, and
+// which therefore replace these.
 //
-// card_libfabric.cpp passes every call on to the real libfabric, but says that the provider has
-// FI_HMEM, writes down what it is given for it, and serves GPU memory, which here is the host's, as
-// such. card_cuda.cpp says of one range that it is memory of GPU 3.
+// card_libfabric.cpp forwards every call to the real libfabric, but reports that the provider has
+// FI_HMEM, records the arguments for it, and treats GPU memory, which is host memory here,
+// accordingly. card_cuda.cpp reports one range as memory of GPU 3.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 namespace plexus::test {
 
 struct CardRegistration {
-  const void* data = nullptr;  // of a dma-buf: base + offset
+  const void* data = nullptr;  // for a dma-buf: base + offset
   uint64_t size_bytes = 0;
   uint64_t access = 0;
   int iface = 0;
@@ -24,7 +24,7 @@ struct CardRegistration {
   bool is_dmabuf = false;
   int dmabuf_fd = -1;
   uint64_t dmabuf_offset = 0;
-  uint64_t beyond_known = 0;  // what lies behind fi_mr_attr of 1.17, as newer versions read it
+  uint64_t beyond_known = 0;  // the bytes after fi_mr_attr of 1.17, which newer versions read
 };
 
 struct CardRead {
@@ -40,25 +40,25 @@ struct CardAsk {
   int threading = 0;
 };
 
-/// Set before use; what is written down is guarded by `mutex`.
+/// Set before use; records are guarded by `mutex`.
 struct Card {
-  // -- how it is --
-  uint32_t version = 0;  // of libfabric; 0: the real one's
+  // -- its properties --
+  uint32_t version = 0;  // libfabric's; 0: the real one's
   bool has_hmem = true;
-  int direct_result = 0;     // of the endpoint option FI_OPT_FI_HMEM_P2P
-  int no_cuda_result = 0;    // of FI_OPT_CUDA_API_PERMITTED
-  int register_result = 0;   // of GPU memory
+  int direct_result = 0;     // result of the endpoint option FI_OPT_FI_HMEM_P2P
+  int no_cuda_result = 0;    // result of FI_OPT_CUDA_API_PERMITTED
+  int register_result = 0;   // result of registering GPU memory
   bool holds_reads = false;  // they end after release_reads()
 
-  // -- what was asked of it --
+  // -- recorded calls --
   std::mutex mutex;
   std::vector<CardAsk> asks;     // fi_getinfo with FI_HMEM
   std::vector<CardAsk> domains;  // opened with FI_HMEM
   std::vector<CardRegistration> registrations;
   std::vector<CardRead> reads;
-  uint32_t direct_endpoints = 0;   // that were told FI_HMEM_P2P_REQUIRED
-  uint32_t no_cuda_endpoints = 0;  // that were told not to call CUDA
-  /// Starts the reads that are held, and holds no more.
+  uint32_t direct_endpoints = 0;   // which were given FI_HMEM_P2P_REQUIRED
+  uint32_t no_cuda_endpoints = 0;  // which were told not to call CUDA
+  /// Starts the held reads, and ends the holding.
   void (*release_reads)() = nullptr;
 };
 

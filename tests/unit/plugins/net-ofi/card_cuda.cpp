@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver of a test: knows one range of GPU memory. See card.hpp.
+// The simulated CUDA driver: knows one range of GPU memory. See card.hpp.
 #include "tests/unit/plugins/net-ofi/card.hpp"
 
 using plexus::test::GpuRange;
@@ -25,7 +25,7 @@ PLEXUS_TEST_EXPORT int cuPointerGetAttribute(void* value,
   }
   switch (attribute) {
     case kMemoryType:
-      *static_cast<unsigned*>(value) = 2;  // of a device
+      *static_cast<unsigned*>(value) = 2;  // CU_MEMORYTYPE_DEVICE
       return 0;
     case kDeviceOrdinal:
       *static_cast<int*>(value) = kGpu;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libfabric of a test, with a card that takes GPU memory. See card.hpp.
+// The simulated libfabric with a NIC that supports GPU memory. See card.hpp.
 //
-// libfabric's objects are tables of functions; an object that the real one made gets a copy of its
-// table in which some functions are ours, and the real table is kept beside.
+// libfabric's objects are tables of functions. An object made by the real libfabric gets a copy of
+// its table in which some functions are replaced; the real table is kept as well.
 #include <algorithm>
 #include <cstring>
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ using plexus::test::CardAsk;
 using plexus::test::CardRead;
 using plexus::test::CardRegistration;
 
-// As published for 1.18 and 1.20; the plugin has its own.
+// As published for 1.18 and 1.20; independent of the plugin's definition.
 constexpr int kOptCudaApiPermitted = 10;
 constexpr uint64_t kMrDmabuf = uint64_t{1} << 40;
 struct Dmabuf {
@@ -55,7 +55,7 @@ Function real(const char* name, Function /*type*/) {
 }
 #define PLEXUS_REAL(function) real(#function, &function)
 
-/// Tables of objects, the real ones and ours. Objects may die, and their address come again.
+/// The real and the replaced tables of objects. An address may be reused after its object is gone.
 template <class Ops>
 class Tables {
  public:
@@ -82,7 +82,7 @@ class Tables {
   };
   std::mutex mutex_;
   std::map<const void*, Entry> entries_;
-  std::vector<std::shared_ptr<Ops>> kept_;  // an object that is going may still look at it
+  std::vector<std::shared_ptr<Ops>> kept_;  // an object that is being closed may still use it
 };
 
 template <class Ops>
@@ -162,7 +162,7 @@ void release_reads() {
   }
   for (const HeldRead& read : reads) {
     ssize_t result = -FI_EAGAIN;
-    while (result == -FI_EAGAIN) {  // a connection to oneself takes some rounds
+    while (result == -FI_EAGAIN) {  // connecting to itself takes several rounds
       result = tables<fi_ops_rma>().real_of(read.ep)->read(read.ep, read.buf, read.len, read.desc,
                                                            read.source, read.address, read.key,
                                                            read.context);
@@ -205,7 +205,7 @@ int register_memory(fid* domain, const fi_mr_attr* attr, uint64_t flags, fid_mr*
   return tables<fi_ops_mr>().real_of(domain)->regattr(domain, &passed, flags & ~kMrDmabuf, mr);
 }
 
-/// The provider's own words: without what only the card has.
+/// Hints for the real provider, without the abilities of the simulated NIC.
 struct FreeInfo {
   void operator()(fi_info* info) const { PLEXUS_REAL(fi_freeinfo)(info); }
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What needs no fabric: which provider is chosen, how messages are split, what is read from peers.
+// Parts without a fabric: the choice of the provider, division of messages, and checks of peers'
+// data.
 #include <cstring>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-ofi with GPU memory, over the real libfabric and a card and a GPU that are made up
-// (card.hpp): what is asked of libfabric, what is registered, and that a flush is a read that has
-// ended. No GPU and no card has seen this.
+// net-ofi with GPU memory over the real libfabric, with a simulated NIC and GPU (card.hpp): the
+// calls to libfabric, the registrations, and that a flush is a completed read. Not tested with a
+// real GPU and NIC.
 #include <array>
 #include <cstring>
 #include <dlfcn.h>
@@ -73,7 +73,7 @@ class DeviceMemory : public testing::Test {
       log_ += '\n';
     });
   }
-  /// What init says, when it fails.
+  /// The error of init.
   std::string refusal() {
     auto made = NetContext::create(plugin_, {.comm_id = 7, .traffic_class = -1, .log = {}});
     return made.has_error() ? std::string(made.error().message()) : "no refusal";
@@ -93,7 +93,7 @@ class DeviceMemory : public testing::Test {
   std::string log_;
 };
 
-/// Sends `message` from host memory into `place` of GPU memory, until test() says that it is there.
+/// Sends `message` from host memory to `place` in GPU memory, until test() reports its arrival.
 void send_into(test::NetPair& pair,
                const std::vector<std::byte>& message,
                std::byte* place,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-ofi as the core sees it: the built .so over real libfabric, on each software provider of it
-// that can, two contexts, one machine.
+// net-ofi through the core's interface: the built .so over the real libfabric with each usable
+// software provider, two contexts on one machine.
 #include <array>
 #include <cstring>
 #include <fstream>
@@ -29,7 +29,7 @@ std::shared_ptr<const NetPlugin> load() {
   return test::load_plugin(test::built_file("PLEXUS_TEST_LIB_DIR", "libplexus-net-ofi.so"));
 }
 
-/// A provider, and how it is used.
+/// A provider and its settings.
 struct Shape {
   const char* name;
   const char* provider;
@@ -175,7 +175,7 @@ TEST_P(NetOfiShape, KeepsOrderAndContentOfManyMessages) {
   EXPECT_TRUE(arrived == messages);
 }
 
-// Nobody has asked for anything: the sender is held up, and nothing is lost or reordered.
+// Without receives the sender must wait, and nothing is lost or reordered.
 TEST_P(NetOfiShape, ASenderIsHeldUpByAReceiverThatAsksForNothing) {
   constexpr size_t kMost = 100'000;
   const NetContext sender = context();
@@ -290,7 +290,7 @@ TEST_P(NetOfiShape, RegisteredMemoryMovesAndMayBeRegisteredTwice) {
   const NetContext sender = context();
   const NetContext receiver = context();
   test::NetPair pair = test::connect_pair(sender, receiver);
-  for (unsigned round = 0; round < 3; ++round) {  // memory of the same place, made anew
+  for (unsigned round = 0; round < 3; ++round) {  // memory at the same address, mapped again
     auto message = test::make_message(500'000, round);
     std::vector<std::byte> arrived(message.size());
     const plexus_net_region_t from = {message.data(), message.size(), 0, -1, PLEXUS_MEMORY_HOST};
@@ -341,7 +341,7 @@ TEST_P(NetOfiShape, PeersDeathIsARemoteErrorThatNamesIt) {
   NetStatus status = NetStatus::kAgain;
   ASSERT_TRUE(test::poll_until([&] {
     status = pair.recv.test(received, nullptr);
-    if (status == NetStatus::kOk) {  // it was here already: the next one cannot be
+    if (status == NetStatus::kOk) {  // it has arrived, so the next one cannot be cancelled
       received = test::post_recv(pair, {&buffer, 1});
       status = NetStatus::kAgain;
     }
@@ -355,7 +355,8 @@ TEST_P(NetOfiShape, PeersDeathIsARemoteErrorThatNamesIt) {
   EXPECT_EQ(static_cast<Code>(pair.recv.irecv({&buffer, 1}, &again)), Code::kRemoteError);
 }
 
-// The sender closes right after test() said OK: what it sent still arrives, then the end shows.
+// The sender closes right after test() returned OK: what it sent arrives before the end is
+// reported.
 TEST_P(NetOfiShape, WhatWasSentBeforeTheCloseStillArrives) {
   constexpr unsigned kMessages = 20;
   const NetContext sender = context();
@@ -404,7 +405,7 @@ TEST_P(NetOfiShape, SendingToADeadReceiverFails) {
 TEST_P(NetOfiShape, AMessageLongerThanTheReceiveIsAnErrorThatNamesTheRoom) {
   const NetContext sender = context();
   const NetContext receiver = context();
-  // shm of libfabric 1.17 never returns from a long one (README.md of the plugin).
+  // shm of libfabric 1.17 never completes a long message (README.md of the plugin).
   const std::vector<size_t> sizes =
       is_shm() ? std::vector<size_t>{11} : std::vector<size_t>{11, 400'000};
   for (const size_t size : sizes) {
@@ -459,7 +460,7 @@ TEST_P(NetOfiShape, NobodyListeningIsAnErrorInTime) {
   EXPECT_THAT(message, AllOf(HasSubstr("cannot connect to"), HasSubstr("PLEXUS_OFI_DOMAIN")));
 }
 
-/// What init says of a provider.
+/// The error of init with a provider.
 std::string refusal(const std::shared_ptr<const NetPlugin>& plugin, const char* provider) {
   const ScopedEnv named("PLEXUS_OFI_PROVIDER", provider);
   const auto made = NetContext::create(plugin, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// net-socket as the core sees it: the built .so, on loopback.
+// net-socket through the core's interface: the built .so, on loopback.
 #pragma once
 
 #include <memory>

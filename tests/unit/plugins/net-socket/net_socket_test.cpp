@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between two contexts of net-socket, and what goes wrong between peers.
+// Messages between two contexts of net-socket, and failures between peers.
 #include "tests/unit/plugins/net-socket/net_socket.hpp"
 
 #include <array>
@@ -19,7 +19,7 @@ using test::ScopedEnv;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A connection, and how messages go over it.
+/// Settings of a connection.
 struct Shape {
   const char* name;
   const char* family;
@@ -117,8 +117,8 @@ TEST_P(NetSocketShape, KeepsOrderAndContentOfManyMessages) {
   EXPECT_TRUE(arrived == messages);
 }
 
-/// Sends `message` cut in two and takes it into three places of given sizes; what arrived, in
-/// order.
+/// Sends `message` in two pieces and receives it in three pieces of the given sizes; returns what
+/// arrived, in order.
 std::vector<std::byte> carry_pieces(test::NetPair& pair,
                                     std::vector<std::byte> message,
                                     size_t head_bytes,
@@ -161,7 +161,7 @@ TEST_P(NetSocketShape, CarriesMessagesInPieces) {
   for (const size_t size : {1u, 64u, 20'000u, 300'001u}) {
     const auto message = test::make_message(size, static_cast<unsigned>(size));
     for (const size_t head : {size_t{0}, size_t{1}, size / 3, size}) {
-      // The same cut, other cuts, and more room than needed.
+      // The same division, other divisions, and more capacity than needed.
       for (const std::array<size_t, 3>& rooms :
            {std::array<size_t, 3>{head, size - head, 100}, std::array<size_t, 3>{size / 2, 0, size},
             std::array<size_t, 3>{0, size / 5, size}}) {
@@ -228,8 +228,9 @@ TEST_P(NetSocketShape, PeersDeathIsARemoteErrorThatNamesIt) {
   const NetContext sender = context();
   const NetContext receiver = context();
   test::NetPair pair = test::connect_pair(sender, receiver);
-  // More than all socket buffers of the connection hold, so that it ends in the middle of the
-  // message. The buffers go away before the connection: after the failure nothing may touch them.
+  // More than all socket buffers of the connection hold, so that it breaks in the middle of the
+  // message. The buffers are freed before the connection: after the failure they must not be
+  // accessed.
   const std::vector<std::byte> data(8 << 20);
   std::vector<std::byte> room(data.size());
   const NetBuffer buffer = test::buffer_of(room, 0);
@@ -258,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"NothingInline", "AF_INET", "3", "1", "0", "65536", "8192"}),
     [](const testing::TestParamInfo<Shape>& shape) { return std::string(shape.param.name); });
 
-// The sending side decides; the receiving side needs no setting of its own.
+// The sending side decides; the receiving side needs no settings.
 TEST_F(NetSocket, EndsWithDifferentSettingsUnderstandEachOther) {
   const NetContext receiver = context();
   const ScopedEnv threads("NCCL_SOCKET_NTHREADS", "2");

@@ -47,7 +47,7 @@ TEST_F(SettingsTest, SeveralSocketsBringAThread) {
   EXPECT_EQ(settings().value().data_sockets(), 4u);
   set("NCCL_SOCKET_NTHREADS", "3");
   EXPECT_EQ(settings().value().data_sockets(), 12u);
-  set("NCCL_SOCKET_NTHREADS", "");  // as if unset
+  set("NCCL_SOCKET_NTHREADS", "");  // same as unset
   EXPECT_EQ(settings().value().threads, 1u);
 }
 

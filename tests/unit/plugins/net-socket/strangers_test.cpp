@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who comes to net-socket's port and is no peer, or a bad one: cut off, and nobody else is harmed.
+// Connections to net-socket's port that are no valid peers are dropped without effect on others.
 #include <arpa/inet.h>
 #include <cstring>
 #include <string>
@@ -44,7 +44,7 @@ class Stranger {
   void say(const void* data, size_t size) const {
     EXPECT_EQ(::send(fd_, data, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
   }
-  /// A hello that is right, for tests to spoil.
+  /// A correct hello for tests to modify.
   [[nodiscard]] WireHello hello() const {
     WireHello hello{};
     hello.magic = net_socket::kWireMagic;
@@ -85,8 +85,7 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
   spoil([](WireHello& hello) { hello.socket_count = 1000; });
   spoil([](WireHello& hello) { hello.socket_index = 1; });
   spoil([](WireHello& hello) { hello.threads = 1; });
-  spoil(
-      [](WireHello& hello) { hello.socket_count = 3; });  // data sockets, and nobody to serve them
+  spoil([](WireHello& hello) { hello.socket_count = 3; });  // data sockets without helper threads
   strangers.emplace_back(handle);
   strangers.back().say(std::string(200, 'G').c_str(), 200);
   const Stranger silent(handle);
@@ -100,7 +99,7 @@ TEST_F(NetSocket, GarbageAndWrongSecretsAreCutOffAndHarmNobody) {
     return std::all_of(strangers.begin(), strangers.end(),
                        [](const Stranger& each) { return each.is_cut_off(); });
   }));
-  EXPECT_FALSE(silent.is_cut_off());  // it still has time
+  EXPECT_FALSE(silent.is_cut_off());  // its time limit has not passed
   EXPECT_THAT(log_,
               AllOf(HasSubstr("refused a connection from 127.0.0.1:"),
                     HasSubstr("does not know the secret"), HasSubstr("more will not be logged")));
@@ -164,7 +163,7 @@ TEST_F(NetSocket, AListenerWithoutTheSecretIsNotTrusted) {
   EXPECT_THAT(message, HasSubstr("not the listener that made the handle"));
 }
 
-/// A peer that knows the secret and then sends `header`; returns what the receiver says of it.
+/// A peer that knows the secret and then sends `header`; returns the receiver's error.
 class HostileHeader : public NetSocket {
  protected:
   Error answer_to(const WireHeader& header) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model says where the answer is known: latency decides small messages, bytes decide large
-// ones.
+// The model's predictions where the answer is known: latency decides for small messages, bytes for
+// large ones.
 #include "plugins/tuner-default/cost_model.hpp"
 
 #include <gtest/gtest.h>
@@ -76,8 +76,8 @@ TEST(CostModel, OfTwoRanksAndManyBytesCountsWhatIsCombined) {
 }
 
 TEST(CostModel, OfRanksThatShareCoresCountsTheWorkOfAll) {
-  // A binomial broadcast of 8: the root sends 3 chunks, all together 7; on 2 cores the latter
-  // count.
+  // A binomial broadcast on 8 ranks: the root sends 3 chunks, all ranks together 7; with 2 cores
+  // the latter number decides.
   const auto binomial = candidate_of(3, 1, 3);
   const auto few = with_totals(binomial, 7, 0);
   const auto many = with_totals(binomial, 14, 0);
@@ -99,7 +99,7 @@ TEST(CostModel, OfLargeMessagesPrefersFewPeersAtOnce) {
             predict_us(kDefaultCalibration, comm, call_of(64 << 10), of_two_shot));
 }
 
-/// Of 8 ranks in two datacenters, 100 Mbit/s and 10 ms between them.
+/// For 8 ranks in two datacenters, 100 Mbit/s and 10 ms between them.
 double predict_xdc(plexus_tuner_candidate_t candidate,
                    uint64_t size_bytes,
                    uint32_t xdc_rounds,

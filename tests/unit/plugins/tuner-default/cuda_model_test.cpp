@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the model of CUDA ranks must say whatever its numbers are.
+// Properties of the model for CUDA ranks that do not depend on its numbers.
 #include "plugins/tuner-default/cuda_model.hpp"
 
 #include <cstddef>
@@ -49,7 +49,7 @@ TEST(CudaModel, IsForCommunicatorsOfCudaRanksOnly) {
   comm.cuda.sm = 0;
   EXPECT_FALSE(is_cuda(comm));
   comm = gpus_of(8);
-  comm.struct_size = offsetof(plexus_tuner_comm_t, cuda);  // of a host before 1.4
+  comm.struct_size = offsetof(plexus_tuner_comm_t, cuda);  // as from a host before 1.4
   EXPECT_FALSE(is_cuda(comm));
 }
 
@@ -84,7 +84,7 @@ TEST(CudaModel, OfManyBytesIsTheLinksBandwidth) {
 }
 
 TEST(CudaModel, RanksOfOneDeviceShareItsMemory) {
-  // Every byte that a rank sends is read and written; what it combines is read once more.
+  // Every byte sent is read and written; every combined byte is read once more.
   const double touched = (2 * 2 * 3 + 3) / 4.0 * 4 * static_cast<double>(kLarge);
   const double us = predict(gpus_of(4, 4), kLarge, ring_of(4, "Simple")).time_us;
   EXPECT_GT(us, touched / (4000 * 1e3));

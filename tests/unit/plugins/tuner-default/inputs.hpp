@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host asks the tuner, for tests: communicators of one host, all-reduces, candidates.
+// Questions of a host to the tuner, for tests: communicators of one host, all-reduces, candidates.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ inline plexus_tuner_candidate_t with_totals(plexus_tuner_candidate_t candidate,
   return candidate;
 }
 
-/// All-reduce by a ring of `n`.
+/// All-reduce by a ring of `n` ranks.
 inline plexus_tuner_candidate_t ring(uint32_t n) {
   return candidate_of(2 * (n - 1), n, 2 * (n - 1));
 }

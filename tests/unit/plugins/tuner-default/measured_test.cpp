@@ -10,7 +10,7 @@
 namespace plexus::tuner_default {
 namespace {
 
-constexpr double kNear = 1e-9;  // of the value
+constexpr double kNear = 1e-9;  // relative to the value
 
 /// All-reduce of 2 ranks in two rounds.
 plexus_tuner_candidate_t exchange_of(const char* algorithm, const char* protocol) {
@@ -33,7 +33,7 @@ class MeasuredTest : public ::testing::Test {
     return predict_us(kDefaultCalibration, measured_, comm, call_of(size_bytes),
                       exchange_of(algorithm, protocol));
   }
-  /// The model's time of `at_bytes`, moved to a measured one as the model is wrong there.
+  /// The model's time for `at_bytes`, corrected like a measured size.
   [[nodiscard]] double moved(uint64_t size_bytes, double measured_us, uint64_t at_bytes) const {
     return model(size_bytes) * std::pow(measured_us / model(at_bytes), kTrust);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check's process does, a crash and a hang included, becomes a verdict. No plugin takes
-// part.
+// Whatever a check's process does, including a crash or a hang, becomes a verdict. No plugin is
+// involved.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules that hold for every call.
+// Rules for every call.
 #include "tools/conformance/monitor.hpp"
 
 #include <stdexcept>

@@ -47,7 +47,7 @@ std::vector<std::string> names(const Fabric& fabric, FabricPort from, FabricPort
   return all;
 }
 
-/// Every pair of ports: links follow each other, begin and end at the ports, no vertex twice.
+/// For every pair of ports: consecutive links from one port to the other, no vertex twice.
 void expect_routes(const Fabric& fabric) {
   const int ports = fabric.nodes() * fabric.rails();
   const auto port = [&](int at) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Method: play the collective by hand (each part of the expected result written where it belongs),
-// then damage one byte somewhere and see that the check counts it.
+// Method: perform the collective by hand (write each part of the expected result to its place),
+// then damage one byte and check that it is counted.
 #include "tools/cli/perf/check.hpp"
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Method: reduce the contributions with arithmetic of the type itself, rounding after each step, in
-// several orders and groupings, and compare with what the generator says must come out.
+// Method: reduce the contributions in the type's own arithmetic, rounding after each step, in
+// several orders and groupings, and compare with the generator's expected result.
 #include "tools/cli/perf/data.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ typename E::Bits load(const Bytes& bytes, size_t index) {
   return bits;
 }
 
-/// What the rank's contribution counts for before the sum.
+/// The rank's contribution as it enters the sum.
 template <class E>
 typename E::Bits weigh(const Reduction& reduction, int rank, typename E::Bits bits) {
   using Bits = typename E::Bits;
@@ -81,7 +81,7 @@ typename E::Bits finish(const Reduction& reduction, typename E::Bits bits) {
   return bits;
 }
 
-/// Ranks in `order`, one after the other, or in pairs of pairs.
+/// Reduces the ranks in `order`, one after the other, or in pairs of pairs.
 template <class E>
 typename E::Bits reduce(Op op, std::vector<typename E::Bits> values, bool pairwise) {
   while (values.size() > 1) {
@@ -118,7 +118,7 @@ Inputs make_inputs(const Reduction& reduction) {
   return inputs;
 }
 
-/// Elements whose result in this order is not the expected one; ranks listed in `order` take part.
+/// Number of elements whose result in this order is not the expected one; `order` lists the ranks.
 template <class E>
 uint64_t count_wrong_in_order(const Reduction& reduction,
                               const Inputs& inputs,

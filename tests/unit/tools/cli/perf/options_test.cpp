@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// The options, or the sentence that refuses them.
+/// The options, or the error text.
 Result<PerfOptions> parse(const std::string& line) {
   CLI::App app;
   PerfOptions options;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times that the model itself gives for known numbers lead back to those numbers.
+// Times computed by the model from known parameters lead back to those parameters.
 #include "tools/cli/tune/fit.hpp"
 
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr double kReduce = 1e-5;
 constexpr double kSlotBytes = 128 * 1024;
 constexpr double kLarge = kLargeBytes;
 
-/// What 2 ranks take by docs/tuning.md's formula.
+/// The times of 2 ranks by the formula in docs/tuning.md.
 LinkTimes times_of(const LinkNumbers& link, double reduce) {
   const double messages_us = kLarge / kSlotBytes * link.message_us;
   return {

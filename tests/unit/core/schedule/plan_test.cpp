@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans through their public functions: two ranks of this process, whose plans one engine runs.
+#include "core/schedule/plan.hpp"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/engine/engine.hpp"
+#include "core/transport/connections.hpp"
+
+namespace plexus {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr int kRanks = 2;
+constexpr size_t kElements = 3000;  // more than one slot
+
+class State final : public RankState {
+ public:
+  [[nodiscard]] Error stop_reason() const override {
+    return plexus::fail(Code::kInternalError, "stopped");
+  }
+  void fail(const Error& /*error*/) override { stop = true; }
+  void on_stalled(std::vector<Wait> /*waits*/) override {}
+  void on_moved() override {}
+};
+
+/// What the planning of one rank needs, and its buffers.
+class Rank {
+ public:
+  Rank(int rank, const std::vector<PeerInfo>& infos, LocalRendezvous& rendezvous)
+      : rank_(rank),
+        connections_({.rank = rank,
+                      .infos = &infos,
+                      .group = 1,
+                      .rendezvous = &rendezvous,
+                      .slot_bytes = kSlotBytes}),
+        filter_(AlgorithmFilter::parse("", "").value()) {
+    input.assign(kElements, rank + 1);
+    output.assign(kElements * kRanks, -1);
+  }
+
+  [[nodiscard]] PlanContext context() {
+    return {.state = &state_,
+            .rank = rank_,
+            .nranks = kRanks,
+            .orders = orders_,
+            .costs = nullptr,
+            .connections = &connections_,
+            .memory = &memory_,
+            .filter = &filter_,
+            .tuner = nullptr,
+            .collnet = &collnet_,
+            .deterministic = false,
+            .shares_memory = true,
+            .channels_min = 1,
+            .channels_max = 1,
+            .slot_bytes = kSlotBytes,
+            .device = nullptr};
+  }
+  Task task(Collective collective, uint64_t count, int root = 0) {
+    Task task;
+    task.collective = collective;
+    task.type = DataType::kInt32;
+    task.op = ReduceOp::plain(ReduceKind::kSum);
+    task.root = root;
+    task.send = input.data();
+    task.recv = output.data();
+    task.count = count;
+    return task;
+  }
+  std::unique_ptr<Plan> build(const std::vector<Task>& tasks) {
+    auto plan = Plan::build(context(), tasks);
+    EXPECT_TRUE(plan.has_value()) << plan.error().message();
+    return std::move(plan).value();
+  }
+  void prepare(Plan& plan, const std::vector<Task>& tasks) { plan.prepare(tasks, log, memory_); }
+  void prepare_again(Plan& plan, const void* send, void* recv) {
+    plan.prepare_again(send, recv, log, memory_);
+  }
+
+  std::vector<int32_t> input;
+  std::vector<int32_t> output;
+  CallLog log{kRanks};
+
+ private:
+  static constexpr uint32_t kSlotBytes = 4096;
+  int rank_;
+  State state_;
+  std::vector<ChannelOrder> orders_ = {{.ring = {0, 1}, .nodes = {0}, .datacenters = {}}};
+  ConnectionSet connections_;
+  UserMemory memory_;
+  AlgorithmFilter filter_;
+  CollnetAbility collnet_{.missing = "none"};
+};
+
+class PlanTest : public testing::Test {
+ protected:
+  PlanTest() : ranks_{Rank(0, infos_, rendezvous_), Rank(1, infos_, rendezvous_)} {}
+
+  /// Runs one plan of each rank to its end.
+  static void run(const std::array<Plan*, kRanks>& plans) {
+    std::array<Execution*, kRanks> executions{};
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      executions[rank] = &plans[rank]->execution();
+    }
+    Engine().run(executions);
+    for (const Execution* const execution : executions) {
+      EXPECT_TRUE(execution->finished);
+      EXPECT_FALSE(execution->error.has_value());
+    }
+  }
+  /// Plans the same call on both ranks, and runs it.
+  void run_call(Collective collective, uint64_t count) {
+    std::array<std::unique_ptr<Plan>, kRanks> plans;
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      const std::vector<Task> tasks = {ranks_[rank].task(collective, count)};
+      plans[rank] = ranks_[rank].build(tasks);
+      ranks_[rank].prepare(*plans[rank], tasks);
+    }
+    run({plans[0].get(), plans[1].get()});
+  }
+
+  LocalRendezvous rendezvous_;
+  std::vector<PeerInfo> infos_ = std::vector<PeerInfo>(kRanks);
+  std::array<Rank, kRanks> ranks_;
+};
+
+TEST_F(PlanTest, AnAllReduceSumsOverBothRanks) {
+  run_call(Collective::kAllReduce, kElements);
+  for (Rank& rank : ranks_) {
+    rank.output.resize(kElements);
+    EXPECT_THAT(rank.output, Each(1 + 2));
+    EXPECT_EQ(rank.log.collectives(), 1U);
+  }
+}
+
+TEST_F(PlanTest, AnAllGatherFillsABlockPerRank) {
+  run_call(Collective::kAllGather, kElements);
+  for (const Rank& rank : ranks_) {
+    EXPECT_EQ(rank.output.front(), 1);
+    EXPECT_EQ(rank.output[kElements - 1], 1);
+    EXPECT_EQ(rank.output[kElements], 2);
+    EXPECT_EQ(rank.output.back(), 2);
+  }
+}
+
+TEST_F(PlanTest, AnEmptyCallUsesNoConnectionAndStillHasANumber) {
+  const std::vector<Task> tasks = {ranks_[0].task(Collective::kAllReduce, 0)};
+  const auto plan = ranks_[0].build(tasks);
+  EXPECT_TRUE(plan->execution().ends.empty()) << "rank 1 may have left";
+  ranks_[0].prepare(*plan, tasks);
+  EXPECT_EQ(ranks_[0].log.collectives(), 1U);
+}
+
+TEST_F(PlanTest, ARepeatedCallUsesOtherBuffersAndTheNextNumber) {
+  std::array<std::unique_ptr<Plan>, kRanks> plans;
+  std::array<std::vector<int32_t>, kRanks> elsewhere;
+  for (size_t i = 0; i < kRanks; ++i) {
+    const std::vector<Task> tasks = {ranks_[i].task(Collective::kAllReduce, 10)};
+    plans[i] = ranks_[i].build(tasks);
+    EXPECT_TRUE(plans[i]->is_one_call());
+    ranks_[i].prepare(*plans[i], tasks);
+  }
+  run({plans[0].get(), plans[1].get()});
+  const uint32_t first_hash = plans[0]->items().front().item->work.call.hash;
+  for (size_t i = 0; i < kRanks; ++i) {
+    elsewhere[i].assign(11, -1);
+    ranks_[i].output.assign(10, -1);
+    ranks_[i].prepare_again(*plans[i], ranks_[i].input.data(), elsewhere[i].data());
+  }
+  run({plans[0].get(), plans[1].get()});
+  for (size_t i = 0; i < kRanks; ++i) {
+    EXPECT_EQ(elsewhere[i][9], 3);
+    EXPECT_EQ(elsewhere[i][10], -1);
+    EXPECT_THAT(ranks_[i].output, Each(-1)) << "the first call's buffer is unchanged";
+    EXPECT_EQ(ranks_[i].log.collectives(), 2U);
+  }
+  const CallRecord& call = plans[0]->items().front().item->work.call;
+  EXPECT_EQ(call.sequence, 1U);
+  EXPECT_NE(call.hash, first_hash) << "messages of consecutive calls are told apart";
+}
+
+TEST_F(PlanTest, FitsCallsThatDifferInAddressesOnly) {
+  Rank& rank = ranks_[0];
+  const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, 10)};
+  const auto plan = rank.build(tasks);
+  std::vector<Task> other = tasks;
+  other[0].send = rank.input.data() + 1;
+  EXPECT_TRUE(plan->fits(other));
+  other[0].count = 11;
+  EXPECT_FALSE(plan->fits(other)) << "another count";
+  other = tasks;
+  other[0].type = DataType::kFloat32;
+  EXPECT_FALSE(plan->fits(other)) << "another type";
+  other = tasks;
+  other[0].op = ReduceOp::plain(ReduceKind::kMax);
+  EXPECT_FALSE(plan->fits(other)) << "another reduction";
+  other = tasks;
+  other[0].recv = rank.input.data();
+  EXPECT_FALSE(plan->fits(other)) << "in place";
+  other = {tasks[0], tasks[0]};
+  EXPECT_FALSE(plan->fits(other)) << "two calls";
+}
+
+TEST_F(PlanTest, MessagesOfAGroupHaveAQueuePerPeerAndDirection) {
+  Rank& rank = ranks_[0];
+  const std::vector<Task> tasks = {rank.task(Collective::kSend, 5, 1),
+                                   rank.task(Collective::kRecv, 5, 1),
+                                   rank.task(Collective::kSend, 6, 1)};
+  const auto plan = rank.build(tasks);
+  ASSERT_EQ(plan->execution().queues.size(), 2U);
+  EXPECT_EQ(plan->execution().queues[0].items.size(), 2U) << "both sends, in order";
+  EXPECT_EQ(plan->execution().queues[1].items.size(), 1U);
+  EXPECT_EQ(plan->execution().ends.size(), 2U) << "one connection in each direction";
+  EXPECT_FALSE(plan->is_one_call());
+  rank.prepare(*plan, tasks);
+  EXPECT_EQ(rank.log.messages({.peer = 1, .sends = true}), 2U);
+  EXPECT_EQ(rank.log.messages({.peer = 1, .sends = false}), 1U);
+}
+
+TEST_F(PlanTest, AMessageToItselfIsCopiedWithoutAConnection) {
+  Rank& rank = ranks_[1];
+  Task send = rank.task(Collective::kSend, 7, 1);
+  send.recv = nullptr;
+  Task recv = rank.task(Collective::kRecv, 7, 1);
+  recv.send = nullptr;
+  const std::vector<Task> tasks = {recv, send};
+  const auto plan = rank.build(tasks);
+  EXPECT_TRUE(plan->execution().ends.empty());
+  EXPECT_FALSE(plan->is_one_call());
+  rank.prepare(*plan, tasks);
+  Execution* const execution = &plan->execution();
+  Engine().run({&execution, 1});
+  EXPECT_FALSE(execution->error.has_value());
+  EXPECT_EQ(rank.output[6], 2);
+  EXPECT_EQ(rank.output[7], -1);
+}
+
+TEST_F(PlanTest, MessagesToItselfMustMatch) {
+  Rank& rank = ranks_[1];
+  const std::vector<Task> alone = {rank.task(Collective::kSend, 7, 1)};
+  const auto unmatched = Plan::build(rank.context(), alone);
+  ASSERT_TRUE(unmatched.has_error());
+  EXPECT_EQ(unmatched.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(unmatched.error().message(), HasSubstr("1 sends to itself and 0 receives"));
+
+  const std::vector<Task> unequal = {rank.task(Collective::kSend, 7, 1),
+                                     rank.task(Collective::kRecv, 8, 1)};
+  const auto refused = Plan::build(rank.context(), unequal);
+  ASSERT_TRUE(refused.has_error());
+  EXPECT_THAT(refused.error().message(), HasSubstr("sends 28 bytes to itself and receives 32"));
+}
+
+TEST_F(PlanTest, TheCacheReturnsAPlanThatFitsAndIsNotBusy) {
+  Rank& rank = ranks_[0];
+  PlanCache cache;
+  const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, 10)};
+  const auto first = cache.find_or_build(rank.context(), tasks).value();
+  EXPECT_EQ(cache.find_or_build(rank.context(), tasks).value(), first);
+  first->busy = true;
+  const auto second = cache.find_or_build(rank.context(), tasks).value();
+  EXPECT_NE(second, first);
+  first->busy = false;
+  const std::vector<Task> other = {rank.task(Collective::kAllReduce, 11)};
+  EXPECT_NE(cache.find_or_build(rank.context(), other).value(), first);
+}
+
+TEST_F(PlanTest, TheCacheDropsTheLeastRecentlyUsedPlanThatIsNotInUse) {
+  Rank& rank = ranks_[0];
+  PlanCache cache;
+  const auto find = [&](uint64_t count) {
+    const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, count)};
+    return cache.find_or_build(rank.context(), tasks).value();
+  };
+  const std::shared_ptr<Plan> launched = find(1);
+  launched->launches = 1;
+  const std::weak_ptr<Plan> oldest = find(2);
+  const std::weak_ptr<Plan> used = find(3);
+  for (uint64_t count = 4; count <= 64; ++count) {
+    find(count);
+  }
+  EXPECT_FALSE(oldest.expired()) << "64 plans fit";
+  find(3);
+  find(65);
+  EXPECT_TRUE(oldest.expired());
+  EXPECT_FALSE(used.expired());
+  EXPECT_EQ(launched.use_count(), 2) << "in flight, so the cache keeps it";
+}
+
+}  // namespace
+}  // namespace plexus
