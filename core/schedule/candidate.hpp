@@ -42,7 +42,7 @@ struct ChoiceInput {
   DataType type = DataType::kFloat32;
   ReduceKind kind = ReduceKind::kSum;
   const CollnetAbility* collnet = nullptr;  // nullptr: none
-  const LoopCosts* costs = nullptr;         // of the communicator; null: a single datacenter
+  const LoopCosts* costs = nullptr;         // the communicator's; null: a single datacenter
 };
 
 struct Choice {
