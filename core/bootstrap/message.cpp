@@ -7,7 +7,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kMagic = 0x31584c50;  // "PLX1"
+constexpr uint32_t kMessageMagic = 0x31584c50;  // "PLX1"
 constexpr size_t kHubNameBytesMax = 128;
 
 template <class T>
@@ -51,7 +51,7 @@ Error damaged(std::string_view what) {
 std::string encode(const Message& message) {
   std::string bytes;
   bytes.reserve(kHeaderBytes + message.payload.size());
-  put(bytes, kMagic);
+  put(bytes, kMessageMagic);
   put(bytes, static_cast<uint32_t>(message.payload.size()));
   put(bytes, static_cast<uint16_t>(message.type));
   put(bytes, uint16_t{0});
@@ -76,7 +76,7 @@ Result<std::optional<Message>> MessageReader::next() {
   message.tag = cursor.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
                      type <= static_cast<uint16_t>(MessageType::kMove);
-  if (magic != kMagic || size > kPayloadBytesMax || !known) {
+  if (magic != kMessageMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }
   if (cursor.bytes.size() < size) {

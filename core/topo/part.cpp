@@ -56,9 +56,9 @@ class Writer {
   std::string bytes_;
 };
 
-class Reader {
+class PartReader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  explicit PartReader(std::string_view bytes) : bytes_(bytes) {}
   /// 0 when there is nothing left, which is_at_end then denies.
   template <class Value>
   Value take() {
@@ -105,7 +105,7 @@ void put_graph(Writer& writer, const ChannelGraph& graph, const std::map<int, in
   }
 }
 
-ChannelGraph take_graph(Reader& reader, const std::vector<int>& ranks) {
+ChannelGraph take_graph(PartReader& reader, const std::vector<int>& ranks) {
   constexpr int32_t kIntMax = std::numeric_limits<int32_t>::max();
   constexpr auto kTypeMax = static_cast<int32_t>(PathType::kDis);
   ChannelGraph graph;
@@ -248,7 +248,7 @@ std::string encode(const PartChannels& part, std::span<const HostRank> ranks) {
 }
 
 Result<PartChannels> decode_part(std::string_view bytes, std::span<const HostRank> ranks) {
-  Reader reader(bytes);
+  PartReader reader(bytes);
   PartChannels part;
   part.whole = reader.take_int(0, 1) != 0;
   const std::vector<int> numbers =
