@@ -103,7 +103,7 @@ pkg-config (plexus) and CMake (find_package(Plexus)) read.")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "libplexus0 ${PLEXUS_SAME_VERSION}")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_CONFLICTS "libnccl-dev")
-  set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "plexus-tools")
+  set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "plexus-tools")
 
   set(CPACK_COMPONENT_PLUGINS_DESCRIPTION "collective communication with NCCL's interface, plugins
 Networks (TCP, libfabric, one that injects faults, one that reduces in a

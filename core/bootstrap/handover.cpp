@@ -7,9 +7,9 @@ namespace plexus {
 namespace {
 
 constexpr int kGracesMax = 10;
-constexpr size_t kPieceBytes = kBlobBytesMax;
+constexpr size_t kStatePieceBytes = kBlobBytesMax;
 
-Error breaks_rules(std::string_view what) {
+Error breaks_handover(std::string_view what) {
   return fail(Code::kRemoteError, "a member broke the protocol: {}", what);
 }
 
@@ -41,7 +41,7 @@ void HandOver::pause(Clock::time_point now) {
 Result<void> HandOver::take(uint32_t member, const Message& message, Clock::time_point now) {
   if (message.type == MessageType::kPause) {
     if (awaited_.erase(member) == 0) {
-      return breaks_rules("it stopped sending unasked");
+      return breaks_handover("it stopped sending unasked");
     }
     paused_.insert(member);
     if (awaited_.empty()) {
@@ -50,11 +50,11 @@ Result<void> HandOver::take(uint32_t member, const Message& message, Clock::time
     return ok();
   }
   if (message.type != MessageType::kHost) {
-    return breaks_rules("it sent a message after its last one");
+    return breaks_handover("it sent a message after its last one");
   }
   if (stage_ != Stage::kOffering || member != heir_) {
     return refused_.count(member) != 0 ? Result<void>(ok())  // too late
-                                       : breaks_rules("it took over unasked");
+                                       : breaks_handover("it took over unasked");
   }
   auto address = decode_hub_address(message.payload);
   if (address.has_error()) {  // the heir refuses
@@ -102,7 +102,7 @@ void HandOver::offer(Clock::time_point now) {
     return;
   }
   const std::string state = hub_.to_bytes();
-  const size_t pieces = (state.size() + kPieceBytes - 1) / kPieceBytes;
+  const size_t pieces = (state.size() + kStatePieceBytes - 1) / kStatePieceBytes;
   if (state.size() > kStateBytesMax) {
     stay();
     return;
@@ -113,7 +113,7 @@ void HandOver::offer(Clock::time_point now) {
   for (size_t piece = 0; piece < pieces; ++piece) {
     send_(heir_, Message{.type = MessageType::kHost,
                          .tag = pieces - 1 - piece,
-                         .payload = state.substr(piece * kPieceBytes, kPieceBytes)});
+                         .payload = state.substr(piece * kStatePieceBytes, kStatePieceBytes)});
   }
 }
 

@@ -11,7 +11,7 @@
 namespace plexus {
 namespace {
 
-constexpr std::array<uint8_t, 8> kMagic = {'P', 'L', 'X', 'H', 'E', 'L', 'L', '1'};
+constexpr std::array<uint8_t, 8> kHelloMagic = {'P', 'L', 'X', 'H', 'E', 'L', 'L', '1'};
 constexpr std::array<uint8_t, 8> kRefusalMagic = {'P', 'L', 'X', 'N', 'O', 'F', 'D', '1'};
 static_assert(crypto_auth_KEYBYTES == kSecretBytes && crypto_auth_BYTES == sizeof(Proof));
 
@@ -47,7 +47,7 @@ Result<Nonce> make_nonce() {
 
 Result<Hello> make_hello() {
   PLEXUS_TRY(nonce, make_nonce());
-  return Hello{kMagic, nonce};
+  return Hello{kHelloMagic, nonce};
 }
 
 Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer) {
@@ -77,7 +77,7 @@ std::optional<uint32_t> read_refusal(const Answer& answer) {
 }
 
 Result<Answer> make_answer(const Secret& secret, const Hello& hello) {
-  if (hello.magic != kMagic) {
+  if (hello.magic != kHelloMagic) {
     return fail(Code::kRemoteError, "the first bytes are not of our protocol");
   }
   PLEXUS_TRY(nonce, make_nonce());

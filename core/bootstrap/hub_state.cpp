@@ -10,10 +10,10 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kPieceBytes = 16UL * 1024;  // small, because the reader moves the rest of a piece
-                                             // for each message
+constexpr size_t kStateReadBytes = 16UL * 1024;  // small, because the reader moves the rest of a
+                                                 // piece for each message
 
-Error damaged(std::string_view what) {
+Error damaged_state(std::string_view what) {
   return fail(Code::kRemoteError, "the state of the control plane is damaged: {}", what);
 }
 
@@ -58,8 +58,8 @@ Result<void> Hub::restore(std::string_view bytes) {
   }
   MessageReader reader;
   size_t taken_bytes = 0;
-  for (size_t at = 0; at < bytes.size(); at += kPieceBytes) {
-    const std::string_view piece = bytes.substr(at, kPieceBytes);
+  for (size_t at = 0; at < bytes.size(); at += kStateReadBytes) {
+    const std::string_view piece = bytes.substr(at, kStateReadBytes);
     reader.append(piece.data(), piece.size());
     for (;;) {
       PLEXUS_TRY(message, reader.next());
@@ -73,7 +73,7 @@ Result<void> Hub::restore(std::string_view bytes) {
   const auto world = groups_.find(world_);
   if (taken_bytes != bytes.size() || !all_joined() || world == groups_.end() ||
       world->second.members.size() != nranks_) {
-    return damaged("it is not whole");
+    return damaged_state("it is not whole");
   }
   return ok();
 }
@@ -89,19 +89,19 @@ Result<void> Hub::restore_message(const Message& message) {
     case MessageType::kLeaveGroup:
       return restore_leave_record(message);
     default:
-      return damaged("a message that is no part of it");
+      return damaged_state("a message that is no part of it");
   }
 }
 
 Result<void> Hub::restore_member(const Message& message) {
   PLEXUS_TRY(info, decode_join(message.payload));
   if (!groups_.empty() || message.peer > 1 || (nranks_ != 0 && nranks_ != info.nranks)) {
-    return damaged("a member that does not fit");
+    return damaged_state("a member that does not fit");
   }
   nranks_ = info.nranks;
   const bool is_present = message.peer == 1;
   if (!members_.emplace(info.rank, Member{info, is_present}).second) {
-    return damaged("a rank that is there twice");
+    return damaged_state("a rank that is there twice");
   }
   present_ += is_present ? 1 : 0;
   return ok();
@@ -113,7 +113,7 @@ Result<void> Hub::restore_group(const Message& message) {
   if (!all_joined() || message.tag > 1 || distinct.size() != ranks.size() ||
       *distinct.rbegin() >= nranks_ || groups_.size() >= kHubGroupsMax ||
       groups_.count(message.group) != 0) {
-    return damaged("a group that cannot be");
+    return damaged_state("a group that cannot be");
   }
   Group group;
   group.members = std::move(ranks);
@@ -126,14 +126,14 @@ Result<void> Hub::restore_gather(const Message& message) {
   const auto at = groups_.find(message.group);
   if (at == groups_.end() || !contains(at->second.members, message.peer) ||
       message.payload.size() > kBlobBytesMax) {
-    return damaged("a part of a gather that cannot be");
+    return damaged_state("a part of a gather that cannot be");
   }
   Group& group = at->second;
   auto& gather = group.gathers[message.tag];
   const bool is_new = gather.emplace(message.peer, message.payload).second;
   if (!is_new || gather.size() >= group.members.size() ||
       group.gathers.size() > kHubGathersMax + 1) {
-    return damaged("a gather that cannot be");
+    return damaged_state("a gather that cannot be");
   }
   return ok();
 }
@@ -143,7 +143,7 @@ Result<void> Hub::restore_leave_record(const Message& message) {
   if (at == groups_.end() || !contains(at->second.members, message.peer) ||
       message.payload.size() > kBlobBytesMax ||
       !at->second.left.emplace(message.peer, message.payload).second) {
-    return damaged("a leave record that cannot be");
+    return damaged_state("a leave record that cannot be");
   }
   return ok();
 }

@@ -9,7 +9,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kMagic = 0x31584c50;  // "PLX1"
+constexpr uint32_t kMessageMagic = 0x31584c50;  // "PLX1"
 constexpr size_t kHubNameBytesMax = 128;
 
 Error damaged(std::string_view what) {
@@ -20,7 +20,7 @@ Error damaged(std::string_view what) {
 
 std::string encode(const Message& message) {
   ByteWriter writer;
-  writer.put(kMagic);
+  writer.put(kMessageMagic);
   writer.put(static_cast<uint32_t>(message.payload.size()));
   writer.put(message.type);
   writer.put(uint16_t{0});
@@ -46,7 +46,7 @@ Result<std::optional<Message>> MessageReader::next() {
   message.tag = reader.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
                      type <= static_cast<uint16_t>(MessageType::kMove);
-  if (magic != kMagic || size > kPayloadBytesMax || !known) {
+  if (magic != kMessageMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }
   if (reader.rest().size() < size) {

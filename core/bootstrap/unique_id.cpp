@@ -11,7 +11,7 @@
 namespace plexus {
 namespace {
 
-constexpr char kMagic[8] = {'P', 'L', 'X', 'U', 'I', 'D', '0', '1'};
+constexpr char kIdMagic[8] = {'P', 'L', 'X', 'U', 'I', 'D', '0', '1'};
 constexpr size_t kJobAt = 8;
 constexpr size_t kSecretAt = 16;
 constexpr size_t kAddressAt = kSecretAt + kSecretBytes;
@@ -32,7 +32,7 @@ uint64_t sum_of(std::span<const std::byte, UniqueId::kBytes> bytes) {
 
 std::array<std::byte, UniqueId::kBytes> UniqueId::to_bytes() const {
   std::array<std::byte, kBytes> bytes{};
-  std::memcpy(bytes.data(), kMagic, sizeof(kMagic));
+  std::memcpy(bytes.data(), kIdMagic, sizeof(kIdMagic));
   std::memcpy(bytes.data() + kJobAt, &job, sizeof(job));
   std::memcpy(bytes.data() + kSecretAt, secret.data(), secret.size());
   address.pack(reinterpret_cast<uint8_t*>(bytes.data() + kAddressAt));
@@ -46,7 +46,7 @@ Result<UniqueId> UniqueId::from_bytes(std::span<const std::byte, kBytes> bytes) 
                                         [](std::byte b) { return b == std::byte{0}; });
   uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + kSumAt, sizeof(sum));
-  if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0 || !tail_is_zero ||
+  if (std::memcmp(bytes.data(), kIdMagic, sizeof(kIdMagic)) != 0 || !tail_is_zero ||
       sum != sum_of(bytes)) {
     return fail(Code::kInvalidArgument,
                 "the unique id is damaged or not from this library: pass the 128 bytes of "

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kFileBytesMax = size_t{4} << 20;
 constexpr size_t kHostLinesMax = 65'536;
-constexpr int kRailMax = 65'535;
+constexpr int kFileRailMax = 65'535;
 constexpr double kGbitMax = 1e6;
 constexpr double kMsMax = 1e6;
 constexpr double kCostMax = 1e12;
@@ -95,7 +95,7 @@ Result<FabricFile::Host> read_host(const std::vector<std::string_view>& words, i
     row.device = std::move(device);
   }
   if (pairs.count("rail") != 0) {
-    PLEXUS_TRY(rail, read_number(pairs["rail"], "rail", 0, kRailMax));
+    PLEXUS_TRY(rail, read_number(pairs["rail"], "rail", 0, kFileRailMax));
     if (rail != std::floor(rail)) {
       return fail(Code::kInvalidUsage, "rail takes a whole number, not '{}'", pairs["rail"]);
     }

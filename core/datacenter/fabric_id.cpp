@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kEntriesMax = 32;
 constexpr uint64_t kPortMax = 255;
-constexpr uint64_t kRailMax = 32'767;
+constexpr uint64_t kIdRailMax = 32'767;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -65,8 +65,8 @@ Result<HcaEntry> read_entry(std::string_view text, HcaSyntax syntax, bool exclud
     entry.fabric_id = id;
     return entry;
   }
-  PLEXUS_TRY(rail, read_field(field(2), "the rail", kRailMax));
-  PLEXUS_TRY(plane, read_field(field(3), "the plane", kRailMax));
+  PLEXUS_TRY(rail, read_field(field(2), "the rail", kIdRailMax));
+  PLEXUS_TRY(plane, read_field(field(3), "the plane", kIdRailMax));
   entry.rail = as_int(rail);
   entry.plane = as_int(plane);
   return entry;

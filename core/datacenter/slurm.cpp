@@ -14,7 +14,7 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kFileBytesMax = size_t{4} << 20;
+constexpr size_t kSlurmBytesMax = size_t{4} << 20;
 constexpr size_t kNamesMax = 65'536;
 
 struct Switch {
@@ -134,9 +134,9 @@ void collect(const std::map<std::string, Switch>& switches,
 }  // namespace
 
 Result<std::string> fabric_file_of_slurm(std::string_view topology_conf) {
-  if (topology_conf.size() > kFileBytesMax) {
+  if (topology_conf.size() > kSlurmBytesMax) {
     return fail(Code::kInvalidUsage, "{} bytes, at most {} are read", topology_conf.size(),
-                kFileBytesMax);
+                kSlurmBytesMax);
   }
   std::map<std::string, Switch> switches;
   for (int line = 1; !topology_conf.empty(); ++line) {

@@ -46,17 +46,17 @@ Error make_error(const Context& context, std::string_view call, int32_t code) {
 
 namespace {
 
-constexpr uint32_t kTableBytesMax = 64 * 1024;
+constexpr uint32_t kCollnetTableBytesMax = 64 * 1024;
 
 using collnet_detail::Context;
 using collnet_detail::make_error;
 
 /// The log callback that plugins get. No exception may escape into C.
-void log_from_plugin(plexus_log_sink_t* sink,
-                     int32_t level,
-                     const char* file,
-                     int32_t line,
-                     const char* text) noexcept {
+void log_from_collnet(plexus_log_sink_t* sink,
+                      int32_t level,
+                      const char* file,
+                      int32_t line,
+                      const char* text) noexcept {
   if (text == nullptr) {
     return;
   }
@@ -184,7 +184,7 @@ Result<CollnetPlugin> check_collnet_plugin(const plexus_collnet_plugin_t* plugin
   const bool has_table = plugin->struct_size >= sizeof(*plugin) && plugin->ops != nullptr;
   const uint32_t size_bytes = has_table ? plugin->ops->struct_size : 0;
   constexpr size_t kLeast = offsetof(plexus_collnet_ops_t, close_listen) + sizeof(void*);
-  if (size_bytes < kLeast || size_bytes > kTableBytesMax) {
+  if (size_bytes < kLeast || size_bytes > kCollnetTableBytesMax) {
     return fail(Code::kInvalidUsage, "its collnet table has {} bytes, expected {} or more",
                 size_bytes, kLeast);
   }
@@ -204,7 +204,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   plexus_collnet_config_t config{};
   config.struct_size = sizeof config;
   config.comm_id = comm_id;
-  config.log = &log_from_plugin;
+  config.log = &log_from_collnet;
   config.log_sink = reinterpret_cast<plexus_log_sink_t*>(state.get());
   const CollnetPlugin& used = *state->plugin;
   plexus_collnet_context_t* raw = nullptr;

@@ -25,7 +25,7 @@ constexpr std::string_view kOwnPrefix = "libplexus-net-";
 constexpr std::string_view kOwnName = "net-";  // prefix of the names of Plexus's own plugins
 constexpr std::string_view kSuffix = ".so";
 /// NCCL's default when NCCL_NET_PLUGIN is not set; vendors install their plugin under this name.
-constexpr std::string_view kDefaultFile = "libnccl-net.so";
+constexpr std::string_view kDefaultNet = "libnccl-net.so";
 
 /// Plexus's own networks, best first, which a communicator tries without a setting.
 constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
@@ -236,7 +236,7 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
     candidates.push_back({entry, true});
   }
   if (candidates.empty() && !list.has_none) {
-    candidates.push_back({{std::string(kDefaultFile)}, false});
+    candidates.push_back({{std::string(kDefaultNet)}, false});
   }
   if (list.named.empty() && !options.network.empty()) {
     for (const std::string_view network : split_list(options.network, ',')) {

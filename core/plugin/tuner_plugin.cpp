@@ -18,7 +18,7 @@ namespace plexus {
 namespace {
 
 constexpr const char* kOwnTuner = "tuner-default";
-constexpr uint32_t kTableBytesMax = 64 * 1024;
+constexpr uint32_t kTunerTableBytesMax = 64 * 1024;
 
 std::vector<std::filesystem::path> list_folders(const TunerOptions& options) {
   std::vector<std::filesystem::path> folders = {options.own_folder};
@@ -131,7 +131,7 @@ Result<plexus_tuner_ops_t> check(const plexus_plugin_t& plugin, const std::strin
   }
   const bool has_table = plugin.struct_size >= sizeof(plexus_plugin_t) && plugin.tuner != nullptr;
   const uint32_t size_bytes = has_table ? plugin.tuner->struct_size : 0;
-  if (size_bytes < sizeof(plexus_tuner_ops_t) || size_bytes > kTableBytesMax) {
+  if (size_bytes < sizeof(plexus_tuner_ops_t) || size_bytes > kTunerTableBytesMax) {
     return fail(Code::kInvalidUsage, "{} has a tuner table of {} bytes, expected {}", file,
                 size_bytes, sizeof(plexus_tuner_ops_t));
   }

@@ -9,13 +9,13 @@
 namespace plexus {
 namespace {
 
-struct Setting {
+struct AgreedSetting {
   const char* name;
   std::string (*value)(const PeerInfo& info);
 };
 
 // NCCL_BUFFSIZE, NCCL_MIN_CTAS and NCCL_MAX_CTAS are missing, because ranks may differ in them.
-constexpr Setting kSettings[] = {
+constexpr AgreedSetting kSettings[] = {
     {"NCCL_PROTO", [](const PeerInfo& info) { return std::string(info.protocols); }},
     {"NCCL_ALGO", [](const PeerInfo& info) { return std::string(info.algorithms); }},
     {"PLEXUS_DETERMINISTIC",
@@ -25,7 +25,7 @@ constexpr Setting kSettings[] = {
 /// "rank 3 (node7)" or "ranks 0, 2 (node7) and 5 more": the ranks with `value`, and the first one's
 /// host.
 std::string list_who_has(std::span<const PeerInfo> infos,
-                         const Setting& setting,
+                         const AgreedSetting& setting,
                          const std::string& value) {
   constexpr size_t kNamed = 8;
   std::string ranks;
@@ -52,7 +52,7 @@ Result<void> check_agreement(std::span<const PeerInfo> infos) {
                   first.version, rank, infos[rank].host, infos[rank].version);
     }
   }
-  for (const Setting& setting : kSettings) {
+  for (const AgreedSetting& setting : kSettings) {
     const std::string one = setting.value(first);
     const auto differs = std::find_if(infos.begin(), infos.end(), [&](const PeerInfo& info) {
       return setting.value(info) != one;

@@ -8,7 +8,6 @@
 namespace plexus {
 namespace {
 
-constexpr int kSmHopper = 90;
 constexpr int kSmBlackwell = 100;
 
 constexpr std::array kIntraOld = {40.0F, 30.0F, 20.0F, 18.0F, 15.0F, 12.0F, 10.0F,

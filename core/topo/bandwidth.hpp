@@ -15,6 +15,8 @@ inline constexpr float kLocalGbPerS = 5000;      // inside one device
 inline constexpr float kPartitionGbPerS = 2618;  // between the two partitions of one GPU
 inline constexpr float kHostRankGbPerS = 10;     // what one core moves to and from memory
 
+inline constexpr int kSmHopper = 90;  // compute capability times 10
+
 /// One NVLink of a GPU with compute capability `sm` (times 10).
 float nvlink_gb_per_s(int sm);
 /// `speed` in sysfs's notation ("16.0 GT/s PCIe"); unknown or empty: PCIe 3. `width` 0: 16 lanes.

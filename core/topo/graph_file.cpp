@@ -19,9 +19,10 @@ uint64_t device_id(const Node& node, int device) {
   return (static_cast<uint64_t>(node.host) << kHostShift) | static_cast<uint64_t>(device);
 }
 
-class Reader {
+class GraphReader {
  public:
-  Reader(const System& system, const TopoOptions& options) : system_(system), options_(options) {}
+  GraphReader(const System& system, const TopoOptions& options)
+      : system_(system), options_(options) {}
 
   Result<GivenChannels> read(const XmlElement& root) {
     GivenChannels given;
@@ -212,7 +213,7 @@ Result<GivenChannels> parse_graphs(std::string_view text,
     return fail(Code::kInvalidUsage, "{} has version {}; only version 1 is understood",
                 root.where(), version);
   }
-  return Reader(system, options).read(root);
+  return GraphReader(system, options).read(root);
 }
 
 std::string format_graphs(const NodeChannels& channels, const System& system) {

@@ -95,7 +95,7 @@ std::vector<std::vector<int>> group_by_datacenter(size_t nodes, const Datacenter
 }
 
 /// Reverses bits 0 .. log2(power) - 1.
-int mirror_bits(int value, int power) {
+int mirror_low_bits(int value, int power) {
   int mirrored = 0;
   for (int bit = 1; bit < power; bit <<= 1) {
     mirrored = (mirrored << 1) | ((value & bit) != 0 ? 1 : 0);
@@ -112,13 +112,13 @@ int crossing_node(int count, int channel, int channels, const Datacenters& datac
   const int value = channels * datacenters.device_of_rank0 + (datacenters.scatter ? channel : 0);
   const auto nodes = static_cast<unsigned>(count);
   if (!datacenters.every_node) {
-    return mirror_bits(value, static_cast<int>(std::bit_floor(nodes))) % count;
+    return mirror_low_bits(value, static_cast<int>(std::bit_floor(nodes))) % count;
   }
   // The (value % count)-th number below count in bit-reversed order: each node once, then again.
   const int power = static_cast<int>(std::bit_ceil(nodes));
   int node = -1;
   for (int left = value % count, next = 0; left >= 0; ++next) {
-    node = mirror_bits(next, power);
+    node = mirror_low_bits(next, power);
     left -= node < count ? 1 : 0;
   }
   return node;
@@ -343,12 +343,12 @@ class Joiner {
 int count_channels(const JoinedChannels& joined,
                    std::span<const ClusterNode> nodes,
                    ChannelLimits limits) {
-  constexpr int kSmHopper = 90;
+  constexpr int kHopper = 90;
   constexpr float kFastGbPerS = 45;
   constexpr int kFewChannels = 16;
   int count = 2 * joined.search_channels;
   const bool hopper = std::all_of(nodes.begin(), nodes.end(),
-                                  [](const ClusterNode& node) { return node.sm_min >= kSmHopper; });
+                                  [](const ClusterNode& node) { return node.sm_min >= kHopper; });
   if (hopper && nodes.size() > 1 && joined.ring.intra_gb_per_s > kFastGbPerS &&
       count < kFewChannels) {
     count *= 2;

@@ -16,7 +16,6 @@ namespace {
 constexpr Budget kBudgetSame = 1 << 8;
 constexpr Budget kBudgetFree = 1 << 14;
 constexpr Budget kBudgetGlobal = 1 << 19;
-constexpr int kSmHopper = 90;
 constexpr int kNvlsHeadsMax = 32;
 
 struct TypeRange {

@@ -6,10 +6,10 @@
 namespace plexus {
 namespace {
 
-Node& at(System& system, int index) { return system.nodes[static_cast<size_t>(index)]; }
+Node& node_at(System& system, int index) { return system.nodes[static_cast<size_t>(index)]; }
 
 void put_uplink_last(System& system, int index, int up) {
-  std::vector<Link>& links = at(system, index).links;
+  std::vector<Link>& links = node_at(system, index).links;
   std::stable_partition(links.begin(), links.end(),
                         [up](const Link& link) { return link.to != up; });
   for (const Link& link : links) {
@@ -34,7 +34,7 @@ int add_node(System& system, NodeType type, uint64_t id, int host) {
 }
 
 void connect(System& system, int from, int to, LinkType type, float gb_per_s) {
-  std::vector<Link>& links = at(system, from).links;
+  std::vector<Link>& links = node_at(system, from).links;
   auto link = std::find_if(links.begin(), links.end(),
                            [&](const Link& known) { return known.to == to && known.type == type; });
   if (link == links.end()) {
@@ -55,7 +55,7 @@ void connect_both(System& system, int left, int right, LinkType type, float gb_p
 
 void put_uplinks_last(System& system) {
   for (const int cpu : system.of_type.at(static_cast<size_t>(NodeType::kCpu))) {
-    const std::vector<Link> links = at(system, cpu).links;
+    const std::vector<Link> links = node_at(system, cpu).links;
     for (const Link& link : links) {
       if (link.type == LinkType::kPci) {
         put_uplink_last(system, link.to, cpu);
@@ -73,7 +73,7 @@ System with_nodes(const System& system, const std::vector<bool>& keep) {
     if (keep[i]) {
       const Node& node = system.nodes[i];
       moved[i] = add_node(kept, node.type, node.id, node.host);
-      Node& copy = at(kept, moved[i]);
+      Node& copy = node_at(kept, moved[i]);
       copy.pci_ids = node.pci_ids;
       copy.rank = node.rank;
       copy.net = node.net;
@@ -83,7 +83,7 @@ System with_nodes(const System& system, const std::vector<bool>& keep) {
   for (size_t i = 0; i < system.nodes.size(); ++i) {
     for (const Link& link : system.nodes[i].links) {
       if (keep[i] && keep[static_cast<size_t>(link.to)]) {
-        at(kept, moved[i])
+        node_at(kept, moved[i])
             .links.push_back({.type = link.type,
                               .gb_per_s = link.gb_per_s,
                               .to = moved[static_cast<size_t>(link.to)]});

@@ -19,9 +19,9 @@ constexpr size_t kAttributesMax = 64;
 constexpr size_t kElementsMax = 100'000;
 constexpr size_t kTextBytesMax = 255;
 
-class Reader {
+class TreeReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit TreeReader(std::string_view text) : text_(text) {}
 
   Result<XmlElement> read(const pugi::xml_node& node, int depth) {
     XmlElement element;
@@ -226,7 +226,7 @@ Result<XmlElement> parse_xml(std::string_view text) {
   pugi::xml_document document;
   const pugi::xml_parse_result parsed = document.load_buffer(
       text.data(), text.size(), pugi::parse_default | pugi::parse_fragment, pugi::encoding_utf8);
-  Reader reader(text);
+  TreeReader reader(text);
   if (!parsed) {
     return fail(Code::kInvalidUsage, "line {}: {}", reader.line_of(parsed.offset),
                 parsed.description());

@@ -8,7 +8,7 @@
 namespace plexus {
 namespace {
 
-const char* name(Buffer buffer) {
+const char* buffer_name(Buffer buffer) {
   return buffer == Buffer::kInput ? "input" : buffer == Buffer::kOutput ? "output" : "scratch";
 }
 
@@ -49,7 +49,7 @@ std::string SymbolicMemory::read(StepEvent now, Buffer buffer, int chunk, uint32
   }
   if (problem.empty() && !order_.is_before(cell.written, now.lane)) {
     problem = fmt::format("reads {} chunk {}, which lane {} writes in no order with it",
-                          name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
+                          buffer_name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
   }
   if (lanes_max_ > 1) {
     reads_[at * lanes_max_ + static_cast<size_t>(lane(now).lane)] = now.number;
@@ -64,9 +64,9 @@ std::string SymbolicMemory::check_value(int rank,
                                         int chunk,
                                         const Cell& cell) const {
   if (buffer != Buffer::kInput) {
-    return cell.written.number > 0
-               ? std::string()
-               : fmt::format("reads {} chunk {}, which nobody has written", name(buffer), chunk);
+    return cell.written.number > 0 ? std::string()
+                                   : fmt::format("reads {} chunk {}, which nobody has written",
+                                                 buffer_name(buffer), chunk);
   }
   // A reduction scales what it reads as input, so that must still be the caller's data.
   const int block = definition_.is_one_block(Buffer::kInput) ? 0 : chunk;
@@ -91,14 +91,14 @@ std::string SymbolicMemory::check_scratch(StepEvent now, size_t cell) {
 std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer, int chunk) const {
   const Cell& cell = cells_[at];
   if (!order_.is_before(cell.written, now.lane)) {
-    return fmt::format("writes {} chunk {}, which lane {} writes in no order with it", name(buffer),
-                       chunk, network_.lanes()[cell.written.lane].lane);
+    return fmt::format("writes {} chunk {}, which lane {} writes in no order with it",
+                       buffer_name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
   }
   const uint32_t first = network_.first_lane(lane(now).rank);
   for (uint32_t other = 0; lanes_max_ > 1 && other < network_.lane_count(lane(now).rank); ++other) {
     if (!order_.is_before({first + other, reads_[at * lanes_max_ + other]}, now.lane)) {
       return fmt::format("writes {} chunk {}, which lane {} reads in no order with it",
-                         name(buffer), chunk, other);
+                         buffer_name(buffer), chunk, other);
     }
   }
   for (uint32_t loan = cell.loans; loan != kNoLoan; loan = loans_[loan].next) {
@@ -108,7 +108,7 @@ std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer,
     if (loans_[loan].number >= taken.size() ||
         !order_.is_before({ends.recv_lane, taken[loans_[loan].number]}, now.lane)) {
       return fmt::format("overwrites {} chunk {}, which rank {} may still read in place",
-                         name(buffer), chunk, ends.target);
+                         buffer_name(buffer), chunk, ends.target);
     }
   }
   return {};
@@ -122,11 +122,12 @@ std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint3
     problem = check_scratch(now, at);
   }
   if (problem.empty() && cell.written.number > 0 && cell.value == value) {
-    problem = fmt::format("stores in {} chunk {} what is there already", name(buffer), chunk);
+    problem =
+        fmt::format("stores in {} chunk {} what is there already", buffer_name(buffer), chunk);
   }
   if (problem.empty() && cell.is_unread) {
     problem = fmt::format("overwrites {} chunk {}, whose value was stored and never read",
-                          name(buffer), chunk);
+                          buffer_name(buffer), chunk);
   }
   if (lanes_max_ > 1) {
     std::fill_n(reads_.begin() + static_cast<std::ptrdiff_t>(at * lanes_max_), lanes_max_, 0U);

@@ -13,7 +13,7 @@ namespace plexus::net_socket {
 namespace {
 
 /// Limit per system call, so that the sockets of a helper take turns.
-constexpr uint64_t kBytesPerCall = 1 << 20;
+constexpr uint64_t kHelperBytesPerCall = 1 << 20;
 
 /// Blocks all signals, which the application's threads are to handle.
 class BlockedSignals {
@@ -112,7 +112,7 @@ bool Helper::move_part(size_t socket) {
   }
   const Part& part = queue.parts[head % queue.parts.size()];
   std::byte* data = part.data + queue.moved_bytes;
-  const uint64_t size_bytes = std::min(part.size_bytes - queue.moved_bytes, kBytesPerCall);
+  const uint64_t size_bytes = std::min(part.size_bytes - queue.moved_bytes, kHelperBytesPerCall);
   const int fd = options_.sockets[socket];
   const ssize_t n = options_.direction == Direction::kSend
                         ? ::send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL)

@@ -13,7 +13,7 @@
 namespace plexus {
 namespace {
 
-constexpr const char* kDefaultFile = "libnccl-profiler.so";
+constexpr const char* kDefaultProfiler = "libnccl-profiler.so";
 
 /// The event types that have `type` as an ancestor, and `type` itself.
 constexpr uint64_t family_of(uint64_t type) {
@@ -221,7 +221,7 @@ bool Profiler::complain(const char* call, int32_t code) noexcept {
 Result<std::unique_ptr<ProfilerSet>> ProfilerSet::open(const ProfilerOptions& options,
                                                        const ProfiledComm& comm) {
   std::unique_ptr<ProfilerSet> set(new ProfilerSet(comm));
-  const std::string wanted = options.plugins.empty() ? kDefaultFile : options.plugins;
+  const std::string wanted = options.plugins.empty() ? kDefaultProfiler : options.plugins;
   for (const std::string_view name : split_list(wanted, ',')) {
     if (name == "none") {
       continue;
