@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank, a connection end and a kernel for tests of the engine, which do what the test says.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/engine/execution.hpp"
+
+namespace plexus {
+
+class FakeRank final : public RankState {
+ public:
+  std::vector<std::string> failures;  // texts of the errors that the rank was told
+
+  [[nodiscard]] Error stop_reason() const override {
+    return plexus::fail(Code::kRemoteError, "rank 1 died");
+  }
+  void fail(const Error& error) override {
+    failures.emplace_back(error.message());
+    stop = true;
+  }
+  void on_stalled(std::vector<Wait> /*waits*/) override {}
+  void on_moved() override {}
+};
+
+/// A receiving end, which has nothing to drain.
+class FakeEnd final : public ConnectionEnd {
+ public:
+  explicit FakeEnd(int peer) : ConnectionEnd({.peer = peer, .sends = false, .index = 0}) {}
+
+  std::function<Result<bool>()> connect = [] { return true; };
+  int calls = 0;  // of progress_connect
+
+  Result<bool> progress_connect() override {
+    ++calls;
+    PLEXUS_TRY(connects, connect());
+    connected_ = connects;
+    return connects;
+  }
+};
+
+class FakeKernel final : public RemoteWork {
+ public:
+  std::function<Result<bool>()> run = [] { return true; };
+  int polls = 0;
+
+  Result<bool> poll() noexcept override {
+    ++polls;
+    return run();
+  }
+  [[nodiscard]] const CallRecord& call() const noexcept override { return call_; }
+
+ private:
+  CallRecord call_{};
+};
+
+}  // namespace plexus
