@@ -167,19 +167,28 @@ class CheckCall : public testing::Test {
     }
     unsetenv("PLEXUS_DEVICE");
   }
-  CallArguments call(Collective collective) {
-    return {.collective = collective,
-            .send = input_.data(),
-            .recv = output_.data(),
-            .count = 4,
-            .type = ncclInt32,
-            .op = is_reduction(collective) ? static_cast<int>(ncclSum) : kNoOp,
-            .root = 0,
-            .comm = comm_,
-            .stream = nullptr};
+  /// A call, as the public functions pass it to issue().
+  struct Arguments {
+    CallShape shape;
+    CallPlace place;
+  };
+  Arguments call(Collective collective) {
+    return {
+        .shape = {.collective = collective,
+                  .type = ncclInt32,
+                  .op = is_reduction(collective) ? static_cast<int>(ncclSum) : kNoOp,
+                  .count = 4},
+        .place = {.send = input_.data(), .recv = output_.data(), .comm = comm_, .stream = nullptr}};
   }
-  static std::string why_not(const CallArguments& arguments) {
-    const auto checked = check_call(arguments);
+  static Result<Task> check(const Arguments& arguments) {
+    CallShape shape = arguments.shape;
+    shape.has_send = arguments.place.send != nullptr;
+    shape.has_recv = arguments.place.recv != nullptr;
+    shape.in_place = arguments.place.send == arguments.place.recv;
+    return check_call(shape, arguments.place);
+  }
+  static std::string why_not(const Arguments& arguments) {
+    const auto checked = check(arguments);
     if (checked.has_value()) {
       return "accepted";
     }
@@ -193,70 +202,70 @@ class CheckCall : public testing::Test {
 };
 
 TEST_F(CheckCall, AGoodCallBecomesATaskWithItsArguments) {
-  const Task task = check_call(call(Collective::kAllReduce)).value();
-  EXPECT_EQ(task.collective, Collective::kAllReduce);
-  EXPECT_EQ(task.type, DataType::kInt32);
+  const Task task = check(call(Collective::kAllReduce)).value();
+  EXPECT_EQ(task.shape.collective, Collective::kAllReduce);
+  EXPECT_EQ(task.shape.datatype(), DataType::kInt32);
   EXPECT_EQ(task.op.kind, ReduceKind::kSum);
   EXPECT_EQ(task.send, input_.data());
   EXPECT_EQ(task.recv, output_.data());
-  EXPECT_EQ(task.count, 4U);
+  EXPECT_EQ(task.shape.count, 4U);
 }
 
 TEST_F(CheckCall, RootsPeersTypesAndOperationsMustBeInRange) {
-  CallArguments arguments = call(Collective::kBroadcast);
-  arguments.root = 1;
+  Arguments arguments = call(Collective::kBroadcast);
+  arguments.shape.root = 1;
   EXPECT_THAT(why_not(arguments), HasSubstr("root 1 is not a rank"));
   arguments = call(Collective::kSend);
-  arguments.root = -1;
+  arguments.shape.root = -1;
   EXPECT_THAT(why_not(arguments), HasSubstr("peer -1 is not a rank"));
   arguments = call(Collective::kAllGather);
-  arguments.type = ncclNumTypes;
+  arguments.shape.type = ncclNumTypes;
   EXPECT_THAT(why_not(arguments), HasSubstr("datatype"));
   arguments = call(Collective::kReduce);
-  arguments.op = ncclNumOps;
+  arguments.shape.op = ncclNumOps;
   EXPECT_NE(why_not(arguments), "accepted");
 }
 
 TEST_F(CheckCall, ABufferThatIsUsedMustNotBeNullUnlessTheCountIsZero) {
-  CallArguments arguments = call(Collective::kAllReduce);
-  arguments.send = nullptr;
+  Arguments arguments = call(Collective::kAllReduce);
+  arguments.place.send = nullptr;
   EXPECT_THAT(why_not(arguments), HasSubstr("send buffer is NULL"));
-  arguments.count = 0;
+  arguments.shape.count = 0;
   EXPECT_EQ(why_not(arguments), "accepted");
   arguments = call(Collective::kRecv);
-  arguments.send = nullptr;
+  arguments.place.send = nullptr;
   EXPECT_EQ(why_not(arguments), "accepted") << "a receive does not send";
-  arguments.recv = nullptr;
+  arguments.place.recv = nullptr;
   EXPECT_THAT(why_not(arguments), HasSubstr("receive buffer is NULL"));
 }
 
 TEST_F(CheckCall, ASizeThatOverflowsIsRefused) {
-  CallArguments arguments = call(Collective::kAllReduce);
-  arguments.count = std::numeric_limits<size_t>::max() / 4;
+  Arguments arguments = call(Collective::kAllReduce);
+  arguments.shape.count = std::numeric_limits<size_t>::max() / 4;
   EXPECT_THAT(why_not(arguments), HasSubstr("beyond any memory"));
 }
 
 TEST_F(CheckCall, AllToAllIsNotPossibleInPlace) {
-  CallArguments arguments = call(Collective::kAllToAll);
+  Arguments arguments = call(Collective::kAllToAll);
   EXPECT_EQ(why_not(arguments), "accepted");
-  arguments.recv = const_cast<void*>(
-      arguments.send);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing is written
+  arguments.place.recv = const_cast<void*>(
+      arguments.place.send);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing is written
   EXPECT_THAT(why_not(arguments), HasSubstr("not possible in place"));
 }
 
 TEST_F(CheckCall, StreamsAreThoseOfPlexusAndCudasDefaultStreams) {
-  CallArguments arguments = call(Collective::kAllReduce);
+  Arguments arguments = call(Collective::kAllReduce);
   for (const uintptr_t default_stream : {uintptr_t{1}, uintptr_t{2}}) {
-    arguments.stream = reinterpret_cast<cudaStream_t>(
+    arguments.place.stream = reinterpret_cast<cudaStream_t>(
         default_stream);  // NOLINT(performance-no-int-to-ptr): CUDA's values
-    EXPECT_EQ(check_call(arguments).value().stream, nullptr) << "complete on return";
+    EXPECT_EQ(check(arguments).value().stream, nullptr) << "complete on return";
   }
-  arguments.stream = reinterpret_cast<cudaStream_t>(&input_);
+  arguments.place.stream = reinterpret_cast<cudaStream_t>(&input_);
   EXPECT_THAT(why_not(arguments), HasSubstr("plexusStreamCreate"));
 }
 
 TEST_F(CheckCall, ADestroyedCommunicatorIsRefused) {
-  const CallArguments arguments = call(Collective::kAllReduce);
+  const Arguments arguments = call(Collective::kAllReduce);
   ASSERT_EQ(ncclCommDestroy(comm_), ncclSuccess);
   comm_ = nullptr;
   EXPECT_THAT(why_not(arguments), HasSubstr("no communicator"));

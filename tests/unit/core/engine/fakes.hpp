@@ -25,20 +25,21 @@ class FakeRank final : public RankState {
   void on_moved() override {}
 };
 
-/// A receiving end, which has nothing to drain.
+/// An end that connects when the test says so, and has nothing to drain.
 class FakeEnd final : public ConnectionEnd {
  public:
-  explicit FakeEnd(int peer) : ConnectionEnd({.peer = peer, .sends = false, .index = 0}) {}
+  explicit FakeEnd(int peer)
+      : ConnectionEnd({.key = {.peer = peer, .sends = false, .index = 0}, .peer_name = "a peer"}) {}
 
   std::function<Result<bool>()> connect = [] { return true; };
-  int calls = 0;  // of progress_connect
+  int calls = 0;  // of try_connect
 
-  Result<bool> progress_connect() override {
+ private:
+  Result<bool> try_connect() override {
     ++calls;
-    PLEXUS_TRY(connects, connect());
-    connected_ = connects;
-    return connects;
+    return connect();
   }
+  [[nodiscard]] std::string route() const override { return "a fake"; }
 };
 
 class FakeKernel final : public RemoteWork {

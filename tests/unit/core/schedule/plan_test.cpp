@@ -67,13 +67,16 @@ class Rank {
   }
   Task task(Collective collective, uint64_t count, int root = 0) {
     Task task;
-    task.collective = collective;
-    task.type = DataType::kInt32;
+    task.shape = {.collective = collective,
+                  .type = 2,  // ncclInt32
+                  .op = 0,    // ncclSum
+                  .root = root,
+                  .count = count,
+                  .has_send = true,
+                  .has_recv = true};
     task.op = ReduceOp::plain(ReduceKind::kSum);
-    task.root = root;
     task.send = input.data();
     task.recv = output.data();
-    task.count = count;
     return task;
   }
   std::unique_ptr<Plan> build(const std::vector<Task>& tasks) {
@@ -166,7 +169,7 @@ TEST_F(PlanTest, ARepeatedCallUsesOtherBuffersAndTheNextNumber) {
   for (size_t i = 0; i < kRanks; ++i) {
     const std::vector<Task> tasks = {ranks_[i].task(Collective::kAllReduce, 10)};
     plans[i] = ranks_[i].build(tasks);
-    EXPECT_TRUE(plans[i]->is_one_call());
+    EXPECT_TRUE(plans[i]->fits(tasks[0].shape));
     ranks_[i].prepare(*plans[i], tasks);
   }
   run({plans[0].get(), plans[1].get()});
@@ -195,16 +198,16 @@ TEST_F(PlanTest, FitsCallsThatDifferInAddressesOnly) {
   std::vector<Task> other = tasks;
   other[0].send = rank.input.data() + 1;
   EXPECT_TRUE(plan->fits(other));
-  other[0].count = 11;
+  other[0].shape.count = 11;
   EXPECT_FALSE(plan->fits(other)) << "another count";
   other = tasks;
-  other[0].type = DataType::kFloat32;
+  other[0].shape.type = 7;  // ncclFloat32
   EXPECT_FALSE(plan->fits(other)) << "another type";
   other = tasks;
-  other[0].op = ReduceOp::plain(ReduceKind::kMax);
+  other[0].shape.op = 2;  // ncclMax
   EXPECT_FALSE(plan->fits(other)) << "another reduction";
   other = tasks;
-  other[0].recv = rank.input.data();
+  other[0].shape.in_place = true;
   EXPECT_FALSE(plan->fits(other)) << "in place";
   other = {tasks[0], tasks[0]};
   EXPECT_FALSE(plan->fits(other)) << "two calls";
@@ -220,7 +223,7 @@ TEST_F(PlanTest, MessagesOfAGroupHaveAQueuePerPeerAndDirection) {
   EXPECT_EQ(plan->execution().queues[0].items.size(), 2U) << "both sends, in order";
   EXPECT_EQ(plan->execution().queues[1].items.size(), 1U);
   EXPECT_EQ(plan->execution().ends.size(), 2U) << "one connection in each direction";
-  EXPECT_FALSE(plan->is_one_call());
+  EXPECT_FALSE(plan->fits(tasks[0].shape)) << "a group";
   rank.prepare(*plan, tasks);
   EXPECT_EQ(rank.log.messages({.peer = 1, .sends = true}), 2U);
   EXPECT_EQ(rank.log.messages({.peer = 1, .sends = false}), 1U);
@@ -235,7 +238,7 @@ TEST_F(PlanTest, AMessageToItselfIsCopiedWithoutAConnection) {
   const std::vector<Task> tasks = {recv, send};
   const auto plan = rank.build(tasks);
   EXPECT_TRUE(plan->execution().ends.empty());
-  EXPECT_FALSE(plan->is_one_call());
+  EXPECT_FALSE(plan->fits(tasks[0].shape)) << "a group";
   rank.prepare(*plan, tasks);
   Execution* const execution = &plan->execution();
   Engine().run({&execution, 1});
@@ -280,19 +283,21 @@ TEST_F(PlanTest, TheCacheDropsTheLeastRecentlyUsedPlanThatIsNotInUse) {
     const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, count)};
     return cache.find_or_build(rank.context(), tasks).value();
   };
-  const std::shared_ptr<Plan> launched = find(1);
+  const auto is_kept = [&](uint64_t count) {
+    return cache.find(rank.task(Collective::kAllReduce, count).shape) != nullptr;
+  };
+  Plan* const launched = find(1);
   launched->launches = 1;
-  const std::weak_ptr<Plan> oldest = find(2);
-  const std::weak_ptr<Plan> used = find(3);
-  for (uint64_t count = 4; count <= 64; ++count) {
+  find(2);
+  for (uint64_t count = 3; count <= 64; ++count) {
     find(count);
   }
-  EXPECT_FALSE(oldest.expired()) << "64 plans fit";
-  find(3);
+  EXPECT_TRUE(is_kept(3)) << "64 plans fit";
   find(65);
-  EXPECT_TRUE(oldest.expired());
-  EXPECT_FALSE(used.expired());
-  EXPECT_EQ(launched.use_count(), 2) << "in flight, so the cache keeps it";
+  EXPECT_FALSE(is_kept(2)) << "the one that was not used for longest";
+  EXPECT_TRUE(is_kept(3)) << "used in between";
+  EXPECT_TRUE(is_kept(1)) << "in flight";
+  EXPECT_EQ(cache.newest(), launched) << "the one found last";
 }
 
 }  // namespace
