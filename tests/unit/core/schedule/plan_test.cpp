@@ -12,6 +12,7 @@
 
 #include "core/engine/engine.hpp"
 #include "core/transport/connections.hpp"
+#include "core/transport/direct.hpp"
 
 namespace plexus {
 namespace {
