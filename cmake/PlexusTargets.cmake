@@ -12,6 +12,12 @@
 
 include_guard(GLOBAL)
 
+option(PLEXUS_QUICK_BUILD "Several sources compiled as one, no conformance kit in the command" OFF)
+set(PLEXUS_UNITY_SOURCES 12)
+if(PLEXUS_QUICK_BUILD AND PLEXUS_TESTS)
+  message(FATAL_ERROR "PLEXUS_QUICK_BUILD is for builds without tests: add -DPLEXUS_TESTS=OFF")
+endif()
+
 set(PLEXUS_BIN_DIR "${PROJECT_BINARY_DIR}/bin")
 set(PLEXUS_LIB_DIR "${PROJECT_BINARY_DIR}/lib")
 set(PLEXUS_TEST_DIR "${PROJECT_BINARY_DIR}/test-bin")
@@ -63,6 +69,23 @@ function(plexus_find_sources out)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
+# A quick build compiles several sources of a target as one, and with -O1 what no message passes through. Sources of a
+# target must then not define one name in their unnamed namespaces twice, which tidy_unity checks.
+set_property(GLOBAL PROPERTY PLEXUS_UNITY_TARGETS "")
+function(plexus_use_unity target)
+  if(target STREQUAL "core_transport")  # its files have a kTag each
+    return()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY PLEXUS_UNITY_TARGETS ${target})
+  if(PLEXUS_QUICK_BUILD)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${PLEXUS_UNITY_SOURCES})
+    target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)  # caused by the other sources
+    if(target MATCHES "^(tools_|plexus_cli|core_(bootstrap|datacenter|setup|stall|topo)|plexus-tuner)")
+      target_compile_options(${target} PRIVATE -O1)
+    endif()
+  endif()
+endfunction()
+
 # What every compiled target gets. `rpath` is relative to the file's own folder, so that a build or
 # install tree can be moved as a whole. In Debian's packages the dynamic loader knows the folder.
 function(plexus_set_common target rpath)
@@ -99,6 +122,7 @@ function(plexus_add_library)
     target_link_libraries(${arg_NAME} PUBLIC ${arg_DEPS} PRIVATE plexus_flags)
     target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFS})
     plexus_use_precompiled(${arg_NAME} library)
+    plexus_use_unity(${arg_NAME})
   else()
     add_library(${arg_NAME} INTERFACE)
     target_include_directories(${arg_NAME} INTERFACE "${PROJECT_SOURCE_DIR}")
@@ -161,6 +185,7 @@ function(plexus_add_plugin)
   if(arg_EXAMPLE)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PLEXUS_TEST_DIR}")
   else()
+    plexus_use_unity(${target})
     set_property(GLOBAL APPEND PROPERTY PLEXUS_PLUGIN_TARGETS ${target})
     install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT plugins)
   endif()
@@ -186,6 +211,7 @@ function(plexus_add_program)
   if(arg_EXAMPLE)
     set_target_properties(${arg_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PLEXUS_TEST_DIR}")
   else()
+    plexus_use_unity(${arg_NAME})
     install(TARGETS ${arg_NAME} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT tools)
   endif()
 endfunction()

@@ -250,33 +250,6 @@ CLI::App* add_common(CLI::App& plugin,
 
 }  // namespace
 
-Result<fs::path> find_plugin_file(const std::string& name) {
-  std::error_code ignored;
-  if (name.find('/') != std::string::npos || fs::is_regular_file(name, ignored)) {
-    return fs::absolute(name, ignored);
-  }
-  std::vector<fs::path> folders = {find_library_folder()};
-  const std::string more = setting_value("PLEXUS_PLUGIN_PATH").value_or("");
-  for (size_t at = 0; at < more.size();) {
-    const size_t end = std::min(more.find(':', at), more.size());
-    folders.emplace_back(more.substr(at, end - at));
-    at = end + 1;
-  }
-  for (const fs::path& folder : folders) {
-    for (const std::string& file :
-         {name, "libplexus-" + name + ".so", "libplexus-net-" + name + ".so",
-          "libnccl-net-" + name + ".so", "libnccl-tuner-" + name + ".so"}) {
-      if (fs::is_regular_file(folder / file, ignored)) {
-        return folder / file;
-      }
-    }
-  }
-  return fail(Code::kInvalidUsage,
-              "LIB takes a file or the name of a plugin beside libplexus.so or in "
-              "PLEXUS_PLUGIN_PATH, and '{}' is neither",
-              name);
-}
-
 std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   const auto flags = std::make_shared<CheckFlags>();
   CLI::App* check = add_common(plugin, "check", "Hold a plugin to its contract", flags);

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# tidy_unity: the sources of each library, plugin and program parsed as a quick build compiles them (PLEXUS_QUICK_BUILD),
+# so that two of them that give one name to different things are found here and not by `./dev demo`.
+add_custom_target(tidy_unity)
+get_property(targets GLOBAL PROPERTY PLEXUS_UNITY_TARGETS)
+list(REMOVE_ITEM targets tools_conformance)  # not in quick builds
+foreach(target IN LISTS targets)
+  set(parsed unity_${target})
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "plugin_check\\.cpp$")
+  if(NOT sources)
+    continue()
+  endif()
+  add_library(${parsed} OBJECT EXCLUDE_FROM_ALL ${sources})
+  plexus_set_common(${parsed} "")
+  set_target_properties(${parsed} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${PLEXUS_UNITY_SOURCES})
+  foreach(property IN ITEMS INCLUDE_DIRECTORIES COMPILE_DEFINITIONS LINK_LIBRARIES)
+    get_target_property(values ${target} ${property})
+    if(values)
+      set_property(TARGET ${parsed} PROPERTY ${property} "${values}")
+    endif()
+  endforeach()
+  target_compile_options(${parsed} PRIVATE -fsyntax-only -w)  # other checks look at warnings
+  add_dependencies(tidy_unity ${parsed})
+endforeach()
+
+plexus_add_check(NAME tidy_unity LABELS tidy TIMEOUT 900 PROCESSORS 2
+  COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target tidy_unity -j 2)
