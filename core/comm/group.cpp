@@ -141,14 +141,18 @@ Result<void> run_sorted(const std::vector<CommTasks>& sorted) {
   return ok();
 }
 
+/// True if all are calls of one host rank without a stream.
+bool is_inline(std::span<const Task> tasks) {
+  const Communicator* const comm = tasks.front().comm;
+  return comm->device_rank() == nullptr &&
+         std::all_of(tasks.begin(), tasks.end(),
+                     [&](const Task& task) { return task.comm == comm && task.stream == nullptr; });
+}
+
 /// Tasks of any communicators: in order per communicator, communicators side by side.
 Result<void> run_tasks(std::span<const Task> tasks) {
   Communicator* const comm = tasks.front().comm;
-  const bool is_simple = std::all_of(tasks.begin(), tasks.end(), [&](const Task& task) {
-    return task.comm == comm && task.stream == nullptr;
-  });
-  if (is_simple &&
-      comm->device_rank() == nullptr) {  // without the lists that several communicators need
+  if (is_inline(tasks)) {  // without the lists that several communicators need
     comm->enter();
     auto result = comm->runner().run_inline(tasks);
     comm->leave();
@@ -189,8 +193,10 @@ Result<void> Group::end() {
   auto result = group.finish();
   if (result.has_error()) {
     group.newest_ = 0;
+    group.last_plan_ = 0;
   }
   group.ntaken_ = 0;
+  group.is_repeated_ = true;
   group.jobs_.clear();
   group.error_.reset();
   return result;
@@ -220,19 +226,38 @@ void Group::add(const Task& task) {
   tasks_.resize(ntaken_);  // what is left of the last group goes: this is another one
   tasks_.push_back(task);
   ++ntaken_;
+  is_repeated_ = false;
 }
 
 Result<void> Group::finish() {
+  if (is_repeated_ && ntaken_ > 0 && ntaken_ == tasks_.size() && last_plan_ != 0 && jobs_.empty() &&
+      !error_.has_value()) {
+    Communicator& comm = *tasks_.front().comm;
+    comm.enter();
+    auto repeated = comm.runner().repeat_group(last_plan_, tasks_);
+    comm.leave();
+    PLEXUS_TRY(was_repeated, std::move(repeated));
+    if (was_repeated) {
+      return ok();
+    }
+  }
   tasks_.resize(ntaken_);
   if (error_.has_value()) {
     return std::move(*error_);
   }
-  PLEXUS_TRY(run_jobs());
+  if (!jobs_.empty()) {
+    PLEXUS_TRY(run_jobs());
+  }
   if (tasks_.empty()) {
     return ok();
   }
   newest_ = tasks_.front().comm->process().communicators.newest();
-  return run_tasks(tasks_);
+  last_plan_ = 0;
+  PLEXUS_TRY(run_tasks(tasks_));
+  if (is_inline(tasks_)) {
+    last_plan_ = tasks_.front().comm->runner().newest_plan()->number();
+  }
+  return ok();
 }
 
 /// Makes and ends communicators, each in a thread of its own. They wait for each other, so none

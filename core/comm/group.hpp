@@ -68,6 +68,8 @@ class Group {
   /// The newest communicator when the last group began; 0: it is not to be repeated. What has a
   /// greater number is not of that group, even at the address of one that was.
   uint64_t newest_ = 0;
+  uint64_t last_plan_ = 0;   // number of the last group's plan; 0: it had several, or other streams
+  bool is_repeated_ = true;  // all calls so far are the last group's
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;
 };

@@ -54,8 +54,8 @@ Result<std::vector<std::string>> expand_switches(const std::string& pattern) {
     const std::string low_text = range.substr(0, dash);
     const std::string high_text = dash < range.size() ? range.substr(dash + 1) : low_text;
     const auto is_number = [](const std::string& text) {
-      constexpr size_t kDigitsMax = 9;
-      return !text.empty() && text.size() <= kDigitsMax &&
+      constexpr size_t kRangeDigitsMax = 9;
+      return !text.empty() && text.size() <= kRangeDigitsMax &&
              text.find_first_not_of("0123456789") == std::string::npos;
     };
     if (!is_number(low_text) || !is_number(high_text)) {

@@ -56,6 +56,16 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
   return true;
 }
 
+Result<bool> CallRunner::repeat_group(uint64_t plan_number, std::span<const Task> tasks) {
+  Plan* const plan = plans_.newest();
+  if (!repeats_ || plan == nullptr || plan->number() != plan_number || !is_idle()) {
+    return false;
+  }
+  plan->prepare(tasks, *context_.log, *context_.plans.memory);
+  PLEXUS_TRY(run(*plan));
+  return true;
+}
+
 /// Counts a submission as under way; the result, which the async engine's thread calls last, ends
 /// it.
 std::function<void()> CallRunner::finish_submission(std::function<void()> finished) {

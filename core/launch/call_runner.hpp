@@ -66,6 +66,8 @@ class CallRunner {
   /// Runs a call of this shape without checks if it can: the communicator has a plan for it, since
   /// an equal call has passed them. False: not run, to be checked and run as a task.
   Result<bool> repeat(const CallShape& shape, const void* send, void* recv);
+  /// The same for a group like the last one, whose plan had this Plan::number().
+  Result<bool> repeat_group(uint64_t plan_number, std::span<const Task> tasks);
 
   // -- on streams and devices --
   /// Makes `plan` a part of a submission, which the caller hands to the async engine.

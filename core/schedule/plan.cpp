@@ -453,7 +453,7 @@ Plan* PlanCache::find_fitting(const Call& call) noexcept {
   return plans_.front().get();
 }
 
-Plan* PlanCache::find(const CallShape& shape) noexcept { return find_fitting(shape); }
+template Plan* PlanCache::find_fitting(const CallShape& shape) noexcept;
 
 Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {
   if (Plan* const found = find_fitting(tasks); found != nullptr) {
@@ -468,6 +468,7 @@ Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<con
       plans_.erase(std::next(oldest).base());
     }
   }
+  plan->number_ = ++nmade_;
   plans_.insert(plans_.begin(), std::move(plan));
   return newest();
 }

@@ -59,6 +59,9 @@ class Plan {
   /// The same for a plan of one call without scalar, of which only the addresses change.
   void prepare_again(const void* send, void* recv, CallLog& log, const UserMemory& memory);
 
+  /// Distinct among the plans of a cache.
+  [[nodiscard]] uint64_t number() const noexcept { return number_; }
+
   [[nodiscard]] bool on_device() const noexcept { return on_device_; }
   /// For a CUDA rank it only describes the work; device_plan() is what runs.
   [[nodiscard]] Execution& execution() noexcept { return execution_; }
@@ -84,6 +87,7 @@ class Plan {
   [[nodiscard]] std::span<const ItemTask> items() const noexcept { return items_; }
 
  private:
+  friend class PlanCache;
   explicit Plan(std::span<const Task> tasks);
   Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
   Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);
@@ -101,6 +105,7 @@ class Plan {
                     const UserMemory& memory) const noexcept;
   void number_calls(CallLog& log);
 
+  uint64_t number_ = 0;
   std::vector<CallShape> shapes_;  // of its tasks
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
@@ -123,7 +128,10 @@ class PlanCache {
   /// failure changes nothing.
   Result<Plan*> find_or_build(const PlanContext& context, std::span<const Task> tasks);
   /// A plan for the one call of this shape, not busy, from now on newest(); nullptr: there is none.
-  Plan* find(const CallShape& shape) noexcept;
+  Plan* find(const CallShape& shape) noexcept {
+    Plan* const last = newest();
+    return last != nullptr && !last->busy && last->fits(shape) ? last : find_fitting(shape);
+  }
   /// The one that was found or built last; nullptr: none yet.
   [[nodiscard]] Plan* newest() const noexcept {
     return plans_.empty() ? nullptr : plans_.front().get();
@@ -134,6 +142,7 @@ class PlanCache {
   Plan* find_fitting(const Call& call) noexcept;
 
   std::vector<std::unique_ptr<Plan>> plans_;
+  uint64_t nmade_ = 0;
 };
 
 }  // namespace plexus

@@ -38,7 +38,7 @@ void make(const Call& call) {
 }
 
 /// The counted function, found by its name: all calls but the first, which plans and connects.
-[[gnu::noinline]] void repeat_call(const Call& call, long count) {
+[[gnu::noinline]] void make_all_calls(const Call& call, long count) {
   for (long done = 0; done < count; ++done) {
     make(call);
   }
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
   std::vector<float> output(elements);
   const Call call{exchanges, input.data(), output.data(), elements, rank ^ 1, comm};
   make(call);
-  repeat_call(call, count);
+  make_all_calls(call, count);
   check(ncclCommDestroy(comm));
   const float expected = exchanges ? 1.0F : static_cast<float>(nranks);
   const bool right = elements == 0 || output.back() == expected;
