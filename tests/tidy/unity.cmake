@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tidy_unity: the sources of each library, plugin and program parsed as a quick build compiles them (PLEXUS_QUICK_BUILD),
-# so that two of them that give one name to different things are found here and not by `./dev demo`.
+# so that two of them that give one name to different things are found here and not by `./dev demo`. It takes
+# 150 s of one core, so `./dev check` builds it and no test does.
 add_custom_target(tidy_unity)
 get_property(targets GLOBAL PROPERTY PLEXUS_UNITY_TARGETS)
 list(REMOVE_ITEM targets tools_conformance)  # not in quick builds
@@ -24,6 +25,3 @@ foreach(target IN LISTS targets)
   target_compile_options(${parsed} PRIVATE -fsyntax-only -w)  # other checks look at warnings
   add_dependencies(tidy_unity ${parsed})
 endforeach()
-
-plexus_add_check(NAME tidy_unity LABELS tidy TIMEOUT 900 PROCESSORS 2
-  COMMAND "${CMAKE_COMMAND}" --build "${PROJECT_BINARY_DIR}" --target tidy_unity -j 2)
