@@ -223,6 +223,9 @@ TEST(Fork, MemoryIsSharedWithTheChildAndGoesForEachAlone) {
 }
 
 TEST(Fork, ChildrenOfAThreadWorkWhileOthersAreInsideCalls) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "a child of fork may find the allocator of GCC 12's AddressSanitizer locked";
+#endif
   Job job(2);
   std::atomic<bool> done{false};
   std::vector<std::thread> busy;
