@@ -113,11 +113,11 @@ static int tcp_listen(void* opaque, void** out) {
   struct handle* handle = opaque;
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
   socklen_t size = sizeof address;
-  struct listener* made = calloc(1, sizeof *made);
   if (is_fault("listen")) {
     broken(kSystemError, "listen fails on purpose");
     return broken(kSystemError, "what follows from it");
   }
+  struct listener* made = calloc(1, sizeof *made);
   made->fd = socket(AF_INET, SOCK_STREAM | kAcceptFlags, 0);
   if (made->fd < 0 || bind(made->fd, (struct sockaddr*)&address, size) != 0 ||
       listen(made->fd, 16) != 0 || getsockname(made->fd, (struct sockaddr*)&address, &size) != 0) {
