@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace plexus {
 
@@ -15,6 +16,20 @@ namespace plexus {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
   return result;
+}
+
+/// The non-empty parts of a list.
+[[nodiscard]] inline std::vector<std::string_view> split_list(std::string_view text,
+                                                              char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const size_t at = std::min(text.find(separator), text.size());
+    if (at > 0) {
+      parts.push_back(text.substr(0, at));
+    }
+    text.remove_prefix(std::min(at + 1, text.size()));
+  }
+  return parts;
 }
 
 }  // namespace plexus

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-#include "core/plugin/library_search.hpp"
+#include "core/base/text.hpp"
 #include "core/plugin/nccl_collnet/adapter.hpp"
 #include "core/plugin/registry.hpp"
 

@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/text.hpp"
+
 namespace plexus {
 namespace {
 
@@ -25,20 +27,6 @@ Error unusable(const LibrarySearch& search, const fs::path& file, const Error& r
 }
 
 }  // namespace
-
-std::vector<std::string_view> split_list(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    if (const std::string_view part = text.substr(0, end); !part.empty()) {
-      parts.push_back(part);
-    }
-    if (end == std::string_view::npos) {
-      return parts;
-    }
-    text.remove_prefix(end + 1);
-  }
-}
 
 std::string_view remedy_of(std::string_view reason) {
   if (reason.find("cannot open shared object file") != std::string_view::npos) {

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/base/result.hpp"
 #include "core/plugin/library.hpp"
@@ -29,8 +28,5 @@ struct LibrarySearch {
 [[nodiscard]] bool is_absent(const Error& error, std::string_view file);
 /// What the user can do when the dynamic loader refuses a library for `reason`; "": not known.
 [[nodiscard]] std::string_view remedy_of(std::string_view reason);
-
-/// The non-empty parts of a list.
-[[nodiscard]] std::vector<std::string_view> split_list(std::string_view text, char separator);
 
 }  // namespace plexus

@@ -30,18 +30,6 @@ constexpr Spelling kSpellings[] = {
     {Collective::kScatter, "scatter"},
 };
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const size_t at = std::min(text.find(separator), text.size());
-    if (at > 0) {
-      parts.emplace_back(text.substr(0, at));
-    }
-    text.remove_prefix(std::min(at + 1, text.size()));
-  }
-  return parts;
-}
-
 std::vector<std::string> known_families() {
   std::vector<std::string> families;
   for (const Algorithm& row : algorithms()) {
@@ -82,7 +70,10 @@ Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Wor
     rule.excludes = true;
     text.remove_prefix(1);
   }
-  rule.words = split(lower(text), ',');
+  const std::string lowered = lower(text);
+  for (const std::string_view word : split_list(lowered, ',')) {
+    rule.words.emplace_back(word);
+  }
   for (const std::string& word : rule.words) {
     const auto has = [&](const std::vector<std::string>& list) {
       return std::find(list.begin(), list.end(), word) != list.end();
@@ -97,7 +88,7 @@ Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Wor
 
 Result<NameFilter> NameFilter::parse(std::string_view text, const Words& words) {
   NameFilter filter;
-  for (const std::string& part : split(text, ';')) {
+  for (const std::string_view part : split_list(text, ';')) {
     PLEXUS_TRY(rule, parse_rule(part, words));
     filter.rules_.push_back(std::move(rule));
   }

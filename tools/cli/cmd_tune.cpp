@@ -262,7 +262,7 @@ Command add_tune_command(CLI::App& program) {
       *app, "--ranks",
       [options](const std::string& text) -> Result<void> {
         options->nranks.clear();
-        for (const std::string_view word : split_list(text)) {
+        for (const std::string_view word : split_at_commas(text)) {
           PLEXUS_TRY(count, parse_int(word, {2, 1024}));
           options->nranks.push_back(static_cast<int>(count));
         }
@@ -274,7 +274,7 @@ Command add_tune_command(CLI::App& program) {
       *app, "--colls",
       [options](const std::string& text) -> Result<void> {
         options->collectives.clear();
-        for (const std::string_view word : split_list(text)) {
+        for (const std::string_view word : split_at_commas(text)) {
           PLEXUS_TRY(collective, parse_collective(word));
           options->collectives.push_back(collective);
         }

@@ -66,7 +66,7 @@ Result<double> parse_number(std::string_view text, double min, double max) {
   return value;
 }
 
-std::vector<std::string_view> split_list(std::string_view text) {
+std::vector<std::string_view> split_at_commas(std::string_view text) {
   std::vector<std::string_view> words;
   for (size_t comma = 0; (comma = text.find(',')) != std::string_view::npos;) {
     words.push_back(text.substr(0, comma));

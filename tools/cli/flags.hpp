@@ -32,7 +32,7 @@ struct IntRange {
 [[nodiscard]] Result<double> parse_number(std::string_view text, double min, double max);
 
 /// The words between the commas; at least one.
-[[nodiscard]] std::vector<std::string_view> split_list(std::string_view text);
+[[nodiscard]] std::vector<std::string_view> split_at_commas(std::string_view text);
 
 /// The collectives for which an algorithm is chosen: all but send and receive.
 [[nodiscard]] std::vector<Collective> collectives_with_algorithms();

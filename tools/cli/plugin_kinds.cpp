@@ -12,9 +12,9 @@
 
 #include "plugin-api/plexus_tuner.h"
 
+#include "core/base/text.hpp"
 #include "core/plugin/collnet_plugin.hpp"
 #include "core/plugin/collnet_registry.hpp"
-#include "core/plugin/library_search.hpp"
 #include "tools/cli/plugin_check.hpp"
 #include "tools/conformance/elf_file.hpp"
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/log.hpp"
+#include "core/base/text.hpp"
 #include "core/plugin/guarded.hpp"
 #include "core/plugin/library_search.hpp"
 #include "core/plugin/nccl_net/log.hpp"

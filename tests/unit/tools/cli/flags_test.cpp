@@ -24,9 +24,9 @@ TEST(ParseSize, RefusesEverythingElse) {
 }
 
 TEST(SplitList, GivesTheWordsBetweenCommas) {
-  EXPECT_EQ(split_list("2,4"), (std::vector<std::string_view>{"2", "4"}));
-  EXPECT_EQ(split_list("2,"), (std::vector<std::string_view>{"2", ""}));
-  EXPECT_EQ(split_list(""), (std::vector<std::string_view>{""}));
+  EXPECT_EQ(split_at_commas("2,4"), (std::vector<std::string_view>{"2", "4"}));
+  EXPECT_EQ(split_at_commas("2,"), (std::vector<std::string_view>{"2", ""}));
+  EXPECT_EQ(split_at_commas(""), (std::vector<std::string_view>{""}));
 }
 
 TEST(ParseCollective, TakesTheNamesOfPerfButNotSendAndReceive) {
