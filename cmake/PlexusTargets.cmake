@@ -74,7 +74,7 @@ endfunction()
 set_property(GLOBAL PROPERTY PLEXUS_UNITY_TARGETS "")
 function(plexus_use_unity target)
   string(FIND "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/tests" in_tests)
-  if(target STREQUAL "core_transport" OR in_tests EQUAL 0)  # core_transport's files have a kTag each
+  if(in_tests EQUAL 0)
     return()
   endif()
   set_property(GLOBAL APPEND PROPERTY PLEXUS_UNITY_TARGETS ${target})

@@ -13,7 +13,7 @@
 namespace plexus {
 namespace {
 
-constexpr int32_t kTag = 0;
+constexpr int32_t kDataTag = 0;
 constexpr int32_t kHeaderTag = 1;
 
 /// From the receiver to the sender; the route comes behind it.
@@ -187,10 +187,11 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
     auto* const bytes = const_cast<std::byte*>(
         header.payload.pointer);  // NOLINT(cppcoreguidelines-pro-type-const-cast)
     const std::array<NetPiece, 2> pieces = {{{message, sizeof(NetHeader)}, {bytes, size_bytes}}};
-    return net_->isend_pieces(pieces, kTag, &requests_[index]);
+    return net_->isend_pieces(pieces, kDataTag, &requests_[index]);
   }
   if (!options_.path.apart) {
-    return net_->isend({message, sizeof(NetHeader) + size_bytes}, kTag, of_host, &requests_[index]);
+    return net_->isend({message, sizeof(NetHeader) + size_bytes}, kDataTag, of_host,
+                       &requests_[index]);
   }
   if (!header_sent_) {
     const auto status =
@@ -200,7 +201,7 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
     }
     header_sent_ = true;
   }
-  const auto status = net_->isend({fifo_.payload(sent_), size_bytes}, kTag,
+  const auto status = net_->isend({fifo_.payload(sent_), size_bytes}, kDataTag,
                                   registrations_.of_payload(), &requests_[index]);
   header_sent_ = status != NetStatus::kOk;
   return status;
@@ -327,7 +328,7 @@ NetStatus NetReceiver::post_landing() {
   const std::array<NetPiece, 3> pieces = {{{fifo_.slot(posted_), sizeof(NetHeader)},
                                            {landings_[index], wanted.size_bytes},
                                            {fifo_.payload(posted_), options_.slot_bytes}}};
-  return net_->irecv_pieces(pieces, kTag, &requests_[index]);
+  return net_->irecv_pieces(pieces, kDataTag, &requests_[index]);
 }
 
 /// Posts what the message of the step that is next comes into.
@@ -340,7 +341,7 @@ NetStatus NetReceiver::post_step() {
   const NetBuffer first{.data = fifo_.slot(posted_),
                         .size_bytes = apart ? sizeof(NetHeader) : message_bytes_max(),
                         .memory = registrations_.host->raw(),
-                        .tag = apart ? kHeaderTag : kTag,
+                        .tag = apart ? kHeaderTag : kDataTag,
                         .flags = 0};
   if (!apart) {
     return net_->irecv({&first, 1}, &requests_[index]);
@@ -355,7 +356,7 @@ NetStatus NetReceiver::post_step() {
   const NetBuffer second{.data = fifo_.payload(posted_),
                          .size_bytes = options_.slot_bytes,
                          .memory = registrations_.of_payload(),
-                         .tag = kTag,
+                         .tag = kDataTag,
                          .flags = 0};
   const auto status = net_->irecv({&second, 1}, &requests_[index]);
   header_posted_ = status != NetStatus::kOk;
@@ -411,7 +412,7 @@ bool NetReceiver::flush_received(uint32_t payload_bytes) {
   const NetBuffer buffer{.data = fifo_.payload(received_),
                          .size_bytes = payload_bytes,
                          .memory = registrations_.of_payload(),
-                         .tag = kTag,
+                         .tag = kDataTag,
                          .flags = 0};
   const auto status = net_->flush({&buffer, 1}, &flushes_[received_ % kSlots]);
   if (status != NetStatus::kOk) {

@@ -9,7 +9,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint64_t kTag = uint64_t{1} << 61;  // control messages of no connection
+constexpr uint64_t kMappingTag = uint64_t{1} << 61;  // control messages of no connection
 
 struct ControlMessage {
   enum class Kind : uint32_t { kOffer, kAnswer, kWithdraw, kGraphOffered };
@@ -23,7 +23,7 @@ struct ControlMessage {
 Result<void> post(Exchange& exchange, int peer, const ControlMessage& message) {
   std::string bytes(sizeof(message), '\0');
   std::memcpy(bytes.data(), &message, sizeof(message));
-  return exchange.post(peer, kTag, std::move(bytes));
+  return exchange.post(peer, kMappingTag, std::move(bytes));
 }
 
 uint64_t number_of(const void* address) { return reinterpret_cast<uintptr_t>(address); }
@@ -149,7 +149,7 @@ Result<uint64_t> PeerMappedMemory::map_for_peer(int peer,
 Result<void> PeerMappedMemory::serve() {
   const std::lock_guard lock(mutex_);
   for (const int peer : options_.peers) {
-    while (const auto bytes = options_.exchange->try_take(peer, kTag)) {
+    while (const auto bytes = options_.exchange->try_take(peer, kMappingTag)) {
       PLEXUS_TRY(take_control_message(peer, *bytes));
     }
   }
