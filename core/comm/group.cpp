@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <thread>
 
 #include "core/base/thread.hpp"
@@ -43,24 +44,16 @@ std::vector<HostStream*> streams_of(std::span<const Task> tasks) {
   return streams;
 }
 
-/// Counts this thread as inside the communicators, so that abort waits for it.
-class Inside {
+/// Counts this thread as inside a communicator, so that abort waits for it.
+class InCall {
  public:
-  explicit Inside(const std::vector<CommTasks>& sorted) : sorted_(sorted) {
-    for (const CommTasks& entry : sorted_) {
-      entry.comm->enter();
-    }
-  }
-  ~Inside() {
-    for (const CommTasks& entry : sorted_) {
-      entry.comm->leave();
-    }
-  }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
+  explicit InCall(Communicator& comm) : comm_(comm) { comm_.enter(); }
+  ~InCall() { comm_.leave(); }
+  InCall(const InCall&) = delete;
+  InCall& operator=(const InCall&) = delete;
 
  private:
-  const std::vector<CommTasks>& sorted_;
+  Communicator& comm_;
 };
 
 /// The plans of one group, by where they run.
@@ -153,13 +146,14 @@ bool is_inline(std::span<const Task> tasks) {
 Result<void> run_tasks(std::span<const Task> tasks) {
   Communicator* const comm = tasks.front().comm;
   if (is_inline(tasks)) {  // without the lists that several communicators need
-    comm->enter();
-    auto result = comm->runner().run_inline(tasks);
-    comm->leave();
-    return result;
+    const InCall inside(*comm);
+    return comm->runner().run_inline(tasks);
   }
   const auto sorted = sort_by_comm(tasks);
-  const Inside inside(sorted);
+  std::deque<InCall> inside;
+  for (const CommTasks& entry : sorted) {
+    inside.emplace_back(*entry.comm);
+  }
   return run_sorted(sorted);
 }
 
@@ -193,10 +187,8 @@ Result<void> Group::end() {
   auto result = group.finish();
   if (result.has_error()) {
     group.newest_ = 0;
-    group.last_plan_ = 0;
   }
   group.ntaken_ = 0;
-  group.is_repeated_ = true;
   group.jobs_.clear();
   group.error_.reset();
   return result;
@@ -226,18 +218,16 @@ void Group::add(const Task& task) {
   tasks_.resize(ntaken_);  // what is left of the last group goes: this is another one
   tasks_.push_back(task);
   ++ntaken_;
-  is_repeated_ = false;
+  last_plan_ = 0;
 }
 
 Result<void> Group::finish() {
-  if (is_repeated_ && ntaken_ > 0 && ntaken_ == tasks_.size() && last_plan_ != 0 && jobs_.empty() &&
+  if (last_plan_ != 0 && ntaken_ > 0 && ntaken_ == tasks_.size() && jobs_.empty() &&
       !error_.has_value()) {
     Communicator& comm = *tasks_.front().comm;
-    comm.enter();
-    auto repeated = comm.runner().repeat_group(last_plan_, tasks_);
-    comm.leave();
-    PLEXUS_TRY(was_repeated, std::move(repeated));
-    if (was_repeated) {
+    const InCall inside(comm);
+    PLEXUS_TRY(repeated, comm.runner().repeat_group(last_plan_, tasks_));
+    if (repeated) {
       return ok();
     }
   }
@@ -314,10 +304,8 @@ Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void*
   if (!comm.can_repeat()) {
     return false;
   }
-  comm.enter();
-  auto repeated = comm.runner().repeat(shape, send, recv);
-  comm.leave();
-  return repeated;
+  const InCall inside(comm);
+  return comm.runner().repeat(shape, send, recv);
 }
 
 Result<void> group_start() {

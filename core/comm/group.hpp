@@ -50,7 +50,6 @@ class Group {
  private:
   Result<void> finish();
   Result<void> run_jobs();
-  void differ() noexcept;
   static Group& make_current();
   // Access to thread-local objects with constructors is most of the cost of a group's calls: this
   // one has none and is found with one instruction.
@@ -68,8 +67,8 @@ class Group {
   /// The newest communicator when the last group began; 0: it is not to be repeated. What has a
   /// greater number is not of that group, even at the address of one that was.
   uint64_t newest_ = 0;
-  uint64_t last_plan_ = 0;   // number of the last group's plan; 0: it had several, or other streams
-  bool is_repeated_ = true;  // all calls so far are the last group's
+  /// Number of the last group's plan; 0: it had several, was on streams, or this is another group.
+  uint64_t last_plan_ = 0;
   std::vector<LifeJob> jobs_;
   std::optional<Error> error_;
 };

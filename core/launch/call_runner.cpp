@@ -58,10 +58,10 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
 
 Result<bool> CallRunner::repeat_group(uint64_t plan_number, std::span<const Task> tasks) {
   Plan* const plan = plans_.newest();
-  if (!repeats_ || plan == nullptr || plan->number() != plan_number || !is_idle()) {
+  if (plan == nullptr || plan->number() != plan_number || !is_idle()) {
     return false;
   }
-  plan->prepare(tasks, *context_.log, *context_.plans.memory);
+  prepare(*plan, tasks);
   PLEXUS_TRY(run(*plan));
   return true;
 }

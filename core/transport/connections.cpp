@@ -43,6 +43,7 @@ End& ConnectionSet::find_or_make(Ends<End>& ends, const ConnectionKey& key, Make
   auto& end = ends[key];
   if (end == nullptr) {
     const auto nranks = static_cast<int>(context_.infos->size());
+    const RankPair pair = pair_with(key.peer);
     EndRequest request{
         .id = {.key = key,
                .group = context_.group,
@@ -52,8 +53,8 @@ End& ConnectionSet::find_or_make(Ends<End>& ends, const ConnectionKey& key, Make
         .context = context_,
         .shared = shared_,
         .mine = mine(),
-        .peers = pair_with(key.peer).peers};
-    end = (row_of(transport_to(key.peer)).*make)(request);
+        .peers = pair.peers};
+    end = (row_of(choose_transport(pair)).*make)(request);
   }
   return *end;
 }
