@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""./dev hook and ./dev check --staged, in a small repository of their own."""
+"""./dev hook and ./dev check --staged, in a small repository of their own.
+
+Usage: dev_test.py HookTest|FormatTest
+Ends with 77 and a sentence where a program that the class needs is missing: HookTest needs git, FormatTest clang-format, too.
+"""
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import unittest
 
 from case import TreeCase
@@ -12,8 +17,9 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 GOOD, BAD = "int f();\n", "int   f( );\n"
 
 
-@unittest.skipUnless(shutil.which("git") and shutil.which("clang-format"), "needs git and clang-format")
-class DevTest(TreeCase):
+class DevCase(TreeCase):
+    NEEDS = ("git",)
+
     def setUp(self):
         super().setUp()
         self.git("init", "-q")
@@ -38,6 +44,30 @@ class DevTest(TreeCase):
         self.git("add", "core")
         return self.git("commit", "-q", "-m", "core: add a")
 
+
+class HookTest(DevCase):
+    def test_removed_it_refuses_nothing(self):
+        self.run_in("./dev", "hook")
+        self.assertEqual(0, self.run_in("./dev", "hook", "--remove").returncode)
+        self.assertEqual(0, self.commit(BAD).returncode)
+
+    def test_a_hook_of_somebody_else_stays(self):
+        hook = self.write(".git/hooks/pre-commit", "#!/bin/sh\n")
+        self.assertNotEqual(0, self.run_in("./dev", "hook").returncode)
+        self.assertNotEqual(0, self.run_in("./dev", "hook", "--remove").returncode)
+        self.assertEqual("#!/bin/sh\n", hook.read_text())
+
+    @unittest.skipIf(shutil.which("clang-format"), "clang-format is installed")
+    def test_without_clang_format_a_commit_is_refused_with_the_reason(self):
+        self.run_in("./dev", "hook")
+        refused = self.commit(GOOD)
+        self.assertNotEqual(0, refused.returncode)
+        self.assertIn("clang-format is missing", refused.stderr)
+
+
+class FormatTest(DevCase):
+    NEEDS = ("git", "clang-format")
+
     def test_the_hook_lets_formatted_sources_pass_and_no_others(self):
         self.assertEqual(0, self.run_in("./dev", "hook").returncode)
         refused = self.commit(BAD)
@@ -56,17 +86,14 @@ class DevTest(TreeCase):
         self.write("broken", "")
         self.assertNotEqual(0, self.commit(GOOD).returncode)
 
-    def test_removed_it_refuses_nothing(self):
-        self.run_in("./dev", "hook")
-        self.assertEqual(0, self.run_in("./dev", "hook", "--remove").returncode)
-        self.assertEqual(0, self.commit(BAD).returncode)
 
-    def test_a_hook_of_somebody_else_stays(self):
-        hook = self.write(".git/hooks/pre-commit", "#!/bin/sh\n")
-        self.assertNotEqual(0, self.run_in("./dev", "hook").returncode)
-        self.assertNotEqual(0, self.run_in("./dev", "hook", "--remove").returncode)
-        self.assertEqual("#!/bin/sh\n", hook.read_text())
+def main():
+    missing = [tool for tool in globals()[sys.argv[1]].NEEDS if not shutil.which(tool)]
+    if missing:
+        print(f"skipped: {' and '.join(missing)} not found; apt-get install {' '.join(missing)}")
+        sys.exit(77)
+    unittest.main(argv=["dev_test.py", "-q", sys.argv[1]])
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()
