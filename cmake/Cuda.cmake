@@ -12,7 +12,7 @@ set(PLEXUS_CUDA_ARCHITECTURES "80-real;90-real;100-real;100-virtual" CACHE STRIN
   "As CMAKE_CUDA_ARCHITECTURES: what the device executor is compiled for")
 
 if(NOT PLEXUS_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "PLEXUS_CUDA is '${PLEXUS_CUDA}'; it takes AUTO, ON or OFF")
+  message(FATAL_ERROR "PLEXUS_CUDA is '${PLEXUS_CUDA}'; expected AUTO, ON or OFF")
 endif()
 
 set(PLEXUS_CUDA_ENABLED OFF)

@@ -66,7 +66,8 @@ Result<void> check_buffers(const CallShape& shape, int rank) {
                 name(shape.collective), shape.count);
   }
   if (shape.collective == Collective::kAllToAll && shape.in_place) {
-    return fail(Code::kInvalidArgument, "alltoall is not possible in place: pass two buffers");
+    return fail(Code::kInvalidArgument,
+                "alltoall does not work in place: pass separate send and receive buffers");
   }
   return ok();
 }
@@ -77,7 +78,7 @@ Result<void> check_size(const CallShape& shape, int nranks) {
   const auto element_bytes = element_size(shape.datatype());
   if (__builtin_mul_overflow(shape.count, element_bytes * static_cast<uint64_t>(nranks),
                              &size_bytes)) {
-    return fail(Code::kInvalidArgument, "{}: count {} of {} on {} ranks is beyond any memory",
+    return fail(Code::kInvalidArgument, "{}: count {} of {} on {} ranks exceeds the address space",
                 name(shape.collective), shape.count, name(shape.datatype()), nranks);
   }
   return ok();
@@ -93,13 +94,15 @@ Result<void> check_reach(const Communicator& comm, const void* buffer, const cha
   const PointerFacts facts = comm.device_rank()->runtime().describe_pointer(buffer);
   if (facts.place == PointerFacts::Place::kPageable) {
     return fail(Code::kInvalidArgument,
-                "the {} {} is memory that CUDA does not know: rank {} computes on cuda:{}", what,
-                fmt::ptr(buffer), comm.rank(), device);
+                "the {} {} is memory unknown to CUDA, but rank {} computes on cuda:{}: allocate it "
+                "with ncclMemAlloc, cudaMalloc or cudaMallocHost",
+                what, fmt::ptr(buffer), comm.rank(), device);
   }
   if (facts.place == PointerFacts::Place::kDevice && facts.device != device) {
     return fail(Code::kInvalidArgument,
-                "the {} {} is memory of cuda:{}, rank {} computes on cuda:{}", what,
-                fmt::ptr(buffer), facts.device, comm.rank(), device);
+                "the {} {} is memory of cuda:{}, but rank {} computes on cuda:{}: pass memory of "
+                "the rank's own device",
+                what, fmt::ptr(buffer), facts.device, comm.rank(), device);
   }
   return ok();
 }
@@ -114,7 +117,7 @@ struct Field {
 Result<void> check_field(const Field& field) {
   if (field.value != NCCL_CONFIG_UNDEF_INT &&
       (field.value < field.low || field.value > field.high)) {
-    return fail(Code::kInvalidArgument, "ncclConfig_t.{} is {}; it takes {}..{}", field.name,
+    return fail(Code::kInvalidArgument, "ncclConfig_t.{} is {}; it must be in {}..{}", field.name,
                 field.value, field.low, field.high);
   }
   return ok();
@@ -144,7 +147,7 @@ Result<void> check_fields(const ncclConfig_t& config) {
   }
   if (config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT &&
       config.minCTAs > config.maxCTAs) {
-    return fail(Code::kInvalidArgument, "ncclConfig_t.minCTAs {} is above maxCTAs {}",
+    return fail(Code::kInvalidArgument, "ncclConfig_t.minCTAs ({}) is greater than maxCTAs ({})",
                 config.minCTAs, config.maxCTAs);
   }
   return ok();
@@ -196,9 +199,8 @@ Error unknown_stream(cudaStream_t stream) {
     return made_before_fork("stream", pid);
   }
   return fail(Code::kInvalidArgument,
-              "stream {} was not made by plexusStreamCreate, or is destroyed already: host ranks "
-              "take NULL (complete on "
-              "return) or a stream from plexusStreamCreate",
+              "stream {} was not created by plexusStreamCreate or is already destroyed: for host "
+              "ranks pass NULL (complete on return) or a stream from plexusStreamCreate",
               fmt::ptr(stream));
 }
 
@@ -207,7 +209,7 @@ Result<void> check_live(ncclComm_t comm) {
     if (const int32_t pid = parent_of(inner(comm)); pid != 0) {
       return made_before_fork("communicator", pid);
     }
-    return fail(Code::kInvalidArgument, "{} is no communicator: NULL, or destroyed before",
+    return fail(Code::kInvalidArgument, "{} is not a communicator: it is NULL or was destroyed",
                 fmt::ptr(comm));
   }
   return ok();
@@ -258,8 +260,8 @@ Result<Task> check_call(const CallShape& shape, const CallPlace& place) {
     task.stream = found;
   } else if (Process::instance().find_stream(place.stream) != nullptr) {
     return fail(Code::kInvalidArgument,
-                "a stream from plexusStreamCreate is for host ranks: rank {} computes on cuda:{}, "
-                "pass a CUDA stream",
+                "a stream from plexusStreamCreate works for host ranks only, and rank {} computes "
+                "on cuda:{}: pass a CUDA stream",
                 rank, comm.device());
   }
   if (shape.count > 0) {
@@ -280,7 +282,7 @@ Result<CommConfig> check_config(const ncclConfig_t* config) {
   if (config != nullptr) {
     if (config->magic != NCCL_API_MAGIC || config->size < offsetof(ncclConfig_t, blocking)) {
       return fail(Code::kInvalidArgument,
-                  "ncclConfig_t was not set up: start from NCCL_CONFIG_INITIALIZER");
+                  "ncclConfig_t is not initialised: start from NCCL_CONFIG_INITIALIZER");
     }
     std::memcpy(&mine, config, known_bytes(*config));
   }

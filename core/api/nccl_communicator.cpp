@@ -129,7 +129,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommInitAll, (ncclComm_t * comms, int ndev, cons
     }
     if (devlist != nullptr &&
         std::any_of(devlist, devlist + ndev, [](int device) { return device < 0; })) {
-      return fail(Code::kInvalidArgument, "devlist has a negative device");
+      return fail(Code::kInvalidArgument, "devlist contains a negative device number");
     }
     return plexus::init_all(plexus::Process::instance(), inner(comms), ndev, devlist);
   });
@@ -174,8 +174,8 @@ PLEXUS_PUBLIC(ncclResult_t,
     for (const int rank : excluded) {
       if (rank < 0 || rank >= nranks || rank == inner(comm)->rank()) {
         return fail(Code::kInvalidArgument,
-                    "excludeRanksList has rank {}: only other ranks of the communicator "
-                    "(0..{}) can be left out",
+                    "excludeRanksList contains rank {}: it may list only other ranks of the "
+                    "communicator (0..{})",
                     rank, nranks - 1);
       }
     }

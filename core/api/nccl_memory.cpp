@@ -10,7 +10,7 @@ namespace {
 Result<void> check_end(const void* buffer, size_t size_bytes) {
   uintptr_t end = 0;
   if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(buffer), size_bytes, &end)) {
-    return fail(Code::kInvalidArgument, "size {} reaches beyond the address space", size_bytes);
+    return fail(Code::kInvalidArgument, "size {} exceeds the address space", size_bytes);
   }
   return ok();
 }
@@ -77,12 +77,12 @@ PLEXUS_PUBLIC(ncclResult_t,
     *win = nullptr;
     PLEXUS_TRY(plexus::check_ready(comm));
     if (buff == nullptr || size == 0) {
-      return fail(Code::kInvalidArgument, "a window needs memory: buff is {}, size is {}",
+      return fail(Code::kInvalidArgument, "a window needs a buffer: buff is {}, size is {}",
                   buff == nullptr ? "NULL" : "set", size);
     }
     if (reinterpret_cast<uintptr_t>(buff) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
       return fail(Code::kInvalidArgument,
-                  "a window must start at a multiple of {} bytes: use ncclMemAlloc",
+                  "a window must be aligned to {} bytes: allocate it with ncclMemAlloc",
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
     PLEXUS_TRY(plexus::check_end(buff, size));

@@ -21,7 +21,8 @@ Result<const Setting*> find_setting_row(const char* key) {
   });
   if (at == table.end()) {
     return fail(Code::kInvalidArgument,
-                "{} is no setting of this library (ncclParamGetAllParameterKeys lists them)", key);
+                "{} is not a setting of this library (ncclParamGetAllParameterKeys lists them)",
+                key);
   }
   return &*at;
 }
@@ -49,8 +50,8 @@ ncclResult_t read_number(ncclParamHandle_t handle, T* value) {
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, *value);
     if (error != std::errc() || rest != end) {
-      return fail(Code::kInvalidArgument, "{} is '{}', which is no number of this type", row->name,
-                  text);
+      return fail(Code::kInvalidArgument, "{} is '{}', which is not a number of the requested type",
+                  row->name, text);
     }
     return ok();
   });

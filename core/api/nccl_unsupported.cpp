@@ -18,7 +18,7 @@ constexpr const char* kDeviceApi =
 constexpr const char* kOneSided =
     "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
 constexpr const char* kGrow = "a communicator cannot grow; make a new one with ncclCommInitRank";
-constexpr const char* kSuspend = "host ranks hold no GPU memory that could be suspended";
+constexpr const char* kSuspend = "host ranks have no GPU memory to suspend";
 
 /// What NCCL's team functions return by value.
 struct Team {

@@ -53,14 +53,14 @@ Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
                   side.counts_name, place, part.count);
     }
     if (__builtin_mul_overflow(part.count, element_bytes, &size_bytes)) {
-      return fail(Code::kInvalidArgument, "{}{} is {}, beyond any memory", side.counts_name, place,
-                  part.count);
+      return fail(Code::kInvalidArgument, "{}{} is {}, which exceeds the address space",
+                  side.counts_name, place, part.count);
     }
     if (__builtin_mul_overflow(part.displacement, element_bytes, &begin) ||
         __builtin_add_overflow(reinterpret_cast<uintptr_t>(side.buffer), begin, &begin) ||
         __builtin_add_overflow(begin, size_bytes, &begin)) {
-      return fail(Code::kInvalidArgument, "{}{} is {}, beyond any memory", side.displacements_name,
-                  place, part.displacement);
+      return fail(Code::kInvalidArgument, "{}{} is {}, which exceeds the address space",
+                  side.displacements_name, place, part.displacement);
     }
   }
   return ok();

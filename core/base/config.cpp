@@ -35,7 +35,7 @@ constexpr int64_t kSecondsMax = 1'000'000;
 
 const Row kRows[] = {
     {{"NCCL_BUFFSIZE", "0", "bytes, 0 = automatic: 1 MiB, with a network 4 MiB",
-      "slot buffer of a connection, cut in 8 slots"},
+      "slot buffer of a connection, divided into 8 slots"},
      &Config::buffsize_bytes,
      0,
      kBytesMax},
@@ -43,7 +43,7 @@ const Row kRows[] = {
     {{"NCCL_MAX_CTAS", "0", "1..64, 0 = automatic", "most channels"}, &Config::max_ctas, 0, 64},
     {{"NCCL_SHM_DISABLE", "0", "0 or 1", "1: processes of one host do not use shared memory"},
      &Config::shm_disable},
-    {{"NCCL_P2P_DISABLE", "0", "0 or 1", "1: ranks of one process do not meet directly"},
+    {{"NCCL_P2P_DISABLE", "0", "0 or 1", "1: ranks of one process do not use the direct transport"},
      &Config::p2p_disable},
     {{"NCCL_P2P_DIRECT_DISABLE", "0", "0 or 1", "1: peers do not read user buffers in place"},
      &Config::p2p_direct_disable},
@@ -75,7 +75,8 @@ const Row kRows[] = {
      0,
      "none"},
     {{"PLEXUS_NET_FALLBACK", "0", "0 or 1",
-      "1: when none of NCCL_NET_PLUGIN can be used, Plexus's own network serves, with a WARN"},
+      "1: when no plugin of NCCL_NET_PLUGIN can be used, Plexus's own network is used, with a "
+      "WARN"},
      &Config::net_fallback},
     {{"NCCL_TUNER_PLUGIN", "", "name or file, or none",
       "tuner plugin to load; unset: one in NCCL_NET_PLUGIN, else tuner-default"},
@@ -88,7 +89,8 @@ const Row kRows[] = {
      &Config::collnet_enable,
      -1,
      1},
-    {{"NCCL_COLLNET_NODE_THRESHOLD", "2", "1..1000000", "with fewer hosts the network does not"},
+    {{"NCCL_COLLNET_NODE_THRESHOLD", "2", "1..1000000",
+      "with fewer hosts the network does not reduce"},
      &Config::collnet_node_threshold,
      1,
      1'000'000},
@@ -105,7 +107,7 @@ const Row kRows[] = {
       "which ABI of a network plugin is used; auto: the native one, else the newest"},
      &Config::net_abi},
     {{"PLEXUS_NET_V11", "auto", "auto, mainline, cross-dc",
-      "what ncclNetPlugin_v11 is; auto: told by its size"},
+      "which layout ncclNetPlugin_v11 has; auto: detected from its size"},
      &Config::net_v11},
     {{"NCCL_SOCKET_IFNAME", "", "prefixes, = exact, ^ exclude", "interfaces for sockets"},
      &Config::socket_ifname},
@@ -134,7 +136,7 @@ const Row kRows[] = {
       "1: a CUDA rank's buffers must be memory that its device reaches"},
      &Config::check_pointers},
     {{"NCCL_TOPO_FILE", "", "file",
-      "description of this host, in place of what is detected; ranks and NICs are filled in"},
+      "description of this host, in place of the detected one; ranks and NICs are filled in"},
      &Config::topo_file},
     {{"NCCL_TOPO_DUMP_FILE", "", "file", "rank 0 writes the description of its host"},
      &Config::topo_dump_file},
@@ -150,14 +152,15 @@ const Row kRows[] = {
      &Config::net_gdr_read,
      -1,
      1},
-    {{"NCCL_NET_GDR_C2C", "1", "0 or 1", "0: no GDR from a NIC on the CPU that a GPU joins by C2C"},
+    {{"NCCL_NET_GDR_C2C", "1", "0 or 1",
+      "0: no GDR from a NIC on the CPU to which a GPU is connected by C2C"},
      &Config::net_gdr_c2c},
     {{"NCCL_NET_FORCE_FLUSH", "0", "0 or 1", "1: flush each receive into GPU memory, on any GPU"},
      &Config::net_force_flush},
     {{"NCCL_DMABUF_ENABLE", "1", "0 or 1", "0: GPU memory is not given to NICs by dma-buf"},
      &Config::dmabuf_enable},
     {{"NCCL_CROSS_NIC", "2", "0, 1, 2 = when that gives more",
-      "may a ring leave a host by another NIC than it came by"},
+      "whether a ring may leave a host through another NIC than it entered by"},
      &Config::cross_nic,
      0,
      2},
@@ -172,11 +175,12 @@ const Row kRows[] = {
     {{"NCCL_PXN_C2C", "1", "0 or 1", "0: no such path to a NIC on a CPU joined by C2C"},
      &Config::pxn_c2c},
     {{"PLEXUS_XDC_TIMEOUT_MSEC", "2000", "50..600000",
-      "a link to another datacenter that is silent for so long counts as lost"},
+      "a link to another datacenter that is silent for this long counts as lost"},
      &Config::xdc_timeout_ms,
      50,
      600'000},
-    {{"PLEXUS_FABRIC_FILE", "", "file", "which host is in which datacenter, and what joins them"},
+    {{"PLEXUS_FABRIC_FILE", "", "file",
+      "which host is in which datacenter, and the links between datacenters"},
      &Config::fabric_file},
     {{"NCCL_SCATTER_XDC", "1", "0 or 1",
       "0: all channels cross between datacenters at the same hosts"},
@@ -272,7 +276,7 @@ Result<int64_t> parse_integer(
   errno = 0;
   const int64_t value = std::strtoll(found.value.c_str(), &end, 0);
   if (found.value.empty() || *end != '\0' || errno != 0 || value < low || value > high) {
-    return fail(Code::kInvalidArgument, "{}={} (from {}) is not understood: it takes {}", name,
+    return fail(Code::kInvalidArgument, "{}={} (from {}) is invalid: expected {}", name,
                 found.value, found.where, takes);
   }
   return value;
@@ -315,13 +319,13 @@ Result<void> read_old_name(const OldName& old, Config& config) {
 
 Result<void> check_choices(const Config& config) {
   if (config.device != "auto" && config.device != "cuda" && config.device != "host") {
-    return fail(Code::kInvalidArgument,
-                "PLEXUS_DEVICE={} is not understood: it takes auto, cuda or host", config.device);
+    return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is invalid: expected auto, cuda or host",
+                config.device);
   }
   if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
       config.socket_family != "AF_INET6") {
     return fail(Code::kInvalidArgument,
-                "NCCL_SOCKET_FAMILY={} is not understood: it takes AF_INET or AF_INET6",
+                "NCCL_SOCKET_FAMILY={} is invalid: expected AF_INET or AF_INET6",
                 config.socket_family);
   }
   return ok();

@@ -19,9 +19,9 @@ std::string limit_of_user() {
 
 Error describe_refused_thread(std::string_view purpose, const std::system_error& refusal) {
   return fail(Code::kSystemError,
-              "the system refuses a thread for {}: {}; raise the user's limit of processes and "
-              "threads (ulimit -u is {}), the container's (pids.max of its cgroup) or the "
-              "machine's (kernel.threads-max), or run fewer ranks here",
+              "cannot start a thread for {}: {}; raise the user's limit of processes and threads "
+              "(ulimit -u is {}), the container's (pids.max of its cgroup) or the machine's "
+              "(kernel.threads-max), or run fewer ranks here",
               purpose, refusal.code().message(), limit_of_user());
 }
 

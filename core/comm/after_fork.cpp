@@ -18,8 +18,8 @@ void forget(Communicator* comm) noexcept { comm->magic.store(0, std::memory_orde
 
 Error made_before_fork(const char* what, int32_t pid) {
   return fail(Code::kInvalidUsage,
-              "the {} was made by process {}, before this one was forked from it: make one in this "
-              "process",
+              "the {} was created by process {} before this process was forked from it: create one "
+              "in this process",
               what, pid);
 }
 

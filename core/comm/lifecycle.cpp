@@ -73,7 +73,7 @@ Result<void> check_splittable(const Communicator& comm) noexcept {
 
 Result<void> finalize(Communicator& comm) {
   if (comm.finalized) {
-    return fail(Code::kInvalidArgument, "the communicator was finalized before");
+    return fail(Code::kInvalidArgument, "the communicator is already finalized");
   }
   if (comm.revoked) {
     return fail(Code::kInvalidArgument, "a revoked communicator cannot be finalized: destroy it");
@@ -92,7 +92,7 @@ Result<void> finalize(Communicator& comm) {
 
 Result<void> destroy(Process& process, Communicator* comm) {
   if (!process.communicators.remove(comm)) {
-    return fail(Code::kInvalidArgument, "the communicator was destroyed before, or never made");
+    return fail(Code::kInvalidArgument, "the communicator was already destroyed or never created");
   }
   // If the group fails before this job ran, the communicator stays live and can be destroyed later.
   struct Leaving {
@@ -115,7 +115,7 @@ Result<void> destroy(Process& process, Communicator* comm) {
 
 Result<void> abort(Process& process, Communicator* comm) {
   if (!process.communicators.remove(comm)) {
-    return fail(Code::kInvalidArgument, "the communicator was destroyed before, or never made");
+    return fail(Code::kInvalidArgument, "the communicator was already destroyed or never created");
   }
   comm->give_up.store(true, std::memory_order_release);
   if (comm->initializer.joinable()) {

@@ -98,7 +98,7 @@ Result<void> Process::destroy_stream(HostStream* stream) {
     const std::lock_guard lock(mutex_);
     if (streams_.erase(stream) == 0) {
       return fail(Code::kInvalidArgument,
-                  "the stream was not made by plexusStreamCreate, or is destroyed already");
+                  "the stream was not created by plexusStreamCreate or is already destroyed");
     }
   }
   const std::unique_ptr<HostStream> owner(stream);
@@ -129,7 +129,7 @@ Result<void> Process::destroy_event(const void* handle) {
   const std::lock_guard lock(mutex_);
   if (events_.erase(handle) == 0) {
     return fail(Code::kInvalidArgument,
-                "the event was not made by plexusEventCreate, or is destroyed already");
+                "the event was not created by plexusEventCreate or is already destroyed");
   }
   return ok();
 }
@@ -139,7 +139,7 @@ Result<std::shared_ptr<HostEvent>> Process::find_event(const void* handle) const
   const auto at = events_.find(handle);
   if (at == events_.end()) {
     return fail(Code::kInvalidArgument,
-                "the event was not made by plexusEventCreate, or is destroyed already");
+                "the event was not created by plexusEventCreate or is already destroyed");
   }
   return at->second;
 }

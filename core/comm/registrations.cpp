@@ -32,7 +32,7 @@ void* Registrations::add_buffer(void* buffer, size_t size_bytes) {
 Result<void> Registrations::remove_buffer(void* handle) {
   const auto at = buffers_.find(handle);
   if (at == buffers_.end()) {
-    return fail(Code::kInvalidUsage, "{} is no registration of this communicator",
+    return fail(Code::kInvalidUsage, "{} is not a registration of this communicator",
                 fmt::ptr(handle));
   }
   if (--at->second == 0) {
@@ -60,7 +60,8 @@ Result<void> Registrations::remove_window(void* window) {
 Result<void*> Registrations::window_buffer(void* window) const {
   const auto at = windows_.find(window);
   if (at == windows_.end()) {
-    return fail(Code::kInvalidArgument, "{} is no window of this communicator", fmt::ptr(window));
+    return fail(Code::kInvalidArgument, "{} is not a window of this communicator",
+                fmt::ptr(window));
   }
   return at->second->buffer;
 }

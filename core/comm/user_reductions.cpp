@@ -34,7 +34,8 @@ int UserReductions::add(DataType type, const void* scalar, bool on_device) {
 
 Result<void> UserReductions::remove(int op) {
   if (entries_.erase(op) == 0) {
-    return fail(Code::kInvalidArgument, "{} is no user-defined reduction of this communicator", op);
+    return fail(Code::kInvalidArgument, "{} is not a user-defined reduction of this communicator",
+                op);
   }
   return ok();
 }
@@ -62,16 +63,15 @@ Result<void> UserReductions::resolve(Task* task) const {
   }
   const auto at = entries_.find(task->shape.op);
   if (at == entries_.end()) {
-    return fail(
-        Code::kInvalidArgument,
-        "op {} is neither a built-in reduction nor one that ncclRedOpCreatePreMulSum made for this "
-        "communicator",
-        task->shape.op);
+    return fail(Code::kInvalidArgument,
+                "op {} is neither a built-in reduction nor one that ncclRedOpCreatePreMulSum "
+                "created for this communicator",
+                task->shape.op);
   }
   const Entry& entry = at->second;
   if (entry.type != type) {
-    return fail(Code::kInvalidArgument, "op {} was made for {}, not for {}", task->shape.op,
-                name(entry.type), name(type));
+    return fail(Code::kInvalidArgument, "op {} was created for datatype {}, not for {}",
+                task->shape.op, name(entry.type), name(type));
   }
   task->shape.op = kFirstUserOp;  // one plan for all of them: they differ in the scalar alone
   task->op = entry.op;

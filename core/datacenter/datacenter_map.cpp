@@ -83,13 +83,13 @@ class MapMaker {
     }
     if (silent < nodes_.size()) {
       return fail(Code::kInvalidUsage,
-                  "host {} is in no datacenter of its PLEXUS_FABRIC_FILE, host {} is in '{}': give "
-                  "both the same file, with a host line for each",
+                  "host {} matches no host line of its PLEXUS_FABRIC_FILE, while host {} is in "
+                  "datacenter '{}': use the same file on both, with a host line for each",
                   host(silent), host(named), nodes_[named].location.datacenter);
     }
     if (map_.names.size() > kDatacentersMax) {
-      return fail(Code::kInvalidUsage, "{} datacenters, at most {} are possible", map_.names.size(),
-                  kDatacentersMax);
+      return fail(Code::kInvalidUsage, "{} datacenters are described, at most {} are supported",
+                  map_.names.size(), kDatacentersMax);
     }
     const std::vector<std::string> names = map_.names;
     set_count(names.size());
@@ -117,7 +117,7 @@ class MapMaker {
         if (!is_new && known->second.what != here) {
           return fail(Code::kInvalidUsage,
                       "the fabric files of hosts {} and {} differ in the link between '{}' and "
-                      "'{}': give both the same PLEXUS_FABRIC_FILE",
+                      "'{}': use the same PLEXUS_FABRIC_FILE on both",
                       host(known->second.node), host(node), map_.names[static_cast<size_t>(from)],
                       map_.names[other]);
         }
@@ -138,9 +138,9 @@ class MapMaker {
       first = first == nullptr ? &node : first;
       if (node.location.net != first->location.net) {
         return fail(Code::kInvalidUsage,
-                    "the fabric ids of host {} are those of network '{}', the ids of host {} those "
-                    "of '{}': name one network first in NCCL_NET_PLUGIN on both, or say in a "
-                    "PLEXUS_FABRIC_FILE where they are",
+                    "host {} has the fabric ids of network '{}', host {} those of network '{}': "
+                    "list the same network first in NCCL_NET_PLUGIN on both, or assign the hosts "
+                    "to datacenters in a PLEXUS_FABRIC_FILE",
                     first->host, first->location.net, node.host, node.location.net);
       }
     }
@@ -157,11 +157,11 @@ class MapMaker {
             IdPair(std::min(answer.from, answer.to), std::max(answer.from, answer.to)),
             Said<FabricAnswer>{answer, node});
         if (!is_new && known->second.what.level != answer.level) {
-          return fail(
-              Code::kInvalidUsage,
-              "hosts {} and {} contradict each other about fabrics {:#x} and {:#x}: {}, and {}",
-              host(known->second.node), host(node), answer.from, answer.to,
-              level_name(known->second.what.level), level_name(answer.level));
+          return fail(Code::kInvalidUsage,
+                      "hosts {0} and {1} report fabrics {2:#x} and {3:#x} differently: '{4}' on "
+                      "the first, '{5}' on the second; correct the net plugin's fabric ids",
+                      host(known->second.node), host(node), answer.from, answer.to,
+                      level_name(known->second.what.level), level_name(answer.level));
         }
       }
     }
@@ -209,8 +209,8 @@ class MapMaker {
           number_of.try_emplace(at, static_cast<int>(number_of.size())).first->second);
     }
     if (number_of.size() > kDatacentersMax) {
-      return fail(Code::kInvalidUsage, "{} datacenters, at most {} are possible", number_of.size(),
-                  kDatacentersMax);
+      return fail(Code::kInvalidUsage, "{} datacenters are described, at most {} are supported",
+                  number_of.size(), kDatacentersMax);
     }
     set_count(number_of.size());
     for (size_t datacenter = 0; datacenter < map_.count(); ++datacenter) {
@@ -237,8 +237,8 @@ class MapMaker {
         };
         return fail(
             Code::kInvalidUsage,
-            "fabrics {:#x} (host {}) and {:#x} (host {}) are in two datacenters, and in one "
-            "by the path over others: correct their ids",
+            "fabrics {:#x} (host {}) and {:#x} (host {}) are reported in different datacenters, "
+            "but paths over other fabrics place them in one: correct the net plugin's fabric ids",
             pair.first, owner(pair.first), pair.second, owner(pair.second));
       }
     }

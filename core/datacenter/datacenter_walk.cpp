@@ -159,9 +159,10 @@ Result<std::vector<int>> find_walk(std::span<const DatacenterPath> paths,
   int unreached = 0;
   std::vector<int> walk = there_and_back(cost, count, &unreached);
   if (walk.empty()) {
-    return fail(Code::kInvalidUsage,
-                "no path leads from datacenter '{}' to '{}': give PLEXUS_FABRIC_FILE a link line",
-                names[0], names[static_cast<size_t>(unreached)]);
+    return fail(
+        Code::kInvalidUsage,
+        "there is no path from datacenter '{}' to '{}': add a link line to PLEXUS_FABRIC_FILE",
+        names[0], names[static_cast<size_t>(unreached)]);
   }
   return walk;
 }

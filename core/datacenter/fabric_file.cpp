@@ -35,7 +35,7 @@ Result<double> read_number(std::string_view word, std::string_view key, double l
   const char* const end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data(), end, value, std::chars_format::fixed);
   if (error != std::errc() || stop != end || !(value >= low && value <= high)) {
-    return fail(Code::kInvalidUsage, "{} takes a number from {} to {}, not '{}'", key, low, high,
+    return fail(Code::kInvalidUsage, "{} must be a number from {} to {}, not '{}'", key, low, high,
                 word);
   }
   return value;
@@ -50,9 +50,10 @@ Result<std::string> read_name(std::string_view word) {
                              character == '_' || character == '.';
                     });
   if (!good) {
-    return fail(Code::kInvalidUsage,
-                "'{}' is no name of a datacenter: 1 to {} letters, digits, '-', '_', '.'", word,
-                kDatacenterNameBytesMax);
+    return fail(
+        Code::kInvalidUsage,
+        "'{}' is not a valid name of a datacenter: use 1 to {} letters, digits, '-', '_', '.'",
+        word, kDatacenterNameBytesMax);
   }
   return std::string(word);
 }
@@ -65,13 +66,13 @@ Result<std::map<std::string_view, std::string_view>> read_pairs(
   std::map<std::string_view, std::string_view> pairs;
   for (size_t at = first; at < words.size(); at += 2) {
     if (known.count(words[at]) == 0) {
-      return fail(Code::kInvalidUsage, "'{}' is no word of a {} line", words[at], words[0]);
+      return fail(Code::kInvalidUsage, "unknown keyword '{}' in a {} line", words[at], words[0]);
     }
     if (at + 1 == words.size()) {
       return fail(Code::kInvalidUsage, "'{}' needs a value", words[at]);
     }
     if (!pairs.emplace(words[at], words[at + 1]).second) {
-      return fail(Code::kInvalidUsage, "'{}' is there twice", words[at]);
+      return fail(Code::kInvalidUsage, "'{}' is given twice", words[at]);
     }
   }
   return pairs;
@@ -79,12 +80,12 @@ Result<std::map<std::string_view, std::string_view>> read_pairs(
 
 Result<FabricFile::Host> read_host(const std::vector<std::string_view>& words, int line) {
   if (words.size() < 2) {
-    return fail(Code::kInvalidUsage, "a host line is 'host PATTERN [device PATTERN] dc NAME'");
+    return fail(Code::kInvalidUsage, "a host line must be 'host PATTERN [device PATTERN] dc NAME'");
   }
   PLEXUS_TRY(host, HostPattern::parse(words[1]));
   PLEXUS_TRY(pairs, read_pairs(words, 2, {"device", "dc", "rail"}));
   if (pairs.count("dc") == 0) {
-    return fail(Code::kInvalidUsage, "a host line names a datacenter: 'dc NAME' is missing");
+    return fail(Code::kInvalidUsage, "'dc NAME' is missing in a host line");
   }
   FabricFile::Host row{
       .host = std::move(host), .device = {}, .datacenter = {}, .rail = {}, .line = line};
@@ -97,7 +98,7 @@ Result<FabricFile::Host> read_host(const std::vector<std::string_view>& words, i
   if (pairs.count("rail") != 0) {
     PLEXUS_TRY(rail, read_number(pairs["rail"], "rail", 0, kFileRailMax));
     if (rail != std::floor(rail)) {
-      return fail(Code::kInvalidUsage, "rail takes a whole number, not '{}'", pairs["rail"]);
+      return fail(Code::kInvalidUsage, "rail must be a whole number, not '{}'", pairs["rail"]);
     }
     row.rail = static_cast<int>(rail);
   }
@@ -106,13 +107,14 @@ Result<FabricFile::Host> read_host(const std::vector<std::string_view>& words, i
 
 Result<FabricFile::Link> read_link(const std::vector<std::string_view>& words) {
   if (words.size() < 3) {
-    return fail(Code::kInvalidUsage, "a link line is 'link DC DC [gbit N] [ms N] [cost N]'");
+    return fail(Code::kInvalidUsage, "a link line must be 'link DC DC [gbit N] [ms N] [cost N]'");
   }
   FabricFile::Link link;
   PLEXUS_TRY(first, read_name(words[1]));
   PLEXUS_TRY(second, read_name(words[2]));
   if (first == second) {
-    return fail(Code::kInvalidUsage, "a link joins two datacenters, not '{}' with itself", first);
+    return fail(Code::kInvalidUsage, "a link must connect two datacenters, not '{}' with itself",
+                first);
   }
   link.first = std::move(first);
   link.second = std::move(second);
@@ -154,13 +156,13 @@ Result<void> read_line(FabricFile& file, std::string_view text, int line) {
                  (other.first == link.second && other.second == link.first);
         });
     if (known) {
-      return fail(Code::kInvalidUsage, "the link from '{}' to '{}' is there twice", link.first,
+      return fail(Code::kInvalidUsage, "the link from '{}' to '{}' is given twice", link.first,
                   link.second);
     }
     file.links.push_back(std::move(link));
     return ok();
   }
-  return fail(Code::kInvalidUsage, "a line begins with 'host' or 'link', not '{}'", words[0]);
+  return fail(Code::kInvalidUsage, "a line must begin with 'host' or 'link', not '{}'", words[0]);
 }
 
 Result<void> check_names(const FabricFile& file) {
@@ -169,13 +171,13 @@ Result<void> check_names(const FabricFile& file) {
     datacenters.insert(host.datacenter);
   }
   if (datacenters.size() > kDatacentersMax) {
-    return fail(Code::kInvalidUsage, "{} datacenters, at most {} are possible", datacenters.size(),
-                kDatacentersMax);
+    return fail(Code::kInvalidUsage, "{} datacenters are described, at most {} are supported",
+                datacenters.size(), kDatacentersMax);
   }
   for (const FabricFile::Link& link : file.links) {
     for (const std::string& name : {link.first, link.second}) {
       if (datacenters.count(name) == 0) {
-        return fail(Code::kInvalidUsage, "a link names datacenter '{}', which no host line has",
+        return fail(Code::kInvalidUsage, "a link names datacenter '{}', which no host line defines",
                     name);
       }
     }
@@ -230,7 +232,8 @@ Location FabricFile::location_of(std::string_view host) const {
 
 Result<FabricFile> parse_fabric_file(std::string_view text) {
   if (text.size() > kFileBytesMax) {
-    return fail(Code::kInvalidUsage, "{} bytes, at most {} are read", text.size(), kFileBytesMax);
+    return fail(Code::kInvalidUsage, "the file has {} bytes, at most {} are supported", text.size(),
+                kFileBytesMax);
   }
   FabricFile file;
   for (int line = 1; !text.empty(); ++line) {

@@ -34,7 +34,7 @@ Result<std::optional<uint64_t>> read_field(std::string_view text, const char* wh
   const char* const end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, value, is_hex ? 16 : 10);
   if (error != std::errc() || stop != end || digits.empty() || value > most) {
-    return fail(Code::kInvalidUsage, "{} takes 0 to {}, not '{}'", what, most, text);
+    return fail(Code::kInvalidUsage, "{} must be in 0..{}, not '{}'", what, most, text);
   }
   return std::optional<uint64_t>(value);
 }
@@ -44,11 +44,12 @@ Result<HcaEntry> read_entry(std::string_view text, HcaSyntax syntax, bool exclud
   const size_t most = syntax == HcaSyntax::kFabricId ? 3 : 4;
   if (fields[0].empty() || fields.size() > most) {
     return fail(
-        Code::kInvalidUsage, "an entry is {}",
+        Code::kInvalidUsage, "an entry must be {}",
         syntax == HcaSyntax::kFabricId ? "name[:port[:fabricId]]" : "name[:port[:rail[:plane]]]");
   }
   if (excludes && fields.size() > 2) {
-    return fail(Code::kInvalidUsage, "a list that begins with ^ excludes: it has no ids");
+    return fail(Code::kInvalidUsage,
+                "a list that begins with ^ excludes devices and cannot give ids");
   }
   const auto field = [&](size_t index) {
     return index < fields.size() ? fields[index] : std::string_view();

@@ -29,7 +29,7 @@ Result<HostPattern::Range> HostPattern::parse_range(std::string_view text) {
   const std::string_view high = dash != text.end() ? std::string_view(dash + 1, text.end()) : low;
   Range range{.low = 0, .high = 0, .digits = low.starts_with('0') ? low.size() : 0};
   if (!read_number(low, &range.low) || !read_number(high, &range.high) || range.low > range.high) {
-    return fail(Code::kInvalidUsage, "'{}' is no range of numbers, as in [01-16,20]", text);
+    return fail(Code::kInvalidUsage, "'{}' is not a range of numbers, as in [01-16,20]", text);
   }
   return range;
 }
@@ -48,8 +48,8 @@ Result<HostPattern::Piece> HostPattern::parse_number(std::string_view list) {
 
 Result<HostPattern> HostPattern::parse(std::string_view text) {
   if (text.empty() || text.size() > kPatternBytesMax) {
-    return fail(Code::kInvalidUsage, "a pattern has 1 to {} characters, not {}", kPatternBytesMax,
-                text.size());
+    return fail(Code::kInvalidUsage, "a pattern must have 1 to {} characters, not {}",
+                kPatternBytesMax, text.size());
   }
   HostPattern pattern;
   while (!text.empty()) {

@@ -69,7 +69,9 @@ Result<Location> decode_location(std::string_view bytes) {
     location.fabric_ids.push_back(reader.take<uint64_t>());
   }
   if (!reader.whole()) {
-    return fail(Code::kRemoteError, "another rank's location of its datacenter cannot be read");
+    return fail(Code::kRemoteError,
+                "the datacenter location sent by another rank is malformed: use the same version "
+                "of Plexus on all ranks");
   }
   return location;
 }
@@ -100,7 +102,9 @@ Result<std::vector<FabricAnswer>> decode_answers(std::string_view bytes) {
     answers.push_back(answer);
   }
   if (!reader.whole()) {
-    return fail(Code::kRemoteError, "what another rank says of its fabrics cannot be read");
+    return fail(Code::kRemoteError,
+                "the fabric description sent by another rank is malformed: use the same version of "
+                "Plexus on all ranks");
   }
   return answers;
 }

@@ -59,7 +59,7 @@ Result<std::vector<std::string>> expand_switches(const std::string& pattern) {
              text.find_first_not_of("0123456789") == std::string::npos;
     };
     if (!is_number(low_text) || !is_number(high_text)) {
-      return fail(Code::kInvalidUsage, "'{}' is no range of numbers in '{}'", range, pattern);
+      return fail(Code::kInvalidUsage, "'{}' is not a range of numbers in '{}'", range, pattern);
     }
     const unsigned long high = std::stoul(high_text);
     for (unsigned long number = std::stoul(low_text); number <= high; ++number) {
@@ -67,7 +67,8 @@ Result<std::vector<std::string>> expand_switches(const std::string& pattern) {
       digits.insert(0, low_text.size() > digits.size() ? low_text.size() - digits.size() : 0, '0');
       names.push_back(pattern.substr(0, open) + digits + pattern.substr(close + 1));
       if (names.size() > kNamesMax) {
-        return fail(Code::kInvalidUsage, "'{}' is more than {} switches", pattern, kNamesMax);
+        return fail(Code::kInvalidUsage, "'{}' expands to more than {} switches", pattern,
+                    kNamesMax);
       }
     }
   }
@@ -84,7 +85,7 @@ Result<void> read_line(std::map<std::string, Switch>& switches, std::string_view
     const std::string_view word = line.substr(at, end - at);
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos) {
-      return fail(Code::kInvalidUsage, "'{}' is no KEY=VALUE", word);
+      return fail(Code::kInvalidUsage, "'{}' is not KEY=VALUE", word);
     }
     fields[lower(word.substr(0, equals))] = word.substr(equals + 1);
     at = end;
@@ -93,7 +94,8 @@ Result<void> read_line(std::map<std::string, Switch>& switches, std::string_view
     return ok();
   }
   if (fields["switchname"].empty()) {
-    return fail(Code::kInvalidUsage, "SwitchName= is missing (only the plugin topology/tree)");
+    return fail(Code::kInvalidUsage,
+                "SwitchName= is missing (only Slurm's topology/tree is supported)");
   }
   Switch entry;
   entry.nodes = split_list(fields["nodes"]);
@@ -107,7 +109,7 @@ Result<void> read_line(std::map<std::string, Switch>& switches, std::string_view
   PLEXUS_TRY(own, expand_switches(fields["switchname"]));
   for (const std::string& name : own) {
     if (!switches.emplace(name, entry).second) {
-      return fail(Code::kInvalidUsage, "switch '{}' is there twice", name);
+      return fail(Code::kInvalidUsage, "switch '{}' is given twice", name);
     }
   }
   return ok();
@@ -135,8 +137,8 @@ void collect(const std::map<std::string, Switch>& switches,
 
 Result<std::string> fabric_file_of_slurm(std::string_view topology_conf) {
   if (topology_conf.size() > kSlurmBytesMax) {
-    return fail(Code::kInvalidUsage, "{} bytes, at most {} are read", topology_conf.size(),
-                kSlurmBytesMax);
+    return fail(Code::kInvalidUsage, "the file has {} bytes, at most {} are supported",
+                topology_conf.size(), kSlurmBytesMax);
   }
   std::map<std::string, Switch> switches;
   for (int line = 1; !topology_conf.empty(); ++line) {
@@ -164,7 +166,8 @@ Result<std::string> fabric_file_of_slurm(std::string_view topology_conf) {
   }
   if (datacenters == 0 || datacenters > kDatacentersMax) {
     return fail(Code::kInvalidUsage,
-                "{} switches have no switch above them, which would be the datacenters: 1 to {}",
+                "{} switches are at the top level, each of which would become a datacenter: 1 to "
+                "{} are supported",
                 datacenters, kDatacentersMax);
   }
   PLEXUS_TRY(parse_fabric_file(text));  // rejects names that a fabric file cannot contain

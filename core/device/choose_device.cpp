@@ -8,14 +8,15 @@ namespace {
 
 Result<int> find_device(DeviceRuntime* runtime, int wish) {
   if (runtime == nullptr) {
-    return fail(Code::kInvalidUsage, "this build is without CUDA");
+    return fail(Code::kInvalidUsage, "this build has no CUDA support");
   }
   PLEXUS_TRY(count, runtime->count());
   if (count == 0) {
-    return fail(Code::kInvalidUsage, "the driver shows no GPU");
+    return fail(Code::kInvalidUsage, "the CUDA driver reports no GPU");
   }
   if (wish >= count) {
-    return fail(Code::kInvalidArgument, "there is no device {}: the driver shows {}", wish, count);
+    return fail(Code::kInvalidArgument, "there is no device {}: the CUDA driver reports {}", wish,
+                count);
   }
   if (wish == kHostDevice) {
     PLEXUS_TRY(current, runtime->current());

@@ -41,7 +41,7 @@ Result<Function> driver_function(const char* name) {
 #endif
   if (code != cudaSuccess || status != cudaDriverEntryPointSuccess) {
     static_cast<void>(cudaGetLastError());
-    return fail(Code::kUnhandledCudaError, "the driver has no {}", name);
+    return fail(Code::kUnhandledCudaError, "the CUDA driver has no {}: update the driver", name);
   }
   return reinterpret_cast<Function>(found);
 }
@@ -78,7 +78,8 @@ class CudaRuntime final : public DeviceRuntime {
     const cudaError_t code = cudaGetDeviceCount(&count);
     if (code != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
-      return fail(Code::kUnhandledCudaError, "CUDA shows no device: {}", cudaGetErrorString(code));
+      return fail(Code::kUnhandledCudaError, "CUDA reports no device: {}",
+                  cudaGetErrorString(code));
     }
     return count;
   }
@@ -120,7 +121,7 @@ class CudaRuntime final : public DeviceRuntime {
     const OnDevice on(device);
     int error = cudaSuccess;
     const uint32_t blocks = device_blocks_max(kDeviceThreadsMax, &error);
-    PLEXUS_TRY(check(static_cast<cudaError_t>(error), "asking for our kernel", device));
+    PLEXUS_TRY(check(static_cast<cudaError_t>(error), "querying the kernel", device));
     return static_cast<int>(blocks);
   }
 
@@ -245,8 +246,8 @@ class CudaRuntime final : public DeviceRuntime {
     unsigned long long id = 0;
     if (get_range(&base, &size_bytes, address) != CUDA_SUCCESS ||
         get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address) != CUDA_SUCCESS) {
-      return fail(Code::kUnhandledCudaError, "cuda:{} does not tell the allocation of {}", device,
-                  pointer);
+      return fail(Code::kUnhandledCudaError, "cuda:{} cannot find the allocation that contains {}",
+                  device, pointer);
     }
     // NOLINTNEXTLINE(performance-no-int-to-ptr): so the driver names memory
     return Allocation{
@@ -283,8 +284,9 @@ class CudaRuntime final : public DeviceRuntime {
     const CUresult code = get_handle(&made.fd, reinterpret_cast<CUdeviceptr>(memory), size_bytes,
                                      CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     if (code != CUDA_SUCCESS) {
-      return fail(Code::kUnhandledCudaError, "cuda:{} makes no dma-buf of {} bytes (error {})",
-                  device, size_bytes, static_cast<int>(code));
+      return fail(Code::kUnhandledCudaError,
+                  "cuda:{} cannot export {} bytes as a dma-buf (error {})", device, size_bytes,
+                  static_cast<int>(code));
     }
     return made;
   }

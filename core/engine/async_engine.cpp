@@ -73,7 +73,7 @@ void AsyncEngine::submit(Submission submission) {
   incoming_.push_back(std::move(submission));
   // start() was called before, so this only restarts a thread that was lost since.
   if (auto started = start_locked(); started.has_error()) {
-    PLEXUS_WARN("{}; what is on streams waits for the next call", started.error().message());
+    PLEXUS_WARN("{}; work on streams waits for the next call", started.error().message());
   }
   arrived_.notify_all();
 }

@@ -35,8 +35,8 @@ Result<Capture> capture_of(DeviceRuntime& runtime,
     PLEXUS_TRY(other, runtime.capture(device, stream));
     if (other.active != first.active || other.id != first.id) {
       return fail(Code::kInvalidUsage,
-                  "the streams of one group are captured into different graphs, or only some are: "
-                  "capture all of them into one");
+                  "the streams of one group are captured into different graphs, or only some of "
+                  "them are: capture all of them into one graph");
     }
   }
   return first;
@@ -455,7 +455,7 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
   }
   if (failure.fault == DeviceFault::kUnmapped) {
     return fail(Code::kSystemError,
-                "rank {} got from rank {} an address that its device cannot read: set "
+                "rank {} received from rank {} an address that its device cannot read: set "
                 "NCCL_P2P_DIRECT_DISABLE=1",
                 runner_->context().plans.rank, failure.peer);
   }

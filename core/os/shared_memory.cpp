@@ -29,7 +29,7 @@ struct Mark {
 
 Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
   if (size_bytes > kSizeMax) {
-    return fail(Code::kSystemError, "{} bytes of shared memory are beyond any address space",
+    return fail(Code::kSystemError, "{} bytes of shared memory exceed the address space",
                 size_bytes);
   }
   SharedMemory memory;
@@ -40,7 +40,7 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
   }
   const size_t total = kPage + memory.size_bytes_;
   if (ftruncate(memory.fd_, static_cast<off_t>(total)) != 0) {
-    return fail(Code::kSystemError, "cannot make {} bytes of shared memory: {}", total,
+    return fail(Code::kSystemError, "cannot allocate {} bytes of shared memory: {}", total,
                 std::strerror(errno));
   }
   void* const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);
@@ -74,9 +74,10 @@ Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const size_t total = kPage + place.size_bytes;
   struct stat status {};
   if (fstat(fd, &status) != 0 || static_cast<size_t>(status.st_size) != total) {
-    return fail(Code::kSystemError,
-                "{} is not the shared memory that its owner described ({} bytes, {} expected)",
-                path, status.st_size, total);
+    return fail(
+        Code::kSystemError,
+        "{} is not the shared memory that its owner described: it has {} bytes, expected {}", path,
+        status.st_size, total);
   }
   void* const mapping = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapping == MAP_FAILED) {
@@ -89,8 +90,8 @@ Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   std::memcpy(&mark, memory.mapping_, sizeof(mark));
   if (mark.magic != kMagic || mark.id != place.id) {
     return fail(Code::kSystemError,
-                "{} is other memory than its owner described: are the ranks in different pid "
-                "namespaces? Set NCCL_SHM_DISABLE=1",
+                "{} is not the shared memory that its owner described: if the ranks are in "
+                "different pid namespaces, set NCCL_SHM_DISABLE=1",
                 path);
   }
   memory.id_ = place.id;

@@ -83,7 +83,8 @@ Result<SocketAddress> SocketAddress::parse(std::string_view text) {
   }
   const bool numeric = !port.empty() && port.find_first_not_of("0123456789") == std::string::npos;
   if (host.empty() || !numeric || port.size() > 5 || std::stoi(port) > 65535) {
-    return fail(Code::kInvalidArgument, "'{}' is no address: write host:port or [v6]:port", text);
+    return fail(Code::kInvalidArgument, "'{}' is not an address: write host:port or [v6]:port",
+                text);
   }
   addrinfo* found = nullptr;
   addrinfo hints{};
@@ -121,7 +122,7 @@ Result<SocketAddress> SocketAddress::unpack(const uint8_t* bytes) {
     std::memcpy(&v6.sin6_addr, bytes + 4, 16);
     std::memcpy(&v6.sin6_scope_id, bytes + kScopeAt, 4);
   } else {
-    return fail(Code::kInvalidArgument, "an address of family {} is unknown", bytes[0]);
+    return fail(Code::kInvalidArgument, "unknown address family {}", bytes[0]);
   }
   address.set_port(static_cast<uint16_t>(bytes[2] << 8 | bytes[3]));
   return address;
@@ -379,9 +380,9 @@ Result<SocketAddress> find_interface(std::string names,
     }
     seen += (seen.empty() ? "" : ", ") + candidate.name;
   }
-  return fail(Code::kInvalidUsage, "{}={} fits no interface that is up{}; there are: {}", setting,
-              asked, family.empty() ? "" : " and has an address of NCCL_SOCKET_FAMILY=" + family,
-              seen);
+  return fail(Code::kInvalidUsage, "{}={} matches no network interface that is up{}; available: {}",
+              setting, asked,
+              family.empty() ? "" : " and has an address of NCCL_SOCKET_FAMILY=" + family, seen);
 }
 
 }  // namespace plexus

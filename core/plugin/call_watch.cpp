@@ -105,7 +105,7 @@ void CallWatcher::tell_of_long_calls() {
     }
     entry->is_told = true;
     const auto& [plugin, name, peer] = entry->call;
-    report_(fmt::format("plugin {}: its {}{}{} has not come back for {}: the job waits for it",
+    report_(fmt::format("plugin {}: {}{}{} has not returned for {}: the job is waiting for it",
                         plugin, name, peer.empty() ? "" : " for ", peer,
                         std::chrono::duration_cast<std::chrono::milliseconds>(now - entry->began)));
   }

@@ -83,9 +83,10 @@ Result<void> check_made(const Context& context,
     return make_error(context, call, code);
   }
   if (made == nullptr) {
-    return fail(Code::kInternalError,
-                "collnet plugin {}: {} said OK and gave nothing; this is a bug of the plugin",
-                context.plugin->name, call);
+    return fail(
+        Code::kInternalError,
+        "collnet plugin {}: {} returned PLEXUS_OK but no handle; this is a bug in the plugin",
+        context.plugin->name, call);
   }
   return ok();
 }
@@ -97,7 +98,7 @@ Result<std::string> check_name(const char* text, const char* what) {
       std::all_of(text, static_cast<const char*>(end), [](char c) { return c >= ' ' && c <= '~'; });
   if (!is_legal) {
     return fail(Code::kInvalidUsage,
-                "its {} is empty, too long or not printable; this is a bug of the plugin", what);
+                "its {} is empty, too long or not printable; this is a bug in the plugin", what);
   }
   return std::string(text);
 }
@@ -122,7 +123,7 @@ Result<void> check_entries(const plexus_collnet_ops_t& ops) {
   for (const auto& entry : entries) {
     if (!entry.is_there) {
       return fail(Code::kInvalidUsage,
-                  "its collnet table has no entry `{}`; this is a bug of the plugin", entry.name);
+                  "its collnet table has no entry `{}`; this is a bug in the plugin", entry.name);
     }
   }
   return ok();
@@ -165,8 +166,8 @@ Result<void> check_collnet_properties(const plexus_collnet_properties_t& propert
   }
   if ((properties.pointer_support & PLEXUS_MEMORY_HOST) == 0 || properties.requests_max == 0) {
     return fail(Code::kInvalidUsage,
-                "it reports pointer_support = {} and requests_max = {}: host memory and one "
-                "request are the least",
+                "it reports pointer_support = {} and requests_max = {}: it must support host "
+                "memory and at least one request",
                 properties.pointer_support, properties.requests_max);
   }
   return ok();
@@ -174,8 +175,8 @@ Result<void> check_collnet_properties(const plexus_collnet_properties_t& propert
 
 Result<CollnetPlugin> check_collnet_plugin(const plexus_collnet_plugin_t* plugin) {
   if (plugin == nullptr) {
-    return fail(Code::kInvalidUsage, "it refuses this host (plugin ABI {}.{})", PLEXUS_ABI_MAJOR,
-                PLEXUS_ABI_MINOR);
+    return fail(Code::kInvalidUsage, "it does not support this host (plugin ABI {}.{})",
+                PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR);
   }
   if (plugin->magic != PLEXUS_PLUGIN_MAGIC || plugin->abi_major != PLEXUS_ABI_MAJOR) {
     return fail(Code::kInvalidUsage, "it has plugin ABI {}.{} (magic {:#x}), expected {}.x",

@@ -55,12 +55,11 @@ Result<Loaded> load_named(const CollnetPluginOptions& options) {
                                           "libnccl-net-" + name + ".so", name};
   PLEXUS_TRY(library, find_any(options, names));
   if (!library.has_value()) {
-    return fail(
-        Code::kInvalidUsage,
-        "there is no collnet plugin {}: looked for libplexus-collnet-{}.so and "
-        "libnccl-net-{}.so beside libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic "
-        "loader looks; correct PLEXUS_COLLNET_PLUGIN",
-        name, name, name);
+    return fail(Code::kInvalidUsage,
+                "collnet plugin {} was not found: looked for libplexus-collnet-{}.so and "
+                "libnccl-net-{}.so beside libplexus.so, in PLEXUS_PLUGIN_PATH and where the "
+                "dynamic loader looks; correct PLEXUS_COLLNET_PLUGIN",
+                name, name, name);
   }
   auto loaded = load_shared(options, *library);
   if (loaded.has_error()) {
@@ -69,7 +68,7 @@ Result<Loaded> load_named(const CollnetPluginOptions& options) {
   }
   if (loaded.value() == nullptr) {
     return fail(Code::kInvalidUsage,
-                "{} is no collnet plugin: it exports neither plexus_collnet_query nor "
+                "{} is not a collnet plugin: it exports neither plexus_collnet_query nor "
                 "ncclCollNetPlugin_v{} to v{}; correct PLEXUS_COLLNET_PLUGIN",
                 library->path().string(), nccl_collnet::kVersionLeast, nccl_collnet::kVersionMost);
   }

@@ -38,14 +38,12 @@ Result<std::string> check_text(const char* what,
   if (!found) {
     return fail(
         Code::kInvalidUsage,
-        "its {} is missing or not ended by a zero within {} bytes; this is a bug of the plugin",
+        "its {} is missing or not zero-terminated within {} bytes; this is a bug in the plugin",
         what, room);
   }
   if (found->empty() || !std::all_of(found->begin(), found->end(), legal)) {
-    return fail(
-        Code::kInvalidUsage,
-        "its {} is empty or has a character that is not allowed there; this is a bug of the plugin",
-        what);
+    return fail(Code::kInvalidUsage,
+                "its {} is empty or has an invalid character; this is a bug in the plugin", what);
   }
   return std::string(*found);
 }
@@ -53,7 +51,7 @@ Result<std::string> check_text(const char* what,
 Result<void> check_number(const char* what, uint64_t found, uint64_t least, uint64_t most) {
   if (found < least || found > most) {
     return fail(Code::kInvalidUsage,
-                "it reports {} = {}, expected {}..{}; this is a bug of the plugin", what, found,
+                "it reports {} = {}, expected {}..{}; this is a bug in the plugin", what, found,
                 least, most);
   }
   return ok();
@@ -74,7 +72,7 @@ std::optional<std::chrono::nanoseconds> known_time(uint64_t nanoseconds, uint64_
 Result<std::optional<uint32_t>> check_optional_id(const char* what, int32_t found) {
   if (found < -1) {
     return fail(Code::kInvalidUsage,
-                "it reports {} = {}, expected -1 (none) or more; this is a bug of the plugin", what,
+                "it reports {} = {}, expected -1 (none) or more; this is a bug in the plugin", what,
                 found);
   }
   return found == -1 ? std::nullopt : std::optional<uint32_t>(static_cast<uint32_t>(found));
@@ -83,14 +81,14 @@ Result<std::optional<uint32_t>> check_optional_id(const char* what, int32_t foun
 Result<void> check_header(const plexus_plugin_t& plugin) {
   if (plugin.magic != PLEXUS_PLUGIN_MAGIC) {
     return fail(Code::kInvalidUsage,
-                "its descriptor starts with {:#010x}, expected {:#010x}: it is no Plexus plugin",
+                "its descriptor starts with {:#010x}, expected {:#010x}: it is not a Plexus plugin",
                 plugin.magic, PLEXUS_PLUGIN_MAGIC);
   }
   if (plugin.abi_major != PLEXUS_ABI_MAJOR) {
-    return fail(
-        Code::kInvalidUsage,
-        "it was built for plugin ABI {}.{}, expected {}.x: use the build of it for this Plexus",
-        plugin.abi_major, plugin.abi_minor, PLEXUS_ABI_MAJOR);
+    return fail(Code::kInvalidUsage,
+                "it was built for plugin ABI {}.{}, expected {}.x: use a build of it for this "
+                "version of Plexus",
+                plugin.abi_major, plugin.abi_minor, PLEXUS_ABI_MAJOR);
   }
   constexpr size_t kLeast = PLEXUS_BYTES_THROUGH(plexus_plugin_t, net);
   if (plugin.struct_size < kLeast || plugin.struct_size > kTableBytesMax) {
@@ -104,7 +102,7 @@ Result<void> check_header(const plexus_plugin_t& plugin) {
   }
   if (plugin.net == nullptr) {
     return fail(Code::kInvalidUsage,
-                "its descriptor has no net table; this is a bug of the plugin");
+                "its descriptor has no net table; this is a bug in the plugin");
   }
   return ok();
 }
@@ -150,7 +148,7 @@ Result<void> check_entries(const plexus_net_ops_t& ops) {
   for (const Entry& entry : mandatory) {
     if (!entry.present) {
       return fail(Code::kInvalidUsage,
-                  "its net table has no entry `{}`; this is a bug of the plugin", entry.name);
+                  "its net table has no entry `{}`; this is a bug in the plugin", entry.name);
     }
   }
   return ok();
@@ -184,8 +182,8 @@ std::string describe_plugin(const NetDescriptor& descriptor) {
 
 Result<NetDescriptor> check_net_descriptor(const plexus_plugin_t* plugin) {
   if (plugin == nullptr) {
-    return fail(Code::kInvalidUsage, "it refuses this host (plugin ABI {}.{})", PLEXUS_ABI_MAJOR,
-                PLEXUS_ABI_MINOR);
+    return fail(Code::kInvalidUsage, "it does not support this host (plugin ABI {}.{})",
+                PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR);
   }
   PLEXUS_TRY(check_header(*plugin));
   NetDescriptor descriptor;
@@ -209,7 +207,7 @@ Result<NetProperties> check_net_properties(const plexus_net_properties_t& raw) {
   if (!pci_path || !std::all_of(pci_path->begin(), pci_path->end(), is_printable)) {
     return fail(
         Code::kInvalidUsage,
-        "its pci_path is not a printable text ended by a zero; this is a bug of the plugin");
+        "its pci_path is not a printable, zero-terminated string; this is a bug in the plugin");
   }
   properties.pci_path = *pci_path;
   PLEXUS_TRY(check_capacities(raw));
@@ -240,7 +238,7 @@ Result<NetPath> check_net_path(const plexus_net_path_t& raw) {
   if (raw.level < PLEXUS_NET_LEVEL_UNKNOWN) {
     return fail(
         Code::kInvalidUsage,
-        "it reports a path of level {}, expected -1 (unknown) or more; this is a bug of the plugin",
+        "it reports a path of level {}, expected -1 (unknown) or more; this is a bug in the plugin",
         raw.level);
   }
   if (raw.loss_per_billion != PLEXUS_UNKNOWN_U32) {

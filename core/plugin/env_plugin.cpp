@@ -54,7 +54,7 @@ Result<void> install(const Library& library, const void* address, const Init& in
   const auto& table = *static_cast<const Table*>(address);
   if (table.name == nullptr || table.init == nullptr || table.finalize == nullptr ||
       table.get == nullptr) {
-    return fail(Code::kInvalidUsage, "env plugin {} has empty entries; this is a bug of the plugin",
+    return fail(Code::kInvalidUsage, "env plugin {} has null entries; this is a bug in the plugin",
                 library.path().string());
   }
   const int32_t code = init(table);
@@ -96,8 +96,8 @@ Result<void> install_env_plugin(const EnvPluginOptions& options) {
     });
   }
   return fail(Code::kInvalidUsage,
-              "{} has neither ncclEnvPlugin_v1 nor v2: it is no env plugin; correct the name in "
-              "NCCL_ENV_PLUGIN",
+              "{} has neither ncclEnvPlugin_v1 nor v2: it is not an env plugin; correct the name "
+              "in NCCL_ENV_PLUGIN",
               library.path().string());
 }
 

@@ -6,8 +6,7 @@ namespace plexus {
 Result<void> NcclTable::check_size(size_t size_bytes) const {
   if (object.size_bytes != 0 && object.size_bytes < size_bytes) {
     return fail(Code::kInvalidUsage,
-                "its {} has {} bytes, expected {}: it was built with a header that is not NCCL's; "
-                "rebuild it",
+                "its {} has {} bytes, expected {}: it was not built with NCCL's header; rebuild it",
                 symbol, object.size_bytes, size_bytes);
   }
   return ok();

@@ -172,10 +172,10 @@ int32_t call_plugin(const ContextState& context,
     return code;
   } catch (const std::exception& thrown) {
     keep_error(sink,
-               fmt::format("it threw an exception ({}); this is a bug of the plugin", thrown.what())
+               fmt::format("it threw an exception ({}); this is a bug in the plugin", thrown.what())
                    .c_str());
   } catch (...) {
-    keep_error(sink, "it threw an exception; this is a bug of the plugin");
+    keep_error(sink, "it threw an exception; this is a bug in the plugin");
   }
   return PLEXUS_INTERNAL_ERROR;
 }
@@ -201,7 +201,7 @@ Result<void> check_handle(const ContextState& context,
   PLEXUS_TRY(check_code(context, call, code));
   if (handle == nullptr) {
     return fail(Code::kInternalError,
-                "net plugin {}: {} said OK and gave no handle; this is a bug of the plugin",
+                "net plugin {}: {} returned PLEXUS_OK but no handle; this is a bug in the plugin",
                 context.plugin->descriptor().name, call);
   }
   return ok();
@@ -243,7 +243,7 @@ Result<void> read_devices(ContextState& context) {
   if (count > kNetDevicesMax) {
     return fail(
         Code::kInvalidUsage,
-        "net plugin {} ({}) reports {} devices, expected at most {}; this is a bug of the plugin",
+        "net plugin {} ({}) reports {} devices, expected at most {}; this is a bug in the plugin",
         context.plugin->descriptor().name, context.plugin->path().string(), count, kNetDevicesMax);
   }
   for (uint32_t device = 0; device < count; ++device) {
@@ -261,7 +261,7 @@ Result<std::shared_ptr<const NetPlugin>> load_native(const Library& library, Que
     raw = query(PLEXUS_HOST_ABI);
   } catch (...) {
     return fail(Code::kInvalidUsage,
-                "its plexus_plugin_query threw an exception; this is a bug of the plugin");
+                "its plexus_plugin_query threw an exception; this is a bug in the plugin");
   }
   PLEXUS_TRY(descriptor, check_net_descriptor(raw));
   return std::make_shared<const NetPlugin>(library.path(), std::move(descriptor));
@@ -281,7 +281,7 @@ Result<int> parse_abi(const std::string& text) {
     }
   }
   return fail(Code::kInvalidUsage,
-              "PLEXUS_NET_ABI={} is not understood: it takes auto, native, or v{} to v{}", text,
+              "PLEXUS_NET_ABI={} is invalid: expected auto, native, or v{} to v{}", text,
               nccl_net::kVersionLeast, nccl_net::kVersionMost);
 }
 
@@ -296,7 +296,7 @@ Result<nccl_net::V11Layout> parse_v11(const std::string& text) {
     return nccl_net::V11Layout::kCrossDc;
   }
   return fail(Code::kInvalidUsage,
-              "PLEXUS_NET_V11={} is not understood: it takes auto, mainline or cross-dc", text);
+              "PLEXUS_NET_V11={} is invalid: expected auto, mainline or cross-dc", text);
 }
 
 }  // namespace
@@ -320,7 +320,7 @@ Result<std::shared_ptr<const NetPlugin>> NetPlugin::load(const std::filesystem::
   }
   if (version < 0) {
     return fail(Code::kInvalidUsage,
-                "it has no plexus_plugin_query, which PLEXUS_NET_ABI=native asks for; correct or "
+                "it has no plexus_plugin_query, which PLEXUS_NET_ABI=native requires; correct or "
                 "unset PLEXUS_NET_ABI");
   }
   PLEXUS_TRY(choice, nccl_net::choose_net(library, version, v11));

@@ -207,7 +207,7 @@ std::string explain_file(const NetPluginOptions& options,
   if (is_path(name) || is_file_name(name) || is_own_file(taken) || !is_there) {
     return {};
   }
-  return fmt::format("{} (NCCL's {} goes first for the name {}; net-{} names this one)", ours,
+  return fmt::format("{} (NCCL's {} takes precedence for the name {}; net-{} names this one)", ours,
                      taken, name, short_name(name));
 }
 
@@ -264,7 +264,7 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
   if (!has_required && !list.excluded.empty()) {
     return fail(
         Code::kInvalidUsage,
-        "NCCL_NET_PLUGIN={} leaves no net plugin to use; remove an exclusion or name a plugin",
+        "NCCL_NET_PLUGIN={} excludes every net plugin; remove an exclusion or name a plugin",
         options.plugins);
   }
   return candidates;
@@ -327,19 +327,18 @@ Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin
   if (!entry.settings.empty()) {
     if (descriptor.abi_major < 1 || descriptor.abi_minor < kAbiMinorOfSettings) {
       return fail(Code::kInvalidUsage,
-                  "net plugin {} ({}) takes no settings of its own: remove what follows the '?' in "
-                  "NCCL_NET_PLUGIN, and set it in the environment",
+                  "net plugin {} ({}) does not support settings in NCCL_NET_PLUGIN: remove what "
+                  "follows the '?', and set it in the environment",
                   describe_plugin(descriptor), plugin->path().string());
     }
     options.settings = add_settings(entry, options.settings);
   }
   PLEXUS_TRY(context, NetContext::create(plugin, std::move(options)));
   if (context.device_count() == 0) {
-    return fail(
-        Code::kSystemError,
-        "net plugin {} ({}) finds no device on this host; check its settings and the host's "
-        "network cards, or name another plugin in NCCL_NET_PLUGIN",
-        plugin->descriptor().name, plugin->path().string());
+    return fail(Code::kSystemError,
+                "net plugin {} ({}) found no device on this host; check its settings and the "
+                "host's network cards, or name another plugin in NCCL_NET_PLUGIN",
+                plugin->descriptor().name, plugin->path().string());
   }
   return std::move(context);
 }
@@ -401,7 +400,7 @@ void note_failure(const Candidate& candidate,
   notes.push_back(fmt::format("{} ({})", candidate.entry.name, why.message()));
   if (log) {
     log(NetLogLevel::kWarn,
-        with_others ? fmt::format("this host goes without one network: {}", why.message())
+        with_others ? fmt::format("this host continues without one network: {}", why.message())
                     : fmt::format("{}; the next network is tried", why.message()));
   }
 }
@@ -424,8 +423,8 @@ Result<void> check_name_is_new(const std::vector<OpenNet>& nets, const OpenNet& 
   });
   if (same != nets.end()) {
     return fail(Code::kInvalidUsage,
-                "{} and {} both are the network {}: give them names of their own in "
-                "NCCL_NET_PLUGIN, as in a=NAME,b=NAME, or leave one out",
+                "{} and {} both provide the network {}: label them in NCCL_NET_PLUGIN, as in "
+                "a=NAME,b=NAME, or leave one out",
                 same->context.plugin().path().string(), net.context.plugin().path().string(),
                 net.name);
   }
@@ -440,11 +439,10 @@ Result<NetPluginEntry> parse_entry(std::string_view text) {
     entry.label = name.substr(0, equals);
     name.remove_prefix(equals + 1);
     if (!is_word(entry.label) || name.empty()) {
-      return fail(
-          Code::kInvalidUsage,
-          "NCCL_NET_PLUGIN has the entry {}: LABEL=NAME needs a name, and a label of letters, "
-          "digits, '_', '.' and '-'",
-          text);
+      return fail(Code::kInvalidUsage,
+                  "invalid entry {} in NCCL_NET_PLUGIN: LABEL=NAME needs a name, and a label of "
+                  "letters, digits, '_', '.' and '-'",
+                  text);
     }
   }
   entry.name = name;
@@ -455,7 +453,7 @@ Result<NetPluginEntry> parse_entry(std::string_view text) {
     const size_t equals = setting.find('=');
     if (equals == std::string_view::npos || !is_word(setting.substr(0, equals))) {
       return fail(Code::kInvalidUsage,
-                  "NCCL_NET_PLUGIN has the entry {}: after '?' it takes SETTING=VALUE, several "
+                  "invalid entry {} in NCCL_NET_PLUGIN: expected SETTING=VALUE after '?', several "
                   "joined by '&'",
                   text);
     }
@@ -475,7 +473,7 @@ Result<NetPluginList> parse_net_plugin_list(std::string_view text) {
   const bool excludes_all = text.starts_with('^');
   const std::vector<std::string_view> entries = split_list(text, ',');
   if (entries.size() > kListMax) {
-    return fail(Code::kInvalidUsage, "NCCL_NET_PLUGIN lists {} plugins, at most {} are possible",
+    return fail(Code::kInvalidUsage, "NCCL_NET_PLUGIN lists {} plugins, at most {} are supported",
                 entries.size(), kListMax);
   }
   for (const std::string_view entry : entries) {
@@ -571,7 +569,7 @@ Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
   for (const Candidate& candidate : candidates) {
     if (!nets.empty() && !options.all) {
       if (candidate.is_required && candidates.front().is_required) {
-        notes.push_back(fmt::format("{} (comes later)", candidate.entry.name));
+        notes.push_back(fmt::format("{} (a preceding network is used)", candidate.entry.name));
       }
       continue;
     }
@@ -594,11 +592,10 @@ Result<std::vector<OpenNet>> open_nets(const NetPluginOptions& options,
     return join_errors(std::move(errors));
   }
   notes.erase(notes.begin(), notes.begin() + static_cast<std::ptrdiff_t>(excluded));
-  return fail(
-      Code::kInvalidUsage,
-      "NCCL_NET={} asks for a network that no plugin of NCCL_NET_PLUGIN={} has ({}); correct "
-      "one of the two settings",
-      options.network, options.plugins, fmt::join(notes, ", "));
+  return fail(Code::kInvalidUsage,
+              "NCCL_NET={} names a network that no plugin of NCCL_NET_PLUGIN={} provides ({}); "
+              "correct one of the two settings",
+              options.network, options.plugins, fmt::join(notes, ", "));
 }
 
 Result<NetContext> open_net(const NetPluginOptions& options, const NetContextOptions& context) {

@@ -94,12 +94,11 @@ Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
     return own.has_error() ? Result<std::optional<Library>>(std::optional<Library>())
                            : std::move(own);
   }
-  return fail(
-      Code::kInvalidUsage,
-      "there is no tuner plugin {}: looked for libplexus-{}.so and libnccl-tuner-{}.so beside "
-      "libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic loader looks, and for a tuner in "
-      "the libraries of NCCL_NET_PLUGIN",
-      options.plugin, options.plugin, options.plugin);
+  return fail(Code::kInvalidUsage,
+              "tuner plugin {} was not found: looked for libplexus-{}.so and libnccl-tuner-{}.so "
+              "beside libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic loader looks, and "
+              "for a tuner in the libraries of NCCL_NET_PLUGIN",
+              options.plugin, options.plugin, options.plugin);
 }
 
 Result<const plexus_plugin_t*> query(const Library& library) {
@@ -107,13 +106,13 @@ Result<const plexus_plugin_t*> query(const Library& library) {
   Query* const entry = library.find_function<Query>("plexus_plugin_query");
   if (entry == nullptr) {
     return fail(Code::kInvalidUsage,
-                "{} is no tuner plugin: it exports neither plexus_plugin_query nor "
+                "{} is not a tuner plugin: it exports neither plexus_plugin_query nor "
                 "ncclTunerPlugin_v{} to v{}",
                 library.path().string(), nccl_tuner::kVersionLeast, nccl_tuner::kVersionMost);
   }
   const plexus_plugin_t* const plugin = entry(PLEXUS_HOST_ABI);
   if (plugin == nullptr) {
-    return fail(Code::kInvalidUsage, "{} refuses this host (plugin ABI {}.{})",
+    return fail(Code::kInvalidUsage, "{} does not support this host (plugin ABI {}.{})",
                 library.path().string(), PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR);
   }
   return plugin;
@@ -293,7 +292,7 @@ bool Tuner::get_times(const plexus_tuner_call_t& call,
     any = any || answer.time_ns >= 0;
     candidates[i] = answer;
   }
-  return any || complain(fmt::format("found none of {} ways to do {} possible", candidates.size(),
+  return any || complain(fmt::format("excluded all {} algorithms for {}", candidates.size(),
                                      call.collective));
 }
 

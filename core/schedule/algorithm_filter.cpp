@@ -61,8 +61,8 @@ Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Wor
                     [&](const Spelling& row) { return rule.collective == row.nccl; });
     if (!known) {
       return fail(Code::kInvalidUsage,
-                  "{}: '{}' is no collective; known are allreduce, broadcast, reduce, allgather, "
-                  "reducescatter, alltoall, gather, scatter",
+                  "{}: '{}' is not a collective; known are allreduce, broadcast, reduce, "
+                  "allgather, reducescatter, alltoall, gather, scatter",
                   words.variable, rule.collective);
     }
   }
@@ -79,8 +79,8 @@ Result<NameFilter::Rule> NameFilter::parse_rule(std::string_view text, const Wor
       return std::find(list.begin(), list.end(), word) != list.end();
     };
     if (!has(words.known) && !has(words.only_nccl)) {
-      return fail(Code::kInvalidUsage, "{}: '{}' is no {}; this build has {}", words.variable, word,
-                  words.what, fmt::join(words.known, ", "));
+      return fail(Code::kInvalidUsage, "{}: '{}' is not a known {}; this build has {}",
+                  words.variable, word, words.what, fmt::join(words.known, ", "));
     }
   }
   return rule;

@@ -57,7 +57,7 @@ std::string why_not(const Algorithm& algorithm,
     return "all ranks are in one datacenter";
   }
   if (input.costs != nullptr && !input.costs->meshed() && needs_mesh(algorithm)) {
-    return "some datacenters are not joined directly";
+    return "some datacenters have no direct link";
   }
   if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
     return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
@@ -117,9 +117,8 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
   if (decision.chosen == decision.candidates.size()) {
     if (input.deterministic) {
       return fail(Code::kInvalidUsage,
-                  "PLEXUS_DETERMINISTIC leaves no algorithm for {} on {} ranks (with NCCL_ALGO and "
-                  "NCCL_PROTO "
-                  "as they are): unset it, or use at most {} ranks",
+                  "PLEXUS_DETERMINISTIC, with NCCL_ALGO and NCCL_PROTO as set, excludes every "
+                  "algorithm for {} on {} ranks: unset it, or use at most {} ranks",
                   name(input.collective), input.nranks, kOperandsMax);
     }
     // An algorithm that the settings leave, and why it is not possible.
@@ -129,11 +128,10 @@ Result<Decision> decide(const ChoiceInput& input, const AlgorithmFilter& filter,
         left = fmt::format(" ({}: {})", candidate.choice.algorithm->family, candidate.reason);
       }
     }
-    return fail(
-        Code::kInvalidUsage,
-        "NCCL_ALGO and NCCL_PROTO leave no way to do {}{}: remove them, or name one of its ways "
-        "(`plexus explain` lists them)",
-        name(input.collective), left);
+    return fail(Code::kInvalidUsage,
+                "NCCL_ALGO and NCCL_PROTO exclude every algorithm for {}{}: unset them, or allow "
+                "one of those that `plexus explain` lists",
+                name(input.collective), left);
   }
   return decision;
 }

@@ -223,7 +223,8 @@ Result<void> Plan::add_to_self(const PlanContext& context,
     const Task& recv = tasks[recvs[i]];
     if (send.shape.count * element_size(send.shape.datatype()) !=
         recv.shape.count * element_size(recv.shape.datatype())) {
-      return fail(Code::kInvalidUsage, "rank {} sends {} bytes to itself and receives {}",
+      return fail(Code::kInvalidUsage,
+                  "rank {} sends {} bytes to itself and receives {}: the counts must be equal",
                   context.rank, send.shape.count * element_size(send.shape.datatype()),
                   recv.shape.count * element_size(recv.shape.datatype()));
     }

@@ -48,8 +48,9 @@ Result<void> check_agreement(std::span<const PeerInfo> infos) {
   for (size_t rank = 1; rank < infos.size(); ++rank) {
     if (infos[rank].version != first.version) {
       return fail(Code::kInvalidUsage,
-                  "rank 0 ({}) runs version {}, rank {} ({}) version {}: use one", first.host,
-                  first.version, rank, infos[rank].host, infos[rank].version);
+                  "rank 0 ({}) runs Plexus {}, rank {} ({}) runs Plexus {}: use the same version "
+                  "on all ranks",
+                  first.host, first.version, rank, infos[rank].host, infos[rank].version);
     }
   }
   for (const AgreedSetting& setting : kSettings) {
@@ -60,8 +61,8 @@ Result<void> check_agreement(std::span<const PeerInfo> infos) {
     if (differs != infos.end()) {
       const std::string other = setting.value(*differs);
       return fail(Code::kInvalidUsage,
-                  "{} is '{}' on {} and '{}' on {}: set it alike on all ranks (or in nccl.conf of "
-                  "all hosts)",
+                  "{} is '{}' on {} and '{}' on {}: set the same value on all ranks (or in "
+                  "nccl.conf on all hosts)",
                   setting.name, one, list_who_has(infos, setting, one), other,
                   list_who_has(infos, setting, other));
     }

@@ -31,14 +31,13 @@ Result<Offer> make_offer(const CollnetContext& context, uint32_t slot_bytes) {
   offer.devices = static_cast<uint32_t>(context.devices().size());
   for (const plexus_collnet_properties_t& device : context.devices()) {
     if (device.message_bytes_max < slot_bytes) {
-      return refuse(
-          fmt::format("{} takes messages of {} bytes and slots have {}: make "
-                      "NCCL_BUFFSIZE smaller",
-                      context.plugin().name, device.message_bytes_max, slot_bytes));
+      return refuse(fmt::format(
+          "{} supports messages of up to {} bytes and slots have {}: lower NCCL_BUFFSIZE",
+          context.plugin().name, device.message_bytes_max, slot_bytes));
     }
   }
   if (offer.devices == 0) {
-    return refuse(fmt::format("{} has no device there", context.plugin().name));
+    return refuse(fmt::format("{} has no device on that host", context.plugin().name));
   }
   for (int type = 0; type < kDataTypeCount; ++type) {
     for (int kind = 0; kind < kKinds; ++kind) {
@@ -86,7 +85,9 @@ Result<CollnetAbility> join_offers(const std::vector<std::string>& blobs, int he
   for (size_t rank = 0; rank < blobs.size(); ++rank) {
     Offer offer;
     if (blobs[rank].size() != sizeof(offer)) {
-      return fail(Code::kInvalidUsage, "rank {} runs another version of Plexus: use one", rank);
+      return fail(Code::kInvalidUsage,
+                  "rank {} runs another version of Plexus: use the same version on all ranks",
+                  rank);
     }
     std::memcpy(&offer, blobs[rank].data(), sizeof(offer));
     offer.missing[sizeof(offer.missing) - 1] = '\0';

@@ -16,8 +16,8 @@ constexpr const char* kSyntaxRail = "rail";
 
 Result<bool> lists_fabric_ids(const Config& config) {
   if (config.ib_hca_syntax != kSyntaxFabricId && config.ib_hca_syntax != kSyntaxRail) {
-    return fail(Code::kInvalidUsage, "PLEXUS_IB_HCA={}: takes {} or {}", config.ib_hca_syntax,
-                kSyntaxRail, kSyntaxFabricId);
+    return fail(Code::kInvalidUsage, "PLEXUS_IB_HCA={} is invalid: expected {} or {}",
+                config.ib_hca_syntax, kSyntaxRail, kSyntaxFabricId);
   }
   return config.ib_hca_syntax == kSyntaxFabricId;
 }
@@ -90,7 +90,7 @@ Result<Location> find_location(const DatacenterSource& source) {
   }
   if (ids.size() > kFabricIdsMax) {
     return fail(Code::kInvalidUsage,
-                "the network's devices on host {} are in {} fabrics, at most {} are possible",
+                "the network's devices on host {} are in {} fabrics, at most {} are supported",
                 source.host, ids.size(), kFabricIdsMax);
   }
   location.fabric_ids.assign(ids.begin(), ids.end());

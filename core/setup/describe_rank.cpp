@@ -98,7 +98,7 @@ Result<PeerInfo> describe_rank(const Config& config,
   for (const auto& [variable, text] :
        {std::pair("NCCL_ALGO", &config.algo), std::pair("NCCL_PROTO", &config.proto)}) {
     if (text->size() >= sizeof(info.algorithms)) {
-      return fail(Code::kInvalidUsage, "{} has {} characters, at most {} are read: shorten it",
+      return fail(Code::kInvalidUsage, "{} has {} characters, at most {} are supported: shorten it",
                   variable, text->size(), sizeof(info.algorithms) - 1);
     }
   }

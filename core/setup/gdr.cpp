@@ -48,7 +48,8 @@ std::optional<int> find_node(const System& system, NodeType type, auto is_it) {
 std::string describe(const GpuSlots& slots, const System& system, int gpu, int net) {
   if (slots.send_kinds == 0 && slots.recv_kinds == 0) {
     return fmt::format(
-        "no GDR, the path between GPU and NIC is {} (NCCL_NET_GDR_LEVEL takes farther ones)",
+        "no GDR, the path between GPU and NIC is {} (a higher NCCL_NET_GDR_LEVEL allows longer "
+        "paths)",
         name(system.path(NodeType::kGpu, gpu, NodeType::kNet, net).type));
   }
   return fmt::format("GDR for {}{}",
@@ -82,7 +83,7 @@ Result<std::vector<GpuSlots>> choose_gpu_slots(int rank,
     any = any || takes_gpu(device);
   }
   if (!any) {
-    PLEXUS_INFO(kNet, "rank {}: no GDR, the network takes no memory of GPUs", rank);
+    PLEXUS_INFO(kNet, "rank {}: no GDR, the network does not support GPU memory", rank);
     return chosen;
   }
   PLEXUS_TRY(options, read_topo_options(*source.config));

@@ -182,7 +182,9 @@ Result<Unpacked> unpack(std::string_view bytes) {
   const std::string_view location =
       reader.take_text<uint32_t>(std::numeric_limits<uint32_t>::max());
   if (reader.broken()) {
-    return fail(Code::kRemoteError, "what another rank tells of its host cannot be read");
+    return fail(Code::kRemoteError,
+                "the host description sent by another rank is malformed: use the same version of "
+                "Plexus on all ranks");
   }
   return Unpacked{.location = location, .part = reader.rest()};
 }

@@ -144,7 +144,7 @@ Error describe_circle(const std::vector<StallHop>& hops) {
       : several ? "use communicators in the same order on all ranks, or in one group"
                 : kRule;
   return fail(Code::kInvalidUsage,
-              "the ranks' calls differ, and wait for each other for ever: {}; {}", text, remedy);
+              "the ranks' calls differ and wait for each other forever: {}; {}", text, remedy);
 }
 
 }  // namespace plexus

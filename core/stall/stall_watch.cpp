@@ -145,7 +145,7 @@ void StallWatch::start_thread() {
   const std::lock_guard lock(inbox_mutex_);
   awake_ = true;
   if (!thread_.joinable()) {
-    auto thread = plexus::start_thread("finding calls that cannot end", [this] { serve(); });
+    auto thread = plexus::start_thread("the detection of stalled calls", [this] { serve(); });
     if (thread.has_error()) {
       return;  // without the thread nothing is found; the next wait tries to start it again
     }

@@ -12,7 +12,7 @@ Result<ClusterChannels> plan_cluster(const XmlElement& machine, const ClusterReq
   if (ranks == 0) {
     return fail(
         Code::kInvalidUsage,
-        "the description has no ranks: a <gpu> needs a rank attribute, or a <cpu> a <host>");
+        "the description has no ranks: add a rank attribute to a <gpu>, or a <host> to a <cpu>");
   }
   ClusterChannels cluster;
   cluster.parts = split_by_reach(system, request.options, request.machines > 1);
@@ -26,7 +26,7 @@ Result<ClusterChannels> plan_cluster(const XmlElement& machine, const ClusterReq
   }
   const std::vector<int>& datacenter_of = request.datacenters.of_node;
   if (!datacenter_of.empty() && static_cast<int>(datacenter_of.size()) != request.machines) {
-    return fail(Code::kInvalidArgument, "datacenters are given for {} machines of {}",
+    return fail(Code::kInvalidArgument, "datacenters are given for {} nodes, but there are {}",
                 datacenter_of.size(), request.machines);
   }
   JoinOptions join{.limits = request.limits, .datacenters = request.datacenters};

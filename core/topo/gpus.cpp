@@ -70,7 +70,7 @@ Result<Nvml> load(void* library) {
   need("nvmlDeviceGetPciInfo_v3", &nvml.pci_info);
   need("nvmlDeviceGetCudaComputeCapability", &nvml.capability);
   if (missing != nullptr) {
-    return fail(Code::kSystemError, "NVML has no {}: the driver is too old", missing);
+    return fail(Code::kSystemError, "NVML has no {}: update the driver", missing);
   }
   find(library, "nvmlDeviceGetNvLinkState", &nvml.link_state);
   find(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", &nvml.link_target);
@@ -120,7 +120,7 @@ class GpuReader {
  private:
   static Result<void> check(int status, const char* function) {
     if (status != kNvmlSuccess) {
-      return fail(Code::kSystemError, "{} of NVML failed with {}", function, status);
+      return fail(Code::kSystemError, "NVML's {} failed with {}", function, status);
     }
     return ok();
   }

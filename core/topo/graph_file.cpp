@@ -53,7 +53,7 @@ class GraphReader {
     PLEXUS_TRY(pattern, element.integer("pattern"));
     constexpr int64_t kPatternMax = 6;
     if (pattern < 1 || pattern > kPatternMax) {
-      return fail(Code::kInvalidUsage, "{}: pattern {} is not 1..{}", element.where(), pattern,
+      return fail(Code::kInvalidUsage, "{}: pattern {} is not in 1..{}", element.where(), pattern,
                   kPatternMax);
     }
     PLEXUS_TRY(channels, element.integer("nchannels"));
@@ -88,7 +88,7 @@ class GraphReader {
     PLEXUS_TRY(written, element.text(key));
     const std::optional<PathType> type = find_path_type(written);
     if (!type) {
-      return fail(Code::kInvalidUsage, "{}: {}=\"{}\" is no type of path", element.where(), key,
+      return fail(Code::kInvalidUsage, "{}: {}=\"{}\" is not a path type", element.where(), key,
                   written);
     }
     return *type;
@@ -112,7 +112,7 @@ class GraphReader {
     }
     const int wanted = graph.pattern == Pattern::kNvls ? 1 : system_.count(NodeType::kGpu);
     if (static_cast<int>(ranks.size()) != wanted) {
-      return fail(Code::kInvalidUsage, "{} has {} ranks; it takes {}", element.where(),
+      return fail(Code::kInvalidUsage, "{} has {} ranks, expected {}", element.where(),
                   ranks.size(), wanted);
     }
     graph.ranks.push_back(std::move(ranks));
@@ -206,12 +206,12 @@ Result<GivenChannels> parse_graphs(std::string_view text,
                                    const TopoOptions& options) {
   PLEXUS_TRY(root, parse_xml(text));
   if (root.tag != "graphs") {
-    return fail(Code::kInvalidUsage, "{} where a graph file has <graphs>", root.where());
+    return fail(Code::kInvalidUsage, "{} where a graph file must have <graphs>", root.where());
   }
   PLEXUS_TRY(version, root.integer("version"));
   if (version != 1) {
-    return fail(Code::kInvalidUsage, "{} has version {}; only version 1 is understood",
-                root.where(), version);
+    return fail(Code::kInvalidUsage, "{} has version {}; only version 1 is supported", root.where(),
+                version);
   }
   return GraphReader(system, options).read(root);
 }

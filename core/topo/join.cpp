@@ -361,7 +361,7 @@ int count_channels(const JoinedChannels& joined,
 
 Result<void> check_datacenters(std::span<const ClusterNode> nodes, const Datacenters& datacenters) {
   if (!datacenters.of_node.empty() && datacenters.of_node.size() != nodes.size()) {
-    return fail(Code::kInvalidArgument, "datacenters are given for {} nodes of {}",
+    return fail(Code::kInvalidArgument, "datacenters are given for {} nodes, but there are {}",
                 datacenters.of_node.size(), nodes.size());
   }
   std::map<int, size_t> ranks;
@@ -373,8 +373,8 @@ Result<void> check_datacenters(std::span<const ClusterNode> nodes, const Datacen
         std::count(datacenters.visits.begin(), datacenters.visits.end(), datacenter));
     if (!datacenters.visits.empty() && (visits == 0 || visits > members)) {
       return fail(Code::kInvalidUsage,
-                  "a ring has to pass datacenter {} {} times, which has {} ranks: join its "
-                  "neighbours by a link, or give it more ranks",
+                  "a ring has to pass through datacenter {} {} times, but it has {} ranks: connect "
+                  "its neighbours by a link, or place more ranks there",
                   datacenter, visits, members);
     }
   }

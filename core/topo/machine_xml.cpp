@@ -101,7 +101,7 @@ Result<void> check_element(XmlElement& element, std::span<const Attribute> attri
       continue;
     }
     if (tag->parents[0] != element.tag && tag->parents[1] != element.tag) {
-      return fail(Code::kInvalidUsage, "{} stands in <{}>; it belongs in <{}>", child.where(),
+      return fail(Code::kInvalidUsage, "{} is inside <{}>; it belongs inside <{}>", child.where(),
                   element.tag, tag->parents[0]);
     }
     if (!tag->identity.empty()) {
@@ -119,12 +119,12 @@ Result<void> check_element(XmlElement& element, std::span<const Attribute> attri
 Result<XmlElement> parse_machine(std::string_view text) {
   PLEXUS_TRY(root, parse_xml(text));
   if (root.tag != "system") {
-    return fail(Code::kInvalidUsage, "{} where a topology file has <system>", root.where());
+    return fail(Code::kInvalidUsage, "{} where a topology file must have <system>", root.where());
   }
   PLEXUS_TRY(version, root.integer("version"));
   if (version != 1) {
-    return fail(Code::kInvalidUsage, "{} has version {}; only version 1 is understood",
-                root.where(), version);
+    return fail(Code::kInvalidUsage, "{} has version {}; only version 1 is supported", root.where(),
+                version);
   }
   PLEXUS_TRY(check_element(root, kSystem));
   return root;

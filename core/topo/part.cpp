@@ -171,9 +171,10 @@ Result<PartChannels> search_part(const XmlElement& machine, const PartRequest& r
   PartChannels part;
   part.whole = !request.graphs.empty();
   if (part.whole && request.ranks.size() > kGivenRanksMax) {
-    return fail(Code::kInvalidUsage,
-                "NCCL_GRAPH_FILE serves at most {} ranks of one host, and here are {}: unset it",
-                kGivenRanksMax, request.ranks.size());
+    return fail(
+        Code::kInvalidUsage,
+        "NCCL_GRAPH_FILE supports at most {} ranks per host, and this host has {}: unset it",
+        kGivenRanksMax, request.ranks.size());
   }
   XmlElement seen = machine;
   keep_ranks(seen,
@@ -217,8 +218,8 @@ Result<PartChannels> decode_part(std::string_view bytes, std::span<const HostRan
       (part.found.nvls.channels() > 0 && part.found.nvls.pattern != Pattern::kNvls) ||
       !has_each_once(part.found.ring, numbers) || !has_each_once(part.found.tree, numbers)) {
     return fail(Code::kInvalidUsage,
-                "the topology that the host of rank {} sent in {} bytes is not understood: use the "
-                "same version of Plexus on all ranks",
+                "the topology sent by the host of rank {} ({} bytes) is malformed: use the same "
+                "version of Plexus on all ranks",
                 ranks.empty() ? -1 : ranks.front().rank, bytes.size());
   }
   return part;
@@ -256,7 +257,7 @@ Result<XmlElement> fill_template(XmlElement machine,
   const auto first_cpu = std::find_if(machine.children.begin(), machine.children.end(),
                                       [](const XmlElement& child) { return child.tag == "cpu"; });
   if (first_cpu == machine.children.end()) {
-    return fail(Code::kInvalidUsage, "the topology file has no <cpu>, and ranks need one");
+    return fail(Code::kInvalidUsage, "the topology file has no <cpu>: add one for the ranks");
   }
   std::rotate(machine.children.begin(), first_cpu, std::next(first_cpu));
   drop_ranks_and_nets(machine, nets);

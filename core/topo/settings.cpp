@@ -22,10 +22,10 @@ Result<std::optional<PathType>> parse_level(std::string_view setting, const std:
   if (text.size() == 1 && number < kOldNumbers.size()) {
     return std::optional(kOldNumbers.at(number));
   }
-  return fail(Code::kInvalidUsage,
-              "{}={} is not understood: it takes LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB or "
-              "SYS, or 0..5",
-              setting, text);
+  return fail(
+      Code::kInvalidUsage,
+      "{}={} is invalid: expected LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB or SYS, or 0..5",
+      setting, text);
 }
 
 Result<void> parse_policy(const std::string& text, TopoOptions& options) {
@@ -40,7 +40,7 @@ Result<void> parse_policy(const std::string& text, TopoOptions& options) {
     int most = 0;
     if (!text.starts_with(kMost) || std::from_chars(first, end, most).ptr != end || most < 1) {
       return fail(Code::kInvalidUsage,
-                  "NCCL_NETDEVS_POLICY={} is not understood: it takes AUTO, ALL or MAX:N", text);
+                  "NCCL_NETDEVS_POLICY={} is invalid: expected AUTO, ALL or MAX:N", text);
     }
     options.nets_policy = NetPolicy::kMax;
     options.nets_per_gpu_max = most;

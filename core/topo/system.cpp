@@ -52,7 +52,7 @@ class Builder {
     const int host = static_cast<int>(hosts_.try_emplace(host_hash, hosts_.size()).first->second);
     for (const auto& [other, index] : cpus_) {
       if (at(index).cpu.numa == numa && at(index).host == host) {
-        return fail(Code::kInvalidUsage, "{}: NUMA node {} is there twice, see line {}",
+        return fail(Code::kInvalidUsage, "{}: NUMA node {} is given twice, see line {}",
                     element.where(), numa, other->line);
       }
     }
@@ -110,7 +110,7 @@ class Builder {
     PLEXUS_TRY(bus_id, element.text("busid"));
     const uint64_t id = bus_id_number(bus_id);
     if (!bus_ids_.try_emplace({at(parent).host, id}, &element).second) {
-      return fail(Code::kInvalidUsage, "{}: bus id {} is there twice, see line {}", element.where(),
+      return fail(Code::kInvalidUsage, "{}: bus id {} is given twice, see line {}", element.where(),
                   bus_id, bus_ids_.at({at(parent).host, id})->line);
     }
     int index = -1;
@@ -154,8 +154,8 @@ class Builder {
     }
     constexpr int64_t kLanesMax = 1024;  // a fused NIC has the lanes of all its parts
     if (lanes < 0 || lanes > kLanesMax) {
-      return fail(Code::kInvalidUsage, "{}: link_width=\"{}\" is not 0..{} lanes", element.where(),
-                  *width, kLanesMax);
+      return fail(Code::kInvalidUsage, "{}: link_width=\"{}\" is not in 0..{} lanes",
+                  element.where(), *width, kLanesMax);
     }
     return pci_gb_per_s(speed == nullptr ? std::string_view() : *speed, static_cast<int>(lanes));
   }
@@ -205,7 +205,7 @@ class Builder {
     constexpr int64_t kRankMax = 1'000'000'000;
     PLEXUS_TRY(rank, element.integer("rank"));
     if (rank < 0 || rank > kRankMax || !ranks_.insert(rank).second) {
-      return fail(Code::kInvalidUsage, "{}: rank {} is negative, too large or there twice",
+      return fail(Code::kInvalidUsage, "{}: rank {} is negative, too large or given twice",
                   element.where(), rank);
     }
     return static_cast<int>(rank);
@@ -239,7 +239,7 @@ class Builder {
       NetDetail net;
       PLEXUS_TRY(device, element.integer("dev"));
       if (device < 0 || !net_devices_.insert({at(parent).host, device}).second) {
-        return fail(Code::kInvalidUsage, "{}: dev {} is negative or there twice", element.where(),
+        return fail(Code::kInvalidUsage, "{}: dev {} is negative or given twice", element.where(),
                     device);
       }
       PLEXUS_TRY(mbit_per_s, element.integer("speed", kSpeedDefault));
@@ -350,7 +350,7 @@ class Builder {
     for (size_t i = 0; i < system_.nodes.size(); ++i) {
       const Node& node = system_.nodes[i];
       if (static_cast<int>(node.links.size()) > kLinksMax) {
-        return fail(Code::kInvalidUsage, "{} {:x} has {} links; the most is {}", name(node.type),
+        return fail(Code::kInvalidUsage, "{} {:x} has {} links; the maximum is {}", name(node.type),
                     node.id, node.links.size(), kLinksMax);
       }
       for (const Link& link : node.links) {
@@ -359,8 +359,9 @@ class Builder {
               return candidate.to == static_cast<int>(i) && candidate.type == link.type;
             })) {
           return fail(Code::kInvalidUsage,
-                      "{} {:x} names a {} link to {} {:x}, which names none back", name(node.type),
-                      node.id, name(link.type), name(at(link.to).type), at(link.to).id);
+                      "{} {:x} has a {} link to {} {:x}, which has none in the other direction",
+                      name(node.type), node.id, name(link.type), name(at(link.to).type),
+                      at(link.to).id);
         }
       }
     }

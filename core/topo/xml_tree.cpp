@@ -28,8 +28,8 @@ class TreeReader {
     element.tag = node.name();
     element.line = line_of(node.offset_debug());
     if (depth > kDepthMax) {
-      return fail(Code::kInvalidUsage, "line {}: <{}> is more than {} elements deep", element.line,
-                  element.tag, kDepthMax);
+      return fail(Code::kInvalidUsage, "line {}: <{}> is nested more than {} elements deep",
+                  element.line, element.tag, kDepthMax);
     }
     if (++elements_ > kElementsMax) {
       return fail(Code::kInvalidUsage, "line {}: more than {} elements", element.line,
@@ -41,7 +41,8 @@ class TreeReader {
         PLEXUS_TRY(inner, read(child, depth + 1));
         element.children.push_back(std::move(inner));
       } else if (child.type() == pugi::node_pcdata || child.type() == pugi::node_cdata) {
-        return fail(Code::kInvalidUsage, "line {}: text inside <{}>; only elements belong there",
+        return fail(Code::kInvalidUsage,
+                    "line {}: text inside <{}>; only elements are allowed there",
                     line_of(child.offset_debug()), element.tag);
       }
     }
@@ -66,8 +67,8 @@ class TreeReader {
       const std::string_view key = attribute.name();
       const std::string_view value = attribute.value();
       if (element.find(key) != nullptr) {
-        return fail(Code::kInvalidUsage, "line {}: <{}> has '{}' twice", element.line, element.tag,
-                    key);
+        return fail(Code::kInvalidUsage, "line {}: <{}> has the attribute '{}' twice", element.line,
+                    element.tag, key);
       }
       if (key.size() > kTextBytesMax || value.size() > kTextBytesMax ||
           element.attributes.size() >= kAttributesMax) {
@@ -234,18 +235,18 @@ Result<XmlElement> parse_xml(std::string_view text) {
   std::optional<XmlElement> root;
   for (const pugi::xml_node& node : document.children()) {
     if (node.type() != pugi::node_element) {
-      return fail(Code::kInvalidUsage, "line {}: text outside of the elements",
+      return fail(Code::kInvalidUsage, "line {}: text outside the elements",
                   reader.line_of(node.offset_debug()));
     }
     if (root) {
-      return fail(Code::kInvalidUsage, "line {}: a second element <{}> beside <{}>",
+      return fail(Code::kInvalidUsage, "line {}: a second top-level element <{}> after <{}>",
                   reader.line_of(node.offset_debug()), node.name(), root->tag);
     }
     PLEXUS_TRY(element, reader.read(node, 1));
     root = std::move(element);
   }
   if (!root) {
-    return fail(Code::kInvalidUsage, "no element in it; it must begin with <system> or <graphs>");
+    return fail(Code::kInvalidUsage, "it has no element; it must begin with <system> or <graphs>");
   }
   return *std::move(root);
 }

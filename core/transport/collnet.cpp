@@ -74,8 +74,8 @@ Result<bool> CollnetChannel::take_handles() {
     const auto handle = reader.take<plexus_net_handle_t>();
     if (reader.broken() || reader.rest() != options_.context->plugin().name) {
       return fail(Code::kInvalidUsage,
-                  "rank {} uses another collnet plugin than {}, that of rank {}: set "
-                  "PLEXUS_COLLNET_PLUGIN and NCCL_NET_PLUGIN alike on all ranks",
+                  "rank {} does not use the collnet plugin {} of rank {}: set the same "
+                  "PLEXUS_COLLNET_PLUGIN and NCCL_NET_PLUGIN on all ranks",
                   options_.members[i], options_.context->plugin().name, options_.rank);
     }
     handles_[i] = handle;

@@ -24,8 +24,8 @@ Result<std::shared_ptr<LocalFifo>> LocalFifo::create(size_t slot_stride, const F
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return fail(Code::kSystemError,
-                "cannot map {} bytes for a connection's slots: {}; use fewer ranks per "
-                "process, or a smaller NCCL_BUFFSIZE",
+                "cannot map {} bytes for a connection's slots: {}; use fewer ranks per process, or "
+                "lower NCCL_BUFFSIZE",
                 size_bytes, std::strerror(errno));
   }
   fifo->memory_ = static_cast<std::byte*>(memory);

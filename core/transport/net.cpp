@@ -49,7 +49,7 @@ Result<void> NetPump::make_slots(Registrations& registrations, const Register& a
     const auto made = make_payloads(registrations, add);
     if (made.has_error()) {
       *options_.gdr_refused = true;
-      PLEXUS_INFO(kNet, "no GDR with {} and later peers, messages go through host memory: {}",
+      PLEXUS_INFO(kNet, "no GDR with {} and later peers, messages are staged in host memory: {}",
                   options_.peer_name, made.error().message());
     }
   }
@@ -103,8 +103,9 @@ Result<bool> NetSender::take_control_message() {
   const auto head = reader.take<ControlMessageHead>();
   if (reader.broken()) {
     return fail(Code::kInternalError,
-                "{} sent a network handle of {} bytes, {} or more are expected", options_.peer_name,
-                bytes->size(), sizeof(head));
+                "{} sent a network handle of {} bytes, expected {} or more: use the same version "
+                "of Plexus on all ranks",
+                options_.peer_name, bytes->size(), sizeof(head));
   }
   PLEXUS_TRY(check_route({.mine = options_.path.route,
                           .peers = reader.rest(),
@@ -264,7 +265,7 @@ Result<bool> NetReceiver::progress_connect() {
   auto progress = net_->try_accept();
   if (progress.has_error()) {
     return std::move(progress).error().with_context(
-        fmt::format("accepting the connection of {}", options_.peer_name));
+        fmt::format("accepting the connection from {}", options_.peer_name));
   }
   if (progress.value() == NetProgress::kPending) {
     return false;

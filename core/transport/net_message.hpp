@@ -43,15 +43,15 @@ inline Result<void> check_identity(const NetHeader& message_header,
                                    std::string_view peer_name) {
   if (message_header.connection != connection) {
     return fail(Code::kInternalError,
-                "the network gave a message of another connection as message {} of {}: its plugin "
-                "mixes connections up; use another network (NCCL_NET_PLUGIN) or another version of "
-                "the plugin, and see `plexus plugin check LIB --only mesh`",
+                "the network delivered a message of another connection as message {} of {}: its "
+                "plugin mixes up connections; use another network (NCCL_NET_PLUGIN) or another "
+                "version of the plugin, and see `plexus plugin check LIB --only mesh`",
                 step, peer_name);
   }
   if (message_header.step != step) {
     return fail(Code::kInternalError,
-                "the network gave message {} of {} where message {} was to come: its plugin loses "
-                "messages or changes their order; use another network (NCCL_NET_PLUGIN) or another "
+                "the network delivered message {} of {} where message {} was expected: its plugin "
+                "loses or reorders messages; use another network (NCCL_NET_PLUGIN) or another "
                 "version of the plugin, and see `plexus plugin check LIB --only order`",
                 message_header.step, peer_name, step);
   }
@@ -73,8 +73,8 @@ inline Result<void> check_route(const SeenRoutes& seen) {
     return ok();
   }
   return fail(Code::kInvalidUsage,
-              "rank {} and {} chose different paths for one connection: this rank {}, that one {}; "
-              "use the same version of Plexus on all ranks",
+              "rank {} and {} chose different paths for one connection: the first {}, the second "
+              "{}; use the same version of Plexus on all ranks",
               seen.rank, seen.peer_name, seen.mine, seen.peers.substr(0, kRouteTextMax));
 }
 
@@ -134,11 +134,10 @@ inline Result<NetHeader> read_header(const std::byte* message,
       is_untold ? sizeof(message_header) + message_header.size_bytes : size_bytes;
   if (found_bytes < sizeof(message_header) || found_bytes > room_bytes ||
       message_header.size_bytes != found_bytes - sizeof(message_header)) {
-    return fail(
-        Code::kRemoteError,
-        "{} sent a message of {} bytes that says it has {} bytes of payload: use the same version "
-        "of Plexus on all ranks",
-        source.peer_name, size_bytes, message_header.size_bytes);
+    return fail(Code::kRemoteError,
+                "{} sent a message of {} bytes whose header claims {} bytes of payload: use the "
+                "same version of Plexus on all ranks",
+                source.peer_name, size_bytes, message_header.size_bytes);
   }
   return message_header;
 }

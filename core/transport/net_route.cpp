@@ -65,7 +65,8 @@ class Words {
 
 Error damaged(const char* what) {
   return fail(Code::kInvalidUsage,
-              "a rank's list of {} cannot be read: use the same version of Plexus on all ranks",
+              "the list of {} sent by another rank is malformed: use the same version of Plexus on "
+              "all ranks",
               what);
 }
 

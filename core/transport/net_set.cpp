@@ -141,14 +141,13 @@ Result<std::vector<NetSet::Path>> NetSet::find_paths(
   const NetOffers& to = offers_.at(static_cast<size_t>(target));
   const std::vector<NetRoute> routes = list_routes(from, to, paths_, channel);
   if (routes.empty()) {
-    return fail(
-        Code::kInvalidUsage,
-        "{} and {} have no network in common whose devices reach each other: the first has {}, the "
-        "second {}; install the same plugins on both hosts, and set NCCL_NET_PLUGIN and NCCL_NET "
-        "alike",
-        describe_rank(source, infos[static_cast<size_t>(source)]),
-        describe_rank(target, infos[static_cast<size_t>(target)]), describe_offers(from),
-        describe_offers(to));
+    return fail(Code::kInvalidUsage,
+                "{} and {} have no network in common whose devices reach each other: the first has "
+                "{}, the second {}; install the same plugins on both hosts, with the same "
+                "NCCL_NET_PLUGIN and NCCL_NET",
+                describe_rank(source, infos[static_cast<size_t>(source)]),
+                describe_rank(target, infos[static_cast<size_t>(target)]), describe_offers(from),
+                describe_offers(to));
   }
   const bool sends = rank == source;
   std::vector<Path> paths;

@@ -68,17 +68,20 @@ Result<bool> P2pEnd::open_slots() {
   const auto place = reader.take<SlotsOnDevice>();
   if (!reader.whole()) {
     return fail(Code::kInternalError,
-                "rank {} described its slots on a device in {} bytes where {} are expected",
+                "rank {} sent a description of its device slots of {} bytes, expected {}: use the "
+                "same version of Plexus on all ranks",
                 key().peer, bytes->size(), sizeof(place));
   }
   if (place.size_bytes != fifo_memory_bytes(slot_stride_)) {
-    return fail(Code::kInternalError, "rank {} has {} bytes of slots where {} are expected",
-                key().peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
+    return fail(
+        Code::kInternalError,
+        "rank {} has {} bytes of slots, expected {}: set the same NCCL_BUFFSIZE on all ranks",
+        key().peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
   }
   auto slots = import_memory(runtime_, device_, place.handle);
   if (slots.has_error()) {
     return std::move(slots).error().with_context(
-        fmt::format("opening the slots of rank {} (NCCL_P2P_DISABLE=1 goes without)", key().peer));
+        fmt::format("opening the slots of rank {} (NCCL_P2P_DISABLE=1 avoids this)", key().peer));
   }
   slots_ = std::move(slots).value();
   return true;

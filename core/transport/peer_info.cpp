@@ -20,11 +20,10 @@ std::string PeerInfo::to_bytes() const {
 
 Result<PeerInfo> PeerInfo::from_bytes(std::string_view bytes) {
   if (bytes.size() != sizeof(PeerInfo)) {
-    return fail(
-        Code::kInvalidUsage,
-        "a rank described itself in {} bytes where {} are expected: use the same version of "
-        "Plexus on all ranks",
-        bytes.size(), sizeof(PeerInfo));
+    return fail(Code::kInvalidUsage,
+                "a rank sent a description of itself of {} bytes, expected {}: use the same "
+                "version of Plexus on all ranks",
+                bytes.size(), sizeof(PeerInfo));
   }
   PeerInfo info;
   std::memcpy(&info, bytes.data(), sizeof(PeerInfo));

@@ -84,7 +84,7 @@ PeerMappedMemory::Mapped* PeerMappedMemory::find_or_map(const void* address, siz
   if (!std::exchange(explained_, true)) {
     PLEXUS_INFO(kP2p, "rank {}: user memory is not read in place by other processes: {}",
                 options_.rank,
-                found.has_error() ? found.error().message() : "it is of several allocations");
+                found.has_error() ? found.error().message() : "it spans several allocations");
   }
   return nullptr;
 }
@@ -160,8 +160,9 @@ Result<void> PeerMappedMemory::take_control_message(int peer, const std::string&
   ControlMessage message{};
   if (bytes.size() != sizeof(message)) {
     return fail(Code::kInternalError,
-                "rank {} wrote of memory to map in {} bytes where {} are expected", peer,
-                bytes.size(), sizeof(message));
+                "rank {} sent a description of its memory of {} bytes, expected {}: use the same "
+                "version of Plexus on all ranks",
+                peer, bytes.size(), sizeof(message));
   }
   std::memcpy(&message, bytes.data(), sizeof(message));
   switch (message.kind) {
@@ -185,7 +186,10 @@ Result<void> PeerMappedMemory::take_control_message(int peer, const std::string&
       ++graphs_of_peers_[peer];
       return ok();
   }
-  return fail(Code::kInternalError, "rank {} wrote of memory to map in an unknown way", peer);
+  return fail(Code::kInternalError,
+              "rank {} sent a description of its memory of an unknown kind: use the same version "
+              "of Plexus on all ranks",
+              peer);
 }
 
 Result<void> PeerMappedMemory::take_offer(int peer, uint64_t number, const MemoryHandle& handle) {

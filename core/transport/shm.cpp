@@ -52,12 +52,15 @@ class ShmSlots {
     const auto place = reader.take<SlotsPlace>();
     if (!reader.whole()) {
       return fail(Code::kInternalError,
-                  "rank {} described its shared slots in {} bytes where {} are expected", key.peer,
-                  bytes->size(), sizeof(place));
+                  "rank {} sent a description of its shared slots of {} bytes, expected {}: use "
+                  "the same version of Plexus on all ranks",
+                  key.peer, bytes->size(), sizeof(place));
     }
     if (place.size_bytes != fifo_memory_bytes(slot_stride_)) {
-      return fail(Code::kInternalError, "rank {} shares {} bytes of slots where {} are expected",
-                  key.peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
+      return fail(
+          Code::kInternalError,
+          "rank {} shares {} bytes of slots, expected {}: set the same NCCL_BUFFSIZE on all ranks",
+          key.peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
     }
     PLEXUS_TRY(
         memory,

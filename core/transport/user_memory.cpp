@@ -23,8 +23,8 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
   // The system would give the addresses, and kill who uses them.
   if (const uint64_t most = memory_bytes(); most > 0 && size_bytes > most) {
     return fail(Code::kSystemError,
-                "ncclMemAlloc of {} bytes: this machine has {} bytes of memory and swap",
-                size_bytes, most);
+                "ncclMemAlloc of {} bytes: this host has {} bytes of memory and swap", size_bytes,
+                most);
   }
   auto segment = SharedMemory::create(size_bytes);
   if (segment.has_error()) {
@@ -39,7 +39,7 @@ Result<void*> UserMemory::allocate(size_t size_bytes) {
 
 Result<void*> UserMemory::allocate_on(DeviceRuntime& runtime, int device, size_t size_bytes) {
   if (size_bytes > std::numeric_limits<size_t>::max() - kExportGranule) {
-    return fail(Code::kInvalidArgument, "ncclMemAlloc of {} bytes is beyond any memory",
+    return fail(Code::kInvalidArgument, "ncclMemAlloc of {} bytes exceeds the address space",
                 size_bytes);
   }
   PLEXUS_TRY(memory, allocate_device(runtime, device,

@@ -83,8 +83,8 @@ Result<std::optional<XdcPump::ControlMessage>> XdcPump::take_control_message() {
   const auto head = reader.take<ControlMessageHead>();
   if (reader.broken() || head.kind > static_cast<uint64_t>(Kind::kCalled)) {
     return fail(Code::kRemoteError,
-                "{} sent a control message about a cross-DC connection that cannot be read: use "
-                "the same version of Plexus on all ranks",
+                "{} sent a malformed control message about a cross-DC connection: use the same "
+                "version of Plexus on all ranks",
                 options_.peer_name);
   }
   return std::optional(

@@ -49,7 +49,7 @@ Result<bool> XdcReceiver::advance(Clock::time_point now) {
     send_ack(now);
   } else if (was_open_ && !broken_.has_value() && now - lost_at_ > kGiveUpAfter) {
     broken_ = fail(Code::kRemoteError,
-                   "lost the link of {} to here by {}: {}; it did not ask for another within {} s",
+                   "lost the link from {} by {}: {}; no other was requested within {} s",
                    options_.peer_name, path().route, why_, kGiveUpAfter.count());
   }
   PLEXUS_TRY(delivered, deliver());
@@ -113,7 +113,8 @@ void XdcReceiver::lose(const Error& why, Clock::time_point now) {
   drop();
   lost_at_ = now;
   why_ = why.message();
-  PLEXUS_INFO(kNet, "the connection of {} by {} ended: {}", options_.peer_name, path().route, why_);
+  PLEXUS_INFO(kNet, "the connection from {} by {} ended: {}", options_.peer_name, path().route,
+              why_);
 }
 
 void XdcReceiver::progress_open(Clock::time_point now) {

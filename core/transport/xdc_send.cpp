@@ -88,8 +88,8 @@ Result<void> XdcSender::follow_control_messages(Clock::time_point now) {
 Result<void> XdcSender::open(const ControlMessage& message, Clock::time_point now) {
   if (message.kind != Kind::kListening || message.count < acked_ || message.count > filled_) {
     return fail(Code::kRemoteError,
-                "{} says that {} messages arrived, of {} that were sent and {} that it had before: "
-                "use the same version of Plexus on all ranks",
+                "{} reports that {} messages arrived, but {} were sent and {} were acknowledged "
+                "before: use the same version of Plexus on all ranks",
                 options_.peer_name, message.count, filled_, acked_);
   }
   if (message.epoch > 0) {
@@ -119,7 +119,7 @@ Result<void> XdcSender::progress_open(Clock::time_point now) {
     return lose(progress.error().message());
   }
   if (progress.value() == NetProgress::kPending) {
-    return now < open_until_ ? ok() : lose("it was not connected in time");
+    return now < open_until_ ? ok() : lose("connecting timed out");
   }
   listen_.reset();
   state_ = State::kOpen;
@@ -171,7 +171,7 @@ Result<void> XdcSender::lose(std::string why) {
 Result<void> XdcSender::count_loss(const ControlMessage& message) {
   if (++losses_ > 2 * options_.paths.size() + 2) {
     return fail(Code::kRemoteError,
-                "lost the link to {} by {}, and found no path in {} attempts on {}: {}",
+                "lost the link to {} by {}, and {} attempts on {} paths failed: {}",
                 options_.peer_name, path().route, losses_ - 1, options_.paths.size(), why_);
   }
   PLEXUS_WARN("lost the link to {} by {}: {}; messages {} to {} are sent again by {}",
@@ -273,8 +273,8 @@ Result<bool> XdcSender::take_acks(Clock::time_point now) {
     const bool is_whole = size_bytes == sizeof(count) || (size_bytes == 0 && lacks_sizes());
     if (!is_whole || count < acked_ || count > next_) {
       return fail(Code::kRemoteError,
-                  "{} acknowledged {} messages, of {} that were sent: use the same version of "
-                  "Plexus on all ranks",
+                  "{} acknowledged {} messages, but {} were sent: use the same version of Plexus "
+                  "on all ranks",
                   options_.peer_name, count, next_);
     }
     acked_ = count;
@@ -303,7 +303,7 @@ Result<void> XdcSender::ask_when_silent(Clock::time_point now) {
     return ok();
   }
   ask_at_ = now + options_.patience;
-  why_ = fmt::format("nothing was acknowledged for {} ms", options_.patience.count());
+  why_ = fmt::format("no acknowledgement for {} ms", options_.patience.count());
   return post(Kind::kMove, 0);
 }
 

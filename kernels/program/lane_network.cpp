@@ -64,7 +64,7 @@ void LaneNetwork::take_ends(uint32_t lane, const Step& step) {
       *owner = lane;
     } else if (*owner != lane && problem_.empty()) {
       problem_ = fmt::format(
-          "rank {}: lanes {} and {} both {} rank {}: which chunk is whose depends on timing", rank,
+          "rank {}: lanes {} and {} both {} rank {}: which chunk each gets depends on timing", rank,
           lanes_[*owner].lane, lanes_[lane].lane, what, peer);
     }
   };
@@ -196,7 +196,7 @@ std::string LaneNetwork::describe_deadlock(uint64_t slots) const {
     what = fmt::format("a free slot to rank {}", connections_[blocked.connection].target);
   }
   return fmt::format(
-      "rank {}, lane {}, step {}: waits for {} for ever; {} of {} lanes are blocked with {} slots",
+      "rank {}, lane {}, step {}: waits for {} forever; {} of {} lanes are blocked with {} slots",
       first->rank, first->lane, first->next, what, waiting, lanes_.size(), slots);
 }
 

@@ -52,10 +52,10 @@ class StepChecker {
     ++stamp_;
     for (const int peer : peers) {
       if (peer < 0 || peer >= program_.nranks + definition_.networks || peer == program_.rank) {
-        return fmt::format("{} rank {}, which is no peer", verb, peer);
+        return fmt::format("{} rank {}, which is not a peer", verb, peer);
       }
       if (peer_seen_[static_cast<size_t>(peer)] == stamp_) {
-        return fmt::format("{} rank {} twice at once", verb, peer);
+        return fmt::format("{} rank {} twice in one step", verb, peer);
       }
       peer_seen_[static_cast<size_t>(peer)] = stamp_;
     }
@@ -86,20 +86,23 @@ class StepChecker {
       return "has neither a target nor a receiver";
     }
     if (step.target == Buffer::kInput) {
-      return "writes to the input, which is the caller's";
+      return "writes to the input, which belongs to the caller";
     }
     if (!has_source && step.receives > 1) {
-      return "combines chunks of several senders without an own one, which no executor does";
+      return "combines chunks of several senders without an operand of its own, which no executor "
+             "supports";
     }
     if (step.receives + 1 > kOperandsMax) {
-      return fmt::format("combines {} operands, more than {}", step.receives + 1, kOperandsMax);
+      return fmt::format("combines {} operands, at most {} are supported", step.receives + 1,
+                         kOperandsMax);
     }
     if (step.own_position < 0 || step.own_position > (has_source ? step.receives : 0)) {
-      return fmt::format("puts its own operand at {} of {}", step.own_position, step.receives);
+      return fmt::format("places its own operand at position {} of {}", step.own_position,
+                         step.receives);
     }
     if (has_source && has_target && !definition_.is_blocked() &&
         step.source_chunk != step.target_chunk) {
-      return fmt::format("moves chunk {} to chunk {}, which may be of another length",
+      return fmt::format("moves chunk {} to chunk {}, which may have another length",
                          step.source_chunk, step.target_chunk);
     }
     return check_completes(step);
@@ -110,10 +113,10 @@ class StepChecker {
       return {};
     }
     if (!is_reduction(definition_.collective)) {
-      return "completes a value of a collective that reduces nothing";
+      return "completes a value in a collective without a reduction";
     }
     if (step.receives == 0 && step.target == Buffer::kNone) {
-      return "completes a value where it lies, in the source";
+      return "completes a value in place, in the source";
     }
     return {};
   }
@@ -125,7 +128,7 @@ class StepChecker {
     const auto other = static_cast<size_t>(step.after.lane);
     if (other >= program_.lanes.size() || other == lane || step.after.step < 0 ||
         static_cast<size_t>(step.after.step) >= program_.lanes[other].steps.size()) {
-      return fmt::format("waits for step {} of lane {}, which is no other lane's step",
+      return fmt::format("waits for step {} of lane {}, which is not a step of another lane",
                          step.after.step, step.after.lane);
     }
     return {};
@@ -155,21 +158,21 @@ std::string check_program(const Program& program, const CollectiveDefinition& de
 
 std::string check_shape(std::span<const Program> programs, const CollectiveDefinition& definition) {
   if (definition.root < 0 || definition.root >= definition.nranks) {
-    return fmt::format("root {} is no rank of {}", definition.root, definition.nranks);
+    return fmt::format("root {} is not one of the {} ranks", definition.root, definition.nranks);
   }
   if (is_point_to_point(definition.collective) && definition.nranks > 2) {
-    return fmt::format("a send and its receive are the programs of 2 ranks, not {}",
+    return fmt::format("a send and its receive need the programs of 2 ranks, not {}",
                        definition.nranks);
   }
   for (size_t rank = 0; rank < programs.size(); ++rank) {
     const Program& program = programs[rank];
     if (program.rank != static_cast<int>(rank) || program.nranks != definition.nranks) {
-      return fmt::format("program {} of {} says that it is rank {} of {}", rank, definition.nranks,
+      return fmt::format("program {} of {} claims to be rank {} of {}", rank, definition.nranks,
                          program.rank, program.nranks);
     }
     if (program.chunks != definition.chunks ||
         program.scratch_chunks != definition.scratch_chunks) {
-      return fmt::format("rank {}: {} chunks and {} of scratch, where rank 0 has {} and {}", rank,
+      return fmt::format("rank {}: {} chunks and {} of scratch, but rank 0 has {} and {}", rank,
                          program.chunks, program.scratch_chunks, definition.chunks,
                          definition.scratch_chunks);
     }

@@ -48,7 +48,7 @@ std::string SymbolicMemory::read(StepEvent now, Buffer buffer, int chunk, uint32
     problem = check_scratch(now, at);
   }
   if (problem.empty() && !order_.is_before(cell.written, now.lane)) {
-    problem = fmt::format("reads {} chunk {}, which lane {} writes in no order with it",
+    problem = fmt::format("reads {} chunk {}, which lane {} writes unordered with it",
                           buffer_name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
   }
   if (lanes_max_ > 1) {
@@ -65,7 +65,7 @@ std::string SymbolicMemory::check_value(int rank,
                                         const Cell& cell) const {
   if (buffer != Buffer::kInput) {
     return cell.written.number > 0 ? std::string()
-                                   : fmt::format("reads {} chunk {}, which nobody has written",
+                                   : fmt::format("reads {} chunk {}, which was never written",
                                                  buffer_name(buffer), chunk);
   }
   // A reduction scales what it reads as input, so that must still be the caller's data.
@@ -81,7 +81,7 @@ std::string SymbolicMemory::check_value(int rank,
 std::string SymbolicMemory::check_scratch(StepEvent now, size_t cell) {
   uint32_t& owner = scratch_by_[cell];
   if (owner != 0 && owner != 1 + now.lane) {
-    return fmt::format("shares a chunk of scratch with lane {}, which may be a loop ahead",
+    return fmt::format("shares a chunk of scratch with lane {}, which may be one loop ahead",
                        network_.lanes()[owner - 1].lane);
   }
   owner = 1 + now.lane;
@@ -91,13 +91,13 @@ std::string SymbolicMemory::check_scratch(StepEvent now, size_t cell) {
 std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer, int chunk) const {
   const Cell& cell = cells_[at];
   if (!order_.is_before(cell.written, now.lane)) {
-    return fmt::format("writes {} chunk {}, which lane {} writes in no order with it",
+    return fmt::format("writes {} chunk {}, which lane {} also writes unordered with it",
                        buffer_name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
   }
   const uint32_t first = network_.first_lane(lane(now).rank);
   for (uint32_t other = 0; lanes_max_ > 1 && other < network_.lane_count(lane(now).rank); ++other) {
     if (!order_.is_before({first + other, reads_[at * lanes_max_ + other]}, now.lane)) {
-      return fmt::format("writes {} chunk {}, which lane {} reads in no order with it",
+      return fmt::format("writes {} chunk {}, which lane {} reads unordered with it",
                          buffer_name(buffer), chunk, other);
     }
   }
@@ -122,8 +122,8 @@ std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint3
     problem = check_scratch(now, at);
   }
   if (problem.empty() && cell.written.number > 0 && cell.value == value) {
-    problem =
-        fmt::format("stores in {} chunk {} what is there already", buffer_name(buffer), chunk);
+    problem = fmt::format("stores in {} chunk {} the value that it already holds",
+                          buffer_name(buffer), chunk);
   }
   if (problem.empty() && cell.is_unread) {
     problem = fmt::format("overwrites {} chunk {}, whose value was stored and never read",

@@ -116,9 +116,9 @@ class Execution {
       Message& message = messages_[connection][network_.connections()[connection].taken];
       if (!definition_.is_blocked() && message.length_of != length_of(step)) {
         fail(now,
-             fmt::format("takes chunk {} from rank {} for chunk {}, which may be of another length",
-                         message.length_of, network_.connections()[connection].source,
-                         length_of(step)));
+             fmt::format(
+                 "receives chunk {} from rank {} as chunk {}, which may have another length",
+                 message.length_of, network_.connections()[connection].source, length_of(step)));
       }
       arrived_.push_back(message.value);
       depths_[now.lane] = std::max(depths_[now.lane], message.depth);
@@ -156,10 +156,10 @@ class Execution {
       return operand;
     }
     if (!is_reduction(definition_.collective)) {
-      fail(now, "combines chunks in a collective that reduces nothing");
+      fail(now, "combines chunks in a collective without a reduction");
     }
     if (expressions_.is_complete(value) || expressions_.is_complete(operand)) {
-      fail(now, "combines a value that is complete already");
+      fail(now, "combines a value that is already complete");
     }
     return expressions_.combine(value, operand);
   }
@@ -169,7 +169,7 @@ class Execution {
       return value;  // a single rank's copy is the same for all collectives
     }
     if (expressions_.is_complete(value)) {
-      fail(now, "completes a value that is complete already");
+      fail(now, "completes a value that is already complete");
     } else if (expressions_.find_whole_block(value) < 0) {
       fail(now, fmt::format("completes a value that is {}", expressions_.describe(value)));
     }
@@ -201,8 +201,8 @@ class Execution {
   [[nodiscard]] std::string check_connections() const {
     for (const auto& connection : network_.connections()) {
       if (connection.sent != connection.taken) {
-        return fmt::format("rank {} sends {} chunks to rank {}, which takes {}", connection.source,
-                           connection.sent, connection.target, connection.taken);
+        return fmt::format("rank {} sends {} chunks to rank {}, which receives {}",
+                           connection.source, connection.sent, connection.target, connection.taken);
       }
     }
     return {};
@@ -211,7 +211,8 @@ class Execution {
   std::string check_outputs() {
     for (int rank = 0; rank < definition_.nranks; ++rank) {
       if (const int chunk = memory_.find_unread_scratch(rank); chunk >= 0) {
-        return fmt::format("rank {}: stores in scratch chunk {} what nobody reads", rank, chunk);
+        return fmt::format("rank {}: stores a value in scratch chunk {} that is never read", rank,
+                           chunk);
       }
     }
     const int blocks = definition_.is_one_block(Buffer::kOutput) ? 1 : definition_.chunks;
@@ -224,7 +225,7 @@ class Execution {
         const uint32_t value = memory_.output(rank, chunk);
         const Contribution expected = definition_.expected(rank, chunk);
         if (!is_as_defined(value, expected)) {
-          return fmt::format("rank {}: output chunk {} holds {}, and should hold {}", rank, chunk,
+          return fmt::format("rank {}: output chunk {} holds {}, expected {}", rank, chunk,
                              expressions_.describe(value), describe(expected));
         }
         first = rank == 0 ? value : first;
@@ -274,12 +275,11 @@ std::string compare_cost(const Cost& cost, const VerifyResult& result) {
   } costs[] = {{"chunks", result.chunks, cost.chunks},
                {"rounds", result.rounds, cost.rounds},
                {"chunks moved at a rank", result.chunks_moved, cost.chunks_moved},
-               {"chunks sent in all", result.chunks_in_all, cost.chunks_in_all},
+               {"chunks sent in total", result.chunks_in_all, cost.chunks_in_all},
                {"chunks combined at a rank", result.chunks_reduced, cost.chunks_reduced}};
   for (const auto& each : costs) {
     if (each.found != each.expected) {
-      return fmt::format("has {} {}, where the table says {}", each.found, each.what,
-                         each.expected);
+      return fmt::format("has {} {}, but the table says {}", each.found, each.what, each.expected);
     }
   }
   return {};
@@ -299,12 +299,12 @@ std::string check_size(std::span<const Program> programs, uint64_t slots) {
     return "there are no programs";
   }
   if (slots == 0) {
-    return "a connection without slots passes nothing on";
+    return "a connection needs at least one slot";
   }
   const uint64_t nranks = programs.size();
   if (programs[0].chunks > 0 &&
       nranks * static_cast<uint64_t>(programs[0].chunks) > Expressions::kContributionsMax) {
-    return fmt::format("{} ranks with {} chunks each are more than this proof can count", nranks,
+    return fmt::format("{} ranks with {} chunks each exceed what this proof can count", nranks,
                        programs[0].chunks);
   }
   return {};
@@ -411,7 +411,7 @@ VerifyResult verify(const VerifyInput& input) {
   const int nranks = input.nranks;
   if (nranks < 1 || input.root < 0 || input.root >= nranks) {
     VerifyResult result;
-    result.reason = fmt::format("root {} is no rank of {}", input.root, nranks);
+    result.reason = fmt::format("root {} is not one of the {} ranks", input.root, nranks);
     return result;
   }
   if (const int last = (nranks - 1) % input.ranks_per_node + 1;

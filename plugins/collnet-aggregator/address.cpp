@@ -91,7 +91,8 @@ Result<Address> Address::load(const WireHandle& handle) {
   if (handle.magic != kHandleMagic || (handle.family != kIpv4 && handle.family != kIpv6) ||
       handle.port == 0) {
     return fail(PLEXUS_INVALID_USAGE,
-                "the handle of member 0 is none of this plugin: use the same version everywhere");
+                "the handle of member 0 was not made by this plugin: use the same collnet plugin "
+                "on all ranks");
   }
   Address address;
   if (handle.family == kIpv4) {
@@ -123,7 +124,7 @@ Result<Address> parse_address(std::string_view text) {
   const auto [end, error] =
       std::from_chars(port_text.data(), port_text.data() + port_text.size(), port);
   if (host.empty() || error != std::errc() || end != port_text.data() + port_text.size()) {
-    return fail(PLEXUS_INVALID_USAGE, "'{}' is no address: it takes HOST:PORT or [IPV6]:PORT",
+    return fail(PLEXUS_INVALID_USAGE, "'{}' is not an address: write HOST:PORT or [IPV6]:PORT",
                 text);
   }
   addrinfo hints{};
@@ -133,7 +134,7 @@ Result<Address> parse_address(std::string_view text) {
   const int failed =
       ::getaddrinfo(std::string(host).c_str(), std::to_string(port).c_str(), &hints, &raw);
   if (failed != 0) {
-    return fail(PLEXUS_INVALID_USAGE, "the host of '{}' is not known: {}", text,
+    return fail(PLEXUS_INVALID_USAGE, "cannot resolve the host of '{}': {}", text,
                 ::gai_strerror(failed));
   }
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(raw, &::freeaddrinfo);
@@ -169,7 +170,7 @@ Result<Address> find_own_address(std::string_view names) {
   });
   if (at == all.end()) {
     return fail(PLEXUS_INVALID_USAGE,
-                "no network interface is up that NCCL_SOCKET_IFNAME={} allows: correct it", names);
+                "NCCL_SOCKET_IFNAME={} matches no network interface that is up: correct it", names);
   }
   return at->address;
 }
@@ -212,7 +213,8 @@ void set_options(int fd) noexcept {
 Result<Secret> make_secret() {
   Secret secret{};
   if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
-    return fail(PLEXUS_SYSTEM_ERROR, "the system gives no random bytes: {}", plugin::errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot read random bytes from the system: {}",
+                plugin::errno_text());
   }
   return secret;
 }

@@ -27,12 +27,13 @@ Result<void> check_frame(const WireFrame& frame) {
                                                           : 0;
   if (frame.kind < FrameKind::kHello || frame.kind > FrameKind::kError || frame.reserved != 0 ||
       frame.size_bytes > most) {
-    return fail(PLEXUS_REMOTE_ERROR, "it sent a frame of kind {} with {} bytes, which is none",
+    return fail(PLEXUS_REMOTE_ERROR, "it sent an invalid frame of kind {} with {} bytes",
                 static_cast<int>(frame.kind), frame.size_bytes);
   }
   if (frame.kind == FrameKind::kReduce &&
       (!can_reduce(frame.type, frame.op) || frame.size_bytes % element_bytes(frame.type) != 0)) {
-    return fail(PLEXUS_REMOTE_ERROR, "it asked to reduce {} bytes of type {} with operation {}",
+    return fail(PLEXUS_REMOTE_ERROR,
+                "it requested an unsupported reduction of {} bytes of type {} with operation {}",
                 frame.size_bytes, frame.type, frame.op);
   }
   return ok();
@@ -80,7 +81,7 @@ Result<void> Groups::take(int link, const WireFrame& frame, std::span<const std:
     return join(link, payload);
   }
   if (from.group == nullptr || frame.kind != FrameKind::kReduce) {
-    return fail(PLEXUS_REMOTE_ERROR, "it sent a frame of kind {} where none is expected",
+    return fail(PLEXUS_REMOTE_ERROR, "it sent an unexpected frame of kind {}",
                 static_cast<int>(frame.kind));
   }
   if (!from.group->failure.empty()) {
@@ -95,11 +96,11 @@ Result<void> Groups::join(int link, std::span<const std::byte> payload) {
     std::memcpy(&hello, payload.data(), sizeof(hello));
   }
   if (hello.members == 0 || hello.members > kMembersMax || hello.member >= hello.members) {
-    return fail(PLEXUS_REMOTE_ERROR, "it says that it is member {} of {}", hello.member,
+    return fail(PLEXUS_REMOTE_ERROR, "it claims to be member {} of {}", hello.member,
                 hello.members);
   }
   if (groups_.size() >= kGroupsMax && groups_.find(hello.secret) == groups_.end()) {
-    return fail(PLEXUS_SYSTEM_ERROR, "there are {} groups already", kGroupsMax);
+    return fail(PLEXUS_SYSTEM_ERROR, "there are already {} groups, the maximum", kGroupsMax);
   }
   std::shared_ptr<Group>& group = groups_[hello.secret];
   if (group == nullptr) {
@@ -108,7 +109,8 @@ Result<void> Groups::join(int link, std::span<const std::byte> payload) {
     group->links.assign(hello.members, -1);
   }
   if (group->links.size() != hello.members || group->links[hello.member] >= 0) {
-    return fail(PLEXUS_REMOTE_ERROR, "it says that it is member {} of {}, which does not fit",
+    return fail(PLEXUS_REMOTE_ERROR,
+                "it claims to be member {} of {}, which contradicts the other members",
                 hello.member, hello.members);
   }
   group->links[hello.member] = link;
@@ -130,8 +132,7 @@ Result<void> Groups::add_part(Link& link,
   Group& group = *link.group;
   if (frame.number != link.next || frame.number - group.rounds_done >= kRequestsMax ||
       group.links_here != group.links.size()) {
-    return fail(PLEXUS_REMOTE_ERROR, "it sent reduction {} where {} is expected", frame.number,
-                link.next);
+    return fail(PLEXUS_REMOTE_ERROR, "it sent reduction {}, expected {}", frame.number, link.next);
   }
   ++link.next;
   while (group.rounds.size() <= frame.number - group.rounds_done) {
@@ -147,8 +148,8 @@ Result<void> Groups::add_part(Link& link,
   if (payload.empty() || round.type != frame.type || round.op != frame.op ||
       size_bytes != payload.size()) {
     return fail(PLEXUS_INVALID_USAGE,
-                "it gave {} bytes of type {} with operation {} for reduction {}, another member {} "
-                "bytes of type {} with operation {}",
+                "the members' calls differ: it sent {} bytes of type {} with operation {} for "
+                "reduction {}, another member sent {} bytes of type {} with operation {}",
                 payload.size(), frame.type, frame.op, frame.number, size_bytes, round.type,
                 round.op);
   }

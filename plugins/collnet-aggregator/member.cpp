@@ -233,7 +233,7 @@ Result<void> Member::take_header() {
   if (state_ != State::kReady || done_ >= started_ || header_.kind != FrameKind::kReduce ||
       header_.number != done_ || header_.size_bytes != expected.size_bytes ||
       header_.type != expected.type || header_.op != expected.op) {
-    return lost("it sent a result that nobody asked for");
+    return lost("it sent a result that was not requested");
   }
   return ok();
 }

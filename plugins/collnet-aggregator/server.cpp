@@ -189,7 +189,7 @@ void Server::drop_late() {
   }
   for (const int number : late) {
     if (!links_.at(number).is_leaving) {
-      groups_.close(number, "it said nothing");
+      groups_.close(number, "it sent nothing in time");
     }
     drop(number);
   }

@@ -116,7 +116,7 @@ void Connection::cut() {
 
 int32_t Connection::break_off(int32_t code) {
   fault_ = code;
-  fault_text_ = "net-chaos: the connection failed before";
+  fault_text_ = "net-chaos: the connection already failed";
   return code;
 }
 

@@ -48,7 +48,7 @@ Result<const plexus_net_ops_t*> load_inner(const std::string& name) {
       plugin->abi_major != PLEXUS_ABI_MAJOR || plugin->kind != PLEXUS_KIND_NET ||
       plugin->net == nullptr || plugin->net->struct_size < kTableBytesLeast) {
     return fail(PLEXUS_INVALID_USAGE,
-                "PLEXUS_CHAOS_NET={} ({}) is no net plugin of ABI {}.{}; rebuild it", used, file,
+                "PLEXUS_CHAOS_NET={} ({}) is not a net plugin of ABI {}.{}; rebuild it", used, file,
                 PLEXUS_ABI_MAJOR, PLEXUS_ABI_MINOR);
   }
   return plugin->net;

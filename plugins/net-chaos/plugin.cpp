@@ -90,7 +90,7 @@ Result<uint64_t> read_seed(const SettingReader& read) {
   char* end = nullptr;
   const uint64_t seed = text.empty() ? 1 : std::strtoull(text.c_str(), &end, 0);
   if (end != nullptr && *end != '\0') {
-    return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_SEED={} is no number; correct or unset it",
+    return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_SEED={} is not a number; correct or unset it",
                 text);
   }
   return seed;

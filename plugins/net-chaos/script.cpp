@@ -39,10 +39,10 @@ Result<uint64_t> parse_number(std::string_view text, const Unit (&units)[kUnits]
       return value * known.factor;
     }
   }
-  return fail(PLEXUS_INVALID_USAGE,
-              "'{}' in PLEXUS_CHAOS_SCRIPT is not a number with a unit that fits there; see the "
-              "README of net-chaos",
-              text);
+  return fail(
+      PLEXUS_INVALID_USAGE,
+      "'{}' in PLEXUS_CHAOS_SCRIPT is not a number with a valid unit; see the README of net-chaos",
+      text);
 }
 
 constexpr uint64_t kTimeMost = 60 * kThousand * kThousand * kThousand;  // one minute, in ns
@@ -184,7 +184,7 @@ Result<void> parse_selector(std::string_view word, Rule& rule) {
     return ok();
   }
   return fail(PLEXUS_INVALID_USAGE,
-              "'{}' in PLEXUS_CHAOS_SCRIPT is no selector: it takes *, send, recv, device=N or "
+              "'{}' in PLEXUS_CHAOS_SCRIPT is not a selector: expected *, send, recv, device=N or "
               "connection=N",
               word);
 }
@@ -198,8 +198,8 @@ Result<void> parse_effect(std::string_view word, Rule& rule) {
     }
   }
   return fail(PLEXUS_INVALID_USAGE,
-              "'{}' in PLEXUS_CHAOS_SCRIPT is no effect: it takes delay, jitter, rate, stall, cut, "
-              "again, reorder or piece, each with =",
+              "'{}' in PLEXUS_CHAOS_SCRIPT is not an effect: expected delay, jitter, rate, stall, "
+              "cut, again, reorder or piece, each with =",
               word);
 }
 
@@ -227,8 +227,8 @@ Result<Rule> parse_rule(std::string_view text) {
   }
   if ((rule.set & kPieceBit) != 0 && (rule.is_send || rule.device || rule.connection)) {
     return fail(PLEXUS_INVALID_USAGE,
-                "piece= in PLEXUS_CHAOS_SCRIPT is for all connections, since both ends must agree: "
-                "put it in a rule with *");
+                "piece= in PLEXUS_CHAOS_SCRIPT applies to all connections, since both ends must "
+                "agree: put it in a rule with *");
   }
   return rule;
 }

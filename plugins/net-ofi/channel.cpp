@@ -95,7 +95,8 @@ Result<void> Channel::open_rails(const Options& options) {
     control_receives_[i].kind = OperationKind::kControlReceive;
     control_receives_[i].index = i;
     if (!post_control_receive(i)) {
-      return fail(PLEXUS_SYSTEM_ERROR, "{} takes no receives on a new endpoint", library_text());
+      return fail(PLEXUS_SYSTEM_ERROR, "{} refused to post receives on a new endpoint",
+                  library_text());
     }
   }
   greeting_send_.kind = OperationKind::kGreetingSend;
@@ -232,8 +233,9 @@ void Channel::take_control(const Event& event) {
   const Result<WireControl> control =
       read_control(bytes.first(std::min<size_t>(event.size_bytes, bytes.size())));
   if (control.has_error()) {
-    return depart(fail(PLEXUS_REMOTE_ERROR, "{} sent {}; are both ends the same version?",
-                       peer_text_, control.error().text));
+    return depart(fail(PLEXUS_REMOTE_ERROR,
+                       "{} sent {}: use the same version of net-ofi on both ends", peer_text_,
+                       control.error().text));
   }
   switch (static_cast<ControlType>(control.value().type)) {
     case ControlType::kReady:
@@ -249,8 +251,8 @@ void Channel::take_control(const Event& event) {
       break;
   }
   if (!post_control_receive(index)) {
-    depart(fail(PLEXUS_SYSTEM_ERROR, "libfabric takes no receive for control messages of {}",
-                peer_text_));
+    depart(fail(PLEXUS_SYSTEM_ERROR,
+                "libfabric refused to post a receive for control messages of {}", peer_text_));
   }
 }
 
@@ -351,7 +353,7 @@ void Channel::probe(Clock::time_point now) {
   }
   refused_since_ = refused_since_.value_or(now);
   if (now - *refused_since_ > kUnreachable) {
-    depart(fail(PLEXUS_REMOTE_ERROR, "lost the connection with {}: it cannot be reached any more",
+    depart(fail(PLEXUS_REMOTE_ERROR, "lost the connection with {}: it is no longer reachable",
                 peer_text_));
   }
 }

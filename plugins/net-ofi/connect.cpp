@@ -29,7 +29,7 @@ template <class T>
 Result<T> random_value() {
   T value{};
   if (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
-    return fail(PLEXUS_SYSTEM_ERROR, "the system gives no random numbers: {}",
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot read random bytes from the system: {}",
                 plugin::errno_text());
   }
   return value;
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
   wire.connect_cookie = connect_cookie;
   wire.accept_cookie = accept_cookie;
   if (provider.size() >= wire.provider.size()) {
-    return fail(PLEXUS_INTERNAL_ERROR, "the name of the provider {} does not fit a handle",
+    return fail(PLEXUS_INTERNAL_ERROR, "the name of the provider {} is too long for a handle",
                 provider);
   }
   std::copy(provider.begin(), provider.end(), wire.provider.begin());
@@ -117,7 +117,7 @@ Result<void> Listener::hear() {
     }
     for (const Event& event : std::span(events).first(count)) {
       if (event.operation == nullptr) {
-        return fail(PLEXUS_SYSTEM_ERROR, "libfabric cannot listen on {} any more: {}",
+        return fail(PLEXUS_SYSTEM_ERROR, "libfabric can no longer listen on {}: {}",
                     place_.device->name(), event.text);
       }
       const uint32_t index = event.operation->index;
@@ -147,7 +147,7 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   }
   seen_.push_back(greeting.nonce);
   if (greeting.address_bytes != wire_.address_bytes) {
-    refuse("a greeting with addresses of another kind");
+    refuse("its greeting has addresses of another kind");
     return ok();
   }
   const auto rails = std::min(static_cast<uint32_t>(place_.device->rails.size()),
@@ -178,7 +178,7 @@ Result<Progress> Listener::advance(Guest& guest) {
     return *gone;
   }
   if (Clock::now() > guest.deadline) {
-    return fail(PLEXUS_TIMEOUT, "{} did not finish connecting", channel.peer());
+    return fail(PLEXUS_TIMEOUT, "{} did not finish connecting in time", channel.peer());
   }
   PLEXUS_TRY(sent, channel.send_greeting(guest.answer, channel.peer_address(0),
                                          channel.tags().make(TagKind::kGreeting)));
@@ -189,7 +189,7 @@ void Listener::refuse(const std::string& reason) {
   ++refusals_;
   if (refusals_ <= kRefusalsLogged) {
     place_.log.info("net-ofi: refused a connection: {}{}", reason,
-                    refusals_ == kRefusalsLogged ? " (more will not be logged)" : "");
+                    refusals_ == kRefusalsLogged ? " (further ones are not logged)" : "");
   }
 }
 
@@ -222,8 +222,8 @@ Result<void> Connector::start_attempt() {
   PLEXUS_TRY(hello, channel->make_greeting(wire_.connect_cookie));
   if (hello.address_bytes != wire_.address_bytes) {
     return fail(PLEXUS_INVALID_USAGE,
-                "the peer's address {} is of another kind than those of {}; set NCCL_SOCKET_FAMILY "
-                "or PLEXUS_OFI_DOMAIN alike on all hosts",
+                "the peer's address {} is of another kind than those of {}; set the same "
+                "NCCL_SOCKET_FAMILY and PLEXUS_OFI_DOMAIN on all hosts",
                 target_, place_.device->name());
   }
   hello_ = hello;

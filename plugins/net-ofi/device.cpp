@@ -138,7 +138,7 @@ Result<Cards::Domains> Cards::open_domains(const std::vector<Nic>& nics, const S
     }
     const Failure& why = domains.error();
     if (settings.device_memory == DeviceMemoryWish::kInsists) {
-      return fail(why.code, "PLEXUS_OFI_HMEM=1, but there is no GPU memory for the network: {}",
+      return fail(why.code, "PLEXUS_OFI_HMEM=1, but the network cannot access GPU memory: {}",
                   why.text);
     }
     device_memory_text_ = "no GPU memory (" + why.text + ")";

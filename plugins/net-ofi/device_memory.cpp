@@ -59,8 +59,8 @@ Result<int> CudaDriver::find_device(const void* pointer) const {
       attribute_(&device, kAttributeDeviceOrdinal, address) != kCudaSuccess ||
       type != kMemoryTypeDevice || device < 0) {
     return fail(PLEXUS_INVALID_ARGUMENT,
-                "{} is not memory of a GPU that CUDA knows, though it is registered as such; "
-                "register host memory as host memory",
+                "{} was registered as GPU memory, but CUDA does not know it; register host memory "
+                "as host memory",
                 pointer);
   }
   return device;
@@ -72,14 +72,14 @@ Result<void> demand_direct_access(fid_ep& endpoint, const std::string& where) {
       ::fi_setopt(&endpoint.fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &required, sizeof required);
   if (result != 0) {
     return fail(PLEXUS_SYSTEM_ERROR,
-                "{} does not promise that the card itself reads and writes GPU memory: {}", where,
+                "{} does not guarantee that the NIC itself reads and writes GPU memory: {}", where,
                 error_text(result));
   }
   const bool permitted = false;
   result = ::fi_setopt(&endpoint.fid, FI_OPT_ENDPOINT, kOptCudaApiPermitted, &permitted,
                        sizeof permitted);
   if (result != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "{} does not promise to do without calls of CUDA: {}", where,
+    return fail(PLEXUS_SYSTEM_ERROR, "{} does not guarantee to make no CUDA calls: {}", where,
                 error_text(result));
   }
   return ok();

@@ -77,8 +77,8 @@ Result<size_t> Endpoint::read_address(AddressBytes& address) const {
   const int result = ::fi_getname(&ep_->fid, address.data(), &size);
   if (result == -FI_ETOOSMALL || size > address.size()) {
     return fail(PLEXUS_INTERNAL_ERROR,
-                "an address of {} has {} bytes, more than the {} that fit a handle",
-                domain_->name(), size, address.size());
+                "an address of {} has {} bytes, but a handle has room for {}", domain_->name(),
+                size, address.size());
   }
   PLEXUS_TRY(check_call(result, "read an endpoint's address", domain_->name()));
   // Text addresses differ in length and end with zeros.
@@ -89,12 +89,13 @@ Result<fi_addr_t> Endpoint::insert(const AddressBytes& address) const {
   const bool is_gone = domain_->provider() == "shm" &&
                        ::access(("/dev/shm/" + address_text(address)).c_str(), F_OK) != 0;
   if (is_gone) {  // 1.17 crashes on the attempt
-    return fail(PLEXUS_REMOTE_ERROR, "the endpoint {} of shm is not there", address_text(address));
+    return fail(PLEXUS_REMOTE_ERROR, "the endpoint {} of the provider shm does not exist",
+                address_text(address));
   }
   fi_addr_t peer = FI_ADDR_UNSPEC;
   const int result = ::fi_av_insert(av_.get(), address.data(), 1, &peer, 0, nullptr);
   if (result != 1) {
-    return fail(PLEXUS_REMOTE_ERROR, "libfabric does not take the peer's address {} on {}: {}",
+    return fail(PLEXUS_REMOTE_ERROR, "libfabric rejected the peer's address {} on {}: {}",
                 address_text(address), domain_->name(), error_text(result));
   }
   return peer;

@@ -35,7 +35,7 @@ Result<FidPtr<fid_mr>> MemoryCache::make(const plexus_net_region_t& region, cons
   if (result != 0) {
     const char* const remedy = region.kind == PLEXUS_MEMORY_HOST
                                    ? "raise the limit of locked memory (ulimit -l)"
-                                   : "PLEXUS_OFI_HMEM=0 does without GPU memory";
+                                   : "set PLEXUS_OFI_HMEM=0 to do without GPU memory";
     return fail(PLEXUS_SYSTEM_ERROR, "cannot register {} bytes of {} with {}: {}; {}",
                 region.size_bytes, kind_text(region.kind), where, error_text(result), remedy);
   }

@@ -69,7 +69,8 @@ namespace {
 Result<const Device*> find_device(const plexus_net_context& context, uint32_t device) {
   const auto& devices = context.cards.devices();
   if (device >= devices.size()) {
-    return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}, only {}", device, devices.size());
+    return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}: there are {}", device,
+                devices.size());
   }
   return &devices[device];
 }

@@ -68,7 +68,7 @@ Result<std::vector<Offer>> choose_domains(const std::vector<Offer>& offers,
   });
   if (chosen.empty()) {
     return fail(PLEXUS_INVALID_USAGE,
-                "{}={} matches no domain of libfabric's provider {}; there are: {}",
+                "{}={} matches no domain of libfabric's provider {}; available: {}",
                 is_by_interface ? "NCCL_SOCKET_IFNAME" : "PLEXUS_OFI_DOMAIN", filter,
                 offers.front().provider, fmt::join(all, ", "));
   }
@@ -178,7 +178,7 @@ bool is_sound(const Offer& offer) {
 /// Why a named provider is not among the usable ones.
 Failure explain_absence(const Settings& settings, const std::vector<Offer>& usable) {
   const std::vector<std::string> names = names_of(usable, &Offer::provider);
-  const std::string choice = names.empty() ? "it has none that can"
+  const std::string choice = names.empty() ? "no provider is usable here"
                                            : fmt::format("usable here: {}", fmt::join(names, ", "));
   std::set<std::string> types;
   if (auto everything = ask(nullptr); everything.has_value()) {
@@ -189,21 +189,21 @@ Failure explain_absence(const Settings& settings, const std::vector<Offer>& usab
     }
   }
   if (types.empty()) {
-    return fail(
-        PLEXUS_INVALID_USAGE,
-        "PLEXUS_OFI_PROVIDER={}: {} has no such provider on this host, or FI_PROVIDER hides "
-        "it; {}",
-        settings.provider, library_text(), choice);
+    return fail(PLEXUS_INVALID_USAGE,
+                "PLEXUS_OFI_PROVIDER={}: {} has no such provider on this host, or FI_PROVIDER "
+                "excludes it; {}",
+                settings.provider, library_text(), choice);
   }
   const bool lacks_type = types.count("RDM") == 0;
-  return fail(PLEXUS_INVALID_USAGE, "PLEXUS_OFI_PROVIDER={}: the provider of {} {}; {}",
-              settings.provider, library_text(),
-              lacks_type ? fmt::format("has endpoints of type {} only, and net-ofi needs RDM with "
-                                       "tagged messages",
-                                       fmt::join(types, ", "))
-                         : std::string("lacks ordered tagged messages between RDM endpoints, which "
-                                       "net-ofi needs, or is a preview known to crash"),
-              choice);
+  return fail(
+      PLEXUS_INVALID_USAGE, "PLEXUS_OFI_PROVIDER={}: the provider of {} {}; {}", settings.provider,
+      library_text(),
+      lacks_type
+          ? fmt::format("has only endpoints of type {}, and net-ofi needs RDM with tagged messages",
+                        fmt::join(types, ", "))
+          : std::string("lacks ordered tagged messages between RDM endpoints, which "
+                        "net-ofi needs, or is a preview known to crash"),
+      choice);
 }
 
 }  // namespace
@@ -284,7 +284,8 @@ Result<std::vector<Nic>> find_nics(const Settings& settings) {
 Result<std::vector<Nic>> find_for_device_memory(const std::vector<Nic>& nics,
                                                 const Settings& settings) {
   if (!FI_VERSION_GE(library().version(), kDeviceMemoryVersion)) {
-    return fail(PLEXUS_SYSTEM_ERROR, "{} is older than 1.18, which can do without calls of CUDA",
+    return fail(PLEXUS_SYSTEM_ERROR,
+                "{} is older than 1.18, the first version that works without CUDA calls",
                 library_text());
   }
   const std::string& provider = nics.front().offer.provider;

@@ -69,7 +69,7 @@ Result<DeviceMemoryWish> read_device_memory(const ReadVariable& read) {
   if (wish == "0" || wish == "1") {
     return wish == "0" ? DeviceMemoryWish::kNo : DeviceMemoryWish::kInsists;
   }
-  return fail(PLEXUS_INVALID_USAGE, "PLEXUS_OFI_HMEM={} is none of auto, 0, 1; correct or unset it",
+  return fail(PLEXUS_INVALID_USAGE, "PLEXUS_OFI_HMEM={} is not auto, 0 or 1; correct or unset it",
               wish);
 }
 

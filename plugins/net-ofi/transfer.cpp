@@ -26,12 +26,13 @@ std::byte& nothing() {
 Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) const {
   const Domain& first = channel_->endpoint(0).domain();
   if ((first.memory_kinds() & region.kind) == 0) {
-    return fail(PLEXUS_INVALID_USAGE, "net-ofi does not take {} on {}; PLEXUS_OFI_HMEM=1 says why",
+    return fail(PLEXUS_INVALID_USAGE,
+                "net-ofi does not support {} on {}; set PLEXUS_OFI_HMEM=1 to see why",
                 kind_text(region.kind), first.name());
   }
   if (region.data == nullptr && region.size_bytes > 0) {
-    return fail(PLEXUS_INVALID_ARGUMENT,
-                "a region of {} bytes at address null cannot be registered", region.size_bytes);
+    return fail(PLEXUS_INVALID_ARGUMENT, "cannot register a region of {} bytes at a null address",
+                region.size_bytes);
   }
   const Channel& ends = *channel_;
   const bool is_needed = first.needs_registration(region.kind);
@@ -398,10 +399,10 @@ void RecvConnection::take_done(const Event& event) {
     const Part part =
         part_of(buffer.split, buffer.first_bytes, channel().rails(), event.operation->index);
     if (event.size_bytes != part.size_bytes) {
-      break_off(fail(PLEXUS_REMOTE_ERROR,
-                     "{} sent a part of {} bytes in place of {}; are both ends "
-                     "the same version?",
-                     peer(), event.size_bytes, part.size_bytes));
+      break_off(fail(
+          PLEXUS_REMOTE_ERROR,
+          "{} sent a part of {} bytes, expected {}: use the same version of net-ofi on both ends",
+          peer(), event.size_bytes, part.size_bytes));
     } else if (--buffer.unfinished == 0) {
       end_buffer(buffer);
     }
@@ -437,10 +438,10 @@ Failure RecvConnection::too_long(const RecvBuffer& buffer, uint64_t size_bytes) 
   const std::string size = size_bytes > buffer.room_bytes
                                ? fmt::format("{} bytes", size_bytes)
                                : fmt::format("more than {} bytes", buffer.room_bytes);
-  return fail(PLEXUS_INVALID_USAGE,
-              "{} sent {} with tag {}, but the receive has room for {}; the ranks disagree on the "
-              "size",
-              peer(), size, buffer.tag, buffer.room_bytes);
+  return fail(
+      PLEXUS_INVALID_USAGE,
+      "{} sent {} with tag {}, but the receive has room for {}: the ranks' calls differ in size",
+      peer(), size, buffer.tag, buffer.room_bytes);
 }
 
 void RecvConnection::send_credit() {

@@ -42,12 +42,12 @@ Result<WireHandle> read_handle(const plexus_net_handle_t& handle, std::string_vi
   if (wire.magic != kWireMagic || wire.address_bytes == 0 ||
       wire.address_bytes > kAddressBytesMax) {
     return fail(PLEXUS_INVALID_ARGUMENT,
-                "the handle is not one of net-ofi; all ranks must use the same network plugin");
+                "the handle was not made by net-ofi; use the same network plugin on all ranks");
   }
   if (const std::string theirs = readable(wire.provider); theirs != provider) {
     return fail(PLEXUS_INVALID_USAGE,
-                "the peer uses libfabric's provider {}, this process {}; name one that all hosts "
-                "have with PLEXUS_OFI_PROVIDER",
+                "the peer uses libfabric's provider {}, this process {}; set PLEXUS_OFI_PROVIDER "
+                "to one that all hosts have",
                 theirs, provider);
   }
   return wire;
@@ -56,19 +56,20 @@ Result<WireHandle> read_handle(const plexus_net_handle_t& handle, std::string_vi
 Result<WireGreeting> read_greeting(std::span<const std::byte> bytes, const Cookie& cookie) {
   WireGreeting greeting{};
   if (bytes.size() != sizeof greeting) {
-    return fail(PLEXUS_REMOTE_ERROR, "a greeting of {} bytes in place of {}", bytes.size(),
+    return fail(PLEXUS_REMOTE_ERROR, "its greeting has {} bytes, expected {}", bytes.size(),
                 sizeof greeting);
   }
   std::memcpy(&greeting, bytes.data(), sizeof greeting);
   if (greeting.magic != kWireMagic) {
-    return fail(PLEXUS_REMOTE_ERROR, "a greeting that is not net-ofi's, or of another version");
+    return fail(PLEXUS_REMOTE_ERROR, "its greeting is not one of net-ofi, or of another version");
   }
   if (!is_equal(greeting.cookie, cookie)) {
-    return fail(PLEXUS_REMOTE_ERROR, "a greeting that does not know the secret of the handle");
+    return fail(PLEXUS_REMOTE_ERROR, "its greeting does not have the secret of the handle");
   }
   if (greeting.rails == 0 || greeting.rails > kRailsMax || greeting.address_bytes == 0 ||
       greeting.address_bytes > kAddressBytesMax) {
-    return fail(PLEXUS_REMOTE_ERROR, "a greeting with {} rails and addresses of {} bytes",
+    return fail(PLEXUS_REMOTE_ERROR,
+                "its greeting has {} rails and addresses of {} bytes, which is invalid",
                 greeting.rails, greeting.address_bytes);
   }
   return greeting;
@@ -77,7 +78,7 @@ Result<WireGreeting> read_greeting(std::span<const std::byte> bytes, const Cooki
 Result<WireControl> read_control(std::span<const std::byte> bytes) {
   WireControl control{};
   if (bytes.size() != sizeof control) {
-    return fail(PLEXUS_REMOTE_ERROR, "a control message of {} bytes in place of {}", bytes.size(),
+    return fail(PLEXUS_REMOTE_ERROR, "a control message of {} bytes, expected {}", bytes.size(),
                 sizeof control);
   }
   std::memcpy(&control, bytes.data(), sizeof control);

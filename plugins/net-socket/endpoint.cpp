@@ -32,7 +32,7 @@ constexpr uint32_t kRefusalsLogged = 8;
 
 Result<void> fill_random(void* target, size_t size) {
   if (::getrandom(target, size, 0) != static_cast<ssize_t>(size)) {
-    return fail(PLEXUS_SYSTEM_ERROR, "the system gives no random numbers: {}", errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot read random bytes from the system: {}", errno_text());
   }
   return ok();
 }
@@ -217,7 +217,7 @@ Result<void> Listener::accept_strangers() {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
         return fail(PLEXUS_SYSTEM_ERROR,
-                    "cannot accept a connection: {}; raise the limit (ulimit -n)",
+                    "cannot accept a connection: {}; raise the limit of open files (ulimit -n)",
                     errno_text(error));
       }
       if (is_would_block(error)) {
@@ -228,7 +228,7 @@ Result<void> Listener::accept_strangers() {
     PLEXUS_TRY(set_option(stranger.socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
     stranger.deadline = Clock::now() + kHelloTimeout;
     if (strangers_.size() == kStrangersMax) {
-      refuse(strangers_.front(), "too many others that say nothing");
+      refuse(strangers_.front(), "too many other connections have sent nothing yet");
       strangers_.erase(strangers_.begin());
     }
     strangers_.push_back(std::move(stranger));
@@ -243,12 +243,12 @@ void Listener::hear_strangers() {
 bool Listener::hear(Stranger& stranger) {
   if (!read_some(stranger.socket.get(), &stranger.hello, sizeof stranger.hello,
                  stranger.hello_bytes)) {
-    refuse(stranger, "it left before its hello was complete");
+    refuse(stranger, "it closed the connection before its hello was complete");
     return true;
   }
   if (stranger.hello_bytes < sizeof stranger.hello) {
     if (Clock::now() > stranger.deadline) {
-      refuse(stranger, "its hello did not come in time");
+      refuse(stranger, "its hello did not arrive in time");
       return true;
     }
     return false;
@@ -260,7 +260,7 @@ bool Listener::hear(Stranger& stranger) {
 void Listener::admit(Stranger& stranger) {
   const WireHello& hello = stranger.hello;
   if (hello.magic != kWireMagic || !is_equal(hello.connect_cookie, wire_.connect_cookie)) {
-    return refuse(stranger, "it does not know the secret of this listener");
+    return refuse(stranger, "its hello does not have the secret of this listener");
   }
   const uint32_t data_sockets = hello.socket_count - 1u;
   const bool is_sane = hello.socket_count >= 1 && data_sockets <= kDataSocketsMax &&
@@ -268,7 +268,7 @@ void Listener::admit(Stranger& stranger) {
                        (data_sockets == 0 || hello.threads > 0) &&
                        hello.socket_index < hello.socket_count;
   if (!is_sane) {
-    return refuse(stranger, "its hello has numbers that make no sense");
+    return refuse(stranger, "its hello has invalid numbers");
   }
   auto gathering = std::find_if(
       gatherings_.begin(), gatherings_.end(),
@@ -301,7 +301,7 @@ void Listener::refuse(const Stranger& stranger, const char* reason) {
   ++refusals_;
   if (refusals_ <= kRefusalsLogged) {
     log_.info("net-socket: refused a connection from {}: {}{}", stranger.peer.text(), reason,
-              refusals_ == kRefusalsLogged ? " (more will not be logged)" : "");
+              refusals_ == kRefusalsLogged ? " (further ones are not logged)" : "");
   }
 }
 
@@ -314,7 +314,7 @@ Result<Connector> Connector::create(const Nic& nic,
   const WireHandle& wire = connector.wire_;
   if (wire.magic != kWireMagic || (wire.family != 4 && wire.family != 6) || wire.port == 0) {
     return fail(PLEXUS_INVALID_ARGUMENT,
-                "the handle is not one of net-socket; all ranks must use the same network plugin");
+                "the handle was not made by net-socket; use the same network plugin on all ranks");
   }
   connector.target_ = read_address(wire, ::if_nametoindex(nic.name.c_str()));
   connector.first_time_ = Clock::now();
@@ -440,7 +440,7 @@ Connector::Setback Connector::read_answer(Attempt& attempt) {
     return {};
   }
   if (!is_equal(attempt.answer, wire_.accept_cookie)) {
-    return {0, "it is not the listener that made the handle"};
+    return {0, "it is not the listener that created the handle"};
   }
   attempt.step = Step::kReady;
   return {};

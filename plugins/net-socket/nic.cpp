@@ -78,7 +78,7 @@ std::string Address::text() const {
     return fmt::format("{}:{}", host.data(), ntohs(v4.sin_port));
   }
   if (family() != AF_INET6) {
-    return "an unknown address";
+    return "unknown address";
   }
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
   ::inet_ntop(AF_INET6, &v6.sin6_addr, host.data(), host.size());
@@ -121,8 +121,7 @@ Result<std::vector<Nic>> choose_nics(const std::vector<Nic>& nics, std::string_v
   if (chosen.empty()) {
     return fail(PLEXUS_INVALID_USAGE,
                 "NCCL_SOCKET_IFNAME={} matches no interface that is up and has an address of the "
-                "wanted family; "
-                "there are: {}",
+                "requested family; available: {}",
                 filter, fmt::join(names_of(nics), ", "));
   }
   return chosen;

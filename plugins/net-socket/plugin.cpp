@@ -69,7 +69,7 @@ namespace {
 
 Result<const Nic*> find_nic(const plexus_net_context& context, uint32_t device) {
   if (device >= context.nics.size()) {
-    return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}, only {}", device,
+    return fail(PLEXUS_INVALID_ARGUMENT, "there is no device {}: there are {}", device,
                 context.nics.size());
   }
   return &context.nics[device];

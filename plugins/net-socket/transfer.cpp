@@ -408,8 +408,8 @@ bool RecvConnection::begin_message(const WireHeader& header) {
                        (header.parts == 0 || header.first_part_socket < data_sockets());
   if (!is_sane) {
     break_off(fail(PLEXUS_REMOTE_ERROR,
-                   "{} sent a header that makes no sense ({} bytes in {} parts): are both ends the "
-                   "same version?",
+                   "{} sent an invalid header ({} bytes in {} parts): use the same version of "
+                   "net-socket on both ends",
                    peer(), header.size_bytes, header.parts));
     return false;
   }
@@ -418,17 +418,16 @@ bool RecvConnection::begin_message(const WireHeader& header) {
   if (buffer == nullptr) {
     if (posted_.size() == kRequests) {
       break_off(fail(PLEXUS_INVALID_USAGE,
-                     "{} sent a message with tag {} that none of the {} posted receives expects; "
-                     "the ranks disagree "
-                     "on what comes next",
+                     "{} sent a message with tag {}, which matches none of the {} posted receives: "
+                     "the ranks' calls differ",
                      peer(), header.tag, kRequests));
     }
     return false;
   }
   if (header.size_bytes > buffer->room.size_bytes()) {
     break_off(fail(PLEXUS_INVALID_USAGE,
-                   "{} sent {} bytes with tag {}, but the receive has room for {}; the ranks "
-                   "disagree on the size",
+                   "{} sent {} bytes with tag {}, but the receive has room for {}: the ranks' "
+                   "calls differ in size",
                    peer(), header.size_bytes, header.tag, buffer->room.size_bytes()));
     return false;
   }

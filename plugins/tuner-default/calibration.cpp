@@ -36,7 +36,7 @@ struct Field {
 /// Sets the fields that are present in the object.
 Result<void> read_fields(const Json& json, std::initializer_list<Field> fields) {
   if (!json.is_object()) {
-    return fail(PLEXUS_INVALID_USAGE, "is no object");
+    return fail(PLEXUS_INVALID_USAGE, "is not an object");
   }
   for (const auto& [name, value] : json.items()) {
     const auto* const field =
@@ -47,7 +47,7 @@ Result<void> read_fields(const Json& json, std::initializer_list<Field> fields) 
       for (const Field& row : fields) {
         known.append(known.empty() ? "" : ", ").append(row.name);
       }
-      return fail(PLEXUS_INVALID_USAGE, "has {}, which is none of {}", name, known);
+      return fail(PLEXUS_INVALID_USAGE, "has the unknown key {}, expected one of {}", name, known);
     }
     const double number = value.is_number() ? value.get<double>() : -1;
     if (!std::isfinite(number) || number < 0 || number > kCostMax) {
@@ -75,14 +75,15 @@ Result<uint32_t> find_class(const std::string& name) {
   const auto* const at = std::find_if(std::begin(kClasses), std::end(kClasses),
                                       [&](const char* row) { return name == row; });
   if (at == std::end(kClasses)) {
-    return fail(PLEXUS_INVALID_USAGE, "link {} is none of process, host, net, xdc", name);
+    return fail(PLEXUS_INVALID_USAGE,
+                "has the unknown link {}, expected one of process, host, net, xdc", name);
   }
   return static_cast<uint32_t>(at - std::begin(kClasses));
 }
 
 Result<void> read_links(const Json& json, Calibration& calibration) {
   if (!json.is_object()) {
-    return fail(PLEXUS_INVALID_USAGE, "links is no object");
+    return fail(PLEXUS_INVALID_USAGE, "has links that are not an object");
   }
   for (const auto& [name, link] : json.items()) {
     PLEXUS_TRY(link_class, find_class(name));
@@ -97,7 +98,7 @@ Result<void> read_links(const Json& json, Calibration& calibration) {
 /// Numbers above 0 and at most `most`.
 Result<std::vector<double>> read_numbers(const Json& json, double most) {
   if (!json.is_array() || json.empty() || json.size() > kMeasuredMost) {
-    return fail(PLEXUS_INVALID_USAGE, "is no list of numbers");
+    return fail(PLEXUS_INVALID_USAGE, "is not a list of numbers");
   }
   std::vector<double> numbers;
   for (const Json& value : json) {
@@ -118,8 +119,8 @@ Result<void> read_times(const Json& json, MeasuredCall& call) {
       return fail(PLEXUS_INVALID_USAGE, "time_us of {} {}", algorithm, times.error().text);
     }
     if (times.value().size() != call.bytes.size()) {
-      return fail(PLEXUS_INVALID_USAGE, "has {} times of {} for {} sizes", times.value().size(),
-                  algorithm, call.bytes.size());
+      return fail(PLEXUS_INVALID_USAGE, "has {} times of {} for {} sizes: the counts must be equal",
+                  times.value().size(), algorithm, call.bytes.size());
     }
     call.time_us[algorithm] = std::move(times.value());
   }
@@ -142,7 +143,7 @@ Result<MeasuredCall> read_measured_call(const Json& json) {
   if (call.collective.empty() || ranks < 2 || ranks > kRanksMax || !json.contains("bytes") ||
       !json.contains("time_us") || !json["time_us"].is_object()) {
     return fail(PLEXUS_INVALID_USAGE,
-                "does not have link, ranks (2 or more), collective, bytes and time_us");
+                "lacks one of link, ranks (2 or more), collective, bytes and time_us");
   }
   call.nranks = static_cast<uint32_t>(ranks);
   auto bytes = read_numbers(json["bytes"], kBytesMax);
@@ -153,7 +154,7 @@ Result<MeasuredCall> read_measured_call(const Json& json) {
   if (std::adjacent_find(call.bytes.begin(), call.bytes.end(), std::greater_equal<>()) !=
           call.bytes.end() ||
       call.bytes.front() < 1) {
-    return fail(PLEXUS_INVALID_USAGE, "bytes do not ascend from 1 or more");
+    return fail(PLEXUS_INVALID_USAGE, "has bytes that do not ascend from 1 or more");
   }
   PLEXUS_TRY(read_times(json["time_us"], call));
   return call;
@@ -161,7 +162,8 @@ Result<MeasuredCall> read_measured_call(const Json& json) {
 
 Result<std::vector<MeasuredCall>> read_measured(const Json& json) {
   if (!json.is_array() || json.size() > kMeasuredMost) {
-    return fail(PLEXUS_INVALID_USAGE, "measured is no list of at most {}", kMeasuredMost);
+    return fail(PLEXUS_INVALID_USAGE, "has a measured that is not a list of at most {}",
+                kMeasuredMost);
   }
   std::vector<MeasuredCall> calls;
   for (const Json& row : json) {
@@ -187,7 +189,8 @@ Result<void> read_object(const Json& json, CalibrationFile& file) {
       PLEXUS_TRY(measured, read_measured(part));
       file.measured = std::move(measured);
     } else if (name != "about") {
-      return fail(PLEXUS_INVALID_USAGE, "{} is none of links, host, measured, about", name);
+      return fail(PLEXUS_INVALID_USAGE,
+                  "has the unknown key {}, expected one of links, host, measured, about", name);
     }
   }
   return ok();

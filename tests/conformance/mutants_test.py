@@ -209,7 +209,7 @@ class Mutants(unittest.TestCase):
         self.assertEqual((code, {verdict for verdict, _ in verdicts.values()}), (0, {"pass"}), verdicts)
         code, verdicts = check(library, "dmabuf.flush", "dmabuf_refused")
         self.assertEqual((code, verdicts["dmabuf.flush"]), (
-            0, ("skip", "the plugin takes no dma-buf of the host: mutant: not of a GPU")))
+            0, ("skip", "the plugin cannot register a dma-buf of host memory: mutant: not of a GPU")))
 
     def test_every_mutant_of_a_tuner_is_killed(self):  # without a fault it passes: conformance_nccl_tuner_v2 to v6
         self.expect_killed(TUNER, "libplexus-tuner-mutant-v{}.so".format, 6)

@@ -136,7 +136,7 @@ TEST(DeviceMemoryCalls, BuffersOutOfReachAreRefusedWhenAskedToCheck) {
     return ncclAllReduce(in, out, 4, ncclInt32, ncclSum, job.comm(0), job.stream(0));
   };
   EXPECT_EQ(call(mine.data(), of_the_host.data()), ncclInvalidArgument);
-  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("that CUDA does not know"));
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("unknown to CUDA"));
   EXPECT_EQ(call(mine.data(), mine.data()), ncclSuccess);
   job.synchronize();
 }

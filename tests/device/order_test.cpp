@@ -139,7 +139,7 @@ TEST(DeviceGraphs, TheStreamsOfAGroupBelongToOneGraph) {
   ASSERT_EQ(add_up(a.data(), job.comm(0), job.stream(0)), ncclSuccess);
   ASSERT_EQ(add_up(a.data(), job.comm(1), job.stream(1)), ncclSuccess);
   EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
-  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("only some are"));
+  EXPECT_THAT(ncclGetLastError(nullptr), testing::HasSubstr("only some of them are"));
   machine().end_capture(job.stream(0));
 }
 

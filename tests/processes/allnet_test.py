@@ -79,7 +79,7 @@ class OneHost(job.Test):
             for part in ("network TcpNew (ncclNetPlugin_v12) with 2 devices", "; and network Socket",
                          "not used: absent (net plugin 'absent' was not found"):
                 self.assertIn(part, lines[0])
-            self.assertEqual(told.count("this host goes without one network"), 1, told)
+            self.assertEqual(told.count("this host continues without one network"), 1, told)
 
     def test_a_host_without_any_of_the_networks_is_an_error(self):
         ended = self.run_ranks(["absent,^socket"] * 2)
@@ -91,7 +91,7 @@ class OneHost(job.Test):
         ended = self.run_ranks(["tcp-v12,tcp-v11"] * 2)
         for each in ended:
             self.assertNotEqual(each.returncode, 0)
-        self.assertRegex(ended[0].stderr, "both are the network TcpNew: give them names of their own")
+        self.assertRegex(ended[0].stderr, "both provide the network TcpNew: label them in NCCL_NET_PLUGIN")
 
     def test_a_rank_that_cannot_open_its_network_ends_the_others_too(self):
         ended = self.run_ranks(["tcp-v12", "tcp-v12,^socket"], TCP_FIXTURE_FAULT="init", NCCL_ALLNET_ENABLE="0")

@@ -82,7 +82,7 @@ class Hosted(Collnet):
         ranks = self.start_job([1, 1], *SIZES, **environment)
         ended = [rank.end(30) for rank in ranks]
         self.assertTrue(all(each.returncode for each in ended))
-        self.assertIn("there is no collnet plugin nosuch", "".join(each.stderr for each in ended))
+        self.assertIn("collnet plugin nosuch was not found", "".join(each.stderr for each in ended))
 
 
 class Served(Collnet):
@@ -120,7 +120,7 @@ class Served(Collnet):
         ranks = self.start_job([1, 1], *SIZES, PLEXUS_AGGREGATOR="here", **COLLNET)
         ended = [rank.end(30) for rank in ranks]
         self.assertTrue(all(each.returncode for each in ended))
-        self.assertIn("PLEXUS_AGGREGATOR=here: 'here' is no address", "".join(each.stderr for each in ended))
+        self.assertIn("PLEXUS_AGGREGATOR=here: 'here' is not an address", "".join(each.stderr for each in ended))
 
 
 class TwoNamespaces(Collnet, netns.Test):

@@ -37,7 +37,7 @@ class EnvPlugin(job.Test):
     def test_a_bad_value_says_where_it_is_from(self):
         ended = self.run_with("fixture-v1", FIXTURE_NCCL_SHM_DISABLE="maybe")
         self.assertNotEqual(ended.returncode, 0)
-        self.assertIn("NCCL_SHM_DISABLE=maybe (from the env plugin) is not understood", ended.stderr)
+        self.assertIn("NCCL_SHM_DISABLE=maybe (from the env plugin) is invalid", ended.stderr)
 
     def test_none_is_the_environment(self):
         ended = self.run_with("none", FIXTURE_NCCL_SHM_DISABLE="maybe")

@@ -59,7 +59,7 @@ class NcclNet(job.Test):
                            NCCL_NET_PLUGIN="tcp-v11,net-socket", TCP_FIXTURE_FAULT="devices", **OVER_NET).end(60)
         self.assertEqual(ended.returncode, 0, ended.stderr)
         output = ended.stdout + ended.stderr
-        self.assertRegex(output, r"WARN .*tcp-v11.*finds no device on this host")
+        self.assertRegex(output, r"WARN .*tcp-v11.*found no device on this host")
         self.assertIn("using network Socket", output)
 
     def test_ranks_that_are_threads_share_one_init(self):
@@ -76,14 +76,14 @@ class NcclNet(job.Test):
                 self.assertEqual(ended.returncode, 0, ended.stderr)
                 lines = [line for line in (ended.stdout + ended.stderr).splitlines() if "using network" in line]
                 self.assertEqual(len(lines), 2, ended.stdout + ended.stderr)  # one for each rank
-                for part in (f"({entry})", "2 devices", f"libnccl-net-{name}.so", "not used: socket (comes later)"):
+                for part in (f"({entry})", "2 devices", f"libnccl-net-{name}.so", "not used: socket (a preceding network is used)"):
                     self.assertIn(part, lines[0])
 
     def test_a_named_plugin_that_fails_is_the_users_error(self):
         ended = self.start(job.perf("all_reduce", *ONE_SIZE, "--ranks", 2, "--mode", "procs"),
                            NCCL_NET_PLUGIN="tcp-v11", TCP_FIXTURE_FAULT="devices", **OVER_NET).end(60)
         self.assertNotEqual(ended.returncode, 0)
-        self.assertIn("finds no device on this host", ended.stderr)
+        self.assertIn("found no device on this host", ended.stderr)
 
     def test_ranks_with_different_networks_are_told_so(self):
         port = job.free_port()

@@ -57,7 +57,7 @@ class Loopback(job.Test):
 
     def test_providers_that_cannot_are_refused_in_a_sentence(self):
         for environment, words in (({"PLEXUS_OFI_PROVIDER": "nowhere"}, "no such provider"),
-                                   ({"PLEXUS_OFI_PROVIDER": "tcp;ofi_rxm", "FI_PROVIDER": "shm"}, "FI_PROVIDER hides it")):
+                                   ({"PLEXUS_OFI_PROVIDER": "tcp;ofi_rxm", "FI_PROVIDER": "shm"}, "FI_PROVIDER excludes it")):
             ended = self.start(job.perf("all_reduce", *ONE_SIZE, "--ranks", 2, "--mode", "procs"), **environment,
                                **OVER_OFI).end(60)
             self.assertNotEqual(ended.returncode, 0)

@@ -41,7 +41,7 @@ class Tune(job.Test):
     def test_a_place_that_cannot_be_written_is_one_sentence(self):
         ended = self.tune("--output", "/proc/nothing/tune.json")
         self.assertEqual(ended.returncode, 1)
-        self.assertIn("--output takes a file that can be written", ended.stderr.splitlines()[-1])
+        self.assertIn("--output: cannot write to the file", ended.stderr.splitlines()[-1])
 
     def test_bad_usage_is_one_sentence(self):
         for arguments in (("--passes", "0"), ("--output", ""), ("--ranks", "2,1"), ("--colls", "reduce,"), ("now",)):

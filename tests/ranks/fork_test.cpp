@@ -43,7 +43,7 @@ void all_reduce(const Job& job, cudaStream_t stream = nullptr) {
 void expect_parents(ncclResult_t result, const std::string& what) {
   EXPECT_EQ(result, ncclInvalidUsage);
   EXPECT_THAT(ncclGetLastError(nullptr),
-              HasSubstr("the " + what + " was made by process " + std::to_string(getppid())));
+              HasSubstr("the " + what + " was created by process " + std::to_string(getppid())));
 }
 
 TEST(Fork, TheParentGoesOnAfterEveryKindOfChild) {

@@ -45,8 +45,7 @@ class Granted {
 std::string last_error() { return ncclGetLastError(nullptr); }
 
 auto says_what_to_do() {
-  return AllOf(HasSubstr("refuses"), HasSubstr("thread"), HasSubstr("ulimit -u"),
-               HasSubstr("pids.max"));
+  return AllOf(HasSubstr("cannot start a thread"), HasSubstr("ulimit -u"), HasSubstr("pids.max"));
 }
 
 std::ptrdiff_t entries_of(const char* folder) {

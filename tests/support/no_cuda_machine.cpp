@@ -5,7 +5,7 @@
 namespace plexus::testing_device {
 
 std::unique_ptr<Machine> make_cuda_machine(std::string& reason) {
-  reason = "this build is without CUDA";
+  reason = "this build has no CUDA support";
   return nullptr;
 }
 

@@ -350,7 +350,7 @@ Result<Dmabuf> SoftwareDevice::export_dmabuf(int device, void* memory, size_t si
   const auto at = blocks_.find(static_cast<const std::byte*>(memory));
   if (!options_.exports_dmabufs || at == blocks_.end() || at->second.kind != Kind::kDevice ||
       at->second.device != device || size_bytes % kPage != 0) {
-    return fail(Code::kUnhandledCudaError, "cuda:{} makes no dma-buf of {} bytes", device,
+    return fail(Code::kUnhandledCudaError, "cuda:{} cannot export {} bytes as a dma-buf", device,
                 size_bytes);
   }
   return Dmabuf{.fd = fcntl(at->second.shared.fd(), F_DUPFD_CLOEXEC, 0), .offset_bytes = kPage};

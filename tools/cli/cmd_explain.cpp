@@ -170,10 +170,10 @@ std::string why_not(const Candidate& candidate, const Candidate& chosen, bool by
     return candidate.reason;
   }
   if (!by_tuner) {
-    return "the built-in rules prefer another";
+    return "the built-in rules prefer another algorithm";
   }
   if (candidate.predicted_us < 0) {
-    return "the tuner does not want it";
+    return "the tuner excludes it";
   }
   return fmt::format("{:.2f}x the chosen time",
                      candidate.predicted_us / std::max(chosen.predicted_us, 1e-3));
@@ -334,8 +334,8 @@ Result<void> take_datacenters(const std::string& text, std::vector<int>* target)
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, size);
     if (error != std::errc() || end != rest.data() + comma || size < 1 || size > kSizeMax ||
         sizes.size() == kDatacentersMax) {
-      return fail(Code::kInvalidArgument, "takes ranks of each datacenter, as in 4,4, not '{}'",
-                  text);
+      return fail(Code::kInvalidArgument,
+                  "expects the ranks of each datacenter, as in 4,4, not '{}'", text);
     }
     sizes.push_back(size);
     more = comma < rest.size();
@@ -363,7 +363,8 @@ Result<void> take_inter(const std::string& text, WideLink* target) {
       !read(std::string_view(text).substr(0, comma), "mbit", "gbit", &link.mbit_per_s) ||
       !read(std::string_view(text).substr(comma + 1), "us", "ms", &latency_us) ||
       link.mbit_per_s == 0) {
-    return fail(Code::kInvalidArgument, "takes rate and delay, as in 100mbit,20ms, not '{}'", text);
+    return fail(Code::kInvalidArgument, "expects rate and delay, as in 100mbit,20ms, not '{}'",
+                text);
   }
   link.latency_ns = latency_us * 1000;
   *target = link;
@@ -384,8 +385,8 @@ Result<void> take_cuda(const std::string& text, ExplainOptions* options) {
   }
   if (kind == std::end(kGpuKinds) || share < 1 || share > static_cast<int>(kind->blocks)) {
     return fail(Code::kInvalidArgument,
-                "takes a100, h100, h200 or b200, and how many ranks share one as in h200:4, not "
-                "'{}'",
+                "expects a100, h100, h200 or b200, optionally with the ranks on each as in h200:4, "
+                "not '{}'",
                 text);
   }
   options->cuda = kind;
@@ -395,7 +396,7 @@ Result<void> take_cuda(const std::string& text, ExplainOptions* options) {
 
 Result<void> take_mode(const std::string& text, std::string* target) {
   if (text != "procs" && text != "threads") {
-    return fail(Code::kInvalidArgument, "takes procs or threads, not '{}'", text);
+    return fail(Code::kInvalidArgument, "expects procs or threads, not '{}'", text);
   }
   *target = text;
   return ok();
@@ -425,18 +426,18 @@ Command add_explain_command(CLI::App& program) {
   add_flag(
       *app, "--mode",
       [options](const std::string& text) { return take_mode(text, &options->mode); },
-      "procs or threads: what joins the ranks of a host (default procs)");
+      "procs or threads: the ranks of a host are processes or threads of one (default procs)");
   add_flag(
       *app, "--dcs",
       [options](const std::string& text) { return take_datacenters(text, &options->datacenters); },
-      "ranks of each datacenter: 4,4 (their sum takes the place of --ranks)");
+      "ranks of each datacenter: 4,4 (their sum replaces --ranks)");
   add_flag(
       *app, "--inter",
       [options](const std::string& text) { return take_inter(text, &options->inter); },
-      "what joins datacenters, rate and one-way delay: 100mbit,20ms (default 1gbit,10ms)");
+      "links between datacenters, rate and one-way delay: 100mbit,20ms (default 1gbit,10ms)");
   add_flag(
       *app, "--cuda", [options](const std::string& text) { return take_cuda(text, options.get()); },
-      "ranks on GPUs joined by NVLink, one each: a100, h100, h200, b200; h200:4: four ranks on "
+      "ranks on GPUs connected by NVLink, one each: a100, h100, h200, b200; h200:4: four ranks on "
       "each");
   app->add_flag("--measure", options->measure, "also measure each on this machine");
   app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")

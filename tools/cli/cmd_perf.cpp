@@ -105,7 +105,7 @@ Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
   if (!launched) {
     if (options.joined) {
       return fail(Code::kInvalidUsage,
-                  "--rendezvous needs --rank and --nranks, or a launcher that says them");
+                  "--rendezvous needs --rank and --nranks, or a launcher that sets them");
     }
     return std::optional<JoinInput>();
   }
@@ -120,7 +120,7 @@ Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (input.place.rendezvous.empty() && launched->nranks_on_host != launched->nranks) {
     return fail(Code::kInvalidUsage,
-                "{} started ranks on several hosts and gives no address; pass --rendezvous "
+                "{} started ranks on several hosts without an address of rank 0; pass --rendezvous "
                 "HOST:PORT with rank 0's host and a free port there",
                 launched->launcher);
   }

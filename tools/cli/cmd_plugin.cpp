@@ -58,7 +58,7 @@ int run_list() {
       options.own_folder.string(), options.folders.empty() ? "nothing" : options.folders);
   const std::vector<std::string> names = list_net_plugins(options);
   if (names.empty()) {
-    fmt::print("no net plugin is there: jobs on one host run without one, others need one\n");
+    fmt::print("no net plugin was found: jobs on one host run without one, others need one\n");
   }
   for (const std::string& name : names) {
     const auto plugin = load_net_plugin(options, name);
@@ -90,7 +90,7 @@ void print_device(uint32_t device, const NetProperties& p) {
              p.requests_max, p.recvs_max);
   fmt::print("  registration        {}\n", p.registration_is_global ? "global" : "per range");
   fmt::print("  flush               {}\n",
-             p.force_flush ? "after every receive into GPU memory" : "as the GPU needs it");
+             p.force_flush ? "after every receive into GPU memory" : "when the GPU needs it");
   fmt::print("  fabric, rail, plane {}, {}, {}\n", known(p.fabric_id), known(p.rail_id),
              known(p.plane_id));
 }
@@ -134,7 +134,7 @@ int run_info(const std::string& name, const std::string& abi) {
 }  // namespace
 
 Command add_plugin_command(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("plugin", "Look at plugins");
+  CLI::App* app = program.add_subcommand("plugin", "List, inspect, check and measure plugins");
   app->require_subcommand(1);
   const CLI::App* list =
       app->add_subcommand("list",
@@ -145,10 +145,9 @@ Command add_plugin_command(CLI::App& program) {
   const auto name = std::make_shared<std::string>();
   info->add_option("LIB", *name, "a file, or a name such as net-socket")->required()->type_name("");
   const auto abi = std::make_shared<std::string>();
-  info->add_option(
-          "--abi", *abi,
-          "the ABI to look through: native, or a version of NCCL's such as v8 (default: the "
-          "best it has)")
+  info->add_option("--abi", *abi,
+                   "the ABI to inspect: native, or a version of NCCL's such as v8 (default: the "
+                   "best it has)")
       ->type_name("VALUE");
   const std::vector<Command> others = add_plugin_check_commands(*app);
   return {app, [list, name, abi, others] {

@@ -67,7 +67,7 @@ Result<XmlElement> read_machine(const TopoFlags& flags) {
   if (gpus) {
     request.gpus = std::move(gpus).value();
   } else {
-    fmt::print(stderr, "plexus: no GPUs are shown: {}\n", gpus.error().message());
+    fmt::print(stderr, "plexus: GPUs are not shown: {}\n", gpus.error().message());
   }
   if (flags.ranks == 0 && !request.gpus.gpus.empty()) {
     return with_ranks_on_gpus(machine.describe(request));
@@ -95,7 +95,7 @@ Result<void> write_text(const std::string& file_name, const std::string& text) {
   std::ofstream file(file_name);
   file << text << std::flush;
   if (!file) {
-    return fail(Code::kInvalidArgument, "'{}' cannot be written", file_name);
+    return fail(Code::kInvalidArgument, "cannot write to '{}'", file_name);
   }
   return ok();
 }
@@ -136,7 +136,7 @@ Result<ClusterRequest> request_of(const TopoFlags& flags) {
   request.datacenters.scatter = flags.scatter == 1;
   if (flags.dc_of.empty() && flags.dcs > 1) {
     if (flags.dcs > flags.nodes) {
-      return fail(Code::kInvalidArgument, "--dcs {} is more than --nodes {}", flags.dcs,
+      return fail(Code::kInvalidArgument, "--dcs {} is greater than --nodes {}", flags.dcs,
                   flags.nodes);
     }
     for (int node = 0; node < flags.nodes; ++node) {
@@ -147,8 +147,7 @@ Result<ClusterRequest> request_of(const TopoFlags& flags) {
     std::ifstream file(flags.graph_file, std::ios::binary);
     request.graphs.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
     if (!file || request.graphs.empty()) {
-      return fail(Code::kInvalidArgument, "--graph takes a file, and '{}' cannot be read",
-                  flags.graph_file);
+      return fail(Code::kInvalidArgument, "--graph: cannot read the file '{}'", flags.graph_file);
     }
   }
   return request;
@@ -176,7 +175,7 @@ Result<std::string> read_file(const std::string& file_name) {
   std::ifstream file(file_name, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file) {
-    return fail(Code::kInvalidArgument, "'{}' cannot be read", file_name);
+    return fail(Code::kInvalidArgument, "cannot read '{}'", file_name);
   }
   return text;
 }
@@ -193,7 +192,8 @@ Result<void> show_fabric(const TopoFlags& flags) {
     const Result<FabricPort> from = parse_port(flags.from, fabric);
     const Result<FabricPort> to = parse_port(flags.to, fabric);
     if (!from || !to) {
-      return fail(Code::kInvalidArgument, "--{} takes NODE or NODE:RAIL of the {} x {} there are",
+      return fail(Code::kInvalidArgument,
+                  "--{} expects NODE or NODE:RAIL of the {} nodes x {} rails that there are",
                   from ? "to" : "from", fabric.nodes(), fabric.rails());
     }
     shown += format_route(fabric, from.value(), to.value());
@@ -247,14 +247,14 @@ void add_search_flags(CLI::App& app, const std::shared_ptr<TopoFlags>& flags) {
 CLI::App* add_fabric_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags) {
   constexpr IntRange kShift = {1, 1 << 24};
   CLI::App* const app =
-      topo.add_subcommand("fabric", "a model of what joins nodes: routes, shared links");
+      topo.add_subcommand("fabric", "a model of the network between nodes: routes, shared links");
   app->add_option("MODEL", flags->file, "a fabric model (docs/topology.md)")
       ->type_name("")
       ->required();
-  app->add_option("--from", flags->from, "show a route: from this NIC")->type_name("NODE[:RAIL]");
-  app->add_option("--to", flags->to, "to this one")->type_name("NODE[:RAIL]");
+  app->add_option("--from", flags->from, "show a route from this NIC")->type_name("NODE[:RAIL]");
+  app->add_option("--to", flags->to, "to this NIC")->type_name("NODE[:RAIL]");
   add_int(*app, "--shift", &flags->shift, kShift,
-          "all NICs send at once, each to its rail so many nodes on");
+          "all NICs send at once, each to the same rail this many nodes further");
   return app;
 }
 
@@ -270,8 +270,8 @@ CLI::App* add_slurm_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags
 Command add_topo_command(CLI::App& program) {
   constexpr IntRange kRanks = {0, 512};
   constexpr IntRange kCrossNic = {0, 2};
-  CLI::App* app =
-      program.add_subcommand("topo", "A machine's topology and the channels over many of it");
+  CLI::App* app = program.add_subcommand(
+      "topo", "A machine's topology, and the channels over one or many such machines");
   app->require_subcommand(1);
   const auto flags = std::make_shared<TopoFlags>();
   struct Verb {
@@ -288,10 +288,11 @@ Command add_topo_command(CLI::App& program) {
     const bool writes = verb.run == dump;
     verb.app
         ->add_option("FILE", flags->file,
-                     writes ? "written; stdout without it" : "NCCL's XML; this machine without it")
+                     writes ? "file to write (default stdout)"
+                            : "NCCL's topology XML (default: this machine)")
         ->type_name("");
     add_int(*verb.app, "--ranks", &flags->ranks, kRanks,
-            "ranks on this machine's host (default: one for each GPU, else for each core)");
+            "ranks on this host (default: one for each GPU, without GPUs one for each core)");
     if (!writes) {
       add_int(*verb.app, "--cross-nic", &flags->cross_nic, kCrossNic, "as NCCL_CROSS_NIC");
       verb.app->add_flag("--no-p2p", flags->no_p2p, "no peer access between GPUs");

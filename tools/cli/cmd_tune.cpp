@@ -174,14 +174,13 @@ Result<fs::path> default_output() {
   }
   if (!config.is_absolute()) {
     return fail(Code::kInvalidArgument,
-                "neither XDG_CONFIG_HOME nor HOME says where to write: name a file with --output");
+                "neither XDG_CONFIG_HOME nor HOME is set: name a file with --output");
   }
   return config / "plexus" / "tune.json";
 }
 
 Result<void> refuse_output(const fs::path& path) {
-  return fail(Code::kInvalidArgument, "--output takes a file that can be written, and '{}' cannot",
-              path.string());
+  return fail(Code::kInvalidArgument, "--output: cannot write to the file '{}'", path.string());
 }
 
 /// Called before the measurements, so that a missing permission is found early.
@@ -210,7 +209,7 @@ Result<void> check_with_tuner(const fs::path& path) {
                                  .own_folder = find_library_folder()},
                                 comm));
   if (tuner == nullptr) {
-    return fail(Code::kInternalError, "tuner-default refuses {}: see the warning above",
+    return fail(Code::kInternalError, "tuner-default rejects {}: see the warning above",
                 path.string());
   }
   return ok();
@@ -251,7 +250,7 @@ Command add_tune_command(CLI::App& program) {
       *app, "--output",
       [options](const std::string& text) -> Result<void> {
         if (text.empty()) {
-          return fail(Code::kInvalidArgument, "takes a file, not an empty text");
+          return fail(Code::kInvalidArgument, "expects a file, not an empty text");
         }
         options->output = text;
         return ok();

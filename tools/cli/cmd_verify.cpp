@@ -195,7 +195,7 @@ void print_line(const Algorithm& algorithm, const std::vector<Verdict>& verdicts
     }
   }
   if (verdicts.empty()) {
-    fmt::print("{:<22} {:<15} is for at most {} ranks: nothing to prove\n", algorithm.name,
+    fmt::print("{:<22} {:<15} supports at most {} ranks: nothing to prove\n", algorithm.name,
                name(algorithm.collective), algorithm.nranks_max);
     return;
   }
@@ -241,7 +241,7 @@ Result<void> take_algorithm(const std::string& text, std::string* target) {
     for (const Algorithm& algorithm : algorithms()) {
       names.push_back(algorithm.name);
     }
-    return fail(Code::kInvalidArgument, "takes {}, not '{}'", fmt::join(names, ", "), text);
+    return fail(Code::kInvalidArgument, "expects {}, not '{}'", fmt::join(names, ", "), text);
   }
   *target = text;
   return ok();
@@ -259,8 +259,9 @@ Result<void> take_nranks(const std::string& text, std::vector<int>* target) {
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, nranks);
     if (error != std::errc() || end != rest.data() + comma || nranks < kNranks.min ||
         nranks > kNranks.max) {
-      return fail(Code::kInvalidArgument, "takes numbers from {} to {}, separated by ',', not '{}'",
-                  kNranks.min, kNranks.max, text);
+      return fail(Code::kInvalidArgument,
+                  "expects numbers from {} to {}, separated by ',', not '{}'", kNranks.min,
+                  kNranks.max, text);
     }
     named.insert(nranks);
     more = comma < rest.size();
@@ -284,7 +285,7 @@ Command add_verify_command(CLI::App& program) {
   add_flag(
       *app, "--ranks",
       [options](const std::string& text) { return take_nranks(text, &options->nranks); },
-      "prove for these numbers of ranks alone: 96,128");
+      "prove for these numbers of ranks only: 96,128");
   app->add_option("--json", options->json, "write one JSON object to this file (-: stdout)")
       ->type_name("VALUE");
   return {app, [options] { return run_verify(*options); }};

@@ -40,7 +40,7 @@ unsigned shift_of_unit(char unit) {
 Result<int64_t> parse_int(std::string_view text, IntRange range) {
   int64_t value = 0;
   if (!read_number(text, &value) || value < range.min || value > range.max) {
-    return fail(Code::kInvalidArgument, "takes a whole number from {} to {}, not '{}'", range.min,
+    return fail(Code::kInvalidArgument, "expects a whole number from {} to {}, not '{}'", range.min,
                 range.max, text);
   }
   return value;
@@ -53,7 +53,7 @@ Result<size_t> parse_size(std::string_view text) {
   if (!read_number(digits, &value) ||
       value > (std::numeric_limits<uint64_t>::max() >> 1U >> shift)) {
     return fail(Code::kInvalidArgument,
-                "takes a size in bytes, such as 8, 64K, 32M or 1G, not '{}'", text);
+                "expects a size in bytes, such as 8, 64K, 32M or 1G, not '{}'", text);
   }
   return static_cast<size_t>(value << shift);
 }
@@ -61,7 +61,7 @@ Result<size_t> parse_size(std::string_view text) {
 Result<double> parse_number(std::string_view text, double min, double max) {
   double value = 0;
   if (!read_number(text, &value) || !(value >= min && value <= max)) {
-    return fail(Code::kInvalidArgument, "takes a number from {} to {}, not '{}'", min, max, text);
+    return fail(Code::kInvalidArgument, "expects a number from {} to {}, not '{}'", min, max, text);
   }
   return value;
 }
@@ -95,7 +95,7 @@ Result<Collective> parse_collective(std::string_view text) {
       return collective;
     }
   }
-  return fail(Code::kInvalidArgument, "takes {}, not '{}'", fmt::join(names, ", "), text);
+  return fail(Code::kInvalidArgument, "expects {}, not '{}'", fmt::join(names, ", "), text);
 }
 
 CLI::Option* add_flag(CLI::App& app,

@@ -17,7 +17,7 @@ namespace {
 std::string describe(const CLI::ParseError& error, const CLI::App& program) {
   const std::vector<std::string> words = program.remaining();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !words.empty()) {
-    return fmt::format("'{}' is no subcommand", words.front());
+    return fmt::format("unknown subcommand '{}'", words.front());
   }
   return error.what();
 }
@@ -36,7 +36,7 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) {
       return program.exit(error);  // help or version
     }
-    fmt::print(stderr, "plexus: {}; --help lists what there is\n", describe(error, program));
+    fmt::print(stderr, "plexus: {}; see --help\n", describe(error, program));
     return kExitUsage;
   }
   for (const Command& command : commands) {
@@ -57,8 +57,7 @@ Result<void> write_json(const std::string& file_name, const std::string& text) {
   std::ofstream file(file_name);
   file << text << std::flush;
   if (!file) {
-    return fail(Code::kInvalidArgument, "--json takes a file that can be written, and '{}' cannot",
-                file_name);
+    return fail(Code::kInvalidArgument, "--json: cannot write to the file '{}'", file_name);
   }
   return ok();
 }

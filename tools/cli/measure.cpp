@@ -36,7 +36,7 @@ std::string read_output(const std::string& command) {
 Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   std::array<char, 4096> self{};
   if (readlink("/proc/self/exe", self.data(), self.size() - 1) < 0) {
-    return fail(Code::kSystemError, "/proc/self/exe cannot be read: mount /proc");
+    return fail(Code::kSystemError, "cannot read /proc/self/exe: mount /proc");
   }
   // Passed through the environment, so that no name needs quoting for the shell.
   setenv("PLEXUS_MEASURE_SELF", self.data(), 1);
@@ -52,8 +52,8 @@ Result<std::vector<MeasuredTime>> measure_times(const MeasureInput& input) {
   const auto json = nlohmann::json::parse(read_output(command), nullptr, false);
   if (!json.is_object() || !json.contains("rows") || json["rows"].empty()) {
     return fail(Code::kSystemError,
-                "no time for {} with {}: run `NCCL_ALGO={} plexus perf {} --ranks {} --mode {}` to "
-                "see why",
+                "measuring {} with {} failed: run `NCCL_ALGO={} plexus perf {} --ranks {} --mode "
+                "{}` to see why",
                 name(input.collective), input.algorithm, input.algorithm, name(input.collective),
                 input.nranks, input.mode);
   }

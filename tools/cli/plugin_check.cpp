@@ -58,7 +58,7 @@ Result<fs::path> find_cudart_stub(const fs::path& plugin) {
       find_library_folder() / "plexus" / ("libplexus-cudart-stub-" + version + ".so");
   if (!fs::exists(stub)) {
     return fail(Code::kInvalidUsage,
-                "--with-cudart-stub: there is no {}; there are stubs of CUDA 11, 12 and 13",
+                "--with-cudart-stub: {} was not found; there are stubs of CUDA 11, 12 and 13",
                 stub.string());
   }
   return stub;
@@ -76,7 +76,7 @@ Result<Subject> make_subject(const CheckFlags& flags) {
 
 void print_head(const Subject& subject, const Identity& identity, size_t count) {
   const std::string kind = identity.kind == PluginKind::kNone
-                               ? "no plugin that can be used"
+                               ? "not a usable plugin"
                                : fmt::format("{} plugin", kind_word(identity.kind));
   fmt::print("{}: {} {} ({}), {} checks\n", subject.file.string(), kind, identity.name,
              identity.abi.empty() ? identity.problem : identity.abi, count);
@@ -116,7 +116,7 @@ Result<conformance::KnownLimits> read_known_limits(
   std::stringstream text;
   text << file.rdbuf();
   if (!file) {
-    return fail(Code::kInvalidUsage, "--known names {}, which cannot be read", path);
+    return fail(Code::kInvalidUsage, "--known: cannot read the file {}", path);
   }
   return conformance::parse_known_limits(text.str(), all);
 }
@@ -140,9 +140,9 @@ Result<void> write_reports(const CheckFlags& flags,
 /// Prints one line and the library's own lines.
 Result<int> say_unchecked(const CheckFlags& flags, const conformance::ReportHead& head) {
   if (flags.json != "-") {
-    fmt::print("{}: nothing could be checked: {}\n", head.library, head.identity.unchecked);
+    fmt::print("{}: not checked: {}\n", head.library, head.identity.unchecked);
     if (!head.identity.log.empty()) {
-      fmt::print("its own lines:\n");
+      fmt::print("its log lines:\n");
     }
     std::istringstream lines(head.identity.log);
     for (std::string line; std::getline(lines, line);) {
@@ -182,7 +182,7 @@ Result<int> check(const CheckFlags& flags) {
   PLEXUS_TRY(write_reports(flags, head, verdicts));
   const bool is_plugin = identity.kind != PluginKind::kNone;
   if (is_table && !is_plugin) {
-    fmt::print("it is no plugin that can be used: {}\n", identity.problem);
+    fmt::print("it is not a usable plugin: {}\n", identity.problem);
   }
   return counts.bad(flags.is_strict) == 0 && is_plugin ? kExitOk : kExitWrong;
 }
@@ -211,7 +211,7 @@ int run_bench(const CheckFlags& flags) {
   const auto identity = conformance::identify(subject.value());
   if (!identity || identity.value().kind != PluginKind::kNet) {
     return report_error(
-        fail(Code::kInvalidUsage, "{} is no net plugin: {}", subject.value().file.string(),
+        fail(Code::kInvalidUsage, "{} is not a net plugin: {}", subject.value().file.string(),
              identity ? identity.value().problem : identity.error().message()),
         kExitWrong);
   }
@@ -252,44 +252,43 @@ CLI::App* add_common(CLI::App& plugin,
 
 std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   const auto flags = std::make_shared<CheckFlags>();
-  CLI::App* check = add_common(plugin, "check", "Hold a plugin to its contract", flags);
+  CLI::App* check = add_common(plugin, "check", "Check a plugin against its contract", flags);
   check
       ->add_option("--only", flags->only,
-                   "these checks: ids, or their first words (message.empty, message)")
+                   "only these checks: ids, or their first words (message.empty, message)")
       ->delimiter(',')
       ->type_name("ID");
   check
       ->add_option("--known", flags->known,
-                   "a file of known limits, a line each: id of a check, reason; such a failure is "
-                   "\"known\"")
+                   "a file of known limits, one per line: id of a check, reason; such a failure "
+                   "counts as \"known\"")
       ->type_name("FILE");
   check
       ->add_option("--kind", flags->kind,
-                   "what to check a library of several kinds as (default: the first it is of)")
+                   "the kind to check a library of several kinds as (default: its first)")
       ->check(CLI::IsMember({"net", "tuner", "profiler", "collnet"}))
       ->type_name("KIND");
   check->add_flag("--strict", flags->is_strict,
-                  "failures under faults and beyond NCCL's contract count for the exit code too");
+                  "failures under faults and beyond NCCL's contract also set the exit code");
   check->add_option("--junit", flags->junit, "write JUnit's XML to this file (-: stdout)")
       ->type_name("FILE");
   check
       ->add_option("--summary", flags->summary,
-                   "write a page to send around, in Markdown, to this file (-: stdout)")
+                   "write a report in Markdown to this file (-: stdout)")
       ->type_name("FILE");
-  check->add_flag(
-      "--with-cudart-stub", flags->has_cudart_stub,
-      "load a stand-in for CUDA's runtime before the plugin; its functions all say that "
-      "there is no GPU");
+  check->add_flag("--with-cudart-stub", flags->has_cudart_stub,
+                  "load a stand-in for CUDA's runtime before the plugin; its functions all report "
+                  "that there is no GPU");
   constexpr IntRange kJobs = {1, 64};
   constexpr IntRange kPatience = {1, 100};
-  add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run at once (default 2)");
+  add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run in parallel (default 2)");
   add_int(*check, "--patience", &flags->patience, kPatience,
           "wait this many times longer, on a slow machine (default 1)");
   const auto bench_flags = std::make_shared<CheckFlags>();
   CLI::App* bench =
       add_common(plugin, "bench",
                  "Latency and bandwidth of a net plugin, two processes of this host", bench_flags);
-  CLI::App* list = plugin.add_subcommand("checks", "All checks with the rules they stand for");
+  CLI::App* list = plugin.add_subcommand("checks", "List all checks with the rules that they test");
   return {{check, [flags] { return run_check(*flags); }},
           {bench, [bench_flags] { return run_bench(*bench_flags); }},
           {list, [] { return run_list(); }}};

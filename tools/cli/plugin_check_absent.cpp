@@ -13,7 +13,8 @@ namespace plexus {
 std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   std::vector<Command> commands;
   for (const char* name : {"check", "bench", "checks"}) {
-    CLI::App* app = plugin.add_subcommand(name, "Not in this build: ./dev build makes one with it");
+    CLI::App* app =
+        plugin.add_subcommand(name, "Not in this build: ./dev build makes one that has it");
     app->prefix_command();
     commands.push_back({app, [name] {
                           return report_error(

@@ -35,8 +35,8 @@ Result<fs::path> find_plugin_file(const std::string& name) {
     }
   }
   return fail(Code::kInvalidUsage,
-              "LIB takes a file or the name of a plugin beside libplexus.so or in "
-              "PLEXUS_PLUGIN_PATH, and '{}' is neither",
+              "'{}' is neither a file nor the name of a plugin beside libplexus.so or in "
+              "PLEXUS_PLUGIN_PATH",
               name);
 }
 

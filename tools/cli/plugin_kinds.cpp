@@ -110,8 +110,7 @@ std::string describe_tables(const fs::path& file) {
     }
   }
   std::sort(tables.begin(), tables.end());
-  return tables.empty() ? "has no table that a host looks for"
-                        : fmt::format("{}", fmt::join(tables, ", "));
+  return tables.empty() ? "has no plugin table" : fmt::format("{}", fmt::join(tables, ", "));
 }
 
 std::string describe_reductions(const CollnetContext& context, int32_t op) {

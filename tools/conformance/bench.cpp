@@ -189,7 +189,7 @@ constexpr Check kBench = {
 Result<std::vector<BenchRow>> run_bench(const Subject& subject) {
   PLEXUS_TRY(verdict, run_alone(subject, kBench));
   if (verdict.outcome != Outcome::kPass) {
-    return wrong("the benchmark did not end well: {}", verdict.detail);
+    return wrong("the benchmark failed: {}", verdict.detail);
   }
   std::vector<BenchRow> rows;
   std::istringstream text(verdict.detail);

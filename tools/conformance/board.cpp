@@ -8,7 +8,7 @@
 namespace plexus::conformance {
 
 const char* place_name(Place place) {
-  static constexpr std::array<const char*, kPlaces> kNames = {"the kit's own code",
+  static constexpr std::array<const char*, kPlaces> kNames = {"the kit itself",
                                                               "loading",
                                                               "plexus_plugin_query",
                                                               "init",
@@ -38,9 +38,9 @@ const char* place_name(Place place) {
                                                               "iallreduce",
                                                               "close_group",
                                                               "waiting for the other process",
-                                                              "the end of the process"};
+                                                              "the exit of the process"};
   const auto index = static_cast<uint32_t>(place);
-  return index < kPlaces ? kNames[index] : "an unknown place";
+  return index < kPlaces ? kNames[index] : "an unknown call";
 }
 
 void BoardText::set(std::string_view text) noexcept {

@@ -49,7 +49,7 @@ void become_quiet(int output) {
 /// Loaded before the plugin, so that its symbols are available to it.
 void preload(const std::filesystem::path& file, Seat& seat) {
   if (!file.empty() && ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-    seat.text.set("the kit cannot load what it was to load before the plugin");
+    seat.text.set("the kit cannot load the CUDA runtime stub before the plugin");
     seat.state = SeatState::kFailed;
     ::_exit(0);
   }
@@ -186,14 +186,13 @@ std::optional<std::string> Cell::find_crash(size_t role) const {
     const int number = WTERMSIG(process.status);
     const char* const name = ::sigabbrev_np(number);
     const std::string words = last_line(process.output);
-    return fmt::format("{} was ended by SIG{} in {}{}{}", who, name == nullptr ? "?" : name, place,
-                       words.empty() ? "" : "; its last words: ", words);
+    return fmt::format("{} was killed by SIG{} in {}{}{}", who, name == nullptr ? "?" : name, place,
+                       words.empty() ? "" : "; its last output: ", words);
   }
   if (seat.state == SeatState::kRunning || WEXITSTATUS(process.status) != 0) {
     const std::string words = last_line(process.output);
-    return fmt::format("{} ended itself with exit code {} in {}{}{}", who,
-                       WEXITSTATUS(process.status), place,
-                       words.empty() ? "" : "; its last words: ", words);
+    return fmt::format("{} exited with code {} in {}{}{}", who, WEXITSTATUS(process.status), place,
+                       words.empty() ? "" : "; its last output: ", words);
   }
   return std::nullopt;
 }

@@ -24,7 +24,7 @@ Error left_alone() {
 Result<std::array<Channel, 2>> Channel::make_pair() {
   std::array<int, 2> fds{-1, -1};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0) {
-    return fail(Code::kSystemError, "cannot make a socket pair for a check");
+    return fail(Code::kSystemError, "cannot create a socket pair for a check");
   }
   std::array<Channel, 2> ends;
   ends[0].fd_ = fds[0];
@@ -70,7 +70,7 @@ Result<bool> Channel::wait_readable() {
   seat_->place = Place::kWaitingForPeer;
   PLEXUS_TRY(events, wait_for_peer(fd_));
   if (events == 0) {
-    return fail(kLeftAloneCode, "the other process of the check did not come within {} ms",
+    return fail(kLeftAloneCode, "the other process of the check did not start within {} ms",
                 limit_.count());
   }
   seat_->place = Place::kKit;

@@ -174,7 +174,7 @@ Result<bool> CollnetUse::supports(int32_t type, int32_t op) const {
   if (code != PLEXUS_OK) {
     return failed(collnet_->monitor(), "reduce_support", code);
   }
-  PLEXUS_TRY(expect(supported <= 1, "reduce_support of type {}, operation {} says {}", type, op,
+  PLEXUS_TRY(expect(supported <= 1, "reduce_support of type {}, operation {} returned {}", type, op,
                     supported));
   return supported == 1;
 }
@@ -187,7 +187,7 @@ Result<Member> Member::listen(const CollnetUse& use, uint32_t device) {
   if (code != PLEXUS_OK) {
     return failed(use.collnet().monitor(), "listen", code);
   }
-  PLEXUS_TRY(expect(member.listen_ != nullptr, "listen said PLEXUS_OK and gave no handle"));
+  PLEXUS_TRY(expect(member.listen_ != nullptr, "listen returned PLEXUS_OK but no handle"));
   return member;
 }
 
@@ -196,7 +196,7 @@ int32_t Member::try_connect(std::span<const plexus_net_handle_t> handles, uint32
     const int32_t code = collnet_->ops().connect(
         listen_, handles.data(), static_cast<uint32_t>(handles.size()), number, &group_);
     if (code == PLEXUS_OK && group_ == nullptr) {
-      monitor().report("connect said PLEXUS_OK and gave no group");
+      monitor().report("connect returned PLEXUS_OK but no group");
     }
     return code;
   });
@@ -222,7 +222,7 @@ int32_t Member::iallreduce(const plexus_collnet_reduction_t& reduction,
   const int32_t code = monitor().call(
       Place::kIallreduce, [&] { return collnet_->ops().iallreduce(group_, &reduction, request); });
   if (code == PLEXUS_OK && *request == nullptr) {
-    monitor().report("iallreduce said PLEXUS_OK and gave no request");
+    monitor().report("iallreduce returned PLEXUS_OK but no request");
   }
   return code;
 }
@@ -292,7 +292,7 @@ Result<Reduction> find_reduction(const CollnetUse& use, uint64_t count) {
       }
     }
   }
-  return skip("it has no usual type to try");
+  return skip("it supports none of the usual types");
 }
 
 Result<void> reduce(Team& team, const Reduction& reduction) {
@@ -328,9 +328,9 @@ Result<void> reduce(Team& team, const Reduction& reduction) {
                       collnet_op_name(reduction.op), reduction.count,
                       collnet_type_name(reduction.type), team.size, team.numbers[i]));
     PLEXUS_TRY(expect(reduction.is_in_place || sides[i].send.holds(parts[i]),
-                      "it changed what member {} sends", team.numbers[i]));
+                      "it changed the send buffer of member {}", team.numbers[i]));
     PLEXUS_TRY(expect(sides[i].send.are_guards_whole() && sides[i].recv.are_guards_whole(),
-                      "it wrote beside the buffers of member {}", team.numbers[i]));
+                      "it wrote outside the buffers of member {}", team.numbers[i]));
   }
   return ok();
 }

@@ -115,7 +115,7 @@ Result<void> look_at_library(Stand& stand) {
     return ok();
   }
   if (!wants_kind(stand, PluginKind::kNet)) {
-    return wrong("it is no {} plugin", stand.subject().kind);
+    return wrong("it is not a plugin of kind {}", stand.subject().kind);
   }
   const auto unchecked = is_net ? std::nullopt : look_for_unchecked_kind(library);
   if (unchecked.has_value()) {

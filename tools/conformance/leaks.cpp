@@ -32,8 +32,8 @@ Result<void> leaves_no_memory(Stand& stand, const Repeated& repeated) {
   const uint64_t now = count_heap_bytes();
   const uint64_t allowed =
       2 * count_line_bytes(stand) + repeated.bytes_each * static_cast<uint64_t>(repeated.times);
-  return expect(now <= before + allowed, "{} bytes of heap more after {} {} came and went",
-                now - before, repeated.times, repeated.what);
+  return expect(now <= before + allowed, "{} bytes of heap leaked by {} {}", now - before,
+                repeated.times, repeated.what);
 }
 
 Result<void> contexts_leave_nothing(Stand& stand,
@@ -42,7 +42,7 @@ Result<void> contexts_leave_nothing(Stand& stand,
   const Holdings before;
   PLEXUS_TRY(
       leaves_no_memory(stand, {.use = use, .times = 300, .what = "contexts", .bytes_each = 16}));
-  return before.expect_nothing_more("300 contexts came and went");
+  return before.expect_nothing_more("300 contexts were created and finalized");
 }
 
 }  // namespace plexus::conformance

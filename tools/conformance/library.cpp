@@ -14,13 +14,13 @@ std::optional<std::string> explain_missing_cuda(const std::string& error) {
     return fmt::format(
         "it needs {}, a symbol of CUDA's runtime, which it expects its host to have loaded: run "
         "with LD_PRELOAD=libcudart.so of your CUDA, or with --with-cudart-stub, whose functions "
-        "all say that there is no GPU",
+        "all report that there is no GPU",
         found.str(1));
   }
   if (std::regex_search(error, found, kFile)) {
     return fmt::format(
         "it is linked with {}, CUDA's runtime, which is not found: add its folder to "
-        "LD_LIBRARY_PATH, or run with --with-cudart-stub, whose functions all say that there is "
+        "LD_LIBRARY_PATH, or run with --with-cudart-stub, whose functions all report that there is "
         "no GPU",
         found.str(1));
   }

@@ -49,7 +49,7 @@ void Monitor::report(std::string_view breach) noexcept {
 }
 
 void Monitor::report_exception(Place place) noexcept {
-  report(std::string("a C++ exception came out of ") + place_name(place));
+  report(std::string("a C++ exception escaped from ") + place_name(place));
 }
 
 void Monitor::check_code(Place place, int32_t code) {
@@ -65,17 +65,18 @@ void Monitor::check_code(Place place, int32_t code) {
     return false;
   });
   if (code < PLEXUS_OK || code > PLEXUS_TIMEOUT) {
-    report(fmt::format("{} returned {}, which is no code of plexus_plugin.h", place_name(place),
+    report(fmt::format("{} returned {}, which is not a code of plexus_plugin.h", place_name(place),
                        code));
   } else if (code == PLEXUS_AGAIN && !may_say_again(place)) {
-    report(fmt::format("{} returned PLEXUS_AGAIN, which it may not", place_name(place)));
+    report(fmt::format("{} returned PLEXUS_AGAIN, which it must not", place_name(place)));
   } else if ((code == PLEXUS_OK || code == PLEXUS_AGAIN) && failure.lines > 0) {
     report(fmt::format("{} returned {}, but logged the reason of a failure: {}", place_name(place),
                        code, failure.text));
   } else if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
     if (failure.lines == 0) {
-      report(fmt::format("{} failed with code {} without a PLEXUS_LOG_ERROR line that says why",
-                         place_name(place), code));
+      report(fmt::format(
+          "{} failed with code {} without a PLEXUS_LOG_ERROR line that gives the reason",
+          place_name(place), code));
     }
     std::erase_if(failures_, [&](const Failure& each) { return each.thread == self; });
     failures_.push_back(std::move(failure));

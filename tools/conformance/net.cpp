@@ -69,7 +69,7 @@ Result<Listen> Context::listen(uint32_t device) const {
     return failed(monitor(), "listen", code);
   }
   if (raw == nullptr) {
-    return wrong("listen said PLEXUS_OK and gave no handle");
+    return wrong("listen returned PLEXUS_OK but no handle");
   }
   return Listen(*net_, raw, handle);
 }
@@ -89,7 +89,7 @@ int32_t Send::isend(const void* data,
     return net_->ops().isend(raw_, data, size_bytes, tag, memory, request);
   });
   if (code == PLEXUS_OK && *request == nullptr) {
-    monitor().report("isend said PLEXUS_OK and gave no request");
+    monitor().report("isend returned PLEXUS_OK but no request");
   }
   return code;
 }
@@ -129,7 +129,7 @@ int32_t Recv::irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_req
     return net_->ops().irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
   });
   if (code == PLEXUS_OK && *request == nullptr) {
-    monitor().report("irecv said PLEXUS_OK and gave no request");
+    monitor().report("irecv returned PLEXUS_OK but no request");
   }
   return code;
 }
@@ -188,7 +188,7 @@ Result<bool> progress(Send& send, bool& is_connected, Recv& recv, bool& is_accep
     is_accepted = code == PLEXUS_OK;
   }
   if ((is_connected && send.raw() == nullptr) || (is_accepted && recv.raw() == nullptr)) {
-    return wrong("connect or accept said PLEXUS_OK and gave no handle");
+    return wrong("connect or accept returned PLEXUS_OK but no handle");
   }
   return is_connected && is_accepted;
 }
@@ -212,7 +212,7 @@ Result<void> accept_after_quitters(const Context& context, const Listen& listen)
   bool is_connected = false;
   size_t accepted = 0;
   return context.net().stand->wait_until(
-      "a connection behind some that gave up", [&]() -> Result<bool> {
+      "a connection after some abandoned attempts", [&]() -> Result<bool> {
         bool is_accepted = false;
         PLEXUS_TRY(progress(send, is_connected, recvs.back(), is_accepted));
         if (is_accepted) {

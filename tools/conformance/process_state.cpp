@@ -134,7 +134,7 @@ Surroundings::States Surroundings::list_rest() {
     all[fmt::format("the environment variable {}", text.substr(0, end))] =
         text.substr(std::min(end + 1, text.size()));
   }
-  all["the current folder"] = fs::current_path().string();
+  all["the current directory"] = fs::current_path().string();
   const mode_t mask = ::umask(0);
   ::umask(mask);
   all["the umask"] = fmt::format("{:o}", mask);

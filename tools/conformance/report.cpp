@@ -57,7 +57,7 @@ std::string format_group(const Group& group) {
   const Verdict& first = *group.verdicts.front();
   std::string text = fmt::format("  {}\n", first.detail);
   if (group.verdicts.size() > 1) {
-    text = fmt::format("  {} checks for one reason: {}\n", group.verdicts.size(), first.detail);
+    text = fmt::format("  {} checks, one cause: {}\n", group.verdicts.size(), first.detail);
   }
   std::string rule;
   for (const Verdict* verdict : group.verdicts) {
@@ -73,11 +73,11 @@ std::string format_group(const Group& group) {
 const char* grade_heading(Grade grade) {
   switch (grade) {
     case Grade::kBreaksJobs:
-      return "fail: a job goes wrong";
+      return "fail: a job fails or gets wrong results";
     case Grade::kWeak:
-      return "weak: a job in trouble ends worse than it need (counts with --strict)";
+      return "weak: a failing job ends worse than necessary (counts with --strict)";
     case Grade::kBeyond:
-      return "beyond: more than NCCL asks for (counts with --strict)";
+      return "beyond: more than NCCL requires (counts with --strict)";
   }
   return "?";
 }
@@ -132,7 +132,7 @@ std::string find_cause(const std::string& detail) {
     begin = before == std::string::npos ? 0 : before + 2;
   }
   for (const std::string_view crash :
-       {"was ended by SIG", "did not end in time: ", "ended itself with exit code "}) {
+       {"was killed by SIG", "did not end in time: ", "exited with code "}) {
     begin =
         std::min(detail.find(crash), detail.size()) < detail.size() ? detail.find(crash) : begin;
   }
@@ -174,15 +174,11 @@ std::string format_failures(const std::vector<Verdict>& verdicts) {
 std::string format_summary(const ReportHead& head, const std::vector<Verdict>& verdicts) {
   const Counts counts = count(verdicts);
   std::string text = fmt::format(
-      "# {}: {} plugin {} ({})\n\n"
-      "`plexus plugin check {}`: {} of {} checks passed.\n\n"
-      "| verdict | checks | meaning |\n| --- | --- | --- |\n"
-      "| fail | {} | a job goes wrong |\n"
-      "| weak | {} | a job in trouble (a peer that died, no descriptors) ends worse than it need "
-      "|\n"
-      "| beyond | {} | more than NCCL asks for |\n"
-      "| known | {} | a limit below the plugin, listed by its author |\n"
-      "| skip | {} | could not be tried here |\n\n",
+      "# {}: {} plugin {} ({})\n\n`plexus plugin check {}`: {} of {} checks passed.\n\n| verdict | "
+      "checks | meaning |\n| --- | --- | --- |\n| fail | {} | a job fails or gets wrong results "
+      "|\n| weak | {} | a failing job (a peer that died, no descriptors) ends worse than necessary "
+      "|\n| beyond | {} | more than NCCL requires |\n| known | {} | a limit below the plugin, "
+      "listed by its author |\n| skip | {} | could not be tested here |\n\n",
       head.library.substr(head.library.rfind('/') + 1), kind_word(head.identity.kind),
       head.identity.name, head.identity.abi, head.library, counts.passed, verdicts.size(),
       counts.failed, counts.weak, counts.beyond, counts.known, counts.skipped);

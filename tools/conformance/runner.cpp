@@ -101,8 +101,8 @@ Result<std::vector<const Check*>> select_checks(std::vector<const Check*> checks
     if (std::none_of(checks.begin(), checks.end(),
                      [&](const Check* check) { return names(item, *check); })) {
       return fail(Code::kInvalidUsage,
-                  "--only takes ids of checks or their first words, and '{}' is none of this kind "
-                  "of plugin's",
+                  "--only expects ids of checks or their first words, and '{}' matches none for "
+                  "this kind of plugin",
                   item);
     }
   }
@@ -136,7 +136,7 @@ Result<KnownLimits> parse_known_limits(std::string_view text,
     if (!is_there || line.empty()) {
       return fail(Code::kInvalidUsage,
                   "line {} of the known limits: '{}' {}; write the id of a check and the reason",
-                  number, id, is_there ? "has no reason" : "is no check of this kind of plugin");
+                  number, id, is_there ? "has no reason" : "is not a check of this kind of plugin");
     }
     known[id] = line.substr(0, line.find_last_not_of(kBlank) + 1);
   }

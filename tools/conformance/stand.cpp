@@ -33,7 +33,7 @@ Result<void> Stand::wait_until(const char* what,
       return ok();
     }
     if (deadline.is_over()) {
-      return wrong("did not happen within {} ms: {}", bound(limit).count(), what);
+      return wrong("timed out after {} ms: {}", bound(limit).count(), what);
     }
     ::sched_yield();  // the other process may need this core
   }

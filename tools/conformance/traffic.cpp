@@ -65,7 +65,7 @@ Result<void> Room::expect_message(std::span<const std::byte> message) const {
   const auto arrived = all.subspan(begin_, message.size());
   const size_t different = first_difference(arrived, message);
   if (different != message.size()) {
-    return wrong("byte {} of a message of {} arrived as {:#04x}, sent was {:#04x}", different,
+    return wrong("byte {} of a message of {} arrived as {:#04x}, sent as {:#04x}", different,
                  message.size(), static_cast<unsigned>(arrived[different]),
                  static_cast<unsigned>(message[different]));
   }
@@ -76,7 +76,7 @@ Result<void> Room::expect_message(std::span<const std::byte> message) const {
   if (!is_untouched(behind)) {
     const auto found =
         std::find_if(behind.begin(), behind.end(), [](std::byte b) { return b != kUntouched; });
-    return wrong("byte {} behind a message of {} in a buffer of {} was written",
+    return wrong("byte {} after a message of {} in a buffer of {} was written",
                  found - behind.begin(), message.size(), size_bytes_);
   }
   return ok();
@@ -233,7 +233,7 @@ Result<void> Traffic::finish(milliseconds limit) {
     if (has_changed_) {
       deadline = FairDeadline(bound);
     } else if (deadline.is_over()) {
-      return wrong("did not happen within {} ms: the end of all transfers", bound.count());
+      return wrong("timed out after {} ms: the end of all transfers", bound.count());
     }
     ::sched_yield();  // the other process may need this core
   }
@@ -318,8 +318,9 @@ Result<void> add_incoming(Traffic& traffic,
 Result<void> check_outgoing(std::span<const TestMessage> messages, const Outgoing& out) {
   for (size_t i = 0; i < messages.size(); ++i) {
     const uint64_t told = out.transfers[i]->sizes_bytes[0];
-    PLEXUS_TRY(expect(told == messages[i].size_bytes, "test of send {} says {} bytes, sent were {}",
-                      i, told, messages[i].size_bytes));
+    PLEXUS_TRY(expect(told == messages[i].size_bytes,
+                      "test of send {} reports {} bytes, sent were {}", i, told,
+                      messages[i].size_bytes));
     PLEXUS_TRY(expect(std::equal(out.sources[i].message.begin(), out.sources[i].message.end(),
                                  out.sources[i].data().begin()),
                       "the source of message {} was changed", i));
@@ -331,7 +332,7 @@ Result<void> check_incoming(std::span<const TestMessage> messages, const Incomin
   for (size_t i = 0; i < messages.size(); ++i) {
     const uint64_t told = in.transfers[i]->sizes_bytes[0];
     PLEXUS_TRY(expect(told == messages[i].size_bytes,
-                      "test of receive {} says {} bytes, sent were {}", i, told,
+                      "test of receive {} reports {} bytes, sent were {}", i, told,
                       messages[i].size_bytes));
     if (auto checked = in.rooms[i].expect_message(make_message(messages[i].size_bytes, i));
         checked.has_error()) {

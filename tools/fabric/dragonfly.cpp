@@ -197,7 +197,7 @@ Result<Groups> take_groups(FabricWords& words, std::string_view switches_key) {
   const Groups groups{.count = count, .switches = switches, .global = global};
   if (count > 1 && groups.cables() == 0) {
     return fail(Code::kInvalidUsage,
-                "{} switches with global={} have {} ports to other groups, and {} are needed",
+                "{} switches with global={} have {} ports to other groups, but {} are needed",
                 switches, global, switches * global, count - 1);
   }
   return groups;

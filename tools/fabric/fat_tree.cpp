@@ -140,7 +140,7 @@ Result<std::unique_ptr<FabricNetwork>> make_tree(FatTree::Shape shape) {
     leaves = product;
   }
   if (leaves < vertices) {
-    return fail(Code::kInvalidUsage, "children= gives {} places, fewer than the {} ports", leaves,
+    return fail(Code::kInvalidUsage, "children= gives {} places, but {} ports are needed", leaves,
                 vertices);
   }
   int64_t below = 1;
@@ -165,8 +165,8 @@ Result<std::unique_ptr<FabricNetwork>> make_fat_tree(FabricWords& words) {
   PLEXUS_TRY(children, take_counts(words, "children", ','));
   PLEXUS_TRY(parents, take_counts(words, "parents", ','));
   if (children.size() != parents.size()) {
-    return fail(Code::kInvalidUsage, "children= has {} levels and parents= has {}", children.size(),
-                parents.size());
+    return fail(Code::kInvalidUsage, "children= has {} levels, but parents= has {}",
+                children.size(), parents.size());
   }
   PLEXUS_TRY(multiply({nodes, rails}));
   shape.nodes = nodes;

@@ -123,7 +123,7 @@ Result<std::unique_ptr<FabricNetwork>> make_torus(FabricWords& words) {
   }
   PLEXUS_TRY(multiply({nodes, static_cast<int64_t>(sizes.size())}));
   if (ends != "joined" && ends != "open") {
-    return fail(Code::kInvalidUsage, "ends={} is not joined (torus) or open (mesh)", ends);
+    return fail(Code::kInvalidUsage, "ends={} is neither joined (torus) nor open (mesh)", ends);
   }
   return std::unique_ptr<FabricNetwork>(
       std::make_unique<Torus>(std::move(sizes), ends == "joined"));
@@ -133,7 +133,8 @@ Result<std::unique_ptr<FabricNetwork>> make_hypercube(FabricWords& words) {
   constexpr int kDimensionsMax = 20;
   PLEXUS_TRY(dimensions, take_count(words, "dimensions"));
   if (dimensions > kDimensionsMax) {
-    return fail(Code::kInvalidUsage, "dimensions={} is above {}", dimensions, kDimensionsMax);
+    return fail(Code::kInvalidUsage, "dimensions={} is greater than {}", dimensions,
+                kDimensionsMax);
   }
   return std::unique_ptr<FabricNetwork>(std::make_unique<Hypercube>(dimensions));
 }

@@ -42,7 +42,8 @@ Result<int> parse_count(std::string_view text, std::string_view key) {
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (stop != end || error != std::errc() || value < 1 || value > kFabricVerticesMax) {
-    return fail(Code::kInvalidUsage, "{}={} is no number of 1..{}", key, text, kFabricVerticesMax);
+    return fail(Code::kInvalidUsage, "{}={} is not a number in 1..{}", key, text,
+                kFabricVerticesMax);
   }
   return value;
 }
@@ -68,7 +69,7 @@ Result<FabricWords> parse_words(std::span<const std::string> texts) {
     const bool twice = std::any_of(words.begin(), words.end(),
                                    [&](const auto& word) { return word.first == key; });
     if (twice) {
-      return fail(Code::kInvalidUsage, "{}= is there twice", key);
+      return fail(Code::kInvalidUsage, "{}= is given twice", key);
     }
     words.emplace_back(std::move(key), text.substr(equals + 1));
   }
@@ -77,7 +78,7 @@ Result<FabricWords> parse_words(std::span<const std::string> texts) {
 
 Result<void> expect_no_more(const FabricWords& words) {
   if (!words.empty()) {
-    return fail(Code::kInvalidUsage, "{}= is not known here", words.front().first);
+    return fail(Code::kInvalidUsage, "unknown key {}=", words.front().first);
   }
   return ok();
 }
@@ -125,7 +126,8 @@ Result<double> take_number(FabricWords& words, std::string_view key, double othe
   const char* const end = text->data() + text->size();
   const auto [stop, error] = std::from_chars(text->data(), end, value);
   if (stop != end || error != std::errc() || !(value > 0) || value > kMax) {
-    return fail(Code::kInvalidUsage, "{}={} is no number above 0 and up to a million", key, *text);
+    return fail(Code::kInvalidUsage, "{}={} is not a number greater than 0 and up to a million",
+                key, *text);
   }
   return value;
 }
@@ -138,7 +140,7 @@ Result<int> multiply(std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   for (const int64_t factor : factors) {
     if (factor > kFabricVerticesMax || product * factor > kFabricVerticesMax) {
-      return fail(Code::kInvalidUsage, "this network would be larger than {} vertices or cables",
+      return fail(Code::kInvalidUsage, "this network would have more than {} vertices or cables",
                   kFabricVerticesMax);
     }
     product *= factor;
@@ -188,12 +190,12 @@ class FabricParser {
                                           [&](const Kind& row) { return row.name == kind_name; });
     if (kind == std::end(kKinds)) {
       return fail(Code::kInvalidUsage,
-                  "'{}' is no network; known are fat-tree, rail-optimised, dragonfly, dragonfly+, "
-                  "torus, hypercube",
+                  "'{}' is not a network; known are fat-tree, rail-optimised, dragonfly, "
+                  "dragonfly+, torus, hypercube",
                   kind_name);
     }
     if (find_datacenter(name) >= 0) {
-      return fail(Code::kInvalidUsage, "datacenter {} is there twice", name);
+      return fail(Code::kInvalidUsage, "datacenter {} is given twice", name);
     }
     if (fabric_.datacenters_.size() >= kDatacentersMax) {
       return fail(Code::kInvalidUsage, "more than {} datacenters", kDatacentersMax);
@@ -204,7 +206,7 @@ class FabricParser {
     PLEXUS_TRY(expect_no_more(words));
     network->cable = {.gbit_per_s = gbit_per_s, .latency_us = latency_us};
     if (int64_t{fabric_.vertices_} + network->vertices() > kFabricVerticesMax) {
-      return fail(Code::kInvalidUsage, "all datacenters have more than {} vertices",
+      return fail(Code::kInvalidUsage, "all datacenters together have more than {} vertices",
                   kFabricVerticesMax);
     }
     fabric_.add_datacenter(name, std::move(network));
@@ -218,11 +220,11 @@ class FabricParser {
       }
     }
     if (a == b) {
-      return fail(Code::kInvalidUsage, "datacenter {} is joined with itself", a);
+      return fail(Code::kInvalidUsage, "datacenter {} is connected to itself", a);
     }
     if (!joined_.insert(std::minmax(find_datacenter(a), find_datacenter(b))).second) {
-      return fail(Code::kInvalidUsage, "{} and {} are joined already: give one line more cables", a,
-                  b);
+      return fail(Code::kInvalidUsage,
+                  "{} and {} are already connected: give that line more cables", a, b);
     }
     PLEXUS_TRY(cables, take_count(words, "cables", 1));
     PLEXUS_TRY(gbit_per_s, take_number(words, "gbit_per_s"));

@@ -100,7 +100,7 @@ int32_t Vendor::init(const plexus_collnet_config_t* config,
   const auto report_missing = [&](const char* entry) {
     return report(made->log,
                   fail(Code::kInvalidUsage,
-                       "its table has no entry `{}`; this is a bug of the plugin", entry));
+                       "its table has no entry `{}`; this is a bug in the plugin", entry));
   };
   // Entries besides init may be filled in by init.
   if (const char* const missing = collnet_->find_missing_entry();
@@ -140,7 +140,7 @@ int32_t device_count(plexus_collnet_context_t* context, uint32_t* count) {
       call_vendor(context->log, "devices", [&] { return context->collnet().devices(found); });
   if (code == PLEXUS_OK && found < 0) {
     return report(context->log, fail(Code::kInvalidUsage,
-                                     "it reports {} devices; this is a bug of the plugin", found));
+                                     "it reports {} devices; this is a bug in the plugin", found));
   }
   *count = static_cast<uint32_t>(std::max(found, 0));
   return code;
@@ -179,9 +179,9 @@ int32_t start_listening(plexus_collnet_context_t* context,
     return code;
   }
   if (raw == nullptr) {
-    return report(context->log, fail(Code::kInternalError,
-                                     "its listen succeeded without a listenComm; this is a bug of "
-                                     "the plugin"));
+    return report(context->log,
+                  fail(Code::kInternalError,
+                       "its listen succeeded without a listenComm; this is a bug in the plugin"));
   }
   std::copy(bytes.begin(), bytes.end(), handle->bytes);
   *listen =
@@ -237,7 +237,7 @@ int32_t look_at_connect(plexus_collnet_group& group) {
   if (group.raw == nullptr) {
     return report(group.context->log,
                   fail(Code::kInternalError,
-                       "its connect succeeded without a collComm; this is a bug of the plugin"));
+                       "its connect succeeded without a collComm; this is a bug in the plugin"));
   }
   return PLEXUS_OK;
 }
@@ -275,11 +275,10 @@ int32_t register_memory(plexus_collnet_group_t* group,
                         plexus_collnet_memory_t** memory) {
   const plexus_collnet_context& context = *group->context;
   if (const uint64_t most = context.collnet().region_bytes_max(); region->size_bytes > most) {
-    return report(context.log,
-                  fail(Code::kInvalidUsage,
-                       "it registers at most {} bytes at once in this ABI version, asked for {}; "
-                       "make NCCL_BUFFSIZE smaller or use a newer plugin",
-                       most, region->size_bytes));
+    return report(context.log, fail(Code::kInvalidUsage,
+                                    "this ABI version registers at most {} bytes at once, {} were "
+                                    "requested; lower NCCL_BUFFSIZE or use a newer plugin",
+                                    most, region->size_bytes));
   }
   auto made = std::unique_ptr<plexus_collnet_memory>(new plexus_collnet_memory{group, nullptr});
   const int32_t code = call_vendor(context.log, "regMr", [&] {
@@ -312,9 +311,9 @@ int32_t iallreduce(plexus_collnet_group_t* group,
     return PLEXUS_AGAIN;
   }
   if (reduction->count > context.collnet().count_max()) {
-    return report(context.log,
-                  fail(Code::kInvalidUsage, "it reduces at most {} elements at once, asked for {}",
-                       context.collnet().count_max(), reduction->count));
+    return report(context.log, fail(Code::kInvalidUsage,
+                                    "it reduces at most {} elements at once, {} were requested",
+                                    context.collnet().count_max(), reduction->count));
   }
   void* const send = reduction->send_memory == nullptr ? nullptr : reduction->send_memory->raw;
   void* const recv = reduction->recv_memory == nullptr ? nullptr : reduction->recv_memory->raw;

@@ -130,9 +130,9 @@ int32_t start_listening(plexus_net_context_t* context,
     return code;
   }
   if (raw == nullptr) {
-    return report(context->log, fail(Code::kInternalError,
-                                     "its listen succeeded without a listenComm; this is a bug of "
-                                     "the plugin"));
+    return report(context->log,
+                  fail(Code::kInternalError,
+                       "its listen succeeded without a listenComm; this is a bug in the plugin"));
   }
   std::memcpy(handle->bytes, bytes.data(), bytes.size());
   *listen =
@@ -190,8 +190,8 @@ Result<void> check_region(const Connection& connection, const plexus_net_region_
   if (const uint64_t most = connection.context->net().region_bytes_max();
       region.size_bytes > most) {
     return fail(Code::kInvalidUsage,
-                "device {} registers at most {} bytes at once in this ABI version, asked for {}; "
-                "make NCCL_BUFFSIZE smaller or use a newer plugin",
+                "device {} registers at most {} bytes at once in this ABI version, {} were "
+                "requested; lower NCCL_BUFFSIZE or use a newer plugin",
                 name, most, region.size_bytes);
   }
   return ok();
@@ -299,9 +299,10 @@ Buffers to_arrays(const plexus_net_recv& recv, uint32_t count, const plexus_net_
 
 int32_t check_count(const plexus_net_recv& recv, uint32_t count) {
   if (count == 0 || count > recv.properties().recvs_max) {
-    return report(recv.context->log,
-                  fail(Code::kInvalidArgument, "{} buffers in one receive, device {} takes 1..{}",
-                       count, recv.properties().name, recv.properties().recvs_max));
+    return report(
+        recv.context->log,
+        fail(Code::kInvalidArgument, "{} buffers in one receive, device {} supports 1..{}", count,
+             recv.properties().name, recv.properties().recvs_max));
   }
   return PLEXUS_OK;
 }
@@ -375,11 +376,10 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   }
   if (code == PLEXUS_OK && request->kind == Kind::kRecv &&
       !take_sizes(*request, sizes.data(), sizes_bytes)) {
-    code = report(connection.context->log,
-                  fail(Code::kInternalError,
-                       "it reports a receive of {} bytes into a buffer of {}; this is a bug of the "
-                       "plugin or of the peer's",
-                       sizes[0], request->sizes_bytes[0]));
+    code = report(connection.context->log, fail(Code::kInternalError,
+                                                "it reports a receive of {} bytes into a buffer of "
+                                                "{}; this is a bug in the plugin or in the peer's",
+                                                sizes[0], request->sizes_bytes[0]));
   }
   if (code == PLEXUS_OK && request->kind == Kind::kSend && sizes_bytes != nullptr) {
     *sizes_bytes = request->sizes_bytes[0];  // not all plugins report the size of a send
@@ -467,7 +467,7 @@ Result<std::shared_ptr<const NetPlugin>> adapt(const Library& library, Choice ch
   // Entries besides init may be filled in by init.
   if (const char* const missing = choice.net->find_missing_entry();
       missing != nullptr && std::string_view(missing) == "init") {
-    return fail(Code::kInvalidUsage, "its {} has no `init`; this is a bug of the plugin",
+    return fail(Code::kInvalidUsage, "its {} has no `init`; this is a bug in the plugin",
                 choice.entry);
   }
   NetDescriptor descriptor;

@@ -48,20 +48,19 @@ Error explain_none(const Library& library, int version) {
   if (version != 0) {
     return fail(
         Code::kInvalidUsage,
-        "it has no {}_v{}, which PLEXUS_NET_ABI=v{} asks for; correct or unset PLEXUS_NET_ABI",
+        "it has no {}_v{}, which PLEXUS_NET_ABI=v{} requires; correct or unset PLEXUS_NET_ABI",
         kStem, version, version);
   }
   if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
     return fail(Code::kInvalidUsage,
                 "it has {}, expected plexus_plugin_query or ncclNetPlugin_v{} to v{}; use a build "
-                "of it for another NCCL",
+                "of it for an NCCL version in that range",
                 other->symbol, kVersionLeast, kVersionMost);
   }
-  return fail(
-      Code::kInvalidUsage,
-      "it has neither plexus_plugin_query nor ncclNetPlugin_v{} to v{}: it is no net plugin; "
-      "correct the name in NCCL_NET_PLUGIN",
-      kVersionLeast, kVersionMost);
+  return fail(Code::kInvalidUsage,
+              "it has neither plexus_plugin_query nor ncclNetPlugin_v{} to v{}: it is not a net "
+              "plugin; correct the name in NCCL_NET_PLUGIN",
+              kVersionLeast, kVersionMost);
 }
 
 }  // namespace

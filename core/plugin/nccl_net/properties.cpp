@@ -35,24 +35,22 @@ uint32_t latency_ns(float microseconds) {
 
 Result<void> check_usable(const nccl_net_properties_v12_t& raw, int device) {
   if (raw.device_type != NCCL_DEVICE_TYPE_HOST) {
-    return fail(
-        Code::kInvalidUsage,
-        "device {} wants to be driven by a GPU (netDeviceType {}), which Plexus cannot; turn "
-        "that off in the plugin's settings",
-        device, raw.device_type);
+    return fail(Code::kInvalidUsage,
+                "device {} has to be driven by a GPU (netDeviceType {}), which Plexus does not "
+                "support; disable that in the plugin's settings",
+                device, raw.device_type);
   }
   if (raw.p2p_bytes_max == 0 || raw.p2p_bytes_max > NCCL_NET_BYTES_MAX) {
     return fail(Code::kInvalidUsage,
-                "device {} reports maxP2pBytes = {}, expected 1..{}; this is a bug of the plugin",
+                "device {} reports maxP2pBytes = {}, expected 1..{}; this is a bug in the plugin",
                 device, raw.p2p_bytes_max, NCCL_NET_BYTES_MAX);
   }
   constexpr int kAllMemory = NCCL_MEMORY_HOST | NCCL_MEMORY_CUDA | NCCL_MEMORY_DMABUF;
   if ((raw.pointer_support & kAllMemory) == 0) {
-    return fail(
-        Code::kInvalidUsage,
-        "device {} reports ptrSupport = {:#x}, which is no kind of memory; this is a bug of "
-        "the plugin",
-        device, raw.pointer_support);
+    return fail(Code::kInvalidUsage,
+                "device {} reports ptrSupport = {:#x}, which has no known kind of memory; this is "
+                "a bug in the plugin",
+                device, raw.pointer_support);
   }
   return ok();
 }

@@ -15,7 +15,7 @@ std::string Vendor::name() const {
 int32_t Vendor::init_once(CommState& comm, const LogTarget& log) const {
   if (!failed_.empty()) {
     return report(log,
-                  fail(Code::kSystemError, "its init failed before in this process: {}", failed_));
+                  fail(Code::kSystemError, "its init already failed in this process: {}", failed_));
   }
   if (is_initialised_) {
     return PLEXUS_OK;
@@ -39,10 +39,10 @@ int32_t Vendor::init_comm(CommState& comm, uint64_t comm_id, const LogTarget& lo
   }
   if (const char* const missing = net_->find_missing_entry()) {
     net_->finalize(comm);
-    return report(log, fail(Code::kInvalidUsage,
-                            "its table has no entry `{}` after its init; this is a bug of the "
-                            "plugin",
-                            missing));
+    return report(
+        log,
+        fail(Code::kInvalidUsage,
+             "its table has no entry `{}` after its init; this is a bug in the plugin", missing));
   }
   return PLEXUS_OK;
 }
@@ -54,10 +54,10 @@ int32_t Vendor::read_devices(plexus_net_context_t& context) const {
     return counted;
   }
   if (count < 0 || static_cast<uint32_t>(count) > kNetDevicesMax) {
-    return report(context.log, fail(Code::kInvalidUsage,
-                                    "it reports {} devices, expected 0..{}; this is a bug of the "
-                                    "plugin",
-                                    count, kNetDevicesMax));
+    return report(context.log,
+                  fail(Code::kInvalidUsage,
+                       "it reports {} devices, expected 0..{}; this is a bug in the plugin", count,
+                       kNetDevicesMax));
   }
   for (int device = 0; device < count; ++device) {
     ForeignProperties foreign;

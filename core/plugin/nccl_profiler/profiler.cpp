@@ -148,7 +148,7 @@ std::unique_ptr<Profiler> init_profiler(const Table& table, const ProfiledComm& 
   auto made = std::make_unique<Made>(&table);
   const int32_t code = guarded([&] { return made->init(comm); });
   if (code != PLEXUS_OK) {
-    PLEXUS_WARN("profiler {} did not start (code {}): it is not used", table.name, code);
+    PLEXUS_WARN("profiler {} did not start (code {}) and is not used", table.name, code);
     return nullptr;
   }
   return made;
@@ -170,7 +170,7 @@ Result<std::unique_ptr<Profiler>> make_profiler(const Library& library,
   }
   const auto& table = *static_cast<const Table*>(found.object.address);
   if (!is_complete(table)) {
-    return fail(Code::kInvalidUsage, "{}: its {} has empty entries; rebuild it", context(),
+    return fail(Code::kInvalidUsage, "{}: its {} has null entries; rebuild it", context(),
                 found.symbol);
   }
   auto profiler = init_profiler<Made>(table, comm);
@@ -191,12 +191,12 @@ Result<std::unique_ptr<Profiler>> open_profiler(const Library& library, const Pr
   if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
     return fail(Code::kInvalidUsage,
                 "profiler plugin {} has {}, expected ncclProfiler_v4 to v6; use a build of it for "
-                "another NCCL",
+                "an NCCL version in that range",
                 library.path().string(), other->symbol);
   }
   return fail(Code::kInvalidUsage,
-              "{} has none of ncclProfiler_v4 to v6: it is no profiler plugin; correct the name in "
-              "NCCL_PROFILER_PLUGIN",
+              "{} has none of ncclProfiler_v4 to v6: it is not a profiler plugin; correct the name "
+              "in NCCL_PROFILER_PLUGIN",
               library.path().string());
 }
 
@@ -214,7 +214,8 @@ bool Profiler::complain(const char* call, int32_t code) noexcept {
     return false;
   }
   if (!is_off_.exchange(true)) {
-    PLEXUS_WARN("profiler {}: {} failed with code {}: it is switched off", name(), call, code);
+    PLEXUS_WARN("profiler {}: {} failed with code {}; the profiler is switched off", name(), call,
+                code);
   }
   return true;
 }

@@ -201,7 +201,8 @@ Result<bool> NcclTuner::get_times(const plexus_tuner_call_t& call,
       has_opinion = has_opinion || !(cost == asked[place]);
     }
     if (!std::isfinite(cost) || cost > kTimeMaxUs) {
-      return fail(Code::kInvalidUsage, "its getCollInfo gave {} us for {} with {}", cost,
+      return fail(Code::kInvalidUsage,
+                  "its getCollInfo returned an invalid cost of {} us for {} with {}", cost,
                   candidates[i].algorithm, candidates[i].protocol);
     }
     candidates[i].time_ns = cost < 0 ? -1 : std::llround(double{cost} * 1e3);

@@ -170,7 +170,7 @@ Result<std::optional<Choice>> choose_tuner(const Library& library) {
   if (const auto other = find_newest_table(library, kStem, kAnyNcclVersion)) {
     return fail(Code::kInvalidUsage,
                 "{} has {}, expected plexus_plugin_query or ncclTunerPlugin_v{} to v{}: use a "
-                "build of it for another NCCL",
+                "build of it for an NCCL version in that range",
                 library.path().string(), other->symbol, kVersionLeast, kVersionMost);
   }
   return std::optional<Choice>();

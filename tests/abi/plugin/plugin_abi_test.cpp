@@ -44,14 +44,16 @@ TEST(PluginAbi, WrongMajorIsRefusedWithFoundAndExpected) {
   EXPECT_THAT(load_error("wrong-major"), AllOf(HasSubstr("ABI 2.0"), HasSubstr("expected 1.x")));
 }
 TEST(PluginAbi, MissingEntryIsRefused) {
-  EXPECT_THAT(load_error("no-symbol"),
-              HasSubstr("neither plexus_plugin_query nor ncclNetPlugin_v6 to v12: it is no net"));
+  EXPECT_THAT(
+      load_error("no-symbol"),
+      HasSubstr("neither plexus_plugin_query nor ncclNetPlugin_v6 to v12: it is not a net"));
 }
 TEST(PluginAbi, ThrowingQueryIsRefused) {
   EXPECT_THAT(load_error("throwing-query"), HasSubstr("threw an exception"));
 }
 TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
-  EXPECT_THAT(load_error("refusing-host"), HasSubstr("refuses this host (plugin ABI 1.4)"));
+  EXPECT_THAT(load_error("refusing-host"),
+              HasSubstr("does not support this host (plugin ABI 1.4)"));
 }
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
   EXPECT_THAT(context_error("throwing-init"),
@@ -65,7 +67,7 @@ TEST(PluginAbi, ContextIsFinalizedWhenDevicesFail) {
   EXPECT_THAT(context_error("failing-devices"), HasSubstr("device_count failed with code 2"));
 }
 TEST(PluginAbi, OkWithoutAContextIsAnError) {
-  EXPECT_THAT(context_error("null-context"), HasSubstr("gave no handle"));
+  EXPECT_THAT(context_error("null-context"), HasSubstr("but no handle"));
 }
 TEST(PluginAbi, UserReadsTheFileAndTheReasonInOneSentence) {
   NetPluginOptions options;

@@ -90,7 +90,7 @@ class Comparer {
         std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin());
     const size_t element = byte / element_bytes;
     result_->first =
-        fmt::format("{}: element {} is 0x{}, not 0x{}", what, at / element_bytes + element,
+        fmt::format("{}: element {} is 0x{}, expected 0x{}", what, at / element_bytes + element,
                     hex(got.subspan(element * element_bytes, element_bytes)),
                     hex(want.subspan(element * element_bytes, element_bytes)));
   }

@@ -17,7 +17,7 @@ constexpr size_t kLineBytes = 64;
 constexpr size_t kMessageBytes = 2048;
 constexpr int kSpins = 64;  // then yield, because there may be more workers than cores
 
-Error others_failed() { return fail(Code::kRemoteError, "another rank gave up"); }
+Error others_failed() { return fail(Code::kRemoteError, "another rank failed"); }
 
 }  // namespace
 
@@ -99,7 +99,7 @@ Result<SharedArea> SharedArea::create(int nworkers) {
   void* memory =
       mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return fail(Code::kSystemError, "cannot map {} bytes of memory for {} ranks to meet in: {}",
+    return fail(Code::kSystemError, "cannot map {} bytes of shared memory for {} ranks: {}",
                 size_bytes, nworkers, std::generic_category().message(errno));
   }
   std::unique_ptr<Layout, Unmap> layout(new (memory) Layout, Unmap{size_bytes});

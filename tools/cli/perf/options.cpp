@@ -49,7 +49,7 @@ void add_names(CLI::App& app,
           }
         }
         if (named.empty()) {
-          return fail(Code::kInvalidArgument, "takes {} or all, not '{}'", names_of(table), text);
+          return fail(Code::kInvalidArgument, "expects {} or all, not '{}'", names_of(table), text);
         }
         *target = std::move(named);
         return ok();
@@ -79,7 +79,7 @@ void add_choice(CLI::App& app,
             return ok();
           }
         }
-        return fail(Code::kInvalidArgument, "takes {}, not '{}'", names_of(choices), text);
+        return fail(Code::kInvalidArgument, "expects {}, not '{}'", names_of(choices), text);
       },
       help);
 }
@@ -93,7 +93,7 @@ void add_text(CLI::App& app,
       app, flag,
       [=](const std::string& text) -> Result<void> {
         if (text.empty()) {
-          return fail(Code::kInvalidArgument, "takes {}, not an empty text", what);
+          return fail(Code::kInvalidArgument, "expects {}, not an empty text", what);
         }
         *target = text;
         return ok();
@@ -107,7 +107,8 @@ void add_collective(CLI::App& app, PerfOptions* options) {
       [options](const std::string& text) -> Result<void> {
         const auto found = find_collective(text);
         if (!found) {
-          return fail(Code::kInvalidArgument, "takes {}, not '{}'", names_of(collectives()), text);
+          return fail(Code::kInvalidArgument, "expects {}, not '{}'", names_of(collectives()),
+                      text);
         }
         options->collective = *found;
         return ok();
@@ -136,7 +137,7 @@ void add_size_flags(CLI::App& app, SizeRange* sizes) {
       [sizes](const std::string& text) -> Result<void> {
         PLEXUS_TRY(value, parse_size(text));
         if (value == 0) {
-          return fail(Code::kInvalidArgument, "takes a size above 0, such as 1M");
+          return fail(Code::kInvalidArgument, "expects a size greater than 0, such as 1M");
         }
         sizes->step_bytes = value;
         return ok();
@@ -147,7 +148,7 @@ void add_size_flags(CLI::App& app, SizeRange* sizes) {
       [sizes](const std::string& text) -> Result<void> {
         PLEXUS_TRY(value, parse_number(text, 1, kFactorMax));
         if (value <= 1) {
-          return fail(Code::kInvalidArgument, "takes a number above 1, not '{}'", text);
+          return fail(Code::kInvalidArgument, "expects a number greater than 1, not '{}'", text);
         }
         sizes->step_factor = value;
         return ok();
@@ -165,7 +166,7 @@ void add_run_flags(CLI::App& app, PerfOptions* options) {
         options->iterations.budget_us = value * 1000;
         return ok();
       },
-      "instead of -n: as many iterations as fit in so many milliseconds, 5 to 3000");
+      "instead of -n: as many iterations as fit in this many milliseconds, 5 to 3000");
   add_int(app, "-w,--warmup_iters", &options->warmup, {0, kManyTimes},
           "warm-up iterations (default 5)");
   add_int(app, "-c,--check", &options->check, {0, kManyTimes},
@@ -211,7 +212,7 @@ void add_rank_flags(CLI::App& app, PerfOptions* options) {
             return ok();
           }
         }
-        return fail(Code::kInvalidArgument, "takes procs, threads or single, not '{}'", text);
+        return fail(Code::kInvalidArgument, "expects procs, threads or single, not '{}'", text);
       },
       "procs: a process per rank (default); threads: a thread per rank; single: one thread drives "
       "all");
@@ -219,13 +220,13 @@ void add_rank_flags(CLI::App& app, PerfOptions* options) {
       app, "--bind",
       [options](const std::string& text) -> Result<void> {
         if (text != "core" && text != "none") {
-          return fail(Code::kInvalidArgument, "takes core or none, not '{}'", text);
+          return fail(Code::kInvalidArgument, "expects core or none, not '{}'", text);
         }
         options->binds = text == "core";
         return ok();
       },
-      "core: each rank that is started here keeps to a core of its own, when there are enough "
-      "(default); none: the system moves them");
+      "core: each rank that is started here is pinned to a core of its own, when there are enough "
+      "(default); none: not pinned");
 }
 
 Joined& joined_of(PerfOptions* options) {
@@ -259,7 +260,7 @@ void add_joined_flags(CLI::App& app, PerfOptions* options) {
         if (colon == std::string::npos || colon == 0 ||
             !parse_int(text.substr(colon + 1), {1, 65535})) {
           return fail(Code::kInvalidArgument,
-                      "takes HOST:PORT (an IPv6 address as [ADDRESS]:PORT), not '{}'", text);
+                      "expects HOST:PORT (an IPv6 address as [ADDRESS]:PORT), not '{}'", text);
         }
         joined_of(options).rendezvous = text;
         return ok();
@@ -312,31 +313,30 @@ void add_perf_flags(CLI::App& app, PerfOptions* options) {
 Result<void> check_options(const PerfOptions& options) {
   const SizeRange& sizes = options.sizes;
   if (sizes.min_bytes && sizes.max_bytes && *sizes.min_bytes > *sizes.max_bytes) {
-    return fail(Code::kInvalidArgument, "--minbytes takes a size up to --maxbytes ({}), not {}",
+    return fail(Code::kInvalidArgument, "--minbytes expects a size up to --maxbytes ({}), not {}",
                 *sizes.max_bytes, *sizes.min_bytes);
   }
   if (options.root && *options.root >= options.nranks) {
-    return fail(Code::kInvalidArgument, "--root takes a rank from 0 to {} or all, not {}",
+    return fail(Code::kInvalidArgument, "--root expects a rank from 0 to {} or all, not {}",
                 options.nranks - 1, *options.root);
   }
   if (options.joined && options.started_here) {
     return fail(Code::kInvalidArgument,
-                "--ranks and --mode start ranks here and --rank, --nranks and --rendezvous join "
-                "a job; give one kind of them");
+                "--ranks and --mode start ranks here, --rank, --nranks and --rendezvous join a "
+                "job: use one set or the other");
   }
   if (options.joined && (options.joined->nranks != 0 || options.joined->rank != -1)) {
     const Joined& joined = *options.joined;
     if (joined.nranks == 0) {
-      return fail(Code::kInvalidArgument,
-                  "--rank needs --nranks, which takes the number of ranks of the job");
+      return fail(Code::kInvalidArgument, "--rank needs --nranks, the number of ranks of the job");
     }
     if (joined.rank < 0 || joined.rank >= joined.nranks) {
-      return fail(Code::kInvalidArgument, "--rank takes a rank from 0 to {} when --nranks is {}",
+      return fail(Code::kInvalidArgument, "--rank expects a rank from 0 to {} when --nranks is {}",
                   joined.nranks - 1, joined.nranks);
     }
     if (joined.rendezvous.empty()) {
       return fail(Code::kInvalidArgument,
-                  "--rank needs --rendezvous, which takes the HOST:PORT on which rank 0 listens");
+                  "--rank needs --rendezvous, the HOST:PORT on which rank 0 listens");
     }
   }
   return ok();

@@ -28,7 +28,7 @@ Result<void> check_call(const char* call, ncclResult_t result) {
   const char* detail = ncclGetLastError(nullptr);
   return fail(static_cast<Code>(result), "{}: {} ({}): {}", call, ncclGetErrorString(result),
               static_cast<int>(result),
-              detail == nullptr || *detail == '\0' ? "no more is known" : detail);
+              detail == nullptr || *detail == '\0' ? "no reason was given" : detail);
 }
 
 Rank::Rank(ncclComm_t comm, const PerfOptions& options) noexcept : options_(options), comm_(comm) {}

@@ -84,7 +84,7 @@ Result<void> publish_unique_id(const std::filesystem::path& path, const UniqueId
     const std::string why = reason();
     unlink(draft.c_str());
     return fail(Code::kSystemError,
-                "cannot make {} for the other ranks: {}; pass --rendezvous HOST:PORT instead",
+                "cannot create {} for the other ranks: {}; pass --rendezvous HOST:PORT instead",
                 path.string(), why);
   }
   return ok();
@@ -100,7 +100,7 @@ Result<UniqueIdBytes> wait_unique_id(const std::filesystem::path& path,
       return *id;
     }
     if (std::chrono::steady_clock::now() > deadline) {
-      return fail(Code::kTimeout, "rank 0 did not come within {} s (it would have made {})",
+      return fail(Code::kTimeout, "rank 0 did not start within {} s (it creates {})",
                   std::chrono::duration_cast<std::chrono::seconds>(timeout).count(), path.string());
     }
     std::this_thread::sleep_for(kPoll);

@@ -73,8 +73,7 @@ Result<File> open_output(const std::string& flag, const std::string& name) {
     file.reset(
         std::fopen(name.c_str(), "we"));  // NOLINT(cppcoreguidelines-owning-memory): goes to File
     if (!file) {
-      return fail(Code::kInvalidArgument,
-                  "{} takes a file that can be written, and '{}' cannot: {}", flag, name,
+      return fail(Code::kInvalidArgument, "{}: cannot write to the file '{}': {}", flag, name,
                   std::generic_category().message(errno));
     }
   }

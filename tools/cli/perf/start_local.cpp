@@ -68,7 +68,7 @@ Error find_cause(const SharedArea& area, int nranks) {
     }
   }
   return cause ? std::move(*cause)
-               : fail(Code::kInternalError, "a rank failed and did not say why");
+               : fail(Code::kInternalError, "a rank failed without giving a reason");
 }
 
 }  // namespace

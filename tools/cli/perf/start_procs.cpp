@@ -34,7 +34,7 @@ class RowPipe {
   static Result<RowPipe> create() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-      return fail(Code::kSystemError, "cannot make a pipe: {}", reason(errno));
+      return fail(Code::kSystemError, "cannot create a pipe: {}", reason(errno));
     }
     return RowPipe(ends[0], ends[1]);
   }
@@ -164,7 +164,7 @@ Result<uint64_t> Parent::watch() {
     if (options_.timeout_s != 0 &&
         Clock::now() - start > std::chrono::seconds(options_.timeout_s)) {
       return fail(Code::kTimeout,
-                  "the job did not end within {} s (--timeout); its ranks were ended",
+                  "the job did not end within {} s (--timeout); its ranks were killed",
                   options_.timeout_s);
     }
   }
@@ -201,7 +201,7 @@ Error Parent::find_cause() const {
   const auto& end = processes_[static_cast<size_t>(worst)].end();
   const auto failure = area_.failure_of(worst);
   return fail(failure ? failure->code : Code::kRemoteError,
-              "rank {} {}; the other ranks were ended", worst,
+              "rank {} {}; the other ranks were killed", worst,
               failure ? fmt::format("failed: {}", failure->message) : describe(*end));
 }
 

@@ -40,7 +40,7 @@ std::string format_fabric(const Fabric& fabric) {
 std::string format_route(const Fabric& fabric, FabricPort from, FabricPort to) {
   const auto route = fabric.route(from, to);
   if (!route) {
-    return "no route: nothing joins the datacenters\n";
+    return "no route: no link connects the datacenters\n";
   }
   const FabricFlow alone[] = {{.from = from, .to = to}};
   std::string text = fmt::format("{} links, {:.6g} us, {:.6g} GB/s alone\n", route->size(),
@@ -62,7 +62,7 @@ std::string format_shift(const Fabric& fabric, int shift) {
     }
   }
   if (flows.empty()) {
-    return fmt::format("shift {}: every node is its own target\n", shift);
+    return fmt::format("shift {}: every node sends to itself\n", shift);
   }
   const std::vector<double> rates = share_links(fabric, flows);
   const std::vector<int> counts = count_flows(fabric, flows);

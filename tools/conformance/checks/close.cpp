@@ -194,7 +194,7 @@ Result<void> leaves_nothing(Stand& stand) {
   for (int i = 0; i < 5; ++i) {
     PLEXUS_TRY(use());
   }
-  return before.expect_nothing_more("all was closed");
+  return before.expect_nothing_more("everything was closed");
 }
 
 Result<void> aborts_leave_nothing(const Context& context) {
@@ -256,8 +256,8 @@ Result<void> closes_only_its_own(Stand& stand) {
   }
   context.close();
   for (const int number : ours) {
-    PLEXUS_TRY(expect(::fcntl(number, F_GETFD) >= 0, "descriptor {} is closed, which is the host's",
-                      number));
+    PLEXUS_TRY(expect(::fcntl(number, F_GETFD) >= 0,
+                      "it closed descriptor {}, which belongs to the host", number));
     ::close(number);
   }
   return ok();
@@ -300,34 +300,34 @@ constexpr std::array kChecks = {
           on_context<each_order>},
     Check{"close.receives", "closes with receives posted, and leaves their buffers", kCloseRule,
           on_context<receives_are_left>},
-    Check{"close.send", "closes with a send under way, and leaves its buffer", kCloseRule,
+    Check{"close.send", "closes with a send in flight, and leaves its buffer", kCloseRule,
           on_context<send_is_left>},
     Check{"close.amid", "closes in the middle of a message", kCloseRule,
           on_context<amid_a_message>},
     Check{"close.time", "closes in bounded time", kTimeRule, on_context<in_bounded_time>},
-    Check{"close.others", "closes one connection and leaves the others", kCloseRule,
+    Check{"close.others", "closes one connection without affecting the others", kCloseRule,
           on_context<leaves_others_alone>},
-    Check{"close.leaves", "leaves no descriptor and no thread", kLeakRule, leaves_nothing},
-    Check{"close.abort_leaves", "leaves no descriptor of aborted requests", kLeakRule,
+    Check{"close.leaves", "leaks no descriptor and no thread", kLeakRule, leaves_nothing},
+    Check{"close.abort_leaves", "leaks no descriptor of aborted requests", kLeakRule,
           on_context<aborts_leave_nothing>},
     Check{"close.memory",
-          "leaves no memory of connections",
+          "leaks no memory of connections",
           kLeakRule,
           leaves_no_memory,
           {.is_alone = true}},
     Check{"close.message_memory",
-          "leaves no memory of messages",
+          "leaks no memory of messages",
           kLeakRule,
           on_pair<messages_leave_no_memory>,
           {.is_alone = true}},
     Check{"close.own", "closes its own descriptors only", kLeakRule, closes_only_its_own},
     Check{"close.exit",
-          "lets the process end after use",
+          "lets the process exit after use",
           "plexus_net.h: no entry raises a signal, ends the process",
           exits_after_use,
           {.exits = true}},
     Check{"close.exit_open",
-          "lets the process end with everything open",
+          "lets the process exit with everything open",
           "plexus_net.h: no entry raises a signal, ends the process",
           exits_amid_use,
           {.exits = true}},

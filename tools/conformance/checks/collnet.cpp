@@ -33,13 +33,13 @@ Result<void> descriptor_is_constant(Stand& stand) {
     const plexus_collnet_plugin_t* again = nullptr;
     stand.monitor().call_void(Place::kQuery, [&] { again = query(host); });
     PLEXUS_TRY(expect(again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
-                      "to a host of ABI {}.{} it gives no descriptor, or another one", host >> 16,
-                      host & 0xFFFFU));
+                      "it returns no descriptor, or another one, to a host of ABI {}.{}",
+                      host >> 16, host & 0xFFFFU));
   }
   const plexus_collnet_plugin_t* other = nullptr;
   stand.monitor().call_void(Place::kQuery, [&] { other = query((PLEXUS_ABI_MAJOR + 1U) << 16); });
   return expect(other == nullptr || other->abi_major == PLEXUS_ABI_MAJOR,
-                "to a host of another major version it says that it is of that one");
+                "it claims the major version of a host whose major version differs");
 }
 
 Result<void> opens(const CollnetUse&) { return ok(); }
@@ -51,7 +51,7 @@ Result<void> devices(const CollnetUse& use) {
     }
     PLEXUS_TRY(expect(std::all_of(std::begin(each.reserved), std::end(each.reserved),
                                   [](uint32_t word) { return word == 0; }),
-                      "device {} has words in `reserved`", each.name));
+                      "device {} has `reserved` fields that are not 0", each.name));
   }
   return ok();
 }
@@ -75,12 +75,12 @@ Result<void> supports_something(const CollnetUse& use) {
     for (int32_t op = 0; op < kOps; ++op) {
       PLEXUS_TRY(first, use.supports(type, op));
       PLEXUS_TRY(again, use.supports(type, op));
-      PLEXUS_TRY(expect(first == again, "reduce_support of {} and {} changes its mind",
+      PLEXUS_TRY(expect(first == again, "reduce_support of {} and {} differs between two calls",
                         collnet_type_name(type), collnet_op_name(op)));
       any = any || first;
     }
   }
-  return expect(any, "it reduces nothing");
+  return expect(any, "it supports no reduction");
 }
 
 Result<void> supports_no_unknown(const CollnetUse& use) {
@@ -88,7 +88,8 @@ Result<void> supports_no_unknown(const CollnetUse& use) {
       {{-1, 0}, {12, 0}, {1000, 0}, {7, -1}, {7, 5}, {7, 1000}}};
   for (const auto& [type, op] : kUnknown) {
     PLEXUS_TRY(supported, use.supports(type, op));
-    PLEXUS_TRY(expect(!supported, "it says that it reduces type {} with operation {}", type, op));
+    PLEXUS_TRY(expect(
+        !supported, "it claims to reduce type {} with operation {}, which do not exist", type, op));
   }
   return ok();
 }
@@ -105,7 +106,7 @@ Result<void> listens(const CollnetUse& use) {
 
 Result<void> refuses_no_device(const CollnetUse& use) {
   auto listening = Member::listen(use, static_cast<uint32_t>(use.devices().size()) + 7);
-  return expect(listening.has_error(), "it listens on a device that it does not have");
+  return expect(listening.has_error(), "listen succeeded on a device that does not exist");
 }
 
 /// Member 1 of two never joins.
@@ -117,11 +118,12 @@ Result<void> connect_does_not_wait(const CollnetUse& use) {
   stand.monitor().measure_this_thread();
   PLEXUS_TRY(stand.repeat_for(milliseconds(200), [&]() -> Result<void> {
     const int32_t code = here.try_connect(handles, 0);
-    return expect(code == PLEXUS_AGAIN, "connect says {} before the other member is there", code);
+    return expect(code == PLEXUS_AGAIN, "connect returned {} before the other member connected",
+                  code);
   }));
   const auto longest = stand.monitor().times(Place::kConnect).longest;
   PLEXUS_TRY(expect(longest < stand.bound(milliseconds(500)),
-                    "a call of connect took {} us; it may not block", longest.count() / 1000));
+                    "a call of connect took {} us; it must not block", longest.count() / 1000));
   here.close();  // a group that is not complete yet
   return ok();
 }
@@ -169,9 +171,9 @@ Result<void> many_leave_nothing(Stand& stand) {
   const Holdings before;
   PLEXUS_TRY(use_it(20));
   PLEXUS_TRY(stand.wait_until(
-      "the end of what closed groups hold",
+      "the release of what closed groups hold",
       [&]() -> Result<bool> { return before.opened().empty(); }, seconds(2)));
-  return before.expect_no_threads("20 groups came and went");
+  return before.expect_no_threads("20 groups were made and closed");
 }
 
 Result<void> process_is_left(Stand& stand) {
@@ -202,54 +204,54 @@ constexpr const char* kSupportRule =
     "not supported";
 
 constexpr std::array kChecks = {
-    Check{"collnet.descriptor", "has a whole descriptor and table",
+    Check{"collnet.descriptor", "has a complete descriptor and table",
           "plexus_collnet.h: magic, sizes, ABI, name, version, all entries", descriptor},
     Check{"collnet.constant",
-          "gives the same descriptor every time",
+          "returns the same descriptor every time",
           "plexus_collnet.h: static storage of the plugin",
           descriptor_is_constant,
           {.abi = CheckOptions::Abi::kNative}},
-    Check{"collnet.init", "makes and ends a context", kLifeRule, on_use<opens>},
-    Check{"collnet.devices", "has devices that can be used", "plexus_collnet.h: properties",
-          on_use<devices>},
+    Check{"collnet.init", "creates and finalizes a context", kLifeRule, on_use<opens>},
+    Check{"collnet.devices", "has usable devices", "plexus_collnet.h: properties", on_use<devices>},
     Check{"collnet.devices_constant", "has the same devices in every context",
           "plexus_collnet.h: device_count, properties as in plexus_net.h",
           on_use<devices_are_constant>},
-    Check{"collnet.support", "reduces something, and says so twice", kSupportRule,
+    Check{"collnet.support", "supports a reduction, and reports the same twice", kSupportRule,
           on_use<supports_something>},
-    Check{"collnet.support_unknown", "does not reduce what it does not know", kSupportRule,
-          on_use<supports_no_unknown>},
-    Check{"collnet.listen", "gives each member a handle of its own",
+    Check{"collnet.support_unknown", "reports no support for unknown types and operations",
+          kSupportRule, on_use<supports_no_unknown>},
+    Check{"collnet.listen", "fills in a different handle for each member",
           "plexus_collnet.h listen: fills in its handle, which is secret", on_use<listens>},
     Check{"collnet.no_device",
-          "refuses a device that it does not have",
+          "refuses a device that does not exist",
           "plexus_net.h: PLEXUS_INVALID_ARGUMENT for what is not there",
           on_use<refuses_no_device>,
           {.abi = CheckOptions::Abi::kNative}},
     Check{"collnet.no_wait", "does not block while a member is missing", kConnectRule,
           on_use<connect_does_not_wait>},
-    Check{"collnet.two", "makes a group of two members", kConnectRule, on_use<makes_group<2>>},
-    Check{"collnet.three", "makes a group of three members", kConnectRule, on_use<makes_group<3>>},
+    Check{"collnet.two", "connects a group of two members", kConnectRule, on_use<makes_group<2>>},
+    Check{"collnet.three", "connects a group of three members", kConnectRule,
+          on_use<makes_group<3>>},
     Check{"collnet.two_processes",
-          "makes a group of two processes",
+          "connects a group of two processes",
           kConnectRule,
           makes_group_of_processes<2>,
           {.processes = 2}},
     Check{"collnet.three_members",
-          "makes a group of three members in two processes",
+          "connects a group of three members in two processes",
           kConnectRule,
           makes_group_of_processes<3>,
           {.processes = 2}},
     Check{"collnet.groups", "keeps two groups apart", kLifeRule, on_use<groups_beside_each_other>},
     Check{"collnet.many",
-          "makes many groups and leaves nothing",
+          "connects many groups and leaks nothing",
           kLifeRule,
           many_leave_nothing,
           {.is_alone = true}},
-    Check{"collnet.process", "changes nothing of the process",
+    Check{"collnet.process", "changes no state of the process",
           "a plugin leaves the process as it is", process_is_left},
     Check{"collnet.exit",
-          "lets the process end after use",
+          "lets the process exit after use",
           "no entry raises a signal, ends the process",
           on_use<exits>,
           {.exits = true}},

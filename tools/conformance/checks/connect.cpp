@@ -38,12 +38,12 @@ Result<void> connect_does_not_wait(const Context& context) {
     return ok();
   }));
   PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN,
-                    "connect failed with code {} before anybody called accept: {}", code,
+                    "connect failed with code {} before accept was called: {}", code,
                     context.net().stand->monitor().last_failure()));
   Recv recv = listen.accept();
   bool is_connected = code == PLEXUS_OK;
   bool is_accepted = false;
-  return context.net().stand->wait_until("accept of who connected long ago", [&] {
+  return context.net().stand->wait_until("accept of a connection requested earlier", [&] {
     return progress(send, is_connected, recv, is_accepted);
   });
 }
@@ -53,7 +53,7 @@ Result<void> accept_does_not_wait(const Context& context) {
   Recv recv = listen.accept();
   PLEXUS_TRY(context.net().stand->repeat_for(milliseconds(300), [&] {
     const int32_t code = recv.try_accept();
-    return expect(code == PLEXUS_AGAIN, "accept returned {} though nobody connects", code);
+    return expect(code == PLEXUS_AGAIN, "accept returned {} though no peer connects", code);
   }));
   Send send = context.connect(listen.handle());
   bool is_connected = false;
@@ -68,7 +68,7 @@ Result<void> sets_send_at_once(const Context& context) {
   PLEXUS_TRY(listen, context.listen());
   Send send = context.connect(listen.handle());
   send.try_connect();
-  return expect(send.raw() != nullptr, "`*send` is null after the first connect");
+  return expect(send.raw() != nullptr, "`*send` is null after the first call of connect");
 }
 
 Result<void> keeps_send(const Context& context) {
@@ -82,7 +82,7 @@ Result<void> keeps_send(const Context& context) {
   PLEXUS_TRY(context.net().stand->wait_until(
       "connect", [&] { return progress(send, is_connected, recv, is_accepted); }));
   PLEXUS_TRY(expect(first == nullptr || send.raw() == first,
-                    "a later connect put another handle in `*send`"));
+                    "a later call of connect changed the handle in `*send`"));
   return expect(
       std::equal(std::begin(handle.bytes), std::end(handle.bytes), std::begin(send.handle().bytes)),
       "connect wrote to the handle, which is const");
@@ -109,7 +109,7 @@ Result<void> gives_up(const Context& context) {
     }
     send.close();  // while it is connecting
   }
-  return before.expect_no_descriptors("20 attempts were given up");
+  return before.expect_no_descriptors("20 connection attempts were abandoned");
 }
 
 Result<void> listener_survives_quitters(const Context& context) {
@@ -117,7 +117,7 @@ Result<void> listener_survives_quitters(const Context& context) {
   for (int i = 0; i < 3; ++i) {
     Send send = context.connect(listen.handle());
     if (send.try_connect() == PLEXUS_OK) {
-      return skip("connect is done in one call here: nothing to give up");
+      return skip("connect completes in one call here: there is nothing to abandon");
     }
   }
   return accept_after_quitters(context, listen);
@@ -132,7 +132,7 @@ Result<void> several_per_listen(const Context& context) {
     recvs.push_back(listen.accept());
     bool is_connected = false;
     bool is_accepted = false;
-    PLEXUS_TRY(context.net().stand->wait_until("one more connection of a listen", [&] {
+    PLEXUS_TRY(context.net().stand->wait_until("another connection to one listen", [&] {
       return progress(sends.back(), is_connected, recvs.back(), is_accepted);
     }));
   }
@@ -168,7 +168,7 @@ Result<void> both_directions(Stand& stand) {
   Send send_back = first.connect(back.handle());
   Recv recv_back = back.accept();
   std::array<bool, 4> done{};
-  return stand.wait_until("two connections that are made at once", [&]() -> Result<bool> {
+  return stand.wait_until("two connections that are made concurrently", [&]() -> Result<bool> {
     PLEXUS_TRY(is_there, progress(send_there, done[0], recv_there, done[1]));
     PLEXUS_TRY(is_back, progress(send_back, done[2], recv_back, done[3]));
     return is_there && is_back;
@@ -224,7 +224,7 @@ Result<void> again_and_again(const Context& context) {
   PLEXUS_TRY(use(2));
   const Holdings before;
   PLEXUS_TRY(use(60));
-  return before.expect_nothing_more("60 connections came and went");
+  return before.expect_nothing_more("60 connections were made and closed");
 }
 
 Result<void> used_by_another_thread(Pair& pair) {
@@ -247,7 +247,7 @@ Result<void> to_nobody(const Context& context) {
     if (code == PLEXUS_AGAIN) {
       code = send.try_connect();
     }
-    return expect(code != PLEXUS_OK, "connect succeeded though nobody listens any more");
+    return expect(code != PLEXUS_OK, "connect succeeded though the listen was closed");
   });
 }
 
@@ -297,39 +297,39 @@ constexpr std::array kChecks = {
           on_processes<one_out, one_in>,
           {.processes = 2}},
     Check{"connect.devices", "connects on each device", kConnectRule, on_context<on_each_device>},
-    Check{"connect.no_wait", "connect returns though nobody accepts", kConnectRule,
+    Check{"connect.no_wait", "connect returns though no peer accepts", kConnectRule,
           on_context<connect_does_not_wait>},
-    Check{"accept.no_wait", "accept returns though nobody connects", kAcceptRule,
+    Check{"accept.no_wait", "accept returns though no peer connects", kAcceptRule,
           on_context<accept_does_not_wait>},
-    Check{"connect.sets_send", "gives the handle with the first call",
+    Check{"connect.sets_send", "sets the handle in the first call",
           "plexus_net.h connect: first call with `*send` null; the plugin sets it at once",
           on_context<sets_send_at_once>, kNative},
     Check{"connect.keeps_send", "keeps handle and arguments over retries",
           "plexus_net.h connect: continues in later calls with the same arguments",
           on_context<keeps_send>, kNative},
-    Check{"connect.give_up", "can be given up while connecting, without a trace", kCloseRule,
+    Check{"connect.give_up", "can be abandoned while connecting, without a leak", kCloseRule,
           on_context<gives_up>, kNative},
-    Check{"accept.quitters", "accepts after others gave up",
+    Check{"accept.quitters", "accepts after other attempts were abandoned",
           "plexus_net.h accept: a stranger's attempt is refused, which is no failure",
           on_context<listener_survives_quitters>, kNative},
     Check{"accept.several", "accepts several connections of one listen", kAcceptRule,
           on_context<several_per_listen>},
-    Check{"connect.outlives_listen", "keeps a connection whose listen is closed",
+    Check{"connect.outlives_listen", "keeps a connection after its listen is closed",
           "plexus_net.h accept: the connection outlives `listen`", on_pair<outlives_listen>},
     Check{"connect.both_ways", "connects in both directions at once", kConnectRule,
           both_directions},
     Check{"connect.interleaved", "makes 16 connections in turns", kConnectRule,
           on_context<interleaved>},
-    Check{"connect.many", "has 64 connections, or what it says",
+    Check{"connect.many", "supports 64 connections, or as many as it reports",
           "plexus_net.h comms_max: connections the device can have", on_context<many>},
-    Check{"connect.leaves", "leaves nothing of connections that ended",
+    Check{"connect.leaves", "leaks nothing of closed connections",
           "plexus_net.h: connect .. close_send, accept .. close_recv", on_context<again_and_again>},
     Check{"connect.thread", "lets another thread use a connection",
           "plexus_net.h Threads: one thread at a time, not always the same",
           on_pair<used_by_another_thread>},
     Check{"connect.nobody", "does not connect to a closed listen", kConnectRule,
           on_context<to_nobody>},
-    Check{"connect.garbage", "survives handles that are none",
+    Check{"connect.garbage", "survives invalid handles",
           "plexus_net.h: no entry raises a signal, ends the process", on_context<garbage_handle>,
           kNative},
 };

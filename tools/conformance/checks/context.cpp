@@ -15,7 +15,7 @@ namespace {
 
 Result<void> opens(const Context& context) {
   return expect(context.raw() != nullptr || !context.net().is_native(),
-                "init said PLEXUS_OK and gave no context");
+                "init returned PLEXUS_OK but no context");
 }
 
 Result<void> finalizes(Stand& stand) {
@@ -29,7 +29,7 @@ Result<void> two_are_distinct(Stand& stand) {
   PLEXUS_TRY(net, Net::load(stand));
   PLEXUS_TRY(first, Context::open(net, 1));
   PLEXUS_TRY(second, Context::open(net, 2));
-  PLEXUS_TRY(expect(first.raw() != second.raw(), "two communicators got one context"));
+  PLEXUS_TRY(expect(first.raw() != second.raw(), "two communicators got the same context"));
   first.close();
   PLEXUS_TRY(pair, connect_pair(second, second));
   return deliver(pair, {.size_bytes = 100});
@@ -82,7 +82,7 @@ Result<void> from_threads(Stand& stand) {
     thread.join();
   }
   for (const std::string& problem : problems) {
-    PLEXUS_TRY(expect(problem.empty(), "one of 8 inits at once failed: {}", problem));
+    PLEXUS_TRY(expect(problem.empty(), "one of 8 concurrent inits failed: {}", problem));
   }
   return ok();
 }
@@ -191,30 +191,31 @@ constexpr const char* kInitRule =
 constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
 
 constexpr std::array kChecks = {
-    Check{"init.ok", "makes a context", kInitRule, on_context<opens>},
-    Check{"init.finalize", "ends a context that was not used",
+    Check{"init.ok", "creates a context", kInitRule, on_context<opens>},
+    Check{"init.finalize", "finalizes a context that was not used",
           "plexus_net.h finalize: ends the context", finalizes},
-    Check{"init.two", "gives each communicator its context", kInitRule, two_are_distinct},
+    Check{"init.two", "returns a separate context for each communicator", kInitRule,
+          two_are_distinct},
     Check{"init.same_communicator", "serves two ranks of one communicator in a process", kInitRule,
           same_communicator_twice},
-    Check{"init.order", "contexts end in any order", kInitRule, any_order_of_ends},
+    Check{"init.order", "finalizes contexts in any order", kInitRule, any_order_of_ends},
     Check{"init.many", "serves many communicators one after another", kInitRule,
           many_one_after_another},
-    Check{"init.threads", "makes contexts in several threads at once",
+    Check{"init.threads", "creates contexts in several threads concurrently",
           "plexus_net.h init: Threads: any, also concurrently", from_threads},
     Check{"init.newer_config", "ignores fields of a newer config",
           "plexus_net.h: read a field only if it is within struct_size", newer_config, kNative},
-    Check{"init.config_borrowed", "does not keep the config", "plexus_net.h: borrowed for the call",
-          config_is_borrowed, kNative},
-    Check{"init.traffic_class", "takes or politely refuses a traffic class",
+    Check{"init.config_borrowed", "keeps no pointer to the config",
+          "plexus_net.h: borrowed for the call", config_is_borrowed, kNative},
+    Check{"init.traffic_class", "accepts a traffic class, or refuses it with an error",
           "plexus_net.h: traffic_class, requested by the user", traffic_class, kNative},
-    Check{"init.process", "changes nothing of the process",
+    Check{"init.process", "changes no state of the process",
           "no entry raises a signal, ends the process, or lets an exception out",
           leaves_the_process},
-    Check{"init.leaves", "leaves no descriptor and no thread after finalize",
+    Check{"init.leaves", "leaks no descriptor and no thread after finalize",
           "plexus_net.h: init .. finalize", leaves_nothing},
     Check{"init.memory",
-          "leaves no memory after finalize",
+          "leaks no memory after finalize",
           "plexus_net.h: init .. finalize",
           leaves_no_memory,
           {.is_alone = true}},

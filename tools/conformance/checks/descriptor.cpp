@@ -38,7 +38,7 @@ Result<const plexus_plugin_t*> descriptor(Stand& stand) {
   PLEXUS_TRY(query, find_query(stand));
   const plexus_plugin_t* const plugin = ask(stand, query);
   if (plugin == nullptr) {
-    return wrong("plexus_plugin_query gives no descriptor to this host");
+    return wrong("plexus_plugin_query returns no descriptor to this host");
   }
   return plugin;
 }
@@ -76,7 +76,7 @@ Result<void> kind(Stand& stand) {
   const bool has_tuner = plugin->struct_size >= sizeof(plexus_plugin_t) && plugin->tuner != nullptr;
   return expect((plugin->net != nullptr) == (plugin->kind == PLEXUS_KIND_NET) &&
                     has_tuner == (plugin->kind == PLEXUS_KIND_TUNER),
-                "the table of its kind is missing, or there is one of another kind");
+                "the table of its kind is missing, or it has a table of another kind");
 }
 
 Result<void> reserved(Stand& stand) {
@@ -94,7 +94,7 @@ bool is_text(const char* text, const char* pattern) {
 Result<void> name(Stand& stand) {
   PLEXUS_TRY(plugin, descriptor(stand));
   return expect(is_text(plugin->name, "[A-Za-z0-9_.-]+"),
-                "name is null, empty, too long or has a character that is not allowed");
+                "name is null, empty, too long or has an invalid character");
 }
 
 Result<void> version(Stand& stand) {
@@ -106,13 +106,14 @@ Result<void> version(Stand& stand) {
 Result<void> is_constant(Stand& stand) {
   PLEXUS_TRY(query, find_query(stand));
   const plexus_plugin_t* const first = ask(stand, query);
-  PLEXUS_TRY(expect(first != nullptr, "plexus_plugin_query gives no descriptor"));
+  PLEXUS_TRY(expect(first != nullptr, "plexus_plugin_query returns no descriptor"));
   const plexus_plugin_t copy = *first;
   constexpr int kTimes = 100;
   for (int i = 0; i < kTimes; ++i) {
     const plexus_plugin_t* const again = ask(stand, query);
-    PLEXUS_TRY(expect(again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
-                      "query number {} gave another descriptor than the first", i + 2));
+    PLEXUS_TRY(expect(
+        again != nullptr && std::memcmp(again, &copy, sizeof copy) == 0,
+        "call number {} of plexus_plugin_query returned another descriptor than the first", i + 2));
   }
   return ok();
 }
@@ -129,10 +130,11 @@ Result<void> other_major(Stand& stand) {
   for (const uint32_t major : {0u, PLEXUS_ABI_MAJOR + 1, 65535u}) {
     const plexus_plugin_t* const plugin = ask(stand, query, major << 16);
     PLEXUS_TRY(expect(plugin == nullptr || plugin->abi_major == PLEXUS_ABI_MAJOR,
-                      "to a host of major {} it says that it is of major {}", major,
+                      "it reports major version {1} to a host of major version {0}", major,
                       plugin == nullptr ? 0 : plugin->abi_major));
   }
-  return expect(ask(stand, query) != nullptr, "after a host of another major it refuses ours");
+  return expect(ask(stand, query) != nullptr,
+                "after a query by a host of another major version it refuses this one");
 }
 
 Result<void> from_threads(Stand& stand) {
@@ -147,7 +149,7 @@ Result<void> from_threads(Stand& stand) {
   }
   return expect(
       std::all_of(found.begin(), found.end(), [&](const auto* each) { return each != nullptr; }),
-      "one of 8 threads that asked at once got no descriptor");
+      "one of 8 threads that queried concurrently got no descriptor");
 }
 
 Result<void> query_leaves_nothing(Stand& stand) {
@@ -198,35 +200,35 @@ constexpr const char* kQueryRule =
     "start threads or open devices";
 
 constexpr std::array kChecks = {
-    Check{"query.given", "gives a descriptor to this host", kQueryRule, is_given, kNative},
-    Check{"query.magic", "begins with the magic word",
+    Check{"query.given", "returns a descriptor to this host", kQueryRule, is_given, kNative},
+    Check{"query.magic", "begins with the magic number",
           "plexus_plugin.h: first word of the descriptor", magic, kNative},
-    Check{"query.abi", "is of this host's ABI",
+    Check{"query.abi", "has this host's ABI version",
           "plexus_plugin.h: a host accepts a plugin with its own major and any minor", abi_version,
           kNative},
-    Check{"query.size", "says the size of its descriptor",
+    Check{"query.size", "reports the size of its descriptor",
           "ABI.md: tables and the descriptor begin with their size", size, kNative},
-    Check{"query.kind", "has one kind and its table", "plexus_plugin.h: a library is of one kind",
-          kind, kNative},
-    Check{"query.reserved", "leaves reserved words 0", "plexus_plugin.h: reserved, 0", reserved,
+    Check{"query.kind", "has one kind and the table of that kind",
+          "plexus_plugin.h: a library is of one kind", kind, kNative},
+    Check{"query.reserved", "leaves reserved fields 0", "plexus_plugin.h: reserved, 0", reserved,
           kNative},
     Check{"query.name", "has a name that NCCL_NET can match",
           "plexus_plugin.h: [A-Za-z0-9_.-]+, shorter than PLEXUS_NAME_BYTES", name, kNative},
     Check{"query.version", "has a printable version",
           "plexus_plugin.h: printable, shorter than PLEXUS_NAME_BYTES", version, kNative},
-    Check{"query.constant", "gives the same descriptor every time",
+    Check{"query.constant", "returns the same descriptor every time",
           "plexus_plugin.h: static storage of the plugin, valid and unchanged for ever",
           is_constant, kNative},
     Check{"query.newer_host", "serves a host of a newer minor version",
           "ABI.md: PLEXUS_ABI_MINOR moves when something is appended", newer_host, kNative},
     Check{"query.other_major", "survives a host of another major version",
           "plexus_plugin.h: null if the plugin cannot work with this host", other_major, kNative},
-    Check{"query.threads", "can be asked by several threads at once", kQueryRule, from_threads,
-          kNative},
-    Check{"query.leaves", "leaves nothing behind", kQueryRule, query_leaves_nothing, kNative},
-    Check{"table.size", "has a table of full size",
+    Check{"query.threads", "can be queried by several threads concurrently", kQueryRule,
+          from_threads, kNative},
+    Check{"query.leaves", "leaks nothing", kQueryRule, query_leaves_nothing, kNative},
+    Check{"table.size", "has a table of at least the size of this ABI version",
           "ABI.md: the host copies min(struct_size, sizeof)", table_size, kNative},
-    Check{"table.reserved", "leaves the table's reserved word 0", "plexus_net.h: reserved, 0",
+    Check{"table.reserved", "leaves the table's reserved field 0", "plexus_net.h: reserved, 0",
           table_reserved, kNative},
     Check{"table.entries", "has every mandatory entry",
           "plexus_net.h: only flush and net_path may be null", table_entries, kNative},

@@ -38,19 +38,19 @@ Result<void> count_is_constant(const Context& context) {
       return context.net().ops().device_count(context.raw(), &count);
     });
     PLEXUS_TRY(expect(code == PLEXUS_OK && count == context.devices(),
-                      "device_count said {} first and {} later", context.devices(), count));
+                      "device_count returned {} first and {} later", context.devices(), count));
   }
   return ok();
 }
 
 Result<void> name(const plexus_net_properties_t& p) {
   return expect(is_printable(p.name, sizeof p.name) && p.name[0] != '\0',
-                "name is empty, not printable or not ended by a zero");
+                "name is empty, not printable or not zero-terminated");
 }
 
 Result<void> pci_path(const plexus_net_properties_t& p) {
   PLEXUS_TRY(expect(is_printable(p.pci_path, sizeof p.pci_path),
-                    "pci_path is not printable or not ended by a zero"));
+                    "pci_path is not printable or not zero-terminated"));
   if (p.pci_path[0] == '\0') {
     return ok();
   }
@@ -58,7 +58,7 @@ Result<void> pci_path(const plexus_net_properties_t& p) {
   const auto real = std::filesystem::canonical(p.pci_path, error);
   PLEXUS_TRY(expect(!error, "pci_path {} does not exist", p.pci_path));
   return expect(real.string().rfind("/sys/devices/", 0) == 0,
-                "pci_path {} is no path below /sys/devices", p.pci_path);
+                "pci_path {} is not a path below /sys/devices", p.pci_path);
 }
 
 Result<void> message_bytes(const plexus_net_properties_t& p) {
@@ -71,12 +71,12 @@ Result<void> memory(const plexus_net_properties_t& p) {
   PLEXUS_TRY(expect(p.pointer_support != 0 && (p.pointer_support & ~kAll) == 0,
                     "pointer_support is {:#x}", p.pointer_support));
   return expect((p.pointer_support & PLEXUS_MEMORY_HOST) != 0,
-                "it does not take host memory, which every job uses");
+                "it does not support host memory, which every job uses");
 }
 
 Result<void> speed(const plexus_net_properties_t& p) {
   return expect(p.speed_mbit_per_s != 0,
-                "speed_mbit_per_s is 0; PLEXUS_UNKNOWN_U32 says that it is not known");
+                "speed_mbit_per_s is 0; report an unknown speed as PLEXUS_UNKNOWN_U32");
 }
 
 Result<void> latency(const plexus_net_properties_t& p) {
@@ -112,7 +112,7 @@ Result<void> rails(const plexus_net_properties_t& p) {
 Result<void> reserved(const plexus_net_properties_t& p) {
   return expect(std::all_of(std::begin(p.reserved), std::end(p.reserved),
                             [](uint32_t word) { return word == 0; }),
-                "a reserved word is not 0");
+                "a reserved field is not 0");
 }
 
 Result<void> flush_entry(const Context& context) {
@@ -120,7 +120,7 @@ Result<void> flush_entry(const Context& context) {
     const uint32_t gpu =
         context.properties(device).pointer_support & (PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF);
     PLEXUS_TRY(expect(gpu == 0 || context.net().ops().flush != nullptr,
-                      "device {} takes GPU memory, but there is no flush", device));
+                      "device {} supports GPU memory, but there is no flush", device));
   }
   return ok();
 }
@@ -132,7 +132,7 @@ Result<void> names_differ(const Context& context) {
     const std::string name = fmt::format("{}:{}", p.name, p.port);
     // Vendors' devices with equal names differ in their guid.
     PLEXUS_TRY(expect(names.insert(fmt::format("{} {}", name, p.guid)).second,
-                      "two devices are called {} and have one guid", name));
+                      "two devices have the name {} and the same guid", name));
   }
   return ok();
 }
@@ -154,7 +154,7 @@ Result<void> are_constant(const Context& context) {
     for (uint32_t device = 0; device < context.devices(); ++device) {
       PLEXUS_TRY(again, read(context, device));
       PLEXUS_TRY(expect(std::memcmp(&again, &context.properties(device), sizeof again) == 0,
-                        "device {} has other properties the second time", device));
+                        "device {} reports other properties in the second call", device));
     }
   }
   return ok();
@@ -205,7 +205,7 @@ Result<void> writes_only_its_struct(const Context& context) {
   const auto is_kept = [](uint64_t word) { return word == ~uint64_t{0}; };
   return expect(std::all_of(room.before.begin(), room.before.end(), is_kept) &&
                     std::all_of(room.behind.begin(), room.behind.end(), is_kept),
-                "properties wrote beside the struct");
+                "properties wrote outside the struct");
 }
 
 Result<void> from_threads(const Context& context) {
@@ -225,13 +225,13 @@ Result<void> from_threads(const Context& context) {
     thread.join();
   }
   return expect(std::find(is_well.begin(), is_well.end(), false) == is_well.end(),
-                "one of 4 threads that read the properties at once got something else");
+                "one of 4 threads that read the properties concurrently got different values");
 }
 
 Result<void> paths(const Context& context) {
   const plexus_net_ops_t& ops = context.net().ops();
   if (ops.net_path == nullptr) {
-    return skip("it knows nothing of fabrics");
+    return skip("it has no net_path");
   }
   for (const uint64_t source : {uint64_t{0}, uint64_t{1}, context.properties().fabric_id}) {
     for (const uint64_t target : {uint64_t{0}, uint64_t{1}, PLEXUS_UNKNOWN_U64}) {
@@ -250,7 +250,7 @@ Result<void> paths(const Context& context) {
           "loss_per_billion is {}", path.loss_per_billion));
       PLEXUS_TRY(expect(std::all_of(std::begin(path.reserved), std::end(path.reserved),
                                     [](uint64_t word) { return word == 0; }),
-                        "a reserved word of the path is not 0"));
+                        "a reserved field of the path is not 0"));
     }
   }
   return ok();
@@ -262,7 +262,7 @@ constexpr const char* kFixedRule =
     "ABI.md: structs that the plugin fills have a fixed size, what is reserved stays 0";
 
 constexpr std::array kChecks = {
-    Check{"device.some", "has a device here",
+    Check{"device.some", "has a device on this host",
           "plexus_net.h device_count: 0: unusable on this machine", on_context<some>},
     Check{"device.count", "has a constant number of devices", kCountRule,
           on_context<count_is_constant>},
@@ -271,35 +271,35 @@ constexpr std::array kChecks = {
     Check{"device.pci_path", "gives real PCI paths, or none",
           "plexus_net.h pci_path: real path below /sys/devices; empty: virtual device",
           on_context<on_devices<pci_path>>},
-    Check{"device.message_bytes", "says how long a message may be",
+    Check{"device.message_bytes", "reports the longest message",
           "plexus_net.h message_bytes_max: in 1 .. PLEXUS_NET_MESSAGE_BYTES_MAX",
           on_context<on_devices<message_bytes>>},
-    Check{"device.memory", "takes host memory", "plexus_net.h pointer_support: mask, never 0",
+    Check{"device.memory", "supports host memory", "plexus_net.h pointer_support: mask, never 0",
           on_context<on_devices<memory>>},
-    Check{"device.speed", "says a speed or that it is unknown",
+    Check{"device.speed", "reports a speed, or that it is unknown",
           "plexus_net.h: plugins must not guess", on_context<on_devices<speed>>},
-    Check{"device.latency", "says a sane latency or that it is unknown",
+    Check{"device.latency", "reports a plausible latency, or that it is unknown",
           "plexus_net.h: times are nanoseconds", on_context<on_devices<latency>>},
-    Check{"device.comms", "can have connections", "plexus_net.h comms_max: at least 1",
+    Check{"device.comms", "supports at least one connection", "plexus_net.h comms_max: at least 1",
           on_context<on_devices<comms>>},
-    Check{"device.recvs", "says how many buffers a receive may have",
+    Check{"device.recvs", "reports how many buffers a receive may have",
           "plexus_net.h recvs_max: in 1 .. PLEXUS_NET_RECVS_MAX", on_context<on_devices<recvs>>},
-    Check{"device.requests", "takes 8 requests per connection or more",
+    Check{"device.requests", "supports 8 requests per connection or more",
           "plexus_net.h requests_max: at least 8", on_context<on_devices<requests>>},
     Check{"device.flags", "has flags of 0 or 1", "plexus_net.h: 1: ...",
           on_context<on_devices<flags>>},
     Check{"device.rails", "has rails and planes of -1 or more", "plexus_net.h rail_id: -1: none",
           on_context<on_devices<rails>>},
-    Check{"device.reserved", "leaves reserved words 0", kFixedRule,
+    Check{"device.reserved", "leaves reserved fields 0", kFixedRule,
           on_context<on_devices<reserved>>},
     Check{"device.flush",
-          "has a flush where GPU memory is taken",
+          "has a flush if it supports GPU memory",
           "plexus_net.h flush: null: no CUDA or DMABUF in pointer_support",
           on_context<flush_entry>,
           {.abi = CheckOptions::Abi::kNative}},
-    Check{"device.names_differ", "tells its devices apart",
+    Check{"device.names_differ", "distinguishes its devices",
           "plexus_net.h guid: equal on two devices: same physical port", on_context<names_differ>},
-    Check{"device.constant", "gives the same properties again", kCountRule,
+    Check{"device.constant", "reports the same properties in every call", kCountRule,
           on_context<are_constant>},
     Check{"device.contexts", "has the same devices in every context", kCountRule,
           equal_in_contexts},
@@ -310,9 +310,9 @@ constexpr std::array kChecks = {
           {.processes = 2}},
     Check{"device.struct", "writes only its struct", kFixedRule,
           on_context<writes_only_its_struct>},
-    Check{"device.threads", "can be asked by several threads at once",
+    Check{"device.threads", "can be queried by several threads concurrently",
           "plexus_net.h properties: Threads: any, also concurrently", on_context<from_threads>},
-    Check{"device.path", "gives sane paths between fabrics",
+    Check{"device.path", "reports plausible paths between fabrics",
           "plexus_net.h net_path: the path from fabric source to fabric target", on_context<paths>},
 };
 

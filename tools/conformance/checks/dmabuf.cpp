@@ -67,7 +67,7 @@ class SharedPages {
 Result<bool> register_pages(Recv& recv, const SharedPages& pages, plexus_net_memory_t** memory) {
   const int fd = pages.share();
   if (fd < 0) {
-    return skip("this host makes no dma-buf");
+    return skip("this host cannot create a dma-buf");
   }
   const plexus_net_region_t region{pages.data() + kOffset, kBytes - kOffset, kOffset, fd,
                                    PLEXUS_MEMORY_DMABUF};
@@ -126,14 +126,15 @@ Result<void> arrives_flushed(Pair& pair) {
   const Net& net = pair.recv.net();
   PLEXUS_TRY(context, Context::open(net));
   if ((context.properties().pointer_support & PLEXUS_MEMORY_DMABUF) == 0) {
-    return skip("the device takes no dma-buf");
+    return skip("the device does not support dma-bufs");
   }
   const SharedPages pages;
   PLEXUS_TRY(expect(pages.data() != nullptr, "cannot map memory"));
   plexus_net_memory_t* memory = nullptr;
   PLEXUS_TRY(is_taken, register_pages(pair.recv, pages, &memory));
   if (!is_taken) {
-    return skip("the plugin takes no dma-buf of the host: {}", net.stand->monitor().last_failure());
+    return skip("the plugin cannot register a dma-buf of host memory: {}",
+                net.stand->monitor().last_failure());
   }
   for (uint64_t seed = 1; seed < 20; ++seed) {
     const Bytes message = make_message(seed * 37'000, seed);

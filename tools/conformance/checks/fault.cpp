@@ -19,8 +19,8 @@ namespace {
 /// Expects a network error, not a timeout.
 Result<void> expect_failure(const Result<void>& result, const char* what) {
   PLEXUS_TRY(expect(result.has_error(), "{} succeeded", what));
-  return expect(result.error().message().find("did not happen") == std::string::npos,
-                "{} neither ended nor failed in bounded time", what);
+  return expect(result.error().message().find("timed out after") == std::string::npos,
+                "{} neither completed nor failed in bounded time", what);
 }
 
 Result<void> receiver_of_a_dead_peer(Stand& stand) {
@@ -130,7 +130,7 @@ Result<void> every_later_call(Stand&, const Context&, Broken& broken) {
     plexus_net_request_t* request = nullptr;
     const int32_t code =
         broken.send.isend(broken.data.data(), broken.data.size(), 0, broken.memory, &request);
-    PLEXUS_TRY(expect(code != PLEXUS_AGAIN, "isend says \"call again\" of a failed connection"));
+    PLEXUS_TRY(expect(code != PLEXUS_AGAIN, "isend returns PLEXUS_AGAIN on a failed connection"));
     if (code == PLEXUS_OK) {
       const int32_t tested = broken.send.test(request, nullptr);
       PLEXUS_TRY(expect(tested != PLEXUS_OK && tested != PLEXUS_AGAIN,
@@ -179,7 +179,8 @@ Result<void> receiver_closes(Pair& pair) {
   for (int i = 0; i < 1000; ++i) {
     PLEXUS_TRY(traffic.send(pair.send, message));
   }
-  return expect_failure(traffic.finish(seconds(10)), "a send of 1000 messages to who closed");
+  return expect_failure(traffic.finish(seconds(10)),
+                        "a send of 1000 messages to a peer that closed");
 }
 
 Result<void> others_go_on(const Context& context) {
@@ -293,7 +294,7 @@ Result<void> no_descriptors_left(const Context& context) {
   }
   ::setrlimit(RLIMIT_NOFILE, &limit);
   PLEXUS_TRY(expect(alive.has_value(),
-                    "without free descriptors a connection that was there broke: {}",
+                    "an existing connection broke when no descriptors were free: {}",
                     alive.has_error() ? alive.error().message() : ""));
   PLEXUS_TRY(next, connect_pair(context, context));
   return deliver(next, {.size_bytes = 100});
@@ -334,14 +335,14 @@ constexpr std::array kChecks = {
           receiver_of_a_dead_peer, kTwo},
     Check{"fault.sender", "fails a send when the receiver died", kDeathRule, sender_to_a_dead_peer,
           kTwo},
-    Check{"fault.amid", "fails when the sender dies amid a message", kDeathRule,
+    Check{"fault.amid", "fails when the sender dies in the middle of a message", kDeathRule,
           dies_amid_a_message, kTwo},
-    Check{"fault.again", "says the failure again with every call", kFailRule,
+    Check{"fault.again", "reports the failure again in every call", kFailRule,
           after_a_failure<every_later_call>, kTwoNative},
-    Check{"fault.sentence", "explains a failure by one sentence",
+    Check{"fault.sentence", "explains a failure in one sentence",
           "plexus_plugin.h PLEXUS_LOG_ERROR: log one sentence (what, where, what to do)",
           after_a_failure<one_sentence>, kTwoNative},
-    Check{"fault.code", "calls the death of a peer PLEXUS_REMOTE_ERROR", kDeathRule,
+    Check{"fault.code", "reports the death of a peer as PLEXUS_REMOTE_ERROR", kDeathRule,
           after_a_failure<says_that_the_peer_is_gone>, kTwoNative},
     Check{"fault.context", "makes new connections after a failure", kFailRule,
           after_a_failure<context_lives_on>, kTwo},
@@ -355,9 +356,9 @@ constexpr std::array kChecks = {
           "plexus_net.h accept: a stranger's attempt is refused, which is no failure",
           connector_dies, kTwo},
     Check{"fault.listener", "does not connect to a dead process", kDeathRule, listener_dies, kTwo},
-    Check{"fault.stopped", "waits for a process that is stopped for a while",
+    Check{"fault.stopped", "waits for a process that is suspended for a while",
           "a machine may be slow; that is no failure", peer_stops, kTwo},
-    Check{"fault.descriptors", "says so when there is no descriptor left, and recovers",
+    Check{"fault.descriptors", "reports that no descriptor is left, and recovers",
           "plexus_plugin.h PLEXUS_SYSTEM_ERROR: the operating system or the network refused",
           on_context<no_descriptors_left>},
     Check{"fault.signals", "works while signals interrupt its calls", kSignalRule,

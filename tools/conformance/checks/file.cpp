@@ -40,7 +40,7 @@ Result<void> exports_only_entries(Stand& stand) {
   for (const ElfSymbol& symbol : file.exported) {
     PLEXUS_TRY(
         expect(is_native ? is_plugin_entry(symbol.name) : !std::regex_match(symbol.name, kApi),
-               "it exports {}, which may meet a symbol of the host or of another plugin; "
+               "it exports {}, which may clash with a symbol of the host or of another plugin; "
                "compile with -fvisibility=hidden, link with a version script",
                symbol.name));
   }
@@ -64,7 +64,7 @@ Result<void> needs_no_host(Stand& stand) {
   static const std::regex kHost("lib(plexus|nccl|rccl)\\.so.*");
   for (const std::string& name : file.needed) {
     PLEXUS_TRY(expect(!std::regex_match(name, kHost),
-                      "it is linked with {}: two hosts would be in one process", name));
+                      "it is linked with {}: a process would contain two hosts", name));
   }
   return ok();
 }
@@ -74,7 +74,7 @@ Result<void> takes_nothing_of_host(Stand& stand) {
   static const std::regex kHost("(plexus_|p?nccl[A-Z]).*");
   for (const std::string& name : file.undefined) {
     PLEXUS_TRY(expect(!std::regex_match(name, kHost),
-                      "it expects {} from the host, which shows no symbols to plugins", name));
+                      "it expects {} from the host, which exports no symbols to plugins", name));
   }
   return ok();
 }
@@ -97,8 +97,7 @@ Result<void> searches_safe_folders(Stand& stand) {
   PLEXUS_TRY(file, read(stand));
   for (const std::string& path : file.run_paths) {
     PLEXUS_TRY(expect(!path.empty() && (path[0] == '/' || path[0] == '$'),
-                      "its run path has the entry '{}', which means the folder that the user "
-                      "happens to be in",
+                      "its run path has the entry '{}', which is relative to the current folder",
                       path));
   }
   return ok();
@@ -159,7 +158,7 @@ constexpr const char* kLoadRule =
     "plexus_plugin.h: a plugin must not block, start threads or open devices when it is loaded";
 
 constexpr std::array kChecks = {
-    Check{"file.elf", "is a complete 64-bit library for this machine",
+    Check{"file.elf", "is a complete 64-bit library for this architecture",
           "a truncated library ends the process inside dlopen", is_complete},
     Check{"file.entry", "exports an entry of a plugin",
           "plexus_plugin.h: a plugin exports plexus_plugin_query (or tables of NCCL's ABI)",
@@ -169,14 +168,14 @@ constexpr std::array kChecks = {
           exports_only_entries},
     Check{"file.entry_kinds", "plexus_..._query is a function, tables are data",
           "plugin ABI: NCCL's entries are data symbols, ours is a function", entry_kinds},
-    Check{"file.needed", "is not linked with its host",
+    Check{"file.needed", "is not linked with the host library",
           "layers: a plugin includes and links plugin-api alone", needs_no_host},
-    Check{"file.undefined", "expects no symbol of its host",
+    Check{"file.undefined", "requires no symbol of the host",
           "layers: all that a plugin gets of its host comes through the ABI",
           takes_nothing_of_host},
     Check{"file.text_relocations", "has no text relocations",
           "a hardened system refuses to load such a library", needs_no_text_relocations},
-    Check{"file.stack", "asks for no executable memory",
+    Check{"file.stack", "requires no executable memory",
           "a hardened system refuses to load such a library", asks_for_no_executable_stack},
     Check{"file.run_path", "looks for libraries in absolute folders only",
           "a library in the current folder must not get into the process", searches_safe_folders},
@@ -186,17 +185,17 @@ constexpr std::array kChecks = {
           loads_twice_as_one},
     Check{"file.load_threads", "starts no thread when it is loaded", kLoadRule,
           loading_leaves_no_threads},
-    Check{"file.load_descriptors", "opens nothing when it is loaded", kLoadRule,
+    Check{"file.load_descriptors", "opens no descriptor when it is loaded", kLoadRule,
           loading_leaves_no_descriptors},
     Check{"file.load_silent", "prints nothing when it is loaded",
           "plexus_plugin.h: a plugin has no other output than the log callback", loading_is_silent},
-    Check{"file.load_process", "changes nothing of the process when it is loaded", kLoadRule,
+    Check{"file.load_process", "changes no state of the process when it is loaded", kLoadRule,
           loading_leaves_the_process},
-    Check{"file.reload", "can be closed and loaded again",
+    Check{"file.reload", "can be unloaded and loaded again",
           "NCCL unloads a plugin with its last communicator and loads it again (issue 1978)",
           reloads},
     Check{"file.exit",
-          "lets the process end after loading",
+          "lets the process exit after loading",
           "no entry raises a signal, ends the process, or lets an exception out",
           exits_after_loading,
           {.exits = true}},

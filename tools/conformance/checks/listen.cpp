@@ -32,7 +32,7 @@ Result<void> handles_differ(const Context& context) {
   PLEXUS_TRY(second, context.listen());
   return expect(!std::equal(std::begin(first.handle().bytes), std::end(first.handle().bytes),
                             std::begin(second.handle().bytes)),
-                "two listens gave one handle");
+                "two listens returned the same handle");
 }
 
 /// Positions at which the handles of two listens differ.
@@ -51,9 +51,10 @@ Result<void> handle_is_secret(const Context& context) {
   PLEXUS_TRY(second, context.listen());
   PLEXUS_TRY(secret, secret_bytes(first, second));
   constexpr size_t kLeast = 8;  // 64 bits cannot be guessed over a network
-  return expect(secret.size() >= kLeast,
-                "the handles of two listens differ in {} bytes: who sees one can guess the other",
-                secret.size());
+  return expect(
+      secret.size() >= kLeast,
+      "the handles of two listens differ in only {} bytes: one can be guessed from the other",
+      secret.size());
 }
 
 Result<void> handle_is_needed(const Context& context) {
@@ -77,11 +78,11 @@ Result<void> handle_is_needed(const Context& context) {
     }
     const int32_t accepted = recv.raw() == nullptr || !is_connected ? recv.try_accept() : PLEXUS_OK;
     PLEXUS_TRY(expect(accepted == PLEXUS_AGAIN || accepted == PLEXUS_OK,
-                      "accept failed because a stranger came: {}",
+                      "accept failed because of a connection without the handle: {}",
                       context.net().stand->monitor().last_failure()));
-    return expect(accepted != PLEXUS_OK, "it accepted who did not know the handle");
+    return expect(accepted != PLEXUS_OK, "it accepted a connection without the handle");
   }));
-  return expect(!is_connected, "connect succeeded with a handle that nobody made");
+  return expect(!is_connected, "connect succeeded with a handle that no listen returned");
 }
 
 Result<void> writes_only_the_handle(const Context& context) {
@@ -152,22 +153,23 @@ constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
 constexpr std::array kChecks = {
     Check{"listen.devices", "listens on each device without blocking", kRule,
           on_context<on_each_device>},
-    Check{"listen.many", "listens many times at once", kRule, on_context<many_at_once>},
-    Check{"listen.handles", "gives each listen its handle", kRule, on_context<handles_differ>},
+    Check{"listen.many", "listens many times concurrently", kRule, on_context<many_at_once>},
+    Check{"listen.handles", "returns a different handle for each listen", kRule,
+          on_context<handles_differ>},
     Check{"listen.secret", "makes handles that cannot be guessed",
           "plexus_net.h listen: the handle is secret", on_context<handle_is_secret>, kNative},
-    Check{"listen.stranger", "refuses who does not know the handle",
+    Check{"listen.stranger", "refuses connections without the handle",
           "plexus_net.h: who shows it may connect; a stranger's attempt is refused and is no "
           "failure",
           on_context<handle_is_needed>, kNative},
-    Check{"listen.handle_size", "writes 128 bytes of handle and no more",
+    Check{"listen.handle_size", "writes at most the 128 bytes of the handle",
           "plexus_net.h: PLEXUS_NET_HANDLE_BYTES 128", on_context<writes_only_the_handle>},
     Check{"listen.handle_moves", "makes handles that can be copied",
           "plexus_net.h: the host sends its 128-byte handle to the sending side",
           on_context<handle_moves>},
-    Check{"listen.close", "closes a listen that nobody asked", "plexus_net.h: close, each once",
+    Check{"listen.close", "closes a listen without connections", "plexus_net.h: close, each once",
           on_context<closes_unused>},
-    Check{"listen.close_asked", "closes a listen that somebody connects to",
+    Check{"listen.close_asked", "closes a listen while a peer connects",
           "plexus_net.h: close, each once", on_context<closes_while_asked>},
 };
 

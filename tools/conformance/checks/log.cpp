@@ -29,7 +29,7 @@ Result<void> is_calm_when_well(Stand& stand) {
   PLEXUS_TRY(live(stand));
   for (const LogLine& line : stand.monitor().lines()) {
     PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN,
-                      "it logged an error or a warning though all is well: {}", line.text));
+                      "it logged an error or a warning without a fault: {}", line.text));
   }
   return ok();
 }
@@ -54,17 +54,17 @@ Result<void> no_words_per_message(Pair& pair) {
   const auto loud =
       std::count_if(lines.begin() + static_cast<ptrdiff_t>(before), lines.end(),
                     [](const LogLine& line) { return line.level != PLEXUS_LOG_TRACE; });
-  return expect(loud == 0, "it logged {} lines while 100 messages went", loud);
+  return expect(loud == 0, "it logged {} lines during 100 messages", loud);
 }
 
 constexpr const char* kRule = "plexus_plugin.h plexus_log_fn: writes one finished line";
 
 constexpr std::array kChecks = {
-    Check{"log.voice", "speaks through the log callback alone",
+    Check{"log.voice", "prints only through the log callback",
           "plexus_plugin.h: a plugin has no other output", has_one_voice},
-    Check{"log.calm", "neither warns nor complains when all is well",
+    Check{"log.calm", "logs no warning or error without a fault",
           "plexus_plugin.h PLEXUS_LOG_WARN: the user should do something", is_calm_when_well},
-    Check{"log.lines", "logs finished lines", kRule, finished_lines},
+    Check{"log.lines", "logs complete lines", kRule, finished_lines},
     Check{"log.messages", "logs nothing per message", "plexus_net.h: nothing logs on the data path",
           on_pair<no_words_per_message>},
 };

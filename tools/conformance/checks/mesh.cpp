@@ -48,7 +48,7 @@ Result<void> expect_label(Room& room, const Label& label) {
                         found.sequence == label.sequence;
   if (!is_right && found.magic == Label::kMagic) {
     return wrong(
-        "rank {} of communicator {} got as message {} of rank {} what is message {} of rank {} to "
+        "rank {} of communicator {} received as message {} of rank {} the message {} of rank {} to "
         "rank {} of communicator {}",
         label.target, label.communicator, label.sequence, label.source, found.sequence,
         found.source, found.target, found.communicator);
@@ -192,7 +192,7 @@ constexpr const char* kRule =
 constexpr CheckOptions kLong = {.limit = seconds(40)};
 
 constexpr std::array kChecks = {
-    Check{"mesh.threads", "keeps the messages of 4 ranks in 4 threads apart, all with all", kRule,
+    Check{"mesh.threads", "keeps the messages between 4 ranks in 4 threads apart", kRule,
           mesh_of_threads<4, 1>, kLong},
     Check{"mesh.communicators", "keeps two communicators of 3 ranks in 3 threads apart", kRule,
           mesh_of_threads<3, 2>, kLong},

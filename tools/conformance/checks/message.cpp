@@ -70,8 +70,8 @@ Result<void> empty_without_address(Pair& pair) {
     }
     return is_done[0] && is_done[1];
   }));
-  return expect(sizes[0] == 0 && sizes[1] == 0, "test says {} and {} bytes of an empty message",
-                sizes[0], sizes[1]);
+  return expect(sizes[0] == 0 && sizes[1] == 0,
+                "test returned {} and {} bytes for an empty message", sizes[0], sizes[1]);
 }
 
 Result<void> empty_among_others(Pair& pair) {
@@ -109,7 +109,7 @@ Result<void> deliver_mapped(Pair& pair, uint64_t size) {
   void* const source = map();
   void* const target = map();
   if (source == MAP_FAILED || target == MAP_FAILED) {
-    return skip("there is no memory for two buffers of {} bytes", size);
+    return skip("not enough memory for two buffers of {} bytes", size);
   }
   auto* const words = static_cast<uint64_t*>(source);
   for (uint64_t i = 0; i < size / sizeof(uint64_t); ++i) {
@@ -145,8 +145,8 @@ Result<void> deliver_mapped(Pair& pair, uint64_t size) {
       seconds(45)));
   deregister(pair.send.net(), out);
   deregister(pair.recv.net(), in);
-  PLEXUS_TRY(expect(told == size, "test says {} bytes of {}", told, size));
-  return expect(std::memcmp(source, target, size) == 0, "a message of {} bytes arrived wrong",
+  PLEXUS_TRY(expect(told == size, "test reports {} bytes of {}", told, size));
+  return expect(std::memcmp(source, target, size) == 0, "a message of {} bytes arrived corrupted",
                 size);
 }
 
@@ -260,7 +260,7 @@ constexpr std::array kChecks = {
           on_pair<empty_with_room>},
     Check{"message.empty_null", "carries an empty message without an address", kEmptyRule,
           on_pair<empty_without_address>},
-    Check{"message.empty_among", "keeps empty messages among others", kEmptyRule,
+    Check{"message.empty_among", "carries empty messages among others", kEmptyRule,
           on_pair<empty_among_others>},
     Check{"message.to_64", "carries 1 to 64 bytes", kSizeRule, on_pair<one_to_64>},
     Check{"message.to_64k", "carries sizes around powers of two to 64 KiB", kSizeRule,
@@ -273,10 +273,11 @@ constexpr std::array kChecks = {
     Check{"message.to_128m", "carries sizes around powers of two to 128 MiB", kSizeRule,
           on_pair<to_128m>, kLong},
     Check{"message.odd", "carries odd sizes", kSizeRule, on_pair<odd_sizes>},
-    Check{"message.512m", "carries 512 MiB and one byte", kSizeRule,
+    Check{"message.512m", "carries 512 MiB plus one byte", kSizeRule,
           on_pair<very_long<(uint64_t{512} << 20) + 1>>, kLong},
     Check{"message.1g", "carries 1 GiB", kSizeRule, on_pair<very_long<uint64_t{1} << 30>>, kLong},
-    Check{"message.longest", "carries its longest message", kSizeRule, on_pair<longest>, kLong},
+    Check{"message.longest", "carries the longest message that it reports", kSizeRule,
+          on_pair<longest>, kLong},
     Check{"message.source_address", "sends from any address",
           "plexus_net.h isend: `data` is any address", on_pair<any_source_address>},
     Check{"message.target_address", "receives at any address",
@@ -288,7 +289,7 @@ constexpr std::array kChecks = {
           on_pair<shorter_than_room>},
     Check{"message.read_only", "only reads what it sends", "plexus_net.h isend: const void* data",
           on_pair<read_only_source>},
-    Check{"message.one_source", "sends one buffer several times at once",
+    Check{"message.one_source", "sends one buffer several times concurrently",
           "plexus_net.h isend: `data` stays unchanged until test() returns OK",
           on_pair<one_source_often>},
 };

@@ -27,7 +27,7 @@ template <Result<void> (*f)(Session&)>
 Result<void> on_table(Stand& stand) {
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   if (tuner.version() == 2) {
-    return skip("{} answers with a pair, not by a table", tuner.entry());
+    return skip("{} returns a pair, not a table", tuner.entry());
   }
   PLEXUS_TRY(session, Session::open(tuner, {}));
   return f(session);
@@ -45,20 +45,20 @@ Result<void> expect_times(const TunerCosts& costs) {
       any = any || cost >= 0;
     }
   }
-  return expect(any, "it leaves no algorithm that can be used");
+  return expect(any, "it leaves no usable algorithm");
 }
 
 /// Checks a pair: both or none, and nothing that was declared unavailable.
 Result<void> expect_pair(const TunerCosts& costs) {
   const bool is_none = costs.algorithm == NCCL_TUNER_UNDEFINED;
   PLEXUS_TRY(expect(is_none == (costs.protocol == NCCL_TUNER_UNDEFINED),
-                    "it sets algorithm {} and protocol {}: one of the two alone", costs.algorithm,
+                    "it sets only one of algorithm ({}) and protocol ({})", costs.algorithm,
                     costs.protocol));
   const bool is_plain = costs.algorithm == NCCL_TUNER_TREE || costs.algorithm == NCCL_TUNER_RING ||
                         costs.algorithm == NCCL_TUNER_PAT;
   return expect(
       is_none || (is_plain && costs.protocol >= 0 && costs.protocol < NCCL_TUNER_PROTOCOLS),
-      "it takes algorithm {} with protocol {}, which is not there", costs.algorithm,
+      "it chooses algorithm {} with protocol {}, which does not exist", costs.algorithm,
       costs.protocol);
 }
 
@@ -145,8 +145,8 @@ Result<void> offered_only(Session& session) {
           const int p = place % costs.protocols();
           const bool is_offered = a == offer.algorithm && p == offer.protocol;
           PLEXUS_TRY(expect(is_offered || costs.at(a, p) == NCCL_TUNER_NOT_POSSIBLE,
-                            "it gives algorithm {} with protocol {} the cost {}, which was -1: "
-                            "not possible, or forbidden by the user",
+                            "it sets the cost of algorithm {} with protocol {} to {}, though it "
+                            "was -1: not possible, or excluded by the user",
                             a, p, costs.at(a, p)));
         }
       }
@@ -175,7 +175,7 @@ Result<void> other_shapes(Session& session) {
       costs.at(NCCL_TUNER_TREE, NCCL_TUNER_SIMPLE) = 70;
       session.try_ask({.collective = collective}, costs);  // may refuse a shape
       PLEXUS_TRY(expect(costs.are_guards_whole(),
-                        "given a table of {} algorithms and {} protocols, it writes beside it",
+                        "given a table of {} algorithms and {} protocols, it writes outside it",
                         shape.algorithms, shape.protocols));
       for (int place = 0; place < shape.algorithms * shape.protocols; ++place) {
         const int a = place / shape.protocols;
@@ -193,7 +193,7 @@ Result<void> other_shapes(Session& session) {
 Result<void> keeps_inside(Session& session) {
   for (int collective = 0; collective < kTuned; ++collective) {
     PLEXUS_TRY(costs, ask(session, {.collective = collective}));
-    PLEXUS_TRY(expect(costs.are_guards_whole(), "it writes beside the table"));
+    PLEXUS_TRY(expect(costs.are_guards_whole(), "it writes outside the table"));
   }
   return ok();
 }
@@ -230,7 +230,7 @@ Result<void> chunks(Session& session) {
         return skip("{} has no getChunkSize", session.tuner().entry());
       }
       PLEXUS_TRY(
-          expect(chunk_bytes > 0, "getChunkSize answers 0 bytes for {} bytes", 1ULL << bits));
+          expect(chunk_bytes > 0, "getChunkSize returns 0 bytes for {} bytes", 1ULL << bits));
     }
   }
   return ok();
@@ -241,8 +241,8 @@ Result<void> repeats_itself(Session& session) {
   for (int i = 0; i < 50; ++i) {
     PLEXUS_TRY(ask(session, {.collective = i % kTuned, .size_bytes = size_t{1} << (i % 30)}));
     PLEXUS_TRY(again, ask(session, {.size_bytes = 100000}));
-    PLEXUS_TRY(
-        expect(first == again, "after {} other calls the same call got another answer", i + 1));
+    PLEXUS_TRY(expect(first == again, "after {} other calls the same call returned another result",
+                      i + 1));
   }
   return ok();
 }
@@ -254,7 +254,7 @@ Result<void> contexts_agree(Stand& stand) {
   for (const size_t size : {8u, 4096u, 1u << 20, 1u << 28}) {
     PLEXUS_TRY(one, ask(first, {.size_bytes = size}));
     PLEXUS_TRY(other, ask(second, {.size_bytes = size}));
-    PLEXUS_TRY(expect(one == other, "two ranks get different answers for {} bytes", size));
+    PLEXUS_TRY(expect(one == other, "two ranks get different results for {} bytes", size));
   }
   return ok();
 }
@@ -278,7 +278,7 @@ Result<void> processes_agree(Stand& stand) {
     told[kPlaces + 2] = own.protocol;
     PLEXUS_TRY(stand.peer().send(told));
     PLEXUS_TRY(others, stand.peer().receive<decltype(told)>());
-    PLEXUS_TRY(expect(told == others, "two processes get different answers for {} bytes", size));
+    PLEXUS_TRY(expect(told == others, "two processes get different results for {} bytes", size));
   }
   return ok();
 }
@@ -304,40 +304,40 @@ constexpr const char* kAgreeRule =
     "plugin ABI 8.4: all ranks must take identical decisions, and nothing checks that they do";
 
 constexpr std::array kChecks = {
-    Check{"costs.sane", "answers with times", kTableRule, on_session<answers>},
-    Check{"costs.sizes", "answers for 0 bytes to 512 GiB", kTableRule, on_session<all_sizes>},
-    Check{"costs.grid", "answers for every collective, size and number of ranks and hosts",
+    Check{"costs.sane", "returns times", kTableRule, on_session<answers>},
+    Check{"costs.sizes", "returns times for 0 bytes to 512 GiB", kTableRule, on_session<all_sizes>},
+    Check{"costs.grid", "returns times for every collective, size and number of ranks and hosts",
           kTableRule, grid},
     Check{"costs.untuned", "survives collectives that are not tuned",
           "plugin ABI 8.2: only collectives 0 to 4 are tuned", on_session<untuned_collectives>},
-    Check{"costs.huge", "survives the costs of what the host avoids",
+    Check{"costs.huge", "accepts the high costs of algorithms that the host avoids",
           "plugin ABI 8.3: fp8 with more than 8 ranks, Ring costs times 1024",
           on_session<huge_costs>},
-    Check{"costs.offered", "leaves what is not possible",
+    Check{"costs.offered", "leaves the entries that are not possible",
           "plugin ABI 8.4: a cost in an entry that was -1 overrides the user's NCCL_ALGO",
           on_table<offered_only>},
-    Check{"costs.nothing", "leaves a table in which nothing is possible", kTableRule,
+    Check{"costs.nothing", "leaves a table without possible entries", kTableRule,
           on_table<nothing_offered>},
-    Check{"costs.inside", "writes the table and nothing beside it", kBlockRule,
-          on_table<keeps_inside>},
-    Check{"costs.shape", "goes by the numbers of algorithms and protocols that it is given",
+    Check{"costs.inside", "writes only inside the table", kBlockRule, on_table<keeps_inside>},
+    Check{"costs.shape", "respects the numbers of algorithms and protocols that it is given",
           kBlockRule, on_table<other_shapes>},
-    Check{"costs.channels", "asks for channels that there are",
+    Check{"costs.channels", "requests a valid number of channels",
           "plugin ABI 8.3: nChannels 0 is no opinion; the value is stored unclamped",
           on_session<channels>},
-    Check{"costs.chunk", "asks for chunks of a byte or more",
+    Check{"costs.chunk", "requests chunks of a byte or more",
           "plugin ABI 8.3: getChunkSize has no lower bound, 0 would be accepted",
           on_session<chunks>},
-    Check{"costs.repeat", "gives the same answer again", kAgreeRule, on_session<repeats_itself>},
-    Check{"costs.contexts", "gives two ranks of a process the same answer", kAgreeRule,
+    Check{"costs.repeat", "returns the same result for the same call", kAgreeRule,
+          on_session<repeats_itself>},
+    Check{"costs.contexts", "returns the same result for two ranks of a process", kAgreeRule,
           contexts_agree},
     Check{"costs.processes",
-          "gives two processes the same answer",
+          "returns the same result in two processes",
           kAgreeRule,
           processes_agree,
           {.processes = 2}},
     Check{"costs.quick",
-          "answers quickly",
+          "returns quickly",
           "plugin ABI 8.5: getCollInfo is called for each collective that is enqueued",
           on_session<is_quick>,
           {.is_alone = true}},

@@ -48,7 +48,7 @@ Result<void> table(Stand& stand) {
 
 Result<void> opens_and_ends(Session& session) {
   const int32_t code = session.close();
-  return expect(code == PLEXUS_OK, "ending a context failed with code {}: {}", code,
+  return expect(code == PLEXUS_OK, "finalizing a context failed with code {}: {}", code,
                 session.monitor().last_failure());
 }
 
@@ -78,12 +78,12 @@ Result<void> two_communicators(Stand& stand) {
     PLEXUS_TRY(large, Session::open(tuner, {512, 64, 8}));
     PLEXUS_TRY(ask(large));
     PLEXUS_TRY(beside, ask(small));
-    PLEXUS_TRY(expect(alone == beside,
-                      "with a communicator of 512 ranks beside it, that of 2 ranks gets another "
-                      "answer"));
+    PLEXUS_TRY(expect(
+        alone == beside,
+        "its result for a communicator of 2 ranks changed when one of 512 ranks was created"));
   }
   PLEXUS_TRY(after, ask(small));
-  return expect(alone == after, "when another communicator ended, the answer changed");
+  return expect(alone == after, "its result changed when another communicator ended");
 }
 
 Result<void> many_leave_nothing(Stand& stand) {
@@ -101,19 +101,20 @@ Result<void> many_leave_nothing(Stand& stand) {
 Result<void> borrows_model(Stand& stand) {
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   if (tuner.version() < 5) {
-    return skip("{} is given no model", tuner.entry());
+    return skip("{} receives no model", tuner.entry());
   }
   PLEXUS_TRY(session, Session::open(tuner, {}));
   PLEXUS_TRY(before, ask(session));
   session.take_back();
   PLEXUS_TRY(after, ask(session));
-  return expect(before == after, "its answer changed when the model passed to init did");
+  return expect(before == after,
+                "its result changed when the model passed to init was overwritten");
 }
 
 Result<void> leaves_a_model(Stand& stand) {
   PLEXUS_TRY(tuner, NcclTuner::load(stand));
   if (tuner.version() < 5) {
-    return skip("{} is given no model", tuner.entry());
+    return skip("{} receives no model", tuner.entry());
   }
   PLEXUS_TRY(session, Session::open(tuner, {}));
   const auto* const numbers = reinterpret_cast<const double*>(&session.constants());
@@ -148,7 +149,7 @@ Result<void> threads(Stand& stand) {
         PLEXUS_TRY(session, Session::open(tuner, {}));
         for (int i = 0; i < 200; ++i) {
           PLEXUS_TRY(found, ask(session));
-          PLEXUS_TRY(expect(expected == found, "another answer than in one thread"));
+          PLEXUS_TRY(expect(expected == found, "another result than in one thread"));
         }
         return ok();
       };
@@ -168,7 +169,8 @@ Result<void> threads(Stand& stand) {
 Result<void> is_silent(Session& session) {
   PLEXUS_TRY(ask(session));
   for (const LogLine& line : session.monitor().lines()) {
-    PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN, "it warns though all is well: {}", line.text));
+    PLEXUS_TRY(
+        expect(line.level > PLEXUS_LOG_WARN, "it logs a warning without a fault: {}", line.text));
   }
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
 }
@@ -184,29 +186,29 @@ constexpr const char* kModelRule =
     "plugin ABI 8.1: the constants are in/out at init, and are read after it by the model";
 
 constexpr std::array kChecks = {
-    Check{"tuner.table", "has a whole table of its ABI", "plugin ABI 8.1: structs, slot order",
+    Check{"tuner.table", "has a complete table of its ABI", "plugin ABI 8.1: structs, slot order",
           table},
-    Check{"tuner.init", "makes and ends a context", kLifeRule, on_session<opens_and_ends>},
+    Check{"tuner.init", "creates and finalizes a context", kLifeRule, on_session<opens_and_ends>},
     Check{"tuner.any", "serves communicators of every size",
           "plugin ABI 8.4: a tuner whose init fails fails the communicator", any_communicator},
     Check{"tuner.two", "keeps two communicators apart",
           "plugin ABI 8.1: since v2 all state is the context's", two_communicators},
     Check{"tuner.many",
-          "serves many communicators and leaves nothing",
+          "serves many communicators and leaks nothing",
           kLifeRule,
           many_leave_nothing,
           {.is_alone = true}},
     Check{"tuner.borrowed", "keeps no pointer that was passed to init", kModelRule, borrows_model},
-    Check{"tuner.model", "leaves a model of numbers", kModelRule, leaves_a_model},
-    Check{"tuner.process", "changes nothing of the process", "a plugin leaves the process as it is",
-          process_is_left},
+    Check{"tuner.model", "leaves finite numbers in the model", kModelRule, leaves_a_model},
+    Check{"tuner.process", "changes no state of the process",
+          "a plugin leaves the process as it is", process_is_left},
     Check{"tuner.threads", "serves communicators in several threads",
           "plugin ABI 8.1: a context per communicator; ranks of a process are threads", threads},
-    Check{"tuner.silent", "does not talk when all is well",
+    Check{"tuner.silent", "logs no warning without a fault",
           "plugin ABI 8.1: init is given the log, a plugin has no other output",
           on_session<is_silent>},
     Check{"tuner.exit",
-          "lets the process end after use",
+          "lets the process exit after use",
           "no entry raises a signal, ends the process",
           on_session<is_used>,
           {.exits = true}},

@@ -135,7 +135,7 @@ Result<void> not_done_before_it_came(Pair& pair) {
   Traffic traffic(*pair.send.net().stand);
   PLEXUS_TRY(transfer, traffic.recv(pair.recv, room));
   PLEXUS_TRY(traffic.settle(milliseconds(100)));
-  PLEXUS_TRY(expect(!transfer->is_done, "test says that a receive is done, nothing was sent"));
+  PLEXUS_TRY(expect(!transfer->is_done, "test completed a receive though nothing was sent"));
   const Bytes message = make_message(64, 0);
   PLEXUS_TRY(traffic.send(pair.send, message));
   PLEXUS_TRY(traffic.finish());
@@ -157,20 +157,20 @@ constexpr std::array kChecks = {
           {.limit = seconds(40)}},
     Check{"order.random", "carries 500 messages of random sizes and addresses", kOrderRule,
           on_pair<random_sizes>},
-    Check{"order.tags", "matches tags that come in order", kMatchRule, on_pair<tags_in_order>},
-    Check{"order.tags_reversed", "matches tags that come in another order", kMatchRule,
+    Check{"order.tags", "matches tags that arrive in order", kMatchRule, on_pair<tags_in_order>},
+    Check{"order.tags_reversed", "matches tags that arrive in another order", kMatchRule,
           on_pair<tags_reversed>},
-    Check{"order.tags_repeated", "gives the oldest buffer of a tag to the oldest message",
+    Check{"order.tags_repeated", "receives the oldest message of a tag into its oldest buffer",
           kMatchRule, on_pair<tags_repeated>},
-    Check{"order.tags_extreme", "takes every 32-bit tag", "plexus_net.h tag: int32_t",
+    Check{"order.tags_extreme", "accepts every 32-bit tag", "plexus_net.h tag: int32_t",
           on_pair<extreme_tags>},
-    Check{"order.early_message", "keeps messages that come before their receive",
+    Check{"order.early_message", "keeps messages that arrive before their receive",
           "plexus_net.h isend: a message whose buffer is not posted yet may hold up those sent "
           "after it",
           on_pair<early_messages>},
-    Check{"order.early_receive", "gives a message to one receive and not to the next", kMatchRule,
-          on_pair<early_receives>},
-    Check{"order.not_done", "does not say done before the message came",
+    Check{"order.early_receive", "delivers a message to one receive and not to the next",
+          kMatchRule, on_pair<early_receives>},
+    Check{"order.not_done", "does not complete a receive before the message arrived",
           "plexus_net.h test: PLEXUS_AGAIN = not done", on_pair<not_done_before_it_came>},
 };
 

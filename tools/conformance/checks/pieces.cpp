@@ -17,10 +17,10 @@ bool takes_pieces(const Context& context) {
 Result<void> both_or_none(const Context& context) {
   const plexus_net_ops_t& ops = context.net().ops();
   PLEXUS_TRY(expect((ops.isend_pieces == nullptr) == (ops.irecv_pieces == nullptr),
-                    "one of isend_pieces and irecv_pieces is there, the other is not"));
+                    "it has only one of isend_pieces and irecv_pieces"));
   for (uint32_t device = 0; device < context.devices(); ++device) {
     PLEXUS_TRY(expect(context.properties(device).takes_pieces == 0 || ops.isend_pieces != nullptr,
-                      "device {} takes pieces, but there is no isend_pieces", device));
+                      "device {} supports pieces, but there is no isend_pieces", device));
   }
   return ok();
 }
@@ -61,7 +61,7 @@ Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_
     }
     return is_done[0] && is_done[1];
   }));
-  PLEXUS_TRY(expect(size_said == size_bytes, "test says {} bytes of {}", size_said, size_bytes));
+  PLEXUS_TRY(expect(size_said == size_bytes, "test reports {} bytes of {}", size_said, size_bytes));
   const std::span<const std::byte> all(message);
   PLEXUS_TRY(first.expect_message(all.first(first_bytes)));
   PLEXUS_TRY(second.expect_message(all.subspan(first_bytes)));
@@ -71,7 +71,7 @@ Result<void> carry(Pair& pair, uint64_t size_bytes, uint64_t head_bytes, uint64_
 Result<void> cut_anywhere(Pair& pair) {
   PLEXUS_TRY(context, Context::open(pair.send.net()));
   if (!takes_pieces(context)) {
-    return skip("the device takes no pieces");
+    return skip("the device does not support pieces");
   }
   for (const uint64_t size : {uint64_t{1}, uint64_t{64}, uint64_t{20'000}, uint64_t{300'001}}) {
     for (const uint64_t head : {uint64_t{0}, uint64_t{1}, size / 2, size}) {

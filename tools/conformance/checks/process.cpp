@@ -185,7 +185,7 @@ Result<void> fork_and_wait() {
   }
   int status = -1;
   PLEXUS_TRY(expect(child > 0 && ::waitpid(child, &status, 0) == child && status == 0,
-                    "a forked child did not end well"));
+                    "a forked child failed"));
   return ok();
 }
 
@@ -253,21 +253,22 @@ constexpr std::array kChecks = {
           kRule,
           messages_between<long_messages>,
           {.processes = 2, .limit = seconds(40)}},
-    Check{"process.mixed", "carries sizes and tags in turns to another process", kRule,
+    Check{"process.mixed", "carries alternating sizes and tags to another process", kRule,
           messages_between<mixed_messages>, kTwo},
-    Check{"process.ping_pong", "plays ping-pong between processes", kRule, ping_pong, kTwo},
+    Check{"process.ping_pong", "carries ping-pong messages between processes", kRule, ping_pong,
+          kTwo},
     Check{"process.duplex", "carries long messages in both directions between processes", kRule,
           both_ways_at_once, kTwo},
     Check{"process.connections", "has 16 connections between two processes", kRule,
           many_connections, kTwo},
-    Check{"process.group", "takes grouped receives from another process",
+    Check{"process.group", "accepts grouped receives from another process",
           "plexus_net.h irecv: posts `count` buffers (1 .. recvs_max) as one request", grouped,
           kTwo},
-    Check{"fork.between", "goes on in the parent after a fork", kForkRule,
+    Check{"fork.between", "keeps working in the parent after a fork", kForkRule,
           on_pair<forks_between_messages>},
     Check{"fork.child", "can be used in a child that was forked after loading", kForkRule,
           used_in_a_child},
-    Check{"fork.exec", "keeps its descriptors out of programs that are started", kForkRule,
+    Check{"fork.exec", "marks its descriptors close-on-exec", kForkRule,
           on_context<closes_on_exec>},
 };
 

@@ -61,11 +61,11 @@ Result<void> gives_a_mask(Stand& stand) {
   constexpr int kNotAsked = 1 << 30;
   PLEXUS_TRY(first, Session::open(profiler, {}, 0));
   PLEXUS_TRY(second, Session::open(profiler, {}, kNotAsked));
-  return expect(first.mask() == second.mask(),
-                "init leaves the mask {:#x} where 0 was and {:#x} where {:#x} was: it does not set "
-                "it",
-                static_cast<unsigned>(first.mask()), static_cast<unsigned>(second.mask()),
-                static_cast<unsigned>(kNotAsked));
+  return expect(
+      first.mask() == second.mask(),
+      "init leaves the mask {:#x} if it was 0 and {:#x} if it was {:#x}: it does not set it",
+      static_cast<unsigned>(first.mask()), static_cast<unsigned>(second.mask()),
+      static_cast<unsigned>(kNotAsked));
 }
 
 Result<void> any_communicator(Stand& stand) {
@@ -141,7 +141,8 @@ Result<void> is_quick(Session& session) {
 Result<void> is_silent(Session& session) {
   PLEXUS_TRY(tell_collective(session));
   for (const LogLine& line : session.monitor().lines()) {
-    PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN, "it warns though all is well: {}", line.text));
+    PLEXUS_TRY(
+        expect(line.level > PLEXUS_LOG_WARN, "it logs a warning without a fault: {}", line.text));
   }
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
 }
@@ -172,40 +173,41 @@ constexpr const char* kLifeRule =
 constexpr const char* kTimeRule = "the proxy thread waits for each call: none may block";
 
 constexpr std::array kChecks = {
-    Check{"profiler.table", "has a whole table of its ABI",
+    Check{"profiler.table", "has a complete table of its ABI",
           "plugin ABI 9: slots name, init, startEvent, stopEvent, recordEventState, finalize",
           table},
-    Check{"profiler.init", "makes and ends a context", kLifeRule, on_session<opens_and_ends>},
+    Check{"profiler.init", "creates and finalizes a context", kLifeRule,
+          on_session<opens_and_ends>},
     Check{
-        "profiler.mask", "says which kinds of event it wants",
+        "profiler.mask", "reports which kinds of event it requests",
         "plugin ABI 9: init(..., int* mask, ...): the mask is process-global, the last one counts",
         gives_a_mask},
     Check{"profiler.any", "serves communicators of every size and name, and without one",
           "plugin ABI 9: commName is the user's, or null", any_communicator},
-    Check{"profiler.several", "serves several communicators, ended in any order", kLifeRule,
+    Check{"profiler.several", "serves several communicators, finalized in any order", kLifeRule,
           several_communicators},
     Check{"profiler.many",
-          "serves many communicators and leaves nothing",
+          "serves many communicators and leaks nothing",
           kLifeRule,
           many_leave_nothing,
           {.is_alone = true}},
-    Check{"profiler.process", "changes nothing of the process",
+    Check{"profiler.process", "changes no state of the process",
           "a plugin leaves the process as it is", process_is_left},
     Check{"profiler.quick",
-          "takes little time for an event",
+          "spends little time on an event",
           kTimeRule,
           on_session<is_quick>,
           {.is_alone = true}},
-    Check{"profiler.silent", "does not talk when all is well",
+    Check{"profiler.silent", "logs no warning without a fault",
           "plugin ABI 9: init is given the log, a plugin has no other output",
           on_session<is_silent>},
     Check{"profiler.exit",
-          "lets the process end after use",
+          "lets the process exit after use",
           "no entry raises a signal, ends the process",
           on_session<exits>,
           {.exits = true}},
     Check{"profiler.exit_open",
-          "lets the process end with a communicator open",
+          "lets the process exit with a communicator open",
           "a program may end without ncclCommDestroy",
           exits_open,
           {.exits = true}},

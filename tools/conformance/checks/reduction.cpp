@@ -140,7 +140,7 @@ Result<void> many_under_way(const CollnetUse& use) {
   for (uint32_t i = 0; i < 2; ++i) {
     PLEXUS_TRY(started, start_many(team.members[i], i, reduction, promised));
     PLEXUS_TRY(expect(started.size() == promised,
-                      "it takes {} requests at once, its properties promise {}", started.size(),
+                      "it accepts {} requests at once, its properties report {}", started.size(),
                       promised));
     flights[i] = std::move(started);
   }
@@ -161,7 +161,7 @@ Result<void> many_under_way(const CollnetUse& use) {
   for (uint32_t i = 0; i < promised; ++i) {
     const auto expected = make_result({reduction.type, reduction.op, reduction.count, i}, 2);
     PLEXUS_TRY(expect(flights[0][i].result == expected && flights[1][i].result == expected,
-                      "reduction {} of {} under way has a wrong result", i, promised));
+                      "reduction {} of {} in flight has a wrong result", i, promised));
   }
   return ok();
 }
@@ -174,7 +174,7 @@ Result<void> refused_is_not_started(const CollnetUse& use) {
   constexpr uint32_t kMost = 4096;
   PLEXUS_TRY(ahead, start_many(team.members[0], 0, reduction, kMost));
   if (ahead.size() == kMost) {
-    return skip("it takes {} requests at once and refuses none", kMost);
+    return skip("it accepts {} requests at once and refuses none", kMost);
   }
   // The other member follows; its requests must match the ones with the same numbers.
   Stand& stand = team.members[0].stand();
@@ -192,7 +192,8 @@ Result<void> refused_is_not_started(const CollnetUse& use) {
     PLEXUS_TRY(stand.wait_until("a reduction that was refused at first", [&]() -> Result<bool> {
       if (!is_started) {
         const int32_t code = team.members[1].iallreduce(what, &behind.request);
-        PLEXUS_TRY(expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "iallreduce says {}", code));
+        PLEXUS_TRY(
+            expect(code == PLEXUS_OK || code == PLEXUS_AGAIN, "iallreduce returned {}", code));
         is_started = code == PLEXUS_OK;
         return false;
       }
@@ -203,7 +204,7 @@ Result<void> refused_is_not_started(const CollnetUse& use) {
     team.members[1].deregister();
     const auto expected = make_result(data, 2);
     PLEXUS_TRY(expect(behind.result == expected && ahead[i].result == expected,
-                      "after a refusal, reduction {} met another one", i));
+                      "after a refusal, reduction {} was combined with another one", i));
   }
   PLEXUS_TRY(reduce(team, {.type = reduction.type, .op = reduction.op, .count = 9, .salt = 5}));
   return ok();
@@ -217,7 +218,8 @@ Result<void> alone_is_not_done(const CollnetUse& use) {
   PLEXUS_TRY(expect(flights.size() == 1, "a first reduction is refused"));
   return team.members[0].stand().repeat_for(milliseconds(100), [&]() -> Result<void> {
     const int32_t code = team.members[0].test(flights[0].request);
-    return expect(code == PLEXUS_AGAIN, "test says {} though the other member gave nothing", code);
+    return expect(code == PLEXUS_AGAIN, "test returned {} though the other member posted nothing",
+                  code);
   });
 }
 
@@ -231,7 +233,7 @@ Result<void> closes_in_flight(const CollnetUse& use) {
     for (const Flight& flight : flights) {
       PLEXUS_TRY(expect(std::all_of(flight.result.begin(), flight.result.end(),
                                     [](std::byte each) { return each == std::byte{0}; }),
-                        "it wrote a result that it cannot have"));
+                        "it wrote a result before all members contributed"));
     }
     flights.clear();
   }
@@ -251,12 +253,12 @@ Result<void> expect_failure(Team& team, const Reduction& reduction) {
         code = member.test(flights[0].request);
         return code != PLEXUS_AGAIN;
       }));
-  PLEXUS_TRY(expect(code != PLEXUS_OK, "test says PLEXUS_OK though a member is dead"));
+  PLEXUS_TRY(expect(code != PLEXUS_OK, "test returned PLEXUS_OK though a member is dead"));
   plexus_collnet_request_t* request = nullptr;
   const auto what = describe(flights[0], reduction, nullptr, nullptr);
   const int32_t again = member.iallreduce(what, &request);
   return expect(again != PLEXUS_OK && again != PLEXUS_AGAIN,
-                "a group that failed takes another reduction (code {})", again);
+                "a group that failed accepts another reduction (code {})", again);
 }
 
 Result<void> member_dies(Stand& stand) {
@@ -287,7 +289,8 @@ Result<void> counts_differ(const CollnetUse& use) {
       "the failure of members that differ in their counts", [&]() -> Result<bool> {
         for (size_t i = 0; i < 2; ++i) {
           const int32_t code = team.members[i].test(flights[i][0].request);
-          PLEXUS_TRY(expect(code != PLEXUS_OK, "a reduction of 10 elements met one of 11"));
+          PLEXUS_TRY(
+              expect(code != PLEXUS_OK, "a reduction of 10 elements was combined with one of 11"));
           if (code != PLEXUS_AGAIN) {
             return true;
           }
@@ -305,35 +308,35 @@ constexpr const char* kAgainRule =
 constexpr CheckOptions kNative = {.abi = CheckOptions::Abi::kNative};
 
 constexpr std::array kChecks = {
-    Check{"reduce.types", "reduces what it says it can, of two members", kReduceRule,
+    Check{"reduce.types", "performs every reduction that it reports, with two members", kReduceRule,
           on_use<all_types<2>>},
-    Check{"reduce.types_three", "reduces what it says it can, of three members", kReduceRule,
-          on_use<all_types<3>>},
+    Check{"reduce.types_three", "performs every reduction that it reports, with three members",
+          kReduceRule, on_use<all_types<3>>},
     Check{"reduce.processes",
-          "reduces what it says it can, of two processes",
+          "performs every reduction that it reports, with two processes",
           kReduceRule,
           all_types_in_processes<2>,
           {.processes = 2}},
     Check{"reduce.processes_three",
-          "reduces what it says it can, of three members in two processes",
+          "performs every reduction that it reports, with three members in two processes",
           kReduceRule,
           all_types_in_processes<3>,
           {.processes = 2}},
     Check{"reduce.sizes", "reduces any number of elements", kReduceRule, on_use<all_sizes>},
     Check{"reduce.longest",
-          "reduces as much as it says",
+          "reduces up to the size that it reports",
           "plexus_collnet.h message_bytes_max: longest iallreduce",
           on_use<longest>,
           {.is_alone = true}},
     Check{"reduce.in_place", "reduces in place", "plexus_collnet.h: send and recv may be equal",
           on_use<in_place>},
-    Check{"reduce.address", "reduces from and to any address of elements", kReduceRule,
+    Check{"reduce.address", "reduces from and to any element-aligned address", kReduceRule,
           on_use<any_address>},
-    Check{"reduce.many", "has as many requests under way as it says", kAgainRule,
+    Check{"reduce.many", "has as many requests in flight as it reports", kAgainRule,
           on_use<many_under_way>},
-    Check{"reduce.again", "starts nothing of what it refuses", kAgainRule,
+    Check{"reduce.again", "starts nothing when it refuses a request", kAgainRule,
           on_use<refused_is_not_started>},
-    Check{"reduce.not_done", "is not done before all members gave their part",
+    Check{"reduce.not_done", "does not complete before all members contributed",
           "plexus_collnet.h test: PLEXUS_AGAIN is not done", on_use<alone_is_not_done>},
     Check{"reduce.close", "closes with requests outstanding",
           "plexus_collnet.h close_group: after the call their buffers are not accessed again",
@@ -342,7 +345,7 @@ constexpr std::array kChecks = {
           "plexus_collnet.h iallreduce: members whose k-th differ in count, type or op fail",
           on_use<counts_differ>, kNative},
     Check{"reduce.death",
-          "tells of a member that died, and stays failed",
+          "reports a member that died, and stays failed",
           "plexus_collnet.h: a group that failed stays failed: every later call fails as well",
           member_dies,
           {.processes = 2, .abi = CheckOptions::Abi::kNative}},

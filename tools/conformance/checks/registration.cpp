@@ -119,7 +119,7 @@ Result<void> part_of_a_region(Pair& pair) {
     PLEXUS_TRY(expect(std::equal(source.begin() + static_cast<ptrdiff_t>(at),
                                  source.begin() + static_cast<ptrdiff_t>(at + kSize),
                                  target.begin() + static_cast<ptrdiff_t>(at)),
-                      "a message from offset {} of a region arrived wrong", at));
+                      "a message from offset {} of a region arrived corrupted", at));
   }
   deregister(pair.send.net(), from);
   deregister(pair.recv.net(), into);
@@ -190,7 +190,7 @@ Result<void> refuses_other_memory(Pair& pair) {
   const uint32_t offered = context.properties().pointer_support;
   constexpr uint32_t kOthers = PLEXUS_MEMORY_CUDA | PLEXUS_MEMORY_DMABUF;
   if ((offered & kOthers) == kOthers) {
-    return skip("the device takes GPU memory, and there is none to give it");
+    return skip("the device supports GPU memory, which this check cannot provide");
   }
   for (const uint32_t kind : {PLEXUS_MEMORY_CUDA, PLEXUS_MEMORY_DMABUF}) {
     if ((offered & kind) != 0) {
@@ -202,7 +202,7 @@ Result<void> refuses_other_memory(Pair& pair) {
       return net.ops().register_send(pair.send.raw(), &region, &memory);
     });
     PLEXUS_TRY(expect(code != PLEXUS_OK && code != PLEXUS_AGAIN,
-                      "it registered {}, which its pointer_support does not have",
+                      "it registered {}, which its pointer_support does not include",
                       kind == PLEXUS_MEMORY_CUDA ? "GPU memory" : "a dma-buf"));
   }
   return deliver(pair, {.size_bytes = 100});
@@ -221,15 +221,16 @@ constexpr std::array kChecks = {
     Check{"register.unaligned", "registers at any address", kRule, on_pair<unaligned>},
     Check{"register.twice", "registers the same memory twice", kRule, on_pair<same_twice>},
     Check{"register.overlapping", "registers overlapping memory", kRule, on_pair<overlapping>},
-    Check{"register.many", "holds 256 registrations of a connection", kRule, on_pair<many_regions>},
+    Check{"register.many", "supports 256 registrations of a connection", kRule,
+          on_pair<many_regions>},
     Check{"register.large", "registers 1 GiB at once", kRule, on_pair<large_region>},
-    Check{"register.content", "leaves the content alone", kHostRule, on_pair<leaves_content>},
+    Check{"register.content", "does not change the memory", kHostRule, on_pair<leaves_content>},
     Check{"register.part", "sends and receives inside of a region", kRule,
           on_pair<part_of_a_region>},
-    Check{"register.busy", "registers while messages are under way", kRule, on_pair<while_busy>},
-    Check{"register.moved", "sees memory that was mapped anew at an old address", kHostRule,
+    Check{"register.busy", "registers while messages are in flight", kRule, on_pair<while_busy>},
+    Check{"register.moved", "uses memory that was newly mapped at an old address", kHostRule,
           on_pair<moved_memory>},
-    Check{"register.kinds", "refuses kinds of memory that it does not take",
+    Check{"register.kinds", "refuses kinds of memory that it does not support",
           "plexus_net.h pointer_support: kinds of memory, a bit mask",
           on_pair<refuses_other_memory>},
 };

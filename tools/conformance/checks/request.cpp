@@ -72,7 +72,7 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
   uint32_t received = 0;
   uint32_t sent = 0;
   PLEXUS_TRY(pair.send.net().stand->wait_until(
-      "as many requests as requests_max says", [&]() -> Result<bool> {
+      "as many requests as requests_max allows", [&]() -> Result<bool> {
         for (int32_t posted = PLEXUS_OK; posted == PLEXUS_OK && words.sent.size() < count;) {
           plexus_net_request_t* request = nullptr;
           const int32_t code = pair.send.isend(&words.sources[words.sent.size()], sizeof(uint64_t),
@@ -92,8 +92,8 @@ Result<void> fill(Pair& pair, uint32_t count, bool with_sizes = true) {
       }));
   deregister(pair.recv.net(), into);
   deregister(pair.send.net(), from);
-  return expect(words.targets == words.sources, "the messages of {} requests at once arrived wrong",
-                count);
+  return expect(words.targets == words.sources,
+                "the messages of {} concurrent requests arrived corrupted", count);
 }
 
 Result<void> as_many_as_it_says(Pair& pair) {
@@ -108,7 +108,7 @@ Result<void> distinct_while_alive(Pair& pair) {
   for (uint64_t& target : targets) {
     PLEXUS_TRY(request, post(pair, {&target, sizeof target, into, 0, 0}));
     for (const plexus_net_request_t* other : all) {
-      PLEXUS_TRY(expect(other != request, "two receives in flight have one request"));
+      PLEXUS_TRY(expect(other != request, "two receives in flight have the same request"));
     }
     all.push_back(request);
   }
@@ -134,7 +134,7 @@ Result<void> full_queue(Pair& pair) {
       ++posted;
     }
   }
-  PLEXUS_TRY(expect(posted >= most, "it took {} receives, requests_max is {}", posted, most));
+  PLEXUS_TRY(expect(posted >= most, "it accepted {} receives, requests_max is {}", posted, most));
   // Each accepted receive gets its message; refused ones must leave nothing behind.
   uint64_t source = 0;
   PLEXUS_TRY(from, pair.send.register_memory(&source, sizeof source));
@@ -144,7 +144,7 @@ Result<void> full_queue(Pair& pair) {
     bool is_sent = false;
     bool is_received = false;
     PLEXUS_TRY(pair.send.net().stand->wait_until(
-        "a message for each receive that was taken", [&]() -> Result<bool> {
+        "a message for each accepted receive", [&]() -> Result<bool> {
           if (sent == nullptr) {
             pair.send.isend(&source, sizeof source, 0, from, &sent);
           } else if (!is_sent) {
@@ -155,7 +155,7 @@ Result<void> full_queue(Pair& pair) {
           }
           return is_sent && is_received;
         }));
-    PLEXUS_TRY(expect(targets[i] == source, "message {} went into another buffer", i));
+    PLEXUS_TRY(expect(targets[i] == source, "message {} was received into another buffer", i));
   }
   deregister(pair.send.net(), from);
   deregister(pair.recv.net(), into);
@@ -187,20 +187,22 @@ Result<void> flood(Pair& pair) {
     Room room(message.size());
     Traffic traffic(*pair.send.net().stand);
     PLEXUS_TRY(traffic.recv(pair.recv, room));
-    PLEXUS_TRY(pair.send.net().stand->wait_until("a flood to flow off", [&]() -> Result<bool> {
-      if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
-        sent.pop_front();
-      }
-      return traffic.step();
-    }));
+    PLEXUS_TRY(pair.send.net().stand->wait_until(
+        "the delivery of many queued messages", [&]() -> Result<bool> {
+          if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
+            sent.pop_front();
+          }
+          return traffic.step();
+        }));
     PLEXUS_TRY(room.expect_message(message));
   }
-  PLEXUS_TRY(pair.send.net().stand->wait_until("the sends of a flood", [&]() -> Result<bool> {
-    if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
-      sent.pop_front();
-    }
-    return sent.empty();
-  }));
+  PLEXUS_TRY(
+      pair.send.net().stand->wait_until("the sends of many queued messages", [&]() -> Result<bool> {
+        if (!sent.empty() && pair.send.test(sent.front(), nullptr) == PLEXUS_OK) {
+          sent.pop_front();
+        }
+        return sent.empty();
+      }));
   deregister(pair.send.net(), from);
   return ok();
 }
@@ -267,7 +269,7 @@ Result<void> size_is_told_when_done(Pair& pair) {
   uint64_t told = 77;
   for (int i = 0; i < 100; ++i) {
     PLEXUS_TRY(expect(pair.recv.test(request, &told) == PLEXUS_AGAIN && told == 77,
-                      "test wrote a size though it is not done"));
+                      "test wrote a size though the request is not complete"));
   }
   deregister(pair.recv.net(), into);
   return ok();
@@ -280,9 +282,10 @@ Result<void> too_long(Pair& pair) {
   PLEXUS_TRY(traffic.recv(pair.recv, room));
   PLEXUS_TRY(traffic.send(pair.send, message));
   const Result<void> result = traffic.finish(milliseconds(3000));
-  PLEXUS_TRY(expect(result.has_error(), "a message of 101 bytes went into a buffer of 100"));
-  PLEXUS_TRY(expect(result.error().message().find("did not happen") == std::string::npos,
-                    "a receive that is too short for its message neither ends nor fails"));
+  PLEXUS_TRY(
+      expect(result.has_error(), "a message of 101 bytes was received into a buffer of 100"));
+  PLEXUS_TRY(expect(result.error().message().find("timed out after") == std::string::npos,
+                    "a receive that is too short for its message neither completes nor fails"));
   return room.expect_message({room.data(), room.size_bytes()});
 }
 
@@ -295,7 +298,8 @@ Result<void> failed_stays_failed(Pair& pair) {
   PLEXUS_TRY(traffic.recv(pair.recv, room));
   PLEXUS_TRY(traffic.send(pair.send, message));
   const Result<void> result = traffic.finish(milliseconds(3000));
-  PLEXUS_TRY(expect(result.has_error(), "a message of 1000 bytes went into a buffer of 10"));
+  PLEXUS_TRY(
+      expect(result.has_error(), "a message of 1000 bytes was received into a buffer of 10"));
   const plexus_net_buffer_t buffer{other.data(), other.size_bytes(), into, 0, 0};
   Result<void> again = pair.recv.net().stand->wait_until("a failure", [&]() -> Result<bool> {
     plexus_net_request_t* request = nullptr;
@@ -310,7 +314,7 @@ Result<void> failed_stays_failed(Pair& pair) {
         return true;
       }
     }
-    return wrong("a receive of a failed connection is pending for ever");
+    return wrong("a receive of a failed connection never completes");
   });
   deregister(pair.recv.net(), into);
   PLEXUS_TRY(std::move(again));
@@ -325,7 +329,7 @@ Result<void> is_quick(Monitor& monitor, Place place) {
   constexpr auto kLongest = std::chrono::seconds(1);
   const Monitor::Times times = monitor.times(place);
   PLEXUS_TRY(
-      expect(times.calls >= 8, "{} was called {} times only", place_name(place), times.calls));
+      expect(times.calls >= 8, "{} was called only {} times", place_name(place), times.calls));
   PLEXUS_TRY(expect(times.median <= kMedian, "every second call of {} takes {} us or more",
                     place_name(place), times.median.count() / 2000));
   return expect(times.longest <= kLongest, "a call of {} took {} ms", place_name(place),
@@ -376,18 +380,18 @@ constexpr const char* kFailRule =
     "none of its buffers is accessed again";
 
 constexpr std::array kChecks = {
-    Check{"request.limit", "takes requests_max receives and sends at once", kLimitRule,
+    Check{"request.limit", "accepts requests_max receives and sends at once", kLimitRule,
           on_pair<as_many_as_it_says>},
-    Check{"request.distinct", "gives each request in flight its handle", kTestRule,
+    Check{"request.distinct", "returns a different handle for each request in flight", kTestRule,
           on_pair<distinct_while_alive>},
-    Check{"request.full", "says \"call again\" when the queue of receives is full", kAgainRule,
+    Check{"request.full", "returns PLEXUS_AGAIN when the queue of receives is full", kAgainRule,
           on_pair<full_queue>},
     Check{"request.flood",
-          "says \"call again\" when nobody receives, and loses nothing",
+          "returns PLEXUS_AGAIN when no receive is posted, and loses nothing",
           kAgainRule,
           on_pair<flood>,
           {.limit = seconds(40)}},
-    Check{"request.recycled", "uses requests again for thousands of messages", kTestRule,
+    Check{"request.recycled", "reuses requests for thousands of messages", kTestRule,
           on_pair<recycled>},
     Check{"request.newest_first", "completes the newest request though no other is tested",
           "plexus_net.h test: advances and tests (plugin-api: in any order)",
@@ -397,15 +401,15 @@ constexpr std::array kChecks = {
           "plexus_net.h test: advances and tests (plugin-api: in any order)",
           on_pair<any_order>,
           {.limit = seconds(40)}},
-    Check{"request.sizes_null", "needs no place for sizes",
+    Check{"request.sizes_null", "accepts a null pointer for sizes",
           "plexus_net.h test: `sizes_bytes`, when not null", on_pair<sizes_may_be_null>},
-    Check{"request.sizes_done", "writes sizes only when it is done",
+    Check{"request.sizes_done", "writes sizes only when the request is complete",
           "plexus_net.h: out parameters are written only on PLEXUS_OK",
           on_pair<size_is_told_when_done>},
     Check{"request.too_long", "fails when a message is longer than its buffer",
           "plexus_net.h size_bytes: a longer one fails the connection", on_pair<too_long>},
     Check{"request.failed",
-          "stays failed, and touches no buffer any more",
+          "stays failed, and no longer accesses any buffer",
           kFailRule,
           on_pair<failed_stays_failed>,
           {.abi = CheckOptions::Abi::kNative}},

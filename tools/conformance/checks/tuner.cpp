@@ -30,7 +30,7 @@ Result<Tuner> load(Stand& stand) {
   Query* const query = library.find_function<Query>("plexus_plugin_query");
   const plexus_plugin_t* const plugin = query == nullptr ? nullptr : query(PLEXUS_HOST_ABI);
   if (plugin == nullptr || plugin->tuner == nullptr) {
-    return wrong("it gives no tuner's table to this host");
+    return wrong("it returns no tuner table to this host");
   }
   return Tuner{&stand, *plugin->tuner};
 }
@@ -152,11 +152,11 @@ Result<void> expect_sane(const Candidates& candidates) {
   bool is_usable = false;
   for (const plexus_tuner_candidate_t& each : candidates) {
     PLEXUS_TRY(expect(each.time_ns >= -1 && each.time_ns < kYear,
-                      "time_ns of {}/{} is {}, which is no time", each.algorithm, each.protocol,
-                      each.time_ns));
+                      "time_ns of {}/{} is {}, which is not a valid time", each.algorithm,
+                      each.protocol, each.time_ns));
     is_usable = is_usable || each.time_ns >= 0;
   }
-  return expect(is_usable, "it uses none of {} candidates", candidates.size());
+  return expect(is_usable, "it excludes all {} candidates", candidates.size());
 }
 
 template <Result<void> (*f)(Session&)>
@@ -221,7 +221,7 @@ Result<void> unknown_words(Session& session) {
   candidates[1].protocol = "a_protocol_of_next_year";
   const int32_t code = session.ask(make_call(1024), candidates.data(), 2, sizeof candidates[0]);
   return expect(code != PLEXUS_OK || (candidates[0].time_ns >= -1 && candidates[1].time_ns >= -1),
-                "an unknown algorithm got a time that is none");
+                "an unknown algorithm got an invalid time");
 }
 
 Result<void> any_count(Session& session) {
@@ -231,7 +231,8 @@ Result<void> any_count(Session& session) {
         session.ask(make_call(4096), candidates.data(), count, sizeof candidates[0]);
     PLEXUS_TRY(expect(code == PLEXUS_OK, "get_times of {} candidates failed", count));
     for (size_t i = count; i < candidates.size(); ++i) {
-      PLEXUS_TRY(expect(candidates[i].time_ns == -1, "it wrote candidate {} of {}", i, count));
+      PLEXUS_TRY(expect(candidates[i].time_ns == -1, "it wrote to candidate {}, but was given {}",
+                        i, count));
     }
   }
   return ok();
@@ -252,12 +253,12 @@ Result<void> stride(Session& session) {
   }
   const int32_t code =
       session.ask(make_call(65536), wide.data(), static_cast<uint32_t>(wide.size()), sizeof(Wide));
-  PLEXUS_TRY(expect(code == PLEXUS_OK, "get_times of wider candidates failed"));
+  PLEXUS_TRY(expect(code == PLEXUS_OK, "get_times of candidates with a larger stride failed"));
   PLEXUS_TRY(expected, ask(session, make_call(65536)));
   for (size_t i = 0; i < wide.size(); ++i) {
     PLEXUS_TRY(expect(std::all_of(wide[i].later.begin(), wide[i].later.end(),
                                   [](uint64_t word) { return word == ~uint64_t{0}; }),
-                      "it wrote behind candidate {}", i));
+                      "it wrote past the end of candidate {}", i));
     PLEXUS_TRY(expect(wide[i].known.time_ns == expected[i].time_ns,
                       "candidate {} gets {} ns at a stride of {}, {} ns at {}", i,
                       wide[i].known.time_ns, sizeof(Wide), expected[i].time_ns,
@@ -278,7 +279,7 @@ Result<void> keeps_inputs(Session& session) {
                           before[i].chunks_moved == after[i].chunks_moved &&
                           before[i].channels_min == after[i].channels_min &&
                           before[i].channels_max == after[i].channels_max,
-                      "it changed what candidate {} says of itself", i));
+                      "it changed input fields of candidate {}", i));
   }
   return ok();
 }
@@ -296,7 +297,7 @@ Result<void> repeats_itself(Session& session) {
         ask(session, make_call(uint64_t{1} << (i % 30), i % 2 == 0 ? "broadcast" : "reduce")));
     PLEXUS_TRY(again, ask(session, make_call(100000)));
     PLEXUS_TRY(expect(are_equal(first, again),
-                      "after {} other calls the same call got another answer", i + 1));
+                      "after {} other calls the same call returned another result", i + 1));
   }
   return ok();
 }
@@ -308,7 +309,7 @@ Result<void> contexts_agree(Stand& stand) {
   for (const uint64_t size : {8u, 4096u, 1u << 20, 1u << 28}) {
     PLEXUS_TRY(one, ask(first, make_call(size)));
     PLEXUS_TRY(other, ask(second, make_call(size)));
-    PLEXUS_TRY(expect(are_equal(one, other), "two ranks get different answers for {} bytes", size));
+    PLEXUS_TRY(expect(are_equal(one, other), "two ranks get different results for {} bytes", size));
   }
   return ok();
 }
@@ -327,7 +328,7 @@ Result<void> processes_agree(Stand& stand) {
     }
     PLEXUS_TRY(stand.peer().send(times));
     PLEXUS_TRY(others, stand.peer().receive<decltype(times)>());
-    PLEXUS_TRY(expect(times == others, "two processes get different answers for {} bytes", size));
+    PLEXUS_TRY(expect(times == others, "two processes get different results for {} bytes", size));
   }
   return ok();
 }
@@ -400,7 +401,8 @@ Result<void> comm_is_borrowed(Stand& stand) {
   std::memset(comm.get(), 0xEE, sizeof *comm);
   PLEXUS_TRY(expected, ask(kept, make_call(1 << 16)));
   PLEXUS_TRY(found, ask(session, make_call(1 << 16)));
-  return expect(are_equal(expected, found), "its answer changed when the borrowed struct did");
+  return expect(are_equal(expected, found),
+                "its result changed when the borrowed struct was overwritten");
 }
 
 Result<void> many_contexts(Stand& stand) {
@@ -427,7 +429,7 @@ Result<void> threads(Stand& stand) {
         PLEXUS_TRY(session, Session::open(tuner, make_comm()));
         for (int i = 0; i < 200; ++i) {
           PLEXUS_TRY(found, ask(session, make_call(1 << 18)));
-          PLEXUS_TRY(expect(are_equal(expected, found), "another answer than in one thread"));
+          PLEXUS_TRY(expect(are_equal(expected, found), "another result than in one thread"));
         }
         return ok();
       };
@@ -462,7 +464,8 @@ Result<void> is_silent(Session& session) {
     PLEXUS_TRY(ask(session, make_call(uint64_t{1} << i)));
   }
   for (const LogLine& line : session.monitor().lines()) {
-    PLEXUS_TRY(expect(line.level > PLEXUS_LOG_WARN, "it warns though all is well: {}", line.text));
+    PLEXUS_TRY(
+        expect(line.level > PLEXUS_LOG_WARN, "it logs a warning without a fault: {}", line.text));
     PLEXUS_TRY(expect(line.text.find('\n') == std::string::npos, "a log line has a newline"));
   }
   return expect(::lseek(STDOUT_FILENO, 0, SEEK_END) == 0, "it wrote to stdout or stderr");
@@ -499,56 +502,58 @@ constexpr const char* kThreadRule =
 constexpr const char* kGrowRule = "ABI.md: structs that the host fills grow at their end";
 
 constexpr std::array kChecks = {
-    Check{"tuner.init", "makes and ends a context", kLifeRule, on_session<opens>},
+    Check{"tuner.init", "creates and finalizes a context", kLifeRule, on_session<opens>},
     Check{"tuner.many",
-          "serves many communicators and leaves nothing",
+          "serves many communicators and leaks nothing",
           kLifeRule,
           many_contexts,
           {.is_alone = true}},
     Check{"tuner.odd", "serves small, large, xdc and unknown communicators",
           "plexus_tuner.h: latency_ns 0: not known", odd_communicators},
-    Check{"tuner.garbage", "survives a communicator of garbage",
+    Check{"tuner.garbage", "survives invalid values in the communicator",
           "plexus_tuner.h: a tuner cannot make a result wrong", garbage_communicator},
     Check{"tuner.newer", "ignores fields of newer structs", kGrowRule, newer_structs},
-    Check{"tuner.borrowed", "does not keep the communicator's struct",
+    Check{"tuner.borrowed", "keeps no pointer to the communicator's struct",
           "plexus_tuner.h init: `comm` is borrowed for the call", comm_is_borrowed},
-    Check{"tuner.process", "changes nothing of the process", "a plugin leaves the process as it is",
-          process_is_left},
+    Check{"tuner.process", "changes no state of the process",
+          "a plugin leaves the process as it is", process_is_left},
     Check{"tuner.threads", "serves contexts in several threads", kThreadRule, threads},
     Check{"tuner.exit",
-          "lets the process end after use",
+          "lets the process exit after use",
           "no entry raises a signal, ends the process",
           on_session<exits>,
           {.exits = true}},
-    Check{"times.sane", "answers with times", kAnswerRule, on_session<answers>},
-    Check{"times.sizes", "answers for 0 bytes to 512 GiB", kAnswerRule, on_session<all_sizes>},
-    Check{"times.huge", "gives no garbage for sizes that cannot be", kAnswerRule,
+    Check{"times.sane", "returns times", kAnswerRule, on_session<answers>},
+    Check{"times.sizes", "returns times for 0 bytes to 512 GiB", kAnswerRule,
+          on_session<all_sizes>},
+    Check{"times.huge", "returns valid times for impossible sizes", kAnswerRule,
           on_session<huge_sizes>},
-    Check{"times.collectives", "answers for every collective", kAnswerRule,
+    Check{"times.collectives", "returns times for every collective", kAnswerRule,
           on_session<all_collectives>},
-    Check{"times.unknown", "survives words that it does not know",
+    Check{"times.unknown", "survives unknown names",
           "plexus_tuner.h: collective, algorithm and protocol are words; more may come",
           on_session<unknown_words>},
-    Check{"times.count", "writes as many candidates as it is given",
+    Check{"times.count", "writes only the candidates that it is given",
           "plexus_tuner.h get_times: `count` of them", on_session<any_count>},
-    Check{"times.stride", "steps by the stride and not by its own struct",
+    Check{"times.stride", "uses the stride and not the size of its own struct",
           "plexus_tuner.h get_times: `stride` bytes apart", on_session<stride>},
-    Check{"times.inputs", "changes the answer's fields alone",
+    Check{"times.inputs", "changes only the output fields",
           "plexus_tuner.h: the answer: time_ns, channels, chunk_bytes", on_session<keeps_inputs>},
-    Check{"times.repeat", "gives the same answer again", kAgreeRule, on_session<repeats_itself>},
-    Check{"times.contexts", "gives two ranks of a process the same answer", kAgreeRule,
+    Check{"times.repeat", "returns the same result for the same call", kAgreeRule,
+          on_session<repeats_itself>},
+    Check{"times.contexts", "returns the same result for two ranks of a process", kAgreeRule,
           contexts_agree},
     Check{"times.processes",
-          "gives two processes the same answer",
+          "returns the same result in two processes",
           kAgreeRule,
           processes_agree,
           {.processes = 2}},
     Check{"times.quick",
-          "answers quickly",
+          "returns quickly",
           "plexus_tuner.h get_times: must not block",
           on_session<is_quick>,
           {.is_alone = true}},
-    Check{"times.silent", "does not talk when all is well",
+    Check{"times.silent", "logs no warning without a fault",
           "plexus_plugin.h: a plugin has no other output", on_session<is_silent>},
 };
 

@@ -109,7 +109,7 @@ Result<void> raw_bytes(const nccl_net::ForeignProperties& p) {
 }
 Result<void> raw_type(const nccl_net::ForeignProperties& p) {
   return expect(p.v12.device_type == NCCL_DEVICE_TYPE_HOST,
-                "netDeviceType is {}, a host can drive 0 alone", p.v12.device_type);
+                "netDeviceType is {}, but a host can drive only 0", p.v12.device_type);
 }
 
 Result<void> strings_live(Stand& stand) {
@@ -141,11 +141,11 @@ constexpr std::array kChecks = {
           "plugin ABI 11: the name is read again after init", name, kVendor},
     Check{"vendor.device_name", "names its devices", "plugin ABI 3.2: name",
           on_raw_devices<raw_name>, kVendor},
-    Check{"vendor.memory", "takes host memory", "plugin ABI 3.2: ptrSupport, bit mask",
+    Check{"vendor.memory", "supports host memory", "plugin ABI 3.2: ptrSupport, bit mask",
           on_raw_devices<raw_memory>, kVendor},
-    Check{"vendor.counts", "says how many connections and buffers it takes",
+    Check{"vendor.counts", "reports how many connections and buffers it supports",
           "plugin ABI 13: validate maxRecvs >= 1", on_raw_devices<raw_counts>, kVendor},
-    Check{"vendor.bytes", "says how long messages may be",
+    Check{"vendor.bytes", "reports the longest messages",
           "plugin ABI 2: legal range of maxP2pBytes and maxCollBytes is (0, 2^40]",
           on_raw_devices<raw_bytes>, kVendor},
     Check{"vendor.type", "is driven by the host", "plugin ABI 3.2: netDeviceType must be HOST",

@@ -111,7 +111,7 @@ TEST(DatacenterMap, LineIsWalkedThereAndBack) {
 
 TEST(DatacenterMap, DatacenterWithoutAPathIsAnError) {
   EXPECT_THAT(error_of(by_file("host a dc a\nhost b dc b\nhost c dc c\nlink a b", {"a", "b", "c"})),
-              HasSubstr("no path leads from datacenter"));
+              HasSubstr("there is no path from datacenter"));
 }
 
 TEST(DatacenterMap, ContradictionsNameBothNodes) {
@@ -119,11 +119,12 @@ TEST(DatacenterMap, ContradictionsNameBothNodes) {
   nodes[1].location.links[0].path.latency_ns = 4;
   EXPECT_THAT(error_of(nodes), HasSubstr("hosts a and b differ in the link"));
   nodes[1].location = {};
-  EXPECT_THAT(error_of(nodes), AllOf(HasSubstr("host b is in no datacenter"), HasSubstr("host a")));
+  EXPECT_THAT(error_of(nodes),
+              AllOf(HasSubstr("host b matches no host line"), HasSubstr("host a")));
 
   auto by_id = by_ids({{0}, {8}}, 8);
   by_id[1].answers[0].level = FabricAnswer::Level::kSame;
-  EXPECT_THAT(error_of(by_id), HasSubstr("hosts h0 and h1 contradict each other"));
+  EXPECT_THAT(error_of(by_id), HasSubstr("hosts h0 and h1 report fabrics"));
 }
 
 TEST(DatacenterMap, IdsThatChainTwoDatacentersAreAnError) {

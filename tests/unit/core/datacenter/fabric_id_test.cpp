@@ -37,10 +37,11 @@ TEST(HcaList, RefusesWhatItCannotMean) {
     return std::string(parse_hca_list(text, syntax).error().message());
   };
   EXPECT_THAT(error("a:1:2:3", HcaSyntax::kFabricId), HasSubstr("name[:port[:fabricId]]"));
-  EXPECT_THAT(error("a:1:281474976710657", HcaSyntax::kFabricId), HasSubstr("the fabricId takes"));
+  EXPECT_THAT(error("a:1:281474976710657", HcaSyntax::kFabricId),
+              HasSubstr("the fabricId must be in"));
   EXPECT_THAT(error("a:1:x", HcaSyntax::kFabricId), HasSubstr("'a:1:x'"));
-  EXPECT_THAT(error("^a:1:5", HcaSyntax::kFabricId), HasSubstr("it has no ids"));
-  EXPECT_THAT(error("a,,b", HcaSyntax::kRailAndPlane), HasSubstr("an entry is"));
+  EXPECT_THAT(error("^a:1:5", HcaSyntax::kFabricId), HasSubstr("cannot give ids"));
+  EXPECT_THAT(error("a,,b", HcaSyntax::kRailAndPlane), HasSubstr("an entry must be"));
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ TEST(CallWatch, NamesACallThatLastsOnceAndWhomItIsFor) {
     auto text = told.get_future();
     // the call lasts until it is reported
     ASSERT_EQ(text.wait_for(kBound), std::future_status::ready);
-    EXPECT_THAT(text.get(), AllOf(HasSubstr("plugin Patient: its accept for rank 1 (there:22)"),
-                                  HasSubstr("has not come back for")));
+    EXPECT_THAT(text.get(), AllOf(HasSubstr("plugin Patient: accept for rank 1 (there:22)"),
+                                  HasSubstr("has not returned for")));
   }
   EXPECT_LE(times, 2);  // each call at most once
 }

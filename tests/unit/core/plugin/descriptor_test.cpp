@@ -73,7 +73,8 @@ TEST(Descriptor, KeepsWhatAGoodPluginSays) {
 }
 
 TEST(Descriptor, RefusesNull) {
-  EXPECT_THAT(check_net_descriptor(nullptr).error().message(), HasSubstr("refuses this host"));
+  EXPECT_THAT(check_net_descriptor(nullptr).error().message(),
+              HasSubstr("does not support this host"));
 }
 
 TEST(Descriptor, NamesFoundAndExpectedOfEachHeaderField) {
@@ -168,7 +169,7 @@ TEST(Properties, UnknownValuesBecomeNothing) {
 TEST(Properties, UnendedTextsAreRefused) {
   plexus_net_properties_t raw = good_properties();
   std::memset(raw.name, 'x', sizeof raw.name);
-  EXPECT_THAT(refusal(raw), HasSubstr("not ended by a zero within 64 bytes"));
+  EXPECT_THAT(refusal(raw), HasSubstr("not zero-terminated within 64 bytes"));
   raw = good_properties();
   std::memset(raw.pci_path, 'x', sizeof raw.pci_path);
   EXPECT_THAT(refusal(raw), HasSubstr("pci_path"));

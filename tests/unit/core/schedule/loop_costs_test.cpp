@@ -73,7 +73,7 @@ TEST(LoopCosts, HierarchicalNeedsSeveralDatacentersThatReachEachOther) {
   EXPECT_EQ(reason_of(one, ""), "all ranks are in one datacenter");
   EXPECT_EQ(reason_of(one, "hierarchical"), "");
   EXPECT_EQ(reason_of(two, ""), "");
-  EXPECT_EQ(reason_of(apart, ""), "some datacenters are not joined directly");
+  EXPECT_EQ(reason_of(apart, ""), "some datacenters have no direct link");
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(Agreement, NamesTheSettingTheValuesAndTheRanks) {
   infos[2].deterministic = 1;
   EXPECT_THAT(refusal_of(infos), AllOf(HasSubstr("PLEXUS_DETERMINISTIC is '0' on ranks 0, 1, 3 "
                                                  "(node0) and '1' on rank 2 (node2)"),
-                                       HasSubstr("alike on all ranks")));
+                                       HasSubstr("the same value on all ranks")));
   infos = make_ranks(3);
   std::strcpy(infos[0].algorithms, "bogus");
   EXPECT_THAT(refusal_of(infos),
@@ -50,7 +50,7 @@ TEST(Agreement, NamesTheSettingTheValuesAndTheRanks) {
   EXPECT_THAT(refusal_of(infos), HasSubstr("NCCL_PROTO is '' on rank 0"));
   infos = make_ranks(2);
   infos[1].version = 7;
-  EXPECT_THAT(refusal_of(infos), HasSubstr("rank 1 (node1) version 7"));
+  EXPECT_THAT(refusal_of(infos), HasSubstr("rank 1 (node1) runs Plexus 7"));
 }
 
 TEST(Agreement, NamesAFewOfManyRanks) {

@@ -273,7 +273,7 @@ TEST(CommTopologyDatacenters, DatacenterOfOneRankInTheMiddleOfALineIsAnError) {
   }
   const auto topology = join_parts(parts, channels, locations({0, 1, 2}, true, {{0, 1}, {1, 2}}));
   ASSERT_FALSE(topology);
-  EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, which has 1 ranks"));
+  EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, but it has 1 ranks"));
 }
 
 }  // namespace

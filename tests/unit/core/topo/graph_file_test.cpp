@@ -81,7 +81,7 @@ TEST(GraphFile, SaysLineAndReason) {
   EXPECT_THAT(refusal(""), HasSubstr("has nchannels 1, but lists 0"));
   EXPECT_THAT(
       parse_graphs("<system version=\"1\"/>", load("epyc-2x4090", false), {}).error().message(),
-      HasSubstr("<system> where a graph file has <graphs>"));
+      HasSubstr("<system> where a graph file must have <graphs>"));
 }
 
 }  // namespace

@@ -48,11 +48,11 @@ TEST(MachineXml, SaysLineAndReason) {
   EXPECT_THAT(refusal("<system version=\"1\">\n<cpu numaid=\"two\"/></system>"),
               HasSubstr("line 2: <cpu>: numaid=\"two\" is not a whole number"));
   EXPECT_THAT(refusal("<system version=\"1\">\n<gpu dev=\"0\"/></system>"),
-              HasSubstr("line 2: <gpu> stands in <system>; it belongs in <pci>"));
+              HasSubstr("line 2: <gpu> is inside <system>; it belongs inside <pci>"));
   EXPECT_THAT(refusal("<system version=\"1\">words</system>"), HasSubstr("text inside <system>"));
   EXPECT_THAT(refusal("<system version=\"1\" version=\"1\"/>"), HasSubstr("'version' twice"));
   EXPECT_THAT(refusal("<system version=\"1\"/><system version=\"1\"/>"),
-              HasSubstr("a second element"));
+              HasSubstr("a second top-level element"));
   EXPECT_THAT(refusal("<system version=\"1\"><cpu numaid=\"0\" host_hash=\"-1\"/></system>"),
               HasSubstr("not a hexadecimal number"));
 }

@@ -66,16 +66,16 @@ std::string refusal(const std::string& body) {
 }
 
 TEST(System, RefusesWhatNamesThingsTwiceOrOneWay) {
-  EXPECT_THAT(refusal(cpu(0, "") + cpu(0, "")), HasSubstr("NUMA node 0 is there twice"));
-  EXPECT_THAT(refusal(cpu(0, gpu(1) + gpu(1))), HasSubstr("is there twice, see line"));
-  EXPECT_THAT(refusal(cpu(0, nic(0) + nic(0))), HasSubstr("is there twice"));
+  EXPECT_THAT(refusal(cpu(0, "") + cpu(0, "")), HasSubstr("NUMA node 0 is given twice"));
+  EXPECT_THAT(refusal(cpu(0, gpu(1) + gpu(1))), HasSubstr("is given twice, see line"));
+  EXPECT_THAT(refusal(cpu(0, nic(0) + nic(0))), HasSubstr("is given twice"));
   EXPECT_THAT(refusal(cpu(0, "<host rank=\"0\"/><host rank=\"0\"/>")),
-              HasSubstr("rank 0 is negative, too large or there twice"));
+              HasSubstr("rank 0 is negative, too large or given twice"));
   EXPECT_THAT(refusal(cpu(0, gpu(0,
                                  "<nvlink target=\"0000:01:00.0\" count=\"1\" "
                                  "tclass=\"0x030200\"/>") +
                                  gpu(1))),
-              HasSubstr("names a NVL link to DEV"));
+              HasSubstr("has a NVL link to DEV"));
   EXPECT_THAT(refusal(cpu(0, "<pci busid=\"0\"><gpu rank=\"0\" dev=\"0\"/></pci>")),
               HasSubstr("the attribute 'sm' is missing"));
 }

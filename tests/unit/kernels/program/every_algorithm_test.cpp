@@ -142,17 +142,17 @@ TEST(Verify, RejectsCostThatIsNotTheTables) {
   };
   constexpr auto kWrong = [](int nranks) { return nranks; };
   EXPECT_EQ(refusal([&](Algorithm& row) { row.rounds = kWrong; }),
-            "has 3 rounds, where the table says 4");
+            "has 3 rounds, but the table says 4");
   EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_moved = kWrong; }),
-            "has 3 chunks moved at a rank, where the table says 4");
+            "has 3 chunks moved at a rank, but the table says 4");
   EXPECT_EQ(refusal([&](Algorithm& row) {
               row.chunks_in_all = [](int nranks) { return int64_t{nranks}; };
             }),
-            "has 12 chunks sent in all, where the table says 4");
+            "has 12 chunks sent in total, but the table says 4");
   EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks_reduced = kWrong; }),
-            "has 3 chunks combined at a rank, where the table says 4");
+            "has 3 chunks combined at a rank, but the table says 4");
   EXPECT_EQ(refusal([&](Algorithm& row) { row.chunks = [](int nranks) { return nranks - 1; }; }),
-            "has 4 chunks, where the table says 3");
+            "has 4 chunks, but the table says 3");
 }
 
 }  // namespace

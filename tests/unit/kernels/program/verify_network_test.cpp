@@ -65,7 +65,7 @@ TEST(VerifyNetwork, RefusesMoreHeadsThanTheLastHostHasRanks) {
 
 TEST(VerifyNetwork, RefusesNetworksThatTheCommunicatorDoesNotHave) {
   EXPECT_THAT(reason_with_networks(record_on_two_hosts("collnet_direct_all_reduce", 2, 2), 1),
-              HasSubstr("rank 5, which is no peer"));
+              HasSubstr("rank 5, which is not a peer"));
 }
 
 TEST(VerifyNetwork, RefusesAHostThatDoesNotContribute) {
@@ -95,13 +95,13 @@ TEST(VerifyNetwork, RefusesAHostThatContributesTwice) {
 TEST(VerifyNetwork, RefusesAResultThatNobodyTakes) {
   Programs programs = record_on_two_hosts("collnet_chain_all_reduce", 1, 1);
   programs[1].lanes[1].steps.clear();
-  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("to rank 1, which takes 0"));
+  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("to rank 1, which receives 0"));
 }
 
 TEST(VerifyNetwork, RefusesMembersWhoseChunksDiffer) {
   Programs programs = record_on_two_hosts("collnet_direct_all_reduce", 1, 1);
   std::swap(programs[1].lanes[0].steps[0], programs[1].lanes[0].steps[1]);
-  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("which may be of another length"));
+  EXPECT_THAT(reason_with_networks(programs, 1), HasSubstr("which may have another length"));
 }
 
 }  // namespace

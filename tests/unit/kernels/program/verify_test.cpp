@@ -27,7 +27,7 @@ TEST(Verify, ReportsTheFewestSlotsThatDo) {
   // Each rank waits until the next one takes its first chunk.
   EXPECT_EQ(
       reason(programs, Collective::kAllGather, false, 1),
-      "rank 0, lane 0, step 1: waits for a free slot to rank 1 for ever; 4 of 4 lanes are blocked "
+      "rank 0, lane 0, step 1: waits for a free slot to rank 1 forever; 4 of 4 lanes are blocked "
       "with 1 slots");
 }
 
@@ -62,7 +62,7 @@ TEST(Verify, TakesAfterAndDataAsOrderBetweenLanes) {
 
 TEST(Verify, RejectsAfterThatIsMissing) {
   EXPECT_THAT(reason(make_two_lanes({}), Collective::kAllReduce),
-              HasSubstr("which nobody has written"));
+              HasSubstr("which was never written"));
 }
 
 /// Rank 0 copies its input in lane 0 and sends the copy in lane 1.
@@ -81,9 +81,8 @@ Programs make_copy_and_send(After after) {
 
 TEST(Verify, RejectsOrderThatOnlyThisInterleavingHas) {
   EXPECT_EQ(reason(make_copy_and_send({.lane = 0, .step = 0}), Collective::kBroadcast), "");
-  EXPECT_EQ(
-      reason(make_copy_and_send({}), Collective::kBroadcast),
-      "rank 0, lane 1, step 0: reads output chunk 0, which lane 0 writes in no order with it");
+  EXPECT_EQ(reason(make_copy_and_send({}), Collective::kBroadcast),
+            "rank 0, lane 1, step 0: reads output chunk 0, which lane 0 writes unordered with it");
 }
 
 TEST(Verify, RejectsLanesThatWriteWhatAnotherReadsInNoOrder) {
@@ -101,9 +100,8 @@ TEST(Verify, RejectsLanesThatWriteWhatAnotherReadsInNoOrder) {
                                    Complete::kYes);
           }});
   EXPECT_EQ(reason(programs, Collective::kAllReduce, false), "");
-  EXPECT_EQ(
-      reason(programs, Collective::kAllReduce, true),
-      "rank 0, lane 1, step 0: writes output chunk 0, which lane 0 reads in no order with it");
+  EXPECT_EQ(reason(programs, Collective::kAllReduce, true),
+            "rank 0, lane 1, step 0: writes output chunk 0, which lane 0 reads unordered with it");
 }
 
 TEST(Verify, RejectsLanesThatBothWriteInNoOrder) {
@@ -116,13 +114,13 @@ TEST(Verify, RejectsLanesThatBothWriteInNoOrder) {
                           prims.recv(2, Buffer::kOutput, 0);
                         },
                         [](RecordingPrims& prims) { prims.send(Buffer::kInput, 0, 1); }});
-  EXPECT_THAT(reason(programs, Collective::kAllReduce), HasSubstr("writes in no order with it"));
+  EXPECT_THAT(reason(programs, Collective::kAllReduce), HasSubstr("writes unordered with it"));
 }
 
 TEST(Verify, RejectsAfterOfItsOwnLaneAndOfStepsThatAreNot) {
   for (const After after : {After{1, 0}, After{0, 1}, After{2, 0}, After{0, -1}}) {
     EXPECT_THAT(reason(make_copy_and_send(after), Collective::kBroadcast),
-                HasSubstr("no other lane's step"));
+                HasSubstr("not a step of another lane"));
   }
 }
 
@@ -134,7 +132,7 @@ TEST(Verify, RejectsDeadlockOfReceiversThatWaitForEachOther) {
     };
   };
   EXPECT_EQ(reason(make_programs(1, {body(1), body(0)}), Collective::kAllReduce),
-            "rank 0, lane 0, step 0: waits for a chunk from rank 1 for ever; 2 of 2 lanes are "
+            "rank 0, lane 0, step 0: waits for a chunk from rank 1 forever; 2 of 2 lanes are "
             "blocked with "
             "8 slots");
 }
@@ -143,7 +141,7 @@ TEST(Verify, RejectsLanesThatWaitForEachOther) {
   Programs programs = make_copy_and_send({.lane = 0, .step = 0});
   programs[0].lanes[0].steps[0].after = {.lane = 1, .step = 0};
   EXPECT_THAT(reason(programs, Collective::kBroadcast),
-              HasSubstr("waits for step 0 of lane 1 for ever"));
+              HasSubstr("waits for step 0 of lane 1 forever"));
 }
 
 /// All-reduce of two ranks that send all their chunks before they receive any.
@@ -168,7 +166,7 @@ TEST(Verify, RejectsSendersThatFillMoreThanTheSlots) {
   EXPECT_EQ(fits.reason, "");
   EXPECT_EQ(fits.slots_needed, 8U);
   EXPECT_EQ(reason(make_bulk_exchange(9), Collective::kAllReduce, false, 8),
-            "rank 0, lane 0, step 8: waits for a free slot to rank 1 for ever; 2 of 2 lanes are "
+            "rank 0, lane 0, step 8: waits for a free slot to rank 1 forever; 2 of 2 lanes are "
             "blocked with "
             "8 slots");
 }
@@ -182,7 +180,7 @@ TEST(Verify, RejectsChunksThatNobodyReceives) {
   more[0].lanes[0].steps[1].target = Buffer::kNone;
   EXPECT_EQ(reason(programs, Collective::kBroadcast), "");
   EXPECT_THAT(reason(more, Collective::kBroadcast),
-              HasSubstr("rank 0 sends 2 chunks to rank 1, which takes 1"));
+              HasSubstr("rank 0 sends 2 chunks to rank 1, which receives 1"));
 }
 
 TEST(Verify, RejectsConnectionWhoseEndTwoLanesUse) {
@@ -197,7 +195,7 @@ TEST(Verify, RejectsConnectionWhoseEndTwoLanesUse) {
                           prims.recv(0, Buffer::kOutput, 1);
                         }});
   EXPECT_EQ(reason(programs, Collective::kBroadcast),
-            "rank 0: lanes 0 and 1 both send to rank 1: which chunk is whose depends on timing");
+            "rank 0: lanes 0 and 1 both send to rank 1: which chunk each gets depends on timing");
 }
 
 // ---- SymbolicMemory ----
@@ -249,7 +247,7 @@ TEST(Verify, RejectsReadOfChunkThatNobodyWrote) {
   for (const bool in_place :
        {false, true}) {  // in place the input is in that buffer, out of place it is not
     EXPECT_EQ(reason(programs, Collective::kBroadcast, in_place),
-              "rank 0, lane 0, step 0: reads output chunk 0, which nobody has written");
+              "rank 0, lane 0, step 0: reads output chunk 0, which was never written");
   }
 }
 
@@ -274,7 +272,7 @@ TEST(Verify, RejectsStoresThatAreOfNoUse) {
   programs[0].lanes[0].steps[0].by_address = false;
   programs[0].lanes[0].steps.push_back({.source = Buffer::kInput, .target = Buffer::kOutput});
   EXPECT_THAT(reason(programs, Collective::kBroadcast),
-              HasSubstr("stores in output chunk 0 what is there already"));
+              HasSubstr("stores in output chunk 0 the value that it already holds"));
 
   Programs ring = record("ring_all_reduce", in_order(3));
   ring[0].lanes[0].steps[1].target = Buffer::kOutput;  // stores a partial sum that is never used
@@ -309,7 +307,7 @@ TEST(Verify, RejectsScratchThatTheNextLoopOverwrites) {
   EXPECT_THAT(reason(make_scratch(ByAddress::kYes, false), Collective::kBroadcast),
               HasSubstr("passes the address of a chunk of scratch"));
   EXPECT_THAT(reason(make_scratch(ByAddress::kNo, true), Collective::kBroadcast),
-              HasSubstr("may be a loop ahead"));
+              HasSubstr("may be one loop ahead"));
 }
 
 TEST(Verify, RejectsScratchThatIsNotDeclared) {
@@ -354,15 +352,14 @@ TEST(Verify, RejectsValuesThatAreCompletedNeverEarlyOrTwice) {
   const Programs programs = record("ring_all_reduce", in_order(3));
   Programs never = programs;
   never[1].lanes[0].steps[2].completes = false;
-  EXPECT_THAT(reason(never, Collective::kAllReduce),
-              HasSubstr("not marked complete, and should hold"));
+  EXPECT_THAT(reason(never, Collective::kAllReduce), HasSubstr("not marked complete, expected"));
   Programs early = programs;
   early[1].lanes[0].steps[1].completes = true;
   EXPECT_THAT(reason(early, Collective::kAllReduce), HasSubstr("completes a value that is"));
   Programs twice = programs;
   twice[1].lanes[0].steps[3].completes = true;
   EXPECT_THAT(reason(twice, Collective::kAllReduce),
-              HasSubstr("completes a value that is complete already"));
+              HasSubstr("completes a value that is already complete"));
 }
 
 TEST(Verify, RejectsAllReduceThatCombinesInAnotherOrderOnSomeRank) {
@@ -377,7 +374,7 @@ TEST(Verify, RejectsChunkThatGoesToTheWrongPlace) {
   Programs programs = record("pairwise_all_to_all", in_order(3));
   std::swap(programs[1].lanes[1].steps[0].target_chunk, programs[1].lanes[1].steps[1].target_chunk);
   EXPECT_EQ(reason(programs, Collective::kAllToAll),
-            "rank 1: output chunk 0 holds rank 2's chunk 1, and should hold rank 0's chunk 1");
+            "rank 1: output chunk 0 holds rank 2's chunk 1, expected rank 0's chunk 1");
 }
 
 TEST(Verify, RejectsOutputThatIsLeftUnwritten) {
@@ -385,7 +382,7 @@ TEST(Verify, RejectsOutputThatIsLeftUnwritten) {
   programs[0].lanes[0].steps.erase(programs[0].lanes[0].steps.begin());
   for (const bool in_place : {false, true}) {
     EXPECT_EQ(reason(programs, Collective::kGather, in_place),
-              "rank 0: output chunk 0 holds nothing, and should hold rank 0's chunk 0");
+              "rank 0: output chunk 0 holds nothing, expected rank 0's chunk 0");
   }
 }
 
@@ -393,7 +390,7 @@ TEST(Verify, RejectsCombiningInACollectiveThatReducesNothing) {
   Programs programs = record("ring_all_gather", in_order(3));
   programs[0].lanes[0].steps[1].source = Buffer::kInput;
   EXPECT_THAT(reason(programs, Collective::kAllGather),
-              HasSubstr("combines chunks in a collective that reduces nothing"));
+              HasSubstr("combines chunks in a collective without a reduction"));
 }
 
 // ---- Verbs that no executor runs ----
@@ -411,9 +408,10 @@ TEST(Verify, RejectsVerbsThatNoExecutorRuns) {
       {"names peers that the program does not list",
        [&](Programs& p) { step(p, 0).peers_first = 99; }},
       {"names peers that the program does not list", [&](Programs& p) { step(p, 0).sends = -1; }},
-      {"sends to rank 1, which is no peer", [&](Programs& p) { p[1].peers[0] = 1; }},
-      {"sends to rank 3, which is no peer", [&](Programs& p) { p[1].peers[0] = 3; }},
-      {"receives from rank 0 twice at once", [&](Programs& p) { p[1].peers[3] = p[1].peers[2]; }},
+      {"sends to rank 1, which is not a peer", [&](Programs& p) { p[1].peers[0] = 1; }},
+      {"sends to rank 3, which is not a peer", [&](Programs& p) { p[1].peers[0] = 3; }},
+      {"receives from rank 0 twice in one step",
+       [&](Programs& p) { p[1].peers[3] = p[1].peers[2]; }},
       {"reads input chunk 1 of 1", [&](Programs& p) { step(p, 0).source_chunk = 1; }},
       {"writes output chunk -1 of 1", [&](Programs& p) { step(p, 1).target_chunk = -1; }},
       {"has neither a source nor a sender",
@@ -421,12 +419,13 @@ TEST(Verify, RejectsVerbsThatNoExecutorRuns) {
       {"has neither a target nor a receiver",
        [&](Programs& p) { step(p, 1).target = Buffer::kNone; }},
       {"writes to the input", [&](Programs& p) { step(p, 1).target = Buffer::kInput; }},
-      {"several senders without an own one",
+      {"several senders without an operand of its own",
        [&](Programs& p) { step(p, 1).source = Buffer::kNone; }},
-      {"puts its own operand at 3 of 2", [&](Programs& p) { step(p, 1).own_position = 3; }},
-      {"completes a value where it lies", [&](Programs& p) { step(p, 0).completes = true; }},
-      {"says that it is rank 0 of 3", [&](Programs& p) { p[1].rank = 0; }},
-      {"rank 1: 2 chunks and 0 of scratch, where rank 0 has 1 and 0",
+      {"places its own operand at position 3 of 2",
+       [&](Programs& p) { step(p, 1).own_position = 3; }},
+      {"completes a value in place", [&](Programs& p) { step(p, 0).completes = true; }},
+      {"claims to be rank 0 of 3", [&](Programs& p) { p[1].rank = 0; }},
+      {"rank 1: 2 chunks and 0 of scratch, but rank 0 has 1 and 0",
        [&](Programs& p) { p[1].chunks = 2; }},
   };
   for (const Misshapen& one : cases) {
@@ -441,8 +440,7 @@ TEST(Verify, RejectsChunksOfUnequalLength) {
   Programs programs = record("ring_all_reduce", in_order(3));
   Step& step = programs[0].lanes[0].steps[2];
   step.target_chunk = (step.source_chunk + 1) % 3;
-  EXPECT_THAT(reason(programs, Collective::kAllReduce),
-              HasSubstr("which may be of another length"));
+  EXPECT_THAT(reason(programs, Collective::kAllReduce), HasSubstr("which may have another length"));
 }
 
 TEST(Verify, RejectsBuffersThatARankDoesNotHave) {
@@ -457,7 +455,7 @@ TEST(Verify, RejectsMoreOperandsThanAVerbTakes) {
                                       .nranks = kOperandsMax + 1,
                                       .root = 0,
                                       .in_place = false});
-  EXPECT_THAT(result.reason, HasSubstr("combines 66 operands, more than 65"));
+  EXPECT_THAT(result.reason, HasSubstr("combines 66 operands, at most 65 are supported"));
 }
 
 TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
@@ -465,10 +463,10 @@ TEST(Verify, RejectsRootsPairsAndSlotsThatAreNone) {
       verify(
           {.algorithm = find_algorithm("chain_reduce"), .nranks = 2, .root = 2, .in_place = false})
           .reason,
-      HasSubstr("root 2 is no rank of 2"));
+      HasSubstr("root 2 is not one of the 2 ranks"));
   EXPECT_THAT(reason({}, Collective::kAllReduce), HasSubstr("no programs"));
   EXPECT_THAT(reason(make_exchange(ByAddress::kYes), Collective::kAllReduce, false, 0),
-              HasSubstr("without slots"));
+              HasSubstr("needs at least one slot"));
   EXPECT_THAT(reason(make_programs(1, {nothing, nothing, nothing}), Collective::kSend),
               HasSubstr("2 ranks, not 3"));
   EXPECT_THAT(reason(make_programs(2, {nothing, nothing, nothing}), Collective::kAllGather),

@@ -115,7 +115,7 @@ TEST(ReadGreeting, ChecksSizeMagicSecretAndNumbers) {
   greeting.address_bytes = kAddressBytesMax + 1;
   EXPECT_THAT(read(), HasSubstr("addresses of 61 bytes"));
   greeting.cookie[3] = 1;
-  EXPECT_THAT(read(), HasSubstr("does not know the secret"));
+  EXPECT_THAT(read(), HasSubstr("does not have the secret"));
   greeting.magic = 0;
   EXPECT_THAT(read(), HasSubstr("another version"));
 }

@@ -160,9 +160,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Lack{"Provider", [](Card& card) { card.has_hmem = false; }, "has no FI_HMEM with FI_RMA"},
         Lack{"DirectAccess", [](Card& card) { card.direct_result = -FI_EOPNOTSUPP; },
-             "does not promise that the card itself"},
+             "does not guarantee that the NIC itself"},
         Lack{"WaysWithoutCuda", [](Card& card) { card.no_cuda_result = -FI_ENOPROTOOPT; },
-             "does not promise to do without calls of CUDA"},
+             "does not guarantee to make no CUDA calls"},
         Lack{"Version", [](Card& card) { card.version = FI_VERSION(1, 17); },
              "is older than 1.18"}),
     [](const auto& test) { return std::string(test.param.name); });
@@ -177,7 +177,7 @@ TEST_F(DeviceMemory, IsNotAskedForWhenSwitchedOff) {
 
 TEST_F(DeviceMemory, SettingIsChecked) {
   const ScopedEnv bad("PLEXUS_OFI_HMEM", "yes");
-  EXPECT_THAT(refusal(), HasSubstr("PLEXUS_OFI_HMEM=yes is none of auto, 0, 1"));
+  EXPECT_THAT(refusal(), HasSubstr("PLEXUS_OFI_HMEM=yes is not auto, 0 or 1"));
 }
 
 // ---- registration ----
@@ -228,7 +228,7 @@ TEST_F(DeviceMemory, OfTheHostIsNotTakenForTheGpus) {
   std::vector<std::byte> host(4096);
   auto memory = pair.recv.register_memory({host.data(), host.size(), 0, -1, PLEXUS_MEMORY_CUDA});
   ASSERT_TRUE(memory.has_error());
-  EXPECT_THAT(std::string(memory.error().message()), HasSubstr("is not memory of a GPU"));
+  EXPECT_THAT(std::string(memory.error().message()), HasSubstr("was registered as GPU memory"));
 }
 
 TEST_F(DeviceMemory, ThatLibfabricRefusesIsAFailureAndTheConnectionGoesOn) {

@@ -359,7 +359,7 @@ TEST_F(NetSocket, AHandleOfAnotherPluginIsRefused) {
   const NetContext sender = context();
   NetSend send = sender.connect(0, NetHandle{});
   EXPECT_THAT(send.try_connect().error().message(),
-              HasSubstr("all ranks must use the same network plugin"));
+              HasSubstr("use the same network plugin on all ranks"));
 }
 
 TEST_F(NetSocket, ATagThatNobodyCanExpectIsAnErrorOnceEverythingIsPosted) {

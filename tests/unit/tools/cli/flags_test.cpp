@@ -58,7 +58,7 @@ TEST(AddInt, WrongTextNamesTheFlagAndWhatItTakes) {
     app.parse("--ranks many");
     FAIL() << "taken";
   } catch (const CLI::ParseError& error) {
-    EXPECT_STREQ(error.what(), "--ranks: takes a whole number from 1 to 64, not 'many'");
+    EXPECT_STREQ(error.what(), "--ranks: expects a whole number from 1 to 64, not 'many'");
   }
   EXPECT_EQ(ranks, 0);
 }

@@ -38,7 +38,7 @@ TEST(Cell, PassesSkipsAndFailsAsTheFunctionSays) {
 TEST(Cell, NamesTheSignalAndTheEntryOfACrash) {
   const Verdict verdict = run([](Stand& stand) -> Result<void> {
     stand.monitor().call(Place::kIsend, [] {
-      std::fputs("the last words\n", stderr);
+      std::fputs("the plugin was here\n", stderr);
       std::fflush(stderr);
       ::kill(::getpid(), SIGKILL);
       return PLEXUS_OK;
@@ -47,7 +47,7 @@ TEST(Cell, NamesTheSignalAndTheEntryOfACrash) {
   });
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
   EXPECT_THAT(verdict.detail,
-              AllOf(HasSubstr("SIGKILL"), HasSubstr("isend"), HasSubstr("the last words")));
+              AllOf(HasSubstr("SIGKILL"), HasSubstr("isend"), HasSubstr("the plugin was here")));
 }
 
 TEST(Cell, NamesTheEntryOfAHang) {
@@ -72,7 +72,7 @@ TEST(Cell, SeesAPluginThatEndsTheProcess) {
     return ok();
   });
   EXPECT_EQ(verdict.outcome, Outcome::kFail);
-  EXPECT_THAT(verdict.detail, AllOf(HasSubstr("ended itself"), HasSubstr("test")));
+  EXPECT_THAT(verdict.detail, AllOf(HasSubstr("exited with code"), HasSubstr("test")));
 }
 
 TEST(Cell, PrefersTheReasonToTheOneWhoWaitedForIt) {

@@ -39,7 +39,7 @@ TEST_F(MonitorTest, AWellBehavedCallIsNoBreach) {
 
 TEST_F(MonitorTest, AnExceptionIsABreach) {
   monitor_.call(Place::kAccept, []() -> int32_t { throw std::runtime_error("out"); });
-  EXPECT_THAT(breach(), HasSubstr("exception came out of accept"));
+  EXPECT_THAT(breach(), HasSubstr("exception escaped from accept"));
 }
 
 TEST_F(MonitorTest, AFailureWithoutAReasonIsABreach) {

@@ -55,12 +55,12 @@ TEST(Report, FailuresAreToldOncePerCause) {
       {&kFirst, Outcome::kFail, "message 3: isend failed with code 2: no room for 300 bytes", 0},
       {&kSecond, Outcome::kFail, "isend failed with code 2: no room for 17 bytes", 0}};
   const std::string failed = format_failures(verdicts);
-  EXPECT_THAT(failed, HasSubstr("2 checks for one reason: message 3: isend failed"));
+  EXPECT_THAT(failed, HasSubstr("2 checks, one cause: message 3: isend failed"));
   EXPECT_THAT(failed, Not(HasSubstr("17 bytes")));
-  EXPECT_EQ(find_cause("process 1 of the check was ended by SIGSEGV in isend"),
-            find_cause("the process was ended by SIGSEGV in isend"));
-  EXPECT_NE(find_cause("the process was ended by SIGSEGV in isend"),
-            find_cause("the process was ended by SIGSEGV in irecv"));
+  EXPECT_EQ(find_cause("process 1 of the check was killed by SIGSEGV in isend"),
+            find_cause("the process was killed by SIGSEGV in isend"));
+  EXPECT_NE(find_cause("the process was killed by SIGSEGV in isend"),
+            find_cause("the process was killed by SIGSEGV in irecv"));
 }
 
 TEST(Report, OnlyWhatBreaksJobsCountsUnlessStrict) {

@@ -306,19 +306,20 @@ TEST(Fabric, NoLinkCarriesMoreThanItCanAndEveryFlowMeetsAFullOne) {
 TEST(FabricText, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_THAT(refusal(""), HasSubstr("no datacenter"));
   EXPECT_THAT(refusal("# nothing\n\nnode 3"), HasSubstr("line 3: 'node'"));
-  EXPECT_THAT(refusal("dc a ring nodes=4"), HasSubstr("line 1: 'ring' is no network"));
+  EXPECT_THAT(refusal("dc a ring nodes=4"), HasSubstr("line 1: 'ring' is not a network"));
   EXPECT_THAT(refusal("dc a torus size=4x0 gbit_per_s=1"), HasSubstr("size=0"));
   EXPECT_THAT(refusal("dc a torus size=4x gbit_per_s=1"), HasSubstr("size="));
   EXPECT_THAT(refusal("dc a torus gbit_per_s=1"), HasSubstr("size= is missing"));
   EXPECT_THAT(refusal("dc a torus size=4"), HasSubstr("gbit_per_s= is missing"));
   EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=nan"), HasSubstr("gbit_per_s=nan"));
   EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=-1"), HasSubstr("gbit_per_s=-1"));
-  EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=1 colour=red"), HasSubstr("colour= is not"));
-  EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=1 size=5"), HasSubstr("size= is there twice"));
+  EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=1 colour=red"),
+              HasSubstr("unknown key colour="));
+  EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=1 size=5"), HasSubstr("size= is given twice"));
   EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s=1 ends=loose"), HasSubstr("ends=loose"));
   EXPECT_THAT(refusal("dc a torus size=4 gbit_per_s"), HasSubstr("'gbit_per_s' is not key=value"));
   EXPECT_THAT(refusal("dc a hypercube dimensions=30 gbit_per_s=1"), HasSubstr("dimensions=30"));
-  EXPECT_THAT(refusal("dc a torus size=5000x5000 gbit_per_s=1"), HasSubstr("larger than"));
+  EXPECT_THAT(refusal("dc a torus size=5000x5000 gbit_per_s=1"), HasSubstr("more than"));
   EXPECT_THAT(refusal("dc a fat-tree nodes=9 children=4,2 parents=1,1 gbit_per_s=1"),
               HasSubstr("8 places"));
   EXPECT_THAT(refusal("dc a fat-tree nodes=9 children=4,4 parents=1 gbit_per_s=1"),
@@ -332,7 +333,7 @@ TEST(FabricText, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_THAT(refusal(two + "between a b gbit_per_s=1"), HasSubstr("latency_us= is missing"));
   EXPECT_THAT(refusal(two + "between a b gbit_per_s=1 latency_us=1\n"
                             "between b a gbit_per_s=1 latency_us=1"),
-              HasSubstr("line 4: b and a are joined already"));
+              HasSubstr("line 4: b and a are already connected"));
 }
 
 TEST(FabricText, LargeSystemsAreBuiltQuickly) {

@@ -94,28 +94,31 @@ TEST(PerfOptions, JoinsAJobStartedElsewhere) {
 }
 
 TEST(PerfOptions, RefusesInOneSentenceThatNamesTheFlag) {
-  EXPECT_THAT(refusal("nothing"), HasSubstr("COLL: takes all_reduce, broadcast"));
-  EXPECT_THAT(refusal("all_reduce -b x"), HasSubstr("--minbytes: takes a size"));
-  EXPECT_THAT(refusal("all_reduce -f 1"), HasSubstr("--stepfactor: takes a number above 1"));
-  EXPECT_THAT(refusal("all_reduce -i 0"), HasSubstr("--stepbytes: takes a size above 0"));
+  EXPECT_THAT(refusal("nothing"), HasSubstr("COLL: expects all_reduce, broadcast"));
+  EXPECT_THAT(refusal("all_reduce -b x"), HasSubstr("--minbytes: expects a size"));
+  EXPECT_THAT(refusal("all_reduce -f 1"),
+              HasSubstr("--stepfactor: expects a number greater than 1"));
+  EXPECT_THAT(refusal("all_reduce -i 0"), HasSubstr("--stepbytes: expects a size greater than 0"));
   EXPECT_THAT(refusal("all_reduce -o xor"),
-              HasSubstr("--op: takes sum, prod, max, min, avg, mulsum or all"));
-  EXPECT_THAT(refusal("all_reduce -d int128"), HasSubstr("--datatype: takes int8"));
-  EXPECT_THAT(refusal("all_reduce -z 3"), HasSubstr("--blocking: takes 0, 1"));
+              HasSubstr("--op: expects sum, prod, max, min, avg, mulsum or all"));
+  EXPECT_THAT(refusal("all_reduce -d int128"), HasSubstr("--datatype: expects int8"));
+  EXPECT_THAT(refusal("all_reduce -z 3"), HasSubstr("--blocking: expects 0, 1"));
   EXPECT_THAT(refusal("all_reduce --mode fork"),
-              HasSubstr("--mode: takes procs, threads or single"));
-  EXPECT_THAT(refusal("all_reduce --ranks 0"), HasSubstr("--ranks: takes a whole number from 1"));
-  EXPECT_THAT(refusal("all_reduce --rendezvous host"), HasSubstr("--rendezvous: takes HOST:PORT"));
-  EXPECT_THAT(refusal("all_reduce --buffers gpu"), HasSubstr("--buffers: takes plain, registered"));
+              HasSubstr("--mode: expects procs, threads or single"));
+  EXPECT_THAT(refusal("all_reduce --ranks 0"), HasSubstr("--ranks: expects a whole number from 1"));
+  EXPECT_THAT(refusal("all_reduce --rendezvous host"),
+              HasSubstr("--rendezvous: expects HOST:PORT"));
+  EXPECT_THAT(refusal("all_reduce --buffers gpu"),
+              HasSubstr("--buffers: expects plain, registered"));
   EXPECT_THAT(refusal("all_reduce -b 4K -e 1K"),
-              HasSubstr("--minbytes takes a size up to --maxbytes (1024)"));
-  EXPECT_THAT(refusal("reduce -r 4"), HasSubstr("--root takes a rank from 0 to 3"));
+              HasSubstr("--minbytes expects a size up to --maxbytes (1024)"));
+  EXPECT_THAT(refusal("reduce -r 4"), HasSubstr("--root expects a rank from 0 to 3"));
   EXPECT_THAT(refusal("all_reduce --rank 3 --nranks 3 --rendezvous h:1"),
-              HasSubstr("--rank takes a rank from 0 to 2"));
+              HasSubstr("--rank expects a rank from 0 to 2"));
   EXPECT_THAT(refusal("all_reduce --rank 0"), HasSubstr("--rank needs --nranks"));
   EXPECT_THAT(refusal("all_reduce --rank 0 --nranks 2"), HasSubstr("--rank needs --rendezvous"));
   EXPECT_THAT(refusal("all_reduce --ranks 2 --rank 0 --nranks 2 --rendezvous h:1"),
-              HasSubstr("one kind"));
+              HasSubstr("use one set"));
 }
 
 TEST(ComputeSizes, MultipliesOrAdds) {

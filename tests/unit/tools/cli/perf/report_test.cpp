@@ -122,8 +122,9 @@ TEST(Reporter, RefusesTwoFormatsOnStdout) {
 TEST(Reporter, NamesTheFlagOfAFileThatCannotBeWritten) {
   const auto reporter = Reporter::create(make_facts(), {.json = "/nonexistent/x", .tsv = ""}, 1);
   ASSERT_FALSE(reporter);
-  EXPECT_THAT(reporter.error().message(), ::testing::AllOf(::testing::StartsWith("--json takes"),
-                                                           ::testing::HasSubstr("/nonexistent/x")));
+  EXPECT_THAT(reporter.error().message(),
+              ::testing::AllOf(::testing::StartsWith("--json: cannot write"),
+                               ::testing::HasSubstr("/nonexistent/x")));
 }
 
 TEST(Reporter, WritesFilesAndATable) {

@@ -37,7 +37,7 @@ TEST(FabricText, ShiftNamesTheBusiestLink) {
   const Fabric ring = Fabric::parse("dc a torus size=6 gbit_per_s=80").value();
   EXPECT_THAT(format_shift(ring, 2), HasSubstr("slowest 5 GB/s"));
   EXPECT_THAT(format_shift(ring, 2), HasSubstr("most flows on one link: 2 (node "));
-  EXPECT_THAT(format_shift(ring, 6), HasSubstr("its own target"));
+  EXPECT_THAT(format_shift(ring, 6), HasSubstr("sends to itself"));
 }
 
 TEST(FabricText, PortIsANodeOrANodeAndItsRail) {
