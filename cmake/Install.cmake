@@ -3,7 +3,7 @@
 # made. Every installed file has one component, which is a Debian package in cmake/Package.cmake:
 #   runtime      libraries that programs are linked with
 #   development  headers, names to link with, CMake's and pkg-config's files, the template of a plugin
-#   plugins      networks and tuners, beside libplexus.so
+#   plugins      networks and tuners, in the folder plexus beside libplexus.so
 #   tools        the command and what it alone loads
 
 include_guard(GLOBAL)

@@ -171,7 +171,8 @@ function(plexus_install_headers)
 endfunction()
 
 # A plugin, as a vendor builds one: sees plugin-api and plugins, links none of our libraries, and
-# lands beside libplexus.so, where the loader looks first. EXAMPLE: for tests, not installed.
+# lands beside libplexus.so, where the loader looks first. It is installed in the folder plexus there, as it is not a
+# library to link with and has no soname. EXAMPLE: for tests, not installed.
 function(plexus_add_plugin)
   plexus_parse(plexus_add_plugin "EXAMPLE" "NAME" "SRCS;DEPS;DEFS")
   plexus_find_sources(sources ${arg_SRCS})
@@ -188,7 +189,7 @@ function(plexus_add_plugin)
   else()
     plexus_use_unity(${target})
     set_property(GLOBAL APPEND PROPERTY PLEXUS_PLUGIN_TARGETS ${target})
-    install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT plugins)
+    install(TARGETS ${target} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/plexus" COMPONENT plugins)
   endif()
 endfunction()
 

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <vector>
 
-#include "core/base/text.hpp"
+#include "core/plugin/library_search.hpp"
 #include "core/plugin/nccl_collnet/adapter.hpp"
 #include "core/plugin/registry.hpp"
 
@@ -21,10 +21,7 @@ using Loaded = std::shared_ptr<const CollnetPlugin>;
 /// nullopt: not found. An Error: a file exists and cannot be loaded.
 Result<std::optional<Library>> find_any(const CollnetPluginOptions& options,
                                         const std::vector<std::string>& names) {
-  std::vector<fs::path> folders = {options.own_folder};
-  for (const std::string_view folder : split_list(options.folders, ':')) {
-    folders.emplace_back(folder);
-  }
+  const std::vector<fs::path> folders = list_plugin_folders(options.own_folder, options.folders);
   for (const std::string& file : names) {
     for (const fs::path& folder : folders) {
       // A path with a '/' is used as it is.
@@ -57,7 +54,8 @@ Result<Loaded> load_named(const CollnetPluginOptions& options) {
   if (!library.has_value()) {
     return fail(Code::kInvalidUsage,
                 "collnet plugin {} was not found: looked for libplexus-collnet-{}.so and "
-                "libnccl-net-{}.so beside libplexus.so, in PLEXUS_PLUGIN_PATH and where the "
+                "libnccl-net-{}.so beside libplexus.so, in the folder plexus there, in "
+                "PLEXUS_PLUGIN_PATH and where the "
                 "dynamic loader looks; correct PLEXUS_COLLNET_PLUGIN",
                 name, name, name);
   }

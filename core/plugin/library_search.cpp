@@ -44,14 +44,25 @@ bool is_absent(const Error& error, std::string_view file) {
   return error.message().starts_with(fmt::format("{}: cannot open shared object file", file));
 }
 
+std::vector<fs::path> list_plugin_folders(const fs::path& own_folder, std::string_view folders) {
+  std::vector<fs::path> list;
+  if (!own_folder.empty()) {
+    list.push_back(own_folder);
+    list.push_back(own_folder / "plexus");
+  }
+  for (const std::string_view folder : split_list(folders, ':')) {
+    list.emplace_back(folder);
+  }
+  return list;
+}
+
 Result<Library> find_library(const LibrarySearch& search) {
   const std::vector<std::string> files = file_names(search);
   const bool is_path = search.name.find('/') != std::string::npos;
   std::vector<std::string> places;
   if (!is_path) {
-    places.push_back(search.own_folder.string());
-    for (const std::string_view folder : split_list(search.folders, ':')) {
-      places.emplace_back(folder);
+    for (const fs::path& folder : list_plugin_folders(search.own_folder, search.folders)) {
+      places.push_back(folder.string());
     }
   }
   for (const std::string& folder : places) {

@@ -23,6 +23,11 @@ struct LibrarySearch {
 /// The library. An Error says what was looked for and where, or why a file is unusable.
 [[nodiscard]] Result<Library> find_library(const LibrarySearch& search);
 
+/// The folders with plugins, in the order of the search: `own_folder` (beside libplexus.so: build
+/// trees), its subfolder `plexus` (installed plugins), then those of `folders`, separated by ':'.
+[[nodiscard]] std::vector<std::filesystem::path> list_plugin_folders(
+    const std::filesystem::path& own_folder, std::string_view folders);
+
 /// Whether `error` is the loader's "no such file" for `file` itself, not for one of its
 /// dependencies.
 [[nodiscard]] bool is_absent(const Error& error, std::string_view file);

@@ -72,14 +72,7 @@ bool contains_name(const std::vector<std::string>& names, std::string_view name)
 }
 
 std::vector<fs::path> search_folders(const NetPluginOptions& options) {
-  std::vector<fs::path> folders;
-  if (!options.own_folder.empty()) {
-    folders.push_back(options.own_folder);
-  }
-  for (const std::string_view folder : split_list(options.folders, ':')) {
-    folders.emplace_back(folder);
-  }
-  return folders;
+  return list_plugin_folders(options.own_folder, options.folders);
 }
 
 /// Edit distance (insert, delete, replace) between two words.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The choice of a communicator's net plugin: from the settings (NCCL_NET_PLUGIN, NCCL_NET) to a
-// file, in this order of folders: beside the Plexus library, PLEXUS_PLUGIN_PATH, the dynamic
-// loader's rules. A named plugin that is unusable is an error in one sentence or, if the list has
-// further entries, a WARN; Plexus never switches to another network silently. Without a name,
-// `libnccl-net.so` is tried first, as in NCCL; if it is missing or unusable, that is no error, and
-// the INFO line about the choice says so.
+// file, in this order of folders: beside the Plexus library, `plexus` there (where plugins are
+// installed), PLEXUS_PLUGIN_PATH, the dynamic loader's rules. A named plugin that is unusable is an
+// error in one sentence or, if the list has further entries, a WARN; Plexus never switches to
+// another network silently. Without a name, `libnccl-net.so` is tried first, as in NCCL; if it is
+// missing or unusable, that is no error, and the INFO line about the choice says so.
 //
 // Reads no environment: all settings come in `NetPluginOptions`.
 #pragma once
@@ -84,7 +84,7 @@ struct NetPluginList {
 [[nodiscard]] Result<std::shared_ptr<const NetPlugin>> load_net_plugin(
     const NetPluginOptions& options, std::string_view name);
 
-/// Names of the plugins beside the library and in PLEXUS_PLUGIN_PATH, for listings.
+/// Names of the plugins in `list_plugin_folders`, for listings.
 [[nodiscard]] std::vector<std::string> list_net_plugins(const NetPluginOptions& options);
 
 struct OpenNet {

@@ -11,6 +11,7 @@
 #include "core/base/log.hpp"
 #include "core/plugin/guarded.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/library_search.hpp"
 #include "core/plugin/nccl_tuner/adapter.hpp"
 #include "core/plugin/registry.hpp"
 
@@ -21,13 +22,7 @@ constexpr const char* kOwnTuner = "tuner-default";
 constexpr uint32_t kTunerTableBytesMax = 64 * 1024;
 
 std::vector<std::filesystem::path> list_folders(const TunerOptions& options) {
-  std::vector<std::filesystem::path> folders = {options.own_folder};
-  for (size_t at = 0; at < options.folders.size();) {
-    const size_t end = std::min(options.folders.find(':', at), options.folders.size());
-    folders.emplace_back(options.folders.substr(at, end - at));
-    at = end + 1;
-  }
-  return folders;
+  return list_plugin_folders(options.own_folder, options.folders);
 }
 
 /// File names that `name` may mean, most likely first: Plexus's, then NCCL's, then the name itself.
@@ -96,7 +91,8 @@ Result<std::optional<Library>> find_tuner(const TunerOptions& options) {
   }
   return fail(Code::kInvalidUsage,
               "tuner plugin {} was not found: looked for libplexus-{}.so and libnccl-tuner-{}.so "
-              "beside libplexus.so, in PLEXUS_PLUGIN_PATH and where the dynamic loader looks, and "
+              "beside libplexus.so, in the folder plexus there, in PLEXUS_PLUGIN_PATH and where "
+              "the dynamic loader looks, and "
               "for a tuner in the libraries of NCCL_NET_PLUGIN",
               options.plugin, options.plugin, options.plugin);
 }

@@ -53,9 +53,10 @@ std::string known(const std::optional<T>& value) {
 int run_list() {
   const NetPluginOptions options = read_options();
   fmt::print(
-      "searched: {} (beside the library), {} (PLEXUS_PLUGIN_PATH), then the dynamic loader's own "
-      "paths\n",
-      options.own_folder.string(), options.folders.empty() ? "nothing" : options.folders);
+      "searched: {} (beside the library), {}, PLEXUS_PLUGIN_PATH ({}), then the dynamic loader's "
+      "own paths\n",
+      options.own_folder.string(), (options.own_folder / "plexus").string(),
+      options.folders.empty() ? "not set" : options.folders);
   const std::vector<std::string> names = list_net_plugins(options);
   if (names.empty()) {
     fmt::print("no net plugin was found: jobs on one host run without one, others need one\n");

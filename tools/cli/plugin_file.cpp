@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/config.hpp"
+#include "core/plugin/library_search.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/plugin_check.hpp"
 
@@ -18,14 +19,8 @@ Result<fs::path> find_plugin_file(const std::string& name) {
   if (name.find('/') != std::string::npos || fs::is_regular_file(name, ignored)) {
     return fs::absolute(name, ignored);
   }
-  std::vector<fs::path> folders = {find_library_folder()};
   const std::string more = setting_value("PLEXUS_PLUGIN_PATH").value_or("");
-  for (size_t at = 0; at < more.size();) {
-    const size_t end = std::min(more.find(':', at), more.size());
-    folders.emplace_back(more.substr(at, end - at));
-    at = end + 1;
-  }
-  for (const fs::path& folder : folders) {
+  for (const fs::path& folder : list_plugin_folders(find_library_folder(), more)) {
     for (const std::string& file :
          {name, "libplexus-" + name + ".so", "libplexus-net-" + name + ".so",
           "libnccl-net-" + name + ".so", "libnccl-tuner-" + name + ".so"}) {
@@ -35,8 +30,8 @@ Result<fs::path> find_plugin_file(const std::string& name) {
     }
   }
   return fail(Code::kInvalidUsage,
-              "'{}' is neither a file nor the name of a plugin beside libplexus.so or in "
-              "PLEXUS_PLUGIN_PATH",
+              "'{}' is neither a file nor the name of a plugin beside libplexus.so, in the folder "
+              "plexus there, or in PLEXUS_PLUGIN_PATH",
               name);
 }
 

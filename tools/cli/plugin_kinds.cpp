@@ -15,6 +15,7 @@
 #include "core/base/text.hpp"
 #include "core/plugin/collnet_plugin.hpp"
 #include "core/plugin/collnet_registry.hpp"
+#include "core/plugin/library_search.hpp"
 #include "tools/cli/plugin_check.hpp"
 #include "tools/conformance/elf_file.hpp"
 
@@ -238,10 +239,7 @@ Result<bool> print_other_kind(const std::string& name, const std::string& abi) {
 }
 
 void list_vendor_libraries(const fs::path& own_folder, const std::string& folders) {
-  std::vector<fs::path> searched = {own_folder};
-  for (const std::string_view folder : split_list(folders, ':')) {
-    searched.emplace_back(folder);
-  }
+  std::vector<fs::path> searched = list_plugin_folders(own_folder, folders);
   for (const fs::path& folder : loader_folders()) {
     searched.push_back(folder);
   }
@@ -260,10 +258,7 @@ void list_vendor_libraries(const fs::path& own_folder, const std::string& folder
 }
 
 void list_collnet_plugins(const fs::path& own_folder, const std::string& folders) {
-  std::vector<fs::path> searched = {own_folder};
-  for (const std::string_view folder : split_list(folders, ':')) {
-    searched.emplace_back(folder);
-  }
+  const std::vector<fs::path> searched = list_plugin_folders(own_folder, folders);
   constexpr std::string_view kPrefix = "libplexus-collnet-";
   constexpr std::string_view kSuffix = ".so";
   for (const fs::path& folder : searched) {

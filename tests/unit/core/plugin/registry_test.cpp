@@ -100,6 +100,14 @@ TEST_F(RegistryTest, LooksBesideTheLibraryBeforeThePath) {
   EXPECT_THAT(load_error("mine"), HasSubstr("loaded " + (root_ / "own").string()));
 }
 
+TEST_F(RegistryTest, LooksInTheInstalledFolderBeforeThePath) {
+  fs::create_directories(root_ / "own" / "plexus");
+  install("path", "libplexus-net-mine.so");
+  install("own/plexus", "libplexus-net-mine.so");
+  EXPECT_THAT(load_error("mine"), HasSubstr("loaded " + (root_ / "own" / "plexus").string()));
+  EXPECT_THAT(list_net_plugins(options_), ElementsAre("mine"));
+}
+
 TEST_F(RegistryTest, AbsentPluginNamesFilesPlacesAndANearName) {
   install("own", "libplexus-net-socket.so");
   EXPECT_THAT(load_error("sokcet"),
