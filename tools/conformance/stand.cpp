@@ -3,10 +3,10 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <sched.h>
 #include <unistd.h>
 #include <utility>
 
+#include "tools/conformance/pause.hpp"
 #include "tools/conformance/run_delay.hpp"
 
 namespace plexus::conformance {
@@ -27,6 +27,7 @@ Result<void> Stand::wait_until(const char* what,
                                const std::function<Result<bool>()>& step,
                                milliseconds limit) {
   FairDeadline deadline(bound(limit));
+  const Pause pause;
   while (true) {
     PLEXUS_TRY(is_done, step());
     if (is_done) {
@@ -35,15 +36,16 @@ Result<void> Stand::wait_until(const char* what,
     if (deadline.is_over()) {
       return wrong("did not happen within {} ms: {}", bound(limit).count(), what);
     }
-    ::sched_yield();  // the other process may need this core
+    pause.rest();
   }
 }
 
 Result<void> Stand::repeat_for(milliseconds time, const std::function<Result<void>()>& step) {
   const auto end = Clock::now() + time;
+  const Pause pause;
   while (Clock::now() < end) {
     PLEXUS_TRY(step());
-    ::sched_yield();
+    pause.rest();
   }
   return ok();
 }
