@@ -43,11 +43,13 @@ Result<void> Stand::wait_until(const char* what,
 Result<void> Stand::repeat_for(milliseconds time, const std::function<Result<void>()>& step) {
   const auto end = Clock::now() + time;
   const Pause pause;
-  while (Clock::now() < end) {
+  while (true) {  // at least once: on a busy machine the time may pass before the first step
     PLEXUS_TRY(step());
+    if (Clock::now() >= end) {
+      return ok();
+    }
     pause.rest();
   }
-  return ok();
 }
 
 void Stand::die() {
