@@ -217,9 +217,10 @@ function(plexus_add_program)
   endif()
 endfunction()
 
-# The properties that all ctest entries share. Tests find what was built through the environment.
+# The properties that all ctest entries share. Tests find what was built through the environment. COST: about how many
+# seconds it takes, where these are many: ctest starts those first, in a fresh clone too, so that none is left over at the end.
 function(plexus_set_test_properties)
-  plexus_parse(plexus_set_test_properties "SERIAL" "NAME;TIMEOUT;PROCESSORS" "LABELS;ENV")
+  plexus_parse(plexus_set_test_properties "SERIAL" "NAME;TIMEOUT;PROCESSORS;COST" "LABELS;ENV")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -237,12 +238,15 @@ PLEXUS_TEST_TIME_FACTOR=${PLEXUS_TEST_TIME_FACTOR};PLEXUS_DEVICE=host;${PLEXUS_S
   if(arg_PROCESSORS)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS ${arg_PROCESSORS})
   endif()
+  if(arg_COST)
+    set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})
+  endif()
 endfunction()
 
 # A GoogleTest program and its one ctest entry. Links only DEPS: a dependency that the folder hides
 # fails here. SERIAL: nothing else runs beside it (it measures time or needs the whole machine).
 function(plexus_add_test)
-  plexus_parse(plexus_add_test "SERIAL" "NAME;TIMEOUT;PROCESSORS" "SRCS;DEPS;DEFS;LABELS;ENV;ARGS")
+  plexus_parse(plexus_add_test "SERIAL" "NAME;TIMEOUT;PROCESSORS;COST" "SRCS;DEPS;DEFS;LABELS;ENV;ARGS")
   if(NOT PLEXUS_TESTS)
     return()
   endif()
@@ -258,12 +262,12 @@ function(plexus_add_test)
     set(serial SERIAL)
   endif()
   plexus_set_test_properties(NAME ${arg_NAME} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS}
-    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} ${serial})
+    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} COST ${arg_COST} ${serial})
 endfunction()
 
 # Any command as a ctest entry. It passes with exit code 0 and is skipped with 77.
 function(plexus_add_check)
-  plexus_parse(plexus_add_check "SERIAL" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENV")
+  plexus_parse(plexus_add_check "SERIAL" "NAME;TIMEOUT;PROCESSORS;COST" "COMMAND;LABELS;ENV")
   if(NOT PLEXUS_TESTS)
     return()
   endif()
@@ -273,7 +277,7 @@ function(plexus_add_check)
     set(serial SERIAL)
   endif()
   plexus_set_test_properties(NAME ${arg_NAME} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS}
-    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} ${serial})
+    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} COST ${arg_COST} ${serial})
 endfunction()
 
 # A libFuzzer program (`LLVMFuzzerTestOneInput`) that ctest runs for SECONDS (default 60), starting from
