@@ -192,6 +192,17 @@ function(plexus_add_plugin)
   endif()
 endfunction()
 
+# Most of the time that a GoogleTest source takes is code generation, so the dev preset does not optimise them. It does
+# those whose own code computes for seconds.
+function(plexus_choose_test_way out target)
+  set(way test)
+  if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT PLEXUS_SANITIZE AND NOT target MATCHES "^(core_topo|gpu|kernels|ranks_collectives)_")
+    set(way plain_test)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  set(${out} ${way} PARENT_SCOPE)
+endfunction()
+
 # A program in bin/ that finds the libraries in ../lib. EXAMPLE: for tests, in test-bin, not installed.
 function(plexus_add_program)
   plexus_parse(plexus_add_program "EXAMPLE;TEST" "NAME;OUTPUT" "SRCS;DEPS;DEFS")
@@ -205,7 +216,8 @@ function(plexus_add_program)
   target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFS})
   target_link_libraries(${arg_NAME} PRIVATE ${arg_DEPS} plexus_flags)
   if(arg_TEST)
-    plexus_use_precompiled(${arg_NAME} test)
+    plexus_choose_test_way(way ${arg_NAME})
+    plexus_use_precompiled(${arg_NAME} ${way})
   elseif("fmt::fmt" IN_LIST arg_DEPS)
     plexus_use_precompiled(${arg_NAME} program)
   endif()
