@@ -104,12 +104,7 @@ Result<void> odd_sizes(Pair& pair) {
 /// Without copies of the contents, which would need more memory than the messages.
 Result<void> deliver_mapped(Pair& pair, uint64_t size) {
   const auto map = [&] {
-    void* const memory =
-        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory != MAP_FAILED) {
-      ::madvise(memory, size, MADV_HUGEPAGE);  // most of the check's time would be page faults
-    }
-    return memory;
+    return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   };
   void* const source = map();
   void* const target = map();
