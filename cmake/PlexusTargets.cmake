@@ -193,6 +193,17 @@ function(plexus_add_plugin)
   endif()
 endfunction()
 
+# Most of the time that a GoogleTest source takes is code generation, so the dev preset does not optimise them. It does
+# those whose own code computes for seconds.
+function(plexus_choose_test_way out target)
+  set(way test)
+  if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo" AND NOT PLEXUS_SANITIZE AND NOT target MATCHES "^(core_topo|gpu|kernels|ranks_collectives)_")
+    set(way plain_test)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  set(${out} ${way} PARENT_SCOPE)
+endfunction()
+
 # A program in bin/ that finds the libraries in ../lib. EXAMPLE: for tests, in test-bin, not installed.
 function(plexus_add_program)
   plexus_parse(plexus_add_program "EXAMPLE;TEST" "NAME;OUTPUT" "SRCS;DEPS;DEFS")
@@ -206,7 +217,8 @@ function(plexus_add_program)
   target_compile_definitions(${arg_NAME} PRIVATE ${arg_DEFS})
   target_link_libraries(${arg_NAME} PRIVATE ${arg_DEPS} plexus_flags)
   if(arg_TEST)
-    plexus_use_precompiled(${arg_NAME} test)
+    plexus_choose_test_way(way ${arg_NAME})
+    plexus_use_precompiled(${arg_NAME} ${way})
   elseif("fmt::fmt" IN_LIST arg_DEPS)
     plexus_use_precompiled(${arg_NAME} program)
   endif()
@@ -218,9 +230,10 @@ function(plexus_add_program)
   endif()
 endfunction()
 
-# The properties that all ctest entries share. Tests find what was built through the environment.
+# The properties that all ctest entries share. Tests find what was built through the environment. COST: about how many
+# seconds it takes, where these are many: ctest starts those first, in a fresh clone too, so that none is left over at the end.
 function(plexus_set_test_properties)
-  plexus_parse(plexus_set_test_properties "SERIAL" "NAME;TIMEOUT;PROCESSORS" "LABELS;ENV")
+  plexus_parse(plexus_set_test_properties "SERIAL" "NAME;TIMEOUT;PROCESSORS;COST" "LABELS;ENV")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
@@ -238,12 +251,15 @@ PLEXUS_TEST_TIME_FACTOR=${PLEXUS_TEST_TIME_FACTOR};PLEXUS_DEVICE=host;${PLEXUS_S
   if(arg_PROCESSORS)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS ${arg_PROCESSORS})
   endif()
+  if(arg_COST)
+    set_tests_properties(${arg_NAME} PROPERTIES COST ${arg_COST})
+  endif()
 endfunction()
 
 # A GoogleTest program and its one ctest entry. Links only DEPS: a dependency that the folder hides
 # fails here. SERIAL: nothing else runs beside it (it measures time or needs the whole machine).
 function(plexus_add_test)
-  plexus_parse(plexus_add_test "SERIAL" "NAME;TIMEOUT;PROCESSORS" "SRCS;DEPS;DEFS;LABELS;ENV;ARGS")
+  plexus_parse(plexus_add_test "SERIAL" "NAME;TIMEOUT;PROCESSORS;COST" "SRCS;DEPS;DEFS;LABELS;ENV;ARGS")
   if(NOT PLEXUS_TESTS)
     return()
   endif()
@@ -259,12 +275,12 @@ function(plexus_add_test)
     set(serial SERIAL)
   endif()
   plexus_set_test_properties(NAME ${arg_NAME} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS}
-    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} ${serial})
+    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} COST ${arg_COST} ${serial})
 endfunction()
 
 # Any command as a ctest entry. It passes with exit code 0 and is skipped with 77.
 function(plexus_add_check)
-  plexus_parse(plexus_add_check "SERIAL" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS;ENV")
+  plexus_parse(plexus_add_check "SERIAL" "NAME;TIMEOUT;PROCESSORS;COST" "COMMAND;LABELS;ENV")
   if(NOT PLEXUS_TESTS)
     return()
   endif()
@@ -274,7 +290,7 @@ function(plexus_add_check)
     set(serial SERIAL)
   endif()
   plexus_set_test_properties(NAME ${arg_NAME} TIMEOUT ${arg_TIMEOUT} LABELS ${arg_LABELS}
-    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} ${serial})
+    ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} COST ${arg_COST} ${serial})
 endfunction()
 
 # A libFuzzer program (`LLVMFuzzerTestOneInput`) that ctest runs for SECONDS (default 60), starting from

@@ -152,6 +152,7 @@ int32_t connect(plexus_net_context_t* context,
   if (is_mutant("connect_blocks")) {
     int32_t code = PLEXUS_AGAIN;
     while ((code = inner().connect(context, device, handle, send)) == PLEXUS_AGAIN) {
+      sleep_ms(1);
     }
     return code;
   }
@@ -165,6 +166,7 @@ int32_t connect(plexus_net_context_t* context,
 int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
   int32_t code = inner().accept(listen, recv);
   while (is_mutant("accept_blocks") && code == PLEXUS_AGAIN) {
+    sleep_ms(1);
     code = inner().accept(listen, recv);
   }
   return code;
@@ -392,6 +394,7 @@ int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   if (is_mutant("test_blocks") && code == PLEXUS_AGAIN) {
     int32_t later = PLEXUS_AGAIN;
     while ((later = inner().test(request, sizes_bytes)) == PLEXUS_AGAIN) {
+      sleep_ms(1);
     }
     return later;
   }

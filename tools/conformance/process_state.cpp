@@ -8,13 +8,13 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <sched.h>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
 #include "tools/conformance/finding.hpp"
+#include "tools/conformance/pause.hpp"
 #include "tools/conformance/run_delay.hpp"
 
 extern char** environ;  // NOLINT(*-avoid-non-const-global-variables): POSIX
@@ -77,9 +77,10 @@ Result<void> Holdings::expect_no_descriptors(const char* use) const {
 /// A joined thread takes a moment to disappear from the kernel's list.
 Result<void> Holdings::expect_no_threads(const char* use) const {
   FairDeadline deadline(std::chrono::seconds(1));
+  const Pause pause;
   uint32_t now = count_threads();
   while (now > threads_ && !deadline.is_over()) {
-    ::sched_yield();
+    pause.rest();
     now = count_threads();
   }
   return expect(now <= threads_, "{} threads after {}, {} before", now, use, threads_);

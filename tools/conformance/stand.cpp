@@ -3,10 +3,10 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <sched.h>
 #include <unistd.h>
 #include <utility>
 
+#include "tools/conformance/pause.hpp"
 #include "tools/conformance/run_delay.hpp"
 
 namespace plexus::conformance {
@@ -27,6 +27,7 @@ Result<void> Stand::wait_until(const char* what,
                                const std::function<Result<bool>()>& step,
                                milliseconds limit) {
   FairDeadline deadline(bound(limit));
+  const Pause pause;
   while (true) {
     PLEXUS_TRY(is_done, step());
     if (is_done) {
@@ -35,17 +36,20 @@ Result<void> Stand::wait_until(const char* what,
     if (deadline.is_over()) {
       return wrong("timed out after {} ms: {}", bound(limit).count(), what);
     }
-    ::sched_yield();  // the other process may need this core
+    pause.rest();
   }
 }
 
 Result<void> Stand::repeat_for(milliseconds time, const std::function<Result<void>()>& step) {
   const auto end = Clock::now() + time;
-  while (Clock::now() < end) {
+  const Pause pause;
+  while (true) {  // at least once: on a busy machine the time may pass before the first step
     PLEXUS_TRY(step());
-    ::sched_yield();
+    if (Clock::now() >= end) {
+      return ok();
+    }
+    pause.rest();
   }
-  return ok();
 }
 
 void Stand::die() {

@@ -59,7 +59,7 @@ class Stand {
   [[nodiscard]] Result<void> wait_until(const char* what,
                                         const std::function<Result<bool>()>& step,
                                         milliseconds limit = kWait);
-  /// Calls `step` for the given time; an Error of `step` ends it.
+  /// Calls `step` for the given time, at least once; an Error of `step` ends it.
   [[nodiscard]] Result<void> repeat_for(milliseconds time,
                                         const std::function<Result<void>()>& step);
   /// Ends this process at once, like a crash, and marks that as intended.

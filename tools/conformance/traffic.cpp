@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sched.h>
 
+#include "tools/conformance/pause.hpp"
 #include "tools/conformance/run_delay.hpp"
 
 namespace plexus::conformance {
@@ -225,6 +225,7 @@ Result<bool> Traffic::step() {
 Result<void> Traffic::finish(milliseconds limit) {
   const milliseconds bound = stand_->bound(limit);
   FairDeadline deadline(bound);
+  Pause pause;
   while (true) {
     PLEXUS_TRY(is_done, step());
     if (is_done) {
@@ -232,10 +233,11 @@ Result<void> Traffic::finish(milliseconds limit) {
     }
     if (has_changed_) {
       deadline = FairDeadline(bound);
+      pause.reset();
     } else if (deadline.is_over()) {
       return wrong("timed out after {} ms: the end of all transfers", bound.count());
     }
-    ::sched_yield();  // the other process may need this core
+    pause.rest();
   }
 }
 
@@ -249,13 +251,15 @@ Result<void> Traffic::finish(const Transfer& transfer) {
 Result<void> Traffic::settle(milliseconds time) {
   constexpr int kStepsLeast = 16;  // on a busy machine time passes without any steps
   FairDeadline deadline(time);
+  Pause pause;
   for (int steps = 0; steps < kStepsLeast || !deadline.is_over(); ++steps) {
     PLEXUS_TRY(step());
     if (has_changed_) {
       deadline = FairDeadline(time);
+      pause.reset();
       steps = 0;
     }
-    ::sched_yield();
+    pause.rest();
   }
   return ok();
 }
