@@ -6,9 +6,8 @@
 #include <numeric>
 #include <sys/random.h>
 
+#include "core/bootstrap/agent_host.hpp"
 #include "core/bootstrap/family.hpp"
-#include "core/bootstrap/hub.hpp"
-#include "core/os/host.hpp"
 
 namespace plexus {
 
@@ -22,8 +21,7 @@ Exchange::Exchange(std::shared_ptr<Family> family,
 
 Exchange::~Exchange() { leave(); }
 
-Result<std::vector<std::string>> Exchange::all_gather(std::string blob,
-                                                      const std::atomic<bool>* give_up) {
+Result<Gathered> Exchange::all_gather(std::string blob, const std::atomic<bool>* give_up) {
   const uint64_t number = gathers_++;
   count(blob.size());
   PLEXUS_TRY(family_->send(
@@ -33,12 +31,12 @@ Result<std::vector<std::string>> Exchange::all_gather(std::string blob,
     return fail(Code::kInternalError, "a gather of {} ranks brought {} blobs", members_.size(),
                 blobs.size());
   }
-  uint64_t size_bytes = 0;
-  for (const std::string& one : blobs) {
-    size_bytes += one.size();
-  }
-  count(size_bytes);
+  count(blobs.size_bytes());
   return std::move(blobs);
+}
+
+std::string Exchange::host_of(int rank) const {
+  return family_->host_name_of(members_[static_cast<size_t>(rank)]);
 }
 
 void Exchange::count(uint64_t size_bytes) noexcept {
@@ -49,7 +47,7 @@ void Exchange::count(uint64_t size_bytes) noexcept {
 Result<void> Exchange::post(int peer, uint64_t tag, std::string blob) {
   count(blob.size());
   return family_->send({.type = MessageType::kPost,
-                        .peer = members_[static_cast<size_t>(peer)],
+                        .to = members_[static_cast<size_t>(peer)],
                         .group = group_,
                         .tag = tag,
                         .payload = std::move(blob)});
@@ -64,9 +62,9 @@ std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
 }
 
 void Exchange::probe(int peer, std::string payload) {
-  // A failed send means that the hub is gone, which the failure handler reports.
+  // A refused probe is one of a group that has ended.
   (void)family_->send({.type = MessageType::kProbe,
-                       .peer = members_[static_cast<size_t>(peer)],
+                       .to = members_[static_cast<size_t>(peer)],
                        .group = group_,
                        .payload = std::move(payload)});
 }
@@ -119,44 +117,6 @@ namespace {
 
 constexpr auto kLocalGatherTime = std::chrono::seconds(300);
 
-class LocalFamily;
-
-/// The hub behind a lock; owned by the families that use it.
-struct LocalHub {
-  LocalHub(uint64_t world, uint64_t process);
-  std::mutex mutex;
-  std::vector<LocalFamily*> families;  // by rank; null: has left
-  Hub hub;
-};
-
-class LocalFamily final : public Family {
- public:
-  LocalFamily(std::shared_ptr<LocalHub> hub, uint32_t rank)
-      : Family(kLocalGatherTime), hub_(std::move(hub)), rank_(rank) {}
-  ~LocalFamily() override {
-    const std::lock_guard lock(hub_->mutex);
-    hub_->families[rank_] = nullptr;
-  }
-
-  Result<void> send(Message message) override {
-    const std::lock_guard lock(hub_->mutex);
-    return hub_->hub.take(rank_, std::move(message));
-  }
-  void close() override { (void)send({.type = MessageType::kLeave}); }
-  void receive(const Message& message) { deliver(message); }
-
- private:
-  std::shared_ptr<LocalHub> hub_;
-  uint32_t rank_;
-};
-
-LocalHub::LocalHub(uint64_t world, uint64_t process)
-    : hub(world, process, [this](uint32_t member, const Message& message) {
-        if (families[member] != nullptr) {
-          families[member]->receive(message);
-        }
-      }) {}
-
 uint64_t random_group() {
   uint64_t value = 0;
   while (value == 0) {
@@ -172,20 +132,13 @@ uint64_t random_group() {
 
 std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
   const uint64_t world = random_group();
-  auto hub = std::make_shared<LocalHub>(
-      world, ~process_id());  // a process id that no rank has: this hub never moves
-  hub->families.resize(static_cast<size_t>(nranks));
+  auto host = std::make_shared<LocalAgentHost>(world, static_cast<uint32_t>(nranks));
   std::vector<uint32_t> members(static_cast<size_t>(nranks));
   std::iota(members.begin(), members.end(), 0U);
   std::vector<std::unique_ptr<Exchange>> exchanges;
   for (const uint32_t rank : members) {
-    auto family = std::make_shared<LocalFamily>(hub, rank);
-    hub->families[rank] = family.get();
-    JoinInfo info{.rank = rank,
-                  .nranks = static_cast<uint32_t>(nranks),
-                  .process = process_id(),
-                  .host = "this process"};
-    (void)hub->hub.join(info);  // cannot fail, because the ranks are distinct
+    auto family = std::make_shared<Family>(host, rank, kLocalGatherTime);
+    host->add(rank, *family);
     exchanges.push_back(
         std::make_unique<Exchange>(std::move(family), world, members, static_cast<int>(rank)));
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/bootstrap/gathered.hpp"
 
 namespace plexus {
 
@@ -31,11 +32,12 @@ class Exchange {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int nranks() const { return static_cast<int>(members_.size()); }
   [[nodiscard]] uint64_t group() const { return group_; }
+  /// Name of the host of a rank, for messages. Valid after the first gather.
+  [[nodiscard]] std::string host_of(int rank) const;
 
   /// Collective: every rank's blob (at most 1 MiB each), by rank. Returns an Error early when
   /// `*give_up` becomes true.
-  Result<std::vector<std::string>> all_gather(std::string blob,
-                                              const std::atomic<bool>* give_up = nullptr);
+  Result<Gathered> all_gather(std::string blob, const std::atomic<bool>* give_up = nullptr);
   /// Sends a control message to a peer; does not wait until the peer takes it.
   Result<void> post(int peer, uint64_t tag, std::string blob);
   /// The oldest control message of `peer` with `tag`, if any. Never blocks.

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/family.hpp"
 
+#include "core/bootstrap/agent_host.hpp"
+
 namespace plexus {
+
+Family::Family(std::shared_ptr<AgentHost> host, uint32_t rank, std::chrono::seconds gather_time)
+    : host_(std::move(host)), rank_(rank), gather_time_(gather_time) {}
+
+Family::~Family() { host_->remove(rank_, *this); }
+
+Result<void> Family::send(Message message) { return host_->take(rank_, std::move(message)); }
+
+std::string Family::host_name_of(uint32_t rank) const { return host_->host_name_of(rank); }
 
 void Family::open_group(uint64_t group) {
   const std::lock_guard lock(mutex_);
@@ -20,10 +31,11 @@ void Family::leave_group(uint64_t group, std::string record) {
     leaving.messages.clear();
     last = --groups_open_ == 0;
   }
-  // The group ends here when the hub's answer arrives. A failed send means that the hub is gone.
+  // The group ends here with the agent's answer. It refuses only ranks that have not joined.
   (void)send({.type = MessageType::kLeaveGroup, .group = group, .payload = std::move(record)});
   if (last) {
-    close();
+    (void)send({.type = MessageType::kLeave});
+    host_->wait_for_goodbye();
   }
 }
 
@@ -33,9 +45,9 @@ void Family::stop_group(uint64_t group) {
   changed_.notify_all();
 }
 
-Result<std::vector<std::string>> Family::wait_gathered(uint64_t group,
-                                                       uint64_t number,
-                                                       const std::atomic<bool>* give_up) {
+Result<Gathered> Family::wait_gathered(uint64_t group,
+                                       uint64_t number,
+                                       const std::atomic<bool>* give_up) {
   constexpr auto kGiveUpPoll = std::chrono::milliseconds(50);
   const auto given_up = [&] {
     return give_up != nullptr && give_up->load(std::memory_order_acquire);
@@ -55,9 +67,9 @@ Result<std::vector<std::string>> Family::wait_gathered(uint64_t group,
   }
   const auto at = mine.gathered.find(number);
   if (at != mine.gathered.end()) {
-    const std::string payload = std::move(at->second);
+    Gathered gathered = std::move(at->second);
     mine.gathered.erase(at);
-    return decode_blobs(payload);
+    return gathered;
   }
   if (ready) {
     return mine.failure->clone();
@@ -66,8 +78,8 @@ Result<std::vector<std::string>> Family::wait_gathered(uint64_t group,
   return explain_timeout(group, number);
 }
 
-/// Reports the timeout to the hub, which knows the missing ranks and fails the group with their
-/// names.
+/// Reports the timeout to the agent, which asks the others and fails the group with the names of
+/// the missing ranks.
 Error Family::explain_timeout(uint64_t group, uint64_t number) {
   constexpr auto kAnswerTime = std::chrono::seconds(5);
   Error error =
@@ -127,23 +139,23 @@ void Family::fail_group(Group& group, const Error& error) {
   changed_.notify_all();
 }
 
-void Family::deliver(Message message) {
+void Family::deliver_gathered(uint64_t group, uint64_t number, Gathered gathered) {
+  const std::lock_guard lock(mutex_);
+  groups_[group].gathered[number] = std::move(gathered);
+  changed_.notify_all();
+}
+
+void Family::deliver(const Message& message) {
   const std::lock_guard lock(mutex_);
   switch (message.type) {
-    case MessageType::kGathered:
-      groups_[message.group].gathered[message.tag] = std::move(message.payload);
-      changed_.notify_all();
-      return;
     case MessageType::kPost:  // may arrive before this rank has opened the group
-      groups_[message.group].messages[{message.peer, message.tag}].push_back(
-          std::move(message.payload));
+      groups_[message.group].messages[{message.from, message.tag}].push_back(message.payload);
       return;
     case MessageType::kProbe:
     case MessageType::kLeft:
       if (const auto at = groups_.find(message.group);
           at != groups_.end() && at->second.probe_handler) {
-        at->second.probe_handler(message.peer, message.type == MessageType::kLeft,
-                                 std::move(message.payload));
+        at->second.probe_handler(message.from, message.type == MessageType::kLeft, message.payload);
       }
       return;
     case MessageType::kLeaveGroup:
@@ -154,27 +166,8 @@ void Family::deliver(Message message) {
     case MessageType::kFail:
       fail_group(groups_[message.group], decode_error(message.payload));
       return;
-    case MessageType::kJoin:
-      host_ = std::move(message.payload);
-      hub_leaves_ = false;  // kLeave may have come from the previous hub
-      return;
-    case MessageType::kLeave:
-      hub_leaves_ = true;
-      return;
     default:
-      return;  // the hub sends no other types
-  }
-}
-
-void Family::lose_hub(const std::string& hub) {
-  const std::lock_guard lock(mutex_);
-  if (hub_leaves_) {
-    return;
-  }
-  const Error error = fail(Code::kRemoteError,
-                           "{} died or lost its connection (control connection to {})", host_, hub);
-  for (auto& [id, group] : groups_) {
-    fail_group(group, error);
+      return;  // the agent delivers no other types
   }
 }
 

@@ -15,10 +15,10 @@ constexpr std::array<uint8_t, 8> kHelloMagic = {'P', 'L', 'X', 'H', 'E', 'L', 'L
 constexpr std::array<uint8_t, 8> kRefusalMagic = {'P', 'L', 'X', 'N', 'O', 'F', 'D', '1'};
 static_assert(crypto_auth_KEYBYTES == kSecretBytes && crypto_auth_BYTES == sizeof(Proof));
 
-std::string material(std::string_view role, const Nonce& member, const Nonce& hub) {
+std::string material(std::string_view role, const Nonce& caller, const Nonce& listener) {
   std::string bytes(role);
-  bytes.append(reinterpret_cast<const char*>(member.data()), member.size());
-  bytes.append(reinterpret_cast<const char*>(hub.data()), hub.size());
+  bytes.append(reinterpret_cast<const char*>(caller.data()), caller.size());
+  bytes.append(reinterpret_cast<const char*>(listener.data()), listener.size());
   return bytes;
 }
 
@@ -51,12 +51,12 @@ Result<Hello> make_hello() {
 }
 
 Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer) {
-  if (!verify(secret, material("hub", hello.nonce, answer.nonce), answer.proof)) {
+  if (!verify(secret, material("listener", hello.nonce, answer.nonce), answer.proof)) {
     return fail(Code::kInvalidUsage,
                 "who listens at the unique id's address does not know its secret: give all ranks "
                 "the same unique id");
   }
-  return prove(secret, material("member", hello.nonce, answer.nonce));
+  return prove(secret, material("caller", hello.nonce, answer.nonce));
 }
 
 Answer make_refusal(uint32_t descriptors_max) {
@@ -81,14 +81,14 @@ Result<Answer> make_answer(const Secret& secret, const Hello& hello) {
     return fail(Code::kRemoteError, "the first bytes are not of our protocol");
   }
   PLEXUS_TRY(nonce, make_nonce());
-  return Answer{nonce, prove(secret, material("hub", hello.nonce, nonce))};
+  return Answer{nonce, prove(secret, material("listener", hello.nonce, nonce))};
 }
 
 bool is_proof_good(const Secret& secret,
                    const Hello& hello,
                    const Answer& answer,
                    const Proof& proof) {
-  return verify(secret, material("member", hello.nonce, answer.nonce), proof);
+  return verify(secret, material("caller", hello.nonce, answer.nonce), proof);
 }
 
 }  // namespace plexus

@@ -2,10 +2,10 @@
 // Mutual proof that both sides know the secret: each authenticates both nonces with crypto_auth
 // (HMAC-SHA-512/256). Pure: bytes in, bytes out.
 //
-//   member -> hub: Hello  = magic[8] member_nonce[32]
-//   hub -> member: Answer = hub_nonce[32] mac(secret, "hub", member_nonce, hub_nonce)[32]
+//   caller -> listener: Hello  = magic[8] caller_nonce[32]
+//   listener -> caller: Answer = listener_nonce[32] mac(secret, "listener", both nonces)[32]
 //                 or a refusal = magic[8] descriptors_max[4] 0[52]
-//   member -> hub: Proof  = mac(secret, "member", member_nonce, hub_nonce)[32]
+//   caller -> listener: Proof  = mac(secret, "caller", both nonces)[32]
 #pragma once
 
 #include <array>
@@ -29,18 +29,19 @@ struct Answer {
 };
 static_assert(sizeof(Hello) == 8 + 32 && sizeof(Answer) == 64);
 
-/// The member's first message. An Error: no source of randomness.
+/// The caller's first message. An Error: no source of randomness.
 Result<Hello> make_hello();
-/// kInvalidUsage: the hub does not know the secret.
+/// kInvalidUsage: the listener does not know the secret.
 Result<Proof> check_answer(const Secret& secret, const Hello& hello, const Answer& answer);
 
-/// Sent in place of an answer when the hub has no descriptor left, so that the member can report
-/// why it was refused. It is not authenticated, and nothing but the error text depends on it.
+/// Sent in place of an answer when the listener has no descriptor left, so that the caller can
+/// report why it was refused. It is not authenticated, and nothing but the error text depends on
+/// it.
 Answer make_refusal(uint32_t descriptors_max);
-/// The hub's limit of descriptors, if `answer` is a refusal.
+/// The listener's limit of descriptors, if `answer` is a refusal.
 std::optional<uint32_t> read_refusal(const Answer& answer);
 
-/// The hub's answer to a Hello. An Error: no source of randomness.
+/// The listener's answer to a Hello. An Error: no source of randomness.
 Result<Answer> make_answer(const Secret& secret, const Hello& hello);
 bool is_proof_good(const Secret& secret,
                    const Hello& hello,

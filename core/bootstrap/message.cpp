@@ -9,8 +9,9 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kMessageMagic = 0x31584c50;  // "PLX1"
-constexpr size_t kHubNameBytesMax = 128;
+constexpr uint32_t kMessageMagic = 0x32584c50;  // "PLX2"
+constexpr uint32_t kTextBytesMax = 4096;
+constexpr uint32_t kRanksMax = 1U << 20;
 
 Error damaged(std::string_view what) {
   return fail(Code::kRemoteError, "a control message ({}) is damaged", what);
@@ -24,28 +25,37 @@ std::string encode(const Message& message) {
   writer.put(static_cast<uint32_t>(message.payload.size()));
   writer.put(message.type);
   writer.put(uint16_t{0});
-  writer.put(message.peer);
+  writer.put(message.from);
+  writer.put(message.to);
+  writer.put(uint32_t{0});
   writer.put(message.group);
   writer.put(message.tag);
   writer.put_bytes(message.payload);
   return writer.take();
 }
 
+void MessageReader::append(const char* bytes, size_t size_bytes) {
+  buffer_.erase(0, std::exchange(taken_, 0));
+  buffer_.append(bytes, size_bytes);
+}
+
 Result<std::optional<Message>> MessageReader::next() {
-  if (buffer_.size() < kHeaderBytes) {
+  ByteReader reader(std::string_view(buffer_).substr(taken_));
+  if (reader.rest().size() < kHeaderBytes) {
     return std::optional<Message>();
   }
-  ByteReader reader(buffer_);
   const auto magic = reader.take<uint32_t>();
   const auto size = reader.take<uint32_t>();
   Message message;
   const auto type = reader.take<uint16_t>();
   (void)reader.take<uint16_t>();
-  message.peer = reader.take<uint32_t>();
+  message.from = reader.take<uint32_t>();
+  message.to = reader.take<uint32_t>();
+  (void)reader.take<uint32_t>();
   message.group = reader.take<uint64_t>();
   message.tag = reader.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
-                     type <= static_cast<uint16_t>(MessageType::kMove);
+                     type <= static_cast<uint16_t>(MessageType::kLeave);
   if (magic != kMessageMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }
@@ -54,7 +64,7 @@ Result<std::optional<Message>> MessageReader::next() {
   }
   message.type = static_cast<MessageType>(type);
   message.payload = reader.take_bytes(size);
-  buffer_.erase(0, kHeaderBytes + size);
+  taken_ += kHeaderBytes + size;
   return std::optional<Message>(std::move(message));
 }
 
@@ -63,9 +73,11 @@ std::string encode(const JoinInfo& info) {
   writer.put(info.rank);
   writer.put(info.nranks);
   writer.put(info.version);
-  writer.put(info.pid);
-  writer.put(info.process);
-  writer.put_bytes(info.host);
+  writer.put(info.process.pid);
+  writer.put(info.process.process);
+  writer.put(info.process.host_key);
+  writer.put(info.process.address);
+  writer.put_bytes(info.process.host);
   return writer.take();
 }
 
@@ -75,14 +87,71 @@ Result<JoinInfo> decode_join(std::string_view payload) {
   info.rank = reader.take<uint32_t>();
   info.nranks = reader.take<uint32_t>();
   info.version = reader.take<uint32_t>();
-  info.pid = reader.take<int32_t>();
-  info.process = reader.take<uint64_t>();
-  info.host = reader.rest().substr(0, 64);
-  constexpr uint32_t kRanksMax = 1U << 20;
+  info.process.pid = reader.take<int32_t>();
+  info.process.process = reader.take<uint64_t>();
+  info.process.host_key = reader.take<uint64_t>();
+  info.process.address = reader.take<decltype(info.process.address)>();
+  info.process.host = reader.rest().substr(0, 64);
   if (reader.broken() || info.nranks == 0 || info.nranks > kRanksMax || info.rank >= info.nranks) {
     return damaged("join");
   }
   return info;
+}
+
+std::string encode(const std::vector<LeaveNote>& notes) {
+  ByteWriter writer;
+  for (const LeaveNote& note : notes) {
+    writer.put(note.rank);
+    writer.put(note.gathers);
+    writer.put_text<uint32_t>(note.record);
+  }
+  return writer.take();
+}
+
+Result<std::vector<LeaveNote>> decode_leave_notes(std::string_view payload) {
+  std::vector<LeaveNote> notes;
+  ByteReader reader(payload);
+  while (!reader.broken() && !reader.rest().empty()) {
+    LeaveNote note;
+    note.rank = reader.take<uint32_t>();
+    note.gathers = reader.take<uint64_t>();
+    note.record = reader.take_text<uint32_t>(kBlobBytesMax);
+    notes.push_back(std::move(note));
+  }
+  if (reader.broken()) {
+    return damaged("leave notes");
+  }
+  return notes;
+}
+
+std::string encode(const std::vector<News>& news) {
+  ByteWriter writer;
+  for (const News& one : news) {
+    writer.put(one.kind);
+    writer.put(one.subject);
+    writer.put(one.group);
+    writer.put(one.code);
+    writer.put_text<uint32_t>(std::string_view(one.text).substr(0, kTextBytesMax));
+  }
+  return writer.take();
+}
+
+Result<std::vector<News>> decode_news(std::string_view payload) {
+  std::vector<News> news;
+  ByteReader reader(payload);
+  while (!reader.broken() && !reader.rest().empty()) {
+    News one;
+    one.kind = reader.take_between(News::Kind::kDeath, News::Kind::kFailure);
+    one.subject = reader.take<uint32_t>();
+    one.group = reader.take<uint64_t>();
+    one.code = reader.take_between(Code::kUnhandledCudaError, Code::kTimeout);
+    one.text = reader.take_text<uint32_t>(kTextBytesMax);
+    news.push_back(std::move(one));
+  }
+  if (reader.broken()) {
+    return damaged("news");
+  }
+  return news;
 }
 
 std::string encode(const std::vector<uint32_t>& ranks) {
@@ -98,40 +167,8 @@ Result<std::vector<uint32_t>> decode_ranks(std::string_view payload) {
   return ranks;
 }
 
-std::string encode(const std::vector<std::string>& blobs) {
-  ByteWriter writer;
-  for (const std::string& blob : blobs) {
-    writer.put_text<uint32_t>(blob);
-  }
-  return writer.take();
-}
-
-Result<std::vector<std::string>> decode_blobs(std::string_view payload) {
-  std::vector<std::string> blobs;
-  ByteReader reader(payload);
-  while (!reader.broken() && !reader.rest().empty()) {
-    blobs.emplace_back(reader.take_text<uint32_t>(kPayloadBytesMax));
-  }
-  if (reader.broken()) {
-    return damaged("gathered");
-  }
-  return blobs;
-}
-
-std::string encode(const HubAddress& address) {
-  std::string bytes(reinterpret_cast<const char*>(address.address.data()), address.address.size());
-  return bytes + address.name.substr(0, kHubNameBytesMax);
-}
-
-Result<HubAddress> decode_hub_address(std::string_view payload) {
-  HubAddress result;
-  if (payload.size() < result.address.size() ||
-      payload.size() > result.address.size() + kHubNameBytesMax) {
-    return damaged("address of a hub");
-  }
-  std::memcpy(result.address.data(), payload.data(), result.address.size());
-  result.name = payload.substr(result.address.size());
-  return result;
+Error break_of_protocol(std::string_view what) {
+  return fail(Code::kRemoteError, "a process broke the protocol of the control plane: {}", what);
 }
 
 std::string encode(const Error& error) {

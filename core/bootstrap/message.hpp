@@ -1,47 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between members and the hub, as README.md of this folder specifies them. Everything
-// decoded here comes from a socket: bounds are checked and nothing is trusted.
+// The messages of the control plane, as README.md of this folder specifies them. Everything decoded
+// here comes from a socket: bounds are checked and nothing is trusted.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/bootstrap/process_table.hpp"
 
 namespace plexus {
 
 enum class MessageType : uint16_t {
-  kJoin = 1,        // member -> hub, first message: JoinInfo; hub -> member: all ranks have joined,
-                    // `peer` lives in the hub's process
-  kGroup = 2,       // member -> hub: `group` consists of these ranks
-  kGather = 3,      // member -> hub: my contribution to gather number `tag` of `group`
-  kGathered = 4,    // hub -> member: all contributions
-  kPost = 5,        // member -> hub -> member `peer`: a control message
-  kProbe = 6,       // member -> hub -> member `peer`: payload for its `on_probe` handler
-  kFail = 7,        // member -> hub: my rank failed; hub -> member: the group failed
-  kLeave = 8,       // member -> hub: I leave; hub -> member: the hub ends, its loss is no failure
-  kLeaveGroup = 9,  // member -> hub: I leave `group`, with my leave record; hub -> member: the last
-                    // message of `group`
-  kLeft = 10,  // hub -> member: the answer to a probe: `peer` has left `group`, with its record
-  // The hub moves to another process (handover.hpp):
-  kPause = 11,  // hub -> member: send nothing more; member -> hub: this is my last message to you
-  kHost = 12,  // hub -> member: take my state, `tag` pieces follow; member -> hub: where I serve it
-  kMove = 13,  // hub -> member: `peer` serves you from now on; without payload: this hub goes on
+  // a process and the introducer
+  kJoin = 1,    // to the introducer: JoinInfo of one rank
+  kTable = 2,   // the ProcessTable; also from agent to agent, down the control tree
+  kJoined = 3,  // from the introducer: all ranks have joined; its loss is no failure from now on
+  // agent to agent
+  kLink =
+      4,  // first message of a connection: `tag` is the process_id() of who connects; the answer is
+          // one too
+  kAttach = 5,    // you are my parent now; payload: all the news that I know
+  kNews = 6,      // deaths and failures
+  kOver = 7,      // all members have left `group`
+  kOverdue = 8,   // a rank has waited too long for gather `tag` of `group`; payload: its Error
+  kWho = 9,       // who below you has not contributed to gather `tag` of `group`?
+  kMissing = 10,  // these ranks
+  // a rank and the agent of its process; most of them also from agent to agent
+  kGroup = 11,     // from a rank: `group` consists of these ranks
+  kGather = 12,    // my contribution to gather `tag` of `group`; between agents: Contributions, and
+                   // `to` is GroupLayout::fingerprint
+  kGathered = 13,  // all contributions
+  kPost = 14,      // a control message
+  kProbe = 15,     // payload for the receiver's `on_probe` handler
+  kLeft = 16,      // the answer to a probe: `from` has left `group`, with its leave record
+  kFail = 17,      // from a rank: it failed; to a rank: the group failed
+  kLeaveGroup = 18,  // from a rank: it leaves `group`, with its leave record; to it: the last
+                     // message of `group`; between agents: LeaveNotes
+  kLeave = 19,       // from a rank: it leaves the family; between agents: my process does
 };
 
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
-inline constexpr size_t kStateBytesMax = 256UL
-                                         << 20;  // state of a hub, sent in pieces of at most a blob
-inline constexpr size_t kHeaderBytes = 32;
+inline constexpr size_t kHeaderBytes = 40;
 
 struct Message {
   MessageType type = MessageType::kLeave;
-  uint32_t peer = 0;  // to the hub: the receiver; from the hub: the sender (a rank of the family)
+  uint32_t from = 0;  // ranks of the family
+  uint32_t to = 0;
   uint64_t group = 0;
   uint64_t tag = 0;
   std::string payload = {};
@@ -52,13 +62,14 @@ std::string encode(const Message& message);
 /// Cuts messages out of a byte stream.
 class MessageReader {
  public:
-  void append(const char* bytes, size_t size_bytes) { buffer_.append(bytes, size_bytes); }
+  void append(const char* bytes, size_t size_bytes);
   /// The next whole message; nullopt: not complete yet. An Error: the bytes are no messages of the
   /// control plane.
   Result<std::optional<Message>> next();
 
  private:
   std::string buffer_;
+  size_t taken_ = 0;  // bytes at its front that next() has returned
 };
 
 // -- payloads --
@@ -67,27 +78,41 @@ struct JoinInfo {
   uint32_t rank = 0;
   uint32_t nranks = 0;
   uint32_t version = 0;
-  int32_t pid = 0;
-  uint64_t process = 0;
-  std::string host = {};
+  ProcessEntry process = {};  // without ranks
 };
 std::string encode(const JoinInfo& info);
 Result<JoinInfo> decode_join(std::string_view payload);
 
+/// A rank that has left a group.
+struct LeaveNote {
+  uint32_t rank = 0;
+  uint64_t gathers = 0;  // that it took part in
+  std::string record = {};
+};
+std::string encode(const std::vector<LeaveNote>& notes);
+Result<std::vector<LeaveNote>> decode_leave_notes(std::string_view payload);
+
+/// What every process of a family learns.
+struct News {
+  enum class Kind : uint8_t { kDeath = 1, kFailure = 2 };
+  Kind kind = Kind::kDeath;
+  uint32_t subject = 0;  // the dead process, or the rank that failed
+  uint64_t group = 0;    // that failed
+  Code code = Code::kRemoteError;
+  std::string text = {};
+
+  [[nodiscard]] auto key() const {
+    return std::tuple(kind, kind == Kind::kDeath ? subject : 0, group);
+  }
+};
+std::string encode(const std::vector<News>& news);
+Result<std::vector<News>> decode_news(std::string_view payload);
+
 std::string encode(const std::vector<uint32_t>& ranks);
 Result<std::vector<uint32_t>> decode_ranks(std::string_view payload);
 
-std::string encode(const std::vector<std::string>& blobs);
-Result<std::vector<std::string>> decode_blobs(std::string_view payload);
-
-/// Payload of kHost (to the hub) and kMove: the address of the new hub and the name of its rank.
-struct HubAddress {
-  static constexpr size_t kPackedBytes = 28;
-  std::array<uint8_t, kPackedBytes> address{};  // SocketAddress::pack
-  std::string name = {};                        // at most 128 bytes
-};
-std::string encode(const HubAddress& address);
-Result<HubAddress> decode_hub_address(std::string_view payload);
+/// `what` is why the sender is no correct process of this job.
+Error break_of_protocol(std::string_view what);
 
 std::string encode(const Error& error);
 /// The Error in a kFail message; an unknown code becomes kRemoteError.

@@ -1,28 +1,193 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/rendezvous.hpp"
 
+#include <charconv>
 #include <numeric>
+#include <optional>
+#include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "core/base/log.hpp"
-#include "core/bootstrap/hub_server.hpp"
-#include "core/bootstrap/tcp_family.hpp"
-#include "core/os/host.hpp"
+#include "core/bootstrap/agent_host.hpp"
+#include "core/bootstrap/family.hpp"
+#include "core/bootstrap/handshake.hpp"
+#include "core/bootstrap/introducer_server.hpp"
 
 namespace plexus {
 namespace {
 
-constexpr uint32_t kProtocolVersion = 1;
+constexpr uint32_t kProtocolVersion = 2;
+constexpr auto kRetryPause = std::chrono::milliseconds(50);
+constexpr auto kRefusedTime = std::chrono::seconds(2);  // tolerates a network that is still coming
+                                                        // up
+// Later than the introducer's own deadline, whose error names the missing ranks.
+constexpr auto kExtraGatherTime = std::chrono::seconds(5);
 
-Result<void> listen_and_serve(const UniqueId& id, Socket listener, const Config& config) {
-  // With a port that the user chose, the hub of a failed job must not stay and keep the port in
-  // use.
-  return start_hub_server(id, std::move(listener),
+struct PortRange {
+  int low = 0;
+  int high = 0;
+};
+
+/// PLEXUS_PORT_RANGE, "low-high".
+Result<PortRange> parse_port_range(const std::string& text) {
+  PortRange range;
+  if (text.empty()) {
+    return range;
+  }
+  const char* const end = text.data() + text.size();
+  const auto low = std::from_chars(text.data(), end, range.low);
+  const bool dash = low.ec == std::errc() && low.ptr != end && *low.ptr == '-';
+  const auto high = dash ? std::from_chars(low.ptr + 1, end, range.high) : low;
+  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 ||
+      range.high < range.low || range.high > 65535) {
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
+  }
+  return range;
+}
+
+Result<void> introduce(const UniqueId& id, Socket listener, const Config& config) {
+  // With a port that the user chose, the introducer of a failed job must not stay and keep the port
+  // in use.
+  return start_introducer(id, std::move(listener),
                           {.join_time = std::chrono::seconds(config.bootstrap_timeout_s),
                            .stays = config.comm_id.empty()});
 }
 
+/// Connects, and retries until patience ends while the introducer is busy or, with `may_come`
+/// (NCCL_COMM_ID), does not listen yet. One that listened when the id was made and now refuses is
+/// gone.
+Result<Socket> connect_to_introducer(const SocketAddress& address,
+                                     bool may_come,
+                                     const Patience& patience) {
+  std::optional<Deadline> refused;
+  for (;;) {
+    auto socket = Socket::connect(address, patience);
+    const bool is_refused = socket.has_error() && socket.error().code() == Code::kRemoteError;
+    if (socket.has_value() || (!is_refused && socket.error().code() != Code::kSystemError)) {
+      return socket;
+    }
+    refused =
+        is_refused ? refused.value_or(Deadline::after(kRefusedTime)) : std::optional<Deadline>();
+    if (!may_come && refused.has_value() && refused->expired()) {
+      return fail(
+          Code::kRemoteError,
+          "no process listens there any more: the one that called ncclGetUniqueId has ended, "
+          "or gave up since no rank came within PLEXUS_BOOTSTRAP_TIMEOUT, or all ranks of this id "
+          "have joined; it must live until all ranks have joined, and a new job needs a new unique "
+          "id");
+    }
+    if (patience.deadline.expired()) {
+      return std::move(socket).error().with_context("no process listens for this job");
+    }
+    if (patience.stop != nullptr && patience.stop->load(std::memory_order_acquire)) {
+      return fail(Code::kInvalidUsage, "aborted");
+    }
+    std::this_thread::sleep_for(kRetryPause);
+  }
+}
+
+Result<void> prove_membership(Socket& socket, const Secret& secret, const Patience& patience) {
+  PLEXUS_TRY(hello, make_hello());
+  PLEXUS_TRY(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience));
+  Answer answer{};
+  PLEXUS_TRY(socket.recv_all(&answer, sizeof(answer), patience));
+  if (const auto limit = read_refusal(answer); limit.has_value()) {
+    return fail(Code::kSystemError,
+                "the process that made the unique id has no file descriptor left for this rank: "
+                "raise its limit (ulimit -n is {} there)",
+                *limit);
+  }
+  PLEXUS_TRY(proof, check_answer(secret, hello, answer));
+  return socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience);
+}
+
 }  // namespace
+
+/// One rank that joins.
+class Joining {
+ public:
+  Joining(Agents& agents, const Config& config, const UniqueId& id, const Patience& patience)
+      : agents_(agents), config_(config), id_(id), patience_(patience) {}
+
+  Result<std::shared_ptr<Family>> join(const JoinInfo& info) {
+    const auto slot = agents_.slot_of(id_.job);
+    std::unique_lock lock(slot->mutex, std::defer_lock);
+    while (!lock.try_lock_for(kRetryPause)) {  // another rank of this process is connecting
+      if (patience_.deadline.expired()) {
+        return fail(Code::kTimeout, "another rank of this process does not get a connection");
+      }
+      if (patience_.stop != nullptr && patience_.stop->load(std::memory_order_acquire)) {
+        return fail(Code::kInvalidUsage, "aborted");
+      }
+    }
+    auto server = slot->server.lock();
+    if (server == nullptr || !server->is_joinable()) {
+      PLEXUS_TRY(made, start());
+      server = std::move(made);
+      slot->server = server;
+    }
+    auto family = std::make_shared<Family>(
+        server, info.rank, std::chrono::seconds(config_.bootstrap_timeout_s) + kExtraGatherTime);
+    PLEXUS_TRY(server->join(info, *family));
+    return family;
+  }
+
+ private:
+  Result<std::shared_ptr<AgentServer>> start() {
+    PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
+    PLEXUS_TRY(prove_membership(introducer, id_.secret, patience_));
+    auto listener = listen(introducer);
+    if (listener.has_error()) {
+      (void)introducer.send_all(
+          encode(Message{
+              .type = MessageType::kFail, .from = ~0U, .payload = encode(listener.error())}),
+          patience_);
+      return std::move(listener).error();
+    }
+    return AgentServer::start(id_, agents_.process_, std::move(listener).value(),
+                              std::move(introducer));
+  }
+  /// Where the user says, else at the interface that leads to the introducer.
+  Result<Socket> listen(const Socket& introducer) {
+    if (!config_.bootstrap_ifname.empty() || !config_.socket_ifname.empty()) {
+      return listen_for_members(config_);
+    }
+    PLEXUS_TRY(range, parse_port_range(config_.port_range));
+    PLEXUS_TRY(address, introducer.local_address());
+    address.set_port(0);
+    return Socket::listen(address, range.low, range.high);
+  }
+
+  Agents& agents_;
+  const Config& config_;
+  const UniqueId& id_;
+  const Patience& patience_;
+};
+
+std::shared_ptr<Agents::Slot> Agents::slot_of(uint64_t job) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(slots_, [](const auto& slot) {
+    return slot.second.use_count() == 1 && slot.second->server.expired();
+  });
+  auto& slot = slots_[job];
+  if (slot == nullptr) {
+    slot = std::make_shared<Slot>();
+  }
+  return slot;
+}
+
+Result<Socket> listen_for_members(const Config& config) {
+  PLEXUS_TRY(range, parse_port_range(config.port_range));
+  const bool has_own = !config.bootstrap_ifname.empty();
+  PLEXUS_TRY(
+      interface_address,
+      find_interface(has_own ? config.bootstrap_ifname : config.socket_ifname, config.socket_family,
+                     has_own ? "NCCL_OOB_NET_IFNAME" : "NCCL_SOCKET_IFNAME"));
+  return Socket::listen(interface_address, range.low, range.high);
+}
 
 Result<UniqueId> start_root(const Config& config) {
   if (!config.comm_id.empty()) {
@@ -31,12 +196,13 @@ Result<UniqueId> start_root(const Config& config) {
   PLEXUS_TRY(listener, listen_for_members(config));
   PLEXUS_TRY(address, listener.local_address());
   PLEXUS_TRY(id, UniqueId::create(address));
-  PLEXUS_TRY(listen_and_serve(id, std::move(listener), config));
+  PLEXUS_TRY(introduce(id, std::move(listener), config));
   PLEXUS_INFO(kBootstrap, "bootstrap: listening at {}", address.to_string());
   return id;
 }
 
-Result<std::unique_ptr<Exchange>> join(const Config& config,
+Result<std::unique_ptr<Exchange>> join(Agents& agents,
+                                       const Config& config,
                                        std::span<const UniqueId> ids,
                                        int rank,
                                        int nranks,
@@ -47,7 +213,7 @@ Result<std::unique_ptr<Exchange>> join(const Config& config,
     id = named;
     if (rank == 0) {
       PLEXUS_TRY(listener, Socket::listen(id.address, 0, 0));
-      PLEXUS_TRY(listen_and_serve(id, std::move(listener), config));
+      PLEXUS_TRY(introduce(id, std::move(listener), config));
     }
   }
   const auto time = std::chrono::seconds(config.bootstrap_timeout_s);
@@ -55,13 +221,18 @@ Result<std::unique_ptr<Exchange>> join(const Config& config,
   const JoinInfo info{.rank = static_cast<uint32_t>(rank),
                       .nranks = static_cast<uint32_t>(nranks),
                       .version = kProtocolVersion,
-                      .pid = static_cast<int32_t>(getpid()),
-                      .process = process_id(),
-                      .host = host_identity("").name};
-  PLEXUS_TRY(family, TcpFamily::make(config, id, info, patience));
+                      .process = {.process = agents.id(),
+                                  .host_key = host_identity(config.hostid).hash,
+                                  .pid = static_cast<int32_t>(getpid()),
+                                  .host = host_identity("").name}};
+  auto family = Joining(agents, config, id, patience).join(info);
+  if (family.has_error()) {
+    return std::move(family).error().with_context(
+        fmt::format("rank {} joining {}", rank, id.address.to_string()));
+  }
   std::vector<uint32_t> members(static_cast<size_t>(nranks));
   std::iota(members.begin(), members.end(), 0U);
-  return std::make_unique<Exchange>(std::move(family), id.job, std::move(members), rank);
+  return std::make_unique<Exchange>(std::move(family).value(), id.job, std::move(members), rank);
 }
 
 }  // namespace plexus

@@ -1,26 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks find each other: the unique id holds the address of a hub; every rank connects to it,
-// proves that it knows the id's secret, and joins.
+// How ranks find each other: the unique id holds the address of an introducer; every process
+// connects to it, proves that it knows the id's secret, and registers its ranks.
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "core/base/config.hpp"
 #include "core/bootstrap/exchange.hpp"
 #include "core/bootstrap/unique_id.hpp"
+#include "core/os/host.hpp"
+#include "core/os/socket.hpp"
 
 namespace plexus {
 
-/// Makes a unique id and starts its hub in this process. With NCCL_COMM_ID: only the id; rank 0's
-/// join starts the hub.
+class AgentServer;
+
+/// The agents of one process, one for each unique id in use. Threads: any.
+class Agents {
+ public:
+  explicit Agents(uint64_t process = process_id()) : process_(process) {}
+  Agents(const Agents&) = delete;
+  Agents& operator=(const Agents&) = delete;
+  [[nodiscard]] uint64_t id() const noexcept { return process_; }
+
+ private:
+  friend class Joining;
+  struct Slot {
+    std::timed_mutex mutex;  // held while the agent is made
+    std::weak_ptr<AgentServer> server;
+  };
+  std::shared_ptr<Slot> slot_of(uint64_t job);
+
+  const uint64_t process_;
+  std::mutex mutex_;
+  std::map<uint64_t, std::shared_ptr<Slot>> slots_;  // guarded by mutex_
+};
+
+/// Listens at the interface and port that the settings give.
+Result<Socket> listen_for_members(const Config& config);
+
+/// Makes a unique id and starts its introducer in this process. With NCCL_COMM_ID: only the id;
+/// rank 0's join starts the introducer.
 Result<UniqueId> start_root(const Config& config);
 
-/// Joins as `rank` of `nranks`. Blocks until connected; the first all_gather waits for the other
-/// ranks. Returns early when `*stop` becomes true. If there are several `ids` (the same on all
-/// ranks), the first is used.
-Result<std::unique_ptr<Exchange>> join(const Config& config,
+/// Joins as `rank` of `nranks`. Blocks until the introducer is reached; the first all_gather waits
+/// for the other ranks. Returns early when `*stop` becomes true. If there are several `ids` (the
+/// same on all ranks), the first is used.
+Result<std::unique_ptr<Exchange>> join(Agents& agents,
+                                       const Config& config,
                                        std::span<const UniqueId> ids,
                                        int rank,
                                        int nranks,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 128 bytes of an ncclUniqueId: the hub's address, and the secret that proves membership.
+// The 128 bytes of an ncclUniqueId: the introducer's address, and the secret that proves
+// membership.
 #pragma once
 
 #include <array>

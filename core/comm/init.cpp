@@ -41,7 +41,7 @@ Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId
   const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, comm.process().read_settings());
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
-  PLEXUS_TRY(exchange, join(config, ids, rank, nranks, &comm.give_up));
+  PLEXUS_TRY(exchange, join(comm.process().agents, config, ids, rank, nranks, &comm.give_up));
   return start_with_exchange(comm, config, std::move(exchange), started);
 }
 

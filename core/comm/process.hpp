@@ -16,6 +16,7 @@
 
 #include "core/base/config.hpp"
 #include "core/base/immortal.hpp"
+#include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/communicator_table.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/device/host_stream.hpp"
@@ -37,6 +38,7 @@ class Process final : private ForkAware {
   /// Made at first use and never destroyed: threads of plugins may outlive main().
   static Process& instance() { return Immortal<Process>::instance(); }
 
+  Agents agents;
   CommunicatorTable communicators;
   LocalRendezvous rendezvous;
   UserMemory memory;
@@ -44,6 +46,7 @@ class Process final : private ForkAware {
   CollnetPluginCache collnet_plugins;
   NetPluginCache net_plugins;
   TopologyCache topologies;
+  GroupCache<std::vector<PeerInfo>> infos;
   LaunchPool launches;
   StallWatch stalls;
 
@@ -60,6 +63,7 @@ class Process final : private ForkAware {
     return {.net_plugins = &net_plugins,
             .collnet_plugins = &collnet_plugins,
             .topologies = &topologies,
+            .infos = &infos,
             .devices = devices_};
   }
 

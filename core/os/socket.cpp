@@ -200,26 +200,34 @@ static Code code_of_connect(int error) {
 }
 
 Result<Socket> Socket::connect(const SocketAddress& address, const Patience& patience) {
+  PLEXUS_TRY(socket, start_connect(address));
+  PLEXUS_TRY(patience.wait(socket.fd_, POLLOUT, "connecting to " + address.to_string()));
+  PLEXUS_TRY(socket.finish_connect(address));
+  return std::move(socket);
+}
+
+Result<Socket> Socket::start_connect(const SocketAddress& address) {
   Socket socket = open(address.family());
   if (!socket.is_open()) {
     return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
   }
   set_options(socket.fd_);
-  if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0) {
-    if (errno != EINPROGRESS) {
-      return fail(code_of_connect(errno), "cannot connect to {}: {}", address.to_string(),
-                  std::strerror(errno));
-    }
-    PLEXUS_TRY(patience.wait(socket.fd_, POLLOUT, "connecting to " + address.to_string()));
-    int error = 0;
-    socklen_t size = sizeof(error);
-    getsockopt(socket.fd_, SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-      return fail(code_of_connect(error), "cannot connect to {}: {}", address.to_string(),
-                  std::strerror(error));
-    }
+  if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0 && errno != EINPROGRESS) {
+    return fail(code_of_connect(errno), "cannot connect to {}: {}", address.to_string(),
+                std::strerror(errno));
   }
   return socket;
+}
+
+Result<void> Socket::finish_connect(const SocketAddress& address) {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) {
+    return fail(code_of_connect(error), "cannot connect to {}: {}", address.to_string(),
+                std::strerror(error));
+  }
+  return ok();
 }
 
 Result<std::optional<Socket>> Socket::try_accept() {

@@ -63,6 +63,10 @@ class Socket {
   static Result<Socket> listen(SocketAddress address, int port_low, int port_high);
   /// Makes one attempt to connect. kRemoteError: the host refuses, so nothing listens there.
   static Result<Socket> connect(const SocketAddress& address, const Patience& patience);
+  /// Begins to connect; the socket becomes writable when that has ended (finish_connect). Errors as
+  /// of connect().
+  static Result<Socket> start_connect(const SocketAddress& address);
+  Result<void> finish_connect(const SocketAddress& address);
   /// An unconnected socket that holds a descriptor in reserve. Not open when no descriptor is left.
   static Socket reserve();
   /// The next incoming connection; nullopt: none is waiting.

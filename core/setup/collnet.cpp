@@ -78,7 +78,7 @@ int count_least(const ChannelOrder& order) {
   return least;
 }
 
-Result<CollnetAbility> join_offers(const std::vector<std::string>& blobs, int heads_max) {
+Result<CollnetAbility> join_offers(const Gathered& blobs, int heads_max) {
   CollnetAbility ability;
   ability.heads = heads_max;
   ability.kinds.fill((1U << kKinds) - 1);

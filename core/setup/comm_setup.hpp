@@ -17,6 +17,7 @@
 #include "core/plugin/registry.hpp"
 #include "core/schedule/algorithm_filter.hpp"
 #include "core/setup/collnet.hpp"
+#include "core/setup/group_cache.hpp"
 #include "core/setup/topology.hpp"
 #include "core/transport/net_set.hpp"
 #include "core/transport/peer_info.hpp"
@@ -28,6 +29,7 @@ struct SetupContext {
   NetPluginCache* net_plugins;
   CollnetPluginCache* collnet_plugins;
   TopologyCache* topologies;
+  GroupCache<std::vector<PeerInfo>>* infos;
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
 };
 
@@ -38,7 +40,7 @@ struct CommSetup {
   int nranks = 0;
   uint64_t group = 0;  // unique for each communicator
   std::unique_ptr<Exchange> exchange;
-  /// [nranks]; shared by the ranks of one call.
+  /// [nranks]; shared by the ranks of this process.
   std::shared_ptr<const std::vector<PeerInfo>> infos;
   Config config;
   std::chrono::steady_clock::time_point started;  // when init was called

@@ -105,8 +105,9 @@ Result<void> agree_on_networks(const SetupContext& context,
     setup.nets = std::move(nets);
     offers.push_back(setup.nets->offers());
   }
+  const Gathered all_offers(offers);
   for (CommSetup& setup : setups) {
-    PLEXUS_TRY(setup.nets->learn_offers(offers));
+    PLEXUS_TRY(setup.nets->learn_offers(all_offers));
   }
   if (!setups.front().nets->knows_fabrics()) {
     return ok();
@@ -116,8 +117,9 @@ Result<void> agree_on_networks(const SetupContext& context,
     PLEXUS_TRY(mine, setup.nets->paths(setup.rank));
     paths.push_back(std::move(mine));
   }
+  const Gathered all_paths(paths);
   for (CommSetup& setup : setups) {
-    PLEXUS_TRY(setup.nets->learn_paths(paths));
+    PLEXUS_TRY(setup.nets->learn_paths(all_paths));
   }
   return ok();
 }

@@ -47,6 +47,20 @@ Result<void> finish(const SetupContext& context,
   return ok();
 }
 
+Result<std::vector<PeerInfo>> read_infos(Exchange& exchange,
+                                         const Gathered& own,
+                                         const Gathered& common) {
+  std::vector<PeerInfo> infos;
+  infos.reserve(own.size());
+  for (size_t rank = 0; rank < own.size(); ++rank) {
+    PLEXUS_TRY(info, PeerInfo::from_bytes(own[rank], common[rank]));
+    const std::string host = exchange.host_of(static_cast<int>(rank));
+    host.copy(info.host, sizeof(info.host) - 1);
+    infos.push_back(info);
+  }
+  return infos;
+}
+
 Result<void> agree(const SetupContext& context,
                    const CommConfig& comm_config,
                    const std::atomic<bool>* give_up,
@@ -75,12 +89,10 @@ Result<CommSetup> set_up(const SetupContext& context,
   setup.nranks = exchange->nranks();
   setup.group = exchange->group();
   setup.config = config;
-  PLEXUS_TRY(blobs, exchange->all_gather(described.value().to_bytes(), give_up));
-  auto infos = std::make_shared<std::vector<PeerInfo>>();
-  for (const std::string& blob : blobs) {
-    PLEXUS_TRY(info, PeerInfo::from_bytes(blob));
-    infos->push_back(info);
-  }
+  PLEXUS_TRY(own, exchange->all_gather(described.value().own_bytes(), give_up));
+  PLEXUS_TRY(common, exchange->all_gather(described.value().common_bytes(), give_up));
+  PLEXUS_TRY(infos, context.infos->find_or_make(
+                        setup.group, [&] { return read_infos(*exchange, own, common); }));
   setup.infos = std::move(infos);
   setup.exchange = std::move(exchange);
   if (auto agreed = agree(context, comm_config, give_up, setup); agreed.has_error()) {

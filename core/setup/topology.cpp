@@ -192,7 +192,7 @@ Result<Unpacked> unpack(std::string_view bytes) {
 /// The locations by part, without the networks' answers.
 Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
                                                    const std::vector<std::vector<HostRank>>& parts,
-                                                   const std::vector<std::string>& blobs) {
+                                                   const Gathered& blobs) {
   std::vector<DatacenterNode> told;
   for (const std::vector<HostRank>& ranks : parts) {
     const auto leader = static_cast<size_t>(ranks.front().rank);
@@ -233,7 +233,7 @@ Result<void> exchange_answers(const TopologyInput& input,
 }
 
 Result<CommTopology> join_blobs(const TopologyInput& input,
-                                const std::vector<std::string>& blobs,
+                                const Gathered& blobs,
                                 std::span<const DatacenterNode> told) {
   const auto parts = group_by_reach(input.infos);
   std::vector<PartChannels> channels;
@@ -267,19 +267,6 @@ JoinOptions join_options(const DatacenterMap& map, std::span<const DatacenterNod
 }
 
 }  // namespace
-
-Result<std::shared_ptr<const CommTopology>> TopologyCache::find_or_make(uint64_t group,
-                                                                        const Make& make) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(made_, [](const auto& entry) { return entry.second.expired(); });
-  if (auto known = made_[group].lock()) {
-    return known;
-  }
-  PLEXUS_TRY(topology, make());
-  auto shared = std::make_shared<const CommTopology>(std::move(topology));
-  made_[group] = shared;
-  return shared;
-}
 
 Result<XmlElement> TopologyCache::describe(const DetectRequest& request) {
   const std::lock_guard lock(machine_mutex_);
@@ -363,7 +350,8 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
     return info.process_id == infos.front().process_id;
   });
   if (one_process) {
-    return input.cache->find_or_make(input.group, [&] { return compute_in_one_process(input); });
+    return input.cache->of_groups.find_or_make(input.group,
+                                               [&] { return compute_in_one_process(input); });
   }
   std::string blob;
   if (leads(infos, static_cast<size_t>(input.rank))) {
@@ -379,7 +367,8 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
   const auto parts = group_by_reach(infos);
   PLEXUS_TRY(told, read_locations(input, parts, blobs));
   PLEXUS_TRY(exchange_answers(input, parts, told));
-  return input.cache->find_or_make(input.group, [&] { return join_blobs(input, blobs, told); });
+  return input.cache->of_groups.find_or_make(input.group,
+                                             [&] { return join_blobs(input, blobs, told); });
 }
 
 }  // namespace plexus

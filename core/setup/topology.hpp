@@ -20,6 +20,7 @@
 #include "core/plugin/net_plugin.hpp"
 #include "core/schedule/loop_costs.hpp"
 #include "core/schedule/plan.hpp"
+#include "core/setup/group_cache.hpp"
 #include "core/topo/detect.hpp"
 #include "core/topo/part.hpp"
 #include "core/transport/peer_info.hpp"
@@ -39,16 +40,11 @@ struct CommTopology {
 /// Topologies that the ranks of one process share. Threads: any.
 class TopologyCache {
  public:
-  using Make = std::function<Result<CommTopology>()>;
-  /// The topology of the communicator `group`, made by the first of its ranks in this process to
-  /// ask.
-  Result<std::shared_ptr<const CommTopology>> find_or_make(uint64_t group, const Make& make);
+  GroupCache<CommTopology> of_groups;
   /// The description of this host with these ranks and NICs.
   Result<XmlElement> describe(const DetectRequest& request);
 
  private:
-  std::mutex mutex_;
-  std::map<uint64_t, std::weak_ptr<const CommTopology>> made_;  // guarded by mutex_
   std::mutex machine_mutex_;
   std::optional<Machine> machine_;  // guarded by machine_mutex_
 };

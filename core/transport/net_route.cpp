@@ -9,11 +9,35 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/bytes.hpp"
 #include "core/base/text.hpp"
-#include "core/bootstrap/message.hpp"
 
 namespace plexus {
 namespace {
+
+constexpr uint32_t kWordBytesMax = 1U << 20;
+
+std::string encode_words(const std::vector<std::string>& words) {
+  ByteWriter writer;
+  for (const std::string& word : words) {
+    writer.put_text<uint32_t>(word);
+  }
+  return writer.take();
+}
+
+Result<std::vector<std::string>> decode_words(std::string_view bytes) {
+  std::vector<std::string> words;
+  ByteReader reader(bytes);
+  while (!reader.broken() && !reader.rest().empty()) {
+    words.emplace_back(reader.take_text<uint32_t>(kWordBytesMax));
+  }
+  if (reader.broken()) {
+    return fail(Code::kRemoteError,
+                "a rank's description of its networks is malformed: use the same version of "
+                "Plexus on all ranks");
+  }
+  return words;
+}
 
 constexpr size_t kTextMax = 256;  // bytes of a name that another rank sends
 
@@ -211,11 +235,11 @@ std::string encode_offers(const NetOffers& offers) {
                                  device.writes_gpu ? "1" : "0"});
     }
   }
-  return encode(words);
+  return encode_words(words);
 }
 
 Result<NetOffers> decode_offers(std::string_view bytes) {
-  PLEXUS_TRY(list, decode_blobs(bytes));
+  PLEXUS_TRY(list, decode_words(bytes));
   constexpr uint32_t kAny32 = std::numeric_limits<uint32_t>::max();
   constexpr uint64_t kAny64 = std::numeric_limits<uint64_t>::max();
   Words words(std::move(list));
@@ -261,11 +285,11 @@ std::string FabricPaths::encode() const {
                                path.connected ? "1" : "0", to_word(path.level),
                                to_word(path.bandwidth_mbit_per_s), std::move(latency)});
   }
-  return plexus::encode(words);
+  return encode_words(words);
 }
 
 Result<void> FabricPaths::decode(std::string_view bytes) {
-  PLEXUS_TRY(list, decode_blobs(bytes));
+  PLEXUS_TRY(list, decode_words(bytes));
   constexpr uint64_t kAny64 = std::numeric_limits<uint64_t>::max();
   Words words(std::move(list));
   while (words.good() && !words.at_end()) {

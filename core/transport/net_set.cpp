@@ -58,16 +58,19 @@ std::string NetSet::offers() const {
   return encode_offers(mine);
 }
 
-Result<void> NetSet::learn_offers(std::span<const std::string> blobs) {
-  for (const std::string& blob : blobs) {
-    PLEXUS_TRY(offers, decode_offers(blob));
-    offers_.push_back(offers);
+Result<void> NetSet::learn_offers(const Gathered& blobs) {
+  for (size_t kind = 0; kind < blobs.kinds(); ++kind) {
+    PLEXUS_TRY(offers, decode_offers(blobs.blob_of_kind(kind)));
+    kinds_.push_back(offers);
+  }
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    kind_of_.push_back(blobs.kind_of(rank));
   }
   return ok();
 }
 
 bool NetSet::knows_fabrics() const {
-  for (const NetOffers& offers : offers_) {
+  for (const NetOffers& offers : kinds_) {
     for (const NetOffer& offer : offers) {
       if (std::any_of(offer.devices.begin(), offer.devices.end(),
                       [](const NetDeviceOffer& device) { return device.fabric_id.has_value(); })) {
@@ -81,14 +84,14 @@ bool NetSet::knows_fabrics() const {
 Result<std::string> NetSet::paths(int rank) const {
   FabricPaths told;
   for (const OpenNet& net : nets_) {
-    const auto first = std::find_if(offers_.begin(), offers_.end(), [&](const NetOffers& offers) {
-      return find_net(offers, net.name) != nullptr;
+    const auto first = std::find_if(kind_of_.begin(), kind_of_.end(), [&](uint32_t kind) {
+      return find_net(kinds_[kind], net.name) != nullptr;
     });
-    if (first - offers_.begin() != rank) {
+    if (first - kind_of_.begin() != rank) {
       continue;
     }
     std::set<uint64_t> fabrics;
-    for (const NetOffers& offers : offers_) {
+    for (const NetOffers& offers : kinds_) {
       if (const NetOffer* const offer = find_net(offers, net.name); offer != nullptr) {
         for (const NetDeviceOffer& device : offer->devices) {
           if (device.fabric_id && fabrics.size() < kFabricsMax) {
@@ -107,9 +110,9 @@ Result<std::string> NetSet::paths(int rank) const {
   return told.encode();
 }
 
-Result<void> NetSet::learn_paths(std::span<const std::string> blobs) {
-  for (const std::string& blob : blobs) {
-    PLEXUS_TRY(paths_.decode(blob));
+Result<void> NetSet::learn_paths(const Gathered& blobs) {
+  for (size_t kind = 0; kind < blobs.kinds(); ++kind) {
+    PLEXUS_TRY(paths_.decode(blobs.blob_of_kind(kind)));
   }
   return ok();
 }
@@ -137,8 +140,8 @@ Result<NetSet::Path> NetSet::find_path(
 
 Result<std::vector<NetSet::Path>> NetSet::find_paths(
     int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos) {
-  const NetOffers& from = offers_.at(static_cast<size_t>(source));
-  const NetOffers& to = offers_.at(static_cast<size_t>(target));
+  const NetOffers& from = kinds_[kind_of_.at(static_cast<size_t>(source))];
+  const NetOffers& to = kinds_[kind_of_.at(static_cast<size_t>(target))];
   const std::vector<NetRoute> routes = list_routes(from, to, paths_, channel);
   if (routes.empty()) {
     return fail(Code::kInvalidUsage,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bootstrap/gathered.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/transport/net_route.hpp"
 #include "core/transport/peer_info.hpp"
@@ -34,13 +35,13 @@ class NetSet {
   /// What this rank publishes: its networks by name, with their devices.
   [[nodiscard]] std::string offers() const;
   /// [nranks] by rank.
-  [[nodiscard]] Result<void> learn_offers(std::span<const std::string> blobs);
+  [[nodiscard]] Result<void> learn_offers(const Gathered& blobs);
   /// True when some rank knows which fabric a device is in: only then paths are worth an exchange.
   [[nodiscard]] bool knows_fabrics() const;
   /// What `rank` (this one) publishes of paths: a network's are told by the first rank that has it,
   /// so that all decide from one answer. Empty for the others.
   [[nodiscard]] Result<std::string> paths(int rank) const;
-  [[nodiscard]] Result<void> learn_paths(std::span<const std::string> blobs);
+  [[nodiscard]] Result<void> learn_paths(const Gathered& blobs);
 
   /// One end's part of a route.
   struct Path {
@@ -68,7 +69,8 @@ class NetSet {
 
   std::vector<OpenNet> nets_;
   std::vector<std::vector<GpuSlots>> gpu_slots_;  // [nets][devices]
-  std::vector<NetOffers> offers_;                 // [nranks]
+  std::vector<NetOffers> kinds_;                  // distinct offers of ranks
+  std::vector<uint32_t> kind_of_;                 // [nranks]: which of them
   FabricPaths paths_;
 };
 

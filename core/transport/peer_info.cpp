@@ -6,27 +6,66 @@
 #include <iterator>
 #include <type_traits>
 
+#include "core/base/bytes.hpp"
 #include "core/base/hash.hpp"
 
 namespace plexus {
 
 static_assert(std::is_trivially_copyable_v<PeerInfo>);
 
-std::string PeerInfo::to_bytes() const {
-  std::string bytes(sizeof(PeerInfo), '\0');
-  std::memcpy(bytes.data(), this, sizeof(PeerInfo));
-  return bytes;
+namespace {
+
+/// Calls `visit` with each field that is a rank's own.
+template <class Info, class Visit>
+void visit_own(Info& info, const Visit& visit) {
+  visit(info.process_id);
+  visit(info.host_hash);
+  visit(info.pid_namespace);
+  visit(info.pid);
+  visit(info.core_set);
+  visit(info.numa);
+  visit(info.device);
+  if (info.on_cuda()) {
+    visit(info.device_uuid);
+    visit(info.reached_devices);
+    visit(info.bus_id);
+  }
 }
 
-Result<PeerInfo> PeerInfo::from_bytes(std::string_view bytes) {
-  if (bytes.size() != sizeof(PeerInfo)) {
-    return fail(Code::kInvalidUsage,
-                "a rank sent a description of itself of {} bytes, expected {}: use the same "
-                "version of Plexus on all ranks",
-                bytes.size(), sizeof(PeerInfo));
-  }
+}  // namespace
+
+std::string PeerInfo::own_bytes() const {
+  ByteWriter writer;
+  visit_own(*this, [&](const auto& field) { writer.put(field); });
+  return writer.take();
+}
+
+std::string PeerInfo::common_bytes() const {
+  PeerInfo common;
+  std::memcpy(&common, this, sizeof(common));  // with its padding, so that equal ones are equal
+  visit_own(common, [](auto& field) { std::memset(&field, 0, sizeof(field)); });
+  std::memset(common.host, 0, sizeof(common.host));
+  return {reinterpret_cast<const char*>(&common), sizeof(common)};
+}
+
+Result<PeerInfo> PeerInfo::from_bytes(std::string_view own, std::string_view common) {
   PeerInfo info;
-  std::memcpy(&info, bytes.data(), sizeof(PeerInfo));
+  ByteReader reader(own);
+  if (common.size() == sizeof(info)) {
+    std::memcpy(&info, common.data(), sizeof(info));
+    visit_own(info, [&](auto& field) {
+      const std::string_view bytes = reader.take_bytes(sizeof(field));
+      if (!reader.broken()) {
+        std::memcpy(&field, bytes.data(), bytes.size());
+      }
+    });
+  }
+  if (common.size() != sizeof(info) || !reader.whole()) {
+    return fail(Code::kInvalidUsage,
+                "a rank sent a description of itself of {} and {} bytes, expected {} and {}: use "
+                "the same version of Plexus on all ranks",
+                own.size(), common.size(), info.own_bytes().size(), sizeof(info));
+  }
   info.algorithms[sizeof(info.algorithms) - 1] = '\0';
   info.protocols[sizeof(info.protocols) - 1] = '\0';
   info.host[sizeof(info.host) - 1] = '\0';

@@ -43,8 +43,11 @@ struct PeerInfo {
   char host[64] = {};                       // for messages
 
   [[nodiscard]] bool on_cuda() const { return device >= 0; }
-  [[nodiscard]] std::string to_bytes() const;
-  static Result<PeerInfo> from_bytes(std::string_view bytes);
+  /// What is this rank's own: 44 bytes, and 96 more for a device.
+  [[nodiscard]] std::string own_bytes() const;
+  /// The rest but for `host`: mostly equal on all ranks.
+  [[nodiscard]] std::string common_bytes() const;
+  static Result<PeerInfo> from_bytes(std::string_view own, std::string_view common);
 };
 
 /// "rank 4 (node2:1234)", for messages.

@@ -39,7 +39,7 @@ TEST(Handshake, RefusesEveryProofButTheRightOne) {
   }
   EXPECT_FALSE(is_proof_good(secret_of(2), hello, answer, proof));
   EXPECT_FALSE(is_proof_good(secret_of(1), hello, answer, answer.proof))
-      << "a hub's proof sent back";
+      << "a listener's proof sent back";
 }
 
 TEST(Handshake, DoesNotAcceptTheProofOfAnEarlierHandshake) {

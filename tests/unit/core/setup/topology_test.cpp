@@ -127,11 +127,11 @@ TEST(CommTopology, FirstRankOfAProcessMakesItForAll) {
                         .datacenter_of = {},
                         .costs = {}};
   };
-  const auto first = cache.find_or_make(5, make);
-  const auto second = cache.find_or_make(5, make);
+  const auto first = cache.of_groups.find_or_make(5, make);
+  const auto second = cache.of_groups.find_or_make(5, make);
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first.value(), second.value());
-  const auto other = cache.find_or_make(6, make);
+  const auto other = cache.of_groups.find_or_make(6, make);
   ASSERT_TRUE(other);
   EXPECT_EQ(other.value()->parts, 2);
   EXPECT_EQ(made, 2);
@@ -139,10 +139,10 @@ TEST(CommTopology, FirstRankOfAProcessMakesItForAll) {
 
 TEST(CommTopology, FailureIsNotKept) {
   TopologyCache cache;
-  const auto failed = cache.find_or_make(
+  const auto failed = cache.of_groups.find_or_make(
       5, []() -> Result<CommTopology> { return fail(Code::kInvalidUsage, "no"); });
   EXPECT_FALSE(failed);
-  EXPECT_TRUE(cache.find_or_make(5, []() -> Result<CommTopology> { return CommTopology{}; }));
+  EXPECT_TRUE(cache.of_groups.find_or_make(5, []() -> Result<CommTopology> { return CommTopology{}; }));
 }
 
 /// Locations of nodes whose datacenter is `datacenter_of_node`, joined as `links` says.

@@ -31,7 +31,7 @@ std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names
     offers.push_back(sets.back().offers());
   }
   for (NetSet& set : sets) {
-    EXPECT_TRUE(set.learn_offers(offers).has_value());
+    EXPECT_TRUE(set.learn_offers(Gathered(offers)).has_value());
   }
   return sets;
 }

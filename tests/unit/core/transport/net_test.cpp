@@ -41,8 +41,9 @@ std::vector<NetSet> make_sets(const std::vector<std::vector<std::string>>& names
     sets.emplace_back(std::move(nets));
     offers.push_back(sets.back().offers());
   }
+  const Gathered gathered(offers);
   for (NetSet& set : sets) {
-    EXPECT_TRUE(set.learn_offers(offers).has_value());
+    EXPECT_TRUE(set.learn_offers(gathered).has_value());
   }
   return sets;
 }
@@ -74,7 +75,8 @@ TEST(NetSet, OnlyTheFirstRankOfANetworkTellsItsPaths) {
   FabricPaths none;
   EXPECT_EQ(sets[0].paths(0).value(), none.encode());
   EXPECT_FALSE(sets[0].knows_fabrics());
-  EXPECT_TRUE(sets[0].learn_paths(std::vector<std::string>(2, none.encode())).has_value());
+  EXPECT_TRUE(
+      sets[0].learn_paths(Gathered(std::vector<std::string>(2, none.encode()))).has_value());
 }
 
 TEST(MayNeedNet, IsSoUnlessAllRanksReachEachOtherInMemory) {

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agents: gathers, who is missing in them, and leaving groups, which is noted in the same way.
+#include <algorithm>
+#include <iterator>
+
+#include "core/bootstrap/agent.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr auto kInquiryTime = std::chrono::seconds(1);
+constexpr size_t kNamesMax = 16;
+
+}  // namespace
+
+Result<void> Agent::take_contribution(uint32_t rank, const Message& message) {
+  Group* const group = find(message.group);
+  if (group == nullptr || group->ranks.count(rank) == 0 || message.payload.size() > kBlobBytesMax) {
+    return break_of_protocol("a gather in a group that the rank is not in");
+  }
+  group->done[rank] = std::max(group->done[rank], message.tag + 1);
+  if (group->failure.has_value()) {
+    return ok();  // the rank has been told
+  }
+  if (group->gathers.size() > kGathersMax) {
+    return break_of_protocol("too many gathers at once");
+  }
+  Gather& gather = group->gathers[message.tag];
+  if (!gather.ranks.insert(rank).second) {
+    return break_of_protocol("two contributions of a rank to a gather");
+  }
+  gather.contributions.add(rank, message.payload);
+  progress(message.group, *group, message.tag);
+  return ok();
+}
+
+Result<void> Agent::take_contributions(Group& group, uint32_t process, const Message& message) {
+  if (group.failure.has_value()) {
+    return ok();
+  }
+  const auto below = group.children();
+  const bool is_below = std::find(below.begin(), below.end(), process) != below.end();
+  if (!is_below || message.to != group.layout->fingerprint) {
+    fail_for_disagreement(message.group, map_->table.ranks_of(process).front(),
+                          *group.ranks.begin());
+    return ok();
+  }
+  if (group.gathers.size() > kGathersMax) {
+    return break_of_protocol("too many gathers at once");
+  }
+  Gather& gather = group.gathers[message.tag];
+  std::vector<uint32_t> ranks;
+  PLEXUS_TRY(gather.contributions.merge(message.payload, ranks));
+  const bool is_right = gather.processes.insert(process).second && !ranks.empty() &&
+                        gather.contributions.size() <= group.expected &&
+                        std::all_of(ranks.begin(), ranks.end(), [&](uint32_t rank) {
+                          return group.layout->has(rank) && group.ranks.count(rank) == 0;
+                        });
+  if (!is_right) {
+    return break_of_protocol("contributions to a gather that are not its own");
+  }
+  progress(message.group, group, message.tag);
+  return ok();
+}
+
+/// May end the group's life with a failure, but never erases it.
+void Agent::progress(uint64_t id, Group& group, uint64_t number) {
+  check_left(id, group);
+  const auto at = group.gathers.find(number);
+  if (group.failure.has_value() || at == group.gathers.end() ||
+      at->second.contributions.size() < group.expected) {
+    return;
+  }
+  const auto parent = group.parent();
+  if (!parent.has_value()) {
+    finish(id, group, number);
+    return;
+  }
+  if (gone_.count(*parent) != 0) {
+    suspect(group, *parent);
+    return;
+  }
+  out_.send(*parent, {.type = MessageType::kGather,
+                      .to = group.layout->fingerprint,
+                      .group = id,
+                      .tag = number,
+                      .payload = at->second.contributions.encode()});
+}
+
+void Agent::finish(uint64_t id, Group& group, uint64_t number) {
+  auto result = group.gathers.at(number).contributions.encode_result(group.layout->members);
+  if (result.has_error()) {
+    spread({.kind = News::Kind::kFailure,
+            .subject = *group.ranks.begin(),
+            .group = id,
+            .code = result.error().code(),
+            .text = result.error().message()},
+           std::nullopt, kNobody);
+    return;
+  }
+  pass_down(id, group,
+            {.type = MessageType::kGathered,
+             .group = id,
+             .tag = number,
+             .payload = std::move(result).value()});
+}
+
+void Agent::pass_down(uint64_t id, Group& group, const Message& gathered) {
+  group.gathers.erase(gathered.tag);
+  for (const uint32_t child : group.children()) {
+    out_.send(child, gathered);
+  }
+  if (id == world_) {
+    table_ = {};  // everybody has it
+  }
+  for (const uint32_t rank : group.ranks) {
+    out_.deliver(rank, gathered);
+  }
+}
+
+Result<void> Agent::take_gathered(Group& group, uint32_t process, const Message& message) {
+  const auto at = group.gathers.find(message.tag);
+  if (group.parent() != process) {
+    return break_of_protocol("the result of a gather from a process that is not the parent");
+  }
+  if (group.failure.has_value() || at == group.gathers.end() ||
+      at->second.contributions.size() < group.expected) {
+    return ok();
+  }
+  pass_down(message.group, group, message);
+  return ok();
+}
+
+// ---- who is missing ----
+
+void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& error) {
+  const auto at = group.gathers.find(number);
+  if (group.failure.has_value() || group.inquiry.has_value() || at == group.gathers.end()) {
+    return;
+  }
+  group.inquiry = Inquiry{
+      .gather = number, .until = now_ + kInquiryTime, .error = error.clone(), .missing = {}};
+  if (const auto parent = group.parent(); parent.has_value()) {
+    out_.send(
+        *parent,
+        {.type = MessageType::kOverdue, .group = id, .tag = number, .payload = encode(error)});
+    return;
+  }
+  ask_below(id, group, number, kNobody);
+}
+
+/// Reports the missing ranks of this process to `parent` (kNobody: this is the root) and asks those
+/// below.
+void Agent::ask_below(uint64_t id, Group& group, uint64_t number, uint32_t parent) {
+  const Gather& gather = group.gathers[number];
+  std::vector<uint32_t> missing;
+  std::set_difference(group.ranks.begin(), group.ranks.end(), gather.ranks.begin(),
+                      gather.ranks.end(), std::back_inserter(missing));
+  if (parent == kNobody) {
+    group.inquiry->missing = missing;
+  } else if (!missing.empty()) {
+    out_.send(
+        parent,
+        {.type = MessageType::kMissing, .group = id, .tag = number, .payload = encode(missing)});
+  }
+  for (const uint32_t child : group.children()) {
+    if (gather.processes.count(child) == 0) {
+      out_.send(child, {.type = MessageType::kWho, .group = id, .tag = number});
+    }
+  }
+}
+
+void Agent::take_who(uint32_t process, const Message& message) {
+  Group* const group = find(message.group);
+  if (group == nullptr) {  // none of this process's ranks has opened it
+    out_.send(process, {.type = MessageType::kMissing,
+                        .group = message.group,
+                        .tag = message.tag,
+                        .payload = encode(std::vector<uint32_t>(ranks_.begin(), ranks_.end()))});
+  } else if (group->parent() == process) {
+    ask_below(message.group, *group, message.tag, process);
+  } else {
+    fail_for_disagreement(message.group, map_->table.ranks_of(process).front(),
+                          *group->ranks.begin());
+  }
+}
+
+Result<void> Agent::take_missing(Group& group, uint32_t process, const Message& message) {
+  (void)process;
+  PLEXUS_TRY(ranks, decode_ranks(message.payload));
+  std::erase_if(ranks, [&](uint32_t rank) { return !group.layout->has(rank); });
+  if (ranks.size() > kNamesMax) {
+    ranks.resize(kNamesMax);
+  }
+  if (const auto parent = group.parent(); parent.has_value()) {
+    if (!ranks.empty()) {
+      out_.send(*parent, {.type = MessageType::kMissing,
+                          .group = message.group,
+                          .tag = message.tag,
+                          .payload = encode(ranks)});
+    }
+  } else if (group.inquiry.has_value() && group.inquiry->missing.size() < kNamesMax) {
+    group.inquiry->missing.insert(group.inquiry->missing.end(), ranks.begin(), ranks.end());
+  }
+  return ok();
+}
+
+void Agent::conclude(uint64_t id, Group& group) {
+  Inquiry& inquiry = *group.inquiry;
+  const auto at = group.gathers.find(inquiry.gather);
+  if (group.failure.has_value() || at == group.gathers.end()) {
+    group.inquiry.reset();
+    return;
+  }
+  std::string missing;
+  for (const uint32_t rank : inquiry.missing) {
+    missing += (missing.empty() ? "" : ", ") + name_of(rank);
+  }
+  for (const uint32_t child : group.children()) {
+    if (missing.empty() && at->second.processes.count(child) == 0) {
+      missing = fmt::format("{}, whose process does not answer",
+                            name_of(map_->table.ranks_of(child).front()));
+    }
+  }
+  const News news{
+      .kind = News::Kind::kFailure,
+      .subject = *group.ranks.begin(),
+      .group = id,
+      .code = Code::kTimeout,
+      .text = fmt::format("still waiting for {}: {}", missing, inquiry.error.message())};
+  spread(news, std::nullopt, kNobody);
+}
+
+// ---- leaving ----
+
+Result<void> Agent::take_leave_group(uint32_t rank, Message message) {
+  Group* const group = find(message.group);
+  if (group == nullptr || group->ranks.count(rank) == 0 || message.payload.size() > kBlobBytesMax) {
+    return break_of_protocol("a rank leaves a group that it is not in");
+  }
+  note(*group, {.rank = rank, .gathers = group->done[rank], .record = std::move(message.payload)});
+  out_.deliver(rank, {.type = MessageType::kLeaveGroup, .group = message.group});
+  check_left(message.group, *group);
+  progress_leaving(message.group, *group);
+  return ok();
+}
+
+/// Notes come from below, and from processes whose parents are not there.
+Result<void> Agent::take_notes(Group& group, const Message& message) {
+  PLEXUS_TRY(notes, decode_leave_notes(message.payload));
+  for (LeaveNote& one : notes) {
+    if (!group.layout->has(one.rank)) {
+      return break_of_protocol("a leave note of a rank that is not in the group");
+    }
+    if (group.ranks.count(one.rank) != 0) {
+      continue;  // it comes back from a process that has left
+    }
+    note(group, std::move(one));
+  }
+  group.notes_at.reset();
+  check_left(message.group, group);
+  progress_leaving(message.group, group);
+  return ok();
+}
+
+void Agent::note(Group& group, LeaveNote note) {
+  const uint32_t rank = note.rank;
+  if (group.left.insert_or_assign(rank, std::move(note)).second && is_below(group, rank)) {
+    ++group.left_below;
+  }
+}
+
+/// Whether it is a rank of this process, or of one below it in the group's tree.
+bool Agent::is_below(const Group& group, uint32_t rank) const {
+  const ControlTree& tree = group.layout->tree;
+  auto at = tree.position_of(map_->table.process_of(rank));
+  while (at.has_value() && *at > group.position) {
+    at = tree.parent(*at);
+  }
+  return at == group.position;
+}
+
+/// Fails the group if a gather waits for a rank that has left in order, since it could never end.
+void Agent::check_left(uint64_t id, Group& group) {
+  if (group.left.empty() || group.failure.has_value()) {
+    return;
+  }
+  for (const auto& [number, gather] : group.gathers) {
+    for (const auto& [gone, note] : group.left) {
+      if (note.gathers <= number) {
+        const uint32_t caller = gather.ranks.empty()
+                                    ? map_->table.ranks_of(*gather.processes.begin()).front()
+                                    : *gather.ranks.begin();
+        spread({.kind = News::Kind::kFailure,
+                .subject = gone,
+                .group = id,
+                .code = Code::kInvalidUsage,
+                .text = fmt::format(
+                    "{} has destroyed a communicator in which {} calls init, split or shrink: "
+                    "every rank must make the same calls before it destroys the communicator",
+                    name_of(gone), name_of(caller))},
+               std::nullopt, kNobody);
+        return;
+      }
+    }
+  }
+}
+
+/// May erase the group.
+void Agent::progress_leaving(uint64_t id, Group& group) {
+  if (group.notes_at.has_value()) {
+    return;
+  }
+  size_t covered = group.left_below;
+  for (const uint32_t dead : dead_) {
+    for (const uint32_t rank : map_->table.ranks_of(dead)) {
+      const bool counts = group.layout->has(rank) && group.left.count(rank) == 0;
+      covered += counts && is_below(group, rank) ? 1 : 0;
+    }
+  }
+  if (covered < group.expected) {
+    return;
+  }
+  const auto above = stand_in(group.layout->tree, group.position);
+  if (!above.has_value()) {
+    end_group(id, group);
+    return;
+  }
+  group.notes_at = above;
+  std::vector<LeaveNote> notes;
+  for (const auto& [rank, note] : group.left) {
+    notes.push_back(note);
+  }
+  out_.send(*above, {.type = MessageType::kLeaveGroup, .group = id, .payload = encode(notes)});
+}
+
+/// All members have left.
+void Agent::end_group(uint64_t id, Group& group) {
+  for (const uint32_t child : group.children()) {
+    if (!is_gone(child)) {
+      out_.send(child, {.type = MessageType::kOver, .group = id});
+    }
+  }
+  std::erase_if(seeks_, [&](const auto& seek) { return seek.first.first == id; });
+  news_.erase({News::Kind::kFailure, 0, id});
+  groups_.erase(id);
+}
+
+void Agent::leave(uint32_t rank) {
+  present_.erase(rank);
+  if (!present_.empty()) {
+    return;
+  }
+  is_over_ = true;
+  for (const auto& [id, group] : groups_) {
+    const auto heir = heir_of(group);
+    if (group.left.empty() || group.notes_at.has_value() || !heir.has_value()) {
+      continue;
+    }
+    std::vector<LeaveNote> notes;
+    for (const auto& [left, note] : group.left) {
+      notes.push_back(note);
+    }
+    out_.send(*heir, {.type = MessageType::kLeaveGroup, .group = id, .payload = encode(notes)});
+  }
+  out_.say_goodbye({.type = MessageType::kLeave, .group = world_, .payload = encode(all_news())});
+}
+
+/// The process that is to be told in place of the parent of `position`: the nearest ancestor that
+/// is there, else the first process that is; nullopt: that is this one.
+std::optional<uint32_t> Agent::stand_in(const ControlTree& tree, uint32_t position) const {
+  for (auto at = tree.parent(position); at.has_value(); at = tree.parent(*at)) {
+    if (!is_gone(tree.process_at(*at))) {
+      return tree.process_at(*at);
+    }
+  }
+  for (uint32_t at = 0; at < position; ++at) {
+    if (!is_gone(tree.process_at(at))) {
+      return tree.process_at(at);
+    }
+  }
+  return std::nullopt;
+}
+
+/// Who keeps the leave notes when this process leaves.
+std::optional<uint32_t> Agent::heir_of(const Group& group) const {
+  const ControlTree& tree = group.layout->tree;
+  auto heir = stand_in(tree, group.position);
+  for (uint32_t at = group.position + 1; at < tree.size() && !heir.has_value(); ++at) {
+    if (!is_gone(tree.process_at(at))) {
+      heir = tree.process_at(at);
+    }
+  }
+  return heir;
+}
+
+}  // namespace plexus

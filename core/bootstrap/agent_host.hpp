@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where an agent lives: its lock, the ranks of its process, and for several processes the
+// connections to the others.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/bootstrap/agent.hpp"
+#include "core/bootstrap/link_set.hpp"
+#include "core/bootstrap/unique_id.hpp"
+
+namespace plexus {
+
+class Family;
+
+/// Threads: any. Lock order: mutex_, then the lock of a Family.
+class AgentHost {
+ public:
+  explicit AgentHost(uint64_t world, uint64_t process);
+  virtual ~AgentHost() = default;
+  AgentHost(const AgentHost&) = delete;
+  AgentHost& operator=(const AgentHost&) = delete;
+
+  /// `family` receives what is for `rank` until remove().
+  void add(uint32_t rank, Family& family);
+  void remove(uint32_t rank, const Family& family);
+  /// "": the table is not there yet.
+  [[nodiscard]] std::string host_name_of(uint32_t rank);
+  /// A message of a rank of this process.
+  Result<void> take(uint32_t rank, Message message);
+  /// After kLeave: waits for a bounded time until the last messages of this process are sent, if
+  /// the rank was its last one.
+  virtual void wait_for_goodbye() {}
+
+ protected:
+  // What the agent asks for, with mutex_ held.
+  virtual void send(uint32_t process, const Message& message);
+  virtual void send_to_introducer(const Message& message);
+  virtual void say_goodbye(const Message& message);
+
+  void deliver(uint32_t rank, const Message& message);
+
+  std::mutex mutex_;
+  Agent agent_;                           // guarded by mutex_
+  std::map<uint32_t, Family*> families_;  // guarded by mutex_
+  // The last result of a gather, for the other ranks of this process; guarded by mutex_.
+  std::pair<uint64_t, uint64_t> gathered_key_{};  // group, number
+  Gathered gathered_;
+};
+
+/// All ranks are in this process: no sockets, no threads.
+class LocalAgentHost final : public AgentHost {
+ public:
+  LocalAgentHost(uint64_t world, uint32_t nranks);
+};
+
+/// The agent on TCP: a listening socket and a thread, which ends when all ranks of this process
+/// have left.
+class AgentServer final : public AgentHost, public std::enable_shared_from_this<AgentServer> {
+ public:
+  /// `introducer`: a connection to it that has proved itself.
+  static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
+                                                    uint64_t process,
+                                                    Socket listener,
+                                                    Socket introducer);
+  AgentServer(const UniqueId& id, uint64_t process) : AgentHost(id.job, process), id_(id) {}
+
+  /// A rank of this process joins. `info.process` is completed with the address of this agent.
+  Result<void> join(JoinInfo info, Family& family);
+  /// More ranks of this process can join.
+  [[nodiscard]] bool is_joinable();
+  void wait_for_goodbye() override;
+
+ private:
+  using Link = LinkSet::Link;
+  void serve();
+  void step();
+  void take(Link link, Message message);
+  void take_known(Link link, Message message);
+  void end(Link link, LinkSet::End end, const std::string& why);
+  void send(uint32_t process, const Message& message) override;
+  void send_to_introducer(const Message& message) override;
+  void say_goodbye(const Message& message) override;
+  void bind(Link link);
+  void fail_all(const Error& error);
+
+  const UniqueId id_;
+  std::string introducer_name_;
+  SocketAddress address_;  // of this agent
+  // guarded by mutex_
+  std::unique_ptr<LinkSet> links_;
+  Link introducer_ = 0;                         // 0: not connected any more
+  std::map<Link, uint64_t> ids_;                // process_id() of the other side, when it said so
+  std::map<Link, uint32_t> processes_;          // its number, when the table is there
+  std::map<uint32_t, Link> link_to_;            // over which messages to a process go
+  std::map<Link, std::vector<Message>> early_;  // messages that came before the table
+  // To be told to the agent, which must not be called from send():
+  std::vector<std::pair<uint32_t, std::string>> unreachable_;
+  std::optional<Error> broken_;  // this process can make no more connections
+  bool ends_ = false;
+  bool has_ended_ = false;
+  Deadline goodbye_ = Deadline::never();
+  std::condition_variable ended_;
+};
+
+}  // namespace plexus

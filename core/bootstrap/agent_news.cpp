@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Agents: news of deaths and failures, and the tree over all processes that carries it.
+#include <algorithm>
+
+#include "core/bootstrap/agent.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr auto kSuspicionTime = std::chrono::seconds(2);  // news of a death may be under way
+constexpr auto kLookPause = std::chrono::seconds(2);
+
+}  // namespace
+
+std::string Agent::name_of(uint32_t rank) const { return map_->table.name_of(rank); }
+
+std::vector<News> Agent::all_news() const {
+  std::vector<News> all;
+  for (const auto& [key, news] : news_) {
+    all.push_back(news);
+  }
+  return all;
+}
+
+void Agent::spread(News news, std::optional<uint32_t> source, uint32_t spared) {
+  if (!news_.emplace(news.key(), news).second) {
+    return;
+  }
+  std::set<uint32_t> neighbours = children_;
+  if (parent_.has_value()) {
+    neighbours.insert(*parent_);
+  }
+  apply(news, spared);
+  const Message message{
+      .type = MessageType::kNews, .group = world_, .payload = encode(std::vector{news})};
+  for (const uint32_t neighbour : neighbours) {
+    if (neighbour != source && !is_gone(neighbour)) {
+      out_.send(neighbour, message);
+    }
+  }
+}
+
+void Agent::apply(const News& news, uint32_t spared) {
+  if (news.kind == News::Kind::kFailure) {
+    if (Group* const group = find(news.group); group != nullptr) {
+      fail_group(news.group, *group, spared, fail(news.code, "{}", news.text));
+    }
+    return;
+  }
+  dead_.insert(news.subject);
+  children_.erase(news.subject);
+  if (!table_.empty()) {
+    adopt_children_of(news.subject);
+  }
+  if (parent_ == news.subject) {
+    attach();
+  }
+  for (auto& [id, group] : groups_) {
+    fail_with_dead(id, group);
+  }
+  take_back_notes(news.subject);
+}
+
+/// Leave notes that went to a process that is gone go to another one.
+void Agent::take_back_notes(uint32_t process) {
+  std::vector<uint64_t> ids;
+  for (auto& [id, group] : groups_) {
+    if (group.notes_at == process) {
+      group.notes_at.reset();
+    }
+    ids.push_back(id);
+  }
+  for (const uint64_t id : ids) {
+    if (Group* const group = find(id); group != nullptr) {
+      progress_leaving(id, *group);
+    }
+  }
+}
+
+/// The children of a process that died before it could pass on the table.
+void Agent::adopt_children_of(uint32_t process) {
+  const auto above = stand_in(map_->all->tree, process);
+  if (above.has_value() ? *above != self_ : process < self_) {
+    return;
+  }
+  for (const uint32_t child : map_->all->tree.children(process)) {
+    if (child == self_) {
+      continue;
+    }
+    if (is_gone(child)) {
+      adopt_children_of(child);
+      continue;
+    }
+    children_.insert(child);
+    out_.send(child, {.type = MessageType::kTable, .group = world_, .payload = table_});
+    out_.send(child, {.type = MessageType::kNews, .group = world_, .payload = encode(all_news())});
+  }
+}
+
+/// Finds a parent for this process after its own has gone.
+void Agent::attach() {
+  parent_ = stand_in(map_->all->tree, self_);
+  if (parent_.has_value() && !is_over_) {
+    out_.send(*parent_,
+              {.type = MessageType::kAttach, .group = world_, .payload = encode(all_news())});
+  }
+}
+
+Result<void> Agent::take_attach(uint32_t process, const Message& message) {
+  PLEXUS_TRY(news, decode_news(message.payload));
+  if (process < self_) {
+    return break_of_protocol("a process attached to one below it");
+  }
+  children_.insert(process);
+  std::vector<News> missing = all_news();
+  std::erase_if(missing, [&](const News& mine) {
+    return std::any_of(news.begin(), news.end(),
+                       [&](const News& theirs) { return theirs.key() == mine.key(); });
+  });
+  if (!missing.empty()) {
+    out_.send(process, {.type = MessageType::kNews, .group = world_, .payload = encode(missing)});
+  }
+  return take_news(process, message);
+}
+
+Result<void> Agent::take_news(uint32_t process, const Message& message) {
+  PLEXUS_TRY(news, decode_news(message.payload));
+  for (News& one : news) {
+    if (one.kind == News::Kind::kDeath && one.subject >= map_->table.nprocesses()) {
+      return break_of_protocol("the death of a process that is not there");
+    }
+    spread(std::move(one), process, kNobody);
+  }
+  return ok();
+}
+
+void Agent::fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error) {
+  if (group.failure.has_value()) {
+    return;
+  }
+  group.failure = error.clone();
+  group.gathers.clear();
+  group.inquiry.reset();
+  group.suspect.reset();
+  for (const uint32_t rank : group.opened) {
+    if (rank != spared && group.left.count(rank) == 0) {
+      tell_failure(id, rank, error);
+    }
+  }
+}
+
+void Agent::tell_failure(uint64_t id, uint32_t rank, const Error& error) const {
+  out_.deliver(rank, {.type = MessageType::kFail, .group = id, .payload = encode(error)});
+}
+
+void Agent::fail_with_dead(uint64_t id, Group& group) {
+  for (const uint32_t dead : dead_) {
+    if (dead == self_) {
+      fail_group(id, group, kNobody,
+                 fail(Code::kRemoteError,
+                      "the other ranks lost the connection to this process and took it for dead"));
+      return;
+    }
+    for (const uint32_t rank : map_->table.ranks_of(dead)) {
+      if (group.layout->has(rank) && group.left.count(rank) == 0) {
+        const auto news = news_.find({News::Kind::kDeath, dead, 0});
+        fail_group(id, group, kNobody,
+                   fail(Code::kRemoteError, "{} {}", name_of(rank),
+                        news == news_.end() ? "died" : news->second.text));
+        return;
+      }
+    }
+  }
+}
+
+void Agent::break_down(uint32_t rank, const Error& error) {
+  fail_world(error);
+  std::vector<uint64_t> ids;
+  for (const auto& [id, group] : groups_) {
+    ids.push_back(id);
+  }
+  for (const uint64_t id : ids) {
+    spread({.kind = News::Kind::kFailure,
+            .subject = rank,
+            .group = id,
+            .code = Code::kRemoteError,
+            .text = fmt::format("{} failed: {}", name_of(rank), error.message())},
+           std::nullopt, kNobody);
+  }
+}
+
+void Agent::lose(uint32_t process, Loss how, std::string_view why) {
+  if (map_ == nullptr || process == self_ || is_over_ || dead_.count(process) != 0) {
+    return;
+  }
+  const bool was_child = children_.count(process) != 0;
+  if (gone_.count(process) != 0) {
+    return;
+  }
+  if (how == Loss::kBroken || was_child) {
+    spread({.kind = News::Kind::kDeath,
+            .subject = process,
+            .group = 0,
+            .text = how == Loss::kBroken ? std::string("died or lost its connection")
+                                         : fmt::format("cannot be reached: {}", why)},
+           std::nullopt, kNobody);
+    return;
+  }
+  miss(process);
+}
+
+/// It has left, or is not there.
+void Agent::miss(uint32_t process) {
+  gone_.insert(process);
+  children_.erase(process);
+  if (parent_ == process) {
+    attach();
+  }
+  for (auto& [id, group] : groups_) {
+    if (group.parent() == process && group.awaits_result()) {
+      suspect(group, process);
+    }
+  }
+  take_back_notes(process);
+}
+
+void Agent::suspect(Group& group, uint32_t process) const {
+  if (!group.suspect.has_value()) {
+    group.suspect = std::pair(process, now_);
+  }
+}
+
+/// A process that dies while it has no parent is missed by nobody but those who need it. They look
+/// from time to time whether it is there.
+void Agent::look_for_missing(Group& group) {
+  for (const auto& [number, gather] : group.gathers) {
+    for (const uint32_t child : group.children()) {
+      if (gather.processes.count(child) != 0) {
+        continue;
+      }
+      if (gone_.count(child) != 0) {
+        suspect(group, child);
+      } else {
+        out_.send(child, {.type = MessageType::kNews, .group = world_});
+      }
+    }
+  }
+}
+
+void Agent::tick(Clock::time_point now) {
+  now_ = now;
+  const bool looks = map_ != nullptr && now >= next_look_;
+  if (looks) {
+    next_look_ = now + kLookPause;
+  }
+  std::vector<uint64_t> ids;
+  for (auto& [id, group] : groups_) {
+    if (looks && !group.gathers.empty()) {
+      look_for_missing(group);
+    }
+    if (group.inquiry.has_value() || group.suspect.has_value()) {
+      ids.push_back(id);
+    }
+  }
+  for (const uint64_t id : ids) {
+    Group& group = groups_.at(id);
+    if (group.inquiry.has_value() && !group.parent().has_value() && now >= group.inquiry->until) {
+      conclude(id, group);
+    }
+    if (group.suspect.has_value() && now - group.suspect->second >= kSuspicionTime) {
+      const auto ranks = map_->table.ranks_of(group.suspect->first);
+      const auto member = std::find_if(ranks.begin(), ranks.end(),
+                                       [&](uint32_t rank) { return group.layout->has(rank); });
+      spread({.kind = News::Kind::kFailure,
+              .subject = *group.ranks.begin(),
+              .group = id,
+              .code = Code::kRemoteError,
+              .text = fmt::format("{} has left or died: its process does not listen any more, and "
+                                  "{} calls init, split or shrink",
+                                  name_of(*member), name_of(*group.ranks.begin()))},
+             std::nullopt, kNobody);
+    }
+  }
+}
+
+}  // namespace plexus

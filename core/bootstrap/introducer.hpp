@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The introducer: whoever made the unique id. Every process registers its ranks with it; when all
+// are there it gives the table of processes to the one that is the root of the control tree, which
+// passes it on. Then it is needed no more.
+//
+// A pure state machine: no sockets, no clock, no threads. A guest is a connection.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/bootstrap/message.hpp"
+
+namespace plexus {
+
+/// Threads: one at a time.
+class Introducer {
+ public:
+  using Send = std::function<void(uint32_t guest, const Message& message)>;
+  /// `world`: id of the group of all ranks.
+  Introducer(uint64_t world, Send send) : world_(world), send_(std::move(send)) {}
+
+  /// A message of a guest. An Error: it breaks the protocol; drop its connection.
+  Result<void> take(uint32_t guest, const Message& message);
+  /// The guest's connection is lost. Once the table is out this is no concern of the introducer.
+  void lose(uint32_t guest);
+  /// The time for joining is over: tells the ranks that joined which ones are missing.
+  void give_up();
+
+  [[nodiscard]] bool anybody_came() const noexcept { return nranks_ > 0; }
+  [[nodiscard]] bool have_all_joined() const noexcept { return is_complete_; }
+  [[nodiscard]] bool has_failed() const noexcept { return failure_.has_value(); }
+  /// Nobody who may still need an answer is connected.
+  [[nodiscard]] bool is_alone() const noexcept { return guests_.empty(); }
+
+ private:
+  struct Guest {
+    ProcessEntry process;
+  };
+  Result<void> join(uint32_t guest, const JoinInfo& info);
+  void take_failure(const Message& message);
+  void complete();
+  void fail_all(const Error& error);
+  [[nodiscard]] std::string missing_ranks(size_t& count) const;
+
+  uint64_t world_;
+  Send send_;
+  uint32_t nranks_ = 0;
+  uint32_t version_ = 0;
+  std::map<uint32_t, Guest> guests_;
+  std::map<uint32_t, std::string> names_;  // rank -> its name, of those that joined
+  bool is_complete_ = false;
+  std::optional<Error> failure_;
+};
+
+}  // namespace plexus

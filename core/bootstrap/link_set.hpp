@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections of one endpoint of the control plane: a listening socket, connections that others
+// made to it and that it made to others. Each proves in both directions that the other side knows
+// the job's secret (handshake.hpp) before a message is taken. Strangers (port scans, garbage,
+// half-open connections, a wrong secret) are dropped without effect on the job.
+//
+// Nothing blocks but wait(). Threads: one at a time, except that wait() may run beside other calls.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/clock.hpp"
+#include "core/bootstrap/handshake.hpp"
+#include "core/bootstrap/message.hpp"
+#include "core/bootstrap/unique_id.hpp"
+#include "core/os/own_fds.hpp"
+#include "core/os/socket.hpp"
+
+namespace plexus {
+
+class LinkSet {
+ public:
+  using Link = uint32_t;
+  enum class End {
+    kRefused,  // the connection was never made, or the other side never said anything
+    kBroken,   // it ended, and not by finish()
+  };
+  struct Handler {
+    std::function<void(Link, Message)> take;
+    /// The last call for this link.
+    std::function<void(Link, End, const std::string& why)> end;
+  };
+  struct Times {
+    std::chrono::milliseconds handshake{std::chrono::seconds(10)};  // for strangers
+    std::chrono::milliseconds connect{std::chrono::seconds(20)};
+    std::chrono::milliseconds finish{std::chrono::seconds(10)};  // for the other side to close
+  };
+
+  /// An Error: the system gives no descriptor.
+  static Result<std::unique_ptr<LinkSet>> make(const Secret& secret,
+                                               Socket listener,
+                                               const Times& times,
+                                               Handler handler);
+  ~LinkSet();
+  LinkSet(const LinkSet&) = delete;
+  LinkSet& operator=(const LinkSet&) = delete;
+
+  /// Begins to connect. Messages may be sent at once. An Error: no descriptor is left, or the
+  /// address cannot be reached from here; there is no link then.
+  Result<Link> connect(const SocketAddress& address);
+  /// Takes over a connection that has proved itself on both sides.
+  Result<Link> adopt(Socket socket);
+  void send(Link link, const Message& message);
+  /// Sends what is left, then closes when the other side does; what still comes is ignored.
+  /// Handler::end is not called.
+  void finish(Link link);
+  void finish_all();
+  /// Closes at once. Handler::end is called.
+  void drop(Link link, const std::string& why);
+  /// Nobody may connect any more.
+  void stop_listening();
+  /// No connection is left, not counting strangers.
+  [[nodiscard]] bool is_empty() const;
+  /// A connection is about to be made, to prove itself or to end.
+  [[nodiscard]] bool is_busy() const;
+
+  /// Waits until something happens. May run while other threads use the other functions.
+  void wait(std::chrono::milliseconds time) const;
+  /// Receives and sends what can be, and calls the handler.
+  void progress();
+
+ private:
+  struct Entry {
+    enum class State { kConnecting, kHello, kAnswer, kProof, kOpen, kFinishing } state;
+    Socket socket;
+    SocketAddress address = {};  // of the other side, where this one connects
+    Deadline deadline = Deadline::never();
+    std::string received = {};  // handshake bytes so far
+    Hello hello = {};
+    Answer answer = {};
+    MessageReader reader = {};
+    std::string out = {};      // to be sent
+    std::string waiting = {};  // to be sent after the handshake
+    bool watches_out = false;
+    bool is_stranger = false;  // has not proved itself, or sent no message yet
+    bool finishes = false;     // when it is open
+    // Whether the other side has taken this connection as a whole. One that made it cannot know
+    // that before it hears something: who leaves at this moment has not died.
+    bool is_mutual = true;
+  };
+
+  LinkSet(const Secret& secret, Socket listener, const Times& times, Handler handler)
+      : secret_(secret),
+        listener_(std::move(listener)),
+        times_(times),
+        handler_(std::move(handler)) {}
+  Link add(Entry entry);
+  void watch(Link link, Entry& entry);
+  void accept();
+  void watch_listener(uint32_t events);
+  void refuse();
+  bool has_room();
+  void read(Link link);
+  /// False: the connection is over.
+  bool take_bytes(Link link, const char* bytes, size_t size_bytes);
+  bool take_hello(Link link, Entry& entry);
+  bool take_answer(Link link, Entry& entry);
+  bool take_proof(Link link, Entry& entry);
+  bool take_messages(Link link);
+  void open(Entry& entry);
+  void flush(Link link, Entry& entry);
+  void expire();
+  void erase(Link link);
+  Entry* find(Link link);
+
+  Secret secret_;
+  Socket listener_;
+  Socket reserve_;  // a descriptor in reserve, for refuse()
+  Times times_;
+  Handler handler_;
+  bool is_full_ = false;  // no connection can be accepted
+  int epoll_ = -1;
+  uint64_t forks_ = Forks::count();
+  std::map<Link, std::unique_ptr<Entry>> links_;
+  Link next_ = 1;  // 0 is the listener
+};
+
+}  // namespace plexus

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single rules of agents; agent_simulation_test.cpp has the runs with random deaths.
+#include "core/bootstrap/agent.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/core/bootstrap/simulation.hpp"
+
+namespace plexus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kWorld = Simulation::kWorld;
+constexpr uint64_t kSecondUs = 1'000'000;
+
+class AgentTest : public ::testing::Test {
+ protected:
+  struct Delivered {
+    uint32_t rank;
+    Message message;
+  };
+
+  void start(const SimulatedJob& job) {
+    simulation_ = std::make_unique<Simulation>(job, [this](uint32_t rank, const Message& message) {
+      delivered_.push_back({rank, message});
+    });
+    simulation_->start();
+    run();
+  }
+  void run(uint64_t time_us = kSecondUs / 10) {
+    simulation_->run(simulation_->now_us() + time_us, [] { return false; });
+  }
+  void say(uint32_t rank, const Message& message) {
+    const auto taken = simulation_->agent_of(rank).take(rank, message);
+    EXPECT_TRUE(taken.has_value()) << taken.error().message();
+  }
+  void gather(uint32_t rank, uint64_t group = kWorld, uint64_t number = 0) {
+    say(rank, {.type = MessageType::kGather,
+               .group = group,
+               .tag = number,
+               .payload = std::to_string(rank)});
+  }
+  void open_group(uint32_t rank, uint64_t group, const std::vector<uint32_t>& ranks) {
+    say(rank, {.type = MessageType::kGroup, .group = group, .payload = encode(ranks)});
+  }
+  [[nodiscard]] std::string failure_of(uint32_t rank, uint64_t group = kWorld) const {
+    for (const Delivered& one : delivered_) {
+      if (one.rank == rank && one.message.type == MessageType::kFail &&
+          one.message.group == group) {
+        return decode_error(one.message.payload).message();
+      }
+    }
+    return "";
+  }
+  [[nodiscard]] int count(uint32_t rank, MessageType type) const {
+    return static_cast<int>(std::count_if(
+        delivered_.begin(), delivered_.end(),
+        [&](const Delivered& one) { return one.rank == rank && one.message.type == type; }));
+  }
+
+  std::unique_ptr<Simulation> simulation_;
+  std::vector<Delivered> delivered_;
+};
+
+TEST_F(AgentTest, SaysWhoIsMissingWhenAGatherTakesTooLong) {
+  start({.processes = 40, .ranks_per_process = 2, .processes_per_host = 4});
+  for (uint32_t rank = 0; rank < 80; ++rank) {
+    if (rank != 33 && rank != 70) {
+      gather(rank);
+    }
+  }
+  run();
+  const Error late = fail(Code::kTimeout, "not all ranks made this call within 3 s");
+  say(5, {.type = MessageType::kFail, .group = kWorld, .tag = 0, .payload = encode(late)});
+  run(3 * kSecondUs);
+  for (uint32_t rank = 0; rank < 80; ++rank) {
+    EXPECT_THAT(failure_of(rank),
+                AllOf(HasSubstr("still waiting for"), HasSubstr("rank 33 (node:16)"),
+                      HasSubstr("rank 70 (node:35)"), HasSubstr("within 3 s")));
+  }
+}
+
+TEST_F(AgentTest, NamesRanksThatDidNotEvenOpenTheGroup) {
+  start({.processes = 6, .processes_per_host = 2});
+  open_group(0, 9, {0, 2, 5});
+  open_group(5, 9, {0, 2, 5});
+  gather(0, 9);
+  gather(5, 9);
+  run();
+  const Error late = fail(Code::kTimeout, "late");
+  say(5, {.type = MessageType::kFail, .group = 9, .tag = 0, .payload = encode(late)});
+  run(3 * kSecondUs);
+  EXPECT_EQ(failure_of(0, 9), "still waiting for rank 2 (node:2): late");
+  EXPECT_EQ(failure_of(2, 9), "");
+  open_group(2, 9, {0, 2, 5});
+  EXPECT_EQ(failure_of(2, 9), "still waiting for rank 2 (node:2): late");
+}
+
+TEST_F(AgentTest, FailsAGroupOfWhichTheRanksDisagree) {
+  start({.processes = 4, .processes_per_host = 1});
+  open_group(0, 9, {0, 1});
+  open_group(1, 9, {1, 0});
+  gather(0, 9);
+  gather(1, 9);
+  run();
+  EXPECT_THAT(failure_of(0, 9), HasSubstr("disagree on who is in a new communicator"));
+  EXPECT_EQ(failure_of(0, 9), failure_of(1, 9));
+  // Neither is in the other's group's tree where it thinks.
+  open_group(2, 11, {2, 3});
+  open_group(3, 11, {1, 3});
+  gather(2, 11);
+  gather(3, 11);
+  run();
+  const Error late = fail(Code::kTimeout, "late");
+  say(2, {.type = MessageType::kFail, .group = 11, .tag = 0, .payload = encode(late)});
+  run(3 * kSecondUs);
+  EXPECT_THAT(failure_of(2, 11), HasSubstr("disagree on who is in a new communicator"));
+  EXPECT_EQ(failure_of(2, 11), failure_of(3, 11));
+  EXPECT_EQ(simulation_->errors, std::vector<std::string>());
+}
+
+TEST_F(AgentTest, FailsAGatherThatARankHasLeftWithoutIt) {
+  start({.processes = 3, .processes_per_host = 1});
+  gather(0);
+  say(2, {.type = MessageType::kLeaveGroup, .group = kWorld});
+  gather(1);
+  run();
+  for (const uint32_t rank : {0U, 1U}) {
+    EXPECT_THAT(failure_of(rank),
+                HasSubstr("rank 2 (node:2) has destroyed a communicator in which"));
+  }
+  EXPECT_EQ(failure_of(2), "") << "it has left";
+}
+
+TEST_F(AgentTest, TellsTheOthersOfAFailureOnce) {
+  start({.processes = 5, .ranks_per_process = 2, .processes_per_host = 2});
+  const Error error = fail(Code::kSystemError, "out of memory");
+  say(3, {.type = MessageType::kFail, .group = kWorld, .tag = 5, .payload = encode(error)});
+  run();
+  say(7, {.type = MessageType::kFail, .group = kWorld, .tag = 5, .payload = encode(error)});
+  run();
+  for (uint32_t rank = 0; rank < 10; ++rank) {
+    EXPECT_EQ(count(rank, MessageType::kFail), rank == 3 ? 0 : 1) << rank;
+  }
+  EXPECT_THAT(failure_of(9), HasSubstr("rank 3 (node:1) failed: out of memory"));
+}
+
+TEST_F(AgentTest, KeepsNothingOfAGroupThatAllHaveLeft) {
+  start({.processes = 20, .ranks_per_process = 2, .processes_per_host = 3});
+  std::vector<uint32_t> even;
+  for (uint32_t rank = 0; rank < 40; rank += 2) {
+    even.push_back(rank);
+  }
+  for (uint64_t group = 100; group < 200; ++group) {
+    for (const uint32_t rank : even) {
+      open_group(rank, group, even);
+      gather(rank, group);
+    }
+    run(kSecondUs / 100);
+    for (const uint32_t rank : even) {
+      say(rank, {.type = MessageType::kLeaveGroup, .group = group, .payload = "record"});
+    }
+    run(kSecondUs / 100);
+  }
+  for (uint32_t process = 0; process < 20; ++process) {
+    EXPECT_EQ(simulation_->agent(process).groups(), 1U) << "only the world";
+  }
+}
+
+TEST_F(AgentTest, ProbesReachTheirRankOrBringItsRecord) {
+  start({.processes = 4, .processes_per_host = 2});
+  say(0, {.type = MessageType::kProbe, .to = 3, .group = kWorld, .payload = "question"});
+  run();
+  EXPECT_EQ(count(3, MessageType::kProbe), 1);
+  say(3, {.type = MessageType::kLeaveGroup, .group = kWorld, .payload = "record"});
+  say(3, {.type = MessageType::kLeave});
+  run();
+  for (int i = 0; i < 5 && count(0, MessageType::kLeft) == 0; ++i) {
+    say(0, {.type = MessageType::kProbe, .to = 3, .group = kWorld, .payload = "question"});
+    run();
+  }
+  ASSERT_EQ(count(0, MessageType::kLeft), 1);
+  EXPECT_EQ(delivered_.back().message.payload, "record");
+}
+
+TEST_F(AgentTest, RefusesWhatMakesNoSense) {
+  start({.processes = 2, .processes_per_host = 1});
+  Agent& agent = simulation_->agent(0);
+  EXPECT_TRUE(agent.take(1, {.type = MessageType::kGather, .group = kWorld}).has_error());
+  EXPECT_TRUE(agent.take(0, {.type = MessageType::kGather, .group = 77}).has_error());
+  EXPECT_TRUE(agent.take(0, {.type = MessageType::kPost, .to = 9, .group = kWorld}).has_error());
+  EXPECT_TRUE(agent.take(0, {.type = MessageType::kTable}).has_error());
+  EXPECT_TRUE(agent.take_from(1, {.type = MessageType::kPost, .from = 0, .to = 0, .group = kWorld})
+                  .has_error());
+  EXPECT_TRUE(agent.take_from(1, {.type = MessageType::kGathered, .group = kWorld}).has_error());
+  EXPECT_TRUE(agent.take_from(1, {.type = MessageType::kNews, .payload = "x"}).has_error());
+  EXPECT_TRUE(agent.take_from(7, {.type = MessageType::kNews}).has_error());
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/introducer.hpp"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kWorld = 1;
+
+class IntroducerTest : public ::testing::Test {
+ protected:
+  /// Rank `rank` joins over connection `guest`, which is a process.
+  Result<void> join(uint32_t guest, uint32_t rank, uint32_t nranks = 3, uint32_t version = 1) {
+    const JoinInfo info{
+        .rank = rank,
+        .nranks = nranks,
+        .version = version,
+        .process = {.process = guest, .pid = static_cast<int32_t>(100 + guest), .host = "node"}};
+    return introducer_.take(guest, {.type = MessageType::kJoin, .payload = encode(info)});
+  }
+  [[nodiscard]] std::string failure_of(uint32_t guest) const {
+    for (const auto& [to, message] : sent_) {
+      if (to == guest && message.type == MessageType::kFail) {
+        return decode_error(message.payload).message();
+      }
+    }
+    return "";
+  }
+
+  std::vector<std::pair<uint32_t, Message>> sent_;
+  Introducer introducer_{kWorld, [this](uint32_t guest, const Message& message) {
+                           sent_.emplace_back(guest, message);
+                         }};
+};
+
+TEST_F(IntroducerTest, GivesTheTableToTheRootAndAWordToTheOthers) {
+  ASSERT_TRUE(join(7, 2).has_value());
+  ASSERT_TRUE(join(8, 0).has_value());
+  EXPECT_TRUE(sent_.empty());
+  ASSERT_TRUE(join(7, 1).has_value());
+  ASSERT_EQ(sent_.size(), 2U);
+  EXPECT_EQ(sent_[0].first, 7U);
+  EXPECT_EQ(sent_[0].second.type, MessageType::kJoined);
+  EXPECT_EQ(sent_[1].first, 8U);
+  const auto table = ProcessTable::decode(sent_[1].second.payload);
+  ASSERT_TRUE(table.has_value());
+  EXPECT_EQ(table.value().nprocesses(), 2U);
+  EXPECT_EQ(table.value().process_of(2), 1U);
+  EXPECT_EQ(table.value().name_of(2), "rank 2 (node:107)");
+  introducer_.lose(7);
+  EXPECT_EQ(failure_of(8), "") << "whoever has the table is on its own";
+}
+
+TEST_F(IntroducerTest, FailsTheJobWhenTwoSayTheyAreOneRank) {
+  ASSERT_TRUE(join(1, 0).has_value());
+  ASSERT_TRUE(join(2, 0).has_value());
+  EXPECT_THAT(failure_of(1), HasSubstr("node:102 and rank 0 (node:101) both say they are rank 0"));
+  EXPECT_EQ(failure_of(1), failure_of(2));
+  ASSERT_TRUE(join(3, 1).has_value());
+  EXPECT_THAT(failure_of(3), HasSubstr("the job failed before rank 1 joined"));
+}
+
+TEST_F(IntroducerTest, FailsTheJobWhenRanksDiffer) {
+  ASSERT_TRUE(join(1, 0, 3).has_value());
+  ASSERT_TRUE(join(2, 1, 4).has_value());
+  EXPECT_THAT(failure_of(1), AllOf(HasSubstr("4 ranks"), HasSubstr("says 3")));
+}
+
+TEST_F(IntroducerTest, FailsTheJobWhenVersionsDiffer) {
+  ASSERT_TRUE(join(1, 0).has_value());
+  ASSERT_TRUE(join(2, 1, 3, 9).has_value());
+  EXPECT_THAT(failure_of(1), AllOf(HasSubstr("has version 9"), HasSubstr("has 1")));
+}
+
+TEST_F(IntroducerTest, NamesWhoDiedBeforeAllHadJoined) {
+  ASSERT_TRUE(join(1, 0).has_value());
+  ASSERT_TRUE(join(2, 1).has_value());
+  introducer_.lose(2);
+  EXPECT_THAT(failure_of(1), HasSubstr("rank 1 (node:102) died"));
+  EXPECT_FALSE(introducer_.have_all_joined());
+}
+
+TEST_F(IntroducerTest, SaysWhoDidNotCome) {
+  ASSERT_TRUE(join(1, 1, 4).has_value());
+  introducer_.give_up();
+  EXPECT_THAT(failure_of(1), AllOf(HasSubstr("3 of 4 ranks did not come (rank 0, 2, 3)"),
+                                   HasSubstr("PLEXUS_BOOTSTRAP_TIMEOUT")));
+}
+
+TEST_F(IntroducerTest, PassesOnWhyARankCannotTakePart) {
+  ASSERT_TRUE(join(1, 0).has_value());
+  ASSERT_TRUE(join(2, 1).has_value());
+  const Error error = fail(Code::kSystemError, "no memory");
+  ASSERT_TRUE(introducer_.take(2, {.type = MessageType::kFail, .from = 1, .payload = encode(error)})
+                  .has_value());
+  EXPECT_THAT(failure_of(1), HasSubstr("rank 1 (node:102) failed: no memory"));
+}
+
+TEST_F(IntroducerTest, IsAloneWhenAllHaveTheTable) {
+  ASSERT_TRUE(join(1, 0, 2).has_value());
+  ASSERT_TRUE(join(2, 1, 2).has_value());
+  ASSERT_TRUE(introducer_.take(1, {.type = MessageType::kLeave}).has_value());
+  EXPECT_FALSE(introducer_.is_alone());
+  ASSERT_TRUE(introducer_.take(2, {.type = MessageType::kLeave}).has_value());
+  EXPECT_TRUE(introducer_.is_alone());
+}
+
+TEST_F(IntroducerTest, RefusesOtherMessages) {
+  EXPECT_TRUE(introducer_.take(1, {.type = MessageType::kGather}).has_error());
+  EXPECT_TRUE(introducer_.take(1, {.type = MessageType::kJoin, .payload = "x"}).has_error());
+}
+
+}  // namespace
+}  // namespace plexus

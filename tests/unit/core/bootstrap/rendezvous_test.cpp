@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks over TCP. Processes are simulated: each rank has agents of its own.
+#include "core/bootstrap/rendezvous.hpp"
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <poll.h>
+#include <random>
+#include <string>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/bootstrap/handshake.hpp"
+#include "core/bootstrap/introducer_server.hpp"
+
+namespace plexus {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kGroup = 99;
+
+Patience patience() { return {.deadline = Deadline::after(30s)}; }
+
+Config loopback_config() {
+  Config config;
+  config.bootstrap_ifname = "=lo";
+  config.socket_family = "AF_INET";
+  config.bootstrap_timeout_s = 30;
+  return config;
+}
+
+UniqueId start() {
+  auto id = start_root(loopback_config());
+  EXPECT_TRUE(id.has_value()) << id.error().message();
+  return id.value();
+}
+
+/// One process with one rank.
+class Rank {
+ public:
+  Rank(const UniqueId& id, int rank, int nranks)
+      : agents_(5000 + static_cast<uint64_t>(rank)),
+        exchange_(join(agents_, loopback_config(), std::span(&id, 1), rank, nranks, nullptr)) {}
+  [[nodiscard]] const Result<std::unique_ptr<Exchange>>& joined() const { return exchange_; }
+  Exchange* operator->() { return exchange_.value().get(); }
+  Exchange& operator*() { return *exchange_.value(); }
+
+ private:
+  Agents agents_;
+  Result<std::unique_ptr<Exchange>> exchange_;
+};
+
+using Ranks = std::vector<std::unique_ptr<Rank>>;
+
+/// Calls `body(rank)` on a thread for each rank of [first, end).
+template <class Body>
+void on_ranks(int first, int end, const Body& body) {
+  std::vector<std::thread> threads;
+  for (int rank = first; rank < end; ++rank) {
+    threads.emplace_back([&body, rank] { body(rank); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+}
+
+Ranks join_all(const UniqueId& id, int nranks) {
+  Ranks ranks(static_cast<size_t>(nranks));
+  on_ranks(0, nranks, [&](int rank) {
+    auto made = std::make_unique<Rank>(id, rank, nranks);
+    ASSERT_TRUE(made->joined().has_value()) << made->joined().error().message();
+    const auto all = (*made)->all_gather(std::to_string(rank));
+    ASSERT_TRUE(all.has_value()) << all.error().message();
+    EXPECT_EQ(all.value().back(), std::to_string(nranks - 1));
+    ranks[static_cast<size_t>(rank)] = std::move(made);
+  });
+  return ranks;
+}
+
+void expect_job_runs(const UniqueId& id, int nranks) { join_all(id, nranks); }
+
+std::vector<std::unique_ptr<Exchange>> make_group(Ranks& ranks, int first) {
+  std::vector<int> members(ranks.size() - static_cast<size_t>(first));
+  std::iota(members.begin(), members.end(), first);
+  std::vector<std::unique_ptr<Exchange>> groups(ranks.size());
+  for (const int rank : members) {
+    groups[static_cast<size_t>(rank)] =
+        (*ranks[static_cast<size_t>(rank)])->subgroup(members, kGroup).value();
+  }
+  return groups;
+}
+
+void expect_gather(const std::vector<std::unique_ptr<Exchange>>& groups, int first) {
+  on_ranks(first, static_cast<int>(groups.size()), [&](int rank) {
+    const auto all = groups[static_cast<size_t>(rank)]->all_gather(std::to_string(rank));
+    ASSERT_TRUE(all.has_value()) << all.error().message();
+    EXPECT_EQ(all.value().front(), std::to_string(first));
+  });
+}
+
+/// Blocks until the group has failed, and returns the error.
+std::string failure_of(Exchange& exchange) {
+  auto text = std::make_shared<std::promise<std::string>>();
+  exchange.on_failure([text](const Error& error) { text->set_value(error.message()); });
+  auto future = text->get_future();
+  return future.wait_for(30s) == std::future_status::ready ? future.get() : "no failure";
+}
+
+/// Whether the connection was closed in time; reads and ignores pending bytes.
+bool is_closed_in_time(Socket& socket) {
+  std::array<char, 256> bytes{};
+  const Patience bound = patience();
+  while (bound.wait(socket.fd(), POLLIN, "the other side closes").has_value()) {
+    if (socket.try_recv(bytes.data(), bytes.size()).has_error()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Socket knock(const UniqueId& id) {
+  auto socket = Socket::connect(id.address, patience());
+  EXPECT_TRUE(socket.has_value()) << socket.error().message();
+  return std::move(socket).value();
+}
+
+/// Behaves like a process up to the proof.
+Socket enter(const UniqueId& id) {
+  Socket socket = knock(id);
+  const Hello hello = make_hello().value();
+  EXPECT_TRUE(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience())
+                  .has_value());
+  Answer answer{};
+  EXPECT_TRUE(socket.recv_all(&answer, sizeof(answer), patience()).has_value());
+  const Proof proof = check_answer(id.secret, hello, answer).value();
+  EXPECT_TRUE(
+      socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience())
+          .has_value());
+  return socket;
+}
+
+/// A process that registers a rank, and whose fate is the test's.
+Socket register_rank(const UniqueId& id, uint32_t rank, uint32_t nranks) {
+  Socket socket = enter(id);
+  JoinInfo info{.rank = rank,
+                .nranks = nranks,
+                .version = 2,
+                .process = {.process = 77 + rank, .pid = 77, .host = "evil"}};
+  SocketAddress::parse("127.0.0.1:1").value().pack(info.process.address.data());
+  EXPECT_TRUE(socket
+                  .send_all(encode(Message{.type = MessageType::kJoin, .payload = encode(info)}),
+                            patience())
+                  .has_value());
+  return socket;
+}
+
+TEST(Rendezvous, BringsRanksTogether) { expect_job_runs(start(), 8); }
+
+TEST(Rendezvous, BringsRanksOfOneProcessTogether) {
+  const UniqueId id = start();
+  Agents agents;
+  on_ranks(0, 5, [&](int rank) {
+    auto exchange = join(agents, loopback_config(), std::span(&id, 1), rank, 5, nullptr);
+    ASSERT_TRUE(exchange.has_value()) << exchange.error().message();
+    EXPECT_EQ(exchange.value()->all_gather(std::to_string(rank)).value()[4], "4");
+  });
+}
+
+TEST(Rendezvous, NeedsTheMakerOfTheIdNoMoreOnceAllHaveJoined) {
+  const UniqueId id = start();
+  auto ranks = join_all(id, 3);
+  const Deadline deadline = Deadline::after(30s);
+  while (Socket::connect(id.address, patience()).has_value() && !deadline.expired()) {
+  }
+  EXPECT_FALSE(deadline.expired());
+  expect_gather(make_group(ranks, 0), 0);
+}
+
+TEST(Rendezvous, LivesOnWhoeverLeaves) {
+  auto ranks = join_all(start(), 6);
+  for (int first = 1; first < 5; ++first) {
+    std::vector<int> members(ranks.size() - static_cast<size_t>(first));
+    std::iota(members.begin(), members.end(), first);
+    std::vector<std::unique_ptr<Exchange>> groups(ranks.size());
+    for (const int rank : members) {
+      groups[static_cast<size_t>(rank)] =
+          (*ranks[static_cast<size_t>(rank)])
+              ->subgroup(members, kGroup + static_cast<uint64_t>(first))
+              .value();
+    }
+    ranks[static_cast<size_t>(first) - 1].reset();
+    expect_gather(groups, first);
+  }
+}
+
+TEST(Rendezvous, DeliversInOrderBetweenAnyTwo) {
+  constexpr int kMessages = 500;
+  auto ranks = join_all(start(), 3);
+  on_ranks(0, 3, [&](int rank) {
+    Exchange& mine = **ranks[static_cast<size_t>(rank)];
+    const Deadline deadline = Deadline::after(60s);
+    for (int i = 0; i < kMessages; ++i) {
+      for (int peer = 0; peer < 3; ++peer) {
+        ASSERT_TRUE(mine.post(peer, 1, std::to_string(i)).has_value());
+      }
+    }
+    std::vector<int> next(3, 0);
+    while (next != std::vector<int>(3, kMessages) && !deadline.expired()) {
+      for (int peer = 0; peer < 3; ++peer) {
+        while (auto message = mine.try_take(peer, 1)) {
+          EXPECT_EQ(*message, std::to_string(next[static_cast<size_t>(peer)]++));
+        }
+      }
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(next, std::vector<int>(3, kMessages));
+  });
+}
+
+TEST(Rendezvous, AProbeOfARankThatLeftBringsItsLeaveRecord) {
+  auto ranks = join_all(start(), 3);
+  std::promise<std::string> heard;
+  std::atomic<bool> is_heard{false};
+  (*ranks[1])->on_probe([&](int peer, bool left, const std::string& payload) {
+    if (peer == 2 && left && !is_heard.exchange(true)) {
+      heard.set_value(payload);
+    }
+  });
+  (*ranks[2])->leave("last words");
+  ranks[2].reset();  // its process ends: who is above it has its record
+  const Deadline deadline = Deadline::after(30s);
+  auto future = heard.get_future();
+  do {
+    (*ranks[1])->probe(2, "are you there");
+  } while (future.wait_for(20ms) != std::future_status::ready && !deadline.expired());
+  EXPECT_EQ(future.get(), "last words");
+}
+
+TEST(Rendezvous, TheRecordOfRankZeroOutlivesItsProcess) {
+  auto ranks = join_all(start(), 3);
+  std::promise<std::string> heard;
+  std::atomic<bool> is_heard{false};
+  (*ranks[2])->on_probe([&](int peer, bool left, const std::string& payload) {
+    if (peer == 0 && left && !is_heard.exchange(true)) {
+      heard.set_value(payload);
+    }
+  });
+  (*ranks[0])->leave("zero");
+  ranks[0].reset();
+  const Deadline deadline = Deadline::after(30s);
+  auto future = heard.get_future();
+  do {
+    (*ranks[2])->probe(0, "are you there");
+  } while (future.wait_for(20ms) != std::future_status::ready && !deadline.expired());
+  EXPECT_EQ(future.get(), "zero");
+}
+
+TEST(Rendezvous, NamesWhoDiedBeforeAllHadJoined) {
+  const UniqueId id = start();
+  Rank zero(id, 0, 3);
+  Socket one = register_rank(id, 1, 3);
+  one.close();
+  EXPECT_THAT(failure_of(*zero), HasSubstr("rank 1 (evil:77) died"));
+}
+
+TEST(Rendezvous, NamesWhoDiedWhileTheTableWasPassedOn) {
+  const UniqueId id = start();
+  Rank zero(id, 0, 2);
+  Socket one = register_rank(id, 1, 2);  // nothing listens at the address that it gave
+  EXPECT_THAT(failure_of(*zero), HasSubstr("rank 1 (evil:77) cannot be reached"));
+}
+
+TEST(Rendezvous, IsNotDisturbedByAPortScan) {
+  const UniqueId id = start();
+  for (int i = 0; i < 300; ++i) {
+    knock(id).close();
+  }
+  expect_job_runs(id, 2);
+}
+
+TEST(Rendezvous, IsNotBlockedByACrowdOfSilentConnections) {
+  const UniqueId id = start();
+  std::vector<Socket> crowd;
+  for (int i = 0; i < 300; ++i) {
+    crowd.push_back(knock(id));
+  }
+  expect_job_runs(id, 2);
+}
+
+TEST(Rendezvous, DropsGarbage) {
+  const UniqueId id = start();
+  std::mt19937 random(3);
+  for (const size_t size_bytes : {1UL, 40UL, 4096UL, 100'000UL}) {
+    Socket socket = knock(id);
+    std::string bytes(size_bytes, '\0');
+    for (char& byte : bytes) {
+      byte = static_cast<char>(random());
+    }
+    (void)socket.send_all(bytes, patience());  // the other side may close before all is sent
+    if (size_bytes >= sizeof(Hello)) {
+      EXPECT_TRUE(is_closed_in_time(socket));
+    }
+  }
+  expect_job_runs(id, 2);
+}
+
+/// In a separate process: uses up all descriptors, then connects.
+[[noreturn]] void knock_without_descriptors() {
+  const UniqueId id = start();
+  Socket socket = Socket::reserve();
+  const rlimit tight{64, 64};
+  setrlimit(RLIMIT_NOFILE, &tight);
+  while (dup(socket.fd()) >= 0) {
+  }
+  const Hello hello = make_hello().value();
+  Answer answer{};
+  const bool is_told =
+      (::connect(socket.fd(), id.address.raw(), id.address.raw_size()) == 0 ||
+       errno == EINPROGRESS) &&
+      socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience())
+          .has_value() &&
+      socket.recv_all(&answer, sizeof(answer), patience()).has_value() &&
+      read_refusal(answer) == tight.rlim_cur;
+  std::_Exit(is_told ? 0 : 1);
+}
+
+TEST(RendezvousDeathTest, TellsWhoCannotJoinForWantOfDescriptors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(knock_without_descriptors(), testing::ExitedWithCode(0), "");
+}
+
+TEST(Rendezvous, WhoIsGoneIsMissedWithinSeconds) {
+  UniqueId id = start();
+  {
+    auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
+    id.address = listener.value().local_address().value();
+  }
+  const auto began = std::chrono::steady_clock::now();
+  const Rank one(id, 1, 2);
+  ASSERT_TRUE(one.joined().has_error());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s) << "the timeout is 30 s";
+  EXPECT_EQ(one.joined().error().code(), Code::kRemoteError);
+  EXPECT_THAT(one.joined().error().message(),
+              AllOf(HasSubstr("ncclGetUniqueId"), HasSubstr(id.address.to_string())));
+}
+
+TEST(Rendezvous, AWrongInterfaceNamesItsSetting) {
+  Config config = loopback_config();
+  config.bootstrap_ifname = "=nosuch0";
+  EXPECT_THAT(start_root(config).error().message(), HasSubstr("NCCL_OOB_NET_IFNAME==nosuch0"));
+  config.bootstrap_ifname = "";
+  config.socket_ifname = "=nosuch0";
+  EXPECT_THAT(start_root(config).error().message(), HasSubstr("NCCL_SOCKET_IFNAME==nosuch0"));
+}
+
+TEST(Rendezvous, DropsAHalfOpenConnectionInTime) {
+  auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
+  const UniqueId id = UniqueId::create(listener.value().local_address().value()).value();
+  ASSERT_TRUE(start_introducer(id, std::move(listener).value(),
+                               {.join_time = 30s, .times = {.handshake = 1s}})
+                  .has_value());
+  Socket silent = knock(id);
+  Socket half = knock(id);
+  const Hello hello = make_hello().value();
+  ASSERT_TRUE(half.send_all({reinterpret_cast<const char*>(&hello), 20}, patience()).has_value());
+  Socket mute = enter(id);  // proves membership and then never joins
+  EXPECT_TRUE(is_closed_in_time(silent));
+  EXPECT_TRUE(is_closed_in_time(half));
+  EXPECT_TRUE(is_closed_in_time(mute));
+  expect_job_runs(id, 2);
+}
+
+TEST(Rendezvous, RefusesAWrongSecretAndServesTheRight) {
+  const UniqueId id = start();
+  UniqueId wrong = id;
+  wrong.secret[7] ^= 1;
+  const Rank refused(wrong, 0, 2);
+  ASSERT_TRUE(refused.joined().has_error());
+  EXPECT_EQ(refused.joined().error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(refused.joined().error().message(), HasSubstr("secret"));
+  expect_job_runs(id, 2);
+}
+
+TEST(Rendezvous, DropsAProcessThatSendsGarbageAndTellsTheOthers) {
+  const UniqueId id = start();
+  Rank good(id, 0, 2);
+  ASSERT_TRUE(good.joined().has_value());
+  Socket bad = enter(id);
+  const std::string join_message = encode(
+      Message{.type = MessageType::kJoin,
+              .payload = encode(JoinInfo{.rank = 1,
+                                         .nranks = 3,
+                                         .version = 2,
+                                         .process = {.process = 5, .pid = 77, .host = "evil"}})});
+  ASSERT_TRUE(bad.send_all(join_message + std::string(64, 'x'), patience()).has_value());
+  EXPECT_TRUE(is_closed_in_time(bad));
+  EXPECT_THAT(failure_of(*good), HasSubstr("rank 1 (evil:77)"));
+}
+
+TEST(Rendezvous, RefusesASecondRankOfTheSameNumber) {
+  const UniqueId id = start();
+  Rank first(id, 0, 2);
+  Agents others(1);
+  auto second = join(others, loopback_config(), std::span(&id, 1), 0, 2, nullptr);
+  ASSERT_TRUE(first.joined().has_value() && second.has_value())
+      << "joining is answered by the first gather";
+  const auto all = second.value()->all_gather("x");
+  ASSERT_TRUE(all.has_error());
+  EXPECT_THAT(all.error().message(), HasSubstr("both say they are rank 0"));
+  EXPECT_TRUE(first->all_gather("x").has_error());
+}
+
+TEST(Rendezvous, RefusesASecondRankOfTheSameNumberInAProcess) {
+  const UniqueId id = start();
+  Agents agents;
+  auto first = join(agents, loopback_config(), std::span(&id, 1), 0, 2, nullptr);
+  auto second = join(agents, loopback_config(), std::span(&id, 1), 0, 2, nullptr);
+  ASSERT_TRUE(first.has_value());
+  ASSERT_TRUE(second.has_error());
+  EXPECT_THAT(second.error().message(), HasSubstr("both say they are rank 0"));
+  EXPECT_THAT(first.value()->all_gather("x").error().message(), HasSubstr("both say they are"));
+}
+
+TEST(Rendezvous, NamesRanksThatNeverCome) {
+  Config config = loopback_config();
+  config.bootstrap_timeout_s = 1;
+  const UniqueId id = start_root(config).value();
+  Agents agents;
+  auto alone = join(agents, config, std::span(&id, 1), 0, 3, nullptr);
+  ASSERT_TRUE(alone.has_value());
+  const auto all = alone.value()->all_gather("x");
+  ASSERT_TRUE(all.has_error());
+  EXPECT_EQ(all.error().code(), Code::kTimeout);
+  EXPECT_THAT(all.error().message(),
+              AllOf(HasSubstr("2 of 3 ranks did not come"), HasSubstr("rank 1, 2")));
+}
+
+TEST(Rendezvous, EndsAJoinThatIsStopped) {
+  const UniqueId id = UniqueId::create(SocketAddress::parse("127.0.0.1:1").value()).value();
+  std::atomic<bool> stop{true};
+  Agents agents;
+  const auto stopped = join(agents, loopback_config(), std::span(&id, 1), 0, 2, &stop);
+  ASSERT_TRUE(stopped.has_error());
+  EXPECT_THAT(stopped.error().message(), AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("aborted")));
+}
+
+TEST(Rendezvous, KeepsToThePortRange) {
+  Config config = loopback_config();
+  config.port_range = "34000-34999";
+  const auto id = start_root(config);
+  ASSERT_TRUE(id.has_value()) << id.error().message();
+  EXPECT_GE(id.value().address.port(), 34000);
+  EXPECT_LE(id.value().address.port(), 34999);
+  expect_job_runs(id.value(), 2);
+  for (const char* const wrong : {"1", "5-", "9-8", "0-1", "1-65536", "a-b", "1-2x"}) {
+    config.port_range = wrong;
+    EXPECT_TRUE(start_root(config).has_error()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace plexus
