@@ -179,7 +179,7 @@ PLEXUS_PUBLIC(ncclResult_t,
                     rank, nranks - 1);
       }
     }
-    PLEXUS_TRY(plexus::check_splittable(*inner(comm)));
+    PLEXUS_TRY(plexus::check_shrinkable(*inner(comm)));
     const bool aborts = (shrinkFlags & NCCL_SHRINK_ABORT) != 0;
     if (config == nullptr) {
       return plexus::shrink(*inner(comm), excluded, inner(newcomm), nullptr, aborts);

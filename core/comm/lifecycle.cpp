@@ -71,6 +71,14 @@ Result<void> check_splittable(const Communicator& comm) noexcept {
   return comm.revoked ? Result<void>(ok()) : check_usable(comm);
 }
 
+Result<void> check_shrinkable(const Communicator& comm) noexcept {
+  const Code state = comm.state();
+  const bool has_failed = state != Code::kSuccess && state != Code::kInProgress;
+  const bool was_ready = comm.setup().exchange != nullptr;
+  return comm.revoked || (has_failed && was_ready && !comm.finalized) ? Result<void>(ok())
+                                                                      : check_usable(comm);
+}
+
 Result<void> finalize(Communicator& comm) {
   if (comm.finalized) {
     return fail(Code::kInvalidArgument, "the communicator is already finalized");

@@ -18,6 +18,9 @@ Code async_error(Communicator& comm) noexcept;
 Result<void> check_usable(const Communicator& comm) noexcept;
 /// Can it have children? As check_usable, but a revoked one can.
 Result<void> check_splittable(const Communicator& comm) noexcept;
+/// Can it be shrunk? As check_usable, but one that was revoked or has failed can, if its init had
+/// succeeded.
+Result<void> check_shrinkable(const Communicator& comm) noexcept;
 
 Result<void> finalize(Communicator& comm);
 /// In a group at its end. kInvalidArgument: `comm`, which may be any address, is not live.

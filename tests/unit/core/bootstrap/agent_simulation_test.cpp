@@ -241,7 +241,8 @@ class Ranks {
   size_t results_ = 0;
 };
 
-/// PLEXUS_SIMULATION_SEEDS=FIRST..LAST in place of the default seeds.
+/// PLEXUS_SIMULATION_SEEDS=FIRST..LAST in place of the default seeds, PLEXUS_SIMULATION_PROCESSES=N
+/// in place of up to 300 processes.
 std::pair<uint64_t, uint64_t> seeds() {
   const char* const text = std::getenv("PLEXUS_SIMULATION_SEEDS");
   uint64_t first = 1;
@@ -256,8 +257,12 @@ std::pair<uint64_t, uint64_t> seeds() {
 
 SimulatedJob job_of(uint64_t seed) {
   std::mt19937_64 random(seed);
+  const char* const processes = std::getenv("PLEXUS_SIMULATION_PROCESSES");
+  const uint64_t most = seed % 10 == 0 ? 300 : 24;
   return {.seed = seed,
-          .processes = 1 + static_cast<uint32_t>(random() % (seed % 10 == 0 ? 300 : 24)),
+          .processes = processes != nullptr
+                           ? static_cast<uint32_t>(std::strtoul(processes, nullptr, 10))
+                           : 1 + static_cast<uint32_t>(random() % most),
           .ranks_per_process = 1 + static_cast<uint32_t>(random() % 3),
           .processes_per_host = 1 + static_cast<uint32_t>(random() % 20)};
 }

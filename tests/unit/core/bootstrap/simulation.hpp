@@ -45,7 +45,7 @@ class Simulation {
       entries.push_back(std::move(entry));
     }
     map_ = std::make_shared<const FamilyMap>(ProcessTable::make(std::move(entries)).value());
-    table_ = map_->table.encode();
+    table_bytes_ = map_->table.encode().size();
     nodes_.resize(job.processes);
     for (uint32_t process = 0; process < job.processes; ++process) {
       nodes_[process].agent = std::make_unique<Agent>(
@@ -67,7 +67,7 @@ class Simulation {
   void start() {
     at(0, [this] {
       if (nodes_[0].is_alive) {
-        (void)nodes_[0].agent->take_table({.type = MessageType::kTable, .payload = table_});
+        (void)nodes_[0].agent->take_table({.type = MessageType::kTable, .payload = "table"});
         nodes_[0].messages += 1;
       }
     });
@@ -138,7 +138,8 @@ class Simulation {
   void send(uint32_t from, uint32_t to, const Message& message) {
     ++messages_;
     ++nodes_[from].messages;
-    bytes_ += kHeaderBytes + message.payload.size();
+    bytes_ += kHeaderBytes +
+              (message.type == MessageType::kTable ? table_bytes_ : message.payload.size());
     Node& sender = nodes_[from];
     const bool is_new = sender.links.count(to) == 0;
     if (is_new && !nodes_[to].is_alive) {
@@ -152,11 +153,22 @@ class Simulation {
     nodes_[to].links.try_emplace(from, now_us_);
     uint64_t& last = sender.links[to];
     last = std::max(last, now_us_ + delay());
-    at(last - now_us_, [this, from, to, message] {
+    at(last - now_us_, [this, from, to, sent = share(message)] {
       if (nodes_[to].is_alive) {
-        arrive(from, to, message);
+        arrive(from, to, *sent);
       }
     });
+  }
+  /// The result of a gather goes to everybody: one copy of it is under way.
+  std::shared_ptr<const Message> share(const Message& message) {
+    const bool is_same = last_sent_ != nullptr && last_sent_->type == message.type &&
+                         last_sent_->group == message.group && last_sent_->tag == message.tag &&
+                         last_sent_->from == message.from && last_sent_->to == message.to &&
+                         last_sent_->payload == message.payload;
+    if (!is_same) {
+      last_sent_ = std::make_shared<const Message>(message);
+    }
+    return last_sent_;
   }
   /// What comes before the table waits, as it does in a connection whose other end is not known
   /// yet.
@@ -210,9 +222,10 @@ class Simulation {
   Deliver deliver_;
   std::mt19937_64 random_;
   std::shared_ptr<const FamilyMap> map_;
-  std::string table_;
+  uint64_t table_bytes_ = 0;  // all agents share `map_`, so the table itself does not travel
   std::vector<Node> nodes_;
   std::map<uint32_t, std::vector<std::pair<uint32_t, Message>>> early_;
+  std::shared_ptr<const Message> last_sent_;
   std::priority_queue<Event> events_;
   uint64_t events_made_ = 0;
   uint64_t now_us_ = 0;
