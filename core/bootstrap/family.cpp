@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/family.hpp"
 
+#include <algorithm>
+
 #include "core/bootstrap/agent_host.hpp"
 
 namespace plexus {
@@ -48,7 +50,9 @@ void Family::stop_group(uint64_t group) {
 Result<Gathered> Family::wait_gathered(uint64_t group,
                                        uint64_t number,
                                        const std::atomic<bool>* give_up) {
-  constexpr auto kGiveUpPoll = std::chrono::milliseconds(50);
+  // Thousands of ranks of a process may wait at once, so who waits for long looks less often.
+  constexpr auto kGiveUpPollMax = std::chrono::milliseconds(400);
+  auto poll = std::chrono::milliseconds(50);
   const auto given_up = [&] {
     return give_up != nullptr && give_up->load(std::memory_order_acquire);
   };
@@ -58,9 +62,10 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   const auto over = [&] {
     return mine.stopped || mine.failure.has_value() || mine.gathered.count(number) != 0;
   };
-  bool ready = changed_.wait_for(lock, kGiveUpPoll, over);
+  bool ready = changed_.wait_for(lock, poll, over);
   while (!ready && !given_up() && !deadline.expired()) {
-    ready = changed_.wait_for(lock, kGiveUpPoll, over);
+    poll = std::min(2 * poll, kGiveUpPollMax);
+    ready = changed_.wait_for(lock, poll, over);
   }
   if (mine.stopped || (!ready && given_up())) {
     return fail(Code::kInvalidUsage, "aborted");

@@ -11,22 +11,23 @@ namespace {
 
 struct AgreedSetting {
   const char* name;
-  std::string (*value)(const PeerInfo& info);
+  uint64_t (*value)(const PeerInfo& info);
+  std::string Config::*text;  // what `value` is the hash of; nullptr: it is the value itself
 };
 
 // NCCL_BUFFSIZE, NCCL_MIN_CTAS and NCCL_MAX_CTAS are missing, because ranks may differ in them.
 constexpr AgreedSetting kSettings[] = {
-    {"NCCL_PROTO", [](const PeerInfo& info) { return std::string(info.protocols); }},
-    {"NCCL_ALGO", [](const PeerInfo& info) { return std::string(info.algorithms); }},
-    {"PLEXUS_DETERMINISTIC",
-     [](const PeerInfo& info) { return std::to_string(info.deterministic); }},
+    {"NCCL_PROTO", [](const PeerInfo& info) { return info.protocols; }, &Config::proto},
+    {"NCCL_ALGO", [](const PeerInfo& info) { return info.algorithms; }, &Config::algo},
+    {"PLEXUS_DETERMINISTIC", [](const PeerInfo& info) { return uint64_t{info.deterministic}; },
+     nullptr},
 };
 
 /// "rank 3 (node7)" or "ranks 0, 2 (node7) and 5 more": the ranks with `value`, and the first one's
 /// host.
 std::string list_who_has(std::span<const PeerInfo> infos,
                          const AgreedSetting& setting,
-                         const std::string& value) {
+                         uint64_t value) {
   constexpr size_t kNamed = 8;
   std::string ranks;
   const char* host = "";
@@ -43,7 +44,9 @@ std::string list_who_has(std::span<const PeerInfo> infos,
 
 }  // namespace
 
-Result<void> check_agreement(std::span<const PeerInfo> infos) {
+Result<void> check_agreement(std::span<const PeerInfo> infos,
+                             const Config& config,
+                             const std::function<Result<Gathered>(const std::string&)>& gather) {
   const PeerInfo& first = infos.front();
   for (size_t rank = 1; rank < infos.size(); ++rank) {
     if (infos[rank].version != first.version) {
@@ -54,18 +57,26 @@ Result<void> check_agreement(std::span<const PeerInfo> infos) {
     }
   }
   for (const AgreedSetting& setting : kSettings) {
-    const std::string one = setting.value(first);
+    const uint64_t one = setting.value(first);
     const auto differs = std::find_if(infos.begin(), infos.end(), [&](const PeerInfo& info) {
       return setting.value(info) != one;
     });
-    if (differs != infos.end()) {
-      const std::string other = setting.value(*differs);
-      return fail(Code::kInvalidUsage,
-                  "{} is '{}' on {} and '{}' on {}: set the same value on all ranks (or in "
-                  "nccl.conf on all hosts)",
-                  setting.name, one, list_who_has(infos, setting, one), other,
-                  list_who_has(infos, setting, other));
+    if (differs == infos.end()) {
+      continue;
     }
+    const uint64_t other = setting.value(*differs);
+    std::string shown = std::to_string(one);
+    std::string other_shown = std::to_string(other);
+    if (setting.text != nullptr) {
+      PLEXUS_TRY(texts, gather(config.*setting.text));
+      shown = texts[0];
+      other_shown = texts[static_cast<size_t>(differs - infos.begin())];
+    }
+    return fail(Code::kInvalidUsage,
+                "{} is '{}' on {} and '{}' on {}: set the same value on all ranks (or in nccl.conf "
+                "on all hosts)",
+                setting.name, shown, list_who_has(infos, setting, one), other_shown,
+                list_who_has(infos, setting, other));
   }
   return ok();
 }

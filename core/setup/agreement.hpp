@@ -3,15 +3,22 @@
 // difference would appear as mismatched calls.
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 
+#include "core/base/config.hpp"
 #include "core/base/result.hpp"
+#include "core/bootstrap/gathered.hpp"
 #include "core/transport/peer_info.hpp"
 
 namespace plexus {
 
 /// kInvalidUsage names the setting, its values and the ranks that have them; the same sentence on
-/// all ranks. Pure.
-Result<void> check_agreement(std::span<const PeerInfo> infos);
+/// all ranks. Of texts the ranks compare hashes: only when these differ, which all ranks see alike,
+/// `gather` brings the texts. `config`: this rank's.
+Result<void> check_agreement(std::span<const PeerInfo> infos,
+                             const Config& config,
+                             const std::function<Result<Gathered>(const std::string&)>& gather);
 
 }  // namespace plexus

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unistd.h>
 
+#include "core/base/hash.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
 #include "core/setup/collnet.hpp"
@@ -36,6 +37,12 @@ void store_text(char (&target)[size], const std::string& text) {
   const size_t length = std::min(text.size(), size - 1);
   std::memcpy(target, text.data(), length);
   target[length] = '\0';
+}
+
+uint64_t hash_of(const std::string& text) {
+  Fnv1a hash;
+  hash.mix(text);
+  return hash.value();
 }
 
 }  // namespace
@@ -95,15 +102,8 @@ Result<PeerInfo> describe_rank(const Config& config,
   info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
   info.deterministic = config.deterministic ? 1 : 0;
-  for (const auto& [variable, text] :
-       {std::pair("NCCL_ALGO", &config.algo), std::pair("NCCL_PROTO", &config.proto)}) {
-    if (text->size() >= sizeof(info.algorithms)) {
-      return fail(Code::kInvalidUsage, "{} has {} characters, at most {} are supported: shorten it",
-                  variable, text->size(), sizeof(info.algorithms) - 1);
-    }
-  }
-  store_text(info.algorithms, config.algo);
-  store_text(info.protocols, config.proto);
+  info.algorithms = hash_of(config.algo);
+  info.protocols = hash_of(config.proto);
   store_text(info.host, host.name);
   PLEXUS_TRY(describe_device(comm_config.device, devices, info));
   return info;

@@ -22,7 +22,9 @@ bool is_oversubscribed(const CommSetup& setup) {
 Result<void> finish(const SetupContext& context,
                     const std::atomic<bool>* give_up,
                     CommSetup& setup) {
-  PLEXUS_TRY(check_agreement(*setup.infos));
+  PLEXUS_TRY(check_agreement(*setup.infos, setup.config, [&](const std::string& text) {
+    return setup.exchange->all_gather(text, give_up);
+  }));
   PLEXUS_TRY(filter, AlgorithmFilter::parse(setup.config.algo, setup.config.proto));
   setup.filter = std::move(filter);
   PLEXUS_TRY(topology,

@@ -36,16 +36,6 @@ ReachKey reach_key(std::span<const PeerInfo> infos, size_t rank) {
   return {info.host_hash, kAlone, rank};
 }
 
-bool leads(std::span<const PeerInfo> infos, size_t rank) {
-  const ReachKey key = reach_key(infos, rank);
-  for (size_t other = 0; other < rank; ++other) {
-    if (reach_key(infos, other) == key) {
-      return false;
-    }
-  }
-  return true;
-}
-
 Result<std::string> read_text(const std::string& file_name, const char* setting) {
   std::ifstream file(file_name, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -353,18 +343,19 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
     return input.cache->of_groups.find_or_make(input.group,
                                                [&] { return compute_in_one_process(input); });
   }
+  PLEXUS_TRY(shared_parts, input.cache->parts_of_groups.find_or_make(
+                               input.group, [&] { return Result<Parts>(group_by_reach(infos)); }));
+  const Parts& parts = *shared_parts;
   std::string blob;
-  if (leads(infos, static_cast<size_t>(input.rank))) {
-    const auto parts = group_by_reach(infos);
-    const auto mine = std::find_if(parts.begin(), parts.end(), [&](const auto& ranks) {
-      return ranks.front().rank == input.rank;
-    });
+  const auto mine = std::find_if(parts.begin(), parts.end(), [&](const auto& ranks) {
+    return ranks.front().rank == input.rank;
+  });
+  if (mine != parts.end()) {  // this rank speaks for its part
     PLEXUS_TRY(part, search(input, *mine, parts.size() > 1));
     PLEXUS_TRY(location, find_location(source_of(input, input.rank)));
     blob = pack(location, encode(part, *mine));
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
-  const auto parts = group_by_reach(infos);
   PLEXUS_TRY(told, read_locations(input, parts, blobs));
   PLEXUS_TRY(exchange_answers(input, parts, told));
   return input.cache->of_groups.find_or_make(input.group,

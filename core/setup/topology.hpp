@@ -37,10 +37,14 @@ struct CommTopology {
   bool nvlink = false;       // that bandwidth is NVLink's, or a host's ranks share one device
 };
 
+/// Ranks that reach each other in memory (group_by_reach).
+using Parts = std::vector<std::vector<HostRank>>;
+
 /// Topologies that the ranks of one process share. Threads: any.
 class TopologyCache {
  public:
   GroupCache<CommTopology> of_groups;
+  GroupCache<Parts> parts_of_groups;
   /// The description of this host with these ranks and NICs.
   Result<XmlElement> describe(const DetectRequest& request);
 

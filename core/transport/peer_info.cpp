@@ -66,8 +66,6 @@ Result<PeerInfo> PeerInfo::from_bytes(std::string_view own, std::string_view com
                 "the same version of Plexus on all ranks",
                 own.size(), common.size(), info.own_bytes().size(), sizeof(info));
   }
-  info.algorithms[sizeof(info.algorithms) - 1] = '\0';
-  info.protocols[sizeof(info.protocols) - 1] = '\0';
   info.host[sizeof(info.host) - 1] = '\0';
   info.bus_id[sizeof(info.bus_id) - 1] = '\0';
   return info;

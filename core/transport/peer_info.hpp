@@ -38,9 +38,9 @@ struct PeerInfo {
   int32_t device_sm = 0;                // its compute capability times 10
   uint32_t device_memory_gb_per_s = 0;  // 0: not known
   char bus_id[16] = {};                 // its device's
-  char algorithms[512] = {};            // NCCL_ALGO: ranks must agree
-  char protocols[sizeof(algorithms)] = {};  // NCCL_PROTO: likewise
-  char host[64] = {};                       // for messages
+  uint64_t algorithms = 0;              // hash of NCCL_ALGO: ranks must agree
+  uint64_t protocols = 0;               // of NCCL_PROTO: likewise
+  char host[64] = {};                   // for messages
 
   [[nodiscard]] bool on_cuda() const { return device >= 0; }
   /// What is this rank's own: 44 bytes, and 96 more for a device.

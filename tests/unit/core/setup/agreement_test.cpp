@@ -23,16 +23,23 @@ std::vector<PeerInfo> make_ranks(size_t count) {
   return infos;
 }
 
-std::string refusal_of(const std::vector<PeerInfo>& infos) {
-  const auto checked = check_agreement(infos);
+/// `texts`: of the setting that differs, by rank.
+Result<void> check(const std::vector<PeerInfo>& infos, const std::vector<std::string>& texts = {}) {
+  return check_agreement(infos, Config(),
+                         [&](const std::string&) -> Result<Gathered> { return Gathered(texts); });
+}
+
+std::string refusal_of(const std::vector<PeerInfo>& infos,
+                       const std::vector<std::string>& texts = {}) {
+  const auto checked = check(infos, texts);
   EXPECT_TRUE(checked.has_error());
   EXPECT_EQ(checked.error().code(), Code::kInvalidUsage);
   return checked.error().message();
 }
 
 TEST(Agreement, IsThereWhenAllAreAlike) {
-  EXPECT_TRUE(check_agreement(make_ranks(1)).has_value());
-  EXPECT_TRUE(check_agreement(make_ranks(5)).has_value());
+  EXPECT_TRUE(check(make_ranks(1)).has_value());
+  EXPECT_TRUE(check(make_ranks(5)).has_value());
 }
 
 TEST(Agreement, NamesTheSettingTheValuesAndTheRanks) {
@@ -42,12 +49,12 @@ TEST(Agreement, NamesTheSettingTheValuesAndTheRanks) {
                                                  "(node0) and '1' on rank 2 (node2)"),
                                        HasSubstr("the same value on all ranks")));
   infos = make_ranks(3);
-  std::strcpy(infos[0].algorithms, "bogus");
-  EXPECT_THAT(refusal_of(infos),
+  infos[0].algorithms = 5;
+  EXPECT_THAT(refusal_of(infos, {"bogus", "", ""}),
               HasSubstr("NCCL_ALGO is 'bogus' on rank 0 (node0) and '' on ranks 1, 2 (node1)"));
   infos = make_ranks(2);
-  std::strcpy(infos[1].protocols, "LL");
-  EXPECT_THAT(refusal_of(infos), HasSubstr("NCCL_PROTO is '' on rank 0"));
+  infos[1].protocols = 5;
+  EXPECT_THAT(refusal_of(infos, {"", "LL"}), HasSubstr("NCCL_PROTO is '' on rank 0"));
   infos = make_ranks(2);
   infos[1].version = 7;
   EXPECT_THAT(refusal_of(infos), HasSubstr("rank 1 (node1) runs Plexus 7"));
