@@ -114,8 +114,25 @@ class Joining {
 
   Result<std::shared_ptr<Family>> join(const JoinInfo& info) {
     const auto slot = agents_.slot_of(id_.job);
-    std::unique_lock lock(slot->mutex, std::defer_lock);
-    while (!lock.try_lock_for(kRetryPause)) {  // another rank of this process is connecting
+    PLEXUS_TRY(take_turn(*slot));
+    const Turn turn{*slot};
+    return join_in_turn(*slot, info);
+  }
+
+ private:
+  struct Turn {
+    Agents::Slot& slot;
+    ~Turn() {
+      const std::lock_guard lock(slot.mutex);
+      slot.is_busy = false;
+      slot.changed.notify_one();
+    }
+  };
+  /// Waits while another rank of this process is connecting.
+  Result<void> take_turn(Agents::Slot& slot) {
+    std::unique_lock lock(slot.mutex);
+    while (slot.is_busy) {
+      slot.changed.wait_for(lock, kRetryPause);
       if (patience_.deadline.expired()) {
         return fail(Code::kTimeout, "another rank of this process does not get a connection");
       }
@@ -123,11 +140,16 @@ class Joining {
         return fail(Code::kInvalidUsage, "aborted");
       }
     }
-    auto server = slot->server.lock();
+    slot.is_busy = true;
+    return ok();
+  }
+
+  Result<std::shared_ptr<Family>> join_in_turn(Agents::Slot& slot, const JoinInfo& info) {
+    auto server = slot.server.lock();
     if (server == nullptr || !server->is_joinable()) {
       PLEXUS_TRY(made, start());
       server = std::move(made);
-      slot->server = server;
+      slot.server = server;
     }
     auto family = std::make_shared<Family>(
         server, info.rank, std::chrono::seconds(config_.bootstrap_timeout_s) + kExtraGatherTime);
@@ -135,7 +157,6 @@ class Joining {
     return family;
   }
 
- private:
   Result<std::shared_ptr<AgentServer>> start() {
     PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
     PLEXUS_TRY(prove_membership(introducer, id_.secret, patience_));
@@ -170,6 +191,7 @@ class Joining {
 std::shared_ptr<Agents::Slot> Agents::slot_of(uint64_t job) {
   const std::lock_guard lock(mutex_);
   std::erase_if(slots_, [](const auto& slot) {
+    const std::lock_guard slot_lock(slot.second->mutex);
     return slot.second.use_count() == 1 && slot.second->server.expired();
   });
   auto& slot = slots_[job];

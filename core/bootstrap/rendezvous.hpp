@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,9 +30,12 @@ class Agents {
 
  private:
   friend class Joining;
+  /// Making an agent takes as long as connecting does, so no lock is held meanwhile.
   struct Slot {
-    std::timed_mutex mutex;  // held while the agent is made
-    std::weak_ptr<AgentServer> server;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_busy = false;               // a rank is making the agent or joining it
+    std::weak_ptr<AgentServer> server;  // changed by that rank
   };
   std::shared_ptr<Slot> slot_of(uint64_t job);
 

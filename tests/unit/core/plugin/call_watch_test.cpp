@@ -20,7 +20,8 @@ TEST(CallWatch, NamesACallThatLastsOnceAndWhomItIsFor) {
   int times = 0;
   {
     CallWatcher watcher(milliseconds(20), [&](const std::string& text) {
-      if (++times == 1) {
+      ++times;
+      if (text.find("Patient") != std::string::npos) {  // on a busy machine the other one lasts too
         told.set_value(text);
       }
     });
