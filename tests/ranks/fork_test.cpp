@@ -47,6 +47,9 @@ void expect_parents(ncclResult_t result, const std::string& what) {
 }
 
 TEST(Fork, TheParentGoesOnAfterEveryKindOfChild) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not know threads of a child whose parent had threads";
+#endif
   Job job(2);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
@@ -223,6 +226,9 @@ TEST(Fork, MemoryIsSharedWithTheChildAndGoesForEachAlone) {
 }
 
 TEST(Fork, ChildrenOfAThreadWorkWhileOthersAreInsideCalls) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not know threads of a child whose parent had threads";
+#endif
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "a child of fork may find the allocator of GCC 12's AddressSanitizer locked";
 #endif
