@@ -135,10 +135,12 @@ void LinkSet::drop(Link link, const std::string& why) {
   const auto state = entry->state;
   const bool was_made = state == Entry::State::kOpen && entry->is_mutual;
   const bool is_told = !entry->is_stranger && !entry->finishes;
-  PLEXUS_INFO(
-      kBootstrap, "bootstrap: the connection to {} ends: {}",
-      state == Entry::State::kConnecting ? entry->address.to_string() : entry->socket.peer_name(),
-      why);
+  if (!entry->finishes) {
+    PLEXUS_INFO(
+        kBootstrap, "bootstrap: the connection to {} ends: {}",
+        state == Entry::State::kConnecting ? entry->address.to_string() : entry->socket.peer_name(),
+        why);
+  }
   erase(link);
   if (is_told) {
     handler_.end(link, was_made ? End::kBroken : End::kRefused, why);
