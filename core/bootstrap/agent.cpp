@@ -19,6 +19,7 @@ std::vector<uint32_t> numbers(size_t count) {
 
 std::vector<uint32_t> processes_of(const ProcessTable& table, const std::vector<uint32_t>& ranks) {
   std::vector<uint32_t> processes;
+  processes.reserve(ranks.size());
   for (const uint32_t rank : ranks) {
     processes.push_back(table.process_of(rank));
   }

@@ -129,7 +129,6 @@ class Agent {
     Clock::time_point until{};
     Error error;
     std::vector<uint32_t> missing;
-    bool is_answered = false;
   };
   struct Group {
     std::shared_ptr<const GroupLayout> layout;

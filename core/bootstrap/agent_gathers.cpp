@@ -138,8 +138,10 @@ void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& err
   if (group.failure.has_value() || group.inquiry.has_value() || at == group.gathers.end()) {
     return;
   }
-  group.inquiry = Inquiry{
-      .gather = number, .until = now_ + kInquiryTime, .error = error.clone(), .missing = {}};
+  Inquiry& inquiry = group.inquiry.emplace();
+  inquiry.gather = number;
+  inquiry.until = now_ + kInquiryTime;
+  inquiry.error = error.clone();
   if (const auto parent = group.parent(); parent.has_value()) {
     out_.send(
         *parent,

@@ -51,8 +51,9 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
                                        uint64_t number,
                                        const std::atomic<bool>* give_up) {
   // Thousands of ranks of a process may wait at once, so who waits for long looks less often.
-  constexpr auto kGiveUpPollMax = std::chrono::milliseconds(400);
-  auto poll = std::chrono::milliseconds(50);
+  constexpr auto kPollMin = std::chrono::milliseconds(50);
+  constexpr auto kPollMax = std::chrono::milliseconds(400);
+  std::chrono::milliseconds poll = kPollMin;
   const auto given_up = [&] {
     return give_up != nullptr && give_up->load(std::memory_order_acquire);
   };
@@ -64,7 +65,7 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   };
   bool ready = changed_.wait_for(lock, poll, over);
   while (!ready && !given_up() && !deadline.expired()) {
-    poll = std::min(2 * poll, kGiveUpPollMax);
+    poll = std::min(2 * poll, kPollMax);
     ready = changed_.wait_for(lock, poll, over);
   }
   if (mine.stopped || (!ready && given_up())) {

@@ -102,6 +102,7 @@ Result<void> Contributions::merge(std::string_view payload, std::vector<uint32_t
     return damaged();
   }
   std::vector<uint32_t> places;
+  places.reserve(blobs.size());
   for (const std::string_view blob : blobs) {
     places.push_back(index_of(blob));
   }

@@ -81,6 +81,21 @@ bool NetSet::knows_fabrics() const {
   return false;
 }
 
+/// The fabrics in which ranks have devices of the network `name`.
+std::set<uint64_t> NetSet::fabrics_of(std::string_view name) const {
+  std::set<uint64_t> fabrics;
+  for (const NetOffers& offers : kinds_) {
+    if (const NetOffer* const offer = find_net(offers, name); offer != nullptr) {
+      for (const NetDeviceOffer& device : offer->devices) {
+        if (device.fabric_id && fabrics.size() < kFabricsMax) {
+          fabrics.insert(*device.fabric_id);
+        }
+      }
+    }
+  }
+  return fabrics;
+}
+
 Result<std::string> NetSet::paths(int rank) const {
   FabricPaths told;
   for (const OpenNet& net : nets_) {
@@ -90,16 +105,7 @@ Result<std::string> NetSet::paths(int rank) const {
     if (first - kind_of_.begin() != rank) {
       continue;
     }
-    std::set<uint64_t> fabrics;
-    for (const NetOffers& offers : kinds_) {
-      if (const NetOffer* const offer = find_net(offers, net.name); offer != nullptr) {
-        for (const NetDeviceOffer& device : offer->devices) {
-          if (device.fabric_id && fabrics.size() < kFabricsMax) {
-            fabrics.insert(*device.fabric_id);
-          }
-        }
-      }
-    }
+    const std::set<uint64_t> fabrics = fabrics_of(net.name);
     for (const uint64_t source : fabrics) {
       for (const uint64_t target : fabrics) {
         PLEXUS_TRY(path, net.context.net_path(source, target));
@@ -154,6 +160,7 @@ Result<std::vector<NetSet::Path>> NetSet::find_paths(
   }
   const bool sends = rank == source;
   std::vector<Path> paths;
+  paths.reserve(routes.size());
   for (const NetRoute& route : routes) {
     paths.push_back(path_of(route, sends, from, to));
   }

@@ -4,8 +4,10 @@
 // with what the other ranks published; from then on constant.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/bootstrap/gathered.hpp"
@@ -60,6 +62,7 @@ class NetSet {
       int rank, int source, int target, uint32_t channel, std::span<const PeerInfo> infos);
 
  private:
+  [[nodiscard]] std::set<uint64_t> fabrics_of(std::string_view name) const;
   [[nodiscard]] NetOffer offer_of(size_t net) const;
   [[nodiscard]] GpuSlots gpu_slots_of(size_t net, uint32_t device) const;
   [[nodiscard]] Path path_of(const NetRoute& route,

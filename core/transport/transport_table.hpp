@@ -32,7 +32,7 @@ const char* name(TransportKind kind);
 /// The two ends of a connection, in any order.
 struct RankPair {
   const PeerInfo& mine;
-  const PeerInfo* peers;             // nullptr: the peer is a network that reduces
+  const PeerInfo* peers = nullptr;   // nullptr: the peer is a network that reduces
   bool crosses_datacenters = false;  // as far as that is known
 };
 
@@ -76,7 +76,7 @@ struct EndRequest {
   const TransportContext& context;
   SharedByEnds& shared;
   const PeerInfo& mine;
-  const PeerInfo* peers;  // as in RankPair
+  const PeerInfo* peers = nullptr;  // as in RankPair
   /// nullptr: this rank computes on the host.
   [[nodiscard]] DeviceRuntime* own_runtime() const {
     return mine.on_cuda() ? context.runtime : nullptr;
