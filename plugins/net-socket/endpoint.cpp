@@ -5,11 +5,12 @@
 #include <cerrno>
 #include <cstring>
 #include <net/if.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
 
 #include "plugins/net-socket/fault.hpp"
+#include "plugins/net-socket/liveness.hpp"
+#include "plugins/net-socket/option.hpp"
 
 namespace plexus::net_socket {
 namespace {
@@ -44,14 +45,6 @@ bool is_equal(const Cookie& a, const Cookie& b) {
     difference |= static_cast<unsigned>(a[i] ^ b[i]);
   }
   return difference == 0;
-}
-
-Result<void> set_option(int fd, int level, int name, int value, const char* what) {
-  if (::setsockopt(fd, level, name, &value, sizeof value) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot set {} of a socket to {}: {}", what, value,
-                errno_text());
-  }
-  return ok();
 }
 
 /// Buffer sizes must be set before connecting, because they determine the TCP window scale.
@@ -290,6 +283,11 @@ void Listener::admit(Stranger& stranger) {
       link.sockets[hello.socket_index].is_open()) {
     return refuse(stranger, "its hello contradicts that of another socket of the connection");
   }
+  const std::chrono::seconds timeout_of_peer{hello.timeout_s};
+  if (const auto watched = watch_sender(stranger.socket.get(), settings_.timeout, timeout_of_peer);
+      watched.has_error()) {
+    return refuse(stranger, watched.error().text.c_str());
+  }
   if (hello.socket_index == 0) {
     link.peer = stranger.peer;
   }
@@ -331,12 +329,14 @@ Result<void> Connector::start_attempt() {
   for (uint32_t index = 0; index < socket_count; ++index) {
     Attempt attempt;
     PLEXUS_TRY(socket, make_socket(target_.family(), settings_));
+    PLEXUS_TRY(watch_receiver(socket.get(), settings_.timeout));
     attempt.socket = std::move(socket);
     attempt.hello.magic = kWireMagic;
     attempt.hello.connection_id = connection_id;
     attempt.hello.socket_index = static_cast<uint16_t>(index);
     attempt.hello.socket_count = static_cast<uint16_t>(socket_count);
     attempt.hello.threads = static_cast<uint16_t>(settings_.threads);
+    attempt.hello.timeout_s = static_cast<uint16_t>(settings_.timeout.count());
     attempt.hello.connect_cookie = wire_.connect_cookie;
     const bool is_refused = ::connect(attempt.socket.get(), target_.raw(), target_.size()) != 0 &&
                             errno != EINPROGRESS && errno != EINTR;

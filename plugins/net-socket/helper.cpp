@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "plugins/net-socket/liveness.hpp"
 #include "plugins/support/errno_text.hpp"
 
 namespace plexus::net_socket {
@@ -137,7 +138,7 @@ void Helper::break_connection(int error) {
   options_.fault->set(fail(PLEXUS_REMOTE_ERROR,
                            "lost the connection {} {} in the middle of a message: {}",
                            options_.direction == Direction::kSend ? "to" : "from", options_.peer,
-                           error == 0 ? "the peer closed it" : plugin::errno_text(error)));
+                           describe_loss(error, options_.timeout)));
 }
 
 void Helper::sleep() {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <poll.h>
@@ -33,10 +34,11 @@ class Helper {
  public:
   struct Options {
     Direction direction;
-    std::vector<int> sockets;  // borrowed
-    uint32_t queue_size;       // outstanding parts per socket, a power of two
-    std::string peer;          // for error messages
-    Fault* fault;              // the connection's
+    std::vector<int> sockets;      // borrowed
+    uint32_t queue_size;           // outstanding parts per socket, a power of two
+    std::string peer;              // for error messages
+    Fault* fault;                  // the connection's
+    std::chrono::seconds timeout;  // for error messages
   };
   [[nodiscard]] static Result<std::unique_ptr<Helper>> start(Options options);
   /// Stops at once; buffers of unfinished parts are not accessed afterwards.

@@ -145,7 +145,8 @@ int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
     Link link;
     PLEXUS_TRY(progress, listen->listener.try_accept(link));
     if (progress == Progress::kDone) {
-      PLEXUS_TRY(connection, RecvConnection::create(std::move(link), context->log));
+      PLEXUS_TRY(connection,
+                 RecvConnection::create(std::move(link), context->settings, context->log));
       *recv = give_to_host(
           std::unique_ptr<plexus_net_recv>(new plexus_net_recv{context, std::move(connection)}));
     }

@@ -74,6 +74,7 @@ Result<Settings> read_settings(const ReadVariable& read) {
   constexpr Range kInline = {64 * kKibibyte, 0, kGibibyte};
   constexpr Range kTask = {64 * kKibibyte, 1, kGibibyte};
   constexpr Range kSocketBuffer = {-1, -1, kGibibyte};
+  constexpr Range kTimeout = {30, 2, 3'600};
 
   Settings settings;
   const char* interfaces = read("NCCL_SOCKET_IFNAME");
@@ -86,9 +87,11 @@ Result<Settings> read_settings(const ReadVariable& read) {
   PLEXUS_TRY(task_bytes, read_number(read, "NCCL_SOCKET_MIN_TASKSIZE", kTask));
   PLEXUS_TRY(send_buffer, read_number(read, "NCCL_SOCKET_SNDBUF", kSocketBuffer));
   PLEXUS_TRY(recv_buffer, read_number(read, "NCCL_SOCKET_RCVBUF", kSocketBuffer));
+  PLEXUS_TRY(timeout, read_number(read, "PLEXUS_SOCKET_TIMEOUT_S", kTimeout));
   settings.family = family;
   settings.connect_retries = static_cast<uint32_t>(retries);
   settings.connect_retry_sleep = std::chrono::milliseconds(retry_sleep);
+  settings.timeout = std::chrono::seconds(timeout);
   settings.inline_bytes_max = static_cast<uint64_t>(inline_bytes);
   settings.task_bytes_min = static_cast<uint64_t>(task_bytes);
   settings.send_buffer_bytes = static_cast<int32_t>(send_buffer);

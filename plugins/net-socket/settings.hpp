@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The NCCL_SOCKET_* settings of a context, read once at `init` and validated: a bad value is a
-// failure that names it. README.md explains them.
+// The settings of a context (NCCL_SOCKET_* and PLEXUS_SOCKET_*), read once at `init` and validated:
+// a bad value is a failure that names it. README.md explains them.
 #pragma once
 
 #include <chrono>
@@ -27,6 +27,7 @@ struct Settings {
   uint32_t sockets_per_thread = 1;                   // NCCL_NSOCKS_PERTHREAD
   uint32_t connect_retries = 0;                      // NCCL_SOCKET_RETRY_CNT
   std::chrono::milliseconds connect_retry_sleep{0};  // NCCL_SOCKET_RETRY_SLEEP_MSEC
+  std::chrono::seconds timeout{0};                   // PLEXUS_SOCKET_TIMEOUT_S
   uint64_t inline_bytes_max = 0;                     // NCCL_SOCKET_INLINE
   uint64_t task_bytes_min = 0;                       // NCCL_SOCKET_MIN_TASKSIZE
   int32_t send_buffer_bytes = -1;                    // NCCL_SOCKET_SNDBUF; -1: the kernel's choice

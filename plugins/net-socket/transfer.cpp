@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "plugins/support/errno_text.hpp"
+#include "plugins/net-socket/option.hpp"
 
 namespace plexus::net_socket {
 namespace {
@@ -75,15 +73,17 @@ void Pieces::fill(uint64_t offset, const std::byte* from, uint64_t size_bytes) c
 
 // ------------------------------------------------------------------------------------ Connection
 
-Connection::Connection(Link link, const plugin::Log& log)
+Connection::Connection(Link link, const Settings& settings, const plugin::Log& log)
     : log_(log),
       peer_(link.peer.text()),
       threads_(link.threads),
+      timeout_(settings.timeout),
       sockets_(std::move(link.sockets)) {}
 
 Result<void> Connection::start_helpers(Direction direction) {
   for (uint32_t thread = 0; thread < threads_; ++thread) {
-    Helper::Options options{direction, {}, kSendRequests * PLEXUS_NET_PIECES_MAX, peer_, &fault_};
+    Helper::Options options{direction, {},      kSendRequests * PLEXUS_NET_PIECES_MAX,
+                            peer_,     &fault_, timeout_};
     for (uint32_t socket = thread; socket < data_sockets(); socket += threads_) {
       options.sockets.push_back(sockets_[1 + socket].get());
     }
@@ -121,7 +121,8 @@ int32_t Connection::report_fault() noexcept {
 // -------------------------------------------------------------------------------- SendConnection
 
 SendConnection::SendConnection(Link link, const Settings& settings, const plugin::Log& log)
-    : Connection(std::move(link), log),
+    : Connection(std::move(link), settings, log),
+      silence_(settings.timeout, sockets().size()),
       inline_bytes_max_(settings.inline_bytes_max),
       task_bytes_min_(settings.task_bytes_min) {
   for (SendRequest& request : requests_) {
@@ -156,6 +157,7 @@ int32_t SendConnection::isend(const Pieces& payload, int32_t tag, plexus_net_req
   }
   if (free_.is_empty()) {
     progress();
+    wait_idle();
     return is_broken() ? report_fault() : PLEXUS_AGAIN;
   }
   SendRequest& fresh = free_.pop();
@@ -180,6 +182,7 @@ int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
       progress();
     }
     if (!request.is_done()) {
+      wait_idle();
       return is_broken() ? report_fault() : PLEXUS_AGAIN;
     }
   }
@@ -217,7 +220,8 @@ void SendConnection::progress() {
     if (const int error = errno; !is_would_block(error)) {
       break_off(fail(is_peer_gone(error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
                      "lost the connection to {} while sending {} bytes with tag {}: {}", peer(),
-                     request.header.size_bytes, request.header.tag, plugin::errno_text(error)));
+                     request.header.size_bytes, request.header.tag,
+                     describe_loss(error, timeout())));
     }
     return;
   }
@@ -227,10 +231,17 @@ void SendConnection::progress() {
   }
 }
 
+void SendConnection::wait_idle() {
+  if (!is_broken() && silence_.has_expired(sockets())) {
+    break_off(fail(PLEXUS_REMOTE_ERROR, "lost the connection to {} while sending: {}", peer(),
+                   describe_loss(ETIMEDOUT, timeout())));
+  }
+}
+
 // -------------------------------------------------------------------------------- RecvConnection
 
-RecvConnection::RecvConnection(Link link, const plugin::Log& log)
-    : Connection(std::move(link), log) {
+RecvConnection::RecvConnection(Link link, const Settings& settings, const plugin::Log& log)
+    : Connection(std::move(link), settings, log) {
   for (RecvRequest& request : requests_) {
     request.is_send = false;
     request.connection = this;
@@ -238,8 +249,10 @@ RecvConnection::RecvConnection(Link link, const plugin::Log& log)
   }
 }
 
-Result<std::unique_ptr<RecvConnection>> RecvConnection::create(Link link, const plugin::Log& log) {
-  std::unique_ptr<RecvConnection> connection(new RecvConnection(std::move(link), log));
+Result<std::unique_ptr<RecvConnection>> RecvConnection::create(Link link,
+                                                               const Settings& settings,
+                                                               const plugin::Log& log) {
+  std::unique_ptr<RecvConnection> connection(new RecvConnection(std::move(link), settings, log));
   PLEXUS_TRY(connection->start_helpers(Direction::kRecv));
   return connection;
 }
@@ -481,7 +494,7 @@ void RecvConnection::break_off_reading(ssize_t result, int error) {
                                              current_bytes_, current_buffer_->size_bytes);
   break_off(fail(is_peer_gone(reason) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
                  "lost the connection from {} {}: {}", peer(), what,
-                 reason == 0 ? "the peer closed it" : plugin::errno_text(reason)));
+                 describe_loss(reason, timeout())));
 }
 
 }  // namespace plexus::net_socket

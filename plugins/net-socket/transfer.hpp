@@ -12,9 +12,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <sys/uio.h>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "plugins/net-socket/endpoint.hpp"
 #include "plugins/net-socket/fault.hpp"
 #include "plugins/net-socket/helper.hpp"
+#include "plugins/net-socket/liveness.hpp"
 #include "plugins/net-socket/wire.hpp"
 
 /// A request as the host sees it.
@@ -95,7 +98,7 @@ class Connection {
   [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
 
  protected:
-  Connection(Link link, const plugin::Log& log);
+  Connection(Link link, const Settings& settings, const plugin::Log& log);
   [[nodiscard]] Result<void> start_helpers(Direction direction);
 
   [[nodiscard]] int first_socket() const noexcept { return sockets_.front().get(); }
@@ -112,11 +115,14 @@ class Connection {
   [[nodiscard]] int32_t report_fault() noexcept;
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] bool is_broken() const noexcept { return fault_.is_set(); }
+  [[nodiscard]] std::span<const plugin::UniqueFd> sockets() const noexcept { return sockets_; }
+  [[nodiscard]] std::chrono::seconds timeout() const noexcept { return timeout_; }
 
  private:
   plugin::Log log_;
   std::string peer_;
   uint32_t threads_;
+  std::chrono::seconds timeout_;
   Fault fault_;
   std::vector<plugin::UniqueFd> sockets_;  // [1 + data sockets]
   std::vector<std::unique_ptr<Helper>>
@@ -153,7 +159,10 @@ class SendConnection : public Connection {
   [[nodiscard]] WireHeader make_header(uint64_t size_bytes, int32_t tag);
   /// Writes what the first socket accepts, with at most one system call.
   void progress();
+  /// To be called when nothing could be done. Breaks the connection if the peer's host is silent.
+  void wait_idle();
 
+  SilenceWatch silence_;
   uint64_t inline_bytes_max_;
   uint64_t task_bytes_min_;
   uint32_t next_data_socket_ = 0;
@@ -185,6 +194,7 @@ struct RecvRequest : plexus_net_request {
 class RecvConnection : public Connection {
  public:
   [[nodiscard]] static Result<std::unique_ptr<RecvConnection>> create(Link link,
+                                                                      const Settings& settings,
                                                                       const plugin::Log& log);
   [[nodiscard]] int32_t irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
@@ -195,7 +205,7 @@ class RecvConnection : public Connection {
   [[nodiscard]] int32_t test(RecvRequest& request, uint64_t* sizes_bytes);
 
  private:
-  RecvConnection(Link link, const plugin::Log& log);
+  RecvConnection(Link link, const Settings& settings, const plugin::Log& log);
   /// A request for `count` messages whose buffers the caller fills in; nullptr: none is free.
   [[nodiscard]] RecvRequest* post(uint32_t count) noexcept;
   /// Reads and delivers until `wanted` is done or no data is left, with at most two system calls.

@@ -14,7 +14,7 @@ namespace plexus::net_socket {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint64_t kWireMagic = 0x31'4b'43'4f'53'58'4c'50;  // "PLXSOCK1"
+inline constexpr uint64_t kWireMagic = 0x32'4b'43'4f'53'58'4c'50;  // "PLXSOCK2"
 
 using Cookie = std::array<uint8_t, 32>;
 
@@ -38,8 +38,8 @@ struct WireHello {
   uint64_t connection_id;  // random; equal on all sockets of one connection
   uint16_t socket_index;   // 0: the first socket; above: data sockets
   uint16_t socket_count;
-  uint16_t threads;  // number of helper threads for the data sockets
-  uint16_t reserved;
+  uint16_t threads;    // number of helper threads for the data sockets
+  uint16_t timeout_s;  // the connecting side's PLEXUS_SOCKET_TIMEOUT_S
   Cookie connect_cookie;
 };
 static_assert(sizeof(WireHello) == 3 * sizeof(uint64_t) + sizeof(Cookie));

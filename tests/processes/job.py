@@ -54,9 +54,10 @@ class Ended(subprocess.CompletedProcess):
 
 class Command:
     """A command under way. end() waits, stop() kills; both are safe to call again."""
+    stdin = subprocess.DEVNULL
 
     def __init__(self, arguments, prefix=(), **environment):
-        self.process = subprocess.Popen([*prefix, *map(str, arguments)], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*prefix, *map(str, arguments)], stdin=self.stdin,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env=clean_environment(**environment))
 

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that have only a network between them: over loopback, and two and two in two network
 namespaces, which stand for two hosts, joined by a veth pair. The test makes both and removes them."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
 import job
 import netns
 
@@ -46,6 +52,120 @@ class TwoHosts(netns.Test):
                     self.assertEqual(ended.returncode, 0, ended.stderr)
                 self.check_report(ended)
                 self.assertGreater(self.bytes_sent(self.hosts[0], LINK) - before, 1 << 15, "the data went another way")
+
+
+class End(job.Command):
+    """One end of a connection of net-socket: moves as many messages as it is told."""
+    stdin = subprocess.PIPE
+    LIBRARY = str(pathlib.Path(os.environ.get("PLEXUS_TEST_LIB_DIR", "build/dev/lib")) / "libplexus-net-socket.so")
+    PROGRAM = str(pathlib.Path(os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")) / "net_end")
+
+    def __init__(self, host, *arguments, **environment):
+        super().__init__([self.PROGRAM, self.LIBRARY, *arguments], ["ip", "netns", "exec", host],
+                         NCCL_SOCKET_IFNAME=LINK, **environment)
+
+    def tell(self, messages):
+        self.process.stdin.write(f"{messages}\n")
+        self.process.stdin.flush()
+
+    def stop(self):
+        self.process.stdin.close()
+        super().stop()
+
+
+class DeadNetwork(netns.Test):
+    """A connection over a network that drops everything without a word, and one to a peer that is only stopped."""
+    LIMIT = 2  # seconds
+    MANY = 400  # more messages than the buffers of the sockets take
+    WITH_HELPERS = {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "2"}
+
+    def setUp(self):
+        self.addresses = ("10.93.0.1", "10.93.0.2")
+        self.hosts = list(self.make_hosts("ab").values())
+        self.join(self.hosts[0], LINK, self.hosts[1], LINK)
+        for host, address in zip(self.hosts, self.addresses):
+            netns.ip("-n", host, "addr", "add", f"{address}/24", "dev", LINK)
+            self.wait_for_link(host, LINK)
+
+    def end(self, host, *arguments, **environment):
+        end = End(host, *arguments, PLEXUS_SOCKET_TIMEOUT_S=str(self.LIMIT), **environment)
+        self.addCleanup(end.stop)
+        return end
+
+    def connect(self, **environment):
+        """The sending and the receiving end, on the two hosts, after one message."""
+        recv = self.end(self.hosts[1], "recv", **environment)
+        send = self.end(self.hosts[0], "send", recv.read_line().strip(), **environment)
+        for end in (send, recv):
+            self.assertEqual(end.read_line(), "connected\n")
+            end.tell(1)
+        for end in (send, recv):
+            self.assertEqual(end.read_line(), "moved 1\n")
+        return send, recv
+
+    def drop_everything(self):
+        """Frames go to addresses that no card has."""
+        for host, peer in zip(self.hosts, reversed(self.addresses)):
+            netns.ip("-n", host, "neigh", "replace", peer, "lladdr", "02:00:00:00:00:99", "dev", LINK,
+                     "nud", "permanent")
+
+    def check_error(self, end, peer, seconds):
+        ended = end.end(seconds)
+        self.assertIn("lost the connection", ended.stdout)
+        self.assertIn(peer, ended.stdout)
+        self.assertIn(f"has not answered for {self.LIMIT} s (PLEXUS_SOCKET_TIMEOUT_S)", ended.stdout)
+
+    def check_both(self, ends):
+        for end, peer in zip(ends, reversed(self.addresses)):
+            self.check_error(end, peer, 20)
+
+    def test_a_network_that_drops_everything_is_an_error_at_both_ends(self):
+        streams = [self.connect(), self.connect(**self.WITH_HELPERS)]
+        for end in (end for stream in streams for end in stream):
+            end.tell(10 * self.MANY * self.MANY)
+        waiting = self.connect()
+        waiting[1].tell(1)
+        closed_window = self.connect()
+        closed_window[1].process.send_signal(signal.SIGSTOP)
+        closed_window[0].tell(self.MANY)
+        self.wait_for_closed_window()
+        self.drop_everything()
+        for stream in streams:
+            self.check_both(stream)
+        self.check_error(waiting[1], self.addresses[0], 20)
+        waiting[0].tell(1)
+        self.check_error(waiting[0], self.addresses[1], 20)
+        self.check_error(closed_window[0], self.addresses[1], 20)
+
+    def test_a_link_that_goes_down_is_an_error_at_both_ends(self):
+        stream = self.connect()
+        for end in stream:
+            end.tell(10 * self.MANY * self.MANY)
+        netns.ip("-n", self.hosts[0], "link", "set", LINK, "down")
+        self.check_both(stream)
+
+    def test_a_peer_that_is_stopped_is_alive(self):
+        full, waiting = self.connect(), self.connect()
+        with_helpers = self.connect(**self.WITH_HELPERS)
+        stopped = [full[1], with_helpers[1], waiting[0]]
+        for end in stopped:
+            end.process.send_signal(signal.SIGSTOP)
+        for end in (full[0], with_helpers[0], waiting[1]):
+            end.tell(self.MANY)
+        time.sleep(3 * self.LIMIT)  # the time that the limit must not count
+        for end in stopped:
+            end.process.send_signal(signal.SIGCONT)
+            end.tell(self.MANY)
+        for end in (*full, *waiting, *with_helpers):
+            self.assertEqual(end.read_line(), f"moved {self.MANY}\n")
+
+    def wait_for_closed_window(self):
+        """Until the kernel of the sending host probes a window that is closed."""
+        def is_probed():
+            lines = subprocess.run(["ip", "netns", "exec", self.hosts[0], "cat", "/proc/net/tcp"], check=True,
+                                   capture_output=True, text=True, timeout=job.bound(20)).stdout.splitlines()
+            return any(line.split()[5].startswith("04:") for line in lines[1:])  # 4: the timer of window probes
+        self.wait_until(20, is_probed, "the window did not close")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ TEST_F(SettingsTest, DefaultsAreOneSocketAndNoThread) {
   EXPECT_EQ(defaults.connect_retries, 34u);
   EXPECT_EQ(defaults.connect_retry_sleep, std::chrono::milliseconds(100));
   EXPECT_EQ(defaults.send_buffer_bytes, -1);
+  EXPECT_EQ(defaults.timeout, std::chrono::seconds(30));
   EXPECT_EQ(defaults.family, AddressFamily::kAny);
 }
 
@@ -59,11 +60,17 @@ TEST_F(SettingsTest, TheProductOfThreadsAndSocketsIsLimited) {
 
 TEST_F(SettingsTest, BadValuesAreRefusedByName) {
   const std::pair<const char*, const char*> bad[] = {
-      {"NCCL_SOCKET_NTHREADS", "17"},    {"NCCL_SOCKET_NTHREADS", "-1"},
-      {"NCCL_SOCKET_NTHREADS", "two"},   {"NCCL_NSOCKS_PERTHREAD", "0"},
-      {"NCCL_SOCKET_RETRY_CNT", "1e3"},  {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "5 "},
-      {"NCCL_SOCKET_FAMILY", "AF_UNIX"}, {"NCCL_SOCKET_INLINE", "64K"},
-      {"NCCL_SOCKET_MIN_TASKSIZE", "0"}, {"NCCL_SOCKET_SNDBUF", "9999999999999999999999"}};
+      {"NCCL_SOCKET_NTHREADS", "17"},
+      {"NCCL_SOCKET_NTHREADS", "-1"},
+      {"NCCL_SOCKET_NTHREADS", "two"},
+      {"NCCL_NSOCKS_PERTHREAD", "0"},
+      {"NCCL_SOCKET_RETRY_CNT", "1e3"},
+      {"NCCL_SOCKET_RETRY_SLEEP_MSEC", "5 "},
+      {"NCCL_SOCKET_FAMILY", "AF_UNIX"},
+      {"NCCL_SOCKET_INLINE", "64K"},
+      {"PLEXUS_SOCKET_TIMEOUT_S", "1"},
+      {"NCCL_SOCKET_MIN_TASKSIZE", "0"},
+      {"NCCL_SOCKET_SNDBUF", "9999999999999999999999"}};
   for (const auto& [name, value] : bad) {
     environment().clear();
     set(name, value);
