@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/base/config.hpp"
+#include "core/os/descriptors.hpp"
 #include "core/plugin/env_plugin.hpp"
 
 namespace plexus {
@@ -61,7 +62,11 @@ Result<Config> Process::read_settings() {
   if (env_error_.has_value()) {
     return env_error_->clone();
   }
-  return read_config();
+  PLEXUS_TRY(config, read_config());
+  if (config.raise_nofile) {  // once: a program that lowers it again has its reasons
+    std::call_once(limit_once_, raise_descriptor_limit);
+  }
+  return config;
 }
 
 Result<void*> Process::allocate_memory(size_t size_bytes) {

@@ -106,6 +106,7 @@ class Process final : private ForkAware {
   const std::map<const void*, int32_t> parents_streams_;      // and who made each
   DeviceRuntime* devices_ = cuda_runtime();
   std::once_flag env_once_;
+  std::once_flag limit_once_;
   std::optional<Error> env_error_;     // written once
   std::atomic<bool> env_read_{false};  // is that so?
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/units.hpp"
+#include "core/os/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -36,7 +37,7 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
   memory.size_bytes_ = align_up(size_bytes == 0 ? size_t{1} : size_bytes, kPage);
   memory.fd_ = memfd_create("plexus", MFD_CLOEXEC);
   if (memory.fd_ < 0) {
-    return fail(Code::kSystemError, "memfd_create failed: {}", std::strerror(errno));
+    return describe_refused_descriptor("cannot make shared memory (memfd_create)");
   }
   const size_t total = kPage + memory.size_bytes_;
   if (ftruncate(memory.fd_, static_cast<off_t>(total)) != 0) {
@@ -62,6 +63,10 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
 Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
   const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (const int error = errno; fd < 0 && (error == EMFILE || error == ENFILE)) {
+    return describe_refused_descriptor("cannot open " + path + " (shared memory of another rank)",
+                                       error);
+  }
   if (fd < 0) {
     return fail(Code::kSystemError,
                 "cannot open {} (shared memory of another rank): {}; run all ranks of a host as "

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/os/descriptors.hpp"
 #include "core/os/own_fds.hpp"
 
 namespace plexus {
@@ -180,7 +181,9 @@ Result<Socket> Socket::listen(SocketAddress address, int port_low, int port_high
   for (int port = first; port <= std::max(first, last); ++port) {
     Socket socket = open(address.family());
     if (!socket.is_open()) {
-      return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
+      error = errno;
+      return describe_refused_descriptor("cannot make a socket to listen at " + address.to_string(),
+                                         error);
     }
     const int on = 1;
     setsockopt(socket.fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -209,7 +212,9 @@ Result<Socket> Socket::connect(const SocketAddress& address, const Patience& pat
 Result<Socket> Socket::start_connect(const SocketAddress& address) {
   Socket socket = open(address.family());
   if (!socket.is_open()) {
-    return fail(Code::kSystemError, "socket failed: {}", std::strerror(errno));
+    const int error = errno;
+    return describe_refused_descriptor("cannot make a socket to connect to " + address.to_string(),
+                                       error);
   }
   set_options(socket.fd_);
   if (::connect(socket.fd_, address.raw(), address.raw_size()) != 0 && errno != EINPROGRESS) {
@@ -240,7 +245,7 @@ Result<std::optional<Socket>> Socket::try_accept() {
   const bool transient =
       errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
   if (!transient) {
-    return fail(Code::kSystemError, "accept failed: {}", std::strerror(errno));
+    return describe_refused_descriptor("cannot accept a connection");
   }
   return std::optional<Socket>();
 }
@@ -322,11 +327,11 @@ struct Interface {
   SocketAddress address;
 };
 
-std::vector<Interface> list_interfaces(const std::string& family) {
+Result<std::vector<Interface>> list_interfaces(const std::string& family) {
   ifaddrs* list = nullptr;
   std::vector<Interface> found;
-  if (getifaddrs(&list) != 0) {
-    return found;
+  if (getifaddrs(&list) != 0) {  // it makes a socket
+    return describe_refused_descriptor("cannot list the network interfaces");
   }
   const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(list, freeifaddrs);
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
@@ -360,7 +365,7 @@ bool matches(const std::string& name, const std::string& list, bool exact) {
 Result<SocketAddress> find_interface(std::string names,
                                      const std::string& family,
                                      std::string_view setting) {
-  const auto interfaces = list_interfaces(family);
+  PLEXUS_TRY(interfaces, list_interfaces(family));
   const std::string asked = names;
   if (names.empty()) {
     for (const Interface& candidate : interfaces) {  // before bridges and loopback

@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <sys/random.h>
 
+#include "plugins/support/descriptors.hpp"
 #include "plugins/support/errno_text.hpp"
 #include "plugins/support/name_filter.hpp"
 
@@ -190,7 +191,7 @@ Result<Listener> listen_at(const Address& address) {
       ::getsockname(made.fd.get(), reinterpret_cast<sockaddr*>(&made.address.storage), &size) !=
           0) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot listen at {}: {}", address.to_string(),
-                plugin::errno_text());
+                plugin::refused_descriptor_text());
   }
   return made;
 }

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "plugins/collnet-aggregator/arithmetic.hpp"
+#include "plugins/support/descriptors.hpp"
 #include "plugins/support/errno_text.hpp"
 
 namespace plexus::aggregator {
@@ -56,7 +57,7 @@ Result<void> Member::open_socket() {
                     0);
   });
   if (!fd_.is_open()) {
-    return lost(plugin::errno_text());
+    return lost(plugin::refused_descriptor_text());
   }
   set_options(fd_.get());
   (void)::connect(fd_.get(), options_.server.raw(),

@@ -11,6 +11,7 @@
 #include "plugins/net-socket/fault.hpp"
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/net-socket/option.hpp"
+#include "plugins/support/descriptors.hpp"
 
 namespace plexus::net_socket {
 namespace {
@@ -53,7 +54,7 @@ Result<UniqueFd> make_socket(int family, const Settings& settings) {
   UniqueFd socket = UniqueFd::open(
       [&] { return ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
   if (!socket.is_open()) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot make a socket: {}", errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot make a socket: {}", plugin::refused_descriptor_text());
   }
   PLEXUS_TRY(set_option(socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   if (settings.send_buffer_bytes >= 0) {
@@ -209,9 +210,8 @@ Result<void> Listener::accept_strangers() {
     if (!stranger.socket.is_open()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
-        return fail(PLEXUS_SYSTEM_ERROR,
-                    "cannot accept a connection: {}; raise the limit of open files (ulimit -n)",
-                    errno_text(error));
+        return fail(PLEXUS_SYSTEM_ERROR, "cannot accept a connection: {}",
+                    plugin::refused_descriptor_text(error));
       }
       if (is_would_block(error)) {
         return ok();

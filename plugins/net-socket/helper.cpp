@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "plugins/net-socket/liveness.hpp"
-#include "plugins/support/errno_text.hpp"
+#include "plugins/support/descriptors.hpp"
 
 namespace plexus::net_socket {
 namespace {
@@ -46,7 +46,7 @@ Result<std::unique_ptr<Helper>> Helper::start(Options options) {
   auto wake = plugin::UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); });
   if (!wake.is_open()) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot make an eventfd for a helper thread: {}",
-                plugin::errno_text());
+                plugin::refused_descriptor_text());
   }
   std::unique_ptr<Helper> helper(new Helper(std::move(options), std::move(wake)));
   const BlockedSignals blocked;  // the thread inherits the mask

@@ -14,7 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "plugins/net-socket/transfer.hpp"
-#include "plugins/support/errno_text.hpp"
+#include "plugins/support/descriptors.hpp"
 #include "plugins/support/interface.hpp"
 #include "plugins/support/name_filter.hpp"
 
@@ -89,7 +89,8 @@ std::string Address::text() const {
 Result<std::vector<Nic>> find_nics(AddressFamily family) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot list network interfaces: {}", plugin::errno_text());
+    return fail(PLEXUS_SYSTEM_ERROR, "cannot list network interfaces: {}",
+                plugin::refused_descriptor_text());
   }
   const std::unique_ptr<ifaddrs, FreeInterfaces> owner(list);
   std::vector<Nic> nics;

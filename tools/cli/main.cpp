@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "core/os/descriptors.hpp"
 #include "tools/cli/commands.hpp"
 
 namespace plexus {
@@ -70,6 +71,7 @@ int report_error(const Error& error, int exit_code) {
 }  // namespace plexus
 
 int main(int argc, char** argv) {
+  plexus::raise_descriptor_limit();  // ranks, and their connections, need many
   try {
     return plexus::run(argc, argv);
   } catch (const std::exception& error) {  // from the standard library, usually std::bad_alloc

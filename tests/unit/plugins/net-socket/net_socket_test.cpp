@@ -12,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/no_descriptors.hpp"
+
 namespace plexus {
 namespace {
 
@@ -353,6 +355,28 @@ TEST_F(NetSocket, NobodyListeningIsAnErrorThatNamesTheAddressAndAttempts) {
   }));
   EXPECT_THAT(message, AllOf(HasSubstr("127.0.0.1:"), HasSubstr("3 attempts"),
                              HasSubstr("NCCL_SOCKET_IFNAME")));
+}
+
+TEST_F(NetSocket, ADescriptorThatCannotBeHadIsAnErrorWithTheLimit) {
+  const auto names_limit = AllOf(HasSubstr("ulimit -n is 64"), HasSubstr("PLEXUS_RAISE_NOFILE=1"));
+  const NetContext sender = context();
+  const NetContext receiver = context();
+  auto listen = receiver.listen(0);
+  ASSERT_TRUE(listen.has_value());
+  NetSend send = sender.connect(0, listen.value().handle());
+  ASSERT_TRUE(send.try_connect().has_value());  // the kernel accepts it
+  NetRecv recv = listen.value().accept();
+  const test::NoDescriptors none;
+  EXPECT_THAT(receiver.listen(0).error().message(), names_limit);
+  NetSend late = sender.connect(0, listen.value().handle());
+  EXPECT_THAT(late.try_connect().error().message(), names_limit);
+  std::string message;
+  ASSERT_TRUE(test::poll_until([&] {
+    const auto progress = recv.try_accept();
+    message = progress.has_error() ? progress.error().message() : "";
+    return progress.has_error();
+  }));
+  EXPECT_THAT(message, names_limit);
 }
 
 TEST_F(NetSocket, AHandleOfAnotherPluginIsRefused) {
