@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "core/base/config.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/call_watch.hpp"
-#include "core/plugin/guarded.hpp"
 
 namespace plexus {
 namespace collnet_detail {
@@ -24,10 +26,51 @@ class Context {
   mutable std::string reason;  // guarded by mutex; of the latest failure
 };
 
+/// In a handler: keeps what `entry` threw for make_error().
+[[gnu::cold, gnu::noinline]] void keep_exception(const Context& context,
+                                                 const char* entry) noexcept {
+  try {
+    std::string text;
+    try {
+      throw;
+    } catch (const std::exception& thrown) {
+      text = fmt::format(" ({})", thrown.what());
+    } catch (...) {  // NOLINT(bugprone-empty-catch): without a text
+    }
+    const std::lock_guard lock(context.mutex);
+    context.reason =
+        fmt::format("its {} threw an exception{}; this is a bug in the plugin", entry, text);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
+  }
+}
+
+/// Calls `entry`; an exception becomes an error code. Costs nothing unless the plugin throws.
+template <class Call>
+int32_t call_entry(const Context& context, const char* entry, const Call& call) noexcept {
+  try {
+    return call();
+  } catch (...) {
+    keep_exception(context, entry);
+    return PLEXUS_INTERNAL_ERROR;
+  }
+}
+
+/// Calls an entry that ends something: a failure has no consequence.
+template <class Call>
+void end_use(const Context& context,
+             const char* entry,
+             std::string_view peer,
+             const Call& call) noexcept {
+  const WatchedCall watched({context.plugin->name, entry, peer});
+  (void)call_entry(context, entry, [&]() -> int32_t {
+    call();
+    return PLEXUS_OK;
+  });
+}
+
 void CloseContext::operator()(Context* context) const noexcept {
   if (context->raw != nullptr) {
-    const WatchedCall watched({context->plugin->name, "finalize", {}});
-    context->plugin->ops.finalize(context->raw);
+    end_use(*context, "finalize", {}, [&] { context->plugin->ops.finalize(context->raw); });
   }
   delete context;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of CollnetContext::state_
 }
@@ -48,6 +91,7 @@ namespace {
 
 constexpr uint32_t kCollnetTableBytesMax = 64 * 1024;
 
+using collnet_detail::call_entry;
 using collnet_detail::Context;
 using collnet_detail::make_error;
 
@@ -132,7 +176,8 @@ Result<void> check_entries(const plexus_collnet_ops_t& ops) {
 Result<void> read_devices(Context& context) {
   const plexus_collnet_ops_t& ops = context.plugin->ops;
   uint32_t count = 0;
-  if (const int32_t code = guarded([&] { return ops.device_count(context.raw, &count); });
+  if (const int32_t code = call_entry(context, "device_count",
+                                      [&] { return ops.device_count(context.raw, &count); });
       code != PLEXUS_OK) {
     return make_error(context, "device_count", code);
   }
@@ -142,7 +187,8 @@ Result<void> read_devices(Context& context) {
   }
   for (uint32_t device = 0; device < count; ++device) {
     plexus_collnet_properties_t properties{};
-    const int32_t code = guarded([&] { return ops.properties(context.raw, device, &properties); });
+    const int32_t code = call_entry(
+        context, "properties", [&] { return ops.properties(context.raw, device, &properties); });
     if (code != PLEXUS_OK) {
       return make_error(context, "properties", code);
     }
@@ -209,7 +255,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   config.log_sink = reinterpret_cast<plexus_log_sink_t*>(state.get());
   const CollnetPlugin& used = *state->plugin;
   plexus_collnet_context_t* raw = nullptr;
-  const int32_t code = guarded([&] {
+  const int32_t code = call_entry(*state, "init", [&] {
     const WatchedCall watched({used.name, "init", {}});
     const auto lock = hold_environment();
     return used.origin != nullptr ? used.origin->init(&config, &raw) : used.ops.init(&config, &raw);
@@ -228,8 +274,9 @@ std::span<const plexus_collnet_properties_t> CollnetContext::devices() const noe
 
 Result<bool> CollnetContext::supports(int32_t type, int32_t op) const {
   uint32_t supported = 0;
-  const int32_t code = guarded(
-      [&] { return state_->plugin->ops.reduce_support(state_->raw, type, op, &supported); });
+  const int32_t code = call_entry(*state_, "reduce_support", [&] {
+    return state_->plugin->ops.reduce_support(state_->raw, type, op, &supported);
+  });
   if (code != PLEXUS_OK) {
     return make_error(*state_, "reduce_support", code);
   }
@@ -240,30 +287,31 @@ Result<CollnetListen> CollnetContext::listen(uint32_t device) const {
   plexus_collnet_listen_t* raw = nullptr;
   plexus_net_handle_t handle{};
   const WatchedCall watched({state_->plugin->name, "listen", {}});
-  const int32_t code =
-      guarded([&] { return state_->plugin->ops.listen(state_->raw, device, &handle, &raw); });
+  const int32_t code = call_entry(*state_, "listen", [&] {
+    return state_->plugin->ops.listen(state_->raw, device, &handle, &raw);
+  });
   PLEXUS_TRY(check_made(*state_, "listen", code, raw));
   return CollnetListen{state_.get(), raw, handle};
 }
 
 CollnetListen::~CollnetListen() {
   if (raw_ != nullptr) {
-    const WatchedCall watched({context_->plugin->name, "close_listen", {}});
-    context_->plugin->ops.close_listen(raw_);
+    collnet_detail::end_use(*context_, "close_listen", {},
+                            [&] { context_->plugin->ops.close_listen(raw_); });
   }
 }
 
 CollnetGroup::~CollnetGroup() {
   if (raw_ != nullptr) {
-    const WatchedCall watched({listen_.context_->plugin->name, "close_group", "the group"});
-    listen_.context_->plugin->ops.close_group(raw_);
+    collnet_detail::end_use(*listen_.context_, "close_group", "the group",
+                            [&] { listen_.context_->plugin->ops.close_group(raw_); });
   }
 }
 
 Result<NetProgress> CollnetGroup::try_connect() {
   const Context& context = *listen_.context_;
   const WatchedCall watched({context.plugin->name, "connect", "the group"});
-  const int32_t code = guarded([&] {
+  const int32_t code = call_entry(context, "connect", [&] {
     return context.plugin->ops.connect(listen_.raw_, handles_.data(),
                                        static_cast<uint32_t>(handles_.size()), member_, &raw_);
   });
@@ -278,8 +326,9 @@ Result<CollnetMemory> CollnetGroup::register_memory(const plexus_net_region_t& r
   const Context& context = *listen_.context_;
   plexus_collnet_memory_t* raw = nullptr;
   const WatchedCall watched({context.plugin->name, "register_memory", "the group"});
-  const int32_t code =
-      guarded([&] { return context.plugin->ops.register_memory(raw_, &region, &raw); });
+  const int32_t code = call_entry(context, "register_memory", [&] {
+    return context.plugin->ops.register_memory(raw_, &region, &raw);
+  });
   if (code != PLEXUS_OK) {
     return make_error(context, "register_memory", code);
   }
@@ -289,11 +338,15 @@ Result<CollnetMemory> CollnetGroup::register_memory(const plexus_net_region_t& r
 NetStatus CollnetGroup::iallreduce(const plexus_collnet_reduction_t& reduction,
                                    plexus_collnet_request_t** request) noexcept {
   *request = nullptr;
-  return NetStatus{listen_.context_->plugin->ops.iallreduce(raw_, &reduction, request)};
+  const Context& context = *listen_.context_;
+  return NetStatus{call_entry(context, "iallreduce", [&] {
+    return context.plugin->ops.iallreduce(raw_, &reduction, request);
+  })};
 }
 
 NetStatus CollnetGroup::test(plexus_collnet_request_t* request) noexcept {
-  return NetStatus{listen_.context_->plugin->ops.test(request)};
+  const Context& context = *listen_.context_;
+  return NetStatus{call_entry(context, "test", [&] { return context.plugin->ops.test(request); })};
 }
 
 Error CollnetGroup::explain(std::string_view call, NetStatus status) const {

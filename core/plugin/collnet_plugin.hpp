@@ -20,6 +20,7 @@
 #include "plugin-api/plexus_collnet.h"
 
 #include "core/base/result.hpp"
+#include "core/plugin/guarded.hpp"
 #include "core/plugin/net_plugin.hpp"
 
 namespace plexus {
@@ -120,7 +121,8 @@ class CollnetMemory {
   }
   ~CollnetMemory() {
     if (raw_ != nullptr) {
-      ops_->deregister(raw_);  // a failure here has no consequence
+      // a failure here has no consequence
+      (void)guarded([this] { return ops_->deregister(raw_); });
     }
   }
   [[nodiscard]] plexus_collnet_memory_t* raw() const noexcept { return raw_; }

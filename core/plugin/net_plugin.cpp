@@ -44,14 +44,6 @@ class ContextState {
   std::vector<NetProperties> devices;
 };
 
-void CloseContext::operator()(ContextState* state) const noexcept {
-  if (state->raw != nullptr) {
-    const WatchedCall watched({state->plugin->descriptor().name, "finalize", {}});
-    state->plugin->ops().finalize(state->raw);
-  }
-  delete state;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of NetContext::state_
-}
-
 }  // namespace net_detail
 
 namespace {
@@ -153,9 +145,8 @@ const char* setting_for_plugin(plexus_log_sink* sink, const char* name) noexcept
   }
 }
 
-/// Calls a plugin. An exception, which breaks the plugin's contract, is reported and stopped here;
-/// a call that takes long is reported by name. For control calls only: the data path calls the
-/// plugin directly.
+/// Calls a plugin. An exception is stopped here; a call that takes long is reported by name. For
+/// control calls only: the data path has call_entry().
 template <class Call>
 int32_t call_plugin(const ContextState& context,
                     const char* entry,
@@ -170,14 +161,9 @@ int32_t call_plugin(const ContextState& context,
       forget_lines(sink);
     }
     return code;
-  } catch (const std::exception& thrown) {
-    keep_error(sink,
-               fmt::format("it threw an exception ({}); this is a bug in the plugin", thrown.what())
-                   .c_str());
   } catch (...) {
-    keep_error(sink, "it threw an exception; this is a bug in the plugin");
+    return net_detail::keep_exception(context, entry);
   }
-  return PLEXUS_INTERNAL_ERROR;
 }
 
 Code code_of(int32_t code) {
@@ -299,7 +285,47 @@ Result<nccl_net::V11Layout> parse_v11(const std::string& text) {
               "PLEXUS_NET_V11={} is invalid: expected auto, mainline or cross-dc", text);
 }
 
+/// Calls an entry that ends something.
+template <class Call>
+void end_use(const ContextState& context,
+             const char* entry,
+             std::string_view peer,
+             const Call& call) noexcept {
+  const WatchedCall watched({context.plugin->descriptor().name, entry, peer});
+  const NetStatus status = net_detail::call_entry(context, entry, [&]() -> int32_t {
+    call();
+    return PLEXUS_OK;
+  });
+  if (status != NetStatus::kOk && context.sink.log) {
+    try {
+      context.sink.log(NetLogLevel::kWarn,
+                       net_detail::make_error(context, entry, PLEXUS_INTERNAL_ERROR).message());
+    } catch (...) {  // NOLINT(bugprone-empty-catch): a lost log line is the lesser evil
+    }
+  }
+}
+
+/// The text of the exception that is being handled.
+std::string describe_exception(const char* entry) {
+  std::string reason;
+  try {
+    throw;
+  } catch (const std::exception& thrown) {
+    reason = fmt::format(" ({})", thrown.what());
+  } catch (...) {  // NOLINT(bugprone-empty-catch): without a text
+  }
+  return fmt::format("its {} threw an exception{}; this is a bug in the plugin", entry, reason);
+}
+
 }  // namespace
+
+int32_t net_detail::keep_exception(const ContextState& context, const char* entry) noexcept {
+  try {
+    keep_error(context.sink, describe_exception(entry).c_str());
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
+  }
+  return PLEXUS_INTERNAL_ERROR;
+}
 
 Error net_detail::make_error(const ContextState& context, std::string_view call, int32_t code) {
   std::string text = take_error(context.sink);
@@ -435,31 +461,34 @@ Result<NetMemory> NetRecv::register_memory(const plexus_net_region_t& region) {
   return NetMemory{context_, ops_, raw, peer_};
 }
 
-// ---- ends of handles: a failure here has no consequence ----
+// ---- ends of handles: a failure here has no consequence but a line in the log ----
+
+void net_detail::CloseContext::operator()(ContextState* state) const noexcept {
+  if (state->raw != nullptr) {
+    end_use(*state, "finalize", {}, [&] { state->plugin->ops().finalize(state->raw); });
+  }
+  delete state;  // NOLINT(cppcoreguidelines-owning-memory): the deleter of NetContext::state_
+}
 
 void net_detail::close(const ContextState& context,
                        std::string_view peer,
                        plexus_net_listen_t* raw) noexcept {
-  const WatchedCall watched({context.plugin->descriptor().name, "close_listen", peer});
-  context.plugin->ops().close_listen(raw);
+  end_use(context, "close_listen", peer, [&] { context.plugin->ops().close_listen(raw); });
 }
 void net_detail::close(const ContextState& context,
                        std::string_view peer,
                        plexus_net_send_t* raw) noexcept {
-  const WatchedCall watched({context.plugin->descriptor().name, "close_send", peer});
-  context.plugin->ops().close_send(raw);
+  end_use(context, "close_send", peer, [&] { context.plugin->ops().close_send(raw); });
 }
 void net_detail::close(const ContextState& context,
                        std::string_view peer,
                        plexus_net_recv_t* raw) noexcept {
-  const WatchedCall watched({context.plugin->descriptor().name, "close_recv", peer});
-  context.plugin->ops().close_recv(raw);
+  end_use(context, "close_recv", peer, [&] { context.plugin->ops().close_recv(raw); });
 }
 void net_detail::close(const ContextState& context,
                        std::string_view peer,
                        plexus_net_memory_t* raw) noexcept {
-  const WatchedCall watched({context.plugin->descriptor().name, "deregister", peer});
-  (void)context.plugin->ops().deregister(raw);
+  end_use(context, "deregister", peer, [&] { (void)context.plugin->ops().deregister(raw); });
 }
 
 }  // namespace plexus

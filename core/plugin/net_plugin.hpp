@@ -161,6 +161,23 @@ void close(const ContextState& context, std::string_view peer, plexus_net_send_t
 void close(const ContextState& context, std::string_view peer, plexus_net_recv_t* raw) noexcept;
 void close(const ContextState& context, std::string_view peer, plexus_net_memory_t* raw) noexcept;
 
+/// In a handler of an exception that `entry` threw, which breaks the plugin's contract: keeps the
+/// reason for make_error() and returns PLEXUS_INTERNAL_ERROR.
+[[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_exception(const ContextState& context,
+                                                               const char* entry) noexcept;
+
+/// A call of the data path. Costs nothing unless the plugin throws.
+template <class Call>
+[[nodiscard]] NetStatus call_entry(const ContextState& context,
+                                   const char* entry,
+                                   const Call& call) noexcept {
+  try {
+    return NetStatus{call()};
+  } catch (...) {
+    return NetStatus{keep_exception(context, entry)};
+  }
+}
+
 /// An owned handle of type `Raw`.
 template <class Raw>
 class Handle {
@@ -235,19 +252,24 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                 plexus_net_memory_t* memory,
                                 NetRequest** request) noexcept {
     *request = nullptr;
-    return NetStatus{ops_->isend(raw_, data.data(), data.size(), tag, memory, request)};
+    return net_detail::call_entry(*context_, "isend", [&] {
+      return ops_->isend(raw_, data.data(), data.size(), tag, memory, request);
+    });
   }
   /// Only where NetContext::takes_pieces().
   [[nodiscard]] NetStatus isend_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
     *request = nullptr;
-    return NetStatus{ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(),
-                                        tag, request)};
+    return net_detail::call_entry(*context_, "isend_pieces", [&] {
+      return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
+                                request);
+    });
   }
   /// kAgain: not done. Any other status: the request is freed.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* size_bytes) noexcept {
-    return NetStatus{ops_->test(request, size_bytes)};
+    return net_detail::call_entry(*context_, "test",
+                                  [&] { return ops_->test(request, size_bytes); });
   }
   /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {
@@ -275,16 +297,19 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
   [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
     *request = nullptr;
-    return NetStatus{
-        ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request)};
+    return net_detail::call_entry(*context_, "irecv", [&] {
+      return ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
+    });
   }
   /// Only where NetContext::takes_pieces(). Posts one buffer, or none (kAgain).
   [[nodiscard]] NetStatus irecv_pieces(std::span<const NetPiece> pieces,
                                        int32_t tag,
                                        NetRequest** request) noexcept {
     *request = nullptr;
-    return NetStatus{ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(),
-                                        tag, request)};
+    return net_detail::call_entry(*context_, "irecv_pieces", [&] {
+      return ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
+                                request);
+    });
   }
   /// kOk with `*request` null: nothing to wait for.
   [[nodiscard]] NetStatus flush(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
@@ -292,12 +317,14 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
     if (ops_->flush == nullptr) {
       return NetStatus::kOk;
     }
-    return NetStatus{
-        ops_->flush(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request)};
+    return net_detail::call_entry(*context_, "flush", [&] {
+      return ops_->flush(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
+    });
   }
   /// kAgain: not done. Any other status: the request is freed. `sizes_bytes`: one entry per buffer.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* sizes_bytes) noexcept {
-    return NetStatus{ops_->test(request, sizes_bytes)};
+    return net_detail::call_entry(*context_, "test",
+                                  [&] { return ops_->test(request, sizes_bytes); });
   }
   /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
   [[nodiscard]] Error explain(std::string_view call, NetStatus status) const {

@@ -2,6 +2,7 @@
 // Plugins that a host must refuse, one per value of PLEXUS_BROKEN (CMakeLists.txt builds each).
 // Each has a single fault, so that a refusal can only be due to that fault.
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 
 #include "plugin-api/plexus_net.h"
@@ -15,8 +16,24 @@
 #define BAD_PROPERTIES 7
 #define FAILING_DEVICES 8
 #define NULL_CONTEXT 9
+#define THROWING_DATA 10
 
 namespace {
+
+/// The handle of everything that the fixture of throwing calls makes.
+template <class Handle>
+int32_t make(Handle** handle) {
+  static char anything = 0;
+  *handle = reinterpret_cast<Handle*>(&anything);
+  return PLEXUS_OK;
+}
+/// In every call after connecting.
+int32_t fail(int32_t code) {
+  if (PLEXUS_BROKEN == THROWING_DATA) {
+    throw std::runtime_error("no data today");
+  }
+  return code;
+}
 
 /// Number of contexts; the test reads it through `plexus_test_contexts`.
 int contexts = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): a fixture
@@ -32,50 +49,83 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   }
   return PLEXUS_OK;
 }
-void finalize(plexus_net_context_t*) { --contexts; }
+void finalize(plexus_net_context_t*) {
+  --contexts;
+  fail(PLEXUS_OK);
+}
 int32_t device_count(plexus_net_context_t*, uint32_t* count) {
   *count = 1;
   return PLEXUS_BROKEN == FAILING_DEVICES ? PLEXUS_SYSTEM_ERROR : PLEXUS_OK;
 }
-int32_t properties(plexus_net_context_t*, uint32_t, plexus_net_properties_t*) { return PLEXUS_OK; }
-int32_t listen(plexus_net_context_t*, uint32_t, plexus_net_handle_t*, plexus_net_listen_t**) {
-  return PLEXUS_AGAIN;
-}
-int32_t connect(plexus_net_context_t*, uint32_t, const plexus_net_handle_t*, plexus_net_send_t**) {
-  return PLEXUS_AGAIN;
-}
-int32_t accept(plexus_net_listen_t*, plexus_net_recv_t**) { return PLEXUS_AGAIN; }
-int32_t register_send(plexus_net_send_t*, const plexus_net_region_t*, plexus_net_memory_t**) {
+int32_t properties(plexus_net_context_t*, uint32_t, plexus_net_properties_t* properties) {
+  if (PLEXUS_BROKEN == THROWING_DATA) {
+    std::strcpy(properties->name, "thrower");
+    properties->message_bytes_max = 1;
+    properties->speed_mbit_per_s = 1;
+    properties->rail_id = -1;
+    properties->plane_id = -1;
+    properties->pointer_support = PLEXUS_MEMORY_HOST;
+    properties->comms_max = 1;
+    properties->recvs_max = 1;
+    properties->requests_max = 8;
+    properties->takes_pieces = 1;
+  }
   return PLEXUS_OK;
+}
+int32_t listen(plexus_net_context_t*, uint32_t, plexus_net_handle_t*, plexus_net_listen_t** made) {
+  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_AGAIN;
+}
+int32_t connect(plexus_net_context_t*,
+                uint32_t,
+                const plexus_net_handle_t*,
+                plexus_net_send_t** made) {
+  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_AGAIN;
+}
+int32_t accept(plexus_net_listen_t*, plexus_net_recv_t** made) {
+  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_AGAIN;
+}
+int32_t register_send(plexus_net_send_t*, const plexus_net_region_t*, plexus_net_memory_t** made) {
+  return PLEXUS_BROKEN == THROWING_DATA ? make(made) : PLEXUS_OK;
 }
 int32_t register_recv(plexus_net_recv_t*, const plexus_net_region_t*, plexus_net_memory_t**) {
   return PLEXUS_OK;
 }
-int32_t deregister(plexus_net_memory_t*) { return PLEXUS_OK; }
+int32_t deregister(plexus_net_memory_t*) { return fail(PLEXUS_OK); }
 int32_t isend(plexus_net_send_t*,
               const void*,
               uint64_t,
               int32_t,
               plexus_net_memory_t*,
               plexus_net_request_t**) {
-  return PLEXUS_AGAIN;
+  return fail(PLEXUS_AGAIN);
 }
 int32_t irecv(plexus_net_recv_t*, uint32_t, const plexus_net_buffer_t*, plexus_net_request_t**) {
-  return PLEXUS_AGAIN;
+  return fail(PLEXUS_AGAIN);
 }
-int32_t test(plexus_net_request_t*, uint64_t*) { return PLEXUS_AGAIN; }
-void close_send(plexus_net_send_t*) {}
-void close_recv(plexus_net_recv_t*) {}
-void close_listen(plexus_net_listen_t*) {}
+int32_t test(plexus_net_request_t*, uint64_t*) { return fail(PLEXUS_AGAIN); }
+void close_send(plexus_net_send_t*) { fail(PLEXUS_OK); }
+void close_recv(plexus_net_recv_t*) { fail(PLEXUS_OK); }
+void close_listen(plexus_net_listen_t*) { fail(PLEXUS_OK); }
+int32_t flush(plexus_net_recv_t*, uint32_t, const plexus_net_buffer_t*, plexus_net_request_t**) {
+  return fail(PLEXUS_AGAIN);
+}
+int32_t isend_pieces(
+    plexus_net_send_t*, uint32_t, const plexus_net_piece_t*, int32_t, plexus_net_request_t**) {
+  return fail(PLEXUS_AGAIN);
+}
+int32_t irecv_pieces(
+    plexus_net_recv_t*, uint32_t, const plexus_net_piece_t*, int32_t, plexus_net_request_t**) {
+  return fail(PLEXUS_AGAIN);
+}
 
 constexpr uint32_t kTableBytes = PLEXUS_BROKEN == SHORT_TABLE ? 64 : sizeof(plexus_net_ops_t);
 constexpr uint32_t kMajor = PLEXUS_BROKEN == WRONG_MAJOR ? PLEXUS_ABI_MAJOR + 1 : PLEXUS_ABI_MAJOR;
 
 constexpr plexus_net_ops_t kOps = {
-    kTableBytes,  0,       init,    finalize,      device_count,  properties,
-    listen,       connect, accept,  register_send, register_recv, deregister,
-    isend,        irecv,   nullptr, test,          close_send,    close_recv,
-    close_listen, nullptr, nullptr, nullptr};
+    kTableBytes,  0,       init,         finalize,      device_count,  properties,
+    listen,       connect, accept,       register_send, register_recv, deregister,
+    isend,        irecv,   flush,        test,          close_send,    close_recv,
+    close_listen, nullptr, isend_pieces, irecv_pieces};
 constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
                                      sizeof(plexus_plugin_t),
                                      kMajor,

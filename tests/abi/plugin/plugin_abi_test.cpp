@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plugins that break the contract: each is refused with its own message, without leaks.
+#include <array>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -58,6 +59,40 @@ TEST(PluginAbi, PluginThatRefusesTheHostIsRefused) {
 TEST(PluginAbi, ThrowingInitIsAnErrorWithItsText) {
   EXPECT_THAT(context_error("throwing-init"),
               AllOf(HasSubstr("net plugin broken"), HasSubstr("no luck today")));
+}
+TEST(PluginAbi, AnExceptionOfTheDataPathIsAnErrorThatNamesPluginAndEntry) {
+  std::string log;
+  const auto name = [](const char* entry) {
+    return AllOf(HasSubstr("net plugin broken"), HasSubstr(entry),
+                 HasSubstr("threw an exception (no data today)"));
+  };
+  {
+    const NetContext context =
+        test::make_context(test::load_plugin(broken("throwing-data")),
+                           [&](NetLogLevel, std::string_view text) { log += text; });
+    NetListen listen = context.listen(0).value();
+    NetSend send = context.connect(0, listen.handle());
+    NetRecv recv = listen.accept();
+    ASSERT_TRUE(test::meet(send, recv));
+    std::array<std::byte, 8> bytes{};
+    const NetMemory memory = send.register_memory({bytes.data(), bytes.size(), 0, -1, 0}).value();
+    const NetBuffer buffer{bytes.data(), bytes.size(), nullptr, 0, 0};
+    const NetPiece piece{bytes.data(), bytes.size()};
+    NetRequest* request = nullptr;
+    EXPECT_THAT(send.explain("", send.isend(bytes, 0, nullptr, &request)).message(), name("isend"));
+    EXPECT_THAT(send.explain("", send.isend_pieces({&piece, 1}, 0, &request)).message(),
+                name("isend_pieces"));
+    EXPECT_THAT(send.explain("", send.test(nullptr, nullptr)).message(), name("test"));
+    EXPECT_THAT(recv.explain("", recv.irecv({&buffer, 1}, &request)).message(), name("irecv"));
+    EXPECT_THAT(recv.explain("", recv.irecv_pieces({&piece, 1}, 0, &request)).message(),
+                name("irecv_pieces"));
+    EXPECT_THAT(recv.explain("", recv.flush({&buffer, 1}, &request)).message(), name("flush"));
+    EXPECT_THAT(recv.explain("", recv.test(nullptr, nullptr)).message(), name("test"));
+    EXPECT_EQ(recv.test(nullptr, nullptr), NetStatus{PLEXUS_INTERNAL_ERROR});
+  }
+  for (const char* const entry : {"deregister", "close_send", "close_recv", "close_listen"}) {
+    EXPECT_THAT(log, name(entry));
+  }
 }
 TEST(PluginAbi, ContextIsFinalizedWhenPropertiesAreBad) {
   EXPECT_THAT(context_error("bad-properties"),
