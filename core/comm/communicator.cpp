@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/communicator.hpp"
 
+#include <exception>
 #include <set>
 
 #include "core/base/log.hpp"
+#include "core/base/memory.hpp"
 #include "core/comm/process.hpp"
 
 namespace plexus {
@@ -233,8 +235,11 @@ uint64_t Communicator::next_shrink(const std::vector<int>& members) {
 
 Error Communicator::stop_reason() const {
   const std::lock_guard lock(error_mutex_);
-  return error_.has_value()
-             ? error_->clone()
+  if (error_.has_value()) {
+    return error_->clone();
+  }
+  return state() == Code::kSystemError
+             ? describe_lack_of_memory()  // see fail_for_memory()
              : plexus::fail(Code::kInternalError, "rank {} was stopped without a reason", rank());
 }
 
@@ -246,6 +251,10 @@ void Communicator::stop_with(const Error& reason) {
     }
     set_state(error_->code());
   }
+  stop_waiting();
+}
+
+void Communicator::stop_waiting() noexcept {
   stop.store(true, std::memory_order_release);  // pairs with the engine's load
   if (device_rank_ != nullptr) {
     device_rank_->stop();
@@ -253,10 +262,22 @@ void Communicator::stop_with(const Error& reason) {
 }
 
 void Communicator::fail(const Error& error) {
-  const bool first = !stop.load(std::memory_order_acquire);
+  if (!stop.load(std::memory_order_acquire)) {
+    owes_announcement_.store(true, std::memory_order_relaxed);
+  }
   stop_with(error);
-  if (first) {
+  if (owes_announcement_.load(std::memory_order_relaxed) && setup_.exchange != nullptr) {
     setup_.exchange->announce_failure(error);
+    owes_announcement_.store(false, std::memory_order_relaxed);
+  }
+}
+
+void Communicator::fail_for_memory() noexcept {
+  try {
+    insist_on_memory([this] { fail(describe_lack_of_memory()); });
+  } catch (const std::exception&) {  // the others see nothing before this process ends
+    set_state(Code::kSystemError);
+    stop_waiting();
   }
 }
 

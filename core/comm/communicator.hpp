@@ -60,6 +60,7 @@ class Communicator final : public RankState {
   void set_state(Code state) noexcept { state_.store(state, std::memory_order_release); }
   [[nodiscard]] Error stop_reason() const override;
   void fail(const Error& error) override;
+  void fail_for_memory() noexcept override;
   void on_stalled(std::vector<Wait> waits) override;
   void on_moved() override;
   /// Ends all waiting of this rank with `reason`; tells no other rank.
@@ -118,6 +119,7 @@ class Communicator final : public RankState {
 
  private:
   Communicator(Process& process, CommConfig config);
+  void stop_waiting() noexcept;
   void open_connections();
   void open_peer_mapped_memory();
   Result<void> open_profilers();
@@ -143,7 +145,8 @@ class Communicator final : public RankState {
   std::atomic<int> calls_{0};
   std::atomic<Code> state_{Code::kInProgress};
   mutable std::mutex error_mutex_;
-  std::optional<Error> error_;  // guarded by error_mutex_; the first one stays
+  std::optional<Error> error_;                  // guarded by error_mutex_; the first one stays
+  std::atomic<bool> owes_announcement_{false};  // it failed, and the other ranks were not told yet
 };
 
 }  // namespace plexus

@@ -6,6 +6,7 @@
 #include <deque>
 #include <thread>
 
+#include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
 #include "core/comm/process.hpp"
 
@@ -258,21 +259,27 @@ Result<void> Group::run_jobs() {
   }
   enum class Gate { kShut, kOpen, kCancelled };
   std::atomic<Gate> gate{Gate::kShut};
+  std::atomic<bool> lacks_memory{false};
   std::vector<std::optional<Error>> errors(jobs_.size());
   std::vector<std::thread> threads;
   threads.reserve(jobs_.size());
   std::optional<Error> refused;
   for (size_t i = 0; i < jobs_.size() && !refused.has_value(); ++i) {
-    auto thread = start_thread("the communicators of a group", [this, i, &errors, &gate] {
-      gate.wait(Gate::kShut, std::memory_order_acquire);
-      if (gate.load(std::memory_order_acquire) == Gate::kCancelled) {
-        return;
-      }
-      auto result = jobs_[i]();
-      if (result.has_error()) {
-        errors[i] = std::move(result).error();
-      }
-    });
+    auto thread =
+        start_thread("the communicators of a group", [this, i, &errors, &gate, &lacks_memory] {
+          gate.wait(Gate::kShut, std::memory_order_acquire);
+          if (gate.load(std::memory_order_acquire) == Gate::kCancelled) {
+            return;
+          }
+          try {
+            auto result = catch_lack_of_memory([&] { return jobs_[i](); });
+            if (result.has_error()) {
+              errors[i] = std::move(result).error();
+            }
+          } catch (const std::bad_alloc&) {  // no memory for the error
+            lacks_memory.store(true, std::memory_order_relaxed);
+          }
+        });
     if (thread.has_error()) {
       refused = std::move(thread).error();
     } else {
@@ -291,6 +298,9 @@ Result<void> Group::run_jobs() {
     if (error.has_value()) {
       return std::move(*error);
     }
+  }
+  if (lacks_memory.load(std::memory_order_relaxed)) {
+    return describe_lack_of_memory();
   }
   return ok();
 }

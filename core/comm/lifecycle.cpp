@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "core/base/thread.hpp"
@@ -33,7 +34,12 @@ void release_aborted(Communicator* comm) {
     release(comm);
     return;
   }
-  auto thread = start_thread("an aborted communicator", [comm] { release(comm); });
+  auto thread = start_thread("an aborted communicator", [comm] {
+    try {
+      release(comm);
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): what is left of it stays
+    }
+  });
   if (thread.has_error()) {
     release(comm);
     return;

@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/hash.hpp"
+#include "core/base/memory.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
 
@@ -80,17 +82,32 @@ std::vector<int> members_of(const std::vector<Wish>& wishes, int color) {
   return members;
 }
 
+/// A rank that has no memory for its part fails the parent, so that the others do not wait for it.
+template <class Part>
+Result<void> take_part(Communicator& parent, const Part& part) {
+  try {
+    return part();
+  } catch (const std::bad_alloc&) {
+    parent.fail_for_memory();
+    return parent.stop_reason();
+  }
+}
+
 Result<void> start_child(Communicator& parent,
                          Communicator** child,
                          const CommConfig& child_config,
                          std::unique_ptr<Exchange> exchange,
                          std::chrono::steady_clock::time_point started) {
   // std::function wants a copyable closure.
-  const auto shared = std::make_shared<std::unique_ptr<Exchange>>(std::move(exchange));
-  auto begun = start_life(parent.process(), child, child_config,
-                          [shared, started, config = parent.setup().config](Communicator& made) {
-                            return start_with_exchange(made, config, std::move(*shared), started);
-                          });
+  const auto shared =
+      insist_on_memory([] { return std::make_shared<std::unique_ptr<Exchange>>(); });
+  *shared = std::move(exchange);
+  auto begun = catch_lack_of_memory([&] {
+    return start_life(parent.process(), child, child_config,
+                      [shared, started, config = parent.setup().config](Communicator& made) {
+                        return start_with_exchange(made, config, std::move(*shared), started);
+                      });
+  });
   if (begun.has_error() && begun.error().code() != Code::kInProgress && *shared != nullptr) {
     (*shared)->announce_failure(begun.error());  // it did not even start: the others are waiting
   }
@@ -106,18 +123,22 @@ Result<void> split(
   child_config.device = parent.comm_config().device;
   child_config.maker = pthread_self();
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
-    const auto started = std::chrono::steady_clock::now();
-    const uint64_t number = parent.next_split();
-    PLEXUS_TRY(wishes, exchange_wishes(parent, {color, key}));
-    if (color == kNoColor) {
-      return ok();
-    }
-    const auto group = child_group({.parent = parent.setup().group,
-                                    .splits = number,
-                                    .shrinks = 0,
-                                    .part = static_cast<uint64_t>(static_cast<uint32_t>(color))});
-    PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members_of(wishes, color), group));
-    return start_child(parent, child, child_config, std::move(exchange), started);
+    return take_part(parent, [&]() -> Result<void> {
+      const auto started = std::chrono::steady_clock::now();
+      const uint64_t number = parent.next_split();
+      PLEXUS_TRY(wishes, exchange_wishes(parent, {color, key}));
+      if (color == kNoColor) {
+        return ok();
+      }
+      const auto group = child_group({.parent = parent.setup().group,
+                                      .splits = number,
+                                      .shrinks = 0,
+                                      .part = static_cast<uint64_t>(static_cast<uint32_t>(color))});
+      PLEXUS_TRY(exchange, insist_on_memory([&] {
+                   return parent.setup().exchange->subgroup(members_of(wishes, color), group);
+                 }));
+      return start_child(parent, child, child_config, std::move(exchange), started);
+    });
   });
 }
 
@@ -137,19 +158,22 @@ Result<void> shrink(Communicator& parent,
     }
   }
   return run_life_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
-    const auto started = std::chrono::steady_clock::now();
-    if (abort_parent) {
-      parent.stop_with(
-          fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
-      parent.wait_submitted();
-      parent.wait_left();
-    }
-    const auto group = child_group({.parent = parent.setup().group,
-                                    .splits = 0,
-                                    .shrinks = parent.next_shrink(members),
-                                    .part = hash_of(members)});
-    PLEXUS_TRY(exchange, parent.setup().exchange->subgroup(members, group));
-    return start_child(parent, child, child_config, std::move(exchange), started);
+    return take_part(parent, [&]() -> Result<void> {
+      const auto started = std::chrono::steady_clock::now();
+      if (abort_parent) {
+        parent.stop_with(
+            fail(Code::kInvalidUsage, "the communicator was shrunk with NCCL_SHRINK_ABORT"));
+        parent.wait_submitted();
+        parent.wait_left();
+      }
+      const auto group = child_group({.parent = parent.setup().group,
+                                      .splits = 0,
+                                      .shrinks = parent.next_shrink(members),
+                                      .part = hash_of(members)});
+      PLEXUS_TRY(exchange, insist_on_memory(
+                               [&] { return parent.setup().exchange->subgroup(members, group); }));
+      return start_child(parent, child, child_config, std::move(exchange), started);
+    });
   });
 }
 

@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/start_life.hpp"
 
+#include <exception>
 #include <utility>
 
 #include "core/base/log.hpp"
+#include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
 #include "core/comm/process.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/setup/set_up.hpp"
 
 namespace plexus {
+namespace {
+
+/// The body of the thread that makes a non-blocking communicator. Nothing is thrown out of it.
+void run_initializer(Communicator& comm, const std::function<Result<void>()>& make) noexcept {
+  try {
+    if (const int device = comm.comm_config().device; device != kHostDevice) {
+      comm.process().devices()->adopt_thread(device);
+    }
+    if (const auto made = make(); made.has_error()) {
+      PLEXUS_WARN("{}", made.error().message());
+      comm.stop_with(made.error());
+    }
+  } catch (const std::exception&) {  // no memory for the error
+    comm.fail_for_memory();
+  }
+}
+
+}  // namespace
 
 Result<void> start_life(Process& process,
                         Communicator** slot,
@@ -18,18 +38,13 @@ Result<void> start_life(Process& process,
   auto owner = Communicator::make(process, config);
   Communicator* const comm = owner.get();
   process.communicators.add(comm);
+  const std::function<Result<void>()> try_make = [comm, make = std::move(make)] {
+    return catch_lack_of_memory([&] { return make(*comm); });
+  };
   if (!config.blocking) {
     *slot = comm;
-    auto thread = start_thread("a non-blocking communicator", [comm, make = std::move(make)] {
-      if (const int device = comm->comm_config().device; device != kHostDevice) {
-        comm->process().devices()->adopt_thread(device);
-      }
-      auto made = make(*comm);
-      if (made.has_error()) {
-        PLEXUS_WARN("{}", made.error().message());
-        comm->stop_with(made.error());
-      }
-    });
+    auto thread = start_thread("a non-blocking communicator",
+                               [comm, try_make]() noexcept { run_initializer(*comm, try_make); });
     if (thread.has_error()) {
       *slot = nullptr;
       process.communicators.remove(comm);
@@ -40,7 +55,15 @@ Result<void> start_life(Process& process,
     return fail(Code::kInProgress, "in progress");
   }
   *slot = nullptr;
-  auto made = make(*comm);
+  const auto made_or_threw = [&] {
+    try {
+      return try_make();
+    } catch (...) {  // no memory for the error
+      process.communicators.remove(comm);
+      throw;
+    }
+  };
+  auto made = made_or_threw();
   if (made.has_error()) {
     if (comm->setup().exchange != nullptr) {
       comm->setup().exchange->announce_failure(made.error());

@@ -26,18 +26,16 @@ class StreamMark {
   }
   void wait() const noexcept { reached_.wait(false, std::memory_order_acquire); }
   /// Once reached: the first failure of the stream up to this mark; nullptr: none.
-  [[nodiscard]] const Error* error() const noexcept { return error_ ? &*error_ : nullptr; }
+  [[nodiscard]] const Error* error() const noexcept { return error_.get(); }
   /// Marks the end as reached. Called once.
-  void reach(const std::optional<Error>& error) {
-    if (error.has_value()) {
-      error_ = error->clone();
-    }
+  void reach(std::shared_ptr<const Error> error) noexcept {
+    error_ = std::move(error);
     reached_.store(true, std::memory_order_release);
     reached_.notify_all();
   }
 
  private:
-  std::optional<Error> error_;  // written before reached_
+  std::shared_ptr<const Error> error_;  // the stream's; written before reached_
   std::atomic<bool> reached_{false};
 };
 
@@ -49,12 +47,13 @@ class HostStream {
     const std::lock_guard lock(mutex_);
     ++begun_;
   }
-  /// Finishes the stream's next piece of work; `error` nullptr: success. The first error is kept.
-  void end(const Error* error) {
+  /// Finishes the stream's next piece of work; `error` nullptr: success. The first error is kept,
+  /// and shared with the marks, so that this needs no memory.
+  void end(const std::shared_ptr<const Error>& error) noexcept {
     const std::lock_guard lock(mutex_);
     ++ended_;
-    if (error != nullptr && !error_.has_value()) {
-      error_ = error->clone();
+    if (error_ == nullptr) {
+      error_ = error;
     }
     for (; !marks_.empty() && marks_.front().first <= ended_; marks_.pop_front()) {
       marks_.front().second->reach(error_);
@@ -75,7 +74,7 @@ class HostStream {
   }
   [[nodiscard]] Result<bool> query() const {
     const std::lock_guard lock(mutex_);
-    if (error_.has_value()) {
+    if (error_ != nullptr) {
       return error_->clone();
     }
     return begun_ == ended_;
@@ -84,7 +83,7 @@ class HostStream {
   Result<void> wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return begun_ == ended_; });
-    if (error_.has_value()) {
+    if (error_ != nullptr) {
       return error_->clone();
     }
     return ok();
@@ -96,7 +95,7 @@ class HostStream {
   uint64_t begun_ = 0;  // guarded by mutex_, as all below
   uint64_t ended_ = 0;
   std::deque<std::pair<uint64_t, std::shared_ptr<StreamMark>>> marks_;  // not reached yet, in order
-  std::optional<Error> error_;
+  std::shared_ptr<const Error> error_;
 };
 
 /// Holds the mark of the latest plexusEventRecord (plexusEventCreate).

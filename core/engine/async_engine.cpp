@@ -2,6 +2,7 @@
 #include "core/engine/async_engine.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include "core/base/log.hpp"
 #include "core/base/thread.hpp"
@@ -79,25 +80,36 @@ void AsyncEngine::submit(Submission submission) {
 }
 
 void AsyncEngine::serve() {
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      if (pending_.empty()) {
-        arrived_.wait(lock, [this] { return stop_ || !incoming_.empty(); });
-        if (incoming_.empty()) {
-          return;
-        }
-      }
-      for (; !incoming_.empty(); incoming_.pop_front()) {
-        pending_.push_back({std::move(incoming_.front())});
-      }
-    }
-    start_ready();
-    const bool moved = engine_.progress();
-    if (!finish_done() && !moved) {
+  for (bool goes_on = true; goes_on;) {
+    try {
+      goes_on = serve_round();
+    } catch (const std::bad_alloc&) {  // each step can be taken again, when there may be memory
       engine_.wait();
     }
   }
+}
+
+/// False: the engine stops.
+bool AsyncEngine::serve_round() {
+  {
+    std::unique_lock lock(mutex_);
+    if (pending_.empty()) {
+      arrived_.wait(lock, [this] { return stop_ || !incoming_.empty(); });
+      if (incoming_.empty()) {
+        return false;
+      }
+    }
+    for (; !incoming_.empty(); incoming_.pop_front()) {
+      pending_.emplace_back();  // first, so that no submission is lost if that throws
+      pending_.back().submission = std::move(incoming_.front());
+    }
+  }
+  start_ready();
+  const bool moved = engine_.progress();
+  if (!finish_done() && !moved) {
+    engine_.wait();
+  }
+  return true;
 }
 
 bool AsyncEngine::may_start(size_t index) const {
@@ -116,6 +128,7 @@ bool AsyncEngine::may_start(size_t index) const {
 void AsyncEngine::start_ready() {
   for (size_t i = 0; i < pending_.size(); ++i) {
     if (!pending_[i].started && may_start(i)) {
+      engine_.reserve(pending_[i].submission.parts.size());
       pending_[i].started = true;
       for (const Submission::Part& part : pending_[i].submission.parts) {
         engine_.add(*part.execution);
@@ -134,9 +147,9 @@ bool AsyncEngine::finish_done() {
       continue;
     }
     any = true;
-    std::optional<Error> error;
+    std::shared_ptr<const Error> error;
     if (const Error* const failure = failure_of(pending.submission); failure != nullptr) {
-      error = failure->clone();
+      error = std::make_shared<const Error>(failure->clone());
     }
     const auto streams = std::move(pending.submission.streams);
     for (const Submission::Part& part : pending.submission.parts) {
@@ -147,7 +160,7 @@ bool AsyncEngine::finish_done() {
     }
     pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     for (HostStream* const stream : streams) {
-      stream->end(error.has_value() ? &*error : nullptr);
+      stream->end(error);
     }
   }
   return any;

@@ -52,6 +52,7 @@ class AsyncEngine {
  private:
   Result<void> start_locked();
   void serve();
+  bool serve_round();
   void start_ready();
   bool finish_done();
   [[nodiscard]] bool may_start(size_t index) const;

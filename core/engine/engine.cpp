@@ -5,6 +5,7 @@
 #include <chrono>
 #include <immintrin.h>
 #include <linux/futex.h>
+#include <new>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -188,13 +189,21 @@ std::vector<Wait> list_waits(const Execution& execution) {
 
 }  // namespace
 
-Engine::Engine() : queue_(next_engine_id()) {}
+Engine::Engine() : queue_(next_engine_id()) {
+  reserve(1);  // what run_simple() needs
+}
 
-void Engine::run(std::span<Execution* const> executions) noexcept {
+void Engine::run(std::span<Execution* const> executions) {
   if (executions.size() == 1 && is_simple(*executions.front())) {
     run_simple(*executions.front());
     return;
   }
+  run_together(executions);
+}
+
+/// A function of its own, so that run_simple() does not pay for its registers.
+void Engine::run_together(std::span<Execution* const> executions) {
+  reserve(executions.size());
   for (Execution* const execution : executions) {
     add(*execution);
   }
@@ -253,8 +262,7 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
     for (LaneRun& lane : queue.items[queue.current].lanes) {
       const Progress progress = lane.advance(alone);
       if (progress == Progress::kFailed) {
-        execution.error = describe_failure(lane);
-        execution.rank->fail(*execution.error);
+        fail_simple(execution, lane);
         return false;
       }
       lanes_left += progress == Progress::kDone ? 0 : 1;
@@ -277,20 +285,46 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
   return any_moved || wait_for(execution);
 }
 
+void Engine::fail_simple(Execution& execution, LaneRun& lane) noexcept {
+  try {
+    execution.error = describe_failure(lane);
+    execution.rank->fail(*execution.error);
+  } catch (const std::bad_alloc&) {
+    execution.rank->fail_for_memory();
+    take_stop_reason(execution);
+  }
+}
+
+/// The user's call must not end without an error, so this waits for the little memory that it
+/// needs.
+void Engine::take_stop_reason(Execution& execution) noexcept {
+  for (execution.error.reset(); !execution.error.has_value();) {
+    try {
+      execution.error = execution.rank->stop_reason();
+    } catch (const std::bad_alloc&) {
+      sched_yield();
+    }
+  }
+}
+
 /// Waits until a lane of `execution` can proceed. False: stopped. A function of its own, so that
 /// profiles distinguish waiting from work.
 bool Engine::wait_for(Execution& execution) noexcept {
   polled_.clear();
-  for (WorkQueue& queue : execution.queues) {
-    if (queue.current < queue.items.size()) {
-      for (LaneRun& lane : queue.items[queue.current].lanes) {
-        polled_.push_back(&lane);
+  try {
+    for (WorkQueue& queue : execution.queues) {
+      if (queue.current < queue.items.size()) {
+        for (LaneRun& lane : queue.items[queue.current].lanes) {
+          polled_.push_back(&lane);
+        }
       }
     }
+  } catch (const std::bad_alloc&) {
+    polled_.clear();  // the caller polls
   }
   do {
     if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
-      execution.error = execution.rank->stop_reason();
+      take_stop_reason(execution);
       return false;
     }
     wait();
@@ -307,7 +341,11 @@ void Engine::add(Execution& execution) noexcept {
   if (execution.watch != nullptr) {
     execution.watch->on_begin();
   }
-  begin(execution);
+  try {
+    begin(execution);
+  } catch (const std::bad_alloc&) {
+    fail_for_memory(execution);
+  }
 }
 
 void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
@@ -318,7 +356,7 @@ void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
   }
 }
 
-void Engine::begin(Execution& execution) noexcept {
+void Engine::begin(Execution& execution) {
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, queue_.engine());
   }
@@ -331,7 +369,7 @@ void Engine::begin(Execution& execution) noexcept {
   }
 }
 
-void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
+void Engine::begin_item(Execution& execution, WorkQueue& queue) {
   if (queue.current == queue.items.size()) {
     --execution.queues_left;
     return;
@@ -355,7 +393,7 @@ void Engine::begin_item(Execution& execution, WorkQueue& queue) noexcept {
   }
 }
 
-void Engine::lane_done(LaneRun& lane) noexcept {
+void Engine::lane_done(LaneRun& lane) {
   Execution& execution = *lane.owner->execution;
   WorkQueue& queue = *lane.owner->queue;
   if (--queue.items[queue.current].lanes_left == 0) {
@@ -364,7 +402,7 @@ void Engine::lane_done(LaneRun& lane) noexcept {
   }
 }
 
-void Engine::park(LaneRun& lane) noexcept {
+void Engine::park(LaneRun& lane) {
   if (waits_at_fifo(lane) &&
       other_end(lane).engine.load(std::memory_order_relaxed) == queue_.engine()) {
     own_end(lane).waiter.store(lane.index + 1, std::memory_order_relaxed);
@@ -376,7 +414,7 @@ void Engine::park(LaneRun& lane) noexcept {
   polled_.push_back(&lane);
 }
 
-bool Engine::progress_lanes() noexcept {
+bool Engine::progress_lanes() {
   bool moved = false;
   for (size_t i = 0; i < polled_.size();) {
     LaneRun* const lane = polled_[i];
@@ -394,28 +432,43 @@ bool Engine::progress_lanes() noexcept {
     if (execution.finished || execution.error.has_value()) {
       continue;
     }
-    switch (lane.advance(queue_)) {
-      case Progress::kDone:
-        lane_done(lane);
-        execution.moved = true;
-        moved = true;
-        break;
-      case Progress::kYielded:
-        execution.moved = true;
-        queue_.push(&lane);
+    try {
+      if (const Progress progress = advance(lane); progress == Progress::kYielded) {
         return true;  // pumps and other executions get their turn
-      case Progress::kPending:
-        execution.moved = execution.moved || lane.moved();
+      } else if (progress == Progress::kDone) {
+        moved = true;
+      } else {
         moved = moved || lane.moved();
-        park(lane);
-        break;
-      case Progress::kFailed:
-        execution.rank->fail(describe_failure(lane));
-        fail(execution, execution.rank->stop_reason());
-        break;
+      }
+    } catch (const std::bad_alloc&) {
+      fail_for_memory(execution);
     }
   }
   return moved;
+}
+
+Progress Engine::advance(LaneRun& lane) {
+  Execution& execution = *lane.owner->execution;
+  const Progress progress = lane.advance(queue_);
+  switch (progress) {
+    case Progress::kDone:
+      lane_done(lane);
+      execution.moved = true;
+      break;
+    case Progress::kYielded:
+      execution.moved = true;
+      queue_.push(&lane);
+      break;
+    case Progress::kPending:
+      execution.moved = execution.moved || lane.moved();
+      park(lane);
+      break;
+    case Progress::kFailed:
+      execution.rank->fail(describe_failure(lane));
+      fail(execution, execution.rank->stop_reason());
+      break;
+  }
+  return progress;
 }
 
 /// True when a lane of `execution` waits for a message of this receiving connection.
@@ -428,7 +481,7 @@ bool Engine::is_waited_for(const Execution& execution, const ConnectionKey& key)
   });
 }
 
-bool Engine::progress_execution(Execution& execution) noexcept {
+bool Engine::progress_execution(Execution& execution) {
   RankState& rank = *execution.rank;
   if (rank.stop.load(std::memory_order_acquire)) {  // pairs with the release in fail() and abort
     fail(execution, rank.stop_reason());
@@ -454,7 +507,7 @@ bool Engine::progress_execution(Execution& execution) noexcept {
 }
 
 /// Continues to connect, and begins items that have become ready. True when something moved.
-Result<bool> Engine::progress_connect(Execution& execution) noexcept {
+Result<bool> Engine::progress_connect(Execution& execution) {
   bool all = true;
   bool any = false;
   for (ConnectionEnd* const end : execution.ends) {
@@ -484,7 +537,7 @@ Result<bool> Engine::progress_connect(Execution& execution) noexcept {
 }
 
 /// True when something moved. Also fails for a broken connection that the execution waits for.
-Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
+Result<bool> Engine::progress_pumps(Execution& execution) {
   bool moved = false;
   for (ConnectionEnd* const end : execution.ends) {
     if (!end->has_pump() || !end->connected()) {
@@ -504,7 +557,7 @@ Result<bool> Engine::progress_pumps(Execution& execution) noexcept {
 }
 
 /// A kernel ends when it is told to stop. Nothing that it uses may be released before.
-bool Engine::progress_remote(Execution& execution) noexcept {
+bool Engine::progress_remote(Execution& execution) {
   RankState& rank = *execution.rank;
   auto ended = execution.remote->poll();
   if (ended.has_error()) {
@@ -538,9 +591,13 @@ bool Engine::progress() noexcept {
   for (size_t i = 0; i < active_.size();) {
     Execution& execution = *active_[i];
     const bool is_remote = execution.remote != nullptr;
-    if (is_remote ? progress_remote(execution) : progress_execution(execution)) {
-      execution.moved = true;
-      moved = true;
+    try {
+      if (is_remote ? progress_remote(execution) : progress_execution(execution)) {
+        execution.moved = true;
+        moved = true;
+      }
+    } catch (const std::bad_alloc&) {
+      fail_for_memory(execution);
     }
     if (execution.finished) {
       active_[i] = active_.back();
@@ -560,7 +617,7 @@ bool Engine::progress() noexcept {
   return moved;
 }
 
-void Engine::finish(Execution& execution) noexcept {
+void Engine::finish(Execution& execution) {
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, 0);
     std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
@@ -575,10 +632,20 @@ void Engine::finish(Execution& execution) noexcept {
   end_run(execution);
 }
 
-void Engine::fail(Execution& execution, Error error) noexcept {
+void Engine::fail(Execution& execution, Error error) {
   execution.error = std::move(error);
   std::erase_if(polled_, [&](LaneRun* lane) { return lane->owner->execution == &execution; });
   finish(execution);
+}
+
+/// When there is not even memory for the error, the next round comes here again: the rank has
+/// stopped.
+void Engine::fail_for_memory(Execution& execution) noexcept {
+  execution.rank->fail_for_memory();
+  try {
+    fail(execution, execution.rank->stop_reason());
+  } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): see above
+  }
 }
 
 void Engine::wait() noexcept {
@@ -648,7 +715,10 @@ void Engine::find_stalled() noexcept {
       }
     } else if (looked_at_ - execution->still_since > kStallAfter) {
       execution->stalled = true;
-      execution->rank->on_stalled(list_waits(*execution));
+      try {
+        execution->rank->on_stalled(list_waits(*execution));
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): told at the next look
+      }
     }
   }
 }

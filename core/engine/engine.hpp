@@ -22,10 +22,13 @@ class Engine {
  public:
   Engine();
 
-  /// Drives all of `executions` until each is finished (see Execution::error).
-  void run(std::span<Execution* const> executions) noexcept;
+  /// Drives all of `executions` until each is finished (see Execution::error). Throws
+  /// std::bad_alloc before any of them has begun; afterwards, that is an error of the execution.
+  void run(std::span<Execution* const> executions);
 
   // The steps of run(), for the thread that serves host streams.
+  /// Makes room for `executions` more; what add() needs before. Throws std::bad_alloc.
+  void reserve(size_t executions) { active_.reserve(active_.size() + executions); }
   void add(Execution& execution) noexcept;
   /// Runs one round. True when something moved.
   bool progress() noexcept;
@@ -34,25 +37,31 @@ class Engine {
   void wait() noexcept;
 
  private:
-  bool progress_lanes() noexcept;
+  // These may throw std::bad_alloc, which run(), add() and progress() make an error.
+  bool progress_lanes();
   [[nodiscard]] bool is_waited_for(const Execution& execution,
                                    const ConnectionKey& key) const noexcept;
-  bool progress_execution(Execution& execution) noexcept;
-  bool progress_remote(Execution& execution) noexcept;
-  Result<bool> progress_connect(Execution& execution) noexcept;
-  Result<bool> progress_pumps(Execution& execution) noexcept;
+  Progress advance(LaneRun& lane);
+  bool progress_execution(Execution& execution);
+  bool progress_remote(Execution& execution);
+  Result<bool> progress_connect(Execution& execution);
+  Result<bool> progress_pumps(Execution& execution);
   [[nodiscard]] bool spins() const noexcept;
   void run_simple(Execution& execution) noexcept;
+  [[gnu::noinline]] void run_together(std::span<Execution* const> executions);
   size_t restart_item(const Execution& execution, WorkQueue& queue) noexcept;
   bool poll_queues(Execution& execution, RunQueue& alone) noexcept;
   [[gnu::noinline]] bool wait_for(Execution& execution) noexcept;
+  [[gnu::cold]] static void fail_simple(Execution& execution, LaneRun& lane) noexcept;
+  [[gnu::cold]] static void take_stop_reason(Execution& execution) noexcept;
   void moved() noexcept;
-  void begin(Execution& execution) noexcept;
-  void begin_item(Execution& execution, WorkQueue& queue) noexcept;
-  void lane_done(LaneRun& lane) noexcept;
-  void park(LaneRun& lane) noexcept;
-  void finish(Execution& execution) noexcept;
-  void fail(Execution& execution, Error error) noexcept;
+  void begin(Execution& execution);
+  void begin_item(Execution& execution, WorkQueue& queue);
+  void lane_done(LaneRun& lane);
+  void park(LaneRun& lane);
+  void finish(Execution& execution);
+  void fail(Execution& execution, Error error);
+  void fail_for_memory(Execution& execution) noexcept;
   static void own_end_of(ConnectionEnd& end, uint32_t engine) noexcept;
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;

@@ -45,6 +45,8 @@ class RankState {
   [[nodiscard]] virtual Error stop_reason() const = 0;
   /// This rank has failed: sets `stop` and notifies all ranks.
   virtual void fail(const Error& error) = 0;
+  /// There is no memory to go on with: as fail(), even if there is none to say so.
+  virtual void fail_for_memory() noexcept = 0;
   /// An execution of this rank has not moved for a second and waits for these. Called repeatedly
   /// while that lasts, by the thread that drives the execution (slow path: finds calls that cannot
   /// end).

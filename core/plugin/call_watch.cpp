@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plugin/call_watch.hpp"
 
-#include <system_error>
+#include <exception>
+#include <new>
 #include <unistd.h>
 #include <utility>
 
@@ -62,8 +63,8 @@ void CallWatcher::begin(Entry& entry) noexcept {
   if (!thread_.joinable() && !stops_) {
     try {
       thread_ = std::thread([this] { serve(); });
-    } catch (const std::system_error&) {
-      return;  // without a thread, calls are not watched
+    } catch (const std::exception&) {
+      return;  // without a thread, or memory for it, calls are not watched
     }
   } else if (is_asleep_) {
     changed_.notify_one();
@@ -105,9 +106,14 @@ void CallWatcher::tell_of_long_calls() {
     }
     entry->is_told = true;
     const auto& [plugin, name, peer] = entry->call;
-    report_(fmt::format("plugin {}: {}{}{} has not returned for {}: the job is waiting for it",
-                        plugin, name, peer.empty() ? "" : " for ", peer,
-                        std::chrono::duration_cast<std::chrono::milliseconds>(now - entry->began)));
+    try {
+      report_(
+          fmt::format("plugin {}: {}{}{} has not returned for {}: the job is waiting for it",
+                      plugin, name, peer.empty() ? "" : " for ", peer,
+                      std::chrono::duration_cast<std::chrono::milliseconds>(now - entry->began)));
+    } catch (const std::bad_alloc&) {
+      entry->is_told = false;  // later
+    }
   }
 }
 

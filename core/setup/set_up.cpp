@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/setup/set_up.hpp"
 
+#include <exception>
+#include <new>
+
+#include "core/base/memory.hpp"
 #include "core/setup/agreement.hpp"
 #include "core/setup/describe_rank.hpp"
 #include "core/setup/networks.hpp"
@@ -71,6 +75,26 @@ Result<void> agree(const SetupContext& context,
   return finish(context, give_up, setup);
 }
 
+/// Tells the others, who wait in the exchange, when this rank leaves its set-up by an exception.
+class AnnouncesThrow {
+ public:
+  explicit AnnouncesThrow(Exchange& exchange) : exchange_(exchange) {}
+  ~AnnouncesThrow() {
+    if (std::uncaught_exceptions() > before_) {
+      try {
+        exchange_.announce_failure(describe_lack_of_memory());
+      } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): leaving tells them, too
+      }
+    }
+  }
+  AnnouncesThrow(const AnnouncesThrow&) = delete;
+  AnnouncesThrow& operator=(const AnnouncesThrow&) = delete;
+
+ private:
+  Exchange& exchange_;
+  const int before_ = std::uncaught_exceptions();
+};
+
 }  // namespace
 
 Result<CommSetup> set_up(const SetupContext& context,
@@ -79,13 +103,14 @@ Result<CommSetup> set_up(const SetupContext& context,
                          std::unique_ptr<Exchange> exchange,
                          std::chrono::steady_clock::time_point started,
                          const std::atomic<bool>* give_up) {
+  CommSetup setup;
+  const AnnouncesThrow announces(*exchange);  // after `setup`, which takes the exchange
   auto described = describe_rank(config, comm_config, context.devices);
   if (described.has_error()) {
     // unblocks the others, which wait in the exchange
     exchange->announce_failure(described.error());
     return std::move(described).error();
   }
-  CommSetup setup;
   setup.started = started;
   setup.rank = exchange->rank();
   setup.nranks = exchange->nranks();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "core/base/thread.hpp"
@@ -156,7 +157,6 @@ void StallWatch::start_thread() {
 
 void StallWatch::serve() {
   for (;;) {
-    std::deque<Arrival> arrivals;
     {
       std::unique_lock lock(inbox_mutex_);
       arrived_.wait(lock, [this] { return stop_ || awake_ || !inbox_.empty(); });
@@ -164,24 +164,39 @@ void StallWatch::serve() {
         return;
       }
       awake_ = false;
-      arrivals.swap(inbox_);
     }
-    {
-      const std::lock_guard lock(mutex_);
-      std::move(arrivals.begin(), arrivals.end(), std::back_inserter(waiting_));
-      look(Clock::now());
-      const bool any =
-          !waiting_.empty() || std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-            return entry.second.stall.has_value();
-          });
-      if (any) {
-        const std::lock_guard inbox_lock(inbox_mutex_);
-        awake_ = true;
-      }
+    try {
+      serve_round();
+    } catch (const std::bad_alloc&) {  // What was lost is sent again; the waits lack no memory.
+      const std::lock_guard lock(inbox_mutex_);
+      awake_ = true;
     }
-    send_all();
     std::unique_lock lock(inbox_mutex_);
     arrived_.wait_for(lock, kTick, [this] { return stop_ || !inbox_.empty(); });
+  }
+}
+
+void StallWatch::serve_round() {
+  {
+    const std::lock_guard lock(mutex_);
+    take_inbox();
+    look(Clock::now());
+    const bool any = !waiting_.empty() ||
+                     std::any_of(entries_.begin(), entries_.end(),
+                                 [](const auto& entry) { return entry.second.stall.has_value(); });
+    if (any) {
+      const std::lock_guard inbox_lock(inbox_mutex_);
+      awake_ = true;
+    }
+  }
+  send_all();
+}
+
+/// Requires mutex_. Loses nothing when there is no memory.
+void StallWatch::take_inbox() {
+  const std::lock_guard lock(inbox_mutex_);
+  for (; !inbox_.empty(); inbox_.pop_front()) {
+    waiting_.push_back(std::move(inbox_.front()));
   }
 }
 
@@ -196,6 +211,24 @@ void StallWatch::look(TimePoint now) {
   }
 }
 
+/// Keeps an entry from being removed.
+class StallWatch::Pin {
+ public:
+  Pin(StallWatch& watch, const Key& key) : entry(watch.pin(key)), watch_(watch), key_(key) {}
+  ~Pin() {
+    if (entry != nullptr) {
+      watch_.unpin(key_);
+    }
+  }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+  Entry* const entry;  // nullptr: there is none
+
+ private:
+  StallWatch& watch_;
+  const Key key_;
+};
+
 /// Runs without the lock, because sending and failing a communicator may block.
 void StallWatch::send_all() {
   std::vector<Outgoing> outgoing;
@@ -206,15 +239,13 @@ void StallWatch::send_all() {
     verdicts.swap(verdicts_);
   }
   for (Outgoing& message : outgoing) {
-    if (Entry* const entry = pin(message.from); entry != nullptr) {
-      entry->member.exchange->probe(message.peer, std::move(message.payload));
-      unpin(message.from);
+    if (const Pin pinned(*this, message.from); pinned.entry != nullptr) {
+      pinned.entry->member.exchange->probe(message.peer, std::move(message.payload));
     }
   }
   for (const Verdict& verdict : verdicts) {
-    if (Entry* const entry = pin(verdict.member); entry != nullptr) {
-      entry->member.fail(verdict.error);
-      unpin(verdict.member);
+    if (const Pin pinned(*this, verdict.member); pinned.entry != nullptr) {
+      pinned.entry->member.fail(verdict.error);
     }
   }
 }

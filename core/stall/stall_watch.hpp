@@ -162,8 +162,11 @@ class StallWatch {
   void take(Arrival arrival);
   void start_thread();
   void serve();
+  void serve_round();
+  void take_inbox();
   void look(TimePoint now);
   void send_all();
+  class Pin;
   Entry* pin(const Key& key);
   void unpin(const Key& key);
 

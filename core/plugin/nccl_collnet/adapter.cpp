@@ -197,6 +197,25 @@ void keep_reason(
   }
 }
 
+void end_connect(Connecting& connecting, int32_t code, std::string reason, void* group) noexcept {
+  const Collnet& collnet = connecting.vendor->collnet();
+  const std::lock_guard lock(connecting.mutex);
+  connecting.is_done = true;
+  connecting.code = code;
+  connecting.reason = std::move(reason);
+  connecting.group = group;
+  if (connecting.is_abandoned) {
+    (void)guarded([&] {
+      if (group != nullptr) {
+        collnet.close_group(group);
+      }
+      collnet.close_listen(connecting.listen);
+      return PLEXUS_OK;
+    });
+  }
+}
+
+/// The body of a thread.
 void run_connect(const std::shared_ptr<Connecting>& connecting) {
   std::vector<void*> handles;
   for (auto& handle : connecting->handles) {
@@ -210,17 +229,7 @@ void run_connect(const std::shared_ptr<Connecting>& connecting) {
     return collnet.connect(handles.data(), static_cast<int>(handles.size()), connecting->member,
                            connecting->listen, &group);
   });
-  const std::lock_guard lock(connecting->mutex);
-  connecting->is_done = true;
-  connecting->code = code;
-  connecting->reason = std::move(reason);
-  connecting->group = group;
-  if (connecting->is_abandoned) {
-    if (group != nullptr) {
-      collnet.close_group(group);
-    }
-    collnet.close_listen(connecting->listen);
-  }
+  end_connect(*connecting, code, std::move(reason), group);
 }
 
 int32_t look_at_connect(plexus_collnet_group& group) {
@@ -259,8 +268,15 @@ int32_t connect(plexus_collnet_listen_t* listen,
     }
     auto made = std::unique_ptr<plexus_collnet_group>(
         new plexus_collnet_group{listen->context, listen, connecting});
-    auto thread =
-        start_thread("a collnet plugin's connect", [connecting] { run_connect(connecting); });
+    auto thread = start_thread("a collnet plugin's connect", [connecting] {
+      const int32_t code = guarded([&] {
+        run_connect(connecting);
+        return PLEXUS_OK;
+      });
+      if (code != PLEXUS_OK) {
+        end_connect(*connecting, code, "its connect threw an exception", nullptr);
+      }
+    });
     if (thread.has_error()) {
       return report(listen->context->log, thread.error());
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/device/host_stream.hpp"
 
+#include <memory>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -32,13 +33,13 @@ TEST(HostStream, AMarkOfAnIdleStreamIsReached) {
 
 TEST(HostStream, AMarkHasTheFailuresBeforeItAndNoneAfter) {
   HostStream stream;
-  const Error error = fail(Code::kRemoteError, "rank 1 died");
+  const auto error = std::make_shared<const Error>(fail(Code::kRemoteError, "rank 1 died"));
   stream.begin();
   const auto before = stream.mark();
   stream.begin();
   const auto after = stream.mark();
   stream.end(nullptr);
-  stream.end(&error);
+  stream.end(error);
   EXPECT_EQ(before->error(), nullptr);
   ASSERT_NE(after->error(), nullptr);
   EXPECT_EQ(after->error()->message(), "rank 1 died");
@@ -65,13 +66,13 @@ TEST(HostStream, AThreadWaitsForAMark) {
 
 TEST(HostStream, KeepsItsFirstErrorForEveryLaterQuery) {
   HostStream stream;
-  const Error first = fail(Code::kRemoteError, "rank 1 died");
-  const Error second = fail(Code::kTimeout, "rank 2 is late");
+  const auto first = std::make_shared<const Error>(fail(Code::kRemoteError, "rank 1 died"));
+  const auto second = std::make_shared<const Error>(fail(Code::kTimeout, "rank 2 is late"));
   stream.begin();
   stream.begin();
-  stream.end(&first);
+  stream.end(first);
   EXPECT_EQ(stream.query().error().message(), "rank 1 died") << "although work is pending";
-  stream.end(&second);
+  stream.end(second);
   EXPECT_EQ(stream.wait().error().message(), "rank 1 died");
   stream.begin();
   stream.end(nullptr);

@@ -21,6 +21,7 @@ class FakeRank final : public RankState {
     failures.emplace_back(error.message());
     stop = true;
   }
+  void fail_for_memory() noexcept override { stop = true; }
   void on_stalled(std::vector<Wait> /*waits*/) override {}
   void on_moved() override {}
 };

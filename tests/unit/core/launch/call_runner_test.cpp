@@ -20,6 +20,7 @@ class Alone final : public RankState {
     return plexus::fail(Code::kInternalError, "stopped");
   }
   void fail(const Error& /*error*/) override { ++failures; }
+  void fail_for_memory() noexcept override { ++failures; }
   void on_stalled(std::vector<Wait> /*waits*/) override {}
   void on_moved() override {}
   int failures = 0;

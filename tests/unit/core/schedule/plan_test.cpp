@@ -29,6 +29,7 @@ class State final : public RankState {
     return plexus::fail(Code::kInternalError, "stopped");
   }
   void fail(const Error& /*error*/) override { stop = true; }
+  void fail_for_memory() noexcept override { stop = true; }
   void on_stalled(std::vector<Wait> /*waits*/) override {}
   void on_moved() override {}
 };
