@@ -342,8 +342,9 @@ void Channel::wait_idle() {
 }
 
 void Channel::probe(Clock::time_point now) {
-  if (!are_controls_sent()) {
-    return;  // the probe in flight serves the same purpose
+  // One that is out may never end, so others follow it. The rest is for credits and kBye.
+  if (free_controls_ <= kControlSends / 2) {
+    return;
   }
   if (send_control(ControlType::kAlive, 0)) {
     refused_since_.reset();

@@ -49,6 +49,8 @@ struct Card {
   int no_cuda_result = 0;    // result of FI_OPT_CUDA_API_PERMITTED
   int register_result = 0;   // result of registering GPU memory
   bool holds_reads = false;  // they end after release_reads()
+  // 0: sends are real; above: it loses as many, which never end, and then takes no more
+  std::atomic<int> sends_until_full = 0;
 
   // -- recorded calls --
   std::mutex mutex;

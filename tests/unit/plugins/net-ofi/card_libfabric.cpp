@@ -8,11 +8,13 @@
 #include <dlfcn.h>
 #include <map>
 #include <memory>
+#include <optional>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 #include <sys/uio.h>
 
 #include "tests/unit/plugins/net-ofi/card.hpp"
@@ -153,6 +155,36 @@ ssize_t read_remote(fid_ep* ep,
   return result;
 }
 
+/// What becomes of a send on this NIC; nullopt: it is real.
+std::optional<ssize_t> lose_send() {
+  std::atomic<int>& left = card().sends_until_full;
+  if (left == 0) {
+    return std::nullopt;
+  }
+  if (left == 1) {
+    return -FI_EAGAIN;
+  }
+  --left;
+  return 0;
+}
+
+ssize_t send_tagged(fid_ep* ep,
+                    const void* buf,
+                    size_t len,
+                    void* desc,
+                    fi_addr_t target,
+                    uint64_t tag,
+                    void* context) {
+  const auto lost = lose_send();
+  return lost ? *lost
+              : tables<fi_ops_tagged>().real_of(ep)->send(ep, buf, len, desc, target, tag, context);
+}
+
+ssize_t send_message_tagged(fid_ep* ep, const fi_msg_tagged* message, uint64_t flags) {
+  const auto lost = lose_send();
+  return lost ? *lost : tables<fi_ops_tagged>().real_of(ep)->sendmsg(ep, message, flags);
+}
+
 void release_reads() {
   std::vector<HeldRead> reads;
   {
@@ -231,6 +263,10 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** ep, void* context)
       rma->read = read_remote;
       (*ep)->rma = rma;
     }
+    auto* const tagged = tables<fi_ops_tagged>().replace(*ep, (*ep)->tagged);
+    tagged->send = send_tagged;
+    tagged->sendmsg = send_message_tagged;
+    (*ep)->tagged = tagged;
   }
   return result;
 }

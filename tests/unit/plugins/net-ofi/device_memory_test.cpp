@@ -57,6 +57,7 @@ class DeviceMemory : public testing::Test {
     card().no_cuda_result = 0;
     card().register_result = 0;
     card().holds_reads = false;
+    card().sends_until_full = 0;
     card().asks.clear();
     card().domains.clear();
     card().registrations.clear();
@@ -354,6 +355,25 @@ TEST_F(DeviceMemory, WhatArrivedIsFlushedAlsoAfterThePeerClosed) {
   EXPECT_EQ(status, NetStatus::kOk);
   EXPECT_EQ(card_.reads.size(), 1u);
   const NetMemory ended = std::move(memory).value();  // before its connection
+}
+
+// Not about GPU memory: it needs the simulated NIC. A probe that never ends must not keep others
+// from finding out that the NIC reaches the peer no longer.
+TEST_F(DeviceMemory, APeerIsProbedOnWhileAProbeIsOut) {
+  const ScopedEnv probe("PLEXUS_OFI_PROBE_MS", "10");
+  const NetContext made = context();
+  test::NetPair pair = test::connect_pair(made, made);
+  std::vector<std::byte> room(8);
+  const NetBuffer buffer = test::buffer_of(room, 0);
+  NetRequest* const waits = test::post_recv(pair, {&buffer, 1});
+  card_.sends_until_full = 2;  // one probe is lost, and the others are refused
+  NetStatus status = NetStatus::kAgain;
+  EXPECT_TRUE(test::poll_until([&] {
+    status = pair.recv.test(waits, nullptr);
+    return status != NetStatus::kAgain;
+  }));
+  EXPECT_THAT(pair.recv.explain("test", status).message(), HasSubstr("no longer reachable"));
+  card_.sends_until_full = 0;
 }
 
 TEST_F(DeviceMemory, AFlushUnderWayEndsWithItsConnection) {
