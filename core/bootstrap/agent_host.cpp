@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
-#include <sys/resource.h>
 #include <utility>
 
 #include "core/base/log.hpp"
@@ -19,16 +18,6 @@ constexpr auto kBusyTick = std::chrono::milliseconds(20);
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kGoodbyeTime = std::chrono::seconds(2);
 constexpr uint64_t kLocalProcess = 1;
-
-Error describe_refused_link(const Error& error) {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  return fail(
-      Code::kSystemError,
-      "this process cannot connect to another rank's process: {} (ulimit -n is {}; raise it if "
-      "no descriptor is left)",
-      error.message(), limit.rlim_cur);
-}
 
 }  // namespace
 
@@ -238,7 +227,8 @@ void AgentServer::send(uint32_t process, const Message& message) {
       if (link.error().code() == Code::kRemoteError) {
         unreachable_.emplace_back(process, link.error().message());
       } else {
-        broken_ = describe_refused_link(link.error());
+        broken_ =
+            std::move(link).error().with_context("this process cannot connect to another rank's");
       }
       return;
     }
