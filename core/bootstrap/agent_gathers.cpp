@@ -9,7 +9,6 @@ namespace plexus {
 namespace {
 
 constexpr auto kInquiryTime = std::chrono::seconds(1);
-constexpr size_t kNamesMax = 16;
 
 }  // namespace
 

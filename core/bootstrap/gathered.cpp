@@ -9,9 +9,7 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kRanksMax = 1U << 20;
-
-Error damaged() { return fail(Code::kRemoteError, "a control message (gather) is damaged"); }
+Error damaged_gather() { return fail(Code::kRemoteError, "a control message (gather) is damaged"); }
 
 /// The distinct blobs, as both payloads begin.
 std::vector<std::string_view> take_blobs(ByteReader& reader) {
@@ -94,12 +92,12 @@ Result<void> Contributions::merge(std::string_view payload, std::vector<uint32_t
     const auto rank = reader.take<uint32_t>();
     const uint32_t index = take_index(reader, width);
     if (index >= blobs.size()) {
-      return damaged();
+      return damaged_gather();
     }
     taken.emplace_back(rank, index);
   }
   if (!reader.whole()) {
-    return damaged();
+    return damaged_gather();
   }
   std::vector<uint32_t> places;
   places.reserve(blobs.size());
@@ -154,12 +152,12 @@ Result<Gathered> Gathered::decode(std::string payload) {
   for (uint32_t i = 0; i < count && !reader.broken(); ++i) {
     const uint32_t index = take_index(reader, width);
     if (index >= data->blobs.size()) {
-      return damaged();
+      return damaged_gather();
     }
     data->index.push_back(index);
   }
   if (!reader.whole()) {
-    return damaged();
+    return damaged_gather();
   }
   Gathered gathered;
   gathered.data_ = std::move(data);

@@ -7,8 +7,6 @@
 namespace plexus {
 namespace {
 
-constexpr size_t kNamesMax = 16;
-
 std::string name_of(const JoinInfo& info) {
   return fmt::format("rank {} ({}:{})", info.rank, info.process.host, info.process.pid);
 }

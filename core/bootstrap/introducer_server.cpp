@@ -13,7 +13,7 @@
 namespace plexus {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr auto kIntroducerTick = std::chrono::milliseconds(100);
 
 class IntroducerServer {
  public:
@@ -37,7 +37,7 @@ class IntroducerServer {
 
   void serve() {
     while (!is_over()) {
-      links_->wait(kTick);
+      links_->wait(kIntroducerTick);
       try {
         links_->progress();
       } catch (const std::bad_alloc&) {

@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint32_t kMessageMagic = 0x32584c50;  // "PLX2"
 constexpr uint32_t kTextBytesMax = 4096;
-constexpr uint32_t kRanksMax = 1U << 20;
 
 Error damaged(std::string_view what) {
   return fail(Code::kRemoteError, "a control message ({}) is damaged", what);

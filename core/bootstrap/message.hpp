@@ -47,6 +47,7 @@ enum class MessageType : uint16_t {
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
 inline constexpr size_t kHeaderBytes = 40;
+inline constexpr size_t kNamesMax = 16;  // ranks that one sentence names
 
 struct Message {
   MessageType type = MessageType::kLeave;

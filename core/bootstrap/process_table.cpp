@@ -9,10 +9,9 @@
 namespace plexus {
 namespace {
 
-constexpr uint32_t kRanksMax = 1U << 20;
 constexpr uint8_t kHostBytesMax = 64;
 
-Error damaged() { return fail(Code::kRemoteError, "a table of processes is damaged"); }
+Error damaged_table() { return fail(Code::kRemoteError, "a table of processes is damaged"); }
 
 }  // namespace
 
@@ -22,7 +21,7 @@ Result<ProcessTable> ProcessTable::make(std::vector<ProcessEntry> entries) {
   std::map<uint64_t, uint32_t> lowest;  // host key -> its lowest rank
   for (ProcessEntry& entry : entries) {
     if (entry.ranks.empty()) {
-      return damaged();
+      return damaged_table();
     }
     std::sort(entry.ranks.begin(), entry.ranks.end());
     const auto at = lowest.try_emplace(entry.host_key, entry.ranks.front()).first;
@@ -51,7 +50,7 @@ Result<ProcessTable> ProcessTable::make(std::vector<ProcessEntry> entries) {
   for (uint32_t process = 0; process < table.nprocesses(); ++process) {
     for (const uint32_t rank : table.ranks_of(process)) {
       if (rank >= table.nranks() || table.process_of_[rank] != kNone) {
-        return damaged();
+        return damaged_table();
       }
       table.process_of_[rank] = process;
     }
@@ -107,7 +106,7 @@ Result<ProcessTable> ProcessTable::decode(std::string_view bytes) {
     const auto count = reader.take_between<uint32_t>(1, kRanksMax);
     const std::string_view ranks = reader.take_bytes(count * sizeof(uint32_t));
     if (reader.broken() || entry.host_key >= hosts.size()) {
-      return damaged();
+      return damaged_table();
     }
     entry.host = hosts[entry.host_key];
     entry.ranks.resize(count);
@@ -115,7 +114,7 @@ Result<ProcessTable> ProcessTable::decode(std::string_view bytes) {
     entries.push_back(std::move(entry));
   }
   if (!reader.whole()) {
-    return damaged();
+    return damaged_table();
   }
   return make(std::move(entries));
 }

@@ -17,6 +17,8 @@
 
 namespace plexus {
 
+inline constexpr uint32_t kRanksMax = 1U << 20;  // of a family
+
 /// One process, as it describes itself to the introducer.
 struct ProcessEntry {
   uint64_t process = 0;   // process_id()

@@ -207,7 +207,7 @@ std::shared_ptr<CollnetChannel> channel_for(const EndRequest& request) {
 }
 
 template <class End>
-std::unique_ptr<End> make_end(EndRequest& request) {
+std::unique_ptr<End> make_collnet_end(EndRequest& request) {
   auto channel = channel_for(request);
   return std::make_unique<PumpedEnd<End, CollnetPump>>(std::move(request.id), std::move(channel));
 }
@@ -215,13 +215,13 @@ std::unique_ptr<End> make_end(EndRequest& request) {
 }  // namespace
 
 std::unique_ptr<SendEnd> make_collnet_send(EndRequest& request) {
-  return make_end<SendEnd>(request);
+  return make_collnet_end<SendEnd>(request);
 }
 std::unique_ptr<RecvEnd> make_collnet_recv(EndRequest& request) {
-  return make_end<RecvEnd>(request);
+  return make_collnet_end<RecvEnd>(request);
 }
 std::unique_ptr<DeviceEnd> make_collnet_on_device(EndRequest& request) {
-  return make_end<DeviceEnd>(request);
+  return make_collnet_end<DeviceEnd>(request);
 }
 
 }  // namespace plexus

@@ -144,7 +144,7 @@ class DirectEnd final : public End {
 };
 
 template <class End>
-std::unique_ptr<End> make_end(EndRequest& request) {
+std::unique_ptr<End> make_direct_end(EndRequest& request) {
   const PeerInfo& mine = request.mine;
   const PeerInfo& peers = *request.peers;
   const bool any_cuda = mine.on_cuda() || peers.on_cuda();
@@ -166,13 +166,13 @@ std::unique_ptr<End> make_end(EndRequest& request) {
 }  // namespace
 
 std::unique_ptr<SendEnd> make_direct_send(EndRequest& request) {
-  return make_end<SendEnd>(request);
+  return make_direct_end<SendEnd>(request);
 }
 std::unique_ptr<RecvEnd> make_direct_recv(EndRequest& request) {
-  return make_end<RecvEnd>(request);
+  return make_direct_end<RecvEnd>(request);
 }
 std::unique_ptr<DeviceEnd> make_direct_on_device(EndRequest& request) {
-  return make_end<DeviceEnd>(request);
+  return make_direct_end<DeviceEnd>(request);
 }
 
 }  // namespace plexus

@@ -457,7 +457,7 @@ template class PumpedEnd<DeviceEnd, NetReceiver>;
 namespace {
 
 template <class End, class P>
-std::unique_ptr<End> make_end(EndRequest& request) {
+std::unique_ptr<End> make_net_end(EndRequest& request) {
   const ConnectionKey& key = request.id.key;
   const TransportContext& context = request.context;
   const int source = key.sends ? context.rank : key.peer;
@@ -481,14 +481,14 @@ std::unique_ptr<End> make_end(EndRequest& request) {
 }  // namespace
 
 std::unique_ptr<SendEnd> make_net_send(EndRequest& request) {
-  return make_end<SendEnd, NetSender>(request);
+  return make_net_end<SendEnd, NetSender>(request);
 }
 std::unique_ptr<RecvEnd> make_net_recv(EndRequest& request) {
-  return make_end<RecvEnd, NetReceiver>(request);
+  return make_net_end<RecvEnd, NetReceiver>(request);
 }
 std::unique_ptr<DeviceEnd> make_net_on_device(EndRequest& request) {
-  return request.id.key.sends ? make_end<DeviceEnd, NetSender>(request)
-                              : make_end<DeviceEnd, NetReceiver>(request);
+  return request.id.key.sends ? make_net_end<DeviceEnd, NetSender>(request)
+                              : make_net_end<DeviceEnd, NetReceiver>(request);
 }
 
 }  // namespace plexus

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kRouteTextMax = 512;                // bytes of a peer's route, in a message
 constexpr uint64_t kControlTag = uint64_t{1} << 62;  // tags control messages
 
-struct ControlMessageHead {
+struct XdcMessageHead {
   uint64_t kind;
   uint64_t epoch;
   uint64_t count;
@@ -65,7 +65,7 @@ uint64_t XdcPump::tag(bool to_receiver) const {
 }
 
 Result<void> XdcPump::post(Kind kind, uint64_t count, const NetHandle& handle) {
-  const ControlMessageHead head{static_cast<uint64_t>(kind), epoch_, count, handle};
+  const XdcMessageHead head{static_cast<uint64_t>(kind), epoch_, count, handle};
   ByteWriter writer;
   writer.put(head);
   if (kind == Kind::kListening) {
@@ -80,7 +80,7 @@ Result<std::optional<XdcPump::ControlMessage>> XdcPump::take_control_message() {
     return std::optional<ControlMessage>();
   }
   ByteReader reader(*bytes);
-  const auto head = reader.take<ControlMessageHead>();
+  const auto head = reader.take<XdcMessageHead>();
   if (reader.broken() || head.kind > static_cast<uint64_t>(Kind::kCalled)) {
     return fail(Code::kRemoteError,
                 "{} sent a malformed control message about a cross-DC connection: use the same "
@@ -139,7 +139,7 @@ std::chrono::milliseconds patience_of(const XdcLink& link,
 }
 
 template <class End, class P>
-std::unique_ptr<End> make_end(EndRequest& request) {
+std::unique_ptr<End> make_xdc_end(EndRequest& request) {
   const ConnectionKey& key = request.id.key;
   const TransportContext& context = request.context;
   const int source = key.sends ? context.rank : key.peer;
@@ -167,14 +167,14 @@ std::unique_ptr<End> make_end(EndRequest& request) {
 }  // namespace
 
 std::unique_ptr<SendEnd> make_xdc_send(EndRequest& request) {
-  return make_end<SendEnd, XdcSender>(request);
+  return make_xdc_end<SendEnd, XdcSender>(request);
 }
 std::unique_ptr<RecvEnd> make_xdc_recv(EndRequest& request) {
-  return make_end<RecvEnd, XdcReceiver>(request);
+  return make_xdc_end<RecvEnd, XdcReceiver>(request);
 }
 std::unique_ptr<DeviceEnd> make_xdc_on_device(EndRequest& request) {
-  return request.id.key.sends ? make_end<DeviceEnd, XdcSender>(request)
-                              : make_end<DeviceEnd, XdcReceiver>(request);
+  return request.id.key.sends ? make_xdc_end<DeviceEnd, XdcSender>(request)
+                              : make_xdc_end<DeviceEnd, XdcReceiver>(request);
 }
 
 }  // namespace plexus
