@@ -2,7 +2,6 @@
 #include "core/bootstrap/agent.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "core/base/hash.hpp"
 
@@ -10,12 +9,6 @@ namespace plexus {
 namespace {
 
 constexpr size_t kEarlyMessagesMax = 4096;  // per group
-
-std::vector<uint32_t> numbers(size_t count) {
-  std::vector<uint32_t> all(count);
-  std::iota(all.begin(), all.end(), 0U);
-  return all;
-}
 
 std::vector<uint32_t> processes_of(const ProcessTable& table, const std::vector<uint32_t>& ranks) {
   std::vector<uint32_t> processes;
@@ -31,6 +24,16 @@ std::vector<uint32_t> processes_of(const ProcessTable& table, const std::vector<
 std::vector<uint32_t> sort(std::vector<uint32_t> ranks) {
   std::sort(ranks.begin(), ranks.end());
   return ranks;
+}
+
+/// `note`: nullptr: it is not here.
+Message answer_to(const Message& probe, const LeaveNote* note) {
+  return {.type = MessageType::kLeft,
+          .from = probe.to,
+          .to = probe.from,
+          .group = probe.group,
+          .tag = note == nullptr ? 1U : 0U,
+          .payload = note == nullptr ? std::string() : note->record};
 }
 
 }  // namespace
@@ -50,7 +53,7 @@ bool GroupLayout::has(uint32_t rank) const {
 
 FamilyMap::FamilyMap(ProcessTable processes)
     : table(std::move(processes)),
-      all(std::make_shared<const GroupLayout>(table, numbers(table.nranks()))) {}
+      all(std::make_shared<const GroupLayout>(table, all_ranks(table.nranks()))) {}
 
 Result<std::shared_ptr<const FamilyMap>> FamilyMap::decode(std::string_view table) {
   PLEXUS_TRY(processes, ProcessTable::decode(table));
@@ -227,6 +230,23 @@ Agent::Group* Agent::find(uint64_t id) {
   return at == groups_.end() ? nullptr : &at->second;
 }
 
+/// The group in which `rank` may send `message` to another rank.
+const Agent::Group* Agent::find_for(uint32_t rank, const Message& message) {
+  const Group* const group = find(message.group);
+  const bool fits = group != nullptr && group->layout->has(rank) &&
+                    group->layout->has(message.to) && message.payload.size() <= kBlobBytesMax;
+  return fits ? group : nullptr;
+}
+
+std::vector<uint64_t> Agent::group_ids() const {
+  std::vector<uint64_t> ids;
+  ids.reserve(groups_.size());
+  for (const auto& [id, group] : groups_) {
+    ids.push_back(id);
+  }
+  return ids;
+}
+
 Agent::Group& Agent::make_group(uint64_t id, std::shared_ptr<const GroupLayout> layout) {
   Group& group = groups_[id];
   group.layout = std::move(layout);
@@ -276,15 +296,11 @@ Result<void> Agent::take_group(uint32_t rank, const Message& message) {
 }
 
 void Agent::fail_for_disagreement(uint64_t id, uint32_t one, uint32_t other) {
-  spread(
-      {.kind = News::Kind::kFailure,
-       .subject = one,
-       .group = id,
-       .code = Code::kInvalidUsage,
-       .text = fmt::format("{} and {} disagree on who is in a new communicator: call "
-                           "ncclCommSplit or ncclCommShrink with the same arguments on all ranks",
-                           name_of(one), one == other ? "another rank" : name_of(other))},
-      std::nullopt, kNobody);
+  spread_failure(id, one,
+                 fail(Code::kInvalidUsage,
+                      "{} and {} disagree on who is in a new communicator: call ncclCommSplit or "
+                      "ncclCommShrink with the same arguments on all ranks",
+                      name_of(one), one == other ? "another rank" : name_of(other)));
 }
 
 /// Messages of other agents that came before a rank of this process opened the group.
@@ -299,9 +315,8 @@ void Agent::take_early(uint64_t id) {
 }
 
 Result<void> Agent::take_post(uint32_t rank, Message message) {
-  const Group* const group = find(message.group);
-  if (group == nullptr || !group->layout->has(rank) || !group->layout->has(message.to) ||
-      message.payload.size() > kBlobBytesMax) {
+  const Group* const group = find_for(rank, message);
+  if (group == nullptr) {
     return break_of_protocol("a control message that cannot be delivered");
   }
   message.from = rank;
@@ -317,9 +332,8 @@ Result<void> Agent::take_post(uint32_t rank, Message message) {
 }
 
 Result<void> Agent::take_probe(uint32_t rank, Message message) {
-  const Group* const group = find(message.group);
-  if (group == nullptr || !group->layout->has(rank) || !group->layout->has(message.to) ||
-      message.payload.size() > kBlobBytesMax) {
+  const Group* const group = find_for(rank, message);
+  if (group == nullptr) {
     return break_of_protocol("a probe that cannot be delivered");
   }
   message.from = rank;
@@ -343,11 +357,7 @@ Result<void> Agent::take_probe(uint32_t rank, Message message) {
     const uint32_t holder = holders[tried];
     if (holder == self_) {
       if (const auto left = group->left.find(message.to); left != group->left.end()) {
-        out_.deliver(rank, {.type = MessageType::kLeft,
-                            .from = message.to,
-                            .to = rank,
-                            .group = message.group,
-                            .payload = left->second.record});
+        out_.deliver(rank, answer_to(message, &left->second));
         return ok();
       }
       if (holder == home) {
@@ -369,19 +379,16 @@ void Agent::take_remote_probe(uint32_t process, const Message& message) {
   if (group == nullptr && is_local) {
     return;  // not opened yet; probes are repeated
   }
-  const auto left = group == nullptr ? std::map<uint32_t, LeaveNote>::const_iterator()
-                                     : group->left.find(message.to);
-  if (group != nullptr && left == group->left.end() && is_local) {
-    out_.deliver(message.to, message);
-    return;
+  const LeaveNote* note = nullptr;
+  if (group != nullptr) {
+    const auto left = group->left.find(message.to);
+    note = left == group->left.end() ? nullptr : &left->second;
   }
-  const bool is_held = group != nullptr && left != group->left.end();
-  out_.send(process, {.type = MessageType::kLeft,
-                      .from = message.to,
-                      .to = message.from,
-                      .group = message.group,
-                      .tag = is_held ? 0U : 1U,
-                      .payload = is_held ? left->second.record : std::string()});
+  if (note == nullptr && is_local) {
+    out_.deliver(message.to, message);
+  } else {
+    out_.send(process, answer_to(message, note));
+  }
 }
 
 Result<void> Agent::take_left(const Message& message) {
@@ -409,13 +416,10 @@ void Agent::take_failure(uint32_t rank, const Message& message) {
     return;
   }
   const bool keeps = error.code() == Code::kInvalidUsage;
-  spread({.kind = News::Kind::kFailure,
-          .subject = rank,
-          .group = message.group,
-          .code = keeps ? error.code() : Code::kRemoteError,
-          .text = keeps ? error.message()
-                        : fmt::format("{} failed: {}", name_of(rank), error.message())},
-         std::nullopt, rank);
+  spread_failure(message.group, rank,
+                 keeps ? error.clone()
+                       : fail(Code::kRemoteError, "{} failed: {}", name_of(rank), error.message()),
+                 rank);
 }
 
 // ---- from agents ----
@@ -473,7 +477,7 @@ Result<void> Agent::take_of_group(uint32_t process, Message message) {
     case MessageType::kLeaveGroup:
       return take_notes(*group, message);
     case MessageType::kMissing:
-      return take_missing(*group, process, message);
+      return take_missing(*group, message);
     case MessageType::kOverdue:
       inquire(message.group, *group, message.tag, decode_error(message.payload));
       return ok();

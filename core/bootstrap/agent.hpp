@@ -111,7 +111,6 @@ class Agent {
   [[nodiscard]] uint32_t self() const noexcept { return self_; }
   /// All ranks of this process have left.
   [[nodiscard]] bool is_over() const noexcept { return is_over_; }
-  [[nodiscard]] bool has_rank(uint32_t rank) const { return ranks_.count(rank) != 0; }
   /// Number of groups that state is kept for.
   [[nodiscard]] size_t groups() const noexcept { return groups_.size(); }
   [[nodiscard]] bool knows_death_of(uint32_t process) const { return dead_.count(process) != 0; }
@@ -165,13 +164,15 @@ class Agent {
   Result<void> take_gathered(Group& group, uint32_t process, const Message& message);
   Result<void> take_notes(Group& group, const Message& message);
   void take_who(uint32_t process, const Message& message);
-  Result<void> take_missing(Group& group, uint32_t process, const Message& message);
+  Result<void> take_missing(Group& group, const Message& message);
   Result<void> take_attach(uint32_t process, const Message& message);
   Result<void> take_news(uint32_t process, const Message& message);
   void take_remote_probe(uint32_t process, const Message& message);
   Result<void> take_left(const Message& message);
 
   Group* find(uint64_t id);
+  const Group* find_for(uint32_t rank, const Message& message);
+  [[nodiscard]] std::vector<uint64_t> group_ids() const;
   Group& make_group(uint64_t id, std::shared_ptr<const GroupLayout> layout);
   void take_early(uint64_t id);
   void fail_for_disagreement(uint64_t id, uint32_t one, uint32_t other);
@@ -183,6 +184,7 @@ class Agent {
   void check_left(uint64_t id, Group& group);
   void progress_leaving(uint64_t id, Group& group);
   void take_back_notes(uint32_t process);
+  void send_notes(uint64_t id, const Group& group, uint32_t process);
   void end_group(uint64_t id, Group& group);
   void inquire(uint64_t id, Group& group, uint64_t number, const Error& error);
   void ask_below(uint64_t id, Group& group, uint64_t number, uint32_t parent);
@@ -191,6 +193,7 @@ class Agent {
   void tell_failure(uint64_t id, uint32_t rank, const Error& error) const;
   void fail_with_dead(uint64_t id, Group& group);
   void spread(News news, std::optional<uint32_t> source, uint32_t spared);
+  void spread_failure(uint64_t id, uint32_t rank, const Error& error, uint32_t spared = kNobody);
   void apply(const News& news, uint32_t spared);
   void attach();
   void adopt_children_of(uint32_t process);
@@ -219,8 +222,8 @@ class Agent {
   std::set<uint32_t> present_;  // of these, that have not left the family
   bool have_all_joined_ = false;
   bool is_over_ = false;
-  std::vector<std::pair<uint32_t, Message>>
-      waiting_;        // for the table: messages of this process's ranks
+  // Messages of this process's ranks, until the table is there.
+  std::vector<std::pair<uint32_t, Message>> waiting_;
   std::string table_;  // for the processes below, until the first gather of all has ended
 
   std::optional<uint32_t> parent_;  // in the tree over all processes
@@ -231,9 +234,8 @@ class Agent {
 
   std::map<uint64_t, Group> groups_;
   std::map<uint64_t, std::vector<std::pair<uint32_t, Message>>> early_;  // of groups not opened yet
-  std::map<std::pair<uint64_t, uint32_t>, size_t>
-      seeks_;  // group, rank that has left its process -> how
-               // many processes do not have its record
+  // Group and a rank that has left its process -> how many processes do not have its record.
+  std::map<std::pair<uint64_t, uint32_t>, size_t> seeks_;
   Clock::time_point now_{};
   Clock::time_point next_look_{};
 };

@@ -89,12 +89,7 @@ void Agent::progress(uint64_t id, Group& group, uint64_t number) {
 void Agent::finish(uint64_t id, Group& group, uint64_t number) {
   auto result = group.gathers.at(number).contributions.encode_result(group.layout->members);
   if (result.has_error()) {
-    spread({.kind = News::Kind::kFailure,
-            .subject = *group.ranks.begin(),
-            .group = id,
-            .code = result.error().code(),
-            .text = result.error().message()},
-           std::nullopt, kNobody);
+    spread_failure(id, *group.ranks.begin(), result.error());
     return;
   }
   pass_down(id, group,
@@ -186,8 +181,7 @@ void Agent::take_who(uint32_t process, const Message& message) {
   }
 }
 
-Result<void> Agent::take_missing(Group& group, uint32_t process, const Message& message) {
-  (void)process;
+Result<void> Agent::take_missing(Group& group, const Message& message) {
   PLEXUS_TRY(ranks, decode_ranks(message.payload));
   std::erase_if(ranks, [&](uint32_t rank) { return !group.layout->has(rank); });
   if (ranks.size() > kNamesMax) {
@@ -223,13 +217,9 @@ void Agent::conclude(uint64_t id, Group& group) {
                             name_of(map_->table.ranks_of(child).front()));
     }
   }
-  const News news{
-      .kind = News::Kind::kFailure,
-      .subject = *group.ranks.begin(),
-      .group = id,
-      .code = Code::kTimeout,
-      .text = fmt::format("still waiting for {}: {}", missing, inquiry.error.message())};
-  spread(news, std::nullopt, kNobody);
+  spread_failure(
+      id, *group.ranks.begin(),
+      fail(Code::kTimeout, "still waiting for {}: {}", missing, inquiry.error.message()));
 }
 
 // ---- leaving ----
@@ -292,15 +282,12 @@ void Agent::check_left(uint64_t id, Group& group) {
         const uint32_t caller = gather.ranks.empty()
                                     ? map_->table.ranks_of(*gather.processes.begin()).front()
                                     : *gather.ranks.begin();
-        spread({.kind = News::Kind::kFailure,
-                .subject = gone,
-                .group = id,
-                .code = Code::kInvalidUsage,
-                .text = fmt::format(
-                    "{} has destroyed a communicator in which {} calls init, split or shrink: "
-                    "every rank must make the same calls before it destroys the communicator",
-                    name_of(gone), name_of(caller))},
-               std::nullopt, kNobody);
+        spread_failure(
+            id, gone,
+            fail(Code::kInvalidUsage,
+                 "{} has destroyed a communicator in which {} calls init, split or shrink: every "
+                 "rank must make the same calls before it destroys the communicator",
+                 name_of(gone), name_of(caller)));
         return;
       }
     }
@@ -328,11 +315,15 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
     return;
   }
   group.notes_at = above;
+  send_notes(id, group, *above);
+}
+
+void Agent::send_notes(uint64_t id, const Group& group, uint32_t process) {
   std::vector<LeaveNote> notes;
   for (const auto& [rank, note] : group.left) {
     notes.push_back(note);
   }
-  out_.send(*above, {.type = MessageType::kLeaveGroup, .group = id, .payload = encode(notes)});
+  out_.send(process, {.type = MessageType::kLeaveGroup, .group = id, .payload = encode(notes)});
 }
 
 /// All members have left.
@@ -355,14 +346,9 @@ void Agent::leave(uint32_t rank) {
   is_over_ = true;
   for (const auto& [id, group] : groups_) {
     const auto heir = heir_of(group);
-    if (group.left.empty() || group.notes_at.has_value() || !heir.has_value()) {
-      continue;
+    if (!group.left.empty() && !group.notes_at.has_value() && heir.has_value()) {
+      send_notes(id, group, *heir);
     }
-    std::vector<LeaveNote> notes;
-    for (const auto& [left, note] : group.left) {
-      notes.push_back(note);
-    }
-    out_.send(*heir, {.type = MessageType::kLeaveGroup, .group = id, .payload = encode(notes)});
   }
   out_.say_goodbye({.type = MessageType::kLeave, .group = world_, .payload = encode(all_news())});
 }

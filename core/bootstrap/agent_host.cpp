@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/bootstrap/agent_host.hpp"
 
-#include <algorithm>
 #include <new>
-#include <numeric>
 #include <utility>
 
-#include "core/base/log.hpp"
+#include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
 #include "core/bootstrap/family.hpp"
-#include "core/os/host.hpp"
 
 namespace plexus {
 namespace {
@@ -85,9 +82,7 @@ Result<void> AgentHost::take(uint32_t rank, Message message) {
 // ---- LocalAgentHost ----
 
 LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(world, kLocalProcess) {
-  ProcessEntry self{.process = kLocalProcess, .host = "this process"};
-  self.ranks.resize(nranks);
-  std::iota(self.ranks.begin(), self.ranks.end(), 0U);
+  ProcessEntry self{.process = kLocalProcess, .host = "this process", .ranks = all_ranks(nranks)};
   // Cannot fail: one process with all ranks.
   (void)agent_.open(
       std::make_shared<const FamilyMap>(ProcessTable::make({std::move(self)}).value()));
@@ -159,7 +154,7 @@ void AgentServer::serve() {
     try {
       step();
     } catch (const std::bad_alloc&) {
-      fail_all(fail(Code::kSystemError, "no memory is left for the control plane of this process"));
+      fail_all(describe_lack_of_memory());
     }
   }
 }
@@ -245,11 +240,7 @@ void AgentServer::send(uint32_t process, const Message& message) {
 void AgentServer::take(Link link, Message message) {
   if (link == introducer_) {
     agent_.take_from_introducer(message);
-    if (agent_.map() != nullptr) {
-      for (const auto& [other, id] : std::map(ids_)) {
-        bind(other);
-      }
-    }
+    bind_all();
     return;
   }
   if (message.type == MessageType::kLink) {
@@ -264,15 +255,19 @@ void AgentServer::take(Link link, Message message) {
       links_->drop(link, taken.error().message());
       return;
     }
-    for (const auto& [other, id] : std::map(ids_)) {
-      bind(other);
-    }
+    bind_all();
   }
   if (agent_.map() == nullptr) {
     early_[link].push_back(std::move(message));
     return;
   }
   take_known(link, std::move(message));
+}
+
+void AgentServer::bind_all() {
+  for (const auto& [link, id] : std::map(ids_)) {
+    bind(link);
+  }
 }
 
 /// Gives a connection its process, once both are known.
@@ -303,29 +298,31 @@ void AgentServer::take_known(Link link, Message message) {
   if (taken.has_error()) {
     links_->drop(link, taken.error().message());
   } else if (leaves && !ends_) {
-    std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
-    ids_.erase(link);
-    processes_.erase(link);
+    forget(link);
     links_->finish(link);
   }
 }
 
-void AgentServer::end(Link link, LinkSet::End end, const std::string& why) {
+void AgentServer::forget(Link link) {
+  std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
   ids_.erase(link);
   early_.erase(link);
+  processes_.erase(link);
+}
+
+void AgentServer::end(Link link, LinkSet::End end, const std::string& why) {
   if (link == introducer_) {
     introducer_ = 0;
     agent_.lose_introducer(introducer_name_);
     return;
   }
   const auto at = processes_.find(link);
-  if (at == processes_.end()) {
+  const auto process = at == processes_.end() ? std::nullopt : std::optional(at->second);
+  forget(link);
+  if (!process.has_value()) {
     return;
   }
-  const uint32_t process = at->second;
-  processes_.erase(at);
-  std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
-  agent_.lose(process, end == LinkSet::End::kBroken ? Agent::Loss::kBroken : Agent::Loss::kRefused,
+  agent_.lose(*process, end == LinkSet::End::kBroken ? Agent::Loss::kBroken : Agent::Loss::kRefused,
               why);
 }
 

@@ -8,8 +8,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/bootstrap/agent.hpp"
@@ -63,7 +64,7 @@ class LocalAgentHost final : public AgentHost {
 
 /// The agent on TCP: a listening socket and a thread, which ends when all ranks of this process
 /// have left.
-class AgentServer final : public AgentHost, public std::enable_shared_from_this<AgentServer> {
+class AgentServer final : public AgentHost {
  public:
   /// `introducer`: a connection to it that has proved itself.
   static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
@@ -89,6 +90,8 @@ class AgentServer final : public AgentHost, public std::enable_shared_from_this<
   void send_to_introducer(const Message& message) override;
   void say_goodbye(const Message& message) override;
   void bind(Link link);
+  void bind_all();
+  void forget(Link link);
   void fail_all(const Error& error);
 
   const UniqueId id_;

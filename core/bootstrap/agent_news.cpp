@@ -40,6 +40,16 @@ void Agent::spread(News news, std::optional<uint32_t> source, uint32_t spared) {
   }
 }
 
+/// The group fails on all its ranks but `spared`. `rank`: whose failure it is.
+void Agent::spread_failure(uint64_t id, uint32_t rank, const Error& error, uint32_t spared) {
+  spread({.kind = News::Kind::kFailure,
+          .subject = rank,
+          .group = id,
+          .code = error.code(),
+          .text = error.message()},
+         std::nullopt, spared);
+}
+
 void Agent::apply(const News& news, uint32_t spared) {
   if (news.kind == News::Kind::kFailure) {
     if (Group* const group = find(news.group); group != nullptr) {
@@ -63,14 +73,12 @@ void Agent::apply(const News& news, uint32_t spared) {
 
 /// Leave notes that went to a process that is gone go to another one.
 void Agent::take_back_notes(uint32_t process) {
-  std::vector<uint64_t> ids;
   for (auto& [id, group] : groups_) {
     if (group.notes_at == process) {
       group.notes_at.reset();
     }
-    ids.push_back(id);
   }
-  for (const uint64_t id : ids) {
+  for (const uint64_t id : group_ids()) {
     if (Group* const group = find(id); group != nullptr) {
       progress_leaving(id, *group);
     }
@@ -175,29 +183,17 @@ void Agent::fail_with_dead(uint64_t id, Group& group) {
 
 void Agent::break_down(uint32_t rank, const Error& error) {
   fail_world(error);
-  std::vector<uint64_t> ids;
-  for (const auto& [id, group] : groups_) {
-    ids.push_back(id);
-  }
-  for (const uint64_t id : ids) {
-    spread({.kind = News::Kind::kFailure,
-            .subject = rank,
-            .group = id,
-            .code = Code::kRemoteError,
-            .text = fmt::format("{} failed: {}", name_of(rank), error.message())},
-           std::nullopt, kNobody);
+  for (const uint64_t id : group_ids()) {
+    spread_failure(id, rank,
+                   fail(Code::kRemoteError, "{} failed: {}", name_of(rank), error.message()));
   }
 }
 
 void Agent::lose(uint32_t process, Loss how, std::string_view why) {
-  if (map_ == nullptr || process == self_ || is_over_ || dead_.count(process) != 0) {
+  if (map_ == nullptr || process == self_ || is_over_ || is_gone(process)) {
     return;
   }
-  const bool was_child = children_.count(process) != 0;
-  if (gone_.count(process) != 0) {
-    return;
-  }
-  if (how == Loss::kBroken || was_child) {
+  if (how == Loss::kBroken || children_.count(process) != 0) {
     spread({.kind = News::Kind::kDeath,
             .subject = process,
             .group = 0,
@@ -271,14 +267,12 @@ void Agent::tick(Clock::time_point now) {
       const auto ranks = map_->table.ranks_of(group.suspect->first);
       const auto member = std::find_if(ranks.begin(), ranks.end(),
                                        [&](uint32_t rank) { return group.layout->has(rank); });
-      spread({.kind = News::Kind::kFailure,
-              .subject = *group.ranks.begin(),
-              .group = id,
-              .code = Code::kRemoteError,
-              .text = fmt::format("{} has left or died: its process does not listen any more, and "
-                                  "{} calls init, split or shrink",
-                                  name_of(*member), name_of(*group.ranks.begin()))},
-             std::nullopt, kNobody);
+      const uint32_t mine = *group.ranks.begin();
+      spread_failure(id, mine,
+                     fail(Code::kRemoteError,
+                          "{} has left or died: its process does not listen any more, and {} calls "
+                          "init, split or shrink",
+                          name_of(*member), name_of(mine)));
     }
   }
 }

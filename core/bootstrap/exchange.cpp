@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
-#include <numeric>
 #include <sys/random.h>
 
 #include "core/bootstrap/agent_host.hpp"
@@ -140,8 +139,7 @@ uint64_t random_group() {
 std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
   const uint64_t world = random_group();
   auto host = std::make_shared<LocalAgentHost>(world, static_cast<uint32_t>(nranks));
-  std::vector<uint32_t> members(static_cast<size_t>(nranks));
-  std::iota(members.begin(), members.end(), 0U);
+  const std::vector<uint32_t> members = all_ranks(static_cast<size_t>(nranks));
   std::vector<std::unique_ptr<Exchange>> exchanges;
   for (const uint32_t rank : members) {
     auto family = std::make_shared<Family>(host, rank, kLocalGatherTime);

@@ -65,9 +65,9 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info) {
     wrong = fmt::format("{}:{} and {} both say they are rank {}", info.process.host,
                         info.process.pid, same->second, info.rank);
   }
-  Guest& mine = guests_[guest];
-  if (mine.process.ranks.empty()) {
-    mine.process = info.process;
+  ProcessEntry& mine = guests_[guest];
+  if (mine.ranks.empty()) {
+    mine = info.process;
   }
   if (failure_.has_value()) {
     const Error late = fail(Code::kRemoteError, "the job failed before rank {} joined: {}",
@@ -82,7 +82,7 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info) {
                   wrong));
     return ok();
   }
-  mine.process.ranks.push_back(info.rank);
+  mine.ranks.push_back(info.rank);
   names_.emplace(info.rank, name_of(info));
   if (names_.size() == nranks_) {
     complete();
@@ -93,9 +93,9 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info) {
 void Introducer::complete() {
   is_complete_ = true;
   std::vector<ProcessEntry> entries;
-  for (const auto& [id, guest] : guests_) {
-    if (!guest.process.ranks.empty()) {
-      entries.push_back(guest.process);
+  for (const auto& [id, process] : guests_) {
+    if (!process.ranks.empty()) {
+      entries.push_back(process);
     }
   }
   auto table = ProcessTable::make(std::move(entries));
@@ -106,13 +106,13 @@ void Introducer::complete() {
   }
   const uint64_t root = table.value().id_of(0);
   const std::string bytes = table.value().encode();
-  for (const auto& [id, guest] : guests_) {
-    if (guest.process.process != root) {
+  for (const auto& [id, process] : guests_) {
+    if (process.process != root) {
       send_(id, {.type = MessageType::kJoined, .group = world_});
     }
   }
-  for (const auto& [id, guest] : guests_) {
-    if (guest.process.process == root) {
+  for (const auto& [id, process] : guests_) {
+    if (process.process == root) {
       send_(id, {.type = MessageType::kTable, .group = world_, .payload = bytes});
     }
   }
@@ -123,7 +123,7 @@ void Introducer::lose(uint32_t guest) {
   if (at == guests_.end()) {
     return;
   }
-  const ProcessEntry process = std::move(at->second.process);
+  const ProcessEntry process = std::move(at->second);
   guests_.erase(at);
   if (!is_complete_ && !process.ranks.empty()) {
     fail_all(fail(Code::kRemoteError, "{} died or lost its connection before all ranks had joined",
@@ -158,7 +158,7 @@ void Introducer::fail_all(const Error& error) {
   }
   failure_ = error.clone();
   const Message message{.type = MessageType::kFail, .group = world_, .payload = encode(error)};
-  for (const auto& [id, guest] : guests_) {
+  for (const auto& [id, process] : guests_) {
     send_(id, message);
   }
 }

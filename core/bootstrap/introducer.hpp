@@ -40,9 +40,6 @@ class Introducer {
   [[nodiscard]] bool is_alone() const noexcept { return guests_.empty(); }
 
  private:
-  struct Guest {
-    ProcessEntry process;
-  };
   Result<void> join(uint32_t guest, const JoinInfo& info);
   void take_failure(const Message& message);
   void complete();
@@ -53,7 +50,7 @@ class Introducer {
   Send send_;
   uint32_t nranks_ = 0;
   uint32_t version_ = 0;
-  std::map<uint32_t, Guest> guests_;
+  std::map<uint32_t, ProcessEntry> guests_;
   std::map<uint32_t, std::string> names_;  // rank -> its name, of those that joined
   bool is_complete_ = false;
   std::optional<Error> failure_;

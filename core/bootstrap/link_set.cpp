@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/log.hpp"
+#include "core/os/descriptors.hpp"
 
 namespace plexus {
 namespace {
@@ -34,7 +35,7 @@ Result<std::unique_ptr<LinkSet>> LinkSet::make(const Secret& secret,
   std::unique_ptr<LinkSet> set(new LinkSet(secret, std::move(listener), times, std::move(handler)));
   set->epoll_ = OwnFds::instance().open([] { return epoll_create1(EPOLL_CLOEXEC); });
   if (set->epoll_ < 0) {
-    return fail(Code::kSystemError, "epoll_create1 failed: {}", std::strerror(errno));
+    return describe_refused_descriptor("cannot wait for connections (epoll_create1)");
   }
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
   if (set->listener_.is_open()) {

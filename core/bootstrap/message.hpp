@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages of the control plane, as README.md of this folder specifies them. Everything decoded
+// The messages of the control plane; README.md of this folder has their header. Everything decoded
 // here comes from a socket: bounds are checked and nothing is trusted.
 #pragma once
 
@@ -21,9 +21,8 @@ enum class MessageType : uint16_t {
   kTable = 2,   // the ProcessTable; also from agent to agent, down the control tree
   kJoined = 3,  // from the introducer: all ranks have joined; its loss is no failure from now on
   // agent to agent
-  kLink =
-      4,  // first message of a connection: `tag` is the process_id() of who connects; the answer is
-          // one too
+  // First message of a connection: `tag` is the process_id() of who connects. So is its answer.
+  kLink = 4,
   kAttach = 5,    // you are my parent now; payload: all the news that I know
   kNews = 6,      // deaths and failures
   kOver = 7,      // all members have left `group`

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "core/base/bytes.hpp"
 
@@ -14,6 +15,12 @@ constexpr uint8_t kHostBytesMax = 64;
 Error damaged_table() { return fail(Code::kRemoteError, "a table of processes is damaged"); }
 
 }  // namespace
+
+std::vector<uint32_t> all_ranks(size_t nranks) {
+  std::vector<uint32_t> all(nranks);
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
 
 // ---- ProcessTable ----
 

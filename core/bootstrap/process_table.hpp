@@ -19,6 +19,9 @@ namespace plexus {
 
 inline constexpr uint32_t kRanksMax = 1U << 20;  // of a family
 
+/// 0, 1, ..., nranks - 1.
+std::vector<uint32_t> all_ranks(size_t nranks);
+
 /// One process, as it describes itself to the introducer.
 struct ProcessEntry {
   uint64_t process = 0;   // process_id()

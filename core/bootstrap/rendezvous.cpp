@@ -2,7 +2,6 @@
 #include "core/bootstrap/rendezvous.hpp"
 
 #include <charconv>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <unistd.h>
@@ -252,9 +251,8 @@ Result<std::unique_ptr<Exchange>> join(Agents& agents,
     return std::move(family).error().with_context(
         fmt::format("rank {} joining {}", rank, id.address.to_string()));
   }
-  std::vector<uint32_t> members(static_cast<size_t>(nranks));
-  std::iota(members.begin(), members.end(), 0U);
-  return std::make_unique<Exchange>(std::move(family).value(), id.job, std::move(members), rank);
+  return std::make_unique<Exchange>(std::move(family).value(), id.job,
+                                    all_ranks(static_cast<size_t>(nranks)), rank);
 }
 
 }  // namespace plexus
