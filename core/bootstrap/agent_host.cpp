@@ -74,6 +74,13 @@ std::string AgentHost::host_name_of(uint32_t rank) {
   return agent_.map() == nullptr ? std::string() : agent_.map()->table.host_name_of(rank);
 }
 
+std::string AgentHost::process_name_of(uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  const FamilyMap* const map = agent_.map();
+  const bool is_here = map == nullptr || map->table.nprocesses() == 1;
+  return is_here ? std::string() : map->table.process_name_of(rank);
+}
+
 Result<void> AgentHost::take(uint32_t rank, Message message) {
   const std::lock_guard lock(mutex_);
   return agent_.take(rank, std::move(message));

@@ -34,6 +34,8 @@ class AgentHost {
   void remove(uint32_t rank, const Family& family);
   /// "": the table is not there yet.
   [[nodiscard]] std::string host_name_of(uint32_t rank);
+  /// "host:pid"; "": there is no other process, or the table is not there yet.
+  [[nodiscard]] std::string process_name_of(uint32_t rank);
   /// A message of a rank of this process.
   Result<void> take(uint32_t rank, Message message);
   /// After kLeave: waits for a bounded time until the last messages of this process are sent, if

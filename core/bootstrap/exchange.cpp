@@ -45,6 +45,10 @@ std::string Exchange::host_of(int rank) const {
   return family_->host_name_of(members_[static_cast<size_t>(rank)]);
 }
 
+std::string Exchange::process_of(int rank) const {
+  return family_->process_name_of(members_[static_cast<size_t>(rank)]);
+}
+
 void Exchange::count(uint64_t size_bytes) noexcept {
   messages_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(size_bytes, std::memory_order_relaxed);

@@ -16,6 +16,8 @@ Result<void> Family::send(Message message) { return host_->take(rank_, std::move
 
 std::string Family::host_name_of(uint32_t rank) const { return host_->host_name_of(rank); }
 
+std::string Family::process_name_of(uint32_t rank) const { return host_->process_name_of(rank); }
+
 void Family::open_group(uint64_t group) {
   const std::lock_guard lock(mutex_);
   groups_[group].open = true;

@@ -39,6 +39,7 @@ class Family {
   void deliver_gathered(uint64_t group, uint64_t number, Gathered gathered);
 
   [[nodiscard]] std::string host_name_of(uint32_t rank) const;
+  [[nodiscard]] std::string process_name_of(uint32_t rank) const;
   void open_group(uint64_t group);
   /// Leaves the group. Peers that still probe this rank receive `record` (see on_probe).
   void leave_group(uint64_t group, std::string record);

@@ -141,8 +141,12 @@ std::string ProcessTable::name_of(uint32_t rank) const {
   if (rank >= nranks()) {
     return fmt::format("rank {}", rank);
   }
+  return fmt::format("rank {} ({})", rank, process_name_of(rank));
+}
+
+std::string ProcessTable::process_name_of(uint32_t rank) const {
   const Row& row = rows_[process_of(rank)];
-  return fmt::format("rank {} ({}:{})", rank, hosts_[row.host], row.pid);
+  return fmt::format("{}:{}", hosts_[row.host], row.pid);
 }
 
 // ---- ControlTree ----

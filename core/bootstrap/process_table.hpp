@@ -56,6 +56,8 @@ class ProcessTable {
   }
   /// "rank 3 (node:1234)".
   [[nodiscard]] std::string name_of(uint32_t rank) const;
+  /// "host:pid"
+  [[nodiscard]] std::string process_name_of(uint32_t rank) const;
 
  private:
   struct Row {

@@ -193,7 +193,10 @@ Result<void> Communicator::start(CommSetup setup) {
                        .exchange = setup_.exchange.get(),
                        .calls = call_log_.get(),
                        .thread = &calling_thread,
-                       .fail = [this](const Error& error) { fail(error); }});
+                       .fail = [this](const Error& error) { fail(error); },
+                       .is_busy = [this] { return is_busy(); },
+                       .patience = std::chrono::seconds(setup_.config.stall_s),
+                       .file = setup_.config.stall_file});
   set_state(Code::kSuccess);
   const CommTopology& topology = *setup_.topology;
   const Exchange::Traffic traffic = setup_.exchange->traffic();

@@ -86,6 +86,10 @@ class Communicator final : public RankState {
     calling_thread.note();
   }
   void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
+  /// A thread is inside a call, or a call is on a stream.
+  [[nodiscard]] bool is_busy() const noexcept {
+    return calls_.load(std::memory_order_relaxed) != 0 || !runner_->is_idle();
+  }
   /// Blocks until no thread is inside a call on this communicator (they see `stop`).
   void wait_left();
   /// Waits, within limits, until what was sent to other datacenters has arrived: until then it may

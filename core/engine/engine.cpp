@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace plexus {
 namespace {
 
@@ -155,6 +157,37 @@ void add_wait(std::vector<Wait>& waits, const Wait& wait) {
   }
 }
 
+std::string describe_place(const Execution& execution,
+                           const WorkQueue::Item& item,
+                           const LaneRun& lane,
+                           const ConnectionKey& key) {
+  const auto end = std::find_if(execution.ends.begin(), execution.ends.end(),
+                                [&](const ConnectionEnd* each) { return each->key() == key; });
+  return fmt::format("{}, channel {}, step {} of {}",
+                     end == execution.ends.end() ? "a network that reduces"
+                                                 : (*end)->describe_route(),
+                     item.index / 2, lane.step() + 1, lane.steps());
+}
+
+/// Adds what the lanes of a queue's current item wait for.
+void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vector<Wait>& waits) {
+  if (queue.current == queue.items.size() || queue.awaits_connections) {
+    return;
+  }
+  const WorkQueue::Item& item = queue.items[queue.current];
+  for (const LaneRun& lane : item.lanes) {
+    if (!waits_at_fifo(lane)) {
+      continue;
+    }
+    const bool sends = lane.waits_to_recv() == nullptr;
+    const int peer = sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer();
+    add_wait(waits,
+             {item.work.call, peer, true,
+              describe_place(execution, item, lane,
+                             {.peer = peer, .sends = sends, .index = item.index})});
+  }
+}
+
 /// What `execution` waits for: connections, messages or slots for its lanes, and peers that still
 /// read its user's memory.
 std::vector<Wait> list_waits(const Execution& execution) {
@@ -164,25 +197,15 @@ std::vector<Wait> list_waits(const Execution& execution) {
                   [](const WorkQueue& queue) { return queue.current == queue.items.size(); });
   for (ConnectionEnd* const end : execution.ends) {
     if (execution.remote != nullptr) {
-      add_wait(waits, {execution.remote->call(), end->key().peer, false});
+      add_wait(waits, {execution.remote->call(), end->key().peer, false, end->describe_route()});
     } else if (!end->connected() || (all_done && !end->drained())) {
       if (const CallRecord* const call = find_call(execution, *end); call != nullptr) {
-        add_wait(waits, {*call, end->key().peer, true});
+        add_wait(waits, {*call, end->key().peer, true, end->describe_route()});
       }
     }
   }
   for (const WorkQueue& queue : execution.queues) {
-    if (queue.current == queue.items.size() || queue.awaits_connections) {
-      continue;
-    }
-    const WorkQueue::Item& item = queue.items[queue.current];
-    for (const LaneRun& lane : item.lanes) {
-      if (lane.waits_to_recv() != nullptr) {
-        add_wait(waits, {item.work.call, lane.waits_to_recv()->peer(), true});
-      } else if (lane.waits_to_send() != nullptr) {
-        add_wait(waits, {item.work.call, lane.waits_to_send()->peer(), true});
-      }
-    }
+    list_waits_of(execution, queue, waits);
   }
   return waits;
 }

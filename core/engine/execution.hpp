@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <boost/container/stable_vector.hpp>
@@ -24,6 +25,7 @@ struct Wait {
   CallRecord call;  // the waiting rank's call
   int peer;
   bool certain;  // true: it cannot proceed without `peer`; false: a kernel waits for some peer
+  std::string where = {};  // for people: connection, and how far the call has come
   friend bool operator==(const Wait& a, const Wait& b) {
     return a.peer == b.peer && a.call.sequence == b.call.sequence &&
            a.call.collective == b.call.collective;

@@ -74,7 +74,11 @@ class CallRunner {
   Submission::Part start_submission(Plan& plan);
   /// Hands one launch's execution to the async engine, whose thread calls `finished` at the end.
   void submit_run(Execution& execution, std::function<void()> finished);
-  /// Blocks until nothing is on a host stream, or under way on a device.
+  /// Nothing is on a host stream, or under way on a device.
+  [[nodiscard]] bool is_idle() const noexcept {
+    return submitted_.load(std::memory_order_acquire) == 0;
+  }
+  /// Blocks until is_idle().
   void wait_submitted();
   /// The same with a limit; false: it was reached.
   bool wait_submitted_for(std::chrono::milliseconds time);
@@ -82,9 +86,6 @@ class CallRunner {
   void wait_left();
 
  private:
-  [[nodiscard]] bool is_idle() const noexcept {
-    return submitted_.load(std::memory_order_acquire) == 0;
-  }
   Result<void> run(Plan& plan);
   std::function<void()> finish_submission(std::function<void()> finished);
 

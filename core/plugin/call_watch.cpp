@@ -82,6 +82,28 @@ void CallWatcher::end(Entry& entry) noexcept {
   }
 }
 
+std::optional<CallWatcher::Stay> CallWatcher::find_longest(std::optional<pthread_t> thread) {
+  if (pid_ != getpid()) {
+    return std::nullopt;
+  }
+  const std::scoped_lock lock(mutex_);
+  const Entry* found = nullptr;
+  const auto is_mine = [&](const Entry& entry) { return thread == entry.thread; };
+  for (const Entry* entry = first_; entry != nullptr; entry = entry->next) {
+    const bool is_better =
+        found == nullptr || (is_mine(*entry) && !is_mine(*found)) ||
+        (is_mine(*entry) == is_mine(*found) && entry->began < found->began);
+    found = is_better ? entry : found;
+  }
+  if (found == nullptr) {
+    return std::nullopt;
+  }
+  return Stay{.plugin = std::string(found->call.plugin),
+              .entry = found->call.entry,
+              .time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() -
+                                                                            found->began)};
+}
+
 /// Connecting calls a plugin again and again, and waking this thread for each call would cost more
 /// than the call. The thread therefore polls while there are calls, and sleeps afterwards.
 void CallWatcher::serve() {

@@ -9,6 +9,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <pthread.h>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -36,6 +38,15 @@ class CallWatcher {
   CallWatcher(const CallWatcher&) = delete;
   CallWatcher& operator=(const CallWatcher&) = delete;
 
+  /// A call in progress, copied.
+  struct Stay {
+    std::string plugin;
+    std::string entry;
+    std::chrono::milliseconds time;
+  };
+  /// The longest call in progress: of `thread` if it makes one, else of any thread.
+  [[nodiscard]] std::optional<Stay> find_longest(std::optional<pthread_t> thread);
+
   /// The process's watcher: limit 10 s, reports as WARN.
   static CallWatcher& of_process();
 
@@ -44,6 +55,7 @@ class CallWatcher {
   struct Entry {
     PluginCall call;
     Clock::time_point began;
+    pthread_t thread;
     bool is_told = false;
     Entry* next = nullptr;
     Entry* previous = nullptr;
@@ -72,7 +84,7 @@ class WatchedCall {
  public:
   explicit WatchedCall(const PluginCall& call,
                        CallWatcher& watcher = CallWatcher::of_process()) noexcept
-      : watcher_(watcher), entry_{call, Clock::now()} {
+      : watcher_(watcher), entry_{call, Clock::now(), pthread_self()} {
     watcher_.begin(entry_);
   }
   ~WatchedCall() { watcher_.end(entry_); }

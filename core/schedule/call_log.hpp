@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls that a rank has made in a communicator, which ranks that wait for each other compare
-// (core/stall/stall_watch.hpp). Collectives have one number sequence; sends and receives have one
-// per peer and direction, since only those must come in the same order on two ranks.
+// The calls that a rank has made in a communicator: a flight recorder of fixed memory, which ranks
+// that wait for each other compare (core/stall/stall_watch.hpp) and `plexus doctor` shows.
+// Collectives have one number sequence; sends and receives have one per peer and direction, since
+// only those must come in the same order on two ranks.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kernels/layout/collective.hpp"
 #include "kernels/layout/fifo.hpp"
@@ -21,7 +23,8 @@ struct MessageKey {
   bool of_vector = false;  // see Task::of_vector
 };
 
-/// Threads: one at a time for note_*(), as the communicator's calls; any for the rest.
+/// Threads: one at a time for note_*(), as the communicator's calls; any for the
+/// rest.
 class CallLog {
  public:
   explicit CallLog(int nranks)
@@ -35,42 +38,50 @@ class CallLog {
     const auto* const counters = counters_.load(std::memory_order_acquire);
     return counters == nullptr ? 0 : counters[index(key)].load(std::memory_order_relaxed);
   }
+  /// Number of calls of either kind.
+  [[nodiscard]] uint64_t calls() const noexcept { return calls_.load(std::memory_order_acquire); }
 
-  /// The collective with this number, if it is among the most recent ones.
-  [[nodiscard]] std::optional<CallRecord> find(uint64_t sequence) const noexcept {
-    const CallRecord record = records_[sequence % kRecords].load();
-    const bool is_it = sequence < collectives() && record.sequence == sequence;
-    return is_it ? std::optional(record) : std::nullopt;
-  }
+  /// The collective with this number, if it is among the most recent calls.
+  [[nodiscard]] std::optional<CallRecord> find(uint64_t sequence) const;
+  /// The most recent calls, at most `count` and kRecords, in the order in which they were made.
+  [[nodiscard]] std::vector<CallRecord> list_recent(size_t count = kRecords) const;
 
   /// Notes the next collective. `record.sequence` is collectives().
   void note_collective(const CallRecord& record) noexcept {
-    records_[record.sequence % kRecords].store(record);
+    note(record);
     collectives_.store(record.sequence + 1, std::memory_order_release);  // pairs with collectives()
   }
-  /// Notes the next message and returns its number. The first call allocates.
-  uint64_t note_message(const MessageKey& key) {
+  /// Numbers the next message and notes it. The first call allocates.
+  uint64_t note_message(const MessageKey& key, CallRecord record) {
     if (owner_ == nullptr) {
       owner_ = std::make_unique<std::atomic<uint64_t>[]>(kKinds * static_cast<size_t>(nranks_));
       counters_.store(owner_.get(), std::memory_order_release);  // pairs with messages()
     }
     std::atomic<uint64_t>& counter = owner_[index(key)];
-    const uint64_t number = counter.load(std::memory_order_relaxed);
-    counter.store(number + 1, std::memory_order_relaxed);
-    return number;
+    record.sequence = counter.load(std::memory_order_relaxed);
+    note(record);
+    counter.store(record.sequence + 1, std::memory_order_relaxed);
+    return record.sequence;
   }
 
+  static constexpr size_t kRecords = 256;
+
  private:
-  static constexpr size_t kRecords = 32;
   static constexpr size_t kKinds = 4;  // kinds of messages per peer
   static size_t index(const MessageKey& key) noexcept {
     return kKinds * static_cast<size_t>(key.peer) + (key.sends ? 1U : 0U) +
            (key.of_vector ? 2U : 0U);
   }
+  void note(const CallRecord& record) noexcept {
+    const uint64_t number = calls_.load(std::memory_order_relaxed);
+    records_[number % kRecords].store(record);
+    calls_.store(number + 1, std::memory_order_release);  // pairs with calls()
+  }
 
   int nranks_;
   std::atomic<uint64_t> collectives_{0};
-  std::unique_ptr<SharedCall[]> records_;
+  std::atomic<uint64_t> calls_{0};
+  std::unique_ptr<SharedCall[]> records_;                  // call n is at n mod kRecords
   std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][kKinds]
   std::atomic<std::atomic<uint64_t>*> counters_{nullptr};  // owner_.get(), for other threads
 };

@@ -428,7 +428,8 @@ void Plan::number_calls(CallLog& log) {
     } else if (!work.program->peers.empty()) {  // not a message to itself
       call.sequence = log.note_message({.peer = call.root,
                                         .sends = collective == Collective::kSend,
-                                        .of_vector = call.of_vector != 0});
+                                        .of_vector = call.of_vector != 0},
+                                       call);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/log.hpp"
 #include "core/base/thread.hpp"
 
 namespace plexus {
@@ -15,7 +16,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr auto kTick = milliseconds(20);
-constexpr auto kProbeEvery = seconds(1);
 constexpr auto kFreshPatience = seconds(3);  // time for the engine's next check for stalls
 // before the calls of one thread tie two communicators
 constexpr auto kThreadPatience = seconds(10);
@@ -42,7 +42,9 @@ void StallWatch::add(Member member) {
   Exchange* const exchange = member.exchange;
   {
     const std::lock_guard lock(mutex_);
-    entries_[key].member = std::move(member);
+    Entry& entry = entries_[key];
+    entry.inquiries = make_inquiries(key, member);
+    entry.member = std::move(member);
   }
   exchange->on_probe([this, key](int peer, bool left, std::string payload) {
     take(
@@ -182,8 +184,9 @@ void StallWatch::serve_round() {
     take_inbox();
     look(Clock::now());
     const bool any = !waiting_.empty() ||
-                     std::any_of(entries_.begin(), entries_.end(),
-                                 [](const auto& entry) { return entry.second.stall.has_value(); });
+                     std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+                       return entry.second.stall.has_value() || entry.second.inquiries->any();
+                     });
     if (any) {
       const std::lock_guard inbox_lock(inbox_mutex_);
       awake_ = true;
@@ -208,45 +211,36 @@ void StallWatch::look(TimePoint now) {
       entry.probed = now;
       initiate(key, entry);
     }
+    look_into(entry, now);
   }
 }
-
-/// Keeps an entry from being removed.
-class StallWatch::Pin {
- public:
-  Pin(StallWatch& watch, const Key& key) : entry(watch.pin(key)), watch_(watch), key_(key) {}
-  ~Pin() {
-    if (entry != nullptr) {
-      watch_.unpin(key_);
-    }
-  }
-  Pin(const Pin&) = delete;
-  Pin& operator=(const Pin&) = delete;
-  Entry* const entry;  // nullptr: there is none
-
- private:
-  StallWatch& watch_;
-  const Key key_;
-};
 
 /// Runs without the lock, because sending and failing a communicator may block.
 void StallWatch::send_all() {
   std::vector<Outgoing> outgoing;
-  std::vector<Verdict> verdicts;
+  std::vector<Failure> failures;
+  std::vector<Finding> findings;
+  std::vector<std::string> sentences;
   {
     const std::lock_guard lock(mutex_);
     outgoing.swap(outgoing_);
-    verdicts.swap(verdicts_);
+    failures.swap(failures_);
+    findings.swap(findings_);
+    sentences.swap(sentences_);
   }
   for (Outgoing& message : outgoing) {
     if (const Pin pinned(*this, message.from); pinned.entry != nullptr) {
       pinned.entry->member.exchange->probe(message.peer, std::move(message.payload));
     }
   }
-  for (const Verdict& verdict : verdicts) {
-    if (const Pin pinned(*this, verdict.member); pinned.entry != nullptr) {
-      pinned.entry->member.fail(verdict.error);
+  for (const Failure& failure : failures) {
+    if (const Pin pinned(*this, failure.member); pinned.entry != nullptr) {
+      pinned.entry->member.fail(failure.error);
     }
+  }
+  tell_findings(findings);
+  for (const std::string& sentence : sentences) {
+    PLEXUS_WARN("{}", sentence);
   }
 }
 
@@ -332,6 +326,9 @@ bool StallWatch::is_handled(const Arrival& arrival, TimePoint now) {
   if (at == entries_.end() || now - arrival.at > kFreshPatience) {
     return true;
   }
+  if (handle_inquiry(arrival, at->second, now)) {
+    return true;
+  }
   return arrival.left ? handle_left(arrival, at->second) : handle_probe(arrival, at->second);
 }
 
@@ -351,7 +348,7 @@ bool StallWatch::handle_left(const Arrival& arrival, Entry& entry) {
     const bool certain = edge.is_certain || depends_on(edge.call, rank, arrival.from);
     if (edge.peer == arrival.from && !edge.is_split && certain &&
         count_answers(*record, edge.call, rank) <= edge.call.sequence) {
-      verdicts_.push_back({arrival.to, describe_left(rank, edge.call, arrival.from)});
+      failures_.push_back({arrival.to, describe_left(rank, edge.call, arrival.from)});
       return true;
     }
   }
@@ -382,7 +379,7 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
     if (last.is_split == 0 && !is_point_to_point(collective)) {
       const auto mine = calls.find(number);
       if (mine.has_value() && mine->hash != last.call.hash) {
-        verdicts_.push_back(
+        failures_.push_back(
             {arrival.to, describe_different(entry.member.rank, *mine, last.rank, last.call)});
       }
     }
@@ -393,6 +390,7 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
   if (!certain) {
     return true;
   }
+  entry.awaited = arrival.at;
   return probe->proves ? handle_proof(arrival, std::move(*probe))
                        : handle_search(arrival, entry, std::move(*probe));
 }
@@ -534,7 +532,7 @@ void StallWatch::conclude(const StallProbe& probe) {
   for (const StallHop& hop : probe.hops) {
     const auto at = entries_.find({hop.group, hop.rank});
     if (at != entries_.end() && done.insert(hop.group).second) {
-      verdicts_.push_back({at->first, describe_circle(probe.hops)});
+      failures_.push_back({at->first, describe_circle(probe.hops)});
     }
   }
 }

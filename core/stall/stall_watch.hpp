@@ -19,6 +19,9 @@
 // use a communicator, that tie is uncertain and nothing is concluded; otherwise it counts after
 // kThreadPatience.
 //
+// A rank that is only late is no error. But after PLEXUS_STALL_S a rank that still waits asks all
+// others what they do (inquiry.hpp), and every rank logs who keeps them waiting (verdict.hpp).
+//
 // One per process; its thread starts with the first wait that lasts a second. Threads: any.
 #pragma once
 
@@ -29,6 +32,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <pthread.h>
@@ -42,7 +46,9 @@
 #include "core/bootstrap/exchange.hpp"
 #include "core/engine/execution.hpp"
 #include "core/schedule/call_log.hpp"
+#include "core/stall/inquiry.hpp"
 #include "core/stall/stall_probe.hpp"
+#include "core/stall/verdict.hpp"
 
 namespace plexus {
 
@@ -90,6 +96,9 @@ class StallWatch {
     const CallLog* calls = nullptr;
     const CallingThread* thread = nullptr;
     std::function<void(const Error&)> fail;  // fails the communicator on all ranks
+    std::function<bool()> is_busy;  // a thread is in a call, or a call is on a stream; never blocks
+    std::chrono::seconds patience{0};  // PLEXUS_STALL_S; 0: never inquires
+    std::string file;                  // PLEXUS_STALL_FILE; "": none
   };
   void add(Member member);
   /// Returns when no part of the member is in use any more. No-op for a member that was never
@@ -119,6 +128,7 @@ class StallWatch {
   };
 
  private:
+  static constexpr std::chrono::seconds kProbeEvery{1};
   using Key = std::pair<uint64_t, int>;  // group and rank
   using TimePoint = Clock::time_point;
 
@@ -131,13 +141,25 @@ class StallWatch {
     TimePoint since;
     TimePoint checked;    // last confirmation that it still lasts
     std::set<int> needs;  // peers that have not begun its collective or split
+    uint32_t inquiries = 0;  // that it has caused
   };
   struct Entry {
     Member member;
     std::optional<Stall> stall;
     uint64_t splits = 0;  // number of splits begun
     TimePoint probed;
+    TimePoint awaited;  // the last probe for a call that this rank has not made
+    TimePoint heard;      // when the last verdict came
+    std::string verdict;  // that verdict
+    std::unique_ptr<Inquiries> inquiries;
     int pins = 0;  // uses by the watch's thread without the lock
+  };
+  /// An inquiry of this process's member that has its answers.
+  struct Finding {
+    Key member;
+    uint64_t inquiry;
+    RankStatus status;
+    StatusSummary summary;
   };
   /// A message from the control plane.
   struct Arrival {
@@ -152,7 +174,8 @@ class StallWatch {
     int peer;
     std::string payload;
   };
-  struct Verdict {
+  /// A call that can never end.
+  struct Failure {
     Key member;
     Error error;
   };
@@ -166,9 +189,25 @@ class StallWatch {
   void take_inbox();
   void look(TimePoint now);
   void send_all();
-  class Pin;
   Entry* pin(const Key& key);
   void unpin(const Key& key);
+  /// Keeps an entry from being removed.
+  class Pin {
+   public:
+    Pin(StallWatch& watch, const Key& key) : entry(watch.pin(key)), watch_(watch), key_(key) {}
+    ~Pin() {
+      if (entry != nullptr) {
+        watch_.unpin(key_);
+      }
+    }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+    Entry* const entry;  // nullptr: there is none
+
+   private:
+    StallWatch& watch_;
+    const Key key_;
+  };
 
   void initiate(const Key& key, Entry& entry);
   [[nodiscard]] bool is_handled(const Arrival& arrival, TimePoint now);
@@ -187,12 +226,23 @@ class StallWatch {
   [[nodiscard]] static std::vector<StallEdge> edges_of(const Entry& entry);
   Entry* find_stalled_by(pthread_t thread, Key& key);
 
+  std::unique_ptr<Inquiries> make_inquiries(const Key& key, const Member& member);
+  [[nodiscard]] bool handle_inquiry(const Arrival& arrival, Entry& entry, TimePoint now);
+  static std::chrono::milliseconds delay_of(int rank);
+  void look_into(Entry& entry, TimePoint now);
+  void note_finding(const Key& key, uint64_t inquiry, const StatusSummary& summary);
+  void note_verdict(const Key& key, std::string_view sentence);
+  void tell_findings(const std::vector<Finding>& findings);
+  [[nodiscard]] RankStatus status_of(const Key& key, const Entry& entry, TimePoint now);
+
   mutable std::mutex mutex_;
   std::condition_variable unpinned_;
   std::map<Key, Entry> entries_;  // guarded by mutex_, as all members up to inbox_mutex_
   std::vector<Arrival> waiting_;  // waiting for the engine's next check
   std::vector<Outgoing> outgoing_;
-  std::vector<Verdict> verdicts_;
+  std::vector<Failure> failures_;
+  std::vector<Finding> findings_;
+  std::vector<std::string> sentences_;  // verdicts of other ranks, to be logged
   uint64_t epochs_ = 0;
 
   std::mutex inbox_mutex_;  // lock order: mutex_ before inbox_mutex_

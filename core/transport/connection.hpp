@@ -91,6 +91,10 @@ class ConnectionEnd {
   virtual void observe(StepObserver* /*observer*/) {}
 
   [[nodiscard]] const ConnectionKey& key() const noexcept { return id_.key; }
+  /// For error messages: the transport and its route; "a connection that is being made".
+  [[nodiscard]] std::string describe_route() const {
+    return connected_ ? route() : "a connection that is being made";
+  }
   [[nodiscard]] bool has_pump() const noexcept { return has_pump_; }
   [[nodiscard]] bool connected() const noexcept { return connected_; }
   /// The Fifo that executors of this process use at both ends; nullptr: there is none. Only in such

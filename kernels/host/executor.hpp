@@ -113,6 +113,10 @@ class LaneRun {
   /// Whether a pending lane can proceed now.
   [[nodiscard]] bool can_go_on() const noexcept;
 
+  /// How far it has come, for error messages: of steps() in each of the program's loops.
+  [[nodiscard]] size_t step() const noexcept { return step_; }
+  [[nodiscard]] size_t steps() const noexcept { return lane_->steps.size(); }
+
   /// Whether the last advance() made progress.
   [[nodiscard]] bool moved() const noexcept { return moved_; }
 

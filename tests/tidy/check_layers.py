@@ -41,7 +41,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
                    "core/topo", "core/datacenter", "plugin-api", "kernels/layout"],
     "core/launch": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine", "core/schedule",
                     "kernels/layout", "kernels/cuda"],
-    "core/stall": ["core/base", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
+    "core/stall": ["core/base", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/engine",
                   "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
@@ -58,7 +58,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"sodium": ["core/bootstrap"],
     r"rdma/": ["plugins/net-ofi"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["tools/cli", "tools/conformance", "plugins/tuner-default"],
+    r"nlohmann/": ["core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
 }
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],

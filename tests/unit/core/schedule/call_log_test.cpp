@@ -13,16 +13,22 @@ CallRecord record_of(uint64_t sequence) {
   return record;
 }
 
+CallRecord message() {
+  CallRecord record{};
+  record.collective = static_cast<uint8_t>(Collective::kSend);
+  return record;
+}
+
 TEST(CallLog, NumbersMessagesPerPeerDirectionAndKind) {
   constexpr MessageKey kSends{.peer = 2, .sends = true};
   constexpr MessageKey kOfVector{.peer = 2, .sends = true, .of_vector = true};
   constexpr MessageKey kReceives{.peer = 2, .sends = false};
   CallLog log(3);
   EXPECT_EQ(log.messages(kSends), 0U);
-  EXPECT_EQ(log.note_message(kSends), 0U);
-  EXPECT_EQ(log.note_message(kSends), 1U);
-  EXPECT_EQ(log.note_message(kReceives), 0U);
-  EXPECT_EQ(log.note_message(kOfVector), 0U);
+  EXPECT_EQ(log.note_message(kSends, message()), 0U);
+  EXPECT_EQ(log.note_message(kSends, message()), 1U);
+  EXPECT_EQ(log.note_message(kReceives, message()), 0U);
+  EXPECT_EQ(log.note_message(kOfVector, message()), 0U);
   EXPECT_EQ(log.messages(kSends), 2U);
   EXPECT_EQ(log.messages(kReceives), 1U);
   EXPECT_EQ(log.messages(kOfVector), 1U);
@@ -33,15 +39,37 @@ TEST(CallLog, NumbersMessagesPerPeerDirectionAndKind) {
 TEST(CallLog, RemembersTheLastCollectives) {
   CallLog log(1);
   EXPECT_FALSE(log.find(0).has_value());
-  for (uint64_t sequence = 0; sequence < 100; ++sequence) {
+  for (uint64_t sequence = 0; sequence < 500; ++sequence) {
     log.note_collective(record_of(sequence));
   }
-  EXPECT_EQ(log.collectives(), 100U);
-  ASSERT_TRUE(log.find(99).has_value());
-  EXPECT_EQ(log.find(99)->hash, 297U);
-  EXPECT_TRUE(log.find(80).has_value());
+  EXPECT_EQ(log.collectives(), 500U);
+  ASSERT_TRUE(log.find(499).has_value());
+  EXPECT_EQ(log.find(499)->hash, 1497U);
+  EXPECT_TRUE(log.find(300).has_value());
   EXPECT_FALSE(log.find(3).has_value()) << "too long ago";
-  EXPECT_FALSE(log.find(100).has_value()) << "not made yet";
+  EXPECT_FALSE(log.find(500).has_value()) << "not made yet";
+}
+
+TEST(CallLog, ListsTheLastCallsOfBothKinds) {
+  CallLog log(2);
+  EXPECT_TRUE(log.list_recent().empty());
+  log.note_collective(record_of(0));
+  log.note_message({.peer = 1, .sends = true}, message());
+  log.note_message({.peer = 1, .sends = true}, message());
+  log.note_collective(record_of(1));
+  EXPECT_EQ(log.calls(), 4U);
+  const auto recent = log.list_recent(3);
+  ASSERT_EQ(recent.size(), 3U);
+  EXPECT_EQ(recent[0].collective, static_cast<uint8_t>(Collective::kSend));
+  EXPECT_EQ(recent[1].sequence, 1U);
+  EXPECT_EQ(recent[2].hash, 3U);
+  for (int i = 0; i < 1000; ++i) {
+    log.note_message({.peer = 1, .sends = true}, message());
+  }
+  EXPECT_EQ(log.list_recent().size(), CallLog::kRecords - 1) << "the next one takes the place of "
+                                                                "the oldest";
+  EXPECT_EQ(log.list_recent().back().sequence, 1001U);
+  EXPECT_FALSE(log.find(1).has_value());
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/call_log.hpp"
+
+#include <algorithm>
+
+namespace plexus {
+
+std::vector<CallRecord> CallLog::list_recent(size_t count) const {
+  const uint64_t end = calls();
+  const uint64_t first = end - std::min<uint64_t>({end, count, kRecords});
+  std::vector<CallRecord> records;
+  records.reserve(end - first);
+  for (uint64_t number = first; number < end; ++number) {
+    records.push_back(records_[number % kRecords].load());
+  }
+  // Meanwhile the oldest ones may have been overwritten, and the one after the last may be in the
+  // act of it.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const uint64_t now = calls_.load(std::memory_order_relaxed);
+  const uint64_t whole = now < kRecords ? 0 : now - kRecords + 1;
+  const uint64_t lost = whole > first ? std::min(whole, end) - first : 0;
+  records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(lost));
+  return records;
+}
+
+std::optional<CallRecord> CallLog::find(uint64_t sequence) const {
+  if (sequence >= collectives()) {
+    return std::nullopt;
+  }
+  const std::vector<CallRecord> recent = list_recent();
+  const auto at = std::find_if(recent.rbegin(), recent.rend(), [&](const CallRecord& record) {
+    return record.sequence == sequence &&
+           !is_point_to_point(static_cast<Collective>(record.collective));
+  });
+  return at == recent.rend() ? std::nullopt : std::optional(*at);
+}
+
+}  // namespace plexus

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// StallWatch: inquiries into calls that take long, and what this process's ranks answer.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/base/log.hpp"
+#include "core/engine/engine.hpp"
+#include "core/plugin/call_watch.hpp"
+#include "core/stall/stall_watch.hpp"
+
+namespace plexus {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr auto kFresh = seconds(3);  // the engine confirms a stall more often
+constexpr auto kInPluginAfter = seconds(1);
+constexpr uint32_t kDoublingsMax = 10;
+
+uint64_t random_id() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+uint32_t seconds_since(Clock::time_point then, Clock::time_point now) {
+  return static_cast<uint32_t>(
+      std::max(std::chrono::duration_cast<seconds>(now - then), seconds(0)).count());
+}
+
+void append_line(const std::string& path, const std::string& line) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const std::string whole = line + "\n";
+  if (file < 0 || write(file, whole.data(), whole.size()) != static_cast<ssize_t>(whole.size())) {
+    PLEXUS_WARN("PLEXUS_STALL_FILE={} cannot be written: {}", path, std::strerror(errno));
+  }
+  if (file >= 0) {
+    close(file);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Inquiries> StallWatch::make_inquiries(const Key& key, const Member& member) {
+  return std::make_unique<Inquiries>(
+      key.second, member.nranks,
+      Inquiries::Surroundings{
+          .send =
+              [this, key](int rank, const InquiryMessage& message) {
+                outgoing_.push_back({.from = key, .peer = rank, .payload = encode(message)});
+              },
+          .look = [this, key] { return status_of(key, entries_.at(key), Clock::now()); },
+          .conclude = [this, key](uint64_t inquiry,
+                                  const StatusSummary& summary) {
+            note_finding(key, inquiry, summary);
+          },
+          .hear = [this, key](std::string_view sentence) { note_verdict(key, sentence); }});
+}
+
+/// False: the arrival is of no inquiry, or others have to look at it as well.
+bool StallWatch::handle_inquiry(const Arrival& arrival, Entry& entry, TimePoint now) {
+  if (arrival.left) {
+    entry.inquiries->skip(arrival.from, now);
+    return false;
+  }
+  const auto message = decode_inquiry(arrival.payload, entry.member.nranks);
+  if (!message.has_value()) {
+    return false;
+  }
+  entry.inquiries->take(arrival.from, *message, now);
+  return true;
+}
+
+/// Lower ranks inquire earlier and so spare the others: the later, the lower in the tree of 16.
+/// After the first probes, from which ranks know that a call of theirs is awaited.
+milliseconds StallWatch::delay_of(int rank) {
+  milliseconds delay = kProbeEvery;
+  for (int above = rank; above > 0; above = (above - 1) / 16) {
+    delay += seconds(1);
+  }
+  return delay + milliseconds(50) * (rank % 16);
+}
+
+/// Begins an inquiry when the member has waited for long enough: after the patience, then after
+/// twice the time each.
+void StallWatch::look_into(Entry& entry, TimePoint now) {
+  entry.inquiries->tick(now);
+  const Member& member = entry.member;
+  if (!entry.stall.has_value() || member.patience == seconds(0)) {
+    return;
+  }
+  Stall& stall = *entry.stall;
+  const auto patience = member.patience * (1U << std::min(stall.inquiries, kDoublingsMax));
+  if (now - stall.since < patience + delay_of(member.rank) ||
+      now - entry.heard < member.patience) {
+    return;
+  }
+  ++stall.inquiries;
+  entry.inquiries->start(random_id(), now);
+}
+
+void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSummary& summary) {
+  const Entry& entry = entries_.at(key);
+  if (entry.stall.has_value()) {
+    findings_.push_back({.member = key,
+                         .inquiry = inquiry,
+                         .status = status_of(key, entry, Clock::now()),
+                         .summary = summary});
+  }
+}
+
+/// One line per process, however many of its ranks hear it.
+void StallWatch::note_verdict(const Key& key, std::string_view sentence) {
+  entries_.at(key).heard = Clock::now();
+  const bool is_known =
+      std::any_of(entries_.begin(), entries_.end(), [&](const auto& other) {
+        return other.first.first == key.first && other.second.verdict == sentence;
+      });
+  entries_.at(key).verdict = std::string(sentence);
+  if (!is_known) {
+    sentences_.emplace_back(sentence);
+  }
+}
+
+/// Runs without the lock, because names come from the control plane.
+void StallWatch::tell_findings(const std::vector<Finding>& findings) {
+  for (const Finding& finding : findings) {
+    const Pin pinned(*this, finding.member);
+    if (pinned.entry == nullptr) {
+      continue;
+    }
+    const Member& member = pinned.entry->member;
+    const StallVerdict verdict = judge(
+        {.group = member.group,
+         .nranks = member.nranks,
+         .status = finding.status,
+         .process_of = [&](int rank) { return member.exchange->process_of(rank); }},
+        finding.summary);
+    if (!member.file.empty()) {
+      append_line(member.file, verdict.json);
+    }
+    const std::lock_guard lock(mutex_);
+    pinned.entry->inquiries->spread(finding.inquiry, verdict.sentence);
+    note_verdict(finding.member, verdict.sentence);
+  }
+}
+
+/// Requires mutex_.
+RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint now) {
+  const Member& member = entry.member;
+  RankStatus status{.rank = member.rank, .collectives = member.calls->collectives()};
+  if (const auto recent = member.calls->list_recent(1); !recent.empty()) {
+    status.has_call = true;
+    status.call = recent.back();
+  }
+  const bool is_busy = member.is_busy && member.is_busy();
+  const bool is_confirmed =
+      entry.stall.has_value() && (entry.stall->is_split || now - entry.stall->checked < kFresh);
+  if (is_confirmed && (entry.stall->is_split || !entry.stall->waits.empty())) {
+    const Stall& stall = *entry.stall;
+    status.seconds = seconds_since(stall.since, now);
+    if (stall.is_split) {
+      status.activity = RankActivity::kSplitting;
+      return status;
+    }
+    const Wait& wait = stall.waits.front();
+    status.activity = RankActivity::kWaiting;
+    status.has_call = true;
+    status.call = wait.call;
+    status.peer = wait.peer < member.nranks ? wait.peer : -1;
+    status.where = wait.where;
+    return status;
+  }
+  const auto thread = member.thread->find();
+  const auto inside = CallWatcher::of_process().find_longest(thread);
+  if (inside.has_value() && inside->time >= kInPluginAfter) {
+    status.activity = RankActivity::kInPlugin;
+    status.seconds = static_cast<uint32_t>(std::chrono::duration_cast<seconds>(inside->time).count());
+    status.where = fmt::format("{} of plugin {}", inside->entry, inside->plugin);
+    return status;
+  }
+  status.is_awaited = now - entry.awaited < kFresh;
+  if (is_busy) {
+    status.activity = RankActivity::kRunning;
+    return status;
+  }
+  status.activity = RankActivity::kOutside;
+  Key other;
+  const Entry* const blocked = thread.has_value() ? find_stalled_by(*thread, other) : nullptr;
+  if (blocked != nullptr && other != key) {
+    status.activity = RankActivity::kElsewhere;
+    status.where = fmt::format(
+        "{} of comm {:#x}",
+        blocked->stall->is_split || blocked->stall->waits.empty()
+            ? std::string("ncclCommSplit")
+            : describe_call(blocked->stall->waits.front().call),
+        other.first);
+  }
+  return status;
+}
+
+}  // namespace plexus

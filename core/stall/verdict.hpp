@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a summary of all ranks says about a call that does not end: who keeps it from ending, as one
+// sentence and as JSON. Pure.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/stall/rank_status.hpp"
+
+namespace plexus {
+
+enum class StallCause : uint8_t {
+  kStopped,      // a process does not answer
+  kInPlugin,     // a plugin's function does not return
+  kElsewhere,    // a rank waits in another communicator
+  kNotCalled,    // a rank has not made the call
+  kSlow,         // a rank is still at work
+  kLink,         // all have made the call and wait for each other's messages
+};
+const char* name(StallCause cause);  // "stopped", "in_plugin", ...
+
+struct StallVerdict {
+  StallCause cause = StallCause::kLink;
+  std::vector<int> ranks;   // that keep the others waiting, the lowest 8; of a link the receiver
+  uint64_t count = 0;       // of such ranks in all
+  std::string sentence;
+  std::string json;         // one line
+};
+
+/// Who asked.
+struct StallAsker {
+  uint64_t group = 0;
+  int nranks = 0;
+  RankStatus status = {};  // kWaiting or kSplitting
+  /// "host:pid" of a rank.
+  std::function<std::string(int rank)> process_of;
+};
+
+StallVerdict judge(const StallAsker& asker, const StatusSummary& summary);
+
+const char* name(RankActivity activity);  // "silent", "in_plugin", ...
+
+}  // namespace plexus
