@@ -61,7 +61,7 @@ class Communicator final : public RankState {
   [[nodiscard]] Error stop_reason() const override;
   void fail(const Error& error) override;
   void fail_for_memory() noexcept override;
-  void on_stalled(std::vector<Wait> waits) override;
+  void on_stalled(std::vector<Wait> waits, std::vector<Sent> sent) override;
   void on_moved() override;
   /// Ends all waiting of this rank with `reason`; tells no other rank.
   void stop_with(const Error& reason);

@@ -181,10 +181,13 @@ void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vect
     }
     const bool sends = lane.waits_to_recv() == nullptr;
     const int peer = sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer();
-    add_wait(waits,
-             {item.work.call, peer, true,
+    Wait wait{item.work.call, peer, true,
               describe_place(execution, item, lane,
-                             {.peer = peer, .sends = sends, .index = item.index})});
+                             {.peer = peer, .sends = sends, .index = item.index})};
+    if (!sends) {
+      wait.arrival = {.index = item.index, .received = lane.waits_to_recv()->received()};
+    }
+    add_wait(waits, wait);
   }
 }
 
@@ -208,6 +211,21 @@ std::vector<Wait> list_waits(const Execution& execution) {
     list_waits_of(execution, queue, waits);
   }
   return waits;
+}
+
+std::vector<Sent> list_sent(const Execution& execution) {
+  constexpr size_t kSentMax = 256;
+  std::vector<Sent> sent;
+  for (const WorkQueue& queue : execution.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      for (const SendConnection* const send : item.work.sends) {
+        if (send != nullptr && sent.size() < kSentMax) {
+          sent.push_back({.peer = send->peer(), .index = item.index, .messages = send->sent()});
+        }
+      }
+    }
+  }
+  return sent;
 }
 
 }  // namespace
@@ -739,7 +757,7 @@ void Engine::find_stalled() noexcept {
     } else if (looked_at_ - execution->still_since > kStallAfter) {
       execution->stalled = true;
       try {
-        execution->rank->on_stalled(list_waits(*execution));
+        execution->rank->on_stalled(list_waits(*execution), list_sent(*execution));
       } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): told at the next look
       }
     }

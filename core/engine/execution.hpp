@@ -26,10 +26,23 @@ struct Wait {
   int peer;
   bool certain;  // true: it cannot proceed without `peer`; false: a kernel waits for some peer
   std::string where = {};  // for people: connection, and how far the call has come
+  // Where it waits for a message: of which connection, and how many came before.
+  struct Arrival {
+    int index;
+    uint64_t received;
+  };
+  std::optional<Arrival> arrival = {};
   friend bool operator==(const Wait& a, const Wait& b) {
     return a.peer == b.peer && a.call.sequence == b.call.sequence &&
            a.call.collective == b.call.collective;
   }
+};
+
+/// Messages that a rank handed to a connection in all its calls.
+struct Sent {
+  int peer;
+  int index;  // ConnectionKey::index
+  uint64_t messages;
 };
 
 /// The engine's view of the communicator. Threads: any.
@@ -49,10 +62,10 @@ class RankState {
   virtual void fail(const Error& error) = 0;
   /// There is no memory to go on with: as fail(), even if there is none to say so.
   virtual void fail_for_memory() noexcept = 0;
-  /// An execution of this rank has not moved for a second and waits for these. Called repeatedly
-  /// while that lasts, by the thread that drives the execution (slow path: finds calls that cannot
-  /// end).
-  virtual void on_stalled(std::vector<Wait> waits) = 0;
+  /// An execution of this rank has not moved for a second and waits for these; what it sent over
+  /// its connections (of many, some). Called repeatedly while that lasts, by the thread that drives
+  /// the execution (slow path: finds calls that cannot end).
+  virtual void on_stalled(std::vector<Wait> waits, std::vector<Sent> sent) = 0;
   /// The stalled execution moves again or has ended.
   virtual void on_moved() = 0;
 };

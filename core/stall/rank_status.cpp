@@ -17,11 +17,12 @@ struct StatusHead {
   CallRecord call;
   int32_t rank;
   int32_t peer;
+  int32_t lost_to;
   uint32_t seconds;
   uint8_t activity;
   uint8_t has_call;
   uint8_t is_awaited;
-  uint8_t unused;
+  uint8_t unused[5];
 };
 
 /// Equal for ranks that do the same. Messages between ranks differ in their peers and numbers, so
@@ -31,7 +32,7 @@ auto class_of(const RankStatus& status) {
   const auto collective = static_cast<Collective>(status.call.collective);
   const bool is_numbered = has_call && !is_point_to_point(collective);
   const bool is_inside = status.activity == RankActivity::kInPlugin;
-  return std::tuple(status.activity, status.is_awaited, has_call ? status.call.collective : 0xff,
+  return std::tuple(status.activity, status.is_awaited, status.lost_to < 0, has_call ? status.call.collective : 0xff,
                     is_numbered ? status.call.sequence : 0, is_numbered ? status.call.hash : 0,
                     is_inside ? std::string_view(status.where) : std::string_view());
 }
@@ -105,11 +106,12 @@ std::string encode(const StatusSummary& summary) {
                             .call = status.call,
                             .rank = status.rank,
                             .peer = status.peer,
+                            .lost_to = status.lost_to,
                             .seconds = status.seconds,
                             .activity = static_cast<uint8_t>(status.activity),
                             .has_call = status.has_call ? uint8_t{1} : uint8_t{0},
                             .is_awaited = status.is_awaited ? uint8_t{1} : uint8_t{0},
-                            .unused = 0});
+                            .unused = {}});
       writer.put_text<uint16_t>(std::string_view(status.where).substr(0, kWhereBytesMax));
     }
   }
@@ -130,13 +132,15 @@ std::optional<StatusSummary> decode_summary(std::string_view bytes, int nranks) 
       const auto head = reader.take<StatusHead>();
       const std::string_view where = reader.take_text<uint16_t>(kWhereBytesMax);
       const bool fits = head.activity < kRankActivities && head.rank >= 0 && head.rank < nranks &&
-                        head.peer >= -1 && head.peer < nranks;
+                        head.peer >= -1 && head.peer < nranks && head.lost_to >= -1 &&
+                        head.lost_to < nranks;
       if (reader.broken() || !fits) {
         return std::nullopt;
       }
       one.examples.push_back({.activity = static_cast<RankActivity>(head.activity),
                               .rank = head.rank,
                               .peer = head.peer,
+                              .lost_to = head.lost_to,
                               .seconds = head.seconds,
                               .collectives = head.collectives,
                               .has_call = head.has_call != 0,

@@ -31,6 +31,7 @@ struct RankStatus {
   RankActivity activity = RankActivity::kOutside;
   int32_t rank = 0;
   int32_t peer = -1;         // that it waits for; -1: none
+  int32_t lost_to = -1;      // a rank that a message of this one has not reached; -1: none
   uint32_t seconds = 0;      // how long it has been so; 0: unknown
   uint64_t collectives = 0;  // number of collectives that it has called
   bool has_call = false;     // `call` is one that it made; outside, its last one

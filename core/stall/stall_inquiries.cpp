@@ -152,6 +152,30 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
   }
 }
 
+/// `waiting` waits for a message of a call that this rank has made. It is lost, or stuck in the
+/// network, if this rank has sent it: when it is done with the call, or has counted more messages
+/// than have come.
+void StallWatch::note_lost(Entry& entry, const StallHop& waiting, TimePoint now) {
+  if (waiting.connection == 0) {
+    return;
+  }
+  bool has_sent = !(entry.member.is_busy && entry.member.is_busy());
+  if (entry.stall.has_value()) {
+    const int index = waiting.connection - 1;
+    has_sent = std::any_of(entry.stall->sent.begin(), entry.stall->sent.end(), [&](const Sent& sent) {
+      return sent.peer == waiting.rank && sent.index == index &&
+             static_cast<int32_t>(static_cast<uint32_t>(sent.messages) - waiting.received) > 0;
+    });
+  }
+  if (!has_sent) {
+    return;
+  }
+  if (entry.lost.peer != waiting.rank || now - entry.lost.seen > kFresh) {
+    entry.lost = {.peer = waiting.rank, .since = now, .seen = now};
+  }
+  entry.lost.seen = now;
+}
+
 /// Requires mutex_.
 RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint now) {
   const Member& member = entry.member;
@@ -159,6 +183,10 @@ RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint n
   if (const auto recent = member.calls->list_recent(1); !recent.empty()) {
     status.has_call = true;
     status.call = recent.back();
+  }
+  if (entry.lost.peer >= 0 && now - entry.lost.seen < kFresh &&
+      entry.lost.seen - entry.lost.since >= kProbeEvery / 2) {
+    status.lost_to = entry.lost.peer;
   }
   const bool is_busy = member.is_busy && member.is_busy();
   const bool is_confirmed =

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/engine/execution.hpp"
 #include "kernels/layout/fifo.hpp"
 
 namespace plexus {
@@ -20,6 +21,7 @@ struct StallEdge {
   int32_t peer = 0;
   bool is_split = false;
   bool is_certain = true;  // see Wait::certain
+  std::optional<Wait::Arrival> arrival;
 };
 
 /// One rank that a probe has passed.
@@ -33,7 +35,9 @@ struct StallHop {
   int32_t peer = 0;  // the peer that it waits for; unused when epoch is 0
   uint8_t is_split = 0;
   uint8_t is_certain = 0;
-  uint8_t unused[6] = {};
+  // of a wait for a message: 1 + ConnectionKey::index, and the number of messages that came before
+  uint16_t connection = 0;
+  uint32_t received = 0;
 };
 
 struct StallProbe {

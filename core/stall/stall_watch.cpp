@@ -87,7 +87,10 @@ std::string StallWatch::leave_record(uint64_t group, int rank) const {
   return encode(record);
 }
 
-void StallWatch::on_stalled(uint64_t group, int rank, std::vector<Wait> waits) {
+void StallWatch::on_stalled(uint64_t group,
+                            int rank,
+                            std::vector<Wait> waits,
+                            std::vector<Sent> sent) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = entries_.find({group, rank});
@@ -103,6 +106,7 @@ void StallWatch::on_stalled(uint64_t group, int rank, std::vector<Wait> waits) {
       stall->since = now;
     }
     stall->waits = std::move(waits);
+    stall->sent = std::move(sent);
     stall->checked = now;
   }
   start_thread();
@@ -268,8 +272,11 @@ std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
   std::vector<StallEdge> edges;
   for (const Wait& wait : stall.waits) {
     if (wait.peer < entry.member.nranks) {  // a higher number stands for a network that reduces
-      edges.push_back(
-          {.call = wait.call, .peer = wait.peer, .is_split = false, .is_certain = wait.certain});
+      edges.push_back({.call = wait.call,
+                       .peer = wait.peer,
+                       .is_split = false,
+                       .is_certain = wait.certain,
+                       .arrival = wait.arrival});
     }
   }
   for (const int peer : stall.needs) {
@@ -277,7 +284,8 @@ std::vector<StallEdge> StallWatch::edges_of(const Entry& entry) {
       edges.push_back({.call = stall.is_split ? CallRecord{} : stall.waits.front().call,
                        .peer = peer,
                        .is_split = stall.is_split,
-                       .is_certain = true});
+                       .is_certain = true,
+                       .arrival = {}});
     }
   }
   if (edges.size() > kPeersMax) {
@@ -303,6 +311,10 @@ StallHop StallWatch::hop_of(const Key& key, const Entry& entry, const StallEdge&
   hop.peer = edge.peer;
   hop.is_split = edge.is_split ? 1 : 0;
   hop.is_certain = edge.is_certain ? 1 : 0;
+  if (edge.arrival.has_value()) {
+    hop.connection = static_cast<uint16_t>(edge.arrival->index + 1);
+    hop.received = static_cast<uint32_t>(edge.arrival->received);
+  }
   return hop;
 }
 
@@ -376,6 +388,7 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
                               : calls.collectives();
   const uint64_t number = last.is_split != 0 ? last.splits - 1 : last.call.sequence;
   if (called > number) {
+    note_lost(entry, last, arrival.at);
     if (last.is_split == 0 && !is_point_to_point(collective)) {
       const auto mine = calls.find(number);
       if (mine.has_value() && mine->hash != last.call.hash) {

@@ -108,7 +108,7 @@ class StallWatch {
   [[nodiscard]] std::string leave_record(uint64_t group, int rank) const;
 
   /// See RankState.
-  void on_stalled(uint64_t group, int rank, std::vector<Wait> waits);
+  void on_stalled(uint64_t group, int rank, std::vector<Wait> waits, std::vector<Sent> sent);
   void on_moved(uint64_t group, int rank);
 
   /// Marks that the calling thread is in ncclCommSplit of the member, which ends when all ranks
@@ -136,6 +136,7 @@ class StallWatch {
   struct Stall {
     uint64_t epoch = 0;  // unique for each stall in the process
     std::vector<Wait> waits;
+    std::vector<Sent> sent;
     bool is_split = false;
     pthread_t thread{};
     TimePoint since;
@@ -148,6 +149,13 @@ class StallWatch {
     std::optional<Stall> stall;
     uint64_t splits = 0;  // number of splits begun
     TimePoint probed;
+    // A peer that waits for a message which this rank has sent, as probes of it say.
+    struct Lost {
+      int peer = -1;
+      TimePoint since;
+      TimePoint seen;
+    };
+    Lost lost;
     TimePoint awaited;  // the last probe for a call that this rank has not made
     TimePoint heard;      // when the last verdict came
     std::string verdict;  // that verdict
@@ -233,6 +241,7 @@ class StallWatch {
   void note_finding(const Key& key, uint64_t inquiry, const StatusSummary& summary);
   void note_verdict(const Key& key, std::string_view sentence);
   void tell_findings(const std::vector<Finding>& findings);
+  static void note_lost(Entry& entry, const StallHop& waiting, TimePoint now);
   [[nodiscard]] RankStatus status_of(const Key& key, const Entry& entry, TimePoint now);
 
   mutable std::mutex mutex_;

@@ -34,6 +34,9 @@ bool lacks_call(const RankStatus& status, const RankStatus& asker) {
 }
 
 std::optional<StallCause> cause_of(const RankStatus& status, const RankStatus& asker) {
+  if (status.lost_to >= 0) {
+    return StallCause::kLink;
+  }
   switch (status.activity) {
     case RankActivity::kSilent:
       return StallCause::kStopped;
@@ -100,6 +103,9 @@ std::string describe_cause(StallCause cause, const RankStatus& status) {
     case StallCause::kLink:
       break;
   }
+  if (status.lost_to >= 0) {
+    return fmt::format("has sent a message to rank {} that does not arrive", status.lost_to);
+  }
   return fmt::format("has waited for {} s for rank {}{}{}", status.seconds, status.peer,
                      status.where.empty() ? "" : " by ", status.where);
 }
@@ -128,6 +134,9 @@ nlohmann::json json_of(const RankStatus& status) {
                       {"collectives", status.collectives}};
   if (status.has_call) {
     made["call"] = describe_call(status.call);
+  }
+  if (status.lost_to >= 0) {
+    made["lost_to"] = status.lost_to;
   }
   if (status.peer >= 0) {
     made["waits_for"] = status.peer;
@@ -216,6 +225,11 @@ StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
     verdict.ranks.push_back(status.rank);
   }
   const RankStatus& first = suspects.examples.front();
+  std::string link;
+  if (first.lost_to >= 0) {
+    const RankStatus* const receiver = summary.find(first.lost_to);
+    link = receiver == nullptr || receiver->where.empty() ? "" : " by " + receiver->where;
+  }
   std::string others;
   if (suspects.count > 1) {
     others = fmt::format(" ({} ranks in all are so:", suspects.count);
@@ -225,10 +239,10 @@ StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
     others += suspects.count > verdict.ranks.size() ? " ...)" : ")";
   }
   verdict.sentence = fmt::format(
-      "comm {:#x} of {} ranks: rank {} has waited for {} s in {}: {}{} {}{}", asker.group,
+      "comm {:#x} of {} ranks: rank {} has waited for {} s in {}: {}{} {}{}{}", asker.group,
       asker.nranks, asker.status.rank, asker.status.seconds, describe_wanted(asker.status),
       suspects.cause == StallCause::kLink ? "all ranks have made the call, and " : "",
-      name_of(asker, first.rank), describe_cause(suspects.cause, first), others);
+      name_of(asker, first.rank), describe_cause(suspects.cause, first), link, others);
   verdict.json = make_json(asker, summary, verdict);
   return verdict;
 }

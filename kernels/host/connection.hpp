@@ -58,6 +58,8 @@ class SendConnection {
   /// Whether there is a Fifo behind it.
   [[nodiscard]] bool connected() const noexcept { return fifo_ != nullptr; }
   [[nodiscard]] int peer() const noexcept { return options_.peer; }
+  /// Number of messages that were handed over.
+  [[nodiscard]] uint64_t sent() const noexcept { return step_; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
@@ -172,6 +174,8 @@ class RecvConnection {
 
   [[nodiscard]] bool connected() const noexcept { return fifo_ != nullptr; }
   [[nodiscard]] int peer() const noexcept { return options_.peer; }
+  /// Number of messages that were taken.
+  [[nodiscard]] uint64_t received() const noexcept { return step_; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 

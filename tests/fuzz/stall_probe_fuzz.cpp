@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hostile or broken peer may send as a probe or a leave record. Whatever is accepted can be
-// encoded again and formatted as text.
+// What a hostile or broken peer may send as a probe, a leave record or in an inquiry. Whatever is
+// accepted can be encoded again and formatted as text.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "core/stall/inquiry.hpp"
 #include "core/stall/stall_probe.hpp"
+#include "core/stall/verdict.hpp"
 
 namespace plexus {
 namespace {
@@ -27,6 +29,19 @@ void fuzz(std::string_view bytes) {
   }
   if (const auto record = decode_leave_record(bytes); record.has_value()) {
     require(encode(*record) == bytes);
+  }
+  constexpr int kRanks = 100;
+  if (const auto message = decode_inquiry(bytes, kRanks); message.has_value()) {
+    require(encode(*message).size() == bytes.size());
+  }
+  if (const auto summary = decode_summary(bytes, kRanks); summary.has_value()) {
+    require(summary->classes.size() <= kClassesMax);
+    require(decode_summary(encode(*summary), kRanks).has_value());
+    const StallAsker asker{.group = 1,
+                           .nranks = kRanks,
+                           .status = {.activity = RankActivity::kWaiting},
+                           .process_of = [](int /*rank*/) { return std::string("host:1"); }};
+    require(!judge(asker, *summary).sentence.empty());
   }
 }
 

@@ -52,6 +52,19 @@ class Verdict(job.Test):
     def test_a_stopped_rank_is_named_over_tcp(self):
         self.stop_rank(1, **OVER_TCP)
 
+    def test_a_message_that_does_not_arrive_names_its_link(self):
+        rendezvous = f"127.0.0.1:{job.free_port()}"
+        flags = ["sendrecv", "-b", "1M", "-e", "1M", "-n", "2000", "--tsv", "-", *job.limit(120)]
+        settings = {"NCCL_NET_PLUGIN": "chaos", "rendezvous": rendezvous, **OVER_TCP, **self.settings}
+        # Rank 1's data stays in its network for longer than the others wait.
+        ranks = self.start_ranks(3, *flags, skip=(1,), **settings)
+        ranks |= self.start_ranks(3, *flags, skip=(0, 2), PLEXUS_CHAOS_SCRIPT="send: stall=24MiB/60s", **settings)
+        found = self.wait_for("link")
+        self.assertEqual(found["ranks"], [1])
+        self.assertIn(f"rank 1 ({os.uname().nodename}:{ranks[1].pid}) has sent a message to rank ",
+                      found["verdict"])
+        self.assertIn("net/Chaos", found["verdict"])
+
     def test_a_job_without_stalls_says_nothing(self):
         ranks = self.start_ranks(2, "all_reduce", "-e", "1M", **self.settings)
         for command in ranks.values():

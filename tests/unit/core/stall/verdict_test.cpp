@@ -97,6 +97,17 @@ TEST(Verdict, WithoutASuspectNamesTheLink) {
   EXPECT_THAT(verdict.sentence, HasSubstr("for rank 2 by net/Socket 0 > 0, channel 1"));
 }
 
+TEST(Verdict, NamesTheSenderOfAMessageThatDoesNotArrive) {
+  RankStatus sender = waiting(1, 0);
+  sender.lost_to = 2;
+  const auto verdict = judge_for(waiting(0, 2), {waiting(0, 2), sender, waiting(2, 1)});
+  EXPECT_EQ(verdict.cause, StallCause::kLink);
+  EXPECT_THAT(verdict.ranks, ElementsAre(1));
+  EXPECT_THAT(verdict.sentence,
+              HasSubstr("rank 1 (host:101) has sent a message to rank 2 that does not arrive by "
+                        "net/Socket 0 > 0"));
+}
+
 TEST(Verdict, CountsManyAndNamesTheFirst) {
   std::vector<RankStatus> statuses = {waiting(0, 1)};
   for (int rank = 1; rank < 100; ++rank) {
