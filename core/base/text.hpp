@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text in the ASCII of settings and plugin names, whatever locale the program has set.
+// Text in the ASCII of settings, plugin names and the log, whatever locale the program has set.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +15,14 @@ namespace plexus {
   std::transform(result.begin(), result.end(), result.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
+  return result;
+}
+
+/// `text` from another process, fit for a log: one line of ASCII.
+[[nodiscard]] inline std::string printable(std::string_view text) {
+  std::string result(text);
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   return result;
 }
 

@@ -115,6 +115,11 @@ void Agent::take_from_introducer(const Message& message) {
     case MessageType::kFail:
       fail_world(decode_error(message.payload));
       return;
+    case MessageType::kLate:
+      if (!present_.empty()) {
+        out_.deliver(*present_.begin(), message);
+      }
+      return;
     default:
       return;  // the introducer sends no other types
   }
@@ -411,9 +416,14 @@ void Agent::take_failure(uint32_t rank, const Message& message) {
     return;
   }
   const Error error = decode_error(message.payload);
-  if (error.code() == Code::kTimeout && group->gathers.count(message.tag) != 0) {
-    inquire(message.group, *group, message.tag, error);
-    return;
+  if (error.code() == Code::kInProgress || error.code() == Code::kTimeout) {
+    if (group->gathers.count(message.tag) != 0) {
+      inquire(message.group, *group, message.tag, error);
+      return;
+    }
+    if (error.code() == Code::kInProgress) {
+      return;  // it is over
+    }
   }
   const bool keeps = error.code() == Code::kInvalidUsage;
   spread_failure(message.group, rank,
@@ -480,6 +490,11 @@ Result<void> Agent::take_of_group(uint32_t process, Message message) {
       return take_missing(*group, message);
     case MessageType::kOverdue:
       inquire(message.group, *group, message.tag, decode_error(message.payload));
+      return ok();
+    case MessageType::kLate:
+      if (group->parent() == process) {
+        tell_late(*group, message);
+      }
       return ok();
     case MessageType::kOver:
       if (group->parent() == process && group->opened.size() <= group->left.size()) {

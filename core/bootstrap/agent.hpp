@@ -65,6 +65,8 @@ struct AgentOutput {
   std::function<void(const Message&)> to_introducer;
   /// All ranks of this process have left: `message` is the last one on every connection.
   std::function<void(const Message& message)> say_goodbye;
+  /// What keeps the ranks of this process from calling, for those that wait for them; "": unknown.
+  std::function<std::string()> explain = [] { return std::string(); };
 };
 
 /// Threads: one at a time.
@@ -126,8 +128,8 @@ class Agent {
   struct Inquiry {
     uint64_t gather = 0;
     Clock::time_point until{};
-    Error error;
-    std::vector<uint32_t> missing;
+    Error error;  // kInProgress: the ranks are told who is missing; else the group fails with that
+    std::vector<MissingRank> missing;
   };
   struct Group {
     std::shared_ptr<const GroupLayout> layout;
@@ -189,6 +191,8 @@ class Agent {
   void inquire(uint64_t id, Group& group, uint64_t number, const Error& error);
   void ask_below(uint64_t id, Group& group, uint64_t number, uint32_t parent);
   void conclude(uint64_t id, Group& group);
+  void tell_late(const Group& group, const Message& late);
+  [[nodiscard]] std::vector<MissingRank> explain_missing(const std::vector<uint32_t>& ranks) const;
   void fail_group(uint64_t id, Group& group, uint32_t spared, const Error& error);
   void tell_failure(uint64_t id, uint32_t rank, const Error& error) const;
   void fail_with_dead(uint64_t id, Group& group);

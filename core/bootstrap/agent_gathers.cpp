@@ -127,9 +127,14 @@ Result<void> Agent::take_gathered(Group& group, uint32_t process, const Message&
 
 // ---- who is missing ----
 
+/// A rank waits for a gather: asks who is missing. With an error of kInProgress all ranks are told
+/// and go on waiting, else the group fails.
 void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& error) {
   const auto at = group.gathers.find(number);
-  if (group.failure.has_value() || group.inquiry.has_value() || at == group.gathers.end()) {
+  const bool is_asked = group.inquiry.has_value() &&
+                        (group.inquiry->error.code() != Code::kInProgress ||
+                         error.code() == Code::kInProgress);
+  if (group.failure.has_value() || is_asked || at == group.gathers.end()) {
     return;
   }
   Inquiry& inquiry = group.inquiry.emplace();
@@ -153,11 +158,12 @@ void Agent::ask_below(uint64_t id, Group& group, uint64_t number, uint32_t paren
   std::set_difference(group.ranks.begin(), group.ranks.end(), gather.ranks.begin(),
                       gather.ranks.end(), std::back_inserter(missing));
   if (parent == kNobody) {
-    group.inquiry->missing = missing;
+    group.inquiry->missing = explain_missing(missing);
   } else if (!missing.empty()) {
-    out_.send(
-        parent,
-        {.type = MessageType::kMissing, .group = id, .tag = number, .payload = encode(missing)});
+    out_.send(parent, {.type = MessageType::kMissing,
+                       .group = id,
+                       .tag = number,
+                       .payload = encode(explain_missing(missing))});
   }
   for (const uint32_t child : group.children()) {
     if (gather.processes.count(child) == 0) {
@@ -172,7 +178,7 @@ void Agent::take_who(uint32_t process, const Message& message) {
     out_.send(process, {.type = MessageType::kMissing,
                         .group = message.group,
                         .tag = message.tag,
-                        .payload = encode(std::vector<uint32_t>(ranks_.begin(), ranks_.end()))});
+                        .payload = encode(explain_missing({ranks_.begin(), ranks_.end()}))});
   } else if (group->parent() == process) {
     ask_below(message.group, *group, message.tag, process);
   } else {
@@ -182,8 +188,8 @@ void Agent::take_who(uint32_t process, const Message& message) {
 }
 
 Result<void> Agent::take_missing(Group& group, const Message& message) {
-  PLEXUS_TRY(ranks, decode_ranks(message.payload));
-  std::erase_if(ranks, [&](uint32_t rank) { return !group.layout->has(rank); });
+  PLEXUS_TRY(ranks, decode_missing(message.payload));
+  std::erase_if(ranks, [&](const MissingRank& one) { return !group.layout->has(one.rank); });
   if (ranks.size() > kNamesMax) {
     ranks.resize(kNamesMax);
   }
@@ -208,8 +214,9 @@ void Agent::conclude(uint64_t id, Group& group) {
     return;
   }
   std::string missing;
-  for (const uint32_t rank : inquiry.missing) {
-    missing += (missing.empty() ? "" : ", ") + name_of(rank);
+  for (const MissingRank& one : inquiry.missing) {
+    missing += (missing.empty() ? "" : ", ") + name_of(one.rank);
+    missing += one.why.empty() ? "" : fmt::format(" [{}]", one.why);
   }
   for (const uint32_t child : group.children()) {
     if (missing.empty() && at->second.processes.count(child) == 0) {
@@ -217,9 +224,38 @@ void Agent::conclude(uint64_t id, Group& group) {
                             name_of(map_->table.ranks_of(child).front()));
     }
   }
-  spread_failure(
-      id, *group.ranks.begin(),
-      fail(Code::kTimeout, "still waiting for {}: {}", missing, inquiry.error.message()));
+  const std::string sentence =
+      fmt::format("still waiting for {}: {}", missing, inquiry.error.message());
+  if (inquiry.error.code() == Code::kInProgress) {
+    group.inquiry.reset();
+    tell_late(group, {.type = MessageType::kLate, .group = id, .payload = sentence});
+    return;
+  }
+  spread_failure(id, *group.ranks.begin(), fail(Code::kTimeout, "{}", sentence));
+}
+
+/// To one rank of each process, which logs it.
+void Agent::tell_late(const Group& group, const Message& late) {
+  for (const uint32_t child : group.children()) {
+    if (!is_gone(child)) {
+      out_.send(child, late);
+    }
+  }
+  for (const uint32_t rank : group.opened) {
+    if (group.left.count(rank) == 0) {
+      out_.deliver(rank, late);
+      return;
+    }
+  }
+}
+
+std::vector<MissingRank> Agent::explain_missing(const std::vector<uint32_t>& ranks) const {
+  const std::string why = out_.explain();
+  std::vector<MissingRank> missing;
+  for (const uint32_t rank : ranks) {
+    missing.push_back({.rank = rank, .why = why});
+  }
+  return missing;
 }
 
 // ---- leaving ----

@@ -20,13 +20,14 @@ constexpr uint64_t kLocalProcess = 1;
 
 // ---- AgentHost ----
 
-AgentHost::AgentHost(uint64_t world, uint64_t process)
+AgentHost::AgentHost(uint64_t world, uint64_t process, Explain explain)
     : agent_(world,
              process,
              {.send = [this](uint32_t to, const Message& message) { send(to, message); },
               .deliver = [this](uint32_t rank, const Message& message) { deliver(rank, message); },
               .to_introducer = [this](const Message& message) { send_to_introducer(message); },
-              .say_goodbye = [this](const Message& message) { say_goodbye(message); }}) {}
+              .say_goodbye = [this](const Message& message) { say_goodbye(message); },
+              .explain = std::move(explain)}) {}
 
 void AgentHost::deliver(uint32_t rank, const Message& message) {
   const auto at = families_.find(rank);
@@ -100,8 +101,9 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(worl
 Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
                                                         uint64_t process,
                                                         Socket listener,
-                                                        Socket introducer) {
-  auto server = std::make_shared<AgentServer>(id, process);
+                                                        Socket introducer,
+                                                        Explain explain) {
+  auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;
   server->introducer_name_ = introducer.peer_name();

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,9 @@ class Family;
 /// Threads: any. Lock order: mutex_, then the lock of a Family.
 class AgentHost {
  public:
-  explicit AgentHost(uint64_t world, uint64_t process);
+  /// See AgentOutput.
+  using Explain = std::function<std::string()>;
+  AgentHost(uint64_t world, uint64_t process, Explain explain = [] { return std::string(); });
   virtual ~AgentHost() = default;
   AgentHost(const AgentHost&) = delete;
   AgentHost& operator=(const AgentHost&) = delete;
@@ -72,8 +75,10 @@ class AgentServer final : public AgentHost {
   static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
                                                     uint64_t process,
                                                     Socket listener,
-                                                    Socket introducer);
-  AgentServer(const UniqueId& id, uint64_t process) : AgentHost(id.job, process), id_(id) {}
+                                                    Socket introducer,
+                                                    Explain explain);
+  AgentServer(const UniqueId& id, uint64_t process, Explain explain)
+      : AgentHost(id.job, process, std::move(explain)), id_(id) {}
 
   /// A rank of this process joins. `info.process` is completed with the address of this agent.
   Result<void> join(JoinInfo info, Family& family);

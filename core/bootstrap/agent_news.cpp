@@ -260,8 +260,12 @@ void Agent::tick(Clock::time_point now) {
   }
   for (const uint64_t id : ids) {
     Group& group = groups_.at(id);
-    if (group.inquiry.has_value() && !group.parent().has_value() && now >= group.inquiry->until) {
-      conclude(id, group);
+    if (group.inquiry.has_value() && now >= group.inquiry->until) {
+      if (!group.parent().has_value()) {
+        conclude(id, group);
+      } else if (group.inquiry->error.code() == Code::kInProgress) {
+        group.inquiry.reset();  // the root has heard of it, and may be asked again later
+      }
     }
     if (group.suspect.has_value() && now - group.suspect->second >= kSuspicionTime) {
       const auto ranks = map_->table.ranks_of(group.suspect->first);

@@ -146,7 +146,7 @@ std::vector<std::unique_ptr<Exchange>> make_local_exchanges(int nranks) {
   const std::vector<uint32_t> members = all_ranks(static_cast<size_t>(nranks));
   std::vector<std::unique_ptr<Exchange>> exchanges;
   for (const uint32_t rank : members) {
-    auto family = std::make_shared<Family>(host, rank, kLocalGatherTime);
+    auto family = std::make_shared<Family>(host, rank, Family::Times{.gather = kLocalGatherTime});
     host->add(rank, *family);
     exchanges.push_back(
         std::make_unique<Exchange>(std::move(family), world, members, static_cast<int>(rank)));

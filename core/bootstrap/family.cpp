@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "core/base/log.hpp"
+#include "core/base/text.hpp"
 #include "core/bootstrap/agent_host.hpp"
 
 namespace plexus {
 
-Family::Family(std::shared_ptr<AgentHost> host, uint32_t rank, std::chrono::seconds gather_time)
-    : host_(std::move(host)), rank_(rank), gather_time_(gather_time) {}
+Family::Family(std::shared_ptr<AgentHost> host, uint32_t rank, const Times& times)
+    : host_(std::move(host)), rank_(rank), times_(times) {}
 
 Family::~Family() { host_->remove(rank_, *this); }
 
@@ -59,7 +61,9 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   const auto given_up = [&] {
     return give_up != nullptr && give_up->load(std::memory_order_acquire);
   };
-  const Deadline deadline = Deadline::after(gather_time_);
+  const Deadline deadline = Deadline::after(times_.gather);
+  std::chrono::seconds late = times_.late;
+  Deadline asks = late.count() == 0 ? Deadline::never() : Deadline::after(late);
   std::unique_lock lock(mutex_);
   Group& mine = groups_[group];
   const auto over = [&] {
@@ -67,6 +71,13 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   };
   bool ready = changed_.wait_for(lock, poll, over);
   while (!ready && !given_up() && !deadline.expired()) {
+    if (asks.expired()) {
+      lock.unlock();
+      ask_who_is_late(group, number, late);
+      lock.lock();
+      asks = Deadline::after(late);
+      late *= 2;
+    }
     poll = std::min(2 * poll, kPollMax);
     ready = changed_.wait_for(lock, poll, over);
   }
@@ -86,6 +97,16 @@ Result<Gathered> Family::wait_gathered(uint64_t group,
   return explain_timeout(group, number);
 }
 
+/// The agent asks the others; all ranks that wait are told (kLate).
+void Family::ask_who_is_late(uint64_t group, uint64_t number, std::chrono::seconds waited) {
+  const Error error = fail(Code::kInProgress,
+                           "others have waited for {} s in init, split or shrink, which every rank "
+                           "of the communicator must call",
+                           waited.count());
+  // What is refused here is refused to the gather as well.
+  (void)send({.type = MessageType::kFail, .group = group, .tag = number, .payload = encode(error)});
+}
+
 /// Reports the timeout to the agent, which asks the others and fails the group with the names of
 /// the missing ranks.
 Error Family::explain_timeout(uint64_t group, uint64_t number) {
@@ -94,7 +115,7 @@ Error Family::explain_timeout(uint64_t group, uint64_t number) {
       fail(Code::kTimeout,
            "not all ranks made this call within {} s: every rank must call init, split and shrink; "
            "PLEXUS_BOOTSTRAP_TIMEOUT gives more time",
-           gather_time_.count());
+           times_.gather.count());
   const auto asked =
       send({.type = MessageType::kFail, .group = group, .tag = number, .payload = encode(error)});
   if (asked.has_error()) {
@@ -173,6 +194,9 @@ void Family::deliver(const Message& message) {
       return;
     case MessageType::kFail:
       fail_group(groups_[message.group], decode_error(message.payload));
+      return;
+    case MessageType::kLate:
+      PLEXUS_WARN("{}", printable(message.payload));
       return;
     default:
       return;  // the agent delivers no other types

@@ -26,8 +26,12 @@ class AgentHost;
 /// Threads: any. Lock order: the host's lock before mutex_, so nothing is sent under mutex_.
 class Family {
  public:
+  struct Times {
+    std::chrono::seconds gather{300};  // for all ranks to take part in a gather
+    std::chrono::seconds late{0};      // then it is logged who is missing; 0: never
+  };
   /// `host` has to be given this family (AgentHost::add).
-  Family(std::shared_ptr<AgentHost> host, uint32_t rank, std::chrono::seconds gather_time);
+  Family(std::shared_ptr<AgentHost> host, uint32_t rank, const Times& times);
   ~Family();
   Family(const Family&) = delete;
   Family& operator=(const Family&) = delete;
@@ -62,10 +66,11 @@ class Family {
   };
   void fail_group(Group& group, const Error& error);  // with mutex_ held
   Error explain_timeout(uint64_t group, uint64_t number);
+  void ask_who_is_late(uint64_t group, uint64_t number, std::chrono::seconds waited);
 
   const std::shared_ptr<AgentHost> host_;
   const uint32_t rank_;
-  const std::chrono::seconds gather_time_;
+  const Times times_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, Group> groups_;  // guarded by mutex_, as all below

@@ -34,10 +34,18 @@ void Introducer::take_failure(const Message& message) {
     return;
   }
   const Error error = decode_error(message.payload);
-  if (error.code() == Code::kTimeout) {
+  if (error.code() == Code::kTimeout || error.code() == Code::kInProgress) {
     size_t count = 0;
-    const std::string missing = missing_ranks(count);
-    fail_all(fail(Code::kTimeout, "still waiting for rank {}: {}", missing, error.message()));
+    const std::string sentence =
+        fmt::format("still waiting for rank {}: {}", missing_ranks(count), error.message());
+    if (error.code() == Code::kTimeout) {
+      fail_all(fail(Code::kTimeout, "{}", sentence));
+      return;
+    }
+    const bool is_first = !names_.empty() && message.from == names_.begin()->first;
+    for (auto guest = guests_.begin(); is_first && guest != guests_.end(); ++guest) {
+      send_(guest->first, {.type = MessageType::kLate, .group = world_, .payload = sentence});
+    }
     return;
   }
   if (error.code() == Code::kInvalidUsage) {

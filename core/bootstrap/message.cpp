@@ -9,6 +9,7 @@
 namespace plexus {
 namespace {
 
+constexpr uint16_t kWhyBytesMax = 256;
 constexpr uint32_t kMessageMagic = 0x32584c50;  // "PLX2"
 constexpr uint32_t kTextBytesMax = 4096;
 
@@ -151,6 +152,29 @@ Result<std::vector<News>> decode_news(std::string_view payload) {
     return damaged("news");
   }
   return news;
+}
+
+std::string encode(const std::vector<MissingRank>& missing) {
+  ByteWriter writer;
+  for (const MissingRank& one : missing) {
+    writer.put(one.rank);
+    writer.put_text<uint16_t>(std::string_view(one.why).substr(0, kWhyBytesMax));
+  }
+  return writer.take();
+}
+
+Result<std::vector<MissingRank>> decode_missing(std::string_view payload) {
+  std::vector<MissingRank> missing;
+  ByteReader reader(payload);
+  while (!reader.broken() && !reader.rest().empty()) {
+    MissingRank one{.rank = reader.take<uint32_t>()};
+    one.why = reader.take_text<uint16_t>(kWhyBytesMax);
+    missing.push_back(std::move(one));
+  }
+  if (reader.broken()) {
+    return damaged("list of missing ranks");
+  }
+  return missing;
 }
 
 std::string encode(const std::vector<uint32_t>& ranks) {

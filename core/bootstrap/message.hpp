@@ -26,9 +26,9 @@ enum class MessageType : uint16_t {
   kAttach = 5,    // you are my parent now; payload: all the news that I know
   kNews = 6,      // deaths and failures
   kOver = 7,      // all members have left `group`
-  kOverdue = 8,   // a rank has waited too long for gather `tag` of `group`; payload: its Error
+  kOverdue = 8,   // a rank waits for gather `tag` of `group`; payload: its Error, see Agent::inquire
   kWho = 9,       // who below you has not contributed to gather `tag` of `group`?
-  kMissing = 10,  // these ranks
+  kMissing = 10,  // these: MissingRanks
   // a rank and the agent of its process; most of them also from agent to agent
   kGroup = 11,     // from a rank: `group` consists of these ranks
   kGather = 12,    // my contribution to gather `tag` of `group`; between agents: Contributions, and
@@ -41,6 +41,7 @@ enum class MessageType : uint16_t {
   kLeaveGroup = 18,  // from a rank: it leaves `group`, with its leave record; to it: the last
                      // message of `group`; between agents: LeaveNotes
   kLeave = 19,       // from a rank: it leaves the family; between agents: my process does
+  kLate = 20,        // a gather of `group` takes long; payload: a sentence that says for whom
 };
 
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
@@ -107,6 +108,14 @@ struct News {
 };
 std::string encode(const std::vector<News>& news);
 Result<std::vector<News>> decode_news(std::string_view payload);
+
+/// A rank that others wait for.
+struct MissingRank {
+  uint32_t rank = 0;
+  std::string why = {};  // what its process is busy with; "": unknown
+};
+std::string encode(const std::vector<MissingRank>& missing);
+Result<std::vector<MissingRank>> decode_missing(std::string_view payload);
 
 std::string encode(const std::vector<uint32_t>& ranks);
 Result<std::vector<uint32_t>> decode_ranks(std::string_view payload);

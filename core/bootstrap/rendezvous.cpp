@@ -151,7 +151,10 @@ class Joining {
       slot.server = server;
     }
     auto family = std::make_shared<Family>(
-        server, info.rank, std::chrono::seconds(config_.bootstrap_timeout_s) + kExtraGatherTime);
+        server, info.rank,
+        Family::Times{
+            .gather = std::chrono::seconds(config_.bootstrap_timeout_s) + kExtraGatherTime,
+            .late = std::chrono::seconds(config_.stall_s)});
     PLEXUS_TRY(server->join(info, *family));
     return family;
   }
@@ -168,7 +171,7 @@ class Joining {
       return std::move(listener).error();
     }
     return AgentServer::start(id_, agents_.process_, std::move(listener).value(),
-                              std::move(introducer));
+                              std::move(introducer), agents_.explain_);
   }
   /// Where the user says, else at the interface that leads to the introducer.
   Result<Socket> listen(const Socket& introducer) {

@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "core/base/config.hpp"
 #include "core/bootstrap/exchange.hpp"
@@ -23,7 +26,11 @@ class AgentServer;
 /// The agents of one process, one for each unique id in use. Threads: any.
 class Agents {
  public:
-  explicit Agents(uint64_t process = process_id()) : process_(process) {}
+  /// `explain`: see AgentOutput.
+  explicit Agents(
+      uint64_t process = process_id(),
+      std::function<std::string()> explain = [] { return std::string(); })
+      : process_(process), explain_(std::move(explain)) {}
   Agents(const Agents&) = delete;
   Agents& operator=(const Agents&) = delete;
   [[nodiscard]] uint64_t id() const noexcept { return process_; }
@@ -40,6 +47,7 @@ class Agents {
   std::shared_ptr<Slot> slot_of(uint64_t job);
 
   const uint64_t process_;
+  const std::function<std::string()> explain_;
   std::mutex mutex_;
   std::map<uint64_t, std::shared_ptr<Slot>> slots_;  // guarded by mutex_
 };

@@ -4,8 +4,11 @@
 #include <memory>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/config.hpp"
 #include "core/os/descriptors.hpp"
+#include "core/plugin/call_watch.hpp"
 #include "core/plugin/env_plugin.hpp"
 
 namespace plexus {
@@ -22,6 +25,16 @@ std::map<const void*, int32_t> join(const std::set<const void*>& handles,
 }
 
 }  // namespace
+
+/// Why other ranks may wait for those of this process: see AgentOutput::explain.
+std::string Process::explain_wait() {
+  constexpr auto kLong = std::chrono::seconds(1);
+  const auto inside = CallWatcher::of_process().find_longest(std::nullopt);
+  return !inside.has_value() || inside->time < kLong
+             ? std::string()
+             : fmt::format("has been inside {} of plugin {} for {} s", inside->entry,
+                           inside->plugin, inside->time.count() / 1000);
+}
 
 Process::Process(AfterFork tag, Process& parent)
     : memory(tag, parent.memory),

@@ -38,7 +38,7 @@ class Process final : private ForkAware {
   /// Made at first use and never destroyed: threads of plugins may outlive main().
   static Process& instance() { return Immortal<Process>::instance(); }
 
-  Agents agents;
+  Agents agents{process_id(), explain_wait};
   CommunicatorTable communicators;
   LocalRendezvous rendezvous;
   UserMemory memory;
@@ -93,6 +93,7 @@ class Process final : private ForkAware {
 
  private:
   friend class Immortal<Process>;
+  static std::string explain_wait();
   Process() { Forks::add(*this); }
   Process(AfterFork tag, Process& parent);
   void hold() noexcept override;

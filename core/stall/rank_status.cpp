@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/bytes.hpp"
+#include "core/base/text.hpp"
 #include "kernels/layout/collective.hpp"
 
 namespace plexus {
@@ -35,13 +36,6 @@ auto class_of(const RankStatus& status) {
   return std::tuple(status.activity, status.is_awaited, status.lost_to < 0, has_call ? status.call.collective : 0xff,
                     is_numbered ? status.call.sequence : 0, is_numbered ? status.call.hash : 0,
                     is_inside ? std::string_view(status.where) : std::string_view());
-}
-
-std::string printable(std::string_view text) {
-  std::string safe(text);
-  std::replace_if(
-      safe.begin(), safe.end(), [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
-  return safe;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/log.hpp"
+#include "core/base/text.hpp"
 #include "core/engine/engine.hpp"
 #include "core/plugin/call_watch.hpp"
 #include "core/stall/stall_watch.hpp"
@@ -125,7 +126,7 @@ void StallWatch::note_verdict(const Key& key, std::string_view sentence) {
       });
   entries_.at(key).verdict = std::string(sentence);
   if (!is_known) {
-    sentences_.emplace_back(sentence);
+    sentences_.push_back(printable(sentence));
   }
 }
 

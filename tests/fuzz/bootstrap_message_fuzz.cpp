@@ -36,6 +36,9 @@ void require(bool condition) {
 }
 
 void decode_all(const std::string& payload) {
+  if (auto missing = decode_missing(payload); missing.has_value()) {
+    require(decode_missing(encode(missing.value())).has_value());
+  }
   if (auto ranks = decode_ranks(payload); ranks.has_value()) {
     require(encode(ranks.value()) == payload);
   }

@@ -87,6 +87,42 @@ TEST_F(AgentTest, SaysWhoIsMissingWhenAGatherTakesTooLong) {
   }
 }
 
+TEST_F(AgentTest, TellsOneRankOfEachProcessWhoIsLate) {
+  start({.processes = 40, .ranks_per_process = 2, .processes_per_host = 4});
+  simulation_->explain = [](uint32_t process) {
+    return process == 35 ? std::string("is busy") : std::string();
+  };
+  for (uint32_t rank = 0; rank < 80; ++rank) {
+    if (rank != 33 && rank != 70) {
+      gather(rank);
+    }
+  }
+  run();
+  const Error late = fail(Code::kInProgress, "others wait");
+  for (const uint32_t rank : {5U, 6U, 79U}) {
+    say(rank, {.type = MessageType::kFail, .group = kWorld, .tag = 0, .payload = encode(late)});
+  }
+  run(3 * kSecondUs);
+  for (uint32_t rank = 0; rank < 80; ++rank) {
+    EXPECT_EQ(failure_of(rank), "");
+    EXPECT_EQ(count(rank, MessageType::kLate), rank % 2 == 0 ? 1 : 0) << rank;
+  }
+  const auto told = std::find_if(delivered_.begin(), delivered_.end(), [](const Delivered& one) {
+    return one.message.type == MessageType::kLate;
+  });
+  EXPECT_EQ(told->message.payload,
+            "still waiting for rank 33 (node:16), rank 70 (node:35) [is busy]: others wait");
+  // Who waits too long is told so also while the others are asked.
+  say(5, {.type = MessageType::kFail, .group = kWorld, .tag = 0, .payload = encode(late)});
+  gather(33);
+  gather(70);
+  run(3 * kSecondUs);
+  for (uint32_t rank = 0; rank < 80; ++rank) {
+    EXPECT_EQ(count(rank, MessageType::kGathered), 1) << rank;
+    EXPECT_EQ(count(rank, MessageType::kLate), rank % 2 == 0 ? 1 : 0) << "it is over";
+  }
+}
+
 TEST_F(AgentTest, NamesRanksThatDidNotEvenOpenTheGroup) {
   start({.processes = 6, .processes_per_host = 2});
   open_group(0, 9, {0, 2, 5});

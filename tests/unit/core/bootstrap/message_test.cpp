@@ -82,6 +82,13 @@ TEST(Message, DamagedPayloadsAreErrors) {
   EXPECT_TRUE(decode_join("short").has_error());
   EXPECT_TRUE(decode_join(encode(JoinInfo{.rank = 5, .nranks = 5})).has_error());
   EXPECT_TRUE(decode_join(encode(JoinInfo{.rank = 0, .nranks = 0})).has_error());
+  const std::vector<MissingRank> missing = {{.rank = 3, .why = "is busy"}, {.rank = 9}};
+  const auto decoded = decode_missing(encode(missing));
+  ASSERT_TRUE(decoded.has_value());
+  ASSERT_EQ(decoded.value().size(), 2U);
+  EXPECT_EQ(decoded.value()[0].why, "is busy");
+  EXPECT_EQ(decoded.value()[1].rank, 9U);
+  EXPECT_TRUE(decode_missing(encode(missing).substr(1)).has_error());
   EXPECT_TRUE(decode_ranks("").has_error());
   EXPECT_TRUE(decode_ranks("12345").has_error());
   EXPECT_TRUE(decode_leave_notes("1234").has_error());

@@ -55,7 +55,8 @@ class Simulation {
                                       const Message& message) { send(process, to, message); },
               .deliver = [this](uint32_t rank, const Message& message) { deliver_(rank, message); },
               .to_introducer = [](const Message&) {},
-              .say_goodbye = [this, process](const Message& message) { exit(process, message); }},
+              .say_goodbye = [this, process](const Message& message) { exit(process, message); },
+              .explain = [this, process] { return explain(process); }},
           [this](std::string_view) { return map_; });
       for (const uint32_t rank : map_->table.ranks_of(process)) {
         (void)nodes_[process].agent->join({.rank = rank, .nranks = ranks()});
@@ -110,6 +111,7 @@ class Simulation {
   [[nodiscard]] uint64_t messages() const { return messages_; }
   [[nodiscard]] uint64_t bytes() const { return bytes_; }
   [[nodiscard]] uint64_t messages_of(uint32_t process) const { return nodes_[process].messages; }
+  std::function<std::string(uint32_t process)> explain = [](uint32_t) { return std::string(); };
   std::vector<std::string> errors;  // of agents that took a message for a break of the protocol
 
   /// Delay of a message: from this to four times this.
