@@ -82,6 +82,53 @@ void CallWatcher::end(Entry& entry) noexcept {
   }
 }
 
+DataPath::DataPath(std::string_view plugin) : plugin_(plugin) {
+  CallWatcher& watcher = CallWatcher::of_process();
+  const std::scoped_lock lock(watcher.mutex_);
+  watcher.paths_.push_back(this);
+}
+
+DataPath::~DataPath() {
+  CallWatcher& watcher = CallWatcher::of_process();
+  const std::scoped_lock lock(watcher.mutex_);
+  std::erase(watcher.paths_, this);
+}
+
+void CallWatcher::look_at_data_paths() noexcept {
+  const std::scoped_lock lock(mutex_);
+  const auto now = Clock::now();
+  for (DataPath* const path : paths_) {
+    const uint64_t calls = path->calls_.load(std::memory_order_relaxed);
+    const bool is_inside = path->entry_.load(std::memory_order_relaxed) != nullptr;
+    if (!is_inside || calls != path->seen_calls_ || path->seen_since_ == Clock::time_point{}) {
+      path->seen_calls_ = calls;
+      path->seen_since_ = is_inside ? now : Clock::time_point{};
+    }
+  }
+}
+
+/// Requires mutex_.
+std::optional<CallWatcher::Stay> CallWatcher::find_in_data_paths() const {
+  const DataPath* found = nullptr;
+  for (const DataPath* const path : paths_) {
+    const bool is_same = path->seen_since_ != Clock::time_point{} &&
+                         path->calls_.load(std::memory_order_relaxed) == path->seen_calls_ &&
+                         path->entry_.load(std::memory_order_relaxed) != nullptr;
+    if (is_same && (found == nullptr || path->seen_since_ < found->seen_since_)) {
+      found = path;
+    }
+  }
+  const char* const entry =
+      found == nullptr ? nullptr : found->entry_.load(std::memory_order_relaxed);
+  if (entry == nullptr) {
+    return std::nullopt;
+  }
+  return Stay{.plugin = std::string(found->plugin_),
+              .entry = entry,
+              .time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() -
+                                                                            found->seen_since_)};
+}
+
 std::optional<CallWatcher::Stay> CallWatcher::find_longest(std::optional<pthread_t> thread) {
   if (pid_ != getpid()) {
     return std::nullopt;
@@ -96,7 +143,7 @@ std::optional<CallWatcher::Stay> CallWatcher::find_longest(std::optional<pthread
     found = is_better ? entry : found;
   }
   if (found == nullptr) {
-    return std::nullopt;
+    return find_in_data_paths();
   }
   return Stay{.plugin = std::string(found->call.plugin),
               .entry = found->call.entry,

@@ -18,8 +18,10 @@ namespace collnet_detail {
 
 class Context {
  public:
-  explicit Context(std::shared_ptr<const CollnetPlugin> used) : plugin(std::move(used)) {}
+  explicit Context(std::shared_ptr<const CollnetPlugin> used)
+      : plugin(std::move(used)), data(plugin->name) {}
   std::shared_ptr<const CollnetPlugin> plugin;
+  mutable DataPath data;
   plexus_collnet_context_t* raw = nullptr;
   std::vector<plexus_collnet_properties_t> devices;
   mutable std::mutex mutex;
@@ -44,9 +46,10 @@ class Context {
   }
 }
 
-/// Calls `entry`; an exception becomes an error code. Costs nothing unless the plugin throws.
+/// Calls `entry`; an exception becomes an error code.
 template <class Call>
 int32_t call_entry(const Context& context, const char* entry, const Call& call) noexcept {
+  const DataPath::Call marked(context.data, entry);
   try {
     return call();
   } catch (...) {

@@ -34,11 +34,12 @@ namespace net_detail {
 class ContextState {
  public:
   ContextState(std::shared_ptr<const NetPlugin> used, NetLog log, NetSettings settings)
-      : plugin(std::move(used)) {
+      : plugin(std::move(used)), data(plugin->descriptor().name) {
     sink.log = std::move(log);
     sink.settings = std::move(settings);
   }
   std::shared_ptr<const NetPlugin> plugin;
+  mutable DataPath data;
   mutable plexus_log_sink sink;
   plexus_net_context_t* raw = nullptr;
   std::vector<NetProperties> devices;
@@ -292,7 +293,7 @@ void end_use(const ContextState& context,
              std::string_view peer,
              const Call& call) noexcept {
   const WatchedCall watched({context.plugin->descriptor().name, entry, peer});
-  const NetStatus status = net_detail::call_entry(context, entry, [&]() -> int32_t {
+  const NetStatus status = net_detail::call_entry(context, context.data, entry, [&]() -> int32_t {
     call();
     return PLEXUS_OK;
   });
@@ -318,6 +319,8 @@ std::string describe_exception(const char* entry) {
 }
 
 }  // namespace
+
+DataPath& net_detail::data_path_of(const ContextState& context) noexcept { return context.data; }
 
 int32_t net_detail::keep_exception(const ContextState& context, const char* entry) noexcept {
   try {

@@ -25,6 +25,7 @@
 #include "plugin-api/plexus_net.h"
 
 #include "core/base/result.hpp"
+#include "core/plugin/call_watch.hpp"
 #include "core/plugin/descriptor.hpp"
 
 namespace plexus {
@@ -161,16 +162,20 @@ void close(const ContextState& context, std::string_view peer, plexus_net_send_t
 void close(const ContextState& context, std::string_view peer, plexus_net_recv_t* raw) noexcept;
 void close(const ContextState& context, std::string_view peer, plexus_net_memory_t* raw) noexcept;
 
+[[nodiscard]] DataPath& data_path_of(const ContextState& context) noexcept;
+
 /// In a handler of an exception that `entry` threw, which breaks the plugin's contract: keeps the
 /// reason for make_error() and returns PLEXUS_INTERNAL_ERROR.
 [[nodiscard, gnu::cold, gnu::noinline]] int32_t keep_exception(const ContextState& context,
                                                                const char* entry) noexcept;
 
-/// A call of the data path. Costs nothing unless the plugin throws.
+/// A call of the data path.
 template <class Call>
 [[nodiscard]] NetStatus call_entry(const ContextState& context,
+                                   DataPath& path,
                                    const char* entry,
                                    const Call& call) noexcept {
+  const DataPath::Call marked(path, entry);
   try {
     return NetStatus{call()};
   } catch (...) {
@@ -183,14 +188,16 @@ template <class Raw>
 class Handle {
  public:
   Handle(const ContextState* context, const plexus_net_ops_t* ops, Raw* raw, std::string_view peer)
-      : context_(context), ops_(ops), raw_(raw), peer_(peer) {}
+      : context_(context), path_(&data_path_of(*context)), ops_(ops), raw_(raw), peer_(peer) {}
   Handle(Handle&& other) noexcept
       : context_(other.context_),
+        path_(other.path_),
         ops_(other.ops_),
         raw_(std::exchange(other.raw_, nullptr)),
         peer_(std::move(other.peer_)) {}
   Handle& operator=(Handle&& other) noexcept {
     std::swap(context_, other.context_);
+    std::swap(path_, other.path_);
     std::swap(ops_, other.ops_);
     std::swap(raw_, other.raw_);
     std::swap(peer_, other.peer_);
@@ -204,6 +211,7 @@ class Handle {
 
  protected:
   const ContextState* context_;
+  DataPath* path_;
   const plexus_net_ops_t* ops_;
   Raw* raw_;          // null: not made yet
   std::string peer_;  // for error messages
@@ -252,7 +260,7 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                 plexus_net_memory_t* memory,
                                 NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, "isend", [&] {
+    return net_detail::call_entry(*context_, *path_, "isend", [&] {
       return ops_->isend(raw_, data.data(), data.size(), tag, memory, request);
     });
   }
@@ -261,14 +269,14 @@ class NetSend : public net_detail::Handle<plexus_net_send_t> {
                                        int32_t tag,
                                        NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, "isend_pieces", [&] {
+    return net_detail::call_entry(*context_, *path_, "isend_pieces", [&] {
       return ops_->isend_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
   }
   /// kAgain: not done. Any other status: the request is freed.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* size_bytes) noexcept {
-    return net_detail::call_entry(*context_, "test",
+    return net_detail::call_entry(*context_, *path_, "test",
                                   [&] { return ops_->test(request, size_bytes); });
   }
   /// The reason why `call` failed with `status`. Must be called right after it in the same thread.
@@ -297,7 +305,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
   /// Posts all of `buffers` (1 .. recvs_max) as one request, or none (kAgain).
   [[nodiscard]] NetStatus irecv(std::span<const NetBuffer> buffers, NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, "irecv", [&] {
+    return net_detail::call_entry(*context_, *path_, "irecv", [&] {
       return ops_->irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
     });
   }
@@ -306,7 +314,7 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
                                        int32_t tag,
                                        NetRequest** request) noexcept {
     *request = nullptr;
-    return net_detail::call_entry(*context_, "irecv_pieces", [&] {
+    return net_detail::call_entry(*context_, *path_, "irecv_pieces", [&] {
       return ops_->irecv_pieces(raw_, static_cast<uint32_t>(pieces.size()), pieces.data(), tag,
                                 request);
     });
@@ -317,13 +325,13 @@ class NetRecv : public net_detail::Handle<plexus_net_recv_t> {
     if (ops_->flush == nullptr) {
       return NetStatus::kOk;
     }
-    return net_detail::call_entry(*context_, "flush", [&] {
+    return net_detail::call_entry(*context_, *path_, "flush", [&] {
       return ops_->flush(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
     });
   }
   /// kAgain: not done. Any other status: the request is freed. `sizes_bytes`: one entry per buffer.
   [[nodiscard]] NetStatus test(NetRequest* request, uint64_t* sizes_bytes) noexcept {
-    return net_detail::call_entry(*context_, "test",
+    return net_detail::call_entry(*context_, *path_, "test",
                                   [&] { return ops_->test(request, sizes_bytes); });
   }
   /// The reason why `call` failed with `status`. Must be called right after it in the same thread.

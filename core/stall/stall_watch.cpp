@@ -8,6 +8,7 @@
 
 #include "core/base/log.hpp"
 #include "core/base/thread.hpp"
+#include "core/plugin/call_watch.hpp"
 
 namespace plexus {
 namespace {
@@ -372,6 +373,7 @@ bool StallWatch::handle_probe(const Arrival& arrival, Entry& entry) {
   if (!probe.has_value()) {
     return true;
   }
+  CallWatcher::of_process().look_at_data_paths();
   const StallHop& last = probe->proves ? probe->hops[probe->index] : probe->hops.back();
   const bool is_from_sender =
       last.group == arrival.to.first && last.rank == arrival.from && last.epoch != 0;

@@ -2,10 +2,15 @@
 // net-chaos: a wrapper that simulates bad paths of another net plugin. This file has the settings,
 // the descriptor and the table, each entry of which is one `guard` statement over the C++ code.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
 
 #include "plugin-api/plexus_net.h"
 
@@ -32,10 +37,22 @@ using plexus::plugin::Result;
 using plexus::plugin::SettingReader;
 using plexus::plugin::take_from_host;
 
+/// A function that does not return while a file exists.
+struct Block {
+  std::string function = {};  // "": none
+  std::string file = {};
+  void stay_in(std::string_view called) const {
+    while (called == function && std::filesystem::exists(file)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+};
+
 struct plexus_net_context {
   Log log;
   const plexus_net_ops_t* ops;
   Script script;
+  Block block;
   uint64_t seed;
   plexus_net_context_t* inner = nullptr;
   std::atomic<uint32_t> sends{0};
@@ -96,6 +113,17 @@ Result<uint64_t> read_seed(const SettingReader& read) {
   return seed;
 }
 
+/// PLEXUS_CHAOS_BLOCK, "FUNCTION@FILE".
+Result<Block> read_block(const SettingReader& read) {
+  const std::string text = read_variable(read, "PLEXUS_CHAOS_BLOCK");
+  const size_t at = text.find('@');
+  if (!text.empty() && (at == 0 || at == std::string::npos || at + 1 == text.size())) {
+    return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_BLOCK={} is not FUNCTION@FILE, as isend@/tmp/x",
+                text);
+  }
+  return text.empty() ? Block() : Block{.function = text.substr(0, at), .file = text.substr(at + 1)};
+}
+
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {
   const Log log(config->log, config->log_sink);
   const SettingReader read(*config);
@@ -103,9 +131,11 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   const int32_t code = guard(log, [&]() -> Result<void> {
     PLEXUS_TRY(script, read_script(read));
     PLEXUS_TRY(seed, read_seed(read));
+    PLEXUS_TRY(block, read_block(read));
     PLEXUS_TRY(ops, load_inner(read_variable(read, "PLEXUS_CHAOS_NET")));
-    auto made = std::unique_ptr<plexus_net_context>(
-        new plexus_net_context{log, ops, std::move(script), seed ^ config->comm_id});
+    auto made = std::unique_ptr<plexus_net_context>(new plexus_net_context{
+        log, ops, std::move(script), std::move(block), seed ^ config->comm_id});
+    made->block.stay_in("init");
     inner_code = ops->init(config, &made->inner);
     if (inner_code == PLEXUS_OK) {
       *context = give_to_host(std::move(made));
@@ -142,6 +172,7 @@ int32_t start_listening(plexus_net_context_t* context,
                         plexus_net_handle_t* handle,
                         plexus_net_listen_t** listen) {
   return guard(context->log, [&]() -> int32_t {
+    context->block.stay_in("listen");
     auto made = std::unique_ptr<plexus_net_listen>(new plexus_net_listen{context, device, nullptr});
     const int32_t code = context->ops->listen(context->inner, device, handle, &made->inner);
     if (code == PLEXUS_OK) {
@@ -168,6 +199,7 @@ int32_t connect(plexus_net_context_t* context,
       *send = give_to_host(std::unique_ptr<plexus_net_send>(
           new plexus_net_send{context, context->sends.fetch_add(1), nullptr, nullptr}));
     }
+    context->block.stay_in("connect");
     const int32_t code =
         context->ops->connect(context->inner, device, handle, &(*send)->connecting);
     if (code == PLEXUS_OK) {
@@ -187,6 +219,7 @@ int32_t accept(plexus_net_listen_t* listen, plexus_net_recv_t** recv) {
       *recv = give_to_host(
           std::unique_ptr<plexus_net_recv>(new plexus_net_recv{context, nullptr, nullptr}));
     }
+    context->block.stay_in("accept");
     const int32_t code = context->ops->accept(listen->inner, &(*recv)->accepting);
     if (code == PLEXUS_OK) {
       const auto options = options_of(
@@ -222,6 +255,7 @@ int32_t isend(plexus_net_send_t* send,
               plexus_net_memory_t* memory,
               plexus_net_request_t** request) {
   return guard(send->context->log, [&] {
+    send->context->block.stay_in("isend");
     return send->connection->isend({const_cast<void*>(data), size_bytes, memory, tag, 0}, request);
   });
 }
@@ -230,8 +264,10 @@ int32_t irecv(plexus_net_recv_t* recv,
               uint32_t count,
               const plexus_net_buffer_t* buffers,
               plexus_net_request_t** request) {
-  return guard(recv->context->log,
-               [&] { return recv->connection->irecv(count, buffers, request); });
+  return guard(recv->context->log, [&] {
+    recv->context->block.stay_in("irecv");
+    return recv->connection->irecv(count, buffers, request);
+  });
 }
 
 int32_t flush(plexus_net_recv_t* recv,

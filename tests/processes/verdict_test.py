@@ -53,17 +53,61 @@ class Verdict(job.Test):
         self.stop_rank(1, **OVER_TCP)
 
     def test_a_message_that_does_not_arrive_names_its_link(self):
-        rendezvous = f"127.0.0.1:{job.free_port()}"
         flags = ["sendrecv", "-b", "1M", "-e", "1M", "-n", "2000", "--tsv", "-", *job.limit(120)]
-        settings = {"NCCL_NET_PLUGIN": "chaos", "rendezvous": rendezvous, **OVER_TCP, **self.settings}
         # Rank 1's data stays in its network for longer than the others wait.
-        ranks = self.start_ranks(3, *flags, skip=(1,), **settings)
-        ranks |= self.start_ranks(3, *flags, skip=(0, 2), PLEXUS_CHAOS_SCRIPT="send: stall=24MiB/60s", **settings)
+        ranks = self.start_chaos(flags, 1, {"PLEXUS_CHAOS_SCRIPT": "send: stall=24MiB/60s"})
         found = self.wait_for("link")
         self.assertEqual(found["ranks"], [1])
         self.assertIn(f"rank 1 ({os.uname().nodename}:{ranks[1].pid}) has sent a message to rank ",
                       found["verdict"])
         self.assertIn("net/Chaos", found["verdict"])
+
+    def start_chaos(self, flags, odd, odd_settings, log=None):
+        """Three ranks over net-chaos, one of them with other settings."""
+        settings = {"NCCL_NET_PLUGIN": "chaos", "rendezvous": f"127.0.0.1:{job.free_port()}", **OVER_TCP, **self.settings}
+        if log:
+            settings |= {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": f"{log}.%p"}
+        ranks = self.start_ranks(3, *flags, skip=(odd,), **settings)
+        others = [rank for rank in range(3) if rank != odd]
+        return ranks | self.start_ranks(3, *flags, skip=others, **settings, **odd_settings)
+
+    def test_a_plugin_that_does_not_return_is_named_with_its_function(self):
+        block = self.file.with_name("block")
+        ranks = self.start_chaos(["all_reduce", *LONG, *job.limit(120)], 1, {"PLEXUS_CHAOS_BLOCK": f"isend@{block}"})
+        ranks[0].read_line()
+        ranks[0].read_line()
+        block.touch()
+        found = self.wait_for("in_plugin")
+        self.assertEqual(found["ranks"], [1])
+        self.assertIn(f":{ranks[1].pid}) has been inside isend of plugin Chaos for", found["verdict"])
+        block.unlink()
+        ranks[0].read_line()  # it goes on
+
+    def wait_for_line(self, ranks, log, text):
+        files = [pathlib.Path(f"{log}.{ranks[rank].pid}") for rank in (0, 2)]
+        for file in files:
+            self.wait_until(60, lambda: file.exists() and text in file.read_text(),
+                            f"{text} is not in {file}")
+
+    def test_init_names_the_rank_in_a_plugin(self):
+        block = self.file.with_name("block")
+        log = self.file.with_name("log")
+        block.touch()
+        ranks = self.start_chaos(["all_reduce", "-e", "1K"], 1, {"PLEXUS_CHAOS_BLOCK": f"init@{block}"}, log)
+        self.wait_for_line(ranks, log, f":{ranks[1].pid}) [has been inside init of plugin Chaos for")
+        block.unlink()
+        for command in ranks.values():
+            self.assertEqual(command.end(60).returncode, 0)
+
+    def test_init_names_the_rank_that_has_not_come(self):
+        log = self.file.with_name("log")
+        settings = {"rendezvous": f"127.0.0.1:{job.free_port()}", "NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": f"{log}.%p",
+                    **self.settings}
+        ranks = self.start_ranks(3, "all_reduce", "-e", "1K", skip=(1,), **settings)
+        self.wait_for_line(ranks, log, "still waiting for rank 1: others have waited for 1 s in init")
+        ranks |= self.start_ranks(3, "all_reduce", "-e", "1K", skip=(0, 2), **settings)
+        for command in ranks.values():
+            self.assertEqual(command.end(60).returncode, 0)
 
     def test_a_job_without_stalls_says_nothing(self):
         ranks = self.start_ranks(2, "all_reduce", "-e", "1M", **self.settings)

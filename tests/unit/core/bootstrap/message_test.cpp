@@ -38,7 +38,7 @@ TEST(Message, ComesOutOfTheStreamAsItWentIn) {
 }
 
 TEST(Message, IsRefusedWhenItsHeaderIsNone) {
-  const std::string good = encode(Message{.type = MessageType::kLeave});
+  const std::string good = encode(Message{.type = MessageType::kLate});
   const auto refused = [&](size_t at, uint8_t value) {
     std::string bytes = good;
     bytes[at] = static_cast<char>(value);
