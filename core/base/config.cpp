@@ -5,10 +5,12 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -369,7 +371,23 @@ std::optional<std::string> setting_value(std::string_view name) {
 }
 
 std::unique_lock<std::recursive_mutex> hold_environment() {
-  return std::unique_lock(environment_mutex());
+  constexpr auto kPatience = std::chrono::seconds(1);
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  static std::atomic<bool> is_given_up{false};  // who holds it was waited for in vain
+  std::unique_lock lock(environment_mutex(), std::try_to_lock);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (!lock.owns_lock() && !is_given_up.load(std::memory_order_relaxed)) {
+    if (std::chrono::steady_clock::now() > until) {
+      is_given_up.store(true, std::memory_order_relaxed);
+      return lock;
+    }
+    std::this_thread::sleep_for(kPause);
+    (void)lock.try_lock();
+  }
+  if (lock.owns_lock()) {
+    is_given_up.store(false, std::memory_order_relaxed);
+  }
+  return lock;
 }
 
 void set_environment(Environment ask) noexcept {

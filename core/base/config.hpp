@@ -96,7 +96,8 @@ Result<Config> read_config();
 
 /// Returns the lock that is held while settings are read and while a plugin makes its context:
 /// libraries that plugins use may call setenv then, and getenv in another thread would race with
-/// it. Recursive, because plugins read settings through this library.
+/// it. Recursive, because plugins read settings through this library. A plugin that has not come
+/// back after a second is waited for no longer: the lock that is returned is not held then.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> hold_environment();
 
 /// Looks up a setting in place of getenv; nullopt: it is not set.

@@ -311,11 +311,14 @@ void Communicator::wait_submitted() {
 }
 
 void Communicator::wait_left() {
-  while (calls_.load(std::memory_order_acquire) != 0) {
-    std::this_thread::yield();
-  }
-  if (runner_.has_value()) {
-    runner_->wait_left();
+  // They leave at once, except from a plugin's function that does not return.
+  constexpr int kYields = 1000;
+  for (int i = 0; !is_left(); ++i) {
+    if (i < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }
 }
 

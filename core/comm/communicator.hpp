@@ -90,8 +90,14 @@ class Communicator final : public RankState {
   [[nodiscard]] bool is_busy() const noexcept {
     return calls_.load(std::memory_order_relaxed) != 0 || !runner_->is_idle();
   }
-  /// Blocks until no thread is inside a call on this communicator (they see `stop`).
+  /// Blocks until no thread is inside a call on this communicator (they see `stop`), nor is the
+  /// async engine's in one of its submissions.
   void wait_left();
+  /// Nothing to wait for in wait_left().
+  [[nodiscard]] bool is_left() const noexcept {
+    return calls_.load(std::memory_order_acquire) == 0 &&
+           (!runner_.has_value() || runner_->is_left());
+  }
   /// Waits, within limits, until what was sent to other datacenters has arrived: until then it may
   /// have to be sent again.
   void settle();
@@ -119,6 +125,7 @@ class Communicator final : public RankState {
   bool revoked = false;
   CallingThread calling_thread;
   std::thread initializer;           // of a non-blocking init or split
+  std::atomic<bool> initialized{true};  // `initializer` is done, or there is none
   std::atomic<bool> give_up{false};  // aborted while initializing
 
  private:

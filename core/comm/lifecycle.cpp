@@ -2,8 +2,10 @@
 #include "core/comm/lifecycle.hpp"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "core/base/thread.hpp"
@@ -26,22 +28,45 @@ void release(Communicator* comm) {
   const std::unique_ptr<Communicator> owner(comm);
 }
 
-/// Frees an aborted rank before it returns, unless its kernels wait behind other work on their
-/// streams. Those end as soon as they start; another thread frees the rank then.
-void release_aborted(Communicator* comm) {
-  constexpr auto kPatience = std::chrono::milliseconds(500);
-  if (comm->device_rank() == nullptr || comm->runner().wait_submitted_for(kPatience)) {
-    release(comm);
-    return;
+/// Whether `condition` comes true within a time that is long for a thread that is not blocked.
+template <class Condition>
+bool comes_true(std::chrono::milliseconds time, const Condition& condition) {
+  const auto until = std::chrono::steady_clock::now() + time;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  auto thread = start_thread("an aborted communicator", [comm] {
+  return true;
+}
+
+/// Ends all waiting in `comm` and tells the other ranks.
+void stop_aborted(Communicator* comm) {
+  if (comm->initializer.joinable()) {
+    comm->initializer.join();
+  }
+  const bool was_well = !comm->stop.load(std::memory_order_acquire);
+  comm->stop_with(fail(Code::kInvalidUsage, "the communicator was aborted by ncclCommAbort"));
+  if (comm->setup().exchange != nullptr) {
+    if (was_well) {
+      comm->setup().exchange->announce_failure(
+          fail(Code::kRemoteError, "rank {} called ncclCommAbort", comm->rank()));
+    }
+    comm->setup().exchange->stop();
+  }
+}
+
+/// Runs `end` in a thread of its own, because it waits for what may take for ever.
+void end_later(const std::function<void()>& end) {
+  auto thread = start_thread("an aborted communicator", [end] {
     try {
-      release(comm);
+      end();
     } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): what is left of it stays
     }
   });
   if (thread.has_error()) {
-    release(comm);
+    end();
     return;
   }
   thread.value().detach();  // touches only what lives as long as the process
@@ -132,19 +157,25 @@ Result<void> abort(Process& process, Communicator* comm) {
     return fail(Code::kInvalidArgument, "the communicator was already destroyed or never created");
   }
   comm->give_up.store(true, std::memory_order_release);
-  if (comm->initializer.joinable()) {
-    comm->initializer.join();
+  // A thread of it may be inside a plugin's function that does not return, and kernels may wait
+  // behind other work on their streams; those end as soon as they start.
+  constexpr auto kPatience = std::chrono::seconds(5);
+  constexpr auto kDevicePatience = std::chrono::milliseconds(500);
+  const auto is_initialized = [&] { return comm->initialized.load(std::memory_order_acquire); };
+  if (!comes_true(kPatience, is_initialized)) {
+    end_later([comm] {
+      stop_aborted(comm);
+      release(comm);
+    });
+    return ok();
   }
-  const bool was_well = !comm->stop.load(std::memory_order_acquire);
-  comm->stop_with(fail(Code::kInvalidUsage, "the communicator was aborted by ncclCommAbort"));
-  if (comm->setup().exchange != nullptr) {
-    if (was_well) {
-      comm->setup().exchange->announce_failure(
-          fail(Code::kRemoteError, "rank {} called ncclCommAbort", comm->rank()));
-    }
-    comm->setup().exchange->stop();
+  stop_aborted(comm);
+  const bool is_on_device = comm->device_rank() != nullptr;
+  if (comes_true(is_on_device ? kDevicePatience : kPatience, [&] { return comm->is_left(); })) {
+    release(comm);
+  } else {
+    end_later([comm] { release(comm); });
   }
-  release_aborted(comm);
   return ok();
 }
 

@@ -25,7 +25,8 @@ Result<void> check_shrinkable(const Communicator& comm) noexcept;
 Result<void> finalize(Communicator& comm);
 /// In a group at its end. kInvalidArgument: `comm`, which may be any address, is not live.
 Result<void> destroy(Process& process, Communicator* comm);
-/// Ends all waiting of this rank and of its peers, then frees it. Errors as destroy().
+/// Ends all waiting of this rank and of its peers, then frees it; in another thread, if one of its
+/// threads does not leave a plugin's function within seconds. Errors as destroy().
 Result<void> abort(Process& process, Communicator* comm);
 /// From now on only split, shrink and destroy are possible.
 Result<void> revoke(Communicator& comm);

@@ -27,6 +27,7 @@ void run_initializer(Communicator& comm, const std::function<Result<void>()>& ma
   } catch (const std::exception&) {  // no memory for the error
     comm.fail_for_memory();
   }
+  comm.initialized.store(true, std::memory_order_release);  // pairs with abort's load
 }
 
 }  // namespace
@@ -43,6 +44,7 @@ Result<void> start_life(Process& process,
   };
   if (!config.blocking) {
     *slot = comm;
+    comm->initialized.store(false, std::memory_order_relaxed);
     auto thread = start_thread("a non-blocking communicator",
                                [comm, try_make]() noexcept { run_initializer(*comm, try_make); });
     if (thread.has_error()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/launch/call_runner.hpp"
 
-#include <thread>
 #include <utility>
 
 namespace plexus {
@@ -97,23 +96,6 @@ void CallRunner::wait_submitted() {
   for (int pending = submitted_.load(std::memory_order_acquire); pending != 0;
        pending = submitted_.load(std::memory_order_acquire)) {
     submitted_.wait(pending, std::memory_order_acquire);
-  }
-}
-
-bool CallRunner::wait_submitted_for(std::chrono::milliseconds time) {
-  const auto limit = std::chrono::steady_clock::now() + time;
-  while (!is_idle()) {
-    if (std::chrono::steady_clock::now() > limit) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-void CallRunner::wait_left() {
-  while (inside_.load(std::memory_order_acquire) != 0) {
-    std::this_thread::yield();
   }
 }
 

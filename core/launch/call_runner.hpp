@@ -78,12 +78,12 @@ class CallRunner {
   [[nodiscard]] bool is_idle() const noexcept {
     return submitted_.load(std::memory_order_acquire) == 0;
   }
+  /// Nor is the async engine's thread in the last submission.
+  [[nodiscard]] bool is_left() const noexcept {
+    return is_idle() && inside_.load(std::memory_order_acquire) == 0;
+  }
   /// Blocks until is_idle().
   void wait_submitted();
-  /// The same with a limit; false: it was reached.
-  bool wait_submitted_for(std::chrono::milliseconds time);
-  /// Blocks until the async engine's thread has left the last submission.
-  void wait_left();
 
  private:
   Result<void> run(Plan& plan);

@@ -42,6 +42,9 @@ struct Block {
   std::string function = {};  // "": none
   std::string file = {};
   void stay_in(std::string_view called) const {
+    if (called == function && std::filesystem::exists(file)) {
+      std::ofstream(file + ".reached").flush();
+    }
     while (called == function && std::filesystem::exists(file)) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
