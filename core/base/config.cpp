@@ -139,6 +139,8 @@ const Row kRows[] = {
      kSecondsMax},
     {{"PLEXUS_STALL_FILE", "", "path", "what they find is appended to this file, as a line of JSON"},
      &Config::stall_file},
+    {{"PLEXUS_DOCTOR", "1", "0 or 1", "0: `plexus doctor` cannot ask this process"},
+     &Config::doctor},
     {{"PLEXUS_RAISE_NOFILE", "0", "0 or 1",
       "1: the first init raises the process's limit of open files as far as it may (ulimit -Hn)"},
      &Config::raise_nofile},

@@ -52,6 +52,7 @@ struct Config {
   int64_t bootstrap_timeout_s = 300;
   int64_t stall_s = 30;  // NOLINT(readability-magic-numbers): a default
   std::string stall_file;
+  bool doctor = true;
   bool raise_nofile = false;
   std::string device = "auto";
   bool check_pointers = false;

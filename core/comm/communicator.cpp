@@ -197,6 +197,9 @@ Result<void> Communicator::start(CommSetup setup) {
                        .is_busy = [this] { return is_busy(); },
                        .patience = std::chrono::seconds(setup_.config.stall_s),
                        .file = setup_.config.stall_file});
+  if (setup_.config.doctor) {
+    process_.status.start();
+  }
   set_state(Code::kSuccess);
   const CommTopology& topology = *setup_.topology;
   const Exchange::Traffic traffic = setup_.exchange->traffic();

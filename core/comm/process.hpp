@@ -27,6 +27,7 @@
 #include "core/setup/comm_setup.hpp"
 #include "core/setup/topology.hpp"
 #include "core/stall/stall_watch.hpp"
+#include "core/stall/status_server.hpp"
 #include "core/transport/direct.hpp"
 #include "core/transport/user_memory.hpp"
 
@@ -49,6 +50,7 @@ class Process final : private ForkAware {
   GroupCache<std::vector<PeerInfo>> infos;
   LaunchPool launches;
   StallWatch stalls;
+  StatusServer status{stalls};
 
   /// All settings. The first call loads NCCL_ENV_PLUGIN, which then answers for them; if that
   /// fails, all calls do.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <random>
+#include <set>
 #include <utility>
 
 #include <fcntl.h>
@@ -109,11 +111,13 @@ void StallWatch::look_into(Entry& entry, TimePoint now) {
 
 void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSummary& summary) {
   const Entry& entry = entries_.at(key);
-  if (entry.stall.has_value()) {
+  const bool is_asked = asked_.count(inquiry) != 0;
+  if (entry.stall.has_value() || is_asked) {
     findings_.push_back({.member = key,
                          .inquiry = inquiry,
                          .status = status_of(key, entry, Clock::now()),
-                         .summary = summary});
+                         .summary = summary,
+                         .is_asked = is_asked});
   }
 }
 
@@ -138,12 +142,21 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
       continue;
     }
     const Member& member = pinned.entry->member;
-    const StallVerdict verdict = judge(
-        {.group = member.group,
-         .nranks = member.nranks,
-         .status = finding.status,
-         .process_of = [&](int rank) { return member.exchange->process_of(rank); }},
-        finding.summary);
+    const StallAsker asker{
+        .group = member.group,
+        .nranks = member.nranks,
+        .status = finding.status,
+        .process_of = [&](int rank) { return member.exchange->process_of(rank); }};
+    if (finding.is_asked) {
+      std::string made = describe(asker, finding.summary);
+      const std::lock_guard lock(mutex_);
+      if (const auto asked = asked_.find(finding.inquiry); asked != asked_.end()) {
+        asked->second = std::move(made);
+      }
+      answered_.notify_all();
+      continue;
+    }
+    const StallVerdict verdict = judge(asker, finding.summary);
     if (!member.file.empty()) {
       append_line(member.file, verdict.json);
     }
@@ -151,6 +164,53 @@ void StallWatch::tell_findings(const std::vector<Finding>& findings) {
     pinned.entry->inquiries->spread(finding.inquiry, verdict.sentence);
     note_verdict(finding.member, verdict.sentence);
   }
+}
+
+std::string StallWatch::report() {
+  const std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  std::string all = "[";
+  for (const auto& [key, entry] : entries_) {
+    StallReport made{.group = key.first,
+                     .nranks = entry.member.nranks,
+                     .status = status_of(key, entry, now),
+                     .calls = entry.member.calls->calls(),
+                     .recent = entry.member.calls->list_recent(),
+                     .waits = {},
+                     .verdict = entry.verdict};
+    if (entry.stall.has_value()) {
+      made.waits = entry.stall->waits;
+    }
+    all += (all.size() > 1 ? "," : "") + describe(made);
+  }
+  return all + "]";
+}
+
+std::string StallWatch::inquire() {
+  std::vector<uint64_t> asked;
+  std::unique_lock lock(mutex_);
+  std::set<uint64_t> groups;
+  for (auto& [key, entry] : entries_) {
+    if (groups.insert(key.first).second) {
+      asked.push_back(random_id());
+      asked_[asked.back()];
+      entry.inquiries->start(asked.back(), Clock::now());
+    }
+  }
+  lock.unlock();
+  start_thread();
+  lock.lock();
+  answered_.wait_for(lock, Inquiries::kTime + kFresh, [&] {
+    return std::all_of(asked.begin(), asked.end(),
+                       [&](uint64_t inquiry) { return !asked_[inquiry].empty(); });
+  });
+  std::string all = "[";
+  for (const uint64_t inquiry : asked) {
+    const std::string made = asked_[inquiry];
+    asked_.erase(inquiry);
+    all += made.empty() ? "" : (all.size() > 1 ? "," : "") + made;
+  }
+  return all + "]";
 }
 
 /// `waiting` waits for a message of a call that this rank has made. It is lost, or stuck in the

@@ -107,6 +107,12 @@ class StallWatch {
   /// The record for peers that probe the member after it has left (Exchange::leave).
   [[nodiscard]] std::string leave_record(uint64_t group, int rank) const;
 
+  /// What this process's members do, as a JSON array. Never blocks for long.
+  [[nodiscard]] std::string report();
+  /// Asks all ranks of this process's communicators what they do; a JSON array with an object for
+  /// each communicator. Blocks until the answers are there, at most Inquiries::kTime.
+  [[nodiscard]] std::string inquire();
+
   /// See RankState.
   void on_stalled(uint64_t group, int rank, std::vector<Wait> waits, std::vector<Sent> sent);
   void on_moved(uint64_t group, int rank);
@@ -168,6 +174,7 @@ class StallWatch {
     uint64_t inquiry;
     RankStatus status;
     StatusSummary summary;
+    bool is_asked = false;  // by inquire()
   };
   /// A message from the control plane.
   struct Arrival {
@@ -252,6 +259,8 @@ class StallWatch {
   std::vector<Failure> failures_;
   std::vector<Finding> findings_;
   std::vector<std::string> sentences_;  // verdicts of other ranks, to be logged
+  std::map<uint64_t, std::string> asked_;  // inquiry of inquire() -> its JSON, when it is there
+  std::condition_variable answered_;
   uint64_t epochs_ = 0;
 
   std::mutex inbox_mutex_;  // lock order: mutex_ before inbox_mutex_

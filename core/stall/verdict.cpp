@@ -147,15 +147,17 @@ nlohmann::json json_of(const RankStatus& status) {
   return made;
 }
 
-std::string make_json(const StallAsker& asker, const StatusSummary& summary, const StallVerdict& verdict) {
+std::string dump(const nlohmann::json& made) {
+  return made.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool waits(const RankStatus& status) {
+  return status.activity == RankActivity::kWaiting || status.activity == RankActivity::kSplitting;
+}
+
+nlohmann::json json_of(const StallAsker& asker, const StatusSummary& summary) {
   nlohmann::json made{{"comm", fmt::format("{:#x}", asker.group)},
                       {"nranks", asker.nranks},
-                      {"call", describe_wanted(asker.status)},
-                      {"seconds", asker.status.seconds},
-                      {"cause", name(verdict.cause)},
-                      {"ranks", verdict.ranks},
-                      {"count", verdict.count},
-                      {"verdict", verdict.sentence},
                       {"not_heard", summary.others},
                       {"classes", nlohmann::json::array()}};
   for (const StatusClass& each : summary.classes) {
@@ -165,7 +167,20 @@ std::string make_json(const StallAsker& asker, const StatusSummary& summary, con
     }
     made["classes"].push_back({{"count", each.count}, {"examples", std::move(examples)}});
   }
-  return made.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return made;
+}
+
+std::string make_json(const StallAsker& asker,
+                      const StatusSummary& summary,
+                      const StallVerdict& verdict) {
+  nlohmann::json made = json_of(asker, summary);
+  made["call"] = describe_wanted(asker.status);
+  made["seconds"] = asker.status.seconds;
+  made["cause"] = name(verdict.cause);
+  made["ranks"] = verdict.ranks;
+  made["count"] = verdict.count;
+  made["verdict"] = verdict.sentence;
+  return dump(made);
 }
 
 }  // namespace
@@ -245,6 +260,35 @@ StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
       name_of(asker, first.rank), describe_cause(suspects.cause, first), link, others);
   verdict.json = make_json(asker, summary, verdict);
   return verdict;
+}
+
+std::string describe(const StallAsker& asker, const StatusSummary& summary) {
+  for (const StatusClass& each : summary.classes) {
+    if (waits(each.examples.front())) {
+      StallAsker waiting = asker;
+      waiting.status = waits(asker.status) ? asker.status : each.examples.front();
+      return judge(waiting, summary).json;
+    }
+  }
+  return dump(json_of(asker, summary));
+}
+
+std::string describe(const StallReport& report) {
+  nlohmann::json made = json_of(report.status);
+  made["comm"] = fmt::format("{:#x}", report.group);
+  made["nranks"] = report.nranks;
+  made["calls"] = report.calls;
+  made["recent"] = nlohmann::json::array();
+  for (const CallRecord& call : report.recent) {
+    made["recent"].push_back(describe_call(call));
+  }
+  made["waits"] = nlohmann::json::array();
+  for (const Wait& wait : report.waits) {
+    made["waits"].push_back(
+        {{"rank", wait.peer}, {"call", describe_call(wait.call)}, {"where", wait.where}});
+  }
+  made["verdict"] = report.verdict;
+  return dump(made);
 }
 
 }  // namespace plexus

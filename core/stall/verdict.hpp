@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/execution.hpp"
 #include "core/stall/rank_status.hpp"
 
 namespace plexus {
@@ -42,5 +43,20 @@ struct StallAsker {
 StallVerdict judge(const StallAsker& asker, const StatusSummary& summary);
 
 const char* name(RankActivity activity);  // "silent", "in_plugin", ...
+
+/// What a summary says, as JSON: with the verdict, if a rank waits.
+std::string describe(const StallAsker& asker, const StatusSummary& summary);
+
+/// One rank of this process.
+struct StallReport {
+  uint64_t group = 0;
+  int nranks = 0;
+  RankStatus status = {};
+  uint64_t calls = 0;                   // that it has made
+  std::vector<CallRecord> recent = {};  // of these, the last ones
+  std::vector<Wait> waits = {};
+  std::string verdict = {};  // the last one; "": none
+};
+std::string describe(const StallReport& report);  // as JSON
 
 }  // namespace plexus

@@ -41,7 +41,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
                    "core/topo", "core/datacenter", "plugin-api", "kernels/layout"],
     "core/launch": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine", "core/schedule",
                     "kernels/layout", "kernels/cuda"],
-    "core/stall": ["core/base", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
+    "core/stall": ["core/base", "core/os", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
     "core/comm": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/engine",
                   "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout"],
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],

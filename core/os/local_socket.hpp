@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sockets between processes of one user on one host: named in Linux's abstract namespace, so that
+// there is no file to clean up. Every wait is bounded.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "core/base/fork.hpp"
+#include "core/base/result.hpp"
+
+namespace plexus {
+
+/// Move-only owner. Threads: one at a time. Closed in a child made by fork (own_fds.hpp).
+class LocalSocket {
+ public:
+  LocalSocket() = default;
+  ~LocalSocket() { close(); }
+  LocalSocket(LocalSocket&& other) noexcept;
+  LocalSocket& operator=(LocalSocket&& other) noexcept;
+
+  static Result<LocalSocket> listen(const std::string& name);
+  /// kRemoteError: nobody listens.
+  static Result<LocalSocket> connect(const std::string& name);
+  /// Blocks until a process of this user, or of root, has connected; others are refused.
+  [[nodiscard]] Result<LocalSocket> accept() const;
+
+  Result<void> send_all(std::string_view bytes, std::chrono::milliseconds time) const;
+  /// Until the other side has closed, or `end` was received, which is not part of the result. An
+  /// Error: the time is over, or there are more than `size_max` bytes.
+  [[nodiscard]] Result<std::string> recv_until(char end,
+                                               size_t size_max,
+                                               std::chrono::milliseconds time) const;
+
+ private:
+  explicit LocalSocket(int fd) : fd_(fd), forks_(Forks::count()) {}
+  void close() noexcept;
+  int fd_ = -1;
+  uint64_t forks_ = 0;  // Forks::count() when it was opened
+};
+
+}  // namespace plexus

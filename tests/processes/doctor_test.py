@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`plexus doctor`: asks one process of a running job what all ranks do."""
+import json
+import os
+import signal
+import subprocess
+
+import job
+
+# Rows are printed for minutes: after the first one the job runs.
+LONG = ["-b", "1K", "-e", "64M", "-i", "1K", "-n", "20", "-w", "1", "--tsv", "-"]
+
+
+class Doctor(job.Test):
+    def doctor(self, *arguments, code=0):
+        ended = subprocess.run([job.PLEXUS, "doctor", *map(str, arguments)], capture_output=True, text=True,
+                               timeout=job.bound(60), env=job.clean_environment(), check=False)
+        self.assertEqual(ended.returncode, code, ended.stderr)
+        return ended.stderr if code else ended.stdout
+
+    def start_job(self, **environment):
+        ranks = self.start_ranks(3, "all_reduce", *LONG, *job.limit(120), **environment)
+        ranks[0].read_line()
+        ranks[0].read_line()
+        return ranks
+
+    def classes(self, pid):
+        """activity -> ranks, of the job's communicator."""
+        comm, = json.loads(self.doctor(pid, "--json"))["comms"]
+        self.assertEqual(comm["nranks"], 3)
+        found = {}
+        for each in comm["classes"]:
+            found.setdefault(each["examples"][0]["activity"], []).extend(
+                example["rank"] for example in each["examples"])
+        return found
+
+    def test_shows_what_all_ranks_do(self):
+        ranks = self.start_job()
+        self.assertIn(str(ranks[1].pid), self.doctor().split())
+        found = self.classes(ranks[1].pid)
+        self.assertEqual(sorted(sum(found.values(), [])), [0, 1, 2])
+        text = self.doctor(ranks[0].pid)
+        self.assertIn("rank 0 of 3: ", text)
+        self.assertIn("all_reduce(count ", text)
+        self.assertIn("all 3 ranks of comm 0x", text)
+        mine, = json.loads(self.doctor(ranks[2].pid, "--json", "--here"))["ranks"]
+        self.assertEqual(mine["rank"], 2)
+        self.assertGreater(mine["calls"], 20)
+        self.assertLessEqual(len(mine["recent"]), 256)
+
+    def test_names_a_stopped_rank(self):
+        ranks = self.start_job()
+        os.kill(ranks[1].pid, signal.SIGSTOP)
+        self.wait_until(60, lambda: self.classes(ranks[0].pid).get("waiting"), "nobody waits")
+        self.assertEqual(self.classes(ranks[2].pid)["silent"], [1])
+        self.assertIn(f":{ranks[1].pid}) does not answer", self.doctor(ranks[2].pid))
+        self.doctor(ranks[1].pid, code=1)
+        os.kill(ranks[1].pid, signal.SIGCONT)
+        ranks[0].read_line()  # it goes on
+
+    def test_says_why_not(self):
+        ranks = self.start_job(PLEXUS_DOCTOR="0")
+        self.assertIn("PLEXUS_DOCTOR=0", self.doctor(ranks[0].pid, code=1))
+        self.assertIn("no communicator", self.doctor(os.getpid(), code=1))
+
+
+if __name__ == "__main__":
+    job.main()
