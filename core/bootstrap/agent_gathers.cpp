@@ -131,9 +131,9 @@ Result<void> Agent::take_gathered(Group& group, uint32_t process, const Message&
 /// and go on waiting, else the group fails.
 void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& error) {
   const auto at = group.gathers.find(number);
-  const bool is_asked = group.inquiry.has_value() &&
-                        (group.inquiry->error.code() != Code::kInProgress ||
-                         error.code() == Code::kInProgress);
+  const bool is_asked =
+      group.inquiry.has_value() &&
+      (group.inquiry->error.code() != Code::kInProgress || error.code() == Code::kInProgress);
   if (group.failure.has_value() || is_asked || at == group.gathers.end()) {
     return;
   }

@@ -98,11 +98,8 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(worl
 
 // ---- AgentServer ----
 
-Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
-                                                        uint64_t process,
-                                                        Socket listener,
-                                                        Socket introducer,
-                                                        Explain explain) {
+Result<std::shared_ptr<AgentServer>> AgentServer::start(
+    const UniqueId& id, uint64_t process, Socket listener, Socket introducer, Explain explain) {
   auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;

@@ -27,7 +27,8 @@ class AgentHost {
  public:
   /// See AgentOutput.
   using Explain = std::function<std::string()>;
-  AgentHost(uint64_t world, uint64_t process, Explain explain = [] { return std::string(); });
+  AgentHost(
+      uint64_t world, uint64_t process, Explain explain = [] { return std::string(); });
   virtual ~AgentHost() = default;
   AgentHost(const AgentHost&) = delete;
   AgentHost& operator=(const AgentHost&) = delete;
@@ -72,11 +73,8 @@ class LocalAgentHost final : public AgentHost {
 class AgentServer final : public AgentHost {
  public:
   /// `introducer`: a connection to it that has proved itself.
-  static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
-                                                    uint64_t process,
-                                                    Socket listener,
-                                                    Socket introducer,
-                                                    Explain explain);
+  static Result<std::shared_ptr<AgentServer>> start(
+      const UniqueId& id, uint64_t process, Socket listener, Socket introducer, Explain explain);
   AgentServer(const UniqueId& id, uint64_t process, Explain explain)
       : AgentHost(id.job, process, std::move(explain)), id_(id) {}
 

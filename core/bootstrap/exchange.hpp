@@ -34,7 +34,8 @@ class Exchange {
   [[nodiscard]] uint64_t group() const { return group_; }
   /// Name of the host of a rank, for messages. Valid after the first gather.
   [[nodiscard]] std::string host_of(int rank) const;
-  /// "host:pid" of a rank, for messages; "": there is no other process. Valid after the first gather.
+  /// "host:pid" of a rank, for messages; "": there is no other process. Valid after the first
+  /// gather.
   [[nodiscard]] std::string process_of(int rank) const;
 
   /// Collective: every rank's blob (at most 1 MiB each), by rank. Returns an Error early when

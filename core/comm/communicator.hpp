@@ -124,9 +124,9 @@ class Communicator final : public RankState {
   bool finalized = false;
   bool revoked = false;
   CallingThread calling_thread;
-  std::thread initializer;           // of a non-blocking init or split
+  std::thread initializer;              // of a non-blocking init or split
   std::atomic<bool> initialized{true};  // `initializer` is done, or there is none
-  std::atomic<bool> give_up{false};  // aborted while initializing
+  std::atomic<bool> give_up{false};     // aborted while initializing
 
  private:
   Communicator(Process& process, CommConfig config);

@@ -163,10 +163,10 @@ std::string describe_place(const Execution& execution,
                            const ConnectionKey& key) {
   const auto end = std::find_if(execution.ends.begin(), execution.ends.end(),
                                 [&](const ConnectionEnd* each) { return each->key() == key; });
-  return fmt::format("{}, channel {}, step {} of {}",
-                     end == execution.ends.end() ? "a network that reduces"
-                                                 : (*end)->describe_route(),
-                     item.index / 2, lane.step() + 1, lane.steps());
+  return fmt::format(
+      "{}, channel {}, step {} of {}",
+      end == execution.ends.end() ? "a network that reduces" : (*end)->describe_route(),
+      item.index / 2, lane.step() + 1, lane.steps());
 }
 
 /// Adds what the lanes of a queue's current item wait for.
@@ -181,9 +181,9 @@ void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vect
     }
     const bool sends = lane.waits_to_recv() == nullptr;
     const int peer = sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer();
-    Wait wait{item.work.call, peer, true,
-              describe_place(execution, item, lane,
-                             {.peer = peer, .sends = sends, .index = item.index})};
+    Wait wait{
+        item.work.call, peer, true,
+        describe_place(execution, item, lane, {.peer = peer, .sends = sends, .index = item.index})};
     if (!sends) {
       wait.arrival = {.index = item.index, .received = lane.waits_to_recv()->received()};
     }

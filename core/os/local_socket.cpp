@@ -34,7 +34,8 @@ Result<Address> address_of(const std::string& name) {
 }
 
 int open_socket() {
-  return OwnFds::instance().open([] { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
+  return OwnFds::instance().open(
+      [] { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); });
 }
 
 Result<void> wait_for(int fd, short events, const Deadline& deadline) {
@@ -97,8 +98,8 @@ Result<LocalSocket> LocalSocket::connect(const std::string& name) {
 
 Result<LocalSocket> LocalSocket::accept() const {
   for (;;) {
-    LocalSocket made(
-        OwnFds::instance().open([this] { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
+    LocalSocket made(OwnFds::instance().open(
+        [this] { return accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     ucred peer{};
     socklen_t size = sizeof(peer);
     if (made.fd_ >= 0 && getsockopt(made.fd_, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&

@@ -137,18 +137,17 @@ std::optional<CallWatcher::Stay> CallWatcher::find_longest(std::optional<pthread
   const Entry* found = nullptr;
   const auto is_mine = [&](const Entry& entry) { return thread == entry.thread; };
   for (const Entry* entry = first_; entry != nullptr; entry = entry->next) {
-    const bool is_better =
-        found == nullptr || (is_mine(*entry) && !is_mine(*found)) ||
-        (is_mine(*entry) == is_mine(*found) && entry->began < found->began);
+    const bool is_better = found == nullptr || (is_mine(*entry) && !is_mine(*found)) ||
+                           (is_mine(*entry) == is_mine(*found) && entry->began < found->began);
     found = is_better ? entry : found;
   }
   if (found == nullptr) {
     return find_in_data_paths();
   }
-  return Stay{.plugin = std::string(found->call.plugin),
-              .entry = found->call.entry,
-              .time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() -
-                                                                            found->began)};
+  return Stay{
+      .plugin = std::string(found->call.plugin),
+      .entry = found->call.entry,
+      .time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - found->began)};
 }
 
 /// Connecting calls a plugin again and again, and waking this thread for each call would cost more

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports calls into plugins that take long, so that a job that hangs in a library names the call,
-// the library and the peer. Control calls (init, listen, connect, accept, registration, closing) are
-// watched by a thread; calls of the data path only leave a mark, which is looked at when somebody
-// asks what a rank does.
+// the library and the peer. Control calls (init, listen, connect, accept, registration, closing)
+// are watched by a thread; calls of the data path only leave a mark, which is looked at when
+// somebody asks what a rank does.
 #pragma once
 
 #include <atomic>
@@ -62,7 +62,7 @@ class DataPath {
   std::atomic<const char*> entry_{nullptr};
   std::atomic<uint64_t> calls_{0};
   // guarded by CallWatcher::mutex_:
-  uint64_t seen_calls_ = 0;        // when it was last looked at
+  uint64_t seen_calls_ = 0;         // when it was last looked at
   Clock::time_point seen_since_{};  // that call was first seen
 };
 

@@ -11,8 +11,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kWidth = 16;          // of the tree
-constexpr size_t kRoundsMax = 64;   // inquiries of other ranks at once
+constexpr int kWidth = 16;              // of the tree
+constexpr size_t kRoundsMax = 64;       // inquiries of other ranks at once
 constexpr milliseconds kMargin{1'000};  // for an answer on its way to the rank above
 constexpr milliseconds kTimeMin{500};
 constexpr milliseconds kKeepTime{10'000};
@@ -73,10 +73,7 @@ void Inquiries::start(uint64_t id, TimePoint now) {
   tick(now);
 }
 
-void Inquiries::open(const Name& name,
-                     const InquiryMessage& question,
-                     int parent,
-                     TimePoint now) {
+void Inquiries::open(const Name& name, const InquiryMessage& question, int parent, TimePoint now) {
   Round& round = rounds_[name];
   round.parent = parent;
   round.question = question;
@@ -92,8 +89,8 @@ void Inquiries::ask_below(Round& round, int rank, TimePoint now) {
   const auto left = std::chrono::duration_cast<milliseconds>(round.until - now) - kMargin;
   question.time_ms = static_cast<uint32_t>(std::max(left, kTimeMin).count());
   const int64_t position = (int64_t{rank} - question.root + nranks_) % nranks_;
-  for (int64_t below = kWidth * position + 1;
-       below <= kWidth * (position + 1) && below < nranks_; ++below) {
+  for (int64_t below = kWidth * position + 1; below <= kWidth * (position + 1) && below < nranks_;
+       ++below) {
     const int child = static_cast<int>((below + question.root) % nranks_);
     round.below[child].asked = now;
     out_.send(child, question);
@@ -155,7 +152,8 @@ void Inquiries::tick(TimePoint now) {
     if (!round.is_answered) {
       std::vector<int> silent;
       for (const auto& [rank, below] : round.below) {
-        if (!below.is_over && (now >= round.until || (!below.has_heard && now - below.asked >= kHearTime))) {
+        if (!below.is_over &&
+            (now >= round.until || (!below.has_heard && now - below.asked >= kHearTime))) {
           silent.push_back(rank);
         }
       }
@@ -202,10 +200,9 @@ void Inquiries::spread(uint64_t id, std::string_view sentence) {
   if (at == rounds_.end()) {
     return;
   }
-  pass_on(at->second, {.step = InquiryStep::kVerdict,
-                       .root = rank_,
-                       .id = id,
-                       .payload = std::string(sentence)});
+  pass_on(
+      at->second,
+      {.step = InquiryStep::kVerdict, .root = rank_, .id = id, .payload = std::string(sentence)});
   at->second.keep_until = {};
 }
 

@@ -33,7 +33,8 @@ auto class_of(const RankStatus& status) {
   const auto collective = static_cast<Collective>(status.call.collective);
   const bool is_numbered = has_call && !is_point_to_point(collective);
   const bool is_inside = status.activity == RankActivity::kInPlugin;
-  return std::tuple(status.activity, status.is_awaited, status.lost_to < 0, has_call ? status.call.collective : 0xff,
+  return std::tuple(status.activity, status.is_awaited, status.lost_to < 0,
+                    has_call ? status.call.collective : 0xff,
                     is_numbered ? status.call.sequence : 0, is_numbered ? status.call.hash : 0,
                     is_inside ? std::string_view(status.where) : std::string_view());
 }

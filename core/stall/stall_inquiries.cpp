@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <mutex>
 #include <random>
 #include <set>
+#include <unistd.h>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
@@ -60,10 +60,9 @@ std::unique_ptr<Inquiries> StallWatch::make_inquiries(const Key& key, const Memb
                 outgoing_.push_back({.from = key, .peer = rank, .payload = encode(message)});
               },
           .look = [this, key] { return status_of(key, entries_.at(key), Clock::now()); },
-          .conclude = [this, key](uint64_t inquiry,
-                                  const StatusSummary& summary) {
-            note_finding(key, inquiry, summary);
-          },
+          .conclude = [this, key](
+                          uint64_t inquiry,
+                          const StatusSummary& summary) { note_finding(key, inquiry, summary); },
           .hear = [this, key](std::string_view sentence) { note_verdict(key, sentence); }});
 }
 
@@ -101,8 +100,7 @@ void StallWatch::look_into(Entry& entry, TimePoint now) {
   }
   Stall& stall = *entry.stall;
   const auto patience = member.patience * (1U << std::min(stall.inquiries, kDoublingsMax));
-  if (now - stall.since < patience + delay_of(member.rank) ||
-      now - entry.heard < member.patience) {
+  if (now - stall.since < patience + delay_of(member.rank) || now - entry.heard < member.patience) {
     return;
   }
   ++stall.inquiries;
@@ -124,10 +122,9 @@ void StallWatch::note_finding(const Key& key, uint64_t inquiry, const StatusSumm
 /// One line per process, however many of its ranks hear it.
 void StallWatch::note_verdict(const Key& key, std::string_view sentence) {
   entries_.at(key).heard = Clock::now();
-  const bool is_known =
-      std::any_of(entries_.begin(), entries_.end(), [&](const auto& other) {
-        return other.first.first == key.first && other.second.verdict == sentence;
-      });
+  const bool is_known = std::any_of(entries_.begin(), entries_.end(), [&](const auto& other) {
+    return other.first.first == key.first && other.second.verdict == sentence;
+  });
   entries_.at(key).verdict = std::string(sentence);
   if (!is_known) {
     sentences_.push_back(printable(sentence));
@@ -223,10 +220,11 @@ void StallWatch::note_lost(Entry& entry, const StallHop& waiting, TimePoint now)
   bool has_sent = !(entry.member.is_busy && entry.member.is_busy());
   if (entry.stall.has_value()) {
     const int index = waiting.connection - 1;
-    has_sent = std::any_of(entry.stall->sent.begin(), entry.stall->sent.end(), [&](const Sent& sent) {
-      return sent.peer == waiting.rank && sent.index == index &&
-             static_cast<int32_t>(static_cast<uint32_t>(sent.messages) - waiting.received) > 0;
-    });
+    has_sent =
+        std::any_of(entry.stall->sent.begin(), entry.stall->sent.end(), [&](const Sent& sent) {
+          return sent.peer == waiting.rank && sent.index == index &&
+                 static_cast<int32_t>(static_cast<uint32_t>(sent.messages) - waiting.received) > 0;
+        });
   }
   if (!has_sent) {
     return;
@@ -271,7 +269,8 @@ RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint n
   const auto inside = CallWatcher::of_process().find_longest(thread);
   if (inside.has_value() && inside->time >= kInPluginAfter) {
     status.activity = RankActivity::kInPlugin;
-    status.seconds = static_cast<uint32_t>(std::chrono::duration_cast<seconds>(inside->time).count());
+    status.seconds =
+        static_cast<uint32_t>(std::chrono::duration_cast<seconds>(inside->time).count());
     status.where = fmt::format("{} of plugin {}", inside->entry, inside->plugin);
     return status;
   }
@@ -285,12 +284,11 @@ RankStatus StallWatch::status_of(const Key& key, const Entry& entry, TimePoint n
   const Entry* const blocked = thread.has_value() ? find_stalled_by(*thread, other) : nullptr;
   if (blocked != nullptr && other != key) {
     status.activity = RankActivity::kElsewhere;
-    status.where = fmt::format(
-        "{} of comm {:#x}",
-        blocked->stall->is_split || blocked->stall->waits.empty()
-            ? std::string("ncclCommSplit")
-            : describe_call(blocked->stall->waits.front().call),
-        other.first);
+    status.where = fmt::format("{} of comm {:#x}",
+                               blocked->stall->is_split || blocked->stall->waits.empty()
+                                   ? std::string("ncclCommSplit")
+                                   : describe_call(blocked->stall->waits.front().call),
+                               other.first);
   }
   return status;
 }

@@ -188,10 +188,10 @@ void StallWatch::serve_round() {
     const std::lock_guard lock(mutex_);
     take_inbox();
     look(Clock::now());
-    const bool any = !waiting_.empty() ||
-                     std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
-                       return entry.second.stall.has_value() || entry.second.inquiries->any();
-                     });
+    const bool any =
+        !waiting_.empty() || std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+          return entry.second.stall.has_value() || entry.second.inquiries->any();
+        });
     if (any) {
       const std::lock_guard inbox_lock(inbox_mutex_);
       awake_ = true;

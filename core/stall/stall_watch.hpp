@@ -146,8 +146,8 @@ class StallWatch {
     bool is_split = false;
     pthread_t thread{};
     TimePoint since;
-    TimePoint checked;    // last confirmation that it still lasts
-    std::set<int> needs;  // peers that have not begun its collective or split
+    TimePoint checked;       // last confirmation that it still lasts
+    std::set<int> needs;     // peers that have not begun its collective or split
     uint32_t inquiries = 0;  // that it has caused
   };
   struct Entry {
@@ -162,7 +162,7 @@ class StallWatch {
       TimePoint seen;
     };
     Lost lost;
-    TimePoint awaited;  // the last probe for a call that this rank has not made
+    TimePoint awaited;    // the last probe for a call that this rank has not made
     TimePoint heard;      // when the last verdict came
     std::string verdict;  // that verdict
     std::unique_ptr<Inquiries> inquiries;
@@ -258,7 +258,7 @@ class StallWatch {
   std::vector<Outgoing> outgoing_;
   std::vector<Failure> failures_;
   std::vector<Finding> findings_;
-  std::vector<std::string> sentences_;  // verdicts of other ranks, to be logged
+  std::vector<std::string> sentences_;     // verdicts of other ranks, to be logged
   std::map<uint64_t, std::string> asked_;  // inquiry of inquire() -> its JSON, when it is there
   std::condition_variable answered_;
   uint64_t epochs_ = 0;

@@ -74,7 +74,8 @@ std::optional<Suspects> find_suspects(const StatusSummary& summary, const RankSt
 
 std::string name_of(const StallAsker& asker, int rank) {
   const std::string process = asker.process_of(rank);
-  return process.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} ({})", rank, process);
+  return process.empty() ? fmt::format("rank {}", rank)
+                         : fmt::format("rank {} ({})", rank, process);
 }
 
 std::string describe_wanted(const RankStatus& asker) {
@@ -224,10 +225,10 @@ const char* name(RankActivity activity) {
 }
 
 StallVerdict judge(const StallAsker& asker, const StatusSummary& summary) {
-  Suspects suspects = find_suspects(summary, asker.status)
-                          .value_or(Suspects{.cause = StallCause::kLink,
-                                             .count = 1,
-                                             .examples = {find_link(asker, summary)}});
+  Suspects suspects =
+      find_suspects(summary, asker.status)
+          .value_or(Suspects{
+              .cause = StallCause::kLink, .count = 1, .examples = {find_link(asker, summary)}});
   std::sort(suspects.examples.begin(), suspects.examples.end(),
             [](const RankStatus& a, const RankStatus& b) { return a.rank < b.rank; });
   if (suspects.examples.size() > kExamplesMax) {

@@ -14,21 +14,21 @@
 namespace plexus {
 
 enum class StallCause : uint8_t {
-  kStopped,      // a process does not answer
-  kInPlugin,     // a plugin's function does not return
-  kElsewhere,    // a rank waits in another communicator
-  kNotCalled,    // a rank has not made the call
-  kLink,         // all have made the call; a message does not arrive, or all wait for messages
-  kSlow,         // a rank is still at work
+  kStopped,    // a process does not answer
+  kInPlugin,   // a plugin's function does not return
+  kElsewhere,  // a rank waits in another communicator
+  kNotCalled,  // a rank has not made the call
+  kLink,       // all have made the call; a message does not arrive, or all wait for messages
+  kSlow,       // a rank is still at work
 };
 const char* name(StallCause cause);  // "stopped", "in_plugin", ...
 
 struct StallVerdict {
   StallCause cause = StallCause::kLink;
-  std::vector<int> ranks;   // that keep the others waiting, the lowest 8; of a link the sender
-  uint64_t count = 0;       // of such ranks in all
+  std::vector<int> ranks;  // that keep the others waiting, the lowest 8; of a link the sender
+  uint64_t count = 0;      // of such ranks in all
   std::string sentence;
-  std::string json;         // one line
+  std::string json;  // one line
 };
 
 /// Who asked.

@@ -124,7 +124,8 @@ Result<Block> read_block(const SettingReader& read) {
     return fail(PLEXUS_INVALID_USAGE, "PLEXUS_CHAOS_BLOCK={} is not FUNCTION@FILE, as isend@/tmp/x",
                 text);
   }
-  return text.empty() ? Block() : Block{.function = text.substr(0, at), .file = text.substr(at + 1)};
+  return text.empty() ? Block()
+                      : Block{.function = text.substr(0, at), .file = text.substr(at + 1)};
 }
 
 int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) {

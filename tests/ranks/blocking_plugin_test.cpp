@@ -8,10 +8,9 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <plexus.h>
 #include <string>
 #include <thread>
-
-#include <plexus.h>
 #include <unistd.h>
 #include <vector>
 
@@ -88,7 +87,8 @@ class BlockingPluginTest : public testing::TestWithParam<const char*> {
   static void abort_all(const std::array<ncclComm_t, 2>& comms) {
     std::vector<std::thread> threads;
     for (const ncclComm_t comm : comms) {
-      threads.emplace_back([comm] { goes_on("ncclCommAbort", [&] { return ncclCommAbort(comm); }); });
+      threads.emplace_back(
+          [comm] { goes_on("ncclCommAbort", [&] { return ncclCommAbort(comm); }); });
     }
     for (std::thread& thread : threads) {
       thread.join();

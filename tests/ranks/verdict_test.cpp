@@ -43,7 +43,9 @@ class VerdictTest : public testing::Test {
   }
 
   /// All ranks but `late` make `call`; `late` does after the verdict, which this returns.
-  std::string be_late(int nranks, int late, const std::function<ncclResult_t(int, ncclComm_t)>& call) {
+  std::string be_late(int nranks,
+                      int late,
+                      const std::function<ncclResult_t(int, ncclComm_t)>& call) {
     Job job(nranks);
     std::string found;
     const auto results = job.run_in_threads([&](int rank, ncclComm_t comm) {
@@ -99,7 +101,8 @@ TEST_F(VerdictTest, OfMessagesNamesTheRankThatIsAwaited) {
         return ncclRecv(&value, 1, ncclFloat, 1, comm, nullptr);
       case 1: {
         const auto received = ncclRecv(&value, 1, ncclFloat, 2, comm, nullptr);
-        return received == ncclSuccess ? ncclSend(&value, 1, ncclFloat, 0, comm, nullptr) : received;
+        return received == ncclSuccess ? ncclSend(&value, 1, ncclFloat, 0, comm, nullptr)
+                                       : received;
       }
       case 2:
         return ncclSend(&value, 1, ncclFloat, 1, comm, nullptr);

@@ -58,10 +58,11 @@ std::vector<int> find_processes() {
 Result<std::string> ask(const Options& options) {
   auto server = LocalSocket::connect(std::string(kPrefix) + std::to_string(options.pid));
   if (server.has_error()) {
-    return fail(server.error().code(),
-                "process {} has no communicator of Plexus, has PLEXUS_DOCTOR=0 set, or is in another "
-                "network namespace (container): {}",
-                options.pid, server.error().message());
+    return fail(
+        server.error().code(),
+        "process {} has no communicator of Plexus, has PLEXUS_DOCTOR=0 set, or is in another "
+        "network namespace (container): {}",
+        options.pid, server.error().message());
   }
   PLEXUS_TRY(server.value().send_all(options.here ? "ranks\n" : "all\n", kAnswerTime));
   PLEXUS_TRY(answer, server.value().recv_until('\0', kAnswerBytesMax, kAnswerTime));
@@ -103,10 +104,10 @@ void print_comm(const json& comm) {
     }
     const json& first = each["examples"][0];
     const uint64_t count = each.value("count", uint64_t{0});
-    fmt::print("  {} {}: {}{}{}{}\n", count, count == 1 ? "rank" : "ranks",
-               first.value("activity", ""), first.contains("call") ? ", last call " : "",
-               first.value("call", ""), fmt::format(" (rank {}{})", fmt::join(ranks, ", "),
-                                                    count > ranks.size() ? ", ..." : ""));
+    fmt::print(
+        "  {} {}: {}{}{}{}\n", count, count == 1 ? "rank" : "ranks", first.value("activity", ""),
+        first.contains("call") ? ", last call " : "", first.value("call", ""),
+        fmt::format(" (rank {}{})", fmt::join(ranks, ", "), count > ranks.size() ? ", ..." : ""));
   }
   if (comm.value("not_heard", 0) > 0) {
     fmt::print("  {} ranks were not heard of in time\n", comm.value("not_heard", 0));
@@ -121,8 +122,9 @@ int run_once(const Options& options) {
   }
   const json found = json::parse(answer.value(), nullptr, false);
   if (found.is_discarded() || !found.contains("ranks")) {
-    return report_error(fail(Code::kRemoteError, "process {} gave no answer that makes sense: it "
-                                                 "ended, or runs another version of Plexus",
+    return report_error(fail(Code::kRemoteError,
+                             "process {} gave no answer that makes sense: it "
+                             "ended, or runs another version of Plexus",
                              options.pid),
                         kExitWrong);
   }
@@ -163,9 +165,10 @@ Command add_doctor_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand(
       "doctor", "Show what the ranks of a running job do, and who keeps whom waiting");
   const auto options = std::make_shared<Options>();
-  app->add_option("PID", options->pid,
-                  "Any process of the job, on this host, of the same user; without it, the processes "
-                  "that can be asked are listed")
+  app->add_option(
+         "PID", options->pid,
+         "Any process of the job, on this host, of the same user; without it, the processes "
+         "that can be asked are listed")
       ->check(CLI::PositiveNumber);
   app->add_flag("--here", options->here, "Only this process's ranks; do not ask the others");
   app->add_flag("--watch", options->watch, "Again every 2 s, until the process ends");

@@ -39,10 +39,11 @@ class Ranks {
                     concluded.push_back(summary);
                     parts_[static_cast<size_t>(rank)]->spread(id, "a verdict");
                   },
-              .hear = [this, rank](std::string_view sentence) {
-                EXPECT_EQ(sentence, "a verdict");
-                EXPECT_TRUE(heard.insert(rank).second) << "twice by " << rank;
-              }}));
+              .hear =
+                  [this, rank](std::string_view sentence) {
+                    EXPECT_EQ(sentence, "a verdict");
+                    EXPECT_TRUE(heard.insert(rank).second) << "twice by " << rank;
+                  }}));
     }
   }
 

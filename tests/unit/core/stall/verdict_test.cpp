@@ -62,7 +62,8 @@ TEST(Verdict, NamesTheRankThatHasNotCalled) {
 
 TEST(Verdict, AStoppedRankExplainsOthersThatAreLate) {
   const auto verdict =
-      judge_for(waiting(0, 1), {waiting(0, 1), outside(1, 5), {.activity = RankActivity::kSilent, .rank = 2}});
+      judge_for(waiting(0, 1),
+                {waiting(0, 1), outside(1, 5), {.activity = RankActivity::kSilent, .rank = 2}});
   EXPECT_EQ(verdict.cause, StallCause::kStopped);
   EXPECT_THAT(verdict.ranks, ElementsAre(2));
   EXPECT_THAT(verdict.sentence, HasSubstr("rank 2 (host:102) does not answer"));
