@@ -117,7 +117,8 @@ void hear_of_death(const Rank& me) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<float> data(kCount, 1);
   REQUIRE(try_all_reduce(me, data) == ncclRemoteError);
-  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::duration<double>(bound_seconds(5)));
+  REQUIRE(std::chrono::steady_clock::now() - start <
+          std::chrono::duration<double>(bound_seconds(5)));
   std::printf("rank 0: %s\n", ncclGetLastError(nullptr));
   REQUIRE(ncclCommAbort(me.comm) == ncclSuccess);
 }
