@@ -194,6 +194,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     *newcomm = nullptr;
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(excludeRanksList, "excludeRanksList"));
+    PLEXUS_TRY(plexus::check_shrinkable(*inner(comm)));
     const int nranks = inner(comm)->nranks();
     if (excludeRanksCount <= 0 || excludeRanksCount >= nranks) {
       return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}",
@@ -209,7 +210,6 @@ PLEXUS_PUBLIC(ncclResult_t,
                     rank, nranks - 1);
       }
     }
-    PLEXUS_TRY(plexus::check_shrinkable(*inner(comm)));
     const bool aborts = (shrinkFlags & NCCL_SHRINK_ABORT) != 0;
     if (config == nullptr) {
       return plexus::shrink(*inner(comm), excluded, inner(newcomm), nullptr, aborts);

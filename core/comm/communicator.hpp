@@ -132,6 +132,7 @@ class Communicator final : public RankState {
 
  private:
   Communicator(Process& process, CommConfig config);
+  void become_ready();
   void stop_waiting() noexcept;
   void open_connections();
   void open_peer_mapped_memory();

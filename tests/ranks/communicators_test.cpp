@@ -335,6 +335,26 @@ TEST(Communicators, GrowByNewRanksWhoeverMadeTheId) {
   }
 }
 
+TEST(Communicators, LastErrorOfOneThatFailedIsItsOwn) {
+  run_job(2, [](int rank, ncclComm_t comm) {
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess);
+    if (rank == 0) {
+      EXPECT_EQ(ncclCommAbort(child), ncclSuccess);
+      return;
+    }
+    int value = 1;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, child, nullptr),
+              ncclRemoteError);
+    EXPECT_EQ(ncclCommDestroy(nullptr), ncclSuccess);
+    EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+    EXPECT_THAT(ncclGetLastError(child), HasSubstr("rank 0 called ncclCommAbort"));
+    EXPECT_STREQ(ncclGetLastError(nullptr), "version is NULL");
+    EXPECT_STREQ(ncclGetLastError(comm), "version is NULL") << "it has not failed";
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
 TEST(Communicators, GrowWithoutAnIdFailsOnAllRanks) {
   run_job(2, [](int rank, ncclComm_t comm) {
     ncclComm_t grown = nullptr;
