@@ -109,9 +109,9 @@ std::vector<std::string> environment_of(const Job& job, int process) {
                             job.fault->kind == FaultKind::kFullLog;
   environment.emplace_back(has_full_log ? "NCCL_DEBUG=INFO" : "NCCL_DEBUG=WARN");
   if (job.fault.has_value() && !expectation_of(job.fault->kind).is_harmless) {
-    environment.emplace_back(
-        fmt::format("PLEXUS_BOOTSTRAP_TIMEOUT={}",
-                    is_of_network(job.fault->kind) ? kJoinSecondsOfNetwork : kJoinSeconds));
+    environment.emplace_back(fmt::format(
+        "PLEXUS_BOOTSTRAP_TIMEOUT={}",
+        (is_of_network(job.fault->kind) ? kJoinSecondsOfNetwork : kJoinSeconds) * time_factor()));
   }
   if (has_full_log) {
     environment.emplace_back("NCCL_DEBUG_FILE=/dev/full");
@@ -316,10 +316,11 @@ void Running::look() {
 }
 
 std::chrono::seconds Running::patience() const {
-  const bool has_struck = watch_.has_value() && watch_->struck_us() != 0;
-  return has_struck ? std::min(options_.still_max,
-                               std::chrono::seconds(expectation_of(job_.fault->kind).bound_s))
-                    : options_.still_max;
+  if (!watch_.has_value() || watch_->struck_us() == 0) {
+    return options_.still_max;
+  }
+  const double bound_s = expectation_of(job_.fault->kind).bound_s * time_factor();
+  return std::chrono::seconds(static_cast<int>(bound_s));
 }
 
 void Running::give_order(Order order) {

@@ -187,10 +187,7 @@ int run_campaign(const Options& options, const Features& features) {
     last = dots == std::string::npos ? first : std::stoull(options.seeds.substr(dots + 2));
   }
   WatchOptions watch;
-  // Like all tests, slower under sanitizers.
-  const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
-  watch.still_max = std::chrono::seconds(
-      static_cast<int>(options.still_s * (factor == nullptr ? 1 : std::atof(factor))));
+  watch.still_max = std::chrono::seconds(static_cast<int>(options.still_s * time_factor()));
   watch.memory_kib_max = options.memory_mib * 1024;
   watch.has_stacks = !options.has_no_stacks;
   watch.features = feature_arguments(options);

@@ -32,6 +32,11 @@ int64_t now_us() {
       .count();
 }
 
+double time_factor() {
+  const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
+  return factor == nullptr ? 1 : std::atof(factor);
+}
+
 const char* name_of(Phase phase) {
   constexpr const char* kNames[] = {
       "not begun", "before the call",          "in the call", "polling", "synchronizing",

@@ -60,6 +60,8 @@ struct ProcessProgress {
 
 /// Of the clock that all processes share.
 int64_t now_us();
+/// By which time limits are stretched where all is slower (under sanitizers).
+double time_factor();
 
 struct Unmap {
   void operator()(ProcessProgress* page) const;

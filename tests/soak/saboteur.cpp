@@ -112,7 +112,8 @@ void Saboteur::count_leftovers(int nids) {
   constexpr int kDescriptorsOfId = 3;
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
   const auto deadline =
-      std::chrono::steady_clock::now() + (is_of_network_ ? kEndPatienceOfNetwork : kEndPatience);
+      std::chrono::steady_clock::now() +
+      (is_of_network_ ? kEndPatienceOfNetwork : kEndPatience) * static_cast<int>(time_factor());
   for (;;) {
     page_.ndescriptors.store(count_entries("/proc/self/fd") - ndescriptors_ - log -
                              nids * kDescriptorsOfId);
