@@ -293,15 +293,14 @@ function(plexus_add_check)
     ENV ${arg_ENV} PROCESSORS ${arg_PROCESSORS} COST ${arg_COST} ${serial})
 endfunction()
 
-# A libFuzzer program (`LLVMFuzzerTestOneInput`) that ctest runs for SECONDS (default 60), starting from
+set(PLEXUS_FUZZ_SECONDS 60 CACHE STRING "how long ctest runs each fuzz target")
+
+# A libFuzzer program (`LLVMFuzzerTestOneInput`) that ctest runs for PLEXUS_FUZZ_SECONDS, starting from
 # the folder SEEDS. Exists only with PLEXUS_FUZZ=ON.
 function(plexus_add_fuzz)
-  plexus_parse(plexus_add_fuzz "" "NAME;SECONDS;SEEDS;MAX_BYTES" "SRCS;DEPS;DEFS")
+  plexus_parse(plexus_add_fuzz "" "NAME;SEEDS;MAX_BYTES" "SRCS;DEPS;DEFS")
   if(NOT PLEXUS_FUZZ)
     return()
-  endif()
-  if(NOT arg_SECONDS)
-    set(arg_SECONDS 60)
   endif()
   if(NOT arg_MAX_BYTES)
     set(arg_MAX_BYTES 4096)
@@ -316,8 +315,8 @@ function(plexus_add_fuzz)
   if(arg_SEEDS)
     plexus_find_sources(seeds ${arg_SEEDS})
   endif()
-  math(EXPR timeout "${arg_SECONDS} * 2 + 60")
+  math(EXPR timeout "${PLEXUS_FUZZ_SECONDS} * 2 + 60")
   plexus_add_check(NAME fuzz_${arg_NAME} LABELS fuzz TIMEOUT ${timeout}
-    COMMAND ${target} -max_total_time=${arg_SECONDS} -max_len=${arg_MAX_BYTES} -timeout=10
+    COMMAND ${target} -max_total_time=${PLEXUS_FUZZ_SECONDS} -max_len=${arg_MAX_BYTES} -timeout=10
       -artifact_prefix=${corpus}- ${corpus} ${seeds})
 endfunction()

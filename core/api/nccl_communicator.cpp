@@ -62,6 +62,38 @@ Result<void> end(ncclComm_t comm, Result<void> (*how)(Process&, Communicator*)) 
   return comm == nullptr ? Result<void>(ok()) : how(Process::instance(), inner(comm));
 }
 
+/// A rank of the communicator that grows.
+Result<void> grow_from(ncclComm_t comm,
+                       ncclComm_t* newcomm,
+                       int nranks,
+                       const ncclUniqueId* raw_id,
+                       const ncclConfig_t* config) {
+  PLEXUS_TRY(check_ready(comm));
+  if (nranks <= inner(comm)->nranks()) {
+    return fail(Code::kInvalidArgument,
+                "nRanks is {}: a communicator of {} ranks grows to more; ncclCommShrink makes it "
+                "smaller",
+                nranks, inner(comm)->nranks());
+  }
+  std::vector<UniqueId> ids;
+  if (raw_id != nullptr) {
+    PLEXUS_TRY(read, read_ids({raw_id, 1}));
+    ids = std::move(read);
+  }
+  const UniqueId* const id = ids.empty() ? nullptr : &ids.front();
+  if (config == nullptr) {
+    return grow(*inner(comm), inner(newcomm), nranks, id, nullptr);
+  }
+  PLEXUS_TRY(comm_config, check_config(config));
+  return grow(*inner(comm), inner(newcomm), nranks, id, &comm_config);
+}
+
+void write_id(const UniqueId& id, ncclUniqueId* raw) {
+  const auto bytes = id.to_bytes();
+  static_assert(sizeof(bytes) == NCCL_UNIQUE_ID_BYTES);
+  std::memcpy(raw->internal, bytes.data(), bytes.size());
+}
+
 /// As guard; a failure inside a group also fails the group.
 template <class Body>
 ncclResult_t guard_in_group(const Body& body) {
@@ -84,9 +116,7 @@ PLEXUS_PUBLIC(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) {
     PLEXUS_TRY(check_pointer(uniqueId, "uniqueId"));
     PLEXUS_TRY(config, plexus::Process::instance().read_settings());
     PLEXUS_TRY(id, plexus::start_root(config));
-    const auto bytes = id.to_bytes();
-    static_assert(sizeof(bytes) == NCCL_UNIQUE_ID_BYTES);
-    std::memcpy(uniqueId->internal, bytes.data(), bytes.size());
+    plexus::write_id(id, uniqueId);
     return ok();
   });
 }
@@ -164,6 +194,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     *newcomm = nullptr;
     PLEXUS_TRY(check_live(comm));
     PLEXUS_TRY(check_pointer(excludeRanksList, "excludeRanksList"));
+    PLEXUS_TRY(plexus::check_shrinkable(*inner(comm)));
     const int nranks = inner(comm)->nranks();
     if (excludeRanksCount <= 0 || excludeRanksCount >= nranks) {
       return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}",
@@ -179,13 +210,49 @@ PLEXUS_PUBLIC(ncclResult_t,
                     rank, nranks - 1);
       }
     }
-    PLEXUS_TRY(plexus::check_shrinkable(*inner(comm)));
     const bool aborts = (shrinkFlags & NCCL_SHRINK_ABORT) != 0;
     if (config == nullptr) {
       return plexus::shrink(*inner(comm), excluded, inner(newcomm), nullptr, aborts);
     }
     PLEXUS_TRY(comm_config, check_config(config));
     return plexus::shrink(*inner(comm), excluded, inner(newcomm), &comm_config, aborts);
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId)) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_ready(comm));
+    PLEXUS_TRY(check_pointer(uniqueId, "uniqueId"));
+    PLEXUS_TRY(config, plexus::Process::instance().read_settings());
+    PLEXUS_TRY(id, plexus::start_root(config));
+    inner(comm)->grow_id = id;
+    plexus::write_id(id, uniqueId);
+    return ok();
+  });
+}
+
+PLEXUS_PUBLIC(ncclResult_t,
+              ncclCommGrow,
+              (ncclComm_t comm,
+               int nRanks,
+               const ncclUniqueId* uniqueId,
+               int rank,
+               ncclComm_t* newcomm,
+               ncclConfig_t* config)) {
+  return guard_in_group([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
+    *newcomm = nullptr;
+    if (comm == nullptr) {
+      PLEXUS_TRY(check_pointer(uniqueId, "uniqueId"));
+      return plexus::init(newcomm, nRanks, {uniqueId, 1}, rank, config);
+    }
+    if (rank != -1) {
+      return fail(Code::kInvalidArgument,
+                  "rank is {}: a rank of comm keeps its number and gives -1; a new rank gives NULL "
+                  "for comm",
+                  rank);
+    }
+    return plexus::grow_from(comm, newcomm, nRanks, uniqueId, config);
   });
 }
 

@@ -1,7 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // Version, texts of errors, logging.
+#include <exception>
+#include <string>
+
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/communicator.hpp"
+
+namespace plexus {
+namespace {
+
+bool has_failed(ncclComm_t comm) noexcept {
+  if (!Communicator::is_live(inner(comm))) {
+    return false;
+  }
+  const Code state = inner(comm)->state();
+  return state != Code::kSuccess && state != Code::kInProgress;
+}
+
+/// Valid until the same thread calls again.
+const char* failure_text(ncclComm_t comm) noexcept {
+  thread_local std::string copy;
+  try {
+    copy = inner(comm)->stop_reason().message();
+  } catch (const std::exception&) {
+    return "out of memory";
+  }
+  return copy.c_str();  // NOLINT(clang-analyzer-cplusplus.InnerPointer): thread_local
+}
+
+}  // namespace
+}  // namespace plexus
 
 PLEXUS_PUBLIC(ncclResult_t, ncclGetVersion, (int* version)) {
   return plexus::guard([&]() -> plexus::Result<void> {
@@ -36,8 +65,9 @@ PLEXUS_PUBLIC(const char*, ncclGetErrorString, (ncclResult_t result)) {
   }
 }
 
-PLEXUS_PUBLIC(const char*, ncclGetLastError, (ncclComm_t /*comm*/)) {
-  return plexus::last_error_text();
+/// Of a communicator that has failed: why. Else the last error of the process, as in NCCL.
+PLEXUS_PUBLIC(const char*, ncclGetLastError, (ncclComm_t comm)) {
+  return plexus::has_failed(comm) ? plexus::failure_text(comm) : plexus::last_error_text();
 }
 
 PLEXUS_PUBLIC(void, ncclResetDebugInit, (void)) { plexus::reset_log(); }

@@ -17,7 +17,6 @@ constexpr const char* kDeviceApi =
     "NCCL's device API needs GPU ranks, and this build has host ranks only";
 constexpr const char* kOneSided =
     "one-sided operations are not implemented; use ncclSend and ncclRecv in a group";
-constexpr const char* kGrow = "a communicator cannot grow; make a new one with ncclCommInitRank";
 constexpr const char* kSuspend = "host ranks have no GPU memory to suspend";
 
 /// What NCCL's team functions return by value.
@@ -34,15 +33,6 @@ struct Team {
 #define PLEXUS_UNSUPPORTED(name, arguments, why) \
   PLEXUS_PUBLIC(ncclResult_t, name, arguments) { return plexus::unsupported(#name, plexus::why); }
 
-PLEXUS_UNSUPPORTED(ncclCommGetUniqueId, (ncclComm_t /*comm*/, ncclUniqueId* /*id*/), kGrow)
-PLEXUS_UNSUPPORTED(ncclCommGrow,
-                   (ncclComm_t /*comm*/,
-                    int /*nRanks*/,
-                    const ncclUniqueId* /*id*/,
-                    int /*rank*/,
-                    ncclComm_t* /*newcomm*/,
-                    ncclConfig_t* /*config*/),
-                   kGrow)
 PLEXUS_UNSUPPORTED(ncclCommSuspend, (ncclComm_t /*comm*/, int /*flags*/), kSuspend)
 PLEXUS_UNSUPPORTED(ncclCommResume, (ncclComm_t /*comm*/), kSuspend)
 PLEXUS_UNSUPPORTED(ncclCommMemStats,

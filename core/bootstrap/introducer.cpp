@@ -133,7 +133,7 @@ void Introducer::lose(uint32_t guest) {
   }
   const ProcessEntry process = std::move(at->second);
   guests_.erase(at);
-  if (!is_complete_ && !process.ranks.empty()) {
+  if (!process.ranks.empty()) {  // also of one that was to pass the table on
     fail_all(fail(Code::kRemoteError, "{} died or lost its connection before all ranks had joined",
                   names_.at(process.ranks.front())));
   }

@@ -146,7 +146,7 @@ class Joining {
   Result<std::shared_ptr<Family>> join_in_turn(Agents::Slot& slot, const JoinInfo& info) {
     auto server = slot.server.lock();
     if (server == nullptr || !server->is_joinable()) {
-      PLEXUS_TRY(made, start());
+      PLEXUS_TRY(made, start(info));
       server = std::move(made);
       slot.server = server;
     }
@@ -159,14 +159,20 @@ class Joining {
     return family;
   }
 
-  Result<std::shared_ptr<AgentServer>> start() {
+  Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
     PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
-    PLEXUS_TRY(prove_membership(introducer, id_.secret, patience_));
+    if (auto proved = prove_membership(introducer, id_.secret, patience_); proved.has_error()) {
+      return proved.error().code() == Code::kRemoteError
+                 ? std::move(proved).error().with_context(
+                       "the process that made the unique id has ended or refuses this rank")
+                 : std::move(proved).error();
+    }
     auto listener = listen(introducer);
     if (listener.has_error()) {
+      const Error error = listener.error().clone().with_context(
+          fmt::format("rank {} ({}:{})", info.rank, info.process.host, info.process.pid));
       (void)introducer.send_all(
-          encode(Message{
-              .type = MessageType::kFail, .from = ~0U, .payload = encode(listener.error())}),
+          encode(Message{.type = MessageType::kFail, .from = ~0U, .payload = encode(error)}),
           patience_);
       return std::move(listener).error();
     }

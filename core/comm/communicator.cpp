@@ -200,7 +200,7 @@ Result<void> Communicator::start(CommSetup setup) {
   if (setup_.config.doctor) {
     process_.status.start();
   }
-  set_state(Code::kSuccess);
+  become_ready();
   const CommTopology& topology = *setup_.topology;
   const Exchange::Traffic traffic = setup_.exchange->traffic();
   PLEXUS_INFO(
@@ -213,6 +213,14 @@ Result<void> Communicator::start(CommSetup setup) {
           .count(),
       traffic.messages, traffic.bytes);
   return ok();
+}
+
+/// Unless another rank's failure has come already.
+void Communicator::become_ready() {
+  const std::lock_guard lock(error_mutex_);
+  if (!error_.has_value()) {
+    set_state(Code::kSuccess);
+  }
 }
 
 void Communicator::settle() {

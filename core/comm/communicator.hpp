@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "core/bootstrap/unique_id.hpp"
 #include "core/comm/registrations.hpp"
 #include "core/comm/user_reductions.hpp"
 #include "core/launch/call_runner.hpp"
@@ -127,9 +128,11 @@ class Communicator final : public RankState {
   std::thread initializer;              // of a non-blocking init or split
   std::atomic<bool> initialized{true};  // `initializer` is done, or there is none
   std::atomic<bool> give_up{false};     // aborted while initializing
+  std::optional<UniqueId> grow_id;      // of ncclCommGetUniqueId, for the next ncclCommGrow
 
  private:
   Communicator(Process& process, CommConfig config);
+  void become_ready();
   void stop_waiting() noexcept;
   void open_connections();
   void open_peer_mapped_memory();

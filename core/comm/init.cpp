@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,6 +48,47 @@ Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId
   return start_with_exchange(comm, config, std::move(exchange), started);
 }
 
+/// The unique id that the ranks of `parent` go to: of those that have one, which must be the same.
+Result<UniqueId> agree_on_id(Communicator& parent,
+                             const std::optional<UniqueId>& mine,
+                             const std::atomic<bool>* give_up) {
+  std::string bytes;
+  if (mine.has_value()) {
+    const auto raw = mine->to_bytes();
+    bytes.assign(reinterpret_cast<const char*>(raw.data()), raw.size());
+  }
+  PLEXUS_TRY(blobs, parent.setup().exchange->all_gather(std::move(bytes), give_up));
+  std::optional<size_t> owner;
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    if (!blobs[rank].empty() && blobs[rank].size() != UniqueId::kBytes) {
+      return fail(Code::kInvalidUsage, "rank {} is not in the same ncclCommGrow call as rank {}",
+                  rank, parent.rank());
+    }
+    if (!blobs[rank].empty() && owner.has_value() && blobs[rank] != blobs[*owner]) {
+      return fail(Code::kInvalidUsage,
+                  "ranks {} and {} call ncclCommGrow with different unique ids: use that of one "
+                  "ncclCommGetUniqueId on all ranks",
+                  *owner, rank);
+    }
+    owner = blobs[rank].empty() ? owner : owner.value_or(rank);
+  }
+  if (!owner.has_value()) {
+    return fail(Code::kInvalidUsage,
+                "no rank has a unique id for ncclCommGrow: one rank of the communicator must call "
+                "ncclCommGetUniqueId before, for each growth");
+  }
+  const std::string_view id = blobs[*owner];
+  return UniqueId::from_bytes(std::as_bytes(std::span<const char, UniqueId::kBytes>(id)));
+}
+
+Result<void> grow_from(Communicator& parent,
+                       Communicator& made,
+                       int nranks,
+                       const std::optional<UniqueId>& mine) {
+  PLEXUS_TRY(id, agree_on_id(parent, mine, &made.give_up));
+  return init_by_id(made, nranks, {&id, 1}, parent.rank());
+}
+
 }  // namespace
 
 Result<void> init_rank(Process& process,
@@ -65,6 +109,26 @@ Result<void> init_rank(Process& process,
           return init_by_id(made, nranks, ids, rank);
         });
       });
+}
+
+Result<void> grow(Communicator& parent,
+                  Communicator** comm,
+                  int nranks,
+                  const UniqueId* id,
+                  const CommConfig* comm_config) {
+  *comm = nullptr;
+  CommConfig config = comm_config == nullptr ? parent.comm_config() : *comm_config;
+  config.device = parent.comm_config().device;
+  config.maker = pthread_self();
+  std::optional<UniqueId> mine = std::exchange(parent.grow_id, std::nullopt);
+  if (id != nullptr) {
+    mine = *id;
+  }
+  return run_life_job([&parent, comm, nranks, config, mine] {
+    return start_life(parent.process(), comm, config, [&parent, nranks, mine](Communicator& made) {
+      return grow_from(parent, made, nranks, mine);
+    });
+  });
 }
 
 /// All ranks are in this thread, so there is no bootstrap and no other thread.

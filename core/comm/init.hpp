@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators that have no parent: their ranks meet by a unique id, or are all made by one call.
+// Communicators whose ranks meet by a unique id, or are all made by one call: first ones, and those
+// that grow by ranks of other processes.
 #pragma once
 
 #include <span>
@@ -21,6 +22,15 @@ Result<void> init_rank(Process& process,
                        std::span<const UniqueId> ids,
                        int rank,
                        const CommConfig& config);
+
+/// ncclCommGrow by a rank of `parent`, which keeps its number; new ranks call init_rank. All ranks
+/// of `parent` call it; one has the unique id in `id` or in parent.grow_id, which this uses up.
+/// `config` nullptr: the parent's. `*comm`: as init_rank.
+Result<void> grow(Communicator& parent,
+                  Communicator** comm,
+                  int nranks,
+                  const UniqueId* id,
+                  const CommConfig* config);
 
 /// ncclCommInitAll: `comms` has place for `ndevices`, all ranks of one communicator. `devices`
 /// [ndevices]; nullptr: 0, 1, ... in turn.

@@ -60,19 +60,38 @@ Result<SharedMemory> SharedMemory::create(size_t size_bytes) {
   return memory;
 }
 
-Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
-  const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (const int error = errno; fd < 0 && (error == EMFILE || error == ENFILE)) {
+/// Or is in another pid namespace. One that nobody has waited for yet has a folder in /proc, too,
+/// but no program any more.
+static bool has_died(int32_t pid) {
+  char target = 0;
+  return readlink(fmt::format("/proc/{}/exe", pid).c_str(), &target, sizeof(target)) < 0 &&
+         (errno == ENOENT || errno == ESRCH);
+}
+
+static Error describe_refusal(int32_t pid, const std::string& path, int error) {
+  if (error == EMFILE || error == ENFILE) {
     return describe_refused_descriptor("cannot open " + path + " (shared memory of another rank)",
                                        error);
   }
+  if (has_died(pid)) {
+    return fail(
+        Code::kRemoteError,
+        "process {} has died, or is in another pid namespace (cannot open {}, shared memory "
+        "of another rank: {}); run all ranks of a host in one pid namespace, or set "
+        "NCCL_SHM_DISABLE=1",
+        pid, path, std::strerror(error));
+  }
+  return fail(Code::kSystemError,
+              "cannot open {} (shared memory of another rank): {}; run all ranks of a host as one "
+              "user and in one pid namespace, or set NCCL_SHM_DISABLE=1",
+              path, std::strerror(error));
+}
+
+Result<SharedMemory> SharedMemory::open_peer(const Place& place) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", place.pid, place.fd);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
-    return fail(Code::kSystemError,
-                "cannot open {} (shared memory of another rank): {}; run all ranks of a host as "
-                "one user and in one "
-                "pid namespace, or set NCCL_SHM_DISABLE=1",
-                path, std::strerror(errno));
+    return describe_refusal(place.pid, path, errno);
   }
   SharedMemory memory;
   memory.fd_ = fd;

@@ -4,6 +4,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/base/bytes.hpp"
 #include "core/device/device_memory.hpp"
 #include "core/os/shared_memory.hpp"
@@ -62,11 +64,13 @@ class ShmSlots {
           "rank {} shares {} bytes of slots, expected {}: set the same NCCL_BUFFSIZE on all ranks",
           key.peer, place.size_bytes, fifo_memory_bytes(slot_stride_));
     }
-    PLEXUS_TRY(
-        memory,
-        SharedMemory::open_peer(
-            {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id}));
-    memory_ = std::move(memory);
+    auto memory = SharedMemory::open_peer(
+        {.pid = place.pid, .fd = place.fd, .size_bytes = place.size_bytes, .id = place.id});
+    if (memory.has_error()) {
+      return std::move(memory).error().with_context(
+          fmt::format("the shared slots of rank {}", key.peer));
+    }
+    memory_ = std::move(memory).value();
     return true;
   }
 

@@ -360,7 +360,7 @@ void Channel::probe(Clock::time_point now) {
 }
 
 void Channel::close(uint64_t count) noexcept {
-  if (!std::exchange(is_open_, false)) {
+  if (!std::exchange(is_open_, false) || rails_.empty()) {  // empty: it could not be opened
     return;
   }
   if (is_met_ && !reason_) {

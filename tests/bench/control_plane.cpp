@@ -15,10 +15,7 @@
 #include <filesystem>
 #include <iterator>
 #include <nccl.h>
-#include <new>
-#include <pthread.h>
 #include <string>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
@@ -27,14 +24,17 @@
 
 #include <fmt/core.h>
 
+#include "tests/support/process_shared.hpp"
+
 namespace {
 
+using plexus::testing_process::ProcessBarrier;
 using Clock = std::chrono::steady_clock;
 
 struct Shared {
   ncclUniqueId id;
-  pthread_barrier_t id_is_there;  // processes
-  pthread_barrier_t all;          // ranks
+  ProcessBarrier id_is_there;  // processes
+  ProcessBarrier all;          // ranks
   std::atomic<int64_t> init_us{0};
   std::atomic<int64_t> split_us{0};
   std::atomic<int64_t> destroy_us{0};
@@ -59,27 +59,20 @@ void check(ncclResult_t result, const char* what) {
   }
 }
 
-void make_barrier(pthread_barrier_t& barrier, int count) {
-  pthread_barrierattr_t attributes;
-  pthread_barrierattr_init(&attributes);
-  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_barrier_init(&barrier, &attributes, static_cast<unsigned>(count));
-}
-
 void run_rank(Shared& shared, int rank, int nranks) {
-  pthread_barrier_wait(&shared.all);
+  shared.all.wait();
   auto start = Clock::now();
   ncclComm_t comm = nullptr;
   check(ncclCommInitRank(&comm, nranks, shared.id, rank), "ncclCommInitRank");
   raise(shared.init_us, since_us(start));
-  pthread_barrier_wait(&shared.all);
+  shared.all.wait();
   raise(shared.descriptors, std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                                           std::filesystem::directory_iterator()));
   start = Clock::now();
   ncclComm_t half = nullptr;
   check(ncclCommSplit(comm, rank % 2, rank, &half, nullptr), "ncclCommSplit");
   raise(shared.split_us, since_us(start));
-  pthread_barrier_wait(&shared.all);
+  shared.all.wait();
   start = Clock::now();
   check(ncclCommDestroy(half), "ncclCommDestroy");
   check(ncclCommDestroy(comm), "ncclCommDestroy");
@@ -91,7 +84,7 @@ void run_process(Shared& shared, int process, int nprocesses, int ranks_per_proc
   if (process == 0) {
     check(ncclGetUniqueId(&shared.id), "ncclGetUniqueId");
   }
-  pthread_barrier_wait(&shared.id_is_there);
+  shared.id_is_there.wait();
   std::vector<std::thread> ranks;
   for (int i = 0; i < ranks_per_process; ++i) {
     ranks.emplace_back([&, rank = process * ranks_per_process + i] {
@@ -119,11 +112,9 @@ int main(int argc, char** argv) {
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  void* const memory =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  auto& shared = *new (memory) Shared;
-  make_barrier(shared.id_is_there, nprocesses);
-  make_barrier(shared.all, nprocesses * ranks_per_process);
+  auto& shared = plexus::testing_process::make_shared_object<Shared>();
+  shared.id_is_there.open(static_cast<size_t>(nprocesses));
+  shared.all.open(static_cast<size_t>(nprocesses) * static_cast<size_t>(ranks_per_process));
   std::vector<pid_t> children;
   for (int process = 0; process < nprocesses; ++process) {
     const pid_t child = fork();

@@ -21,25 +21,15 @@
 #include <unistd.h>
 #include <vector>
 
+#include "tests/support/require.hpp"
+
 namespace {
+
+using plexus::testing_require::bound_seconds;
+using plexus::testing_require::require;
 
 constexpr size_t kCount = 100'000;  // larger than a slot's line, so that all paths are used
 constexpr int kWorkers = 2;
-
-int bound_seconds(int seconds) {
-  const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
-  return seconds * (factor == nullptr ? 1 : std::atoi(factor));
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) {
-    std::printf("process %d: not so: %s; last error: %s\n", getpid(), what,
-                ncclGetLastError(nullptr));
-    std::fflush(stdout);
-    _exit(1);
-  }
-}
-#define REQUIRE(condition) require((condition), #condition)
 
 /// A pipe with a single writing process: reading from it waits until that process has ended.
 class Life {
@@ -127,7 +117,8 @@ void hear_of_death(const Rank& me) {
   const auto start = std::chrono::steady_clock::now();
   std::vector<float> data(kCount, 1);
   REQUIRE(try_all_reduce(me, data) == ncclRemoteError);
-  REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(bound_seconds(5)));
+  REQUIRE(std::chrono::steady_clock::now() - start <
+          std::chrono::duration<double>(bound_seconds(5)));
   std::printf("rank 0: %s\n", ncclGetLastError(nullptr));
   REQUIRE(ncclCommAbort(me.comm) == ncclSuccess);
 }

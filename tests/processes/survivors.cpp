@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A job that goes on after deaths: a process that is no rank makes the unique id and is killed once
-// all ranks have joined; then the ranks of VICTIMS kill themselves, and the others shrink the
-// communicator and compute with what is left. The survivors' sums are checked, and the time from
-// the deaths to the first result is printed.
+// all ranks have joined; then the ranks of VICTIMS kill themselves, and the others make a
+// communicator of what is left and compute. With `grow` it then grows by fresh processes to as many
+// ranks as before, by an id that a survivor makes. Sums are checked, and so is the time from the
+// deaths to the first result of the survivors.
 //
-//   survivors NRANKS VICTIM[,VICTIM...] [abort|default]
+//   survivors NRANKS VICTIM[,VICTIM...] abort|default|revoke [grow]
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,48 +14,47 @@
 #include <cstdio>
 #include <cstdlib>
 #include <nccl.h>
-#include <new>
-#include <pthread.h>
 #include <string>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
+#include "tests/support/process_shared.hpp"
+#include "tests/support/require.hpp"
+
 namespace {
 
+using plexus::testing_process::ProcessBarrier;
+using plexus::testing_require::bound_seconds;
+
 constexpr size_t kCount = 100'000;
+constexpr double kGoesOnSeconds = 2;
 
 struct Shared {
   ncclUniqueId id;
-  pthread_barrier_t has_id;      // ranks and the maker of the id
-  pthread_barrier_t has_joined;  // ranks and main
-  pthread_barrier_t may_die;     // ranks and main
+  ncclUniqueId grow_id;
+  ProcessBarrier has_id;       // ranks and the maker of the id
+  ProcessBarrier has_joined;   // ranks and main
+  ProcessBarrier may_die;      // ranks and main
+  ProcessBarrier has_grow_id;  // the first survivor and the fresh processes
   std::atomic<int64_t> died_us{0};
   std::atomic<int64_t> went_on_us{0};
+};
+
+struct Options {
+  int nranks = 0;
+  std::vector<int> victims{};
+  std::string mode{};
+  bool grows = false;
+  [[nodiscard]] bool is_victim(int rank) const {
+    return std::find(victims.begin(), victims.end(), rank) != victims.end();
+  }
 };
 
 int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) {
-    std::printf("process %d: not so: %s; last error: %s\n", getpid(), what,
-                ncclGetLastError(nullptr));
-    std::fflush(stdout);
-    _exit(1);
-  }
-}
-#define REQUIRE(condition) require((condition), #condition)
-
-void make_barrier(pthread_barrier_t& barrier, size_t count) {
-  pthread_barrierattr_t attributes;
-  pthread_barrierattr_init(&attributes);
-  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_barrier_init(&barrier, &attributes, static_cast<unsigned>(count));
 }
 
 ncclResult_t sum(ncclComm_t comm, float value, float expected) {
@@ -67,33 +67,78 @@ ncclResult_t sum(ncclComm_t comm, float value, float expected) {
   return result;
 }
 
-void run_rank(Shared& shared, int rank, int nranks, std::vector<int> victims, bool aborts) {
-  pthread_barrier_wait(&shared.has_id);
+/// The sum of 1, 2, ... `nranks`: each rank contributes its number plus one.
+float sum_of_all(int nranks) { return static_cast<float>(nranks * (nranks + 1) / 2); }
+
+/// Uses the communicator of all as grown: old ranks first, then fresh ones.
+void use_grown(ncclComm_t grown, int nranks) {
+  int rank = -1;
+  REQUIRE(ncclCommUserRank(grown, &rank) == ncclSuccess);
+  REQUIRE(sum(grown, static_cast<float>(rank + 1), sum_of_all(nranks)) == ncclSuccess);
+  REQUIRE(ncclCommDestroy(grown) == ncclSuccess);
+}
+
+void grow(Shared& shared, ncclComm_t rest, int nranks) {
+  int rank = -1;
+  REQUIRE(ncclCommUserRank(rest, &rank) == ncclSuccess);
+  if (rank == 0) {
+    REQUIRE(ncclCommGetUniqueId(rest, &shared.grow_id) == ncclSuccess);
+    shared.has_grow_id.wait();
+  }
+  ncclComm_t grown = nullptr;
+  REQUIRE(ncclCommGrow(rest, nranks, nullptr, -1, &grown, nullptr) == ncclSuccess);
+  use_grown(grown, nranks);
+}
+
+void run_fresh(Shared& shared, int rank, int nranks) {
+  shared.has_grow_id.wait();
+  ncclComm_t grown = nullptr;
+  REQUIRE(ncclCommGrow(nullptr, nranks, &shared.grow_id, rank, &grown, nullptr) == ncclSuccess);
+  use_grown(grown, nranks);
+}
+
+/// A communicator of those who are left.
+ncclComm_t make_rest(ncclComm_t comm, const Options& options) {
+  if (options.mode != "default") {  // the error that the deaths cause
+    while (sum(comm, 1, static_cast<float>(options.nranks)) == ncclSuccess) {
+    }
+  }
+  if (options.mode == "revoke") {
+    REQUIRE(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) == ncclSuccess);
+    REQUIRE(sum(comm, 1, 1) == ncclInvalidUsage);
+  }
+  std::vector<int> victims = options.victims;
+  ncclComm_t rest = nullptr;
+  REQUIRE(ncclCommShrink(comm, victims.data(), static_cast<int>(victims.size()), &rest, nullptr,
+                         options.mode == "abort" ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT) ==
+          ncclSuccess);
+  return rest;
+}
+
+void run_rank(Shared& shared, int rank, const Options& options) {
+  shared.has_id.wait();
   ncclComm_t comm = nullptr;
-  REQUIRE(ncclCommInitRank(&comm, nranks, shared.id, rank) == ncclSuccess);
-  const auto all = static_cast<float>(nranks * (nranks + 1) / 2);
+  REQUIRE(ncclCommInitRank(&comm, options.nranks, shared.id, rank) == ncclSuccess);
+  const float all = sum_of_all(options.nranks);
   REQUIRE(sum(comm, static_cast<float>(rank + 1), all) == ncclSuccess);
-  pthread_barrier_wait(&shared.has_joined);
-  pthread_barrier_wait(&shared.may_die);
-  if (std::find(victims.begin(), victims.end(), rank) != victims.end()) {
+  shared.has_joined.wait();
+  shared.may_die.wait();
+  if (options.is_victim(rank)) {
     shared.died_us = now_us();
     raise(SIGKILL);
   }
-  if (aborts) {  // the error that the deaths cause; without it the calls below wait for nobody
-    while (sum(comm, 1, static_cast<float>(nranks)) == ncclSuccess) {
-    }
-  }
-  ncclComm_t rest = nullptr;
-  REQUIRE(ncclCommShrink(comm, victims.data(), static_cast<int>(victims.size()), &rest, nullptr,
-                         aborts ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT) == ncclSuccess);
+  const ncclComm_t rest = make_rest(comm, options);
   float left = all;
-  for (const int victim : victims) {
+  for (const int victim : options.victims) {
     left -= static_cast<float>(victim + 1);
   }
   REQUIRE(sum(rest, static_cast<float>(rank + 1), left) == ncclSuccess);
   int64_t seen = shared.went_on_us.load();
   const int64_t now = now_us();
   while (seen < now && !shared.went_on_us.compare_exchange_weak(seen, now)) {
+  }
+  if (options.grows) {
+    grow(shared, rest, options.nranks);
   }
   REQUIRE(ncclCommDestroy(rest) == ncclSuccess);
   REQUIRE(ncclCommAbort(comm) == ncclSuccess);
@@ -109,49 +154,68 @@ pid_t start(const Body& body) {
   return child;
 }
 
+Options read_options(int argc, char** argv) {
+  Options options{.nranks = std::atoi(argv[1]), .mode = argv[3], .grows = argc > 4};
+  for (const char* at = argv[2]; *at != '\0';) {
+    char* end = nullptr;
+    options.victims.push_back(static_cast<int>(std::strtol(at, &end, 10)));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return options;
+}
+
+/// 0: all ended as they should, victims by SIGKILL.
+int wait_for_all(const std::vector<pid_t>& ranks, const Options& options) {
+  int failed = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    int status = 0;
+    waitpid(ranks[rank], &status, 0);
+    failed += options.is_victim(static_cast<int>(rank))
+                  ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+                  : status != 0;
+  }
+  return failed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fputs("usage: survivors NRANKS VICTIM[,VICTIM...] [abort|default]\n", stderr);
+  if (argc < 4) {
+    std::fputs("usage: survivors NRANKS VICTIM[,VICTIM...] abort|default|revoke [grow]\n", stderr);
     return 2;
   }
-  const int nranks = std::atoi(argv[1]);
-  std::vector<int> victims;
-  for (const char* at = argv[2]; *at != '\0';) {
-    char* end = nullptr;
-    victims.push_back(static_cast<int>(std::strtol(at, &end, 10)));
-    at = *end == ',' ? end + 1 : end;
-  }
-  const bool aborts = argc < 4 || std::string(argv[3]) == "abort";
-  void* const memory =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  auto& shared = *new (memory) Shared;
-  make_barrier(shared.has_id, static_cast<size_t>(nranks) + 1);
-  make_barrier(shared.has_joined, static_cast<size_t>(nranks) + 1);
-  make_barrier(shared.may_die, static_cast<size_t>(nranks) + 1);
+  const Options options = read_options(argc, argv);
+  const auto nranks = static_cast<size_t>(options.nranks);
+  const size_t nvictims = options.victims.size();
+  auto& shared = plexus::testing_process::make_shared_object<Shared>();
+  shared.has_id.open(nranks + 1);
+  shared.has_joined.open(nranks + 1);
+  shared.may_die.open(nranks + 1);
+  shared.has_grow_id.open(nvictims + 1);
   const pid_t maker = start([&] {
     REQUIRE(ncclGetUniqueId(&shared.id) == ncclSuccess);
-    pthread_barrier_wait(&shared.has_id);
+    shared.has_id.wait();
     pause();
   });
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < nranks; ++rank) {
-    ranks.push_back(start([&] { run_rank(shared, rank, nranks, victims, aborts); }));
+  std::vector<pid_t> processes;  // ranks, then fresh ones
+  for (int rank = 0; rank < options.nranks; ++rank) {
+    processes.push_back(start([&] { run_rank(shared, rank, options); }));
   }
-  pthread_barrier_wait(&shared.has_joined);
+  for (size_t fresh = 0; options.grows && fresh < nvictims; ++fresh) {
+    const int rank = static_cast<int>(nranks - nvictims + fresh);
+    processes.push_back(start([&] { run_fresh(shared, rank, options.nranks); }));
+  }
+  shared.has_joined.wait();
   kill(maker, SIGKILL);
   waitpid(maker, nullptr, 0);
-  pthread_barrier_wait(&shared.may_die);
-  int failed = 0;
-  for (int rank = 0; rank < nranks; ++rank) {
-    int status = 0;
-    waitpid(ranks[static_cast<size_t>(rank)], &status, 0);
-    const bool is_victim = std::find(victims.begin(), victims.end(), rank) != victims.end();
-    failed += is_victim ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) : status != 0;
+  shared.may_die.wait();
+  const int failed = wait_for_all(processes, options);
+  const double seconds = static_cast<double>(shared.went_on_us - shared.died_us) / 1e6;
+  std::printf("%d ranks, %zu died, the rest went on after %.3f s%s%s\n", options.nranks, nvictims,
+              seconds, options.grows ? " and grew" : "", failed == 0 ? "" : ", and some did not");
+  if (seconds > bound_seconds(kGoesOnSeconds)) {
+    std::printf("that is more than %.1f s\n", bound_seconds(kGoesOnSeconds));
+    return 1;
   }
-  std::printf("%d ranks, %zu died, the rest went on after %.3f s%s\n", nranks, victims.size(),
-              static_cast<double>(shared.went_on_us - shared.died_us) / 1e6,
-              failed == 0 ? "" : ", and some did not");
   return failed == 0 ? 0 : 1;
 }

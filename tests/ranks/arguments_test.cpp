@@ -364,12 +364,27 @@ TEST(Arguments, SplitAndShrinkCheckTheirs) {
   EXPECT_EQ(ncclCommRevoke(job.comm(0), 1), ncclInvalidArgument);
 }
 
+TEST(Arguments, GrowChecksIts) {
+  const Job job(2);
+  ncclComm_t grown = nullptr;
+  ncclUniqueId id;
+  EXPECT_EQ(ncclCommGetUniqueId(nullptr, &id), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommGetUniqueId(job.comm(0), nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommGrow(job.comm(0), 3, nullptr, -1, nullptr, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommGrow(job.comm(0), 2, nullptr, -1, &grown, nullptr), ncclInvalidArgument);
+  EXPECT_THAT(last_error(), HasSubstr("ncclCommShrink makes it smaller"));
+  EXPECT_EQ(ncclCommGrow(job.comm(0), 3, nullptr, 0, &grown, nullptr), ncclInvalidArgument);
+  EXPECT_THAT(last_error(), HasSubstr("gives -1"));
+  EXPECT_EQ(ncclCommGrow(nullptr, 3, nullptr, 2, &grown, nullptr), ncclInvalidArgument);
+  EXPECT_THAT(last_error(), HasSubstr("uniqueId"));
+  EXPECT_EQ(ncclCommRevoke(job.comm(0), NCCL_REVOKE_DEFAULT), ncclSuccess);
+  EXPECT_EQ(ncclCommGrow(job.comm(0), 3, nullptr, -1, &grown, nullptr), ncclInvalidUsage);
+}
+
 TEST(Arguments, WhatHostRanksCannotDoSaysSo) {
   const Job job(1);
-  ncclUniqueId id;
-  EXPECT_EQ(ncclCommGetUniqueId(job.comm(0), &id), ncclInvalidUsage);
-  EXPECT_THAT(last_error(), HasSubstr("ncclCommGetUniqueId is not available"));
   EXPECT_EQ(ncclSignal(0, 0, 0, 0, job.comm(0), nullptr), ncclInvalidUsage);
+  EXPECT_THAT(last_error(), HasSubstr("ncclSignal is not available"));
   EXPECT_EQ(ncclCommSuspend(job.comm(0), 0), ncclInvalidUsage);
   int device = 0;
   EXPECT_EQ(ncclCommCuDevice(job.comm(0), &device), ncclSuccess);

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <future>
 #include <malloc.h>
 
 #include "tests/ranks/job.hpp"
@@ -288,6 +289,90 @@ TEST(Communicators, RevokedOneCanBeSplit) {
         << ncclGetLastError(nullptr);
     EXPECT_EQ(sum_of_ranks(child, 1), 2);
     EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+void check_grown(ncclComm_t grown, int rank, int nranks) {
+  int mine = -1;
+  EXPECT_EQ(ncclCommUserRank(grown, &mine), ncclSuccess);
+  EXPECT_EQ(mine, rank) << "old ranks keep their numbers";
+  EXPECT_EQ(sum_of_ranks(grown, rank), nranks * (nranks - 1) / 2);
+  EXPECT_EQ(ncclCommDestroy(grown), ncclSuccess);
+}
+
+TEST(Communicators, GrowByNewRanksWhoeverMadeTheId) {
+  constexpr int kGrown = 4;
+  for (const bool passes_id : {false, true}) {  // NCCL allows both for the rank that made it
+    std::promise<ncclUniqueId> promise;
+    const std::shared_future<ncclUniqueId> told = promise.get_future().share();
+    std::vector<std::thread> newcomers;
+    for (int rank = 2; rank < kGrown; ++rank) {
+      newcomers.emplace_back([rank, told] {
+        const ncclUniqueId id = told.get();
+        ncclComm_t grown = nullptr;
+        ASSERT_EQ(ncclCommGrow(nullptr, kGrown, &id, rank, &grown, nullptr), ncclSuccess)
+            << ncclGetLastError(nullptr);
+        check_grown(grown, rank, kGrown);
+      });
+    }
+    run_job(2, [&](int rank, ncclComm_t comm) {
+      ncclUniqueId id;
+      if (rank == 1) {
+        ASSERT_EQ(ncclCommGetUniqueId(comm, &id), ncclSuccess) << ncclGetLastError(nullptr);
+        promise.set_value(id);
+      }
+      ncclComm_t grown = nullptr;
+      ASSERT_EQ(
+          ncclCommGrow(comm, kGrown, rank == 1 && passes_id ? &id : nullptr, -1, &grown, nullptr),
+          ncclSuccess)
+          << ncclGetLastError(nullptr);
+      check_grown(grown, rank, kGrown);
+      EXPECT_EQ(sum_of_ranks(comm, rank), 1) << "the parent can still be used";
+    });
+    for (std::thread& thread : newcomers) {
+      thread.join();
+    }
+  }
+}
+
+TEST(Communicators, LastErrorOfOneThatFailedIsItsOwn) {
+  run_job(2, [](int rank, ncclComm_t comm) {
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess);
+    if (rank == 0) {
+      EXPECT_EQ(ncclCommAbort(child), ncclSuccess);
+      return;
+    }
+    int value = 1;
+    EXPECT_EQ(ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, child, nullptr),
+              ncclRemoteError);
+    EXPECT_EQ(ncclCommDestroy(nullptr), ncclSuccess);
+    EXPECT_EQ(ncclGetVersion(nullptr), ncclInvalidArgument);
+    EXPECT_THAT(ncclGetLastError(child), HasSubstr("rank 0 called ncclCommAbort"));
+    EXPECT_STREQ(ncclGetLastError(nullptr), "version is NULL");
+    EXPECT_STREQ(ncclGetLastError(comm), "version is NULL") << "it has not failed";
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+TEST(Communicators, GrowWithoutAnIdFailsOnAllRanks) {
+  run_job(2, [](int rank, ncclComm_t comm) {
+    ncclComm_t grown = nullptr;
+    EXPECT_EQ(ncclCommGrow(comm, 3, nullptr, -1, &grown, nullptr), ncclInvalidUsage);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("must call ncclCommGetUniqueId"));
+    EXPECT_EQ(sum_of_ranks(comm, rank), 1) << "the parent can still be used";
+  });
+}
+
+TEST(Communicators, GrowWithDifferentIdsFailsOnAllRanks) {
+  run_job(3, [](int rank, ncclComm_t comm) {
+    ncclUniqueId id;
+    if (rank > 0) {
+      ASSERT_EQ(ncclCommGetUniqueId(comm, &id), ncclSuccess);
+    }
+    ncclComm_t grown = nullptr;
+    EXPECT_EQ(ncclCommGrow(comm, 4, nullptr, -1, &grown, nullptr), ncclInvalidUsage);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("ranks 1 and 2 call ncclCommGrow"));
   });
 }
 

@@ -188,10 +188,17 @@ std::optional<std::string> LiveCall::find_difference(const std::vector<Segment>&
       static_cast<int>(*other), static_cast<int>(*at));
 }
 
-std::optional<std::string> LiveCall::find_wrong() const {
+std::optional<std::string> LiveCall::find_wrong_guards() const {
   if (!send_buffer_->are_guards_whole() ||
       (recv_buffer_ != nullptr && !recv_buffer_->are_guards_whole())) {
     return "bytes beside a buffer were written";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> LiveCall::find_wrong() const {
+  if (auto wrong = find_wrong_guards()) {
+    return wrong;
   }
   if (layout_.recv_count > 0) {
     auto wrong = find_difference(layout_.recv, layout_.recv_count, recv_, "received");

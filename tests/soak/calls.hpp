@@ -50,6 +50,8 @@ class LiveCall {
   ncclResult_t release();
   /// Describes an error in the result; nullopt: the result is right.
   [[nodiscard]] std::optional<std::string> find_wrong() const;
+  /// Likewise, but looks only beside the buffers.
+  [[nodiscard]] std::optional<std::string> find_wrong_guards() const;
 
  private:
   ncclResult_t make_buffers();

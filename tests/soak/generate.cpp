@@ -14,10 +14,13 @@ constexpr int kLateUsMax = 3'500'000;
 
 class Generator {
  public:
-  Generator(uint64_t seed, const Features& features)
+  Generator(uint64_t seed, const Features& features, const FaultKinds& faults)
       : random_(seed), features_(features), early_percent_(random_.pick(std::vector{0, 40, 100})) {
     job_.seed = seed;
     job_.allows_mixed = features.has(Feature::kMixed);
+    if (faults.any()) {
+      job_.fault = Fault{.kind = choose_kind(seed, faults)};
+    }
   }
 
   Job generate() {
@@ -34,6 +37,9 @@ class Generator {
     job_.illegal = judge(model_of(job_)).why;
     if (features_.has(Feature::kReorder) && job_.illegal.empty()) {
       perturb(job_, order);
+    }
+    if (job_.fault.has_value() && job_.illegal.empty()) {
+      add_fault(job_, order);
     }
     return std::move(job_);
   }
@@ -461,8 +467,8 @@ class Generator {
 
 }  // namespace
 
-Job generate(uint64_t seed, const Features& features) {
-  return Generator(seed, features).generate();
+Job generate(uint64_t seed, const Features& features, const FaultKinds& faults) {
+  return Generator(seed, features, faults).generate();
 }
 
 }  // namespace plexus::soak

@@ -55,7 +55,8 @@ class Features {
   std::bitset<kNumFeatures> on_ = std::bitset<kNumFeatures>().set();
 };
 
-Job generate(uint64_t seed, const Features& features);
+/// `faults`: kinds of which the job has one; none: it has no fault.
+Job generate(uint64_t seed, const Features& features, const FaultKinds& faults = {});
 
 /// Processes, threads and settings (layout.cpp).
 void choose_layout(Job& job, Random& random, const Features& features);

@@ -2,6 +2,7 @@
 #include "tests/soak/launcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -9,9 +10,11 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <sched.h>
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +29,10 @@ namespace {
 
 // Time for further reports after the first one.
 constexpr auto kGrace = std::chrono::milliseconds(2500);
-constexpr size_t kOutputLinesMax = 12;
+constexpr size_t kOutputLinesMax = 20;
+// Where a process may end before it was known to anybody: it is missed after that.
+constexpr int kJoinSeconds = 8;
+constexpr int kJoinSecondsOfNetwork = 40;  // later than a network that vanished is noticed
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path);
@@ -99,15 +105,33 @@ std::vector<std::string> environment_of(const Job& job, int process) {
     }
   }
   environment.emplace_back("PLEXUS_DEVICE=host");
-  environment.emplace_back("NCCL_DEBUG=WARN");
+  const bool has_full_log = job.fault.has_value() && job.fault->process == process &&
+                            job.fault->kind == FaultKind::kFullLog;
+  environment.emplace_back(has_full_log ? "NCCL_DEBUG=INFO" : "NCCL_DEBUG=WARN");
+  if (job.fault.has_value() && !expectation_of(job.fault->kind).is_harmless) {
+    environment.emplace_back(fmt::format(
+        "PLEXUS_BOOTSTRAP_TIMEOUT={}",
+        (is_of_network(job.fault->kind) ? kJoinSecondsOfNetwork : kJoinSeconds) * time_factor()));
+  }
+  if (has_full_log) {
+    environment.emplace_back("NCCL_DEBUG_FILE=/dev/full");
+  }
   for (const auto& [name, value] : job.environment) {
     environment.push_back(name + "=" + value);
   }
-  const std::string& host = job.processes[static_cast<size_t>(process)].host_id;
+  const std::string host = static_cast<size_t>(process) < job.processes.size()
+                               ? job.processes[static_cast<size_t>(process)].host_id
+                               : "";
   if (!host.empty()) {
     environment.push_back("NCCL_HOSTID=" + host);
   }
   return environment;
+}
+
+bool uses_ofi(const Job& job) {
+  return std::any_of(job.environment.begin(), job.environment.end(), [](const auto& setting) {
+    return setting.first == "NCCL_NET_PLUGIN" && setting.second == "ofi";
+  });
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -117,6 +141,21 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   }
   result.push_back(nullptr);
   return result;
+}
+
+/// In a mount namespace of its own.
+void fill_shared_memory_folder() {
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("none", "/dev/shm", "tmpfs", 0, "size=4k") != 0) {
+    std::perror("a full /dev/shm");
+    _exit(2);
+  }
+  const int file = open("/dev/shm/full", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const std::array<char, 4096> page{};
+  while (write(file, page.data(), page.size()) > 0) {
+  }
+  close(file);
 }
 
 }  // namespace
@@ -133,6 +172,12 @@ Running::Running(Job job, const WatchOptions& options) : job_(std::move(job)), o
   for (size_t process = 0; process < children_.size(); ++process) {
     pages_.push_back(map_progress(progress_path(folder_, static_cast<int>(process))));
   }
+  if (job_.fault.has_value()) {
+    if (is_of_network(job_.fault->kind)) {
+      network_ = Network::make(job_.seed, static_cast<int>(job_.processes.size()));
+    }
+    watch_.emplace(*job_.fault, job_.seed, network_.get());
+  }
   for (size_t process = 0; process < children_.size(); ++process) {
     start(static_cast<int>(process));
   }
@@ -144,11 +189,27 @@ Running::~Running() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-void Running::start(int process) {
+std::vector<std::string> Running::arguments_of(int process) const {
   std::vector<std::string> arguments = {
       "soak_driver", "--process", std::to_string(process),  "--folder",
       folder_,       "--seed",    std::to_string(job_.seed)};
   arguments.insert(arguments.end(), options_.features.begin(), options_.features.end());
+  return arguments;
+}
+
+/// Between fork and exec.
+void Running::prepare_child(int process) const {
+  if (network_ != nullptr) {
+    network_->enter(process);
+  }
+  if (job_.fault.has_value() && job_.fault->kind == FaultKind::kFullShm &&
+      job_.fault->process == process) {
+    fill_shared_memory_folder();
+  }
+}
+
+void Running::start(int process) {
+  std::vector<std::string> arguments = arguments_of(process);
   std::vector<std::string> environment = environment_of(job_, process);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
@@ -164,6 +225,7 @@ void Running::start(int process) {
     const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(file, STDOUT_FILENO);
     dup2(file, STDERR_FILENO);
+    prepare_child(process);
     execve("/proc/self/exe", argument_pointers.data(), environment_pointers.data());
     _exit(127);
   }
@@ -172,7 +234,9 @@ void Running::start(int process) {
 }
 
 void Running::note_end(int process, int status) {
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+  const bool is_guilty = job_.fault.has_value() && job_.fault->process == process;
+  const bool was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if ((WIFEXITED(status) && WEXITSTATUS(status) == 0) || (is_guilty && was_killed)) {
     return;
   }
   const std::string how = WIFSIGNALED(status)
@@ -234,6 +298,9 @@ void Running::look() {
   if (are_all_over()) {
     return end();
   }
+  if (watch_.has_value()) {
+    look_at_fault();
+  }
   if (has_failed()) {
     if (!is_failing_) {
       is_failing_ = true;
@@ -242,10 +309,67 @@ void Running::look() {
     if (now - failed_at_ > kGrace) {
       end();
     }
-  } else if (now - progress_at_ > options_.still_max) {
+  } else if (now - progress_at_ > patience()) {
     find_hang();
     end();
   }
+}
+
+std::chrono::seconds Running::patience() const {
+  if (!watch_.has_value() || watch_->struck_us() == 0) {
+    return options_.still_max;
+  }
+  const double bound_s = expectation_of(job_.fault->kind).bound_s * time_factor();
+  return std::chrono::seconds(static_cast<int>(bound_s));
+}
+
+void Running::give_order(Order order) {
+  order_ = order;
+  for (const ProgressPage& page : pages_) {
+    page->order.store(order);
+  }
+}
+
+void Running::look_at_fault() {
+  const auto guilty = static_cast<size_t>(job_.fault->process);
+  std::vector<pid_t> running;
+  for (const Child& child : children_) {
+    if (child.is_running) {
+      running.push_back(child.pid);
+    }
+  }
+  watch_->look(pages_[guilty]->struck_us.load(),
+               children_[guilty].is_running ? children_[guilty].pid : 0, running);
+  if (order_ == Order::kRun && running.size() < children_.size()) {
+    give_order(Order::kSomebodyLeft);
+  }
+  if (job_.fault->recovery == Recovery::kNone || order_ >= Order::kGoOn) {
+    return;
+  }
+  bool do_all_wait = true;  // those that are left
+  bool does_one_lack = false;
+  for (size_t at = 0; at < job_.threads.size(); ++at) {
+    const auto process = static_cast<size_t>(job_.threads[at].process);
+    const Phase phase = pages_[process]->threads[at].phase.load();
+    if (process != guilty || children_[guilty].is_running) {
+      does_one_lack = does_one_lack || phase == Phase::kEnded || !children_[process].is_running;
+      do_all_wait = do_all_wait && (phase == Phase::kWaiting || phase == Phase::kEnded ||
+                                    !children_[process].is_running);
+    }
+  }
+  if (!do_all_wait) {
+    return;
+  }
+  if (children_[guilty].is_running || does_one_lack) {
+    return give_order(Order::kLeave);
+  }
+  if (job_.fault->grows) {
+    const auto fresh = static_cast<int>(children_.size());
+    children_.emplace_back();
+    pages_.push_back(map_progress(progress_path(folder_, fresh)));
+    start(fresh);
+  }
+  give_order(Order::kGoOn);
 }
 
 std::string Running::where_all_are(bool running_only) const {
@@ -262,6 +386,14 @@ std::string Running::where_all_are(bool running_only) const {
                         thread.process, fmt::join(thread.ranks, ","), step, thread.steps.size(),
                         name_of(phase),
                         step < thread.steps.size() ? describe(job_, thread.steps[step]) : "end");
+  }
+  return text;
+}
+
+std::string Running::last_outputs() const {
+  std::string text;
+  for (size_t process = 0; process < children_.size(); ++process) {
+    text += last_lines(read_file(output_path(folder_, static_cast<int>(process))), kOutputLinesMax);
   }
   return text;
 }
@@ -290,10 +422,7 @@ void Running::find_hang() {
       detail += child.is_running ? stacks_of(child.pid, folder_) : "";
     }
   }
-  for (size_t process = 0; process < children_.size(); ++process) {
-    detail +=
-        last_lines(read_file(output_path(folder_, static_cast<int>(process))), kOutputLinesMax);
-  }
+  detail += last_outputs();
   outcome_.findings.push_back({.kind = "HANG",
                                .about = fmt::format("in {}", fmt::join(kinds, " | ")),
                                .detail = std::move(detail)});
@@ -340,9 +469,63 @@ void Running::kill_all() {
   }
 }
 
+/// Processes of this job that are neither its own nor children that its program made.
+void Running::find_leftovers() {
+  const pid_t group = children_.front().pid;
+  std::set<pid_t> known;
+  std::istringstream forked(read_file(children_path(folder_)));
+  for (pid_t pid = 0; forked >> pid;) {
+    known.insert(pid);
+  }
+  for (const Child& child : children_) {
+    known.insert(child.pid);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const int pid = std::atoi(entry.path().filename().c_str());
+    if (pid > 0 && known.count(pid) == 0 && is_in_group(pid, group)) {
+      outcome_.findings.push_back(
+          {.kind = "LEFTOVER",
+           .about = "a process that the job does not know",
+           .detail = fmt::format("process {}: {}\n", pid, read_file(entry.path() / "cmdline"))});
+    }
+  }
+}
+
+void Running::judge() {
+  const auto guilty = static_cast<size_t>(job_.fault->process);
+  // What strikes in the process itself may end the job before anybody looks.
+  const bool strikes_itself = network_ == nullptr && job_.fault->kind != FaultKind::kStrangers;
+  const int64_t struck_us = watch_->struck_us() == 0 && strikes_itself
+                                ? pages_[guilty]->struck_us.load()
+                                : watch_->struck_us();
+  outcome_.fault = judge_fault(job_, pages_, children_[guilty].pid, struck_us);
+  if (watch_->has_failed() || (network_ == nullptr && is_of_network(job_.fault->kind))) {
+    outcome_.findings.push_back(
+        {.kind = "SETUP", .about = "the fault cannot be made", .detail = ""});
+  }
+  for (const std::string& error : outcome_.fault->findings) {
+    outcome_.findings.push_back(
+        {.kind = "ERROR", .about = sentence_of(error), .detail = error + "\n"});
+  }
+  find_leftovers();
+  // libfabric keeps some until the process ends.
+  constexpr int kOfiDescriptors = 5;
+  const int descriptors_max = uses_ofi(job_) ? kOfiDescriptors : 0;
+  if (outcome_.fault->ndescriptors > descriptors_max || outcome_.fault->nthreads > 0) {
+    outcome_.findings.push_back(
+        {.kind = "LEFTOVER",
+         .about = "descriptors or threads are left when all communicators have ended",
+         .detail = fmt::format("{} descriptors, {} threads\n{}", outcome_.fault->ndescriptors,
+                               outcome_.fault->nthreads, last_outputs())});
+  }
+}
+
 void Running::end() {
   const std::string at = is_failing_ ? where_all_are(true) : "";
   read_reports();  // what comes after is what those see that are ended last
+  if (job_.fault.has_value()) {
+    judge();
+  }
   kill_all();
   if (!outcome_.findings.empty()) {
     outcome_.findings.back().detail += at;
@@ -350,11 +533,7 @@ void Running::end() {
   // An end over libfabric's tcp;ofi_rxm takes 6 MB (plugins/net-ofi/README.md), one over sockets
   // 0.1: six ranks in a process with three communicators of three channels have 400.
   constexpr long kOfiFactor = 4;
-  const bool uses_ofi =
-      std::any_of(job_.environment.begin(), job_.environment.end(), [](const auto& setting) {
-        return setting.first == "NCCL_NET_PLUGIN" && setting.second == "ofi";
-      });
-  const long memory_kib_max = options_.memory_kib_max * (uses_ofi ? kOfiFactor : 1);
+  const long memory_kib_max = options_.memory_kib_max * (uses_ofi(job_) ? kOfiFactor : 1);
   if (memory_kib_max > 0 && outcome_.memory_kib > memory_kib_max) {
     outcome_.findings.push_back(
         {.kind = "MEMORY",

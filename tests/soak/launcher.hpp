@@ -5,11 +5,15 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/soak/fault_watch.hpp"
+#include "tests/soak/network.hpp"
 #include "tests/soak/program.hpp"
 #include "tests/soak/progress.hpp"
+#include "tests/soak/verdict.hpp"
 
 namespace plexus::soak {
 
@@ -21,7 +25,7 @@ struct WatchOptions {
 };
 
 struct Finding {
-  std::string kind;   // HANG, ERROR, WRONG DATA, CRASH, MEMORY
+  std::string kind;   // HANG, ERROR, WRONG DATA, CRASH, MEMORY, LEFTOVER, SETUP
   std::string about;  // one line, equal for equal causes
   std::string detail;
 };
@@ -32,6 +36,7 @@ struct Outcome {
   uint64_t ncalls = 0;
   uint64_t nchecked = 0;
   long memory_kib = 0;  // the largest process's
+  std::optional<FaultResult> fault;
 };
 
 /// A running job.
@@ -55,13 +60,21 @@ class Running {
   };
 
   void start(int process);
+  void prepare_child(int process) const;
+  [[nodiscard]] std::vector<std::string> arguments_of(int process) const;
   void reap();
   void note_end(int process, int status);
   [[nodiscard]] uint64_t sum_of_progress() const;
   [[nodiscard]] bool has_failed() const;
   [[nodiscard]] bool are_all_over() const;
+  void look_at_fault();
+  void give_order(Order order);
+  [[nodiscard]] std::chrono::seconds patience() const;
   void find_hang();
+  void find_leftovers();
+  void judge();
   [[nodiscard]] std::string where_all_are(bool running_only) const;
+  [[nodiscard]] std::string last_outputs() const;
   void read_reports();
   void end();
   void kill_all();
@@ -69,8 +82,11 @@ class Running {
   Job job_;
   const WatchOptions& options_;
   std::string folder_;
-  std::vector<Child> children_;
+  std::vector<Child> children_;  // by process; then the fresh one, if any
   std::vector<ProgressPage> pages_;
+  std::unique_ptr<Network> network_;  // nullptr: that of this host
+  std::optional<FaultWatch> watch_;   // in a job with a fault
+  Order order_ = Order::kRun;
   Outcome outcome_;
   uint64_t progress_ = 0;
   Clock::time_point progress_at_;

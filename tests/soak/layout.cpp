@@ -49,6 +49,9 @@ class Layout {
     int nprocesses = random_.pick(std::vector<int>{1, 1, 1, 2, 2, 3, 4});
     const int ranks_max = random_.chance(6) ? 16 : 8;
     nprocesses = features_.has(Feature::kProcesses) ? nprocesses : 1;
+    if (job_.fault.has_value()) {  // the guilty one and others
+      nprocesses = std::max(nprocesses, 2);
+    }
     job_.processes.resize(static_cast<size_t>(nprocesses));
     std::vector<int> owners;  // by rank of the world: its process
     for (int process = 0; process < nprocesses; ++process) {
@@ -90,7 +93,19 @@ class Layout {
     }
   }
 
+  /// Each process is alone on its host (network.hpp).
+  void put_apart() {
+    is_net_ = true;
+    set("NCCL_SOCKET_IFNAME", "eth0");
+    for (size_t process = 0; process < job_.processes.size(); ++process) {
+      job_.processes[process].host_id = fmt::format("host{}", process);
+    }
+  }
+
   void choose_transport() {
+    if (job_.fault.has_value() && is_of_network(job_.fault->kind)) {
+      return put_apart();
+    }
     set("NCCL_SOCKET_IFNAME", "lo");
     const int way = random_.below(10);
     is_net_ = true;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -33,10 +34,11 @@ struct Options {
   uint64_t list = kAnySeed;
   std::vector<std::string> only;
   std::vector<std::string> without;
+  std::vector<std::string> faults;
   double still_s = 60;
   long memory_mib = 1536;
   bool has_no_stacks = false;
-  bool is_quiet = false;
+  bool is_verbose = false;
   int process = -1;
   std::string folder;
 };
@@ -50,6 +52,8 @@ struct Totals {
   uint64_t nillegal = 0;  // number of seeds with an illegal program
   long memory_kib = 0;
   std::map<std::string, std::vector<uint64_t>> findings;  // by kind and text: seeds
+  FaultTally faults;
+  std::map<std::string, int> impossible;  // by reason: seeds whose fault cannot be made here
 };
 
 void say(const std::string& text) {
@@ -84,6 +88,23 @@ Features features_of(Options& options) {
   return features;
 }
 
+FaultKinds faults_of(const Options& options) {
+  FaultKinds kinds;
+  for (const std::string& name : options.faults) {
+    kinds.add(name);
+  }
+  return kinds;
+}
+
+/// Why a kind of fault cannot be made here; "": it can.
+std::string why_not(FaultKind kind) {
+  if (is_of_network(kind)) {
+    static const std::string why = Network::why_not();
+    return why;
+  }
+  return kind == FaultKind::kFullShm && geteuid() != 0 ? "filling /dev/shm needs root" : "";
+}
+
 std::vector<std::string> feature_arguments(const Options& options) {
   std::vector<std::string> arguments;
   for (const std::string& name : options.only) {
@@ -92,10 +113,13 @@ std::vector<std::string> feature_arguments(const Options& options) {
   for (const std::string& name : options.without) {
     arguments.insert(arguments.end(), {"--without", name});
   }
+  for (const std::string& name : options.faults) {
+    arguments.insert(arguments.end(), {"--faults", name});
+  }
   return arguments;
 }
 
-void report(const Running& running, const WatchOptions& watch, Totals& totals) {
+void report(const Running& running, const WatchOptions& watch, bool is_verbose, Totals& totals) {
   const Outcome& outcome = running.outcome();
   ++totals.njobs;
   totals.ncalls += outcome.ncalls;
@@ -104,6 +128,14 @@ void report(const Running& running, const WatchOptions& watch, Totals& totals) {
   totals.nrefused += static_cast<uint64_t>(running.job().nrefused);
   totals.memory_kib = std::max(totals.memory_kib, outcome.memory_kib);
   const uint64_t seed = running.job().seed;
+  if (outcome.fault.has_value()) {
+    totals.faults.add(*outcome.fault, seed);
+    if (is_verbose) {
+      say(fmt::format("seed {}: {}; left {} descriptors, {} threads\n  {}\n", seed,
+                      describe(*running.job().fault), outcome.fault->ndescriptors,
+                      outcome.fault->nthreads, fmt::join(outcome.fault->errors, "\n  ")));
+    }
+  }
   std::string environment;
   for (const auto& [name, value] : running.job().environment) {
     environment += fmt::format(" {}={}", name, value);
@@ -115,6 +147,9 @@ void report(const Running& running, const WatchOptions& watch, Totals& totals) {
   if (!outcome.findings.empty()) {
     const Finding& first = outcome.findings.front();
     totals.findings[first.kind + ": " + first.about].push_back(seed);
+    if (running.job().fault.has_value()) {
+      say(fmt::format("  fault {}\n", describe(*running.job().fault)));
+    }
     say(fmt::format("  {} ranks, {} processes, settings:{}\n  repeat: soak_driver --seed {} {}\n",
                     running.job().nranks, running.job().processes.size(), environment, seed,
                     fmt::join(watch.features, " ")));
@@ -128,6 +163,12 @@ void summarize(const Totals& totals, Clock::duration took) {
       totals.njobs, std::chrono::duration_cast<std::chrono::seconds>(took).count(), totals.ncalls,
       totals.nchecked, totals.nperturbed, totals.nrefused, totals.nillegal,
       totals.memory_kib / 1024, totals.findings.size()));
+  if (!totals.faults.is_empty()) {
+    say(totals.faults.describe());
+  }
+  for (const auto& [why, nseeds] : totals.impossible) {
+    say(fmt::format("SKIPPED {} seeds: {}\n", nseeds, why));
+  }
   for (const auto& [about, seeds] : totals.findings) {
     say(fmt::format(
         "  {} x {}; seeds {}\n", seeds.size(), about.substr(0, 300),
@@ -137,6 +178,7 @@ void summarize(const Totals& totals, Clock::duration took) {
 }
 
 int run_campaign(const Options& options, const Features& features) {
+  const FaultKinds faults = faults_of(options);
   uint64_t first = options.seed == kAnySeed ? 1 : options.seed;
   uint64_t last = options.seed == kAnySeed ? kAnySeed - 1 : options.seed;
   if (!options.seeds.empty()) {
@@ -145,10 +187,7 @@ int run_campaign(const Options& options, const Features& features) {
     last = dots == std::string::npos ? first : std::stoull(options.seeds.substr(dots + 2));
   }
   WatchOptions watch;
-  // Like all tests, slower under sanitizers.
-  const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
-  watch.still_max = std::chrono::seconds(
-      static_cast<int>(options.still_s * (factor == nullptr ? 1 : std::atof(factor))));
+  watch.still_max = std::chrono::seconds(static_cast<int>(options.still_s * time_factor()));
   watch.memory_kib_max = options.memory_mib * 1024;
   watch.has_stacks = !options.has_no_stacks;
   watch.features = feature_arguments(options);
@@ -161,8 +200,13 @@ int run_campaign(const Options& options, const Features& features) {
   for (;;) {
     const bool may_start = next <= last && (options.minutes <= 0 || Clock::now() < deadline);
     if (may_start && running.size() < static_cast<size_t>(options.njobs)) {
-      Job job = generate(next, features);
+      Job job = generate(next, features, faults);
       ++next;
+      const std::string impossible = job.fault.has_value() ? why_not(job.fault->kind) : "";
+      if (!impossible.empty()) {
+        ++totals.impossible[impossible];
+        continue;
+      }
       // an error of the generator, since the model defines what is legal
       if (!job.illegal.empty()) {
         ++totals.nillegal;
@@ -177,7 +221,7 @@ int run_campaign(const Options& options, const Features& features) {
     std::erase_if(running, [&](const std::unique_ptr<Running>& one) {
       one->look();
       if (one->outcome().is_over) {
-        report(*one, watch, totals);
+        report(*one, watch, options.is_verbose, totals);
       }
       return one->outcome().is_over;
     });
@@ -199,20 +243,30 @@ int run(int argc, char** argv) {
   app.add_option("--list", options.list, "print the program of this seed");
   app.add_option("--only", options.only, "switch all features off but these")->check(is_feature);
   app.add_option("--without", options.without, "switch these off")->check(is_feature);
+  std::vector<std::string> fault_names(kFaultNames.begin(), kFaultNames.end());
+  fault_names.emplace_back("all");
+  app.add_option("--faults", options.faults,
+                 "each job has a fault of one of these kinds, or of all")
+      ->delimiter(',')
+      ->check(CLI::IsMember(fault_names));
   app.add_option("--still", options.still_s, "seconds without progress that are a hang");
   app.add_option("--memory", options.memory_mib,
                  "MiB that a process may use (with net-ofi 4 times as much), 0: any");
   app.add_flag("--no-stacks", options.has_no_stacks, "do not ask gdb where a hanging job is");
+  app.add_flag("--verbose", options.is_verbose, "print each fault, and the errors that it causes");
   app.add_option("--process", options.process)->group("");
   app.add_option("--folder", options.folder)->group("");
   CLI11_PARSE(app, argc, argv);
   const Features features = features_of(options);
   if (options.list != kAnySeed) {
-    say(describe(generate(options.list, features)));
+    say(describe(generate(options.list, features, faults_of(options))));
     return 0;
   }
   if (options.process >= 0) {
-    return run_process(generate(options.seed, features), options.process, options.folder);
+    const Job job = generate(options.seed, features, faults_of(options));
+    return static_cast<size_t>(options.process) < job.processes.size()
+               ? run_process(job, options.process, options.folder)
+               : run_fresh_process(job, options.folder);
   }
   return run_campaign(options, features);
 }

@@ -233,6 +233,9 @@ std::string describe(const Job& job, const Step& step) {
 std::string describe(const Job& job) {
   std::string text = fmt::format("seed {}: {} ranks, {} processes{}\n", job.seed, job.nranks,
                                  job.processes.size(), job.is_nonblocking ? ", non-blocking" : "");
+  if (job.fault.has_value()) {
+    text += fmt::format("  fault: {}\n", describe(*job.fault));
+  }
   for (const auto& [name, value] : job.environment) {
     text += fmt::format("  {}={}\n", name, value);
   }

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <plexus.h>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/soak/fault.hpp"
 #include "tests/soak/model.hpp"
 
 namespace plexus::soak {
@@ -114,6 +116,7 @@ struct Job {
   std::vector<Making> makings{};
   std::vector<Operation> operations{};
   std::vector<std::pair<std::string, std::string>> environment{};
+  std::optional<Fault> fault{};
   bool is_nonblocking = false;
   bool allows_mixed = true;  // as in ModelProgram
   int nperturbed = 0;        // number of changes of order that the model accepted

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/soak/progress.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
@@ -25,9 +26,21 @@ ProgressPage map_progress(const std::string& path) {
   return ProgressPage(static_cast<ProcessProgress*>(page));
 }
 
+int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+double time_factor() {
+  const char* const factor = std::getenv("PLEXUS_TEST_TIME_FACTOR");
+  return factor == nullptr ? 1 : std::atof(factor);
+}
+
 const char* name_of(Phase phase) {
-  constexpr const char* kNames[] = {"not begun",     "before the call", "in the call", "polling",
-                                    "synchronizing", "pausing",         "ended"};
+  constexpr const char* kNames[] = {
+      "not begun", "before the call",          "in the call", "polling", "synchronizing",
+      "pausing",   "waiting for the launcher", "ended"};
   return kNames[static_cast<int>(phase)];
 }
 

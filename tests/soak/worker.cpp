@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <plexus.h>
+#include <set>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -23,6 +24,8 @@
 
 #include "tests/soak/calls.hpp"
 #include "tests/soak/progress.hpp"
+#include "tests/soak/recovery.hpp"
+#include "tests/soak/saboteur.hpp"
 
 namespace plexus::soak {
 namespace {
@@ -37,12 +40,24 @@ std::string id_path(const std::string& folder, size_t making) {
   return fmt::format("{}/id.{}", folder, making);
 }
 
+/// Ends the program of a thread in a job with a fault. The one exception of this folder: errors
+/// come from any depth of the program, and all that is left to do is to end in order.
+struct Stopped {};
+
 void append(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (file < 0 || ::write(file, text.data(), text.size()) < 0) {
     std::perror(path.c_str());
   }
   close(file);
+}
+
+std::array<int, 2> make_pipe() {
+  std::array<int, 2> ends{-1, -1};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    std::perror("pipe2");
+  }
+  return ends;
 }
 
 /// State shared by the threads of the process.
@@ -52,15 +67,26 @@ class Shared {
       : job_(job),
         process_(process),
         folder_(std::move(folder)),
-        progress_(map_progress(progress_path(folder_, process))) {
-    if (pipe2(ends_with_us_.data(), O_CLOEXEC) != 0) {
-      std::perror("pipe2");
-    }
-  }
+        progress_(map_progress(progress_path(folder_, process))),
+        saboteur_(job, process, *progress_) {}
 
   [[nodiscard]] const Job& job() const { return job_; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   ThreadProgress& progress(int thread) { return progress_->threads[static_cast<size_t>(thread)]; }
+  [[nodiscard]] const ProcessProgress& page() const { return *progress_; }
+  Saboteur& saboteur() { return saboteur_; }
+
+  /// An error in a job with a fault: the launcher judges it.
+  [[noreturn]] void stop(int thread, ncclResult_t code, const std::string& text) {
+    ErrorReport& report = progress(thread).error;
+    if (report.at_us.load() == 0) {
+      report.step = progress(thread).step.load();
+      report.code = static_cast<int32_t>(code);
+      text.copy(report.text.data(), report.text.size() - 1);
+      report.at_us.store(now_us());
+    }
+    throw Stopped();
+  }
 
   /// Reports and never returns: the behaviour of the other threads is more informative than an
   /// exit.
@@ -103,6 +129,24 @@ class Shared {
     _exit(0);
   }
 
+  /// The ids of a communicator have been used.
+  void note_made(int making) {
+    const std::lock_guard lock(mutex_);
+    made_.insert(making);
+  }
+  /// Of those that this process has made. Of several ids for one communicator the first is used.
+  [[nodiscard]] int unused_ids() {
+    const std::lock_guard lock(mutex_);
+    int count = 0;
+    for (size_t making = 0; making < job_.makings.size(); ++making) {
+      const Making& of = job_.makings[making];
+      if (of.parent < 0 && of.process_of_id == process_ && of.kind != MakingKind::kInitAll) {
+        count += of.nids - static_cast<int>(made_.count(static_cast<int>(making)));
+      }
+    }
+    return count;
+  }
+
   void reap_children() {
     for (const pid_t child : children_) {
       waitpid(child, nullptr, 0);
@@ -114,15 +158,18 @@ class Shared {
   int process_;
   std::string folder_;
   ProgressPage progress_;
-  std::array<int, 2> ends_with_us_{-1, -1};  // children read; nothing is written
-  std::mutex mutex_;                         // guards children_
+  const std::array<int, 2> ends_with_us_ = make_pipe();  // children read; nothing is written
+  Saboteur saboteur_;  // after all that is open until the process ends
+  std::mutex mutex_;   // guards children_
   std::vector<pid_t> children_;
+  std::set<int> made_;  // guarded by mutex_ as well
 };
 
-std::vector<ncclUniqueId> wait_for_ids(const std::string& folder, size_t making, int nids) {
+/// Empty: who was to make the ids has left.
+std::vector<ncclUniqueId> wait_for_ids(const Shared& shared, size_t making, int nids) {
   std::vector<ncclUniqueId> ids(static_cast<size_t>(nids));
-  const std::string path = id_path(folder, making);
-  for (;;) {
+  const std::string path = id_path(shared.folder(), making);
+  while (shared.page().order.load() == Order::kRun) {
     std::FILE* const file = std::fopen(path.c_str(), "rbe");
     if (file != nullptr) {
       const size_t nread = std::fread(ids.data(), sizeof(ncclUniqueId), ids.size(), file);
@@ -133,6 +180,13 @@ std::vector<ncclUniqueId> wait_for_ids(const std::string& folder, size_t making,
     }
     std::this_thread::sleep_for(kIdPollPause);
   }
+  return {};
+}
+
+int first_thread_of(const Job& job, int process) {
+  const auto at = std::find_if(job.threads.begin(), job.threads.end(),
+                               [&](const Thread& thread) { return thread.process == process; });
+  return static_cast<int>(at - job.threads.begin());
 }
 
 /// Publishes the ids that this process makes for all processes.
@@ -146,7 +200,11 @@ void publish_ids(Shared& shared, int process) {
     std::string bytes;
     for (int i = 0; i < makings[making].nids; ++i) {
       ncclUniqueId id{};
-      if (ncclGetUniqueId(&id) != ncclSuccess) {
+      const ncclResult_t made = ncclGetUniqueId(&id);
+      if (made != ncclSuccess && shared.job().fault.has_value()) {
+        shared.stop(first_thread_of(shared.job(), process), made, ncclGetLastError(nullptr));
+      }
+      if (made != ncclSuccess) {
         shared.fail(fmt::format("ncclGetUniqueId: {}", ncclGetLastError(nullptr)));
       }
       bytes.append(id.internal, sizeof(id.internal));
@@ -169,23 +227,15 @@ class Runner {
         progress_(shared.progress(index)) {}
 
   void run() {
-    streams_.resize(static_cast<size_t>(thread_.nstreams));
-    for (cudaStream_t& stream : streams_) {
-      check(plexusStreamCreate(&stream), "plexusStreamCreate");
+    if (!job_.fault.has_value()) {
+      return run_program();
     }
-    for (size_t step = 0; step < thread_.steps.size(); ++step) {
-      progress_.step.store(static_cast<int32_t>(step));
-      enter(Phase::kBeforeCall);
-      step_ = &thread_.steps[step];
-      run_step();
+    try {
+      run_program();
+    } catch (const Stopped&) {
+      abandon();
     }
-    progress_.step.store(static_cast<int32_t>(thread_.steps.size()));
-    for (size_t stream = 0; stream < streams_.size(); ++stream) {
-      synchronize(static_cast<int>(stream));
-    }
-    for (const cudaStream_t stream : streams_) {
-      check(plexusStreamDestroy(stream), "plexusStreamDestroy");
-    }
+    go_on();
     enter(Phase::kEnded);
   }
 
@@ -194,6 +244,123 @@ class Runner {
     std::unique_ptr<LiveCall> call;
     int stream;
   };
+
+  void run_program() {
+    streams_.resize(static_cast<size_t>(thread_.nstreams));
+    for (cudaStream_t& stream : streams_) {
+      check(plexusStreamCreate(&stream), "plexusStreamCreate");
+    }
+    for (size_t step = 0; step < thread_.steps.size(); ++step) {
+      progress_.step.store(static_cast<int32_t>(step));
+      enter(Phase::kBeforeCall);
+      step_ = &thread_.steps[step];
+      used_.clear();
+      if (job_.fault.has_value()) {
+        meet_fault(static_cast<int>(step));
+      }
+      run_step();
+      if (stops_after_step_) {
+        shared_.saboteur().wait();
+        throw Stopped();
+      }
+    }
+    progress_.step.store(static_cast<int32_t>(thread_.steps.size()));
+    for (size_t stream = 0; stream < streams_.size(); ++stream) {
+      synchronize(static_cast<int>(stream));
+    }
+    for (const cudaStream_t stream : streams_) {
+      check(plexusStreamDestroy(stream), "plexusStreamDestroy");
+    }
+    streams_.clear();
+    enter(job_.fault.has_value() ? Phase::kWaiting : Phase::kEnded);
+  }
+
+  // ---- faults ----
+
+  void meet_fault(int step) {
+    Saboteur& saboteur = shared_.saboteur();
+    saboteur.pause_if_slow();
+    if (!saboteur.is_at(index_, step)) {
+      return;
+    }
+    if (job_.fault->kind != FaultKind::kAbort || step_->calls.empty()) {
+      return saboteur.start();
+    }
+    // This thread may not touch the communicator again.
+    const Call& call = step_->calls[static_cast<size_t>(job_.fault->rank)];
+    const int comm = job_.operations[static_cast<size_t>(call.operation)].comm;
+    aborted_ = {comm, call.rank};
+    saboteur.start([handle = comms_.at(*aborted_)] { (void)ncclCommAbort(handle); });
+    if (!job_.fault->is_in_call) {
+      saboteur.wait();
+      throw Stopped();
+    }
+    stops_after_step_ = true;
+  }
+
+  /// Ends what is under way; what it returns does not matter any more.
+  void abandon() {
+    if (stops_after_step_) {
+      shared_.saboteur().wait();
+    }
+    if (is_group_open_) {
+      (void)ncclGroupEnd();
+    }
+    if (aborted_.has_value()) {
+      comms_.erase(*aborted_);
+    }
+    for (auto& [place, comm] : comms_) {
+      if (comm != nullptr && !(place.first == 0 && recovers() && has_world_)) {
+        (void)ncclCommAbort(std::exchange(comm, nullptr));
+      }
+    }
+    std::erase_if(comms_, [](const auto& entry) { return entry.second == nullptr; });
+    for (const cudaStream_t stream : streams_) {
+      (void)plexusStreamSynchronize(stream);
+      (void)plexusStreamDestroy(stream);
+    }
+    calls_.clear();
+    pending_.clear();
+  }
+
+  [[nodiscard]] bool recovers() const { return job_.fault->recovery != Recovery::kNone; }
+
+  /// Waits for the launcher's word and makes, with the other threads, a communicator of who is
+  /// left.
+  void go_on() {
+    if (!recovers() || !has_world_) {
+      return;
+    }
+    enter(Phase::kWaiting);
+    while (shared_.page().order.load() < Order::kGoOn) {
+      std::this_thread::sleep_for(kPollPause);
+    }
+    std::vector<ncclComm_t> worlds;
+    for (const int rank : thread_.ranks) {
+      worlds.push_back(comms_.at({0, rank}));
+    }
+    if (shared_.page().order.load() == Order::kGoOn) {
+      enter(Phase::kInCall);
+      const auto wrong =
+          go_on_without_guilty({.job = job_, .folder = shared_.folder(), .ranks = thread_.ranks},
+                               worlds, progress_.went_on_us);
+      if (wrong.has_value()) {
+        fail(*wrong);
+      }
+    }
+    for (const ncclComm_t world : worlds) {
+      (void)ncclCommAbort(world);
+    }
+  }
+
+  ncclResult_t start_group() {
+    is_group_open_ = true;
+    return ncclGroupStart();
+  }
+  ncclResult_t end_group() {
+    is_group_open_ = false;
+    return ncclGroupEnd();
+  }
 
   void enter(Phase phase) { progress_.phase.store(phase); }
 
@@ -207,10 +374,27 @@ class Runner {
 
   void check(ncclResult_t result, const char* what) {
     if (result != ncclSuccess) {
-      const char* const text = ncclGetLastError(nullptr);
-      fail(fmt::format("{} returned {} ({}): {}", what, static_cast<int>(result),
-                       ncclGetErrorString(result), text));
+      const std::string text =
+          fmt::format("{} returned {} ({}): {}", what, static_cast<int>(result),
+                      ncclGetErrorString(result), error_text());
+      if (job_.fault.has_value()) {
+        shared_.stop(index_, result, text);
+      }
+      fail(text);
     }
+  }
+
+  /// Of the communicators that the step uses: why the first one failed that did. Else the last
+  /// error of the process.
+  const char* error_text() {
+    for (const ncclComm_t comm : used_) {
+      ncclResult_t state = ncclSuccess;
+      if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess &&
+          state != ncclInProgress) {
+        return ncclGetLastError(comm);
+      }
+    }
+    return ncclGetLastError(nullptr);
   }
 
   /// Waits for a call that a non-blocking communicator may have left in progress.
@@ -222,6 +406,7 @@ class Runner {
       fail(fmt::format("{} returned ncclInProgress on a blocking communicator", what));
     }
     enter(Phase::kPolling);
+    used_ = comms;
     for (const ncclComm_t comm : comms) {
       ncclResult_t state = ncclInProgress;
       while (state == ncclInProgress) {
@@ -265,7 +450,8 @@ class Runner {
   }
 
   void run_calls() {
-    std::vector<std::unique_ptr<LiveCall>> calls;
+    std::vector<std::unique_ptr<LiveCall>>& calls = calls_;
+    calls.clear();
     std::vector<ncclComm_t> comms;
     for (const Call& call : step_->calls) {
       const auto stream =
@@ -274,6 +460,7 @@ class Runner {
       calls.push_back(std::make_unique<LiveCall>(job_, call, comms.back(), stream));
       check(calls.back()->prepare(), "making the buffers and the reduction");
     }
+    used_ = comms;
     enter(Phase::kInCall);
     if (step_->is_grouped) {
       issue_group(calls, comms);
@@ -292,20 +479,27 @@ class Runner {
     }
   }
 
+  /// Of calls that differ between ranks nobody knows what they do, but not beside the buffers.
+  [[nodiscard]] bool is_undefined(int operation) const {
+    return job_.fault.has_value() && job_.fault->operation >= 0 &&
+           (operation == job_.fault->operation || operation == job_.fault->altered);
+  }
+
   void issue_group(std::vector<std::unique_ptr<LiveCall>>& calls,
                    const std::vector<ncclComm_t>& comms) {
-    check(ncclGroupStart(), "ncclGroupStart");
+    check(start_group(), "ncclGroupStart");
     for (auto& call : calls) {
       const ncclResult_t result = call->issue();
       if (result != ncclInProgress) {
         check(result, "a call in the group");
       }
     }
-    settle(ncclGroupEnd(), comms, "ncclGroupEnd");
+    settle(end_group(), comms, "ncclGroupEnd");
   }
 
   void verify(const LiveCall& call) {
-    const auto wrong = call.find_wrong();
+    const auto wrong =
+        is_undefined(call.call().operation) ? call.find_wrong_guards() : call.find_wrong();
     progress_.nchecked.fetch_add(1);
     if (wrong.has_value()) {
       const Step alone{.calls = {call.call()}};
@@ -341,22 +535,28 @@ class Runner {
     }
     std::vector<ncclUniqueId> ids;
     if (making.parent < 0) {
-      ids = wait_for_ids(shared_.folder(), static_cast<size_t>(step_->making), making.nids);
+      ids = wait_for_ids(shared_, static_cast<size_t>(step_->making), making.nids);
+      if (ids.empty()) {
+        throw Stopped();
+      }
     }
     enter(Phase::kInCall);
     std::vector<ncclComm_t> parents;
-    std::map<std::pair<int, int>, ncclComm_t> made;
+    std::vector<std::pair<int, int>> made;
     std::vector<ncclComm_t> unused(thread_.ranks.size());  // where the color is NOCOLOR
     const bool is_grouped = thread_.ranks.size() > 1;
     if (is_grouped) {
-      check(ncclGroupStart(), "ncclGroupStart");
+      check(start_group(), "ncclGroupStart");
     }
     ncclResult_t last = ncclSuccess;
     for (size_t at = 0; at < thread_.ranks.size(); ++at) {
       ncclComm_t* target = &unused[at];
       for (const int comm : making.comms) {
         const int rank = rank_in(job_.comms[static_cast<size_t>(comm)], thread_.ranks[at]);
-        target = rank < 0 ? target : &made[{comm, rank}];
+        if (rank >= 0) {
+          made.emplace_back(comm, rank);
+          target = &comms_[made.back()];
+        }
       }
       const ncclResult_t result = make_one(making, thread_.ranks[at], ids, target, parents);
       last = result == ncclInProgress ? result : last;
@@ -364,14 +564,15 @@ class Runner {
         check(result, "making a communicator");
       }
     }
-    last = is_grouped ? ncclGroupEnd() : last;
+    last = is_grouped ? end_group() : last;
     settle(last, parents, "making a communicator (parent)");
     std::vector<ncclComm_t> children;
-    for (const auto& [place, comm] : made) {
-      children.push_back(comm);
+    for (const auto& place : made) {
+      children.push_back(comms_.at(place));
     }
     settle(last, children, "making a communicator");
-    comms_.merge(made);
+    shared_.note_made(step_->making);
+    has_world_ = has_world_ || making.comms.front() == 0;
   }
 
   void init_all(int comm) {
@@ -425,15 +626,18 @@ class Runner {
     std::vector<ncclComm_t> leaving;
     for (const Place& place : step_->places) {
       leaving.push_back(comms_.at({place.comm, place.rank}));
-      comms_.erase({place.comm, place.rank});
     }
     const bool is_grouped = leaving.size() > 1;
-    if (step_->kind == StepKind::kFinalize) {
+    const bool is_finalized = step_->kind == StepKind::kFinalize;
+    if (is_finalized) {
+      used_ = leaving;
       for_all(leaving, ncclCommFinalize, is_grouped, "ncclCommFinalize");
-      for_all(leaving, ncclCommDestroy, false, "ncclCommDestroy");
-    } else {
-      for_all(leaving, ncclCommDestroy, is_grouped, "ncclCommDestroy");
+      used_.clear();
     }
+    for (const Place& place : step_->places) {
+      comms_.erase({place.comm, place.rank});
+    }
+    for_all(leaving, ncclCommDestroy, is_grouped && !is_finalized, "ncclCommDestroy");
   }
 
   void for_all(const std::vector<ncclComm_t>& comms,
@@ -445,7 +649,7 @@ class Runner {
       return call == ncclCommDestroy ? std::vector<ncclComm_t>{} : std::vector<ncclComm_t>{comm};
     };
     if (is_grouped) {
-      check(ncclGroupStart(), "ncclGroupStart");
+      check(start_group(), "ncclGroupStart");
     }
     ncclResult_t last = ncclSuccess;
     for (const ncclComm_t comm : comms) {
@@ -459,7 +663,7 @@ class Runner {
       }
     }
     if (is_grouped) {
-      const ncclResult_t ended = ncclGroupEnd();
+      const ncclResult_t ended = end_group();
       settle(ended == ncclSuccess ? last : ended,
              call == ncclCommDestroy ? std::vector<ncclComm_t>{} : comms, what);
     }
@@ -471,8 +675,14 @@ class Runner {
   const Thread& thread_;
   ThreadProgress& progress_;
   const Step* step_ = nullptr;
+  std::vector<ncclComm_t> used_;  // by the step
+  bool has_world_ = false;        // the communicator of all was ready once
+  bool is_group_open_ = false;
+  bool stops_after_step_ = false;               // the fault's part of this thread is over then
+  std::optional<std::pair<int, int>> aborted_;  // by the fault
   std::vector<cudaStream_t> streams_;
   std::map<std::pair<int, int>, ncclComm_t> comms_;  // by communicator and rank
+  std::vector<std::unique_ptr<LiveCall>> calls_;     // of the step
   std::vector<Pending> pending_;
 };
 
@@ -492,10 +702,15 @@ std::string children_path(const std::string& folder) { return folder + "/childre
 int run_process(const Job& job, int process, const std::string& folder) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Shared shared(job, process, folder);
+  shared.saboteur().strike_at_start();
   if (job.processes[static_cast<size_t>(process)].forks_first) {
     shared.fork_child({.kind = StepKind::kFork, .child = ChildLife::kUntilParentEnds});
   }
-  publish_ids(shared, process);
+  try {
+    publish_ids(shared, process);
+  } catch (const Stopped&) {
+    return 0;
+  }
   std::vector<std::thread> threads;
   for (size_t index = 0; index < job.threads.size(); ++index) {
     if (job.threads[index].process == process) {
@@ -505,7 +720,22 @@ int run_process(const Job& job, int process, const std::string& folder) {
   for (std::thread& thread : threads) {
     thread.join();
   }
+  shared.saboteur().wait();
   shared.reap_children();
+  shared.saboteur().count_leftovers(shared.unused_ids());
+  return 0;
+}
+
+int run_fresh_process(const Job& job, const std::string& folder) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const auto process = static_cast<int>(job.processes.size());
+  const ProgressPage page = map_progress(progress_path(folder, process));
+  const auto wrong = join_as_fresh(job, folder, *page);
+  if (wrong.has_value()) {
+    append(finding_path(folder, process), fmt::format("0 ms: fresh process: {}\n", *wrong));
+    page->has_failed.store(1);
+    return 1;
+  }
   return 0;
 }
 

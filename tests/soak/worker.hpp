@@ -16,5 +16,8 @@ std::string children_path(const std::string& folder);
 
 /// Returns the process's exit code. After a finding it stays until the launcher ends it.
 int run_process(const Job& job, int process, const std::string& folder);
+/// The process that takes the guilty one's place when the ranks that are left grow. Its progress is
+/// that of a process after the job's.
+int run_fresh_process(const Job& job, const std::string& folder);
 
 }  // namespace plexus::soak

@@ -56,8 +56,18 @@ TEST_F(IntroducerTest, GivesTheTableToTheRootAndAWordToTheOthers) {
   EXPECT_EQ(table.value().nprocesses(), 2U);
   EXPECT_EQ(table.value().process_of(2), 1U);
   EXPECT_EQ(table.value().name_of(2), "rank 2 (node:107)");
-  introducer_.lose(7);
-  EXPECT_EQ(failure_of(8), "") << "whoever has the table is on its own";
+}
+
+TEST_F(IntroducerTest, NamesWhoDiedBeforeItPassedTheTableOn) {
+  for (const uint32_t rank : {0U, 1U, 2U}) {
+    ASSERT_TRUE(join(rank + 1, rank).has_value());
+  }
+  ASSERT_TRUE(introducer_.take(2, {.type = MessageType::kLeave}).has_value());
+  introducer_.lose(1);
+  EXPECT_THAT(failure_of(3), HasSubstr("rank 0 (node:101) died or lost its connection"));
+  EXPECT_EQ(failure_of(2), "") << "whoever has the table is on its own";
+  introducer_.lose(2);
+  EXPECT_EQ(sent_.size(), 4U) << "rank 1 ended its connection";
 }
 
 TEST_F(IntroducerTest, FailsTheJobWhenTwoSayTheyAreOneRank) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <utility>
 
@@ -67,6 +68,25 @@ TEST(SharedMemory, RefusesWhatIsNotThere) {
       SharedMemory::open_peer({.pid = getpid(), .fd = 100'000, .size_bytes = 4096, .id = 1});
   ASSERT_TRUE(opened.has_error());
   EXPECT_EQ(opened.error().code(), Code::kSystemError);
+}
+
+TEST(SharedMemory, AnOwnerThatDiedIsSaidToHaveDied) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  for (const bool is_waited_for : {false, true}) {
+    if (is_waited_for) {
+      ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    }
+    const auto opened =
+        SharedMemory::open_peer({.pid = child, .fd = 5, .size_bytes = 4096, .id = 1});
+    ASSERT_TRUE(opened.has_error());
+    EXPECT_EQ(opened.error().code(), Code::kRemoteError);
+    EXPECT_THAT(opened.error().message(), HasSubstr("has died"));
+  }
 }
 
 TEST(SharedMemory, MovesItsMapping) {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/soak/fault_watch.hpp"
+
+#include <csignal>
+
+#include "tests/soak/progress.hpp"
+
+namespace plexus::soak {
+namespace {
+
+constexpr int64_t kMicrosPerMilli = 1000;
+constexpr int64_t kMicrosPerSecond = 1'000'000;
+constexpr int kAllPercent = 100;
+
+bool tell(pid_t process, int signal) { return process == 0 || kill(process, signal) == 0; }
+
+}  // namespace
+
+void FaultWatch::look(int64_t struck_us, pid_t guilty, const std::vector<pid_t>& running) {
+  if (struck_us == 0 || is_over_) {
+    return;
+  }
+  if (struck_us_ == 0) {
+    const bool is_from_outside = network_ != nullptr || fault_.kind == FaultKind::kStrangers;
+    struck_us_ = is_from_outside ? now_us() : struck_us;
+    has_failed_ = !begin(running);
+  }
+  const int64_t now = now_us();
+  const int64_t lasts_us = fault_.kind == FaultKind::kFreeze ? kFreezeSeconds * kMicrosPerSecond
+                                                             : fault_.lasts_ms * kMicrosPerMilli;
+  if (lasts_us == 0) {
+    is_over_ = true;
+  } else if (now > struck_us_ + lasts_us) {
+    has_failed_ = !end(guilty) || has_failed_;
+    // Signals may overtake those that they undo, so they are sent for a while.
+    is_over_ = now > struck_us_ + lasts_us + kMicrosPerSecond || network_ != nullptr;
+  } else if (fault_.kind == FaultKind::kSlow && fault_.has_little_cpu) {
+    keep_slow(now, guilty);
+  }
+}
+
+bool FaultWatch::begin(const std::vector<pid_t>& running) {
+  switch (fault_.kind) {
+    case FaultKind::kDrop:
+      return network_->lose(fault_.process, fault_.percent, fault_.direction);
+    case FaultKind::kGap:
+    case FaultKind::kCut:
+      return network_->lose(fault_.process, kAllPercent, Direction::kBoth);
+    case FaultKind::kHalfOpen:
+      return network_->lose(fault_.process, kAllPercent, fault_.direction);
+    case FaultKind::kReset:
+      return network_->reset(fault_.process);
+    case FaultKind::kStrangers:
+      strangers_.come(running);
+      return true;
+    default:
+      return true;
+  }
+}
+
+bool FaultWatch::end(pid_t guilty) {
+  switch (fault_.kind) {
+    case FaultKind::kStop:
+    case FaultKind::kSlow:
+      return tell(guilty, SIGCONT);
+    case FaultKind::kFreeze:
+      return tell(guilty, SIGKILL);
+    case FaultKind::kDrop:
+    case FaultKind::kGap:
+      return network_->heal(fault_.process);
+    case FaultKind::kStrangers:
+      strangers_.go();
+      return true;
+    default:
+      return true;
+  }
+}
+
+/// A tenth of the time it may run.
+void FaultWatch::keep_slow(int64_t now, pid_t guilty) const {
+  constexpr int64_t kPeriodUs = 50 * kMicrosPerMilli;
+  const bool runs = now % kPeriodUs < kPeriodUs / 10;
+  (void)tell(guilty, runs ? SIGCONT : SIGSTOP);
+}
+
+}  // namespace plexus::soak

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launcher's part of a fault: what is done to the guilty process from outside, and undone.
+#pragma once
+
+#include <cstdint>
+#include <sys/types.h>
+#include <vector>
+
+#include "tests/soak/network.hpp"
+#include "tests/soak/program.hpp"
+#include "tests/soak/strangers.hpp"
+
+namespace plexus::soak {
+
+class FaultWatch {
+ public:
+  /// `network`: of the job; nullptr where the fault does not need one.
+  FaultWatch(const Fault& fault, uint64_t seed, const Network* network)
+      : fault_(fault), network_(network), strangers_(seed) {}
+
+  /// To be called often. `struck_us`: when the fault struck in the guilty process, 0: not yet.
+  /// `running`: processes that have not ended; `guilty` 0: it has.
+  void look(int64_t struck_us, pid_t guilty, const std::vector<pid_t>& running);
+  /// When the fault had its effect, as far as seen; 0: not yet.
+  [[nodiscard]] int64_t struck_us() const { return struck_us_; }
+  /// The fault could not be made.
+  [[nodiscard]] bool has_failed() const { return has_failed_; }
+
+ private:
+  /// False: it could not be done.
+  bool begin(const std::vector<pid_t>& running);
+  bool end(pid_t guilty);
+  void keep_slow(int64_t now, pid_t guilty) const;
+
+  const Fault& fault_;
+  const Network* network_;
+  Strangers strangers_;
+  int64_t struck_us_ = 0;
+  bool is_over_ = false;
+  bool has_failed_ = false;
+};
+
+/// After this time without an end a frozen process is killed: the others must then end as after any
+/// death. Until calls that wait for a process that lives but does nothing get an error of their
+/// own, a frozen process is no error by itself.
+constexpr int kFreezeSeconds = 8;
+
+}  // namespace plexus::soak
