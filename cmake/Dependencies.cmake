@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   plexus::pugixml  plexus::hwloc  plexus::libfabric (where it is found)
+#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::libfabric (where it is found)
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -13,6 +13,7 @@ find_package(Boost 1.74 REQUIRED)
 find_package(hwy CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
 
 # libsodium has no CMake package of its own on Debian.
 find_path(PLEXUS_SODIUM_INCLUDE sodium.h REQUIRED)
