@@ -40,7 +40,9 @@ std::optional<Mode> parse_mode(std::string_view text) noexcept {
                             : std::optional<Mode>(static_cast<Mode>(at - kNames.begin()));
 }
 
-const char* name_of(Mode mode) noexcept { return kNames[static_cast<size_t>(mode)]; }
+const char* name_of(Mode mode) noexcept {
+  return mode <= Mode::kTls ? kNames[static_cast<size_t>(mode)] : "an unknown mode";
+}
 
 std::string describe_difference(Mode mine, Mode peers, std::string_view peer) {
   return fmt::format("{} is {} here and {} at {}: set it to the same value everywhere",

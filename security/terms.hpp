@@ -23,6 +23,7 @@ inline constexpr const char* kModeChoices = "off, auth or tls";
 
 /// The value of PLEXUS_NET_SECURITY; an empty one is the default, auth. nullopt: it is no mode.
 [[nodiscard]] std::optional<Mode> parse_mode(std::string_view text) noexcept;
+/// Any value may come from another host; one that is no mode is "an unknown mode".
 [[nodiscard]] const char* name_of(Mode mode) noexcept;
 /// The sentence for two ends that differ. `peer`: its name, the subject of the second half.
 [[nodiscard]] std::string describe_difference(Mode mine, Mode peers, std::string_view peer);

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,8 @@ class Context {
   std::vector<plexus_collnet_properties_t> devices;
   mutable std::mutex mutex;
   mutable std::string reason;  // guarded by mutex; of the latest failure
+  /// What settings the plugin asked for. It may keep pointers to them, so they never change.
+  std::map<std::string, std::optional<std::string>, std::less<>> answers;  // guarded by mutex
 };
 
 /// In a handler: keeps what `entry` threw for make_error().
@@ -41,6 +45,23 @@ class Context {
     context.reason =
         fmt::format("its {} threw an exception{}; this is a bug in the plugin", entry, text);
   } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
+  }
+}
+
+const char* setting_for_collnet(plexus_log_sink_t* sink, const char* name) noexcept {
+  if (sink == nullptr || name == nullptr) {
+    return nullptr;
+  }
+  try {
+    auto& context = *reinterpret_cast<Context*>(sink);
+    const std::lock_guard lock(context.mutex);
+    const auto [answer, is_new] = context.answers.try_emplace(name);
+    if (is_new) {
+      answer->second = setting_value(name);
+    }
+    return answer->second ? answer->second->c_str() : nullptr;
+  } catch (...) {
+    return nullptr;
   }
 }
 
@@ -253,6 +274,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   config.comm_id = comm_id;
   config.log = &log_from_collnet;
   config.log_sink = reinterpret_cast<plexus_log_sink_t*>(state.get());
+  config.setting = &collnet_detail::setting_for_collnet;
   const CollnetPlugin& used = *state->plugin;
   plexus_collnet_context_t* raw = nullptr;
   const int32_t code = call_entry(*state, "init", [&] {

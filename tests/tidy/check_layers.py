@@ -13,7 +13,7 @@ import tree
 ALLOWED = {  # folder -> folders it may include (itself always); one row for every folder that exists
     "plugin-api": [],
     "security": [],
-    "plugins/support": ["plugin-api"],
+    "plugins/support": ["plugin-api", "security"],
     "plugins/net-socket": ["plugin-api", "plugins/support", "security"],
     "plugins/net-ofi": ["plugin-api", "plugins/support", "security"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
@@ -48,7 +48,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
-    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
+    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
