@@ -69,6 +69,7 @@ Channel::State Channel::exchange() {
     }
   }
   const std::string why = handshake_->error();
+  is_member_of_other_mode_ = handshake_->is_member_of_other_mode();
   handshake_.reset();
   if (!why.empty()) {
     return fail(why);

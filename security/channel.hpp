@@ -37,6 +37,9 @@ class Channel {
     return tls_ != nullptr && !tls_->error().empty() ? tls_->error() : error_;
   }
 
+  [[nodiscard]] bool is_member_of_other_mode() const noexcept { return is_member_of_other_mode_; }
+  [[nodiscard]] const Terms& terms() const noexcept { return terms_; }
+
   /// As ::recvmsg and ::sendmsg without blocking and without SIGPIPE.
   [[nodiscard]] ssize_t receive(std::span<const iovec> pieces) {
     if (tls_ != nullptr) {
@@ -88,6 +91,7 @@ class Channel {
   Role role_ = Role::kCaller;
   short awaits_ = 0;
   State state_ = State::kFailed;
+  bool is_member_of_other_mode_ = false;
   Terms terms_;
   std::unique_ptr<Handshake> handshake_;  // until it is over
   std::unique_ptr<Tls> tls_;              // in mode tls, from then on

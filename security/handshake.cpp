@@ -46,7 +46,7 @@ Handshake::Handshake(const Terms& terms, Role role)
 
 Mac Handshake::prove(std::string_view name, const Answer* answer) const {
   std::vector<std::byte> covered;
-  append(covered, bytes_of(terms_.mode));
+  append(covered, bytes_of(hello_.mode));
   append(covered, bytes_of(hello_.nonce));
   if (answer != nullptr) {
     append(covered, bytes_of(answer->verdict));
@@ -105,10 +105,12 @@ void Handshake::take_hello() {
   }
   answer_.magic = kMagic;
   answer_.mode = terms_.mode;
+  const bool is_known = is_equal(hello_.mac, prove("hello", nullptr));
   if (hello_.mode != terms_.mode) {
+    is_member_of_other_mode_ = is_known;
     answer_.verdict = Verdict::kOtherMode;
     fail(describe_difference(terms_.mode, hello_.mode, "its end"));
-  } else if (!is_equal(hello_.mac, prove("hello", nullptr))) {
+  } else if (!is_known) {
     answer_.verdict = Verdict::kOtherSecret;
     fail("it does not know the secret");
   } else {

@@ -63,6 +63,8 @@ class Handshake {
   [[nodiscard]] bool is_over() noexcept { return output().empty() && room().empty(); }
   /// Half a sentence about the other side; empty: no error.
   [[nodiscard]] const std::string& error() const noexcept { return error_; }
+  /// For a listener: the caller's hello shows the secret, but another mode.
+  [[nodiscard]] bool is_member_of_other_mode() const noexcept { return is_member_of_other_mode_; }
 
  private:
   enum class Step : uint8_t { kHello, kAnswer, kProof, kOver };
@@ -82,6 +84,7 @@ class Handshake {
   std::vector<std::byte> output_;
   size_t sent_bytes_ = 0;
   std::string error_;
+  bool is_member_of_other_mode_ = false;
 };
 
 }  // namespace plexus::security

@@ -129,6 +129,9 @@ const Row kRows[] = {
      &Config::bootstrap_timeout_s,
      1,
      kSecondsMax},
+    {{"PLEXUS_NET_SECURITY", "auth", "off, auth or tls",
+      "how connections prove the job's secret; tls: and are encrypted; the same on all ranks"},
+     &Config::net_security},
     {{"PLEXUS_RAISE_NOFILE", "0", "0 or 1",
       "1: the first init raises the process's limit of open files as far as it may (ulimit -Hn)"},
      &Config::raise_nofile},
@@ -324,6 +327,12 @@ Result<void> check_choices(const Config& config) {
   if (config.device != "auto" && config.device != "cuda" && config.device != "host") {
     return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is invalid: expected auto, cuda or host",
                 config.device);
+  }
+  if (config.net_security != "off" && config.net_security != "auth" &&
+      config.net_security != "tls") {
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_NET_SECURITY={} is invalid: expected off, auth or tls",
+                config.net_security);
   }
   if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
       config.socket_family != "AF_INET6") {

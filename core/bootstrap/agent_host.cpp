@@ -93,15 +93,15 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(worl
 Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
                                                         uint64_t process,
                                                         Socket listener,
-                                                        Socket introducer) {
+                                                        ProvenSocket introducer) {
   auto server = std::make_shared<AgentServer>(id, process);
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;
-  server->introducer_name_ = introducer.peer_name();
+  server->introducer_name_ = introducer.socket.peer_name();
   PLEXUS_TRY(
       links,
       LinkSet::make(
-          id.secret, std::move(listener), {},
+          introducer.channel.terms(), std::move(listener), {},
           {.take = [self = server.get()](Link link,
                                          Message message) { self->take(link, std::move(message)); },
            .end = [self = server.get()](Link link, LinkSet::End end,

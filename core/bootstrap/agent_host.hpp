@@ -70,7 +70,7 @@ class AgentServer final : public AgentHost {
   static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
                                                     uint64_t process,
                                                     Socket listener,
-                                                    Socket introducer);
+                                                    ProvenSocket introducer);
   AgentServer(const UniqueId& id, uint64_t process) : AgentHost(id.job, process), id_(id) {}
 
   /// A rank of this process joins. `info.process` is completed with the address of this agent.
