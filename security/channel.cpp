@@ -102,7 +102,7 @@ ssize_t Channel::receive_by_tls(std::span<const iovec> pieces) {
   size_t received_bytes = 0;
   for (const iovec& piece : pieces) {
     auto* const target = static_cast<std::byte*>(piece.iov_base);
-    for (size_t done = 0; done < piece.iov_len;) {
+    for (size_t done = 0; done < piece.iov_len && received_bytes < kBytesPerCall;) {
       const ssize_t got = tls_->receive(target + done, piece.iov_len - done);
       if (got <= 0) {  // a failure comes again in the next call
         return received_bytes > 0 ? static_cast<ssize_t>(received_bytes) : got;
