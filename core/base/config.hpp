@@ -51,6 +51,7 @@ struct Config {
   std::string port_range;
   int64_t bootstrap_timeout_s = 300;
   std::string net_security = "auth";
+  bool net_checksum = false;
   bool raise_nofile = false;
   std::string device = "auto";
   bool check_pointers = false;

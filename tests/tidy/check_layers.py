@@ -54,6 +54,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],
     r"cuda|nvml": ["core/api", "core/device", "kernels/layout", "kernels/cuda"],
+    r"isa-l": ["core/transport"],
     r"hwy/": ["kernels/host"],
     r"hwloc|pugixml": ["core/topo"],
     r"sodium": ["core/bootstrap", "security"],
