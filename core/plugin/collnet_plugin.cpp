@@ -266,6 +266,20 @@ Result<CollnetPlugin> check_collnet_plugin(const plexus_collnet_plugin_t* plugin
   return checked;
 }
 
+/// A user who asks for encryption must not get a network that knows nothing of it.
+static Result<void> check_security(const collnet_detail::Context& context) {
+  constexpr const char* kName = "PLEXUS_NET_SECURITY";
+  const std::lock_guard lock(context.mutex);
+  if (setting_value(kName) != "tls" || context.answers.contains(kName)) {
+    return ok();
+  }
+  return fail(Code::kInvalidUsage,
+              "PLEXUS_NET_SECURITY=tls, but collnet plugin {} ({}) does not take that setting, so "
+              "that it may send in clear: do without it (NCCL_COLLNET_ENABLE=0), or use auth where "
+              "nobody else reaches the network",
+              context.plugin->name, context.plugin->path.string());
+}
+
 Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugin> plugin,
                                               uint64_t comm_id) {
   State state(new Context(std::move(plugin)));
@@ -284,6 +298,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   });
   PLEXUS_TRY(check_made(*state, "init", code, raw));
   state->raw = raw;
+  PLEXUS_TRY(check_security(*state));
   PLEXUS_TRY(read_devices(*state));
   return CollnetContext{std::move(state)};
 }

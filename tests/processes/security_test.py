@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """PLEXUS_NET_SECURITY from outside: whole jobs over TCP in every mode, and ranks that differ."""
+import os
 import time
 
 import job
@@ -14,7 +15,7 @@ class Security(job.Test):
         """Two ranks that are hosts of their own; rank 0 prints."""
         rendezvous = f"127.0.0.1:{job.free_port()}"
         return [self.start(job.perf(*arguments, "--rank", rank, "--nranks", 2, "--rendezvous", rendezvous, "--json", "-"),
-                           NCCL_HOSTID=f"host{rank}", PLEXUS_NET_SECURITY=mode, **HOSTS, **environment)
+                           NCCL_HOSTID=f"host{rank}", PLEXUS_NET_SECURITY=mode, **{**HOSTS, **environment})
                 for rank, mode in enumerate(modes)]
 
     def expect_success(self, ranks):
@@ -42,6 +43,15 @@ class Security(job.Test):
                     # The introducer is in rank 0's process, and its sentence is what rank 0 gets.
                     self.assertRegex(each.stderr, f"PLEXUS_NET_SECURITY is {mine} here and {peers} at its end")
                 self.assertLess(time.monotonic() - began, job.bound(20))
+
+    def test_networks_that_know_nothing_of_it_are_refused_with_tls(self):
+        folder = {"PLEXUS_PLUGIN_PATH": os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin"), "NCCL_NET": ""}
+        for settings, text in (({"NCCL_NET_PLUGIN": "tcp-v8"}, "does not take that setting, so that it may send in clear"),
+                               ({"NCCL_NET_PLUGIN": "ofi"}, "net-ofi cannot encrypt")):
+            for each in self.start_hosts("all_reduce", "-e", "1K", modes=("tls", "tls"), **folder, **settings):
+                ended = each.end(30)
+                self.assertNotEqual(ended.returncode, 0)
+                self.assertIn(text, ended.stderr)
 
     def test_a_mode_that_is_none_is_named(self):
         for each in self.start_hosts("all_reduce", "-e", "1K", modes=("strong", "strong")):
