@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   plexus::pugixml  plexus::hwloc  plexus::libfabric (where it is found)
+#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libfabric (where it is found)
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -13,6 +13,7 @@ find_package(Boost 1.74 REQUIRED)
 find_package(hwy CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED)
 
 # libsodium has no CMake package of its own on Debian.
 find_path(PLEXUS_SODIUM_INCLUDE sodium.h REQUIRED)
@@ -39,6 +40,16 @@ set_target_properties(plexus_hwloc PROPERTIES
   IMPORTED_LOCATION "${PLEXUS_HWLOC_LIBRARY}"
   INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_HWLOC_INCLUDE}")
 add_library(plexus::hwloc ALIAS plexus_hwloc)
+
+# Intel's ISA-L, for CRC32C. No CMake package on Debian.
+find_path(PLEXUS_ISAL_INCLUDE isa-l/crc.h REQUIRED)
+find_library(PLEXUS_ISAL_LIBRARY isal REQUIRED)
+mark_as_advanced(PLEXUS_ISAL_INCLUDE PLEXUS_ISAL_LIBRARY)
+add_library(plexus_isal UNKNOWN IMPORTED GLOBAL)
+set_target_properties(plexus_isal PROPERTIES
+  IMPORTED_LOCATION "${PLEXUS_ISAL_LIBRARY}"
+  INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_ISAL_INCLUDE}")
+add_library(plexus::isal ALIAS plexus_isal)
 
 # libfabric is for plugins/net-ofi only, which is left out without it. No CMake package on Debian.
 find_path(PLEXUS_LIBFABRIC_INCLUDE rdma/fi_tagged.h)

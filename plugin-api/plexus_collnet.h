@@ -55,6 +55,7 @@ typedef struct plexus_collnet_config {
   uint64_t comm_id;  /* equal on all ranks of a communicator; for logs and names */
   plexus_log_fn log; /* never null */
   plexus_log_sink_t* log_sink;
+  plexus_setting_fn setting; /* since 1.4, takes `log_sink`; null: use getenv */
 } plexus_collnet_config_t;
 
 /* A device: an access to the network. The host zeroes it before `properties`; fixed size. */

@@ -142,6 +142,12 @@ const Row kRows[] = {
      &Config::stall_file},
     {{"PLEXUS_DOCTOR", "1", "0 or 1", "0: `plexus doctor` cannot ask this process"},
      &Config::doctor},
+    {{"PLEXUS_NET_SECURITY", "auth", "off, auth or tls",
+      "how connections prove the job's secret; tls: and are encrypted; the same on all ranks"},
+     &Config::net_security},
+    {{"PLEXUS_NET_CHECKSUM", "0", "0 or 1",
+      "1: a CRC32C finds messages that a network changed; not payloads in GPU memory"},
+     &Config::net_checksum},
     {{"PLEXUS_RAISE_NOFILE", "0", "0 or 1",
       "1: the first init raises the process's limit of open files as far as it may (ulimit -Hn)"},
      &Config::raise_nofile},
@@ -337,6 +343,12 @@ Result<void> check_choices(const Config& config) {
   if (config.device != "auto" && config.device != "cuda" && config.device != "host") {
     return fail(Code::kInvalidArgument, "PLEXUS_DEVICE={} is invalid: expected auto, cuda or host",
                 config.device);
+  }
+  if (config.net_security != "off" && config.net_security != "auth" &&
+      config.net_security != "tls") {
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_NET_SECURITY={} is invalid: expected off, auth or tls",
+                config.net_security);
   }
   if (!config.socket_family.empty() && config.socket_family != "AF_INET" &&
       config.socket_family != "AF_INET6") {

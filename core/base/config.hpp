@@ -53,6 +53,8 @@ struct Config {
   int64_t stall_s = 30;  // NOLINT(readability-magic-numbers): a default
   std::string stall_file;
   bool doctor = true;
+  std::string net_security = "auth";
+  bool net_checksum = false;
   bool raise_nofile = false;
   std::string device = "auto";
   bool check_pointers = false;

@@ -99,15 +99,15 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(worl
 // ---- AgentServer ----
 
 Result<std::shared_ptr<AgentServer>> AgentServer::start(
-    const UniqueId& id, uint64_t process, Socket listener, Socket introducer, Explain explain) {
+    const UniqueId& id, uint64_t process, Socket listener, ProvenSocket introducer, Explain explain) {
   auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;
-  server->introducer_name_ = introducer.peer_name();
+  server->introducer_name_ = introducer.socket.peer_name();
   PLEXUS_TRY(
       links,
       LinkSet::make(
-          id.secret, std::move(listener), {},
+          introducer.channel.terms(), std::move(listener), {},
           {.take = [self = server.get()](Link link,
                                          Message message) { self->take(link, std::move(message)); },
            .end = [self = server.get()](Link link, LinkSet::End end,

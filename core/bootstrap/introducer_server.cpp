@@ -13,6 +13,7 @@
 namespace plexus {
 namespace {
 
+constexpr uint32_t kNobody = ~0U;  // neither a guest nor a rank
 constexpr auto kIntroducerTick = std::chrono::milliseconds(100);
 
 class IntroducerServer {
@@ -25,12 +26,14 @@ class IntroducerServer {
         deadline_(Deadline::after(options.join_time)) {}
 
   Result<void> listen(const UniqueId& id, Socket listener) {
-    PLEXUS_TRY(links,
-               LinkSet::make(id.secret, std::move(listener), options_.times,
-                             {.take = [this](LinkSet::Link link,
-                                             const Message& message) { take(link, message); },
-                              .end = [this](LinkSet::Link link, LinkSet::End,
-                                            const std::string&) { introducer_.lose(link); }}));
+    PLEXUS_TRY(
+        links,
+        LinkSet::make(
+            {.mode = options_.mode, .key = id.secret}, std::move(listener), options_.times,
+            {.take = [this](LinkSet::Link link, const Message& message) { take(link, message); },
+             .end = [this](LinkSet::Link link, LinkSet::End,
+                           const std::string&) { introducer_.lose(link); },
+             .differ = [this](const std::string& why) { differ(why); }}));
     links_ = std::move(links);
     return ok();
   }
@@ -54,6 +57,13 @@ class IntroducerServer {
   }
 
  private:
+  /// A process of this job will never get in.
+  void differ(const std::string& why) {
+    (void)introducer_.take(kNobody,
+                           Message{.type = MessageType::kFail,
+                                   .from = kNobody,
+                                   .payload = encode(fail(Code::kInvalidUsage, "{}", why))});
+  }
   void take(LinkSet::Link link, const Message& message) {
     if (!introducer_.anybody_came()) {
       deadline_ = Deadline::after(options_.join_time);

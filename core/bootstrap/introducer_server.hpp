@@ -13,6 +13,7 @@
 namespace plexus {
 
 struct IntroducerOptions {
+  security::Mode mode = security::Mode::kAuth;
   std::chrono::milliseconds join_time{std::chrono::seconds(300)};  // for all ranks to join, counted
                                                                    // from the first one
   LinkSet::Times times = {};

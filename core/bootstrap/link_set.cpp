@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -21,18 +21,16 @@ constexpr auto kStrangerGrace = std::chrono::seconds(1);
 constexpr size_t kReadBytes = size_t{64} * 1024;
 constexpr uint64_t kListener = 0;
 
-template <class Value>
-std::string_view bytes_of(const Value& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
+/// Bytes that were sent are moved out of the way when there are so many.
+constexpr size_t kCompactBytes = size_t{1} << 20;
 
 }  // namespace
 
-Result<std::unique_ptr<LinkSet>> LinkSet::make(const Secret& secret,
+Result<std::unique_ptr<LinkSet>> LinkSet::make(const security::Terms& terms,
                                                Socket listener,
                                                const Times& times,
                                                Handler handler) {
-  std::unique_ptr<LinkSet> set(new LinkSet(secret, std::move(listener), times, std::move(handler)));
+  std::unique_ptr<LinkSet> set(new LinkSet(terms, std::move(listener), times, std::move(handler)));
   set->epoll_ = OwnFds::instance().open([] { return epoll_create1(EPOLL_CLOEXEC); });
   if (set->epoll_ < 0) {
     return describe_refused_descriptor("cannot wait for connections (epoll_create1)");
@@ -68,7 +66,10 @@ LinkSet::Link LinkSet::add(Entry entry) {
 }
 
 void LinkSet::watch(Link link, Entry& entry) {
-  const bool wants_out = entry.state == Entry::State::kConnecting || !entry.out.empty();
+  const bool wants_out =
+      entry.state == Entry::State::kConnecting ||
+      (entry.state == Entry::State::kProving ? (entry.channel.awaits() & POLLOUT) != 0
+                                             : !entry.out.empty());
   if (wants_out != std::exchange(entry.watches_out, wants_out)) {
     epoll_event event{.events = wants_out ? EPOLLIN | EPOLLOUT : EPOLLIN, .data = {.u64 = link}};
     epoll_ctl(epoll_, EPOLL_CTL_MOD, entry.socket.fd(), &event);
@@ -84,8 +85,10 @@ Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address) {
               .is_mutual = false});
 }
 
-Result<LinkSet::Link> LinkSet::adopt(Socket socket) {
-  return add({.state = Entry::State::kOpen, .socket = std::move(socket)});
+Result<LinkSet::Link> LinkSet::adopt(ProvenSocket proven) {
+  return add({.state = Entry::State::kOpen,
+              .socket = std::move(proven.socket),
+              .channel = std::move(proven.channel)});
 }
 
 void LinkSet::send(Link link, const Message& message) {
@@ -190,32 +193,31 @@ void LinkSet::progress() {
       accept();
       continue;
     }
-    Entry* entry = find(link);
-    if (entry != nullptr && entry->state == Entry::State::kConnecting) {
-      if (auto made = entry->socket.finish_connect(entry->address); made.has_error()) {
-        drop(link, made.error().message());
-        continue;
-      }
-      auto hello = make_hello();
-      if (hello.has_error()) {
-        drop(link, hello.error().message());
-        continue;
-      }
-      entry->hello = hello.value();
-      entry->out += bytes_of(entry->hello);
-      entry->state = Entry::State::kAnswer;
-      flush(link, *entry);
-    }
-    if (entry != nullptr && (event.events & EPOLLOUT) != 0) {
-      flush(link, *entry);
-    }
-    if ((event.events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
-      read(link);
-    }
+    advance(link, event.events);
   }
   expire();
   if (listener_.is_open() && std::exchange(is_full_, false)) {
     watch_listener(EPOLLIN);
+  }
+}
+
+void LinkSet::advance(Link link, uint32_t events) {
+  Entry* const entry = find(link);
+  if (entry == nullptr) {
+    return;
+  }
+  if (entry->state == Entry::State::kConnecting && !finish_connect(link, *entry)) {
+    return;
+  }
+  const bool was_proving = entry->state == Entry::State::kProving;
+  if (was_proving && !prove(link, *entry)) {
+    return;
+  }
+  if (was_proving || (events & EPOLLOUT) != 0) {
+    flush(link, *entry);
+  }
+  if (was_proving || (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
+    read(link);
   }
 }
 
@@ -248,8 +250,10 @@ void LinkSet::accept() {
     if (!accepted.value().has_value()) {
       return;
     }
-    add({.state = Entry::State::kHello,
+    security::Channel channel(accepted.value()->fd(), security::Role::kListener, terms_);
+    add({.state = Entry::State::kProving,
          .socket = std::move(*accepted.value()),
+         .channel = std::move(channel),
          .deadline = Deadline::after(times_.handshake),
          .is_stranger = true});
   }
@@ -277,8 +281,8 @@ void LinkSet::refuse() {
       "bootstrap: {} cannot connect: this process has no file descriptor left (ulimit -n is {}); "
       "raise the limit",
       accepted.value()->peer_name(), limit.rlim_cur);
-  const Answer refusal = make_refusal(static_cast<uint32_t>(limit.rlim_cur));
-  (void)accepted.value()->try_send(bytes_of(refusal));
+  const auto refusal = security::refuse_for_descriptors(static_cast<uint32_t>(limit.rlim_cur));
+  (void)accepted.value()->try_send({reinterpret_cast<const char*>(&refusal), sizeof(refusal)});
 }
 
 /// Whether one more stranger may be accepted. At the limit, the oldest stranger is dropped if it
@@ -302,6 +306,41 @@ bool LinkSet::has_room() {
   return true;
 }
 
+// ---- the handshake ----
+
+bool LinkSet::finish_connect(Link link, Entry& entry) {
+  if (auto made = entry.socket.finish_connect(entry.address); made.has_error()) {
+    drop(link, made.error().message());
+    return false;
+  }
+  entry.channel = security::Channel(entry.socket.fd(), security::Role::kCaller, terms_);
+  entry.state = Entry::State::kProving;
+  return true;
+}
+
+bool LinkSet::prove(Link link, Entry& entry) {
+  switch (entry.channel.advance()) {
+    case security::Channel::State::kPending:
+      watch(link, entry);
+      return false;
+    case security::Channel::State::kProven:
+      open(entry);
+      return true;
+    case security::Channel::State::kFailed:
+      break;
+  }
+  const std::string why = entry.channel.error();
+  const bool differs = entry.channel.is_member_of_other_mode();
+  if (differs) {
+    PLEXUS_WARN("bootstrap: {} of this job cannot connect: {}", entry.socket.peer_name(), why);
+  }
+  drop(link, why);
+  if (differs && handler_.differ) {
+    handler_.differ(why);
+  }
+  return false;
+}
+
 // ---- receiving ----
 
 void LinkSet::read(Link link) {
@@ -311,12 +350,16 @@ void LinkSet::read(Link link) {
     if (entry == nullptr) {
       return;
     }
-    auto received = entry->socket.try_recv(bytes.data(), bytes.size());
-    if (received.has_error()) {
-      drop(link, "the other side closed it");
+    const ssize_t received = entry->channel.receive(bytes.data(), bytes.size());
+    if (received < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     }
-    if (received.value() == 0 || !take_bytes(link, bytes.data(), received.value())) {
+    if (received <= 0) {
+      drop(link,
+           received < 0 && errno == EBADMSG ? entry->channel.error() : "the other side closed it");
+      return;
+    }
+    if (!take_bytes(link, bytes.data(), static_cast<size_t>(received))) {
       return;
     }
   }
@@ -324,79 +367,10 @@ void LinkSet::read(Link link) {
 
 bool LinkSet::take_bytes(Link link, const char* bytes, size_t size_bytes) {
   Entry& entry = *find(link);
-  switch (entry.state) {
-    case Entry::State::kFinishing:
-      return true;
-    case Entry::State::kOpen:
-      entry.reader.append(bytes, size_bytes);
-      return take_messages(link);
-    default:
-      break;
-  }
-  entry.received.append(bytes, size_bytes);
-  if (entry.state == Entry::State::kHello && !take_hello(link, entry)) {
-    return false;
-  }
-  if (entry.state == Entry::State::kAnswer) {
-    return take_answer(link, entry);
-  }
-  return entry.state != Entry::State::kProof || take_proof(link, entry);
-}
-
-bool LinkSet::take_hello(Link link, Entry& entry) {
-  if (entry.received.size() < sizeof(Hello)) {
+  if (entry.state == Entry::State::kFinishing) {
     return true;
   }
-  std::memcpy(&entry.hello, entry.received.data(), sizeof(Hello));
-  entry.received.erase(0, sizeof(Hello));
-  auto answer = make_answer(secret_, entry.hello);
-  if (answer.has_error()) {
-    drop(link, "it does not speak our protocol");
-    return false;
-  }
-  entry.answer = answer.value();
-  entry.out += bytes_of(entry.answer);
-  entry.state = Entry::State::kProof;
-  flush(link, entry);
-  return true;
-}
-
-bool LinkSet::take_answer(Link link, Entry& entry) {
-  if (entry.received.size() < sizeof(Answer)) {
-    return true;
-  }
-  std::memcpy(&entry.answer, entry.received.data(), sizeof(Answer));
-  if (const auto limit = read_refusal(entry.answer); limit.has_value()) {
-    drop(link,
-         fmt::format("the process there has no file descriptor left (ulimit -n is {})", *limit));
-    return false;
-  }
-  auto proof = check_answer(secret_, entry.hello, entry.answer);
-  if (proof.has_error()) {
-    drop(link, proof.error().message());
-    return false;
-  }
-  entry.out += bytes_of(proof.value());
-  const std::string rest = entry.received.substr(sizeof(Answer));
-  open(entry);
-  flush(link, entry);
-  entry.reader.append(rest.data(), rest.size());
-  return take_messages(link);
-}
-
-bool LinkSet::take_proof(Link link, Entry& entry) {
-  Proof proof{};
-  if (entry.received.size() < sizeof(proof)) {
-    return true;
-  }
-  std::memcpy(proof.data(), entry.received.data(), sizeof(proof));
-  if (!is_proof_good(secret_, entry.hello, entry.answer, proof)) {
-    drop(link, "it does not know the secret of the unique id");
-    return false;
-  }
-  const std::string rest = entry.received.substr(sizeof(proof));
-  open(entry);
-  entry.reader.append(rest.data(), rest.size());
+  entry.reader.append(bytes, size_bytes);
   return take_messages(link);
 }
 
@@ -407,7 +381,6 @@ void LinkSet::open(Entry& entry) {
   } else if (!entry.is_stranger) {
     entry.deadline = Deadline::never();
   }  // else until its first message
-  entry.received.clear();
   entry.out += std::exchange(entry.waiting, {});
 }
 
@@ -438,12 +411,16 @@ bool LinkSet::take_messages(Link link) {
 
 /// A failed send shows as a failed receive.
 void LinkSet::flush(Link link, Entry& entry) {
-  while (!entry.out.empty() && entry.state != Entry::State::kConnecting) {
-    auto sent = entry.socket.try_send(entry.out);
-    if (sent.has_error() || sent.value() == 0) {
+  while (!entry.out.empty()) {
+    const ssize_t sent = entry.channel.send(entry.out.data() + entry.sent_bytes,
+                                            entry.out.size() - entry.sent_bytes);
+    if (sent <= 0) {
       break;
     }
-    entry.out.erase(0, sent.value());
+    entry.sent_bytes += static_cast<size_t>(sent);
+    if (entry.sent_bytes == entry.out.size() || entry.sent_bytes >= kCompactBytes) {
+      entry.out.erase(0, std::exchange(entry.sent_bytes, 0));
+    }
   }
   if (entry.state == Entry::State::kFinishing && entry.out.empty()) {
     shutdown(entry.socket.fd(), SHUT_WR);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections of one endpoint of the control plane: a listening socket, connections that others
 // made to it and that it made to others. Each proves in both directions that the other side knows
-// the job's secret (handshake.hpp) before a message is taken. Strangers (port scans, garbage,
-// half-open connections, a wrong secret) are dropped without effect on the job.
+// the job's secret (security/channel.hpp) before a message is taken. Strangers (port scans,
+// garbage, half-open connections, a wrong secret) are dropped without effect on the job.
 //
 // Nothing blocks but wait(). Threads: one at a time, except that wait() may run beside other calls.
 #pragma once
@@ -18,13 +18,18 @@
 #include <vector>
 
 #include "core/base/clock.hpp"
-#include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/message.hpp"
-#include "core/bootstrap/unique_id.hpp"
 #include "core/os/own_fds.hpp"
 #include "core/os/socket.hpp"
+#include "security/channel.hpp"
 
 namespace plexus {
+
+/// A connection whose sides have proved themselves, and on which nothing was received since.
+struct ProvenSocket {
+  Socket socket;
+  security::Channel channel;  // borrows it
+};
 
 class LinkSet {
  public:
@@ -37,6 +42,9 @@ class LinkSet {
     std::function<void(Link, Message)> take;
     /// The last call for this link.
     std::function<void(Link, End, const std::string& why)> end;
+    /// A caller that knows the secret was refused, because its PLEXUS_NET_SECURITY differs. May be
+    /// empty.
+    std::function<void(const std::string& why)> differ = {};
   };
   struct Times {
     std::chrono::milliseconds handshake{std::chrono::seconds(10)};  // for strangers
@@ -45,7 +53,7 @@ class LinkSet {
   };
 
   /// An Error: the system gives no descriptor.
-  static Result<std::unique_ptr<LinkSet>> make(const Secret& secret,
+  static Result<std::unique_ptr<LinkSet>> make(const security::Terms& terms,
                                                Socket listener,
                                                const Times& times,
                                                Handler handler);
@@ -57,7 +65,7 @@ class LinkSet {
   /// address cannot be reached from here; there is no link then.
   Result<Link> connect(const SocketAddress& address);
   /// Takes over a connection that has proved itself on both sides.
-  Result<Link> adopt(Socket socket);
+  Result<Link> adopt(ProvenSocket proven);
   void send(Link link, const Message& message);
   /// Sends what is left, then closes when the other side does; what still comes is ignored.
   /// Handler::end is not called.
@@ -79,15 +87,14 @@ class LinkSet {
 
  private:
   struct Entry {
-    enum class State { kConnecting, kHello, kAnswer, kProof, kOpen, kFinishing } state;
+    enum class State { kConnecting, kProving, kOpen, kFinishing } state;
     Socket socket;
-    SocketAddress address = {};  // of the other side, where this one connects
+    security::Channel channel = {};  // from kProving on
+    SocketAddress address = {};      // of the other side, where this one connects
     Deadline deadline = Deadline::never();
-    std::string received = {};  // handshake bytes so far
-    Hello hello = {};
-    Answer answer = {};
     MessageReader reader = {};
     std::string out = {};      // to be sent
+    size_t sent_bytes = 0;     // sent so far of `out`
     std::string waiting = {};  // to be sent after the handshake
     bool watches_out = false;
     bool is_stranger = false;  // has not proved itself, or sent no message yet
@@ -97,8 +104,8 @@ class LinkSet {
     bool is_mutual = true;
   };
 
-  LinkSet(const Secret& secret, Socket listener, const Times& times, Handler handler)
-      : secret_(secret),
+  LinkSet(const security::Terms& terms, Socket listener, const Times& times, Handler handler)
+      : terms_(terms),
         listener_(std::move(listener)),
         times_(times),
         handler_(std::move(handler)) {}
@@ -108,12 +115,14 @@ class LinkSet {
   void watch_listener(uint32_t events);
   void refuse();
   bool has_room();
+  void advance(Link link, uint32_t events);
+  /// False: the connection is over.
+  bool finish_connect(Link link, Entry& entry);
+  /// False: not proven yet, or the connection is over.
+  bool prove(Link link, Entry& entry);
   void read(Link link);
   /// False: the connection is over.
   bool take_bytes(Link link, const char* bytes, size_t size_bytes);
-  bool take_hello(Link link, Entry& entry);
-  bool take_answer(Link link, Entry& entry);
-  bool take_proof(Link link, Entry& entry);
   bool take_messages(Link link);
   void open(Entry& entry);
   void flush(Link link, Entry& entry);
@@ -121,7 +130,7 @@ class LinkSet {
   void erase(Link link);
   Entry* find(Link link);
 
-  Secret secret_;
+  security::Terms terms_;
   Socket listener_;
   Socket reserve_;  // a descriptor in reserve, for refuse()
   Times times_;

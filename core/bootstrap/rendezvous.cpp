@@ -11,7 +11,6 @@
 #include "core/base/log.hpp"
 #include "core/bootstrap/agent_host.hpp"
 #include "core/bootstrap/family.hpp"
-#include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/introducer_server.hpp"
 
 namespace plexus {
@@ -47,11 +46,17 @@ Result<PortRange> parse_port_range(const std::string& text) {
   return range;
 }
 
+/// read_config() has checked the text.
+security::Mode mode_of(const Config& config) {
+  return security::parse_mode(config.net_security).value_or(security::Mode::kAuth);
+}
+
 Result<void> introduce(const UniqueId& id, Socket listener, const Config& config) {
   // With a port that the user chose, the introducer of a failed job must not stay and keep the port
   // in use.
   return start_introducer(id, std::move(listener),
-                          {.join_time = std::chrono::seconds(config.bootstrap_timeout_s),
+                          {.mode = mode_of(config),
+                           .join_time = std::chrono::seconds(config.bootstrap_timeout_s),
                            .stays = config.comm_id.empty()});
 }
 
@@ -88,19 +93,20 @@ Result<Socket> connect_to_introducer(const SocketAddress& address,
   }
 }
 
-Result<void> prove_membership(Socket& socket, const Secret& secret, const Patience& patience) {
-  PLEXUS_TRY(hello, make_hello());
-  PLEXUS_TRY(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience));
-  Answer answer{};
-  PLEXUS_TRY(socket.recv_all(&answer, sizeof(answer), patience));
-  if (const auto limit = read_refusal(answer); limit.has_value()) {
-    return fail(Code::kSystemError,
-                "the process that made the unique id has no file descriptor left for this rank: "
-                "raise its limit (ulimit -n is {} there)",
-                *limit);
+/// Advances a connection to the introducer until both sides have proved themselves.
+Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Patience& patience) {
+  security::Channel channel(socket.fd(), security::Role::kCaller, terms);
+  for (;;) {
+    switch (channel.advance()) {
+      case security::Channel::State::kProven:
+        return ProvenSocket{std::move(socket), std::move(channel)};
+      case security::Channel::State::kFailed:
+        return fail(Code::kInvalidUsage, "who listens there was not accepted: {}", channel.error());
+      case security::Channel::State::kPending:
+        PLEXUS_TRY(
+            patience.wait(socket.fd(), channel.awaits(), "waiting for " + socket.peer_name()));
+    }
   }
-  PLEXUS_TRY(proof, check_answer(secret, hello, answer));
-  return socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience);
 }
 
 }  // namespace
@@ -161,23 +167,27 @@ class Joining {
 
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
     PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
-    if (auto proved = prove_membership(introducer, id_.secret, patience_); proved.has_error()) {
+    const security::Terms terms{.mode = mode_of(config_), .key = id_.secret};
+    auto proved = prove(std::move(introducer), terms, patience_);
+    if (proved.has_error()) {
       return proved.error().code() == Code::kRemoteError
                  ? std::move(proved).error().with_context(
                        "the process that made the unique id has ended or refuses this rank")
                  : std::move(proved).error();
     }
-    auto listener = listen(introducer);
+    ProvenSocket proven = std::move(proved).value();
+    auto listener = listen(proven.socket);
     if (listener.has_error()) {
       const Error error = listener.error().clone().with_context(
           fmt::format("rank {} ({}:{})", info.rank, info.process.host, info.process.pid));
-      (void)introducer.send_all(
-          encode(Message{.type = MessageType::kFail, .from = ~0U, .payload = encode(error)}),
-          patience_);
+      // So few bytes fit in the buffer of a new socket.
+      const std::string bytes =
+          encode(Message{.type = MessageType::kFail, .from = ~0U, .payload = encode(error)});
+      (void)proven.channel.send(bytes.data(), bytes.size());
       return std::move(listener).error();
     }
     return AgentServer::start(id_, agents_.process_, std::move(listener).value(),
-                              std::move(introducer), agents_.explain_);
+                              std::move(proven), agents_.explain_);
   }
   /// Where the user says, else at the interface that leads to the introducer.
   Result<Socket> listen(const Socket& introducer) {

@@ -11,11 +11,12 @@
 
 #include "core/base/result.hpp"
 #include "core/os/socket.hpp"
+#include "security/terms.hpp"
 
 namespace plexus {
 
-inline constexpr size_t kSecretBytes = 32;
-using Secret = std::array<uint8_t, kSecretBytes>;
+using Secret = security::Key;
+inline constexpr size_t kSecretBytes = security::kKeyBytes;
 
 /// Layout of the bytes: 0 magic "PLXUID01", 8 job id (little endian), 16 secret, 48 address
 /// (SocketAddress::pack), 76 checksum of what is before it (FNV-1a), the rest zero.

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,8 @@ class Context {
   std::vector<plexus_collnet_properties_t> devices;
   mutable std::mutex mutex;
   mutable std::string reason;  // guarded by mutex; of the latest failure
+  /// What settings the plugin asked for. It may keep pointers to them, so they never change.
+  std::map<std::string, std::optional<std::string>, std::less<>> answers;  // guarded by mutex
 };
 
 /// In a handler: keeps what `entry` threw for make_error().
@@ -43,6 +47,23 @@ class Context {
     context.reason =
         fmt::format("its {} threw an exception{}; this is a bug in the plugin", entry, text);
   } catch (...) {  // NOLINT(bugprone-empty-catch): a lost reason is the lesser evil
+  }
+}
+
+const char* setting_for_collnet(plexus_log_sink_t* sink, const char* name) noexcept {
+  if (sink == nullptr || name == nullptr) {
+    return nullptr;
+  }
+  try {
+    auto& context = *reinterpret_cast<Context*>(sink);
+    const std::lock_guard lock(context.mutex);
+    const auto [answer, is_new] = context.answers.try_emplace(name);
+    if (is_new) {
+      answer->second = setting_value(name);
+    }
+    return answer->second ? answer->second->c_str() : nullptr;
+  } catch (...) {
+    return nullptr;
   }
 }
 
@@ -248,6 +269,20 @@ Result<CollnetPlugin> check_collnet_plugin(const plexus_collnet_plugin_t* plugin
   return checked;
 }
 
+/// A user who asks for encryption must not get a network that knows nothing of it.
+static Result<void> check_security(const collnet_detail::Context& context) {
+  constexpr const char* kName = "PLEXUS_NET_SECURITY";
+  const std::lock_guard lock(context.mutex);
+  if (setting_value(kName) != "tls" || context.answers.contains(kName)) {
+    return ok();
+  }
+  return fail(Code::kInvalidUsage,
+              "PLEXUS_NET_SECURITY=tls, but collnet plugin {} ({}) does not take that setting, so "
+              "that it may send in clear: do without it (NCCL_COLLNET_ENABLE=0), or use auth where "
+              "nobody else reaches the network",
+              context.plugin->name, context.plugin->path.string());
+}
+
 Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugin> plugin,
                                               uint64_t comm_id) {
   State state(new Context(std::move(plugin)));
@@ -256,6 +291,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   config.comm_id = comm_id;
   config.log = &log_from_collnet;
   config.log_sink = reinterpret_cast<plexus_log_sink_t*>(state.get());
+  config.setting = &collnet_detail::setting_for_collnet;
   const CollnetPlugin& used = *state->plugin;
   plexus_collnet_context_t* raw = nullptr;
   const int32_t code = call_entry(*state, "init", [&] {
@@ -265,6 +301,7 @@ Result<CollnetContext> CollnetContext::create(std::shared_ptr<const CollnetPlugi
   });
   PLEXUS_TRY(check_made(*state, "init", code, raw));
   state->raw = raw;
+  PLEXUS_TRY(check_security(*state));
   PLEXUS_TRY(read_devices(*state));
   return CollnetContext{std::move(state)};
 }

@@ -387,6 +387,11 @@ Result<NetContext> NetContext::create(std::shared_ptr<const NetPlugin> plugin,
 
 const NetPlugin& NetContext::plugin() const noexcept { return *state_->plugin; }
 
+bool NetContext::has_read(std::string_view name) const {
+  const std::scoped_lock lock(state_->sink.mutex);
+  return state_->sink.answers.contains(name);
+}
+
 uint32_t NetContext::device_count() const noexcept {
   return static_cast<uint32_t>(state_->devices.size());
 }

@@ -138,6 +138,9 @@ class NetContext {
   /// Whether its connections accept messages made of pieces of unregistered memory.
   [[nodiscard]] bool takes_pieces(uint32_t device) const;
 
+  /// Whether the plugin has asked for the setting `name`, and so takes it into account.
+  [[nodiscard]] bool has_read(std::string_view name) const;
+
   /// Listens on `device`. The handle goes to the sending side and is secret. `peer`, here and
   /// below: name of the other end, for error messages.
   [[nodiscard]] Result<NetListen> listen(uint32_t device, std::string_view peer = {}) const;

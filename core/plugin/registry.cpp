@@ -313,6 +313,19 @@ NetSettings add_settings(const NetPluginEntry& entry, const NetSettings& others)
   };
 }
 
+/// A user who asks for encryption must not get a network that knows nothing of it.
+Result<void> check_security(const NetContext& context, const NetSettings& settings) {
+  constexpr std::string_view kName = "PLEXUS_NET_SECURITY";
+  if (!settings || settings(kName) != "tls" || context.has_read(kName)) {
+    return ok();
+  }
+  return fail(Code::kInvalidUsage,
+              "PLEXUS_NET_SECURITY=tls, but net plugin {} ({}) does not take that setting, so that "
+              "it may send in clear: use net-socket (NCCL_NET=Socket), or auth where nobody else "
+              "reaches the network",
+              context.plugin().descriptor().name, context.plugin().path().string());
+}
+
 Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin,
                                   const NetPluginEntry& entry,
                                   NetContextOptions options) {
@@ -326,7 +339,9 @@ Result<NetContext> open_candidate(const std::shared_ptr<const NetPlugin>& plugin
     }
     options.settings = add_settings(entry, options.settings);
   }
+  const NetSettings settings = options.settings;
   PLEXUS_TRY(context, NetContext::create(plugin, std::move(options)));
+  PLEXUS_TRY(check_security(context, settings));
   if (context.device_count() == 0) {
     return fail(Code::kSystemError,
                 "net plugin {} ({}) found no device on this host; check its settings and the "

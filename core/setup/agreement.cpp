@@ -21,6 +21,8 @@ constexpr AgreedSetting kSettings[] = {
     {"NCCL_ALGO", [](const PeerInfo& info) { return info.algorithms; }, &Config::algo},
     {"PLEXUS_DETERMINISTIC", [](const PeerInfo& info) { return uint64_t{info.deterministic}; },
      nullptr},
+    {"PLEXUS_NET_CHECKSUM", [](const PeerInfo& info) { return uint64_t{info.net_checksum}; },
+     nullptr},
 };
 
 /// "rank 3 (node7)" or "ranks 0, 2 (node7) and 5 more": the ranks with `value`, and the first one's

@@ -102,6 +102,7 @@ Result<PeerInfo> describe_rank(const Config& config,
   info.numa = bound_numa_node();
   info.local_register = config.local_register ? 1 : 0;
   info.deterministic = config.deterministic ? 1 : 0;
+  info.net_checksum = config.net_checksum ? 1 : 0;
   info.algorithms = hash_of(config.algo);
   info.protocols = hash_of(config.proto);
   store_text(info.host, host.name);

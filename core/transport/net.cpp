@@ -7,6 +7,7 @@
 #include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
 #include "core/base/units.hpp"
+#include "core/transport/checksum.hpp"
 #include "core/transport/gpu_memory.hpp"
 #include "core/transport/net_message.hpp"
 
@@ -77,9 +78,10 @@ Result<void> NetPump::make_payloads(Registrations& registrations, const Register
                                               .size_bytes = size_bytes,
                                               .kinds = options_.path.gpu_kinds},
                                              add));
-  PLEXUS_INFO(kNet, "{} slots of {} lie in memory of cuda:{} (GDR, {})",
+  PLEXUS_INFO(kNet, "{} slots of {} lie in memory of cuda:{} (GDR, {}{})",
               key_.sends ? "send" : "recv", options_.peer_name, options_.device,
-              registered.by_dmabuf ? "by dma-buf" : "registered as CUDA memory");
+              registered.by_dmabuf ? "by dma-buf" : "registered as CUDA memory",
+              options_.has_checksums ? "; PLEXUS_NET_CHECKSUM covers headers only" : "");
   registrations.gpu = std::move(registered.memory);
   payloads_ = std::move(memory);
   return ok();
@@ -171,6 +173,21 @@ Result<bool> NetSender::send_filled() {
   }
 }
 
+/// The sum of the payload of the step that is next; 0: it is in GPU memory. A step that the plugin
+/// has no room for is asked about again.
+uint32_t NetSender::sum_of(const SlotHeader& header) {
+  if (payloads_ != nullptr) {
+    return 0;
+  }
+  if (summed_ != sent_ + 1) {
+    const std::byte* const payload =
+        header.kind == SlotKind::kPointer ? header.payload.pointer : fifo_.payload(sent_);
+    sum_ = sum_payload({std::span(payload, header.size_bytes)});
+    summed_ = sent_ + 1;
+  }
+  return sum_;
+}
+
 /// Starts the message of the step that is next.
 NetStatus NetSender::send_step(const SlotHeader& header) {
   const uint32_t size_bytes = header.size_bytes;
@@ -181,6 +198,10 @@ NetStatus NetSender::send_step(const SlotHeader& header) {
     NetHeader message_header = header_of(fifo_.fifo(), sent_);
     message_header.connection = identity_;
     message_header.step = sent_;
+    if (options_.has_checksums) {
+      message_header.payload_sum = sum_of(header);
+      sign_header(message_header);
+    }
     std::memcpy(message, &message_header, sizeof(message_header));
   }
   if (header.kind == SlotKind::kPointer) {
@@ -321,6 +342,7 @@ NetStatus NetReceiver::post_landing() {
   const size_t index = posted_ % kSlots;
   const RecvConnection::Wanted& wanted = reader_->wanted();
   landings_[index] = wanted.size_bytes < kLandingBytesMin ? nullptr : wanted.place;
+  landing_bytes_[index] = wanted.size_bytes;
   if (landings_[index] == nullptr) {
     return post_step();
   }
@@ -377,6 +399,9 @@ Result<bool> NetReceiver::test_posted() {
       posted_ = received_;  // what is posted behind it never comes
       return moved;
     }
+    if (options_.has_checksums) {
+      PLEXUS_TRY(check_sums());
+    }
     PLEXUS_TRY(message_header,
                read_header(fifo_.slot(received_), size_bytes, message_bytes_max(), source()));
     PLEXUS_TRY(check_identity(message_header, identity_, received_, options_.peer_name));
@@ -386,6 +411,27 @@ Result<bool> NetReceiver::test_posted() {
     ++received_;
   }
   return moved;
+}
+
+Result<void> NetReceiver::check_sums() const {
+  const SummedLink link{.peer_name = options_.peer_name,
+                        .rank = options_.exchange->rank(),
+                        .route = options_.path.route};
+  NetHeader header{};
+  std::memcpy(&header, fifo_.slot(received_), sizeof(header));
+  PLEXUS_TRY(check_header(header, link));
+  if (payloads_ != nullptr) {
+    return ok();
+  }
+  const size_t index = received_ % kSlots;
+  const size_t size_bytes = std::min<size_t>(header.size_bytes, options_.slot_bytes);
+  const std::byte* const landing = landings_[index];
+  const size_t landed_bytes = landing == nullptr ? 0 : std::min(size_bytes, landing_bytes_[index]);
+  return check_payload(
+      header,
+      {.first = std::span(landing, landed_bytes),
+       .rest = std::span<const std::byte>(fifo_.payload(received_), size_bytes - landed_bytes)},
+      link);
 }
 
 /// Tests the oldest message that is posted. `size_bytes`: header and payload.
@@ -475,7 +521,8 @@ std::unique_ptr<End> make_net_end(EndRequest& request) {
                                            .peer_name = describe_rank(key.peer, *request.peers),
                                            .runtime = request.own_runtime(),
                                            .device = request.mine.device,
-                                           .gdr_refused = &gdr_refused});
+                                           .gdr_refused = &gdr_refused,
+                                           .has_checksums = request.mine.net_checksum != 0});
 }
 
 }  // namespace

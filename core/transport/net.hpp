@@ -49,6 +49,7 @@ struct NetEndOptions {
   int device = -1;                   // that rank's device
   // Shared by the rank's ends on this network device: it refused GPU memory, do not try again.
   bool* gdr_refused = nullptr;
+  bool has_checksums = false;  // PLEXUS_NET_CHECKSUM
 };
 
 /// What both directions share: slots in registered memory.
@@ -105,6 +106,7 @@ class NetSender final : public NetPump {
   Result<bool> take_control_message();
   Result<bool> send_filled();
   [[nodiscard]] NetStatus send_step(const SlotHeader& header);
+  [[nodiscard]] uint32_t sum_of(const SlotHeader& header);
   Result<bool> test_sent();
 
   std::optional<NetSend> net_;
@@ -114,6 +116,8 @@ class NetSender final : public NetPump {
   bool header_sent_ = false;  // of the next step the header is, the payload is not
   uint64_t sent_ = 0;         // steps handed to the plugin
   uint64_t done_ = 0;         // steps the plugin is done with
+  uint64_t summed_ = 0;       // steps whose payload was summed: the last one in `sum_`
+  uint32_t sum_ = 0;
 };
 
 class NetReceiver final : public NetPump {
@@ -141,6 +145,8 @@ class NetReceiver final : public NetPump {
     return {.peer_name = options_.peer_name,
             .may_lack_sizes = !options_.path.context->plugin().is_native()};
   }
+  /// An Error: the network changed the message of the step that was received.
+  [[nodiscard]] Result<void> check_sums() const;
   [[nodiscard]] bool flush_received(uint32_t payload_bytes);
   bool announce_flushed();
 
@@ -153,6 +159,7 @@ class NetReceiver final : public NetPump {
   std::array<NetRequest*, kSlots> flushes_{};    // null: none needed, or done
   std::array<uint64_t, kSlots> header_bytes_{};  // sizes of headers that travel apart
   std::array<std::byte*, kSlots> landings_{};    // payloads in user memory; null: in slots
+  std::array<size_t, kSlots> landing_bytes_{};   // room there; what is more goes to the slot
   bool header_posted_ = false;  // of the next step the header is, the payload is not
   uint64_t expected_ = 0;       // steps that the calls so far take
   uint64_t posted_ = 0;         // steps whose slot waits for a message

@@ -19,9 +19,10 @@ struct NetHeader {
   CallRecord call;
   uint32_t size_bytes;
   uint32_t call_hash;
-  uint64_t connection;  // net: which connection the message belongs to
-  uint64_t step;        // net: its number in that connection
-  uint64_t unused;
+  uint64_t connection;   // net: which connection the message belongs to
+  uint64_t step;         // net: its number in that connection
+  uint32_t header_sum;   // PLEXUS_NET_CHECKSUM: of the rest of the header
+  uint32_t payload_sum;  // 0: there is none
 };
 static_assert(sizeof(NetHeader) == kCacheLine);
 

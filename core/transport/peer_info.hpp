@@ -27,6 +27,7 @@ struct PeerInfo {
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
   uint8_t deterministic = 0;            // PLEXUS_DETERMINISTIC: ranks must agree
+  uint8_t net_checksum = 0;             // PLEXUS_NET_CHECKSUM: likewise
   uint32_t collnet_threshold = 0;       // fewest hosts for a network that reduces; 0: not wanted
   uint32_t cores = 0;                   // the rank may run on
   uint64_t core_set = 0;                // hash of which ones: ranks of equal sets share them

@@ -161,7 +161,8 @@ std::unique_ptr<End> make_xdc_end(EndRequest& request) {
                     .patience = patience_of(link, context.slot_bytes, context.xdc_patience),
                     .peer_name = describe_rank(key.peer, *request.peers),
                     .runtime = request.own_runtime(),
-                    .device = request.mine.device});
+                    .device = request.mine.device,
+                    .has_checksums = request.mine.net_checksum != 0});
 }
 
 }  // namespace

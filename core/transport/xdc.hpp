@@ -46,6 +46,7 @@ struct XdcEndOptions {
   std::string peer_name;               // for messages
   DeviceRuntime* runtime = nullptr;    // set for a CUDA rank, whose kernels use the slots
   int device = -1;                     // that rank's device
+  bool has_checksums = false;          // PLEXUS_NET_CHECKSUM
 };
 
 /// The connections of one attempt, of one direction: opened one after the other, so that both ends
@@ -210,6 +211,7 @@ class XdcReceiver final : public XdcPump {
   Result<NetProgress> try_open();
   bool post_free(Clock::time_point now);
   bool test_posted(Clock::time_point now);
+  [[nodiscard]] Result<void> check_sums(const std::byte* message) const;
   Result<bool> deliver();
   void send_ack(Clock::time_point now);
   void drop();

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/base/log.hpp"
+#include "core/transport/checksum.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/xdc.hpp"
 
@@ -210,11 +211,25 @@ bool XdcReceiver::test_posted(Clock::time_point now) {
   return moved;
 }
 
+/// An Error: the network changed `message`.
+Result<void> XdcReceiver::check_sums(const std::byte* message) const {
+  const SummedLink link{
+      .peer_name = options_.peer_name, .rank = options_.exchange->rank(), .route = path().route};
+  NetHeader header{};
+  std::memcpy(&header, message, sizeof(header));
+  PLEXUS_TRY(check_header(header, link));
+  const size_t size_bytes = std::min<size_t>(header.size_bytes, options_.slot_bytes);
+  return check_payload(header, {std::span(message + sizeof(header), size_bytes)}, link);
+}
+
 /// From the ring to the Fifo.
 Result<bool> XdcReceiver::deliver() {
   bool moved = false;
   for (; delivered_ < arrived_ && fifo_.is_free(delivered_); ++delivered_, moved = true) {
     const std::byte* const bytes = message(delivered_);
+    if (options_.has_checksums) {
+      PLEXUS_TRY(check_sums(bytes));
+    }
     PLEXUS_TRY(message_header,
                read_header(bytes, sizes_[delivered_ % ring_messages_], message_bytes_max(),
                            {.peer_name = options_.peer_name, .may_lack_sizes = lacks_sizes()}));

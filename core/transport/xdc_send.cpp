@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/log.hpp"
+#include "core/transport/checksum.hpp"
 #include "core/transport/net_message.hpp"
 #include "core/transport/xdc.hpp"
 
@@ -55,7 +56,12 @@ bool XdcSender::take_filled() {
     if (!fifo_.is_filled(filled_)) {
       return moved;
     }
-    const NetHeader message_header = header_of(fifo_.fifo(), filled_);
+    NetHeader message_header = header_of(fifo_.fifo(), filled_);
+    if (options_.has_checksums) {
+      message_header.payload_sum =
+          sum_payload({std::span(fifo_.payload(filled_), message_header.size_bytes)});
+      sign_header(message_header);
+    }
     std::memcpy(message(filled_), &message_header, sizeof(message_header));
     std::memcpy(message(filled_) + sizeof(message_header), fifo_.payload(filled_),
                 message_header.size_bytes);

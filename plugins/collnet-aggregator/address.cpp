@@ -11,7 +11,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/random.h>
 
 #include "plugins/support/descriptors.hpp"
 #include "plugins/support/errno_text.hpp"
@@ -64,6 +63,14 @@ std::vector<Interface> list_interfaces() {
 
 socklen_t Address::size() const {
   return storage.ss_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+bool Address::is_loopback() const {
+  constexpr uint32_t kLoopbackNet = 127;
+  constexpr int kHostBits = 24;
+  return storage.ss_family == AF_INET6
+             ? IN6_IS_ADDR_LOOPBACK(&v6_of(*this).sin6_addr) != 0
+             : ntohl(v4_of(*this).sin_addr.s_addr) >> kHostBits == kLoopbackNet;
 }
 
 std::string Address::to_string() const {
@@ -209,15 +216,6 @@ void set_options(int fd) noexcept {
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
   (void)::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnackedMilliseconds,
                      sizeof kUnackedMilliseconds);
-}
-
-Result<Secret> make_secret() {
-  Secret secret{};
-  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot read random bytes from the system: {}",
-                plugin::errno_text());
-  }
-  return secret;
 }
 
 }  // namespace plexus::aggregator

@@ -23,6 +23,7 @@ struct Address {
 
   [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
   [[nodiscard]] socklen_t size() const;
+  [[nodiscard]] bool is_loopback() const;
   /// "10.0.0.1:4000", "[fe80::1%2]:4000"
   [[nodiscard]] std::string to_string() const;
   void store(WireHandle& handle) const;
@@ -44,7 +45,5 @@ Result<Listener> listen_at(const Address& address);
 
 /// Options of every connection: no delay, and detection of a dead host.
 void set_options(int fd) noexcept;
-/// Bytes from the system's random source.
-Result<Secret> make_secret();
 
 }  // namespace plexus::aggregator

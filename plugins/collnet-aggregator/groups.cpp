@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 Result<void> check_frame(const WireFrame& frame) {
   if (frame.magic != kFrameMagic) {
-    return fail(PLEXUS_REMOTE_ERROR, "it does not speak the aggregator's protocol, version 1");
+    return fail(PLEXUS_REMOTE_ERROR, "it does not speak the aggregator's protocol, version 2");
   }
   const uint32_t most = frame.kind == FrameKind::kReduce  ? kMessageBytesMax
                         : frame.kind == FrameKind::kHello ? sizeof(WireHello)
@@ -99,13 +99,13 @@ Result<void> Groups::join(int link, std::span<const std::byte> payload) {
     return fail(PLEXUS_REMOTE_ERROR, "it claims to be member {} of {}", hello.member,
                 hello.members);
   }
-  if (groups_.size() >= kGroupsMax && groups_.find(hello.secret) == groups_.end()) {
+  if (groups_.size() >= kGroupsMax && groups_.find(hello.group) == groups_.end()) {
     return fail(PLEXUS_SYSTEM_ERROR, "there are already {} groups, the maximum", kGroupsMax);
   }
-  std::shared_ptr<Group>& group = groups_[hello.secret];
+  std::shared_ptr<Group>& group = groups_[hello.group];
   if (group == nullptr) {
     group = std::make_shared<Group>();
-    group->secret = hello.secret;
+    group->id = hello.group;
     group->links.assign(hello.members, -1);
   }
   if (group->links.size() != hello.members || group->links[hello.member] >= 0) {
@@ -214,7 +214,7 @@ void Groups::close(int link, const std::string& why) {
 /// Drops a group that has no members left.
 void Groups::forget(const Group& group) {
   if (std::all_of(group.links.begin(), group.links.end(), [](int link) { return link < 0; })) {
-    groups_.erase(group.secret);
+    groups_.erase(group.id);
   }
 }
 

@@ -52,7 +52,7 @@ class Groups {
     uint32_t parts_here = 0;
   };
   struct Group {
-    Secret secret{};
+    GroupId id{};
     std::vector<int> links;  // [members]; -1: not joined yet, or gone
     uint32_t links_here = 0;
     uint64_t rounds_done = 0;
@@ -76,7 +76,7 @@ class Groups {
 
   Send send_;
   std::map<int, Link> links_;
-  std::map<Secret, std::shared_ptr<Group>> groups_;
+  std::map<GroupId, std::shared_ptr<Group>> groups_;
 };
 
 /// Checks the header of a frame.

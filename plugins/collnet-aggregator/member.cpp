@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "plugins/collnet-aggregator/arithmetic.hpp"
+#include "plugins/collnet-aggregator/secret.hpp"
 #include "plugins/support/descriptors.hpp"
 #include "plugins/support/errno_text.hpp"
 
@@ -27,6 +28,10 @@ plugin::Failure Member::lost(const std::string& why) {
   return *failure_;
 }
 
+std::string Member::failure_text() const {
+  return errno == EBADMSG ? channel_.error() : plugin::errno_text();
+}
+
 // ---- connecting ----
 
 Result<Progress> Member::connect() {
@@ -44,6 +49,12 @@ Result<Progress> Member::connect() {
   }
   if (state_ == State::kConnecting) {
     PLEXUS_TRY(progress, finish_connect());
+    if (progress == Progress::kPending) {
+      return progress;
+    }
+  }
+  if (state_ == State::kProving) {
+    PLEXUS_TRY(progress, prove());
     if (progress == Progress::kPending) {
       return progress;
     }
@@ -86,16 +97,36 @@ Result<Progress> Member::finish_connect() {
     state_ = State::kIdle;
     return Progress::kPending;
   }
-  const WireHello hello = {options_.members, options_.member, options_.secret};
+  channel_ = security::Channel(fd_.get(), security::Role::kCaller, options_.terms);
+  state_ = State::kProving;
+  return Progress::kDone;
+}
+
+Result<Progress> Member::prove() {
+  switch (channel_.advance()) {
+    case security::Channel::State::kPending:
+      return Clock::now() < give_up_ ? Result<Progress>(Progress::kPending)
+                                     : lost("it did not prove itself in time");
+    case security::Channel::State::kFailed:
+      return lost(fmt::format("{}; the server and all members need the same {} and {}",
+                              channel_.error(), security::kModeSetting, kSecretFileSetting));
+    case security::Channel::State::kProven:
+      break;
+  }
+  PLEXUS_TRY(say_hello());
+  state_ = State::kWaiting;
+  return Progress::kDone;
+}
+
+Result<void> Member::say_hello() {
+  const WireHello hello = {options_.members, options_.member, options_.group};
   const auto bytes =
       make_frame({.kind = FrameKind::kHello}, std::as_bytes(std::span(&hello, size_t{1})));
   // So few bytes always fit in an empty socket buffer.
-  const ssize_t sent = ::send(fd_.get(), bytes->data(), bytes->size(), MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(bytes->size())) {
-    return lost(plugin::errno_text());
+  if (channel_.send(bytes->data(), bytes->size()) != static_cast<ssize_t>(bytes->size())) {
+    return lost(failure_text());
   }
-  state_ = State::kWaiting;
-  return Progress::kDone;
+  return ok();
 }
 
 Result<Progress> Member::await_ready() {
@@ -174,22 +205,19 @@ Result<void> Member::send_parts() {
     const Request& request = requests_[sent_ % kRequestsMax];
     const size_t frame_left = sizeof(WireFrame) - std::min(sent_bytes_, sizeof(WireFrame));
     const size_t payload_sent = sent_bytes_ - (sizeof(WireFrame) - frame_left);
-    // sendmsg does not write to it; iovec has no const form.
+    // What is sent is only read; iovec has no const form.
     auto* const frame = const_cast<WireFrame*>(&request.frame);
     auto* const payload = const_cast<std::byte*>(request.send);
     iovec parts[] = {
         {reinterpret_cast<std::byte*>(frame) + sizeof(WireFrame) - frame_left, frame_left},
         {payload + payload_sent, request.frame.size_bytes - payload_sent}};
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    const ssize_t sent = channel_.send(parts);
     if (sent < 0 && is_for_later(errno)) {
       return ok();
     }
     if (sent < 0) {
       // The aggregator may have sent the reason before it closed.
-      const std::string why = plugin::errno_text();
+      const std::string why = failure_text();
       PLEXUS_TRY(take_results());
       return lost(why);
     }
@@ -204,12 +232,12 @@ Result<void> Member::send_parts() {
 
 Result<Progress> Member::read_to(std::byte* target, size_t size_bytes) {
   while (read_bytes_ < size_bytes) {
-    const ssize_t got = ::recv(fd_.get(), target + read_bytes_, size_bytes - read_bytes_, 0);
+    const ssize_t got = channel_.receive(target + read_bytes_, size_bytes - read_bytes_);
     if (got < 0 && is_for_later(errno)) {
       return Progress::kPending;
     }
     if (got <= 0) {
-      return lost(got == 0 ? "it closed the connection" : plugin::errno_text());
+      return lost(got == 0 ? "it closed the connection" : failure_text());
     }
     read_bytes_ += static_cast<size_t>(got);
   }

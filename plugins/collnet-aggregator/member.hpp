@@ -13,6 +13,7 @@
 #include "plugins/collnet-aggregator/address.hpp"
 #include "plugins/collnet-aggregator/server.hpp"
 #include "plugins/support/log.hpp"
+#include "security/channel.hpp"
 
 namespace plexus::aggregator {
 
@@ -23,7 +24,8 @@ class Member {
   struct Options {
     plugin::Log log;
     Address server;
-    Secret secret;
+    security::Terms terms;
+    GroupId group;
     uint32_t members;
     uint32_t member;
   };
@@ -32,7 +34,8 @@ class Member {
   Member& operator=(const Member&) = delete;
   [[nodiscard]] const plugin::Log& log() const noexcept { return options_.log; }
 
-  /// kDone: all members have joined.
+  /// kDone: all members have joined. The server must be reached and proven within a time; how long
+  /// the other members take is not limited.
   Result<Progress> connect();
 
   /// A reduction in flight.
@@ -53,9 +56,11 @@ class Member {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class State { kIdle, kConnecting, kWaiting, kReady };
+  enum class State { kIdle, kConnecting, kProving, kWaiting, kReady };
   Result<void> open_socket();
   Result<Progress> finish_connect();
+  Result<Progress> prove();
+  Result<void> say_hello();
   Result<Progress> await_ready();
   Result<void> move();
   Result<void> send_parts();
@@ -64,11 +69,14 @@ class Member {
   Result<Progress> read_to(std::byte* target, size_t size_bytes);
   Result<void> take_header();
   [[nodiscard]] plugin::Failure lost(const std::string& why);
+  /// The text of the latest error of `channel_`.
+  [[nodiscard]] std::string failure_text() const;
 
   Options options_;
   // Destroyed after the connection, so that the server sees this member leave first.
   std::unique_ptr<HostedServer> hosted_;
   UniqueFd fd_;
+  security::Channel channel_;
   State state_ = State::kIdle;
   Clock::time_point give_up_{};
   Clock::time_point again_at_{};

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // collnet-aggregator: a network that reduces, built from a TCP server. This file has the settings,
 // the descriptor and the table, each entry of which is one `guard` statement over the C++ code.
-#include <cstdlib>
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "plugins/collnet-aggregator/arithmetic.hpp"
 #include "plugins/collnet-aggregator/member.hpp"
+#include "plugins/collnet-aggregator/secret.hpp"
 #include "plugins/support/abi_boundary.hpp"
 #include "plugins/support/handle.hpp"
+#include "plugins/support/security_mode.hpp"
+#include "plugins/support/settings.hpp"
 
 using plexus::aggregator::Address;
 using plexus::aggregator::find_own_address;
@@ -17,10 +20,11 @@ using plexus::aggregator::HostedServer;
 using plexus::aggregator::kHandleMagic;
 using plexus::aggregator::kMessageBytesMax;
 using plexus::aggregator::kRequestsMax;
+using plexus::aggregator::kSecretFileSetting;
 using plexus::aggregator::listen_at;
-using plexus::aggregator::make_secret;
 using plexus::aggregator::Member;
 using plexus::aggregator::parse_addresses;
+using plexus::aggregator::read_secret;
 using plexus::aggregator::WireHandle;
 using plexus::plugin::fail;
 using plexus::plugin::give_to_host;
@@ -28,14 +32,19 @@ using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Progress;
+using plexus::plugin::read_mode;
 using plexus::plugin::Result;
+using plexus::plugin::SettingReader;
 using plexus::plugin::take_from_host;
 using plexus::plugin::UniqueFd;
+using plexus::security::Terms;
 
 struct plexus_collnet_context {
   Log log;
   std::vector<Address> servers;  // one per device; empty: member 0 hosts one
   std::string interfaces;
+  plexus::security::Mode mode;
+  plexus::security::Key secret;  // of `servers`
 };
 
 struct plexus_collnet_listen {
@@ -50,21 +59,41 @@ struct plexus_collnet_group {
 
 namespace {
 
-std::string read_variable(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): read at init only
+std::string read_text(const SettingReader& read, const char* name) {
+  const char* const value = read(name);
   return value == nullptr ? "" : value;
+}
+
+Result<plexus_collnet_context> read_settings(const Log& log, const SettingReader& read) {
+  const std::string text = read_text(read, "PLEXUS_AGGREGATOR");
+  auto servers = parse_addresses(text);
+  if (servers.has_error()) {
+    return fail(PLEXUS_INVALID_USAGE, "PLEXUS_AGGREGATOR={}: {}", text, servers.error().text);
+  }
+  const std::string file = read_text(read, kSecretFileSetting);
+  auto secret = read_secret(file);
+  if (secret.has_error()) {
+    return fail(PLEXUS_INVALID_USAGE, "{}: {}", kSecretFileSetting, secret.error().text);
+  }
+  PLEXUS_TRY(mode, read_mode(read));
+  const bool is_exposed =
+      file.empty() && std::any_of(servers.value().begin(), servers.value().end(),
+                                  [](const Address& each) { return !each.is_loopback(); });
+  if (is_exposed) {
+    log.warn(
+        "PLEXUS_AGGREGATOR={} without {}: whoever reaches these servers can use them, and "
+        "whoever takes their address can read and change sums",
+        text, kSecretFileSetting);
+  }
+  return plexus_collnet_context{log, std::move(servers).value(),
+                                read_text(read, "NCCL_SOCKET_IFNAME"), mode, secret.value()};
 }
 
 int32_t init(const plexus_collnet_config_t* config, plexus_collnet_context_t** context) {
   const Log log(config->log, config->log_sink);
   return guard(log, [&]() -> Result<void> {
-    const std::string text = read_variable("PLEXUS_AGGREGATOR");
-    auto servers = parse_addresses(text);
-    if (servers.has_error()) {
-      return fail(PLEXUS_INVALID_USAGE, "PLEXUS_AGGREGATOR={}: {}", text, servers.error().text);
-    }
-    *context = give_to_host(std::unique_ptr<plexus_collnet_context>(new plexus_collnet_context{
-        log, std::move(servers).value(), read_variable("NCCL_SOCKET_IFNAME")}));
+    PLEXUS_TRY(settings, read_settings(log, SettingReader(*config)));
+    *context = give_to_host(std::make_unique<plexus_collnet_context>(std::move(settings)));
     return ok();
   });
 }
@@ -110,8 +139,10 @@ int32_t start_listening(plexus_collnet_context_t* context,
     auto made = std::unique_ptr<plexus_collnet_listen>(new plexus_collnet_listen{context, {}});
     WireHandle wire{};
     wire.magic = kHandleMagic;
-    PLEXUS_TRY(secret, make_secret());
-    wire.secret = secret;
+    wire.mode = context->mode;
+    if (!plexus::security::fill_random(wire.secret)) {
+      return fail(PLEXUS_SYSTEM_ERROR, "this system has no source of randomness");
+    }
     if (context->servers.empty()) {
       PLEXUS_TRY(own, find_own_address(context->interfaces));
       PLEXUS_TRY(listener, listen_at(own));
@@ -137,16 +168,23 @@ Result<std::unique_ptr<plexus_collnet_group>> make_group(plexus_collnet_listen& 
     return fail(PLEXUS_INVALID_ARGUMENT, "member {} of {}", member, members);
   }
   plexus_collnet_context* const context = listen.context;
-  auto made = std::unique_ptr<plexus_collnet_group>(
-      new plexus_collnet_group{context, Member({.log = context->log,
-                                                .server = server,
-                                                .secret = wire.secret,
-                                                .members = members,
-                                                .member = member})});
+  if (wire.mode != context->mode) {
+    return fail(PLEXUS_INVALID_USAGE, "{}",
+                plexus::security::describe_difference(context->mode, wire.mode, "member 0"));
+  }
+  const bool is_hosted = context->servers.empty();
+  const Terms terms{.mode = context->mode, .key = is_hosted ? wire.secret : context->secret};
+  auto made = std::unique_ptr<plexus_collnet_group>(new plexus_collnet_group{
+      context, Member({.log = context->log,
+                       .server = server,
+                       .terms = terms,
+                       .group = plexus::security::authenticate(wire.secret, "aggregator group", {}),
+                       .members = members,
+                       .member = member})});
   if (member == 0 && listen.listener.is_open()) {
     context->log.info("hosting an aggregator for {} members at {}", members, server.to_string());
     made->member.host(std::make_unique<HostedServer>(
-        std::move(listen.listener),
+        std::move(listen.listener), terms,
         [log = context->log](const std::string& line) { log.warn("aggregator: {}", line); }));
   }
   return made;

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <utility>
 #include <vector>
 
 #include "plugins/support/errno_text.hpp"
@@ -16,23 +19,34 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr size_t kLinksMax = 4096;
+/// Beyond them the oldest stranger is dropped, when it has had its grace.
+constexpr size_t kStrangersMax = 256;
+constexpr auto kStrangerGrace = seconds(1);
 constexpr size_t kReadBytes = size_t{256} << 10;
 /// A member with this many unsent results is not read from, which bounds their number.
 constexpr size_t kOutputMax = 2 * kRequestsMax;
+/// From its connection to its hello.
 constexpr auto kHelloWithin = seconds(10);
 constexpr auto kLeaveWithin = seconds(1);
 constexpr int kPollMilliseconds = 500;
+/// Limits log lines caused by a port scan.
+constexpr uint32_t kRefusalsLogged = 16;
+
+UniqueFd make_event() {
+  return UniqueFd::open([] { return ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); });
+}
 
 }  // namespace
 
-Server::Server(UniqueFd listener, Say say)
+Server::Server(UniqueFd listener, const security::Terms& terms, Say say)
     : listener_(std::move(listener)),
-      wake_(UniqueFd::open([] { return ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); })),
+      terms_(terms),
+      wake_(make_event()),
+      reserve_(make_event()),
       say_(std::move(say)),
       groups_([this](int number, std::shared_ptr<const Bytes> bytes) {
-        const auto at = links_.find(number);
-        if (at != links_.end()) {
-          at->second.output.push_back(std::move(bytes));
+        if (Link* const link = find(number); link != nullptr) {
+          link->output.push_back(std::move(bytes));
           ++output_;
         }
       }),
@@ -44,35 +58,22 @@ void Server::stop() noexcept {
   (void)!::write(wake_.get(), &one, sizeof one);  // a failure only delays poll() until its timeout
 }
 
+Server::Link* Server::find(int number) {
+  const auto at = links_.find(number);
+  return at == links_.end() ? nullptr : &at->second;
+}
+
+bool Server::reads(const Link& link) const {
+  return !link.is_leaving && link.output.size() < kOutputMax;
+}
+
 void Server::run() {
-  std::vector<pollfd> polled;
-  std::vector<int> numbers;
   while (!stopped_) {
-    polled = {{wake_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
-    numbers.clear();
-    for (const auto& [number, link] : links_) {
-      const bool reads = !link.is_leaving && link.output.size() < kOutputMax;
-      const int events = (reads ? POLLIN : 0) | (link.output.empty() ? 0 : POLLOUT);
-      polled.push_back({link.fd.get(), static_cast<int16_t>(events), 0});
-      numbers.push_back(number);
-    }
-    if (::poll(polled.data(), polled.size(), kPollMilliseconds) < 0 && errno != EINTR) {
-      say_(fmt::format("poll failed: {}", plugin::errno_text()));
-      return;
-    }
-    if (polled[1].revents != 0) {
-      accept_all();
-    }
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      const int events = polled[i + 2].revents;
-      if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) {
-        read_from(numbers[i]);
-      }
-    }
+    poll_once();
     // Data was summed: send the results at once, without another poll.
     std::vector<int> ready;
     for (const auto& [number, link] : links_) {
-      if (!link.output.empty() || link.is_leaving) {
+      if (link.is_proven && (!link.output.empty() || link.is_leaving)) {
         ready.push_back(number);
       }
     }
@@ -81,8 +82,46 @@ void Server::run() {
   }
 }
 
+void Server::poll_once() {
+  const bool is_full = std::exchange(is_full_, false);
+  std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0},
+                                {listener_.get(), static_cast<int16_t>(is_full ? 0 : POLLIN), 0}};
+  std::vector<int> numbers;
+  bool has_more = false;  // that poll() does not know of
+  for (const auto& [number, link] : links_) {
+    const int proven_events = (reads(link) ? POLLIN : 0) | (link.output.empty() ? 0 : POLLOUT);
+    const int events = link.is_proven ? proven_events : link.channel.awaits();
+    has_more = has_more || (reads(link) && link.channel.may_have_more());
+    polled.push_back({link.fd.get(), static_cast<int16_t>(events), 0});
+    numbers.push_back(number);
+  }
+  if (::poll(polled.data(), polled.size(), has_more ? 0 : kPollMilliseconds) < 0 &&
+      errno != EINTR) {
+    say_(fmt::format("poll failed: {}", plugin::errno_text()));
+    stopped_ = true;
+    return;
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Link& link = links_.at(numbers[i]);
+    const int ignored = link.is_proven ? POLLOUT : 0;  // write_to() is called in any case
+    if ((polled[i + 2].revents & ~ignored) != 0 || link.channel.may_have_more()) {
+      progress(numbers[i]);
+    }
+  }
+  if (polled[1].revents != 0) {
+    accept_all();
+  }
+}
+
+// ---- accepting ----
+
 void Server::accept_all() {
-  while (links_.size() < kLinksMax) {
+  if (!reserve_.is_open()) {
+    reserve_ = make_event();
+  }
+  // Without a reserve, and with too many connections, new ones wait in the listener's queue, and
+  // the listener is looked at again after the next wait.
+  while (reserve_.is_open() && has_room()) {
     Address address;
     socklen_t size = sizeof(address.storage);
     UniqueFd fd = UniqueFd::open([&] {
@@ -90,38 +129,118 @@ void Server::accept_all() {
                        SOCK_NONBLOCK | SOCK_CLOEXEC);
     });
     if (!fd.is_open()) {
+      if (errno == EMFILE || errno == ENFILE) {
+        refuse_for_descriptors();
+      }
       return;
     }
     set_options(fd.get());
-    Link& link = links_[next_link_];
+    const int number = next_link_++;
+    Link& link = links_[number];
+    link.channel = security::Channel(fd.get(), security::Role::kListener, terms_);
     link.fd = std::move(fd);
     link.peer = address.to_string();
-    link.until = Clock::now() + kHelloWithin;
-    groups_.open(next_link_, link.peer);
-    ++next_link_;
+    link.since = Clock::now();
+    link.until = link.since + kHelloWithin;
+    progress(number);
   }
+  is_full_ = true;
+}
+
+/// Accepts with the descriptor in reserve, tells why, and closes.
+void Server::refuse_for_descriptors() {
+  reserve_.reset();
+  const UniqueFd fd = UniqueFd::open(
+      [&] { return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
+  if (fd.is_open()) {
+    rlimit limit{};
+    (void)::getrlimit(RLIMIT_NOFILE, &limit);
+    const auto answer = security::refuse_for_descriptors(static_cast<uint32_t>(limit.rlim_cur));
+    (void)!::send(fd.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (++refusals_ <= kRefusalsLogged) {
+      say_(
+          fmt::format("refused a connection: no file descriptor is left (ulimit -n is {}); raise "
+                      "the limit",
+                      limit.rlim_cur));
+    }
+  }
+  is_full_ = true;
+}
+
+/// Whether one more connection may be accepted. At the limit of strangers, the oldest is dropped if
+/// it has had its grace. So neither a port scan nor many silent connections keep members out.
+bool Server::has_room() {
+  size_t strangers = 0;
+  std::optional<int> oldest;
+  for (const auto& [number, link] : links_) {
+    if (link.is_stranger && !link.is_leaving) {
+      ++strangers;
+      oldest = oldest.value_or(number);
+    }
+  }
+  if (strangers < kStrangersMax) {
+    return links_.size() < kLinksMax;
+  }
+  if (links_.at(*oldest).since + kStrangerGrace > Clock::now()) {
+    return false;
+  }
+  leave(*oldest, "it had to make room for others", false);
+  return true;
+}
+
+// ---- receiving ----
+
+void Server::progress(int number) {
+  const Link* const link = find(number);
+  if (link != nullptr && !link->is_leaving && (link->is_proven || prove(number)) && reads(*link)) {
+    read_from(number);
+  }
+}
+
+bool Server::prove(int number) {
+  Link& link = links_.at(number);
+  const auto state = link.channel.advance();
+  if (state == security::Channel::State::kFailed) {
+    say_of_stranger(link, link.channel.error());
+    drop(number);
+    return false;
+  }
+  if (state == security::Channel::State::kPending) {
+    return false;
+  }
+  link.is_proven = true;
+  groups_.open(number, link.peer);
+  return true;
 }
 
 void Server::read_from(int number) {
   Link& link = links_.at(number);
-  if (link.is_leaving) {
-    return;
-  }
-  const ssize_t got = ::recv(link.fd.get(), buffer_.data(), buffer_.size(), 0);
+  const iovec room{buffer_.data(), buffer_.size()};
+  const ssize_t got = link.channel.receive(std::span(&room, 1));
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     return;
   }
   if (got <= 0) {
-    const std::string why =
-        got == 0 ? "it closed the connection" : fmt::format("{}", plugin::errno_text());
-    leave(number, why, false);
+    leave(number,
+          got == 0           ? "it closed the connection"
+          : errno == EBADMSG ? link.channel.error()
+                             : plugin::errno_text(),
+          false);
     return;
   }
   const auto fed = groups_.feed(number, std::span(buffer_).first(static_cast<size_t>(got)));
   if (fed.has_error()) {
     leave(number, fed.error().text, true);
-  } else if (groups_.is_member(number)) {
+  } else if (link.is_stranger && groups_.is_member(number)) {
+    link.is_stranger = false;
     link.until = Clock::time_point::max();
+  }
+}
+
+void Server::say_of_stranger(const Link& link, const std::string& why) {
+  if (++refusals_ <= kRefusalsLogged) {
+    say_(fmt::format("refused {}: {}{}", link.peer, why,
+                     refusals_ == kRefusalsLogged ? " (further ones are not reported)" : ""));
   }
 }
 
@@ -147,8 +266,10 @@ void Server::write_to(int number) {
   Link& link = links_.at(number);
   while (!link.output.empty()) {
     const Bytes& bytes = *link.output.front();
-    const ssize_t sent = ::send(link.fd.get(), bytes.data() + link.sent_bytes,
-                                bytes.size() - link.sent_bytes, MSG_NOSIGNAL);
+    const iovec rest{
+        const_cast<std::byte*>(bytes.data()) + link.sent_bytes,  // NOLINT(*-const-cast)
+        bytes.size() - link.sent_bytes};                         // send() only reads it
+    const ssize_t sent = link.channel.send(std::span(&rest, 1));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR)) {
       return;
     }
@@ -188,15 +309,16 @@ void Server::drop_late() {
     }
   }
   for (const int number : late) {
-    if (!links_.at(number).is_leaving) {
-      groups_.close(number, "it sent nothing in time");
+    if (Link& link = links_.at(number); !link.is_leaving) {
+      say_of_stranger(link, "it did not say hello in time");
+      groups_.close(number, "it did not say hello in time");
     }
     drop(number);
   }
 }
 
-HostedServer::HostedServer(UniqueFd listener, Server::Say say)
-    : server_(std::move(listener), std::move(say)), thread_([this] { server_.run(); }) {}
+HostedServer::HostedServer(UniqueFd listener, const security::Terms& terms, Server::Say say)
+    : server_(std::move(listener), terms, std::move(say)), thread_([this] { server_.run(); }) {}
 
 HostedServer::~HostedServer() {
   const auto until = std::chrono::steady_clock::now() + kLeaveWithin;

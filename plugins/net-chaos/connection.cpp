@@ -404,7 +404,15 @@ int32_t RecvConnection::progress() {
   return failure == PLEXUS_OK ? PLEXUS_OK : break_off(failure);
 }
 
+void RecvConnection::spoil(const plexus_net_request_t& request, uint64_t size_bytes) const {
+  const uint64_t at = options_.effects.flip_at_byte;
+  if (at >= bytes_ && at - bytes_ < size_bytes) {
+    bytes_of(request.buffer)[request.moved_bytes + (at - bytes_)] ^= std::byte{1};
+  }
+}
+
 bool RecvConnection::take_piece(plexus_net_request_t& request, const Sizes& sizes) {
+  spoil(request, sizes[0]);
   for (uint32_t buffer = 0; buffer < request.count; ++buffer) {
     request.sizes_bytes[buffer] += sizes[buffer];
     request.moved_bytes += sizes[buffer];

@@ -169,6 +169,8 @@ class RecvConnection final : public Connection {
   using Sizes = std::array<uint64_t, PLEXUS_NET_RECVS_MAX>;
   /// Returns whether it was the last piece.
   [[nodiscard]] bool take_piece(plexus_net_request_t& request, const Sizes& sizes);
+  /// Changes a bit of what arrived, where the script says so.
+  void spoil(const plexus_net_request_t& request, uint64_t size_bytes) const;
   [[nodiscard]] bool is_first_of_its_tag(size_t index) const;
 
   plexus_net_recv_t* inner_;

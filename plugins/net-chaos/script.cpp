@@ -104,6 +104,11 @@ Result<void> parse_reorder(std::string_view value, Effects& effects) {
   effects.reorder_tests_max = static_cast<uint32_t>(tests);
   return ok();
 }
+Result<void> parse_flip(std::string_view value, Effects& effects) {
+  PLEXUS_TRY(size, parse_number(value, kSizes, kSizeMost));
+  effects.flip_at_byte = size;
+  return ok();
+}
 Result<void> parse_piece(std::string_view value, Effects& effects) {
   PLEXUS_TRY(size, parse_number(value, kSizes, kSizeMost));
   effects.piece_bytes = size;
@@ -114,13 +119,14 @@ struct EffectName {
   std::string_view name;
   Parse* parse;
 };
-constexpr std::array<EffectName, 8> kEffects = {{{"delay", parse_delay},
+constexpr std::array<EffectName, 9> kEffects = {{{"delay", parse_delay},
                                                  {"jitter", parse_jitter},
                                                  {"rate", parse_rate},
                                                  {"stall", parse_stall},
                                                  {"cut", parse_cut},
                                                  {"again", parse_again},
                                                  {"reorder", parse_reorder},
+                                                 {"flip", parse_flip},
                                                  {"piece", parse_piece}}};
 constexpr uint32_t kPieceBit = 1u << (kEffects.size() - 1);
 
@@ -147,6 +153,9 @@ void copy_effect(size_t number, const Effects& from, Effects& to) {
       break;
     case 6:
       to.reorder_tests_max = from.reorder_tests_max;
+      break;
+    case 7:
+      to.flip_at_byte = from.flip_at_byte;
       break;
     default:
       to.piece_bytes = from.piece_bytes;
@@ -199,7 +208,7 @@ Result<void> parse_effect(std::string_view word, Rule& rule) {
   }
   return fail(PLEXUS_INVALID_USAGE,
               "'{}' in PLEXUS_CHAOS_SCRIPT is not an effect: expected delay, jitter, rate, stall, "
-              "cut, again, reorder or piece, each with =",
+              "cut, again, reorder, flip or piece, each with =",
               word);
 }
 

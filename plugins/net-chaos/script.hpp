@@ -28,6 +28,7 @@ struct Effects {
   uint64_t stall_every_bytes = 0;  // 0: never
   Nanoseconds stall{0};
   uint64_t cut_at_byte = std::numeric_limits<uint64_t>::max();
+  uint64_t flip_at_byte = std::numeric_limits<uint64_t>::max();
   uint32_t again_percent = 0;
   uint32_t reorder_tests_max = 0;
   uint64_t piece_bytes = 0;  // 0: whole messages

@@ -118,10 +118,12 @@ bool Channel::post_control_receive(uint32_t index) {
              tags_.make(TagKind::kControl), control_receives_[index]) == 0;
 }
 
-Result<WireGreeting> Channel::make_greeting(const Cookie& cookie) const {
+Result<WireGreeting> Channel::make_greeting() const {
   WireGreeting greeting{};
   greeting.magic = kWireMagic;
-  greeting.cookie = cookie;
+  if (!security::fill_random(greeting.challenge)) {
+    return fail(PLEXUS_SYSTEM_ERROR, "this system has no source of randomness");
+  }
   greeting.nonce = nonce_;
   greeting.rails = static_cast<uint16_t>(rails());
   greeting.process = here_;
@@ -151,13 +153,14 @@ Result<Progress> Channel::send_greeting(const WireGreeting& greeting, fi_addr_t 
   return Progress::kPending;
 }
 
-Result<std::optional<WireGreeting>> Channel::receive_greeting(const Cookie& cookie) {
+Result<std::optional<WireGreeting>> Channel::receive_greeting(const security::Key& key,
+                                                              const security::Nonce& asked) {
   if (!greeting_bytes_) {
     return std::optional<WireGreeting>();
   }
   const auto bytes = std::as_bytes(std::span(&buffers_->greeting_in, 1));
   PLEXUS_TRY(greeting,
-             read_greeting(bytes.first(std::min(*greeting_bytes_, bytes.size())), cookie));
+             read_greeting(bytes.first(std::min(*greeting_bytes_, bytes.size())), key, &asked));
   return std::optional<WireGreeting>(greeting);
 }
 
@@ -239,7 +242,7 @@ void Channel::take_control(const Event& event) {
   }
   switch (static_cast<ControlType>(control.value().type)) {
     case ControlType::kReady:
-      ready_rails_ |= 1u << index / kControlReceives;
+      take_ready(control.value(), index / kControlReceives);
       break;
     case ControlType::kCredit:
       peer_count_ = std::max(peer_count_, control.value().count);
@@ -253,6 +256,21 @@ void Channel::take_control(const Event& event) {
   if (!post_control_receive(index)) {
     depart(fail(PLEXUS_SYSTEM_ERROR,
                 "libfabric refused to post a receive for control messages of {}", peer_text_));
+  }
+}
+
+void Channel::expect_ready(const security::Key& key, const Challenges& challenges) {
+  expected_ready_.clear();
+  for (uint32_t rail = 0; rail < rails(); ++rail) {
+    expected_ready_.push_back(make_ready(key, challenges, rail));
+  }
+}
+
+void Channel::take_ready(const WireControl& ready, uint32_t rail) {
+  if (rail < expected_ready_.size() && is_same(ready, expected_ready_[rail])) {
+    ready_rails_ |= 1u << rail;
+  } else {
+    depart(fail(PLEXUS_REMOTE_ERROR, "{} did not prove that it knows the secret", peer_text_));
   }
 }
 
@@ -296,14 +314,14 @@ ssize_t Channel::read_back(uint32_t index, ReadBack read, Operation& operation) 
                             read.address, read.key, operation);
 }
 
-bool Channel::send_control(ControlType type, uint64_t count, uint32_t rail) {
+bool Channel::send_control(const WireControl& message, uint32_t rail) {
   const auto* const found = std::find(is_control_busy_.begin(), is_control_busy_.end(), false);
   if (found == is_control_busy_.end()) {
     return false;
   }
   const auto index = static_cast<uint32_t>(found - is_control_busy_.begin());
   WireControl& control = buffers_->outgoing[index];
-  control = {static_cast<uint32_t>(type), 0, count};
+  control = message;
   const ssize_t result = rails_[rail].endpoint.send(
       {&control, sizeof control, rails_[rail].memory.descriptor()}, rails_[rail].peer,
       tags_.make(TagKind::kControl), control_sends_[index]);

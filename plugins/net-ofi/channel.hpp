@@ -63,8 +63,8 @@ class Channel {
 
   // ---- connecting ----
 
-  /// The greeting that describes this side.
-  [[nodiscard]] Result<WireGreeting> make_greeting(const Cookie& cookie) const;
+  /// The greeting that describes this side, to be sealed.
+  [[nodiscard]] Result<WireGreeting> make_greeting() const;
   /// Sends it once, over the first rail. kPending: call again.
   [[nodiscard]] Result<Progress> send_greeting(const WireGreeting& greeting,
                                                fi_addr_t to,
@@ -73,7 +73,8 @@ class Channel {
   /// Allows the greeting to be sent again.
   void forget_greeting() noexcept { greeting_state_ = Sending::kNot; }
   /// The peer's checked answer; nullopt: not received yet.
-  [[nodiscard]] Result<std::optional<WireGreeting>> receive_greeting(const Cookie& cookie);
+  [[nodiscard]] Result<std::optional<WireGreeting>> receive_greeting(const security::Key& key,
+                                                                     const security::Nonce& asked);
   /// Stores the peer's addresses, process and name from its greeting. Drops rails that the peer
   /// lacks.
   [[nodiscard]] Result<void> meet(const WireGreeting& peer);
@@ -81,6 +82,9 @@ class Channel {
   [[nodiscard]] const Endpoint& endpoint(uint32_t rail) const noexcept {
     return rails_[rail].endpoint;
   }
+  /// The accepting side's: how the peer proves itself on each rail. Without it a kReady ends the
+  /// connection.
+  void expect_ready(const security::Key& key, const Challenges& challenges);
   /// Number of rails on which the peer's kReady arrived.
   [[nodiscard]] uint32_t ready_rails() const noexcept { return ready_rails_; }
 
@@ -89,7 +93,10 @@ class Channel {
   /// Drives libfabric and takes events. False: there were none.
   bool progress(Sink* sink);
   /// False: not possible now, call again later.
-  [[nodiscard]] bool send_control(ControlType type, uint64_t count, uint32_t rail = 0);
+  [[nodiscard]] bool send_control(ControlType type, uint64_t count) {
+    return send_control({static_cast<uint32_t>(type), 0, count}, 0);
+  }
+  [[nodiscard]] bool send_control(const WireControl& message, uint32_t rail);
   [[nodiscard]] bool are_controls_sent() const noexcept { return free_controls_ == kControlSends; }
   /// To be called when progress() found nothing: checks from time to time that the peer is alive.
   void wait_idle();
@@ -144,6 +151,7 @@ class Channel {
   [[nodiscard]] bool post_control_receive(uint32_t index);
   void take(const Event& event, Sink* sink);
   void take_control(const Event& event);
+  void take_ready(const WireControl& ready, uint32_t rail);
   void take_error(const Event& event, Sink* sink);
   void depart(Failure failure);
   void probe(Clock::time_point now);
@@ -173,6 +181,7 @@ class Channel {
   bool is_peer_inside_ = false;  // in this process
   bool has_called_ = false;      // has tried to send a greeting, so the listener may know this side
   uint32_t ready_rails_ = 0;
+  std::vector<WireControl> expected_ready_;  // [rails]; empty: none
   uint64_t peer_count_ = 0;
   std::optional<Failure> reason_;  // set once
   bool has_ended_ = false;

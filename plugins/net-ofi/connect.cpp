@@ -4,9 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
-#include <sys/random.h>
-
-#include "plugins/support/errno_text.hpp"
 
 namespace plexus::net_ofi {
 namespace {
@@ -28,9 +25,8 @@ constexpr auto kHelloPause = 1s;
 template <class T>
 Result<T> random_value() {
   T value{};
-  if (::getrandom(&value, sizeof value, 0) != static_cast<ssize_t>(sizeof value)) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot read random bytes from the system: {}",
-                plugin::errno_text());
+  if (!security::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value})) {
+    return fail(PLEXUS_SYSTEM_ERROR, "this system has no source of randomness");
   }
   return value;
 }
@@ -49,10 +45,9 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
   std::unique_ptr<Listener> listener(new Listener(place));
   WireHandle& wire = listener->wire_;
   wire.magic = kWireMagic;
-  PLEXUS_TRY(connect_cookie, random_value<Cookie>());
-  PLEXUS_TRY(accept_cookie, random_value<Cookie>());
-  wire.connect_cookie = connect_cookie;
-  wire.accept_cookie = accept_cookie;
+  PLEXUS_TRY(key, random_value<security::Key>());
+  wire.key = key;
+  wire.mode = place.settings->security;
   if (provider.size() >= wire.provider.size()) {
     return fail(PLEXUS_INTERNAL_ERROR, "the name of the provider {} is too long for a handle",
                 provider);
@@ -126,7 +121,7 @@ Result<void> Listener::hear() {
           event.error != 0
               ? Result<WireGreeting>(fail(PLEXUS_REMOTE_ERROR, "a greeting failed: {}", event.text))
               : read_greeting(bytes.first(std::min<size_t>(event.size_bytes, bytes.size())),
-                              wire_.connect_cookie);
+                              wire_.key, nullptr);
       PLEXUS_TRY(post(index));
       if (greeting.has_error()) {
         refuse(greeting.error().text);
@@ -158,7 +153,9 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
     refuse(met.error().text);
     return ok();
   }
-  PLEXUS_TRY(answer, channel->make_greeting(wire_.accept_cookie));
+  PLEXUS_TRY(answer, channel->make_greeting());
+  seal(answer, wire_.key, &greeting.challenge);
+  channel->expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
   if (guests_.size() == kGuestsMax) {
     guests_.erase(guests_.begin());
   }
@@ -200,6 +197,10 @@ Result<Connector> Connector::create(const Place& place,
                                     const plexus_net_handle_t& handle) {
   Connector connector(place);
   PLEXUS_TRY(wire, read_handle(handle, provider));
+  if (wire.mode != place.settings->security) {
+    return fail(PLEXUS_INVALID_USAGE, "net-ofi: {}",
+                security::describe_difference(place.settings->security, wire.mode, "the peer"));
+  }
   connector.wire_ = wire;
   connector.deadline_ = Clock::now() + place.settings->connect_timeout;
   PLEXUS_TRY(connector.start_attempt());
@@ -219,7 +220,8 @@ Result<void> Connector::start_attempt() {
                 "PLEXUS_OFI_DOMAIN",
                 target_, listener.error().text);
   }
-  PLEXUS_TRY(hello, channel->make_greeting(wire_.connect_cookie));
+  PLEXUS_TRY(hello, channel->make_greeting());
+  seal(hello, wire_.key, nullptr);
   if (hello.address_bytes != wire_.address_bytes) {
     return fail(PLEXUS_INVALID_USAGE,
                 "the peer's address {} is of another kind than those of {}; set the same "
@@ -273,7 +275,7 @@ Result<Progress> Connector::advance() {
   }
   if (step_ != Step::kReady) {
     PLEXUS_TRY(greet());
-    PLEXUS_TRY(answer, channel_->receive_greeting(wire_.accept_cookie));
+    PLEXUS_TRY(answer, channel_->receive_greeting(wire_.key, hello_.challenge));
     if (!answer) {
       if (step_ == Step::kAnswer && Clock::now() > next_hello_ && !channel_->is_shared_memory()) {
         next_hello_ = Clock::now() + kHelloPause;
@@ -282,11 +284,12 @@ Result<Progress> Connector::advance() {
       return Progress::kPending;
     }
     PLEXUS_TRY(channel_->meet(*answer));
+    challenges_ = {.caller = hello_.challenge, .listener = answer->challenge};
     step_ = Step::kReady;
     rails_told_ = 0;
   }
   while (rails_told_ < channel_->rails() &&
-         channel_->send_control(ControlType::kReady, 0, rails_told_)) {
+         channel_->send_control(make_ready(wire_.key, challenges_, rails_told_), rails_told_)) {
     ++rails_told_;
   }
   const bool is_done = rails_told_ == channel_->rails() && channel_->are_controls_sent();

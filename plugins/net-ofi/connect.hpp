@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a handle to a connection: `Listener` and `Connector` are state machines that never block;
-// each call advances them. The connecting side greets the listener with the handle's secret and the
-// addresses of its rails. The accepting side opens rails of its own and sends its greeting to them
-// directly. A kReady over each rail completes the setup; libfabric then has a connection on every
+// each call advances them. The connecting side greets the listener with the addresses of its
+// rails and a challenge. The accepting side opens rails of its own and sends its greeting to them
+// directly, with a proof that answers the challenge and a challenge of its own. A kReady over each
+// rail proves the connecting side and completes the setup; libfabric then has a connection on every
 // rail.
 //
 // Strangers' messages to the listener are limited in number and bytes, and refused without effect
@@ -89,6 +90,7 @@ class Connector {
   fi_addr_t listener_ = FI_ADDR_UNSPEC;
   std::string target_;
   WireGreeting hello_{};
+  Challenges challenges_{};
   Step step_ = Step::kHello;
   uint32_t rails_told_ = 0;
   uint32_t attempts_ = 0;

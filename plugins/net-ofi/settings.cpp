@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "plugins/support/security_mode.hpp"
+
 namespace plexus::net_ofi {
 namespace {
 
@@ -73,6 +75,18 @@ Result<DeviceMemoryWish> read_device_memory(const ReadVariable& read) {
               wish);
 }
 
+/// NICs move messages themselves, from memory to memory: TLS has no place there.
+Result<security::Mode> read_security(const ReadVariable& read) {
+  PLEXUS_TRY(mode, plugin::read_mode(read));
+  if (mode == security::Mode::kTls) {
+    return fail(
+        PLEXUS_INVALID_USAGE,
+        "net-ofi cannot encrypt (PLEXUS_NET_SECURITY=tls): use net-socket (NCCL_NET=Socket), "
+        "or auth where nobody else reaches the network");
+  }
+  return mode;
+}
+
 }  // namespace
 
 Result<Settings> read_settings(const ReadVariable& read) {
@@ -95,7 +109,9 @@ Result<Settings> read_settings(const ReadVariable& read) {
   PLEXUS_TRY(stripe, read_number(read, "PLEXUS_OFI_STRIPE_MIN", kStripe));
   PLEXUS_TRY(connect_ms, read_number(read, "PLEXUS_OFI_CONNECT_TIMEOUT_MS", kConnectMs));
   PLEXUS_TRY(probe_ms, read_number(read, "PLEXUS_OFI_PROBE_MS", kProbeMs));
+  PLEXUS_TRY(security, read_security(read));
   settings.family = family;
+  settings.security = security;
   settings.always_registers = registers;
   settings.device_memory = device_memory;
   settings.rails = static_cast<uint32_t>(rails);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "plugins/support/result.hpp"
+#include "security/terms.hpp"
 
 namespace plexus::net_ofi {
 
@@ -36,6 +37,7 @@ struct Settings {
   std::chrono::milliseconds connect_timeout{};                     // PLEXUS_OFI_CONNECT_TIMEOUT_MS
   std::chrono::milliseconds probe_time{};                          // PLEXUS_OFI_PROBE_MS
   std::string host_id;                                             // NCCL_HOSTID
+  security::Mode security = security::Mode::kAuth;                 // PLEXUS_NET_SECURITY, not tls
 };
 
 using ReadVariable = std::function<const char*(const char* name)>;

@@ -2,18 +2,22 @@
 #include "plugins/net-ofi/wire.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace plexus::net_ofi {
 namespace {
 
-/// Compares secrets in constant time.
-bool is_equal(const Cookie& a, const Cookie& b) {
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned>(a[i] ^ b[i]);
+security::Mac compute_mac(const WireGreeting& greeting,
+                          const security::Key& key,
+                          const security::Nonce* asked) noexcept {
+  constexpr size_t kCovered = offsetof(WireGreeting, mac);
+  std::array<std::byte, kCovered + sizeof(security::Nonce)> covered{};
+  std::memcpy(covered.data(), &greeting, kCovered);
+  if (asked != nullptr) {
+    std::memcpy(covered.data() + kCovered, asked->data(), asked->size());
   }
-  return difference == 0;
+  return security::authenticate(key, asked == nullptr ? "ofi greeting" : "ofi answer", covered);
 }
 
 }  // namespace
@@ -53,7 +57,33 @@ Result<WireHandle> read_handle(const plexus_net_handle_t& handle, std::string_vi
   return wire;
 }
 
-Result<WireGreeting> read_greeting(std::span<const std::byte> bytes, const Cookie& cookie) {
+void seal(WireGreeting& greeting, const security::Key& key, const security::Nonce* asked) noexcept {
+  greeting.mac = compute_mac(greeting, key, asked);
+}
+
+WireControl make_ready(const security::Key& key,
+                       const Challenges& challenges,
+                       uint32_t rail) noexcept {
+  std::array<std::byte, sizeof(Challenges) + sizeof rail> covered{};
+  std::memcpy(covered.data(), &challenges, sizeof challenges);
+  std::memcpy(covered.data() + sizeof challenges, &rail, sizeof rail);
+  const security::Mac mac = security::authenticate(key, "ofi ready", covered);
+  WireControl ready{static_cast<uint32_t>(ControlType::kReady), 0, 0};
+  std::memcpy(&ready.proof, mac.data(), sizeof ready.proof);
+  std::memcpy(&ready.count, mac.data() + sizeof ready.proof, sizeof ready.count);
+  return ready;
+}
+
+bool is_same(const WireControl& a, const WireControl& b) noexcept {
+  const auto bytes_of = [](const WireControl& control) {
+    return std::span(reinterpret_cast<const uint8_t*>(&control), sizeof control);
+  };
+  return security::is_equal(bytes_of(a), bytes_of(b));
+}
+
+Result<WireGreeting> read_greeting(std::span<const std::byte> bytes,
+                                   const security::Key& key,
+                                   const security::Nonce* asked) {
   WireGreeting greeting{};
   if (bytes.size() != sizeof greeting) {
     return fail(PLEXUS_REMOTE_ERROR, "its greeting has {} bytes, expected {}", bytes.size(),
@@ -63,8 +93,8 @@ Result<WireGreeting> read_greeting(std::span<const std::byte> bytes, const Cooki
   if (greeting.magic != kWireMagic) {
     return fail(PLEXUS_REMOTE_ERROR, "its greeting is not one of net-ofi, or of another version");
   }
-  if (!is_equal(greeting.cookie, cookie)) {
-    return fail(PLEXUS_REMOTE_ERROR, "its greeting does not have the secret of the handle");
+  if (!security::is_equal(greeting.mac, compute_mac(greeting, key, asked))) {
+    return fail(PLEXUS_REMOTE_ERROR, "its greeting does not show that it knows the secret");
   }
   if (greeting.rails == 0 || greeting.rails > kRailsMax || greeting.address_bytes == 0 ||
       greeting.address_bytes > kAddressBytesMax) {

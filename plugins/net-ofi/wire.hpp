@@ -15,26 +15,26 @@
 #include "plugin-api/plexus_net.h"
 
 #include "plugins/net-ofi/settings.hpp"
+#include "security/terms.hpp"
 
 namespace plexus::net_ofi {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint64_t kWireMagic = 0x31'30'49'46'4f'58'4c'50;  // "PLXOFI01"
+inline constexpr uint64_t kWireMagic = 0x32'30'49'46'4f'58'4c'50;  // "PLXOFI02"
 
 /// Largest endpoint address that fits in a handle (InfiniBand's has 48 bytes, EFA's 32).
 inline constexpr size_t kAddressBytesMax = 60;
-using Cookie = std::array<uint8_t, 16>;
 using AddressBytes = std::array<uint8_t, kAddressBytesMax>;
 
-/// In the 128-byte handle. A peer that knows `connect_cookie` may connect; one that answers with
-/// `accept_cookie` is the listener that made the handle.
+/// In the 128-byte handle, which travels over the control plane and is as secret as that. Both
+/// sides of a connection prove that they know `key`.
 struct WireHandle {
   uint64_t magic;
-  Cookie connect_cookie;
-  Cookie accept_cookie;
+  security::Key key;
   uint16_t address_bytes;
-  uint16_t reserved;
+  security::Mode mode;
+  uint8_t reserved;
   AddressBytes address;
   std::array<char, 24> provider;  // zero-terminated; both ends must use the same provider
 };
@@ -49,19 +49,24 @@ struct WireProcess {
 };
 
 /// First message of the connecting side (to the listener) and of the accepting side (its answer).
+/// `mac` is by the handle's key, of all that precedes it; the answer's also covers the challenge
+/// that it answers, so that neither an answer nor a kReady can be replayed. A replayed greeting
+/// gets an answer, and nothing else.
 struct WireGreeting {
   uint64_t magic;
-  Cookie cookie;   // connect_cookie in the greeting, accept_cookie in the answer
-  uint32_t nonce;  // random; part of all tags of the connection
+  security::Nonce challenge;  // random
+  uint32_t nonce;             // random; part of all tags of the connection
   uint16_t rails;
   uint16_t address_bytes;  // size of each rail's address
   WireProcess process;
   std::array<AddressBytes, kRailsMax> addresses;
+  security::Mac mac;
 };
-static_assert(sizeof(WireGreeting) == 32 + sizeof(WireProcess) + kRailsMax * kAddressBytesMax);
+static_assert(sizeof(WireGreeting) ==
+              48 + sizeof(WireProcess) + kRailsMax * kAddressBytesMax + sizeof(security::Mac));
 
 enum class ControlType : uint32_t {
-  kReady = 1,   // connecting to accepting side, on each rail: the rail works
+  kReady = 1,   // connecting to accepting side, on each rail: it works; with a proof (make_ready)
   kCredit = 2,  // accepting to connecting side: total number of messages received in `count`
   kAlive = 3,   // either side; sending it fails if the peer is dead
   // either side closes; the sending side's `count` is the total number of messages sent
@@ -69,8 +74,8 @@ enum class ControlType : uint32_t {
 };
 struct WireControl {
   uint32_t type;
-  uint32_t reserved;
-  uint64_t count;
+  uint32_t proof;  // the first 4 bytes of kReady's; else 0
+  uint64_t count;  // of kReady: the next 8 bytes of the proof
 };
 static_assert(sizeof(WireControl) == 16);
 
@@ -131,9 +136,24 @@ struct Part {
 [[nodiscard]] Result<WireHandle> read_handle(const plexus_net_handle_t& handle,
                                              std::string_view provider);
 /// Accepts bytes of any content and size. `what`: for error messages.
+/// `asked`: for an answer, the challenge of the greeting that was sent; else null.
 [[nodiscard]] Result<WireGreeting> read_greeting(std::span<const std::byte> bytes,
-                                                 const Cookie& cookie);
+                                                 const security::Key& key,
+                                                 const security::Nonce* asked);
 [[nodiscard]] Result<WireControl> read_control(std::span<const std::byte> bytes);
+
+/// Fills in the MAC of a greeting; `asked` as in read_greeting().
+void seal(WireGreeting& greeting, const security::Key& key, const security::Nonce* asked) noexcept;
+/// The kReady of `rail`. Its proof, 96 bits of a MAC, covers the challenges of both sides.
+struct Challenges {
+  security::Nonce caller;
+  security::Nonce listener;
+};
+[[nodiscard]] WireControl make_ready(const security::Key& key,
+                                     const Challenges& challenges,
+                                     uint32_t rail) noexcept;
+/// In constant time.
+[[nodiscard]] bool is_same(const WireControl& a, const WireControl& b) noexcept;
 
 /// A peer's text up to its zero, with unprintable characters replaced.
 [[nodiscard]] std::string readable(std::span<const char> text);

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <net/if.h>
 #include <poll.h>
-#include <sys/random.h>
+#include <span>
 
 #include "plugins/net-socket/fault.hpp"
 #include "plugins/net-socket/liveness.hpp"
@@ -32,20 +32,11 @@ constexpr int kAcceptsPerCall = 64;
 /// Limits log lines caused by a port scan.
 constexpr uint32_t kRefusalsLogged = 8;
 
-Result<void> fill_random(void* target, size_t size) {
-  if (::getrandom(target, size, 0) != static_cast<ssize_t>(size)) {
-    return fail(PLEXUS_SYSTEM_ERROR, "cannot read random bytes from the system: {}", errno_text());
+Result<void> fill_random(std::span<uint8_t> target) {
+  if (!security::fill_random(target)) {
+    return fail(PLEXUS_SYSTEM_ERROR, "this system has no source of randomness");
   }
   return ok();
-}
-
-/// Compares secrets in constant time.
-bool is_equal(const Cookie& a, const Cookie& b) {
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned>(a[i] ^ b[i]);
-  }
-  return difference == 0;
 }
 
 /// Buffer sizes must be set before connecting, because they determine the TCP window scale.
@@ -117,8 +108,8 @@ Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
 }
 
 /// Continues a fixed-size message. False: the socket failed (errno) or ended (errno 0).
-bool read_some(int fd, void* target, size_t size, size_t& done) {
-  const ssize_t n = ::recv(fd, static_cast<uint8_t*>(target) + done, size - done, MSG_DONTWAIT);
+bool read_some(Socket& socket, void* target, size_t size, size_t& done) {
+  const ssize_t n = socket.channel.receive(static_cast<uint8_t*>(target) + done, size - done);
   if (n > 0) {
     done += static_cast<size_t>(n);
     return true;
@@ -129,9 +120,8 @@ bool read_some(int fd, void* target, size_t size, size_t& done) {
   }
   return is_would_block(errno);
 }
-bool write_some(int fd, const void* source, size_t size, size_t& done) {
-  const ssize_t n = ::send(fd, static_cast<const uint8_t*>(source) + done, size - done,
-                           MSG_DONTWAIT | MSG_NOSIGNAL);
+bool write_some(Socket& socket, const void* source, size_t size, size_t& done) {
+  const ssize_t n = socket.channel.send(static_cast<const uint8_t*>(source) + done, size - done);
   if (n >= 0) {
     done += static_cast<size_t>(n);
     return true;
@@ -146,11 +136,11 @@ bool is_still_there(int fd) {
 }
 
 /// Notifies the connecting side, on all its sockets, that it is connected. False: it has left.
-bool answer(const Link& link, const Cookie& cookie) {
-  return std::all_of(link.sockets.begin(), link.sockets.end(), [&](const UniqueFd& socket) {
+bool answer(Link& link) {
+  return std::all_of(link.sockets.begin(), link.sockets.end(), [&](Socket& socket) {
     size_t done = 0;  // the empty send buffer of a new socket takes all of these bytes
-    return is_still_there(socket.get()) &&
-           write_some(socket.get(), cookie.data(), cookie.size(), done) && done == cookie.size();
+    return is_still_there(socket.fd.get()) &&
+           write_some(socket, &kAccepted, sizeof kAccepted, done) && done == sizeof kAccepted;
   });
 }
 
@@ -169,8 +159,8 @@ Result<Listener> Listener::create(const Nic& nic,
   Listener listener(settings, log);
   PLEXUS_TRY(socket, make_socket(nic.address.family(), settings));
   listener.wire_.magic = kWireMagic;
-  PLEXUS_TRY(fill_random(listener.wire_.connect_cookie.data(), sizeof(Cookie)));
-  PLEXUS_TRY(fill_random(listener.wire_.accept_cookie.data(), sizeof(Cookie)));
+  listener.wire_.mode = settings.security;
+  PLEXUS_TRY(fill_random(listener.wire_.key));
   PLEXUS_TRY(bind_and_listen(socket.get(), nic, listener.wire_));
   listener.socket_ = std::move(socket);
   handle = {};
@@ -193,7 +183,7 @@ Result<Progress> Listener::try_accept(Link& link) {
     }
     Link found = std::move(complete->link);
     gatherings_.erase(complete);
-    if (answer(found, wire_.accept_cookie)) {
+    if (answer(found)) {
       link = std::move(found);
       return Progress::kDone;
     }
@@ -204,10 +194,10 @@ Result<void> Listener::accept_strangers() {
   for (int i = 0; i < kAcceptsPerCall; ++i) {
     Stranger stranger;
     socklen_t size = sizeof stranger.peer.storage;
-    stranger.socket = UniqueFd::open([&] {
+    stranger.socket.fd = UniqueFd::open([&] {
       return ::accept4(socket_.get(), stranger.peer.raw(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     });
-    if (!stranger.socket.is_open()) {
+    if (!stranger.socket.fd.is_open()) {
       const int error = errno;
       if (error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS) {
         return fail(PLEXUS_SYSTEM_ERROR, "cannot accept a connection: {}",
@@ -218,7 +208,9 @@ Result<void> Listener::accept_strangers() {
       }
       continue;  // it connected and left again
     }
-    PLEXUS_TRY(set_option(stranger.socket.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+    PLEXUS_TRY(set_option(stranger.socket.fd.get(), IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+    stranger.socket.channel = security::Channel(stranger.socket.fd.get(), security::Role::kListener,
+                                                {.mode = wire_.mode, .key = wire_.key});
     stranger.deadline = Clock::now() + kHelloTimeout;
     if (strangers_.size() == kStrangersMax) {
       refuse(strangers_.front(), "too many other connections have sent nothing yet");
@@ -234,26 +226,43 @@ void Listener::hear_strangers() {
 }
 
 bool Listener::hear(Stranger& stranger) {
-  if (!read_some(stranger.socket.get(), &stranger.hello, sizeof stranger.hello,
-                 stranger.hello_bytes)) {
-    refuse(stranger, "it closed the connection before its hello was complete");
+  const auto progress = hear_out(stranger);
+  if (progress.has_error()) {
+    refuse(stranger, progress.error().text);
     return true;
   }
-  if (stranger.hello_bytes < sizeof stranger.hello) {
-    if (Clock::now() > stranger.deadline) {
-      refuse(stranger, "its hello did not arrive in time");
-      return true;
-    }
+  if (progress.value() == Progress::kPending) {
     return false;
   }
   admit(stranger);
   return true;
 }
 
+Result<Progress> Listener::hear_out(Stranger& stranger) {
+  if (!stranger.is_proven) {
+    const auto state = stranger.socket.channel.advance();
+    if (state == security::Channel::State::kFailed) {
+      return fail(PLEXUS_REMOTE_ERROR, "{}", stranger.socket.channel.error());
+    }
+    stranger.is_proven = state == security::Channel::State::kProven;
+  }
+  if (stranger.is_proven &&
+      !read_some(stranger.socket, &stranger.hello, sizeof stranger.hello, stranger.hello_bytes)) {
+    return fail(PLEXUS_REMOTE_ERROR, "it closed the connection before its hello was complete");
+  }
+  if (stranger.hello_bytes == sizeof stranger.hello) {
+    return Progress::kDone;
+  }
+  if (Clock::now() > stranger.deadline) {
+    return fail(PLEXUS_REMOTE_ERROR, "its hello did not arrive in time");
+  }
+  return Progress::kPending;
+}
+
 void Listener::admit(Stranger& stranger) {
   const WireHello& hello = stranger.hello;
-  if (hello.magic != kWireMagic || !is_equal(hello.connect_cookie, wire_.connect_cookie)) {
-    return refuse(stranger, "its hello does not have the secret of this listener");
+  if (hello.magic != kWireMagic) {
+    return refuse(stranger, "its hello is not one of net-socket");
   }
   const uint32_t data_sockets = hello.socket_count - 1u;
   const bool is_sane = hello.socket_count >= 1 && data_sockets <= kDataSocketsMax &&
@@ -280,13 +289,14 @@ void Listener::admit(Stranger& stranger) {
   }
   Link& link = gathering->link;
   if (link.sockets.size() != hello.socket_count || link.threads != hello.threads ||
-      link.sockets[hello.socket_index].is_open()) {
+      link.sockets[hello.socket_index].fd.is_open()) {
     return refuse(stranger, "its hello contradicts that of another socket of the connection");
   }
   const std::chrono::seconds timeout_of_peer{hello.timeout_s};
-  if (const auto watched = watch_sender(stranger.socket.get(), settings_.timeout, timeout_of_peer);
+  if (const auto watched =
+          watch_sender(stranger.socket.fd.get(), settings_.timeout, timeout_of_peer);
       watched.has_error()) {
-    return refuse(stranger, watched.error().text.c_str());
+    return refuse(stranger, watched.error().text);
   }
   if (hello.socket_index == 0) {
     link.peer = stranger.peer;
@@ -295,7 +305,7 @@ void Listener::admit(Stranger& stranger) {
   ++gathering->arrived;
 }
 
-void Listener::refuse(const Stranger& stranger, const char* reason) {
+void Listener::refuse(const Stranger& stranger, const std::string& reason) {
   ++refusals_;
   if (refusals_ <= kRefusalsLogged) {
     log_.info("net-socket: refused a connection from {}: {}{}", stranger.peer.text(), reason,
@@ -314,6 +324,10 @@ Result<Connector> Connector::create(const Nic& nic,
     return fail(PLEXUS_INVALID_ARGUMENT,
                 "the handle was not made by net-socket; use the same network plugin on all ranks");
   }
+  if (wire.mode != settings.security) {
+    return fail(PLEXUS_INVALID_USAGE, "net-socket: {}",
+                security::describe_difference(settings.security, wire.mode, "the peer"));
+  }
   connector.target_ = read_address(wire, ::if_nametoindex(nic.name.c_str()));
   connector.first_time_ = Clock::now();
   PLEXUS_TRY(connector.start_attempt());
@@ -324,22 +338,22 @@ Result<void> Connector::start_attempt() {
   ++attempt_count_;
   attempt_time_ = Clock::now();
   uint64_t connection_id = 0;
-  PLEXUS_TRY(fill_random(&connection_id, sizeof connection_id));
+  PLEXUS_TRY(fill_random({reinterpret_cast<uint8_t*>(&connection_id), sizeof connection_id}));
   const uint32_t socket_count = 1 + settings_.data_sockets();
   for (uint32_t index = 0; index < socket_count; ++index) {
     Attempt attempt;
     PLEXUS_TRY(socket, make_socket(target_.family(), settings_));
     PLEXUS_TRY(watch_receiver(socket.get(), settings_.timeout));
-    attempt.socket = std::move(socket);
+    attempt.socket.fd = std::move(socket);
     attempt.hello.magic = kWireMagic;
     attempt.hello.connection_id = connection_id;
     attempt.hello.socket_index = static_cast<uint16_t>(index);
     attempt.hello.socket_count = static_cast<uint16_t>(socket_count);
     attempt.hello.threads = static_cast<uint16_t>(settings_.threads);
     attempt.hello.timeout_s = static_cast<uint16_t>(settings_.timeout.count());
-    attempt.hello.connect_cookie = wire_.connect_cookie;
-    const bool is_refused = ::connect(attempt.socket.get(), target_.raw(), target_.size()) != 0 &&
-                            errno != EINPROGRESS && errno != EINTR;
+    const bool is_refused =
+        ::connect(attempt.socket.fd.get(), target_.raw(), target_.size()) != 0 &&
+        errno != EINPROGRESS && errno != EINTR;
     if (is_refused) {
       return retry({errno, errno_text()});
     }
@@ -387,6 +401,9 @@ Connector::Setback Connector::advance(Attempt& attempt) {
       case Step::kConnecting:
         setback = finish_tcp(attempt);
         break;
+      case Step::kProving:
+        setback = prove(attempt);
+        break;
       case Step::kHello:
         setback = say_hello(attempt);
         break;
@@ -402,7 +419,7 @@ Connector::Setback Connector::advance(Attempt& attempt) {
 }
 
 Connector::Setback Connector::finish_tcp(Attempt& attempt) {
-  pollfd state{attempt.socket.get(), POLLOUT, 0};
+  pollfd state{attempt.socket.fd.get(), POLLOUT, 0};
   if (::poll(&state, 1, 0) <= 0) {
     if (Clock::now() - attempt_time_ > kTcpTimeout) {
       return {ETIMEDOUT, "no answer"};
@@ -411,16 +428,29 @@ Connector::Setback Connector::finish_tcp(Attempt& attempt) {
   }
   int error = 0;
   socklen_t size = sizeof error;
-  ::getsockopt(attempt.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  ::getsockopt(attempt.socket.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) {
     return {error, errno_text(error)};
   }
-  attempt.step = Step::kHello;
+  attempt.socket.channel = security::Channel(attempt.socket.fd.get(), security::Role::kCaller,
+                                             {.mode = wire_.mode, .key = wire_.key});
+  attempt.step = Step::kProving;
+  return {};
+}
+
+Connector::Setback Connector::prove(Attempt& attempt) {
+  const auto state = attempt.socket.channel.advance();
+  if (state == security::Channel::State::kFailed) {
+    return {0, attempt.socket.channel.error()};
+  }
+  if (state == security::Channel::State::kProven) {
+    attempt.step = Step::kHello;
+  }
   return {};
 }
 
 Connector::Setback Connector::say_hello(Attempt& attempt) {
-  if (!write_some(attempt.socket.get(), &attempt.hello, sizeof attempt.hello, attempt.bytes)) {
+  if (!write_some(attempt.socket, &attempt.hello, sizeof attempt.hello, attempt.bytes)) {
     return {errno, errno_text()};
   }
   if (attempt.bytes == sizeof attempt.hello) {
@@ -431,16 +461,15 @@ Connector::Setback Connector::say_hello(Attempt& attempt) {
 }
 
 Connector::Setback Connector::read_answer(Attempt& attempt) {
-  if (!read_some(attempt.socket.get(), attempt.answer.data(), attempt.answer.size(),
-                 attempt.bytes)) {
+  if (!read_some(attempt.socket, &attempt.answer, sizeof attempt.answer, attempt.bytes)) {
     return {errno, errno == 0 ? std::string("it closed the connection during the handshake")
                               : errno_text()};
   }
-  if (attempt.bytes < attempt.answer.size()) {
+  if (attempt.bytes < sizeof attempt.answer) {
     return {};
   }
-  if (!is_equal(attempt.answer, wire_.accept_cookie)) {
-    return {0, "it is not the listener that created the handle"};
+  if (attempt.answer != kAccepted) {
+    return {0, "its answer is not one of net-socket"};
   }
   attempt.step = Step::kReady;
   return {};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a handle to connected, authenticated sockets: `Listener` and `Connector` are state machines
 // that never block; each call advances them. A connection has one first socket and, with helper
-// threads, some data sockets; every socket sends the handle's secret before anything else.
+// threads, some data sockets; on every socket both sides prove that they know the handle's key
+// before anything else (security/channel.hpp).
 //
 // What strangers send to the listening port is limited in number, bytes and time, and refused
 // without effect on the connections in progress.
@@ -14,6 +15,7 @@
 
 #include "plugins/net-socket/nic.hpp"
 #include "plugins/net-socket/settings.hpp"
+#include "plugins/net-socket/socket.hpp"
 #include "plugins/net-socket/wire.hpp"
 #include "plugins/support/errno_text.hpp"
 #include "plugins/support/log.hpp"
@@ -27,8 +29,8 @@ using Clock = std::chrono::steady_clock;
 
 /// The sockets of one connection, ready for messages.
 struct Link {
-  std::vector<UniqueFd> sockets;  // [1 + data sockets]
-  uint32_t threads = 0;           // number of helper threads for the data sockets
+  std::vector<Socket> sockets;  // [1 + data sockets]
+  uint32_t threads = 0;         // number of helper threads for the data sockets
   Address peer;
 };
 
@@ -43,11 +45,12 @@ class Listener {
   [[nodiscard]] Result<Progress> try_accept(Link& link);
 
  private:
-  /// A socket that has not sent the secret yet.
+  /// A socket whose other side has not proved itself, or not said its hello.
   struct Stranger {
-    UniqueFd socket;
+    Socket socket;
     Address peer;
     Clock::time_point deadline;
+    bool is_proven = false;
     size_t hello_bytes = 0;
     WireHello hello{};
   };
@@ -64,8 +67,10 @@ class Listener {
   void hear_strangers();
   /// True: it is finished (part of a gathering, or refused).
   [[nodiscard]] bool hear(Stranger& stranger);
+  /// kDone: its hello is complete. An Error: why it is refused.
+  [[nodiscard]] Result<Progress> hear_out(Stranger& stranger);
   void admit(Stranger& stranger);
-  void refuse(const Stranger& stranger, const char* reason);
+  void refuse(const Stranger& stranger, const std::string& reason);
 
   Settings settings_;
   plugin::Log log_;
@@ -87,13 +92,13 @@ class Connector {
   [[nodiscard]] Result<Progress> try_connect(Link& link);
 
  private:
-  enum class Step { kConnecting, kHello, kAnswer, kReady };
+  enum class Step { kConnecting, kProving, kHello, kAnswer, kReady };
   struct Attempt {
-    UniqueFd socket;
+    Socket socket;
     Step step = Step::kConnecting;
     size_t bytes = 0;  // sent or received so far of the hello or the answer
     WireHello hello{};
-    Cookie answer{};
+    uint64_t answer = 0;
   };
   /// Why an attempt ended; without a reason it has not.
   struct Setback {
@@ -106,6 +111,7 @@ class Connector {
   [[nodiscard]] Result<void> start_attempt();
   [[nodiscard]] Setback advance(Attempt& attempt);
   [[nodiscard]] Setback finish_tcp(Attempt& attempt);
+  [[nodiscard]] Setback prove(Attempt& attempt);
   [[nodiscard]] Setback say_hello(Attempt& attempt);
   [[nodiscard]] Setback read_answer(Attempt& attempt);
   /// Schedules another attempt, or gives up.

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/support/descriptors.hpp"
@@ -114,13 +113,12 @@ bool Helper::move_part(size_t socket) {
   const Part& part = queue.parts[head % queue.parts.size()];
   std::byte* data = part.data + queue.moved_bytes;
   const uint64_t size_bytes = std::min(part.size_bytes - queue.moved_bytes, kHelperBytesPerCall);
-  const int fd = options_.sockets[socket];
-  const ssize_t n = options_.direction == Direction::kSend
-                        ? ::send(fd, data, size_bytes, MSG_DONTWAIT | MSG_NOSIGNAL)
-                        : ::recv(fd, data, size_bytes, MSG_DONTWAIT);
+  Socket& used = *options_.sockets[socket];
+  const ssize_t n = options_.direction == Direction::kSend ? used.channel.send(data, size_bytes)
+                                                           : used.channel.receive(data, size_bytes);
   if (n <= 0) {
     if (n == 0 || !is_would_block(errno)) {
-      break_connection(n == 0 ? 0 : errno);
+      break_connection(used, n == 0 ? 0 : errno);
     }
     return false;
   }
@@ -134,11 +132,16 @@ bool Helper::move_part(size_t socket) {
   return true;
 }
 
-void Helper::break_connection(int error) {
+void Helper::break_connection(const Socket& socket, int error) {
   options_.fault->set(fail(PLEXUS_REMOTE_ERROR,
                            "lost the connection {} {} in the middle of a message: {}",
                            options_.direction == Direction::kSend ? "to" : "from", options_.peer,
-                           describe_loss(error, options_.timeout)));
+                           socket.describe_loss(error, options_.timeout)));
+}
+
+bool Helper::may_move(size_t socket) const noexcept {
+  return options_.direction == Direction::kRecv &&
+         options_.sockets[socket]->channel.may_have_more();
 }
 
 void Helper::sleep() {
@@ -146,13 +149,15 @@ void Helper::sleep() {
   states_.clear();
   states_.push_back({wake_.get(), POLLIN, 0});
   const auto events = static_cast<short>(options_.direction == Direction::kSend ? POLLOUT : POLLIN);
+  int patience_ms = -1;
   for (size_t socket = 0; socket < queues_.size() && !options_.fault->is_set(); ++socket) {
     if (queues_[socket]->head.load(std::memory_order_relaxed) != queues_[socket]->tail.load()) {
-      states_.push_back({options_.sockets[socket], events, 0});
+      states_.push_back({options_.sockets[socket]->fd.get(), events, 0});
+      patience_ms = may_move(socket) ? 0 : patience_ms;
     }
   }
   if (!is_stopping_.load()) {
-    ::poll(states_.data(), states_.size(), -1);
+    ::poll(states_.data(), states_.size(), patience_ms);
   }
   is_asleep_.store(false);
   uint64_t count = 0;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "plugins/net-socket/fault.hpp"
+#include "plugins/net-socket/socket.hpp"
 #include "plugins/support/unique_fd.hpp"
 
 namespace plexus::net_socket {
@@ -34,7 +35,7 @@ class Helper {
  public:
   struct Options {
     Direction direction;
-    std::vector<int> sockets;      // borrowed
+    std::vector<Socket*> sockets;  // borrowed
     uint32_t queue_size;           // outstanding parts per socket, a power of two
     std::string peer;              // for error messages
     Fault* fault;                  // the connection's
@@ -64,8 +65,10 @@ class Helper {
   [[nodiscard]] bool move_parts();
   /// Returns whether bytes moved.
   [[nodiscard]] bool move_part(size_t socket);
-  void break_connection(int error);
+  void break_connection(const Socket& socket, int error);
   void sleep();
+  /// Bytes for the next part may be there that poll() does not know of.
+  [[nodiscard]] bool may_move(size_t socket) const noexcept;
   void wake_up() noexcept;
 
   Options options_;

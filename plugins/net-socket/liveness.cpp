@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "plugins/net-socket/option.hpp"
+#include "plugins/net-socket/socket.hpp"
 #include "plugins/support/errno_text.hpp"
 
 namespace plexus::net_socket {
@@ -65,7 +66,7 @@ std::string describe_loss(int error, seconds limit) {
 SilenceWatch::SilenceWatch(seconds limit, size_t sockets)
     : pause_(Clock::duration(limit) / kLooks), next_look_(Clock::now() + pause_), seen_(sockets) {}
 
-bool SilenceWatch::has_expired(std::span<const plugin::UniqueFd> sockets) noexcept {
+bool SilenceWatch::has_expired(std::span<const Socket> sockets) noexcept {
   if (++calls_ % kCallsPerClock != 0) {
     return false;
   }
@@ -76,15 +77,15 @@ bool SilenceWatch::has_expired(std::span<const plugin::UniqueFd> sockets) noexce
   next_look_ = now + pause_;
   bool has_expired = false;
   for (size_t i = 0; i < sockets.size(); ++i) {
-    has_expired = look(sockets[i], seen_[i]) || has_expired;
+    has_expired = look(sockets[i].fd.get(), seen_[i]) || has_expired;
   }
   return has_expired;
 }
 
-bool SilenceWatch::look(const plugin::UniqueFd& socket, Seen& seen) noexcept {
+bool SilenceWatch::look(int fd, Seen& seen) noexcept {
   tcp_info info{};
   socklen_t size = sizeof info;
-  const bool is_told = ::getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+  const bool is_told = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
                        size >= offsetof(tcp_info, tcpi_segs_in) + sizeof info.tcpi_segs_in;
   if (!is_told || info.tcpi_segs_in != seen.segments) {
     seen = {.segments = info.tcpi_segs_in, .silent_looks = 0};

@@ -16,9 +16,10 @@
 #include <vector>
 
 #include "plugins/net-socket/settings.hpp"
-#include "plugins/support/unique_fd.hpp"
 
 namespace plexus::net_socket {
+
+struct Socket;
 
 /// Turns on keepalive probes at the sending end, for the time between messages.
 [[nodiscard]] Result<void> watch_receiver(int fd, std::chrono::seconds limit);
@@ -38,7 +39,7 @@ class SilenceWatch {
   SilenceWatch(std::chrono::seconds limit, size_t sockets);
   /// To be called whenever a message waits and nothing moves. True: over the time limit nothing
   /// has arrived on one of `sockets`.
-  [[nodiscard]] bool has_expired(std::span<const plugin::UniqueFd> sockets) noexcept;
+  [[nodiscard]] bool has_expired(std::span<const Socket> sockets) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -46,7 +47,7 @@ class SilenceWatch {
     uint32_t segments = 0;  // that have arrived up to the last look
     uint32_t silent_looks = 0;
   };
-  [[nodiscard]] static bool look(const plugin::UniqueFd& socket, Seen& seen) noexcept;
+  [[nodiscard]] static bool look(int fd, Seen& seen) noexcept;
 
   const Clock::duration pause_;  // between two looks
   Clock::time_point next_look_;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "plugins/support/security_mode.hpp"
+
 namespace plexus::net_socket {
 namespace {
 
@@ -88,7 +90,9 @@ Result<Settings> read_settings(const ReadVariable& read) {
   PLEXUS_TRY(send_buffer, read_number(read, "NCCL_SOCKET_SNDBUF", kSocketBuffer));
   PLEXUS_TRY(recv_buffer, read_number(read, "NCCL_SOCKET_RCVBUF", kSocketBuffer));
   PLEXUS_TRY(timeout, read_number(read, "PLEXUS_SOCKET_TIMEOUT_S", kTimeout));
+  PLEXUS_TRY(security, plugin::read_mode(read));
   settings.family = family;
+  settings.security = security;
   settings.connect_retries = static_cast<uint32_t>(retries);
   settings.connect_retry_sleep = std::chrono::milliseconds(retry_sleep);
   settings.timeout = std::chrono::seconds(timeout);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "plugins/support/result.hpp"
+#include "security/terms.hpp"
 
 namespace plexus::net_socket {
 
@@ -32,6 +33,7 @@ struct Settings {
   uint64_t task_bytes_min = 0;                       // NCCL_SOCKET_MIN_TASKSIZE
   int32_t send_buffer_bytes = -1;                    // NCCL_SOCKET_SNDBUF; -1: the kernel's choice
   int32_t recv_buffer_bytes = -1;                    // NCCL_SOCKET_RCVBUF; -1: the kernel's choice
+  security::Mode security = security::Mode::kAuth;   // PLEXUS_NET_SECURITY
 
   /// Number of sockets besides the first that carry parts of large messages; 0 without helper
   /// threads.

@@ -40,8 +40,9 @@ iovec make_iovec(const void* data, uint64_t size_bytes) {
 
 /// Whether the error means that the peer is gone, rather than a problem of this host.
 bool is_peer_gone(int error) {
-  return error == 0 || error == EPIPE || error == ECONNRESET || error == ETIMEDOUT ||
-         error == EHOSTUNREACH || error == ENETUNREACH || error == ECONNABORTED;
+  return error == 0 || error == EBADMSG || error == EPIPE || error == ECONNRESET ||
+         error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
+         error == ECONNABORTED;
 }
 
 }  // namespace
@@ -85,7 +86,7 @@ Result<void> Connection::start_helpers(Direction direction) {
     Helper::Options options{direction, {},      kSendRequests * PLEXUS_NET_PIECES_MAX,
                             peer_,     &fault_, timeout_};
     for (uint32_t socket = thread; socket < data_sockets(); socket += threads_) {
-      options.sockets.push_back(sockets_[1 + socket].get());
+      options.sockets.push_back(&sockets_[1 + socket]);
     }
     PLEXUS_TRY(helper, Helper::start(std::move(options)));
     helpers_.push_back(std::move(helper));
@@ -212,16 +213,13 @@ void SendConnection::progress() {
     piece_count +=
         request.payload.lay_out(payload_written, kBytesPerCall, pieces.data() + piece_count);
   }
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = piece_count;
-  const ssize_t n = ::sendmsg(first_socket(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t n = first_socket().channel.send(std::span(pieces).first(piece_count));
   if (n < 0) {
     if (const int error = errno; !is_would_block(error)) {
       break_off(fail(is_peer_gone(error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
                      "lost the connection to {} while sending {} bytes with tag {}: {}", peer(),
                      request.header.size_bytes, request.header.tag,
-                     describe_loss(error, timeout())));
+                     first_socket().describe_loss(error, timeout())));
     }
     return;
   }
@@ -355,21 +353,15 @@ bool RecvConnection::read_more() {
     pieces[piece_count++] = make_iovec(stash_.data() + stash_end_,
                                        is_big ? sizeof(WireHeader) : kStashBytes - stash_end_);
   }
-  ssize_t n = 0;
-  if (piece_count == 1) {
-    n = ::recv(first_socket(), pieces[0].iov_base, pieces[0].iov_len, MSG_DONTWAIT);
-  } else {
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = piece_count;
-    n = ::recvmsg(first_socket(), &message, MSG_DONTWAIT);
-  }
+  const ssize_t n = piece_count == 1
+                        ? first_socket().channel.receive(pieces[0].iov_base, pieces[0].iov_len)
+                        : first_socket().channel.receive(std::span(pieces).first(piece_count));
   if (n <= 0) {
     break_off_reading(n, errno);
     return false;
   }
   if (reads_++ % kReadsPerAckHint == 0) {
-    hint_sparse_acks(first_socket());
+    hint_sparse_acks(first_socket().fd.get());
   }
   size_t asked_bytes = 0;
   for (size_t i = 0; i < piece_count; ++i) {
@@ -494,7 +486,7 @@ void RecvConnection::break_off_reading(ssize_t result, int error) {
                                              current_bytes_, current_buffer_->size_bytes);
   break_off(fail(is_peer_gone(reason) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
                  "lost the connection from {} {}: {}", peer(), what,
-                 describe_loss(reason, timeout())));
+                 first_socket().describe_loss(reason, timeout())));
 }
 
 }  // namespace plexus::net_socket

@@ -101,7 +101,7 @@ class Connection {
   Connection(Link link, const Settings& settings, const plugin::Log& log);
   [[nodiscard]] Result<void> start_helpers(Direction direction);
 
-  [[nodiscard]] int first_socket() const noexcept { return sockets_.front().get(); }
+  [[nodiscard]] Socket& first_socket() noexcept { return sockets_.front(); }
   [[nodiscard]] uint32_t data_sockets() const noexcept {
     return static_cast<uint32_t>(sockets_.size() - 1);
   }
@@ -115,7 +115,7 @@ class Connection {
   [[nodiscard]] int32_t report_fault() noexcept;
   [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] bool is_broken() const noexcept { return fault_.is_set(); }
-  [[nodiscard]] std::span<const plugin::UniqueFd> sockets() const noexcept { return sockets_; }
+  [[nodiscard]] std::span<const Socket> sockets() const noexcept { return sockets_; }
   [[nodiscard]] std::chrono::seconds timeout() const noexcept { return timeout_; }
 
  private:
@@ -124,7 +124,7 @@ class Connection {
   uint32_t threads_;
   std::chrono::seconds timeout_;
   Fault fault_;
-  std::vector<plugin::UniqueFd> sockets_;  // [1 + data sockets]
+  std::vector<Socket> sockets_;  // [1 + data sockets]
   std::vector<std::unique_ptr<Helper>>
       helpers_;  // [threads]; socket 1 + i belongs to helper i % threads
 };

@@ -10,29 +10,30 @@
 
 #include "plugin-api/plexus_net.h"
 
+#include "security/terms.hpp"
+
 namespace plexus::net_socket {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint64_t kWireMagic = 0x32'4b'43'4f'53'58'4c'50;  // "PLXSOCK2"
+inline constexpr uint64_t kWireMagic = 0x33'4b'43'4f'53'58'4c'50;  // "PLXSOCK3"
 
-using Cookie = std::array<uint8_t, 32>;
-
-/// In the 128-byte handle. A peer that knows `connect_cookie` may connect; one that answers with
-/// `accept_cookie` is the listener that made the handle.
+/// In the 128-byte handle, which travels over the control plane and is as secret as that. Both
+/// sides of a connection prove that they know `key`.
 struct WireHandle {
   uint64_t magic;
   uint16_t family;  // 4 or 6
   uint16_t port;
-  uint32_t reserved;
+  security::Mode mode;
+  std::array<uint8_t, 3> reserved;
   std::array<uint8_t, 16> address;  // network order; IPv4 in the first four
-  Cookie connect_cookie;
-  Cookie accept_cookie;
+  security::Key key;
 };
-static_assert(sizeof(WireHandle) == 4 * sizeof(uint64_t) + 2 * sizeof(Cookie) &&
+static_assert(sizeof(WireHandle) == 4 * sizeof(uint64_t) + sizeof(security::Key) &&
               sizeof(WireHandle) <= PLEXUS_NET_HANDLE_BYTES);
 
-/// First bytes on every socket, from the connecting side. The answer is the accept cookie.
+/// What the connecting side says on every socket when both sides have proved themselves. When the
+/// sockets of the connection are all there, the answer is kAccepted on each.
 struct WireHello {
   uint64_t magic;
   uint64_t connection_id;  // random; equal on all sockets of one connection
@@ -40,9 +41,9 @@ struct WireHello {
   uint16_t socket_count;
   uint16_t threads;    // number of helper threads for the data sockets
   uint16_t timeout_s;  // the connecting side's PLEXUS_SOCKET_TIMEOUT_S
-  Cookie connect_cookie;
 };
-static_assert(sizeof(WireHello) == 3 * sizeof(uint64_t) + sizeof(Cookie));
+static_assert(sizeof(WireHello) == 3 * sizeof(uint64_t));
+inline constexpr uint64_t kAccepted = ~kWireMagic;
 
 /// Precedes each message on the first socket. With `parts` = 0 the payload follows; otherwise part
 /// i, bytes [i * size / parts, (i + 1) * size / parts), is sent over data socket (first_part_socket

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a net plugin's context: from the host, which knows the settings for this use of
-// the plugin, or from the environment if the host is too old for that.
+// The settings of a plugin's context: from the host, which knows the settings for this use of the
+// plugin, or from the environment if the host is too old for that.
 #pragma once
 
 #include <cstddef>
 #include <cstdlib>
 
-#include "plugin-api/plexus_net.h"
+#include "plugin-api/plexus_plugin.h"
 
 namespace plexus::plugin {
 
-/// A value; borrows from `config`.
+/// A value; borrows from the config that init() got, of any kind of plugin.
 class SettingReader {
  public:
-  explicit SettingReader(const plexus_net_config_t& config) noexcept : sink_(config.log_sink) {
-    constexpr size_t kEnd = offsetof(plexus_net_config_t, setting) + sizeof(config.setting);
+  template <class Config>
+  explicit SettingReader(const Config& config) noexcept : sink_(config.log_sink) {
+    constexpr size_t kEnd = offsetof(Config, setting) + sizeof(config.setting);
     setting_ = config.struct_size >= kEnd ? config.setting : nullptr;
   }
   /// Null: not set.

@@ -2,6 +2,7 @@
 // Data from a peer of net-ofi: handles, greetings, control messages and the immediate data of a
 // message. Whatever is accepted must satisfy the plugin's assumptions.
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -24,11 +25,18 @@ void fuzz(std::span<const std::byte> bytes) {
   if (const auto wire = read_handle(handle, ""); wire.has_value()) {
     require(wire.value().address_bytes >= 1 && wire.value().address_bytes <= kAddressBytesMax);
   }
-  if (const auto greeting = read_greeting(bytes, Cookie{}); greeting.has_value()) {
+  std::array<std::byte, sizeof(WireGreeting)> sealed{};  // what one who knows the secret may send
+  std::memcpy(sealed.data(), bytes.data(), std::min(bytes.size(), sealed.size()));
+  auto& inside = reinterpret_cast<WireGreeting&>(sealed);
+  seal(inside, security::Key{}, nullptr);
+  if (const auto greeting = read_greeting(sealed, security::Key{}, nullptr); greeting.has_value()) {
     require(greeting.value().rails >= 1 && greeting.value().rails <= kRailsMax);
     require(readable(greeting.value().process.host_name).size() <=
             greeting.value().process.host_name.size());
   }
+  security::Key secret;
+  secret.fill(9);
+  require(read_greeting(bytes, secret, nullptr).has_error());
   if (const auto control = read_control(bytes); control.has_value()) {
     require(control.value().type >= 1 && control.value().type <= 4);
   }

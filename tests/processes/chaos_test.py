@@ -33,6 +33,48 @@ class Chaos(job.Test):
                 self.assertNotEqual(ended.returncode, 0)
                 self.assertIn("lost the connection", ended.stderr)
 
+    def end_two_hosts(self, *arguments, script, **environment):
+        """Two ranks that are hosts of their own, rank 1 with a script; how they ended."""
+        rendezvous = f"127.0.0.1:{job.free_port()}"
+        ranks = [self.start(job.perf("all_reduce", *arguments, *job.limit(30), "--rank", rank, "--nranks", 2,
+                                     "--rendezvous", rendezvous, "--json", "-"), NCCL_HOSTID=f"host{rank}",
+                            NCCL_SOCKET_IFNAME="lo", NCCL_NET_PLUGIN="chaos", PLEXUS_CHAOS_SCRIPT=script * rank,
+                            **environment) for rank in range(2)]
+        return [rank.end(60) for rank in ranks]
+
+    def test_a_flipped_bit_is_found_and_names_the_link_on_both_sides(self):
+        size = ["-d", "uint8", "-b", "100K", "-e", "100K", "-n", "1", "-w", "0"]
+        positions = [102500 * message + 1000 for message in range(6)]  # one is in data that perf checks
+        found = [sum(each.returncode for each in self.end_two_hosts(*size, script=f"recv: flip={position}"))
+                 for position in positions]
+        self.assertTrue(any(found), "nobody sees a flipped bit without a checksum either")
+        for abi in ("native", "v8"):
+            with self.subTest(abi=abi):
+                for each in self.end_two_hosts(*size, script="recv: flip=1000", PLEXUS_NET_CHECKSUM="1", PLEXUS_NET_ABI=abi):
+                    self.assertNotEqual(each.returncode, 0)
+                    self.assertRegex(each.stderr, r"the link from rank 0 \(.*\) to rank 1 by \S+ 0 \(lo\) > 0 \(lo\) "
+                                     "changed data on its way: the CRC32C of a message of")
+
+    def test_a_flipped_bit_of_a_header_is_found(self):
+        for each in self.end_two_hosts("-e", "1K", script="recv: flip=33", PLEXUS_NET_CHECKSUM="1"):
+            self.assertNotEqual(each.returncode, 0)
+            self.assertIn("the CRC32C of a message's header", each.stderr)
+
+    def test_checksums_change_nothing_where_nothing_is_changed(self):
+        for plugin in ("socket", "chaos"):
+            for collective in job.COLLECTIVES:
+                with self.subTest(plugin, collective=collective):
+                    settings = {**OVER_CHAOS, "NCCL_NET_PLUGIN": plugin, "PLEXUS_NET_CHECKSUM": "1"}
+                    self.run_perf(collective, *SIZES, "--ranks", 3, PLEXUS_CHAOS_SCRIPT=SCRIPTS["all at once"], **settings)
+
+    def test_ranks_must_agree_about_checksums(self):
+        rendezvous = f"127.0.0.1:{job.free_port()}"
+        ranks = [self.start(job.perf("all_reduce", "-e", "1K", "--rank", rank, "--nranks", 2, "--rendezvous", rendezvous),
+                            PLEXUS_NET_CHECKSUM=str(rank)) for rank in range(2)]
+        for each in [rank.end(40) for rank in ranks]:
+            self.assertNotEqual(each.returncode, 0)
+            self.assertIn("PLEXUS_NET_CHECKSUM is '0' on rank 0", each.stderr)
+
     def test_through_its_nccl_tables(self):
         for version in ("v8", "v12"):
             self.run_perf("all_reduce", *SIZES, "--ranks", 3, PLEXUS_NET_ABI=version,

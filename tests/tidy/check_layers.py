@@ -12,12 +12,13 @@ import tree
 
 ALLOWED = {  # folder -> folders it may include (itself always); one row for every folder that exists
     "plugin-api": [],
-    "plugins/support": ["plugin-api"],
-    "plugins/net-socket": ["plugin-api", "plugins/support"],
-    "plugins/net-ofi": ["plugin-api", "plugins/support"],
+    "security": [],
+    "plugins/support": ["plugin-api", "security"],
+    "plugins/net-socket": ["plugin-api", "plugins/support", "security"],
+    "plugins/net-ofi": ["plugin-api", "plugins/support", "security"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
-    "plugins/collnet-aggregator": ["plugin-api", "plugins/support"],
+    "plugins/collnet-aggregator": ["plugin-api", "plugins/support", "security"],
     "kernels/layout": [],
     "kernels/algorithms": ["kernels/layout"],
     "kernels/program": ["kernels/layout", "kernels/algorithms"],
@@ -29,7 +30,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
     "core/device": ["core/base", "kernels/cuda"],
     "core/plugin": ["core/base", "plugin-api"],
-    "core/bootstrap": ["core/base", "core/os"],
+    "core/bootstrap": ["core/base", "core/os", "security"],
     # Transports make the executor's connections and therefore include that interface of
     # kernels/host.
     "core/transport": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "kernels/layout", "kernels/host"],
@@ -47,15 +48,17 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
-    "tools/cli": ["plugins/collnet-aggregator", "core/base", "core/os", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
+    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"boost/dll": ["core/plugin"],
     r"cuda|nvml": ["core/api", "core/device", "kernels/layout", "kernels/cuda"],
+    r"isa-l": ["core/transport"],
     r"hwy/": ["kernels/host"],
     r"hwloc|pugixml": ["core/topo"],
-    r"sodium": ["core/bootstrap"],
+    r"sodium": ["core/bootstrap", "security"],
+    r"openssl/": ["security"],
     r"rdma/": ["plugins/net-ofi"],
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
@@ -63,7 +66,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],
 }
-LAYERED = {"core", "kernels", "plugins", "plugin-api", "tools"}
+LAYERED = {"core", "kernels", "plugins", "plugin-api", "security", "tools"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 TARGET = re.compile(r"\bplexus::(\w+)")
 

@@ -95,7 +95,7 @@ def measure(root):
 
 
 def check_readmes(root):
-    for top in ("core", "kernels", "plugins", "tools", "tests"):
+    for top in ("core", "kernels", "plugins", "security", "tools", "tests"):
         for folder in sorted((pathlib.Path(root) / top).iterdir() if (pathlib.Path(root) / top).is_dir() else []):
             if not folder.is_dir() or not any(folder.iterdir()) or folder.name == "__pycache__":
                 continue

@@ -109,7 +109,8 @@ OFFSET(plexus_net_ops_t, isend_pieces, 152);
 OFFSET(plexus_net_ops_t, irecv_pieces, 160);
 SIZE(plexus_net_piece_t, 16);
 
-SIZE(plexus_collnet_config_t, 32);
+SIZE(plexus_collnet_config_t, 40);
+OFFSET(plexus_collnet_config_t, setting, 32);
 SIZE(plexus_collnet_properties_t, 128);
 SIZE(plexus_collnet_reduction_t, 48);
 SIZE(plexus_collnet_plugin_t, 40);

@@ -21,8 +21,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/bootstrap/handshake.hpp"
 #include "core/bootstrap/introducer_server.hpp"
+#include "security/handshake.hpp"
 
 namespace plexus {
 namespace {
@@ -138,18 +138,28 @@ Socket knock(const UniqueId& id) {
   return std::move(socket).value();
 }
 
+/// Sends what one side of a handshake has to say, and receives what it wants, until it is over.
+void run_handshake(Socket& socket, security::Handshake& side) {
+  while (!side.is_over()) {
+    if (const auto output = side.output(); !output.empty()) {
+      ASSERT_TRUE(
+          socket.send_all({reinterpret_cast<const char*>(output.data()), output.size()}, patience())
+              .has_value());
+      side.sent(output.size());
+      continue;
+    }
+    const auto room = side.room();
+    ASSERT_TRUE(socket.recv_all(room.data(), room.size(), patience()).has_value());
+    side.take(room.size());
+  }
+}
+
 /// Behaves like a process up to the proof.
 Socket enter(const UniqueId& id) {
   Socket socket = knock(id);
-  const Hello hello = make_hello().value();
-  EXPECT_TRUE(socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience())
-                  .has_value());
-  Answer answer{};
-  EXPECT_TRUE(socket.recv_all(&answer, sizeof(answer), patience()).has_value());
-  const Proof proof = check_answer(id.secret, hello, answer).value();
-  EXPECT_TRUE(
-      socket.send_all({reinterpret_cast<const char*>(proof.data()), proof.size()}, patience())
-          .has_value());
+  security::Handshake side({.key = id.secret}, security::Role::kCaller);
+  run_handshake(socket, side);
+  EXPECT_EQ(side.error(), "");
   return socket;
 }
 
@@ -311,7 +321,7 @@ TEST(Rendezvous, DropsGarbage) {
       byte = static_cast<char>(random());
     }
     (void)socket.send_all(bytes, patience());  // the other side may close before all is sent
-    if (size_bytes >= sizeof(Hello)) {
+    if (size_bytes >= sizeof(security::Hello)) {
       EXPECT_TRUE(is_closed_in_time(socket));
     }
   }
@@ -326,15 +336,11 @@ TEST(Rendezvous, DropsGarbage) {
   setrlimit(RLIMIT_NOFILE, &tight);
   while (dup(socket.fd()) >= 0) {
   }
-  const Hello hello = make_hello().value();
-  Answer answer{};
-  const bool is_told =
-      (::connect(socket.fd(), id.address.raw(), id.address.raw_size()) == 0 ||
-       errno == EINPROGRESS) &&
-      socket.send_all({reinterpret_cast<const char*>(&hello), sizeof(hello)}, patience())
-          .has_value() &&
-      socket.recv_all(&answer, sizeof(answer), patience()).has_value() &&
-      read_refusal(answer) == tight.rlim_cur;
+  security::Handshake side({.key = id.secret}, security::Role::kCaller);
+  const bool is_connecting =
+      ::connect(socket.fd(), id.address.raw(), id.address.raw_size()) == 0 || errno == EINPROGRESS;
+  run_handshake(socket, side);
+  const bool is_told = is_connecting && side.error().find("ulimit -n is 64") != std::string::npos;
   std::_Exit(is_told ? 0 : 1);
 }
 
@@ -375,8 +381,9 @@ TEST(Rendezvous, DropsAHalfOpenConnectionInTime) {
                   .has_value());
   Socket silent = knock(id);
   Socket half = knock(id);
-  const Hello hello = make_hello().value();
-  ASSERT_TRUE(half.send_all({reinterpret_cast<const char*>(&hello), 20}, patience()).has_value());
+  const security::Handshake hello({.key = id.secret}, security::Role::kCaller);
+  ASSERT_TRUE(half.send_all({reinterpret_cast<const char*>(hello.output().data()), 20}, patience())
+                  .has_value());
   Socket mute = enter(id);  // proves membership and then never joins
   EXPECT_TRUE(is_closed_in_time(silent));
   EXPECT_TRUE(is_closed_in_time(half));
@@ -456,6 +463,55 @@ TEST(Rendezvous, EndsAJoinThatIsStopped) {
   const auto stopped = join(agents, loopback_config(), std::span(&id, 1), 0, 2, &stop);
   ASSERT_TRUE(stopped.has_error());
   EXPECT_THAT(stopped.error().message(), AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("aborted")));
+}
+
+/// Ranks of 2 processes; each has a mode of its own.
+std::array<std::string, 2> failures_of(const char* const (&modes)[2]) {
+  std::array<std::string, 2> failures;
+  Config config = loopback_config();
+  config.net_security = modes[0];
+  const UniqueId id = start_root(config).value();
+  on_ranks(0, 2, [&](int rank) {
+    Config own = loopback_config();
+    own.net_security = modes[rank];
+    Agents agents(5000 + static_cast<uint64_t>(rank));
+    auto joined = join(agents, own, std::span(&id, 1), rank, 2, nullptr);
+    const auto all = joined.has_value() ? joined.value()->all_gather("x")
+                                        : Result<Gathered>(std::move(joined).error());
+    failures[static_cast<size_t>(rank)] = all.has_error() ? all.error().message() : "";
+  });
+  return failures;
+}
+
+TEST(Rendezvous, BringsRanksTogetherInEveryMode) {
+  for (const char* const mode : {"off", "auth", "tls"}) {
+    EXPECT_THAT(failures_of({mode, mode}), testing::Each(""));
+  }
+}
+
+TEST(Rendezvous, ModesThatDifferAreAnErrorOnBothSidesAtOnceThatNamesThem) {
+  for (const auto& modes : {std::array{"auth", "tls"}, std::array{"tls", "off"}}) {
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_THAT(failures_of({modes[0], modes[1]}),
+                testing::Each(AllOf(HasSubstr("PLEXUS_NET_SECURITY is "), HasSubstr(modes[0]),
+                                    HasSubstr(modes[1]))));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, 20s) << "the timeout is 30 s";
+  }
+}
+
+TEST(Rendezvous, CarriesLargeGathersByTls) {
+  Config config = loopback_config();
+  config.net_security = "tls";
+  const UniqueId id = start_root(config).value();
+  on_ranks(0, 3, [&](int rank) {
+    Agents agents(5000 + static_cast<uint64_t>(rank));
+    auto joined = join(agents, config, std::span(&id, 1), rank, 3, nullptr);
+    ASSERT_TRUE(joined.has_value()) << joined.error().message();
+    const std::string blob(size_t{1} << 19, static_cast<char>('a' + rank));
+    const auto all = joined.value()->all_gather(blob);
+    ASSERT_TRUE(all.has_value()) << all.error().message();
+    EXPECT_EQ(all.value()[2], std::string(size_t{1} << 19, 'c'));
+  });
 }
 
 TEST(Rendezvous, KeepsToThePortRange) {

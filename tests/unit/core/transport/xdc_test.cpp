@@ -67,7 +67,8 @@ struct Link {
                        .window = kWindow,
                        .sockets = 3,
                        .patience = patience,
-                       .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)"};
+                       .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)",
+                       .has_checksums = true};
     for (size_t way = 0; way < contexts.size(); ++way) {
       made.paths.push_back({&contexts[way], 0, fmt::format("Chaos {}", way)});
     }
@@ -253,6 +254,16 @@ TEST(XdcEnds, SayWhichLinkWhenNoWayIsLeft) {
   ASSERT_TRUE(link.error.has_value());
   EXPECT_THAT(link.error->message(),
               AllOf(HasSubstr("lost the link to rank 1 (there:22) by Chaos"), HasSubstr("on 2")));
+}
+
+TEST(XdcEnds, FindABitThatTheNetworkChanged) {
+  Link link({"recv: flip=3000"});
+  ASSERT_TRUE(link.connect());
+  EXPECT_TRUE(link.run(500));
+  ASSERT_TRUE(link.error.has_value());
+  EXPECT_THAT(link.error->message(),
+              AllOf(HasSubstr("the link from rank 0 (here:11) to rank 1 by Chaos 0 changed data"),
+                    HasSubstr("CRC32C")));
 }
 
 TEST(XdcEnds, RefuseControlMessagesThatMakeNoSense) {

@@ -97,27 +97,74 @@ TEST(SplitMessage, PartsCoverItAndAreEven) {
   EXPECT_EQ(split_message(131'071, 4, 131'072, 0).blocks, 0u);
 }
 
-TEST(ReadGreeting, ChecksSizeMagicSecretAndNumbers) {
-  WireGreeting greeting{};
-  greeting.magic = kWireMagic;
-  greeting.rails = 1;
-  greeting.address_bytes = 16;
-  const auto read = [&](size_t bytes = sizeof(WireGreeting)) {
+class Greeting : public testing::Test {
+ protected:
+  Greeting() {
+    greeting_.magic = kWireMagic;
+    greeting_.rails = 1;
+    greeting_.address_bytes = 16;
+    key_.fill(5);
+    asked_.fill(6);
+  }
+  std::string read(const security::Nonce* asked = nullptr, size_t bytes = sizeof(WireGreeting)) {
     const auto result =
-        read_greeting(std::as_bytes(std::span(&greeting, 1)).first(bytes), Cookie{});
+        read_greeting(std::as_bytes(std::span(&greeting_, 1)).first(bytes), key_, asked);
     return result.has_error() ? result.error().text : "good";
+  }
+  WireGreeting greeting_{};
+  security::Key key_{};
+  security::Nonce asked_{};
+};
+
+TEST_F(Greeting, ItsSizeMagicAndNumbersAreChecked) {
+  const auto read_sealed = [&] {
+    seal(greeting_, key_, nullptr);
+    return read();
   };
+  EXPECT_EQ(read_sealed(), "good");
+  EXPECT_THAT(read(nullptr, 100), HasSubstr("100 bytes"));
+  greeting_.rails = kRailsMax + 1;
+  EXPECT_THAT(read_sealed(), HasSubstr("5 rails"));
+  greeting_.rails = 1;
+  greeting_.address_bytes = kAddressBytesMax + 1;
+  EXPECT_THAT(read_sealed(), HasSubstr("addresses of 61 bytes"));
+  greeting_.magic = 0;
+  EXPECT_THAT(read_sealed(), HasSubstr("another version"));
+}
+
+TEST_F(Greeting, EveryByteOfItIsCoveredByItsMac) {
+  seal(greeting_, key_, nullptr);
+  auto* const bytes = reinterpret_cast<uint8_t*>(&greeting_);
+  for (size_t at = sizeof(uint64_t); at < sizeof greeting_; ++at) {
+    bytes[at] ^= 1;
+    EXPECT_THAT(read(), HasSubstr("does not show that it knows the secret")) << at;
+    bytes[at] ^= 1;
+  }
   EXPECT_EQ(read(), "good");
-  EXPECT_THAT(read(100), HasSubstr("100 bytes"));
-  greeting.rails = kRailsMax + 1;
-  EXPECT_THAT(read(), HasSubstr("5 rails"));
-  greeting.rails = 1;
-  greeting.address_bytes = kAddressBytesMax + 1;
-  EXPECT_THAT(read(), HasSubstr("addresses of 61 bytes"));
-  greeting.cookie[3] = 1;
-  EXPECT_THAT(read(), HasSubstr("does not have the secret"));
-  greeting.magic = 0;
-  EXPECT_THAT(read(), HasSubstr("another version"));
+  key_[0] ^= 1;
+  EXPECT_THAT(read(), HasSubstr("does not show that it knows the secret"));
+}
+
+TEST_F(Greeting, AnAnswerToAnotherChallengeIsAReplay) {
+  seal(greeting_, key_, &asked_);
+  EXPECT_EQ(read(&asked_), "good");
+  EXPECT_NE(read(), "good") << "an answer is no greeting";
+  asked_[31] ^= 1;
+  EXPECT_NE(read(&asked_), "good");
+}
+
+TEST_F(Greeting, AReadyCoversBothChallengesAndTheRail) {
+  Challenges challenges{};
+  const WireControl ready = make_ready(key_, challenges, 0);
+  EXPECT_TRUE(is_same(ready, make_ready(key_, challenges, 0)));
+  EXPECT_FALSE(is_same(ready, make_ready(key_, challenges, 1)));
+  challenges.caller[0] = 1;
+  EXPECT_FALSE(is_same(ready, make_ready(key_, challenges, 0)));
+  challenges = {};
+  challenges.listener[31] = 1;
+  EXPECT_FALSE(is_same(ready, make_ready(key_, challenges, 0))) << "a replay";
+  key_[0] ^= 1;
+  EXPECT_FALSE(is_same(ready, make_ready(key_, Challenges{}, 0)));
 }
 
 TEST(PeerWatch, SeesThatAProcessOfThisHostIsGoneAndWatchesNoOther) {

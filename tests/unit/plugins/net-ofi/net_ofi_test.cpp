@@ -490,6 +490,26 @@ TEST_F(NetOfi, BadSettingFailsTheContextWithASentence) {
             "net plugin OFI: PLEXUS_OFI_RAILS=5 is not a number in 1..4; correct or unset it");
 }
 
+TEST_F(NetOfi, TlsIsRefusedWithTheReason) {
+  const ScopedEnv mode("PLEXUS_NET_SECURITY", "tls");
+  const auto made = NetContext::create(plugin_, {});
+  ASSERT_TRUE(made.has_error());
+  EXPECT_EQ(made.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(made.error().message(),
+              AllOf(HasSubstr("net-ofi cannot encrypt"), HasSubstr("PLEXUS_NET_SECURITY=tls"),
+                    HasSubstr("use net-socket")));
+}
+
+TEST_F(NetOfi, ModesThatDifferAreNamed) {
+  const NetContext receiver = context();
+  const auto listen = receiver.listen(0);
+  const ScopedEnv mode("PLEXUS_NET_SECURITY", "off");
+  const NetContext sender = context();
+  NetSend send = sender.connect(0, listen.value().handle());
+  EXPECT_THAT(send.try_connect().error().message(),
+              HasSubstr("PLEXUS_NET_SECURITY is off here and auth at the peer"));
+}
+
 TEST_F(NetOfi, InterfaceThatDoesNotExistFailsTheContext) {
   const ScopedEnv interfaces("NCCL_SOCKET_IFNAME", "=nowhere9");
   const auto made = NetContext::create(plugin_, {});
@@ -528,7 +548,7 @@ TEST_F(NetOfi, AWrongSecretIsRefusedAndHarmsNobody) {
   auto listen = receiver.listen(0);
   ASSERT_TRUE(listen.has_value());
   NetHandle forged = listen.value().handle();
-  forged.bytes[offsetof(net_ofi::WireHandle, connect_cookie)] ^= 1;
+  forged.bytes[offsetof(net_ofi::WireHandle, key)] ^= 1;
   NetSend stranger = sender.connect(0, forged);
   NetSend friendly = sender.connect(0, listen.value().handle());
   NetRecv recv = listen.value().accept();
@@ -547,7 +567,7 @@ TEST_F(NetOfi, AWrongSecretIsRefusedAndHarmsNobody) {
   ASSERT_TRUE(test::poll_until([&] {
     EXPECT_NE(next.try_accept().value(), NetProgress::kDone);
     const std::scoped_lock lock(mutex_);
-    return log_.find("does not have the secret") != std::string::npos;
+    return log_.find("does not show that it knows the secret") != std::string::npos;
   }));
 }
 

@@ -30,6 +30,7 @@ struct Shape {
   const char* inline_bytes;
   const char* task_bytes;
   const char* buffer_bytes;
+  const char* security = "auth";
 };
 
 class NetSocketShape : public NetSocket, public testing::WithParamInterface<Shape> {
@@ -55,6 +56,7 @@ class NetSocketShape : public NetSocket, public testing::WithParamInterface<Shap
   ScopedEnv task_{"NCCL_SOCKET_MIN_TASKSIZE", GetParam().task_bytes};
   ScopedEnv send_buffer_{"NCCL_SOCKET_SNDBUF", GetParam().buffer_bytes};
   ScopedEnv recv_buffer_{"NCCL_SOCKET_RCVBUF", GetParam().buffer_bytes};
+  ScopedEnv security_{"PLEXUS_NET_SECURITY", GetParam().security};
 };
 
 TEST_P(NetSocketShape, MovesMessagesAroundEveryBoundary) {
@@ -258,7 +260,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"SmallBuffers", "AF_INET", "0", "1", "", "", "4096"},
                     Shape{"OneThread", "AF_INET", "1", "1", "1000", "16384", ""},
                     Shape{"TwoThreadsFourSockets", "AF_INET", "2", "2", "1000", "1", ""},
-                    Shape{"NothingInline", "AF_INET", "3", "1", "0", "65536", "8192"}),
+                    Shape{"NothingInline", "AF_INET", "3", "1", "0", "65536", "8192"},
+                    Shape{"Off", "AF_INET", "0", "1", "", "", "", "off"},
+                    Shape{"Tls", "AF_INET", "0", "1", "", "", "", "tls"},
+                    Shape{"TlsSmallBuffers", "AF_INET6", "0", "1", "", "", "4096", "tls"},
+                    Shape{"TlsTwoThreadsFourSockets", "AF_INET", "2", "2", "1000", "1", "", "tls"},
+                    Shape{"TlsNothingInline", "AF_INET", "3", "1", "0", "65536", "8192", "tls"}),
     [](const testing::TestParamInfo<Shape>& shape) { return std::string(shape.param.name); });
 
 // The sending side decides; the receiving side needs no settings.
