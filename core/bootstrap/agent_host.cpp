@@ -98,8 +98,11 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(worl
 
 // ---- AgentServer ----
 
-Result<std::shared_ptr<AgentServer>> AgentServer::start(
-    const UniqueId& id, uint64_t process, Socket listener, ProvenSocket introducer, Explain explain) {
+Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
+                                                        uint64_t process,
+                                                        Socket listener,
+                                                        ProvenSocket introducer,
+                                                        Explain explain) {
   auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;

@@ -73,8 +73,11 @@ class LocalAgentHost final : public AgentHost {
 class AgentServer final : public AgentHost {
  public:
   /// `introducer`: a connection to it that has proved itself.
-  static Result<std::shared_ptr<AgentServer>> start(
-      const UniqueId& id, uint64_t process, Socket listener, ProvenSocket introducer, Explain explain);
+  static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
+                                                    uint64_t process,
+                                                    Socket listener,
+                                                    ProvenSocket introducer,
+                                                    Explain explain);
   AgentServer(const UniqueId& id, uint64_t process, Explain explain)
       : AgentHost(id.job, process, std::move(explain)), id_(id) {}
 

@@ -28,8 +28,8 @@ class Introducer {
 
   /// A message of a guest. An Error: it breaks the protocol; drop its connection.
   Result<void> take(uint32_t guest, const Message& message);
-  /// The guest's connection is lost. Guests that do not have the table yet are told: nobody else may
-  /// know them, if that one was to pass it on.
+  /// The guest's connection is lost. Guests that do not have the table yet are told: nobody else
+  /// may know them, if that one was to pass it on.
   void lose(uint32_t guest);
   /// The time for joining is over: tells the ranks that joined which ones are missing.
   void give_up();

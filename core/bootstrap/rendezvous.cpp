@@ -186,8 +186,8 @@ class Joining {
       (void)proven.channel.send(bytes.data(), bytes.size());
       return std::move(listener).error();
     }
-    return AgentServer::start(id_, agents_.process_, std::move(listener).value(),
-                              std::move(proven), agents_.explain_);
+    return AgentServer::start(id_, agents_.process_, std::move(listener).value(), std::move(proven),
+                              agents_.explain_);
   }
   /// Where the user says, else at the interface that leads to the introducer.
   Result<Socket> listen(const Socket& introducer) {
