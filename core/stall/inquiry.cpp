@@ -74,13 +74,14 @@ void Inquiries::start(uint64_t id, TimePoint now) {
 }
 
 void Inquiries::open(const Name& name, const InquiryMessage& question, int parent, TimePoint now) {
-  Round& round = rounds_[name];
+  Round round;  // complete before it is kept, as memory may be refused on the way
   round.parent = parent;
   round.question = question;
   round.until = now + milliseconds(question.time_ms);
   round.keep_until = now + kTime + kKeepTime;
   round.summary.add(out_.look());
   ask_below(round, rank_, now);
+  rounds_.emplace(name, std::move(round));
 }
 
 /// Asks those that are below `rank` in the tree over the ranks, in which the root has position 0.

@@ -42,9 +42,10 @@ void StallWatch::add(Member member) {
   const Key key{member.group, member.rank};
   Exchange* const exchange = member.exchange;
   {
+    auto inquiries = make_inquiries(key, member);  // before the entry, which is never without
     const std::lock_guard lock(mutex_);
     Entry& entry = entries_[key];
-    entry.inquiries = make_inquiries(key, member);
+    entry.inquiries = std::move(inquiries);
     entry.member = std::move(member);
   }
   exchange->on_probe([this, key](int peer, bool left, std::string payload) {

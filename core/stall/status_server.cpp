@@ -40,16 +40,14 @@ void StatusServer::start() {
 
 void StatusServer::serve(const LocalSocket& listener) {
   for (;;) {
-    auto client = listener.accept();
-    if (client.has_error()) {  // no descriptor is left
-      std::this_thread::sleep_for(kRetryPause);
-      continue;
-    }
     try {
-      answer(client.value());
-    } catch (const std::bad_alloc&) {
-      PLEXUS_INFO(kRas, "no memory to answer plexus doctor");
+      if (const auto client = listener.accept(); client.has_value()) {
+        answer(client.value());
+        continue;
+      }
+    } catch (const std::bad_alloc&) {  // NOLINT(bugprone-empty-catch): the client sees the end
     }
+    std::this_thread::sleep_for(kRetryPause);  // no descriptor is left, or no memory
   }
 }
 
