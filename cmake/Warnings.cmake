@@ -5,6 +5,7 @@ include_guard(GLOBAL)
 
 add_library(plexus_warnings INTERFACE)
 add_library(plexus::warnings ALIAS plexus_warnings)
+string(REPLACE "," ";" sanitizers "${PLEXUS_SANITIZE}")
 target_compile_options(plexus_warnings INTERFACE
   "$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>"
   $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<BOOL:${PLEXUS_WERROR}>>:-Werror>
@@ -13,7 +14,7 @@ target_compile_options(plexus_warnings INTERFACE
   # GCC 12 sees overlapping copies in std::string that are none (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
   # With ThreadSanitizer it sees accesses beyond a std::string's own buffer that are none (core/transport/p2p.cpp).
-  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<STREQUAL:${PLEXUS_SANITIZE},thread>>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>"
+  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<IN_LIST:thread,${sanitizers}>>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>"
   # Lock annotations are checked where the compiler knows them.
   # clang counts sign conversions to -Wconversion, GCC does not; the narrower meaning holds for both.
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety -Wno-sign-conversion>)
