@@ -33,6 +33,11 @@ Channel::State Channel::fail(std::string why) {
   return state_ = State::kFailed;
 }
 
+Channel::State Channel::fail_for_cut(bool is_closed, int error) {
+  was_cut_ = true;
+  return fail(is_closed ? "it closed the connection during the handshake" : text_of(error));
+}
+
 Channel::State Channel::advance() {
   if (state_ == State::kPending && handshake_ != nullptr) {
     state_ = exchange();
@@ -60,7 +65,7 @@ Channel::State Channel::exchange() {
       break;  // it could not be told
     }
     if (moved <= 0) {
-      return fail(moved == 0 ? "it closed the connection during the handshake" : text_of(errno));
+      return fail_for_cut(moved == 0, errno);
     }
     if (sends) {
       handshake_->sent(static_cast<size_t>(moved));
@@ -95,7 +100,7 @@ Channel::State Channel::shake_hands() {
   if (!tls_->error().empty()) {
     return fail(tls_->error());
   }
-  return fail(result == 0 ? "it closed the connection during the handshake" : text_of(errno));
+  return fail_for_cut(result == 0, errno);
 }
 
 ssize_t Channel::receive_by_tls(std::span<const iovec> pieces) {

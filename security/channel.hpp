@@ -37,6 +37,8 @@ class Channel {
     return tls_ != nullptr && !tls_->error().empty() ? tls_->error() : error_;
   }
 
+  /// advance() failed because the connection ended, not because of what the other side said.
+  [[nodiscard]] bool was_cut() const noexcept { return was_cut_; }
   [[nodiscard]] bool is_member_of_other_mode() const noexcept { return is_member_of_other_mode_; }
   [[nodiscard]] const Terms& terms() const noexcept { return terms_; }
 
@@ -84,6 +86,7 @@ class Channel {
   [[nodiscard]] State exchange();
   [[nodiscard]] State shake_hands();
   [[nodiscard]] State fail(std::string why);
+  [[nodiscard]] State fail_for_cut(bool is_closed, int error);
   [[nodiscard]] ssize_t receive_by_tls(std::span<const iovec> pieces);
   [[nodiscard]] ssize_t send_by_tls(std::span<const iovec> pieces);
 
@@ -91,6 +94,7 @@ class Channel {
   Role role_ = Role::kCaller;
   short awaits_ = 0;
   State state_ = State::kFailed;
+  bool was_cut_ = false;
   bool is_member_of_other_mode_ = false;
   Terms terms_;
   std::unique_ptr<Handshake> handshake_;  // until it is over

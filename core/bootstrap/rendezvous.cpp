@@ -101,7 +101,12 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
       case security::Channel::State::kProven:
         return ProvenSocket{std::move(socket), std::move(channel)};
       case security::Channel::State::kFailed:
-        return fail(Code::kInvalidUsage, "who listens there was not accepted: {}", channel.error());
+        return channel.was_cut()
+                   ? fail(Code::kRemoteError,
+                          "the process that made the unique id has ended or refuses this rank: {}",
+                          channel.error())
+                   : fail(Code::kInvalidUsage, "who listens there was not accepted: {}",
+                          channel.error());
       case security::Channel::State::kPending:
         PLEXUS_TRY(
             patience.wait(socket.fd(), channel.awaits(), "waiting for " + socket.peer_name()));
@@ -168,14 +173,7 @@ class Joining {
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
     PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
     const security::Terms terms{.mode = mode_of(config_), .key = id_.secret};
-    auto proved = prove(std::move(introducer), terms, patience_);
-    if (proved.has_error()) {
-      return proved.error().code() == Code::kRemoteError
-                 ? std::move(proved).error().with_context(
-                       "the process that made the unique id has ended or refuses this rank")
-                 : std::move(proved).error();
-    }
-    ProvenSocket proven = std::move(proved).value();
+    PLEXUS_TRY(proven, prove(std::move(introducer), terms, patience_));
     auto listener = listen(proven.socket);
     if (listener.has_error()) {
       const Error error = listener.error().clone().with_context(
