@@ -133,7 +133,9 @@ class Joining {
     while (slot.is_busy) {
       slot.changed.wait_for(lock, kRetryPause);
       if (patience_.deadline.expired()) {
-        return fail(Code::kTimeout, "another rank of this process does not get a connection");
+        return fail(Code::kTimeout,
+                    "another rank of this process does not get a connection to the process that "
+                    "made the unique id");
       }
       if (patience_.stop != nullptr && patience_.stop->load(std::memory_order_acquire)) {
         return fail(Code::kInvalidUsage, "aborted");
@@ -162,10 +164,7 @@ class Joining {
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
     PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
     if (auto proved = prove_membership(introducer, id_.secret, patience_); proved.has_error()) {
-      return proved.error().code() == Code::kRemoteError
-                 ? std::move(proved).error().with_context(
-                       "the process that made the unique id has ended or refuses this rank")
-                 : std::move(proved).error();
+      return describe(std::move(proved).error());
     }
     auto listener = listen(introducer);
     if (listener.has_error()) {
@@ -178,6 +177,18 @@ class Joining {
     }
     return AgentServer::start(id_, agents_.process_, std::move(listener).value(),
                               std::move(introducer), agents_.explain_);
+  }
+  /// What the failure of the handshake with the introducer means.
+  static Error describe(Error error) {
+    switch (error.code()) {
+      case Code::kTimeout:
+        return std::move(error).with_context("the process that made the unique id does not answer");
+      case Code::kRemoteError:
+        return std::move(error).with_context(
+            "the process that made the unique id has ended or refuses this rank");
+      default:
+        return error;
+    }
   }
   /// Where the user says, else at the interface that leads to the introducer.
   Result<Socket> listen(const Socket& introducer) {

@@ -40,9 +40,9 @@ class FaultWatch {
   bool has_failed_ = false;
 };
 
-/// After this time without an end a frozen process is killed: the others must then end as after any
-/// death. Until calls that wait for a process that lives but does nothing get an error of their
-/// own, a frozen process is no error by itself.
-constexpr int kFreezeSeconds = 8;
+/// After this time a frozen process is killed: the others must then end as after any death. A
+/// process that lives but does nothing is no error by itself; who waits for it logs that
+/// (PLEXUS_STALL_S).
+constexpr int kFreezeSeconds = 12;
 
 }  // namespace plexus::soak
