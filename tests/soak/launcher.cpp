@@ -366,15 +366,22 @@ void Running::give_order(Order order) {
 
 void Running::look_at_fault() {
   const auto guilty = static_cast<size_t>(job_.fault->process);
-  std::vector<pid_t> running;
+  FaultWatch::Processes processes;
   for (const Child& child : children_) {
     if (child.is_running) {
-      running.push_back(child.pid);
+      processes.running.push_back(child.pid);
     }
   }
-  watch_->look(pages_[guilty]->struck_us.load(),
-               children_[guilty].is_running ? children_[guilty].pid : 0, running);
-  if (order_ == Order::kRun && running.size() < children_.size()) {
+  if (children_[guilty].is_running) {
+    processes.guilty = children_[guilty].pid;
+    for (size_t at = 0; at < job_.threads.size(); ++at) {
+      processes.is_at_work =
+          processes.is_at_work || (job_.threads[at].process == job_.fault->process &&
+                                   pages_[guilty]->threads[at].phase.load() != Phase::kEnded);
+    }
+  }
+  watch_->look(pages_[guilty]->struck_us.load(), processes);
+  if (order_ == Order::kRun && processes.running.size() < children_.size()) {
     give_order(Order::kSomebodyLeft);
   }
   if (job_.fault->recovery == Recovery::kNone || order_ >= Order::kGoOn) {
