@@ -102,9 +102,7 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
         return ProvenSocket{std::move(socket), std::move(channel)};
       case security::Channel::State::kFailed:
         return channel.was_cut()
-                   ? fail(Code::kRemoteError,
-                          "the process that made the unique id has ended or refuses this rank: {}",
-                          channel.error())
+                   ? fail(Code::kRemoteError, "{}", channel.error())
                    : fail(Code::kInvalidUsage, "who listens there was not accepted: {}",
                           channel.error());
       case security::Channel::State::kPending:
@@ -144,7 +142,9 @@ class Joining {
     while (slot.is_busy) {
       slot.changed.wait_for(lock, kRetryPause);
       if (patience_.deadline.expired()) {
-        return fail(Code::kTimeout, "another rank of this process does not get a connection");
+        return fail(Code::kTimeout,
+                    "another rank of this process does not get a connection to the process that "
+                    "made the unique id");
       }
       if (patience_.stop != nullptr && patience_.stop->load(std::memory_order_acquire)) {
         return fail(Code::kInvalidUsage, "aborted");
@@ -173,7 +173,11 @@ class Joining {
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
     PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
     const security::Terms terms{.mode = mode_of(config_), .key = id_.secret};
-    PLEXUS_TRY(proven, prove(std::move(introducer), terms, patience_));
+    auto proved = prove(std::move(introducer), terms, patience_);
+    if (proved.has_error()) {
+      return describe(std::move(proved).error());
+    }
+    ProvenSocket proven = std::move(proved).value();
     auto listener = listen(proven.socket);
     if (listener.has_error()) {
       const Error error = listener.error().clone().with_context(
@@ -186,6 +190,18 @@ class Joining {
     }
     return AgentServer::start(id_, agents_.process_, std::move(listener).value(), std::move(proven),
                               agents_.explain_);
+  }
+  /// What the failure of the handshake with the introducer means.
+  static Error describe(Error error) {
+    switch (error.code()) {
+      case Code::kTimeout:
+        return std::move(error).with_context("the process that made the unique id does not answer");
+      case Code::kRemoteError:
+        return std::move(error).with_context(
+            "the process that made the unique id has ended or refuses this rank");
+      default:
+        return error;
+    }
   }
   /// Where the user says, else at the interface that leads to the introducer.
   Result<Socket> listen(const Socket& introducer) {

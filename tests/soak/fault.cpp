@@ -21,6 +21,7 @@ constexpr std::string_view kLost[] = {"died or lost its connection",
                                       "closed the connection",
                                       "did not come",
                                       "does not answer",
+                                      "does not get a connection",
                                       "has ended",
                                       "died"};
 constexpr std::string_view kOfDescriptors[] = {"file descriptor", "open files", "RLIMIT_NOFILE",
@@ -41,13 +42,13 @@ constexpr Expectation fatal(int bound_s, Texts causes) {
 constexpr std::array<Expectation, kNumFaults> kExpectations = {
     fatal(kSoon, kLost),           // kill
     harmless(kPlenty),             // stop
-    fatal(kSoon, kLost),           // freeze: see FaultWatch, which ends the process at last
+    fatal(kPlenty, kLost),         // freeze: see FaultWatch, which ends the process at last
     harmless(kPlenty),             // slow
     harmless(kPlenty),             // drop
     harmless(kPlenty),             // gap
     fatal(kSilence, kLost),        // cut
     fatal(kSilence, kLost),        // half-open
-    fatal(kSoon, kLost),           // reset
+    fatal(kSilence, kLost),        // reset
     harmless(kPlenty),             // strangers
     harmless(kPlenty),             // full log
     harmless(kPlenty),             // full /dev/shm

@@ -110,5 +110,13 @@ TEST(Verdict, NamesARankByItsNumberOrItsProcess) {
   EXPECT_FALSE(names("3 ranks did not come", {3}, 99));
 }
 
+TEST(Verdict, FindsWhoKeepsOthersWaitingInALog) {
+  const std::string waited =
+      "NCCL WARN comm 0x3 of 4 ranks: rank 1 has waited for 30 s in all_reduce: ";
+  EXPECT_EQ(judge_log("NCCL WARN rank 2 (host:99) died\n", 99), 0);
+  EXPECT_EQ(judge_log(waited + "rank 2 (host:98) does not answer\n", 99), 1);
+  EXPECT_EQ(judge_log("a line\n" + waited + "rank 2 (host:99) does not answer\n", 99), 2);
+}
+
 }  // namespace
 }  // namespace plexus::soak

@@ -14,13 +14,18 @@ namespace plexus::soak {
 
 class FaultWatch {
  public:
+  struct Processes {
+    pid_t guilty = 0;              // 0: it has ended
+    bool is_at_work = false;       // the guilty one: not all its threads have ended
+    std::vector<pid_t> running{};  // all that have not ended
+  };
+
   /// `network`: of the job; nullptr where the fault does not need one.
   FaultWatch(const Fault& fault, uint64_t seed, const Network* network)
       : fault_(fault), network_(network), strangers_(seed) {}
 
   /// To be called often. `struck_us`: when the fault struck in the guilty process, 0: not yet.
-  /// `running`: processes that have not ended; `guilty` 0: it has.
-  void look(int64_t struck_us, pid_t guilty, const std::vector<pid_t>& running);
+  void look(int64_t struck_us, const Processes& processes);
   /// When the fault had its effect, as far as seen; 0: not yet.
   [[nodiscard]] int64_t struck_us() const { return struck_us_; }
   /// The fault could not be made.
@@ -30,7 +35,7 @@ class FaultWatch {
   /// False: it could not be done.
   bool begin(const std::vector<pid_t>& running);
   bool end(pid_t guilty);
-  void keep_slow(int64_t now, pid_t guilty) const;
+  static void keep_slow(int64_t now, const Processes& processes);
 
   const Fault& fault_;
   const Network* network_;
@@ -40,9 +45,9 @@ class FaultWatch {
   bool has_failed_ = false;
 };
 
-/// After this time without an end a frozen process is killed: the others must then end as after any
-/// death. Until calls that wait for a process that lives but does nothing get an error of their
-/// own, a frozen process is no error by itself.
-constexpr int kFreezeSeconds = 8;
+/// After this time a frozen process is killed: the others must then end as after any death. A
+/// process that lives but does nothing is no error by itself; who waits for it logs that
+/// (PLEXUS_STALL_S).
+constexpr int kFreezeSeconds = 12;
 
 }  // namespace plexus::soak

@@ -32,6 +32,7 @@ constexpr auto kGrace = std::chrono::milliseconds(2500);
 constexpr size_t kOutputLinesMax = 20;
 // Where a process may end before it was known to anybody: it is missed after that.
 constexpr int kJoinSeconds = 8;
+constexpr int kStallSeconds = 3;           // where ranks may wait for good
 constexpr int kJoinSecondsOfNetwork = 40;  // later than a network that vanished is noticed
 
 std::string read_file(const std::string& path) {
@@ -112,6 +113,10 @@ std::vector<std::string> environment_of(const Job& job, int process) {
     environment.emplace_back(fmt::format(
         "PLEXUS_BOOTSTRAP_TIMEOUT={}",
         (is_of_network(job.fault->kind) ? kJoinSecondsOfNetwork : kJoinSeconds) * time_factor()));
+  }
+  if (job.fault.has_value() &&
+      (job.fault->kind == FaultKind::kFreeze || job.fault->kind == FaultKind::kMismatch)) {
+    environment.emplace_back(fmt::format("PLEXUS_STALL_S={}", kStallSeconds));
   }
   if (has_full_log) {
     environment.emplace_back("NCCL_DEBUG_FILE=/dev/full");
@@ -310,9 +315,38 @@ void Running::look() {
       end();
     }
   } else if (now - progress_at_ > patience()) {
-    find_hang();
+    if (!is_told()) {
+      find_hang();
+    }
     end();
   }
+}
+
+/// Calls that differ may look as if a rank were only late: then they wait for good, and the log
+/// says for whom.
+bool Running::is_told() const {
+  if (!job_.fault.has_value() || job_.fault->kind != FaultKind::kMismatch) {
+    return false;
+  }
+  const pid_t guilty = children_[static_cast<size_t>(job_.fault->process)].pid;
+  for (size_t process = 0; process < children_.size(); ++process) {
+    if (judge_log(read_file(output_path(folder_, static_cast<int>(process))), guilty) == 2) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Running::judge_logs() {
+  for (size_t process = 0; process < job_.processes.size(); ++process) {
+    if (static_cast<int>(process) != job_.fault->process) {
+      const int told = judge_log(read_file(output_path(folder_, static_cast<int>(process))),
+                                 children_[static_cast<size_t>(job_.fault->process)].pid);
+      outcome_.fault->ntold += told > 0 ? 1 : 0;
+      outcome_.fault->ntold_named += told > 1 ? 1 : 0;
+    }
+  }
+  outcome_.fault->waits = !are_all_over() && outcome_.findings.empty();
 }
 
 std::chrono::seconds Running::patience() const {
@@ -332,15 +366,22 @@ void Running::give_order(Order order) {
 
 void Running::look_at_fault() {
   const auto guilty = static_cast<size_t>(job_.fault->process);
-  std::vector<pid_t> running;
+  FaultWatch::Processes processes;
   for (const Child& child : children_) {
     if (child.is_running) {
-      running.push_back(child.pid);
+      processes.running.push_back(child.pid);
     }
   }
-  watch_->look(pages_[guilty]->struck_us.load(),
-               children_[guilty].is_running ? children_[guilty].pid : 0, running);
-  if (order_ == Order::kRun && running.size() < children_.size()) {
+  if (children_[guilty].is_running) {
+    processes.guilty = children_[guilty].pid;
+    for (size_t at = 0; at < job_.threads.size(); ++at) {
+      processes.is_at_work =
+          processes.is_at_work || (job_.threads[at].process == job_.fault->process &&
+                                   pages_[guilty]->threads[at].phase.load() != Phase::kEnded);
+    }
+  }
+  watch_->look(pages_[guilty]->struck_us.load(), processes);
+  if (order_ == Order::kRun && processes.running.size() < children_.size()) {
     give_order(Order::kSomebodyLeft);
   }
   if (job_.fault->recovery == Recovery::kNone || order_ >= Order::kGoOn) {
@@ -507,10 +548,14 @@ void Running::judge() {
     outcome_.findings.push_back(
         {.kind = "ERROR", .about = sentence_of(error), .detail = error + "\n"});
   }
+  judge_logs();
   find_leftovers();
   // libfabric keeps some until the process ends.
   constexpr int kOfiDescriptors = 5;
   const int descriptors_max = uses_ofi(job_) ? kOfiDescriptors : 0;
+  if (uses_ofi(job_) && job_.fault->kind == FaultKind::kStrangers) {
+    return;  // libfabric never closes the connections of strangers
+  }
   if (outcome_.fault->ndescriptors > descriptors_max || outcome_.fault->nthreads > 0) {
     outcome_.findings.push_back(
         {.kind = "LEFTOVER",

@@ -73,6 +73,8 @@ class Running {
   void find_hang();
   void find_leftovers();
   void judge();
+  void judge_logs();
+  [[nodiscard]] bool is_told() const;
   [[nodiscard]] std::string where_all_are(bool running_only) const;
   [[nodiscard]] std::string last_outputs() const;
   void read_reports();

@@ -43,6 +43,7 @@ void print_descriptors() {
 Saboteur::Saboteur(const Job& job, int process, ProcessProgress& page)
     : fault_(job.fault.has_value() && job.fault->process == process ? &*job.fault : nullptr),
       is_of_network_(job.fault.has_value() && is_of_network(job.fault->kind)),
+      nprocesses_(static_cast<int>(job.processes.size())),
       page_(page),
       ndescriptors_(count_entries("/proc/self/fd")) {}
 
@@ -109,14 +110,14 @@ void Saboteur::pause_if_slow() const {
 
 void Saboteur::count_leftovers(int nids) {
   constexpr int kThreads = 3;  // of asynchronous streams, of stalled calls, and libfabric's
-  constexpr int kDescriptorsOfId = 3;
+  const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
   const auto deadline =
       std::chrono::steady_clock::now() +
       (is_of_network_ ? kEndPatienceOfNetwork : kEndPatience) * static_cast<int>(time_factor());
   for (;;) {
     page_.ndescriptors.store(count_entries("/proc/self/fd") - ndescriptors_ - log -
-                             nids * kDescriptorsOfId);
+                             nids * descriptors_of_id);
     page_.nthreads.store(count_entries("/proc/self/task") - 1 - kThreads - nids);
     if (page_.ndescriptors.load() <= 0 && page_.nthreads.load() <= 0) {
       return;

@@ -38,6 +38,7 @@ class Saboteur {
 
   const Fault* fault_ = nullptr;  // nullptr: nothing to do
   const bool is_of_network_;
+  const int nprocesses_;
   ProcessProgress& page_;
   int ndescriptors_ = 0;
   std::thread thread_;

@@ -5,8 +5,10 @@
 #include <cctype>
 #include <cstdlib>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -141,6 +143,56 @@ bool names_process(const std::string& text, pid_t process) {
   return text.find(fmt::format(":{})", process)) != std::string::npos;
 }
 
+std::string repeat(std::string_view text, int times) {
+  std::string result;
+  for (int i = 0; i < times; ++i) {
+    result += text;
+  }
+  return result;
+}
+
+/// "median, most"
+std::string describe(const std::vector<double>& seconds) {
+  return seconds.empty() ? ""
+                         : fmt::format("{:.3f}, {:.3f}", median_of(seconds),
+                                       *std::max_element(seconds.begin(), seconds.end()));
+}
+
+/// Times that are not -1.
+std::vector<double> times_of(const std::vector<FaultResult>& results, double FaultResult::*which) {
+  std::vector<double> times;
+  for (const FaultResult& result : results) {
+    if (result.*which >= 0) {
+      times.push_back(result.*which);
+    }
+  }
+  return times;
+}
+
+int sum_of(const std::vector<FaultResult>& results, int FaultResult::*which) {
+  return std::accumulate(results.begin(), results.end(), 0,
+                         [&](int sum, const FaultResult& result) { return sum + result.*which; });
+}
+
+int count_of(const std::vector<FaultResult>& results, bool FaultResult::*which) {
+  return static_cast<int>(std::count_if(results.begin(), results.end(),
+                                        [&](const FaultResult& result) { return result.*which; }));
+}
+
+std::string describe_row(FaultKind kind, const std::vector<FaultResult>& results) {
+  const std::vector<double> first = times_of(results, &FaultResult::first_s);
+  const std::vector<double> went_on = times_of(results, &FaultResult::went_on_s);
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+                     kFaultNames[static_cast<size_t>(kind)], results.size(),
+                     count_of(results, &FaultResult::has_struck), first.size(),
+                     sum_of(results, &FaultResult::nerrors), sum_of(results, &FaultResult::nnamed),
+                     sum_of(results, &FaultResult::ncaused), describe(first),
+                     describe(times_of(results, &FaultResult::last_s)),
+                     sum_of(results, &FaultResult::ntold),
+                     sum_of(results, &FaultResult::ntold_named),
+                     count_of(results, &FaultResult::waits), went_on.size(), describe(went_on));
+}
+
 void judge_error(const Job& job,
                  const std::vector<ProgressPage>& pages,
                  size_t index,
@@ -197,6 +249,18 @@ bool names(const std::string& text, const std::vector<int>& ranks, pid_t process
   return false;
 }
 
+int judge_log(const std::string& log, pid_t guilty) {
+  constexpr std::string_view kWaited = " has waited for ";
+  int told = 0;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(kWaited) != std::string::npos) {
+      told = std::max(told, names_process(line, guilty) ? 2 : 1);
+    }
+  }
+  return told;
+}
+
 FaultResult judge_fault(const Job& job,
                         const std::vector<ProgressPage>& pages,
                         pid_t guilty,
@@ -249,39 +313,13 @@ void FaultTally::add(FaultResult result, uint64_t seed) {
 std::string FaultTally::describe() const {
   std::string text =
       "| fault | runs | struck | with errors | errors | name the rank | and the cause | first "
-      "error s "
-      "(median, most) | last error s (median, most) | went on | s (median, most) |\n"
-      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+      "error, "
+      "s | last error, s | logs of long waits | name the rank | wait for good | went on | after, s "
+      "|\n"
+      "|" +
+      repeat(" --- |", 14) + "\n";
   for (const auto& [kind, results] : results_) {
-    int nstruck = 0;
-    int nerrors = 0;
-    int nnamed = 0;
-    int ncaused = 0;
-    std::vector<double> first;
-    std::vector<double> last;
-    std::vector<double> went_on;
-    for (const FaultResult& result : results) {
-      nstruck += result.has_struck ? 1 : 0;
-      nerrors += result.nerrors;
-      nnamed += result.nnamed;
-      ncaused += result.ncaused;
-      if (result.first_s >= 0) {
-        first.push_back(result.first_s);
-        last.push_back(result.last_s);
-      }
-      if (result.went_on_s >= 0) {
-        went_on.push_back(result.went_on_s);
-      }
-    }
-    const auto most = [](const std::vector<double>& values) {
-      return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-    };
-    text += fmt::format(
-        "| {} | {} | {} | {} | {} | {} | {} | {:.3f}, {:.3f} | {:.3f}, {:.3f} | {} | {:.3f}, "
-        "{:.3f} |\n",
-        kFaultNames[static_cast<size_t>(kind)], results.size(), nstruck, first.size(), nerrors,
-        nnamed, ncaused, median_of(first), most(first), median_of(last), most(last), went_on.size(),
-        median_of(went_on), most(went_on));
+    text += describe_row(kind, results);
   }
   for (const auto& [sentence, seeds] : unnamed_) {
     text += fmt::format("lacks the rank or the cause, {} x, seed {}: {}\n", seeds.size(),
