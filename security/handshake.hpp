@@ -43,7 +43,8 @@ struct Answer {
   Nonce nonce;
   Mac mac;
 };
-static_assert(sizeof(Hello) == 80 && sizeof(Answer) == 80);
+static_assert(sizeof(Hello) == 2 * sizeof(uint64_t) + sizeof(Nonce) + sizeof(Mac) &&
+              sizeof(Answer) == sizeof(Hello));
 
 /// What a listener without descriptors sends before it closes a connection.
 [[nodiscard]] Answer refuse_for_descriptors(uint32_t descriptors_max) noexcept;

@@ -232,7 +232,8 @@ int Tls::shake_hands() {
     return -1;
   }
   wants_to_write_ = false;
-  // Not before: a stranger is to cost little.
+  // Not before: a stranger is to cost little. The buffers of the handshake are too small.
+  SSL_free_buffers(ssl_);
   SSL_set_read_ahead(ssl_, 1);
   SSL_set_default_read_buffer_len(ssl_, kReadAheadBytes);
   may_have_more_ = true;

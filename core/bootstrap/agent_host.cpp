@@ -110,7 +110,7 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
   PLEXUS_TRY(
       links,
       LinkSet::make(
-          introducer.channel.terms(), std::move(listener), {},
+          introducer.channel.terms(), LinkSet::ListenerKey::kOfAddress, std::move(listener), {},
           {.take = [self = server.get()](Link link,
                                          Message message) { self->take(link, std::move(message)); },
            .end = [self = server.get()](Link link, LinkSet::End end,

@@ -26,14 +26,14 @@ class IntroducerServer {
         deadline_(Deadline::after(options.join_time)) {}
 
   Result<void> listen(const UniqueId& id, Socket listener) {
-    PLEXUS_TRY(
-        links,
-        LinkSet::make(
-            {.mode = options_.mode, .key = id.secret}, std::move(listener), options_.times,
-            {.take = [this](LinkSet::Link link, const Message& message) { take(link, message); },
-             .end = [this](LinkSet::Link link, LinkSet::End,
-                           const std::string&) { introducer_.lose(link); },
-             .differ = [this](const std::string& why) { differ(why); }}));
+    PLEXUS_TRY(links,
+               LinkSet::make({.mode = options_.mode, .key = id.secret},
+                             LinkSet::ListenerKey::kOfJob, std::move(listener), options_.times,
+                             {.take = [this](LinkSet::Link link,
+                                             const Message& message) { take(link, message); },
+                              .end = [this](LinkSet::Link link, LinkSet::End,
+                                            const std::string&) { introducer_.lose(link); },
+                              .differ = [this](const std::string& why) { differ(why); }}));
     links_ = std::move(links);
     return ok();
   }

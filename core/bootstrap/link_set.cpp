@@ -26,11 +26,23 @@ constexpr size_t kCompactBytes = size_t{1} << 20;
 
 }  // namespace
 
+security::Key LinkSet::key_of(const security::Key& job, const SocketAddress& listener) {
+  std::array<uint8_t, SocketAddress::kPackedBytes> packed{};
+  listener.pack(packed.data());
+  return security::authenticate(job, "agent", std::as_bytes(std::span(packed)));
+}
+
 Result<std::unique_ptr<LinkSet>> LinkSet::make(const security::Terms& terms,
+                                               ListenerKey key,
                                                Socket listener,
                                                const Times& times,
                                                Handler handler) {
   std::unique_ptr<LinkSet> set(new LinkSet(terms, std::move(listener), times, std::move(handler)));
+  set->listener_key_ = terms.key;
+  if (key == ListenerKey::kOfAddress) {
+    PLEXUS_TRY(address, set->listener_.local_address());
+    set->listener_key_ = key_of(terms.key, address);
+  }
   set->epoll_ = OwnFds::instance().open([] { return epoll_create1(EPOLL_CLOEXEC); });
   if (set->epoll_ < 0) {
     return describe_refused_descriptor("cannot wait for connections (epoll_create1)");
@@ -250,7 +262,8 @@ void LinkSet::accept() {
     if (!accepted.value().has_value()) {
       return;
     }
-    security::Channel channel(accepted.value()->fd(), security::Role::kListener, terms_);
+    security::Channel channel(accepted.value()->fd(), security::Role::kListener,
+                              {.mode = terms_.mode, .key = listener_key_});
     add({.state = Entry::State::kProving,
          .socket = std::move(*accepted.value()),
          .channel = std::move(channel),
@@ -313,7 +326,9 @@ bool LinkSet::finish_connect(Link link, Entry& entry) {
     drop(link, made.error().message());
     return false;
   }
-  entry.channel = security::Channel(entry.socket.fd(), security::Role::kCaller, terms_);
+  entry.channel =
+      security::Channel(entry.socket.fd(), security::Role::kCaller,
+                        {.mode = terms_.mode, .key = key_of(terms_.key, entry.address)});
   entry.state = Entry::State::kProving;
   return true;
 }

@@ -52,8 +52,14 @@ class LinkSet {
     std::chrono::milliseconds finish{std::chrono::seconds(10)};  // for the other side to close
   };
 
-  /// An Error: the system gives no descriptor.
+  /// The key that those who connect have to know. An agent has one of its own, made of the job's
+  /// secret and its address, so that nobody can lead a connection to another process of the job.
+  enum class ListenerKey { kOfJob, kOfAddress };
+  static security::Key key_of(const security::Key& job, const SocketAddress& listener);
+
+  /// An Error: the system gives no descriptor. connect() is for listeners with kOfAddress.
   static Result<std::unique_ptr<LinkSet>> make(const security::Terms& terms,
+                                               ListenerKey key,
                                                Socket listener,
                                                const Times& times,
                                                Handler handler);
@@ -130,7 +136,8 @@ class LinkSet {
   void erase(Link link);
   Entry* find(Link link);
 
-  security::Terms terms_;
+  security::Terms terms_;  // of the job
+  security::Key listener_key_{};
   Socket listener_;
   Socket reserve_;  // a descriptor in reserve, for refuse()
   Times times_;

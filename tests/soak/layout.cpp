@@ -129,10 +129,17 @@ class Layout {
       }
     }
     const int plugin = random_.below(10);
+    const bool is_ofi = is_net_ && plugin >= 2 && plugin < 4 && features_.has(Feature::kOfi);
     if (is_net_ && plugin < 2) {
       set("NCCL_NET_PLUGIN", "socket");
-    } else if (is_net_ && plugin < 4 && features_.has(Feature::kOfi)) {
+    } else if (is_ofi) {
       set("NCCL_NET_PLUGIN", "ofi");
+    }
+    if (random_.chance(20)) {
+      set("PLEXUS_NET_SECURITY", is_ofi || random_.chance(30) ? "off" : "tls");
+    }
+    if (is_net_ && random_.chance(20)) {
+      set("PLEXUS_NET_CHECKSUM", "1");
     }
     if (random_.chance(8)) {
       set("NCCL_LOCAL_REGISTER", "0");

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections of agents: that both know the job's secret is not enough, since all processes of a
+// job do. What else a LinkSet does is tested by rendezvous_test.cpp.
+#include "core/bootstrap/link_set.hpp"
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+using namespace std::chrono_literals;
+using State = security::Channel::State;
+
+constexpr security::Terms kTerms{.mode = security::Mode::kTls, .key = {7}};
+
+SocketAddress loopback() { return SocketAddress::parse("127.0.0.1:0").value(); }
+
+struct Listening {
+  explicit Listening(LinkSet::ListenerKey key) {
+    auto listener = Socket::listen(loopback(), 0, 0);
+    address = listener.value().local_address().value();
+    auto made = LinkSet::make(kTerms, key, std::move(listener).value(), {},
+                              {.take = [](LinkSet::Link, const Message&) {},
+                               .end = [](LinkSet::Link, LinkSet::End, const std::string&) {}});
+    links = std::move(made).value();
+  }
+  /// How a caller with `key` fares.
+  [[nodiscard]] State call(const security::Key& key) const {
+    const Patience patience{.deadline = Deadline::after(20s)};
+    const auto socket = Socket::connect(address, patience);
+    EXPECT_TRUE(socket.has_value());
+    security::Channel caller(socket.value().fd(), security::Role::kCaller,
+                             {.mode = kTerms.mode, .key = key});
+    while (!patience.deadline.expired()) {
+      links->progress();
+      if (const State state = caller.advance(); state != State::kPending) {
+        return state;
+      }
+    }
+    return State::kPending;
+  }
+  SocketAddress address;
+  std::unique_ptr<LinkSet> links;
+};
+
+TEST(LinkSet, AConnectionCannotBeLedToAnotherProcessOfTheJob) {
+  const Listening one(LinkSet::ListenerKey::kOfAddress);
+  const Listening other(LinkSet::ListenerKey::kOfAddress);
+  EXPECT_EQ(one.call(LinkSet::key_of(kTerms.key, one.address)), State::kProven);
+  EXPECT_EQ(one.call(LinkSet::key_of(kTerms.key, other.address)), State::kFailed);
+  EXPECT_EQ(one.call(kTerms.key), State::kFailed);
+}
+
+TEST(LinkSet, TheIntroducersKeyIsThatOfTheUniqueId) {
+  const Listening introducer(LinkSet::ListenerKey::kOfJob);
+  EXPECT_EQ(introducer.call(kTerms.key), State::kProven);
+  EXPECT_EQ(introducer.call(LinkSet::key_of(kTerms.key, introducer.address)), State::kFailed);
+}
+
+/// Between a caller and a listener.
+class Proxy {
+ public:
+  explicit Proxy(const SocketAddress& target)
+      : far_(Socket::connect(target, {.deadline = Deadline::after(20s)}).value()) {
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds_.data()), 0);
+  }
+  Proxy(const Proxy&) = delete;
+  Proxy& operator=(const Proxy&) = delete;
+  ~Proxy() {
+    ::close(fds_[0]);
+    ::close(fds_[1]);
+  }
+  [[nodiscard]] int callers() const { return fds_[0]; }
+  void pass(bool spoils) const {
+    std::array<char, 4096> bytes{};
+    const ssize_t out = ::recv(fds_[1], bytes.data(), bytes.size(), 0);
+    if (out > 0) {
+      bytes[static_cast<size_t>(out) - 1] ^= spoils ? 1 : 0;
+      EXPECT_EQ(::send(far_.fd(), bytes.data(), static_cast<size_t>(out), MSG_NOSIGNAL), out);
+    }
+    const ssize_t back = ::recv(far_.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (back > 0) {
+      EXPECT_EQ(::send(fds_[1], bytes.data(), static_cast<size_t>(back), MSG_NOSIGNAL), back);
+    }
+  }
+
+ private:
+  std::array<int, 2> fds_{-1, -1};
+  Socket far_;
+};
+
+TEST(LinkSet, AManInTheMiddleThatFlipsABitEndsATlsConnection) {
+  int messages = 0;
+  std::optional<std::string> ended;
+  auto listener = Socket::listen(loopback(), 0, 0);
+  const SocketAddress address = listener.value().local_address().value();
+  auto made = LinkSet::make(kTerms, LinkSet::ListenerKey::kOfJob, std::move(listener).value(), {},
+                            {.take = [&](LinkSet::Link, const Message&) { ++messages; },
+                             .end =
+                                 [&](LinkSet::Link, LinkSet::End end, const std::string& why) {
+                                   EXPECT_EQ(end, LinkSet::End::kBroken);
+                                   ended = why;
+                                 }});
+  LinkSet& links = *made.value();
+  const Proxy proxy(address);
+  security::Channel caller(proxy.callers(), security::Role::kCaller, kTerms);
+  const std::string message = encode(Message{.type = MessageType::kJoin, .payload = "hello"});
+  const Deadline deadline = Deadline::after(20s);
+  const auto run_until = [&](bool spoils, const auto& condition) {
+    while (!condition() && !deadline.expired()) {
+      proxy.pass(spoils);
+      links.progress();
+    }
+    return condition();
+  };
+  ASSERT_TRUE(run_until(false, [&] { return caller.advance() == State::kProven; }));
+  ASSERT_GT(caller.send(message.data(), message.size()), 0);
+  ASSERT_TRUE(run_until(false, [&] { return messages == 1; }));
+  ASSERT_GT(caller.send(message.data(), message.size()), 0);
+  ASSERT_TRUE(run_until(true, [&] { return ended.has_value(); }));
+  EXPECT_EQ(messages, 1);
+  EXPECT_THAT(*ended, testing::HasSubstr("bad record mac"));
+}
+
+}  // namespace
+}  // namespace plexus
