@@ -101,10 +101,9 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
       case security::Channel::State::kProven:
         return ProvenSocket{std::move(socket), std::move(channel)};
       case security::Channel::State::kFailed:
-        return channel.was_cut()
-                   ? fail(Code::kRemoteError, "{}", channel.error())
-                   : fail(Code::kInvalidUsage, "who listens there was not accepted: {}",
-                          channel.error());
+        return channel.was_cut() ? fail(Code::kRemoteError, "{}", channel.error())
+                                 : fail(Code::kInvalidUsage,
+                                        "who listens there was not accepted: {}", channel.error());
       case security::Channel::State::kPending:
         PLEXUS_TRY(
             patience.wait(socket.fd(), channel.awaits(), "waiting for " + socket.peer_name()));
