@@ -123,17 +123,20 @@ void StallWatch::on_moved(uint64_t group, int rank) {
 }
 
 void StallWatch::begin_split(const Key& key) {
-  const std::lock_guard lock(mutex_);
-  const auto at = entries_.find(key);
-  if (at == entries_.end()) {
-    return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = entries_.find(key);
+    if (at == entries_.end()) {
+      return;
+    }
+    ++at->second.splits;
+    auto& stall = at->second.stall.emplace();
+    stall.epoch = ++epochs_;
+    stall.is_split = true;
+    stall.thread = pthread_self();
+    stall.since = Clock::now();
   }
-  ++at->second.splits;
-  auto& stall = at->second.stall.emplace();
-  stall.epoch = ++epochs_;
-  stall.is_split = true;
-  stall.thread = pthread_self();
-  stall.since = Clock::now();
+  start_thread();
 }
 
 void StallWatch::end_split(const Key& key) { on_moved(key.first, key.second); }
