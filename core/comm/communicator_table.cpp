@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/comm/communicator_table.hpp"
 
+#include <algorithm>
 #include <new>
 
 #include "core/comm/communicator.hpp"
@@ -15,6 +16,12 @@ void CommunicatorTable::add(const Communicator* comm) {
 bool CommunicatorTable::remove(const Communicator* comm) {
   const std::lock_guard lock(mutex_);
   return live_.erase(comm) != 0;
+}
+
+bool CommunicatorTable::any(const std::function<bool(const Communicator&)>& matches) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(live_.begin(), live_.end(),
+                     [&](const Communicator* comm) { return matches(*comm); });
 }
 
 void* CommunicatorTable::take_memory() {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -21,6 +22,9 @@ class CommunicatorTable {
   void add(const Communicator* comm);
   /// False: it was removed before, or never added.
   bool remove(const Communicator* comm);
+
+  /// Is there a live one that `matches` accepts? It stays live until this returns.
+  bool any(const std::function<bool(const Communicator&)>& matches);
 
   /// 1, 2, ... in the order in which communicators are made. newest(): the last one given.
   uint64_t next_number() noexcept { return numbers_.fetch_add(1, std::memory_order_relaxed) + 1; }

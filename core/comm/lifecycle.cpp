@@ -72,6 +72,15 @@ void end_later(const std::function<void()>& end) {
   thread.value().detach();  // touches only what lives as long as the process
 }
 
+/// Ranks of one process read each other's buffers by address. Is another rank of this communicator
+/// still in a call?
+bool may_be_read(Process& process, const Communicator& comm) {
+  return process.communicators.any([&](const Communicator& other) {
+    return other.state() != Code::kInProgress && other.setup().group == comm.setup().group &&
+           !other.is_left();
+  });
+}
+
 }  // namespace
 
 Code async_error(Communicator& comm) noexcept {
@@ -170,6 +179,9 @@ Result<void> abort(Process& process, Communicator* comm) {
     return ok();
   }
   stop_aborted(comm);
+  // The others have been told of the failure, and this rank may free its buffers when it returns.
+  constexpr auto kReadersPatience = std::chrono::milliseconds(500);
+  (void)comes_true(kReadersPatience, [&] { return !may_be_read(process, *comm); });
   const bool is_on_device = comm->device_rank() != nullptr;
   if (comes_true(is_on_device ? kDevicePatience : kPatience, [&] { return comm->is_left(); })) {
     release(comm);
