@@ -84,17 +84,24 @@ void CallWatcher::end(Entry& entry) noexcept {
 
 DataPath::DataPath(std::string_view plugin) : plugin_(plugin) {
   CallWatcher& watcher = CallWatcher::of_process();
-  const std::scoped_lock lock(watcher.mutex_);
-  watcher.paths_.push_back(this);
+  if (watcher.pid_ == getpid()) {
+    const std::scoped_lock lock(watcher.mutex_);
+    watcher.paths_.push_back(this);
+  }
 }
 
 DataPath::~DataPath() {
   CallWatcher& watcher = CallWatcher::of_process();
-  const std::scoped_lock lock(watcher.mutex_);
-  std::erase(watcher.paths_, this);
+  if (watcher.pid_ == getpid()) {
+    const std::scoped_lock lock(watcher.mutex_);
+    std::erase(watcher.paths_, this);
+  }
 }
 
 void CallWatcher::look_at_data_paths() noexcept {
+  if (pid_ != getpid()) {
+    return;
+  }
   const std::scoped_lock lock(mutex_);
   const auto now = Clock::now();
   for (DataPath* const path : paths_) {

@@ -2,6 +2,8 @@
 #include "core/plugin/call_watch.hpp"
 
 #include <future>
+#include <optional>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,6 +55,42 @@ TEST(CallWatch, WatchesAgainAfterCallsThatWereQuick) {
     std::unique_lock lock(mutex);
     EXPECT_TRUE(changed.wait_for(lock, kBound, [&] { return told == round; }));
   }
+}
+
+TEST(CallWatch, FindsTheLongestCallOfAThreadOrOfAny) {
+  CallWatcher watcher(std::chrono::hours(1), [](const std::string&) {});
+  EXPECT_FALSE(watcher.find_longest(std::nullopt).has_value());
+  const WatchedCall mine({"Mine", "listen", {}}, watcher);
+  std::promise<pthread_t> began;
+  std::promise<void> ends;
+  std::thread other([&] {
+    const WatchedCall theirs({"Theirs", "connect", {}}, watcher);
+    began.set_value(pthread_self());
+    ends.get_future().wait();
+  });
+  const pthread_t thread = began.get_future().get();
+  EXPECT_EQ(watcher.find_longest(std::nullopt)->plugin, "Mine") << "it began earlier";
+  EXPECT_EQ(watcher.find_longest(thread)->plugin, "Theirs");
+  EXPECT_EQ(watcher.find_longest(thread)->entry, "connect");
+  ends.set_value();
+  other.join();
+}
+
+TEST(CallWatch, FindsACallOfTheDataPathThatWasThereBefore) {
+  CallWatcher& watcher = CallWatcher::of_process();
+  DataPath path("Fast");
+  watcher.look_at_data_paths();
+  {
+    const DataPath::Call call(path, "isend");
+    EXPECT_FALSE(watcher.find_longest(std::nullopt).has_value()) << "it may have just begun";
+    watcher.look_at_data_paths();
+    const auto found = watcher.find_longest(std::nullopt);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->plugin, "Fast");
+    EXPECT_EQ(found->entry, "isend");
+  }
+  const DataPath::Call next(path, "test");
+  EXPECT_FALSE(watcher.find_longest(std::nullopt).has_value()) << "this is another call";
 }
 
 }  // namespace
