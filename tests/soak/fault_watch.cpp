@@ -55,6 +55,9 @@ void FaultWatch::look(int64_t struck_us, const Processes& processes) {
 }
 
 bool FaultWatch::begin(const std::vector<pid_t>& running) {
+  if (is_of_network(fault_.kind) && network_ == nullptr) {
+    return false;
+  }
   switch (fault_.kind) {
     case FaultKind::kDrop:
       return network_->lose(fault_.process, fault_.percent, fault_.direction);
@@ -74,6 +77,9 @@ bool FaultWatch::begin(const std::vector<pid_t>& running) {
 }
 
 bool FaultWatch::end(pid_t guilty) {
+  if (is_of_network(fault_.kind) && network_ == nullptr) {
+    return false;
+  }
   switch (fault_.kind) {
     case FaultKind::kStop:
     case FaultKind::kSlow:
