@@ -137,7 +137,8 @@ void Agent::inquire(uint64_t id, Group& group, uint64_t number, const Error& err
   if (group.failure.has_value() || is_asked || at == group.gathers.end()) {
     return;
   }
-  Inquiry& inquiry = group.inquiry.emplace();
+  group.inquiry = Inquiry{};  // clang 14 does not find a constructor for emplace()
+  Inquiry& inquiry = *group.inquiry;
   inquiry.gather = number;
   inquiry.until = now_ + kInquiryTime;
   inquiry.error = error.clone();

@@ -102,7 +102,7 @@ void StallWatch::on_stalled(uint64_t group,
     auto& stall = at->second.stall;
     const auto now = Clock::now();
     if (!stall.has_value()) {
-      stall.emplace();
+      stall = Stall{};  // clang 14 does not find a constructor for emplace()
       stall->epoch = ++epochs_;
       stall->thread = pthread_self();
       stall->since = now;
@@ -130,7 +130,8 @@ void StallWatch::begin_split(const Key& key) {
       return;
     }
     ++at->second.splits;
-    auto& stall = at->second.stall.emplace();
+    at->second.stall = Stall{};
+    Stall& stall = *at->second.stall;
     stall.epoch = ++epochs_;
     stall.is_split = true;
     stall.thread = pthread_self();
