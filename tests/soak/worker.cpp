@@ -572,7 +572,7 @@ class Runner {
     }
     settle(last, children, "making a communicator");
     shared_.note_made(step_->making);
-    has_world_ = has_world_ || making.comms.front() == 0;
+    has_world_ = has_world_ || step_->making == 0;
   }
 
   void init_all(int comm) {
