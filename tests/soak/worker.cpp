@@ -567,6 +567,7 @@ class Runner {
     last = is_grouped ? end_group() : last;
     settle(last, parents, "making a communicator (parent)");
     std::vector<ncclComm_t> children;
+    children.reserve(made.size());
     for (const auto& place : made) {
       children.push_back(comms_.at(place));
     }
