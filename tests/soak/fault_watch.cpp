@@ -55,31 +55,28 @@ void FaultWatch::look(int64_t struck_us, const Processes& processes) {
 }
 
 bool FaultWatch::begin(const std::vector<pid_t>& running) {
-  if (is_of_network(fault_.kind) && network_ == nullptr) {
+  if (fault_.kind == FaultKind::kStrangers) {
+    strangers_.come(running);
+  }
+  if (!is_of_network(fault_.kind)) {
+    return true;
+  }
+  if (network_ == nullptr) {
     return false;
   }
   switch (fault_.kind) {
     case FaultKind::kDrop:
       return network_->lose(fault_.process, fault_.percent, fault_.direction);
-    case FaultKind::kGap:
-    case FaultKind::kCut:
-      return network_->lose(fault_.process, kAllPercent, Direction::kBoth);
     case FaultKind::kHalfOpen:
       return network_->lose(fault_.process, kAllPercent, fault_.direction);
     case FaultKind::kReset:
       return network_->reset(fault_.process);
-    case FaultKind::kStrangers:
-      strangers_.come(running);
-      return true;
     default:
-      return true;
+      return network_->lose(fault_.process, kAllPercent, Direction::kBoth);
   }
 }
 
 bool FaultWatch::end(pid_t guilty) {
-  if (is_of_network(fault_.kind) && network_ == nullptr) {
-    return false;
-  }
   switch (fault_.kind) {
     case FaultKind::kStop:
     case FaultKind::kSlow:
@@ -88,7 +85,7 @@ bool FaultWatch::end(pid_t guilty) {
       return tell(guilty, SIGKILL);
     case FaultKind::kDrop:
     case FaultKind::kGap:
-      return network_->heal(fault_.process);
+      return network_ != nullptr && network_->heal(fault_.process);
     case FaultKind::kStrangers:
       strangers_.go();
       return true;

@@ -567,12 +567,13 @@ class Runner {
     last = is_grouped ? end_group() : last;
     settle(last, parents, "making a communicator (parent)");
     std::vector<ncclComm_t> children;
+    children.reserve(made.size());
     for (const auto& place : made) {
       children.push_back(comms_.at(place));
     }
     settle(last, children, "making a communicator");
     shared_.note_made(step_->making);
-    has_world_ = has_world_ || making.comms.front() == 0;
+    has_world_ = has_world_ || step_->making == 0;
   }
 
   void init_all(int comm) {
