@@ -225,11 +225,11 @@ std::shared_ptr<Agents::Slot> Agents::slot_of(uint64_t job) {
     const std::lock_guard slot_lock(slot.second->mutex);
     return slot.second.use_count() == 1 && slot.second->server.expired();
   });
-  auto& slot = slots_[job];
-  if (slot == nullptr) {
-    slot = std::make_shared<Slot>();
+  const auto known = slots_.find(job);
+  if (known != slots_.end()) {
+    return known->second;
   }
-  return slot;
+  return slots_.emplace(job, std::make_shared<Slot>()).first->second;
 }
 
 Result<Socket> listen_for_members(const Config& config) {

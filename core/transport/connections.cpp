@@ -40,8 +40,8 @@ TransportKind ConnectionSet::transport_to(int peer) const {
 
 template <class End, class Make>
 End& ConnectionSet::find_or_make(Ends<End>& ends, const ConnectionKey& key, Make make) {
-  auto& end = ends[key];
-  if (end == nullptr) {
+  auto at = ends.find(key);
+  if (at == ends.end()) {
     const auto nranks = static_cast<int>(context_.infos->size());
     const RankPair pair = pair_with(key.peer);
     EndRequest request{
@@ -54,9 +54,9 @@ End& ConnectionSet::find_or_make(Ends<End>& ends, const ConnectionKey& key, Make
         .shared = shared_,
         .mine = mine(),
         .peers = pair.peers};
-    end = (row_of(choose_transport(pair)).*make)(request);
+    at = ends.emplace(key, (row_of(choose_transport(pair)).*make)(request)).first;
   }
-  return *end;
+  return *at->second;
 }
 
 SendEnd& ConnectionSet::find_or_make_send(int peer, int index) {

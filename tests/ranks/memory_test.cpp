@@ -100,13 +100,13 @@ class Marking {
   Marking& operator=(const Marking&) = delete;
 };
 
-/// Runs `attempt` with `count` refusals in a row at ever later allocations, until all are granted.
+/// Runs `attempt` with `count` refusals in a row, from every allocation on once, until all are
+/// granted.
 template <class Attempt>
 void refuse_everywhere(int count, const Attempt& attempt) {
-  constexpr int kStepDivisor = 10;
   int failed = 0;
   refused = 1;
-  for (int first = 0; refused > 0; first += 1 + first / kStepDivisor) {
+  for (int first = 0; refused > 0; ++first) {
     SCOPED_TRACE(testing::Message() << count << " refused after " << first);
     failed += attempt(first) ? 0 : 1;
     if (testing::Test::HasFailure()) {
