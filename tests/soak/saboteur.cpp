@@ -109,14 +109,15 @@ void Saboteur::pause_if_slow() const {
 }
 
 void Saboteur::count_leftovers(int nids) {
-  constexpr int kThreads = 3;  // of asynchronous streams, of stalled calls, and libfabric's
+  constexpr int kThreads = 4;  // of asynchronous streams, stalled calls, doctor, and libfabric's
+  constexpr int kDescriptors = 1;  // at which `plexus doctor` asks
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
   const auto deadline =
       std::chrono::steady_clock::now() +
       (is_of_network_ ? kEndPatienceOfNetwork : kEndPatience) * static_cast<int>(time_factor());
   for (;;) {
-    page_.ndescriptors.store(count_entries("/proc/self/fd") - ndescriptors_ - log -
+    page_.ndescriptors.store(count_entries("/proc/self/fd") - ndescriptors_ - kDescriptors - log -
                              nids * descriptors_of_id);
     page_.nthreads.store(count_entries("/proc/self/task") - 1 - kThreads - nids);
     if (page_.ndescriptors.load() <= 0 && page_.nthreads.load() <= 0) {
