@@ -62,6 +62,14 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
   return next(thread, attr, &start_victim, start);
 }
 __attribute__((visibility("default"))) void* operator new(size_t size) { return allocate(size); }
+__attribute__((visibility("default"))) void* operator new(size_t size,
+                                                          const std::nothrow_t&) noexcept {
+  try {
+    return allocate(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 __attribute__((visibility("default"))) void operator delete(void* memory) noexcept {
   std::free(memory);
 }
