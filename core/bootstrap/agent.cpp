@@ -126,6 +126,8 @@ void Agent::take_from_introducer(const Message& message) {
 }
 
 void Agent::lose_introducer(std::string_view address) {
+  lost_introducer_ = address;
+  table_due_ = now_ + 2 * kTableTime;  // others may still be passing it on
   if (map_ == nullptr && !have_all_joined_) {
     fail_world(fail(Code::kRemoteError,
                     "the process that made the unique id ({}) died or lost its connection before "

@@ -120,6 +120,7 @@ class Agent {
 
  private:
   static constexpr uint32_t kNobody = ~0U;
+  static constexpr auto kTableTime = std::chrono::seconds(5);  // on its way from process to process
   struct Gather {
     Contributions contributions;   // of this process and of those below
     std::set<uint32_t> ranks;      // of this process, that contributed
@@ -201,6 +202,7 @@ class Agent {
   void apply(const News& news, uint32_t spared);
   void attach();
   void adopt_children_of(uint32_t process);
+  void look_for_table(Clock::time_point now);
   void look_for_missing(Group& group);
   void suspect(Group& group, uint32_t process) const;
   void miss(uint32_t process);
@@ -225,6 +227,8 @@ class Agent {
   std::set<uint32_t> ranks_;    // of this process
   std::set<uint32_t> present_;  // of these, that have not left the family
   bool have_all_joined_ = false;
+  std::string lost_introducer_;  // its address
+  std::optional<Clock::time_point> table_due_;
   bool is_over_ = false;
   // Messages of this process's ranks, until the table is there.
   std::vector<std::pair<uint32_t, Message>> waiting_;

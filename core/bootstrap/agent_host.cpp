@@ -107,10 +107,11 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
   PLEXUS_TRY(address, listener.local_address());
   server->address_ = address;
   server->introducer_name_ = introducer.socket.peer_name();
+  const security::Terms terms{.mode = introducer.channel.terms().mode, .key = id.secret};
   PLEXUS_TRY(
       links,
       LinkSet::make(
-          introducer.channel.terms(), LinkSet::ListenerKey::kOfAddress, std::move(listener), {},
+          terms, LinkSet::ListenerKey::kOfAddress, std::move(listener), {},
           {.take = [self = server.get()](Link link,
                                          Message message) { self->take(link, std::move(message)); },
            .end = [self = server.get()](Link link, LinkSet::End end,
@@ -126,6 +127,11 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
   }
   thread.value().detach();  // it ends when the ranks of this process have left
   return server;
+}
+
+void AgentServer::name_first_id(std::string sealed) {
+  const std::lock_guard lock(mutex_);
+  links_->send(introducer_, {.type = MessageType::kFirstId, .payload = std::move(sealed)});
 }
 
 Result<void> AgentServer::join(JoinInfo info, Family& family) {

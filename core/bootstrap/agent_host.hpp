@@ -72,7 +72,7 @@ class LocalAgentHost final : public AgentHost {
 /// have left.
 class AgentServer final : public AgentHost {
  public:
-  /// `introducer`: a connection to it that has proved itself.
+  /// `id`: of the job. `introducer`: a connection to it that has proved itself.
   static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
                                                     uint64_t process,
                                                     Socket listener,
@@ -81,6 +81,8 @@ class AgentServer final : public AgentHost {
   AgentServer(const UniqueId& id, uint64_t process, Explain explain)
       : AgentHost(id.job, process, std::move(explain)), id_(id) {}
 
+  /// The introducer is that of a further unique id. `sealed`: payload of kFirstId.
+  void name_first_id(std::string sealed);
   /// A rank of this process joins. `info.process` is completed with the address of this agent.
   Result<void> join(JoinInfo info, Family& family);
   /// More ranks of this process can join.

@@ -226,6 +226,27 @@ void Agent::suspect(Group& group, uint32_t process) const {
   }
 }
 
+/// All have joined, but those that were to pass on the table have died or are stopped: the
+/// introducer has it too.
+void Agent::look_for_table(Clock::time_point now) {
+  if (map_ != nullptr || !have_all_joined_ || present_.empty()) {
+    return;
+  }
+  table_due_ = table_due_.value_or(now + kTableTime);
+  if (now < *table_due_) {
+    return;
+  }
+  table_due_ = now + kTableTime;
+  if (lost_introducer_.empty()) {
+    out_.to_introducer({.type = MessageType::kTable, .tag = process_id_});
+    return;
+  }
+  fail_world(fail(Code::kRemoteError,
+                  "the process that made the unique id ({}) and those that were to pass on the "
+                  "table of processes died or lost their connections while the ranks joined",
+                  lost_introducer_));
+}
+
 /// A process that dies while it has no parent is missed by nobody but those who need it. They look
 /// from time to time whether it is there.
 void Agent::look_for_missing(Group& group) {
@@ -245,6 +266,7 @@ void Agent::look_for_missing(Group& group) {
 
 void Agent::tick(Clock::time_point now) {
   now_ = now;
+  look_for_table(now);
   const bool looks = map_ != nullptr && now >= next_look_;
   if (looks) {
     next_look_ = now + kLookPause;

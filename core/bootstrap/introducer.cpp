@@ -14,19 +14,31 @@ std::string name_of(const JoinInfo& info) {
 }  // namespace
 
 Result<void> Introducer::take(uint32_t guest, const Message& message) {
-  if (message.type == MessageType::kJoin) {
-    PLEXUS_TRY(info, decode_join(message.payload));
-    return join(guest, info);
+  switch (message.type) {
+    case MessageType::kJoin:
+    case MessageType::kRelayed: {
+      PLEXUS_TRY(info, decode_join(message.payload));
+      return join(guest, info, message.type == MessageType::kRelayed);
+    }
+    case MessageType::kFail:
+      take_failure(message);
+      return ok();
+    case MessageType::kTable:
+      if (is_complete_ && guests_.count(guest) != 0) {
+        send_(
+            guest,
+            {.type = MessageType::kTable, .group = world_, .tag = message.tag, .payload = table_});
+      }
+      return ok();
+    case MessageType::kLost:
+      lose_process(guest, message.tag);
+      return ok();
+    case MessageType::kLeave:
+      guests_.erase(guest);  // it has the table, or has left
+      return ok();
+    default:
+      return break_of_protocol("a message that is not for the introducer");
   }
-  if (message.type == MessageType::kFail) {
-    take_failure(message);
-    return ok();
-  }
-  if (message.type == MessageType::kLeave) {
-    guests_.erase(guest);  // it has the table, or has left
-    return ok();
-  }
-  return break_of_protocol("a message that is not for the introducer");
 }
 
 void Introducer::take_failure(const Message& message) {
@@ -58,24 +70,33 @@ void Introducer::take_failure(const Message& message) {
                 error.message()));
 }
 
-Result<void> Introducer::join(uint32_t guest, const JoinInfo& info) {
-  std::string wrong;
+/// Why that rank cannot join; "": it can.
+std::string Introducer::find_fault(const JoinInfo& info) const {
+  if (info.nranks != nranks_) {
+    return fmt::format("{} says there are {} ranks, {} says {}", name_of(info), info.nranks,
+                       names_.begin()->second, nranks_);
+  }
+  if (info.version != version_) {
+    return fmt::format("{} has version {}, {} has {}", name_of(info), info.version,
+                       names_.begin()->second, version_);
+  }
+  if (const auto same = names_.find(info.rank); same != names_.end()) {
+    return fmt::format("{}:{} and {} both say they are rank {}", info.process.host,
+                       info.process.pid, same->second, info.rank);
+  }
+  return {};
+}
+
+Result<void> Introducer::join(uint32_t guest, const JoinInfo& info, bool is_relayed) {
   if (nranks_ == 0) {
     nranks_ = info.nranks;
     version_ = info.version;
-  } else if (info.nranks != nranks_) {
-    wrong = fmt::format("{} says there are {} ranks, {} says {}", name_of(info), info.nranks,
-                        names_.begin()->second, nranks_);
-  } else if (info.version != version_) {
-    wrong = fmt::format("{} has version {}, {} has {}", name_of(info), info.version,
-                        names_.begin()->second, version_);
-  } else if (const auto same = names_.find(info.rank); same != names_.end()) {
-    wrong = fmt::format("{}:{} and {} both say they are rank {}", info.process.host,
-                        info.process.pid, same->second, info.rank);
   }
-  ProcessEntry& mine = guests_[guest];
-  if (mine.ranks.empty()) {
-    mine = info.process;
+  Guest& mine = guests_[guest];
+  mine.is_relay |= is_relayed;
+  if (!mine.is_relay && !mine.processes.empty() &&
+      mine.processes.count(info.process.process) == 0) {
+    return break_of_protocol("two processes on one connection");
   }
   if (failure_.has_value()) {
     const Error late = fail(Code::kRemoteError, "the job failed before rank {} joined: {}",
@@ -83,14 +104,15 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info) {
     send_(guest, {.type = MessageType::kFail, .group = world_, .payload = encode(late)});
     return ok();
   }
-  if (!wrong.empty()) {
+  if (const std::string fault = find_fault(info); !fault.empty()) {
     fail_all(fail(Code::kInvalidUsage,
                   "{}: give every rank the same unique id and number of ranks, and a rank of its "
                   "own",
-                  wrong));
+                  fault));
     return ok();
   }
-  mine.ranks.push_back(info.rank);
+  const auto process = mine.processes.emplace(info.process.process, info.process).first;
+  process->second.ranks.push_back(info.rank);
   names_.emplace(info.rank, name_of(info));
   if (names_.size() == nranks_) {
     complete();
@@ -101,9 +123,9 @@ Result<void> Introducer::join(uint32_t guest, const JoinInfo& info) {
 void Introducer::complete() {
   is_complete_ = true;
   std::vector<ProcessEntry> entries;
-  for (const auto& [id, process] : guests_) {
-    if (!process.ranks.empty()) {
-      entries.push_back(process);
+  for (const auto& [id, guest] : guests_) {
+    for (const auto& [process, entry] : guest.processes) {
+      entries.push_back(entry);
     }
   }
   auto table = ProcessTable::make(std::move(entries));
@@ -113,29 +135,47 @@ void Introducer::complete() {
     return;
   }
   const uint64_t root = table.value().id_of(0);
-  const std::string bytes = table.value().encode();
-  for (const auto& [id, process] : guests_) {
-    if (process.process != root) {
-      send_(id, {.type = MessageType::kJoined, .group = world_});
+  table_ = table.value().encode();
+  const auto has_root = [root](const Guest& guest) { return guest.processes.count(root) != 0; };
+  for (const auto& [id, guest] : guests_) {
+    if (guest.is_relay || !has_root(guest)) {
+      send_(id, {.type = MessageType::kJoined, .group = world_, .tag = root});
     }
   }
-  for (const auto& [id, process] : guests_) {
-    if (process.process == root) {
-      send_(id, {.type = MessageType::kTable, .group = world_, .payload = bytes});
+  for (const auto& [id, guest] : guests_) {
+    if (has_root(guest)) {
+      send_(id, {.type = MessageType::kTable, .group = world_, .tag = root, .payload = table_});
     }
   }
 }
 
 void Introducer::lose(uint32_t guest) {
-  const auto at = guests_.find(guest);
-  if (at == guests_.end()) {
+  auto lost = guests_.extract(guest);
+  if (lost.empty() || lost.mapped().processes.empty()) {
     return;
   }
-  const ProcessEntry process = std::move(at->second);
-  guests_.erase(at);
-  if (!process.ranks.empty()) {  // also of one that was to pass the table on
+  const std::string& name = names_.at(lost.mapped().processes.begin()->second.ranks.front());
+  if (lost.mapped().is_relay) {
+    fail_all(fail(Code::kRemoteError,
+                  "the process that made the unique id with which {} joins died or lost its "
+                  "connection before all ranks had joined",
+                  name));
+    return;
+  }
+  fail_all(
+      fail(Code::kRemoteError, "{} died or lost its connection before all ranks had joined", name));
+}
+
+/// Also of one that was to pass the table on.
+void Introducer::lose_process(uint32_t guest, uint64_t process) {
+  const auto relay = guests_.find(guest);
+  if (relay == guests_.end()) {
+    return;
+  }
+  const auto at = relay->second.processes.find(process);
+  if (at != relay->second.processes.end()) {
     fail_all(fail(Code::kRemoteError, "{} died or lost its connection before all ranks had joined",
-                  names_.at(process.ranks.front())));
+                  names_.at(at->second.ranks.front())));
   }
 }
 
@@ -166,7 +206,7 @@ void Introducer::fail_all(const Error& error) {
   }
   failure_ = error.clone();
   const Message message{.type = MessageType::kFail, .group = world_, .payload = encode(error)};
-  for (const auto& [id, process] : guests_) {
+  for (const auto& [id, guest] : guests_) {
     send_(id, message);
   }
 }

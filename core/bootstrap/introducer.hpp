@@ -41,8 +41,15 @@ class Introducer {
   [[nodiscard]] bool is_alone() const noexcept { return guests_.empty(); }
 
  private:
-  Result<void> join(uint32_t guest, const JoinInfo& info);
+  /// Who has not got the table yet: a process, or those of a Relay.
+  struct Guest {
+    bool is_relay = false;
+    std::map<uint64_t, ProcessEntry> processes;  // by process_id()
+  };
+  Result<void> join(uint32_t guest, const JoinInfo& info, bool is_relayed);
+  [[nodiscard]] std::string find_fault(const JoinInfo& info) const;
   void take_failure(const Message& message);
+  void lose_process(uint32_t guest, uint64_t process);
   void complete();
   void fail_all(const Error& error);
   [[nodiscard]] std::string missing_ranks(size_t& count) const;
@@ -51,9 +58,10 @@ class Introducer {
   Send send_;
   uint32_t nranks_ = 0;
   uint32_t version_ = 0;
-  std::map<uint32_t, ProcessEntry> guests_;
+  std::map<uint32_t, Guest> guests_;
   std::map<uint32_t, std::string> names_;  // rank -> its name, of those that joined
   bool is_complete_ = false;
+  std::string table_;  // when it is complete
   std::optional<Error> failure_;
 };
 

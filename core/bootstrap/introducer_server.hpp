@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The introducer on TCP: one listening port and one thread in the process that made the unique id.
-// It ends when every process has the table, or when the time for joining is over.
+// It ends when every process has the table, or when the time for joining is over. Of several unique
+// ids, those after the first pass the ranks on to the first one's (Relay).
 #pragma once
 
 #include <chrono>
+#include <string_view>
 
 #include "core/base/result.hpp"
 #include "core/bootstrap/link_set.hpp"
@@ -11,6 +13,8 @@
 #include "core/os/socket.hpp"
 
 namespace plexus {
+
+inline constexpr std::string_view kFirstIdPurpose = "first id";  // of what kFirstId seals
 
 struct IntroducerOptions {
   security::Mode mode = security::Mode::kAuth;

@@ -89,10 +89,15 @@ void LinkSet::watch(Link link, Entry& entry) {
 }
 
 Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address) {
+  return connect(address, key_of(terms_.key, address));
+}
+
+Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address, const security::Key& key) {
   PLEXUS_TRY(socket, Socket::start_connect(address));
   return add({.state = Entry::State::kConnecting,
               .socket = std::move(socket),
               .address = address,
+              .key = key,
               .deadline = Deadline::after(times_.connect),
               .is_mutual = false});
 }
@@ -326,9 +331,8 @@ bool LinkSet::finish_connect(Link link, Entry& entry) {
     drop(link, made.error().message());
     return false;
   }
-  entry.channel =
-      security::Channel(entry.socket.fd(), security::Role::kCaller,
-                        {.mode = terms_.mode, .key = key_of(terms_.key, entry.address)});
+  entry.channel = security::Channel(entry.socket.fd(), security::Role::kCaller,
+                                    {.mode = terms_.mode, .key = entry.key});
   entry.state = Entry::State::kProving;
   return true;
 }

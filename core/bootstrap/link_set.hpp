@@ -57,7 +57,7 @@ class LinkSet {
   enum class ListenerKey { kOfJob, kOfAddress };
   static security::Key key_of(const security::Key& job, const SocketAddress& listener);
 
-  /// An Error: the system gives no descriptor. connect() is for listeners with kOfAddress.
+  /// An Error: the system gives no descriptor.
   static Result<std::unique_ptr<LinkSet>> make(const security::Terms& terms,
                                                ListenerKey key,
                                                Socket listener,
@@ -67,9 +67,12 @@ class LinkSet {
   LinkSet(const LinkSet&) = delete;
   LinkSet& operator=(const LinkSet&) = delete;
 
-  /// Begins to connect. Messages may be sent at once. An Error: no descriptor is left, or the
-  /// address cannot be reached from here; there is no link then.
+  /// Begins to connect to a listener of this job with kOfAddress. Messages may be sent at once. An
+  /// Error: no descriptor is left, or the address cannot be reached from here; there is no link
+  /// then.
   Result<Link> connect(const SocketAddress& address);
+  /// The same for a listener with another key.
+  Result<Link> connect(const SocketAddress& address, const security::Key& key);
   /// Takes over a connection that has proved itself on both sides.
   Result<Link> adopt(ProvenSocket proven);
   void send(Link link, const Message& message);
@@ -97,6 +100,7 @@ class LinkSet {
     Socket socket;
     security::Channel channel = {};  // from kProving on
     SocketAddress address = {};      // of the other side, where this one connects
+    security::Key key = {};          // of the listener there
     Deadline deadline = Deadline::never();
     MessageReader reader = {};
     std::string out = {};      // to be sent

@@ -55,7 +55,7 @@ Result<std::optional<Message>> MessageReader::next() {
   message.group = reader.take<uint64_t>();
   message.tag = reader.take<uint64_t>();
   const bool known = type >= static_cast<uint16_t>(MessageType::kJoin) &&
-                     type <= static_cast<uint16_t>(MessageType::kLate);
+                     type <= static_cast<uint16_t>(kLastMessageType);
   if (magic != kMessageMagic || size > kPayloadBytesMax || !known) {
     return damaged("header");
   }

@@ -18,8 +18,11 @@ namespace plexus {
 enum class MessageType : uint16_t {
   // a process and the introducer
   kJoin = 1,    // to the introducer: JoinInfo of one rank
-  kTable = 2,   // the ProcessTable; also from agent to agent, down the control tree
-  kJoined = 3,  // from the introducer: all ranks have joined; its loss is no failure from now on
+  kTable = 2,   // the ProcessTable; also from agent to agent, down the control tree. From the
+                // introducer: for process `tag`. To it, without payload: process `tag` has waited
+                // long for it
+  kJoined = 3,  // from the introducer: all ranks have joined; its loss is no failure from now on.
+                // The table goes to process `tag` first
   // agent to agent
   // First message of a connection: `tag` is the process_id() of who connects. So is its answer.
   kLink = 4,
@@ -42,8 +45,15 @@ enum class MessageType : uint16_t {
                      // message of `group`; between agents: LeaveNotes
   kLeave = 19,       // from a rank: it leaves the family; between agents: my process does
   kLate = 20,        // a gather of `group` takes long; payload: a sentence that says for whom
+  // Several unique ids. From an agent to the introducer of a further one, before kJoin: the first
+  // id, sealed by the further one's secret.
+  kFirstId = 21,
+  // from the introducer of a further unique id to that of the first
+  kRelayed = 22,  // a guest's kJoin
+  kLost = 23,     // the connection of process `tag`, a guest, is lost
 };
 
+inline constexpr MessageType kLastMessageType = MessageType::kLost;
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
 inline constexpr size_t kHeaderBytes = 40;

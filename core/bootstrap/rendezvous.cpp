@@ -12,6 +12,7 @@
 #include "core/bootstrap/agent_host.hpp"
 #include "core/bootstrap/family.hpp"
 #include "core/bootstrap/introducer_server.hpp"
+#include "security/seal.hpp"
 
 namespace plexus {
 namespace {
@@ -58,6 +59,16 @@ Result<void> introduce(const UniqueId& id, Socket listener, const Config& config
                           {.mode = mode_of(config),
                            .join_time = std::chrono::seconds(config.bootstrap_timeout_s),
                            .stays = config.comm_id.empty()});
+}
+
+/// With which of several ids a rank registers: blocks of ranks, of which the first ones may be
+/// larger by one.
+size_t share_of(int rank, int nranks, size_t nids) {
+  const auto number = static_cast<size_t>(rank);
+  const size_t size = static_cast<size_t>(nranks) / nids;
+  const size_t larger = static_cast<size_t>(nranks) % nids;
+  const size_t in_larger = larger * (size + 1);
+  return number < in_larger ? number / (size + 1) : larger + (number - in_larger) / size;
 }
 
 /// Connects, and retries until patience ends while the introducer is busy or, with `may_come`
@@ -116,8 +127,13 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
 /// One rank that joins.
 class Joining {
  public:
-  Joining(Agents& agents, const Config& config, const UniqueId& id, const Patience& patience)
-      : agents_(agents), config_(config), id_(id), patience_(patience) {}
+  /// `id`: that of the job. `introducer`: the one, of several, where this rank registers.
+  Joining(Agents& agents,
+          const Config& config,
+          const UniqueId& id,
+          const UniqueId& introducer,
+          const Patience& patience)
+      : agents_(agents), config_(config), id_(id), introducer_(introducer), patience_(patience) {}
 
   Result<std::shared_ptr<Family>> join(const JoinInfo& info) {
     const auto slot = agents_.slot_of(id_.job);
@@ -170,8 +186,9 @@ class Joining {
   }
 
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
-    PLEXUS_TRY(introducer, connect_to_introducer(id_.address, !config_.comm_id.empty(), patience_));
-    const security::Terms terms{.mode = mode_of(config_), .key = id_.secret};
+    PLEXUS_TRY(introducer,
+               connect_to_introducer(introducer_.address, !config_.comm_id.empty(), patience_));
+    const security::Terms terms{.mode = mode_of(config_), .key = introducer_.secret};
     auto proved = prove(std::move(introducer), terms, patience_);
     if (proved.has_error()) {
       return describe(std::move(proved).error());
@@ -187,8 +204,12 @@ class Joining {
       (void)proven.channel.send(bytes.data(), bytes.size());
       return std::move(listener).error();
     }
-    return AgentServer::start(id_, agents_.process_, std::move(listener).value(), std::move(proven),
-                              agents_.explain_);
+    PLEXUS_TRY(server, AgentServer::start(id_, agents_.process_, std::move(listener).value(),
+                                          std::move(proven), agents_.explain_));
+    if (introducer_.job != id_.job) {
+      server->name_first_id(security::seal(introducer_.secret, kFirstIdPurpose, id_.to_bytes()));
+    }
+    return server;
   }
   /// What the failure of the handshake with the introducer means.
   static Error describe(Error error) {
@@ -216,6 +237,7 @@ class Joining {
   Agents& agents_;
   const Config& config_;
   const UniqueId& id_;
+  const UniqueId& introducer_;
   const Patience& patience_;
 };
 
@@ -278,10 +300,12 @@ Result<std::unique_ptr<Exchange>> join(Agents& agents,
                                   .host_key = host_identity(config.hostid).hash,
                                   .pid = static_cast<int32_t>(getpid()),
                                   .host = host_identity("").name}};
-  auto family = Joining(agents, config, id, patience).join(info);
+  const UniqueId& introducer =
+      config.comm_id.empty() ? ids[share_of(rank, nranks, ids.size())] : id;
+  auto family = Joining(agents, config, id, introducer, patience).join(info);
   if (family.has_error()) {
     return std::move(family).error().with_context(
-        fmt::format("rank {} joining {}", rank, id.address.to_string()));
+        fmt::format("rank {} joining {}", rank, introducer.address.to_string()));
   }
   return std::make_unique<Exchange>(std::move(family).value(), id.job,
                                     all_ranks(static_cast<size_t>(nranks)), rank);

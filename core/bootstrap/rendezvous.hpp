@@ -60,8 +60,8 @@ Result<Socket> listen_for_members(const Config& config);
 Result<UniqueId> start_root(const Config& config);
 
 /// Joins as `rank` of `nranks`. Blocks until the introducer is reached; the first all_gather waits
-/// for the other ranks. Returns early when `*stop` becomes true. If there are several `ids` (the
-/// same on all ranks), the first is used.
+/// for the other ranks. Returns early when `*stop` becomes true. There may be several `ids`
+/// (the same on all ranks, at most one per rank): each rank registers with one of them.
 Result<std::unique_ptr<Exchange>> join(Agents& agents,
                                        const Config& config,
                                        std::span<const UniqueId> ids,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a hostile or broken process may send on the control plane: bytes in arbitrary pieces through
-// the reader, the messages into every decoder, into an introducer, and into the agents of three
-// correct processes. No input may crash, leak, use unbounded memory, or keep the correct ones from
-// ending: at the end the hostile process dies, and every rank leaves.
+// the reader, the messages into every decoder, into an introducer, a relay, and into the agents of
+// three correct processes. No input may crash, leak, use unbounded memory, or keep the correct ones
+// from ending: at the end the hostile process dies, and every rank leaves.
 //
 // Input: the first byte determines how the stream is divided; then the bytes of the stream.
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "core/bootstrap/agent.hpp"
 #include "core/bootstrap/introducer.hpp"
 #include "core/bootstrap/message.hpp"
+#include "core/bootstrap/relay.hpp"
 #include "core/bootstrap/unique_id.hpp"
 
 namespace plexus {
@@ -161,6 +162,11 @@ void fuzz(std::string_view bytes) {
   Introducer introducer(kWorld, [](uint32_t, const Message& message) {
     require(message.payload.size() <= kPayloadBytesMax);
   });
+  const auto is_bounded = [](const Message& message) {
+    require(message.payload.size() <= kPayloadBytesMax);
+  };
+  Relay relay(kWorld, {.send = [&](uint32_t, const Message& message) { is_bounded(message); },
+                       .send_to_first = is_bounded});
   const size_t piece = bytes.empty() ? 1 : static_cast<size_t>(bytes.front()) % 37 + 1;
   MessageReader reader;
   uint32_t to = 0;
@@ -180,6 +186,10 @@ void fuzz(std::string_view bytes) {
       decode_all(message.value()->payload);
       if (introducer.take(to, *message.value()).has_error()) {
         introducer.lose(to);
+      }
+      relay.take_from_first(*message.value());
+      if (relay.take(to, *message.value()).has_error()) {
+        relay.lose(to);
       }
       job.hear(to, std::move(*message.value()));
       to = (to + 1) % kHostile;

@@ -69,6 +69,60 @@ class AgentTest : public ::testing::Test {
   std::vector<Delivered> delivered_;
 };
 
+/// All have joined, and nobody passes on the table.
+class AgentWithoutTable : public ::testing::Test {
+ protected:
+  AgentWithoutTable() {
+    EXPECT_TRUE(agent_
+                    .join({.rank = 0,
+                           .nranks = 2,
+                           .version = 1,
+                           .process = {.process = 7, .pid = 100, .host = "n"}})
+                    .has_value());
+    agent_.take_from_introducer({.type = MessageType::kJoined, .group = kWorld, .tag = 8});
+    asked_.clear();
+  }
+  void wait(std::chrono::seconds time) {
+    for (const auto end = now_ + time; now_ < end; now_ += std::chrono::milliseconds(100)) {
+      agent_.tick(now_);
+    }
+  }
+
+  std::vector<Message> asked_;
+  std::vector<Error> failures_;
+  Clock::time_point now_ = Clock::now();
+  Agent agent_{kWorld,
+               7,
+               {.send = [](uint32_t, const Message&) {},
+                .deliver =
+                    [this](uint32_t, const Message& message) {
+                      failures_.push_back(decode_error(message.payload));
+                    },
+                .to_introducer = [this](const Message& message) { asked_.push_back(message); },
+                .say_goodbye = [](const Message&) {}}};
+};
+
+TEST_F(AgentWithoutTable, AsksTheIntroducer) {
+  wait(std::chrono::seconds(4));
+  EXPECT_TRUE(asked_.empty());
+  wait(std::chrono::seconds(2));
+  ASSERT_EQ(asked_.size(), 1U);
+  EXPECT_EQ(asked_[0].type, MessageType::kTable);
+  EXPECT_EQ(asked_[0].tag, 7U);
+  EXPECT_TRUE(failures_.empty());
+}
+
+TEST_F(AgentWithoutTable, GivesUpWhenTheIntroducerIsGoneToo) {
+  wait(std::chrono::seconds(4));
+  agent_.lose_introducer("1.2.3.4:5");
+  wait(std::chrono::seconds(9));
+  EXPECT_TRUE(failures_.empty()) << "others may have it";
+  wait(std::chrono::seconds(2));
+  ASSERT_EQ(failures_.size(), 1U);
+  EXPECT_EQ(failures_[0].code(), Code::kRemoteError);
+  EXPECT_THAT(failures_[0].message(), HasSubstr("(1.2.3.4:5)"));
+}
+
 TEST_F(AgentTest, SaysWhoIsMissingWhenAGatherTakesTooLong) {
   start({.processes = 40, .ranks_per_process = 2, .processes_per_host = 4});
   for (uint32_t rank = 0; rank < 80; ++rank) {

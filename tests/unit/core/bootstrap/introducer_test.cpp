@@ -124,6 +124,18 @@ TEST_F(IntroducerTest, IsAloneWhenAllHaveTheTable) {
   EXPECT_TRUE(introducer_.is_alone());
 }
 
+TEST_F(IntroducerTest, GivesTheTableToWhoHasWaitedForIt) {
+  ASSERT_TRUE(join(1, 0, 2).has_value());
+  ASSERT_TRUE(introducer_.take(1, {.type = MessageType::kTable, .tag = 1}).has_value());
+  EXPECT_TRUE(sent_.empty()) << "there is none yet";
+  ASSERT_TRUE(join(2, 1, 2).has_value());
+  ASSERT_TRUE(introducer_.take(2, {.type = MessageType::kTable, .tag = 2}).has_value());
+  ASSERT_EQ(sent_.size(), 3U);
+  EXPECT_EQ(sent_.back().first, 2U);
+  EXPECT_EQ(sent_.back().second.type, MessageType::kTable);
+  EXPECT_TRUE(ProcessTable::decode(sent_.back().second.payload).has_value());
+}
+
 TEST_F(IntroducerTest, RefusesOtherMessages) {
   EXPECT_TRUE(introducer_.take(1, {.type = MessageType::kGather}).has_error());
   EXPECT_TRUE(introducer_.take(1, {.type = MessageType::kJoin, .payload = "x"}).has_error());

@@ -23,6 +23,7 @@
 
 #include "core/bootstrap/introducer_server.hpp"
 #include "security/handshake.hpp"
+#include "security/seal.hpp"
 
 namespace plexus {
 namespace {
@@ -52,9 +53,10 @@ UniqueId start() {
 /// One process with one rank.
 class Rank {
  public:
-  Rank(const UniqueId& id, int rank, int nranks)
+  Rank(const UniqueId& id, int rank, int nranks) : Rank(std::span(&id, 1), rank, nranks) {}
+  Rank(std::span<const UniqueId> ids, int rank, int nranks)
       : agents_(5000 + static_cast<uint64_t>(rank)),
-        exchange_(join(agents_, loopback_config(), std::span(&id, 1), rank, nranks, nullptr)) {}
+        exchange_(join(agents_, loopback_config(), ids, rank, nranks, nullptr)) {}
   [[nodiscard]] const Result<std::unique_ptr<Exchange>>& joined() const { return exchange_; }
   Exchange* operator->() { return exchange_.value().get(); }
   Exchange& operator*() { return *exchange_.value(); }
@@ -78,10 +80,10 @@ void on_ranks(int first, int end, const Body& body) {
   }
 }
 
-Ranks join_all(const UniqueId& id, int nranks) {
+Ranks join_all(std::span<const UniqueId> ids, int nranks) {
   Ranks ranks(static_cast<size_t>(nranks));
   on_ranks(0, nranks, [&](int rank) {
-    auto made = std::make_unique<Rank>(id, rank, nranks);
+    auto made = std::make_unique<Rank>(ids, rank, nranks);
     ASSERT_TRUE(made->joined().has_value()) << made->joined().error().message();
     const auto all = (*made)->all_gather(std::to_string(rank));
     ASSERT_TRUE(all.has_value()) << all.error().message();
@@ -90,6 +92,8 @@ Ranks join_all(const UniqueId& id, int nranks) {
   });
   return ranks;
 }
+
+Ranks join_all(const UniqueId& id, int nranks) { return join_all(std::span(&id, 1), nranks); }
 
 void expect_job_runs(const UniqueId& id, int nranks) { join_all(id, nranks); }
 
@@ -362,6 +366,70 @@ TEST(Rendezvous, WhoIsGoneIsMissedWithinSeconds) {
   EXPECT_EQ(one.joined().error().code(), Code::kRemoteError);
   EXPECT_THAT(one.joined().error().message(),
               AllOf(HasSubstr("ncclGetUniqueId"), HasSubstr(id.address.to_string())));
+}
+
+TEST(Rendezvous, SeveralIdsShareTheRanks) {
+  const std::vector<UniqueId> ids = {start(), start(), start()};
+  join_all(ids, 7);
+}
+
+TEST(Rendezvous, SeveralIdsMayBeOne) {
+  const UniqueId id = start();
+  join_all(std::vector{id, id}, 3);
+}
+
+TEST(Rendezvous, WhoRegisteredWithAFurtherIdAndDiedIsNamed) {
+  const std::vector<UniqueId> ids = {start(), start()};
+  Rank zero(ids, 0, 4);
+  ASSERT_TRUE(zero.joined().has_value());
+  Socket process = enter(ids[1]);  // has ranks 2 and 3
+  const auto send = [&](const Message& message) {
+    EXPECT_TRUE(process.send_all(encode(message), patience()).has_value());
+  };
+  send({.type = MessageType::kFirstId,
+        .payload = security::seal(ids[1].secret, kFirstIdPurpose, ids[0].to_bytes())});
+  for (const uint32_t rank : {2U, 3U}) {
+    send({.type = MessageType::kJoin,
+          .payload = encode(JoinInfo{.rank = rank,
+                                     .nranks = 4,
+                                     .version = 2,
+                                     .process = {.process = 5, .pid = 77, .host = "far"}})});
+  }
+  process.close();
+  EXPECT_THAT(failure_of(*zero), HasSubstr("rank 2 (far:77) died"));
+}
+
+TEST(Rendezvous, AFurtherIdWhoseMakerIsGoneIsNamed) {
+  std::vector<UniqueId> ids = {start(), start()};
+  {
+    auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
+    ids[1].address = listener.value().local_address().value();
+  }
+  const Rank one(ids, 1, 2);
+  ASSERT_TRUE(one.joined().has_error());
+  EXPECT_THAT(one.joined().error().message(), HasSubstr(ids[1].address.to_string()));
+}
+
+TEST(Rendezvous, AFirstIdWhoseMakerIsGoneIsSaidToThoseOfFurtherOnes) {
+  std::vector<UniqueId> ids = {start(), start()};
+  {
+    auto listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0);
+    ids[0].address = listener.value().local_address().value();
+  }
+  Rank one(ids, 1, 2);
+  ASSERT_TRUE(one.joined().has_value());
+  EXPECT_THAT(failure_of(*one), HasSubstr("the process that made the first unique id"));
+}
+
+TEST(Rendezvous, ListsOfIdsThatDifferAreAnErrorOfBoth) {
+  const std::vector<UniqueId> ids = {start(), start(), start()};
+  const std::vector<UniqueId> others = {ids[2], ids[1]};
+  const std::vector<UniqueId> some = {ids[0], ids[1]};
+  Rank one(some, 1, 2);
+  ASSERT_TRUE(one.joined().has_value());
+  Rank other(others, 1, 2);
+  EXPECT_THAT(failure_of(*one), HasSubstr("the same ids in the same order"));
+  EXPECT_THAT(failure_of(*other), HasSubstr("the same ids in the same order"));
 }
 
 TEST(Rendezvous, AWrongInterfaceNamesItsSetting) {
