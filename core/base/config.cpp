@@ -131,6 +131,12 @@ const Row kRows[] = {
      &Config::bootstrap_timeout_s,
      1,
      kSecondsMax},
+    {{"PLEXUS_CONTROL_CONNECTIONS", "256", "1..1000000",
+      "connections of the control plane that a process keeps open, besides those of its tree; the "
+      "one that was not used for longest is closed"},
+     &Config::control_connections,
+     1,
+     1'000'000},
     {{"PLEXUS_STALL_S", "30", "seconds, 0 = never",
       "ranks that wait for longer in a call ask all others what they do, and log who keeps them "
       "waiting"},

@@ -50,7 +50,8 @@ struct Config {
   std::string bootstrap_ifname;
   std::string port_range;
   int64_t bootstrap_timeout_s = 300;
-  int64_t stall_s = 30;  // NOLINT(readability-magic-numbers): a default
+  int64_t control_connections = 256;  // NOLINT(readability-magic-numbers): a default
+  int64_t stall_s = 30;               // NOLINT(readability-magic-numbers): a default
   std::string stall_file;
   bool doctor = true;
   std::string net_security = "auth";

@@ -117,6 +117,10 @@ class Agent {
   [[nodiscard]] size_t groups() const noexcept { return groups_.size(); }
   [[nodiscard]] bool knows_death_of(uint32_t process) const { return dead_.count(process) != 0; }
   [[nodiscard]] std::optional<uint32_t> parent() const noexcept { return parent_; }
+  /// In the tree over all processes.
+  [[nodiscard]] bool is_neighbour(uint32_t process) const {
+    return parent_ == process || children_.count(process) != 0;
+  }
 
  private:
   static constexpr uint32_t kNobody = ~0U;
@@ -210,9 +214,6 @@ class Agent {
   [[nodiscard]] std::optional<uint32_t> heir_of(const Group& group) const;
   [[nodiscard]] bool is_gone(uint32_t process) const {
     return dead_.count(process) + gone_.count(process) != 0;
-  }
-  [[nodiscard]] bool is_neighbour(uint32_t process) const {
-    return parent_ == process || children_.count(process) != 0;
   }
   [[nodiscard]] std::vector<News> all_news() const;
   [[nodiscard]] std::string name_of(uint32_t rank) const;

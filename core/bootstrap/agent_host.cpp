@@ -102,6 +102,7 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
                                                         uint64_t process,
                                                         Socket listener,
                                                         ProvenSocket introducer,
+                                                        size_t links_max,
                                                         Explain explain) {
   auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
   PLEXUS_TRY(address, listener.local_address());
@@ -117,6 +118,21 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
            .end = [self = server.get()](Link link, LinkSet::End end,
                                         const std::string& why) { self->end(link, end, why); }}));
   server->links_ = std::move(links);
+  server->peers_ = std::make_unique<PeerLinks>(
+      *server->links_, id.job, links_max,
+      PeerLinks::Handler{
+          .take = [self = server.get()](
+                      uint32_t peer,
+                      Message message) { return self->agent_.take_from(peer, std::move(message)); },
+          .lose =
+              [self = server.get()](uint32_t peer, LinkSet::End end, const std::string& why) {
+                self->agent_.lose(
+                    peer,
+                    end == LinkSet::End::kBroken ? Agent::Loss::kBroken : Agent::Loss::kRefused,
+                    why);
+              },
+          .keeps = [self = server.get()](uint32_t peer) { return self->agent_.is_neighbour(peer); },
+          .break_down = [self = server.get()](const Error& error) { self->fail_all(error); }});
   PLEXUS_TRY(link, server->links_->adopt(std::move(introducer)));
   server->introducer_ = link;
   auto thread = start_thread("the control plane", [server] { server->serve(); });
@@ -177,13 +193,7 @@ void AgentServer::serve() {
 /// Requires mutex_.
 void AgentServer::step() {
   links_->progress();
-  for (const auto& [process, why] : std::exchange(unreachable_, {})) {
-    agent_.lose(process, Agent::Loss::kRefused, why);
-  }
-  if (broken_.has_value()) {
-    fail_all(*broken_);
-    broken_.reset();
-  }
+  peers_->progress();
   agent_.tick(Clock::now());
   if (ends_ && (links_->is_empty() || goodbye_.expired())) {
     has_ended_ = true;
@@ -215,130 +225,44 @@ void AgentServer::say_goodbye(const Message& message) {
     links_->send(introducer_, {.type = MessageType::kLeave});
     links_->finish(std::exchange(introducer_, 0));
   }
-  for (const auto& [link, process] : processes_) {
-    links_->send(link, message);
-  }
+  peers_->say_goodbye(message);
   links_->finish_all();
-  processes_.clear();
-  link_to_.clear();
-  ids_.clear();
   links_->stop_listening();
   ends_ = true;
   goodbye_ = Deadline::after(kGoodbyeTime);
 }
 
 void AgentServer::send(uint32_t process, const Message& message) {
-  auto at = link_to_.find(process);
-  if (at == link_to_.end()) {
-    auto address = agent_.map()->table.address_of(process);
-    auto link = address.has_value() ? links_->connect(address.value())
-                                    : Result<Link>(std::move(address).error());
-    if (link.has_error()) {
-      if (link.error().code() == Code::kRemoteError) {
-        unreachable_.emplace_back(process, link.error().message());
-      } else {
-        broken_ =
-            std::move(link).error().with_context("this process cannot connect to another rank's");
-      }
-      return;
-    }
-    processes_[link.value()] = process;
-    at = link_to_.emplace(process, link.value()).first;
-    links_->send(link.value(), {.type = MessageType::kLink,
-                                .group = id_.job,
-                                .tag = agent_.map()->table.id_of(agent_.self())});
-  }
-  links_->send(at->second, message);
+  peers_->set_table(agent_.map()->table, agent_.self());
+  peers_->send(process, message);
 }
 
-/// A message of a connection; the first one says whose it is.
 void AgentServer::take(Link link, Message message) {
-  if (link == introducer_) {
+  const bool is_from_introducer = link == introducer_;
+  if (is_from_introducer) {
     agent_.take_from_introducer(message);
-    bind_all();
-    return;
-  }
-  if (message.type == MessageType::kLink) {
-    if (ids_.emplace(link, message.tag).second && processes_.count(link) == 0) {
-      links_->send(link, message);
-    }
-    bind(link);
-    return;
-  }
-  if (agent_.map() == nullptr && message.type == MessageType::kTable) {
+  } else if (agent_.map() == nullptr && message.type == MessageType::kTable) {
     if (auto taken = agent_.take_table(message); taken.has_error()) {
       links_->drop(link, taken.error().message());
       return;
     }
-    bind_all();
   }
-  if (agent_.map() == nullptr) {
-    early_[link].push_back(std::move(message));
-    return;
+  if (agent_.map() != nullptr) {
+    peers_->set_table(agent_.map()->table, agent_.self());
+    peers_->bind_all();
   }
-  take_known(link, std::move(message));
-}
-
-void AgentServer::bind_all() {
-  for (const auto& [link, id] : std::map(ids_)) {
-    bind(link);
+  if (!is_from_introducer) {
+    peers_->take(link, std::move(message));
   }
-}
-
-/// Gives a connection its process, once both are known.
-void AgentServer::bind(Link link) {
-  if (agent_.map() == nullptr || processes_.count(link) != 0) {
-    return;
-  }
-  const auto process = agent_.map()->table.find(ids_[link]);
-  if (!process.has_value() || *process == agent_.self()) {
-    links_->drop(link, "its process is not one of this job");
-    return;
-  }
-  processes_[link] = *process;
-  link_to_.try_emplace(*process, link);
-  for (Message& message : std::exchange(early_[link], {})) {
-    take_known(link, std::move(message));
-  }
-}
-
-void AgentServer::take_known(Link link, Message message) {
-  const auto process = processes_.find(link);
-  if (process == processes_.end()) {
-    links_->drop(link, "it did not say whose it is");
-    return;
-  }
-  const bool leaves = message.type == MessageType::kLeave;
-  auto taken = agent_.take_from(process->second, std::move(message));
-  if (taken.has_error()) {
-    links_->drop(link, taken.error().message());
-  } else if (leaves && !ends_) {
-    forget(link);
-    links_->finish(link);
-  }
-}
-
-void AgentServer::forget(Link link) {
-  std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
-  ids_.erase(link);
-  early_.erase(link);
-  processes_.erase(link);
 }
 
 void AgentServer::end(Link link, LinkSet::End end, const std::string& why) {
   if (link == introducer_) {
     introducer_ = 0;
     agent_.lose_introducer(introducer_name_);
-    return;
+  } else {
+    peers_->end(link, end, why);
   }
-  const auto at = processes_.find(link);
-  const auto process = at == processes_.end() ? std::nullopt : std::optional(at->second);
-  forget(link);
-  if (!process.has_value()) {
-    return;
-  }
-  agent_.lose(*process, end == LinkSet::End::kBroken ? Agent::Loss::kBroken : Agent::Loss::kRefused,
-              why);
 }
 
 }  // namespace plexus

@@ -16,6 +16,7 @@
 
 #include "core/bootstrap/agent.hpp"
 #include "core/bootstrap/link_set.hpp"
+#include "core/bootstrap/peer_links.hpp"
 #include "core/bootstrap/unique_id.hpp"
 
 namespace plexus {
@@ -72,11 +73,13 @@ class LocalAgentHost final : public AgentHost {
 /// have left.
 class AgentServer final : public AgentHost {
  public:
-  /// `id`: of the job. `introducer`: a connection to it that has proved itself.
+  /// `id`: of the job. `introducer`: a connection to it that has proved itself. `links_max`: see
+  /// PeerLinks.
   static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
                                                     uint64_t process,
                                                     Socket listener,
                                                     ProvenSocket introducer,
+                                                    size_t links_max,
                                                     Explain explain);
   AgentServer(const UniqueId& id, uint64_t process, Explain explain)
       : AgentHost(id.job, process, std::move(explain)), id_(id) {}
@@ -94,14 +97,10 @@ class AgentServer final : public AgentHost {
   void serve();
   void step();
   void take(Link link, Message message);
-  void take_known(Link link, Message message);
   void end(Link link, LinkSet::End end, const std::string& why);
   void send(uint32_t process, const Message& message) override;
   void send_to_introducer(const Message& message) override;
   void say_goodbye(const Message& message) override;
-  void bind(Link link);
-  void bind_all();
-  void forget(Link link);
   void fail_all(const Error& error);
 
   const UniqueId id_;
@@ -109,14 +108,8 @@ class AgentServer final : public AgentHost {
   SocketAddress address_;  // of this agent
   // guarded by mutex_
   std::unique_ptr<LinkSet> links_;
-  Link introducer_ = 0;                         // 0: not connected any more
-  std::map<Link, uint64_t> ids_;                // process_id() of the other side, when it said so
-  std::map<Link, uint32_t> processes_;          // its number, when the table is there
-  std::map<uint32_t, Link> link_to_;            // over which messages to a process go
-  std::map<Link, std::vector<Message>> early_;  // messages that came before the table
-  // To be told to the agent, which must not be called from send():
-  std::vector<std::pair<uint32_t, std::string>> unreachable_;
-  std::optional<Error> broken_;  // this process can make no more connections
+  std::unique_ptr<PeerLinks> peers_;
+  Link introducer_ = 0;  // 0: not connected any more
   bool ends_ = false;
   bool has_ended_ = false;
   Deadline goodbye_ = Deadline::never();

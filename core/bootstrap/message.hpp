@@ -51,9 +51,10 @@ enum class MessageType : uint16_t {
   // from the introducer of a further unique id to that of the first
   kRelayed = 22,  // a guest's kJoin
   kLost = 23,     // the connection of process `tag`, a guest, is lost
+  kRest = 24,     // from agent to agent: see PeerLinks
 };
 
-inline constexpr MessageType kLastMessageType = MessageType::kLost;
+inline constexpr MessageType kLastMessageType = MessageType::kRest;
 inline constexpr uint32_t kPayloadBytesMax = 64U << 20;
 inline constexpr uint32_t kBlobBytesMax = 1U << 20;
 inline constexpr size_t kHeaderBytes = 40;

@@ -204,8 +204,9 @@ class Joining {
       (void)proven.channel.send(bytes.data(), bytes.size());
       return std::move(listener).error();
     }
-    PLEXUS_TRY(server, AgentServer::start(id_, agents_.process_, std::move(listener).value(),
-                                          std::move(proven), agents_.explain_));
+    PLEXUS_TRY(server, AgentServer::start(
+                           id_, agents_.process_, std::move(listener).value(), std::move(proven),
+                           static_cast<size_t>(config_.control_connections), agents_.explain_));
     if (introducer_.job != id_.job) {
       server->name_first_id(security::seal(introducer_.secret, kFirstIdPurpose, id_.to_bytes()));
     }

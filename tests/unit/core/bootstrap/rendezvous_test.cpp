@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <numeric>
@@ -33,6 +34,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr uint64_t kGroup = 99;
+constexpr uint64_t kTag = 7;
 
 Patience patience() { return {.deadline = Deadline::after(30s)}; }
 
@@ -54,9 +56,12 @@ UniqueId start() {
 class Rank {
  public:
   Rank(const UniqueId& id, int rank, int nranks) : Rank(std::span(&id, 1), rank, nranks) {}
-  Rank(std::span<const UniqueId> ids, int rank, int nranks)
+  Rank(std::span<const UniqueId> ids,
+       int rank,
+       int nranks,
+       const Config& config = loopback_config())
       : agents_(5000 + static_cast<uint64_t>(rank)),
-        exchange_(join(agents_, loopback_config(), ids, rank, nranks, nullptr)) {}
+        exchange_(join(agents_, config, ids, rank, nranks, nullptr)) {}
   [[nodiscard]] const Result<std::unique_ptr<Exchange>>& joined() const { return exchange_; }
   Exchange* operator->() { return exchange_.value().get(); }
   Exchange& operator*() { return *exchange_.value(); }
@@ -430,6 +435,72 @@ TEST(Rendezvous, ListsOfIdsThatDifferAreAnErrorOfBoth) {
   Rank other(others, 1, 2);
   EXPECT_THAT(failure_of(*one), HasSubstr("the same ids in the same order"));
   EXPECT_THAT(failure_of(*other), HasSubstr("the same ids in the same order"));
+}
+
+int count_sockets() {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(entry.path(), error);
+    count += !error && target.string().rfind("socket:", 0) == 0 ? 1 : 0;
+  }
+  return count;
+}
+
+/// "": nothing came in time.
+std::string take(Exchange& exchange, int peer) {
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (std::chrono::steady_clock::now() < until) {
+    if (auto message = exchange.try_take(peer, kTag); message.has_value()) {
+      return *message;
+    }
+    std::this_thread::yield();
+  }
+  return "";
+}
+
+/// Every rank sends every other one `rounds` messages and receives those sent to it, in order.
+void expect_messages_in_order(Ranks& ranks, int rounds) {
+  const int nranks = static_cast<int>(ranks.size());
+  on_ranks(0, nranks, [&](int rank) {
+    Exchange& mine = **ranks[static_cast<size_t>(rank)];
+    for (int round = 0; round < rounds; ++round) {
+      for (int i = 1; i < nranks; ++i) {
+        ASSERT_TRUE(mine.post((rank + i) % nranks, kTag, std::to_string(round)).has_value());
+      }
+    }
+    for (int i = 1; i < nranks; ++i) {
+      const int peer = (rank + i) % nranks;
+      for (int round = 0; round < rounds; ++round) {
+        const auto got = take(mine, peer);
+        ASSERT_EQ(got, std::to_string(round)) << "from rank " << peer;
+      }
+    }
+  });
+}
+
+TEST(Rendezvous, ConnectionsThatAreNotUsedAreClosed) {
+  constexpr int kRanks = 12;
+  const UniqueId id = start();
+  Config config = loopback_config();
+  config.control_connections = 2;
+  Ranks ranks(kRanks);
+  on_ranks(0, kRanks, [&](int rank) {
+    ranks[static_cast<size_t>(rank)] =
+        std::make_unique<Rank>(std::span(&id, 1), rank, kRanks, config);
+    ASSERT_TRUE((*ranks[static_cast<size_t>(rank)])->all_gather("x").has_value());
+  });
+  const int before = count_sockets();
+  expect_messages_in_order(ranks, 30);
+  // Besides the tree's, which has all processes below the first: two of each of the others. Both
+  // ends are here. Connections that are being closed are so within a moment.
+  const int most = before + 2 * (kRanks - 1);
+  const auto until = std::chrono::steady_clock::now() + 30s;
+  while (count_sockets() > most && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  EXPECT_LE(count_sockets(), most) << "all pairs would have 110 more";
+  expect_messages_in_order(ranks, 1);
 }
 
 TEST(Rendezvous, AWrongInterfaceNamesItsSetting) {

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/bootstrap/peer_links.hpp"
+
+#include <algorithm>
+
+namespace plexus {
+
+// ---- sending ----
+
+void PeerLinks::send(uint32_t process, const Message& message) {
+  if (held_.count(process) != 0 || (link_to_.count(process) == 0 && must_wait(process))) {
+    hold(process, message);
+  } else {
+    transmit(process, message);
+  }
+}
+
+void PeerLinks::hold(uint32_t process, const Message& message) {
+  auto& held = held_[process];
+  if (held.empty()) {
+    turns_.push_back(process);
+  }
+  held.push_back(message);
+}
+
+void PeerLinks::transmit(uint32_t process, const Message& message) {
+  auto at = link_to_.find(process);
+  if (at == link_to_.end()) {
+    const auto link = open(process);
+    if (!link.has_value()) {
+      return;
+    }
+    at = link_to_.emplace(process, *link).first;
+  }
+  connections_.at(at->second).last_use = ++uses_;
+  links_.send(at->second, message);
+}
+
+/// nullopt: there can be none, and progress() will tell.
+std::optional<PeerLinks::Link> PeerLinks::open(uint32_t process) {
+  if (const auto link = find_open(process); link.has_value()) {
+    return link;
+  }
+  auto address = table_->address_of(process);
+  auto link = address.has_value() ? links_.connect(address.value())
+                                  : Result<Link>(std::move(address).error());
+  if (link.has_error()) {
+    if (link.error().code() == Code::kRemoteError) {
+      unreachable_.emplace_back(process, link.error().message());
+    } else {
+      broken_ =
+          std::move(link).error().with_context("this process cannot connect to another rank's");
+    }
+    return std::nullopt;
+  }
+  connections_[link.value()] = {.process = process, .last_use = ++uses_};
+  links_.send(link.value(),
+              {.type = MessageType::kLink, .group = job_, .tag = table_->id_of(self_)});
+  make_room();
+  return link.value();
+}
+
+/// A connection that the other side made.
+std::optional<PeerLinks::Link> PeerLinks::find_open(uint32_t process) const {
+  for (const auto& [link, connection] : connections_) {
+    if (connection.process == process && connection.rest == Connection::Rest::kNo) {
+      return link;
+    }
+  }
+  return std::nullopt;
+}
+
+/// A connection to it is being closed, or too many to others are.
+bool PeerLinks::must_wait(uint32_t process) const {
+  size_t counted = 0;
+  for (const auto& [link, connection] : connections_) {
+    if (connection.process == process && connection.rest != Connection::Rest::kNo) {
+      return true;
+    }
+    counted += is_counted(connection) ? 1 : 0;
+  }
+  return counted >= 2 * links_max_ && !handler_.keeps(process) && !find_open(process).has_value();
+}
+
+bool PeerLinks::is_counted(const Connection& connection) const {
+  return connection.process.has_value() && !handler_.keeps(*connection.process);
+}
+
+/// Begins to close the connections that were not used for longest.
+void PeerLinks::make_room() {
+  if (connections_.size() <= links_max_) {
+    return;
+  }
+  std::vector<std::pair<uint64_t, Link>> open;
+  for (const auto& [link, connection] : connections_) {
+    if (is_counted(connection) && connection.rest == Connection::Rest::kNo) {
+      open.emplace_back(connection.last_use, link);
+    }
+  }
+  std::sort(open.begin(), open.end());
+  for (size_t i = 0; i + links_max_ < open.size(); ++i) {
+    const Link link = open[i].second;
+    Connection& connection = connections_.at(link);
+    connection.rest = Connection::Rest::kAsked;
+    std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
+    links_.send(link, {.type = MessageType::kRest, .group = job_});
+  }
+}
+
+void PeerLinks::progress() {
+  make_room();
+  for (size_t turns = turns_.size(); turns > 0; --turns) {
+    const uint32_t process = turns_.front();
+    turns_.pop_front();
+    if (must_wait(process)) {
+      turns_.push_back(process);
+      continue;
+    }
+    const auto held = held_.extract(process);
+    for (const Message& message : held.mapped()) {
+      transmit(process, message);
+    }
+  }
+  for (const auto& [process, why] : std::exchange(unreachable_, {})) {
+    handler_.lose(process, LinkSet::End::kRefused, why);
+  }
+  if (broken_.has_value()) {
+    const Error error = std::move(*broken_);
+    broken_.reset();
+    handler_.break_down(error);
+  }
+}
+
+void PeerLinks::say_goodbye(const Message& message) {
+  turns_.clear();
+  for (const auto& [process, messages] : std::exchange(held_, {})) {
+    for (const Message& held : messages) {
+      transmit(process, held);
+    }
+  }
+  for (const auto& [link, connection] : connections_) {
+    if (connection.process.has_value()) {
+      links_.send(link, message);
+    }
+  }
+  connections_.clear();
+  link_to_.clear();
+}
+
+// ---- receiving ----
+
+/// The first message of a connection says whose it is.
+void PeerLinks::take(Link link, Message message) {
+  Connection& connection = connections_[link];
+  if (message.type == MessageType::kLink) {
+    if (!connection.id.has_value()) {
+      connection.id = message.tag;
+      if (!connection.process.has_value()) {
+        links_.send(link, message);
+      }
+    }
+    bind(link);
+    return;
+  }
+  if (table_ == nullptr) {
+    connection.early.push_back(std::move(message));
+    return;
+  }
+  take_known(link, std::move(message));
+}
+
+void PeerLinks::bind_all() {
+  if (std::exchange(is_bound_, true)) {
+    return;
+  }
+  std::vector<Link> all;
+  for (const auto& [link, connection] : connections_) {
+    all.push_back(link);
+  }
+  for (const Link link : all) {
+    bind(link);
+  }
+}
+
+/// Gives a connection its process, once both are known.
+void PeerLinks::bind(Link link) {
+  const auto at = connections_.find(link);
+  if (at == connections_.end() || table_ == nullptr || !at->second.id.has_value() ||
+      at->second.process.has_value()) {
+    return;
+  }
+  const auto process = table_->find(*at->second.id);
+  if (!process.has_value() || *process == self_) {
+    links_.drop(link, "its process is not one of this job");
+    return;
+  }
+  at->second.process = process;
+  at->second.last_use = ++uses_;
+  if (held_.count(*process) == 0 && !must_wait(*process)) {
+    link_to_.try_emplace(*process, link);
+  }
+  for (Message& message : std::exchange(at->second.early, {})) {
+    take_known(link, std::move(message));
+  }
+}
+
+void PeerLinks::take_known(Link link, Message message) {
+  const auto at = connections_.find(link);
+  if (at == connections_.end() || !at->second.process.has_value()) {
+    links_.drop(link, "it did not say whose it is");
+    return;
+  }
+  at->second.last_use = ++uses_;
+  if (message.type == MessageType::kRest) {
+    take_rest(link);
+    return;
+  }
+  const bool leaves = message.type == MessageType::kLeave;
+  auto taken = handler_.take(*at->second.process, std::move(message));
+  if (connections_.count(link) == 0) {
+    return;  // this process has left meanwhile
+  }
+  if (taken.has_error()) {
+    links_.drop(link, taken.error().message());
+  } else if (leaves) {
+    forget(link);
+    links_.finish(link);
+  }
+}
+
+void PeerLinks::take_rest(Link link) {
+  Connection& connection = connections_.at(link);
+  switch (connection.rest) {
+    case Connection::Rest::kNo:
+      connection.rest = Connection::Rest::kAnswered;
+      std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
+      links_.send(link, {.type = MessageType::kRest, .group = job_});
+      return;
+    case Connection::Rest::kAsked:
+      forget(link);
+      links_.finish(link);
+      return;
+    case Connection::Rest::kAnswered:
+      links_.drop(link, "it rests twice");
+      return;
+  }
+}
+
+/// The connection is closed in order. One to a neighbour is made anew: it may have become one after
+/// the other side had said kRest.
+void PeerLinks::forget(Link link) {
+  std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
+  const auto process = connections_.at(link).process;
+  const bool rests = connections_.at(link).rest != Connection::Rest::kNo;
+  connections_.erase(link);
+  if (rests && process.has_value() && handler_.keeps(*process)) {
+    hold(*process, {.type = MessageType::kNews, .group = job_});
+  }
+}
+
+void PeerLinks::end(Link link, LinkSet::End end, const std::string& why) {
+  const auto at = connections_.find(link);
+  if (at == connections_.end()) {
+    return;
+  }
+  const auto process = at->second.process;
+  const bool is_in_order = at->second.rest == Connection::Rest::kAnswered;
+  forget(link);
+  if (process.has_value() && !is_in_order) {
+    handler_.lose(*process, end, why);
+  }
+}
+
+}  // namespace plexus
