@@ -2,6 +2,8 @@
 #include "core/engine/engine.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
 #include <immintrin.h>
 #include <linux/futex.h>
@@ -11,7 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include <fmt/format.h>
+#include "core/engine/list_waits.hpp"
 
 namespace plexus {
 namespace {
@@ -23,10 +25,14 @@ constexpr uint32_t kSpinRounds = 2000;  // about 20 us, longer than a peer takes
 // by the only remaining lane, before a round counts as idle
 constexpr uint32_t kPolls = 64;
 constexpr size_t kQueuesPolled = 4;          // more queues are served better by wake-ups
-constexpr uint32_t kClockRounds = 64;        // the clock is read once per this many idle rounds
 constexpr auto kYieldFor = milliseconds(2);  // then sleep: a futex wake-up takes about 10 us
 constexpr auto kSleep =
     microseconds(1000);  // longest sleep, so that aborts and lost wake-ups are noticed
+// On a core that others want, a wait spins for about 1 us only, unless the last one slept for so
+// short a time that spinning would have cost them less.
+constexpr uint32_t kSharedSpinRounds = 100;
+constexpr auto kShortSleep = microseconds(40);
+constexpr size_t kLanesWatched = 16;            // by a thread that sleeps, of those that it polls
 constexpr auto kPumpSleep = microseconds(100);  // a pump has no wake-up, so it is polled
 constexpr auto kStallAfter = milliseconds(1000);
 constexpr auto kLookEvery = milliseconds(50);  // interval between checks for stalls
@@ -94,10 +100,6 @@ void let_poll(const Execution& execution, size_t lanes_left, RunQueue& queue) {
   queue.set_polls(lanes_left == 1 && !execution.rank->oversubscribed ? kPolls : 1);
 }
 
-bool waits_at_fifo(const LaneRun& lane) {
-  return lane.waits_to_recv() != nullptr || lane.waits_to_send() != nullptr;
-}
-
 void begin_run(Execution& execution) {
   execution.finished = false;
   execution.moved = false;
@@ -126,106 +128,6 @@ void end_item(const Execution& execution, WorkQueue& queue) {
     execution.watch->on_item_end(queue.items[queue.current]);
   }
   ++queue.current;
-}
-
-bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
-  const std::vector<int>& peers = item.work.program->peers;
-  for (size_t i = 0; i < peers.size() && item.index == key.index; ++i) {
-    const bool is_used = key.sends ? item.work.sends[i] != nullptr : item.work.recvs[i] != nullptr;
-    if (is_used && peers[i] == key.peer) {
-      return true;
-    }
-  }
-  return false;
-}
-
-/// The first of the execution's calls that uses `end`; nullptr: none.
-const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
-  for (const WorkQueue& queue : execution.queues) {
-    for (const WorkQueue::Item& item : queue.items) {
-      if (uses(item, end.key())) {
-        return &item.work.call;
-      }
-    }
-  }
-  return nullptr;
-}
-
-void add_wait(std::vector<Wait>& waits, const Wait& wait) {
-  if (std::find(waits.begin(), waits.end(), wait) == waits.end()) {
-    waits.push_back(wait);
-  }
-}
-
-std::string describe_place(const Execution& execution,
-                           const WorkQueue::Item& item,
-                           const LaneRun& lane,
-                           const ConnectionKey& key) {
-  const auto end = std::find_if(execution.ends.begin(), execution.ends.end(),
-                                [&](const ConnectionEnd* each) { return each->key() == key; });
-  return fmt::format(
-      "{}, channel {}, step {} of {}",
-      end == execution.ends.end() ? "a network that reduces" : (*end)->describe_route(),
-      item.index / 2, lane.step() + 1, lane.steps());
-}
-
-/// Adds what the lanes of a queue's current item wait for.
-void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vector<Wait>& waits) {
-  if (queue.current == queue.items.size() || queue.awaits_connections) {
-    return;
-  }
-  const WorkQueue::Item& item = queue.items[queue.current];
-  for (const LaneRun& lane : item.lanes) {
-    if (!waits_at_fifo(lane)) {
-      continue;
-    }
-    const bool sends = lane.waits_to_recv() == nullptr;
-    const int peer = sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer();
-    Wait wait{
-        item.work.call, peer, true,
-        describe_place(execution, item, lane, {.peer = peer, .sends = sends, .index = item.index})};
-    if (!sends) {
-      wait.arrival = {.index = item.index, .received = lane.waits_to_recv()->received()};
-    }
-    add_wait(waits, wait);
-  }
-}
-
-/// What `execution` waits for: connections, messages or slots for its lanes, and peers that still
-/// read its user's memory.
-std::vector<Wait> list_waits(const Execution& execution) {
-  std::vector<Wait> waits;
-  const bool all_done =
-      std::all_of(execution.queues.begin(), execution.queues.end(),
-                  [](const WorkQueue& queue) { return queue.current == queue.items.size(); });
-  for (ConnectionEnd* const end : execution.ends) {
-    if (execution.remote != nullptr) {
-      add_wait(waits, {execution.remote->call(), end->key().peer, false, end->describe_route()});
-    } else if (!end->connected() || (all_done && !end->drained())) {
-      if (const CallRecord* const call = find_call(execution, *end); call != nullptr) {
-        add_wait(waits, {*call, end->key().peer, true, end->describe_route()});
-      }
-    }
-  }
-  for (const WorkQueue& queue : execution.queues) {
-    list_waits_of(execution, queue, waits);
-  }
-  return waits;
-}
-
-std::vector<Sent> list_sent(const Execution& execution) {
-  constexpr size_t kSentMax = 256;
-  std::vector<Sent> sent;
-  for (const WorkQueue& queue : execution.queues) {
-    for (const WorkQueue::Item& item : queue.items) {
-      for (const SendConnection* const send : item.work.sends) {
-        if (send != nullptr && sent.size() < kSentMax) {
-          sent.push_back({.peer = send->peer(), .index = item.index, .messages = send->sent()});
-        }
-      }
-    }
-  }
-  return sent;
 }
 
 }  // namespace
@@ -370,7 +272,7 @@ bool Engine::wait_for(Execution& execution) noexcept {
     }
     wait();
   } while (!polled_.empty() && std::none_of(polled_.begin(), polled_.end(), [](LaneRun* lane) {
-    return waits_at_fifo(*lane) && lane->can_go_on();
+    return lane->waits_at_fifo() && lane->can_go_on();
   }));
   return true;
 }
@@ -444,7 +346,7 @@ void Engine::lane_done(LaneRun& lane) {
 }
 
 void Engine::park(LaneRun& lane) {
-  if (waits_at_fifo(lane) &&
+  if (lane.waits_at_fifo() &&
       other_end(lane).engine.load(std::memory_order_relaxed) == queue_.engine()) {
     own_end(lane).waiter.store(lane.index + 1, std::memory_order_relaxed);
     if (!lane.can_go_on()) {
@@ -695,30 +597,42 @@ void Engine::wait() noexcept {
     idle_long_ = true;
   }
   if (!idle_long_) {
-    const bool gives_way = !active_.empty() && active_.front()->rank->oversubscribed;
-    if (idle_rounds_ < kSpinRounds && !gives_way) {
+    const bool is_oversubscribed = !active_.empty() && active_.front()->rank->oversubscribed;
+    const uint32_t spin_rounds = neighbours_.are_known() ? shared_spin_rounds_ : kSpinRounds;
+    if (idle_rounds_ < spin_rounds && !is_oversubscribed) {
       _mm_pause();
       return;
     }
-    if (idle_rounds_ % kClockRounds != 0) {
-      sched_yield();
+    if (is_oversubscribed || !neighbours_.are_known() || !neighbours_.are_there(Clock::now())) {
+      yield(is_oversubscribed);
       return;
     }
+    idle_long_ = true;
   }
   const auto now = Clock::now();
   if (idle_since_ == Clock::time_point{}) {
     idle_since_ = now;
   }
-  if (!idle_long_ && now - idle_since_ < kYieldFor) {
-    sched_yield();
-    return;
-  }
-  idle_long_ = true;
   if (now - looked_at_ > kLookEvery) {
     looked_at_ = now;
     find_stalled();
   }
   sleep();
+}
+
+/// When ranks outnumber cores, the threads to which a yield gives the core are ranks that yield as
+/// well, so how long that takes tells nothing.
+void Engine::yield(bool is_oversubscribed) noexcept {
+  const auto before = Clock::now();
+  sched_yield();
+  const auto after = Clock::now();
+  if (idle_since_ == Clock::time_point{}) {
+    idle_since_ = before;
+  }
+  if (!is_oversubscribed) {
+    neighbours_.learn(before, after);
+  }
+  idle_long_ = neighbours_.are_known() || after - idle_since_ >= kYieldFor;
 }
 
 /// False when all executions wait for kernels that need no pumps: spinning would help none of them.
@@ -729,6 +643,10 @@ bool Engine::spins() const noexcept {
 }
 
 void Engine::moved() noexcept {
+  if (idle_long_ && neighbours_.are_known()) {
+    shared_spin_rounds_ =
+        Clock::now() - idle_since_ < kShortSleep ? kSpinRounds : kSharedSpinRounds;
+  }
   idle_rounds_ = 0;
   idle_long_ = false;
   idle_since_ = {};
@@ -768,20 +686,48 @@ void Engine::sleep() noexcept {
   const bool pumps = std::any_of(active_.begin(), active_.end(), [](const Execution* execution) {
     return !execution->connected || execution->pumps;
   });
-  const auto lane = std::find_if(polled_.begin(), polled_.end(),
-                                 [](LaneRun* candidate) { return waits_at_fifo(*candidate); });
-  if (pumps || lane == polled_.end()) {
+  std::array<LaneRun*, kLanesWatched> lanes{};
+  size_t count = 0;
+  for (LaneRun* const lane : polled_) {
+    if (count < lanes.size() && lane->waits_at_fifo()) {
+      lanes.at(count++) = lane;
+    }
+  }
+  if (pumps || count == 0) {
     const timespec time{0, std::chrono::nanoseconds(kPumpSleep).count()};
     nanosleep(&time, nullptr);
     return;
   }
-  std::atomic<uint32_t>& sleeping = own_end(**lane).sleeping;
-  sleeping.store(1, std::memory_order_seq_cst);
-  if (!(*lane)->can_go_on()) {
-    const timespec time{0, std::chrono::nanoseconds(kSleep).count()};
-    syscall(SYS_futex, &sleeping, FUTEX_WAIT, 1, &time, nullptr, 0);
+  sleep_at(std::span(lanes).first(count));
+}
+
+/// Until the peer of one of `lanes` moves.
+void Engine::sleep_at(std::span<LaneRun* const> lanes) noexcept {
+  std::array<futex_waitv, kLanesWatched> words{};
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    std::atomic<uint32_t>& sleeping = own_end(*lanes[i]).sleeping;
+    sleeping.store(1, std::memory_order_seq_cst);
+    words.at(i) = {.val = 1,
+                   .uaddr = reinterpret_cast<uintptr_t>(&sleeping),
+                   .flags = FUTEX_32,
+                   .__reserved = 0};
   }
-  sleeping.store(0, std::memory_order_relaxed);
+  if (std::none_of(lanes.begin(), lanes.end(), [](LaneRun* lane) { return lane->can_go_on(); })) {
+    timespec until{};
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    constexpr int64_t kSecond = 1'000'000'000;
+    until.tv_nsec += std::chrono::nanoseconds(kSleep).count();
+    until.tv_sec += until.tv_nsec / kSecond;
+    until.tv_nsec %= kSecond;
+    if (syscall(SYS_futex_waitv, words.data(), lanes.size(), 0, &until, CLOCK_MONOTONIC) < 0 &&
+        errno == ENOSYS) {  // before Linux 5.16: the first one wakes this thread, or the time
+      const timespec time{0, std::chrono::nanoseconds(kSleep).count()};
+      syscall(SYS_futex, words.front().uaddr, FUTEX_WAIT, 1, &time, nullptr, 0);
+    }
+  }
+  for (LaneRun* const lane : lanes) {
+    own_end(*lane).sleeping.store(0, std::memory_order_relaxed);
+  }
 }
 
 }  // namespace plexus

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/clock.hpp"
+#include "core/engine/core_neighbours.hpp"
 #include "core/engine/execution.hpp"
 
 namespace plexus {
@@ -65,7 +66,9 @@ class Engine {
   static void own_end_of(ConnectionEnd& end, uint32_t engine) noexcept;
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;
+  void yield(bool is_oversubscribed) noexcept;
   void sleep() noexcept;
+  static void sleep_at(std::span<LaneRun* const> lanes) noexcept;
 
   RunQueue queue_;
   std::vector<Execution*> active_;
@@ -73,6 +76,8 @@ class Engine {
   uint32_t idle_rounds_ = 0;
   bool idle_long_ = false;
   Clock::time_point idle_since_{};
+  CoreNeighbours neighbours_;
+  uint32_t shared_spin_rounds_ = 0;  // where there are some
   uint32_t busy_rounds_ = 0;
   Clock::time_point looked_at_{};  // last check for stalls
 };

@@ -110,6 +110,9 @@ class LaneRun {
   // Where a pending lane waits: exactly one of these is set.
   [[nodiscard]] RecvConnection* waits_to_recv() const noexcept { return wait_recv_; }
   [[nodiscard]] SendConnection* waits_to_send() const noexcept { return wait_send_; }
+  [[nodiscard]] bool waits_at_fifo() const noexcept {
+    return wait_recv_ != nullptr || wait_send_ != nullptr;
+  }
   /// Whether a pending lane can proceed now.
   [[nodiscard]] bool can_go_on() const noexcept;
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/engine/list_waits.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace plexus {
+namespace {
+
+bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
+  const std::vector<int>& peers = item.work.program->peers;
+  for (size_t i = 0; i < peers.size() && item.index == key.index; ++i) {
+    const bool is_used = key.sends ? item.work.sends[i] != nullptr : item.work.recvs[i] != nullptr;
+    if (is_used && peers[i] == key.peer) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// The first of the execution's calls that uses `end`; nullptr: none.
+const CallRecord* find_call(const Execution& execution, const ConnectionEnd& end) {
+  for (const WorkQueue& queue : execution.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      if (uses(item, end.key())) {
+        return &item.work.call;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void add_wait(std::vector<Wait>& waits, const Wait& wait) {
+  if (std::find(waits.begin(), waits.end(), wait) == waits.end()) {
+    waits.push_back(wait);
+  }
+}
+
+std::string describe_place(const Execution& execution,
+                           const WorkQueue::Item& item,
+                           const LaneRun& lane,
+                           const ConnectionKey& key) {
+  const auto end = std::find_if(execution.ends.begin(), execution.ends.end(),
+                                [&](const ConnectionEnd* each) { return each->key() == key; });
+  return fmt::format(
+      "{}, channel {}, step {} of {}",
+      end == execution.ends.end() ? "a network that reduces" : (*end)->describe_route(),
+      item.index / 2, lane.step() + 1, lane.steps());
+}
+
+/// Adds what the lanes of a queue's current item wait for.
+void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vector<Wait>& waits) {
+  if (queue.current == queue.items.size() || queue.awaits_connections) {
+    return;
+  }
+  const WorkQueue::Item& item = queue.items[queue.current];
+  for (const LaneRun& lane : item.lanes) {
+    if (!lane.waits_at_fifo()) {
+      continue;
+    }
+    const bool sends = lane.waits_to_recv() == nullptr;
+    const int peer = sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer();
+    Wait wait{
+        item.work.call, peer, true,
+        describe_place(execution, item, lane, {.peer = peer, .sends = sends, .index = item.index})};
+    if (!sends) {
+      wait.arrival = {.index = item.index, .received = lane.waits_to_recv()->received()};
+    }
+    add_wait(waits, wait);
+  }
+}
+
+}  // namespace
+
+std::vector<Wait> list_waits(const Execution& execution) {
+  std::vector<Wait> waits;
+  const bool all_done =
+      std::all_of(execution.queues.begin(), execution.queues.end(),
+                  [](const WorkQueue& queue) { return queue.current == queue.items.size(); });
+  for (ConnectionEnd* const end : execution.ends) {
+    if (execution.remote != nullptr) {
+      add_wait(waits, {execution.remote->call(), end->key().peer, false, end->describe_route()});
+    } else if (!end->connected() || (all_done && !end->drained())) {
+      if (const CallRecord* const call = find_call(execution, *end); call != nullptr) {
+        add_wait(waits, {*call, end->key().peer, true, end->describe_route()});
+      }
+    }
+  }
+  for (const WorkQueue& queue : execution.queues) {
+    list_waits_of(execution, queue, waits);
+  }
+  return waits;
+}
+
+std::vector<Sent> list_sent(const Execution& execution) {
+  constexpr size_t kSentMax = 256;
+  std::vector<Sent> sent;
+  for (const WorkQueue& queue : execution.queues) {
+    for (const WorkQueue::Item& item : queue.items) {
+      for (const SendConnection* const send : item.work.sends) {
+        if (send != nullptr && sent.size() < kSentMax) {
+          sent.push_back({.peer = send->peer(), .index = item.index, .messages = send->sent()});
+        }
+      }
+    }
+  }
+  return sent;
+}
+
+}  // namespace plexus
