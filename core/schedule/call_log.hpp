@@ -80,7 +80,7 @@ class CallLog {
 
   int nranks_;
   std::atomic<uint64_t> collectives_{0};
-  std::atomic<uint64_t> calls_{0};
+  mutable std::atomic<uint64_t> calls_{0};
   std::unique_ptr<SharedCall[]> records_;                  // call n is at n mod kRecords
   std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][kKinds]
   std::atomic<std::atomic<uint64_t>*> counters_{nullptr};  // owner_.get(), for other threads

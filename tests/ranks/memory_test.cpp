@@ -70,10 +70,11 @@ __attribute__((visibility("default"))) void* operator new(size_t size,
     return nullptr;
   }
 }
-__attribute__((visibility("default"))) void operator delete(void* memory) noexcept {
+__attribute__((visibility("default"), noinline)) void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-__attribute__((visibility("default"))) void operator delete(void* memory, size_t) noexcept {
+__attribute__((visibility("default"), noinline)) void operator delete(void* memory,
+                                                                      size_t) noexcept {
   std::free(memory);
 }
 // NOLINTEND(readability-identifier-naming,cppcoreguidelines-owning-memory)
