@@ -293,6 +293,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;
+  work.attach_bytes_min = context.attach_bytes_min;
+  work.fetches = work.slot_bytes >= work.attach_bytes_min;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.geometry = compute_partition({.collective = task.shape.collective,
                                      .count = task.shape.count,

@@ -38,7 +38,8 @@ struct PlanContext {
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
-  DeviceRank* device;  // CUDA ranks only; nullptr: a host rank
+  uint32_t attach_bytes_min;  // from this size on, processes of a host read each other's memory
+  DeviceRank* device;         // CUDA ranks only; nullptr: a host rank
 };
 
 class Plan {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,9 @@
 #include "core/transport/peer_info.hpp"
 
 namespace plexus {
+
+/// A size that no message has: slots serve all plain buffers.
+inline constexpr uint32_t kNoAttach = std::numeric_limits<uint32_t>::max();
 
 /// Objects that the ranks of a process share during setup. Borrowed.
 struct SetupContext {
@@ -48,6 +52,8 @@ struct CommSetup {
   std::shared_ptr<const CommTopology> topology;   // shared with the ranks of this process
   AlgorithmFilter filter;                         // NCCL_ALGO, NCCL_PROTO
   uint32_t slot_bytes = 0;
+  /// From this size of a message on, processes of one host read each other's plain buffers.
+  uint32_t attach_bytes_min = kNoAttach;
   plexus_tuner_comm_t tuner_facts{};
   CollnetOpen collnet;
   int channels_min = 1;  // possible on all ranks

@@ -3,6 +3,7 @@
 #include "core/schedule/plan.hpp"
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -65,6 +66,7 @@ class Rank {
             .channels_min = 1,
             .channels_max = 1,
             .slot_bytes = kSlotBytes,
+            .attach_bytes_min = std::numeric_limits<uint32_t>::max(),
             .device = nullptr};
   }
   Task task(Collective collective, uint64_t count, int root = 0) {
