@@ -21,6 +21,11 @@ Error describe_unread(int rank, int peer, const LaneFailure& failure) {
                 "rank {} cannot read the memory of rank {}: its process has ended during a call",
                 rank, peer);
   }
+  if (failure.error == ECANCELED) {
+    return fail(Code::kRemoteError,
+                "rank {} cannot use the memory of rank {}: that rank's call failed or was aborted",
+                rank, peer);
+  }
   if (failure.error == EFAULT) {
     return fail(Code::kRemoteError,
                 "rank {} cannot read the buffer of rank {} at {:#x}: keep a buffer allocated until "

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -141,6 +142,14 @@ class SendConnection {
     return borrowed_until_ <= taken_;
   }
 
+  /// The call has failed: what the receiver has not taken must not be used any more.
+  void revoke() noexcept {
+    if (!all_taken()) {
+      fifo_->sender.revoked.store(1, std::memory_order_release);
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // before the user's next store
+    }
+  }
+
   /// Sets the call that the next slots belong to.
   void begin_call(const CallRecord& record) noexcept {
     fifo_->calls[record.sequence % kSlots].store(record);
@@ -221,9 +230,12 @@ class RecvConnection {
   /// Whether the payload is to be read by read_attached() instead of at payload().
   [[nodiscard]] bool is_attached() const noexcept { return header().kind == SlotKind::kAttached; }
   [[nodiscard]] bool reads_attached() const noexcept { return options_.reader != nullptr; }
-  /// Copies a part of the filled slot's payload, which starts at `offset`. 0, or why not, as errno.
+  /// Copies a part of the filled slot's payload, which starts at `offset`. 0, or why not, as errno:
+  /// ECANCELED when the sender's call has failed, after which its memory may change.
   [[nodiscard]] int read_attached(std::byte* target, size_t offset, size_t size) const noexcept {
-    return options_.reader->read(target, header().payload.address + offset, size);
+    const int error = options_.reader->read(target, header().payload.address + offset, size);
+    std::atomic_thread_fence(std::memory_order_acquire);  // after the copy; see revoke()
+    return fifo_->sender.revoked.load(std::memory_order_relaxed) != 0 ? ECANCELED : error;
   }
 
   /// The number of bytes from the filled slot's payload on that the peer sent in one piece of its

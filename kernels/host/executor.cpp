@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <climits>
 #include <immintrin.h>
 #include <linux/futex.h>
@@ -22,6 +23,10 @@ constexpr size_t kBlockBytes = size_t{8} * 1024;
 constexpr size_t kFetchBytes = size_t{64} * 1024;
 constexpr size_t kFetchBytesMin = size_t{16} * 1024;
 constexpr uint64_t kAheadBytesMax = uint64_t{512} * 1024;  // stored by one system call
+
+// A peer that ended or whose call failed cannot be read any more. The other ranks are told of that
+// with the reason, which is a better error; if not even that comes, after seconds of such reads.
+constexpr uint32_t kLostReadsMax = 2'000'000;
 
 /// The most bytes of an operand that are fetched at once.
 size_t fetch_bytes(const Step& step) {
@@ -150,6 +155,7 @@ void LaneRun::restart() noexcept {
   slice_bytes_done_ = 0;
   wait_recv_ = nullptr;
   wait_send_ = nullptr;
+  lost_reads_ = 0;
   failure_.kind = LaneFailure::Kind::kNone;
 }
 
@@ -244,7 +250,7 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
       return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
     if (!move<kByLines>(step, slice)) {
-      return Progress::kFailed;
+      return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
     finish_slice(step, queue);
     slice_bytes_done_ += slice.size_bytes;
@@ -319,7 +325,7 @@ bool LaneRun::acquire_arrival(const Step& step,
 bool LaneRun::check_arrival(RecvConnection& recv, uint32_t size_bytes) noexcept {
   const SlotHeader& slot = recv.header();
   const bool is_mine = slot.call_hash == work_->call.hash && slot.size_bytes == size_bytes;
-  if (is_mine && recv.is_attached() && recv.reads_attached() && work_->fetches) {
+  if (is_mine && recv.is_attached() && recv.reads_attached()) {
     attached_ = true;
     return true;
   }
@@ -353,11 +359,16 @@ bool LaneRun::fetch(RecvConnection& recv,
                     size_t offset,
                     size_t size_bytes) noexcept {
   const int error = recv.read_attached(target, offset, size_bytes);
-  if (error != 0) {
-    fail(LaneFailure::Kind::kUnread, recv, static_cast<uint32_t>(size_bytes));
-    failure_.error = error;
+  if (error == 0) {
+    return true;
   }
-  return error == 0;
+  if ((error == ESRCH || error == ECANCELED) && ++lost_reads_ < kLostReadsMax) {
+    wait_recv_ = &recv;  // for ever: it is told soon who is to blame
+    return false;
+  }
+  fail(LaneFailure::Kind::kUnread, recv, static_cast<uint32_t>(size_bytes));
+  failure_.error = error;
+  return false;
 }
 
 /// Reads the slices of the step that have arrived behind this one along with it: a system call for
@@ -486,6 +497,10 @@ template <bool kByLines>
       if ((kByLines && recv.has_lines()) || !recv.is_attached()) {
         arrivals[i] = arrived<kByLines>(step, i) + offset;
         continue;
+      }
+      if (fetched_.empty()) {  // no rank sends so in this call
+        fail(LaneFailure::Kind::kUnmapped, recv, static_cast<uint32_t>(elements));
+        return false;
       }
       std::byte* const part = fetched_.data() + static_cast<size_t>(i) * part_bytes;
       if (!fetch(recv, part, offset, some * work_->element_bytes)) {

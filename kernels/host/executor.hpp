@@ -71,7 +71,7 @@ struct Work {
   uint32_t slot_bytes = 0;                // largest size of a slice
   uint32_t borrow_bytes_min = 0;          // slices of at least this size are sent by address
   uint32_t attach_bytes_min = 0;          // the same to receivers that read by system calls
-  bool fetches = false;          // a peer may send by an address that is read by system calls
+  bool fetches = false;                   // what is combined may come as such an address
   bool exchanges_empty = false;  // a message of 0 bytes is also sent and received (send/recv)
   bool streaming = false;        // the output is too large for the caches
   // [program->peers]; nullptr where the peer only sends to this rank
@@ -157,7 +157,7 @@ class LaneRun {
   [[gnu::cold]] void fail(LaneFailure::Kind kind,
                           RecvConnection& recv,
                           uint32_t size_bytes) noexcept;
-  /// False: a peer's memory could not be read.
+  /// False: a peer's memory could not be read. Then the step cannot be done any more.
   template <bool kByLines>
   bool move(const Step& step, const Slice& slice) noexcept;
   /// The buffer in which arrival `number` of a step is assembled from its lines.
@@ -210,6 +210,7 @@ class LaneRun {
   std::vector<std::byte> fetched_;  // parts of arrivals in peers' memory, to be combined
   uint64_t ahead_address_ = 0;      // where the peer has what the step stored beyond its slice
   uint64_t ahead_bytes_ = 0;        // number of those bytes
+  uint32_t lost_reads_ = 0;         // reads of a peer that has ended or given up
   bool attached_ = false;           // an arrival of the slice is in a peer's memory
   size_t step_ = 0;
   uint32_t loop_ = 0;

@@ -200,6 +200,29 @@ void exits(Rank& me, const ncclUniqueId& id) {
   _exit(0);
 }
 
+/// Rank 1 gives up its call and uses its buffer for something else, while rank 0 may still read it.
+void gives_up(Rank& me, const ncclUniqueId& id) {
+  join(me, id);
+  REQUIRE(exchange(me) == ncclSuccess);
+  if (me.rank == 0) {
+    hear(me);
+    std::vector<int> theirs(kCount, -1);
+    const ncclResult_t result = ncclRecv(theirs.data(), kCount, ncclInt32, 1, me.comm, nullptr);
+    REQUIRE(result != ncclSuccess || theirs == values_of(1));
+    say_error(me);
+    REQUIRE(ncclCommAbort(me.comm) == ncclSuccess);
+    return;
+  }
+  std::vector<int> mine = values_of(me.rank);
+  cudaStream_t stream = nullptr;
+  REQUIRE(plexusStreamCreate(&stream) == ncclSuccess);
+  REQUIRE(ncclSend(mine.data(), kCount, ncclInt32, 0, me.comm, stream) == ncclSuccess);
+  tell(me);
+  REQUIRE(ncclCommAbort(me.comm) == ncclSuccess);
+  std::fill(mine.begin(), mine.end(), 7);
+  (void)plexusStreamDestroy(stream);
+}
+
 struct Deed {
   const char* name;
   void (*run)(Rank& me, const ncclUniqueId& id);
@@ -211,6 +234,7 @@ constexpr Deed kDeeds[] = {
     {"undumpable_later", undumpable_later},
     {"unmapped", unmapped},
     {"exits", exits},
+    {"gives_up", gives_up},
 };
 
 }  // namespace

@@ -68,6 +68,10 @@ class Attach(job.Test):
     def test_a_rank_that_ends_is_an_error_that_names_it(self):
         self.assertRegex(self.run_deed("exits").stdout, "rank 0: .*rank 1")
 
+    def test_a_rank_that_gives_up_its_call_never_gives_wrong_data(self):
+        for _ in range(10):  # the race is open: each run takes another order
+            self.run_deed("gives_up")
+
     @unittest.skipUnless(may_unshare(), "unshare -Ur is not allowed here: no user namespaces")
     def test_in_a_user_namespace(self):
         ended = self.start([DRIVER, "plain"], prefix=["unshare", "-Ur"], **ALWAYS).end(60)
