@@ -61,6 +61,10 @@ const Row kRows[] = {
      &Config::attach_bytes,
      -1,
      int64_t{1} << 31},
+    {{"PLEXUS_RATES_FILE", "", "file, or none",
+      "where the measured rates of this host are kept; unset: in the user's cache folder; none: "
+      "built-in rates"},
+     &Config::rates_file},
     {{"NCCL_GRAPH_REGISTER", "1", "0 or 1", "0: buffers of a CUDA graph are not mapped by peers"},
      &Config::graph_register},
     {{"NCCL_HOSTID", "", "text", "identity of this host, in place of its name"}, &Config::hostid},

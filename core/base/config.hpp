@@ -26,6 +26,7 @@ struct Config {
   bool local_register = true;
   bool attach = true;
   int64_t attach_bytes = -1;
+  std::string rates_file;
   bool graph_register = true;
   std::string hostid;
   int64_t comm_blocking = -1;

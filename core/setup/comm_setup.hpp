@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -16,6 +15,8 @@
 #include "core/device/device_runtime.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/rates/rates_file.hpp"
+#include "core/rates/ways.hpp"
 #include "core/schedule/algorithm_filter.hpp"
 #include "core/setup/collnet.hpp"
 #include "core/setup/group_cache.hpp"
@@ -25,15 +26,13 @@
 
 namespace plexus {
 
-/// A size that no message has: slots serve all plain buffers.
-inline constexpr uint32_t kNoAttach = std::numeric_limits<uint32_t>::max();
-
 /// Objects that the ranks of a process share during setup. Borrowed.
 struct SetupContext {
   NetPluginCache* net_plugins;
   CollnetPluginCache* collnet_plugins;
   TopologyCache* topologies;
   GroupCache<std::vector<PeerInfo>>* infos;
+  RatesCache* rates;
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
 };
 
@@ -52,8 +51,7 @@ struct CommSetup {
   std::shared_ptr<const CommTopology> topology;   // shared with the ranks of this process
   AlgorithmFilter filter;                         // NCCL_ALGO, NCCL_PROTO
   uint32_t slot_bytes = 0;
-  /// From this size of a message on, processes of one host read each other's plain buffers.
-  uint32_t attach_bytes_min = kNoAttach;
+  HostWays ways;  // between processes of one host
   plexus_tuner_comm_t tuner_facts{};
   CollnetOpen collnet;
   int channels_min = 1;  // possible on all ranks

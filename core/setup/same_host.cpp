@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "core/base/bytes.hpp"
 #include "core/base/log.hpp"
 #include "core/os/process_memory.hpp"
 #include "core/transport/transport_table.hpp"
@@ -17,10 +19,6 @@ namespace {
 bool share_slots(const PeerInfo& a, const PeerInfo& b) {
   return !a.on_cuda() && !b.on_cuda() &&
          choose_transport({.mine = a, .peers = &b}) == TransportKind::kShm;
-}
-
-uint32_t choose_attach_bytes(const Config& config) {
-  return config.attach_bytes >= 0 ? static_cast<uint32_t>(config.attach_bytes) : kNoAttach;
 }
 
 /// Whether two processes of a host may have ranks that share slots.
@@ -53,22 +51,87 @@ std::string find_obstacle(const CommSetup& setup) {
   return "";
 }
 
+/// Whether this rank speaks for its host: the first of those that share slots there.
+bool leads_host(const CommSetup& setup) {
+  const auto& infos = *setup.infos;
+  const auto shares = [&](const PeerInfo& info) { return share_slots(setup.mine(), info); };
+  return std::none_of(infos.begin(), infos.begin() + setup.rank, shares) &&
+         std::any_of(infos.begin() + setup.rank, infos.end(), shares);
+}
+
+// ---- a rank's message: whether it leads its host, its host's rates (all 0: not known), and why it
+// does not read its peers' memory (empty: it does) ----
+
+struct Told {
+  uint8_t leads = 0;
+  HostRates rates;
+  std::string_view obstacle;
+};
+
+std::string encode(const SetupContext& context, const CommSetup& setup) {
+  ByteWriter writer;
+  const bool leads = leads_host(setup);
+  writer.put<uint8_t>(leads ? 1 : 0);
+  if (leads) {
+    writer.put(context.rates->find(setup.config.rates_file).value_or(HostRates{}));
+  }
+  writer.put_bytes(find_obstacle(setup));
+  return writer.take();
+}
+
+Result<Told> decode(std::string_view bytes) {
+  ByteReader reader(bytes);
+  Told told;
+  told.leads = reader.take<uint8_t>();
+  if (told.leads != 0) {
+    told.rates = reader.take<HostRates>();
+  }
+  if (reader.broken() || (told.rates != HostRates{} && !is_plausible(told.rates))) {
+    return fail(Code::kRemoteError,
+                "the rates sent by another rank are malformed: use the same version of Plexus on "
+                "all ranks");
+  }
+  told.obstacle = reader.rest();
+  return told;
+}
+
+/// The worst of all hosts; not measured when one of them is not.
+Result<HostWays> join(const Gathered& blobs, const Config& config, std::string& obstacle) {
+  HostWays ways{.attach = true, .attach_bytes = config.attach_bytes};
+  std::optional<HostRates> worst;
+  bool all = true;
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    PLEXUS_TRY(told, decode(blobs[rank]));
+    if (told.leads != 0) {
+      all = all && told.rates != HostRates{};
+      worst = worst ? worst_of(*worst, told.rates) : told.rates;
+    }
+    if (!told.obstacle.empty() && ways.attach) {
+      ways.attach = false;
+      obstacle = told.obstacle;
+    }
+  }
+  if (all && worst) {
+    ways.measured = true;
+    ways.rates = *worst;
+  }
+  return ways;
+}
+
 }  // namespace
 
-Result<void> agree_on_same_host(CommSetup& setup, const std::atomic<bool>* give_up) {
+Result<void> agree_on_same_host(const SetupContext& context,
+                                CommSetup& setup,
+                                const std::atomic<bool>* give_up) {
   if (!any_shares_slots(*setup.infos)) {
     return ok();
   }
-  PLEXUS_TRY(obstacles, setup.exchange->all_gather(find_obstacle(setup), give_up));
-  std::string_view first;
-  for (size_t rank = 0; rank < obstacles.size() && first.empty(); ++rank) {
-    first = obstacles[rank];
-  }
-  if (first.empty()) {
-    setup.attach_bytes_min = choose_attach_bytes(setup.config);
-  }
-  if (setup.rank == 0 && !first.empty()) {
-    PLEXUS_INFO(kShm, "comm {:#x}: plain buffers go through slots ({})", setup.group, first);
+  PLEXUS_TRY(blobs, setup.exchange->all_gather(encode(context, setup), give_up));
+  std::string obstacle;
+  PLEXUS_TRY(ways, join(blobs, setup.config, obstacle));
+  setup.ways = ways;
+  if (setup.rank == 0 && !obstacle.empty()) {
+    PLEXUS_INFO(kShm, "comm {:#x}: plain buffers go through slots ({})", setup.group, obstacle);
   }
   return ok();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step of init that finds out what processes of one host can do with each other's memory, by
-// trying: whether they may read it by system calls (PLEXUS_ATTACH).
+// trying: whether they may read it by system calls (PLEXUS_ATTACH), and how fast the host is.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,9 @@
 
 namespace plexus {
 
-/// Fills in `setup.attach_bytes_min`. Collective, unless no two ranks share memory between
-/// processes.
-Result<void> agree_on_same_host(CommSetup& setup, const std::atomic<bool>* give_up);
+/// Fills in `setup.ways`. Collective, unless no two ranks share memory between processes.
+Result<void> agree_on_same_host(const SetupContext& context,
+                                CommSetup& setup,
+                                const std::atomic<bool>* give_up);
 
 }  // namespace plexus

@@ -3,7 +3,6 @@
 #include "core/schedule/plan.hpp"
 
 #include <array>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -66,7 +65,7 @@ class Rank {
             .channels_min = 1,
             .channels_max = 1,
             .slot_bytes = kSlotBytes,
-            .attach_bytes_min = std::numeric_limits<uint32_t>::max(),
+            .ways = &ways_,
             .device = nullptr};
   }
   Task task(Collective collective, uint64_t count, int root = 0) {
@@ -106,6 +105,7 @@ class Rank {
   UserMemory memory_;
   AlgorithmFilter filter_;
   CollnetAbility collnet_{.missing = "none"};
+  HostWays ways_;
 };
 
 class PlanTest : public testing::Test {
