@@ -34,8 +34,11 @@ constexpr uint64_t kLines = 1000;                 // exchanged at once
 constexpr size_t kCacheLineBytes = 64;
 // A time counts when another pass came this close to it. Disturbances only add.
 constexpr double kRepeats = 1.15;
-constexpr int kPassesMin = 3;
-constexpr int kPassesMax = 12;
+// Small buffers pass through all slots more than twice before a time counts.
+constexpr int kPassesMin = 5;
+constexpr int kPassesMinOfSmall = 20;
+constexpr uint64_t kSmallBytes = uint64_t{256} << 10;
+constexpr int kPassesMore = 10;  // then no time repeats itself
 
 struct alignas(kCacheLineBytes) Counter {
   std::atomic<uint64_t> value{0};
@@ -63,6 +66,9 @@ struct Side {
     slots = std::move(made_slots);
     source = std::move(made_source);
     target.resize(most);
+    // The first use of a page takes longer than its copy; every pass uses other slots.
+    std::memset(slots.data(), 1, slots.size());
+    std::memset(source.data(), 1, source.size());
     return ok();
   }
   Result<void> map(const SharedMemory& others) {
@@ -161,11 +167,12 @@ class Duel {
     size_bytes_ = size_bytes;
     uint64_t least = std::numeric_limits<uint64_t>::max();
     uint64_t second = least;
-    for (int pass = 0; pass < kPassesMax && !failed_ && Clock::now() < end_; ++pass) {
+    const int passes_min = size_bytes <= kSmallBytes ? kPassesMinOfSmall : kPassesMin;
+    for (int pass = 0; pass < passes_min + kPassesMore && !failed_ && Clock::now() < end_; ++pass) {
       const uint64_t ns = time_pass();
       second = std::min(second, std::max(ns, least));
       least = std::min(least, ns);
-      if (pass >= kPassesMin &&
+      if (pass >= passes_min &&
           static_cast<double>(second) <= static_cast<double>(least) * kRepeats) {
         return std::max<uint64_t>(least, 1);
       }

@@ -133,9 +133,9 @@ bool is_plausible(const HostRates& rates) {
 const HostRates& built_in_rates() {
   static const HostRates kRates = {
       .near = {.line_ns = 57,
-               .exchange_ns = {{{200, 700, 2300, 9300, 37000, 170000},
-                                {1700, 2600, 6000, 19500, 75000, 380000},
-                                {150, 400, 1000, 3700, 18000, 95000}}}},
+               .exchange_ns = {{{280, 620, 2100, 9300, 43000, 165000},
+                                {1740, 2550, 5760, 18800, 81000, 360000},
+                                {130, 220, 810, 2900, 19200, 75000}}}},
       .far = {}};
   return kRates;
 }
