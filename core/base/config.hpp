@@ -24,6 +24,9 @@ struct Config {
   bool p2p_disable = false;
   bool p2p_direct_disable = false;
   bool local_register = true;
+  bool attach = true;
+  int64_t attach_bytes = -1;
+  std::string rates_file;
   bool graph_register = true;
   std::string hostid;
   int64_t comm_blocking = -1;

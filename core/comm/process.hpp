@@ -24,6 +24,7 @@
 #include "core/launch/launch_pool.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/rates/rates_file.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/setup/topology.hpp"
 #include "core/stall/stall_watch.hpp"
@@ -48,6 +49,7 @@ class Process final : private ForkAware {
   NetPluginCache net_plugins;
   TopologyCache topologies;
   GroupCache<std::vector<PeerInfo>> infos;
+  RatesCache rates;
   LaunchPool launches;
   StallWatch stalls;
   StatusServer status{stalls};
@@ -66,6 +68,7 @@ class Process final : private ForkAware {
             .collnet_plugins = &collnet_plugins,
             .topologies = &topologies,
             .infos = &infos,
+            .rates = &rates,
             .devices = devices_};
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Error messages for calls that do not match.
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -12,6 +14,30 @@ namespace plexus {
 namespace {
 
 constexpr const char* kOpNames[] = {"sum", "prod", "max", "min"};
+
+Error describe_unread(int rank, int peer, const LaneFailure& failure) {
+  if (failure.error == ESRCH) {
+    return fail(Code::kRemoteError,
+                "rank {} cannot read the memory of rank {}: its process has ended during a call",
+                rank, peer);
+  }
+  if (failure.error == ECANCELED) {
+    return fail(Code::kRemoteError,
+                "rank {} cannot use the memory of rank {}: that rank's call failed or was aborted",
+                rank, peer);
+  }
+  if (failure.error == EFAULT) {
+    return fail(Code::kRemoteError,
+                "rank {} cannot read the buffer of rank {} at {:#x}: keep a buffer allocated until "
+                "the call that uses it is done; for memory of a device that the processor does not "
+                "copy from set PLEXUS_ATTACH=0",
+                rank, peer, failure.connection->header().payload.address);
+  }
+  return fail(Code::kSystemError,
+              "rank {} cannot read the memory of rank {} any more ({}): do not change credentials "
+              "or install seccomp filters after ncclCommInitRank, or set PLEXUS_ATTACH=0",
+              rank, peer, std::strerror(failure.error));
+}
 
 }  // namespace
 
@@ -53,6 +79,9 @@ Error describe_failure(LaneRun& lane) {
                 "rank {} cannot map the memory that rank {} registered (ncclMemAlloc): allow it to "
                 "open /proc/{}/fd/{}, or set NCCL_LOCAL_REGISTER=0",
                 rank, peer, place.pid, place.fd);
+  }
+  if (failure.kind == LaneFailure::Kind::kUnread) {
+    return describe_unread(rank, peer, failure);
   }
   CallRecord told[kSlots];
   std::transform(std::begin(failure.connection->fifo().calls),

@@ -108,6 +108,11 @@ void begin_run(Execution& execution) {
 }
 
 void end_run(Execution& execution) {
+  if (execution.error.has_value()) {
+    for (ConnectionEnd* const end : execution.ends) {
+      end->revoke();
+    }
+  }
   if (std::exchange(execution.stalled, false)) {
     execution.rank->on_moved();
   }

@@ -77,6 +77,22 @@ uint32_t hash_with_sequence(uint32_t hash, uint64_t sequence) {
   return hash ^ static_cast<uint32_t>(mixed >> 32);
 }
 
+/// What a call passes between two ranks. `shapes`: all calls of its group.
+MessageTraits traits_of(std::span<const CallShape> shapes,
+                        const CallShape& call,
+                        const Geometry& geometry) {
+  const auto answers = [&](const CallShape& other) {
+    return is_point_to_point(other.collective) && other.collective != call.collective;
+  };
+  const bool one_way = is_point_to_point(call.collective)
+                           ? std::none_of(shapes.begin(), shapes.end(), answers)
+                           : is_rooted(call.collective);
+  return {.size_bytes =
+              geometry.part_count * element_size(call.datatype()) / std::max(geometry.chunks, 1U),
+          .both_ways = !one_way,
+          .reduces = is_reduction(call.collective)};
+}
+
 /// The largest number of ranks of a host; `nodes`: positions at which hosts begin.
 int most_ranks(const std::vector<int>& nodes, int nranks) {
   int most = 0;
@@ -306,6 +322,10 @@ Result<void> Plan::add_item(const PlanContext& context,
   if (work.exchanges_empty) {
     work.geometry.loops = std::max(work.geometry.loops, 1U);
   }
+  const WayChoice way = choose_way(*context.ways, traits_of(shapes_, task.shape, work.geometry));
+  work.attach_bytes_min = way.attach_bytes_min;
+  work.fetches = is_reduction(task.shape.collective) && work.attach_bytes_min != kNoAttach;
+  maps_ = maps_ && way.maps;
   work.streaming = buffer_bytes(task, context.nranks, false) >= kStreamingBytesMin;
   if (context.device == nullptr) {
     work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
@@ -439,8 +459,9 @@ void Plan::prepare_item(const ItemTask& entry,
                         void* recv,
                         const UserMemory& memory) const noexcept {
   Work& work = entry.item->work;
-  work.input = user_buffer(send, entry.input_bytes, borrows_mapped_, memory);
-  work.output = user_buffer(recv, entry.output_bytes, borrows_mapped_, memory);
+  const bool maps = borrows_mapped_ && maps_;
+  work.input = user_buffer(send, entry.input_bytes, maps, memory);
+  work.output = user_buffer(recv, entry.output_bytes, maps, memory);
 }
 
 template <class Call>

@@ -11,6 +11,7 @@
 
 #include "core/base/result.hpp"
 #include "core/engine/execution.hpp"
+#include "core/rates/ways.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/schedule/channel_order.hpp"
 #include "core/schedule/choose_algorithm.hpp"
@@ -38,7 +39,8 @@ struct PlanContext {
   int channels_min;
   int channels_max;
   uint32_t slot_bytes;
-  DeviceRank* device;  // CUDA ranks only; nullptr: a host rank
+  const HostWays* ways;  // between processes of one host
+  DeviceRank* device;    // CUDA ranks only; nullptr: a host rank
 };
 
 class Plan {
@@ -117,6 +119,7 @@ class Plan {
   std::unique_ptr<DevicePlan> device_plan_;
   bool on_device_ = false;
   uint64_t collectives_ = 0;
+  bool maps_ = true;             // mapping is the fastest way of registered memory
   bool borrows_mapped_ = false;  // a receiver may map memory from ncclMemAlloc
 };
 

@@ -21,6 +21,8 @@ constexpr AgreedSetting kSettings[] = {
     {"NCCL_ALGO", [](const PeerInfo& info) { return info.algorithms; }, &Config::algo},
     {"PLEXUS_DETERMINISTIC", [](const PeerInfo& info) { return uint64_t{info.deterministic}; },
      nullptr},
+    {"PLEXUS_ATTACH_BYTES",
+     [](const PeerInfo& info) { return static_cast<uint64_t>(info.attach_bytes); }, nullptr},
     {"PLEXUS_NET_CHECKSUM", [](const PeerInfo& info) { return uint64_t{info.net_checksum}; },
      nullptr},
 };

@@ -15,6 +15,8 @@
 #include "core/device/device_runtime.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/rates/rates_file.hpp"
+#include "core/rates/ways.hpp"
 #include "core/schedule/algorithm_filter.hpp"
 #include "core/setup/collnet.hpp"
 #include "core/setup/group_cache.hpp"
@@ -30,6 +32,7 @@ struct SetupContext {
   CollnetPluginCache* collnet_plugins;
   TopologyCache* topologies;
   GroupCache<std::vector<PeerInfo>>* infos;
+  RatesCache* rates;
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
 };
 
@@ -48,6 +51,7 @@ struct CommSetup {
   std::shared_ptr<const CommTopology> topology;   // shared with the ranks of this process
   AlgorithmFilter filter;                         // NCCL_ALGO, NCCL_PROTO
   uint32_t slot_bytes = 0;
+  HostWays ways;  // between processes of one host
   plexus_tuner_comm_t tuner_facts{};
   CollnetOpen collnet;
   int channels_min = 1;  // possible on all ranks

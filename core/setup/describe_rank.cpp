@@ -8,6 +8,7 @@
 #include "core/base/hash.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
+#include "core/os/process_memory.hpp"
 #include "core/setup/collnet.hpp"
 #include "kernels/layout/fifo.hpp"
 
@@ -100,6 +101,9 @@ Result<PeerInfo> describe_rank(const Config& config,
   info.cores = static_cast<uint32_t>(cores_available());
   info.core_set = core_set_hash();
   info.numa = bound_numa_node();
+  info.mark_address = process_mark_address();
+  info.attach = config.attach ? 1 : 0;
+  info.attach_bytes = config.attach_bytes;
   info.local_register = config.local_register ? 1 : 0;
   info.deterministic = config.deterministic ? 1 : 0;
   info.net_checksum = config.net_checksum ? 1 : 0;

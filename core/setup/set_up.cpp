@@ -8,6 +8,7 @@
 #include "core/setup/agreement.hpp"
 #include "core/setup/describe_rank.hpp"
 #include "core/setup/networks.hpp"
+#include "core/setup/same_host.hpp"
 #include "core/setup/tuner_facts.hpp"
 
 namespace plexus {
@@ -42,8 +43,10 @@ Result<void> finish(const SetupContext& context,
                                 .cache = context.topologies}));
   setup.topology = std::move(topology);
   setup.slot_bytes = choose_slot_bytes(*setup.infos);
+  PLEXUS_TRY(agree_on_same_host(context, setup, give_up));
   setup.tuner_facts =
       describe_to_tuner(*setup.infos, *setup.topology, setup.group, setup.slot_bytes);
+  describe_measured_links(setup.ways, setup.tuner_facts);
   const auto [channels_min, channels_max] = bounds_of_channels(*setup.infos);
   setup.channels_min = static_cast<int>(channels_min);
   setup.channels_max = static_cast<int>(channels_max);

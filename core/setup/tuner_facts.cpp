@@ -114,6 +114,13 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   return comm;
 }
 
+void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm) {
+  if (ways.measured && comm.cuda.sm == 0) {
+    comm.links[PLEXUS_LINK_HOST].latency_ns = message_latency_ns(ways);
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = bandwidth_mbit_per_s(ways);
+  }
+}
+
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos) {
   uint32_t told = 0;
   for (const PeerInfo& info : infos) {

@@ -9,6 +9,7 @@
 
 #include "plugin-api/plexus_tuner.h"
 
+#include "core/rates/ways.hpp"
 #include "core/setup/topology.hpp"
 #include "core/transport/peer_info.hpp"
 
@@ -18,6 +19,9 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       const CommTopology& topology,
                                       uint64_t group,
                                       uint32_t slot_bytes);
+
+/// What was measured between the processes of a host; nothing of CUDA ranks.
+void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm);
 
 /// The smallest size that a rank was given, or else the default for the kind of slots.
 uint32_t choose_slot_bytes(std::span<const PeerInfo> infos);

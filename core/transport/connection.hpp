@@ -78,6 +78,8 @@ class ConnectionEnd {
   [[nodiscard]] virtual const Error* broken() const noexcept { return nullptr; }
   /// True when all that was handed over has left user memory and this process's care.
   [[nodiscard]] virtual bool drained() noexcept { return true; }
+  /// The call that used it has failed: what it handed over by address must not be used any more.
+  virtual void revoke() noexcept {}
   /// True when the messages of earlier calls need no more care. Until then the end is pumped,
   /// whatever the rank does next.
   [[nodiscard]] virtual bool settled() const noexcept { return true; }
@@ -125,6 +127,7 @@ class SendEnd : public ConnectionEnd {
   /// For the executor, at one address for the life of the end; usable when connected.
   [[nodiscard]] SendConnection& connection() noexcept { return connection_; }
   [[nodiscard]] bool drained() noexcept override { return connection_.all_taken(); }
+  void revoke() noexcept override { connection_.revoke(); }
 
  protected:
   void offer(const SendConnection& connection) { connection_ = connection; }

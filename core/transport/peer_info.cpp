@@ -23,6 +23,7 @@ void visit_own(Info& info, const Visit& visit) {
   visit(info.pid_namespace);
   visit(info.pid);
   visit(info.core_set);
+  visit(info.mark_address);
   visit(info.numa);
   visit(info.device);
   if (info.on_cuda()) {

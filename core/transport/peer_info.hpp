@@ -26,11 +26,14 @@ struct PeerInfo {
   uint8_t p2p_disable = 0;
   uint8_t p2p_direct_disable = 0;
   uint8_t local_register = 1;
+  uint8_t attach = 0;                   // PLEXUS_ATTACH: may read peers' memory, and be read
   uint8_t deterministic = 0;            // PLEXUS_DETERMINISTIC: ranks must agree
   uint8_t net_checksum = 0;             // PLEXUS_NET_CHECKSUM: likewise
+  int64_t attach_bytes = -1;            // PLEXUS_ATTACH_BYTES: ranks must agree
   uint32_t collnet_threshold = 0;       // fewest hosts for a network that reduces; 0: not wanted
   uint32_t cores = 0;                   // the rank may run on
   uint64_t core_set = 0;                // hash of which ones: ranks of equal sets share them
+  uint64_t mark_address = 0;            // of its process, for who reads its memory (core/os)
   int32_t numa = -1;                    // the NUMA node that the rank is bound to; -1: none
   int32_t device = -1;                  // CUDA's number in its process; -1: computes on the host
   uint8_t device_uuid[16] = {};         // its device's, the same in all processes
@@ -44,7 +47,7 @@ struct PeerInfo {
   char host[64] = {};                   // for messages
 
   [[nodiscard]] bool on_cuda() const { return device >= 0; }
-  /// What is this rank's own: 44 bytes, and 96 more for a device.
+  /// What is this rank's own: 52 bytes, and 96 more for a device.
   [[nodiscard]] std::string own_bytes() const;
   /// The rest but for `host`: mostly equal on all ranks.
   [[nodiscard]] std::string common_bytes() const;

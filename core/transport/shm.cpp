@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/shm.hpp"
 
+#include <optional>
 #include <unistd.h>
 #include <utility>
 
@@ -8,6 +9,7 @@
 
 #include "core/base/bytes.hpp"
 #include "core/device/device_memory.hpp"
+#include "core/os/process_memory.hpp"
 #include "core/os/shared_memory.hpp"
 #include "core/transport/fifo_memory.hpp"
 #include "core/transport/user_memory.hpp"
@@ -81,9 +83,10 @@ class ShmSlots {
 
 class ShmSend final : public SendEnd {
  public:
-  /// `reach`: whether the receiver may map memory from ncclMemAlloc.
-  ShmSend(EndId id, ShmSlots slots, Reach reach)
-      : SendEnd(std::move(id)), slots_(std::move(slots)), reach_(reach) {}
+  /// `reach`: whether the receiver may map memory from ncclMemAlloc. `attaches`: whether it reads
+  /// other memory.
+  ShmSend(EndId id, ShmSlots slots, Reach reach, bool attaches)
+      : SendEnd(std::move(id)), slots_(std::move(slots)), reach_(reach), attaches_(attaches) {}
 
  private:
   Result<bool> try_connect() override {
@@ -92,20 +95,39 @@ class ShmSend final : public SendEnd {
       offer(SendConnection(fifo_at(slots_.data()), slots_at(slots_.data()),
                            {.peer = key().peer,
                             .reach = reach_,
+                            .attaches = attaches_,
                             .slot_stride = slots_.slot_stride(),
                             .lines = lines_at(slots_.data())}));
     }
     return connected;
   }
-  [[nodiscard]] std::string route() const override { return "shm"; }
+  [[nodiscard]] std::string route() const override { return attaches_ ? "shm/attach" : "shm"; }
 
   ShmSlots slots_;
   Reach reach_;
+  bool attaches_;
+};
+
+/// The memory of a peer in another process.
+class AttachedPeer final : public PeerReader {
+ public:
+  explicit AttachedPeer(const PeerInfo& info)
+      : process_(info.pid, info.process_id, info.mark_address) {}
+  [[nodiscard]] int read(std::byte* target,
+                         uint64_t address,
+                         size_t size_bytes) const noexcept override {
+    return process_.read(target, address, size_bytes);
+  }
+
+ private:
+  PeerProcess process_;
 };
 
 class ShmRecv final : public RecvEnd {
  public:
-  ShmRecv(EndId id, ShmSlots slots) : RecvEnd(std::move(id)), slots_(std::move(slots)) {}
+  /// `attached`: nullopt where the peer's memory is not read.
+  ShmRecv(EndId id, ShmSlots slots, std::optional<AttachedPeer> attached)
+      : RecvEnd(std::move(id)), slots_(std::move(slots)), attached_(attached) {}
 
  private:
   Result<bool> try_connect() override {
@@ -114,13 +136,17 @@ class ShmRecv final : public RecvEnd {
                          {.peer = key().peer,
                           .slot_stride = slots_.slot_stride(),
                           .lines = lines_at(slots_.data()),
-                          .places = &places_}));
+                          .places = &places_,
+                          .reader = attached_.has_value() ? &*attached_ : nullptr}));
     return connected;
   }
-  [[nodiscard]] std::string route() const override { return "shm"; }
+  [[nodiscard]] std::string route() const override {
+    return attached_.has_value() ? "shm/attach" : "shm";
+  }
 
   ShmSlots slots_;
   PeerSegments places_;
+  std::optional<AttachedPeer> attached_;
 };
 
 class ShmOnDevice final : public DeviceEnd {
@@ -154,14 +180,20 @@ ShmSlots slots_for(const EndRequest& request) {
 }  // namespace
 
 std::unique_ptr<SendEnd> make_shm_send(EndRequest& request) {
-  const bool maps = request.may_borrow() && !request.peers->on_cuda() &&
-                    request.mine.local_register != 0 && request.peers->local_register != 0;
+  const bool borrows = request.may_borrow() && !request.peers->on_cuda();
+  const bool maps =
+      borrows && request.mine.local_register != 0 && request.peers->local_register != 0;
   return std::make_unique<ShmSend>(std::move(request.id), slots_for(request),
-                                   maps ? Reach::kMapped : Reach::kNothing);
+                                   maps ? Reach::kMapped : Reach::kNothing,
+                                   borrows && request.context.attach);
 }
 
 std::unique_ptr<RecvEnd> make_shm_recv(EndRequest& request) {
-  return std::make_unique<ShmRecv>(std::move(request.id), slots_for(request));
+  const bool borrows = request.may_borrow() && !request.peers->on_cuda();
+  return std::make_unique<ShmRecv>(std::move(request.id), slots_for(request),
+                                   borrows && request.context.attach
+                                       ? std::optional(AttachedPeer(*request.peers))
+                                       : std::nullopt);
 }
 
 std::unique_ptr<DeviceEnd> make_shm_on_device(EndRequest& request) {

@@ -54,6 +54,7 @@ struct TransportContext {
   LocalRendezvous* rendezvous = nullptr;
   NetSet* nets = nullptr;  // null: no rank needs a network
   uint32_t slot_bytes = 0;
+  bool attach = false;  // ranks of one host read each other's memory by system calls (agreed)
   DeviceRuntime* runtime = nullptr;  // not null when one of the ranks of this process is on CUDA
   /// nullopt: `peer` is in this rank's datacenter. Empty: there is one datacenter.
   std::function<std::optional<XdcLink>(int peer)> xdc_link = {};

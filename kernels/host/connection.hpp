@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +31,16 @@ class PlaceResolver {
   virtual const std::byte* find(const MappedPlace& place) noexcept = 0;
 };
 
+/// Reads the sender's memory, in another process (cross-memory attach).
+class PeerReader {
+ public:
+  virtual ~PeerReader() = default;
+  /// Copies `size_bytes` at the peer's `address`. 0, or why not, as errno.
+  [[nodiscard]] virtual int read(std::byte* target,
+                                 uint64_t address,
+                                 size_t size_bytes) const noexcept = 0;
+};
+
 /// The part of the sender's user memory that the receiver can read without copying through slots.
 enum class Reach : uint8_t {
   kNothing,
@@ -42,6 +53,7 @@ class SendConnection {
   struct Options {
     int peer = -1;
     Reach reach = Reach::kNothing;
+    bool attaches = false;  // the receiver has a PeerReader
     // 0: the payload is always in the data area (net slots)
     uint32_t inline_bytes_max = kInlineBytes;
     size_t slot_stride = 0;      // bytes from one slot's data to the next
@@ -62,6 +74,8 @@ class SendConnection {
   [[nodiscard]] uint64_t sent() const noexcept { return step_; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Reach reach() const noexcept { return options_.reach; }
+  /// Whether commit_address() is possible.
+  [[nodiscard]] bool attaches() const noexcept { return options_.attaches; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
   /// Whether the next slot can be filled.
@@ -106,6 +120,12 @@ class SendConnection {
     publish(size_bytes, call_hash);
     borrowed_until_ = step_;
   }
+  void commit_address(const std::byte* bytes, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    header().kind = SlotKind::kAttached;
+    header().payload.address = reinterpret_cast<uintptr_t>(bytes);
+    publish(size_bytes, call_hash);
+    borrowed_until_ = step_;
+  }
   void commit_place(const MappedPlace& place, uint32_t size_bytes, uint32_t call_hash) noexcept {
     header().kind = SlotKind::kMapped;
     header().payload.place = place;
@@ -120,6 +140,14 @@ class SendConnection {
     }
     taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
     return borrowed_until_ <= taken_;
+  }
+
+  /// The call has failed: what the receiver has not taken must not be used any more.
+  void revoke() noexcept {
+    if (!all_taken()) {
+      fifo_->sender.revoked.store(1, std::memory_order_release);
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // before the user's next store
+    }
   }
 
   /// Sets the call that the next slots belong to.
@@ -161,9 +189,10 @@ class RecvConnection {
  public:
   struct Options {
     int peer = -1;
-    size_t slot_stride = 0;           // as the sender's
-    std::byte* lines = nullptr;       // as the sender's
-    PlaceResolver* places = nullptr;  // nullptr: memory is never mapped
+    size_t slot_stride = 0;              // as the sender's
+    std::byte* lines = nullptr;          // as the sender's
+    PlaceResolver* places = nullptr;     // nullptr: memory is never mapped
+    const PeerReader* reader = nullptr;  // nullptr: memory is never read by system calls
   };
   /// Starts at the step where `fifo` is.
   RecvConnection(Fifo* fifo, std::byte* data, const Options& options)
@@ -198,7 +227,36 @@ class RecvConnection {
   }
   [[nodiscard]] const SlotHeader& header() const noexcept { return fifo_->headers[step_ % kSlots]; }
 
-  /// The payload of the filled slot; nullptr: mapping it failed.
+  /// Whether the payload is to be read by read_attached() instead of at payload().
+  [[nodiscard]] bool is_attached() const noexcept { return header().kind == SlotKind::kAttached; }
+  [[nodiscard]] bool reads_attached() const noexcept { return options_.reader != nullptr; }
+  /// Copies a part of the filled slot's payload, which starts at `offset`. 0, or why not, as errno:
+  /// ECANCELED when the sender's call has failed, after which its memory may change.
+  [[nodiscard]] int read_attached(std::byte* target, size_t offset, size_t size) const noexcept {
+    const int error = options_.reader->read(target, header().payload.address + offset, size);
+    std::atomic_thread_fence(std::memory_order_acquire);  // after the copy; see revoke()
+    return fifo_->sender.revoked.load(std::memory_order_relaxed) != 0 ? ECANCELED : error;
+  }
+
+  /// The number of bytes from the filled slot's payload on that the peer sent in one piece of its
+  /// memory, in this slot and in those of the same call that are filled behind it; at most `most`.
+  [[nodiscard]] size_t attached_bytes(size_t most) const noexcept {
+    const SlotHeader& first = header();
+    size_t bytes = first.size_bytes;
+    for (uint64_t step = step_ + 1; step < step_ + kSlots; ++step) {
+      const SlotHeader& slot = fifo_->headers[step % kSlots];
+      // pairs with SendConnection::publish()
+      if (slot.ready.load(std::memory_order_acquire) != step + 1 ||
+          slot.kind != SlotKind::kAttached || slot.call_hash != first.call_hash ||
+          slot.payload.address != first.payload.address + bytes || slot.size_bytes > most - bytes) {
+        break;
+      }
+      bytes += slot.size_bytes;
+    }
+    return bytes;
+  }
+
+  /// The payload of the filled slot; nullptr: there is no mapping of it.
   [[nodiscard]] const std::byte* payload() const noexcept {
     const SlotHeader& slot = header();
     switch (slot.kind) {
@@ -208,6 +266,8 @@ class RecvConnection {
         return slot.payload.pointer;
       case SlotKind::kMapped:
         return options_.places == nullptr ? nullptr : options_.places->find(slot.payload.place);
+      case SlotKind::kAttached:
+        return nullptr;
       case SlotKind::kData:
         break;
     }

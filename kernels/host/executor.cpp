@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <climits>
 #include <immintrin.h>
 #include <linux/futex.h>
@@ -17,6 +18,20 @@ constexpr uint64_t kTurnBytes = uint64_t{512} * 1024;  // about 100 us; then oth
 constexpr size_t kExtentsMax = 64;
 // so that intermediate values of a reduction stay in L1
 constexpr size_t kBlockBytes = size_t{8} * 1024;
+// Operands in peers' memory are read in parts that stay in L2: one of this size, many of less, but
+// not of so few pages that the system calls count.
+constexpr size_t kFetchBytes = size_t{64} * 1024;
+constexpr size_t kFetchBytesMin = size_t{16} * 1024;
+constexpr uint64_t kAheadBytesMax = uint64_t{512} * 1024;  // stored by one system call
+
+// A peer that ended or whose call failed cannot be read any more. The other ranks are told of that
+// with the reason, which is a better error; if not even that comes, after seconds of such reads.
+constexpr uint32_t kLostReadsMax = 2'000'000;
+
+/// The most bytes of an operand that are fetched at once.
+size_t fetch_bytes(const Step& step) {
+  return std::max(kFetchBytes / static_cast<size_t>(step.receives), kFetchBytesMin);
+}
 
 /// Combines `count` equally long operands in order into `target`, block by block. `target` may be
 /// one of the operands, because intermediate values have a block of their own.
@@ -51,6 +66,9 @@ template <class IsReady>
   }
   return false;
 }
+
+/// Whether what arrives in this step is combined with more.
+bool combines(const Step& step) { return step.receives > 0 && step.source != Buffer::kNone; }
 
 /// Whether the data that arrives in this step is only stored, and possibly forwarded.
 bool stores_arrival(const Step& step) {
@@ -121,6 +139,14 @@ LaneRun::LaneRun(Work* work, int lane, LaneRun* siblings)
     }
     staging_.resize(static_cast<size_t>(payloads) * payload_bytes_max(work_->protocol));
   }
+  size_t fetched_bytes = 0;
+  for (const Step& step : lane_->steps) {
+    if (work_->fetches && combines(step)) {
+      fetched_bytes =
+          std::max(fetched_bytes, static_cast<size_t>(step.receives) * fetch_bytes(step));
+    }
+  }
+  fetched_.resize(fetched_bytes);
 }
 
 void LaneRun::restart() noexcept {
@@ -129,6 +155,7 @@ void LaneRun::restart() noexcept {
   slice_bytes_done_ = 0;
   wait_recv_ = nullptr;
   wait_send_ = nullptr;
+  lost_reads_ = 0;
   failure_.kind = LaneFailure::Kind::kNone;
 }
 
@@ -222,7 +249,9 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
     if (!acquire<kByLines>(step, slice, queue.polls())) {
       return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
-    move<kByLines>(step, slice);
+    if (!move<kByLines>(step, slice)) {
+      return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
+    }
     finish_slice(step, queue);
     slice_bytes_done_ += slice.size_bytes;
     moved_ = true;
@@ -243,6 +272,7 @@ std::byte* LaneRun::staging(int number) noexcept {
 
 template <bool kByLines>
 bool LaneRun::acquire(const Step& step, const Slice& slice, uint32_t polls) noexcept {
+  attached_ = false;
   for (int i = 0; i < step.receives; ++i) {
     if (!acquire_arrival<kByLines>(step, slice, i, polls)) {
       return false;
@@ -295,6 +325,10 @@ bool LaneRun::acquire_arrival(const Step& step,
 bool LaneRun::check_arrival(RecvConnection& recv, uint32_t size_bytes) noexcept {
   const SlotHeader& slot = recv.header();
   const bool is_mine = slot.call_hash == work_->call.hash && slot.size_bytes == size_bytes;
+  if (is_mine && recv.is_attached() && recv.reads_attached()) {
+    attached_ = true;
+    return true;
+  }
   if (is_mine && recv.payload() != nullptr) {
     return true;
   }
@@ -320,23 +354,68 @@ const std::byte* LaneRun::arrived(const Step& step, int number) noexcept {
   return kByLines && recv.has_lines() ? staging(number) : recv.payload();
 }
 
+bool LaneRun::fetch(RecvConnection& recv,
+                    std::byte* target,
+                    size_t offset,
+                    size_t size_bytes) noexcept {
+  const int error = recv.read_attached(target, offset, size_bytes);
+  if (error == 0) {
+    return true;
+  }
+  if ((error == ESRCH || error == ECANCELED) && ++lost_reads_ < kLostReadsMax) {
+    wait_recv_ = &recv;  // for ever: it is told soon who is to blame
+    return false;
+  }
+  fail(LaneFailure::Kind::kUnread, recv, static_cast<uint32_t>(size_bytes));
+  failure_.error = error;
+  return false;
+}
+
+/// Reads the slices of the step that have arrived behind this one along with it: a system call for
+/// each would cost as much as several pages.
+[[gnu::noinline]] bool LaneRun::store_attached(const Step& step,
+                                               RecvConnection& recv,
+                                               std::byte* made) noexcept {
+  const SlotHeader& slot = recv.header();
+  if (slice_bytes_done_ == 0 || slot.payload.address != ahead_address_) {
+    ahead_bytes_ = 0;
+  }
+  if (ahead_bytes_ < slot.size_bytes) {
+    const Extent extent = extents_.empty() ? extent_of(step) : extents_[step_];
+    const uint64_t left = std::min(extent.size_bytes - slice_bytes_done_, kAheadBytesMax);
+    ahead_bytes_ = step.target == Buffer::kNone || left <= slot.size_bytes
+                       ? slot.size_bytes
+                       : recv.attached_bytes(left);
+    if (!fetch(recv, made, 0, ahead_bytes_)) {
+      return false;
+    }
+  }
+  ahead_bytes_ -= slot.size_bytes;
+  ahead_address_ = slot.payload.address + slot.size_bytes;
+  return true;
+}
+
 /// Copies an arrival to where the value is made, unless it was received there: by lines, or in
 /// place.
 template <bool kByLines>
-void LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept {
-  if (kByLines && stores_arrival(step) &&
-      work_->recvs[static_cast<size_t>(step.peers_first)]->has_lines()) {
-    return;
+bool LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept {
+  RecvConnection& recv = *work_->recvs[static_cast<size_t>(step.peers_first)];
+  if (kByLines && stores_arrival(step) && recv.has_lines()) {
+    return true;
+  }
+  if (attached_) {
+    return store_attached(step, recv, made);
   }
   const std::byte* const from = arrived<kByLines>(step, 0);
   if (from != made) {
     const bool streams = work_->streaming && step.sends == 0;
     (streams ? copy_streaming : copy)(made, from, size_bytes);
   }
+  return true;
 }
 
 template <bool kByLines>
-void LaneRun::move(const Step& step, const Slice& slice) noexcept {
+bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
   // element sizes are powers of two
   const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);
@@ -360,10 +439,11 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
     } else if (made != source) {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
-  } else if (step.source == Buffer::kNone) {
-    store<kByLines>(step, made, size_bytes);
-  } else {
-    combine<kByLines>(step, made, at(step.source, slice.source_bytes), elements, scales);
+  } else if (step.source == Buffer::kNone
+                 ? !store<kByLines>(step, made, size_bytes)
+                 : !combine<kByLines>(step, made, at(step.source, slice.source_bytes), elements,
+                                      scales)) {
+    return false;
   }
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
@@ -374,26 +454,74 @@ void LaneRun::move(const Step& step, const Slice& slice) noexcept {
   for (int i = 0; i < step.sends; ++i) {
     hand_over<kByLines>(*sends[i], value, size_bytes);
   }
+  return true;
 }
 
 template <bool kByLines>
-void LaneRun::combine(const Step& step,
+bool LaneRun::combine(const Step& step,
                       std::byte* made,
                       const std::byte* own,
                       size_t elements,
                       bool scales) noexcept {
+  if (attached_) {
+    return combine_attached<kByLines>(step, made, own, elements, scales);
+  }
   if (step.receives == 1 && !scales) {
     work_->reduce(made, own, arrived<kByLines>(step, 0), elements);
-  } else {
-    combine_many<kByLines>(step, made, own, elements, scales);
+    return true;
   }
+  const std::byte* arrivals[kOperandsMax];
+  for (int i = 0; i < step.receives; ++i) {
+    arrivals[i] = arrived<kByLines>(step, i);
+  }
+  combine_many(step, made, own, arrivals, elements, scales);
+  return true;
+}
+
+/// Fetches and combines part by part, so that what was fetched is combined while it is in a cache.
+template <bool kByLines>
+[[gnu::noinline]] bool LaneRun::combine_attached(const Step& step,
+                                                 std::byte* made,
+                                                 const std::byte* own,
+                                                 size_t elements,
+                                                 bool scales) noexcept {
+  const std::byte* arrivals[kOperandsMax];
+  const size_t part_bytes = fetch_bytes(step);
+  const size_t part_elements = part_bytes / work_->element_bytes;
+  for (size_t done = 0; done < elements; done += part_elements) {
+    const size_t some = std::min(part_elements, elements - done);
+    const size_t offset = done * work_->element_bytes;
+    for (int i = 0; i < step.receives; ++i) {
+      RecvConnection& recv =
+          *work_->recvs[static_cast<size_t>(step.peers_first) + static_cast<size_t>(i)];
+      if ((kByLines && recv.has_lines()) || !recv.is_attached()) {
+        arrivals[i] = arrived<kByLines>(step, i) + offset;
+        continue;
+      }
+      if (fetched_.empty()) {  // no rank sends so in this call
+        fail(LaneFailure::Kind::kUnmapped, recv, static_cast<uint32_t>(elements));
+        return false;
+      }
+      std::byte* const part = fetched_.data() + static_cast<size_t>(i) * part_bytes;
+      if (!fetch(recv, part, offset, some * work_->element_bytes)) {
+        return false;
+      }
+      arrivals[i] = part;
+    }
+    if (step.receives == 1 && !scales) {
+      work_->reduce(made + offset, own + offset, arrivals[0], some);
+    } else {
+      combine_many(step, made + offset, own + offset, arrivals, some, scales);
+    }
+  }
+  return true;
 }
 
 /// Not inlined, because its blocks on the stack need a checked frame.
-template <bool kByLines>
 [[gnu::noinline]] void LaneRun::combine_many(const Step& step,
                                              std::byte* made,
                                              const std::byte* own,
+                                             const std::byte* const* arrivals,
                                              size_t elements,
                                              bool scales) noexcept {
   // One block of all operands at a time, so that a scaled own input needs only one block of memory.
@@ -413,7 +541,7 @@ template <bool kByLines>
       if (i == step.own_position) {
         operands[count++] = own_block;
       }
-      operands[count++] = arrived<kByLines>(step, i) + offset;
+      operands[count++] = arrivals[i] + offset;
     }
     if (step.own_position >= step.receives) {
       operands[count++] = own_block;
@@ -442,6 +570,10 @@ void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_
         return;
       }
     }
+  }
+  if (size_bytes >= work_->attach_bytes_min && value.home != Buffer::kNone && send.attaches()) {
+    send.commit_address(value.made, size_bytes, hash);
+    return;
   }
   std::byte* const payload = send.payload(size_bytes);
   if (payload != value.made) {

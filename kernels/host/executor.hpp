@@ -70,6 +70,8 @@ struct Work {
   Protocol protocol = Protocol::kSimple;  // if the connection supports it; else Simple
   uint32_t slot_bytes = 0;                // largest size of a slice
   uint32_t borrow_bytes_min = 0;          // slices of at least this size are sent by address
+  uint32_t attach_bytes_min = 0;          // the same to receivers that read by system calls
+  bool fetches = false;                   // what is combined may come as such an address
   bool exchanges_empty = false;  // a message of 0 bytes is also sent and received (send/recv)
   bool streaming = false;        // the output is too large for the caches
   // [program->peers]; nullptr where the peer only sends to this rank
@@ -87,11 +89,13 @@ enum class Progress : uint8_t { kPending, kYielded, kDone, kFailed };
 
 /// Why a lane failed: the message that arrived is not the one this call expects, or is unreadable.
 struct LaneFailure {
-  enum class Kind : uint8_t { kNone, kOtherCall, kOtherSize, kUnmapped } kind = Kind::kNone;
+  enum class Kind : uint8_t { kNone, kOtherCall, kOtherSize, kUnmapped, kUnread };
+  Kind kind = Kind::kNone;
   RecvConnection* connection = nullptr;
   uint32_t size_expected = 0;
   uint32_t hash_arrived = 0;
   uint32_t size_arrived = 0;
+  int error = 0;  // kUnread: why, as errno
 };
 
 /// One lane of a Work in execution.
@@ -156,27 +160,38 @@ class LaneRun {
   [[gnu::cold]] void fail(LaneFailure::Kind kind,
                           RecvConnection& recv,
                           uint32_t size_bytes) noexcept;
+  /// False: a peer's memory could not be read. Then the step cannot be done any more.
   template <bool kByLines>
-  void move(const Step& step, const Slice& slice) noexcept;
+  bool move(const Step& step, const Slice& slice) noexcept;
   /// The buffer in which arrival `number` of a step is assembled from its lines.
   [[nodiscard]] std::byte* staging(int number) noexcept;
   /// The address of arrival `number` of a step once it has arrived.
   template <bool kByLines>
   [[nodiscard]] const std::byte* arrived(const Step& step, int number) noexcept;
   template <bool kByLines>
-  void store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept;
+  bool store(const Step& step, std::byte* made, uint32_t size_bytes) noexcept;
+  bool store_attached(const Step& step, RecvConnection& recv, std::byte* made) noexcept;
   template <bool kByLines>
-  void combine(const Step& step,
+  bool combine(const Step& step,
                std::byte* made,
                const std::byte* own,
                size_t elements,
                bool scales) noexcept;
   template <bool kByLines>
+  bool combine_attached(const Step& step,
+                        std::byte* made,
+                        const std::byte* own,
+                        size_t elements,
+                        bool scales) noexcept;
+  /// `arrivals`: [step.receives], the addresses of what arrived.
   void combine_many(const Step& step,
                     std::byte* made,
                     const std::byte* own,
+                    const std::byte* const* arrivals,
                     size_t elements,
                     bool scales) noexcept;
+  /// Reads a part of the payload of an arrival that lies in the peer's memory.
+  bool fetch(RecvConnection& recv, std::byte* target, size_t offset, size_t size_bytes) noexcept;
   /// A value at the address where it was made, and its copy in user memory if there is one.
   struct Value {
     const std::byte* made;
@@ -195,6 +210,11 @@ class LaneRun {
   LaneRun* siblings_;
   std::vector<Extent> extents_;     // for all steps, if they are equal in every loop
   std::vector<std::byte> staging_;  // payloads received or sent by lines, one slot each
+  std::vector<std::byte> fetched_;  // parts of arrivals in peers' memory, to be combined
+  uint64_t ahead_address_ = 0;      // where the peer has what the step stored beyond its slice
+  uint64_t ahead_bytes_ = 0;        // number of those bytes
+  uint32_t lost_reads_ = 0;         // reads of a peer that has ended or given up
+  bool attached_ = false;           // an arrival of the slice is in a peer's memory
   size_t step_ = 0;
   uint32_t loop_ = 0;
   uint64_t slice_bytes_done_ = 0;

@@ -5,7 +5,7 @@
 // A slot header is one cache line. The payload is written first, then `ready` with release order,
 // so that a message of up to kInlineBytes takes one cache-line transfer. Larger payloads are in the
 // slot's data area, or stay in the sender's user buffer and only their address is sent (kPointer,
-// kMapped).
+// kMapped, kAttached).
 #pragma once
 
 #include <atomic>
@@ -21,10 +21,11 @@ inline constexpr uint32_t kInlineBytes = 40;
 
 /// The location of a slot's payload.
 enum class SlotKind : uint32_t {
-  kInline,   // in the header
-  kData,     // in the slot's data area
-  kPointer,  // at an address valid in the receiver's process or on its device
-  kMapped,   // in a shared memory segment of the sender (ncclMemAlloc)
+  kInline,    // in the header
+  kData,      // in the slot's data area
+  kPointer,   // at an address valid in the receiver's process or on its device
+  kMapped,    // in a shared memory segment of the sender (ncclMemAlloc)
+  kAttached,  // at an address of the sender's process, which the receiver reads by system calls
 };
 
 /// Marks "not mapped" among the offsets between processes (kPointer), which are even.
@@ -49,6 +50,7 @@ struct alignas(kCacheLine) SlotHeader {
     std::byte bytes[kInlineBytes];
     const std::byte* pointer;
     MappedPlace place;
+    uint64_t address;
   } payload;
 };
 static_assert(sizeof(SlotHeader) == kCacheLine);
@@ -99,6 +101,7 @@ struct alignas(kCacheLine) FifoEnd {
   std::atomic<uint32_t> engine;    // id of the engine that drives this end; 0: none
   std::atomic<uint32_t> waiter;    // 1 + index of that engine's lane that waits here; 0: none
   std::atomic<uint32_t> sleeping;  // futex word: 1 while a thread sleeps here
+  std::atomic<uint32_t> revoked;   // the sender's: 1: its call gave up what it had lent
 };
 
 struct Fifo {

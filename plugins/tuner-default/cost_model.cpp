@@ -19,7 +19,10 @@ LinkCost link_cost(const Calibration& calibration, const plexus_tuner_comm_t& co
   const plexus_tuner_link_t& link = comm.links[kind];
   LinkCost cost = calibration.links[kind];
   if (link.latency_ns > 0) {
-    cost.latency_us = static_cast<double>(link.latency_ns) / 1e3;
+    const double latency_us = static_cast<double>(link.latency_ns) / 1e3;
+    // In memory a message costs its cache lines, whether a rank waits for it or not.
+    cost.message_us *= kind == PLEXUS_LINK_HOST ? latency_us / cost.latency_us : 1;
+    cost.latency_us = latency_us;
   }
   if (link.bandwidth_mbit_per_s > 0) {
     cost.us_per_byte = 8.0 / static_cast<double>(link.bandwidth_mbit_per_s);

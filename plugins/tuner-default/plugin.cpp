@@ -43,13 +43,18 @@ int32_t init(plexus_tuner_context_t** context,
   return guard(log, [&]() -> Result<void> {
     CalibrationFile calibration = {.model = kDefaultCalibration, .measured = {}};
     const char* const file = std::getenv("PLEXUS_TUNE_FILE");
-    if (file != nullptr && *file != '\0') {
+    const bool is_named = file != nullptr && *file != '\0';
+    if (is_named) {
       PLEXUS_TRY(read, read_calibration(file));
       calibration = std::move(read);
       log.info("tuner-default: calibration {}", file);
     }
     plexus_tuner_comm_t known{};  // an older host provides fewer fields
     std::memcpy(&known, comm, std::min<size_t>(comm->struct_size, sizeof(known)));
+    if (is_named && !is_cuda(known)) {  // what the user measured with collectives is more exact
+      known.links[PLEXUS_LINK_HOST].latency_ns = 0;
+      known.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 0;
+    }
     *context = std::make_unique<plexus_tuner_context>(
                    plexus_tuner_context{log, known, std::move(calibration)})
                    .release();

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`plexus explain` says what a communicator then really does."""
 import json
+import pathlib
+import tempfile
 
 import job
 
@@ -34,6 +36,36 @@ class Explain(job.Test):
     def test_without_a_tuner_the_rules_choose(self):
         explained = self.explain("all_gather", "1M", "--ranks", "4", NCCL_TUNER_PLUGIN="none")
         self.assertEqual((explained["by"], explained["chosen"]["predicted_us"]), ("the built-in rules", None))
+
+    def test_rates_of_the_host_are_measured_once_and_shown(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "rates.txt")
+            built_in = self.explain("all_reduce", "8")["host"]
+            self.assertEqual((built_in["measured"], built_in["near"]["line_ns"]), (False, 57))
+            measured = self.explain("all_reduce", "8", PLEXUS_RATES_FILE=str(file))["host"]
+            if not measured["measured"]:
+                self.skipTest("the machine is too busy to be measured")
+            text = file.read_text()
+            self.assertIn(f"near line {measured['near']['line_ns']}\n", text)
+            self.assertEqual(self.explain("all_reduce", "8", PLEXUS_RATES_FILE=str(file))["host"], measured)
+            self.run_perf("sendrecv", "-b", "64K", "-e", "64K", "-n", 2, "--ranks", 2, PLEXUS_RATES_FILE=str(file))
+            self.assertEqual(file.read_text(), text)
+
+    def test_slow_copies_make_processes_read_each_others_memory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "rates.txt")
+            host = self.explain("alltoall", "8", PLEXUS_RATES_FILE=str(file))["host"]
+            if not host["measured"]:
+                self.skipTest("the machine is too busy to be measured")
+            # As if cores were far from each other: copying through slots takes ten times as long.
+            lines = [" ".join([*line.split()[:2], *(str(10 * int(time)) for time in line.split()[2:])])
+                     if line.startswith("near slots") else line for line in file.read_text().splitlines()]
+            file.write_text("\n".join(lines) + "\n")
+            slow = self.explain("alltoall", "8", PLEXUS_RATES_FILE=str(file))["host"]
+            self.assertEqual(slow["near"]["slots"], [10 * time for time in host["near"]["slots"]])
+            self.assertEqual(slow["way"][2:], ["attach"] * 4)
+            self.assertEqual(self.explain("alltoall", "8", PLEXUS_RATES_FILE=str(file), PLEXUS_ATTACH="0")["host"]["way"],
+                             ["slots"] * 6)
 
     def test_more_nodes_make_it_slower(self):
         near = self.explain("all_reduce", "1M", "--ranks", "8")["chosen"]["predicted_us"]

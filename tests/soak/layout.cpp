@@ -144,6 +144,9 @@ class Layout {
     if (random_.chance(8)) {
       set("NCCL_LOCAL_REGISTER", "0");
     }
+    if (random_.chance(30)) {
+      set("PLEXUS_ATTACH_BYTES", "4096");
+    }
   }
 
   void choose_algorithms() {

@@ -21,6 +21,7 @@
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
+#include "tools/cli/host_rates.hpp"
 #include "tools/cli/measure.hpp"
 
 namespace plexus {
@@ -65,8 +66,13 @@ uint32_t slot_bytes_of(const ExplainOptions& options) {
   return options.nodes > 1 ? kSlotBytesOfNetwork : kSlotBytesOfMemory;
 }
 
+/// Whether the ranks of a host are processes that compute on it.
+bool shares_host(const ExplainOptions& options) {
+  return options.mode == "procs" && options.cuda == nullptr;
+}
+
 /// A communicator of `nranks` spread evenly over `nodes` machines like this one.
-plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
+plexus_tuner_comm_t describe_comm(const ExplainOptions& options, const HostWays& ways) {
   const auto nranks = static_cast<uint32_t>(options.nranks);
   const auto nodes = static_cast<uint32_t>(options.nodes);
   plexus_tuner_comm_t comm{};
@@ -84,6 +90,10 @@ plexus_tuner_comm_t describe_comm(const ExplainOptions& options) {
     near += members * (members - 1) / 2;
   }
   comm.links[options.mode == "procs" ? PLEXUS_LINK_HOST : PLEXUS_LINK_PROCESS].count = near;
+  if (shares_host(options) && ways.measured) {
+    comm.links[PLEXUS_LINK_HOST].latency_ns = message_latency_ns(ways);
+    comm.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = bandwidth_mbit_per_s(ways);
+  }
   plexus_tuner_link_t& xdc = comm.links[PLEXUS_LINK_XDC];
   for (const int size : options.datacenters) {
     xdc.count += static_cast<uint32_t>(size) * (nranks - static_cast<uint32_t>(size)) / 2;
@@ -269,11 +279,12 @@ int most_channels(const ExplainOptions& options) {
 Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(config, read_config());
   PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto));
+  const HostWays ways = shares_host(options) ? find_host_ways(config) : HostWays{};
   PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
                                  .folders = config.plugin_path,
                                  .net_plugins = config.net_plugin,
                                  .own_folder = find_library_folder()},
-                                describe_comm(options)));
+                                describe_comm(options, ways)));
   const LoopCosts costs(order_of(options), true);
   const CollnetAbility collnet{.missing = "NCCL_COLLNET_ENABLE is not 1"};
   const ChoiceInput input{
@@ -309,6 +320,9 @@ Result<int> explain(const ExplainOptions& options) {
     if (options.datacenters.size() > 1) {
       print_xdc(options, lines);
     }
+    if (shares_host(options)) {
+      print_host_ways(ways);
+    }
   }
   if (!options.json.empty()) {
     Json json;
@@ -317,6 +331,9 @@ Result<int> explain(const ExplainOptions& options) {
     json["candidates"] = Json::array();
     for (const Line& line : lines) {
       json["candidates"].push_back(json_of(options, line));
+    }
+    if (shares_host(options)) {
+      json["host"] = json_of(ways);
     }
     PLEXUS_TRY(write_json(options.json, json.dump(1) + "\n"));
   }

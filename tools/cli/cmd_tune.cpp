@@ -21,6 +21,7 @@
 #include "core/plugin/tuner_plugin.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
+#include "tools/cli/host_rates.hpp"
 #include "tools/cli/measure.hpp"
 #include "tools/cli/tune/choices.hpp"
 #include "tools/cli/tune/fit.hpp"
@@ -34,6 +35,7 @@ struct TuneOptions {
   fs::path output;  // empty: the default place; "-": stdout
   int passes = 5;
   bool net = false;
+  bool only_rates = false;
   std::vector<int> nranks;              // empty: default_nranks()
   std::vector<Collective> collectives;  // empty: all
 };
@@ -224,6 +226,11 @@ Result<int> run_tune(const TuneOptions& options) {
   if (output != "-") {
     PLEXUS_TRY(make_folder(output));
   }
+  PLEXUS_TRY(config, read_config());
+  PLEXUS_TRY(renew_rates(config));
+  if (options.only_rates) {
+    return kExitOk;
+  }
   PLEXUS_TRY(measured, measure(options));
   const std::string text = fit_text(measured);
   fmt::print("{}", text);
@@ -280,6 +287,8 @@ Command add_tune_command(CLI::App& program) {
         return ok();
       },
       "collectives that are measured, as in all_reduce,broadcast (default all)");
+  app->add_flag("--only-rates", options->only_rates,
+                "only the rates of this host (PLEXUS_RATES_FILE), in some milliseconds");
   app->add_flag("--net", options->net, "also measure sockets, over loopback: the class net");
   return {app, [options] {
             auto code = run_tune(*options);

@@ -65,6 +65,7 @@ class Rank {
             .channels_min = 1,
             .channels_max = 1,
             .slot_bytes = kSlotBytes,
+            .ways = &ways_,
             .device = nullptr};
   }
   Task task(Collective collective, uint64_t count, int root = 0) {
@@ -104,6 +105,7 @@ class Rank {
   UserMemory memory_;
   AlgorithmFilter filter_;
   CollnetAbility collnet_{.missing = "none"};
+  HostWays ways_;
 };
 
 class PlanTest : public testing::Test {

@@ -56,6 +56,16 @@ TEST(CostModel, CountsTheSlowestLinkAndWhatTheHostKnowsOfIt) {
   EXPECT_GT(predict_us(kDefaultCalibration, comm, call_of(8), ring(4)), 1000.0);
 }
 
+TEST(CostModel, FollowsTheExchangeOfACacheLineThatTheHostMeasured) {
+  auto comm = comm_of(2, 2, PLEXUS_LINK_HOST);
+  const double built_in = predict_us(kDefaultCalibration, comm, call_of(8), ring(2));
+  comm.links[PLEXUS_LINK_HOST].latency_ns = 160;  // as built in
+  EXPECT_NEAR(predict_us(kDefaultCalibration, comm, call_of(8), ring(2)), built_in, 1e-6);
+  comm.links[PLEXUS_LINK_HOST].latency_ns = 320;
+  EXPECT_NEAR(predict_us(kDefaultCalibration, comm, call_of(8), ring(2)), 2 * built_in,
+              0.01 * built_in);
+}
+
 TEST(CostModel, CountsRanksThatShareACore) {
   const double alone =
       predict_us(kDefaultCalibration, comm_of(16, 16, 1), call_of(1 << 20), ring(16));

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rates of this host (core/rates) as `plexus explain` shows them and `plexus tune` renews them.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/config.hpp"
+#include "core/base/result.hpp"
+#include "core/rates/ways.hpp"
+
+namespace plexus {
+
+/// What processes of this host would agree on at init, if the kernel lets them.
+HostWays find_host_ways(const Config& config);
+/// The rates, and the way of a message by size.
+void print_host_ways(const HostWays& ways);
+nlohmann::ordered_json json_of(const HostWays& ways);
+
+/// Measures this host and replaces its file; prints where that is. Nothing where it is switched
+/// off.
+Result<void> renew_rates(const Config& config);
+
+}  // namespace plexus
