@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libfabric (where it is found)
+#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libfabric plexus::libibverbs (where they are found)
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -63,6 +63,18 @@ if(PLEXUS_LIBFABRIC_INCLUDE AND PLEXUS_LIBFABRIC_LIBRARY)
     INTERFACE_INCLUDE_DIRECTORIES "${PLEXUS_LIBFABRIC_INCLUDE}")
   add_library(plexus::libfabric ALIAS plexus_libfabric)
   set(PLEXUS_LIBFABRIC_SUMMARY "found ${PLEXUS_LIBFABRIC_LIBRARY}")
+endif()
+
+# The headers of libibverbs are for plugins/net-ib only, which is left out without them and loads the
+# library itself.
+find_path(PLEXUS_IBVERBS_INCLUDE infiniband/verbs.h)
+mark_as_advanced(PLEXUS_IBVERBS_INCLUDE)
+set(PLEXUS_IBVERBS_SUMMARY "not found (libibverbs-dev): net-ib is not built")
+if(PLEXUS_IBVERBS_INCLUDE)
+  add_library(plexus_libibverbs INTERFACE)
+  target_include_directories(plexus_libibverbs SYSTEM INTERFACE "${PLEXUS_IBVERBS_INCLUDE}")
+  add_library(plexus::libibverbs ALIAS plexus_libibverbs)
+  set(PLEXUS_IBVERBS_SUMMARY "found ${PLEXUS_IBVERBS_INCLUDE}/infiniband/verbs.h")
 endif()
 
 if(PLEXUS_TESTS)

@@ -106,10 +106,10 @@ pkg-config (plexus) and CMake (find_package(Plexus)) read.")
   set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS "plexus-tools")
 
   set(CPACK_COMPONENT_PLUGINS_DESCRIPTION "collective communication with NCCL's interface, plugins
-Networks (TCP, libfabric, one that injects faults, one that reduces in a
+Networks (TCP, InfiniBand and RoCE, libfabric, one that injects faults, one that reduces in a
 server) and the tuner, which libplexus0 loads as it starts.")
   set(CPACK_DEBIAN_PLUGINS_PACKAGE_DEPENDS "libplexus0 ${PLEXUS_SAME_VERSION}")
-  set(CPACK_DEBIAN_PLUGINS_PACKAGE_SUGGESTS "libfabric1")
+  set(CPACK_DEBIAN_PLUGINS_PACKAGE_SUGGESTS "libfabric1, libibverbs1")
 
   set(CPACK_COMPONENT_TOOLS_DESCRIPTION "collective communication with NCCL's interface, command
 The command plexus: measures collectives, proves algorithms, explains what

@@ -27,8 +27,9 @@ constexpr std::string_view kSuffix = ".so";
 /// NCCL's default when NCCL_NET_PLUGIN is not set; vendors install their plugin under this name.
 constexpr std::string_view kDefaultNet = "libnccl-net.so";
 
-/// Plexus's own networks, best first, which a communicator tries without a setting.
-constexpr std::array<std::string_view, 1> kOwnPlugins = {"socket"};
+/// Plexus's own networks, best first, which a communicator tries without a setting. Only the last
+/// one works on every host.
+constexpr std::array<std::string_view, 2> kOwnPlugins = {"ib", "socket"};
 
 /// A list longer than this is a mistake (NCCL's limit is 14 plugins of 255 characters).
 constexpr size_t kListMax = 64;
@@ -207,7 +208,8 @@ std::string explain_file(const NetPluginOptions& options,
 /// A plugin that a communicator tries.
 struct Candidate {
   NetPluginEntry entry;
-  bool is_required;  // named by the user or Plexus's own: it must work, or its failure is reported
+  // named by the user, or the last of Plexus's own: it must work, or its failure is reported
+  bool is_required;
 };
 
 /// A name that NCCL's file does not match.
@@ -241,7 +243,9 @@ Result<std::vector<Candidate>> choose_candidates(const NetPluginOptions& options
           std::any_of(list.named.begin(), list.named.end(),
                       [&](const NetPluginEntry& each) { return short_name(each.name) == own; });
       if (!is_named) {
-        candidates.push_back({{own_name(own)}, list.named.empty()});
+        const bool is_last =
+            own == kOwnPlugins.back() || contains_name(list.excluded, kOwnPlugins.back());
+        candidates.push_back({{own_name(own)}, list.named.empty() && is_last});
       }
     }
   }

@@ -20,6 +20,7 @@
 
 #include "plugins/net-ofi/channel.hpp"
 #include "plugins/net-ofi/flush.hpp"
+#include "plugins/support/pointer_queue.hpp"
 
 namespace plexus::net_ofi {
 
@@ -33,21 +34,7 @@ inline constexpr uint64_t kWindow = 512;
 /// Number of messages after which the receiver reports to the sender.
 inline constexpr uint64_t kCreditStep = 128;
 
-/// A ring of pointers with a fixed capacity that is always sufficient.
-template <class T, uint32_t kSize>
-class PointerQueue {
- public:
-  [[nodiscard]] bool is_empty() const noexcept { return head_ == tail_; }
-  [[nodiscard]] T& front() const noexcept { return *items_[head_ % kSize]; }
-  void push(T& item) noexcept { items_[tail_++ % kSize] = &item; }
-  T& pop() noexcept { return *items_[head_++ % kSize]; }
-
- private:
-  static_assert((kSize & (kSize - 1)) == 0, "the indices wrap around");
-  std::array<T*, kSize> items_{};
-  uint32_t head_ = 0;
-  uint32_t tail_ = 0;
-};
+using plugin::PointerQueue;
 
 /// The common part of both ends: the channel, registration, the reason of a failure.
 class Connection : private Channel::Sink {

@@ -59,39 +59,6 @@ Result<UniqueFd> make_socket(int family, const Settings& settings) {
   return socket;
 }
 
-void write_address(const Address& address, WireHandle& wire) {
-  if (address.family() == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
-    wire.family = 4;
-    wire.port = ntohs(v4.sin_port);
-    std::memcpy(wire.address.data(), &v4.sin_addr, sizeof v4.sin_addr);
-  } else {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address.storage);
-    wire.family = 6;
-    wire.port = ntohs(v6.sin6_port);
-    std::memcpy(wire.address.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
-  }
-}
-
-/// `scope`: the interface for a link-local address, a number of this host that is not sent to
-/// peers.
-Address read_address(const WireHandle& wire, uint32_t scope) {
-  Address address;
-  if (wire.family == 4) {
-    auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(wire.port);
-    std::memcpy(&v4.sin_addr, wire.address.data(), sizeof v4.sin_addr);
-  } else {
-    auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(wire.port);
-    std::memcpy(&v6.sin6_addr, wire.address.data(), sizeof v6.sin6_addr);
-    v6.sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr) ? scope : 0;
-  }
-  return address;
-}
-
 Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
   Address address = nic.address;
   if (::bind(fd, address.raw(), address.size()) != 0 || ::listen(fd, SOMAXCONN) != 0) {
@@ -103,7 +70,7 @@ Result<void> bind_and_listen(int fd, const Nic& nic, WireHandle& wire) {
     return fail(PLEXUS_SYSTEM_ERROR, "cannot read the port of a socket on {}: {}", nic.name,
                 errno_text());
   }
-  write_address(address, wire);
+  wire.address = plugin::to_wire(address);
   return ok();
 }
 
@@ -320,7 +287,7 @@ Result<Connector> Connector::create(const Nic& nic,
   connector.settings_ = settings;
   std::memcpy(&connector.wire_, handle.bytes, sizeof connector.wire_);
   const WireHandle& wire = connector.wire_;
-  if (wire.magic != kWireMagic || (wire.family != 4 && wire.family != 6) || wire.port == 0) {
+  if (wire.magic != kWireMagic || !plugin::is_usable(wire.address)) {
     return fail(PLEXUS_INVALID_ARGUMENT,
                 "the handle was not made by net-socket; use the same network plugin on all ranks");
   }
@@ -328,7 +295,7 @@ Result<Connector> Connector::create(const Nic& nic,
     return fail(PLEXUS_INVALID_USAGE, "net-socket: {}",
                 security::describe_difference(settings.security, wire.mode, "the peer"));
   }
-  connector.target_ = read_address(wire, ::if_nametoindex(nic.name.c_str()));
+  connector.target_ = plugin::from_wire(wire.address, ::if_nametoindex(nic.name.c_str()));
   connector.first_time_ = Clock::now();
   PLEXUS_TRY(connector.start_attempt());
   return connector;

@@ -25,6 +25,7 @@ using plexus::net_socket::Link;
 using plexus::net_socket::Listener;
 using plexus::net_socket::Nic;
 using plexus::net_socket::Pieces;
+using plexus::net_socket::read_properties;
 using plexus::net_socket::read_settings;
 using plexus::net_socket::RecvConnection;
 using plexus::net_socket::RecvRequest;

@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cstring>
-#include <string_view>
 
 #include "plugins/support/security_mode.hpp"
 
@@ -29,22 +28,6 @@ Result<int64_t> read_number(const ReadVariable& read, const char* name, Range ra
                 text, range.least, range.most);
   }
   return value;
-}
-
-Result<AddressFamily> read_family(const ReadVariable& read) {
-  const char* text = read("NCCL_SOCKET_FAMILY");
-  const std::string_view family = text == nullptr ? "" : text;
-  if (family.empty()) {
-    return AddressFamily::kAny;
-  }
-  if (family == "AF_INET") {
-    return AddressFamily::kIpv4;
-  }
-  if (family == "AF_INET6") {
-    return AddressFamily::kIpv6;
-  }
-  return fail(PLEXUS_INVALID_USAGE,
-              "NCCL_SOCKET_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it", family);
 }
 
 Result<void> read_parallelism(const ReadVariable& read, Settings& settings) {
@@ -81,7 +64,7 @@ Result<Settings> read_settings(const ReadVariable& read) {
   Settings settings;
   const char* interfaces = read("NCCL_SOCKET_IFNAME");
   settings.interfaces = interfaces == nullptr ? "" : interfaces;
-  PLEXUS_TRY(family, read_family(read));
+  PLEXUS_TRY(family, plugin::parse_family(read("NCCL_SOCKET_FAMILY")));
   PLEXUS_TRY(read_parallelism(read, settings));
   PLEXUS_TRY(retries, read_number(read, "NCCL_SOCKET_RETRY_CNT", kRetries));
   PLEXUS_TRY(retry_sleep, read_number(read, "NCCL_SOCKET_RETRY_SLEEP_MSEC", kRetrySleep));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "plugins/support/result.hpp"
+#include "plugins/support/socket_interface.hpp"
 #include "security/terms.hpp"
 
 namespace plexus::net_socket {
@@ -19,7 +20,7 @@ using plugin::ok;
 using plugin::Progress;
 using plugin::Result;
 
-enum class AddressFamily { kAny, kIpv4, kIpv6 };
+using plugin::AddressFamily;
 
 struct Settings {
   std::string interfaces;                            // NCCL_SOCKET_IFNAME

@@ -28,6 +28,7 @@
 #include "plugins/net-socket/helper.hpp"
 #include "plugins/net-socket/liveness.hpp"
 #include "plugins/net-socket/wire.hpp"
+#include "plugins/support/pointer_queue.hpp"
 
 /// A request as the host sees it.
 struct plexus_net_request {
@@ -40,30 +41,7 @@ namespace plexus::net_socket {
 inline constexpr uint32_t kRequests = 32;
 inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
 
-/// A ring of pointers with a fixed capacity that is always sufficient.
-template <class T, uint32_t kSize>
-class PointerQueue {
- public:
-  [[nodiscard]] bool is_empty() const noexcept { return head_ == tail_; }
-  [[nodiscard]] uint32_t size() const noexcept { return tail_ - head_; }
-  [[nodiscard]] T& front() const noexcept { return *items_[head_ % kSize]; }
-  [[nodiscard]] T& at(uint32_t index) const noexcept { return *items_[(head_ + index) % kSize]; }
-  void push(T& item) noexcept { items_[tail_++ % kSize] = &item; }
-  T& pop() noexcept { return *items_[head_++ % kSize]; }
-  /// Removes an entry from the middle; the entries before it move up.
-  void erase(uint32_t index) noexcept {
-    for (; index > 0; --index) {
-      items_[(head_ + index) % kSize] = items_[(head_ + index - 1) % kSize];
-    }
-    ++head_;
-  }
-
- private:
-  static_assert((kSize & (kSize - 1)) == 0, "the indices wrap around");
-  std::array<T*, kSize> items_{};
-  uint32_t head_ = 0;
-  uint32_t tail_ = 0;
-};
+using plugin::PointerQueue;
 
 /// The payload of a message as a list of memory pieces.
 class Pieces {

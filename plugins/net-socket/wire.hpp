@@ -10,23 +10,22 @@
 
 #include "plugin-api/plexus_net.h"
 
+#include "plugins/support/socket_interface.hpp"
 #include "security/terms.hpp"
 
 namespace plexus::net_socket {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint64_t kWireMagic = 0x33'4b'43'4f'53'58'4c'50;  // "PLXSOCK3"
+inline constexpr uint64_t kWireMagic = 0x34'4b'43'4f'53'58'4c'50;  // "PLXSOCK4"
 
 /// In the 128-byte handle, which travels over the control plane and is as secret as that. Both
 /// sides of a connection prove that they know `key`.
 struct WireHandle {
   uint64_t magic;
-  uint16_t family;  // 4 or 6
-  uint16_t port;
+  plugin::WireAddress address;
   security::Mode mode;
   std::array<uint8_t, 3> reserved;
-  std::array<uint8_t, 16> address;  // network order; IPv4 in the first four
   security::Key key;
 };
 static_assert(sizeof(WireHandle) == 4 * sizeof(uint64_t) + sizeof(security::Key) &&

@@ -13,7 +13,8 @@ import unittest
 
 BIN = os.environ["PLEXUS_TEST_BIN_DIR"]
 EXAMPLES = os.environ["PLEXUS_TEST_EXAMPLE_DIR"]
-INNER = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], "libplexus-net-socket.so")
+# The network plugin that the mutants of networks wrap.
+INNER = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], os.environ.get("PLEXUS_TEST_MUTANT_OF", "libplexus-net-socket.so"))
 AGGREGATOR = os.path.join(os.environ["PLEXUS_TEST_LIB_DIR"], "libplexus-collnet-aggregator.so")
 FACTOR = int(float(os.environ.get("PLEXUS_TEST_TIME_FACTOR", "1")))
 

@@ -15,6 +15,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "security": [],
     "plugins/support": ["plugin-api", "security"],
     "plugins/net-socket": ["plugin-api", "plugins/support", "security"],
+    "plugins/net-ib": ["plugin-api", "plugins/support", "security"],
     "plugins/net-ofi": ["plugin-api", "plugins/support", "security"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
@@ -61,6 +62,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"sodium": ["core/bootstrap", "security"],
     r"openssl/": ["security"],
     r"rdma/": ["plugins/net-ofi"],
+    r"infiniband/": ["plugins/net-ib"],
     r"CLI/": ["tools/cli"],
     r"nlohmann/": ["core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
 }

@@ -193,8 +193,28 @@ TEST_F(RegistryTest, ANameMeansNcclsFileBeforeOurs) {
 
 TEST_F(RegistryTest, ExclusionOfAllIsAnError) {
   install("own", "libplexus-net-socket.so");
-  options_.plugins = "^Socket";
+  options_.plugins = "^Socket,^net-ib";
   EXPECT_THAT(open_error(), HasSubstr("excludes every net plugin"));
+}
+
+// net-ib is tried first, and need not work unless net-socket is excluded.
+TEST_F(RegistryTest, OwnNetworksAreTriedBestFirst) {
+  install("own", "libplexus-net-socket.so");
+  install("own", "libplexus-net-ib.so");
+  std::string line;
+  NetContextOptions context;
+  context.log = [&](NetLogLevel, std::string_view text) { line = text; };
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line, HasSubstr((root_ / "own" / "libplexus-net-ib.so").string()));
+
+  fs::remove(root_ / "own" / "libplexus-net-ib.so");  // it stays mapped
+  std::ofstream(root_ / "own" / "libplexus-net-ib.so") << "no library";
+  ASSERT_TRUE(open_net(options_, context).has_value());
+  EXPECT_THAT(line,
+              AllOf(HasSubstr("found at " + (root_ / "own" / "libplexus-net-socket.so").string()),
+                    HasSubstr("not used: net-ib ("), HasSubstr("no ELF header")));
+  options_.plugins = "^socket";
+  EXPECT_THAT(open_error(), HasSubstr("no ELF header"));
 }
 
 // NCCL_NET is compared with the plugin's own name, ignoring case.
@@ -248,14 +268,14 @@ TEST_F(RegistryTest, DefaultFileGoesFirstAndMayFail) {
   NetContextOptions context;
   context.log = [&](NetLogLevel, std::string_view text) { line = text; };
   ASSERT_TRUE(open_net(options_, context).has_value());
-  EXPECT_THAT(line, AllOf(HasSubstr("libplexus-net-socket.so"), Not(HasSubstr("not used"))));
+  EXPECT_THAT(line, AllOf(HasSubstr("libplexus-net-socket.so"), Not(HasSubstr("libnccl-net.so"))));
 
   std::ofstream(root_ / "path" / "libnccl-net.so") << "no library";
   ASSERT_TRUE(open_net(options_, context).has_value());
   EXPECT_THAT(line, AllOf(HasSubstr("not used: libnccl-net.so ("), HasSubstr("no ELF header")));
   options_.plugins = "none";
   ASSERT_TRUE(open_net(options_, context).has_value());
-  EXPECT_THAT(line, Not(HasSubstr("not used")));
+  EXPECT_THAT(line, Not(HasSubstr("libnccl-net.so")));
 
   fs::remove(root_ / "path" / "libnccl-net.so");
   install("path", "libnccl-net.so");

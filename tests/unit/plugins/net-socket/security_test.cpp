@@ -64,7 +64,7 @@ class Proxy {
     EXPECT_EQ(::listen(listener_.get(), 8), 0);
     EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
     WireHandle forged = wire_;
-    forged.port = ntohs(own.sin_port);
+    forged.address.port = ntohs(own.sin_port);
     std::memcpy(handle.bytes, &forged, sizeof forged);
   }
   /// `spoils`: changes one bit of what passes to the listener from now on.
@@ -75,8 +75,8 @@ class Proxy {
       UniqueFd far = make_socket();
       sockaddr_in address{};
       address.sin_family = AF_INET;
-      address.sin_port = htons(wire_.port);
-      std::memcpy(&address.sin_addr, wire_.address.data(), sizeof address.sin_addr);
+      address.sin_port = htons(wire_.address.port);
+      std::memcpy(&address.sin_addr, wire_.address.bytes.data(), sizeof address.sin_addr);
       ::connect(far.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
       pairs_.push_back({std::move(near), std::move(far)});
     }

@@ -35,8 +35,8 @@ class Stranger {
     std::memcpy(&wire_, handle.bytes, sizeof wire_);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_port = htons(wire_.port);
-    std::memcpy(&address.sin_addr, wire_.address.data(), sizeof address.sin_addr);
+    address.sin_port = htons(wire_.address.port);
+    std::memcpy(&address.sin_addr, wire_.address.bytes.data(), sizeof address.sin_addr);
     EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::fcntl(fd_.get(), F_SETFL, O_NONBLOCK), 0);
   }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The common part of both ends: rails and what happens to them, the control socket, registration,
+// the reason of a failure.
+//
+// A rail is lost when a queue pair fails or a port goes down, at either end. Each end stops its
+// queue pairs and then says so; when an end has stopped its own and knows that the other has, no
+// write of that rail can happen any more, and what was not acknowledged is sent over the others.
+// The sending end offers a lost rail again, with new queue pairs, until a probe comes through.
+//
+// The control socket and the card's events are looked at when nothing has happened for some calls,
+// so that the data path makes no system call. Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugin-api/plexus_net.h"
+
+#include "plugins/net-ib/endpoint.hpp"
+
+/// A request as the host sees it.
+struct plexus_net_request {
+  enum class Kind : uint8_t { kSend, kRecv, kFlush } kind;
+};
+
+/// A registered range: one registration per rail.
+struct plexus_net_memory {
+  struct Registration {
+    plexus::net_ib::Card* card;
+    ibv_mr* region;
+  };
+  uint32_t kind = PLEXUS_MEMORY_HOST;
+  std::vector<Registration> rails;
+};
+
+namespace plexus::net_ib {
+
+class Connection {
+ public:
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  virtual ~Connection();
+
+  [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
+  [[nodiscard]] Result<plexus_net_memory_t*> register_memory(const plexus_net_region_t& region);
+
+ protected:
+  Connection(Link link, const Place& place, Role role);
+
+  [[nodiscard]] uint32_t rails() const noexcept { return static_cast<uint32_t>(rails_.size()); }
+  [[nodiscard]] Rail& rail(uint32_t index) const noexcept { return *rails_[index].rail; }
+  [[nodiscard]] bool is_up(uint32_t index) const noexcept {
+    return rails_[index].state == RailState::kUp;
+  }
+  [[nodiscard]] uint32_t rails_up() const noexcept;
+  [[nodiscard]] Area& area() const noexcept { return *area_; }
+  [[nodiscard]] uint64_t peer_area() const noexcept { return peer_area_; }
+  [[nodiscard]] const std::string& peer() const noexcept { return peer_name_; }
+  [[nodiscard]] const Settings& settings() const noexcept { return *place_.settings; }
+
+  /// Takes completions of all rails. Looks around after some calls without any.
+  void poll();
+  /// The connection has failed: ends all access to buffers, and tells the peer.
+  void break_off(Failure failure);
+  [[nodiscard]] bool is_broken() const noexcept { return failure_.has_value(); }
+  /// For a broken connection: reports the reason to the host and returns the code.
+  [[nodiscard]] int32_t report_failure() const noexcept;
+  /// A rail does not work, for the reason `why`.
+  void lose_rail(uint32_t index, const std::string& why);
+  /// Posting failed with errno `error`.
+  void lose_rail_posting(uint32_t index, int error);
+  /// Tells the peer what is known to be complete, before the end is destroyed.
+  void say_bye();
+
+ private:
+  enum class RailState : uint8_t {
+    kUp,
+    kStopping,  // stopped here; the peer has not said that it has
+    kDown,      // stopped at both ends
+    kOffered,   // sender: new queue pairs here, the peer has not answered
+    kProving,   // new queue pairs at both ends; not used for messages before the probe is through
+  };
+  struct RailSlot {
+    std::unique_ptr<Rail> rail;
+    RailState state = RailState::kUp;
+    uint32_t generation = 0;
+    Clock::time_point next_offer;
+  };
+
+  /// A completion without an error.
+  virtual void take_done(uint32_t rail, const ibv_wc& completion) = 0;
+  /// The rail is stopped at both ends: what was under way is to be sent over the others.
+  virtual void resend(uint32_t rail) = 0;
+  virtual void write_done(WireDone& done) const = 0;
+  virtual void take_bye(const WireDone& done) = 0;
+  /// The peer has left, and everything that it sent is here.
+  [[nodiscard]] virtual bool has_all(const WireDone& done) const = 0;
+
+  [[nodiscard]] bool drain(uint32_t index);
+  void take_completion(uint32_t index, const ibv_wc& completion);
+  void look_around();
+  void watch_ports();
+  void read_control();
+  void take_control(const WireControl& control);
+  void take_rail_control(const WireControl& control);
+  void take_offer(const WireControl& control);
+  void take_answer(const WireControl& control);
+  void take_rail_up(uint32_t index);
+  void lose_peer(const std::string& why);
+  void end_without_peer();
+  void offer_lost_rails();
+  void stop_rail(uint32_t index, const std::string& why);
+  void finish_stop(uint32_t index);
+  void tell(ControlType type, uint32_t index, const std::string& text, const WireRail* info);
+
+  plugin::Log log_;
+  Place place_;
+  Role role_;
+  std::string peer_name_;
+  uint64_t peer_area_;
+  AreaPtr area_;  // outlives the rails, which have it registered
+  std::vector<RailSlot> rails_;
+  ControlSocket control_;
+  std::optional<Failure> failure_;
+  uint32_t idle_calls_ = 0;
+  // The peer has left: why, what it said, and how long its last messages may take.
+  std::optional<std::string> peer_loss_;
+  std::optional<WireDone> peer_done_;
+  Clock::time_point patience_;
+};
+
+/// Ends the registrations.
+void deregister(plexus_net_memory_t& memory);
+
+}  // namespace plexus::net_ib

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ib/rail.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "plugins/support/errno_text.hpp"
+#include "security/terms.hpp"
+
+namespace plexus::net_ib {
+namespace {
+
+/// Bytes that the card may take from the work request itself.
+constexpr uint32_t kInlineBytes = 64;
+/// One write of posted receives in so many is signalled, to free the queue's places.
+constexpr uint32_t kControlsPerSignal = 16;
+constexpr uint8_t kHopsMax = 255;
+constexpr uint8_t kRnrTimer = 12;   // 0.64 ms
+constexpr uint8_t kRnrRetries = 7;  // for ever: the receiver always has arrivals posted
+constexpr uint32_t kSequenceBits = 24;
+constexpr size_t kSubnetBytes = 8;  // of an InfiniBand GID
+
+uint32_t random_sequence() {
+  std::array<uint8_t, sizeof(uint32_t)> bytes{};
+  (void)security::fill_random(bytes);  // any number will do
+  uint32_t number = 0;
+  for (const uint8_t byte : bytes) {
+    number = number << 8 | byte;
+  }
+  return number & ((uint32_t{1} << kSequenceBits) - 1);
+}
+
+const char* likely_cause(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_RETRY_EXC_ERR:
+      return "the peer's port does not answer: it is down, its process died, the two ports are not "
+             "connected, or packets are lost (NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT)";
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return "the peer takes no more messages";
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return "the peer no longer has the memory of its receive registered: it closed or failed";
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_LEN_ERR:
+      return "memory was used that is not registered, or was deregistered too early";
+    case IBV_WC_WR_FLUSH_ERR:
+      return "the queue pair had failed or was stopped before";
+    default:
+      return "see the kernel's log for the card";
+  }
+}
+
+}  // namespace
+
+Failure Rail::cannot(const char* what, int error) const {
+  const char* const remedy =
+      error == ENOMEM ? "; raise the limit of locked memory (ulimit -l)" : "";
+  return fail(PLEXUS_SYSTEM_ERROR, "cannot {} on {} port {}: {}{}", what, port().card->name(),
+              port().number, plugin::errno_text(error), remedy);
+}
+
+Result<std::unique_ptr<Rail>> Rail::create(const Options& options) {
+  std::unique_ptr<Rail> rail(new Rail(options));
+  PLEXUS_TRY(area, register_ordered(options.port->card->pd(), options.area, sizeof(Area)));
+  rail->area_ = std::move(area);
+  PLEXUS_TRY(rail->make_queues());
+  return rail;
+}
+
+Result<void> Rail::make_queues() {
+  const bool is_sender = options_.role == Role::kSender;
+  const bool flushes =
+      !is_sender && options_.settings->flushes && port().card->memory_kinds() != PLEXUS_MEMORY_HOST;
+  const Depth of_data = is_sender ? Depth{kSendDepth, 0} : Depth{1, kArrivalDepth};
+  const uint32_t entries = options_.qps * (of_data.sends + of_data.arrivals) + 2 * kControlDepth;
+  cq_.reset(
+      verbs().create_cq(port().card->context(), static_cast<int>(entries), nullptr, nullptr, 0));
+  if (cq_ == nullptr) {
+    return cannot("make a completion queue", errno);
+  }
+  PLEXUS_TRY(control, make_queue({kControlDepth, 0}, kInlineBytes));
+  control_ = std::move(control);
+  data_.clear();
+  for (uint32_t qp = 0; qp < options_.qps; ++qp) {
+    const bool is_inline = is_sender && options_.settings->sends_inline;
+    PLEXUS_TRY(queue, make_queue(of_data, is_inline ? kInlineBytes : 0));
+    data_.push_back(std::move(queue));
+  }
+  if (flushes) {
+    PLEXUS_TRY(queue, make_queue({kControlDepth, 0}, 0));
+    flush_ = std::move(queue);
+  }
+  return ok();
+}
+
+Result<Rail::Queue> Rail::make_queue(Depth depth, uint32_t inline_bytes) {
+  Queue queue;
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = cq_.get();
+  attributes.recv_cq = cq_.get();
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap = {depth.sends, depth.arrivals, 1, depth.arrivals == 0 ? 0U : 1U, inline_bytes};
+  queue.qp.reset(verbs().create_qp(port().card->pd(), &attributes));
+  if (queue.qp == nullptr) {
+    return cannot("make a queue pair", errno);
+  }
+  queue.inline_bytes_max = inline_bytes > 0 ? attributes.cap.max_inline_data : 0;
+  queue.sequence = random_sequence();
+  queue.room = depth.sends;
+  queue.has_ece = options_.settings->uses_ece && verbs().query_ece != nullptr &&
+                  verbs().query_ece(queue.qp.get(), &queue.ece) == 0;
+  PLEXUS_TRY(initialise(queue));
+  return queue;
+}
+
+Result<void> Rail::initialise(const Queue& queue) const {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = options_.settings->pkey_index;
+  attributes.port_num = port().number;
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int error =
+      verbs().modify_qp(queue.qp.get(), &attributes,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0) {
+    return cannot("initialise a queue pair (NCCL_IB_PKEY is an index)", error);
+  }
+  return ok();
+}
+
+WireRail Rail::describe() const {
+  WireRail wire{};
+  wire.gid = port().gid.bytes;
+  wire.lid = port().attributes.lid;
+  wire.link_layer = port().attributes.link_layer;
+  wire.mtu = static_cast<uint8_t>(port().attributes.active_mtu);
+  wire.port = port().number;
+  wire.area_rkey = area_->rkey;
+  write_text(wire.name, port().card->name());
+  const auto describe_queue = [](const Queue& queue) -> WireQp {
+    return {queue.qp->qp_num,
+            queue.sequence,
+            {queue.has_ece ? queue.ece.vendor_id : 0, queue.has_ece ? queue.ece.options : 0,
+             queue.has_ece ? queue.ece.comp_mask : 0}};
+  };
+  wire.control = describe_queue(control_);
+  std::transform(data_.begin(), data_.end(), wire.data.begin(), describe_queue);
+  return wire;
+}
+
+Result<void> Rail::connect(const WireRail& peer) {
+  peer_ = peer;
+  if (peer.link_layer != port().attributes.link_layer) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "{} port {} is {} and the peer's {} port {} is not: choose devices of one kind "
+                "with NCCL_IB_HCA",
+                port().card->name(), port().number,
+                port().is_infiniband() ? "InfiniBand" : "Ethernet (RoCE)", readable(peer.name),
+                peer.port);
+  }
+  PLEXUS_TRY(make_ready(control_, peer.control, options_.settings->control_traffic_class));
+  for (uint32_t qp = 0; qp < qps(); ++qp) {
+    PLEXUS_TRY(make_ready(data_[qp], peer.data[qp], options_.settings->traffic_class));
+    PLEXUS_TRY(post_arrivals(qp));
+  }
+  if (flush_.qp != nullptr) {
+    const WireRail there = peer_;
+    peer_ = describe();  // with itself
+    const auto made = make_ready(flush_, {flush_.qp->qp_num, flush_.sequence, {}},
+                                 options_.settings->traffic_class);
+    peer_ = there;
+    PLEXUS_TRY(made);
+  }
+  return ok();
+}
+
+ibv_ah_attr Rail::address_of_peer(uint8_t traffic_class) const noexcept {
+  ibv_ah_attr address{};
+  address.port_num = port().number;
+  address.sl = options_.settings->service_level;
+  address.dlid = peer_.lid;
+  const bool is_other_subnet =
+      !std::equal(peer_.gid.begin(), peer_.gid.begin() + kSubnetBytes, port().gid.bytes.begin());
+  if (!port().is_infiniband() || is_other_subnet) {
+    address.is_global = 1;
+    std::copy(peer_.gid.begin(), peer_.gid.end(), std::begin(address.grh.dgid.raw));
+    address.grh.sgid_index = static_cast<uint8_t>(port().gid.index);
+    address.grh.hop_limit = kHopsMax;
+    address.grh.traffic_class = traffic_class;
+  }
+  return address;
+}
+
+Result<void> Rail::make_ready(Queue& queue, const WireQp& peer, uint8_t traffic_class) {
+  if (queue.has_ece && peer.ece[0] != 0 && verbs().set_ece != nullptr) {
+    ibv_ece wanted{peer.ece[0], peer.ece[1], peer.ece[2]};
+    queue.has_ece = verbs().set_ece(queue.qp.get(), &wanted) == 0;  // a hint: without it, as ever
+  }
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu =
+      static_cast<ibv_mtu>(std::min<int>(port().attributes.active_mtu, peer_.mtu));
+  attributes.dest_qp_num = peer.number;
+  attributes.rq_psn = peer.sequence;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = kRnrTimer;
+  attributes.ah_attr = address_of_peer(traffic_class);
+  int error =
+      verbs().modify_qp(queue.qp.get(), &attributes,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0) {
+    const Gid gid{0, GidKind::kInfiniBand, peer_.gid};
+    return fail(PLEXUS_SYSTEM_ERROR,
+                "{} port {} (address {}) cannot be connected with the peer's {} port {} (address "
+                "{}): {}; check that they are in one network (NCCL_IB_GID_INDEX, "
+                "NCCL_IB_ADDR_RANGE)",
+                port().card->name(), port().number, port().gid.text(), readable(peer_.name),
+                peer_.port, gid.text(), plugin::errno_text(error));
+  }
+  if (queue.has_ece) {
+    (void)verbs().query_ece(queue.qp.get(), &queue.ece);  // what both sides can do
+  }
+  attributes = {};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.timeout = options_.settings->timeout;
+  attributes.retry_cnt = options_.settings->retries;
+  attributes.rnr_retry = kRnrRetries;
+  attributes.sq_psn = queue.sequence;
+  attributes.max_rd_atomic = 1;
+  error = verbs().modify_qp(queue.qp.get(), &attributes,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  if (error != 0) {
+    return cannot("start a queue pair", error);
+  }
+  return ok();
+}
+
+Result<void> Rail::post_arrivals(uint32_t qp) {
+  if (options_.role == Role::kSender) {
+    return ok();
+  }
+  for (uint32_t i = 0; i < kArrivalDepth; ++i) {
+    ibv_recv_wr work{WorkId{WorkKind::kArrival, qp}.pack(), nullptr, nullptr, 0};
+    ibv_recv_wr* bad = nullptr;
+    if (const int error = ::ibv_post_recv(data_[qp].qp.get(), &work, &bad); error != 0) {
+      return cannot("post a receive", error);
+    }
+  }
+  return ok();
+}
+
+void Rail::stop() noexcept {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  const auto stop_queue = [&](const Queue& queue) {
+    if (queue.qp != nullptr) {
+      verbs().modify_qp(queue.qp.get(), &attributes, IBV_QP_STATE);
+    }
+  };
+  stop_queue(control_);
+  stop_queue(flush_);
+  std::for_each(data_.begin(), data_.end(), stop_queue);
+}
+
+void Rail::destroy() noexcept {
+  control_ = {};
+  flush_ = {};
+  data_.clear();
+  cq_.reset();
+}
+
+Result<void> Rail::renew() {
+  // The card may have other addresses now: the same one may be at another place.
+  PLEXUS_TRY(gids, list_gids(port().card->context(), port().number));
+  const bool has_gid = std::any_of(gids.begin(), gids.end(), [&](const Gid& each) {
+    return each.bytes == port().gid.bytes && each.index == port().gid.index;
+  });
+  if (!has_gid && !port().is_infiniband()) {
+    return fail(PLEXUS_SYSTEM_ERROR, "{} port {} no longer has the address {}", port().card->name(),
+                port().number, port().gid.text());
+  }
+  destroy();
+  controls_ = 0;
+  return make_queues();
+}
+
+bool Rail::poll(std::span<ibv_wc> room, size_t& count) noexcept {
+  count = 0;
+  if (cq_ == nullptr) {
+    return true;
+  }
+  const int found = ::ibv_poll_cq(cq_.get(), static_cast<int>(room.size()), room.data());
+  count = found > 0 ? static_cast<size_t>(found) : 0;
+  return found >= 0;
+}
+
+int Rail::post_data(uint32_t qp, ibv_send_wr& first, uint32_t places) noexcept {
+  ibv_send_wr* bad = nullptr;
+  const int error = ::ibv_post_send(data_[qp].qp.get(), &first, &bad);
+  data_[qp].room -= error == 0 ? places : 0;
+  return error;
+}
+
+int Rail::post_control(const LocalPlace& from, const RemotePlace& to) noexcept {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(from.data), static_cast<uint32_t>(from.size_bytes),
+                from.lkey};
+  ibv_send_wr work{};
+  work.wr_id = WorkId{WorkKind::kControl}.pack();
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = flag_if(from.size_bytes <= control_.inline_bytes_max, IBV_SEND_INLINE) |
+                    flag_if(++controls_ % kControlsPerSignal == 0, IBV_SEND_SIGNALED);
+  work.wr.rdma = {to.address, to.rkey};
+  ibv_send_wr* bad = nullptr;
+  return ::ibv_post_send(control_.qp.get(), &work, &bad);
+}
+
+int Rail::post_probe(const RemotePlace& to) noexcept {
+  ibv_send_wr work{};
+  work.wr_id = WorkId{WorkKind::kProbe}.pack();
+  work.opcode = IBV_WR_RDMA_WRITE;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {to.address, to.rkey};
+  ibv_send_wr* bad = nullptr;
+  return ::ibv_post_send(control_.qp.get(), &work, &bad);
+}
+
+int Rail::post_flush(const LocalPlace& to, const RemotePlace& from, uint32_t request) noexcept {
+  ibv_sge piece{reinterpret_cast<uintptr_t>(to.data), static_cast<uint32_t>(to.size_bytes),
+                to.lkey};
+  ibv_send_wr work{};
+  work.wr_id = WorkId{WorkKind::kFlush, request}.pack();
+  work.sg_list = &piece;
+  work.num_sge = 1;
+  work.opcode = IBV_WR_RDMA_READ;
+  work.send_flags = IBV_SEND_SIGNALED;
+  work.wr.rdma = {from.address, from.rkey};
+  ibv_send_wr* bad = nullptr;
+  return ::ibv_post_send(flush_.qp.get(), &work, &bad);
+}
+
+int Rail::replace_arrival(uint32_t qp) noexcept {
+  Queue& queue = data_[qp];
+  if (++queue.arrivals < kArrivalBatch) {
+    return 0;
+  }
+  std::array<ibv_recv_wr, kArrivalBatch> batch{};
+  for (size_t i = 0; i < batch.size(); ++i) {
+    batch[i].wr_id = WorkId{WorkKind::kArrival, qp}.pack();
+    batch[i].next = i + 1 < batch.size() ? &batch[i + 1] : nullptr;
+  }
+  queue.arrivals = 0;
+  ibv_recv_wr* bad = nullptr;
+  return ::ibv_post_recv(queue.qp.get(), batch.data(), &bad);
+}
+
+std::string Rail::explain(const ibv_wc& completion) const {
+  const std::string event = port().card->last_event();
+  return fmt::format("{} port {} (to {} port {}): {} (status {}, vendor's code {:#x}{}{}): {}",
+                     port().card->name(), port().number, readable(peer_.name), peer_.port,
+                     verbs().wc_status_str(completion.status), static_cast<int>(completion.status),
+                     completion.vendor_err, event.empty() ? "" : "; last event: ", event,
+                     likely_cause(completion.status));
+}
+
+}  // namespace plexus::net_ib

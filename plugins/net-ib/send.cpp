@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ib/send.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <netinet/in.h>
+
+namespace plexus::net_ib {
+namespace {
+
+using Kind = plexus_net_request::Kind;
+
+/// Writes besides the data: a long message's size, and an immediate of its own.
+constexpr uint32_t kExtraWrites = 2;
+
+}  // namespace
+
+uint64_t message_bytes_max(const Device& device) {
+  uint64_t bytes = kMessageBytesMax;
+  for (const Port* const port : device.ports) {
+    bytes = std::min<uint64_t>(bytes,
+                               uint64_t{port->attributes.max_msg_sz} * (kSendDepth - kExtraWrites));
+  }
+  return bytes;
+}
+
+SendConnection::SendConnection(Link link, const Place& place)
+    : Connection(std::move(link), place, Role::kSender), chunk_bytes_(kMessageBytesMax) {
+  for (SendRequest& request : requests_) {
+    request.kind = Kind::kSend;
+    request.connection = this;
+    request.number = static_cast<uint32_t>(&request - requests_.data());
+    free_.push(request);
+  }
+  for (uint32_t i = 0; i < rails(); ++i) {
+    chunk_bytes_ = std::min<uint64_t>(chunk_bytes_, rail(i).port().attributes.max_msg_sz);
+  }
+}
+
+SendConnection::~SendConnection() { say_bye(); }
+
+int32_t SendConnection::isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              const plexus_net_memory_t* memory,
+                              plexus_net_request_t** request) {
+  if (is_broken()) {
+    return report_failure();
+  }
+  if (size_bytes > 0 && memory == nullptr) {
+    log().error("net-ib: isend needs registered memory");
+    return PLEXUS_INVALID_ARGUMENT;
+  }
+  if (free_.is_empty()) {
+    progress();
+    return is_broken() ? report_failure() : PLEXUS_AGAIN;
+  }
+  SendRequest& fresh = free_.pop();
+  fresh.data = static_cast<const std::byte*>(data);
+  fresh.size_bytes = size_bytes;
+  fresh.tag = tag;
+  fresh.memory = memory;
+  fresh.is_used = true;
+  fresh.is_matched = false;
+  take_posted();
+  // An older message with this tag that waits would have taken the buffer.
+  if (is_broken() || !match(fresh)) {
+    unmatched_.push(fresh);
+  }
+  *request = &fresh;  // test() reports a failure, because the request exists
+  return PLEXUS_OK;
+}
+
+int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
+  if (!request.is_done() && !is_broken()) {
+    progress();
+  }
+  if (!request.is_done()) {
+    return is_broken() ? report_failure() : PLEXUS_AGAIN;
+  }
+  if (sizes_bytes != nullptr) {
+    *sizes_bytes = request.size_bytes;
+  }
+  request.is_used = false;
+  free_.push(request);
+  return PLEXUS_OK;
+}
+
+void SendConnection::progress() {
+  take_posted();
+  if (!is_broken() && !unposted_.is_empty()) {
+    post_waiting();
+  }
+  if (!is_broken()) {
+    poll();
+  }
+}
+
+// ------------------------------------------------------------------------------- posted receives
+
+void SendConnection::take_posted() {
+  bool has_new = false;
+  while (!is_broken()) {
+    const PostedGroup& group = area().posted[next_order_ % kPostedRing];
+    // The card writes it; `order` comes last.
+    if (__atomic_load_n(&group[0].order, __ATOMIC_ACQUIRE) != next_order_ || !take_group(group)) {
+      break;
+    }
+    ++next_order_;
+    has_new = true;
+  }
+  if (has_new) {
+    match_waiting();
+  }
+}
+
+/// False: it is not complete yet, or wrong.
+bool SendConnection::take_group(const PostedGroup& group) {
+  const uint32_t count = group[0].count;
+  const uint32_t number = group[0].request;
+  if (count == 0 || count > group.size() || number >= kRequests ||
+      open_[number].free_buffers != 0) {
+    break_off(fail(PLEXUS_REMOTE_ERROR, "{} posted an invalid receive (number {}, {} buffers)",
+                   peer(), number, count));
+    return false;
+  }
+  for (uint32_t i = 1; i < count; ++i) {
+    if (__atomic_load_n(&group[i].order, __ATOMIC_ACQUIRE) != next_order_) {
+      return false;
+    }
+  }
+  OpenGroup& open = open_[number];
+  open.buffers = group;
+  open.count = count;
+  open.free_buffers = (1U << count) - 1;
+  oldest_.push(open);
+  return true;
+}
+
+void SendConnection::match_waiting() {
+  for (uint32_t i = 0; i < unmatched_.size() && !oldest_.is_empty() && !is_broken();) {
+    if (match(unmatched_.at(i))) {
+      unmatched_.erase(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+bool SendConnection::match(SendRequest& request) {
+  for (uint32_t i = 0; i < oldest_.size(); ++i) {
+    OpenGroup& group = oldest_.at(i);
+    for (uint32_t left = group.free_buffers; left != 0; left &= left - 1) {
+      const auto buffer = static_cast<uint32_t>(std::countr_zero(left));
+      if (group.buffers[buffer].tag != request.tag) {
+        continue;
+      }
+      group.free_buffers &= ~(1U << buffer);
+      if (group.free_buffers == 0) {
+        oldest_.erase(i);
+      }
+      request.target = group.buffers[buffer];
+      request.target_buffer = buffer;
+      start(request);
+      return true;
+    }
+  }
+  return false;
+}
+
+// ------------------------------------------------------------------------------------- the writes
+
+uint32_t SendConnection::lanes() const noexcept {
+  return rails_up() * (settings().splits_on_qps ? settings().qps : 1);
+}
+
+void SendConnection::start(SendRequest& request) {
+  request.is_matched = true;
+  request.parts = count_parts(request.size_bytes, lanes(), settings().stripe_bytes_min);
+  request.waiting = request.parts;
+  request.unfinished = request.parts;
+  std::fill_n(request.part.begin(), request.parts, SendRequest::SentPart{});
+  if (request.size_bytes > request.target.size_bytes) {
+    break_off(fail(PLEXUS_INVALID_USAGE,
+                   "a message of {} bytes with tag {} is longer than the receive of {}, which has "
+                   "room for {}: the ranks' calls differ in size",
+                   request.size_bytes, request.tag, peer(), request.target.size_bytes));
+    return;
+  }
+  if (!unposted_.is_empty() || !post_parts(request)) {
+    unposted_.push(request);
+  }
+}
+
+void SendConnection::post_waiting() {
+  while (!unposted_.is_empty() && !is_broken() && post_parts(unposted_.front())) {
+    unposted_.pop();
+  }
+}
+
+bool SendConnection::post_parts(SendRequest& request) {
+  for (uint32_t i = 0; i < request.parts && request.waiting > 0; ++i) {
+    if (request.part[i].state == SendRequest::PartState::kWaiting && !post_part(request, i)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Adaptive routing may deliver packets out of order: a long write is then followed by an immediate
+/// of its own, which the card orders behind it.
+bool SendConnection::announces_apart(uint64_t size_bytes) const noexcept {
+  const Choice choice = settings().adaptive_routing;
+  const bool routes =
+      choice == Choice::kOn || (choice == Choice::kAuto && rail(0).port().is_infiniband());
+  return routes && size_bytes > settings().adaptive_routing_bytes;
+}
+
+uint32_t SendConnection::count_places(const SendRequest& request, const Part& part) const noexcept {
+  const auto writes = static_cast<uint32_t>(
+      std::max<uint64_t>(1, (part.size_bytes + chunk_bytes_ - 1) / chunk_bytes_));
+  const bool is_long = request.parts > 1 || request.size_bytes > kShortBytesMax;
+  return writes + (is_long ? 1 : 0) + (announces_apart(part.size_bytes) ? 1 : 0);
+}
+
+/// The next rail and queue pair in turn; a rail that is not up or has no room is passed over. A
+/// lane without room is returned when none has it.
+SendConnection::Lane SendConnection::choose_lane(uint32_t places) {
+  const uint32_t all = rails() * settings().qps;
+  Lane lane;
+  for (uint32_t tries = 0; tries < all; ++tries) {
+    const uint32_t turn = next_lane_++ % all;
+    lane = {turn % rails(), turn / rails()};
+    if (is_up(lane.rail) && rail(lane.rail).room(lane.qp) >= places) {
+      break;
+    }
+  }
+  return lane;
+}
+
+bool SendConnection::post_part(SendRequest& request, uint32_t index) {
+  const uint32_t places = count_places(request, cut_part(request.size_bytes, request.parts, index));
+  const Lane lane = choose_lane(places);
+  if (!is_up(lane.rail) || rail(lane.rail).room(lane.qp) < places) {
+    return false;
+  }
+  const uint32_t count = lay_out(request, index, lane.rail);
+  SendRequest::SentPart& part = request.part[index];
+  part = {SendRequest::PartState::kPosted, static_cast<uint8_t>(lane.rail),
+          static_cast<uint8_t>(lane.qp), static_cast<uint16_t>(count)};
+  --request.waiting;
+  if (const int error = rail(lane.rail).post_data(lane.qp, work_[0], count); error != 0) {
+    part.state = SendRequest::PartState::kWaiting;
+    ++request.waiting;
+    lose_rail_posting(lane.rail, error);
+    return false;
+  }
+  return true;
+}
+
+uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uint32_t rail_index) {
+  const Rail& rail = this->rail(rail_index);
+  const Part part = cut_part(request.size_bytes, request.parts, index);
+  const PostedBuffer& target = request.target;
+  const bool is_long = request.parts > 1 || request.size_bytes > kShortBytesMax;
+  uint32_t count = 0;
+  const auto add = [&](ibv_wr_opcode opcode, const LocalPlace& from, const RemotePlace& to) {
+    pieces_[count] = {reinterpret_cast<uintptr_t>(from.data),
+                      static_cast<uint32_t>(from.size_bytes), from.lkey};
+    ibv_send_wr& work = work_[count];
+    work = {};
+    work.wr_id = WorkId{WorkKind::kData, request.number, index}.pack();
+    work.next = nullptr;
+    work.sg_list = &pieces_[count];
+    work.num_sge = from.size_bytes > 0 ? 1 : 0;
+    work.opcode = opcode;
+    work.wr.rdma = {to.address, to.rkey};
+    if (count > 0) {
+      work_[count - 1].next = &work;
+    }
+    ++count;
+  };
+  if (is_long) {  // every part says it, because any may be the only one that is sent again
+    uint64_t& size = area().sizes[target.request][request.target_buffer];
+    size = request.size_bytes;
+    const uint64_t there =
+        peer_area() + offsetof(Area, sizes) +
+        (target.request * PLEXUS_NET_RECVS_MAX + request.target_buffer) * sizeof(uint64_t);
+    add(IBV_WR_RDMA_WRITE, {&size, sizeof size, rail.area_lkey()}, {there, rail.peer().area_rkey});
+  }
+  const bool is_apart = announces_apart(part.size_bytes);
+  const uint32_t lkey = part.size_bytes > 0 ? request.memory->rails[rail_index].region->lkey : 0;
+  for (uint64_t done = 0; done < part.size_bytes;) {
+    const uint64_t bytes = std::min(part.size_bytes - done, chunk_bytes_);
+    add(IBV_WR_RDMA_WRITE, {request.data + part.begin + done, bytes, lkey},
+        {target.address + part.begin + done, target.rkeys[rail_index]});
+    done += bytes;
+  }
+  if (part.size_bytes == 0 || is_apart) {
+    add(IBV_WR_RDMA_WRITE, {}, {peer_area(), rail.peer().area_rkey});
+  }
+  ibv_send_wr& last = work_[count - 1];
+  last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  last.send_flags = IBV_SEND_SIGNALED;
+  const bool is_inline = count == 1 && part.size_bytes <= rail.inline_bytes_max() &&
+                         part.size_bytes > 0 && request.memory->kind == PLEXUS_MEMORY_HOST;
+  last.send_flags |= flag_if(is_inline, IBV_SEND_INLINE);
+  const Immediate immediate = {.request = target.request,
+                               .buffer = request.target_buffer,
+                               .round = static_cast<uint32_t>(target.round),
+                               .is_short = !is_long,
+                               .size_bytes = static_cast<uint32_t>(is_long ? 0 : part.size_bytes),
+                               .part = index,
+                               .parts = request.parts};
+  last.imm_data = htonl(immediate.pack());
+  return count;
+}
+
+// ------------------------------------------------------------------------------------- their ends
+
+void SendConnection::finish_part(SendRequest& request, uint32_t index) {
+  SendRequest::SentPart& part = request.part[index];
+  if (part.state == SendRequest::PartState::kWaiting) {
+    --request.waiting;
+  }
+  part.state = SendRequest::PartState::kDone;
+  finished_ += --request.unfinished == 0 ? 1 : 0;
+}
+
+void SendConnection::take_done(uint32_t rail_index, const ibv_wc& completion) {
+  const WorkId id = WorkId::unpack(completion.wr_id);
+  if (id.kind != WorkKind::kData || id.index >= requests_.size()) {
+    return;
+  }
+  SendRequest& request = requests_[id.index];
+  if (id.detail >= request.parts ||
+      request.part[id.detail].state == SendRequest::PartState::kDone) {
+    return;
+  }
+  const SendRequest::SentPart& part = request.part[id.detail];
+  rail(rail_index).give_back(part.qp, part.places);
+  finish_part(request, id.detail);
+}
+
+void SendConnection::resend(uint32_t rail_index) {
+  for (SendRequest& request : requests_) {
+    if (!request.is_used || !request.is_matched) {
+      continue;
+    }
+    const bool was_waiting = request.waiting > 0;
+    for (uint32_t i = 0; i < request.parts; ++i) {
+      SendRequest::SentPart& part = request.part[i];
+      if (part.state == SendRequest::PartState::kPosted && part.rail == rail_index) {
+        part.state = SendRequest::PartState::kWaiting;
+        ++request.waiting;
+      }
+    }
+    if (request.waiting > 0 && !was_waiting) {
+      unposted_.push(request);
+    }
+  }
+  post_waiting();
+}
+
+void SendConnection::write_done(WireDone& done) const { done.messages = finished_; }
+
+void SendConnection::take_bye(const WireDone& done) {
+  for (SendRequest& request : requests_) {
+    if (!request.is_used || !request.is_matched) {
+      continue;
+    }
+    const uint32_t number = request.target.request;
+    const bool has_it = done.order[number] > request.target.order ||
+                        (done.order[number] == request.target.order &&
+                         (done.buffers[number] >> request.target_buffer & 1) != 0);
+    for (uint32_t i = 0; has_it && i < request.parts; ++i) {
+      if (request.part[i].state != SendRequest::PartState::kDone) {
+        finish_part(request, i);
+      }
+    }
+  }
+}
+
+bool SendConnection::has_all(const WireDone&) const { return true; }
+
+}  // namespace plexus::net_ib

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sending end. The receiver writes its posted receives into this end's Area; a message takes
+// the oldest free buffer with its tag and is written straight into it, in one part or, over several
+// queue pairs, in several. The last write of a part has immediate data, which completes it at the
+// receiver. Messages without a buffer wait here.
+//
+// All requests exist from the start; nothing allocates after connecting, except the reason of a
+// failure. Threads: one at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "plugins/net-ib/connection.hpp"
+#include "plugins/support/pointer_queue.hpp"
+
+namespace plexus::net_ib {
+
+/// Longest message of a device: its writes fit in the send queue of one queue pair.
+[[nodiscard]] uint64_t message_bytes_max(const Device& device);
+
+class SendConnection;
+
+struct SendRequest : plexus_net_request {
+  enum class PartState : uint8_t { kWaiting, kPosted, kDone };
+  struct SentPart {
+    PartState state = PartState::kWaiting;
+    uint8_t rail = 0;     // posted
+    uint8_t qp = 0;       // posted
+    uint16_t places = 0;  // posted: in the send queue
+  };
+  SendConnection* connection = nullptr;
+  uint32_t number = 0;  // its index
+  const std::byte* data = nullptr;
+  uint64_t size_bytes = 0;
+  int32_t tag = 0;
+  const plexus_net_memory_t* memory = nullptr;
+  bool is_used = false;
+  bool is_matched = false;
+  PostedBuffer target{};  // matched
+  uint32_t target_buffer = 0;
+  uint32_t parts = 0;
+  uint32_t waiting = 0;     // parts that are not posted
+  uint32_t unfinished = 0;  // parts that are not done; 0 of a matched request: it is done
+  std::array<SentPart, kPartsMax> part;
+
+  [[nodiscard]] bool is_done() const noexcept { return is_matched && unfinished == 0; }
+};
+
+class SendConnection final : public Connection {
+ public:
+  SendConnection(Link link, const Place& place);
+  ~SendConnection() override;
+
+  /// Returns a PLEXUS_* code, as plexus_net.h specifies; so does test().
+  [[nodiscard]] int32_t isend(const void* data,
+                              uint64_t size_bytes,
+                              int32_t tag,
+                              const plexus_net_memory_t* memory,
+                              plexus_net_request_t** request);
+  [[nodiscard]] int32_t test(SendRequest& request, uint64_t* sizes_bytes);
+
+ private:
+  /// A posted receive with free buffers.
+  struct OpenGroup {
+    PostedGroup buffers{};
+    uint32_t count = 0;
+    uint32_t free_buffers = 0;  // bit mask
+  };
+  struct Lane {
+    uint32_t rail = 0;
+    uint32_t qp = 0;
+  };
+
+  void take_done(uint32_t rail, const ibv_wc& completion) override;
+  void resend(uint32_t rail) override;
+  void write_done(WireDone& done) const override;
+  void take_bye(const WireDone& done) override;
+  [[nodiscard]] bool has_all(const WireDone& done) const override;
+
+  void progress();
+  void take_posted();
+  [[nodiscard]] bool take_group(const PostedGroup& group);
+  void match_waiting();
+  /// False: no buffer has its tag.
+  [[nodiscard]] bool match(SendRequest& request);
+  void start(SendRequest& request);
+  void post_waiting();
+  /// Posts what can be posted. False: some is left.
+  [[nodiscard]] bool post_parts(SendRequest& request);
+  [[nodiscard]] bool post_part(SendRequest& request, uint32_t index);
+  [[nodiscard]] Lane choose_lane(uint32_t places);
+  [[nodiscard]] uint32_t lanes() const noexcept;
+  /// Builds the writes of a part in work_; returns their number.
+  [[nodiscard]] uint32_t lay_out(const SendRequest& request, uint32_t index, uint32_t rail);
+  [[nodiscard]] uint32_t count_places(const SendRequest& request, const Part& part) const noexcept;
+  [[nodiscard]] bool announces_apart(uint64_t size_bytes) const noexcept;
+  void finish_part(SendRequest& request, uint32_t index);
+
+  uint64_t chunk_bytes_;     // longest single write
+  uint64_t next_order_ = 1;  // of the next posted receive
+  uint32_t next_lane_ = 0;
+  uint64_t finished_ = 0;                              // messages
+  std::array<OpenGroup, kRequests> open_;              // [receiver's request]
+  plugin::PointerQueue<OpenGroup, kRequests> oldest_;  // those with free buffers
+  std::array<SendRequest, kSendRequests> requests_;
+  plugin::PointerQueue<SendRequest, kSendRequests> free_;
+  plugin::PointerQueue<SendRequest, kSendRequests> unmatched_;
+  plugin::PointerQueue<SendRequest, kSendRequests> unposted_;  // matched, with waiting parts
+  std::array<ibv_send_wr, kSendDepth> work_{};
+  std::array<ibv_sge, kSendDepth> pieces_{};
+};
+
+}  // namespace plexus::net_ib

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/net-ib/settings.hpp"
+
+#include <charconv>
+#include <cstring>
+
+#include "plugins/support/security_mode.hpp"
+
+namespace plexus::net_ib {
+namespace {
+
+/// A row of the table of numbers: name, default, bounds, and where the value goes.
+struct NumberRow {
+  const char* name;
+  int64_t initial;
+  int64_t least;
+  int64_t most;
+  void (*set)(Settings& settings, int64_t value);
+};
+
+Choice to_choice(int64_t value) {
+  return value == 0 ? Choice::kOff : value == 1 ? Choice::kOn : Choice::kAuto;
+}
+template <class T>
+T narrow(int64_t value) {
+  return static_cast<T>(value);
+}
+
+constexpr int64_t kByteMax = 255;
+constexpr int64_t kSlMax = 15;
+constexpr int64_t kGibibyte = int64_t{1} << 30;
+constexpr int64_t kIdMax = int64_t{1} << 62;
+
+/// NCCL's names and defaults; docs/net-ib.md has the same rows. -1 of NCCL_IB_SL and NCCL_IB_TC is
+/// "not set", which is 0.
+constexpr NumberRow kNumbers[] = {
+    {"NCCL_IB_DISABLE", 0, 0, 1, [](Settings& s, int64_t v) { s.is_disabled = v != 0; }},
+    {"NCCL_IB_GID_INDEX", -1, -1, UINT16_MAX,
+     [](Settings& s, int64_t v) { s.gid.index = narrow<int32_t>(v); }},
+    {"NCCL_IB_ROCE_VERSION_NUM", 2, 1, 2,
+     [](Settings& s, int64_t v) { s.gid.roce_version = narrow<uint32_t>(v); }},
+    {"NCCL_IB_MERGE_NICS", 1, 0, 1, [](Settings& s, int64_t v) { s.merges_ports = v != 0; }},
+    {"NCCL_IB_QPS_PER_CONNECTION", 1, 1, kQpsMax,
+     [](Settings& s, int64_t v) { s.qps = narrow<uint32_t>(v); }},
+    {"NCCL_IB_SPLIT_DATA_ON_QPS", 0, 0, 1,
+     [](Settings& s, int64_t v) { s.splits_on_qps = v != 0; }},
+    {"PLEXUS_IB_STRIPE_MIN", 64 * 1024, 1, kGibibyte,
+     [](Settings& s, int64_t v) { s.stripe_bytes_min = narrow<uint64_t>(v); }},
+    {"NCCL_IB_TIMEOUT", 20, 1, 31, [](Settings& s, int64_t v) { s.timeout = narrow<uint8_t>(v); }},
+    {"NCCL_IB_RETRY_CNT", 7, 0, 7, [](Settings& s, int64_t v) { s.retries = narrow<uint8_t>(v); }},
+    {"NCCL_IB_PKEY", 0, 0, UINT16_MAX,
+     [](Settings& s, int64_t v) { s.pkey_index = narrow<uint16_t>(v); }},
+    {"NCCL_IB_SL", -1, -1, kSlMax,
+     [](Settings& s, int64_t v) { s.service_level = narrow<uint8_t>(v < 0 ? 0 : v); }},
+    {"NCCL_IB_USE_INLINE", 0, 0, 1, [](Settings& s, int64_t v) { s.sends_inline = v != 0; }},
+    {"NCCL_IB_ADAPTIVE_ROUTING", -2, -2, 1,
+     [](Settings& s, int64_t v) { s.adaptive_routing = to_choice(v); }},
+    {"NCCL_IB_AR_THRESHOLD", 8192, 0, kGibibyte,
+     [](Settings& s, int64_t v) { s.adaptive_routing_bytes = narrow<uint64_t>(v); }},
+    {"NCCL_IB_ECE_ENABLE", 1, 0, 1, [](Settings& s, int64_t v) { s.uses_ece = v != 0; }},
+    {"NCCL_IB_PCI_RELAXED_ORDERING", 2, 0, 2,
+     [](Settings& s, int64_t v) { s.orders_relaxed = v != 0; }},
+    {"NCCL_IB_RETURN_ASYNC_EVENTS", 1, 0, 1,
+     [](Settings& s, int64_t v) { s.heeds_events = v != 0; }},
+    {"PLEXUS_IB_GDR", 2, 0, 2, [](Settings& s, int64_t v) { s.gpu_memory = to_choice(v); }},
+    {"NCCL_GDR_FLUSH_DISABLE", 0, 0, 1, [](Settings& s, int64_t v) { s.flushes = v == 0; }},
+    {"PLEXUS_IB_CONNECT_TIMEOUT_S", 60, 1, 3600,
+     [](Settings& s, int64_t v) { s.connect_timeout = std::chrono::seconds(v); }},
+    {"NCCL_IB_FABRICID_MAXRAIL", kIdMax, 1, kIdMax,
+     [](Settings& s, int64_t v) { s.fabric.rails_max = narrow<uint64_t>(v); }},
+    {"NCCL_IB_FABRICID_DEFAULT", int64_t{1} << 60, 0, kIdMax,
+     [](Settings& s, int64_t v) { s.fabric.ib_default = narrow<uint64_t>(v); }},
+    {"NCCL_ROCE_FABRICID_DEFAULT", int64_t{1} << 61, 0, kIdMax,
+     [](Settings& s, int64_t v) { s.fabric.roce_default = narrow<uint64_t>(v); }},
+};
+
+std::string_view read_text(const ReadVariable& read, const char* name) {
+  const char* const text = read(name);
+  return text == nullptr ? "" : text;
+}
+
+Result<int64_t> read_ib_number(const ReadVariable& read, const NumberRow& row) {
+  const std::string_view text = read_text(read, row.name);
+  if (text.empty()) {
+    return row.initial;
+  }
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || stop != text.data() + text.size() || value < row.least ||
+      value > row.most) {
+    return fail(PLEXUS_INVALID_USAGE, "{}={} is not a number in {}..{}; correct or unset it",
+                row.name, text, row.least, row.most);
+  }
+  return value;
+}
+
+/// The host's wish for a communicator comes after the user's settings.
+Result<void> read_traffic_classes(const ReadVariable& read, int32_t wish, Settings& settings) {
+  constexpr NumberRow kData = {"NCCL_IB_TC", -1, -1, kByteMax, nullptr};
+  constexpr NumberRow kControl = {"NCCL_IB_FIFO_TC", -1, -1, kByteMax, nullptr};
+  PLEXUS_TRY(data, read_ib_number(read, kData));
+  PLEXUS_TRY(control, read_ib_number(read, kControl));
+  if (wish > kByteMax) {
+    return fail(PLEXUS_INVALID_USAGE, "the communicator's traffic class {} is larger than {}", wish,
+                kByteMax);
+  }
+  const int64_t chosen = data >= 0 ? data : wish >= 0 ? wish : 0;
+  settings.traffic_class = static_cast<uint8_t>(chosen);
+  settings.control_traffic_class = static_cast<uint8_t>(control >= 0 ? control : chosen);
+  return ok();
+}
+
+Result<void> read_gid_wish(const ReadVariable& read, GidWish& wish) {
+  const std::string_view family = read_text(read, "NCCL_IB_ADDR_FAMILY");
+  if (!family.empty() && family != "AF_INET" && family != "AF_INET6") {
+    return fail(PLEXUS_INVALID_USAGE,
+                "NCCL_IB_ADDR_FAMILY={} is neither AF_INET nor AF_INET6; correct or unset it",
+                family);
+  }
+  wish.prefers_ipv4 = family != "AF_INET6";
+  PLEXUS_TRY(range, AddressRange::parse(read_text(read, "NCCL_IB_ADDR_RANGE")));
+  wish.range = range;
+  return ok();
+}
+
+Result<HcaFilter> read_hcas(const ReadVariable& read) {
+  const std::string_view syntax = read_text(read, "PLEXUS_IB_HCA");
+  if (!syntax.empty() && syntax != "rail" && syntax != "fabricid") {
+    return fail(PLEXUS_INVALID_USAGE,
+                "PLEXUS_IB_HCA={} is neither rail nor fabricid; correct or unset it", syntax);
+  }
+  return HcaFilter::parse(read_text(read, "NCCL_IB_HCA"),
+                          syntax == "fabricid" ? HcaSyntax::kFabricId : HcaSyntax::kRail);
+}
+
+/// NCCL_NET_FORCE_MERGE: "mlx5_0,mlx5_1;mlx5_2,mlx5_3".
+Result<std::vector<std::vector<std::string>>> read_merged(const ReadVariable& read) {
+  std::vector<std::vector<std::string>> groups;
+  std::string_view rest = read_text(read, "NCCL_NET_FORCE_MERGE");
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(';'), rest.size());
+    std::vector<std::string> names;
+    for (std::string_view group = rest.substr(0, end); !group.empty();) {
+      const size_t comma = std::min(group.find(','), group.size());
+      names.emplace_back(group.substr(0, comma));
+      group.remove_prefix(std::min(comma + 1, group.size()));
+    }
+    if (names.size() > kRailsMax) {
+      return fail(PLEXUS_INVALID_USAGE,
+                  "NCCL_NET_FORCE_MERGE={} joins {} devices, at most {} are allowed",
+                  rest.substr(0, end), names.size(), kRailsMax);
+    }
+    if (!names.empty()) {
+      groups.push_back(std::move(names));
+    }
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return groups;
+}
+
+}  // namespace
+
+Result<Settings> read_settings(const ReadVariable& read, int32_t traffic_class) {
+  Settings settings;
+  for (const NumberRow& row : kNumbers) {
+    PLEXUS_TRY(value, read_ib_number(read, row));
+    row.set(settings, value);
+  }
+  PLEXUS_TRY(read_traffic_classes(read, traffic_class, settings));
+  PLEXUS_TRY(read_gid_wish(read, settings.gid));
+  PLEXUS_TRY(hcas, read_hcas(read));
+  PLEXUS_TRY(merged, read_merged(read));
+  PLEXUS_TRY(family, plugin::parse_family(read("NCCL_SOCKET_FAMILY")));
+  PLEXUS_TRY(security, plugin::read_mode(read));
+  if (security == security::Mode::kTls) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "PLEXUS_NET_SECURITY=tls, but RDMA sends in clear: use net-socket "
+                "(NCCL_NET=Socket), or auth where nobody else reaches the network");
+  }
+  settings.hcas = std::move(hcas);
+  settings.merged = std::move(merged);
+  settings.family = family;
+  settings.security = security;
+  settings.interfaces = read_text(read, "NCCL_SOCKET_IFNAME");
+  return settings;
+}
+
+}  // namespace plexus::net_ib

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in the VM: jobs over net-ib between two emulated hosts, a and b, with two rails each.
+
+The RDMA devices of both hosts are in the guest's first network namespace, so a rank is told its host's
+with NCCL_IB_HCA; its TCP connections are in the namespace of its host.
+"""
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "processes"))
+import job  # noqa: E402
+
+RENDEZVOUS = "10.77.1.1"  # host a
+MEBIBYTE = 1 << 20
+# Ranks poll, on as many virtual CPUs as there are: the test itself goes first.
+POLITE = ["nice", "-n", "15"]
+
+
+def run(*command):
+    subprocess.run(command, check=True, timeout=job.bound(20))
+
+
+def bytes_sent(link):
+    return int(pathlib.Path(f"/sys/class/net/{link}/statistics/tx_bytes").read_text())
+
+
+class Test(job.Test):
+    port = 20000
+
+    def start_job(self, ranks_per_host, *arguments, rails=2, **settings):
+        """Ranks of one job, first those of host a; rank 0 prints."""
+        Test.port += 1
+        ranks = []
+        for rank in range(2 * ranks_per_host):
+            host = "ab"[rank // ranks_per_host]
+            devices = ",".join(f"rxe_{host}{rail}" for rail in range(rails))
+            environment = {"NCCL_HOSTID": f"host-{host}", "NCCL_NET_PLUGIN": "net-ib",
+                           "NCCL_IB_HCA": f"={devices}", **settings}
+            if rails > 1:
+                environment["NCCL_NET_FORCE_MERGE"] = devices
+            ranks.append(self.start(
+                job.perf(*arguments, "--rank", rank, "--nranks", 2 * ranks_per_host, "--rendezvous",
+                         f"{RENDEZVOUS}:{Test.port}", "--json", "-"), [*POLITE, "ip", "netns", "exec", host],
+                **environment))
+        return ranks
+
+    def end_job(self, ranks, seconds=60):
+        for command in reversed(ranks):
+            ended = command.end(seconds)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+        return self.check_report(ended)
+
+    def run_job(self, ranks_per_host, *arguments, rails=2, **settings):
+        links = [f"{host}{rail}" for host in "ab" for rail in range(rails)]
+        before = {link: bytes_sent(link) for link in links}
+        report = self.end_job(self.start_job(ranks_per_host, *arguments, rails=rails, **settings))
+        for link in links:
+            self.assertGreater(bytes_sent(link) - before[link], 1 << 14, f"the data went another way than {link}")
+        return report
+
+
+class Small(Test):
+    SIZES = ["-b", "8", "-e", "256K", "-f", "32", "-n", "2", "-w", "1", *job.limit(50)]
+
+    def test_two_and_two_ranks_over_two_rails(self):
+        for collective in ("all_reduce", "sendrecv"):
+            with self.subTest(collective):
+                self.run_job(2, collective, *self.SIZES)
+
+
+class Collectives(Test):
+    SIZES = ["-b", "8", "-e", "512K", "-f", "64", "-n", "1", "-w", "1", *job.limit(60)]
+
+    def test_every_collective_with_two_and_two_ranks(self):
+        for rails in (1, 2):
+            for qps in (1, 4):
+                for collective in job.COLLECTIVES:
+                    with self.subTest(collective, rails=rails, qps=qps):
+                        self.run_job(2, collective, *self.SIZES, rails=rails, NCCL_IB_QPS_PER_CONNECTION=str(qps),
+                                     NCCL_IB_SPLIT_DATA_ON_QPS="1" if qps > 1 else "0")
+
+
+class LongLink(Test):
+    """A lossy link of 5 ms in each direction."""
+    PORTS = [f"p-{host}{rail}" for host in "ab" for rail in range(2)]
+
+    def setUp(self):
+        for port in self.PORTS:
+            run("ip", "netns", "exec", "fabric", "tc", "qdisc", "add", "dev", port, "root", "netem", "delay", "5ms",
+                "loss", "0.1%")
+            self.addCleanup(run, "ip", "netns", "exec", "fabric", "tc", "qdisc", "del", "dev", port, "root")
+
+    def test_collectives_are_right_over_loss_and_delay(self):
+        # A lost packet costs the queue pair's timeout; NCCL's default of 20 is 4 s.
+        for collective in ("all_reduce", "alltoall"):
+            with self.subTest(collective):
+                self.run_job(1, collective, "-b", "8", "-e", "1M", "-f", "64", "-n", "3", "-c", "3", "-w", "1",
+                             *job.limit(60), NCCL_IB_TIMEOUT="17")
+
+
+class Faults(Test):
+    def wait_for_bytes(self, link, count, what):
+        start = bytes_sent(link)
+        self.wait_until(60, lambda: bytes_sent(link) - start > count, what)
+
+    def test_a_lost_rail_is_replaced_and_taken_back(self):
+        count = 100
+        ranks = self.start_job(1, "all_reduce", "-b", "512K", "-e", "512K", "-n", count, "-c", count, "-w", "1",
+                               *job.limit(60))
+        self.addCleanup(run, "ip", "link", "set", "a1", "up")
+        self.wait_for_bytes("a1", 4 * MEBIBYTE, "the second rail carried nothing")
+        run("ip", "link", "set", "a1", "down")
+        self.wait_for_bytes("a0", 4 * MEBIBYTE, "the job did not go on over the first rail")
+        lost = bytes_sent("a1")
+        run("ip", "link", "set", "a1", "up")
+        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail was not taken back")
+        self.assertGreater(bytes_sent("a1"), lost)
+        self.end_job(ranks, 70)
+
+    def test_a_killed_peer_is_an_error_within_5_seconds(self):
+        ranks = self.start_job(2, "all_reduce", "-b", "256K", "-e", "256K", "-n", "100000", "-w", "1", *job.limit(120))
+        self.wait_for_bytes("a0", MEBIBYTE, "the job did not begin")
+        ranks[3].process.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        for rank in (0, 1, 2):
+            ended = ranks[rank].end(20)
+            self.assertNotEqual(ended.returncode, 0, f"rank {rank} did not notice")
+            self.assertRegex(ended.stderr + ended.stdout, re.compile(r"rank 3|lost|peer", re.I))
+        self.assertLess(time.monotonic() - killed, 5)
+
+
+if __name__ == "__main__":
+    job.main()
