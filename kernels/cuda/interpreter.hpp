@@ -491,6 +491,7 @@ class Interpreter {
         bytes = end.reads_pointers != 0 ? slot.payload.pointer : nullptr;
         break;
       case SlotKind::kMapped:
+      case SlotKind::kAttached:
         break;
     }
     if (bytes == nullptr && size_bytes > 0) {
