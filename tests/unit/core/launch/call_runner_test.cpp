@@ -47,6 +47,7 @@ class CallRunnerTest : public testing::Test {
                                             .channels_min = 1,
                                             .channels_max = 4,
                                             .slot_bytes = 4096,
+                                            .ways = &ways_,
                                             .device = nullptr},
                                   .infos = infos_,
                                   .log = &log_,
@@ -105,6 +106,7 @@ class CallRunnerTest : public testing::Test {
   UserMemory memory_;
   AlgorithmFilter filter_;
   CollnetAbility collnet_{.missing = "none"};
+  HostWays ways_;
   CallLog log_{1};
   std::optional<CallRunner> runner_;
 };
