@@ -110,7 +110,7 @@ void Saboteur::pause_if_slow() const {
 
 void Saboteur::count_leftovers(int nids) {
   constexpr int kThreads = 4;  // of asynchronous streams, stalled calls, doctor, and libfabric's
-  constexpr int kDescriptors = 1;  // at which `plexus doctor` asks
+  constexpr int kDescriptors = 1;                 // at which `plexus doctor` asks
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
   const auto deadline =

@@ -142,7 +142,8 @@ TEST(CommTopology, FailureIsNotKept) {
   const auto failed = cache.of_groups.find_or_make(
       5, []() -> Result<CommTopology> { return fail(Code::kInvalidUsage, "no"); });
   EXPECT_FALSE(failed);
-  EXPECT_TRUE(cache.of_groups.find_or_make(5, []() -> Result<CommTopology> { return CommTopology{}; }));
+  EXPECT_TRUE(
+      cache.of_groups.find_or_make(5, []() -> Result<CommTopology> { return CommTopology{}; }));
 }
 
 /// Locations of nodes whose datacenter is `datacenter_of_node`, joined as `links` says.
