@@ -7,14 +7,14 @@
 
 #include <sodium.h>
 
+#include "security/raw.hpp"
+
 namespace plexus::security {
 namespace {
 
 constexpr size_t kNonceBytes = crypto_secretbox_NONCEBYTES;
 constexpr size_t kExtraBytes = kNonceBytes + crypto_secretbox_MACBYTES;
 static_assert(crypto_secretbox_KEYBYTES == kKeyBytes);
-
-const unsigned char* raw(const void* bytes) { return static_cast<const unsigned char*>(bytes); }
 
 }  // namespace
 

@@ -6,13 +6,13 @@
 #include <fmt/core.h>
 #include <sodium.h>
 
+#include "security/raw.hpp"
+
 namespace plexus::security {
 namespace {
 
 constexpr std::array<const char*, 3> kNames = {"off", "auth", "tls"};
 static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Mac));
-
-const unsigned char* raw(const void* bytes) { return static_cast<const unsigned char*>(bytes); }
 
 Mac compute_mac(std::span<const uint8_t> key,
                 std::string_view purpose,

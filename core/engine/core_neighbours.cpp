@@ -14,8 +14,8 @@ using std::chrono::nanoseconds;
 // Longer than a yield takes when nobody else is there.
 constexpr auto kOthersRan = microseconds(20);
 // The processor time of the process is read so often, and is of use for so long.
-constexpr auto kLookEvery = milliseconds(1);
-constexpr auto kLookMax = milliseconds(20);
+constexpr auto kReadEvery = milliseconds(1);
+constexpr auto kReadMax = milliseconds(20);
 constexpr double kShareMin = 0.2;  // of the time
 
 nanoseconds read(clockid_t clock) noexcept {
@@ -34,19 +34,19 @@ bool CoreNeighbours::did_others_run(Clock::time_point now) noexcept {
   const auto ran = read_others_();
   const std::chrono::duration<double> others = ran - std::exchange(others_ran_, ran);
   const auto time = now - std::exchange(looked_at_, now);
-  return time < kLookMax && others > kShareMin * time;
+  return time < kReadMax && others > kShareMin * time;
 }
 
 bool CoreNeighbours::are_there(Clock::time_point now) noexcept {
   if (are_known_) {
     const auto time = now - looked_at_;
-    are_known_ = time < kLookEvery || (time < kLookMax && did_others_run(now));
+    are_known_ = time < kReadEvery || (time < kReadMax && did_others_run(now));
   }
   return are_known_;
 }
 
 void CoreNeighbours::learn(Clock::time_point before, Clock::time_point after) noexcept {
-  if (after - before > kOthersRan && after - looked_at_ >= kLookEvery) {
+  if (after - before > kOthersRan && after - looked_at_ >= kReadEvery) {
     are_known_ = did_others_run(after);
   }
 }
