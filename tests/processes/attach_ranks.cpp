@@ -188,11 +188,13 @@ void exits(Rank& me, const ncclUniqueId& id) {
   join(me, id);
   REQUIRE(exchange(me) == ncclSuccess);
   if (me.rank == 0) {
+    tell(me);  // the exchange has ended here too, so that the other's end cannot end it
     siginfo_t info;
     REQUIRE(waitid(P_PID, static_cast<id_t>(me.child), &info, WEXITED | WNOWAIT) == 0);
     expect_failing_receive(me);
     return;
   }
+  hear(me);
   const std::vector<int> mine = values_of(me.rank);
   cudaStream_t stream = nullptr;
   REQUIRE(plexusStreamCreate(&stream) == ncclSuccess);
@@ -205,6 +207,7 @@ void gives_up(Rank& me, const ncclUniqueId& id) {
   join(me, id);
   REQUIRE(exchange(me) == ncclSuccess);
   if (me.rank == 0) {
+    tell(me);  // the exchange has ended here too, so that the abort cannot end it
     hear(me);
     std::vector<int> theirs(kCount, -1);
     const ncclResult_t result = ncclRecv(theirs.data(), kCount, ncclInt32, 1, me.comm, nullptr);
@@ -213,6 +216,7 @@ void gives_up(Rank& me, const ncclUniqueId& id) {
     REQUIRE(ncclCommAbort(me.comm) == ncclSuccess);
     return;
   }
+  hear(me);
   std::vector<int> mine = values_of(me.rank);
   cudaStream_t stream = nullptr;
   REQUIRE(plexusStreamCreate(&stream) == ncclSuccess);
