@@ -57,8 +57,9 @@ class TopologyTest(job.Test):
         self.assertEqual(len(init), len(hosts), log)
         for _, parts, _, _, messages, size in init:
             self.assertEqual(int(parts), len(set(hosts)))
-            # four gathers, each sent and received: what is a rank's own, what is common, networks, parts
-            self.assertEqual(int(messages), 8)
+            # five gathers, each sent and received: what is a rank's own, what is common, networks, parts, and whether
+            # processes of a host read each other's memory
+            self.assertEqual(int(messages), 10)
             self.assertLess(int(size), 2000 * len(hosts))
 
     def test_rings_over_interleaved_hosts_cross_each_once(self):
