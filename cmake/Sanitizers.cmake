@@ -48,9 +48,10 @@ if(sanitizers)
   if(sanitizers MATCHES "thread")
     # GCC's TSan does not see fences. Ours order memory that processes share, which it cannot judge.
     target_compile_options(plexus_sanitizers INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-tsan>)
-    list(APPEND PLEXUS_SANITIZER_ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+    set(tsan_options "halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan-suppressions.txt")
+    list(APPEND PLEXUS_SANITIZER_ENVIRONMENT "TSAN_OPTIONS=${tsan_options}")
     # Threads in the child of a process with threads: ThreadSanitizer asks for leave.
-    set(PLEXUS_FORK_ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1:die_after_fork=0")
+    set(PLEXUS_FORK_ENVIRONMENT "TSAN_OPTIONS=${tsan_options}:die_after_fork=0")
   endif()
 endif()
 

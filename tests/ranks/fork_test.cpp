@@ -47,9 +47,7 @@ void expect_parents(ncclResult_t result, const std::string& what) {
 }
 
 TEST(Fork, TheParentGoesOnAfterEveryKindOfChild) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not know threads of a child whose parent had threads";
-#endif
+  NEEDS_THREADS_IN_CHILDREN();
   Job job(2);
   cudaStream_t stream = nullptr;
   ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
@@ -146,6 +144,7 @@ TEST(Fork, GivingBackInAChildWhatIsItsParentsIsDone) {
 }
 
 TEST(Fork, AParentsStreamIsRefusedAndAChildsOwnWorks) {
+  NEEDS_THREADS_IN_CHILDREN();
   std::vector<cudaStream_t> streams(64);
   for (cudaStream_t& stream : streams) {
     ASSERT_EQ(plexusStreamCreate(&stream), ncclSuccess);
@@ -176,6 +175,7 @@ TEST(Fork, AParentsStreamIsRefusedAndAChildsOwnWorks) {
 }
 
 TEST(Fork, AChildIsOutsideOfItsParentsGroup) {
+  NEEDS_THREADS_IN_CHILDREN();
   Job job(2);
   float data[2] = {1, 1};
   ASSERT_EQ(ncclGroupStart(), ncclSuccess);
@@ -203,6 +203,7 @@ TEST(Fork, AChildOfAnEmptyGroupIsOutsideToo) {
 }
 
 TEST(Fork, MemoryIsSharedWithTheChildAndGoesForEachAlone) {
+  NEEDS_THREADS_IN_CHILDREN();
   void* memory = nullptr;
   ASSERT_EQ(ncclMemAlloc(&memory, kCount * sizeof(float)), ncclSuccess);
   auto* const floats = static_cast<float*>(memory);
@@ -226,9 +227,7 @@ TEST(Fork, MemoryIsSharedWithTheChildAndGoesForEachAlone) {
 }
 
 TEST(Fork, ChildrenOfAThreadWorkWhileOthersAreInsideCalls) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer does not know threads of a child whose parent had threads";
-#endif
+  NEEDS_THREADS_IN_CHILDREN();
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "a child of fork may find the allocator of GCC 12's AddressSanitizer locked";
 #endif

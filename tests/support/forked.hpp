@@ -10,6 +10,14 @@
 
 #include <gtest/gtest.h>
 
+// Skips a test whose children start threads, as communicators do, where that is not possible.
+#ifdef __SANITIZE_THREAD__
+#define NEEDS_THREADS_IN_CHILDREN() \
+  GTEST_SKIP() << "ThreadSanitizer does not know threads of a child whose parent had threads"
+#else
+#define NEEDS_THREADS_IN_CHILDREN() static_cast<void>(0)
+#endif
+
 namespace plexus::testing_fork {
 
 constexpr int kFailed = 1;
