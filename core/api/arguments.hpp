@@ -20,8 +20,9 @@ struct CallPlace {
 };
 
 /// Checks and makes the call. `shape` without has_send, has_recv and in_place, which follow from
-/// `place`. A failure inside a group also fails the group, as in NCCL.
-Result<void> issue(CallShape shape, const CallPlace& place);
+/// `place`. A failure inside a group also fails the group, as in NCCL. By reference: a copy of what
+/// was just stored in smaller pieces waits for the stores.
+Result<void> issue(CallShape&& shape, const CallPlace& place);
 /// The task of a call, checked. Its count may be 0.
 Result<Task> check_call(const CallShape& shape, const CallPlace& place);
 

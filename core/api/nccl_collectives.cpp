@@ -6,7 +6,7 @@
 
 namespace plexus {
 
-Result<void> issue(CallShape shape, const CallPlace& place) {
+Result<void> issue(CallShape&& shape, const CallPlace& place) {
   shape.has_send = place.send != nullptr;
   shape.has_recv = place.recv != nullptr;
   shape.in_place = place.send == place.recv;

@@ -99,21 +99,20 @@ Result<void> exchange_parts(const CallPlace& place,
   PLEXUS_TRY(group_start());
   bool good = true;
   for (int peer = 0; peer < nranks && good; ++peer) {
-    CallShape message{.type = type, .root = peer, .of_vector = true};
+    const auto message = [&](Collective collective, size_t count) -> CallShape {
+      return {
+          .collective = collective, .type = type, .root = peer, .count = count, .of_vector = true};
+    };
     CallPlace at = place;
     const Part out = sent.part(peer);
-    message.collective = Collective::kSend;
-    message.count = out.count;
     at.send = address_of(sent, out, element_bytes);
     at.recv = nullptr;
-    good = issue(message, at).has_value();
+    good = issue(message(Collective::kSend, out.count), at).has_value();
     const Part in = received.part(peer);
-    message.collective = Collective::kRecv;
-    message.count = in.count;
     at.send = nullptr;
     at.recv = in.count == 0 ? nullptr
                             : static_cast<std::byte*>(place.recv) + in.displacement * element_bytes;
-    good = good && issue(message, at).has_value();
+    good = good && issue(message(Collective::kRecv, in.count), at).has_value();
   }
   return group_end();  // with the error of a message that was refused
 }

@@ -7,6 +7,8 @@
 #include "core/base/log.hpp"
 #include "core/base/memory.hpp"
 #include "core/comm/process.hpp"
+#include "core/os/asymmetric_fence.hpp"
+#include "core/transport/connections.hpp"
 
 namespace plexus {
 
@@ -321,6 +323,12 @@ void Communicator::wait_submitted() {
   if (runner_.has_value()) {
     runner_->wait_submitted();
   }
+}
+
+bool Communicator::is_left() const noexcept {
+  heavy_fence();  // pairs with InCall
+  return calls_.load(std::memory_order_acquire) == 0 &&
+         (!runner_.has_value() || runner_->is_left());
 }
 
 void Communicator::wait_left() {

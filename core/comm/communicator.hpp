@@ -24,10 +24,10 @@
 #include "core/launch/call_runner.hpp"
 #include "core/setup/comm_setup.hpp"
 #include "core/stall/stall_watch.hpp"
-#include "core/transport/connections.hpp"
 
 namespace plexus {
 
+class ConnectionSet;
 class Process;
 
 class Communicator final : public RankState {
@@ -82,11 +82,6 @@ class Communicator final : public RankState {
   [[nodiscard]] DeviceRank* device_rank() const noexcept { return device_rank_.get(); }
   /// Fails the communicator if a kernel of a graph that no thread watches has failed.
   void check_device();
-  void enter() noexcept {
-    calls_.fetch_add(1, std::memory_order_relaxed);
-    calling_thread.note();
-  }
-  void leave() noexcept { calls_.fetch_sub(1, std::memory_order_release); }
   /// A thread is inside a call, or a call is on a stream.
   [[nodiscard]] bool is_busy() const noexcept {
     return calls_.load(std::memory_order_relaxed) != 0 || !runner_->is_idle();
@@ -95,10 +90,7 @@ class Communicator final : public RankState {
   /// async engine's in one of its submissions.
   void wait_left();
   /// Nothing to wait for in wait_left().
-  [[nodiscard]] bool is_left() const noexcept {
-    return calls_.load(std::memory_order_acquire) == 0 &&
-           (!runner_.has_value() || runner_->is_left());
-  }
+  [[nodiscard]] bool is_left() const noexcept;
   /// Waits, within limits, until what was sent to other datacenters has arrived: until then it may
   /// have to be sent again.
   void settle();
@@ -156,7 +148,8 @@ class Communicator final : public RankState {
   std::map<std::vector<int>, uint64_t> shrinks_;  // by members; guarded by shrinks_mutex_
   UserReductions user_reductions_;
   Registrations registrations_;
-  std::atomic<int> calls_{0};
+  friend class InCall;
+  std::atomic<int> calls_{0};  // that a thread is inside of
   std::atomic<Code> state_{Code::kInProgress};
   mutable std::mutex error_mutex_;
   std::optional<Error> error_;                  // guarded by error_mutex_; the first one stays

@@ -8,6 +8,7 @@
 
 #include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
+#include "core/comm/in_call.hpp"
 #include "core/comm/process.hpp"
 
 namespace plexus {
@@ -44,18 +45,6 @@ std::vector<HostStream*> streams_of(std::span<const Task> tasks) {
   }
   return streams;
 }
-
-/// Counts this thread as inside a communicator, so that abort waits for it.
-class InCall {
- public:
-  explicit InCall(Communicator& comm) : comm_(comm) { comm_.enter(); }
-  ~InCall() { comm_.leave(); }
-  InCall(const InCall&) = delete;
-  InCall& operator=(const InCall&) = delete;
-
- private:
-  Communicator& comm_;
-};
 
 /// The plans of one group, by where they run.
 struct GroupPlans {

@@ -127,17 +127,16 @@ uint64_t buffer_bytes(const Task& task, int nranks, bool input) {
   return many ? block * static_cast<uint64_t>(nranks) : block;
 }
 
-UserBuffer user_buffer(const void* address,
-                       uint64_t size_bytes,
-                       bool mapped,
-                       const UserMemory& memory) {
-  UserBuffer buffer;
+/// In place: a copy of what was just stored in smaller pieces waits for the stores.
+void set_user_buffer(UserBuffer& buffer,
+                     const void* address,
+                     uint64_t size_bytes,
+                     bool mapped,
+                     const UserMemory& memory) {
   buffer.address = static_cast<std::byte*>(const_cast<void*>(
       address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
-  if (mapped && size_bytes >= kBorrowBytesMin) {
-    buffer.place = memory.find_place(address, size_bytes);
-  }
-  return buffer;
+  buffer.place = mapped && size_bytes >= kBorrowBytesMin ? memory.find_place(address, size_bytes)
+                                                         : MappedPlace{};
 }
 
 }  // namespace
@@ -460,8 +459,8 @@ void Plan::prepare_item(const ItemTask& entry,
                         const UserMemory& memory) const noexcept {
   Work& work = entry.item->work;
   const bool maps = borrows_mapped_ && maps_;
-  work.input = user_buffer(send, entry.input_bytes, maps, memory);
-  work.output = user_buffer(recv, entry.output_bytes, maps, memory);
+  set_user_buffer(work.input, send, entry.input_bytes, maps, memory);
+  set_user_buffer(work.output, recv, entry.output_bytes, maps, memory);
 }
 
 template <class Call>
