@@ -238,14 +238,12 @@ def futures():
         assert work.is_completed() and work.is_success()
         expect(work.get_future().wait()[0], size)  # after the end
         expect(work.result()[0], size)
-    # A callback that makes another call of the group, and waits for it.
+    # Callbacks that make another call of the group, and wait for its future.
     def call_again(done):
-        again = done.value()[0].clone()
-        dist.all_reduce(again, group=other_group)
-        return again
-    other_group = dist.new_group()
+        value = done.value()
+        return dist.all_reduce(value if torch.is_tensor(value) else value[0], async_op=True).get_future().wait()[0]
     future = dist.all_reduce(torch.ones(10), async_op=True).get_future()
-    expect(future.then(call_again).wait(), size * size)
+    expect(future.then(call_again).then(call_again).wait(), size ** 3)
 
 
 def overlap():

@@ -25,6 +25,8 @@ constexpr auto kKeptFor = std::chrono::microseconds(50);
 constexpr auto kLookEvery = milliseconds(1000);
 constexpr auto kLookEveryMin = milliseconds(10);
 constexpr int kLooksPerTimeout = 10;
+// Callbacks that wait for other calls of the group, which need a finisher too, may be as deep.
+constexpr size_t kFinishersMax = 16;
 constexpr auto kLookAtLanesEvery = milliseconds(2);  // while one is being made
 
 bool is_nested(c10d::OpType type) {
@@ -106,15 +108,15 @@ void CallWork::on_stream_done(void* work) {
 
 /// The call itself has ended.
 void CallWork::arrive(std::exception_ptr error) {
-  bool to_queue = false;
+  bool to_finisher = false;
   {
     const std::lock_guard lock(mutex_);
     const bool must_copy = call_.copy_out != nullptr && error == nullptr;
-    to_queue = future_ != nullptr || must_copy;
-    end_ = to_queue ? End::kQueue : End::kHere;
+    to_finisher = future_ != nullptr || must_copy;
+    end_ = to_finisher ? End::kFinisher : End::kHere;
     arrived_error_ = error;
   }
-  if (to_queue) {
+  if (to_finisher) {
     queue_->hand_over(c10::intrusive_ptr<CallWork>::reclaim_copy(this));
   } else {
     finish_with(std::move(error));
@@ -126,6 +128,20 @@ void CallWork::finish_with(std::exception_ptr error) {
   call_.issue = nullptr;
   call_.copy_out = nullptr;
   finish(std::move(error));
+}
+
+/// In a finisher.
+void CallWork::finish_late() {
+  std::exception_ptr error = arrived_error_;
+  if (error == nullptr && call_.copy_out) {
+    try {
+      call_.copy_out();
+    } catch (const std::exception&) {
+      error = std::current_exception();
+    }
+  }
+  finish_with(std::move(error));
+  mark_future();
 }
 
 /// After the end. Once, if there is a future.
@@ -156,13 +172,15 @@ CallQueue::CallQueue(std::unique_ptr<Communicator> comm, milliseconds timeout)
   TORCH_CHECK(wake_fd_ >= 0 && timer_fd_ >= 0,
               "plexus: no descriptor for the process group: ", std::strerror(errno),
               "; raise the limit of open files (ulimit -n)");
-  thread_ = std::thread([this] { serve(); });
+  start_finisher();
+  watch_ = std::thread([this] { watch(); });
 }
 
 CallQueue::~CallQueue() {
   if (!comm_->is_own_process()) {
-    // The thread is the parent's; here there is nothing to join.
-    new std::thread(std::move(thread_));
+    // The threads are the parent's; here there is nothing to join.
+    new std::thread(std::move(watch_));
+    new std::vector<std::thread>(std::move(finishers_));
     close(wake_fd_);
     close(timer_fd_);
     return;
@@ -175,7 +193,11 @@ CallQueue::~CallQueue() {
     stop_ = true;
   }
   wake();
-  thread_.join();
+  has_arrived_.notify_all();
+  watch_.join();
+  for (std::thread& finisher : finishers_) {
+    finisher.join();
+  }
   close(wake_fd_);
   close(timer_fd_);
 }
@@ -254,7 +276,7 @@ void CallQueue::flush_locked() {
   }
 }
 
-/// In the queue's thread, which must not wait for a call that runs in its caller.
+/// In the watching thread, which must not wait for a call that runs in its caller.
 void CallQueue::flush_in_time() {
   const std::unique_lock lock(issue_mutex_, std::try_to_lock);
   if (lock.owns_lock()) {
@@ -291,11 +313,20 @@ void CallQueue::run_if_kept(CallWork& work) {
 }
 
 void CallQueue::hand_over(WorkPtr work) {
-  {
-    const std::lock_guard lock(mutex_);
-    arrived_.push_back(std::move(work));
+  const std::lock_guard lock(mutex_);
+  arrived_.push_back(std::move(work));
+  if (arrived_.size() > idle_finishers_ && finishers_.size() < kFinishersMax) {
+    try {
+      start_finisher();
+    } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): there is at least one
+    }
   }
-  wake();
+  has_arrived_.notify_one();
+}
+
+/// Under mutex_, or before there are threads.
+void CallQueue::start_finisher() {
+  finishers_.emplace_back([this] { finish_arrived(); });
 }
 
 void CallQueue::forget(const CallWork& work) {
@@ -340,7 +371,8 @@ void CallQueue::wake() {
   (void)!write(wake_fd_, &one, sizeof one);
 }
 
-void CallQueue::serve() {
+/// The thread for what comes with time: calls that were kept, lanes in the making, timeouts.
+void CallQueue::watch() {
   const auto look_every = std::clamp(timeout_ / kLooksPerTimeout, kLookEveryMin, kLookEvery);
   std::array<pollfd, 2> waits{{{wake_fd_, POLLIN, 0}, {timer_fd_, POLLIN, 0}}};
   bool makes_lanes = false;
@@ -350,10 +382,9 @@ void CallQueue::serve() {
     uint64_t ignored = 0;
     (void)!read(wake_fd_, &ignored, sizeof ignored);
     const bool is_time = read(timer_fd_, &ignored, sizeof ignored) > 0;
-    serve_arrived();
     {
       const std::lock_guard lock(mutex_);
-      if (stop_ && arrived_.empty()) {
+      if (stop_) {
         return;
       }
     }
@@ -365,27 +396,21 @@ void CallQueue::serve() {
   }
 }
 
-void CallQueue::serve_arrived() {
+/// A finisher's thread.
+void CallQueue::finish_arrived() {
+  std::unique_lock lock(mutex_);
   for (;;) {
-    WorkPtr work;
-    {
-      const std::lock_guard lock(mutex_);
-      if (arrived_.empty()) {
-        return;
-      }
-      work = std::move(arrived_.front());
-      arrived_.pop_front();
+    ++idle_finishers_;
+    has_arrived_.wait(lock, [this] { return stop_ || !arrived_.empty(); });
+    --idle_finishers_;
+    if (arrived_.empty()) {
+      return;
     }
-    std::exception_ptr error = work->arrived_error_;
-    if (error == nullptr && work->call_.copy_out) {
-      try {
-        work->call_.copy_out();
-      } catch (const std::exception&) {
-        error = std::current_exception();
-      }
-    }
-    work->finish_with(std::move(error));
-    work->mark_future();
+    const WorkPtr work = std::move(arrived_.front());
+    arrived_.pop_front();
+    lock.unlock();
+    work->finish_late();
+    lock.lock();
   }
 }
 

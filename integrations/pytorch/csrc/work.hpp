@@ -10,7 +10,8 @@
 // lane is made.
 //
 // A call on a stream ends in the library's thread, where only the waiting thread is woken. Copies
-// out of staging memory and callbacks of futures, which may be Python's, run in the queue's thread.
+// out of staging memory and callbacks of futures, which may be Python's, run in threads of the
+// queue, the finishers: one, and more while callbacks wait for other calls.
 #pragma once
 
 #include <atomic>
@@ -59,12 +60,13 @@ class CallWork : public c10d::Work {
 
  private:
   friend class CallQueue;
-  /// Who ends the work: nobody yet; the thread in which it has arrived; the queue's thread.
-  enum class End { kNone, kHere, kQueue };
+  /// Who ends the work: nobody yet; the thread in which it has arrived; a finisher.
+  enum class End { kNone, kHere, kFinisher };
 
   static void on_stream_done(void* work);
   void arrive(std::exception_ptr error);
   void finish_with(std::exception_ptr error);
+  void finish_late();
   void mark_future();
 
   Call call_;
@@ -78,7 +80,7 @@ class CallWork : public c10d::Work {
   bool is_marked_ = false;
 };
 
-/// All calls of a process group in their order, and the thread that watches them.
+/// All calls of a process group in their order, and the threads that watch and finish them.
 /// Threads: any.
 class CallQueue {
  public:
@@ -118,8 +120,9 @@ class CallQueue {
   void run_if_kept(CallWork& work);
   void hand_over(WorkPtr work);
   void forget(const CallWork& work);
-  void serve();
-  void serve_arrived();
+  void watch();
+  void finish_arrived();
+  void start_finisher();
   bool serve_lanes();
   void serve_lane(Lane& lane);
   void end_overdue();
@@ -136,11 +139,14 @@ class CallQueue {
   std::mutex mutex_;                           // locked last
   std::list<WorkPtr> running_;                 // guarded by mutex_
   std::condition_variable all_ended_;
-  std::deque<WorkPtr> arrived_;  // guarded by mutex_, to be ended by the queue's thread
-  bool stop_ = false;            // guarded by mutex_
+  std::deque<WorkPtr> arrived_;  // to be ended by a finisher; guarded by mutex_, as what follows
+  std::condition_variable has_arrived_;
+  std::vector<std::thread> finishers_;
+  size_t idle_finishers_ = 0;
+  bool stop_ = false;
   int wake_fd_ = -1;
   int timer_fd_ = -1;
-  std::thread thread_;
+  std::thread watch_;
 };
 
 }  // namespace torch_plexus
