@@ -258,6 +258,11 @@ def overlap():
         time.sleep(0.001)
     expect(data, dist.get_world_size())
     expect(small, dist.get_world_size())
+    for _ in range(100):  # whose work and tensor nobody keeps
+        dist.all_reduce(torch.ones(1000), async_op=True)
+    dist.barrier()
+    work = dist.all_reduce(small, async_op=True)
+    assert work.wait(datetime.timedelta(seconds=world.bound(20)))
 
 
 def groups():

@@ -126,6 +126,7 @@ class DeathTest(unittest.TestCase):
             self.assertTrue(any(f"rank {victim} (" in text for victim in victims), text)
             self.assertEqual(new_size, size - len(victims))
         self.assertEqual(len({total for _, _, _, total in left}), 1, left)
+        print(f"raised after {min(each[0] for each in left):.3f} to {max(each[0] for each in left):.3f} s")
 
     def test_a_rank_dies(self):
         self.check_deaths(3, [1])

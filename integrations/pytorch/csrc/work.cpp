@@ -51,7 +51,11 @@ CallWork::CallWork(Call call, CallQueue& queue)
 
 bool CallWork::wait(milliseconds timeout) {
   if (!isCompleted()) {
-    queue_->run_if_kept(*this);
+    if (timeout == kNoTimeout) {
+      queue_->run_if_kept(*this);
+    } else {
+      queue_->flush();  // this thread may have to leave before the call ends
+    }
   }
   std::unique_lock lock(mutex_);
   const auto is_done = [this] { return completed_; };
@@ -112,7 +116,10 @@ void CallWork::arrive(std::exception_ptr error) {
   {
     const std::lock_guard lock(mutex_);
     const bool must_copy = call_.copy_out != nullptr && error == nullptr;
-    to_finisher = future_ != nullptr || must_copy;
+    // Who frees the last tensor of a work that its caller has dropped may need Python's lock. The
+    // other two are the queue and the caller of this.
+    const bool is_dropped = c10::raw::intrusive_ptr::use_count(this) <= 2;
+    to_finisher = future_ != nullptr || must_copy || is_dropped;
     end_ = to_finisher ? End::kFinisher : End::kHere;
     arrived_error_ = error;
   }
@@ -406,10 +413,11 @@ void CallQueue::finish_arrived() {
     if (arrived_.empty()) {
       return;
     }
-    const WorkPtr work = std::move(arrived_.front());
+    WorkPtr work = std::move(arrived_.front());
     arrived_.pop_front();
     lock.unlock();
     work->finish_late();
+    work.reset();
     lock.lock();
   }
 }
