@@ -21,7 +21,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr uint32_t kSpinRounds = 2000;  // about 20 us, longer than a peer takes for a slot
+// About 20 us, longer than a peer takes for a slot, where a round only polls. Those of progress()
+// do more, so that time ends them, too.
+constexpr uint32_t kSpinRounds = 2000;
+constexpr auto kSpinFor = microseconds(20);
+constexpr uint32_t kSpinLookRounds = 16;  // between two reads of the clock
 // by the only remaining lane, before a round counts as idle
 constexpr uint32_t kPolls = 64;
 constexpr size_t kQueuesPolled = 4;          // more queues are served better by wake-ups
@@ -604,7 +608,7 @@ void Engine::wait() noexcept {
   if (!idle_long_) {
     const bool is_oversubscribed = !active_.empty() && active_.front()->rank->oversubscribed;
     const uint32_t spin_rounds = neighbours_.are_known() ? shared_spin_rounds_ : kSpinRounds;
-    if (idle_rounds_ < spin_rounds && !is_oversubscribed) {
+    if (idle_rounds_ < spin_rounds && !is_oversubscribed && !has_spun_long()) {
       _mm_pause();
       return;
     }
@@ -623,6 +627,17 @@ void Engine::wait() noexcept {
     find_stalled();
   }
   sleep();
+}
+
+bool Engine::has_spun_long() noexcept {
+  if (idle_rounds_ % kSpinLookRounds != 1) {
+    return false;
+  }
+  const auto now = Clock::now();
+  if (idle_rounds_ == 1) {
+    spins_since_ = now;
+  }
+  return now - spins_since_ > kSpinFor;
 }
 
 /// When ranks outnumber cores, the threads to which a yield gives the core are ranks that yield as

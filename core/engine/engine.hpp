@@ -66,6 +66,7 @@ class Engine {
   static void own_end_of(ConnectionEnd& end, uint32_t engine) noexcept;
   void find_stalled() noexcept;
   void find_stalled_sometimes() noexcept;
+  bool has_spun_long() noexcept;
   void yield(bool is_oversubscribed) noexcept;
   void sleep() noexcept;
   static void sleep_at(std::span<LaneRun* const> lanes) noexcept;
@@ -76,6 +77,7 @@ class Engine {
   uint32_t idle_rounds_ = 0;
   bool idle_long_ = false;
   Clock::time_point idle_since_{};
+  Clock::time_point spins_since_{};
   CoreNeighbours neighbours_;
   uint32_t shared_spin_rounds_ = 0;  // where there are some
   uint32_t busy_rounds_ = 0;

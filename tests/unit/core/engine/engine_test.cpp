@@ -4,6 +4,7 @@
 #include "core/engine/engine.hpp"
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,32 @@ TEST(Engine, ConnectsEveryEndBeforeAnExecutionFinishes) {
   EXPECT_TRUE(execution.connected);
   EXPECT_EQ(slow.calls, 5);
   EXPECT_EQ(quick.calls, 1) << "a connected end is left alone";
+}
+
+// Rounds take longer where there is more to look at; a thread of streams would take the core from
+// computing threads for so much longer. Each sleep takes at least 100 us, so that load cannot make
+// this fail.
+TEST(Engine, SpinsForATimeAndNotForANumberOfRounds) {
+  constexpr auto kRound = std::chrono::microseconds(10);
+  constexpr int kRounds = 1000;  // fewer than a wait spins where rounds are short
+  FakeRank rank;
+  FakeEnd end(1);
+  end.connect = [&] {
+    for (const auto until = Clock::now() + kRound; Clock::now() < until;) {
+    }
+    return false;
+  };
+  Execution execution = execution_of(rank, {&end});
+  Engine engine;
+  engine.add(execution);
+  const auto start = Clock::now();
+  for (int round = 0; round < kRounds; ++round) {
+    ASSERT_FALSE(engine.progress());
+    engine.wait();
+  }
+  EXPECT_GT(Clock::now() - start, 4 * kRounds * kRound) << "it has not slept";
+  rank.stop = true;
+  engine.progress();
 }
 
 TEST(Engine, AConnectionThatFailsFailsTheExecutionAndTheRank) {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "element_types.hpp"
+
+#include <c10/util/Exception.h>
+
+namespace torch_plexus {
+namespace {
+
+using c10d::ReduceOp;
+
+ncclDataType_t type_of(at::ScalarType type) {
+  switch (type) {
+    case at::kChar:
+      return ncclInt8;
+    case at::kByte:
+    case at::kBool:
+      return ncclUint8;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kFloat:
+    case at::kComplexFloat:
+      return ncclFloat32;
+    case at::kDouble:
+    case at::kComplexDouble:
+      return ncclFloat64;
+    default:
+      TORCH_CHECK(false, "plexus: tensors of type ", toString(type),
+                  " cannot be reduced; convert them to a float, integer, bool or complex type");
+  }
+}
+
+/// Of numbers.
+ncclRedOp_t op_of(ReduceOp::RedOpType op) {
+  switch (op) {
+    case ReduceOp::SUM:
+      return ncclSum;
+    case ReduceOp::AVG:
+      return ncclAvg;
+    case ReduceOp::PRODUCT:
+      return ncclProd;
+    case ReduceOp::MIN:
+      return ncclMin;
+    case ReduceOp::MAX:
+      return ncclMax;
+    default:
+      TORCH_CHECK(
+          false,
+          "plexus: this reduction is not supported for the tensor's type; SUM, AVG, PRODUCT, "
+          "MIN and MAX are, and BAND, BOR and BXOR for integers and bool");
+  }
+}
+
+/// Of truth values, 0 or 1: a sum is an "or", as in arithmetic of bool tensors.
+ncclRedOp_t bool_op_of(ReduceOp::RedOpType op) {
+  switch (op) {
+    case ReduceOp::SUM:
+    case ReduceOp::MAX:
+      return ncclMax;
+    case ReduceOp::PRODUCT:
+    case ReduceOp::MIN:
+      return ncclMin;
+    default:
+      TORCH_CHECK(false,
+                  "plexus: bool tensors are reduced by SUM, MAX, PRODUCT, MIN, BAND, BOR or BXOR; "
+                  "convert them to a number for others");
+  }
+}
+
+}  // namespace
+
+Reduction reduction_of(at::ScalarType type, const ReduceOp& op) {
+  const auto kind = static_cast<ReduceOp::RedOpType>(op);
+  const bool is_complex = at::isComplexType(type);
+  TORCH_CHECK(!is_complex || kind == ReduceOp::SUM || kind == ReduceOp::AVG,
+              "plexus: complex tensors are reduced by SUM or AVG only");
+  return {.type = type_of(type),
+          .op = type == at::kBool ? bool_op_of(kind) : op_of(kind),
+          .parts = is_complex ? 2 : 1};
+}
+
+at::ScalarType reduced_as(at::ScalarType type) { return type == at::kShort ? at::kInt : type; }
+
+bool is_bitwise(const ReduceOp& op) {
+  const auto kind = static_cast<ReduceOp::RedOpType>(op);
+  return kind == ReduceOp::BAND || kind == ReduceOp::BOR || kind == ReduceOp::BXOR;
+}
+
+at::Tensor combine_bitwise(const at::Tensor& values, const ReduceOp& op) {
+  at::Tensor result = values[0].clone();
+  for (int64_t i = 1; i < values.size(0); ++i) {
+    switch (static_cast<ReduceOp::RedOpType>(op)) {
+      case ReduceOp::BAND:
+        result.bitwise_and_(values[i]);
+        break;
+      case ReduceOp::BOR:
+        result.bitwise_or_(values[i]);
+        break;
+      default:
+        result.bitwise_xor_(values[i]);
+        break;
+    }
+  }
+  return result;
+}
+
+}  // namespace torch_plexus

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making groups, and going on after ranks have died."""
+import datetime
+import os
+import re
+import socket
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from ._C import ProcessGroupPlexus
+
+# As the library's errors name a rank that is gone.
+_GONE = re.compile(r"rank (\d+) \([^)]*\) (?:died|called ncclCommAbort|left|has left)")
+_ready = []  # the group that create_group is to return next, made by shrink()
+
+
+def create_group(store, rank, size, timeout):
+    if _ready:
+        group = _ready.pop()
+        group.use_store(store)
+        return group
+    return ProcessGroupPlexus(store, rank, size, timeout)
+
+
+def gone_ranks(text):
+    """Numbers of the ranks that are gone, according to an error's text."""
+    return {int(number) for number in _GONE.findall(text)}
+
+
+def shrink(error=None, *, ranks=(), timeout=datetime.timedelta(seconds=60)):
+    """Replaces the default group by one of the ranks that are left, after ranks have died.
+
+    error: the exception that a collective raised; it names who is gone. ranks: more ranks that are to stay
+    out, the same on all ranks that call. All ranks that are left must call, within `timeout`. Groups of
+    new_group and DistributedDataParallel hold the old group: make them again. Returns the ranks that are gone.
+    """
+    old = dist.group.WORLD
+    if not isinstance(old, ProcessGroupPlexus):
+        raise RuntimeError("shrink: the default group's backend is not plexus; make it with "
+                           "init_process_group('plexus')")
+    gone = set(ranks) | gone_ranks(str(error))
+    if not gone:
+        raise ValueError("shrink: no rank is known to be gone: pass the exception of the collective that failed, "
+                         "or their numbers as ranks")
+    old_store = distributed_c10d._pg_map[old][1]
+    rest = _make_rest(old, gone, time.monotonic() + timeout.total_seconds())
+    store = _share_store(rest, old_store, timeout)
+    dist.destroy_process_group()
+    del old
+    _ready.append(rest)
+    dist.init_process_group("plexus", store=store, rank=rest.rank(), world_size=rest.size(), timeout=timeout)
+    return sorted(gone)
+
+
+def _make_rest(old, gone, until):
+    """A rank that died unnoticed makes shrinking fail, which names it."""
+    while True:
+        try:
+            return old.shrink(sorted(gone))
+        except RuntimeError as failure:
+            more = gone_ranks(str(failure)) - gone
+            if not more or time.monotonic() > until:
+                raise
+            gone |= more
+
+
+def _share_store(rest, old_store, timeout):
+    """A store that all ranks of `rest` reach: the old one if its host is alive, else one on the first rank."""
+    address, store = "", None
+    if rest.rank() == 0:
+        try:
+            name = f"shrunk/{old_store.add('shrunk', 1)}"
+            store, address = dist.PrefixStore(name, old_store), f"old {name}"
+        except RuntimeError:
+            host = _own_address()
+            store = dist.TCPStore(host, 0, rest.size(), True, timeout, wait_for_workers=False)
+            address = f"new {host} {store.port}"
+    address = _broadcast_text(rest, address)
+    if store is None:
+        kind, *place = address.split()
+        store = (dist.PrefixStore(place[0], old_store) if kind == "old" else
+                 dist.TCPStore(place[0], int(place[1]), rest.size(), False, timeout, wait_for_workers=False))
+    return store
+
+
+def _own_address():
+    """This host's address towards the other hosts of the job."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))  # sends nothing
+            return probe.getsockname()[0]
+        except OSError:
+            return socket.gethostname()
+
+
+def _broadcast_text(group, text):
+    data = torch.zeros(256, dtype=torch.uint8)
+    data[:len(text)] = torch.tensor(list(text.encode()), dtype=torch.uint8)
+    group.broadcast(data, 0).wait()
+    return bytes(data.tolist()).rstrip(b"\0").decode()

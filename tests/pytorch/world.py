@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks as processes for the tests of this folder: run(test, 4) runs the function `test` of the calling file on
+4 ranks and returns what each of them returned. A rank's exception fails the test with its text.
+
+Every wait has a bound, stretched by PLEXUS_TEST_TIME_FACTOR.
+"""
+import datetime
+import os
+import pathlib
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+
+SKIPPED = 77
+TIME_FACTOR = float(os.environ.get("PLEXUS_TEST_TIME_FACTOR", "1"))
+KILLED = -signal.SIGKILL
+
+
+def bound(seconds):
+    return seconds * TIME_FACTOR
+
+
+def skip(reason):
+    print(f"SKIP: {reason}")
+    sys.exit(SKIPPED)
+
+
+try:
+    import torch.distributed as dist
+    import torch_plexus  # noqa: F401
+except ImportError as missing:
+    skip(f"{missing}: the backend for PyTorch was not built; configure says why at 'pytorch'")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run(test, size, *arguments, backend="plexus", seconds=120, may_die=(), timeout=60, **environment):
+    """Each rank is `python3 FILE --rank FUNCTION`, with a default group of `backend`; None: without one."""
+    with tempfile.TemporaryDirectory() as folder:
+        call = pathlib.Path(folder, "call")
+        call.write_bytes(pickle.dumps((arguments, backend, timeout)))
+        port = free_port()
+        ranks = []
+        for rank in range(size):
+            names = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": port, "OMP_NUM_THREADS": 1, **environment}
+            ranks.append(subprocess.Popen(
+                [sys.executable, "-B", sys.argv[0], "--rank", test.__name__, folder],
+                env={**os.environ, **{name: str(value) for name, value in names.items()}},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        wait_for_all(ranks, bound(seconds))
+        return [result_of(folder, rank, process, rank in may_die) for rank, process in enumerate(ranks)]
+
+
+def wait_for_all(ranks, seconds):
+    """Ends the ranks that are late, and fails with what they had to say."""
+    until = time.monotonic() + seconds
+    late = []
+    for rank, process in enumerate(ranks):
+        try:
+            process.text, _ = process.communicate(timeout=max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            late.append(rank)
+    if late:
+        for rank in late:
+            ranks[rank].kill()
+        texts = [f"rank {rank}:\n{process.communicate()[0] if rank in late else process.text}"
+                 for rank, process in enumerate(ranks)]
+        raise AssertionError(f"ranks {late} still ran after {seconds} s\n" + "\n".join(texts))
+
+
+def result_of(folder, rank, process, may_die):
+    if may_die and process.returncode == KILLED:
+        return None
+    path = pathlib.Path(folder, f"result{rank}")
+    if process.returncode != 0 or not path.exists():
+        raise AssertionError(f"rank {rank} ended with {process.returncode}\n{process.text}")
+    return pickle.loads(path.read_bytes())
+
+
+def serve_rank(functions, name, folder):
+    arguments, backend, timeout = pickle.loads(pathlib.Path(folder, "call").read_bytes())
+    rank = int(os.environ["RANK"])
+    try:
+        if backend is not None:
+            dist.init_process_group(backend, timeout=datetime.timedelta(seconds=bound(timeout)))
+        result = functions[name](*arguments)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        pathlib.Path(folder, f"result{rank}").write_bytes(pickle.dumps(result))
+    except BaseException:  # noqa: BLE001: whatever it is, it is the test's failure
+        traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(1)
+
+
+def main(functions):
+    """functions: globals() of the test file."""
+    if len(sys.argv) > 3 and sys.argv[1] == "--rank":
+        serve_rank(functions, sys.argv[2], sys.argv[3])
+    else:
+        unittest.main(module=functions["__name__"], verbosity=2)
