@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "processes"))
@@ -104,23 +105,71 @@ class LongLink(Test):
 
 
 class Faults(Test):
+    ALL_REDUCE = ["all_reduce", "-b", "512K", "-e", "512K", "-w", "1"]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.logs = pathlib.Path(folder.name)
+
+    def start_logged_job(self, ranks_per_host, *arguments):
+        return self.start_job(ranks_per_host, *arguments, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET",
+                              NCCL_DEBUG_FILE=f"{self.logs}/%p")
+
+    def lines(self, pattern):
+        return [line for log in self.logs.iterdir() for line in log.read_text().splitlines() if re.search(pattern, line)]
+
     def wait_for_bytes(self, link, count, what):
         start = bytes_sent(link)
         self.wait_until(60, lambda: bytes_sent(link) - start > count, what)
 
+    def wait_for_lines(self, pattern, count, what):
+        self.wait_until(60, lambda: len(self.lines(pattern)) >= count, what)
+
+    def take_down(self, link):
+        self.addCleanup(run, "ip", "link", "set", link, "up")
+        run("ip", "link", "set", link, "down")
+
     def test_a_lost_rail_is_replaced_and_taken_back(self):
         count = 100
-        ranks = self.start_job(1, "all_reduce", "-b", "512K", "-e", "512K", "-n", count, "-c", count, "-w", "1",
-                               *job.limit(60))
-        self.addCleanup(run, "ip", "link", "set", "a1", "up")
+        ranks = self.start_logged_job(1, *self.ALL_REDUCE, "-n", count, "-c", count, *job.limit(60))
         self.wait_for_bytes("a1", 4 * MEBIBYTE, "the second rail carried nothing")
-        run("ip", "link", "set", "a1", "down")
+        self.take_down("a1")
         self.wait_for_bytes("a0", 4 * MEBIBYTE, "the job did not go on over the first rail")
-        lost = bytes_sent("a1")
         run("ip", "link", "set", "a1", "up")
-        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail was not taken back")
-        self.assertGreater(bytes_sent("a1"), lost)
+        # each host sends to the other, so there are two connections with two ends each
+        self.wait_for_lines("is back in the connection", 4, "the second rail was not taken back")
+        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail carried nothing after it was taken back")
         self.end_job(ranks, 70)
+        self.assertEqual(len(self.lines("goes on without rxe_[ab]1")), 4)
+
+    def test_rails_that_are_lost_again_and_again(self):
+        count = 400
+        ranks = self.start_logged_job(1, *self.ALL_REDUCE, "-n", count, "-c", count, *job.limit(120))
+        for turn, link in enumerate(["a1", "b0", "b1", "a0"] * 2):
+            self.wait_for_bytes("a0", MEBIBYTE, f"the job did not go on before loss {turn}")
+            self.wait_for_bytes("a1", MEBIBYTE, f"the job did not go on over both rails before loss {turn}")
+            self.take_down(link)
+            self.wait_for_lines("goes on without", 4 * (turn + 1), f"loss {turn} was not noticed")
+            run("ip", "link", "set", link, "up")
+            self.wait_for_lines("is back in the connection", 4 * (turn + 1), f"{link} was not taken back")
+        for rank in ranks:
+            rank.stop()
+        self.assertEqual(self.lines("lost the connection"), [])
+
+    def test_what_was_not_acknowledged_is_not_sent_twice(self):
+        """Data arrives at b over a rail whose acknowledgements are lost, then the rail is lost too."""
+        count = 60
+        ranks = self.start_logged_job(1, "sendrecv", "-b", "256K", "-e", "256K", "-w", "1", "-n", count, "-c", count,
+                                      *job.limit(60))
+        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail carried nothing")
+        port = ["dev", "p-a1", "root"]
+        run("ip", "netns", "exec", "fabric", "tc", "qdisc", "add", *port, "netem", "loss", "100%")
+        self.addCleanup(run, "ip", "netns", "exec", "fabric", "tc", "qdisc", "del", *port)
+        self.wait_for_bytes("a1", 1, "nothing is sent over the second rail")
+        self.take_down("a1")
+        self.end_job(ranks, 70)
+        self.assertTrue(self.lines("goes on without rxe_[ab]1"))
 
     def test_a_killed_peer_is_an_error_within_5_seconds(self):
         ranks = self.start_job(2, "all_reduce", "-b", "256K", "-e", "256K", "-n", "100000", "-w", "1", *job.limit(120))
