@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <sched.h>
 
+#include "plugins/net-ib/neighbours.hpp"
 #include "plugins/support/errno_text.hpp"
 #include "plugins/support/handle.hpp"
 
@@ -40,6 +42,16 @@ Connection::Connection(Link link, const Place& place, Role role)
 }
 
 Connection::~Connection() = default;
+
+void Connection::enlist() { Neighbours::instance().add(*this); }
+
+void Connection::retire() { Neighbours::instance().remove(*this); }
+
+Connection::Turn::Turn(Connection& connection) noexcept : is_taken_(connection.is_taken_) {
+  while (is_taken_.test_and_set(std::memory_order_acquire)) {
+    ::sched_yield();  // another thread serves it, which does not block
+  }
+}
 
 // ----------------------------------------------------------------------------------- registration
 
@@ -86,9 +98,30 @@ void Connection::poll() {
   if (looks && !is_broken()) {
     idle_calls_ = 0;
     look_around();
+    Neighbours::instance().serve_others(*this);
   }
-  // The peer waits for the report of a rail that is stopped here, and this may be the last call.
-  for (uint32_t i = 0; (looks || has_any) && i < rails(); ++i) {
+  if (looks || has_any) {
+    drain_stopping();
+  }
+}
+
+void Connection::try_serve() {
+  if (is_taken_.test_and_set(std::memory_order_acquire)) {
+    return;  // the host asks itself
+  }
+  for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
+    (void)drain(i);
+  }
+  if (!is_broken()) {
+    look_around();
+  }
+  drain_stopping();
+  is_taken_.clear(std::memory_order_release);
+}
+
+/// The peer waits for the report of a rail that is stopped here, and this may be the last call.
+void Connection::drain_stopping() {
+  for (uint32_t i = 0; i < rails(); ++i) {
     while (!is_broken() && rails_[i].state == RailState::kStopping && drain(i)) {
     }
   }

@@ -9,10 +9,14 @@
 // rail again, with new queue pairs, until a probe comes through.
 //
 // The control socket and the card's events are looked at when nothing has happened for some calls,
-// and once in many calls, so that the data path makes no system call. Threads: one at a time.
+// and once in many calls, so that the data path makes no system call. A connection that waits also
+// has the others of the process served (neighbours.hpp).
+//
+// Threads: the host's, one at a time, and others in try_serve(); a `Turn` keeps them apart.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,11 +50,30 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   virtual ~Connection();
 
+  /// Takes completions and looks around on behalf of the host, unless a call of its is under way.
+  /// Threads: any.
+  void try_serve();
+
   [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
   [[nodiscard]] Result<plexus_net_memory_t*> register_memory(const plexus_net_region_t& region);
 
  protected:
+  /// Held during each call of the host that uses the connection's state.
+  class Turn {
+   public:
+    explicit Turn(Connection& connection) noexcept;
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() { is_taken_.clear(std::memory_order_release); }  // pairs with both test_and_set
+
+   private:
+    std::atomic_flag& is_taken_;
+  };
+
   Connection(Link link, const Place& place, Role role);
+  /// First and last of the part that derived classes do: between, others may call try_serve().
+  void enlist();
+  void retire();
 
   [[nodiscard]] uint32_t rails() const noexcept { return static_cast<uint32_t>(rails_.size()); }
   [[nodiscard]] Rail& rail(uint32_t index) const noexcept { return *rails_[index].rail; }
@@ -106,6 +129,7 @@ class Connection {
   [[nodiscard]] virtual bool has_all(const WireDone& done) const = 0;
 
   [[nodiscard]] bool drain(uint32_t index);
+  void drain_stopping();
   void take_completion(uint32_t index, const ibv_wc& completion);
   void look_around();
   void watch_ports();
@@ -135,6 +159,7 @@ class Connection {
   std::vector<RailSlot> rails_;
   ControlSocket control_;
   std::optional<Failure> failure_;
+  std::atomic_flag is_taken_;
   uint32_t calls_ = 0;       // of poll()
   uint32_t idle_calls_ = 0;  // in a row
   // The peer has left: why, what it said, and how long its last messages may take.

@@ -21,13 +21,18 @@ RecvConnection::RecvConnection(Link link, const Place& place)
     request.number = static_cast<uint32_t>(&request - flushes_.data());
     free_flushes_.push(request);
   }
+  enlist();
 }
 
-RecvConnection::~RecvConnection() { say_bye(); }
+RecvConnection::~RecvConnection() {
+  retire();
+  say_bye();
+}
 
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const Turn turn(*this);
   if (is_broken()) {
     return report_failure();
   }
@@ -85,6 +90,7 @@ void RecvConnection::announce(const RecvRequest& request) {
 }
 
 int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
+  const Turn turn(*this);
   if (request.unfinished > 0 && !is_broken()) {
     poll();
   }
@@ -179,6 +185,7 @@ bool RecvConnection::has_all(const WireDone& done) const { return finished_ >= d
 int32_t RecvConnection::flush(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const Turn turn(*this);
   *request = nullptr;
   const plexus_net_buffer_t* last = nullptr;  // the card's reads follow all of its writes
   for (uint32_t i = 0; i < count; ++i) {
@@ -239,6 +246,7 @@ void RecvConnection::poll_flushes() {
 }
 
 int32_t RecvConnection::test(FlushRequest& request) {
+  const Turn turn(*this);
   if (request.unfinished > 0 && !is_broken()) {
     poll_flushes();
   }

@@ -36,15 +36,20 @@ SendConnection::SendConnection(Link link, const Place& place)
   for (uint32_t i = 0; i < rails(); ++i) {
     chunk_bytes_ = std::min<uint64_t>(chunk_bytes_, rail(i).port().attributes.max_msg_sz);
   }
+  enlist();
 }
 
-SendConnection::~SendConnection() { say_bye(); }
+SendConnection::~SendConnection() {
+  retire();
+  say_bye();
+}
 
 int32_t SendConnection::isend(const void* data,
                               uint64_t size_bytes,
                               int32_t tag,
                               const plexus_net_memory_t* memory,
                               plexus_net_request_t** request) {
+  const Turn turn(*this);
   if (is_broken()) {
     return report_failure();
   }
@@ -73,6 +78,7 @@ int32_t SendConnection::isend(const void* data,
 }
 
 int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
+  const Turn turn(*this);
   if (!request.is_done() && !is_broken()) {
     progress();
   }
