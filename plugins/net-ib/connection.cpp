@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 /// Calls without a completion between two looks at the control socket and the ports, and calls of
 /// any kind, for a connection that is never idle.
 constexpr uint32_t kIdleCalls = 256;
-constexpr uint32_t kCalls = 16 * 1024;
+constexpr uint32_t kCalls = 4 * 1024;
 constexpr size_t kCompletionsPerPoll = 16;
 constexpr auto kOfferPause = 1s;
 /// For what had arrived over a rail that is stopped: the card has it already.
