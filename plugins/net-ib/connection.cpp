@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <sched.h>
 
+#include "plugins/net-ib/neighbours.hpp"
 #include "plugins/support/errno_text.hpp"
 #include "plugins/support/handle.hpp"
 
@@ -12,10 +14,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Calls without a completion between two looks at the control socket and the ports.
+/// Calls without a completion between two looks at the control socket and the ports, and calls of
+/// any kind, for a connection that is never idle.
 constexpr uint32_t kIdleCalls = 256;
+constexpr uint32_t kCalls = 4 * 1024;
 constexpr size_t kCompletionsPerPoll = 16;
 constexpr auto kOfferPause = 1s;
+/// For what had arrived over a rail that is stopped: the card has it already.
+constexpr auto kDrainTime = 5s;
 /// For messages that the peer knows to be here when it leaves.
 constexpr auto kPatience = 5s;
 
@@ -30,11 +36,22 @@ Connection::Connection(Link link, const Place& place, Role role)
       area_(std::move(link.area)),
       control_(std::move(link.control)) {
   for (auto& rail : link.rails) {
-    rails_.push_back({std::move(rail), RailState::kUp, 0, {}});
+    RailSlot& slot = rails_.emplace_back();
+    slot.rail = std::move(rail);
   }
 }
 
 Connection::~Connection() = default;
+
+void Connection::enlist() { Neighbours::instance().add(*this); }
+
+void Connection::retire() { Neighbours::instance().remove(*this); }
+
+Connection::Turn::Turn(Connection& connection) noexcept : is_taken_(connection.is_taken_) {
+  while (is_taken_.test_and_set(std::memory_order_acquire)) {
+    ::sched_yield();  // another thread serves it, which does not block
+  }
+}
 
 // ----------------------------------------------------------------------------------- registration
 
@@ -76,10 +93,37 @@ void Connection::poll() {
   for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
     has_any = drain(i) || has_any;
   }
-  if (has_any) {
+  idle_calls_ = has_any ? 0 : idle_calls_ + 1;
+  const bool looks = idle_calls_ == kIdleCalls || ++calls_ % kCalls == 0;
+  if (looks && !is_broken()) {
     idle_calls_ = 0;
-  } else if (++idle_calls_ % kIdleCalls == 0 && !is_broken()) {
     look_around();
+    Neighbours::instance().serve_others(*this);
+  }
+  if (looks || has_any) {
+    drain_stopping();
+  }
+}
+
+void Connection::try_serve() {
+  if (is_taken_.test_and_set(std::memory_order_acquire)) {
+    return;  // the host asks itself
+  }
+  for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
+    (void)drain(i);
+  }
+  if (!is_broken()) {
+    look_around();
+  }
+  drain_stopping();
+  is_taken_.clear(std::memory_order_release);
+}
+
+/// The peer waits for the report of a rail that is stopped here, and this may be the last call.
+void Connection::drain_stopping() {
+  for (uint32_t i = 0; i < rails(); ++i) {
+    while (!is_broken() && rails_[i].state == RailState::kStopping && drain(i)) {
+    }
   }
 }
 
@@ -94,21 +138,24 @@ bool Connection::drain(uint32_t index) {
   for (size_t i = 0; i < count && !is_broken(); ++i) {
     take_completion(index, completions[i]);
   }
+  if (rails_[index].state == RailState::kStopping && !is_broken()) {
+    try_report_stop(index);
+  }
   return count > 0;
 }
 
 void Connection::take_completion(uint32_t index, const ibv_wc& completion) {
   RailSlot& slot = rails_[index];
   if (completion.status != IBV_WC_SUCCESS) {
-    if (slot.state != RailState::kStopping) {  // there, what was under way ends like this
-      lose_rail(index, slot.rail->explain(completion));
-    }
+    lose_rail(index, slot.rail->explain(completion));  // if it is not stopped, when all ends so
     return;
   }
   switch (WorkId::unpack(completion.wr_id).kind) {
     case WorkKind::kProbe:
-      take_rail_up(index);
-      tell(ControlType::kRailUp, index, "", nullptr);
+      if (slot.state == RailState::kProving) {
+        take_rail_up(index);
+        send_control(message_about(ControlType::kRailUp, index));
+      }
       return;
     case WorkKind::kControl:
       return;
@@ -130,12 +177,11 @@ void Connection::break_off(Failure failure) {
     return;
   }
   failure_ = std::move(failure);
-  WireControl control{};
-  control.type = static_cast<uint32_t>(ControlType::kFailed);
-  control.code = failure_->code;
-  write_text(control.text, failure_->text);
   if (!peer_loss_) {
-    (void)control_.send(bytes_of(control));
+    WireControl control = message_about(ControlType::kFailed, 0);
+    control.code = failure_->code;
+    write_text(control.text, failure_->text);
+    send_control(control);
   }
   for (const RailSlot& slot : rails_) {
     slot.rail->destroy();
@@ -154,7 +200,9 @@ void Connection::lose_rail_posting(uint32_t index, int error) {
 
 void Connection::lose_rail(uint32_t index, const std::string& why) {
   RailSlot& slot = rails_[index];
-  if (is_broken() || slot.state == RailState::kStopping || slot.state == RailState::kDown) {
+  const bool is_in_use = slot.state == RailState::kUp || slot.state == RailState::kOffered ||
+                         slot.state == RailState::kProving;
+  if (is_broken() || !is_in_use) {
     return;
   }
   const bool is_last = slot.state == RailState::kUp && rails_up() == 1;
@@ -176,11 +224,48 @@ void Connection::stop_rail(uint32_t index, const std::string& why) {
   }
   slot.rail->stop();
   slot.state = RailState::kStopping;
-  tell(ControlType::kRailDown, index, why, nullptr);
+  slot.is_peer_stopped = false;
+  slot.reason = why;
+  slot.deadline = Clock::now() + kDrainTime;
+  try_report_stop(index);
+}
+
+/// Tells the peer that the rail is stopped here, when all that had arrived is taken: what is not
+/// reported as here comes again.
+void Connection::try_report_stop(uint32_t index) {
+  RailSlot& slot = rails_[index];
+  if (!slot.rail->is_drained()) {
+    return;
+  }
+  slot.state = RailState::kStopped;
+  WireControl control = message_about(ControlType::kRailDown, index);
+  write_text(control.text, slot.reason);
+  write_done(control.done);
+  send_control(control);
+  if (slot.is_peer_stopped) {
+    finish_stop(index, {});  // only a receiver waits for its drain
+  }
+}
+
+void Connection::take_peer_stopped(uint32_t index, const WireDone& done) {
+  RailSlot& slot = rails_[index];
+  switch (slot.state) {
+    case RailState::kStopping:
+      slot.is_peer_stopped = true;
+      return;
+    case RailState::kStopped:
+      finish_stop(index, done);
+      return;
+    case RailState::kDown:  // refused, and lost there at the same time: it waits for this
+      send_control(message_about(ControlType::kRailDown, index));
+      return;
+    default:
+      return;
+  }
 }
 
 /// Both ends have stopped the rail's queue pairs.
-void Connection::finish_stop(uint32_t index) {
+void Connection::finish_stop(uint32_t index, const WireDone& done) {
   while (!is_broken() && drain(index)) {
   }
   if (is_broken()) {
@@ -189,15 +274,15 @@ void Connection::finish_stop(uint32_t index) {
   RailSlot& slot = rails_[index];
   slot.rail->destroy();
   slot.state = RailState::kDown;
-  slot.next_offer = Clock::now() + kOfferPause;
-  resend(index);
+  slot.deadline = Clock::now() + kOfferPause;
+  resend(index, done);
 }
 
-// ----------------------------------------------------------------------------------- looking
-// around
+// --------------------------------------------------------------------------------- looking around
 
 void Connection::look_around() {
   watch_ports();
+  check_stops();
   if (peer_loss_) {
     end_without_peer();
     return;
@@ -218,6 +303,17 @@ void Connection::watch_ports() {
       lose_rail(i, fmt::format("{} port {} is down (last event: {}); check its cable, switch and "
                                "network interface",
                                port.card->name(), port.number, port.card->last_event()));
+    }
+  }
+}
+
+void Connection::check_stops() {
+  for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
+    if (rails_[i].state == RailState::kStopping && Clock::now() > rails_[i].deadline) {
+      break_off(fail(PLEXUS_SYSTEM_ERROR,
+                     "lost the connection to {}: {} does not end what was under way when it was "
+                     "lost ({}); see the kernel's log for the card",
+                     peer_name_, rail(i).port().name, rails_[i].reason));
     }
   }
 }
@@ -273,11 +369,9 @@ void Connection::take_rail_control(const WireControl& control) {
   }
   switch (type) {
     case ControlType::kRailDown:
-      if (slot.state != RailState::kStopping) {
-        lose_rail(control.rail, "the peer has lost it: " + readable(control.text));
-      }
-      if (slot.state == RailState::kStopping) {
-        finish_stop(control.rail);
+      lose_rail(control.rail, "the peer has lost it: " + readable(control.text));
+      if (!is_broken()) {
+        take_peer_stopped(control.rail, control.done);
       }
       return;
     case ControlType::kRailAnswer:
@@ -287,7 +381,7 @@ void Connection::take_rail_control(const WireControl& control) {
       if (slot.state == RailState::kOffered) {
         slot.rail->destroy();
         slot.state = RailState::kDown;
-        slot.next_offer = Clock::now() + kOfferPause;
+        slot.deadline = Clock::now() + kOfferPause;
       }
       return;
     case ControlType::kRailUp:
@@ -300,31 +394,27 @@ void Connection::take_rail_control(const WireControl& control) {
   }
 }
 
-void Connection::tell(ControlType type,
-                      uint32_t index,
-                      const std::string& text,
-                      const WireRail* info) {
+WireControl Connection::message_about(ControlType type, uint32_t index) const {
   WireControl control{};
   control.type = static_cast<uint32_t>(type);
   control.rail = index;
   control.generation = rails_[index].generation;
-  write_text(control.text, text);
-  if (info != nullptr) {
-    control.info = *info;
-  }
+  return control;
+}
+
+void Connection::send_control(const WireControl& control) {
   (void)control_.send(bytes_of(control));  // its end is noticed in read_control()
 }
 
-// ----------------------------------------------------------------------------- rails that come
-// back
+// ----------------------------------------------------------------------- rails that come back
 
 void Connection::offer_lost_rails() {
   for (uint32_t i = 0; i < rails(); ++i) {
     RailSlot& slot = rails_[i];
-    if (slot.state != RailState::kDown || Clock::now() < slot.next_offer) {
+    if (slot.state != RailState::kDown || Clock::now() < slot.deadline) {
       continue;
     }
-    slot.next_offer = Clock::now() + kOfferPause;
+    slot.deadline = Clock::now() + kOfferPause;
     const Port& port = slot.rail->port();
     const auto state = query_port(port.card->context(), port.number);
     if (state.has_error() || state.value().state != IBV_PORT_ACTIVE ||
@@ -334,8 +424,9 @@ void Connection::offer_lost_rails() {
     port.card->set_port_up(port.number, true);
     ++slot.generation;
     slot.state = RailState::kOffered;
-    const WireRail info = slot.rail->describe();
-    tell(ControlType::kRailOffer, i, "", &info);
+    WireControl control = message_about(ControlType::kRailOffer, i);
+    control.info = slot.rail->describe();
+    send_control(control);
   }
 }
 
@@ -351,13 +442,14 @@ void Connection::take_offer(const WireControl& control) {
                      slot.rail->renew().has_value() && slot.rail->connect(control.info).has_value();
   if (!works) {
     slot.rail->destroy();
-    tell(ControlType::kRailRefused, control.rail, "", nullptr);
+    send_control(message_about(ControlType::kRailRefused, control.rail));
     return;
   }
   port.card->set_port_up(port.number, true);
   slot.state = RailState::kProving;
-  const WireRail info = slot.rail->describe();
-  tell(ControlType::kRailAnswer, control.rail, "", &info);
+  WireControl answer = message_about(ControlType::kRailAnswer, control.rail);
+  answer.info = slot.rail->describe();
+  send_control(answer);
 }
 
 void Connection::take_answer(const WireControl& control) {
@@ -408,10 +500,9 @@ void Connection::say_bye() {
   if (is_broken() || peer_loss_) {
     return;
   }
-  WireControl control{};
-  control.type = static_cast<uint32_t>(ControlType::kBye);
+  WireControl control = message_about(ControlType::kBye, 0);
   write_done(control.done);
-  (void)control_.send(bytes_of(control));
+  send_control(control);
 }
 
 }  // namespace plexus::net_ib

@@ -125,7 +125,7 @@ Card::Card(ContextPtr context, PdPtr pd, const ibv_device_attr& limits, bool ord
       memory_(pd_.get(), orders_relaxed) {}
 
 Result<std::unique_ptr<Card>> Card::open(ibv_device* device, const Settings& settings) {
-  ContextPtr context(verbs().open_device(device));
+  ContextPtr context = open_device(device);
   if (context == nullptr) {
     return fail(PLEXUS_SYSTEM_ERROR,
                 "cannot open {}: {}; check the permissions of /dev/infiniband, or exclude it with "
@@ -339,6 +339,9 @@ Result<std::unique_ptr<Devices>> Devices::open(const Settings& settings, const p
   if (!verbs().problem.empty()) {
     log.info("net-ib: libibverbs cannot be used: {}; install rdma-core", verbs().problem);
     return devices;
+  }
+  if (!verbs().is_fork_safe) {
+    log.info("net-ib: ibv_fork_init failed: on kernels before 5.12 this process must not fork");
   }
   int count = 0;
   const std::unique_ptr<ibv_device*, DeviceListDeleter> list(verbs().get_device_list(&count));

@@ -15,6 +15,8 @@ namespace {
 constexpr uint32_t kInlineBytes = 64;
 /// One write of posted receives in so many is signalled, to free the queue's places.
 constexpr uint32_t kControlsPerSignal = 16;
+/// Flushes in flight: one for each receive.
+constexpr uint32_t kFlushDepth = kRequests;
 constexpr uint8_t kHopsMax = 255;
 constexpr uint8_t kRnrTimer = 12;   // 0.64 ms
 constexpr uint8_t kRnrRetries = 7;  // for ever: the receiver always has arrivals posted
@@ -52,6 +54,13 @@ const char* likely_cause(ibv_wc_status status) {
   }
 }
 
+bool poll_queue(ibv_cq* queue, std::span<ibv_wc> room, size_t& count) noexcept {
+  const int found =
+      queue == nullptr ? 0 : ::ibv_poll_cq(queue, static_cast<int>(room.size()), room.data());
+  count = found > 0 ? static_cast<size_t>(found) : 0;
+  return found >= 0;
+}
+
 }  // namespace
 
 Failure Rail::cannot(const char* what, int error) const {
@@ -65,41 +74,57 @@ Result<std::unique_ptr<Rail>> Rail::create(const Options& options) {
   std::unique_ptr<Rail> rail(new Rail(options));
   PLEXUS_TRY(area, register_ordered(options.port->card->pd(), options.area, sizeof(Area)));
   rail->area_ = std::move(area);
+  rail->gid_ = options.port->gid;
   PLEXUS_TRY(rail->make_queues());
+  const bool may_flush = options.role == Role::kReceiver && options.settings->flushes;
+  if (may_flush && options.port->card->memory_kinds() != PLEXUS_MEMORY_HOST) {
+    PLEXUS_TRY(rail->make_flush_queue());
+  }
   return rail;
+}
+
+Result<CqPtr> Rail::make_completion_queue(uint32_t entries) const {
+  CqPtr queue(
+      verbs().create_cq(port().card->context(), static_cast<int>(entries), nullptr, nullptr, 0));
+  if (queue == nullptr) {
+    return cannot("make a completion queue", errno);
+  }
+  return queue;
 }
 
 Result<void> Rail::make_queues() {
   const bool is_sender = options_.role == Role::kSender;
-  const bool flushes =
-      !is_sender && options_.settings->flushes && port().card->memory_kinds() != PLEXUS_MEMORY_HOST;
   const Depth of_data = is_sender ? Depth{kSendDepth, 0} : Depth{1, kArrivalDepth};
-  const uint32_t entries = options_.qps * (of_data.sends + of_data.arrivals) + 2 * kControlDepth;
-  cq_.reset(
-      verbs().create_cq(port().card->context(), static_cast<int>(entries), nullptr, nullptr, 0));
-  if (cq_ == nullptr) {
-    return cannot("make a completion queue", errno);
-  }
-  PLEXUS_TRY(control, make_queue({kControlDepth, 0}, kInlineBytes));
+  PLEXUS_TRY(queue, make_completion_queue(options_.qps * (of_data.sends + of_data.arrivals) +
+                                          kControlDepth));
+  cq_ = std::move(queue);
+  PLEXUS_TRY(control, make_queue(*cq_, {kControlDepth, 0}, kInlineBytes));
   control_ = std::move(control);
   data_.clear();
+  is_stopped_ = false;
+  arrivals_expected_ = 0;
   for (uint32_t qp = 0; qp < options_.qps; ++qp) {
     const bool is_inline = is_sender && options_.settings->sends_inline;
-    PLEXUS_TRY(queue, make_queue(of_data, is_inline ? kInlineBytes : 0));
-    data_.push_back(std::move(queue));
-  }
-  if (flushes) {
-    PLEXUS_TRY(queue, make_queue({kControlDepth, 0}, 0));
-    flush_ = std::move(queue);
+    PLEXUS_TRY(data, make_queue(*cq_, of_data, is_inline ? kInlineBytes : 0));
+    data_.push_back(std::move(data));
   }
   return ok();
 }
 
-Result<Rail::Queue> Rail::make_queue(Depth depth, uint32_t inline_bytes) {
+Result<void> Rail::make_flush_queue() {
+  PLEXUS_TRY(queue, make_completion_queue(kFlushDepth));
+  flush_cq_ = std::move(queue);
+  PLEXUS_TRY(flush, make_queue(*flush_cq_, {kFlushDepth, 0}, 0));
+  flush_ = std::move(flush);
+  return make_ready(flush_, describe(), {flush_.qp->qp_num, flush_.sequence, {}},
+                    options_.settings->traffic_class);
+}
+
+Result<Rail::Queue> Rail::make_queue(ibv_cq& cq, Depth depth, uint32_t inline_bytes) const {
   Queue queue;
   ibv_qp_init_attr attributes{};
-  attributes.send_cq = cq_.get();
-  attributes.recv_cq = cq_.get();
+  attributes.send_cq = &cq;
+  attributes.recv_cq = &cq;
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap = {depth.sends, depth.arrivals, 1, depth.arrivals == 0 ? 0U : 1U, inline_bytes};
   queue.qp.reset(verbs().create_qp(port().card->pd(), &attributes));
@@ -132,7 +157,7 @@ Result<void> Rail::initialise(const Queue& queue) const {
 
 WireRail Rail::describe() const {
   WireRail wire{};
-  wire.gid = port().gid.bytes;
+  wire.gid = gid_.bytes;
   wire.lid = port().attributes.lid;
   wire.link_layer = port().attributes.link_layer;
   wire.mtu = static_cast<uint8_t>(port().attributes.active_mtu);
@@ -160,65 +185,59 @@ Result<void> Rail::connect(const WireRail& peer) {
                 port().is_infiniband() ? "InfiniBand" : "Ethernet (RoCE)", readable(peer.name),
                 peer.port);
   }
-  PLEXUS_TRY(make_ready(control_, peer.control, options_.settings->control_traffic_class));
+  PLEXUS_TRY(make_ready(control_, peer, peer.control, options_.settings->control_traffic_class));
   for (uint32_t qp = 0; qp < qps(); ++qp) {
-    PLEXUS_TRY(make_ready(data_[qp], peer.data[qp], options_.settings->traffic_class));
+    PLEXUS_TRY(make_ready(data_[qp], peer, peer.data[qp], options_.settings->traffic_class));
     PLEXUS_TRY(post_arrivals(qp));
-  }
-  if (flush_.qp != nullptr) {
-    const WireRail there = peer_;
-    peer_ = describe();  // with itself
-    const auto made = make_ready(flush_, {flush_.qp->qp_num, flush_.sequence, {}},
-                                 options_.settings->traffic_class);
-    peer_ = there;
-    PLEXUS_TRY(made);
   }
   return ok();
 }
 
-ibv_ah_attr Rail::address_of_peer(uint8_t traffic_class) const noexcept {
+ibv_ah_attr Rail::address_of(const WireRail& peer, uint8_t traffic_class) const noexcept {
   ibv_ah_attr address{};
   address.port_num = port().number;
   address.sl = options_.settings->service_level;
-  address.dlid = peer_.lid;
+  address.dlid = peer.lid;
   const bool is_other_subnet =
-      !std::equal(peer_.gid.begin(), peer_.gid.begin() + kSubnetBytes, port().gid.bytes.begin());
+      !std::equal(peer.gid.begin(), peer.gid.begin() + kSubnetBytes, gid_.bytes.begin());
   if (!port().is_infiniband() || is_other_subnet) {
     address.is_global = 1;
-    std::copy(peer_.gid.begin(), peer_.gid.end(), std::begin(address.grh.dgid.raw));
-    address.grh.sgid_index = static_cast<uint8_t>(port().gid.index);
+    std::copy(peer.gid.begin(), peer.gid.end(), std::begin(address.grh.dgid.raw));
+    address.grh.sgid_index = static_cast<uint8_t>(gid_.index);
     address.grh.hop_limit = kHopsMax;
     address.grh.traffic_class = traffic_class;
   }
   return address;
 }
 
-Result<void> Rail::make_ready(Queue& queue, const WireQp& peer, uint8_t traffic_class) {
-  if (queue.has_ece && peer.ece[0] != 0 && verbs().set_ece != nullptr) {
-    ibv_ece wanted{peer.ece[0], peer.ece[1], peer.ece[2]};
+Result<void> Rail::make_ready(Queue& queue,
+                              const WireRail& peer,
+                              const WireQp& peer_qp,
+                              uint8_t traffic_class) const {
+  if (queue.has_ece && peer_qp.ece[0] != 0 && verbs().set_ece != nullptr) {
+    ibv_ece wanted{peer_qp.ece[0], peer_qp.ece[1], peer_qp.ece[2]};
     queue.has_ece = verbs().set_ece(queue.qp.get(), &wanted) == 0;  // a hint: without it, as ever
   }
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu =
-      static_cast<ibv_mtu>(std::min<int>(port().attributes.active_mtu, peer_.mtu));
-  attributes.dest_qp_num = peer.number;
-  attributes.rq_psn = peer.sequence;
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min<int>(port().attributes.active_mtu, peer.mtu));
+  attributes.dest_qp_num = peer_qp.number;
+  attributes.rq_psn = peer_qp.sequence;
   attributes.max_dest_rd_atomic = 1;
   attributes.min_rnr_timer = kRnrTimer;
-  attributes.ah_attr = address_of_peer(traffic_class);
+  attributes.ah_attr = address_of(peer, traffic_class);
   int error =
       verbs().modify_qp(queue.qp.get(), &attributes,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (error != 0) {
-    const Gid gid{0, GidKind::kInfiniBand, peer_.gid};
+    const Gid gid{0, GidKind::kInfiniBand, peer.gid};
     return fail(PLEXUS_SYSTEM_ERROR,
                 "{} port {} (address {}) cannot be connected with the peer's {} port {} (address "
                 "{}): {}; check that they are in one network (NCCL_IB_GID_INDEX, "
                 "NCCL_IB_ADDR_RANGE)",
-                port().card->name(), port().number, port().gid.text(), readable(peer_.name),
-                peer_.port, gid.text(), plugin::errno_text(error));
+                port().card->name(), port().number, gid_.text(), readable(peer.name), peer.port,
+                gid.text(), plugin::errno_text(error));
   }
   if (queue.has_ece) {
     (void)verbs().query_ece(queue.qp.get(), &queue.ece);  // what both sides can do
@@ -249,11 +268,13 @@ Result<void> Rail::post_arrivals(uint32_t qp) {
     if (const int error = ::ibv_post_recv(data_[qp].qp.get(), &work, &bad); error != 0) {
       return cannot("post a receive", error);
     }
+    ++arrivals_expected_;
   }
   return ok();
 }
 
 void Rail::stop() noexcept {
+  is_stopped_ = true;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   const auto stop_queue = [&](const Queue& queue) {
@@ -262,26 +283,27 @@ void Rail::stop() noexcept {
     }
   };
   stop_queue(control_);
-  stop_queue(flush_);
   std::for_each(data_.begin(), data_.end(), stop_queue);
 }
 
 void Rail::destroy() noexcept {
   control_ = {};
-  flush_ = {};
   data_.clear();
   cq_.reset();
+  arrivals_expected_ = 0;
 }
 
 Result<void> Rail::renew() {
-  // The card may have other addresses now: the same one may be at another place.
+  // An address that went with the port and came back may be at another place of the table.
   PLEXUS_TRY(gids, list_gids(port().card->context(), port().number));
-  const bool has_gid = std::any_of(gids.begin(), gids.end(), [&](const Gid& each) {
-    return each.bytes == port().gid.bytes && each.index == port().gid.index;
+  const auto found = std::find_if(gids.begin(), gids.end(), [&](const Gid& each) {
+    return each.bytes == gid_.bytes && each.kind == gid_.kind;
   });
-  if (!has_gid && !port().is_infiniband()) {
+  if (found != gids.end()) {
+    gid_ = *found;
+  } else if (!port().is_infiniband()) {
     return fail(PLEXUS_SYSTEM_ERROR, "{} port {} no longer has the address {}", port().card->name(),
-                port().number, port().gid.text());
+                port().number, gid_.text());
   }
   destroy();
   controls_ = 0;
@@ -289,13 +311,17 @@ Result<void> Rail::renew() {
 }
 
 bool Rail::poll(std::span<ibv_wc> room, size_t& count) noexcept {
-  count = 0;
-  if (cq_ == nullptr) {
-    return true;
+  const bool works = poll_queue(cq_.get(), room, count);
+  if (options_.role == Role::kReceiver) {
+    arrivals_expected_ -= static_cast<uint32_t>(std::count_if(
+        room.begin(), room.begin() + static_cast<ptrdiff_t>(count),
+        [](const ibv_wc& each) { return WorkId::unpack(each.wr_id).kind == WorkKind::kArrival; }));
   }
-  const int found = ::ibv_poll_cq(cq_.get(), static_cast<int>(room.size()), room.data());
-  count = found > 0 ? static_cast<size_t>(found) : 0;
-  return found >= 0;
+  return works;
+}
+
+bool Rail::poll_flushes(std::span<ibv_wc> room, size_t& count) noexcept {
+  return poll_queue(flush_cq_.get(), room, count);
 }
 
 int Rail::post_data(uint32_t qp, ibv_send_wr& first, uint32_t places) noexcept {
@@ -334,7 +360,7 @@ int Rail::post_flush(const LocalPlace& to, const RemotePlace& from, uint32_t req
   ibv_sge piece{reinterpret_cast<uintptr_t>(to.data), static_cast<uint32_t>(to.size_bytes),
                 to.lkey};
   ibv_send_wr work{};
-  work.wr_id = WorkId{WorkKind::kFlush, request}.pack();
+  work.wr_id = request;
   work.sg_list = &piece;
   work.num_sge = 1;
   work.opcode = IBV_WR_RDMA_READ;
@@ -346,7 +372,7 @@ int Rail::post_flush(const LocalPlace& to, const RemotePlace& from, uint32_t req
 
 int Rail::replace_arrival(uint32_t qp) noexcept {
   Queue& queue = data_[qp];
-  if (++queue.arrivals < kArrivalBatch) {
+  if (is_stopped_ || ++queue.arrivals < kArrivalBatch) {
     return 0;
   }
   std::array<ibv_recv_wr, kArrivalBatch> batch{};
@@ -354,9 +380,11 @@ int Rail::replace_arrival(uint32_t qp) noexcept {
     batch[i].wr_id = WorkId{WorkKind::kArrival, qp}.pack();
     batch[i].next = i + 1 < batch.size() ? &batch[i + 1] : nullptr;
   }
-  queue.arrivals = 0;
   ibv_recv_wr* bad = nullptr;
-  return ::ibv_post_recv(queue.qp.get(), batch.data(), &bad);
+  const int error = ::ibv_post_recv(queue.qp.get(), batch.data(), &bad);
+  queue.arrivals = 0;
+  arrivals_expected_ += error == 0 ? kArrivalBatch : static_cast<uint32_t>(bad - batch.data());
+  return error;
 }
 
 std::string Rail::explain(const ibv_wc& completion) const {

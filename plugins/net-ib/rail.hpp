@@ -21,11 +21,11 @@ namespace plexus::net_ib {
 enum class Role : uint8_t { kSender, kReceiver };
 
 /// What a completion belongs to; the upper byte of a wr_id.
-enum class WorkKind : uint8_t { kData = 1, kArrival, kControl, kProbe, kFlush };
+enum class WorkKind : uint8_t { kData = 1, kArrival, kControl, kProbe };
 
 struct WorkId {
   WorkKind kind = WorkKind::kData;
-  uint32_t index = 0;   // kData: the request; kArrival: the queue pair; kFlush: the request
+  uint32_t index = 0;   // kData: the request; kArrival: the queue pair
   uint32_t detail = 0;  // kData: the part
 
   [[nodiscard]] uint64_t pack() const noexcept {
@@ -81,7 +81,9 @@ class Rail {
   [[nodiscard]] Result<void> connect(const WireRail& peer);
   /// Queue pairs are of no more use: what arrives is refused, what is under way ends.
   void stop() noexcept;
-  /// Ends all access to memory.
+  /// After stop(): poll() has returned all that arrived before.
+  [[nodiscard]] bool is_drained() const noexcept { return arrivals_expected_ == 0; }
+  /// Ends all access to the peer's memory, and of the peer to ours.
   void destroy() noexcept;
   /// New queue pairs and completion queue, after destroy(); connect() makes them work.
   [[nodiscard]] Result<void> renew();
@@ -99,10 +101,13 @@ class Rail {
   /// A write without data whose completion says that the rail works.
   [[nodiscard]] int post_probe(const RemotePlace& to) noexcept;
   /// Reads one byte of our own memory through the card, which orders it behind earlier writes.
+  /// Works whether the rail is up or not: what came over it before it was lost is flushed too.
   [[nodiscard]] int post_flush(const LocalPlace& to,
                                const RemotePlace& from,
                                uint32_t request) noexcept;
   [[nodiscard]] bool can_flush() const noexcept { return flush_.qp != nullptr; }
+  /// Completions of flushes, whose wr_id is `request`; as poll().
+  [[nodiscard]] bool poll_flushes(std::span<ibv_wc> room, size_t& count) noexcept;
   /// An arrival was taken from `qp`.
   [[nodiscard]] int replace_arrival(uint32_t qp) noexcept;
 
@@ -128,22 +133,32 @@ class Rail {
     uint32_t arrivals;
   };
   explicit Rail(const Options& options) : options_(options) {}
+  [[nodiscard]] Result<CqPtr> make_completion_queue(uint32_t entries) const;
   [[nodiscard]] Result<void> make_queues();
-  [[nodiscard]] Result<Queue> make_queue(Depth depth, uint32_t inline_bytes);
+  [[nodiscard]] Result<void> make_flush_queue();
+  [[nodiscard]] Result<Queue> make_queue(ibv_cq& cq, Depth depth, uint32_t inline_bytes) const;
   [[nodiscard]] Result<void> initialise(const Queue& queue) const;
-  [[nodiscard]] Result<void> make_ready(Queue& queue, const WireQp& peer, uint8_t traffic_class);
-  [[nodiscard]] ibv_ah_attr address_of_peer(uint8_t traffic_class) const noexcept;
+  [[nodiscard]] Result<void> make_ready(Queue& queue,
+                                        const WireRail& peer,
+                                        const WireQp& peer_qp,
+                                        uint8_t traffic_class) const;
+  [[nodiscard]] ibv_ah_attr address_of(const WireRail& peer, uint8_t traffic_class) const noexcept;
   [[nodiscard]] Result<void> post_arrivals(uint32_t qp);
   [[nodiscard]] Failure cannot(const char* what, int error) const;
 
   Options options_;
   MrPtr area_;
+  Gid gid_;  // of the port, where it is now
   CqPtr cq_;
   Queue control_;
-  Queue flush_;  // connected with itself; only where the card accesses GPU memory
   std::vector<Queue> data_;
-  uint32_t controls_ = 0;  // posted, to signal some
+  uint32_t controls_ = 0;           // posted, to signal some
+  uint32_t arrivals_expected_ = 0;  // posted, and poll() has not returned them
+  bool is_stopped_ = false;
   WireRail peer_{};
+  // Connected with itself, for the life of the rail; only where the card accesses GPU memory.
+  CqPtr flush_cq_;
+  Queue flush_;
 };
 
 }  // namespace plexus::net_ib

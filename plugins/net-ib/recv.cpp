@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <netinet/in.h>
 
+#include "plugins/support/errno_text.hpp"
+
 namespace plexus::net_ib {
 
 RecvConnection::RecvConnection(Link link, const Place& place)
@@ -19,13 +21,18 @@ RecvConnection::RecvConnection(Link link, const Place& place)
     request.number = static_cast<uint32_t>(&request - flushes_.data());
     free_flushes_.push(request);
   }
+  enlist();
 }
 
-RecvConnection::~RecvConnection() { say_bye(); }
+RecvConnection::~RecvConnection() {
+  retire();
+  say_bye();
+}
 
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const Turn turn(*this);
   if (is_broken()) {
     return report_failure();
   }
@@ -46,7 +53,7 @@ int32_t RecvConnection::irecv(uint32_t count,
   PostedGroup& group = area().posted[fresh.order % kPostedRing];
   for (uint32_t i = 0; i < count; ++i) {
     const plexus_net_buffer_t& from = buffers[i];
-    fresh.buffers[i] = {from.size_bytes, 0, 0, false};
+    fresh.buffers[i] = {from.size_bytes, 0, 0};
     PostedBuffer& to = group[i];
     to.address = reinterpret_cast<uintptr_t>(from.data);
     to.size_bytes = from.size_bytes;
@@ -83,6 +90,7 @@ void RecvConnection::announce(const RecvRequest& request) {
 }
 
 int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
+  const Turn turn(*this);
   if (request.unfinished > 0 && !is_broken()) {
     poll();
   }
@@ -99,10 +107,6 @@ int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
 
 void RecvConnection::take_done(uint32_t rail_index, const ibv_wc& completion) {
   const WorkId id = WorkId::unpack(completion.wr_id);
-  if (id.kind == WorkKind::kFlush && id.index < flushes_.size()) {
-    --flushes_[id.index].unfinished;
-    return;
-  }
   if (id.kind != WorkKind::kArrival || id.index >= rail(rail_index).qps()) {
     return;
   }
@@ -119,8 +123,11 @@ void RecvConnection::take_arrival(const Immediate& immediate) {
   RecvRequest& request = requests_[immediate.request];
   const bool is_of_use = request.is_used && immediate.buffer < request.count &&
                          request.round % kImmediateRounds == immediate.round;
-  if (!is_of_use || request.buffers[immediate.buffer].is_done) {
-    return;  // sent again after a rail was lost, and here already
+  if (!is_of_use || (request.buffers[immediate.buffer].parts_here >> immediate.part & 1) != 0) {
+    break_off(fail(PLEXUS_REMOTE_ERROR,
+                   "{} sent what no receive waits for (request {}, buffer {}, round {}, part {})",
+                   peer(), immediate.request, immediate.buffer, immediate.round, immediate.part));
+    return;
   }
   if (immediate.is_short) {
     finish_buffer(request, immediate.buffer, immediate.size_bytes);
@@ -144,12 +151,12 @@ void RecvConnection::finish_buffer(RecvRequest& request, uint32_t index, uint64_
     return;
   }
   buffer.size_bytes = size_bytes;
-  buffer.is_done = true;
+  buffer.parts_here = ~0U;
   --request.unfinished;
   ++finished_;
 }
 
-void RecvConnection::resend(uint32_t) {
+void RecvConnection::resend(uint32_t, const WireDone&) {
   // A receive that the sender has seen already is passed over there.
   for (const RecvRequest& request : requests_) {
     if (request.is_used && request.unfinished > 0) {
@@ -164,7 +171,7 @@ void RecvConnection::write_done(WireDone& done) const {
     const RecvRequest& request = requests_[i];
     done.order[i] = request.order;
     for (uint32_t buffer = 0; buffer < request.count; ++buffer) {
-      done.buffers[i] |= static_cast<uint8_t>(request.buffers[buffer].is_done ? 1U << buffer : 0U);
+      done.parts[i][buffer] = request.buffers[buffer].parts_here;
     }
   }
 }
@@ -178,6 +185,7 @@ bool RecvConnection::has_all(const WireDone& done) const { return finished_ >= d
 int32_t RecvConnection::flush(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const Turn turn(*this);
   *request = nullptr;
   const plexus_net_buffer_t* last = nullptr;  // the card's reads follow all of its writes
   for (uint32_t i = 0; i < count; ++i) {
@@ -199,23 +207,49 @@ int32_t RecvConnection::flush(uint32_t count,
   FlushRequest& fresh = free_flushes_.pop();
   fresh.unfinished = 0;
   for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
-    if (!is_up(i) || !rail(i).can_flush()) {
+    if (!rail(i).can_flush()) {
       continue;
     }
     const LocalPlace to = {&area().flushed, 1, rail(i).area_lkey()};
     const RemotePlace from = {reinterpret_cast<uintptr_t>(last->data),
                               last->memory->rails[i].region->rkey};
     if (const int error = rail(i).post_flush(to, from, fresh.number); error != 0) {
-      lose_rail_posting(i, error);
+      break_off(fail(PLEXUS_SYSTEM_ERROR, "cannot flush received data to the GPU with {}: {}",
+                     rail(i).port().name, plugin::errno_text(error)));
     } else {
       ++fresh.unfinished;
     }
   }
-  *request = &fresh;
+  *request = &fresh;  // test() reports a failure, because the request exists
   return PLEXUS_OK;
 }
 
+void RecvConnection::poll_flushes() {
+  for (uint32_t i = 0; i < rails() && !is_broken(); ++i) {
+    std::array<ibv_wc, kRequests> completions;  // NOLINT(*-member-init): written by poll
+    size_t count = 0;
+    const bool works = rail(i).poll_flushes(completions, count);
+    for (size_t j = 0; j < count && !is_broken(); ++j) {
+      if (completions[j].status == IBV_WC_SUCCESS) {
+        --flushes_[completions[j].wr_id].unfinished;
+      } else {
+        break_off(fail(PLEXUS_SYSTEM_ERROR, "cannot flush received data to the GPU: {}",
+                       rail(i).explain(completions[j])));
+      }
+    }
+    if (!works && !is_broken()) {
+      break_off(fail(PLEXUS_SYSTEM_ERROR,
+                     "cannot flush received data to the GPU: the completion queue of {} failed",
+                     rail(i).port().name));
+    }
+  }
+}
+
 int32_t RecvConnection::test(FlushRequest& request) {
+  const Turn turn(*this);
+  if (request.unfinished > 0 && !is_broken()) {
+    poll_flushes();
+  }
   if (request.unfinished > 0 && !is_broken()) {
     poll();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The receiving end. A receive is written into the sender's Area; its request is done when every
 // buffer has all parts of its message, which immediates say. What is lost with a rail comes again
-// over another one, so an immediate may come twice.
+// over another one; what is here does not, so that each immediate comes once.
 //
 // All requests exist from the start; nothing allocates after connecting, except the reason of a
 // failure. Threads: one at a time.
@@ -20,8 +20,7 @@ class RecvConnection;
 struct RecvBuffer {
   uint64_t room_bytes = 0;
   uint64_t size_bytes = 0;
-  uint32_t parts_here = 0;  // bit mask
-  bool is_done = false;
+  uint32_t parts_here = 0;  // bit mask; all bits: the message
 };
 
 struct RecvRequest : plexus_net_request {
@@ -57,7 +56,7 @@ class RecvConnection final : public Connection {
 
  private:
   void take_done(uint32_t rail, const ibv_wc& completion) override;
-  void resend(uint32_t rail) override;
+  void resend(uint32_t rail, const WireDone& done) override;
   void write_done(WireDone& done) const override;
   void take_bye(const WireDone& done) override;
   [[nodiscard]] bool has_all(const WireDone& done) const override;
@@ -65,6 +64,7 @@ class RecvConnection final : public Connection {
   /// Writes the receive into the sender's Area.
   void announce(const RecvRequest& request);
   void take_arrival(const Immediate& immediate);
+  void poll_flushes();
   void finish_buffer(RecvRequest& request, uint32_t index, uint64_t size_bytes);
 
   uint64_t next_order_ = 1;

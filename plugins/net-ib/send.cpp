@@ -36,15 +36,20 @@ SendConnection::SendConnection(Link link, const Place& place)
   for (uint32_t i = 0; i < rails(); ++i) {
     chunk_bytes_ = std::min<uint64_t>(chunk_bytes_, rail(i).port().attributes.max_msg_sz);
   }
+  enlist();
 }
 
-SendConnection::~SendConnection() { say_bye(); }
+SendConnection::~SendConnection() {
+  retire();
+  say_bye();
+}
 
 int32_t SendConnection::isend(const void* data,
                               uint64_t size_bytes,
                               int32_t tag,
                               const plexus_net_memory_t* memory,
                               plexus_net_request_t** request) {
+  const Turn turn(*this);
   if (is_broken()) {
     return report_failure();
   }
@@ -73,6 +78,7 @@ int32_t SendConnection::isend(const void* data,
 }
 
 int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
+  const Turn turn(*this);
   if (!request.is_done() && !is_broken()) {
     progress();
   }
@@ -246,17 +252,15 @@ bool SendConnection::post_part(SendRequest& request, uint32_t index) {
     return false;
   }
   const uint32_t count = lay_out(request, index, lane.rail);
-  SendRequest::SentPart& part = request.part[index];
-  part = {SendRequest::PartState::kPosted, static_cast<uint8_t>(lane.rail),
-          static_cast<uint8_t>(lane.qp), static_cast<uint16_t>(count)};
+  request.part[index] = {SendRequest::PartState::kPosted, static_cast<uint8_t>(lane.rail),
+                         static_cast<uint8_t>(lane.qp), static_cast<uint16_t>(count)};
   --request.waiting;
   if (const int error = rail(lane.rail).post_data(lane.qp, work_[0], count); error != 0) {
-    part.state = SendRequest::PartState::kWaiting;
-    ++request.waiting;
+    // Some of the writes may be under way: the part goes over another rail when this one is
+    // stopped.
     lose_rail_posting(lane.rail, error);
-    return false;
   }
-  return true;
+  return !is_broken();
 }
 
 uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uint32_t rail_index) {
@@ -320,11 +324,7 @@ uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uin
 // ------------------------------------------------------------------------------------- their ends
 
 void SendConnection::finish_part(SendRequest& request, uint32_t index) {
-  SendRequest::SentPart& part = request.part[index];
-  if (part.state == SendRequest::PartState::kWaiting) {
-    --request.waiting;
-  }
-  part.state = SendRequest::PartState::kDone;
+  request.part[index].state = SendRequest::PartState::kDone;
   finished_ += --request.unfinished == 0 ? 1 : 0;
 }
 
@@ -335,7 +335,7 @@ void SendConnection::take_done(uint32_t rail_index, const ibv_wc& completion) {
   }
   SendRequest& request = requests_[id.index];
   if (id.detail >= request.parts ||
-      request.part[id.detail].state == SendRequest::PartState::kDone) {
+      request.part[id.detail].state != SendRequest::PartState::kPosted) {
     return;
   }
   const SendRequest::SentPart& part = request.part[id.detail];
@@ -343,15 +343,21 @@ void SendConnection::take_done(uint32_t rail_index, const ibv_wc& completion) {
   finish_part(request, id.detail);
 }
 
-void SendConnection::resend(uint32_t rail_index) {
+void SendConnection::resend(uint32_t rail_index, const WireDone& done) {
   for (SendRequest& request : requests_) {
     if (!request.is_used || !request.is_matched) {
       continue;
     }
     const bool was_waiting = request.waiting > 0;
+    const uint32_t there = parts_there(request, done);
     for (uint32_t i = 0; i < request.parts; ++i) {
       SendRequest::SentPart& part = request.part[i];
-      if (part.state == SendRequest::PartState::kPosted && part.rail == rail_index) {
+      if (part.state != SendRequest::PartState::kPosted || part.rail != rail_index) {
+        continue;
+      }
+      if ((there >> i & 1) != 0) {
+        finish_part(request, i);
+      } else {
         part.state = SendRequest::PartState::kWaiting;
         ++request.waiting;
       }
@@ -365,17 +371,22 @@ void SendConnection::resend(uint32_t rail_index) {
 
 void SendConnection::write_done(WireDone& done) const { done.messages = finished_; }
 
+uint32_t SendConnection::parts_there(const SendRequest& request, const WireDone& done) {
+  const uint32_t number = request.target.request;
+  if (done.order[number] != request.target.order) {
+    return done.order[number] > request.target.order ? ~0U : 0;
+  }
+  return done.parts[number][request.target_buffer];
+}
+
 void SendConnection::take_bye(const WireDone& done) {
   for (SendRequest& request : requests_) {
     if (!request.is_used || !request.is_matched) {
       continue;
     }
-    const uint32_t number = request.target.request;
-    const bool has_it = done.order[number] > request.target.order ||
-                        (done.order[number] == request.target.order &&
-                         (done.buffers[number] >> request.target_buffer & 1) != 0);
-    for (uint32_t i = 0; has_it && i < request.parts; ++i) {
-      if (request.part[i].state != SendRequest::PartState::kDone) {
+    const uint32_t there = parts_there(request, done);
+    for (uint32_t i = 0; i < request.parts; ++i) {
+      if (request.part[i].state == SendRequest::PartState::kPosted && (there >> i & 1) != 0) {
         finish_part(request, i);
       }
     }

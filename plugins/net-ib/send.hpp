@@ -74,7 +74,7 @@ class SendConnection final : public Connection {
   };
 
   void take_done(uint32_t rail, const ibv_wc& completion) override;
-  void resend(uint32_t rail) override;
+  void resend(uint32_t rail, const WireDone& done) override;
   void write_done(WireDone& done) const override;
   void take_bye(const WireDone& done) override;
   [[nodiscard]] bool has_all(const WireDone& done) const override;
@@ -97,6 +97,8 @@ class SendConnection final : public Connection {
   [[nodiscard]] uint32_t count_places(const SendRequest& request, const Part& part) const noexcept;
   [[nodiscard]] bool announces_apart(uint64_t size_bytes) const noexcept;
   void finish_part(SendRequest& request, uint32_t index);
+  /// Parts of `request` that the receiver has, whether they were acknowledged or not.
+  [[nodiscard]] static uint32_t parts_there(const SendRequest& request, const WireDone& done);
 
   uint64_t chunk_bytes_;     // longest single write
   uint64_t next_order_ = 1;  // of the next posted receive

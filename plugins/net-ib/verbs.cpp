@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "plugins/support/errno_text.hpp"
+#include "plugins/support/unique_fd.hpp"
 
 namespace plexus::net_ib {
 namespace {
@@ -56,6 +57,11 @@ Verbs load_verbs() {
   find_symbol(file, "ibv_reg_dmabuf_mr", table.reg_dmabuf_mr);
   find_symbol(file, "ibv_query_ece", table.query_ece);
   find_symbol(file, "ibv_set_ece", table.set_ece);
+  // Before anything is registered: on kernels before 5.12 a fork would take registered pages from
+  // the parent otherwise. Fails where another library of the process has registered memory already.
+  decltype(&::ibv_fork_init) fork_init = nullptr;
+  find_symbol(file, "ibv_fork_init", fork_init);
+  table.is_fork_safe = fork_init != nullptr && fork_init() == 0;
   return table;
 }
 
@@ -64,6 +70,21 @@ Verbs load_verbs() {
 const Verbs& verbs() {
   static const Verbs kVerbs = load_verbs();
   return kVerbs;
+}
+
+ContextPtr open_device(ibv_device* device) {
+  ContextPtr context(verbs().open_device(device));
+  if (context != nullptr) {
+    plugin::OpenFds::watch(context->cmd_fd);
+    plugin::OpenFds::watch(context->async_fd);
+  }
+  return context;
+}
+
+void VerbsDeleter::operator()(ibv_context* it) const noexcept {
+  plugin::OpenFds::forget(it->cmd_fd);
+  plugin::OpenFds::forget(it->async_fd);
+  verbs().close_device(it);
 }
 
 Result<ibv_port_attr> query_port(ibv_context* context, uint8_t port) {

@@ -44,7 +44,8 @@ struct Verbs {
   decltype(&::ibv_wc_status_str) wc_status_str = nullptr;
   decltype(&::ibv_query_ece) query_ece = nullptr;  // optional
   decltype(&::ibv_set_ece) set_ece = nullptr;      // optional
-  std::string problem;                             // why it cannot be used; empty: it can
+  bool is_fork_safe = false;  // a fork leaves registered memory to this process
+  std::string problem;        // why it cannot be used; empty: it can
 };
 
 /// Loads the library on the first call. It is never closed.
@@ -54,7 +55,7 @@ struct Verbs {
 [[nodiscard]] Result<ibv_port_attr> query_port(ibv_context* context, uint8_t port);
 
 struct VerbsDeleter {
-  void operator()(ibv_context* it) const noexcept { verbs().close_device(it); }
+  void operator()(ibv_context* it) const noexcept;
   void operator()(ibv_pd* it) const noexcept { verbs().dealloc_pd(it); }
   void operator()(ibv_mr* it) const noexcept { verbs().dereg_mr(it); }
   void operator()(ibv_cq* it) const noexcept { verbs().destroy_cq(it); }
@@ -65,5 +66,9 @@ using PdPtr = std::unique_ptr<ibv_pd, VerbsDeleter>;
 using MrPtr = std::unique_ptr<ibv_mr, VerbsDeleter>;
 using CqPtr = std::unique_ptr<ibv_cq, VerbsDeleter>;
 using QpPtr = std::unique_ptr<ibv_qp, VerbsDeleter>;
+
+/// Null: see errno. A child made by fork closes the descriptors of the device, so that nothing in
+/// it can end what its parent made.
+[[nodiscard]] ContextPtr open_device(ibv_device* device);
 
 }  // namespace plexus::net_ib

@@ -79,25 +79,30 @@ struct WireHello {
 };
 
 enum class ControlType : uint32_t {
-  kReady = 1,        // caller: its queue pairs can receive
-  kFailed = 2,       // either: the connection has failed, for the reason in `text`
-  kRailDown = 3,     // either: its queue pairs of `rail` have stopped; the other side stops its own
-  kRailOffer = 4,    // caller: new queue pairs for a lost rail, in `info`
-  kRailAnswer = 5,   // listener: its own ones, connected
+  kReady = 1,       // caller: its queue pairs can receive
+  kFailed = 2,      // either: the connection has failed, for the reason in `text`
+  kRailDown = 3,    // either: its queue pairs of `rail` have stopped; the other side stops its own.
+                    // The receiver's `done` says what is here: the rest has to be sent again
+  kRailOffer = 4,   // caller: new queue pairs for a lost rail, in `info`
+  kRailAnswer = 5,  // listener: its own ones, connected
   kRailRefused = 6,  // listener: the rail does not work here yet
   kRailUp = 7,       // caller: the rail works in this direction
   kBye = 8,          // either: it closes; `done` says what it knows to be complete
 };
 inline constexpr uint32_t kControlTypeMax = 8;
 
-/// With kBye. A receiver closes as soon as it has what it wants, when the last acknowledgement may
+inline constexpr uint32_t kPartsMax = 32;  // of a message
+
+/// With kBye: a receiver closes as soon as it has what it wants, when the last acknowledgement may
 /// still be on its way; a sender when all is acknowledged, when the receiver may not have seen it.
+/// With kRailDown of a receiver: acknowledgements are lost with a rail, and what is here must not
+/// be written again, because the receiver's host may have the buffer back.
 struct WireDone {
   uint64_t messages;  // sender: complete ones
-  // receiver, for each request: the order of the receive that used it last, and a bit for each of
-  // its buffers that has its message
+  // receiver, for each request: the order of the receive that used it last, and for each of its
+  // buffers a bit per part that is here, all bits once the message is complete
   std::array<uint64_t, kRequests> order;
-  std::array<uint8_t, kRequests> buffers;
+  std::array<std::array<uint32_t, PLEXUS_NET_RECVS_MAX>, kRequests> parts;
 };
 
 struct WireControl {
@@ -107,10 +112,11 @@ struct WireControl {
   int32_t code;         // of kFailed
   std::array<char, 256> text;
   union {
+    WireDone done;  // first, because it is the longer one, so that all is initialised
     WireRail info;
-    WireDone done;
   };
 };
+static_assert(sizeof(WireDone) >= sizeof(WireRail));
 
 static_assert(std::is_trivially_copyable_v<WireHandle> && std::is_trivially_copyable_v<WireHello> &&
               std::is_trivially_copyable_v<WireControl>);
@@ -172,7 +178,6 @@ struct Immediate {
   [[nodiscard]] static Immediate unpack(uint32_t bits) noexcept;
 };
 inline constexpr uint32_t kImmediateRounds = 32;
-inline constexpr uint32_t kPartsMax = 32;
 inline constexpr uint64_t kShortBytesMax = (uint64_t{1} << 18) - 1;
 
 // ---- striping ----

@@ -40,6 +40,16 @@ class OpenFds {
     std::erase(*fds_, fd);
     ::close(fd);
   }
+  /// Descriptors that another library opens and closes: children close them between the two calls.
+  static void watch(int fd) {
+    (void)open([fd] { return fd; });
+  }
+  static void forget(int fd) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (fds_ != nullptr) {
+      std::erase(*fds_, fd);
+    }
+  }
   /// Number of forks between the process that loaded the library and this one.
   static uint64_t forks() noexcept { return forks_; }
 

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "processes"))
@@ -85,6 +86,36 @@ class Collectives(Test):
                                      NCCL_IB_SPLIT_DATA_ON_QPS="1" if qps > 1 else "0")
 
 
+class Datacenters(Test):
+    """Two datacenters of two hosts with one device each; RDMA does not reach the other one."""
+    HOSTS = [("a", "rxe_a0:1:0"), ("a", "rxe_a1:1:0"), ("b", "rxe_b0:1:9"), ("b", "rxe_b1:1:9")]  # fabric 8 * datacenter + rail
+
+    def test_net_ib_inside_and_net_socket_between(self):
+        Test.port += 1
+        ranks = []
+        fabric = tempfile.NamedTemporaryFile("w", suffix=".fabric")
+        self.addCleanup(fabric.close)
+        fabric.write("host host-[0-1] device eth* dc one\nhost host-[2-3] device eth* dc two\nlink one two gbit 1 ms 1\n"
+                     "host host-[0-1] device rxe_* dc one rail 0\nhost host-[2-3] device rxe_* dc two rail 1\n")
+        fabric.flush()
+        for rank, (namespace, device) in enumerate(self.HOSTS):
+            ranks.append(self.start(
+                job.perf("alltoall", "-b", "8", "-e", "64K", "-f", "64", "-n", "2", "-w", "1", *job.limit(100), "--rank", rank,
+                         "--nranks", len(self.HOSTS), "--rendezvous", f"{RENDEZVOUS}:{Test.port}", "--json", "-"),
+                [*POLITE, "ip", "netns", "exec", namespace], NCCL_HOSTID=f"host-{rank}", NCCL_NET_PLUGIN="net-ib,net-socket",
+                NCCL_ALLNET_ENABLE="1", NCCL_IB_HCA=f"={device}", PLEXUS_IB_HCA="fabricid", NCCL_IB_FABRICID_MAXRAIL="8",
+                PLEXUS_FABRIC_FILE=fabric.name,
+                NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE="/dev/stderr"))
+        ended = [rank.end(110) for rank in ranks]
+        routes = set()
+        for rank, each in enumerate(ended):
+            self.assertEqual(each.returncode, 0, each.stderr)
+            routes |= {(rank // 2 == int(peer) // 2, network)
+                       for peer, network in re.findall(r" -> rank (\d+) via (?:net|xdc)/(\S+) ", each.stderr)}
+        self.assertEqual(routes, {(True, "IB"), (False, "Socket")})
+        self.check_report(ended[0])
+
+
 class LongLink(Test):
     """A lossy link of 5 ms in each direction."""
     PORTS = [f"p-{host}{rail}" for host in "ab" for rail in range(2)]
@@ -99,28 +130,63 @@ class LongLink(Test):
         # A lost packet costs the queue pair's timeout; NCCL's default of 20 is 4 s.
         for collective in ("all_reduce", "alltoall"):
             with self.subTest(collective):
-                self.run_job(1, collective, "-b", "8", "-e", "1M", "-f", "64", "-n", "3", "-c", "3", "-w", "1",
+                self.run_job(2, collective, "-b", "8", "-e", "512K", "-f", "64", "-n", "2", "-c", "2", "-w", "1",
                              *job.limit(60), NCCL_IB_TIMEOUT="17")
 
 
 class Faults(Test):
+    ALL_REDUCE = ["all_reduce", "-b", "512K", "-e", "512K", "-w", "1"]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.logs = pathlib.Path(folder.name)
+        self.addCleanup(lambda: print(*self.lines("net-ib: .*connection to"), sep="\n", flush=True))
+
+    def start_logged_job(self, ranks_per_host, *arguments):
+        return self.start_job(ranks_per_host, *arguments, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="NET",
+                              NCCL_DEBUG_FILE=f"{self.logs}/%p")
+
+    def lines(self, pattern):
+        return [line for log in self.logs.iterdir() for line in log.read_text().splitlines() if re.search(pattern, line)]
+
     def wait_for_bytes(self, link, count, what):
         start = bytes_sent(link)
         self.wait_until(60, lambda: bytes_sent(link) - start > count, what)
 
+    def wait_for_lines(self, pattern, count, what):
+        self.wait_until(60, lambda: len(self.lines(pattern)) >= count, what)
+
+    def take_down(self, link):
+        self.addCleanup(run, "ip", "link", "set", link, "up")
+        run("ip", "link", "set", link, "down")
+
     def test_a_lost_rail_is_replaced_and_taken_back(self):
         count = 100
-        ranks = self.start_job(1, "all_reduce", "-b", "512K", "-e", "512K", "-n", count, "-c", count, "-w", "1",
-                               *job.limit(60))
-        self.addCleanup(run, "ip", "link", "set", "a1", "up")
+        ranks = self.start_logged_job(1, *self.ALL_REDUCE, "-n", count, "-c", count, *job.limit(60))
         self.wait_for_bytes("a1", 4 * MEBIBYTE, "the second rail carried nothing")
-        run("ip", "link", "set", "a1", "down")
+        self.take_down("a1")
         self.wait_for_bytes("a0", 4 * MEBIBYTE, "the job did not go on over the first rail")
-        lost = bytes_sent("a1")
         run("ip", "link", "set", "a1", "up")
-        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail was not taken back")
-        self.assertGreater(bytes_sent("a1"), lost)
+        # each host sends to the other, so there are two connections with two ends each
+        self.wait_for_lines("is back in the connection", 4, "the second rail was not taken back")
+        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail carried nothing after it was taken back")
         self.end_job(ranks, 70)
+        self.assertEqual(len(self.lines("goes on without rxe_[ab]1")), 4)
+
+    def test_what_was_not_acknowledged_is_not_sent_twice(self):
+        """Data arrives at b over a rail whose acknowledgements are lost, then the rail is lost too."""
+        count = 60
+        ranks = self.start_logged_job(1, "sendrecv", "-b", "256K", "-e", "256K", "-w", "1", "-n", count, "-c", count,
+                                      *job.limit(60))
+        self.wait_for_bytes("a1", 2 * MEBIBYTE, "the second rail carried nothing")
+        port = ["dev", "p-a1", "root"]
+        run("ip", "netns", "exec", "fabric", "tc", "qdisc", "add", *port, "netem", "loss", "100%")
+        self.addCleanup(run, "ip", "netns", "exec", "fabric", "tc", "qdisc", "del", *port)
+        self.wait_for_bytes("a1", 1, "nothing is sent over the second rail")
+        self.take_down("a1")
+        self.end_job(ranks, 70)
+        self.assertTrue(self.lines("goes on without rxe_[ab]1"))
 
     def test_a_killed_peer_is_an_error_within_5_seconds(self):
         ranks = self.start_job(2, "all_reduce", "-b", "256K", "-e", "256K", "-n", "100000", "-w", "1", *job.limit(120))

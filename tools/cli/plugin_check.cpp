@@ -43,6 +43,7 @@ struct CheckFlags {
   bool has_cudart_stub = false;
   int jobs = 2;
   int patience = 1;
+  int bench_mebibytes = 256;
 };
 
 /// The stub for the CUDA version that the plugin is linked with, or for the most common one.
@@ -67,6 +68,7 @@ Result<fs::path> find_cudart_stub(const fs::path& plugin) {
 Result<Subject> make_subject(const CheckFlags& flags) {
   PLEXUS_TRY(file, find_plugin_file(flags.library));
   Subject subject{file, flags.abi, static_cast<uint32_t>(flags.patience), flags.kind};
+  subject.bench_mebibytes = static_cast<uint32_t>(flags.bench_mebibytes);
   if (flags.has_cudart_stub) {
     PLEXUS_TRY(stub, find_cudart_stub(file));
     subject.preload = stub;
@@ -281,6 +283,7 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
                   "that there is no GPU");
   constexpr IntRange kJobs = {1, 64};
   constexpr IntRange kPatience = {1, 100};
+  constexpr IntRange kBenchMebibytes = {1, 65536};
   add_int(*check, "--jobs", &flags->jobs, kJobs, "checks that run in parallel (default 2)");
   add_int(*check, "--patience", &flags->patience, kPatience,
           "wait this many times longer, on a slow machine (default 1)");
@@ -288,6 +291,10 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   CLI::App* bench =
       add_common(plugin, "bench",
                  "Latency and bandwidth of a net plugin, two processes of this host", bench_flags);
+  add_int(*bench, "--patience", &bench_flags->patience, kPatience,
+          "wait this many times longer, on a slow machine (default 1)");
+  add_int(*bench, "--mebibytes", &bench_flags->bench_mebibytes, kBenchMebibytes,
+          "sent per size to measure the bandwidth (default 256)");
   CLI::App* list = plugin.add_subcommand("checks", "List all checks with the rules that they test");
   return {{check, [flags] { return run_check(*flags); }},
           {bench, [bench_flags] { return run_bench(*bench_flags); }},

@@ -31,16 +31,40 @@ struct Ends {
   plexus_net_memory_t* in_memory;
 };
 
-/// Tests until the request is done.
+/// True: the request is done, and null now.
 template <class End>
-Result<void> complete(End& end, plexus_net_request_t* request) {
+Result<bool> try_complete(End& end, plexus_net_request_t*& request) {
+  if (request == nullptr) {
+    return true;
+  }
+  const int32_t code = end.test(request, nullptr);
+  if (code != PLEXUS_OK && code != PLEXUS_AGAIN) {
+    return failed(end.net().stand->monitor(), "test", code);
+  }
+  request = code == PLEXUS_OK ? nullptr : request;
+  return code == PLEXUS_OK;
+}
+
+/// Tests until `received` is done. `sent`, which may be null, is tested too: a send advances only
+/// when it is tested.
+Result<void> complete_recv(Ends& ends,
+                           plexus_net_request_t*& received,
+                           plexus_net_request_t*& sent) {
   while (true) {
-    const int32_t code = end.test(request, nullptr);
-    if (code == PLEXUS_OK) {
+    PLEXUS_TRY(is_done, try_complete(ends.recv, received));
+    if (is_done) {
       return ok();
     }
-    if (code != PLEXUS_AGAIN) {
-      return failed(end.net().stand->monitor(), "test", code);
+    PLEXUS_TRY(try_complete(ends.send, sent));
+    ::sched_yield();
+  }
+}
+
+Result<void> complete_send(Ends& ends, plexus_net_request_t*& sent) {
+  while (true) {
+    PLEXUS_TRY(is_done, try_complete(ends.send, sent));
+    if (is_done) {
+      return ok();
     }
     ::sched_yield();
   }
@@ -101,20 +125,50 @@ Result<void> recv_many(Ends& ends, uint64_t size, uint32_t count) {
   return stream(ends, ends.recv, try_recv, size, count);
 }
 
-/// Half round trips in us, sorted; measured by process 0.
+/// Repeats `start` while the queue is full.
+template <class Start>
+Result<plexus_net_request_t*> start_one(Ends& ends, Start start, uint64_t size) {
+  while (true) {
+    PLEXUS_TRY(request, start(ends, size));
+    if (request != nullptr) {
+      return request;
+    }
+    ::sched_yield();
+  }
+}
+
+/// Half round trips in us, sorted; measured by process 0. Receives are posted ahead, as hosts do,
+/// so that no message waits for a buffer.
 Result<std::vector<double>> ping_pong(Ends& ends, bool is_first, uint64_t size, uint32_t count) {
+  constexpr uint32_t kAhead = 2;
+  std::array<plexus_net_request_t*, kAhead> posted{};
+  for (uint32_t i = 0; i < std::min(kAhead, count); ++i) {
+    PLEXUS_TRY(request, start_one(ends, try_recv, size));
+    posted[i] = request;
+  }
+  plexus_net_request_t* sent = nullptr;
   std::vector<double> times;
   for (uint32_t i = 0; i < count; ++i) {
     const auto begin = Clock::now();
+    if (!is_first) {
+      PLEXUS_TRY(complete_recv(ends, posted[i % kAhead], sent));
+      PLEXUS_TRY(complete_send(ends, sent));
+    }
+    PLEXUS_TRY(fresh, start_one(ends, try_send, size));
+    sent = fresh;
     if (is_first) {
-      PLEXUS_TRY(send_many(ends, size, 1));
-      PLEXUS_TRY(recv_many(ends, size, 1));
-    } else {
-      PLEXUS_TRY(recv_many(ends, size, 1));
-      PLEXUS_TRY(send_many(ends, size, 1));
+      PLEXUS_TRY(complete_recv(ends, posted[i % kAhead], sent));
     }
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count() / 2);
+    if (is_first) {
+      PLEXUS_TRY(complete_send(ends, sent));
+    }
+    if (i + kAhead < count) {
+      PLEXUS_TRY(request, start_one(ends, try_recv, size));
+      posted[i % kAhead] = request;
+    }
   }
+  PLEXUS_TRY(complete_send(ends, sent));
   std::sort(times.begin(), times.end());
   return times;
 }
@@ -130,8 +184,8 @@ Result<BenchRow> measure_size(Ends& ends, Stand& stand, uint64_t size) {
     row.latency_us_min = times.front();
     row.latency_us_median = times[times.size() / 2];
   }
-  constexpr uint64_t kBytesPerSize = 256 << 20;
-  const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(kBytesPerSize / size, 16, 5000));
+  const uint64_t bytes = uint64_t{stand.subject().bench_mebibytes} << 20;
+  const auto count = static_cast<uint32_t>(std::clamp<uint64_t>(bytes / size, 16, 5000));
   const auto begin = Clock::now();
   if (is_first) {
     PLEXUS_TRY(send_many(ends, size, count));

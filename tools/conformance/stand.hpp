@@ -27,6 +27,7 @@ struct Subject {
   std::string kind;       // "net", "tuner", ... if the library has several kinds; "": the first
   // a library whose symbols are made available to the plugin; "": none
   std::filesystem::path preload = {};
+  uint32_t bench_mebibytes = 256;  // sent per size to measure the bandwidth
 
   /// The version that `abi` names; 0: none.
   [[nodiscard]] int nccl_version() const;

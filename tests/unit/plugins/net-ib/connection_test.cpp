@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both ends of a connection in this process, over simulated cards (card.hpp) and a real TCP
+// connection on loopback: messages, and what happens to them when a rail is lost at a bad moment.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string_view>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/net-ib/endpoint.hpp"
+#include "plugins/net-ib/recv.hpp"
+#include "plugins/net-ib/send.hpp"
+#include "tests/unit/plugins/net-ib/card.hpp"
+
+namespace plexus::net_ib {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+constexpr size_t kRails = 2;
+constexpr uint64_t kShort = 1000;
+constexpr uint64_t kLong = 400'000;  // a part for each rail
+
+std::vector<std::byte> make_message(uint64_t size_bytes, int seed = 1) {
+  std::vector<std::byte> message(size_bytes);
+  for (uint64_t i = 0; i < size_bytes; ++i) {
+    message[i] = static_cast<std::byte>(i / 7 + static_cast<uint64_t>(seed));
+  }
+  return message;
+}
+
+/// One host: two cards, merged into one device.
+struct Host {
+  Host(const std::string& name, const Settings& settings, bool has_gpus)
+      : cards{test::Card(name + "0"), test::Card(name + "1")} {
+    for (size_t i = 0; i < kRails; ++i) {
+      cards[i].takes_dmabufs = has_gpus;
+      opened[i] = Card::open(&cards[i].device, settings).value();
+      opened[i]->set_port_up(1, true);
+      ports[i].card = opened[i].get();
+      ports[i].number = 1;
+      ports[i].name = opened[i]->name();
+      ports[i].attributes = query_port(&cards[i].context, 1).value();
+      ports[i].gid = list_gids(&cards[i].context, 1).value().front();
+      device.ports.push_back(&ports[i]);
+    }
+  }
+  std::array<test::Card, kRails> cards;
+  std::array<std::unique_ptr<Card>, kRails> opened;
+  std::array<Port, kRails> ports;
+  Device device;
+};
+
+class IbConnection : public testing::Test {
+ protected:
+  static void keep_line(plexus_log_sink_t* sink, int32_t, const char*, int32_t, const char* text) {
+    reinterpret_cast<std::vector<std::string>*>(sink)->emplace_back(text);
+  }
+  template <class Condition>
+  static void wait_until(const Condition& is_true, int line = __builtin_LINE()) {
+    const auto deadline = Clock::now() + 20s;
+    while (!is_true()) {
+      ASSERT_LT(Clock::now(), deadline) << "waited too long in line " << line;
+    }
+  }
+
+  void connect(bool has_gpus = false) {
+    const auto setting = [](std::string_view name) {
+      return name == "NCCL_SOCKET_IFNAME" ? "lo" : nullptr;
+    };
+    settings = read_settings(setting, -1).value();
+    const plugin::Log log(&keep_line, reinterpret_cast<plexus_log_sink_t*>(&lines));
+    a.emplace("a", settings, has_gpus);
+    b.emplace("b", settings, has_gpus);
+    plexus_net_handle_t handle{};
+    const auto listener = Listener::create({&b->device, &settings, log}, handle).value();
+    auto connector = Connector::create({&a->device, &settings, log}, handle).value();
+    Link here;
+    Link there;
+    bool is_connected = false;
+    bool is_accepted = false;
+    wait_until([&] {
+      is_connected = is_connected || connector.try_connect(here).value() == Progress::kDone;
+      is_accepted = is_accepted || listener->try_accept(there).value() == Progress::kDone;
+      return is_connected && is_accepted;
+    });
+    sender = std::make_unique<SendConnection>(std::move(here), Place{&a->device, &settings, log});
+    receiver =
+        std::make_unique<RecvConnection>(std::move(there), Place{&b->device, &settings, log});
+  }
+
+  template <class End>
+  plexus_net_memory_t* add(End& end, std::vector<std::byte>& bytes, uint32_t kind) {
+    plexus_net_region_t region{bytes.data(), bytes.size(), 0, 3, kind};
+    auto* const memory = end.register_memory(region).value();
+    if (memory != nullptr) {
+      memories.emplace_back(memory);
+    }
+    return memory;
+  }
+  plexus_net_request_t* post(std::vector<std::byte>& room, uint32_t kind = PLEXUS_MEMORY_HOST) {
+    into = {room.data(), room.size(), add(*receiver, room, kind), 0, 0};
+    plexus_net_request_t* request = nullptr;
+    EXPECT_EQ(receiver->irecv(1, &into, &request), PLEXUS_OK);
+    return request;
+  }
+  plexus_net_request_t* start(std::vector<std::byte>& message) {
+    plexus_net_request_t* request = nullptr;
+    EXPECT_EQ(sender->isend(message.data(), message.size(), 0,
+                            add(*sender, message, PLEXUS_MEMORY_HOST), &request),
+              PLEXUS_OK);
+    return request;
+  }
+  /// True: done.
+  bool try_end_recv(plexus_net_request_t* request) {
+    const int32_t code = receiver->test(static_cast<RecvRequest&>(*request), nullptr);
+    EXPECT_TRUE(code == PLEXUS_OK || code == PLEXUS_AGAIN) << lines.back();
+    return code != PLEXUS_AGAIN;
+  }
+  bool try_end_send(plexus_net_request_t* request) {
+    const int32_t code = sender->test(static_cast<SendRequest&>(*request), nullptr);
+    EXPECT_TRUE(code == PLEXUS_OK || code == PLEXUS_AGAIN) << lines.back();
+    return code != PLEXUS_AGAIN;
+  }
+  /// One message there, both ends driven.
+  void carry(uint64_t size_bytes) {
+    auto message = make_message(size_bytes, 3);
+    std::vector<std::byte> room(size_bytes);
+    auto* received = post(room);
+    auto* sent = start(message);
+    finish(received, sent);
+    EXPECT_TRUE(room == message);
+    forget_memory();
+  }
+  void finish(plexus_net_request_t* received, plexus_net_request_t* sent) {
+    bool is_received = false;
+    bool is_sent = false;
+    wait_until([&] {
+      is_received = is_received || try_end_recv(received);
+      is_sent = is_sent || try_end_send(sent);
+      return is_received && is_sent;
+    });
+  }
+  void forget_memory() {
+    for (const auto& memory : memories) {
+      deregister(*memory);
+    }
+    memories.clear();
+  }
+  void drive_both(plexus_net_request_t* received, plexus_net_request_t* sent) {
+    (void)try_end_recv(received);
+    (void)try_end_send(sent);
+  }
+  size_t lines_with(std::string_view text) const {
+    return static_cast<size_t>(std::count_if(
+        lines.begin(), lines.end(),
+        [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+  }
+  void TearDown() override { forget_memory(); }
+
+  Settings settings;
+  std::vector<std::string> lines;
+  std::optional<Host> a;
+  std::optional<Host> b;
+  std::unique_ptr<SendConnection> sender;
+  std::unique_ptr<RecvConnection> receiver;
+  std::vector<std::unique_ptr<plexus_net_memory_t>> memories;
+  plexus_net_buffer_t into{};
+};
+
+TEST_F(IbConnection, LongMessagesGoOverBothRails) {
+  connect();
+  for (const uint64_t size : {uint64_t{0}, uint64_t{1}, kShort, kLong, 10 * kLong}) {
+    carry(size);
+  }
+  EXPECT_GT(a->cards[0].writes, 2U);
+  EXPECT_GT(a->cards[1].writes, 2U);
+}
+
+// The receiver's host has the buffer back when the rail is lost whose acknowledgement is missing,
+// and asks the receiver for nothing more.
+TEST_F(IbConnection, WhatArrivedIsNotWrittenAgain) {
+  connect();
+  auto message = make_message(kLong);
+  std::vector<std::byte> room(kLong);
+  a->cards[1].loses_acknowledgements = true;
+  auto* received = post(room);
+  auto* sent = start(message);
+  wait_until([&] {
+    (void)try_end_send(sent);
+    return try_end_recv(received);
+  });
+  EXPECT_TRUE(room == message);
+  const auto next_use = make_message(kLong, 99);
+  room = next_use;
+  a->cards[1].set_port_up(false);
+  wait_until([&] { return try_end_send(sent); });
+  EXPECT_TRUE(room == next_use);
+  EXPECT_EQ(lines_with("goes on without a1"), 1U);
+  EXPECT_EQ(lines_with("goes on without b1"), 1U);
+}
+
+// As above, but the other half of the message completes it after the loss.
+TEST_F(IbConnection, PartThatArrivedIsNotWrittenAgain) {
+  connect();
+  auto message = make_message(kLong);
+  std::vector<std::byte> room(kLong);
+  a->cards[1].loses_acknowledgements = true;
+  auto* received = post(room);
+  a->cards[0].is_holding = true;
+  auto* sent = start(message);
+  wait_until([&] {
+    drive_both(received, sent);
+    return a->cards[1].writes > 0;
+  });
+  a->cards[1].set_port_up(false);
+  wait_until([&] {
+    drive_both(received, sent);
+    return lines_with("goes on without") == 2;
+  });
+  const uint64_t writes = a->cards[0].writes;
+  a->cards[0].is_holding = false;
+  finish(received, sent);
+  EXPECT_TRUE(room == message);
+  EXPECT_LE(a->cards[0].writes - writes, 2U) << "its size and its own part";
+}
+
+TEST_F(IbConnection, WhatDidNotArriveComesOverTheOtherRail) {
+  connect();
+  auto message = make_message(kLong);
+  std::vector<std::byte> room(kLong);
+  a->cards[1].is_holding = true;
+  auto* received = post(room);
+  auto* sent = start(message);
+  for (int i = 0; i < 100; ++i) {
+    drive_both(received, sent);
+  }
+  EXPECT_FALSE(room == message);
+  a->cards[1].exhaust_retries();
+  finish(received, sent);
+  EXPECT_TRUE(room == message);
+  EXPECT_EQ(lines_with("goes on without a1: a1 port 1"), 1U);
+  EXPECT_EQ(lines_with("transport retry counter exceeded"), 2U);  // the peer is told why
+}
+
+// A queue pair may have taken the first writes of a chain when it refuses a later one.
+TEST_F(IbConnection, PartThatIsRefusedHalfwayGoesOverTheOtherRail) {
+  connect();
+  carry(kShort);
+  a->cards[1].posts_until_refusal = 1;
+  carry(kLong);
+  EXPECT_EQ(lines_with("goes on without a1: a1 port 1: cannot post"), 1U);
+}
+
+TEST_F(IbConnection, LostRailIsTakenBack) {
+  connect();
+  carry(kLong);
+  a->cards[1].set_port_up(false);
+  auto room = make_message(kShort);
+  auto message = make_message(kShort, 5);
+  auto* received = post(room);
+  auto* sent = start(message);
+  bool is_received = false;
+  bool is_sent = false;
+  const auto drive = [&] {  // the message is done soon; then only the rails are looked after
+    is_received = is_received || try_end_recv(received);
+    is_sent = is_sent || try_end_send(sent);
+    if (is_received && is_sent) {
+      received = post(room);
+      sent = start(message);
+      is_received = is_sent = false;
+    }
+  };
+  wait_until([&] {
+    drive();
+    return lines_with("goes on without") == 2;
+  });
+  a->cards[1].gid_index = 3;  // its address is at another place now
+  a->cards[1].set_port_up(true);
+  wait_until([&] {
+    drive();
+    return lines_with("is back in the connection") == 2;
+  });
+  const uint64_t writes = a->cards[1].writes;
+  for (int i = 0; i < 1000; ++i) {
+    drive();
+  }
+  EXPECT_GT(a->cards[1].writes, writes);
+}
+
+TEST_F(IbConnection, LastRailThatIsLostEndsIt) {
+  connect();
+  auto message = make_message(kShort);
+  a->cards[0].is_holding = true;
+  a->cards[1].is_holding = true;
+  std::vector<std::byte> room(kShort);
+  auto* received = post(room);
+  auto* sent = start(message);
+  for (int i = 0; i < 10; ++i) {
+    drive_both(received, sent);
+  }
+  a->cards[0].set_port_up(false);
+  a->cards[1].set_port_up(false);
+  int32_t code = PLEXUS_AGAIN;
+  wait_until([&] {
+    code = sender->test(static_cast<SendRequest&>(*sent), nullptr);
+    return code != PLEXUS_AGAIN;
+  });
+  EXPECT_EQ(code, PLEXUS_REMOTE_ERROR);
+  EXPECT_THAT(lines.back(), HasSubstr("lost the connection to"));
+  EXPECT_THAT(lines.back(), HasSubstr("is down (last event: port error)"));
+  wait_until([&] {
+    code = receiver->test(static_cast<RecvRequest&>(*received), nullptr);
+    return code != PLEXUS_AGAIN;
+  });
+  EXPECT_EQ(code, PLEXUS_REMOTE_ERROR);
+}
+
+TEST_F(IbConnection, FlushReadsThroughEveryRailAlsoThroughOneThatIsLost) {
+  connect(true);
+  auto message = make_message(kLong);
+  std::vector<std::byte> room(kLong);
+  auto* received = post(room, PLEXUS_MEMORY_DMABUF);
+  auto* sent = start(message);
+  finish(received, sent);
+  b->cards[1].is_holding = true;
+  plexus_net_request_t* flushed = nullptr;
+  ASSERT_EQ(receiver->flush(1, &into, &flushed), PLEXUS_OK);
+  ASSERT_NE(flushed, nullptr);
+  auto& request = static_cast<FlushRequest&>(*flushed);
+  a->cards[1].set_port_up(false);
+  auto other = make_message(kShort);
+  auto* more = start(other);
+  wait_until([&] {
+    (void)sender->test(static_cast<SendRequest&>(*more), nullptr);
+    EXPECT_EQ(receiver->test(request), PLEXUS_AGAIN);
+    return lines_with("goes on without") == 2;
+  });
+  b->cards[1].is_holding = false;
+  wait_until([&] { return receiver->test(request) == PLEXUS_OK; });
+  EXPECT_EQ(b->cards[0].reads, 1U);
+  EXPECT_EQ(b->cards[1].reads, 1U);
+}
+
+}  // namespace
+}  // namespace plexus::net_ib
