@@ -28,9 +28,11 @@ constexpr uint64_t kAheadBytesMax = uint64_t{512} * 1024;  // stored by one syst
 // with the reason, which is a better error; if not even that comes, after seconds of such reads.
 constexpr uint32_t kLostReadsMax = 2'000'000;
 
-/// The most bytes of an operand that are fetched at once.
+/// The most bytes of an operand that are fetched at once: whole cache lines, as the operands'
+/// parts lie one behind the other.
 size_t fetch_bytes(const Step& step) {
-  return std::max(kFetchBytes / static_cast<size_t>(step.receives), kFetchBytesMin);
+  const size_t share = kFetchBytes / static_cast<size_t>(step.receives);
+  return std::max(share - share % kCacheLine, kFetchBytesMin);
 }
 
 /// Combines `count` equally long operands in order into `target`, block by block. `target` may be

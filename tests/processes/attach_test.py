@@ -38,7 +38,7 @@ class Attach(job.Test):
 
     def test_every_collective_is_right_with_every_number_of_operands(self):
         for collective in job.COLLECTIVES:
-            for ranks in ("2", "3"):
+            for ranks in ("2", "3", "4"):  # one, two and three operands to be read at once
                 with self.subTest(collective, ranks=ranks):
                     self.run_perf(collective, "--ranks", ranks, *SIZES, *job.limit(50), **ALWAYS)
 
