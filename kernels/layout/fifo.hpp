@@ -101,7 +101,7 @@ struct alignas(kCacheLine) FifoEnd {
   std::atomic<uint32_t> engine;    // id of the engine that drives this end; 0: none
   std::atomic<uint32_t> waiter;    // 1 + index of that engine's lane that waits here; 0: none
   std::atomic<uint32_t> sleeping;  // futex word: 1 while a thread sleeps here
-  std::atomic<uint32_t> revoked;   // the sender's: 1: its call has failed, addresses that it passed are void
+  std::atomic<uint32_t> revoked;   // the sender's: 1: its call failed, its addresses are void
 };
 
 struct Fifo {
