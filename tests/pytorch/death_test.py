@@ -119,7 +119,7 @@ def leave_out(ranks):
 
 class DeathTest(unittest.TestCase):
     def check_deaths(self, size, victims):
-        results = world.run(train_with_deaths, size, victims, may_die=victims)
+        results = world.run(train_with_deaths, size, victims, may_die=victims, store_on_rank_0=True)
         left = [result for rank, result in enumerate(results) if rank not in victims]
         for seconds, text, new_size, _ in left:
             self.assertLess(seconds, world.bound(RAISE_SECONDS))

@@ -4,10 +4,12 @@
 
 Every wait has a bound, stretched by PLEXUS_TEST_TIME_FACTOR.
 """
+import contextlib
 import datetime
 import os
 import pathlib
 import pickle
+import random
 import signal
 import socket
 import subprocess
@@ -39,21 +41,36 @@ except ImportError as missing:
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those from which the system gives outgoing connections theirs."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
-def run(test, size, *arguments, backend="plexus", seconds=120, may_die=(), timeout=60, **environment):
+@contextlib.contextmanager
+def serve_store(on_rank_0, size):
+    """What tells the ranks where their store is. Rank 0 serves it itself, or this process, whose store is there for
+    ranks that end later than rank 0."""
+    if on_rank_0:
+        yield {"MASTER_PORT": free_port()}
+    else:
+        store = dist.TCPStore("127.0.0.1", 0, size, True, wait_for_workers=False)
+        yield {"MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": 0}
+        del store
+
+
+def run(test, size, *arguments, backend="plexus", seconds=120, may_die=(), timeout=60, store_on_rank_0=False,
+        **environment):
     """Each rank is `python3 FILE --rank FUNCTION`, with a default group of `backend`; None: without one."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, serve_store(store_on_rank_0, size) as store:
         call = pathlib.Path(folder, "call")
         call.write_bytes(pickle.dumps((arguments, backend, timeout)))
-        port = free_port()
         ranks = []
         for rank in range(size):
             names = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1",
-                     "MASTER_PORT": port, "OMP_NUM_THREADS": 1, **environment}
+                     "OMP_NUM_THREADS": 1, **store, **environment}
             ranks.append(subprocess.Popen(
                 [sys.executable, "-B", sys.argv[0], "--rank", test.__name__, folder],
                 env={**os.environ, **{name: str(value) for name, value in names.items()}},

@@ -19,5 +19,6 @@ PYBIND11_MODULE(_C, module) {
       .def("shrink", &ProcessGroup::shrink, py::arg("excluded"), without_gil())
       .def("use_store", &ProcessGroup::use_store, py::arg("store"))
       .def("abort", &ProcessGroup::abort, py::arg("reason"), without_gil());
+  module.def("drain", &torch_plexus::CallQueue::drain_all, without_gil());
   module.def("plexus_version", &plexusGetVersionString);
 }

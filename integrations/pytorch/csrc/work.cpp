@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <set>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -28,6 +29,19 @@ constexpr int kLooksPerTimeout = 10;
 // Callbacks that wait for other calls of the group, which need a finisher too, may be as deep.
 constexpr size_t kFinishersMax = 16;
 constexpr auto kLookAtLanesEvery = milliseconds(2);  // while one is being made
+constexpr auto kDrainMax = std::chrono::seconds(5);
+
+/// The queues of a process, for its end.
+struct LiveQueues {
+  std::mutex mutex;
+  std::set<CallQueue*> queues;
+  pid_t process = getpid();
+
+  static LiveQueues& instance() {
+    static auto* const all = new LiveQueues;  // threads may outlive static objects
+    return *all;
+  }
+};
 
 bool is_nested(c10d::OpType type) {
   return type == c10d::OpType::ALLGATHER || type == c10d::OpType::ALLGATHER_COALESCED ||
@@ -181,6 +195,9 @@ CallQueue::CallQueue(std::unique_ptr<Communicator> comm, milliseconds timeout)
               "; raise the limit of open files (ulimit -n)");
   start_finisher();
   watch_ = std::thread([this] { watch(); });
+  LiveQueues& live = LiveQueues::instance();
+  const std::lock_guard lock(live.mutex);
+  live.queues.insert(this);
 }
 
 CallQueue::~CallQueue() {
@@ -191,6 +208,11 @@ CallQueue::~CallQueue() {
     close(wake_fd_);
     close(timer_fd_);
     return;
+  }
+  {
+    LiveQueues& live = LiveQueues::instance();
+    const std::lock_guard lock(live.mutex);
+    live.queues.erase(this);
   }
   flush();
   comm_->wait_stream();  // bounded by the timeout, while the thread watches
@@ -207,6 +229,26 @@ CallQueue::~CallQueue() {
   }
   close(wake_fd_);
   close(timer_fd_);
+}
+
+void CallQueue::drain_all() {
+  LiveQueues& live = LiveQueues::instance();
+  if (live.process != getpid()) {
+    return;  // of a child made by fork, which leaves its parent's queues alone
+  }
+  const auto until = steady_clock::now() + kDrainMax;
+  const std::lock_guard lock(live.mutex);
+  for (CallQueue* const queue : live.queues) {
+    queue->drain(until);
+  }
+}
+
+void CallQueue::drain(steady_clock::time_point until) {
+  flush();
+  std::unique_lock lock(mutex_);
+  all_ended_.wait_until(lock, until, [this] {
+    return running_.empty() && arrived_.empty() && idle_finishers_ == finishers_.size();
+  });
 }
 
 c10::intrusive_ptr<c10d::Work> CallQueue::add(Call call) {
@@ -322,7 +364,7 @@ void CallQueue::run_if_kept(CallWork& work) {
 void CallQueue::hand_over(WorkPtr work) {
   const std::lock_guard lock(mutex_);
   arrived_.push_back(std::move(work));
-  if (arrived_.size() > idle_finishers_ && finishers_.size() < kFinishersMax) {
+  if (arrived_.size() > idle_finishers_ && finishers_.size() < kFinishersMax && !stop_) {
     try {
       start_finisher();
     } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): there is at least one
@@ -408,6 +450,7 @@ void CallQueue::finish_arrived() {
   std::unique_lock lock(mutex_);
   for (;;) {
     ++idle_finishers_;
+    all_ended_.notify_all();
     has_arrived_.wait(lock, [this] { return stop_ || !arrived_.empty(); });
     --idle_finishers_;
     if (arrived_.empty()) {

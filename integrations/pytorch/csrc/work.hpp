@@ -100,6 +100,10 @@ class CallQueue {
   void revoke(const std::string& reason);
   /// And on the other ranks.
   void abort(const std::string& reason);
+  /// Lets the calls of all queues of this process and what follows them end, at most for some
+  /// seconds. Before Python ends: then its lock, which a finisher needs to free tensors and to run
+  /// callbacks, ends the thread that asks for it, and with it the process.
+  static void drain_all();
   /// While nothing else is issued.
   std::unique_ptr<Communicator> shrink(const std::vector<int>& excluded);
   [[nodiscard]] uint64_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
@@ -112,6 +116,7 @@ class CallQueue {
     std::deque<WorkPtr> waiting;  // until it is made
   };
 
+  void drain(std::chrono::steady_clock::time_point until);
   void begin(const WorkPtr& work);
   void put_on_stream(const WorkPtr& work, Communicator& comm);
   void flush_locked();
@@ -138,7 +143,7 @@ class CallQueue {
   std::map<std::pair<int, int>, Lane> lanes_;  // by source and target; guarded by lanes_mutex_
   std::mutex mutex_;                           // locked last
   std::list<WorkPtr> running_;                 // guarded by mutex_
-  std::condition_variable all_ended_;
+  std::condition_variable all_ended_;          // nothing is running, or a finisher is idle
   std::deque<WorkPtr> arrived_;  // to be ended by a finisher; guarded by mutex_, as what follows
   std::condition_variable has_arrived_;
   std::vector<std::thread> finishers_;

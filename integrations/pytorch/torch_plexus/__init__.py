@@ -6,6 +6,7 @@
 
 docs/pytorch.md of Plexus has the whole story.
 """
+import atexit
 import os
 
 # The backend's ranks compute on the host, also where there are GPUs.
@@ -15,7 +16,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch.distributed import distributed_c10d  # noqa: E402
 
-from ._C import ProcessGroupPlexus, plexus_version  # noqa: E402
+from ._C import ProcessGroupPlexus, drain, plexus_version  # noqa: E402
 from ._shrink import create_group, shrink  # noqa: E402
 
 __all__ = ["ProcessGroupPlexus", "abort", "plexus_version", "shrink"]
@@ -38,3 +39,4 @@ _for_devices = {"devices": ["cpu"]} if int(torch.__version__.split(".")[0]) >= 2
 dist.Backend.register_backend("plexus", create_group, **_for_devices)
 _torch_monitored_barrier = dist.monitored_barrier
 dist.monitored_barrier = distributed_c10d.monitored_barrier = _monitored_barrier
+atexit.register(drain)
