@@ -99,7 +99,7 @@ ProcessGroup::~ProcessGroup() {
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
     without_gil.emplace();
   }
-  queue_.reset();
+  CallQueue::close(std::move(queue_), store_);
 }
 
 c10::intrusive_ptr<ProcessGroup> ProcessGroup::shrink(const std::vector<int>& excluded) {

@@ -35,6 +35,8 @@ constexpr auto kDrainMax = std::chrono::seconds(5);
 struct LiveQueues {
   std::mutex mutex;
   std::set<CallQueue*> queues;
+  int ending = 0;  // in threads of their own
+  std::condition_variable ended;
   pid_t process = getpid();
 
   static LiveQueues& instance() {
@@ -205,8 +207,8 @@ CallQueue::~CallQueue() {
     // The threads are the parent's; here there is nothing to join.
     new std::thread(std::move(watch_));
     new std::vector<std::thread>(std::move(finishers_));
-    close(wake_fd_);
-    close(timer_fd_);
+    ::close(wake_fd_);
+    ::close(timer_fd_);
     return;
   }
   {
@@ -227,8 +229,33 @@ CallQueue::~CallQueue() {
   for (std::thread& finisher : finishers_) {
     finisher.join();
   }
-  close(wake_fd_);
-  close(timer_fd_);
+  ::close(wake_fd_);
+  ::close(timer_fd_);
+}
+
+void CallQueue::close(std::unique_ptr<CallQueue> queue, c10::intrusive_ptr<c10d::Store> store) {
+  LiveQueues& live = LiveQueues::instance();
+  if (!queue->comm_->is_own_process() || !queue->is_finisher(std::this_thread::get_id())) {
+    queue.reset();  // before the store, which its lanes use
+    return;
+  }
+  {
+    const std::lock_guard lock(live.mutex);
+    ++live.ending;
+  }
+  std::thread([&live, queue = std::move(queue), store = std::move(store)]() mutable {
+    queue.reset();
+    store.reset();
+    const std::lock_guard lock(live.mutex);
+    --live.ending;
+    live.ended.notify_all();
+  }).detach();
+}
+
+bool CallQueue::is_finisher(std::thread::id thread) {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(finishers_.begin(), finishers_.end(),
+                     [&](const std::thread& each) { return each.get_id() == thread; });
 }
 
 void CallQueue::drain_all() {
@@ -237,10 +264,11 @@ void CallQueue::drain_all() {
     return;  // of a child made by fork, which leaves its parent's queues alone
   }
   const auto until = steady_clock::now() + kDrainMax;
-  const std::lock_guard lock(live.mutex);
+  std::unique_lock lock(live.mutex);
   for (CallQueue* const queue : live.queues) {
     queue->drain(until);
   }
+  live.ended.wait_until(lock, until, [&] { return live.ending == 0; });
 }
 
 void CallQueue::drain(steady_clock::time_point until) {

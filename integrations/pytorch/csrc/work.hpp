@@ -86,6 +86,9 @@ class CallQueue {
  public:
   CallQueue(std::unique_ptr<Communicator> comm, std::chrono::milliseconds timeout);
   ~CallQueue();
+  /// Ends it in a thread of its own where the caller is one of its finishers, who cannot wait for
+  /// itself: a callback, or the tensors of a call, may have held the last reference to a group.
+  static void close(std::unique_ptr<CallQueue> queue, c10::intrusive_ptr<c10d::Store> store);
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
@@ -117,6 +120,7 @@ class CallQueue {
   };
 
   void drain(std::chrono::steady_clock::time_point until);
+  [[nodiscard]] bool is_finisher(std::thread::id thread);
   void begin(const WorkPtr& work);
   void put_on_stream(const WorkPtr& work, Communicator& comm);
   void flush_locked();
