@@ -109,7 +109,13 @@ void Saboteur::pause_if_slow() const {
 }
 
 void Saboteur::count_leftovers(int nids) {
-  constexpr int kThreads = 4;  // of asynchronous streams, stalled calls, doctor, and libfabric's
+#ifdef __SANITIZE_THREAD__
+  constexpr int kSanitizerThreads = 1;
+#else
+  constexpr int kSanitizerThreads = 0;
+#endif
+  // of asynchronous streams, stalled calls, doctor, and libfabric's
+  constexpr int kThreads = 4 + kSanitizerThreads;
   constexpr int kDescriptors = 1;                 // at which `plexus doctor` asks
   const int descriptors_of_id = 3 + nprocesses_;  // and a connection of each that still waits
   const int log = fault_ != nullptr && fault_->kind == FaultKind::kFullLog ? 1 : 0;
