@@ -165,11 +165,12 @@ class Shared {
   std::set<int> made_;  // guarded by mutex_ as well
 };
 
-/// Empty: who was to make the ids has left.
+/// Empty: they are not there, and somebody has left, who may have been to make them.
 std::vector<ncclUniqueId> wait_for_ids(const Shared& shared, size_t making, int nids) {
   std::vector<ncclUniqueId> ids(static_cast<size_t>(nids));
   const std::string path = id_path(shared.folder(), making);
-  while (shared.page().order.load() == Order::kRun) {
+  for (;;) {
+    const bool all_run = shared.page().order.load() == Order::kRun;
     std::FILE* const file = std::fopen(path.c_str(), "rbe");
     if (file != nullptr) {
       const size_t nread = std::fread(ids.data(), sizeof(ncclUniqueId), ids.size(), file);
@@ -178,9 +179,11 @@ std::vector<ncclUniqueId> wait_for_ids(const Shared& shared, size_t making, int 
         return ids;
       }
     }
+    if (!all_run) {
+      return {};
+    }
     std::this_thread::sleep_for(kIdPollPause);
   }
-  return {};
 }
 
 int first_thread_of(const Job& job, int process) {
