@@ -308,7 +308,12 @@ void Engine::own_end_of(ConnectionEnd& end, uint32_t engine) noexcept {
   }
 }
 
+/// Not on a rank that has stopped, as by an earlier call of the stream: its peers may still be in
+/// that call, and would take this one for its successor. The next round fails it.
 void Engine::begin(Execution& execution) {
+  if (execution.rank->stop.load(std::memory_order_acquire)) {  // pairs with fail(), abort
+    return;
+  }
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, queue_.engine());
   }

@@ -38,7 +38,9 @@ class Watch final : public ExecutionWatch {
   std::vector<std::string> told;
   void on_launch(void* /*stream*/, const uint64_t* /*times*/) noexcept override {}
   void on_begin() noexcept override { told.emplace_back("begin"); }
-  void on_item_begin(const WorkQueue::Item& /*item*/) noexcept override {}
+  void on_item_begin(const WorkQueue::Item& /*item*/) noexcept override {
+    told.emplace_back("item");
+  }
   void on_item_end(const WorkQueue::Item& /*item*/) noexcept override {}
   void on_end() noexcept override { told.emplace_back("end"); }
 };
@@ -108,6 +110,25 @@ TEST(Engine, AStoppedRankEndsItsExecutionWithTheReason) {
   EXPECT_EQ(execution.error->message(), "rank 1 died");
   EXPECT_THAT(rank.failures, IsEmpty()) << "the rank knows already";
   EXPECT_EQ(end.calls, 3);
+}
+
+// A call on a stream after one that failed: a message of it would reach a peer that is still in the
+// failed one, and tell it that the ranks' calls differ.
+TEST(Engine, AStoppedRankSendsNothingOfItsNextExecution) {
+  FakeRank rank;
+  const auto watch = std::make_shared<Watch>();
+  Execution execution = execution_of(rank, {});
+  execution.watch = watch;
+  execution.queues.emplace_back().items.emplace_back();
+  rank.stop = true;
+  Engine engine;
+  engine.add(execution);
+  while (!engine.empty()) {
+    engine.progress();
+  }
+  ASSERT_TRUE(execution.error.has_value());
+  EXPECT_EQ(execution.error->message(), "rank 1 died");
+  EXPECT_THAT(watch->told, ElementsAre("begin", "end")) << "no item begins";
 }
 
 TEST(Engine, OneExecutionThatFailsLeavesTheOthers) {
