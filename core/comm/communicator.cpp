@@ -11,6 +11,11 @@
 #include "core/transport/connections.hpp"
 
 namespace plexus {
+namespace {
+
+constexpr auto kReasonWait = std::chrono::milliseconds(200);
+
+}  // namespace
 
 Communicator::Communicator(Process& process, CommConfig config)
     : process_(process),
@@ -269,7 +274,15 @@ void Communicator::stop_with(const Error& reason) {
     }
     set_state(error_->code());
   }
+  has_error_.notify_all();
   stop_waiting();
+}
+
+/// A peer that aborts, finds a mismatch or dies closes its connections. What the control plane says
+/// of it comes at about the same time, and is the cause of the connection's loss.
+void Communicator::await_reason() {
+  std::unique_lock lock(error_mutex_);
+  has_error_.wait_for(lock, kReasonWait, [this] { return error_.has_value(); });
 }
 
 void Communicator::stop_waiting() noexcept {
@@ -280,6 +293,9 @@ void Communicator::stop_waiting() noexcept {
 }
 
 void Communicator::fail(const Error& error) {
+  if (error.code() == Code::kRemoteError) {
+    await_reason();
+  }
   if (!stop.load(std::memory_order_acquire)) {
     owes_announcement_.store(true, std::memory_order_relaxed);
   }
