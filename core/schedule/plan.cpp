@@ -308,6 +308,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;
+  work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.geometry = compute_partition({.collective = task.shape.collective,
                                      .count = task.shape.count,

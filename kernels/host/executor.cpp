@@ -450,7 +450,7 @@ bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
   }
-  if (!step.by_address) {
+  if (!step.by_address && !(work_->keeps_input && value.home == Buffer::kInput)) {
     value.home = Buffer::kNone;
   }
   for (int i = 0; i < step.sends; ++i) {

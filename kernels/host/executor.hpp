@@ -72,6 +72,9 @@ struct Work {
   uint32_t borrow_bytes_min = 0;          // slices of at least this size are sent by address
   uint32_t attach_bytes_min = 0;          // the same to receivers that read by system calls
   bool fetches = false;                   // what is combined may come as such an address
+  // Nothing of the call is stored over the input: it may be read in place, whatever
+  // Step::by_address says, which holds for calls in place too.
+  bool keeps_input = false;
   bool exchanges_empty = false;  // a message of 0 bytes is also sent and received (send/recv)
   bool streaming = false;        // the output is too large for the caches
   // [program->peers]; nullptr where the peer only sends to this rank
