@@ -241,8 +241,7 @@ bool SearchState::may_leave_by(int net, int step) const {
   } else if (attempt_->cross_nic == 0) {
     const bool rails_known = in.rail >= 0 && out.rail >= 0;
     const bool same =
-        rails_known ? in.rail == out.rail
-                    : options_.unknown_rails_match || (in.guid == out.guid && in.port == out.port);
+        rails_known ? in.rail == out.rail : in.guid == out.guid && in.port == out.port;
     if (!same) {
       return false;
     }

@@ -265,15 +265,18 @@ TEST(Search, RailsWinOverAdaptersWithoutCrossNic) {
   TopoOptions options;
   options.cross_nic = 0;
   options.pxn_disable = true;
-  const auto machine = [](const char* rail) {
-    return cpu(0, bridge(gpu(0) + nic(0, "rail=\"0\""))) +
-           cpu(1, "<pci busid=\"0000:f1:00.0\">" + gpu(1) +
-                      nic(1, fmt::format("rail=\"{}\"", rail)) + "</pci>");
+  const auto nets = [&](const std::string& rail_of_0, const std::string& rail_of_1) {
+    const std::string machine =
+        cpu(0, bridge(gpu(0) + nic(0, rail_of_0))) +
+        cpu(1, "<pci busid=\"0000:f1:00.0\">" + gpu(1) + nic(1, rail_of_1) + "</pci>");
+    return search_node(make(machine, options, true), options).ring.nets[0];
   };
-  const ChannelNets same = search_node(make(machine("0"), options, true), options).ring.nets[0];
+  const ChannelNets same = nets("rail=\"0\"", "rail=\"0\"");
   EXPECT_NE(same.in, same.out);
-  const ChannelNets other = search_node(make(machine("1"), options, true), options).ring.nets[0];
+  const ChannelNets other = nets("rail=\"0\"", "rail=\"1\"");
   EXPECT_EQ(other.in, other.out);
+  const ChannelNets unknown = nets("", "");
+  EXPECT_EQ(unknown.in, unknown.out);
 }
 
 }  // namespace
