@@ -10,12 +10,15 @@
 
 #include "core/topo/decisions.hpp"
 #include "core/topo/search.hpp"
+#include "tests/unit/core/topo/broken_gpu.hpp"
 #include "tests/unit/core/topo/machines.hpp"
 
 namespace plexus::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr const char* kIntel =
     "arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\"";
@@ -151,6 +154,44 @@ TEST(Decisions, WithoutPeerAccessAndSharedMemoryTheNetworkRemains) {
   const System system = make(cpu(0, bridge(gpu(0) + gpu(1))), options);
   EXPECT_EQ(gpu_path(system, 0, 1), PathType::kNet);
   EXPECT_EQ(split_by_reach(system, options, false).size(), 2U);
+}
+
+std::vector<std::vector<int>> ranks_of(const std::vector<System>& parts) {
+  std::vector<std::vector<int>> ranks;
+  for (const System& part : parts) {
+    ranks.emplace_back();
+    for (int ordinal = 0; ordinal < part.count(NodeType::kGpu); ++ordinal) {
+      ranks.back().push_back(part.node(NodeType::kGpu, ordinal).rank.rank);
+    }
+  }
+  return ranks;
+}
+
+std::vector<System> split(const std::string& machine) {
+  const Result<System> system = build_system(parse_machine(machine).value());
+  EXPECT_TRUE(system) << system.error().message();
+  return split_by_reach(system.value(), {}, true);
+}
+
+TEST(Split, GpuThatLostItsNvlinksIsLeftOutThoughALaterOneReachesIt) {
+  const std::vector<System> parts = split(machine_with_broken_gpu(2));
+  EXPECT_THAT(ranks_of(parts), ElementsAre(ElementsAre(0, 1, 3), ElementsAre(2)));
+  EXPECT_GE(search_node(parts.front(), {}).ring.channels(), 2);
+  EXPECT_EQ(search_node(parts.front(), {}).ring.intra_type, PathType::kNvl);
+  EXPECT_THAT(nvlink_warnings(parts), ElementsAre(HasSubstr("GPU 2 (0000:12:00.0, rank 2)")));
+}
+
+TEST(Split, GpuThatLostItsNvlinksStaysWhereItReachesOneBeforeIt) {
+  const std::vector<System> parts = split(machine_with_broken_gpu(3));
+  EXPECT_THAT(ranks_of(parts), ElementsAre(ElementsAre(0, 1, 2, 3)));
+  EXPECT_THAT(nvlink_warnings(parts), ElementsAre(HasSubstr("GPU 3 (0000:13:00.0, rank 3)")));
+}
+
+TEST(Split, MachinesWhoseGpusAreAlikeGiveNoWarning) {
+  for (const std::string& machine : machines()) {
+    EXPECT_THAT(nvlink_warnings(split_by_reach(load_system(machine), {}, true)), IsEmpty())
+        << machine;
+  }
 }
 
 TEST(Decisions, GdrFollowsDistanceCapabilityAndOverride) {
