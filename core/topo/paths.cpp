@@ -172,13 +172,21 @@ struct End {
   int ordinal;
 };
 
+/// The type of two paths that meet at a CPU: C2C to it and then PCIe are P2C, not PHB.
+PathType joined_type(PathType first, PathType second) {
+  const bool c2c = first == PathType::kC2c || second == PathType::kC2c;
+  const PathType type = worse(first, second);
+  return c2c && type == PathType::kPhb ? PathType::kP2c : type;
+}
+
 /// Redirects the path from `from` to `to` over `via`.
 void detour(System& system, End from, End via, End to) {
   const Path& first = system.path(from.type, from.ordinal, via.type, via.ordinal);
   const Path& second = system.path(via.type, via.ordinal, to.type, to.ordinal);
   Path path{.hops = first.hops,
             .gb_per_s = std::min(first.gb_per_s, second.gb_per_s),
-            .type = via.type == NodeType::kGpu ? PathType::kPxn : worse(first.type, second.type)};
+            .type = via.type == NodeType::kGpu ? PathType::kPxn
+                                               : joined_type(first.type, second.type)};
   path.hops.insert(path.hops.end(), second.hops.begin(), second.hops.end());
   system.node(from.type, from.ordinal)
       .paths.at(static_cast<size_t>(to.type))

@@ -249,12 +249,28 @@ TEST(Paths, NvlinkThroughOneGpuButNotTwo) {
   EXPECT_EQ(gpu_path(make(machine, options), 0, 2), PathType::kPhb);
 }
 
+std::string c2c() { return R"(<c2c bw="90000" count="2"/>)"; }
+
 TEST(Paths, ChipToChipLinkBringsTheNicOfTheCpuNear) {
-  const System system =
-      make(cpu(0, gpu(0, "<c2c bw=\"90000\" count=\"2\"/>", "90") + nic(0)), {}, true);
+  const System system = make(cpu(0, gpu(0, c2c(), "90") + nic(0)), {}, true);
   EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kCpu, 0).type, PathType::kC2c);
   EXPECT_FLOAT_EQ(system.path(NodeType::kGpu, 0, NodeType::kCpu, 0).gb_per_s, 180);
   EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kP2c);
+}
+
+/// The detour over the CPU is C2C and then PCIe, as the direct path is.
+TEST(Paths, ChipToChipLinkKeepsTheNicNearWithoutGdr) {
+  TopoOptions options;
+  options.reach.gdr = false;
+  const System system =
+      make(cpu(0, gpu(0, c2c() + nvlink(1), "90") + nic(0)) +
+               cpu(1, gpu(1, c2c() + nvlink(0), "90") + nic(1)),
+           options, true);
+  EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kP2c);
+  EXPECT_EQ(system.path(NodeType::kNet, 0, NodeType::kGpu, 0).type, PathType::kP2c);
+  const NodeChannels found = search_node(system, options);
+  EXPECT_EQ(found.ring.inter_type, PathType::kP2c);
+  EXPECT_EQ(found.tree.inter_type, PathType::kP2c);
 }
 
 /// From NVIDIA/nccl issue 1358: two GPUs on two sockets of Skylake class.
