@@ -95,27 +95,33 @@ void SearchState::next_channel_from_net(Turns turns, Budget& budget) {
     nets_at(channel).in = net;
     attempt_->latency_us = system_.node(NodeType::kNet, net).net.latency_us;
     take_net(net, whole_gb_per_s);
+    bool last = false;
     if (attempt_->pattern == Pattern::kNvls) {
-      start_head(net, count, turns, budget);
+      last = start_head(net, count, turns, budget);
     } else {
       start_at_net(net, turns, budget);
     }
     take_net(net, -whole_gb_per_s);
+    if (last) {
+      return;
+    }
   }
 }
 
-void SearchState::start_head(int net, int nets, Turns turns, Budget& budget) {
+/// Whether the port's rank was still free: then it was tried, and no other port may replace it.
+bool SearchState::start_head(int net, int nets, Turns turns, Budget& budget) {
   const int head = system_.node(NodeType::kNet, net).net.local_gpu;
   if (attempt_->channels >= nets || head < 0) {
-    return;
+    return false;
   }
   for (int channel = 0; channel < attempt_->channels; ++channel) {
     if (order_at(channel, 0) == head) {
-      return;
+      return false;
     }
   }
   const Place from = {NodeType::kNet, net};
   try_rank(&from, head, 0, turns, budget);
+  return true;
 }
 
 void SearchState::start_at_net(int net, Turns turns, Budget& budget) {

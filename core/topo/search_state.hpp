@@ -68,7 +68,7 @@ class SearchState {
   void next_channel_inside(Turns turns, Budget& budget);
   void next_channel_from_net(Turns turns, Budget& budget);
   void start_at_net(int net, Turns turns, Budget& budget);
-  void start_head(int net, int nets, Turns turns, Budget& budget);
+  bool start_head(int net, int nets, Turns turns, Budget& budget);
   void visit(int rank, int step, Turns turns, Budget& budget);
   void leave_by_net(int rank, int step, Turns turns, Budget& budget);
   void go_on(int rank, int step, Turns turns, Budget& budget);

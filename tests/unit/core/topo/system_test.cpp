@@ -262,10 +262,9 @@ TEST(Paths, ChipToChipLinkBringsTheNicOfTheCpuNear) {
 TEST(Paths, ChipToChipLinkKeepsTheNicNearWithoutGdr) {
   TopoOptions options;
   options.reach.gdr = false;
-  const System system =
-      make(cpu(0, gpu(0, c2c() + nvlink(1), "90") + nic(0)) +
-               cpu(1, gpu(1, c2c() + nvlink(0), "90") + nic(1)),
-           options, true);
+  const System system = make(cpu(0, gpu(0, c2c() + nvlink(1), "90") + nic(0)) +
+                                 cpu(1, gpu(1, c2c() + nvlink(0), "90") + nic(1)),
+                             options, true);
   EXPECT_EQ(system.path(NodeType::kGpu, 0, NodeType::kNet, 0).type, PathType::kP2c);
   EXPECT_EQ(system.path(NodeType::kNet, 0, NodeType::kGpu, 0).type, PathType::kP2c);
   const NodeChannels found = search_node(system, options);
@@ -316,6 +315,31 @@ TEST(Search, FallsBackToOneChannelInOrderOfDevices) {
   EXPECT_FLOAT_EQ(found.ring.intra_gb_per_s, 0.1F);
   EXPECT_EQ(found.ring.intra_type, PathType::kSys);
   EXPECT_EQ(found.tree.ranks, found.ring.ranks);
+}
+
+/// The wider NIC is at GPU 0 but far from it, the other one near GPU 1. As the first NIC with a
+/// free GPU decides, both GPUs become heads at the far type, not GPU 1 alone at the near one.
+TEST(Search, NvlsHeadIsTheGpuOfTheFirstNicThatHasAFreeOne) {
+  const auto plug = [](int bus, const char* speed, const std::string& inside) {
+    return fmt::format(R"(<pci busid="0000:{}:00.0" link_speed="{}" link_width="16">{}</pci>)", bus,
+                       speed, inside);
+  };
+  const auto on_switch = [](int rank) {
+    return fmt::format(
+        R"(<gpu dev="{0}" sm="90" rank="{0}" gdr="1"><nvlink target="ffff:ff:ff.0" count="18" )"
+        R"(tclass="0x068000"/></gpu>)",
+        rank);
+  };
+  const auto port = [](int device, int mbit_per_s) {
+    return fmt::format(R"(<nic><net dev="{}" speed="{}" gdr="1"/></nic>)", device, mbit_per_s);
+  };
+  const System system = make(
+      cpu(0, plug(1, "32 GT/s", on_switch(0)) + plug(2, "32 GT/s", port(0, 200'000)) +
+                 bridge(plug(3, "16 GT/s", on_switch(1)) + plug(4, "16 GT/s", port(1, 200'000)))),
+      {}, true);
+  const ChannelGraph nvls = search_node(system, {}).nvls;
+  EXPECT_THAT(nvls.ranks, ElementsAre(ElementsAre(0), ElementsAre(1)));
+  EXPECT_EQ(nvls.inter_type, PathType::kPhb);
 }
 
 TEST(Search, RailsWinOverAdaptersWithoutCrossNic) {
