@@ -342,6 +342,23 @@ TEST(Search, NvlsHeadIsTheGpuOfTheFirstNicThatHasAFreeOne) {
   EXPECT_EQ(nvls.inter_type, PathType::kPhb);
 }
 
+/// GPU 0 sends 3 GB/s to the NIC and 7 to GPU 1: with Intel's overhead 3.6 and 8.4 of its 12.
+TEST(Search, OverheadOfIntelIsExactlyAFifth) {
+  const auto gen3_gpu = [](int rank) {
+    return fmt::format(R"(<pci busid="0000:0{0}:00.0" link_speed="8 GT/s" link_width="16">)"
+                       R"(<gpu dev="{0}" sm="80" rank="{0}" gdr="1"/></pci>)",
+                       rank);
+  };
+  const System system =
+      make(cpu(0, gen3_gpu(0) + gen3_gpu(1) + R"(<nic><net dev="0" speed="48000" gdr="0"/></nic>)"),
+           {}, true);
+  const ChannelGraph tree = search_node(system, {}).tree;
+  EXPECT_EQ(tree.pattern, Pattern::kBalancedTree);
+  EXPECT_EQ(tree.channels(), 1);
+  EXPECT_FLOAT_EQ(tree.inter_gb_per_s, 6);
+  EXPECT_FLOAT_EQ(tree.intra_gb_per_s, 7);
+}
+
 TEST(Search, RailsWinOverAdaptersWithoutCrossNic) {
   TopoOptions options;
   options.cross_nic = 0;
