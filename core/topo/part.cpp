@@ -166,19 +166,18 @@ std::vector<HostRank> ranks_in(const System& part, std::span<const HostRank> ran
 
 // ---- filling in a topology file ----
 
-void drop_ranks_and_nets(XmlElement& element, std::span<const NetPort> nets) {
+/// Keeps the first NIC of each of the names, which are removed from `names`.
+void drop_ranks_and_nets(XmlElement& element, std::set<std::string>& names) {
   std::erase_if(element.children, [&](const XmlElement& child) {
     const std::string* const name = child.find("name");
-    const bool known = std::any_of(nets.begin(), nets.end(), [&](const NetPort& port) {
-      return name != nullptr && *name == port.name;
-    });
-    return child.tag == "host" || (child.tag == "net" && !known);
+    const bool kept = child.tag == "net" && name != nullptr && names.erase(*name) > 0;
+    return child.tag == "host" || (child.tag == "net" && !kept);
   });
   for (XmlElement& child : element.children) {
     if (child.tag == "gpu") {  // the rank in the job that wrote the file
       std::erase_if(child.attributes, [](const auto& entry) { return entry.first == "rank"; });
     }
-    drop_ranks_and_nets(child, nets);
+    drop_ranks_and_nets(child, names);
   }
 }
 
@@ -339,7 +338,11 @@ Result<XmlElement> fill_template(XmlElement machine,
     return fail(Code::kInvalidUsage, "the topology file has no <cpu>: add one for the ranks");
   }
   std::rotate(machine.children.begin(), first_cpu, std::next(first_cpu));
-  drop_ranks_and_nets(machine, nets);
+  std::set<std::string> names;
+  for (const NetPort& port : nets) {
+    names.insert(port.name);
+  }
+  drop_ranks_and_nets(machine, names);
   for (size_t number = 0; number < nets.size(); ++number) {
     describe_port(place_of_net(machine, nets[number]), nets[number], static_cast<int>(number));
   }

@@ -64,8 +64,8 @@ Result<std::vector<PartChannels>> decode_parts(std::string_view bytes,
 NodeChannels expand(const PartChannels& part);
 
 /// Turns a topology file into a description of this host: replaces its ranks and NICs by the given
-/// ones. A NIC takes the place of the file's NIC of the same name; otherwise it is placed below the
-/// PCI device of its path, or else on the first CPU.
+/// ones. A NIC takes the place of the file's first NIC of the same name; otherwise it is placed
+/// below the PCI device of its path, or else on the first CPU.
 Result<XmlElement> fill_template(XmlElement machine,
                                  std::span<const HostRank> ranks,
                                  std::span<const NetPort> nets);

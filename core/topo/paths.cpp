@@ -183,10 +183,10 @@ PathType joined_type(PathType first, PathType second) {
 void detour(System& system, End from, End via, End to) {
   const Path& first = system.path(from.type, from.ordinal, via.type, via.ordinal);
   const Path& second = system.path(via.type, via.ordinal, to.type, to.ordinal);
-  Path path{.hops = first.hops,
-            .gb_per_s = std::min(first.gb_per_s, second.gb_per_s),
-            .type = via.type == NodeType::kGpu ? PathType::kPxn
-                                               : joined_type(first.type, second.type)};
+  Path path{
+      .hops = first.hops,
+      .gb_per_s = std::min(first.gb_per_s, second.gb_per_s),
+      .type = via.type == NodeType::kGpu ? PathType::kPxn : joined_type(first.type, second.type)};
   path.hops.insert(path.hops.end(), second.hops.begin(), second.hops.end());
   system.node(from.type, from.ordinal)
       .paths.at(static_cast<size_t>(to.type))

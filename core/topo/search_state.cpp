@@ -89,10 +89,10 @@ void SearchState::next_channel_from_net(Turns turns, Budget& budget) {
       continue;
     }
     if (attempt_->pattern == Pattern::kRing && attempt_->cross_nic == 2 && channel % 2 == 1 &&
-        net != nets_at(channel - 1).out) {
+        first_of(net) != nets_at(channel - 1).out) {
       continue;
     }
-    nets_at(channel).in = net;
+    nets_at(channel).in = first_of(net);
     attempt_->latency_us = system_.node(NodeType::kNet, net).net.latency_us;
     take_net(net, whole_gb_per_s);
     bool last = false;
@@ -237,11 +237,11 @@ bool SearchState::may_leave_by(int net, int step) const {
   if (in.plane >= 0 && out.plane >= 0 && in.plane != out.plane) {
     return false;
   }
-  if (attempt_->pattern == Pattern::kTree && net != nets.in) {
+  if (attempt_->pattern == Pattern::kTree && first_of(net) != nets.in) {
     return false;
   }
   if (attempt_->pattern == Pattern::kRing && attempt_->cross_nic == 2) {
-    if (channel % 2 == 1 && net != attempt_->nets[static_cast<size_t>(channel - 1)].in) {
+    if (channel % 2 == 1 && first_of(net) != attempt_->nets[static_cast<size_t>(channel - 1)].in) {
       return false;
     }
   } else if (attempt_->cross_nic == 0) {
@@ -252,7 +252,7 @@ bool SearchState::may_leave_by(int net, int step) const {
       return false;
     }
   }
-  return attempt_->pattern != Pattern::kBalancedTree || step == 0 || net == nets.out;
+  return attempt_->pattern != Pattern::kBalancedTree || step == 0 || first_of(net) == nets.out;
 }
 
 void SearchState::leave_by_net(int rank, int step, Turns turns, Budget& budget) {
@@ -273,7 +273,7 @@ void SearchState::leave_by_net(int rank, int step, Turns turns, Budget& budget) 
     const bool taken = take(here, {NodeType::kNet, net}, 1);
     attempt_->inter_gb_per_s = whole;
     if (taken) {
-      nets_at(attempt_->channels).out = net;
+      nets_at(attempt_->channels).out = first_of(net);
       visit(rank, step, onward, budget);
       attempt_->inter_gb_per_s = part;
       take(here, {NodeType::kNet, net}, -1);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/topo/cluster.hpp"
 #include "core/topo/graph_file.hpp"
 #include "core/topo/machine_xml.hpp"
 #include "core/topo/settings.hpp"
@@ -178,6 +179,26 @@ TEST(Part, TemplateGetsTheRanksAndNicsOfThisHost) {
   EXPECT_EQ(*nic.children[0].find("speed"), "25000");
   EXPECT_EQ(*nic.children[0].find("rail"), "1");
   EXPECT_EQ(*machine.children[1].children[0].children[0].children[0].find("name"), "eth1");
+}
+
+/// A file whose virtual NIC is below both CPUs is good for `plexus topo` and for a communicator.
+TEST(Part, FileThatDescribesANicTwiceIsTaken) {
+  const std::string port = R"(<nic><net name="veth0" dev="3"/></nic>)";
+  const std::string text =
+      fmt::format(R"(<system version="1"><cpu numaid="0" arch="arm64">{0}<host rank="0"/></cpu>)"
+                  R"(<cpu numaid="1" arch="arm64">{0}<host rank="1"/></cpu></system>)",
+                  port);
+  const XmlElement file = parse_machine(text).value();
+  ClusterRequest request;
+  request.machines = 2;
+  const auto planned = plan_cluster(file, request);
+  ASSERT_TRUE(planned) << planned.error().message();
+  EXPECT_EQ(planned.value().joined.ranks, 4);
+  const std::vector<HostRank> ranks = {{.rank = 0, .numa = 0}, {.rank = 1, .numa = 1}};
+  const std::vector<NetPort> nets = {{.name = "veth0", .pci_path = ""}};
+  const XmlElement filled_in = fill_template(file, ranks, nets).value();
+  EXPECT_EQ(build_system(filled_in).value().count(NodeType::kNet), 1);
+  EXPECT_TRUE(search_host(filled_in, {.ranks = ranks, .inter = true, .options = {}, .graphs = {}}));
 }
 
 TEST(Part, TemplateWithoutCpuIsRefused) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/topo/decisions.hpp"
+#include "core/topo/local.hpp"
 #include "core/topo/search.hpp"
 #include "tests/unit/core/topo/broken_gpu.hpp"
 #include "tests/unit/core/topo/machines.hpp"
@@ -68,10 +69,8 @@ std::string refusal(const std::string& body) {
   return system ? "taken" : system.error().message();
 }
 
-TEST(System, RefusesWhatNamesThingsTwiceOrOneWay) {
+TEST(System, RefusesNumaNodesAndRanksGivenTwiceAndLinksOfOneDirection) {
   EXPECT_THAT(refusal(cpu(0, "") + cpu(0, "")), HasSubstr("NUMA node 0 is given twice"));
-  EXPECT_THAT(refusal(cpu(0, gpu(1) + gpu(1))), HasSubstr("is given twice, see line"));
-  EXPECT_THAT(refusal(cpu(0, nic(0) + nic(0))), HasSubstr("is given twice"));
   EXPECT_THAT(refusal(cpu(0, "<host rank=\"0\"/><host rank=\"0\"/>")),
               HasSubstr("rank 0 is negative, too large or given twice"));
   EXPECT_THAT(refusal(cpu(0, gpu(0,
@@ -81,6 +80,33 @@ TEST(System, RefusesWhatNamesThingsTwiceOrOneWay) {
               HasSubstr("has a NVL link to DEV"));
   EXPECT_THAT(refusal(cpu(0, "<pci busid=\"0\"><gpu rank=\"0\" dev=\"0\"/></pci>")),
               HasSubstr("the attribute 'sm' is missing"));
+}
+
+/// As real dumps have them: each process of the job saw the virtual NIC below its own CPU.
+TEST(System, PortDescribedBelowEveryCpuIsOnePort) {
+  const std::string port = R"(<nic><net name="veth0" dev="0" speed="100000" gdr="0"/></nic>)";
+  const System system = make(cpu(0, gpu(0) + port) + cpu(1, gpu(1) + port), {}, true);
+  ASSERT_EQ(system.count(NodeType::kNet), 2);
+  EXPECT_EQ(system.node(NodeType::kNet, 1).net.first, 0);
+  EXPECT_EQ(local_net_of_gpu(system, {}, 1, 0), 0);
+  for (const ChannelNets& nets : search_node(system, {}).ring.nets) {
+    EXPECT_EQ(nets, (ChannelNets{.in = 0, .out = 0}));
+  }
+}
+
+TEST(System, BusIdMayBeDescribedTwice) {
+  const System ports = make(cpu(0, gpu(0) + nic(0) + nic(0)) + cpu(1, gpu(1) + nic(0)));
+  EXPECT_EQ(ports.count(NodeType::kNic), 2) << "one below each CPU";
+  EXPECT_EQ(ports.count(NodeType::kNet), 3);
+  EXPECT_FLOAT_EQ(ports.path(NodeType::kGpu, 0, NodeType::kNet, 1).gb_per_s, 24);
+  EXPECT_EQ(make(cpu(0, bridge(gpu(0)) + bridge(gpu(1)))).count(NodeType::kPci), 2);
+}
+
+TEST(System, NvlinkToAGpuOfAnySubclassCounts) {
+  const auto link = [](int to) {
+    return fmt::format(R"(<nvlink target="0000:0{}:00.0" count="2" tclass="0x038000"/>)", to);
+  };
+  EXPECT_EQ(gpu_path(make(cpu(0, gpu(0, link(1)) + gpu(1, link(0)))), 0, 1), PathType::kNvl);
 }
 
 TEST(System, GpuWithoutRankAndNetWithoutDeviceAreLeftOut) {
