@@ -120,8 +120,8 @@ struct System {
 /// port may be described several times: a NIC below one CPU becomes one node, others several.
 Result<System> build_system(const XmlElement& machine);
 
-/// A copy without the ranks for which `keep` (by ordinal) is false, and without devices that no
-/// remaining rank uses. Paths are not copied.
+/// A copy without the ranks for which `keep` (by ordinal) is false. As in NCCL their devices stay,
+/// and count in the system's bandwidths. Paths are not copied.
 System without_ranks(const System& system, const std::vector<bool>& keep);
 
 /// A bus id such as "dddd:bb:dd.f" as a number, from its hexadecimal digits.

@@ -369,6 +369,29 @@ TEST(Search, NvlsHeadIsTheGpuOfTheFirstNicThatHasAFreeOne) {
 }
 
 /// GPU 0 sends 3 GB/s to the NIC and 7 to GPU 1: with Intel's overhead 3.6 and 8.4 of its 12.
+/// Two GPUs and two NICs, too narrow for any speed that is tried. The NICs are those of channel 0
+/// of the first and of the last rank, in one node too.
+TEST(Search, FallBackNamesTheNicsOfTheFirstAndTheLastRank) {
+  const auto thin = [](int rank) {
+    return fmt::format(
+        R"(<pci busid="{0}" link_speed="2.5 GT/s" link_width="1"><gpu dev="{0}" sm="80" rank="{0}" )"
+        R"(gdr="1"/></pci><nic><net dev="{0}" speed="100"/></nic>)",
+        rank);
+  };
+  for (const bool inter : {false, true}) {
+    const ChannelGraph ring = search_node(make(cpu(0, thin(0) + thin(1)), {}, inter), {}).ring;
+    EXPECT_FLOAT_EQ(ring.intra_gb_per_s, 0.1F) << inter;
+    EXPECT_THAT(ring.nets, ElementsAre(ChannelNets{.in = 0, .out = 1})) << inter;
+  }
+}
+
+TEST(Split, DevicesOfOtherPartsCountInTheTotalBandwidth) {
+  const std::vector<System> parts = split(machine_with_broken_gpu(2));
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[1].count(NodeType::kDevice), 4);
+  EXPECT_FLOAT_EQ(parts[1].total_gb_per_s, 240) << "of the NVLinks that its own GPU has not";
+}
+
 TEST(Search, OverheadOfIntelIsExactlyAFifth) {
   const auto gen3_gpu = [](int rank) {
     return fmt::format(R"(<pci busid="0000:0{0}:00.0" link_speed="8 GT/s" link_width="16">)"
