@@ -325,6 +325,9 @@ Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> chann
         order.datacenters.push_back(topology.datacenter_of[static_cast<size_t>(rank)]);
       }
     }
+    if (xdc) {
+      order.above = map.above;
+    }
     topology.orders.push_back(std::move(order));
   }
   topology.near_gb_per_s = static_cast<double>(joined.ring.intra_gb_per_s) * joined.search_channels;

@@ -297,6 +297,21 @@ TEST(CommTopologyDatacenters, RingsCrossALineOfDatacentersThereAndBack) {
   }
 }
 
+TEST(CommTopologyDatacenters, TreesCrossByLinksThatExist) {
+  const std::vector<std::pair<int, int>> star = {{0, 1}, {0, 2}, {0, 3}, {0, 4}};
+  const std::vector<int> placed = place({4, 1, 2, 1, 2}, true);
+  const auto nodes = static_cast<int>(placed.size());
+  const CommTopology topology = joined(interleaved(nodes, nodes), locations(placed, true, star));
+  for (const ChannelOrder& order : topology.orders) {
+    ASSERT_EQ(order.above.size(), 5U);
+    EXPECT_EQ(std::count(order.above.begin(), order.above.end(), -1), 1);
+    for (size_t at = 0; at < order.above.size(); ++at) {
+      EXPECT_TRUE(order.above[at] < 0 ||
+                  topology.datacenters.path(at, static_cast<size_t>(order.above[at])).connected);
+    }
+  }
+}
+
 TEST(CommTopologyDatacenters, DatacenterOfOneRankInTheMiddleOfALineIsAnError) {
   std::vector<std::vector<PartChannels>> channels;
   for (const auto& ranks : group_by_reach(interleaved(3, 3))) {
