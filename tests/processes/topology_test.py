@@ -107,6 +107,18 @@ class TopologyTest(job.Test):
             self.assertEqual(ended.returncode, 0, ended.stderr)
             self.assertIn("GPU 1 (0000:11:00.0, rank 1) has no NVLink while those of 2 other ranks", ended.stderr)
 
+    def test_tree_over_a_star_of_datacenters_crosses_by_its_links(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fabric = pathlib.Path(folder) / "fabric"
+            hosts = ["a", "hub", "b", "hub", "c", "hub"]
+            fabric.write_text("".join(f"host {name} dc {name}\n" for name in ["hub", "a", "b", "c"]) +
+                              "".join(f"link hub {name}\n" for name in ["a", "b", "c"]))
+            log = self.run_on_hosts(hosts, "all_reduce", "-b", "4", "-e", "64K", "-f", "16", "-n", "1",
+                                    NCCL_ALGO="allreduce:tree", PLEXUS_FABRIC_FILE=str(fabric))
+            crossing = {(hosts[int(rank)], hosts[int(peer)]) for rank, _, peer, _ in CONNECTION.findall(log)
+                        if hosts[int(rank)] != hosts[int(peer)]}
+            self.assertEqual(crossing, {pair for name in ["a", "b", "c"] for pair in [("hub", name), (name, "hub")]})
+
     def test_slurm_switches_at_the_top_become_datacenters(self):
         with tempfile.TemporaryDirectory() as folder:
             conf = pathlib.Path(folder) / "topology.conf"
