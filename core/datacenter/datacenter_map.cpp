@@ -52,6 +52,7 @@ class MapMaker {
     }
     PLEXUS_TRY(walk, find_walk(map_.paths, map_.names));
     renumber(std::move(walk));
+    map_.above = find_tree(map_.paths, static_cast<int>(map_.count()));
     return std::move(map_);
   }
 

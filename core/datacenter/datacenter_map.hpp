@@ -27,6 +27,8 @@ struct DatacenterMap {
   /// Each is visited once if such a walk exists; otherwise the walk returns along the same links
   /// and has 2 * (datacenters - 1) visits.
   std::vector<int> visits;
+  /// By datacenter: the one above it in trees, -1 at their root (find_tree).
+  std::vector<int> above;
 
   [[nodiscard]] size_t count() const { return names.size(); }
   [[nodiscard]] const DatacenterPath& path(size_t from, size_t to) const {
@@ -46,5 +48,9 @@ Result<DatacenterMap> make_datacenter_map(std::span<const DatacenterNode> nodes)
 /// Computes `DatacenterMap::visits`; kInvalidUsage: no such walk exists.
 Result<std::vector<int>> find_walk(std::span<const DatacenterPath> paths,
                                    std::span<const std::string> names);
+
+/// Computes `DatacenterMap::above`: a minimum spanning tree of the paths' cost, of which the root
+/// is the datacenter nearest to the farthest one. Links must connect all of them.
+std::vector<int> find_tree(std::span<const DatacenterPath> paths, int count);
 
 }  // namespace plexus

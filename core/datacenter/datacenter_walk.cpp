@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The closed walk through all datacenters. Small counts: the best of all orders. Larger counts:
 // nearest neighbour first, then improved by exchanging two links. Where no round trip exists: there
-// and back along the links of a minimum spanning tree.
+// and back along the links of a minimum spanning tree. And that tree itself, with its root.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -91,29 +91,74 @@ std::vector<int> best_round(const Costs& cost, int count) {
   return best;
 }
 
-/// Starts at a leaf, so that a line is walked from end to end and back. Empty: not connected.
-std::vector<int> there_and_back(const Costs& cost, int count, int* unreached) {
-  std::vector<std::vector<int>> joined(static_cast<size_t>(count));
+using Neighbours = std::vector<std::vector<int>>;  // by datacenter
+
+/// A minimum spanning tree (Prim). Of equal links the one from the datacenter with the fewest
+/// neighbours is taken, so that equal links make a path: no datacenter passes on more than one
+/// other's sum. Stops at what no link reaches; `*unreached`: such a datacenter, else -1.
+Neighbours span_tree(const Costs& cost, int count, int* unreached) {
+  Neighbours joined(static_cast<size_t>(count));
   std::vector<bool> in_tree(static_cast<size_t>(count), false);
   in_tree[0] = true;
+  *unreached = -1;
   for (int added = 1; added < count; ++added) {
     std::pair<int, int> best = {-1, -1};
+    const auto rank = [&](int from, int to) {
+      return std::pair(cost(from, to), joined[static_cast<size_t>(from)].size());
+    };
     for (int from = 0; from < count; ++from) {
       for (int to = 0; to < count && in_tree[static_cast<size_t>(from)]; ++to) {
         const bool better = !in_tree[static_cast<size_t>(to)] && cost(from, to) < kNoPath &&
-                            (best.first < 0 || cost(from, to) < cost(best.first, best.second));
+                            (best.first < 0 || rank(from, to) < rank(best.first, best.second));
         best = better ? std::pair(from, to) : best;
       }
     }
     if (best.first < 0) {
       *unreached =
           static_cast<int>(std::find(in_tree.begin(), in_tree.end(), false) - in_tree.begin());
-      return {};
+      break;
     }
     in_tree[static_cast<size_t>(best.second)] = true;
     joined[static_cast<size_t>(best.first)].push_back(best.second);
     joined[static_cast<size_t>(best.second)].push_back(best.first);
   }
+  return joined;
+}
+
+/// By datacenter: the one above it in the tree with this root; -1 at the root.
+std::vector<int> hang_tree(const Neighbours& joined, int root) {
+  std::vector<int> above(joined.size(), -1);
+  std::vector<int> open = {root};
+  while (!open.empty()) {
+    const int at = open.back();
+    open.pop_back();
+    for (const int to : joined[static_cast<size_t>(at)]) {
+      if (to != above[static_cast<size_t>(at)]) {
+        above[static_cast<size_t>(to)] = at;
+        open.push_back(to);
+      }
+    }
+  }
+  return above;
+}
+
+/// The cost from the root to the farthest datacenter.
+double height(const std::vector<int>& above, const Costs& cost) {
+  double most = 0;
+  for (size_t from = 0; from < above.size(); ++from) {
+    double sum = 0;
+    for (int at = static_cast<int>(from); above[static_cast<size_t>(at)] >= 0;
+         at = above[static_cast<size_t>(at)]) {
+      sum += cost(at, above[static_cast<size_t>(at)]);
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+/// Starts at a leaf, so that a line is walked from end to end and back.
+std::vector<int> there_and_back(const Neighbours& joined) {
+  const size_t count = joined.size();
   int leaf = 0;
   while (joined[static_cast<size_t>(leaf)].size() != 1) {
     ++leaf;
@@ -121,8 +166,8 @@ std::vector<int> there_and_back(const Costs& cost, int count, int* unreached) {
   // Depth first; every return to a datacenter is a visit. The last return is to the leaf, which is
   // already the first visit.
   std::vector<int> walk = {leaf};
-  std::vector<int> above(static_cast<size_t>(count), -1);
-  std::vector<size_t> next(static_cast<size_t>(count), 0);
+  std::vector<int> above(count, -1);
+  std::vector<size_t> next(count, 0);
   for (int at = leaf; at >= 0;) {
     const auto here = static_cast<size_t>(at);
     if (next[here] < joined[here].size()) {
@@ -156,15 +201,29 @@ Result<std::vector<int>> find_walk(std::span<const DatacenterPath> paths,
   if (cost.round(round) < kNoPath) {
     return round;
   }
-  int unreached = 0;
-  std::vector<int> walk = there_and_back(cost, count, &unreached);
-  if (walk.empty()) {
+  int unreached = -1;
+  const Neighbours joined = span_tree(cost, count, &unreached);
+  if (unreached >= 0) {
     return fail(
         Code::kInvalidUsage,
         "there is no path from datacenter '{}' to '{}': add a link line to PLEXUS_FABRIC_FILE",
         names[0], names[static_cast<size_t>(unreached)]);
   }
-  return walk;
+  return there_and_back(joined);
+}
+
+std::vector<int> find_tree(std::span<const DatacenterPath> paths, int count) {
+  const Costs cost(paths, static_cast<size_t>(count));
+  int unreached = -1;
+  const Neighbours joined = span_tree(cost, count, &unreached);
+  std::vector<int> best = hang_tree(joined, 0);
+  for (int root = 1; root < count; ++root) {
+    std::vector<int> above = hang_tree(joined, root);
+    if (height(above, cost) < height(best, cost)) {
+      best = std::move(above);
+    }
+  }
+  return best;
 }
 
 }  // namespace plexus

@@ -12,6 +12,8 @@ struct ChannelOrder {
   std::vector<int> nodes;
   // by position in `ring`: the datacenter, from 0; empty: one datacenter
   std::vector<int> datacenters;
+  // by datacenter: the one above it in trees, -1 at the root; empty: the one before it
+  std::vector<int> above = {};
   friend bool operator==(const ChannelOrder&, const ChannelOrder&) = default;
 };
 

@@ -13,10 +13,12 @@
 namespace plexus {
 namespace {
 
-/// Whether it may send between any two datacenters, unlike a ring, which only uses neighbours.
+/// Whether it may send between any two datacenters, unlike a ring, which only uses neighbours, and
+/// the tree all-reduce, which follows the tree of datacenters.
 bool needs_mesh(const Algorithm& algorithm) {
   const std::span<const Algorithm> table = algorithms();
   return std::string_view(algorithm.family) != "ring" &&
+         std::string_view(algorithm.name) != "tree_all_reduce" &&
          std::any_of(table.begin(), table.end(), [&](const Algorithm& other) {
            return other.collective == algorithm.collective &&
                   std::string_view(other.family) == "ring";

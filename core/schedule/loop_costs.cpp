@@ -19,6 +19,7 @@ ChannelOrder shrink(const ChannelOrder& order, int datacenters, int most) {
     ++sizes[static_cast<size_t>(datacenter)];
   }
   ChannelOrder small;
+  small.above = order.above;
   for (int datacenter = 0; datacenter < datacenters; ++datacenter) {
     const int64_t share = int64_t{sizes[static_cast<size_t>(datacenter)]} * (most - datacenters);
     const auto members = 1 + static_cast<int>(share / static_cast<int64_t>(order.ring.size()));
@@ -66,7 +67,8 @@ LoopCost LoopCosts::count(const Algorithm& algorithm) const {
                                      .root = 0,
                                      .variant = 0,
                                      .nodes = counted_.nodes,
-                                     .datacenters = counted_.datacenters});
+                                     .datacenters = counted_.datacenters,
+                                     .above = counted_.above});
   }
   if (algorithm.for_datacenters || counted.chunks == 0) {
     return counted;

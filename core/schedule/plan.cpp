@@ -296,6 +296,7 @@ Result<void> Plan::add_item(const PlanContext& context,
                                 .variant = channel % choice.algorithm->variants,
                                 .nodes = order.nodes,
                                 .datacenters = order.datacenters,
+                                .above = order.above,
                                 .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();

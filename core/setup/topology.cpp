@@ -59,7 +59,6 @@ Result<void> write_text(const std::string& file_name,
 Result<void> dump(const TopologyInput& input,
                   const XmlElement& machine,
                   const PartChannels& part,
-                  const std::vector<HostRank>& ranks,
                   bool inter) {
   const Config& config = *input.config;
   if (!config.topo_dump_file.empty()) {
@@ -69,7 +68,7 @@ Result<void> dump(const TopologyInput& input,
     PLEXUS_TRY(system, build_system(machine));
     system.inter = inter;
     PLEXUS_TRY(write_text(config.graph_dump_file, "NCCL_GRAPH_DUMP_FILE",
-                          format_graphs(expand(part, ranks), system)));
+                          format_graphs(expand(part), system)));
   }
   return ok();
 }
@@ -89,13 +88,13 @@ std::set<std::pair<int, int>> pairs_without_p2p(std::span<const PeerInfo> infos,
   return pairs;
 }
 
-Result<PartChannels> search(const TopologyInput& input,
-                            const std::vector<HostRank>& ranks,
-                            bool inter) {
+Result<std::vector<PartChannels>> search(const TopologyInput& input,
+                                         const std::vector<HostRank>& ranks,
+                                         bool inter) {
   PartRequest request{.ranks = ranks, .inter = inter, .options = {}, .graphs = {}};
   PLEXUS_TRY(options, read_topo_options(*input.config));
   request.options = options;
-  request.options.shm_disable = false;  // the ranks of a part can reach each other by definition
+  request.options.shm_disable = false;  // `ranks` can reach each other by definition
   request.options.reach.without_p2p = pairs_without_p2p(input.infos, ranks);
   if (!input.config->graph_file.empty()) {
     PLEXUS_TRY(graphs, read_text(input.config->graph_file, "NCCL_GRAPH_FILE"));
@@ -103,11 +102,16 @@ Result<PartChannels> search(const TopologyInput& input,
   }
   PLEXUS_TRY(machine, describe_host(
                           ranks, {.config = input.config, .net = input.net, .cache = input.cache}));
-  PLEXUS_TRY(part, search_part(machine, request));
-  if (ranks.front().rank == 0) {
-    PLEXUS_TRY(dump(input, machine, part, ranks, inter));
+  PLEXUS_TRY(found, search_host(machine, request));
+  for (const std::string& warning : found.warnings) {
+    PLEXUS_WARN("{}", warning);
   }
-  return std::move(part);
+  for (const PartChannels& part : found.parts) {
+    if (part.ranks.front().rank == 0) {
+      PLEXUS_TRY(dump(input, machine, part, inter || found.parts.size() > 1));
+    }
+  }
+  return std::move(found.parts);
 }
 
 /// The ring rotated to begin where the part of its first rank begins.
@@ -138,33 +142,33 @@ DatacenterSource source_of(const TopologyInput& input, int rank) {
 }
 
 Result<CommTopology> compute_in_one_process(const TopologyInput& input) {
-  const auto parts = group_by_reach(input.infos);
-  std::vector<PartChannels> channels;
-  for (const std::vector<HostRank>& ranks : parts) {
-    PLEXUS_TRY(part, search(input, ranks, parts.size() > 1));
-    channels.push_back(std::move(part));
+  const auto groups = group_by_reach(input.infos);
+  std::vector<std::vector<PartChannels>> channels;
+  for (const std::vector<HostRank>& ranks : groups) {
+    PLEXUS_TRY(parts, search(input, ranks, groups.size() > 1));
+    channels.push_back(std::move(parts));
   }
   const DatacenterSource source = source_of(input, input.rank);
   PLEXUS_TRY(location, find_location(source));
-  // A process is in one place: its location applies to all parts.
+  // A process is in one place: its location applies to all groups.
   const std::vector<DatacenterNode> told(
-      parts.size(),
+      groups.size(),
       DatacenterNode{.host = source.host, .location = std::move(location), .answers = {}});
-  return join_parts(parts, channels, told);
+  return join_parts(channels, told);
 }
 
-// ---- a leader's message: the length of its location, the location, its part's channels ----
+// ---- a leader's message: the length of its location, the location, its parts' channels ----
 
-std::string pack(const Location& location, const std::string& part) {
+std::string pack(const Location& location, const std::string& parts) {
   ByteWriter writer;
   writer.put_text<uint32_t>(encode(location));
-  writer.put_bytes(part);
+  writer.put_bytes(parts);
   return writer.take();
 }
 
 struct Unpacked {
   std::string_view location;
-  std::string_view part;
+  std::string_view parts;
 };
 
 Result<Unpacked> unpack(std::string_view bytes) {
@@ -176,15 +180,15 @@ Result<Unpacked> unpack(std::string_view bytes) {
                 "the host description sent by another rank is malformed: use the same version of "
                 "Plexus on all ranks");
   }
-  return Unpacked{.location = location, .part = reader.rest()};
+  return Unpacked{.location = location, .parts = reader.rest()};
 }
 
-/// The locations by part, without the networks' answers.
+/// The locations by group, without the networks' answers.
 Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
-                                                   const std::vector<std::vector<HostRank>>& parts,
+                                                   const HostGroups& groups,
                                                    const Gathered& blobs) {
   std::vector<DatacenterNode> told;
-  for (const std::vector<HostRank>& ranks : parts) {
+  for (const std::vector<HostRank>& ranks : groups) {
     const auto leader = static_cast<size_t>(ranks.front().rank);
     PLEXUS_TRY(bytes, unpack(blobs[leader]));
     PLEXUS_TRY(location, decode_location(bytes.location));
@@ -197,7 +201,7 @@ Result<std::vector<DatacenterNode>> read_locations(const TopologyInput& input,
 /// If the devices are in several fabrics, every leader asks its network about its own ids and sends
 /// the answers to the others. Collective in that case.
 Result<void> exchange_answers(const TopologyInput& input,
-                              const std::vector<std::vector<HostRank>>& parts,
+                              const HostGroups& groups,
                               std::vector<DatacenterNode>& told) {
   const std::vector<uint64_t> ids = distinct_fabric_ids(told);
   const bool by_file = std::any_of(told.begin(), told.end(), [](const DatacenterNode& node) {
@@ -207,17 +211,17 @@ Result<void> exchange_answers(const TopologyInput& input,
     return ok();
   }
   std::string blob;
-  for (size_t part = 0; part < parts.size(); ++part) {
-    if (parts[part].front().rank == input.rank) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    if (groups[group].front().rank == input.rank) {
       PLEXUS_TRY(answers,
-                 ask_network(source_of(input, input.rank), told[part].location.fabric_ids, ids));
+                 ask_network(source_of(input, input.rank), told[group].location.fabric_ids, ids));
       blob = encode(answers);
     }
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
-  for (size_t part = 0; part < parts.size(); ++part) {
-    PLEXUS_TRY(answers, decode_answers(blobs[static_cast<size_t>(parts[part].front().rank)]));
-    told[part].answers = std::move(answers);
+  for (size_t group = 0; group < groups.size(); ++group) {
+    PLEXUS_TRY(answers, decode_answers(blobs[static_cast<size_t>(groups[group].front().rank)]));
+    told[group].answers = std::move(answers);
   }
   return ok();
 }
@@ -225,14 +229,13 @@ Result<void> exchange_answers(const TopologyInput& input,
 Result<CommTopology> join_blobs(const TopologyInput& input,
                                 const Gathered& blobs,
                                 std::span<const DatacenterNode> told) {
-  const auto parts = group_by_reach(input.infos);
-  std::vector<PartChannels> channels;
-  for (const std::vector<HostRank>& ranks : parts) {
+  std::vector<std::vector<PartChannels>> channels;
+  for (const std::vector<HostRank>& ranks : group_by_reach(input.infos)) {
     PLEXUS_TRY(bytes, unpack(blobs[static_cast<size_t>(ranks.front().rank)]));
-    PLEXUS_TRY(part, decode_part(bytes.part, ranks));
-    channels.push_back(std::move(part));
+    PLEXUS_TRY(parts, decode_parts(bytes.parts, ranks));
+    channels.push_back(std::move(parts));
   }
-  return join_parts(parts, channels, told);
+  return join_parts(channels, told);
 }
 
 /// Options for several datacenters: rings through them, with enough channels to cross at every
@@ -267,44 +270,48 @@ Result<XmlElement> TopologyCache::describe(const DetectRequest& request) {
   return machine_->describe(request);
 }
 
-std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos) {
-  std::vector<std::vector<HostRank>> parts;
-  std::map<ReachKey, size_t> part_of;
+HostGroups group_by_reach(std::span<const PeerInfo> infos) {
+  HostGroups groups;
+  std::map<ReachKey, size_t> group_of;
   for (size_t rank = 0; rank < infos.size(); ++rank) {
-    const auto [at, is_new] = part_of.try_emplace(reach_key(infos, rank), parts.size());
+    const auto [at, is_new] = group_of.try_emplace(reach_key(infos, rank), groups.size());
     if (is_new) {
-      parts.emplace_back();
+      groups.emplace_back();
     }
     const PeerInfo& info = infos[rank];
-    parts[at->second].push_back({.rank = static_cast<int>(rank),
-                                 .numa = info.numa,
-                                 .bus_id = info.on_cuda() ? info.bus_id : "",
-                                 .device = info.device,
-                                 .sm = info.device_sm});
+    groups[at->second].push_back({.rank = static_cast<int>(rank),
+                                  .numa = info.numa,
+                                  .bus_id = info.on_cuda() ? info.bus_id : "",
+                                  .device = info.device,
+                                  .sm = info.device_sm});
   }
-  return parts;
+  return groups;
 }
 
-Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
-                                const std::vector<PartChannels>& channels,
+Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> channels,
                                 std::span<const DatacenterNode> told) {
-  PLEXUS_TRY(map, make_datacenter_map(told));
+  std::vector<DatacenterNode> told_by_part;
   std::vector<NodeChannels> found;
   std::vector<ClusterNode> nodes;
   std::vector<int> part_of;
-  for (size_t part = 0; part < parts.size(); ++part) {
-    found.push_back(expand(channels[part], parts[part]));
-    for (const HostRank& rank : parts[part]) {
-      part_of.resize(std::max(part_of.size(), static_cast<size_t>(rank.rank) + 1));
-      part_of[static_cast<size_t>(rank.rank)] = static_cast<int>(part);
+  for (size_t group = 0; group < channels.size(); ++group) {
+    for (const PartChannels& part : channels[group]) {
+      for (const HostRank& rank : part.ranks) {
+        part_of.resize(std::max(part_of.size(), static_cast<size_t>(rank.rank) + 1));
+        part_of[static_cast<size_t>(rank.rank)] = static_cast<int>(found.size());
+      }
+      found.push_back(expand(part));
+      told_by_part.push_back(told[group]);
     }
   }
+  PLEXUS_TRY(map, make_datacenter_map(told_by_part));
+  nodes.reserve(found.size());
   for (const NodeChannels& node : found) {
     nodes.push_back({.found = &node, .rank_offset = 0, .sm_min = 0});
   }
-  PLEXUS_TRY(joined, join_nodes(nodes, join_options(map, told)));
+  PLEXUS_TRY(joined, join_nodes(nodes, join_options(map, told_by_part)));
   CommTopology topology;
-  topology.parts = static_cast<int>(parts.size());
+  topology.parts = static_cast<int>(found.size());
   const bool xdc = map.count() > 1;
   for (const int part : part_of) {
     topology.datacenter_of.push_back(map.of_node[static_cast<size_t>(part)]);
@@ -317,6 +324,9 @@ Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
       if (xdc) {
         order.datacenters.push_back(topology.datacenter_of[static_cast<size_t>(rank)]);
       }
+    }
+    if (xdc) {
+      order.above = map.above;
     }
     topology.orders.push_back(std::move(order));
   }
@@ -343,21 +353,22 @@ Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInpu
     return input.cache->of_groups.find_or_make(input.group,
                                                [&] { return compute_in_one_process(input); });
   }
-  PLEXUS_TRY(shared_parts, input.cache->parts_of_groups.find_or_make(
-                               input.group, [&] { return Result<Parts>(group_by_reach(infos)); }));
-  const Parts& parts = *shared_parts;
+  PLEXUS_TRY(shared_groups, input.cache->host_groups.find_or_make(input.group, [&] {
+    return Result<HostGroups>(group_by_reach(infos));
+  }));
+  const HostGroups& groups = *shared_groups;
   std::string blob;
-  const auto mine = std::find_if(parts.begin(), parts.end(), [&](const auto& ranks) {
+  const auto mine = std::find_if(groups.begin(), groups.end(), [&](const auto& ranks) {
     return ranks.front().rank == input.rank;
   });
-  if (mine != parts.end()) {  // this rank speaks for its part
-    PLEXUS_TRY(part, search(input, *mine, parts.size() > 1));
+  if (mine != groups.end()) {  // this rank leads its group
+    PLEXUS_TRY(parts, search(input, *mine, groups.size() > 1));
     PLEXUS_TRY(location, find_location(source_of(input, input.rank)));
-    blob = pack(location, encode(part, *mine));
+    blob = pack(location, encode(parts, *mine));
   }
   PLEXUS_TRY(blobs, input.exchange->all_gather(std::move(blob), input.give_up));
-  PLEXUS_TRY(told, read_locations(input, parts, blobs));
-  PLEXUS_TRY(exchange_answers(input, parts, told));
+  PLEXUS_TRY(told, read_locations(input, groups, blobs));
+  PLEXUS_TRY(exchange_answers(input, groups, told));
   return input.cache->of_groups.find_or_make(input.group,
                                              [&] { return join_blobs(input, blobs, told); });
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The topology of a communicator: the order of its ranks in each channel. The lowest rank of each
-// part (ranks that need no network between them, core/topo/part.hpp) describes its host, searches,
-// and sends the result to all others; every rank then joins the parts. Of the ranks in one process,
-// the first to arrive computes for all.
+// group of ranks that share memory describes its host, searches, and sends the result, usually one
+// part (core/topo/part.hpp), to all others; every rank then joins the parts. Of the ranks in one
+// process, the first to arrive computes for all.
 #pragma once
 
 #include <atomic>
@@ -37,14 +37,14 @@ struct CommTopology {
   bool nvlink = false;       // that bandwidth is NVLink's, or a host's ranks share one device
 };
 
-/// Ranks that reach each other in memory (group_by_reach).
-using Parts = std::vector<std::vector<HostRank>>;
+/// Ranks that reach each other in memory, ascending in each group.
+using HostGroups = std::vector<std::vector<HostRank>>;
 
 /// Topologies that the ranks of one process share. Threads: any.
 class TopologyCache {
  public:
   GroupCache<CommTopology> of_groups;
-  GroupCache<Parts> parts_of_groups;
+  GroupCache<HostGroups> host_groups;
   /// The description of this host with these ranks and NICs.
   Result<XmlElement> describe(const DetectRequest& request);
 
@@ -67,13 +67,12 @@ struct TopologyInput {
 /// Collective, unless all ranks are in one process.
 Result<std::shared_ptr<const CommTopology>> agree_on_topology(const TopologyInput& input);
 
-/// The parts of a communicator, ordered by their first ranks; ranks ascend in each. Pure.
-std::vector<std::vector<HostRank>> group_by_reach(std::span<const PeerInfo> infos);
+/// The groups of a communicator, ordered by their first ranks. Pure.
+HostGroups group_by_reach(std::span<const PeerInfo> infos);
 
-/// Joins the parts' channels (by part, as sent by the leaders). `told`: the node of each part with
-/// its datacenter location. Pure.
-Result<CommTopology> join_parts(const std::vector<std::vector<HostRank>>& parts,
-                                const std::vector<PartChannels>& channels,
+/// Joins the parts (by group, as sent by the leaders). `told`: the node of each group with its
+/// datacenter location. Pure.
+Result<CommTopology> join_parts(std::span<const std::vector<PartChannels>> channels,
                                 std::span<const DatacenterNode> told);
 
 }  // namespace plexus

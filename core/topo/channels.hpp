@@ -20,7 +20,7 @@ enum class Pattern : uint8_t {
 };
 
 struct ChannelNets {
-  int in = 0;  // device numbers of the net plugin; 0 inside one node
+  int in = 0;  // device numbers of the net plugin; 0 in channels found inside one node
   int out = 0;
   friend bool operator==(const ChannelNets&, const ChannelNets&) = default;
 };

@@ -16,6 +16,7 @@ Result<ClusterChannels> plan_cluster(const XmlElement& machine, const ClusterReq
   }
   ClusterChannels cluster;
   cluster.parts = split_by_reach(system, request.options, request.machines > 1);
+  cluster.warnings = nvlink_warnings(cluster.parts);
   for (const System& part : cluster.parts) {
     GivenChannels given;
     if (!request.graphs.empty()) {

@@ -27,6 +27,7 @@ struct ClusterRequest {
 struct ClusterChannels {
   std::vector<System> parts;        // one machine's; several when only the network connects them
   std::vector<NodeChannels> found;  // by part
+  std::vector<std::string> warnings;
   JoinedChannels joined;
 };
 

@@ -77,6 +77,7 @@ bool connected_inside(const System& system, const TopoOptions& options, int from
 
 GdrUse gdr_use(const System& system, const TopoOptions& options, int rank, int net, bool sending) {
   const RankDetail& gpu = detail(system, rank);
+  net = system.node(NodeType::kNet, net).net.first;
   if (!options.reach.gdr || !gpu.gdr || !system.node(NodeType::kNet, net).net.gdr) {
     return GdrUse::kOff;
   }

@@ -6,7 +6,8 @@
 // Over several datacenters a ring visits one datacenter after the other with as few crossings as
 // possible (where the datacenters form a line, the middle ones are visited twice, with half of
 // their nodes each time). A tree is one tree per datacenter, whose root is below the root of the
-// next datacenter's tree.
+// next datacenter's tree, as in NCCL's cross-dc branch; communicators join datacenters by cost
+// (core/datacenter, kernels/program).
 #pragma once
 
 #include <array>

@@ -69,14 +69,15 @@ int local_net_of_gpu(const System& system, const TopoOptions& options, int rank,
     index = mirror_bits(index, net_count);
   }
   index += channel % nets_per_gpu(options, net_count, gpu_count);
-  return nets[static_cast<size_t>(index % net_count)];
+  return system.node(NodeType::kNet, nets[static_cast<size_t>(index % net_count)]).net.first;
 }
 
 int local_gpu_of_net(const System& system, const TopoOptions& options, int net) {
-  const std::vector<int> gpus = nearest(system, NodeType::kNet, net, NodeType::kGpu).ordinals;
+  const int first = system.node(NodeType::kNet, net).net.first;
+  const std::vector<int> gpus = nearest(system, NodeType::kNet, first, NodeType::kGpu).ordinals;
   for (int channel = 0; channel < kSearchChannelsMax; ++channel) {
     for (const int gpu : gpus) {
-      if (local_net_of_gpu(system, options, gpu, channel) == net) {
+      if (local_net_of_gpu(system, options, gpu, channel) == first) {
         return gpu;
       }
     }

@@ -19,7 +19,8 @@ struct Nearest {
 /// The nodes of type `to` with the widest path; among those, the ones with the best path type.
 Nearest nearest(const System& system, NodeType from, int ordinal, NodeType to);
 
-/// Ordinal of the port that channel `channel` of rank `rank` (ordinal) uses; -1: there is no port.
+/// Ordinal (NetDetail::first) of the port that channel `channel` of rank `rank` (ordinal) uses; -1:
+/// there is no port.
 int local_net_of_gpu(const System& system, const TopoOptions& options, int rank, int channel);
 /// The first rank, over all channels, whose local port this is; -1: none.
 int local_gpu_of_net(const System& system, const TopoOptions& options, int net);

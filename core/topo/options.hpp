@@ -36,10 +36,6 @@ struct TopoOptions {
   int cross_nic = 2;               // 0: never, 1: always, 2: when that gives more bandwidth
   NetPolicy nets_policy = NetPolicy::kAuto;
   int nets_per_gpu_max = 0;  // only with kMax
-  /// With NICs of unknown rail, a ring may leave by any NIC. NCCL 2.30 sets this, and its rings
-  /// then change rails between nodes. By default rings stay on the adapter by which they entered,
-  /// as in NCCL up to 2.28.
-  bool unknown_rails_match = false;
 };
 
 }  // namespace plexus

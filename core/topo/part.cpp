@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/bytes.hpp"
@@ -30,12 +31,31 @@ void keep_ranks(XmlElement& element, const std::vector<int>& ranks) {
   }
 }
 
-std::vector<int> numbers_of(std::span<const HostRank> ranks) {
-  std::vector<int> numbers;
+/// By rank: the rank that the search sees in its place.
+std::vector<int> seen_for(std::span<const HostRank> ranks, bool whole) {
+  std::map<std::pair<int, std::string>, int> of_place;
+  std::vector<int> seen;
   for (const HostRank& rank : ranks) {
-    numbers.push_back(rank.rank);
+    const int first = of_place.try_emplace({rank.numa, rank.bus_id}, rank.rank).first->second;
+    seen.push_back(whole ? rank.rank : first);
   }
-  return numbers;
+  return seen;
+}
+
+/// The ranks that the search sees, ascending.
+std::vector<int> seen_ranks(std::span<const HostRank> ranks, bool whole) {
+  std::vector<int> seen = seen_for(ranks, whole);
+  std::sort(seen.begin(), seen.end());
+  seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+  return seen;
+}
+
+std::map<int, int> index_of(const std::vector<int>& ranks) {
+  std::map<int, int> indexes;
+  for (const int rank : ranks) {
+    indexes.emplace(rank, static_cast<int>(indexes.size()));
+  }
+  return indexes;
 }
 
 // ---- the message ----
@@ -98,21 +118,66 @@ bool has_each_once(const ChannelGraph& graph, const std::vector<int>& ranks) {
   });
 }
 
+bool is_complete(const PartChannels& part, const std::vector<int>& numbers) {
+  const NodeChannels& found = part.found;
+  return found.ring.channels() > 0 && found.tree.channels() > 0 &&
+         found.ring.pattern == Pattern::kRing && is_tree(found.tree.pattern) &&
+         (found.nvls.channels() == 0 || found.nvls.pattern == Pattern::kNvls) &&
+         has_each_once(found.ring, numbers) && has_each_once(found.tree, numbers);
+}
+
+/// The parts with their ranks, without channels.
+std::vector<PartChannels> take_parts(ByteReader& reader, std::span<const HostRank> ranks) {
+  const bool whole = reader.take_between<int32_t>(0, 1) != 0;
+  const std::vector<int> seen = seen_ranks(ranks, whole);
+  std::map<int, size_t> part_of;
+  size_t count = 0;
+  for (const int rank : seen) {
+    const auto part =
+        static_cast<size_t>(reader.take_between<int32_t>(0, static_cast<int32_t>(seen.size()) - 1));
+    part_of.emplace(rank, part);
+    count = std::max(count, part + 1);
+  }
+  std::vector<PartChannels> parts(count);
+  const std::vector<int> stands_for = seen_for(ranks, whole);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    PartChannels& part = parts[part_of.at(stands_for[i])];
+    part.whole = whole;
+    part.ranks.push_back(ranks[i]);
+  }
+  return parts;
+}
+
+/// Those of the ranks whom `part` contains, themselves or by a representative.
+std::vector<HostRank> ranks_in(const System& part, std::span<const HostRank> ranks, bool whole) {
+  std::set<int> contained;
+  for (int ordinal = 0; ordinal < part.count(NodeType::kGpu); ++ordinal) {
+    contained.insert(part.node(NodeType::kGpu, ordinal).rank.rank);
+  }
+  const std::vector<int> stands_for = seen_for(ranks, whole);
+  std::vector<HostRank> within;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (contained.contains(stands_for[i])) {
+      within.push_back(ranks[i]);
+    }
+  }
+  return within;
+}
+
 // ---- filling in a topology file ----
 
-void drop_ranks_and_nets(XmlElement& element, std::span<const NetPort> nets) {
+/// Keeps the first NIC of each of the names, which are removed from `names`.
+void drop_ranks_and_nets(XmlElement& element, std::set<std::string>& names) {
   std::erase_if(element.children, [&](const XmlElement& child) {
     const std::string* const name = child.find("name");
-    const bool known = std::any_of(nets.begin(), nets.end(), [&](const NetPort& port) {
-      return name != nullptr && *name == port.name;
-    });
-    return child.tag == "host" || (child.tag == "net" && !known);
+    const bool kept = child.tag == "net" && name != nullptr && names.erase(*name) > 0;
+    return child.tag == "host" || (child.tag == "net" && !kept);
   });
   for (XmlElement& child : element.children) {
     if (child.tag == "gpu") {  // the rank in the job that wrote the file
       std::erase_if(child.attributes, [](const auto& entry) { return entry.first == "rank"; });
     }
-    drop_ranks_and_nets(child, nets);
+    drop_ranks_and_nets(child, names);
   }
 }
 
@@ -153,87 +218,100 @@ XmlElement& place_of_net(XmlElement& system, const NetPort& port) {
 }  // namespace
 
 Representatives choose_representatives(std::span<const HostRank> ranks) {
-  Representatives chosen;
-  std::map<std::pair<int, std::string>, size_t> of_place;
-  for (const HostRank& rank : ranks) {
-    const auto [at, is_new] = of_place.try_emplace({rank.numa, rank.bus_id}, chosen.ranks.size());
-    if (is_new) {
-      chosen.ranks.push_back(rank.rank);
-      chosen.followers.emplace_back();
-    } else {
-      chosen.followers[at->second].push_back(rank.rank);
+  Representatives chosen{.ranks = seen_ranks(ranks, false), .followers = {}};
+  chosen.followers.resize(chosen.ranks.size());
+  const std::map<int, int> indexes = index_of(chosen.ranks);
+  const std::vector<int> stands_for = seen_for(ranks, false);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].rank != stands_for[i]) {
+      chosen.followers[static_cast<size_t>(indexes.at(stands_for[i]))].push_back(ranks[i].rank);
     }
   }
   return chosen;
 }
 
-Result<PartChannels> search_part(const XmlElement& machine, const PartRequest& request) {
-  PartChannels part;
-  part.whole = !request.graphs.empty();
-  if (part.whole && request.ranks.size() > kGivenRanksMax) {
+Result<HostChannels> search_host(const XmlElement& machine, const PartRequest& request) {
+  const bool whole = !request.graphs.empty();
+  if (whole && request.ranks.size() > kGivenRanksMax) {
     return fail(
         Code::kInvalidUsage,
         "NCCL_GRAPH_FILE supports at most {} ranks per host, and this host has {}: unset it",
         kGivenRanksMax, request.ranks.size());
   }
   XmlElement seen = machine;
-  keep_ranks(seen,
-             part.whole ? numbers_of(request.ranks) : choose_representatives(request.ranks).ranks);
+  keep_ranks(seen, seen_ranks(request.ranks, whole));
   PLEXUS_TRY(system, build_system(seen));
-  system.inter = request.inter;
-  compute_paths(system, request.options);
-  GivenChannels given;
-  if (part.whole) {
-    PLEXUS_TRY(parsed, parse_graphs(request.graphs, system, request.options));
-    given = std::move(parsed);
+  const std::vector<System> systems = split_by_reach(system, request.options, request.inter);
+  HostChannels host{.parts = {}, .warnings = nvlink_warnings(systems)};
+  for (const System& one : systems) {
+    PartChannels part{.ranks = ranks_in(one, request.ranks, whole), .whole = whole, .found = {}};
+    GivenChannels given;
+    if (whole) {
+      PLEXUS_TRY(parsed, parse_graphs(request.graphs, one, request.options));
+      given = std::move(parsed);
+    }
+    part.found = search_node(one, request.options, given);
+    host.parts.push_back(std::move(part));
   }
-  part.found = search_node(system, request.options, given);
-  return part;
+  return host;
 }
 
-std::string encode(const PartChannels& part, std::span<const HostRank> ranks) {
-  std::map<int, int> index_of;
-  for (const int rank : part.whole ? numbers_of(ranks) : choose_representatives(ranks).ranks) {
-    index_of.emplace(rank, static_cast<int>(index_of.size()));
+std::string encode(std::span<const PartChannels> parts, std::span<const HostRank> ranks) {
+  const bool whole = parts.front().whole;
+  std::map<int, int> part_of;  // by rank that the search saw
+  for (size_t part = 0; part < parts.size(); ++part) {
+    for (const int rank : seen_ranks(parts[part].ranks, whole)) {
+      part_of.emplace(rank, static_cast<int>(part));
+    }
   }
   ByteWriter writer;
-  writer.put(static_cast<int32_t>(part.whole));
-  put_graph(writer, part.found.ring, index_of);
-  put_graph(writer, part.found.tree, index_of);
-  put_graph(writer, part.found.nvls, index_of);
+  writer.put(static_cast<int32_t>(whole));
+  for (const int rank : seen_ranks(ranks, whole)) {
+    writer.put(static_cast<int32_t>(part_of.at(rank)));
+  }
+  for (const PartChannels& part : parts) {
+    const std::map<int, int> indexes = index_of(seen_ranks(part.ranks, whole));
+    put_graph(writer, part.found.ring, indexes);
+    put_graph(writer, part.found.tree, indexes);
+    put_graph(writer, part.found.nvls, indexes);
+  }
   return writer.take();
 }
 
-Result<PartChannels> decode_part(std::string_view bytes, std::span<const HostRank> ranks) {
+Result<std::vector<PartChannels>> decode_parts(std::string_view bytes,
+                                               std::span<const HostRank> ranks) {
   ByteReader reader(bytes);
-  PartChannels part;
-  part.whole = reader.take_between<int32_t>(0, 1) != 0;
-  const std::vector<int> numbers =
-      part.whole ? numbers_of(ranks) : choose_representatives(ranks).ranks;
-  part.found.ring = take_graph(reader, numbers);
-  part.found.tree = take_graph(reader, numbers);
-  part.found.nvls = take_graph(reader, numbers);
-  if (!reader.whole() || part.found.ring.channels() == 0 || part.found.tree.channels() == 0 ||
-      part.found.ring.pattern != Pattern::kRing || !is_tree(part.found.tree.pattern) ||
-      (part.found.nvls.channels() > 0 && part.found.nvls.pattern != Pattern::kNvls) ||
-      !has_each_once(part.found.ring, numbers) || !has_each_once(part.found.tree, numbers)) {
+  std::vector<PartChannels> parts = take_parts(reader, ranks);
+  bool good = true;
+  for (PartChannels& part : parts) {
+    const std::vector<int> numbers = seen_ranks(part.ranks, part.whole);
+    if (numbers.empty()) {
+      good = false;
+      break;
+    }
+    part.found.ring = take_graph(reader, numbers);
+    part.found.tree = take_graph(reader, numbers);
+    part.found.nvls = take_graph(reader, numbers);
+    good = good && is_complete(part, numbers);
+  }
+  if (!good || !reader.whole()) {
     return fail(Code::kInvalidUsage,
                 "the topology sent by the host of rank {} ({} bytes) is malformed: use the same "
                 "version of Plexus on all ranks",
                 ranks.empty() ? -1 : ranks.front().rank, bytes.size());
   }
-  return part;
+  return parts;
 }
 
-NodeChannels expand(const PartChannels& part, std::span<const HostRank> ranks) {
+NodeChannels expand(const PartChannels& part) {
   NodeChannels channels = part.found;
   if (part.whole) {
     return channels;
   }
-  const Representatives chosen = choose_representatives(ranks);
+  const Representatives chosen = choose_representatives(part.ranks);
   const auto with_followers = [&](const std::vector<int>& order) {
     std::vector<int> all;
-    all.reserve(ranks.size());
+    all.reserve(part.ranks.size());
     for (const int rank : order) {
       const auto at = std::lower_bound(chosen.ranks.begin(), chosen.ranks.end(), rank);
       const auto& followers =
@@ -260,7 +338,11 @@ Result<XmlElement> fill_template(XmlElement machine,
     return fail(Code::kInvalidUsage, "the topology file has no <cpu>: add one for the ranks");
   }
   std::rotate(machine.children.begin(), first_cpu, std::next(first_cpu));
-  drop_ranks_and_nets(machine, nets);
+  std::set<std::string> names;
+  for (const NetPort& port : nets) {
+    names.insert(port.name);
+  }
+  drop_ranks_and_nets(machine, names);
   for (size_t number = 0; number < nets.size(); ++number) {
     describe_port(place_of_net(machine, nets[number]), nets[number], static_cast<int>(number));
   }

@@ -2,7 +2,8 @@
 #include "core/topo/paths.hpp"
 
 #include <algorithm>
-#include <numeric>
+
+#include <fmt/format.h>
 
 #include "core/topo/decisions.hpp"
 #include "core/topo/local.hpp"
@@ -171,13 +172,21 @@ struct End {
   int ordinal;
 };
 
+/// The type of two paths that meet at a CPU: C2C to it and then PCIe are P2C, not PHB.
+PathType joined_type(PathType first, PathType second) {
+  const bool c2c = first == PathType::kC2c || second == PathType::kC2c;
+  const PathType type = worse(first, second);
+  return c2c && type == PathType::kPhb ? PathType::kP2c : type;
+}
+
 /// Redirects the path from `from` to `to` over `via`.
 void detour(System& system, End from, End via, End to) {
   const Path& first = system.path(from.type, from.ordinal, via.type, via.ordinal);
   const Path& second = system.path(via.type, via.ordinal, to.type, to.ordinal);
-  Path path{.hops = first.hops,
-            .gb_per_s = std::min(first.gb_per_s, second.gb_per_s),
-            .type = via.type == NodeType::kGpu ? PathType::kPxn : worse(first.type, second.type)};
+  Path path{
+      .hops = first.hops,
+      .gb_per_s = std::min(first.gb_per_s, second.gb_per_s),
+      .type = via.type == NodeType::kGpu ? PathType::kPxn : joined_type(first.type, second.type)};
   path.hops.insert(path.hops.end(), second.hops.begin(), second.hops.end());
   system.node(from.type, from.ordinal)
       .paths.at(static_cast<size_t>(to.type))
@@ -286,6 +295,23 @@ void compute_bandwidths(System& system) {
   }
 }
 
+bool has_nvlink(const System& system, int rank) {
+  const Node& device = system.node(NodeType::kDevice, device_of(system, rank));
+  return std::any_of(device.links.begin(), device.links.end(),
+                     [](const Link& link) { return link.type == LinkType::kNvl; });
+}
+
+/// The opposite of bus_id_number, as NCCL's files write it.
+std::string bus_id_text(uint64_t id) {
+  constexpr uint64_t kByte = 0xff;
+  constexpr uint64_t kNibble = 0xf;
+  constexpr int kDomainShift = 20;
+  constexpr int kBusShift = 12;
+  constexpr int kDeviceShift = 4;
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", id >> kDomainShift, (id >> kBusShift) & kByte,
+                     (id >> kDeviceShift) & kByte, id & kNibble);
+}
+
 }  // namespace
 
 void compute_paths(System& system, const TopoOptions& options) {
@@ -298,34 +324,58 @@ void compute_paths(System& system, const TopoOptions& options) {
 
 std::vector<System> split_by_reach(const System& system, const TopoOptions& options, bool inter) {
   System whole = system;
+  whole.inter = inter;
   compute_paths(whole, options);
   const int ranks = whole.count(NodeType::kGpu);
   std::vector<int> part(static_cast<size_t>(ranks));
-  std::iota(part.begin(), part.end(), 0);
-  for (int left = 0; left < ranks; ++left) {
-    for (int right = 0; right < ranks; ++right) {
-      const int from = part[static_cast<size_t>(right)];
-      const int to = part[static_cast<size_t>(left)];
-      if (from != to &&
-          whole.path(NodeType::kGpu, left, NodeType::kGpu, right).type < PathType::kNet) {
-        std::replace(part.begin(), part.end(), std::max(from, to), std::min(from, to));
+  for (int rank = 0; rank < ranks; ++rank) {
+    int& own = part[static_cast<size_t>(rank)] = rank;
+    for (int before = 0; before < rank; ++before) {
+      if (whole.path(NodeType::kGpu, rank, NodeType::kGpu, before).type < PathType::kNet) {
+        own = std::min(own, part[static_cast<size_t>(before)]);
       }
     }
+  }
+  if (std::all_of(part.begin(), part.end(), [](int number) { return number == 0; })) {
+    return {std::move(whole)};
   }
   std::vector<System> parts;
   for (int number = 0; number < ranks; ++number) {
     std::vector<bool> keep(part.size());
     std::transform(part.begin(), part.end(), keep.begin(),
                    [number](int of) { return of == number; });
-    const auto kept = std::count(keep.begin(), keep.end(), true);
-    if (kept > 0) {
+    if (std::find(keep.begin(), keep.end(), true) != keep.end()) {
       System one = without_ranks(whole, keep);
-      one.inter = inter || kept < ranks;
+      one.inter = true;
       compute_paths(one, options);
       parts.push_back(std::move(one));
     }
   }
   return parts;
+}
+
+std::vector<std::string> nvlink_warnings(std::span<const System> parts) {
+  std::vector<const Node*> with;
+  std::vector<const Node*> without;
+  for (const System& part : parts) {
+    for (int rank = 0; rank < part.count(NodeType::kGpu); ++rank) {
+      const Node& node = part.node(NodeType::kGpu, rank);
+      if (!node.rank.is_host) {
+        (has_nvlink(part, rank) ? with : without).push_back(&node);
+      }
+    }
+  }
+  std::vector<std::string> sentences;
+  if (with.size() > without.size()) {
+    for (const Node* const node : without) {
+      sentences.push_back(fmt::format(
+          "GPU {} ({}, rank {}) has no NVLink while those of {} other ranks of its host have: the "
+          "host's channels become few and slow, or leave it out; check it with nvidia-smi nvlink "
+          "--status",
+          node->rank.device, bus_id_text(node->id), node->rank.rank, with.size()));
+    }
+  }
+  return sentences;
 }
 
 }  // namespace plexus

@@ -66,10 +66,12 @@ class Search {
  public:
   Search(const System& system, const TopoOptions& options, const SearchRequest& request)
       : system_(system),
+        options_(options),
         request_(request),
         state_(system, options),
         ranks_(system.count(NodeType::kGpu)),
         inter_(system.inter && system.count(NodeType::kNet) > 0),
+        names_nets_(inter_),
         sm_min_(system.sm_min()),
         speeds_(channel_speeds(sm_min_, inter_)),
         cross_nic_(may_cross(request.pattern) ? options.cross_nic : 0) {}
@@ -290,18 +292,14 @@ class Search {
     best_.order.assign(static_cast<size_t>(ranks_), 0);
     std::iota(best_.order.begin(), best_.order.end(), 0);
     best_.nets.assign(1, {});
-    if (inter_) {
-      best_.nets[0] = {.in = std::max(0, preferred_net(0)),
-                       .out = std::max(0, preferred_net(ranks_ - 1))};
+    names_nets_ = system_.count(NodeType::kNet) > 0;  // as NCCL, also inside one node
+    if (names_nets_) {
+      best_.nets[0] = {.in = std::max(0, local_net_of_gpu(system_, options_, 0, 0)),
+                       .out = std::max(0, local_net_of_gpu(system_, options_, ranks_ - 1, 0))};
     }
     best_.intra_gb_per_s = best_.inter_gb_per_s = kLowest;
     best_.intra_type = best_.inter_type = PathType::kSys;
     best_.channels = 1;
-  }
-
-  [[nodiscard]] int preferred_net(int rank) const {
-    const std::vector<int> nets = nearest(system_, NodeType::kGpu, rank, NodeType::kNet).ordinals;
-    return nets.empty() ? -1 : nets.front();
   }
 
   [[nodiscard]] ChannelGraph finish() const {
@@ -325,8 +323,8 @@ class Search {
       graph.ranks.push_back(std::move(ranks));
       const ChannelNets& nets = best_.nets[static_cast<size_t>(channel)];
       graph.nets.push_back(
-          inter_ ? ChannelNets{.in = device_of_net(nets.in), .out = device_of_net(nets.out)}
-                 : ChannelNets{});
+          names_nets_ ? ChannelNets{.in = device_of_net(nets.in), .out = device_of_net(nets.out)}
+                      : ChannelNets{});
     }
     return graph;
   }
@@ -336,10 +334,12 @@ class Search {
   }
 
   const System& system_;
+  const TopoOptions& options_;
   SearchRequest request_;
   SearchState state_;
   int ranks_;
   bool inter_;
+  bool names_nets_;
   int sm_min_;
   std::span<const float> speeds_;
   int cross_nic_;

@@ -89,33 +89,39 @@ void SearchState::next_channel_from_net(Turns turns, Budget& budget) {
       continue;
     }
     if (attempt_->pattern == Pattern::kRing && attempt_->cross_nic == 2 && channel % 2 == 1 &&
-        net != nets_at(channel - 1).out) {
+        first_of(net) != nets_at(channel - 1).out) {
       continue;
     }
-    nets_at(channel).in = net;
+    nets_at(channel).in = first_of(net);
     attempt_->latency_us = system_.node(NodeType::kNet, net).net.latency_us;
     take_net(net, whole_gb_per_s);
+    bool last = false;
     if (attempt_->pattern == Pattern::kNvls) {
-      start_head(net, count, turns, budget);
+      last = start_head(net, count, turns, budget);
     } else {
       start_at_net(net, turns, budget);
     }
     take_net(net, -whole_gb_per_s);
+    if (last) {
+      return;
+    }
   }
 }
 
-void SearchState::start_head(int net, int nets, Turns turns, Budget& budget) {
+/// Whether the port's rank was still free: then it was tried, and no other port may replace it.
+bool SearchState::start_head(int net, int nets, Turns turns, Budget& budget) {
   const int head = system_.node(NodeType::kNet, net).net.local_gpu;
   if (attempt_->channels >= nets || head < 0) {
-    return;
+    return false;
   }
   for (int channel = 0; channel < attempt_->channels; ++channel) {
     if (order_at(channel, 0) == head) {
-      return;
+      return false;
     }
   }
   const Place from = {NodeType::kNet, net};
   try_rank(&from, head, 0, turns, budget);
+  return true;
 }
 
 void SearchState::start_at_net(int net, Turns turns, Budget& budget) {
@@ -231,23 +237,22 @@ bool SearchState::may_leave_by(int net, int step) const {
   if (in.plane >= 0 && out.plane >= 0 && in.plane != out.plane) {
     return false;
   }
-  if (attempt_->pattern == Pattern::kTree && net != nets.in) {
+  if (attempt_->pattern == Pattern::kTree && first_of(net) != nets.in) {
     return false;
   }
   if (attempt_->pattern == Pattern::kRing && attempt_->cross_nic == 2) {
-    if (channel % 2 == 1 && net != attempt_->nets[static_cast<size_t>(channel - 1)].in) {
+    if (channel % 2 == 1 && first_of(net) != attempt_->nets[static_cast<size_t>(channel - 1)].in) {
       return false;
     }
   } else if (attempt_->cross_nic == 0) {
     const bool rails_known = in.rail >= 0 && out.rail >= 0;
     const bool same =
-        rails_known ? in.rail == out.rail
-                    : options_.unknown_rails_match || (in.guid == out.guid && in.port == out.port);
+        rails_known ? in.rail == out.rail : in.guid == out.guid && in.port == out.port;
     if (!same) {
       return false;
     }
   }
-  return attempt_->pattern != Pattern::kBalancedTree || step == 0 || net == nets.out;
+  return attempt_->pattern != Pattern::kBalancedTree || step == 0 || first_of(net) == nets.out;
 }
 
 void SearchState::leave_by_net(int rank, int step, Turns turns, Budget& budget) {
@@ -268,7 +273,7 @@ void SearchState::leave_by_net(int rank, int step, Turns turns, Budget& budget) 
     const bool taken = take(here, {NodeType::kNet, net}, 1);
     attempt_->inter_gb_per_s = whole;
     if (taken) {
-      nets_at(attempt_->channels).out = net;
+      nets_at(attempt_->channels).out = first_of(net);
       visit(rank, step, onward, budget);
       attempt_->inter_gb_per_s = part;
       take(here, {NodeType::kNet, net}, -1);
@@ -346,7 +351,9 @@ bool SearchState::take(Place from, Place to, int factor) {
 }
 
 int SearchState::take_hops(const Path& path, int length, float gb_per_s, bool from_rank) {
-  constexpr float kIntelPeerOverhead = 6.0F / 5;
+  // 6/5, but multiplied before it is divided: 7 GB/s take 8.4 then, not one bit more.
+  constexpr float kIntelCarried = 6;
+  constexpr float kIntelUseful = 5;
   constexpr int kSmAmpere = 80;
   constexpr float kOldGpuBackflow = 1.0F / 8;
   float pci_gb_per_s = gb_per_s;
@@ -354,7 +361,7 @@ int SearchState::take_hops(const Path& path, int length, float gb_per_s, bool fr
     const Node& node = system_.nodes[static_cast<size_t>(system_.link(hop).to)];
     if (node.type == NodeType::kCpu && from_rank && path.type == PathType::kPhb &&
         node.cpu.kind.arch == CpuArch::kX86 && node.cpu.kind.vendor == CpuVendor::kIntel) {
-      pci_gb_per_s = gb_per_s * kIntelPeerOverhead;
+      pci_gb_per_s = gb_per_s * kIntelCarried / kIntelUseful;
     }
   }
   for (int step = 0; step < length; ++step) {

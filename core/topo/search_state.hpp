@@ -29,7 +29,7 @@ struct Attempt {
   int channels = 0;
   int hops = 0;
   std::vector<int> order;         // [channels][ranks]
-  std::vector<ChannelNets> nets;  // [channels]
+  std::vector<ChannelNets> nets;  // [channels], each the first node of its port
 };
 
 /// Index of a channel's rank in `Attempt::order`.
@@ -68,7 +68,7 @@ class SearchState {
   void next_channel_inside(Turns turns, Budget& budget);
   void next_channel_from_net(Turns turns, Budget& budget);
   void start_at_net(int net, Turns turns, Budget& budget);
-  void start_head(int net, int nets, Turns turns, Budget& budget);
+  bool start_head(int net, int nets, Turns turns, Budget& budget);
   void visit(int rank, int step, Turns turns, Budget& budget);
   void leave_by_net(int rank, int step, Turns turns, Budget& budget);
   void go_on(int rank, int step, Turns turns, Budget& budget);
@@ -77,6 +77,7 @@ class SearchState {
   void try_rank(const Place* from, int rank, int step, Turns turns, Budget& budget);
 
   [[nodiscard]] bool is_better(const Attempt& found, const Attempt& known) const;
+  [[nodiscard]] int first_of(int net) const { return system_.node(NodeType::kNet, net).net.first; }
   [[nodiscard]] bool may_leave_by(int net, int step) const;
   [[nodiscard]] std::vector<int> next_ranks(int rank, int net_in) const;
   [[nodiscard]] std::vector<int> keep_neighbours(std::vector<int> next, int rank) const;

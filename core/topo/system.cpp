@@ -16,6 +16,7 @@ constexpr int kNodesPerTypeMax = 640;
 constexpr int kLinksMax = 576;
 constexpr std::string_view kClassNvSwitch = "0x068000";
 constexpr std::string_view kClassNvlinkBridge = "0x068001";
+constexpr std::string_view kClassDisplay = "0x03";  // GPUs, of any subclass
 
 class Builder {
  public:
@@ -66,7 +67,7 @@ class Builder {
     at(index).cpu.kind = kind;
     for (const XmlElement& child : element.children) {
       if (child.tag == "pci") {
-        PLEXUS_TRY(add_pci(child, index));
+        PLEXUS_TRY(add_pci(child, index, index));
       } else if (child.tag == "nic") {
         PLEXUS_TRY(nic, add(NodeType::kNic, static_cast<uint64_t>(numa), host));
         connect_both(system_, index, nic, LinkType::kPci, kLocalGbPerS);
@@ -106,23 +107,22 @@ class Builder {
     return kind;
   }
 
-  Result<void> add_pci(const XmlElement& element, int parent) {
+  Result<void> add_pci(const XmlElement& element, int parent, int cpu) {
     PLEXUS_TRY(bus_id, element.text("busid"));
     const uint64_t id = bus_id_number(bus_id);
-    if (!bus_ids_.try_emplace({at(parent).host, id}, &element).second) {
-      return fail(Code::kInvalidUsage, "{}: bus id {} is given twice, see line {}", element.where(),
-                  bus_id, bus_ids_.at({at(parent).host, id})->line);
-    }
     int index = -1;
     if (element.find_child("gpu") != nullptr) {
       PLEXUS_TRY(device, add_gpus(element, id, parent));
       index = device;
     } else if (element.find_child("nic") != nullptr) {
-      PLEXUS_TRY(nic, add(NodeType::kNic, id, at(parent).host));
-      index = nic;
+      const auto known = nics_.find({cpu, id});
+      if (known == nics_.end()) {
+        PLEXUS_TRY(nic, add(NodeType::kNic, id, at(parent).host));
+        index = nics_[{cpu, id}] = nic;
+      }
       for (const XmlElement& child : element.children) {
         if (child.tag == "nic") {
-          PLEXUS_TRY(add_nets(child, index));
+          PLEXUS_TRY(add_nets(child, nics_.at({cpu, id})));
         }
       }
     } else {
@@ -132,7 +132,7 @@ class Builder {
       at(index).pci_ids = pci_ids;
       for (const XmlElement& child : element.children) {
         if (child.tag == "pci") {
-          PLEXUS_TRY(add_pci(child, index));
+          PLEXUS_TRY(add_pci(child, index, cpu));
         }
       }
     }
@@ -238,9 +238,8 @@ class Builder {
       }
       NetDetail net;
       PLEXUS_TRY(device, element.integer("dev"));
-      if (device < 0 || !net_devices_.insert({at(parent).host, device}).second) {
-        return fail(Code::kInvalidUsage, "{}: dev {} is negative or given twice", element.where(),
-                    device);
+      if (device < 0) {
+        return fail(Code::kInvalidUsage, "{}: dev {} is negative", element.where(), device);
       }
       PLEXUS_TRY(mbit_per_s, element.integer("speed", kSpeedDefault));
       PLEXUS_TRY(latency_us, element.number("latency", 0));
@@ -260,6 +259,8 @@ class Builder {
       net.connections_max = static_cast<int>(connections);
       net.rail = static_cast<int>(rail);
       net.plane = static_cast<int>(plane);
+      net.first = first_nets_.try_emplace({at(parent).host, device}, system_.count(NodeType::kNet))
+                      .first->second;
       PLEXUS_TRY(index, add(NodeType::kNet, static_cast<uint64_t>(device), at(parent).host));
       const float gb_per_s = net.gb_per_s;
       at(index).net = std::move(net);
@@ -279,7 +280,7 @@ class Builder {
       if (child.tag == "pci" && indexes_.contains(&child)) {
         PLEXUS_TRY(add_peer_links(child, cpu, indexes_.at(&child)));
       } else if (child.tag == "gpu" && child.find("rank") != nullptr && pci >= 0) {
-        PLEXUS_TRY(add_gpu_links(child, cpu, pci));
+        PLEXUS_TRY(add_gpu_links(child, cpu, devices_.at({at(pci).host, at(pci).id})));
       } else if (child.tag == "pcilink" && pci >= 0) {
         PLEXUS_TRY(target, child.text("target"));
         if (const int peer = find_switch(bus_id_number(target), at(pci).host); peer >= 0) {
@@ -325,7 +326,7 @@ class Builder {
       connect_both(system_, device, system_.index_of(NodeType::kNvs, 0), LinkType::kNvl, gb_per_s);
     } else if (target_class == kClassNvlinkBridge) {
       connect_both(system_, device, cpu, LinkType::kNvl, gb_per_s);
-    } else if (target_class.starts_with("0x0302") || target_class.starts_with("0x0300")) {
+    } else if (target_class.starts_with(kClassDisplay)) {
       PLEXUS_TRY(target, link.text("target"));
       const auto found = devices_.find({at(device).host, bus_id_number(target)});
       if (found != devices_.end()) {  // each end describes its own direction
@@ -371,10 +372,10 @@ class Builder {
   System system_;
   std::map<uint64_t, size_t> hosts_;  // by host_hash, numbered in order of appearance
   std::map<const XmlElement*, int> cpus_;
-  std::map<const XmlElement*, int> indexes_;  // index by <pci> element
-  std::map<std::pair<int, uint64_t>, const XmlElement*> bus_ids_;
-  std::map<std::pair<int, uint64_t>, int> devices_;  // (host, bus id)
-  std::set<std::pair<int, int64_t>> net_devices_;
+  std::map<const XmlElement*, int> indexes_;           // index by <pci> element
+  std::map<std::pair<int, uint64_t>, int> devices_;    // (host, bus id): the first
+  std::map<std::pair<int, uint64_t>, int> nics_;       // (index of the CPU, bus id)
+  std::map<std::pair<int, int64_t>, int> first_nets_;  // (host, device): ordinal
   std::set<int64_t> ranks_;
 };
 

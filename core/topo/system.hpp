@@ -58,6 +58,9 @@ struct NetDetail {  // kNet
   int rail = -1;       // -1: not known
   int plane = -1;      // -1: not known
   int local_gpu = -1;  // ordinal of the rank that this port serves; set with the paths
+  /// Ordinal of the first node with this device number. A file may have several (virtual NICs below
+  /// every CPU); NCCL knows ports by their numbers and finds the first.
+  int first = 0;
 };
 
 struct CpuDetail {  // kCpu
@@ -113,11 +116,12 @@ struct System {
   [[nodiscard]] int sm_max() const;
 };
 
-/// Ranks are the `gpu` elements that have a rank, and the `host` elements.
+/// Ranks are the `gpu` elements that have a rank, and the `host` elements. As in NCCL a bus id or a
+/// port may be described several times: a NIC below one CPU becomes one node, others several.
 Result<System> build_system(const XmlElement& machine);
 
-/// A copy without the ranks for which `keep` (by ordinal) is false, and without devices that no
-/// remaining rank uses. Paths are not copied.
+/// A copy without the ranks for which `keep` (by ordinal) is false. As in NCCL their devices stay,
+/// and count in the system's bandwidths. Paths are not copied.
 System without_ranks(const System& system, const std::vector<bool>& keep);
 
 /// A bus id such as "dddd:bb:dd.f" as a number, from its hexadecimal digits.

@@ -95,17 +95,9 @@ System with_nodes(const System& system, const std::vector<bool>& keep) {
 
 System without_ranks(const System& system, const std::vector<bool>& keep) {
   std::vector<bool> kept(system.nodes.size(), true);
-  std::vector<bool> used(system.nodes.size(), false);
   for (int ordinal = 0; ordinal < system.count(NodeType::kGpu); ++ordinal) {
-    const int rank = system.index_of(NodeType::kGpu, ordinal);
-    kept[static_cast<size_t>(rank)] = keep[static_cast<size_t>(ordinal)];
-    for (const Link& link : system.nodes[static_cast<size_t>(rank)].links) {
-      used[static_cast<size_t>(link.to)] =
-          used[static_cast<size_t>(link.to)] || keep[static_cast<size_t>(ordinal)];
-    }
-  }
-  for (const int device : system.of_type.at(static_cast<size_t>(NodeType::kDevice))) {
-    kept[static_cast<size_t>(device)] = used[static_cast<size_t>(device)];
+    kept[static_cast<size_t>(system.index_of(NodeType::kGpu, ordinal))] =
+        keep[static_cast<size_t>(ordinal)];
   }
   return with_nodes(system, kept);
 }

@@ -63,6 +63,11 @@ PLEXUS_HOST_DEVICE constexpr TreePlace second_tree(int nplaces, int place) {
   return tree;
 }
 
+/// The root of first_tree or second_tree.
+PLEXUS_HOST_DEVICE constexpr int root_place(int tree, int nplaces) {
+  return tree == 0 || nplaces == 1 ? 0 : nplaces % 2 == 0 ? nplaces - 1 : 1;
+}
+
 /// A place in a tree over places that are grouped in nodes (hosts): one tree per node, and one tree
 /// over the nodes that connects the roots of the nodes' trees. Node i has the places starts[i] ..
 /// starts[i + 1] - 1, the last one up to nplaces - 1. Only edges of the upper tree join two nodes.
@@ -87,10 +92,7 @@ PLEXUS_HOST_DEVICE constexpr NodesTreePlace nodes_tree(
   const auto places_of = [&](int at) {
     return (at + 1 < nnodes ? starts[at + 1] : nplaces) - starts[at];
   };
-  const auto root_of = [&](int at) {
-    const int count = places_of(at);
-    return starts[at] + (tree == 0 || count == 1 ? 0 : count % 2 == 0 ? count - 1 : 1);
-  };
+  const auto root_of = [&](int at) { return starts[at] + root_place(tree, places_of(at)); };
   NodesTreePlace result;
   const auto add_down = [&](int at) { result.down[result.downs++] = at; };
   const TreePlace inside = place_in_tree(tree, places_of(node), place - starts[node]);

@@ -2,9 +2,10 @@
 // Double binary tree all-reduce: up a binary tree to its root and down again, as two lanes that
 // overlap over loops. Odd channels use the second tree (binary_tree.hpp), so that with two channels
 // every rank sends about as much as it receives. If ranks are grouped in nodes (hosts), each node
-// is a tree below a tree over the nodes. Chunks per loop: 1. Steps: 2 x depth, depth <=
+// is a tree below a tree over the nodes; over several datacenters each has such a tree, and hangs
+// by its root below a rank of another one. Chunks per loop: 1. Steps: 2 x depth, depth <=
 // log2(nranks) + 1, with nodes the sum of both trees' depths. Chunks sent: 3 by an interior rank
-// (one up, two down; 4 by the root of a node), 1 by a leaf.
+// (one up, two down; 4 by the root of a node), 1 by a leaf; one more per datacenter below the rank.
 #pragma once
 
 #include "kernels/algorithms/binary_tree.hpp"
@@ -13,10 +14,14 @@
 
 namespace plexus {
 
+/// A rank has at most 2 children in its node and 2 in other nodes; the rest are datacenters.
+inline constexpr int kTreeChildrenMax = 64;
+
 /// The ranks of a place's children; in a reduction the own contribution comes first.
 struct TreeChildren {
-  int ranks[4] = {-1, -1, -1, -1};
+  int ranks[kTreeChildrenMax] = {};
   int count = 0;
+  PLEXUS_HOST_DEVICE constexpr void add(int rank) { ranks[count++] = rank; }
   [[nodiscard]] PLEXUS_HOST_DEVICE constexpr int size() const { return count; }
   PLEXUS_HOST_DEVICE constexpr int operator[](int index) const { return ranks[index]; }
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
@@ -49,8 +54,8 @@ PLEXUS_HOST_DEVICE void tree_all_reduce_at(Prims& prims, int parent, const TreeC
   }
 }
 
-/// `starts`: [nnodes] first places of the nodes, ascending from 0, borrowed. `above` and `below`:
-/// the ranks above and below the root of this tree; kNoPlace: none.
+/// `starts`: [nnodes] first places of the nodes, ascending from 0, borrowed. `above`: the rank
+/// above the root of this tree; kNoPlace: none. `below`: ranks of other datacenters below this one.
 template <class Prims>
 PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims,
                                         const RingView& ring,
@@ -58,20 +63,16 @@ PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims,
                                         const int* starts,
                                         int nnodes,
                                         int above = kNoPlace,
-                                        int below = kNoPlace) {
+                                        const TreeChildren& below = {}) {
   const NodesTreePlace place = nodes_tree(tree, starts, nnodes, ring.nranks, ring.position);
   TreeChildren children;
-  for (; children.count < place.downs; ++children.count) {
-    children.ranks[children.count] = ring.at(place.down[children.count]);
+  for (int child = 0; child < place.downs; ++child) {
+    children.add(ring.at(place.down[child]));
   }
-  if (place.up != kNoPlace) {
-    tree_all_reduce_at(prims, ring.at(place.up), children);
-    return;
+  for (int child = 0; child < below.count; ++child) {
+    children.add(below[child]);
   }
-  if (below != kNoPlace) {
-    children.ranks[children.count++] = below;
-  }
-  tree_all_reduce_at(prims, above, children);
+  tree_all_reduce_at(prims, place.up != kNoPlace ? ring.at(place.up) : above, children);
 }
 
 }  // namespace plexus

@@ -116,21 +116,35 @@ DatacenterPart part_of(const RecordInput& input, int datacenter) {
   return part;
 }
 
-/// kNoPlace: there is no such datacenter.
-int root_of_datacenter(const RecordInput& input, int datacenter) {
-  const DatacenterPart part = datacenter < 0 ? DatacenterPart{} : part_of(input, datacenter);
-  const int size = static_cast<int>(part.ring.size());
-  for (int place = 0; place < size; ++place) {
-    if (nodes_tree(input.variant, part.nodes.data(), static_cast<int>(part.nodes.size()), size,
-                   place)
-            .up == kNoPlace) {
-      return part.ring[static_cast<size_t>(place)];
-    }
-  }
-  return kNoPlace;
+/// The root of a host's tree in a datacenter: of the host with the root of the datacenter's tree,
+/// or of the one `turn` hosts further.
+int rank_at_turn(const DatacenterPart& part, int tree, int turn) {
+  const auto nodes = static_cast<int>(part.nodes.size());
+  const auto node = static_cast<size_t>((root_place(tree, nodes) + turn) % nodes);
+  const int first = part.nodes[node];
+  const int end =
+      node + 1 < part.nodes.size() ? part.nodes[node + 1] : static_cast<int>(part.ring.size());
+  return part.ring[static_cast<size_t>(first + root_place(tree, end - first))];
 }
 
-/// A tree in every datacenter; each root is a child in the tree of the previous datacenter.
+/// The datacenters below one in the tree over datacenters.
+std::vector<int> datacenters_below(const RecordInput& input, int datacenter) {
+  if (input.above.empty()) {  // each is below the one before it
+    const int last = *std::max_element(input.datacenters.begin(), input.datacenters.end());
+    return datacenter < last ? std::vector{datacenter + 1} : std::vector<int>{};
+  }
+  std::vector<int> below;
+  for (size_t other = 0; other < input.above.size(); ++other) {
+    if (input.above[other] == datacenter) {
+      below.push_back(static_cast<int>(other));
+    }
+  }
+  return below;
+}
+
+/// A tree in every datacenter, whose root hangs below a rank of the datacenter above: the first one
+/// there below the root, the next below the root of another host, and so on, so that they cross at
+/// different hosts.
 Program record_tree_over_datacenters(const RecordInput& in) {
   const auto at = std::find(in.ring.begin(), in.ring.end(), in.rank);
   const int datacenter = in.datacenters[static_cast<size_t>(at - in.ring.begin())];
@@ -138,9 +152,23 @@ Program record_tree_over_datacenters(const RecordInput& in) {
   const auto place = std::find(part.ring.begin(), part.ring.end(), in.rank);
   const RingView view{part.ring.data(), static_cast<int>(part.ring.size()),
                       static_cast<int>(place - part.ring.begin())};
+  const int up = in.above.empty() ? datacenter - 1 : in.above[static_cast<size_t>(datacenter)];
+  int above = kNoPlace;
+  if (up >= 0) {
+    const std::vector<int> beside = datacenters_below(in, up);
+    const auto turn = std::find(beside.begin(), beside.end(), datacenter) - beside.begin();
+    above = rank_at_turn(part_of(in, up), in.variant, static_cast<int>(turn));
+  }
+  TreeChildren below;
+  const std::vector<int> others = datacenters_below(in, datacenter);
+  for (size_t turn = 0; turn < others.size(); ++turn) {
+    if (rank_at_turn(part, in.variant, static_cast<int>(turn)) == in.rank) {
+      below.add(rank_at_turn(part_of(in, others[turn]), in.variant, 0));
+    }
+  }
   return record_with(in, 1, [&](auto& prims) {
     tree_all_reduce(prims, view, in.variant, part.nodes.data(), static_cast<int>(part.nodes.size()),
-                    root_of_datacenter(in, datacenter - 1), root_of_datacenter(in, datacenter + 1));
+                    above, below);
   });
 }
 

@@ -17,8 +17,9 @@ namespace plexus {
 /// of a rooted collective, or the peer of a send/recv. `variant`: channel modulo
 /// Algorithm::variants. `nodes`: positions in the ring at which the ranks of a host begin,
 /// ascending from 0, borrowed; empty: one host. `datacenters`: [nranks] datacenter of each position
-/// in the ring, from 0, borrowed; empty: one. `heads`: ranks of each host that use a network that
-/// reduces.
+/// in the ring, from 0, borrowed; empty: one. `above`: [datacenters] the one above each in trees,
+/// -1 at the root, borrowed; empty: the one before it. `heads`: ranks of each host that use a
+/// network that reduces.
 struct RecordInput {
   int rank;
   std::span<const int> ring;
@@ -26,6 +27,7 @@ struct RecordInput {
   int variant = 0;
   std::span<const int> nodes = {};
   std::span<const int> datacenters = {};
+  std::span<const int> above = {};
   int heads = 1;
 };
 

@@ -87,6 +87,38 @@ class TopologyTest(job.Test):
             self.assertEqual(sorted(int(gpu.get("rank")) for gpu in channels[0].iter("gpu")), [0, 1, 2, 3])
             self.run_perf(*arguments, NCCL_TOPO_FILE=str(topo), NCCL_GRAPH_FILE=str(graph))
 
+    def test_file_with_a_nic_below_every_cpu_is_taken_by_the_tool_and_by_communicators(self):
+        with tempfile.TemporaryDirectory() as folder:
+            topo = pathlib.Path(folder) / "topo.xml"
+            cpu = """<cpu numaid="{0}" arch="arm64"><nic><net name="lo" dev="0"/></nic><host rank="{0}"/></cpu>"""
+            topo.write_text(f"""<system version="1">{cpu.format(0)}{cpu.format(1)}</system>""")
+            ended = self.start([job.PLEXUS, "topo", "search", topo, "--nodes", 2]).end(20)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.run_on_hosts(["a", "b"], "all_reduce", "-b", "4", "-e", "4", "-n", "1", NCCL_TOPO_FILE=str(topo))
+
+    def test_gpu_that_lost_its_nvlinks_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            topo = pathlib.Path(folder) / "topo.xml"
+            link = """<nvlink target="ffff:ff:ff.0" count="12" tclass="0x068000"/>"""
+            gpus = "".join(f"""<pci busid="0000:1{gpu}:00.0"><gpu dev="{gpu}" sm="80" rank="{gpu}" gdr="1">"""
+                           f"""{link if gpu != 1 else ""}</gpu></pci>""" for gpu in range(3))
+            topo.write_text(f"""<system version="1"><cpu numaid="0" arch="arm64">{gpus}</cpu></system>""")
+            ended = self.start([job.PLEXUS, "topo", "search", topo]).end(20)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("GPU 1 (0000:11:00.0, rank 1) has no NVLink while those of 2 other ranks", ended.stderr)
+
+    def test_tree_over_a_star_of_datacenters_crosses_by_its_links(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fabric = pathlib.Path(folder) / "fabric"
+            hosts = ["a", "hub", "b", "hub", "c", "hub"]
+            fabric.write_text("".join(f"host {name} dc {name}\n" for name in ["hub", "a", "b", "c"]) +
+                              "".join(f"link hub {name}\n" for name in ["a", "b", "c"]))
+            log = self.run_on_hosts(hosts, "all_reduce", "-b", "4", "-e", "64K", "-f", "16", "-n", "1",
+                                    NCCL_ALGO="allreduce:tree", PLEXUS_FABRIC_FILE=str(fabric))
+            crossing = {(hosts[int(rank)], hosts[int(peer)]) for rank, _, peer, _ in CONNECTION.findall(log)
+                        if hosts[int(rank)] != hosts[int(peer)]}
+            self.assertEqual(crossing, {pair for name in ["a", "b", "c"] for pair in [("hub", name), (name, "hub")]})
+
     def test_slurm_switches_at_the_top_become_datacenters(self):
         with tempfile.TemporaryDirectory() as folder:
             conf = pathlib.Path(folder) / "topology.conf"

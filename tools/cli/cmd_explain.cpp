@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/config.hpp"
-#include "core/datacenter/location.hpp"
+#include "core/datacenter/datacenter_map.hpp"
 #include "core/os/host.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
@@ -133,6 +133,12 @@ ChannelOrder order_of(const ExplainOptions& options) {
     order.datacenters.insert(order.datacenters.end(),
                              static_cast<size_t>(options.datacenters[datacenter]),
                              static_cast<int>(datacenter));
+  }
+  if (!order.datacenters.empty()) {  // all of them joined by equal links
+    const size_t count = options.datacenters.size();
+    DatacenterPath path;
+    path.connected = true;
+    order.above = find_tree(std::vector(count * count, path), static_cast<int>(count));
   }
   return order;
 }

@@ -160,6 +160,9 @@ Result<void> search(const TopoFlags& flags) {
   const Clock::time_point start = Clock::now();
   PLEXUS_TRY(cluster, plan_cluster(machine, request));
   const double search_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  for (const std::string& warning : cluster.warnings) {
+    fmt::print(stderr, "plexus: {}\n", warning);
+  }
   if (!flags.graph_dump.empty()) {
     PLEXUS_TRY(
         write_text(flags.graph_dump, format_graphs(cluster.found.front(), cluster.parts.front())));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/datacenter/datacenter_map.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -106,6 +108,76 @@ TEST(DatacenterMap, LineIsWalkedThereAndBack) {
       const auto to = static_cast<size_t>(map.visits[(at + 1) % map.visits.size()]);
       EXPECT_TRUE(map.path(from, to).connected) << count;
     }
+  }
+}
+
+/// Number of the datacenters beside each in the tree, and the largest number of links to the root.
+std::pair<std::vector<int>, int> shape_of(const std::vector<int>& above) {
+  std::vector<int> neighbours(above.size());
+  int height = 0;
+  for (size_t at = 0; at < above.size(); ++at) {
+    int steps = 0;
+    for (int up = above[at]; up >= 0; up = above[static_cast<size_t>(up)]) {
+      ++steps;
+    }
+    height = std::max(height, steps);
+    if (above[at] >= 0) {
+      ++neighbours[at];
+      ++neighbours[static_cast<size_t>(above[at])];
+    }
+  }
+  return {neighbours, height};
+}
+
+TEST(DatacenterMap, TreeOfLeastCostHasItsRootInTheMiddle) {
+  // A ring a-b-c-d-e of which the link e-a is dear: the tree is the line a-b-c-d-e below c.
+  const DatacenterMap map = make_datacenter_map(by_file(R"(
+host a dc a
+host b dc b
+host c dc c
+host d dc d
+host e dc e
+link a b cost 1
+link b c cost 2
+link c d cost 1
+link d e cost 2
+link e a cost 9)",
+                                                        {"d", "b", "a", "e", "c"}))
+                                .value();
+  const auto number = [&](const char* name) {
+    return static_cast<int>(std::find(map.names.begin(), map.names.end(), name) -
+                            map.names.begin());
+  };
+  const auto above = [&](const char* name) { return map.above[static_cast<size_t>(number(name))]; };
+  EXPECT_EQ(above("a"), number("b"));
+  EXPECT_EQ(above("b"), number("c"));
+  EXPECT_EQ(above("c"), -1);
+  EXPECT_EQ(above("d"), number("c"));
+  EXPECT_EQ(above("e"), number("d"));
+}
+
+/// As a chain in the order of the ring's visits it would need a link between two of the points.
+TEST(DatacenterMap, TreeOfAStarUsesItsLinks) {
+  const DatacenterMap map =
+      make_datacenter_map(by_file("host h dc hub\nhost a dc a\nhost b dc b\nhost c dc c\n"
+                                  "link hub a\nlink hub b\nlink hub c",
+                                  {"a", "b", "c", "h"}))
+          .value();
+  for (size_t at = 0; at < map.count(); ++at) {
+    EXPECT_TRUE(map.above[at] < 0 || map.path(at, static_cast<size_t>(map.above[at])).connected);
+  }
+  EXPECT_EQ(shape_of(map.above).second, 1);
+}
+
+TEST(DatacenterMap, TreeOfEqualLinksIsAPathBelowItsMiddle) {
+  for (const int count : {2, 3, 4, 7, 64}) {
+    DatacenterPath path;
+    path.connected = true;
+    const auto squared = static_cast<size_t>(count) * static_cast<size_t>(count);
+    const auto [neighbours, height] =
+        shape_of(find_tree(std::vector<DatacenterPath>(squared, path), count));
+    EXPECT_EQ(height, count / 2);
+    EXPECT_EQ(*std::max_element(neighbours.begin(), neighbours.end()), std::min(count - 1, 2));
   }
 }
 

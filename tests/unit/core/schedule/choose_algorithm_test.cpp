@@ -3,6 +3,7 @@
 #include "core/schedule/choose_algorithm.hpp"
 
 #include <map>
+#include <set>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -60,6 +61,25 @@ TEST(ChooseAlgorithm, ListsEveryWayAndWhatSpeaksAgainstIt) {
   EXPECT_EQ(reasons["tree"], "excluded by NCCL_ALGO");
   EXPECT_THAT(reasons["allpairs"], HasSubstr("ranks"));
   EXPECT_EQ(reasons["ring"], "");
+}
+
+TEST(ChooseAlgorithm, WithoutLinksBetweenAllDatacentersRingsAndTheTreeAllReduceRemain) {
+  const LoopCosts costs(
+      {.ring = {0, 1, 2}, .nodes = {0, 1, 2}, .datacenters = {0, 1, 2}, .above = {1, -1, 1}},
+      false);
+  const std::map<Collective, std::set<std::string>> remaining = {
+      {Collective::kAllReduce, {"ring", "tree"}}, {Collective::kBroadcast, {"ring"}}};
+  for (const auto& [collective, families] : remaining) {
+    ChoiceInput input = input_of(collective, 8, 3);
+    input.costs = &costs;
+    std::set<std::string> possible;
+    for (const Candidate& candidate : list_candidates(input, AlgorithmFilter())) {
+      if (candidate.possible) {
+        possible.insert(candidate.choice.algorithm->family);
+      }
+    }
+    EXPECT_EQ(possible, families) << name(collective);
+  }
 }
 
 TEST(ChooseAlgorithm, HasAnAlgorithmForEveryCollective) {

@@ -6,8 +6,11 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tests/unit/core/topo/broken_gpu.hpp"
 
 namespace plexus::testing {
 namespace {
@@ -33,19 +36,23 @@ constexpr const char* kMachine = R"(<system version="1">
 </system>)";
 
 /// The result of the leaders of all hosts, with one machine description for all.
-CommTopology joined(const std::vector<PeerInfo>& infos, std::vector<DatacenterNode> told = {}) {
-  const auto parts = group_by_reach(infos);
-  std::vector<PartChannels> channels;
-  for (const auto& ranks : parts) {
-    XmlElement machine = parse_xml(kMachine).value();
-    machine = fill_template(std::move(machine), ranks, {}).value();
+CommTopology joined(const std::vector<PeerInfo>& infos,
+                    std::vector<DatacenterNode> told = {},
+                    const std::string& text = kMachine,
+                    const std::vector<NetPort>& nets = {}) {
+  const HostGroups groups = group_by_reach(infos);
+  std::vector<std::vector<PartChannels>> channels;
+  for (const auto& ranks : groups) {
+    XmlElement machine = parse_xml(text).value();
+    machine = fill_template(std::move(machine), ranks, nets).value();
     channels.push_back(
-        search_part(machine,
-                    {.ranks = ranks, .inter = parts.size() > 1, .options = {}, .graphs = {}})
-            .value());
+        search_host(machine,
+                    {.ranks = ranks, .inter = groups.size() > 1, .options = {}, .graphs = {}})
+            .value()
+            .parts);
   }
-  told.resize(parts.size());
-  Result<CommTopology> topology = join_parts(parts, channels, told);
+  told.resize(groups.size());
+  Result<CommTopology> topology = join_parts(channels, told);
   EXPECT_TRUE(topology) << topology.error().message();
   return std::move(topology).value();
 }
@@ -112,6 +119,32 @@ TEST(CommTopology, PartIsWhatReachesEachOtherWithoutANetwork) {
     for (size_t b = 0; b < infos.size(); ++b) {
       EXPECT_TRUE(a == b ||
                   choose_transport({.mine = infos[a], .peers = &infos[b]}) == TransportKind::kNet);
+    }
+  }
+}
+
+/// Of the four GPUs of each of two hosts, number 2 has lost its NVLinks.
+TEST(CommTopology, GpuWithoutNvlinksIsANodeOfItsOwn) {
+  std::vector<PeerInfo> infos = interleaved(8, 2);
+  for (size_t rank = 0; rank < infos.size(); ++rank) {
+    PeerInfo& info = infos[rank];
+    info.device = static_cast<int32_t>(rank / 2);
+    info.device_sm = 80;
+    info.numa = info.device / 2;
+    fmt::format_to_n(info.bus_id, sizeof(info.bus_id), "0000:1{}:00.0", info.device);
+  }
+  std::vector<NetPort> nets(2);
+  nets[0] = {.name = "mlx5_0", .pci_path = "", .speed_mbit_per_s = 200'000, .gdr = true};
+  nets[1] = {.name = "mlx5_1", .pci_path = "", .speed_mbit_per_s = 200'000, .gdr = true};
+  const CommTopology topology = joined(infos, {}, machine_with_broken_gpu(2), nets);
+  EXPECT_EQ(topology.parts, 4);
+  for (const ChannelOrder& order : topology.orders) {
+    ASSERT_EQ(order.ring.size(), 8U);
+    ASSERT_EQ(order.nodes.size(), 4U);
+    for (size_t node = 0; node < 4; ++node) {
+      const auto first = static_cast<size_t>(order.nodes[node]);
+      const auto end = node == 3 ? 8U : static_cast<size_t>(order.nodes[node + 1]);
+      EXPECT_EQ(end - first, order.ring[first] / 2 == 2 ? 1U : 3U);
     }
   }
 }
@@ -264,15 +297,31 @@ TEST(CommTopologyDatacenters, RingsCrossALineOfDatacentersThereAndBack) {
   }
 }
 
+TEST(CommTopologyDatacenters, TreesCrossByLinksThatExist) {
+  const std::vector<std::pair<int, int>> star = {{0, 1}, {0, 2}, {0, 3}, {0, 4}};
+  const std::vector<int> placed = place({4, 1, 2, 1, 2}, true);
+  const auto nodes = static_cast<int>(placed.size());
+  const CommTopology topology = joined(interleaved(nodes, nodes), locations(placed, true, star));
+  for (const ChannelOrder& order : topology.orders) {
+    ASSERT_EQ(order.above.size(), 5U);
+    EXPECT_EQ(std::count(order.above.begin(), order.above.end(), -1), 1);
+    for (size_t at = 0; at < order.above.size(); ++at) {
+      EXPECT_TRUE(order.above[at] < 0 ||
+                  topology.datacenters.path(at, static_cast<size_t>(order.above[at])).connected);
+    }
+  }
+}
+
 TEST(CommTopologyDatacenters, DatacenterOfOneRankInTheMiddleOfALineIsAnError) {
-  const auto parts = group_by_reach(interleaved(3, 3));
-  std::vector<PartChannels> channels;
-  for (const auto& ranks : parts) {
+  std::vector<std::vector<PartChannels>> channels;
+  for (const auto& ranks : group_by_reach(interleaved(3, 3))) {
     const XmlElement machine = fill_template(parse_xml(kMachine).value(), ranks, {}).value();
     channels.push_back(
-        search_part(machine, {.ranks = ranks, .inter = true, .options = {}, .graphs = {}}).value());
+        search_host(machine, {.ranks = ranks, .inter = true, .options = {}, .graphs = {}})
+            .value()
+            .parts);
   }
-  const auto topology = join_parts(parts, channels, locations({0, 1, 2}, true, {{0, 1}, {1, 2}}));
+  const auto topology = join_parts(channels, locations({0, 1, 2}, true, {{0, 1}, {1, 2}}));
   ASSERT_FALSE(topology);
   EXPECT_THAT(topology.error().message(), ::testing::HasSubstr("2 times, but it has 1 ranks"));
 }

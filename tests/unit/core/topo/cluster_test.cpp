@@ -126,7 +126,8 @@ TEST_P(Cluster, RingsVisitEachRankOnceAndTreesReachAll) {
   expect_joined(two.value(), 2);
   const int per_machine = alone.value().joined.ranks;
   for (const int machines : {3, 4, 5, 8, 16}) {
-    ClusterChannels cluster{.parts = two.value().parts, .found = two.value().found, .joined = {}};
+    ClusterChannels cluster{
+        .parts = two.value().parts, .found = two.value().found, .warnings = {}, .joined = {}};
     std::vector<ClusterNode> nodes;
     for (int machine = 0; machine < machines; ++machine) {
       for (const NodeChannels& part : cluster.found) {

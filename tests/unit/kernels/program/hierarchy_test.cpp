@@ -124,6 +124,89 @@ TEST(TreeOverDatacenters, IsProvedAndCrossesEachBorderUpAndDown) {
   }
 }
 
+/// Each datacenter's ranks are on hosts of two.
+TEST(TreeOverDatacenters, CrossesAlongTheTreeOfDatacentersOnly) {
+  const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
+  const std::vector<std::vector<int>> trees = {
+      {-1, 0, 0, 0, 0}, {1, -1, 1, 2, 3}, {2, 2, -1, 1, 0}, {-1, 4, 1, 0, 0}};
+  for (const std::vector<int>& above : trees) {
+    for (const std::vector<int>& sizes :
+         {std::vector<int>{1, 1, 1, 1, 1}, {8, 1, 3, 2, 5}, {2, 7, 4, 6, 1}}) {
+      const std::vector<int> datacenters = place(sizes, false);
+      std::vector<int> ring(datacenters.size());
+      std::iota(ring.begin(), ring.end(), 0);
+      std::vector<int> nodes;
+      for (int at = 0, in_node = 0; at < static_cast<int>(ring.size()); ++at) {
+        const bool begins =
+            at == 0 || in_node == 2 ||
+            datacenters[static_cast<size_t>(at)] != datacenters[static_cast<size_t>(at) - 1];
+        in_node = begins ? 1 : in_node + 1;
+        if (begins) {
+          nodes.push_back(at);
+        }
+      }
+      for (const int variant : {0, 1}) {
+        RecordInput input = {.rank = 0,
+                             .ring = ring,
+                             .root = 0,
+                             .variant = variant,
+                             .nodes = nodes,
+                             .datacenters = datacenters,
+                             .above = above};
+        const LoopCost cost = count_cost(algorithm, input);
+        for (size_t from = 0; from < above.size(); ++from) {
+          for (size_t to = 0; to < above.size(); ++to) {
+            const bool joined =
+                above[from] == static_cast<int>(to) || above[to] == static_cast<int>(from);
+            EXPECT_EQ(cost.xdc_chunks[from * above.size() + to], joined ? 1 : 0);
+          }
+        }
+        std::vector<Program> programs;
+        for (input.rank = 0; input.rank < static_cast<int>(ring.size()); ++input.rank) {
+          programs.push_back(algorithm.record(input));
+        }
+        EXPECT_EQ(verify_programs(programs, Collective::kAllReduce, 0, true, kSlots).reason, "")
+            << fmt::format("{} {}", above, sizes);
+      }
+    }
+  }
+}
+
+TEST(TreeOverDatacenters, RootInTheMiddleHalvesTheRounds) {
+  const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
+  const std::vector<int> ring = {0, 1, 2, 3, 4};
+  const std::vector<int> middle = {1, 2, -1, 2, 3};
+  RecordInput input = {.rank = 0, .ring = ring, .datacenters = ring};
+  EXPECT_EQ(count_cost(algorithm, input).xdc_rounds, 8) << "a chain";
+  input.above = middle;
+  EXPECT_EQ(count_cost(algorithm, input).xdc_rounds, 4);
+}
+
+/// One rank has 63 datacenters below it; two hosts share them.
+TEST(TreeOverDatacenters, StarOf64IsProved) {
+  const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
+  constexpr int kCount = 64;
+  for (const int in_hub : {1, 2}) {
+    std::vector<int> ring(static_cast<size_t>(kCount - 1 + in_hub));
+    std::iota(ring.begin(), ring.end(), 0);
+    std::vector<int> datacenters(ring.size());
+    for (size_t at = 0; at < ring.size(); ++at) {
+      datacenters[at] = std::max(0, static_cast<int>(at) - in_hub + 1);
+    }
+    std::vector<int> above(kCount, 0);
+    above[0] = -1;
+    RecordInput input = {
+        .rank = 0, .ring = ring, .nodes = ring, .datacenters = datacenters, .above = above};
+    std::vector<Program> programs;
+    for (input.rank = 0; input.rank < static_cast<int>(ring.size()); ++input.rank) {
+      programs.push_back(algorithm.record(input));
+    }
+    const VerifyResult result = verify_programs(programs, Collective::kAllReduce, 0, true, kSlots);
+    EXPECT_EQ(result.reason, "");
+    EXPECT_EQ(result.chunks_moved, in_hub == 1 ? kCount - 1 : 33);
+  }
+}
+
 TEST(HierarchicalCost, AllReduceOfTwoDatacentersSendsTheMessageOnceOutOfEach) {
   for (const std::vector<int>& sizes :
        {std::vector<int>{4, 4}, {3, 5}, {1, 7}, {7, 7}, {2, 2}, {1, 1}}) {
