@@ -17,6 +17,8 @@ def needs(program):
 
 
 class Launchers(job.Test):
+    LAUNCHED = pathlib.Path(os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")) / "launched"
+
     def run_collectives(self, prefix, nranks, **environment):
         for collective in job.COLLECTIVES:
             with self.subTest(collective):
@@ -70,9 +72,16 @@ class Launchers(job.Test):
         self.assertEqual(ended.returncode, 2)
         self.assertIn("PMI does not say where rank 0 is", ended.stderr)
 
+    @needs("mpirun.openmpi")
+    def test_without_pmix_ranks_of_one_host_meet_on_loopback(self):
+        ended = self.start([self.LAUNCHED], ["mpirun.openmpi", "--oversubscribe", "-np", "3", "env", "-u", "PMIX_RANK"],
+                           NCCL_DEBUG="INFO", **AS_ROOT).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(ended.stdout.count(": 3 ranks meet at 127.0.0.1:"), 3, ended.stdout)
+        self.assertEqual(ended.stdout.count("of 3: sum 6\n"), 3, ended.stdout)
+
     def run_launched(self, **environment):
-        program = pathlib.Path(os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")) / "launched"
-        return self.start([program], **environment).end(60)
+        return self.start([self.LAUNCHED], **environment).end(60)
 
     def test_a_program_that_no_launcher_started_is_told_what_to_do(self):
         ended = self.run_launched()
