@@ -47,6 +47,13 @@ Result<UniqueId> parse_text(std::string_view text) {
   return UniqueId::from_bytes(bytes);
 }
 
+/// The user means a job on one host.
+bool says_this_host(std::string_view host) {
+  return host == "localhost" || host == "::1" || host == "[::1]" ||
+         (host.starts_with("127.") &&
+          host.find_first_not_of("0123456789.") == std::string_view::npos);
+}
+
 /// The id that all ranks derive from the launcher's variables.
 Result<UniqueId> derive(const Config& config, const LaunchedRank& launched) {
   PLEXUS_TRY(given, parse_port_range(config.port_range));
@@ -68,7 +75,7 @@ Result<UniqueId> derive(const Config& config, const LaunchedRank& launched) {
         launched.host, launched.source));
   }
   UniqueId::Listener listener = UniqueId::Listener::kRankZero;
-  if (!launched.one_host) {
+  if (!launched.one_host && !says_this_host(launched.host)) {
     listener = UniqueId::Listener::kRankZeroAnywhere;
     if (address.value().is_loopback()) {
       // The node itself calls its name so (Debian's 127.0.1.1), where the others cannot go.

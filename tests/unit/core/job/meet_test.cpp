@@ -65,7 +65,20 @@ TEST(Meet, ThePortIsOneOfThoseThatTheUserAllows) {
 }
 
 TEST(Meet, OnTheNodeItselfANameThatLeadsToLoopbackIsReplaced) {
-  EXPECT_FALSE(meet_with(slurm("localhost")).value().id.address.is_loopback());
+  const Meeting met = meet_with(slurm("0x7f000001")).value();  // takes the place of such a name
+  EXPECT_FALSE(met.id.address.is_loopback());
+  EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZeroAnywhere);
+}
+
+TEST(Meet, WhoSaysLoopbackMeansIt) {
+  for (const char* host : {"localhost", "127.0.0.1", "::1", "127.0.0.2"}) {
+    const Meeting met =
+        meet_with(
+            {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", host}, {"MASTER_PORT", "5001"}})
+            .value();
+    EXPECT_TRUE(met.id.address.is_loopback()) << host;
+    EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZero) << host;
+  }
 }
 
 TEST(Meet, ANameThatDoesNotResolveIsNamed) {
