@@ -33,6 +33,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/device": ["core/base", "kernels/cuda"],
     "core/plugin": ["core/base", "plugin-api"],
     "core/bootstrap": ["core/base", "core/os", "security"],
+    "core/job": ["core/base", "core/os", "core/bootstrap"],
     # Transports make the executor's connections and therefore include that interface of
     # kernels/host.
     "core/transport": ["core/base", "core/os", "core/device", "core/plugin", "core/bootstrap", "kernels/layout", "kernels/host"],
@@ -47,10 +48,10 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/stall": ["core/base", "core/os", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
     "core/comm": ["core/base", "core/os", "core/rates", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/engine",
                   "core/schedule", "core/setup", "core/launch", "core/stall", "kernels/layout"],
-    "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
+    "core/api": ["core/base", "core/bootstrap", "core/job", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
-    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/rates", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
+    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/job", "core/rates", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
@@ -61,6 +62,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"hwloc|pugixml": ["core/topo"],
     r"sodium": ["core/bootstrap", "security"],
     r"openssl/": ["security"],
+    r"pmix": ["core/job"],
     r"rdma/": ["plugins/net-ofi"],
     r"infiniband/": ["plugins/net-ib"],
     r"CLI/": ["tools/cli"],
