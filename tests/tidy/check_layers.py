@@ -31,6 +31,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/datacenter": ["core/base"],
     "core/topo": ["core/base", "core/os", "kernels/layout", "kernels/algorithms"],
     "core/device": ["core/base", "kernels/cuda"],
+    "core/programs": ["core/base", "kernels/layout", "kernels/algorithms", "kernels/program"],
     "core/plugin": ["core/base", "plugin-api"],
     "core/bootstrap": ["core/base", "core/os", "security"],
     # Transports make the executor's connections and therefore include that interface of
@@ -41,7 +42,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/schedule": ["core/base", "core/rates", "core/device", "core/plugin", "core/transport", "core/engine",
                       "kernels/layout", "kernels/algorithms", "kernels/program", "kernels/host", "kernels/cuda"],
     "core/setup": ["core/base", "core/os", "core/rates", "core/device", "core/plugin", "core/bootstrap", "core/transport", "core/schedule",
-                   "core/topo", "core/datacenter", "plugin-api", "kernels/layout"],
+                   "core/topo", "core/datacenter", "core/programs", "plugin-api", "kernels/layout"],
     "core/launch": ["core/base", "core/device", "core/plugin", "core/transport", "core/engine", "core/schedule",
                     "kernels/layout", "kernels/cuda"],
     "core/stall": ["core/base", "core/os", "core/plugin", "core/bootstrap", "core/engine", "core/schedule", "kernels/layout"],
@@ -50,7 +51,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/api": ["core/base", "core/bootstrap", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
-    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/rates", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/schedule",
+    "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/rates", "core/datacenter", "tools/fabric", "core/topo", "core/plugin", "core/programs", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }
 EXCLUSIVE = {  # third-party header -> the only folders that may name it
@@ -58,13 +59,14 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"cuda|nvml": ["core/api", "core/device", "kernels/layout", "kernels/cuda"],
     r"isa-l": ["core/transport"],
     r"hwy/": ["kernels/host"],
-    r"hwloc|pugixml": ["core/topo"],
+    r"hwloc": ["core/topo"],
+    r"pugixml": ["core/topo", "core/programs"],
     r"sodium": ["core/bootstrap", "security"],
     r"openssl/": ["security"],
     r"rdma/": ["plugins/net-ofi"],
     r"infiniband/": ["plugins/net-ib"],
     r"CLI/": ["tools/cli"],
-    r"nlohmann/": ["core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
+    r"nlohmann/": ["core/programs", "core/stall", "tools/cli", "tools/conformance", "plugins/tuner-default"],
 }
 FETCHED = {  # code -> the only folders of the library that may have it; others are handed what they need
     r"\bProcess::instance\(": ["core/api"],
