@@ -88,8 +88,8 @@ ncclResult_t plexusAllGatherV(const void* sendbuff,
                               ncclComm_t comm,
                               cudaStream_t stream);
 
-/* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them (static strings,
- * "" before the first call), and the number of channels. Any pointer may be NULL. */
+/* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them ("" before the
+ * first call; valid as long as comm), and the number of channels. Any pointer may be NULL. */
 ncclResult_t plexusGetLastChoice(ncclComm_t comm,
                                  const char** algorithm,
                                  const char** protocol,

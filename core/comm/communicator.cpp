@@ -114,6 +114,7 @@ void Communicator::make_runner() {
                 .filter = &setup_.filter,
                 .tuner = tuner_.get(),
                 .collnet = &setup_.collnet.ability,
+                .recorded = setup_.programs->algorithms(),
                 .deterministic = setup_.config.deterministic,
                 .shares_memory =
                     links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,

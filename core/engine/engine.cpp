@@ -433,7 +433,8 @@ bool Engine::is_waited_for(const Execution& execution, const ConnectionKey& key)
     const WorkQueue& queue = *lane->owner->queue;
     return lane->owner->execution == &execution && lane->waits_to_recv() != nullptr &&
            lane->waits_to_recv()->peer() == key.peer &&
-           queue.items[queue.current].index == key.index && !lane->can_go_on();
+           index_of(queue.items[queue.current], lane->connection()) == key.index &&
+           !lane->can_go_on();
   });
 }
 

@@ -24,6 +24,9 @@ class Usage(job.Test):
                                  (("verify", "--ranks", "96,"), "--ranks"),
                                  (("verify", "--ranks", "1"), "--ranks"),
                                  (("topo", "slurm", "topology.conf", "--depth", "x"), "--depth"),
+                                 (("program", "export", "ring", "--ranks", "4"), "ALGO"),
+                                 (("program", "export", "ring_all_reduce"), "--ranks"),
+                                 (("program", "verify"), "FILE"),
                                  (("plugin", "info"), "LIB")]:
             with self.subTest(arguments):
                 ended = self.run_plexus(*arguments)
