@@ -2,7 +2,7 @@
 # The libraries we stand on, all of them Debian packages (cmake/debian-packages.txt), each found once
 # here and linked by the folder that uses it:
 #   Threads::Threads  fmt::fmt  Boost::headers (Outcome, DLL)  hwy::hwy  plexus::sodium
-#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libfabric plexus::libibverbs (where they are found)
+#   OpenSSL::SSL  plexus::pugixml  plexus::hwloc  plexus::isal  plexus::libfabric plexus::libibverbs plexus::pmix (where they are found)
 #   CLI11::CLI11  nlohmann_json::nlohmann_json  GTest::gtest (tests)  benchmark::benchmark_main (tests)
 
 include_guard(GLOBAL)
@@ -75,6 +75,17 @@ if(PLEXUS_IBVERBS_INCLUDE)
   target_include_directories(plexus_libibverbs SYSTEM INTERFACE "${PLEXUS_IBVERBS_INCLUDE}")
   add_library(plexus::libibverbs ALIAS plexus_libibverbs)
   set(PLEXUS_IBVERBS_SUMMARY "found ${PLEXUS_IBVERBS_INCLUDE}/infiniband/verbs.h")
+endif()
+
+# The headers of PMIx are for core/job only, which loads the library itself where a launcher has one.
+find_path(PLEXUS_PMIX_INCLUDE pmix.h PATH_SUFFIXES pmix pmix2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
+mark_as_advanced(PLEXUS_PMIX_INCLUDE)
+set(PLEXUS_PMIX_SUMMARY "not found (libpmix-dev): launchers that offer PMIx alone are not served")
+if(PLEXUS_PMIX_INCLUDE)
+  add_library(plexus_pmix INTERFACE)
+  target_include_directories(plexus_pmix SYSTEM INTERFACE "${PLEXUS_PMIX_INCLUDE}")
+  add_library(plexus::pmix ALIAS plexus_pmix)
+  set(PLEXUS_PMIX_SUMMARY "found ${PLEXUS_PMIX_INCLUDE}/pmix.h")
 endif()
 
 if(PLEXUS_TESTS)

@@ -14,6 +14,7 @@
 #include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/split.hpp"
+#include "core/job/meet.hpp"
 
 using plexus::check_config;
 using plexus::check_live;
@@ -117,6 +118,22 @@ PLEXUS_PUBLIC(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * uniqueId)) {
     PLEXUS_TRY(config, plexus::Process::instance().read_settings());
     PLEXUS_TRY(id, plexus::start_root(config));
     plexus::write_id(id, uniqueId);
+    return ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id,
+                                                               int* nranks,
+                                                               int* rank) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(check_pointer(id, "id"));
+    PLEXUS_TRY(check_pointer(nranks, "nranks"));
+    PLEXUS_TRY(check_pointer(rank, "rank"));
+    PLEXUS_TRY(config, plexus::Process::instance().read_settings());
+    PLEXUS_TRY(met, plexus::meet(config, plexus::read_launch_variable));
+    plexus::write_id(met.id, id);
+    *nranks = met.nranks;
+    *rank = met.rank;
     return ok();
   });
 }

@@ -11,6 +11,17 @@
 extern "C" {
 #endif
 
+/* For a program whose processes a launcher starts, one for each rank, and that has nothing else to
+ * pass a unique id on with: what ncclCommInitRank takes, on every rank. By the launcher's variables:
+ * srun, mpirun of Open MPI and of MPICH, all others with PMI-1 or PMIx, torchrun; or RANK,
+ * WORLD_SIZE, MASTER_ADDR and MASTER_PORT, set by hand. NCCL_COMM_ID, if set, says where ranks meet.
+ * All ranks call it, once in their life; ncclCommSplit makes further communicators. May block until
+ * rank 0 has called it, bounded by PLEXUS_BOOTSTRAP_TIMEOUT. A program that calls MPI_Init sends an
+ * id of ncclGetUniqueId by MPI_Bcast instead. docs/running-on-a-cluster.md.
+ * Threads: any. Errors: ncclInvalidUsage when no launcher has started this process, or its
+ * variables are wrong or do not suffice. */
+ncclResult_t plexusGetUniqueIdFromEnvironment(ncclUniqueId* id, int* nranks, int* rank);
+
 /* A stream for host ranks: calls on it return at once and run in order, one after the other, in a
  * thread of the library. A communicator's calls run in the order they were issued, whatever their
  * streams. Buffers stay untouched until the stream is synchronized.
@@ -77,8 +88,8 @@ ncclResult_t plexusAllGatherV(const void* sendbuff,
                               ncclComm_t comm,
                               cudaStream_t stream);
 
-/* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them (static strings,
- * "" before the first call), and the number of channels. Any pointer may be NULL. */
+/* How the last call on comm was done: names as NCCL_ALGO and NCCL_PROTO take them ("" before the
+ * first call; valid as long as comm), and the number of channels. Any pointer may be NULL. */
 ncclResult_t plexusGetLastChoice(ncclComm_t comm,
                                  const char** algorithm,
                                  const char** protocol,

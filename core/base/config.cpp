@@ -80,6 +80,10 @@ const Row kRows[] = {
     {{"NCCL_PROTO", "", "list, or collective:list;...",
       "protocols to use (LL, LL128, Simple), ^ to exclude"},
      &Config::proto},
+    {{"PLEXUS_PROGRAM_PATH", "", "folders, separated by :",
+      "algorithms from files (JSON, MSCCL XML) that are candidates beside the built-in ones; the "
+      "same files on all ranks"},
+     &Config::program_path},
     {{"NCCL_NET", "", "names", "the network to use, or those to choose from"}, &Config::net},
     {{"NCCL_ALLNET_ENABLE", "0", "0 or 1", "1: a communicator uses all its networks at once"},
      &Config::allnet},

@@ -32,6 +32,7 @@ struct Config {
   int64_t comm_blocking = -1;
   std::string comm_id;
   std::string algo;
+  std::string program_path;
   std::string proto;
   std::string net;
   std::string net_plugin;

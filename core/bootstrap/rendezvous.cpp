@@ -24,41 +24,18 @@ constexpr auto kRefusedTime = std::chrono::seconds(2);  // tolerates a network t
 // Later than the introducer's own deadline, whose error names the missing ranks.
 constexpr auto kExtraGatherTime = std::chrono::seconds(5);
 
-struct PortRange {
-  int low = 0;
-  int high = 0;
-};
-
-/// PLEXUS_PORT_RANGE, "low-high".
-Result<PortRange> parse_port_range(const std::string& text) {
-  PortRange range;
-  if (text.empty()) {
-    return range;
-  }
-  const char* const end = text.data() + text.size();
-  const auto low = std::from_chars(text.data(), end, range.low);
-  const bool dash = low.ec == std::errc() && low.ptr != end && *low.ptr == '-';
-  const auto high = dash ? std::from_chars(low.ptr + 1, end, range.high) : low;
-  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 ||
-      range.high < range.low || range.high > 65535) {
-    return fail(Code::kInvalidArgument,
-                "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
-  }
-  return range;
-}
-
 /// read_config() has checked the text.
 security::Mode mode_of(const Config& config) {
   return security::parse_mode(config.net_security).value_or(security::Mode::kAuth);
 }
 
 Result<void> introduce(const UniqueId& id, Socket listener, const Config& config) {
-  // With a port that the user chose, the introducer of a failed job must not stay and keep the port
-  // in use.
+  // With a port that was chosen, the introducer of a failed job must not stay and keep the port in
+  // use.
   return start_introducer(id, std::move(listener),
                           {.mode = mode_of(config),
                            .join_time = std::chrono::seconds(config.bootstrap_timeout_s),
-                           .stays = config.comm_id.empty()});
+                           .stays = id.listener == UniqueId::Listener::kMaker});
 }
 
 /// With which of several ids a rank registers: blocks of ranks, of which the first ones may be
@@ -71,9 +48,9 @@ size_t share_of(int rank, int nranks, size_t nids) {
   return number < in_larger ? number / (size + 1) : larger + (number - in_larger) / size;
 }
 
-/// Connects, and retries until patience ends while the introducer is busy or, with `may_come`
-/// (NCCL_COMM_ID), does not listen yet. One that listened when the id was made and now refuses is
-/// gone.
+/// Connects, and retries until patience ends while the introducer is busy or, with `may_come` (rank
+/// 0 is the listener), does not listen yet. One that listened when the id was made and now refuses
+/// is gone.
 Result<Socket> connect_to_introducer(const SocketAddress& address,
                                      bool may_come,
                                      const Patience& patience) {
@@ -120,6 +97,21 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
             patience.wait(socket.fd(), channel.awaits(), "waiting for " + socket.peer_name()));
     }
   }
+}
+
+/// Of an id whose listener is rank 0, in rank 0.
+Result<Socket> listen_as_rank_zero(const UniqueId& id) {
+  if (id.listener == UniqueId::Listener::kRankZero) {
+    return Socket::listen(id.address, 0, 0);
+  }
+  for (const char* anywhere : {"[::]", "0.0.0.0"}) {
+    PLEXUS_TRY(address, SocketAddress::parse(fmt::format("{}:{}", anywhere, id.address.port())));
+    auto listener = Socket::listen(address, 0, 0);
+    if (listener.has_value() || address.family() == AF_INET) {
+      return listener;
+    }
+  }
+  return fail(Code::kInternalError, "no family of addresses");
 }
 
 }  // namespace
@@ -186,8 +178,9 @@ class Joining {
   }
 
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
-    PLEXUS_TRY(introducer,
-               connect_to_introducer(introducer_.address, !config_.comm_id.empty(), patience_));
+    PLEXUS_TRY(introducer, connect_to_introducer(introducer_.address,
+                                                 introducer_.listener != UniqueId::Listener::kMaker,
+                                                 patience_));
     const security::Terms terms{.mode = mode_of(config_), .key = introducer_.secret};
     auto proved = prove(std::move(introducer), terms, patience_);
     if (proved.has_error()) {
@@ -255,14 +248,34 @@ std::shared_ptr<Agents::Slot> Agents::slot_of(uint64_t job) {
   return slots_.emplace(job, std::make_shared<Slot>()).first->second;
 }
 
+Result<PortRange> parse_port_range(const std::string& text) {
+  PortRange range;
+  if (text.empty()) {
+    return range;
+  }
+  const char* const end = text.data() + text.size();
+  const auto low = std::from_chars(text.data(), end, range.low);
+  const bool dash = low.ec == std::errc() && low.ptr != end && *low.ptr == '-';
+  const auto high = dash ? std::from_chars(low.ptr + 1, end, range.high) : low;
+  if (!dash || high.ec != std::errc() || high.ptr != end || range.low < 1 ||
+      range.high < range.low || range.high > 65535) {
+    return fail(Code::kInvalidArgument,
+                "PLEXUS_PORT_RANGE={} is not understood: it takes low-high in 1..65535", text);
+  }
+  return range;
+}
+
+Result<SocketAddress> find_own_address(const Config& config) {
+  const bool has_own = !config.bootstrap_ifname.empty();
+  return find_interface(has_own ? config.bootstrap_ifname : config.socket_ifname,
+                        config.socket_family,
+                        has_own ? "NCCL_OOB_NET_IFNAME" : "NCCL_SOCKET_IFNAME");
+}
+
 Result<Socket> listen_for_members(const Config& config) {
   PLEXUS_TRY(range, parse_port_range(config.port_range));
-  const bool has_own = !config.bootstrap_ifname.empty();
-  PLEXUS_TRY(
-      interface_address,
-      find_interface(has_own ? config.bootstrap_ifname : config.socket_ifname, config.socket_family,
-                     has_own ? "NCCL_OOB_NET_IFNAME" : "NCCL_SOCKET_IFNAME"));
-  return Socket::listen(interface_address, range.low, range.high);
+  PLEXUS_TRY(address, find_own_address(config));
+  return Socket::listen(address, range.low, range.high);
 }
 
 Result<UniqueId> start_root(const Config& config) {
@@ -287,10 +300,15 @@ Result<std::unique_ptr<Exchange>> join(Agents& agents,
   if (!config.comm_id.empty()) {
     PLEXUS_TRY(named, UniqueId::from_comm_id(config.comm_id));
     id = named;
-    if (rank == 0) {
-      PLEXUS_TRY(listener, Socket::listen(id.address, 0, 0));
-      PLEXUS_TRY(introduce(id, std::move(listener), config));
+  }
+  const bool is_derived = id.listener != UniqueId::Listener::kMaker;
+  if (is_derived && rank == 0) {
+    auto listener = listen_as_rank_zero(id);
+    if (listener.has_error()) {
+      return std::move(listener).error().with_context(
+          "rank 0 listens for the others where NCCL_COMM_ID or the launcher says");
     }
+    PLEXUS_TRY(introduce(id, std::move(listener).value(), config));
   }
   const auto time = std::chrono::seconds(config.bootstrap_timeout_s);
   const Patience patience{.deadline = Deadline::after(time), .stop = stop};
@@ -301,8 +319,7 @@ Result<std::unique_ptr<Exchange>> join(Agents& agents,
                                   .host_key = host_identity(config.hostid).hash,
                                   .pid = static_cast<int32_t>(getpid()),
                                   .host = host_identity("").name}};
-  const UniqueId& introducer =
-      config.comm_id.empty() ? ids[share_of(rank, nranks, ids.size())] : id;
+  const UniqueId& introducer = is_derived ? id : ids[share_of(rank, nranks, ids.size())];
   auto family = Joining(agents, config, id, introducer, patience).join(info);
   if (family.has_error()) {
     return std::move(family).error().with_context(

@@ -52,7 +52,18 @@ class Agents {
   std::map<uint64_t, std::shared_ptr<Slot>> slots_;  // guarded by mutex_
 };
 
-/// Listens at the interface and port that the settings give.
+/// low 0: any port.
+struct PortRange {
+  int low = 0;
+  int high = 0;
+};
+/// PLEXUS_PORT_RANGE, "low-high" or empty.
+Result<PortRange> parse_port_range(const std::string& text);
+
+/// The address of the interface that the settings give, by which the other ranks reach this one.
+Result<SocketAddress> find_own_address(const Config& config);
+
+/// Listens at that interface, and the port that the settings give.
 Result<Socket> listen_for_members(const Config& config);
 
 /// Makes a unique id and starts its introducer in this process. With NCCL_COMM_ID: only the id;

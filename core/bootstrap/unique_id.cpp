@@ -11,11 +11,12 @@
 namespace plexus {
 namespace {
 
-constexpr char kIdMagic[8] = {'P', 'L', 'X', 'U', 'I', 'D', '0', '1'};
+constexpr char kIdMagic[8] = {'P', 'L', 'X', 'U', 'I', 'D', '0', '2'};
 constexpr size_t kJobAt = 8;
 constexpr size_t kSecretAt = 16;
 constexpr size_t kAddressAt = kSecretAt + kSecretBytes;
-constexpr size_t kSumAt = kAddressAt + SocketAddress::kPackedBytes;
+constexpr size_t kListenerAt = kAddressAt + SocketAddress::kPackedBytes;
+constexpr size_t kSumAt = kListenerAt + 1;
 constexpr size_t kUsed = kSumAt + sizeof(uint64_t);
 
 /// Checksum of all bytes before it. It distinguishes an id that was truncated or treated as text on
@@ -36,6 +37,7 @@ std::array<std::byte, UniqueId::kBytes> UniqueId::to_bytes() const {
   std::memcpy(bytes.data() + kJobAt, &job, sizeof(job));
   std::memcpy(bytes.data() + kSecretAt, secret.data(), secret.size());
   address.pack(reinterpret_cast<uint8_t*>(bytes.data() + kAddressAt));
+  bytes[kListenerAt] = static_cast<std::byte>(listener);
   const uint64_t sum = sum_of(bytes);
   std::memcpy(bytes.data() + kSumAt, &sum, sizeof(sum));
   return bytes;
@@ -46,8 +48,9 @@ Result<UniqueId> UniqueId::from_bytes(std::span<const std::byte, kBytes> bytes) 
                                         [](std::byte b) { return b == std::byte{0}; });
   uint64_t sum = 0;
   std::memcpy(&sum, bytes.data() + kSumAt, sizeof(sum));
+  const auto listener = static_cast<Listener>(bytes[kListenerAt]);
   if (std::memcmp(bytes.data(), kIdMagic, sizeof(kIdMagic)) != 0 || !tail_is_zero ||
-      sum != sum_of(bytes)) {
+      sum != sum_of(bytes) || listener > Listener::kRankZeroAnywhere) {
     return fail(Code::kInvalidArgument,
                 "the unique id is damaged or not from this library: pass the 128 bytes of "
                 "ncclGetUniqueId unchanged");
@@ -58,6 +61,7 @@ Result<UniqueId> UniqueId::from_bytes(std::span<const std::byte, kBytes> bytes) 
   PLEXUS_TRY(address,
              SocketAddress::unpack(reinterpret_cast<const uint8_t*>(bytes.data() + kAddressAt)));
   id.address = address;
+  id.listener = listener;
   return id;
 }
 
@@ -72,21 +76,25 @@ Result<UniqueId> UniqueId::create(const SocketAddress& address) {
   return id;
 }
 
-Result<UniqueId> UniqueId::from_comm_id(std::string_view host_and_port) {
+Result<UniqueId> UniqueId::derive(const SocketAddress& address, std::string_view text) {
   if (sodium_init() < 0) {
     return fail(Code::kSystemError, "libsodium cannot be initialized: no source of randomness");
   }
-  auto address = SocketAddress::parse(host_and_port);
-  if (address.has_error()) {
-    return std::move(address).error().with_context("NCCL_COMM_ID");
-  }
   UniqueId id;
-  id.address = address.value();
-  const std::string text = fmt::format("plexus NCCL_COMM_ID {}", host_and_port);
+  id.address = address;
+  id.listener = Listener::kRankZero;
   crypto_generichash(id.secret.data(), id.secret.size(),
                      reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr, 0);
   std::memcpy(&id.job, id.secret.data(), sizeof(id.job));
   return id;
+}
+
+Result<UniqueId> UniqueId::from_comm_id(std::string_view host_and_port) {
+  auto address = SocketAddress::parse(host_and_port);
+  if (address.has_error()) {
+    return std::move(address).error().with_context("NCCL_COMM_ID");
+  }
+  return derive(address.value(), fmt::format("plexus NCCL_COMM_ID {}", host_and_port));
 }
 
 }  // namespace plexus

@@ -11,6 +11,11 @@
 #include "core/transport/connections.hpp"
 
 namespace plexus {
+namespace {
+
+constexpr auto kReasonWait = std::chrono::milliseconds(200);
+
+}  // namespace
 
 Communicator::Communicator(Process& process, CommConfig config)
     : process_(process),
@@ -109,6 +114,7 @@ void Communicator::make_runner() {
                 .filter = &setup_.filter,
                 .tuner = tuner_.get(),
                 .collnet = &setup_.collnet.ability,
+                .recorded = setup_.programs->algorithms(),
                 .deterministic = setup_.config.deterministic,
                 .shares_memory =
                     links[PLEXUS_LINK_PROCESS].count + links[PLEXUS_LINK_HOST].count > 0,
@@ -269,7 +275,15 @@ void Communicator::stop_with(const Error& reason) {
     }
     set_state(error_->code());
   }
+  has_error_.notify_all();
   stop_waiting();
+}
+
+/// A peer that aborts, finds a mismatch or dies closes its connections. What the control plane says
+/// of it comes at about the same time, and is the cause of the connection's loss.
+void Communicator::await_reason() {
+  std::unique_lock lock(error_mutex_);
+  has_error_.wait_for(lock, kReasonWait, [this] { return error_.has_value(); });
 }
 
 void Communicator::stop_waiting() noexcept {
@@ -280,6 +294,9 @@ void Communicator::stop_waiting() noexcept {
 }
 
 void Communicator::fail(const Error& error) {
+  if (error.code() == Code::kRemoteError) {
+    await_reason();
+  }
   if (!stop.load(std::memory_order_acquire)) {
     owes_announcement_.store(true, std::memory_order_relaxed);
   }

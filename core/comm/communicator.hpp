@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -126,6 +127,7 @@ class Communicator final : public RankState {
   Communicator(Process& process, CommConfig config);
   void become_ready();
   void stop_waiting() noexcept;
+  void await_reason();
   void open_connections();
   void open_peer_mapped_memory();
   Result<void> open_profilers();
@@ -152,6 +154,7 @@ class Communicator final : public RankState {
   std::atomic<int> calls_{0};  // that a thread is inside of
   std::atomic<Code> state_{Code::kInProgress};
   mutable std::mutex error_mutex_;
+  std::condition_variable has_error_;
   std::optional<Error> error_;                  // guarded by error_mutex_; the first one stays
   std::atomic<bool> owes_announcement_{false};  // it failed, and the other ranks were not told yet
 };

@@ -49,6 +49,7 @@ class Process final : private ForkAware {
   NetPluginCache net_plugins;
   TopologyCache topologies;
   GroupCache<std::vector<PeerInfo>> infos;
+  GroupCache<ProgramSet> programs;
   RatesCache rates;
   LaunchPool launches;
   StallWatch stalls;
@@ -68,6 +69,7 @@ class Process final : private ForkAware {
             .collnet_plugins = &collnet_plugins,
             .topologies = &topologies,
             .infos = &infos,
+            .programs = &programs,
             .rates = &rates,
             .devices = devices_};
   }

@@ -133,9 +133,37 @@ void collect(const std::map<std::string, Switch>& switches,
   }
 }
 
+/// The switches that become datacenters.
+std::set<std::string> find_tops(const std::map<std::string, Switch>& switches, int depth) {
+  std::set<std::string> lower_switches;
+  for (const auto& [name, entry] : switches) {
+    lower_switches.insert(entry.below.begin(), entry.below.end());
+  }
+  std::set<std::string> tops;
+  for (const auto& [name, entry] : switches) {
+    if (lower_switches.count(name) == 0) {
+      tops.insert(name);
+    }
+  }
+  for (int at = 0; at < depth; ++at) {
+    std::set<std::string> next;
+    for (const std::string& name : tops) {
+      const auto found = switches.find(name);
+      const bool is_lowest = found == switches.end() || found->second.below.empty();
+      if (is_lowest) {
+        next.insert(name);
+      } else {
+        next.insert(found->second.below.begin(), found->second.below.end());
+      }
+    }
+    tops = std::move(next);
+  }
+  return tops;
+}
+
 }  // namespace
 
-Result<std::string> fabric_file_of_slurm(std::string_view topology_conf) {
+Result<std::string> fabric_file_of_slurm(std::string_view topology_conf, int depth) {
   if (topology_conf.size() > kSlurmBytesMax) {
     return fail(Code::kInvalidUsage, "the file has {} bytes, at most {} are supported",
                 topology_conf.size(), kSlurmBytesMax);
@@ -148,27 +176,20 @@ Result<std::string> fabric_file_of_slurm(std::string_view topology_conf) {
     }
     topology_conf.remove_prefix(std::min(end + 1, topology_conf.size()));
   }
-  std::set<std::string> lower_switches;
-  for (const auto& [name, entry] : switches) {
-    lower_switches.insert(entry.below.begin(), entry.below.end());
-  }
   std::string text = "# from Slurm's topology.conf; add 'link DC DC gbit N ms N'\n";
-  size_t datacenters = 0;
-  for (const auto& [name, entry] : switches) {
+  const std::set<std::string> tops = find_tops(switches, depth);
+  for (const std::string& top : tops) {
     std::set<std::string> nodes;
-    if (lower_switches.count(name) == 0) {
-      collect(switches, name, nodes);
-      ++datacenters;
-    }
+    collect(switches, top, nodes);
     for (const std::string& node : nodes) {
-      text += fmt::format("host {} dc {}\n", node, name);
+      text += fmt::format("host {} dc {}\n", node, top);
     }
   }
-  if (datacenters == 0 || datacenters > kDatacentersMax) {
+  if (tops.empty() || tops.size() > kDatacentersMax) {
     return fail(Code::kInvalidUsage,
-                "{} switches are at the top level, each of which would become a datacenter: 1 to "
+                "{} switches are {} below the top, each of which would become a datacenter: 1 to "
                 "{} are supported",
-                datacenters, kDatacentersMax);
+                tops.size(), depth, kDatacentersMax);
   }
   PLEXUS_TRY(parse_fabric_file(text));  // rejects names that a fabric file cannot contain
   return text;

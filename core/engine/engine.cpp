@@ -239,12 +239,11 @@ bool Engine::poll_queues(Execution& execution, RunQueue& alone) noexcept {
 
 void Engine::fail_simple(Execution& execution, LaneRun& lane) noexcept {
   try {
-    execution.error = describe_failure(lane);
-    execution.rank->fail(*execution.error);
+    execution.rank->fail(describe_failure(lane));
   } catch (const std::bad_alloc&) {
     execution.rank->fail_for_memory();
-    take_stop_reason(execution);
   }
+  take_stop_reason(execution);
 }
 
 /// The user's call must not end without an error, so this waits for the little memory that it
@@ -434,7 +433,8 @@ bool Engine::is_waited_for(const Execution& execution, const ConnectionKey& key)
     const WorkQueue& queue = *lane->owner->queue;
     return lane->owner->execution == &execution && lane->waits_to_recv() != nullptr &&
            lane->waits_to_recv()->peer() == key.peer &&
-           queue.items[queue.current].index == key.index && !lane->can_go_on();
+           index_of(queue.items[queue.current], lane->connection()) == key.index &&
+           !lane->can_go_on();
   });
 }
 
@@ -451,7 +451,7 @@ bool Engine::progress_execution(Execution& execution) {
   for (auto* const progress : {&connects, &pumped, &settled}) {
     if (progress->has_error()) {
       rank.fail(progress->error());
-      fail(execution, std::move(*progress).error());
+      fail(execution, rank.stop_reason());
       return true;
     }
     moved = moved || progress->value();

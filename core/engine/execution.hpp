@@ -96,7 +96,7 @@ struct WorkQueue {
     Work work;                   // for a CUDA rank a description only, without connections
     std::vector<LaneRun> lanes;  // never grows, because lanes point to each other
     size_t lanes_left = 0;
-    int index = 0;  // ConnectionKey::index of its connections
+    int index = 0;  // ConnectionKey::index of its first connection to each peer
     // For a CUDA rank, in place of the work's `sends` and `recvs`, [program->peers]:
     std::vector<DeviceEnd*> device_sends;
     std::vector<DeviceEnd*> device_recvs;
@@ -107,15 +107,20 @@ struct WorkQueue {
   LaneOwner owner;                  // owns the lanes of the current item
 };
 
+/// ConnectionKey::index of the connections that a lane uses.
+inline int index_of(const WorkQueue::Item& item, int connection) {
+  return item.index + connection * kIndexStride;
+}
+
 /// Calls `use` with each step of `item` and how often it sends to, or receives from, the peer of
 /// `key`.
 template <class Use>
 void for_uses(const WorkQueue::Item& item, const ConnectionKey& key, Use use) {
-  if (item.index != key.index) {
-    return;
-  }
   const std::vector<int>& peers = item.work.program->peers;
   for (const Lane& lane : item.work.program->lanes) {
+    if (index_of(item, lane.connection) != key.index) {
+      continue;
+    }
     for (const Step& step : lane.steps) {
       const auto first = peers.begin() + step.peers_first + (key.sends ? step.receives : 0);
       const auto last = first + (key.sends ? step.sends : step.receives);

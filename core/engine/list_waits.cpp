@@ -9,15 +9,30 @@
 namespace plexus {
 namespace {
 
-bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
-  const std::vector<int>& peers = item.work.program->peers;
-  for (size_t i = 0; i < peers.size() && item.index == key.index; ++i) {
-    const bool is_used = key.sends ? item.work.sends[i] != nullptr : item.work.recvs[i] != nullptr;
-    if (is_used && peers[i] == key.peer) {
-      return true;
+/// Calls `use` with the place in Program::peers of each peer of a lane.
+template <class Use>
+void for_peers(const Lane& lane, Use use) {
+  for (const Step& step : lane.steps) {
+    const auto first = static_cast<size_t>(step.peers_first);
+    const auto last = first + static_cast<size_t>(step.receives) + static_cast<size_t>(step.sends);
+    for (size_t i = first; i < last; ++i) {
+      use(i);
     }
   }
-  return false;
+}
+
+bool uses(const WorkQueue::Item& item, const ConnectionKey& key) {
+  bool found = false;
+  const Work& work = item.work;
+  for (const Lane& lane : work.program->lanes) {
+    if (index_of(item, lane.connection) == key.index) {
+      for_peers(lane, [&](size_t i) {
+        const bool is_used = key.sends ? work.sends[i] != nullptr : work.recvs[i] != nullptr;
+        found = found || (is_used && work.program->peers[i] == key.peer);
+      });
+    }
+  }
+  return found;
 }
 
 /// The first of the execution's calls that uses `end`; nullptr: none.
@@ -61,12 +76,13 @@ void list_waits_of(const Execution& execution, const WorkQueue& queue, std::vect
       continue;
     }
     const bool sends = lane.waits_to_recv() == nullptr;
+    const int index = index_of(item, lane.connection());
     const int peer = sends ? lane.waits_to_send()->peer() : lane.waits_to_recv()->peer();
     Wait wait{
         item.work.call, peer, true,
-        describe_place(execution, item, lane, {.peer = peer, .sends = sends, .index = item.index})};
+        describe_place(execution, item, lane, {.peer = peer, .sends = sends, .index = index})};
     if (!sends) {
-      wait.arrival = {.index = item.index, .received = lane.waits_to_recv()->received()};
+      wait.arrival = {.index = index, .received = lane.waits_to_recv()->received()};
     }
     add_wait(waits, wait);
   }
@@ -99,10 +115,15 @@ std::vector<Sent> list_sent(const Execution& execution) {
   std::vector<Sent> sent;
   for (const WorkQueue& queue : execution.queues) {
     for (const WorkQueue::Item& item : queue.items) {
-      for (const SendConnection* const send : item.work.sends) {
-        if (send != nullptr && sent.size() < kSentMax) {
-          sent.push_back({.peer = send->peer(), .index = item.index, .messages = send->sent()});
-        }
+      for (const Lane& lane : item.work.program->lanes) {
+        for_peers(lane, [&](size_t i) {
+          const SendConnection* const send = item.work.sends[i];
+          if (send != nullptr && sent.size() < kSentMax) {
+            sent.push_back({.peer = send->peer(),
+                            .index = index_of(item, lane.connection),
+                            .messages = send->sent()});
+          }
+        });
       }
     }
   }

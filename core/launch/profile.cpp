@@ -437,9 +437,9 @@ class ProfiledPlan final : public ExecutionWatch {
         if (messages > 0) {
           trace->add({&tasks_[item.task],
                       messages,
-                      {getpid(), static_cast<uint8_t>(end->key().index / 2), end->key().peer,
-                       static_cast<int>(messages), static_cast<int>(work.slot_bytes),
-                       end->key().sends ? 1 : 0}});
+                      {getpid(), static_cast<uint8_t>(end->key().index % kIndexStride / 2),
+                       end->key().peer, static_cast<int>(messages),
+                       static_cast<int>(work.slot_bytes), end->key().sends ? 1 : 0}});
         }
       }
       traces_.push_back(std::move(trace));

@@ -68,6 +68,16 @@ void SocketAddress::set_port(uint16_t port) {
   }
 }
 
+bool SocketAddress::is_loopback() const {
+  constexpr uint32_t kLoopbackNet = 127;
+  constexpr int kNetBits = 24;
+  if (family() == AF_INET6) {
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&storage_)->sin6_addr) != 0;
+  }
+  const auto& v4 = *reinterpret_cast<const sockaddr_in*>(&storage_);
+  return ntohl(v4.sin_addr.s_addr) >> kNetBits == kLoopbackNet;
+}
+
 std::string SocketAddress::to_string() const {
   char host[NI_MAXHOST] = "?";
   getnameinfo(raw(), raw_size(), host, sizeof(host), nullptr, 0, NI_NUMERICHOST);

@@ -30,6 +30,8 @@ class SocketAddress {
   [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   [[nodiscard]] socklen_t raw_size() const;
   [[nodiscard]] int family() const { return storage_.ss_family; }
+  /// Does it lead to this host and no further?
+  [[nodiscard]] bool is_loopback() const;
 
   /// Size of pack(): family, port, address and scope, as sent in messages.
   static constexpr size_t kPackedBytes = 28;

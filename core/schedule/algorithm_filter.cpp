@@ -2,6 +2,7 @@
 #include "core/schedule/algorithm_filter.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -127,11 +128,15 @@ bool NameFilter::names(Collective collective, std::string_view word) const {
 }
 
 Result<AlgorithmFilter> AlgorithmFilter::parse(std::string_view algorithms,
-                                               std::string_view protocols) {
+                                               std::string_view protocols,
+                                               std::vector<std::string> more) {
   AlgorithmFilter filter;
+  std::vector<std::string> families = known_families();
+  families.insert(families.end(), std::make_move_iterator(more.begin()),
+                  std::make_move_iterator(more.end()));
   PLEXUS_TRY(of_algorithms, NameFilter::parse(algorithms, {.variable = "NCCL_ALGO",
                                                            .what = "algorithm",
-                                                           .known = known_families(),
+                                                           .known = std::move(families),
                                                            .only_nccl = kNcclOnly}));
   std::vector<std::string> known;
   for (const Protocol protocol : kProtocols) {

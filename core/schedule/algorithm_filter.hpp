@@ -46,7 +46,10 @@ class NameFilter {
 /// The filters of NCCL_ALGO (families of the algorithm table) and NCCL_PROTO.
 class AlgorithmFilter {
  public:
-  static Result<AlgorithmFilter> parse(std::string_view algorithms, std::string_view protocols);
+  /// `more`: families beside those of the table (lower case).
+  static Result<AlgorithmFilter> parse(std::string_view algorithms,
+                                       std::string_view protocols,
+                                       std::vector<std::string> more = {});
   [[nodiscard]] bool allows(const Algorithm& algorithm) const;
   [[nodiscard]] bool names(const Algorithm& algorithm) const;
   [[nodiscard]] bool allows(Collective collective, Protocol protocol) const;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/schedule/loop_costs.hpp"
@@ -29,6 +30,7 @@ struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
   uint64_t size_bytes = 0;  // size of the rank's larger buffer
   int nranks = 1;
+  int root = 0;  // of a rooted collective
   int channels_min = 1;
   int channels_max = 1;
   uint32_t slot_bytes = 0;
@@ -41,8 +43,9 @@ struct ChoiceInput {
   int ranks_per_node_max = 1;
   DataType type = DataType::kFloat32;
   ReduceKind kind = ReduceKind::kSum;
-  const CollnetAbility* collnet = nullptr;  // nullptr: none
-  const LoopCosts* costs = nullptr;         // the communicator's; null: a single datacenter
+  const CollnetAbility* collnet = nullptr;   // nullptr: none
+  const LoopCosts* costs = nullptr;          // the communicator's; null: a single datacenter
+  std::span<const Algorithm> recorded = {};  // from files, beside the table
 };
 
 struct Choice {

@@ -44,6 +44,22 @@ std::string why_not_in_network(const Algorithm& algorithm, const ChoiceInput& in
   return "";
 }
 
+/// The reason why an algorithm from a file does not suit the call; empty: it does.
+std::string why_not_recorded(const Algorithm& algorithm, const ChoiceInput& input) {
+  const RecordedAlgorithm& recorded = *algorithm.recorded;
+  const auto chunks = static_cast<uint64_t>(recorded.cost.chunks);
+  if (is_rooted(input.collective) && input.root != recorded.root) {
+    return fmt::format("its file is for root {}", recorded.root);
+  }
+  if (input.size_bytes < recorded.bytes_min || input.size_bytes > recorded.bytes_max) {
+    return fmt::format("its file is for {} to {} bytes", recorded.bytes_min, recorded.bytes_max);
+  }
+  if (input.size_bytes / input.element_bytes % chunks != 0) {
+    return fmt::format("its {} chunks do not divide the elements", chunks);
+  }
+  return "";
+}
+
 /// The reason why the algorithm cannot be used for the call; empty: it can.
 std::string why_not(const Algorithm& algorithm,
                     const ChoiceInput& input,
@@ -64,17 +80,48 @@ std::string why_not(const Algorithm& algorithm,
   if (input.deterministic && is_reduction(input.collective) && !algorithm.in_rank_order) {
     return "excluded by PLEXUS_DETERMINISTIC: it does not combine in rank order";
   }
+  if (algorithm.recorded != nullptr) {
+    return why_not_recorded(algorithm, input);
+  }
   return algorithm.network_cost == nullptr ? "" : why_not_in_network(algorithm, input);
 }
 
-std::string why_not(Protocol protocol, const ChoiceInput& input, const AlgorithmFilter& filter) {
+std::string why_not(Protocol protocol,
+                    const Algorithm& algorithm,
+                    const ChoiceInput& input,
+                    const AlgorithmFilter& filter) {
   if (!filter.allows(input.collective, protocol)) {
     return "excluded by NCCL_PROTO";
   }
   if (uses_lines(protocol) && !input.shares_memory) {
     return "no ranks share memory";
   }
+  if (algorithm.recorded != nullptr &&
+      algorithm.recorded->protocol.value_or(protocol) != protocol) {
+    return fmt::format("its file is for {}", name(*algorithm.recorded->protocol));
+  }
   return "";
+}
+
+/// A candidate for each protocol.
+void add_candidates(const Algorithm& algorithm,
+                    const ChoiceInput& input,
+                    const AlgorithmFilter& filter,
+                    std::vector<Candidate>& candidates) {
+  const std::string excluded = why_not(algorithm, input, filter);
+  for (const Protocol protocol : kProtocols) {
+    std::string reason = excluded.empty() ? why_not(protocol, algorithm, input, filter) : excluded;
+    const uint32_t chunk_bytes = uses_lines(protocol)
+                                     ? std::min(input.slot_bytes, payload_bytes_max(protocol))
+                                     : input.slot_bytes;
+    candidates.push_back(
+        {.choice = {.algorithm = &algorithm,
+                    .protocol = protocol,
+                    .channels = std::clamp(1, input.channels_min, input.channels_max),
+                    .chunk_bytes = chunk_bytes},
+         .possible = reason.empty(),
+         .reason = std::move(reason)});
+  }
 }
 
 }  // namespace
@@ -88,19 +135,11 @@ std::vector<Candidate> list_candidates(const ChoiceInput& input, const Algorithm
     if (algorithm.collective != input.collective) {
       continue;
     }
-    const std::string excluded = why_not(algorithm, input, filter);
-    for (const Protocol protocol : kProtocols) {
-      std::string reason = excluded.empty() ? why_not(protocol, input, filter) : excluded;
-      const uint32_t chunk_bytes = uses_lines(protocol)
-                                       ? std::min(input.slot_bytes, payload_bytes_max(protocol))
-                                       : input.slot_bytes;
-      candidates.push_back(
-          {.choice = {.algorithm = &algorithm,
-                      .protocol = protocol,
-                      .channels = std::clamp(1, input.channels_min, input.channels_max),
-                      .chunk_bytes = chunk_bytes},
-           .possible = reason.empty(),
-           .reason = std::move(reason)});
+    add_candidates(algorithm, input, filter, candidates);
+  }
+  for (const Algorithm& algorithm : input.recorded) {
+    if (algorithm.collective == input.collective && input.nranks > 1) {
+      add_candidates(algorithm, input, filter, candidates);
     }
   }
   return candidates;

@@ -14,7 +14,7 @@
 
 namespace plexus {
 
-/// All candidates for the collective, in the order of the algorithm table.
+/// All candidates for the collective, in the order of the algorithm table, then those from files.
 std::vector<Candidate> list_candidates(const ChoiceInput& input, const AlgorithmFilter& filter);
 
 /// The choice, and the candidates that it was made from.

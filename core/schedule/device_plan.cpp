@@ -126,6 +126,7 @@ DeviceWork describe(const DeviceRank& rank,
   made.type = work.type;
   made.protocol = work.protocol;
   made.exchanges_empty = work.exchanges_empty;
+  made.shares_scratch = work.program->shares_scratch;
   return made;
 }
 

@@ -38,6 +38,7 @@ LoopCosts::LoopCosts(const ChannelOrder& order, bool meshed)
   for (const int datacenter : order.datacenters) {
     datacenters_ = std::max(datacenters_, datacenter + 1);
   }
+  whole_ = order;
   counted_ = order;
   if (nranks_ > kCountedRanksMax && datacenters_ > 1) {
     counted_ = shrink(order, datacenters_, std::max(kCountedRanksMax, 2 * datacenters_));
@@ -59,6 +60,11 @@ LoopCost LoopCosts::count(const Algorithm& algorithm) const {
   const auto counted_ranks = static_cast<int>(counted_.ring.size());
   if (datacenters_ == 1 && !algorithm.for_datacenters) {
     return cost_by_table(algorithm, nranks_);
+  }
+  if (algorithm.recorded != nullptr) {
+    return count_cost(
+        algorithm,
+        {.rank = 0, .ring = whole_.ring, .nodes = whole_.nodes, .datacenters = whole_.datacenters});
   }
   LoopCost counted;
   if (counted_ranks <= algorithm.nranks_max) {

@@ -34,6 +34,7 @@ class LoopCosts {
   int nranks_;
   int datacenters_ = 1;
   bool meshed_;
+  ChannelOrder whole_;    // of algorithms from files, whose programs are there for all ranks
   ChannelOrder counted_;  // at most kCountedRanksMax ranks, or one per datacenter
   mutable std::mutex mutex_;
   mutable std::map<const Algorithm*, LoopCost> known_;  // guarded by mutex_

@@ -44,15 +44,24 @@ bool is_blocked(Collective collective) {
   }
 }
 
-Geometry compute_partition(const PartitionInput& input) {
+uint64_t buffer_count(Collective collective, uint64_t count, int nranks) {
+  return is_blocked(collective) ? count * static_cast<uint64_t>(nranks) : count;
+}
+
+Geometry compute_partition(const PartitionInput& call) {
   Geometry geometry{};
+  PartitionInput input = call;
+  if (call.divides_buffer) {
+    input.count =
+        buffer_count(call.collective, call.count, call.nranks) / static_cast<uint64_t>(call.chunks);
+  }
   // Neither two channels nor the chunks of two ranks share a cache line.
   const uint64_t granule = std::max<uint64_t>(1, kCacheLine / input.element_bytes);
   const uint64_t even =
       align_up(div_ceil(input.count, static_cast<uint64_t>(input.channels)), granule);
   geometry.part_offset = std::min(input.count, even * static_cast<uint64_t>(input.channel));
   geometry.part_count = std::min(even, input.count - geometry.part_offset);
-  geometry.blocked = is_blocked(input.collective) && input.nranks > 1;
+  geometry.blocked = input.divides_buffer || (is_blocked(input.collective) && input.nranks > 1);
   geometry.chunks = geometry.blocked ? 1 : static_cast<uint32_t>(input.chunks);
 
   uint64_t chunk_bytes = input.slot_bytes;
@@ -69,7 +78,10 @@ Geometry compute_partition(const PartitionInput& input) {
   geometry.chunk_count = std::max<uint64_t>(1, chunk_bytes / input.element_bytes);
   geometry.last_chunk_count =
       last_chunk_count(geometry.part_count, geometry.chunk_count, geometry.chunks, granule);
-  if (geometry.blocked) {
+  if (input.divides_buffer) {
+    geometry.input_stride = input.count;
+    geometry.output_stride = input.count;
+  } else if (geometry.blocked) {
     geometry.input_stride = input_blocks_stride(input.collective, input.count);
     geometry.output_stride = output_blocks_stride(input.collective, input.count);
   }

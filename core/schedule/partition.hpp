@@ -15,8 +15,9 @@ struct PartitionInput {
   uint64_t count = 0;  // as in Task
   uint32_t element_bytes = 1;
   int nranks = 1;
-  int chunks = 1;          // chunk indices per loop of the program
-  int scratch_chunks = 0;  // the program's
+  int chunks = 1;               // chunk indices per loop of the program
+  int scratch_chunks = 0;       // the program's
+  bool divides_buffer = false;  // the program's; then `chunks` divides the larger buffer
   int channel = 0;
   int channels = 1;
   uint32_t slot_bytes = 0;
@@ -27,5 +28,8 @@ Geometry compute_partition(const PartitionInput& input);
 
 /// Whether chunk index i means "block of rank i" in this collective's buffers.
 bool is_blocked(Collective collective);
+
+/// Elements of a call's larger buffer.
+uint64_t buffer_count(Collective collective, uint64_t count, int nranks);
 
 }  // namespace plexus

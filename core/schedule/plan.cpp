@@ -20,7 +20,7 @@ constexpr uint64_t kStreamingBytesMin =
 /// The index of a connection (see ConnectionKey). Collectives of each channel, sends and receives,
 /// and the messages of collectives with counts per rank have separate connections.
 int collective_index(int channel) { return 2 * channel; }
-int index_of(const Task& task, int channel) {
+int first_index(const Task& task, int channel) {
   constexpr int kMessages = 1;
   constexpr int kVectorMessages = 3;
   return !is_point_to_point(task.shape.collective) ? collective_index(channel)
@@ -36,16 +36,18 @@ Choice one_channel(const Algorithm& algorithm, const PlanContext& context) {
           .chunk_bytes = context.slot_bytes};
 }
 
-/// A choice as one number, which all ranks must agree on.
+/// A choice as one number, which all ranks must agree on. Its low byte is CallRecord::algorithm.
 uint64_t choice_number(const Choice& choice) {
-  const auto row = static_cast<uint64_t>(choice.algorithm - algorithms().data()) + 1;
+  const RecordedAlgorithm* const recorded = choice.algorithm->recorded;
+  const auto row =
+      recorded != nullptr ? 0 : static_cast<uint64_t>(choice.algorithm - algorithms().data()) + 1;
   return row | static_cast<uint64_t>(choice.protocol) << 8 |
          static_cast<uint64_t>(choice.channels) << 16 |
          static_cast<uint64_t>(choice.chunk_bytes) << 32;
 }
 
 /// A call's record without the fields that depend on its number.
-CallRecord record_of(const Task& task, uint64_t choice) {
+CallRecord record_of(const Task& task, const Choice& choice) {
   CallRecord record{};
   record.count = task.shape.count;
   record.root = task.shape.root;
@@ -58,8 +60,11 @@ CallRecord record_of(const Task& task, uint64_t choice) {
     // in bytes, as the types on the two ends may differ
     hash.mix(task.shape.count * element_size(task.shape.datatype()));
   } else {
-    record.algorithm = static_cast<uint8_t>(choice);
-    hash.mix(choice);
+    record.algorithm = static_cast<uint8_t>(choice_number(choice));
+    hash.mix(choice_number(choice));
+    if (choice.algorithm->recorded != nullptr) {
+      hash.mix(choice.algorithm->recorded->hash);
+    }
     hash.mix(static_cast<uint64_t>(task.shape.collective) << 16 |
              static_cast<uint64_t>(task.shape.datatype()) << 8 |
              static_cast<uint64_t>(task.op.kind));
@@ -180,6 +185,7 @@ Result<void> Plan::add_collective(const PlanContext& context,
                   .size_bytes =
                       std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
                   .nranks = nranks,
+                  .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
                   .channels_min = context.channels_min,
                   .channels_max = context.channels_max,
                   .slot_bytes = context.slot_bytes,
@@ -194,7 +200,8 @@ Result<void> Plan::add_collective(const PlanContext& context,
                   .type = call.shape.datatype(),
                   .kind = call.op.kind,
                   .collnet = context.collnet,
-                  .costs = context.costs},
+                  .costs = context.costs,
+                  .recorded = context.recorded},
                  *context.filter, context.tuner));
   choice_ = choice;
   auto& queues = execution_.queues;
@@ -290,14 +297,14 @@ Result<void> Plan::add_item(const PlanContext& context,
                             int channel) {
   const ChannelOrder& order = context.orders[static_cast<size_t>(channel) % context.orders.size()];
   programs_.push_back(std::make_unique<Program>(
-      choice.algorithm->record({.rank = context.rank,
-                                .ring = order.ring,
-                                .root = task.shape.root,
-                                .variant = channel % choice.algorithm->variants,
-                                .nodes = order.nodes,
-                                .datacenters = order.datacenters,
-                                .above = order.above,
-                                .heads = std::max(context.collnet->heads, 1)})));
+      program_of(*choice.algorithm, {.rank = context.rank,
+                                     .ring = order.ring,
+                                     .root = task.shape.root,
+                                     .variant = channel % choice.algorithm->variants,
+                                     .nodes = order.nodes,
+                                     .datacenters = order.datacenters,
+                                     .above = order.above,
+                                     .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
   WorkQueue::Item& item = queue.items.emplace_back();
   Work& work = item.work;
@@ -309,6 +316,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.slot_bytes =
       std::min(choice.chunk_bytes, context.slot_bytes) / work.element_bytes * work.element_bytes;
   work.borrow_bytes_min = kBorrowBytesMin;
+  work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
   work.geometry = compute_partition({.collective = task.shape.collective,
                                      .count = task.shape.count,
@@ -316,6 +324,7 @@ Result<void> Plan::add_item(const PlanContext& context,
                                      .nranks = context.nranks,
                                      .chunks = program.chunks,
                                      .scratch_chunks = program.scratch_chunks,
+                                     .divides_buffer = program.divides_buffer,
                                      .channel = channel,
                                      .channels = choice.channels,
                                      .slot_bytes = choice.chunk_bytes});
@@ -331,7 +340,7 @@ Result<void> Plan::add_item(const PlanContext& context,
     work.scratch.resize(static_cast<size_t>(program.scratch_chunks) * work.geometry.chunk_count *
                         work.element_bytes);
   }
-  item.index = index_of(task, channel);
+  item.index = first_index(task, channel);
   connect(context, item);
   const size_t lanes = context.device == nullptr ? program.lanes.size() : 0;
   item.lanes.reserve(lanes);
@@ -340,7 +349,7 @@ Result<void> Plan::add_item(const PlanContext& context,
   }
   items_.push_back(origin);
   items_.back().item = &item;
-  work.call = record_of(task, is_point_to_point(task.shape.collective) ? 0 : choice_number(choice));
+  work.call = record_of(task, choice);
   items_.back().shape_hash = work.call.hash;
   items_.back().input_bytes = buffer_bytes(task, context.nranks, true);
   items_.back().output_bytes = buffer_bytes(task, context.nranks, false);
@@ -359,8 +368,9 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
       ends.push_back(&end);
     }
   };
+  int index = item.index;
   const auto find_on_device = [&](int peer, bool sends) {
-    DeviceEnd& end = connections.find_or_make_on_device({peer, sends, item.index});
+    DeviceEnd& end = connections.find_or_make_on_device({peer, sends, index});
     use(execution_.ends, end);
     use(execution_.device_ends, end);
     return &end;
@@ -371,7 +381,7 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
       item.device_sends[i] = find_on_device(peer, true);
       return;
     }
-    SendEnd& end = connections.find_or_make_send(peer, item.index);
+    SendEnd& end = connections.find_or_make_send(peer, index);
     work.sends[i] = &end.connection();
     use(execution_.ends, end);
     borrows_mapped_ = borrows_mapped_ || connections.transport_to(peer) == TransportKind::kShm;
@@ -382,11 +392,12 @@ void Plan::connect(const PlanContext& context, WorkQueue::Item& item) {
       item.device_recvs[i] = find_on_device(peer, false);
       return;
     }
-    RecvEnd& end = connections.find_or_make_recv(peer, item.index);
+    RecvEnd& end = connections.find_or_make_recv(peer, index);
     work.recvs[i] = &end.connection();
     use(execution_.ends, end);
   };
   for (const Lane& lane : program.lanes) {
+    index = index_of(item, lane.connection);
     for (const Step& step : lane.steps) {
       // Without data no connection is made: neither side must wait for the other, which may have
       // left.

@@ -34,6 +34,7 @@ struct PlanContext {
   const AlgorithmFilter* filter;
   Tuner* tuner;  // nullptr: use the built-in rules
   const CollnetAbility* collnet;
+  std::span<const Algorithm> recorded = {};  // from files, beside the table
   bool deterministic;
   bool shares_memory;  // some ranks of the communicator do
   int channels_min;

@@ -19,6 +19,8 @@ struct AgreedSetting {
 constexpr AgreedSetting kSettings[] = {
     {"NCCL_PROTO", [](const PeerInfo& info) { return info.protocols; }, &Config::proto},
     {"NCCL_ALGO", [](const PeerInfo& info) { return info.algorithms; }, &Config::algo},
+    {"the hash of the files in PLEXUS_PROGRAM_PATH",
+     [](const PeerInfo& info) { return info.programs; }, nullptr},
     {"PLEXUS_DETERMINISTIC", [](const PeerInfo& info) { return uint64_t{info.deterministic}; },
      nullptr},
     {"PLEXUS_ATTACH_BYTES",

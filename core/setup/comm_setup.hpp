@@ -15,6 +15,7 @@
 #include "core/device/device_runtime.hpp"
 #include "core/plugin/collnet_registry.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/programs/program_set.hpp"
 #include "core/rates/rates_file.hpp"
 #include "core/rates/ways.hpp"
 #include "core/schedule/algorithm_filter.hpp"
@@ -32,6 +33,7 @@ struct SetupContext {
   CollnetPluginCache* collnet_plugins;
   TopologyCache* topologies;
   GroupCache<std::vector<PeerInfo>>* infos;
+  GroupCache<ProgramSet>* programs;
   RatesCache* rates;
   DeviceRuntime* devices;  // nullptr: this build is without CUDA
 };
@@ -49,6 +51,7 @@ struct CommSetup {
   std::chrono::steady_clock::time_point started;  // when init was called
   std::unique_ptr<NetSet> nets;                   // nullptr: no rank needs a network
   std::shared_ptr<const CommTopology> topology;   // shared with the ranks of this process
+  std::shared_ptr<const ProgramSet> programs;     // PLEXUS_PROGRAM_PATH; likewise shared
   AlgorithmFilter filter;                         // NCCL_ALGO, NCCL_PROTO
   uint32_t slot_bytes = 0;
   HostWays ways;  // between processes of one host

@@ -9,6 +9,7 @@
 #include "core/device/choose_device.hpp"
 #include "core/os/host.hpp"
 #include "core/os/process_memory.hpp"
+#include "core/programs/program_set.hpp"
 #include "core/setup/collnet.hpp"
 #include "kernels/layout/fifo.hpp"
 
@@ -109,6 +110,8 @@ Result<PeerInfo> describe_rank(const Config& config,
   info.net_checksum = config.net_checksum ? 1 : 0;
   info.algorithms = hash_of(config.algo);
   info.protocols = hash_of(config.proto);
+  PLEXUS_TRY(programs, read_program_folders(config.program_path));
+  info.programs = hash_of(programs);
   store_text(info.host, host.name);
   PLEXUS_TRY(describe_device(comm_config.device, devices, info));
   return info;

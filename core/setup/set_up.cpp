@@ -30,7 +30,18 @@ Result<void> finish(const SetupContext& context,
   PLEXUS_TRY(check_agreement(*setup.infos, setup.config, [&](const std::string& text) {
     return setup.exchange->all_gather(text, give_up);
   }));
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup.config.algo, setup.config.proto));
+  PLEXUS_TRY(programs, context.programs->find_or_make(setup.group, [&]() -> Result<ProgramSet> {
+    PLEXUS_TRY(texts, read_program_folders(setup.config.program_path));
+    if (hash_of(texts) != setup.mine().programs) {
+      return fail(Code::kInvalidUsage,
+                  "the files in PLEXUS_PROGRAM_PATH={} changed during init: leave them alone then",
+                  setup.config.program_path);
+    }
+    return ProgramSet(texts, setup.nranks);
+  }));
+  setup.programs = std::move(programs);
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(setup.config.algo, setup.config.proto,
+                                            setup.programs->families()));
   setup.filter = std::move(filter);
   PLEXUS_TRY(topology,
              agree_on_topology({.rank = setup.rank,

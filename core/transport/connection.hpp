@@ -16,6 +16,8 @@ namespace plexus {
 
 /// What identifies a connection within a communicator: direction and number. Collectives of channel
 /// c use index 2c, sends and receives of channel c index 2c+1, so that they never wait in one line.
+/// Further connections of a channel between the same ranks (Lane::connection) follow kIndexStride
+/// apart.
 struct ConnectionKey {
   int peer;
   bool sends;
@@ -23,6 +25,7 @@ struct ConnectionKey {
   // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 misreads the comparison with 0
   friend auto operator<=>(const ConnectionKey&, const ConnectionKey&) = default;
 };
+inline constexpr int kIndexStride = 128;  // of up to 64 channels
 
 /// Which end of which connection.
 struct EndId {

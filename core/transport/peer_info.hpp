@@ -44,6 +44,7 @@ struct PeerInfo {
   char bus_id[16] = {};                 // its device's
   uint64_t algorithms = 0;              // hash of NCCL_ALGO: ranks must agree
   uint64_t protocols = 0;               // of NCCL_PROTO: likewise
+  uint64_t programs = 0;                // of the files in PLEXUS_PROGRAM_PATH: likewise
   char host[64] = {};                   // for messages
 
   [[nodiscard]] bool on_cuda() const { return device >= 0; }

@@ -74,10 +74,13 @@ struct DeviceLoan {
 struct DeviceLane {
   const Step* steps;  // Lane::steps of the recorded program, byte for byte
   uint32_t step_count;
-  uint32_t awaited;  // 1: a step of another lane waits for one of this lane, see is_awaited()
+  uint32_t awaited;  // 1: another lane waits for steps of this lane, see is_awaited()
 };
 
 inline bool is_awaited(const Program& program, int lane) {
+  if (program.shares_scratch) {
+    return true;
+  }
   for (const Lane& other : program.lanes) {
     for (const Step& step : other.steps) {
       if (step.after.lane == lane) {
@@ -137,7 +140,7 @@ struct DeviceWork {
   DataType type;
   Protocol protocol;
   bool exchanges_empty;
-  uint8_t unused;
+  bool shares_scratch;  // Program::shares_scratch: lanes keep in step from loop to loop
 };
 
 /// Progress of a queue that a block serves in turn with others.

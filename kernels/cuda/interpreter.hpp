@@ -152,6 +152,9 @@ class Interpreter {
     const DeviceLane& mine = work.lanes[lane];
     uint64_t done = 0;
     for (uint32_t loop = 0; loop < work.geometry.loops; ++loop) {
+      if (work.shares_scratch && loop > 0 && !await_lanes(work, loop)) {
+        return false;
+      }
       for (uint32_t i = 0; i < mine.step_count; ++i) {
         const Step& step = mine.steps[i];
         if ((step.after.lane >= 0 && !await_lane(work, step.after, loop)) ||
@@ -162,6 +165,17 @@ class Interpreter {
         if (mine.awaited != 0 && block_.thread() == 0) {
           store_release(work.progress + lane, done);  // pairs with await_lane()
         }
+      }
+    }
+    return true;
+  }
+
+  /// Waits until all lanes have ended the loop before `loop`.
+  PLEXUS_DEVICE bool await_lanes(const DeviceWork& work, uint32_t loop) {
+    for (uint32_t lane = 0; lane < work.lane_count; ++lane) {
+      const auto steps = static_cast<int>(work.lanes[lane].step_count);
+      if (steps > 0 && !await_lane(work, {static_cast<int>(lane), steps - 1}, loop - 1)) {
+        return false;
       }
     }
     return true;
@@ -181,6 +195,9 @@ class Interpreter {
   }
 
   PLEXUS_DEVICE bool run_step(const DeviceWork& work, const Step& step, uint32_t loop) {
+    if (only_waits(step)) {
+      return true;
+    }
     const StepExtent extent = extent_of(work, step, loop);
     std::byte* source = place_of(work, step.source, extent.source_bytes);
     std::byte* target = place_of(work, step.target, extent.target_bytes);
@@ -401,7 +418,12 @@ class Interpreter {
       pass.operands[own] = {slice.source, Carrier::kMemory, 0};
       pass.operand_count = receives + 1;
       pass.scaled = slice.scales ? own : Pass::kUnscaled;
-      const bool in_place = receives == 0 && slice.target == slice.source && !slice.scales;
+      if (step.accumulates) {
+        pass.operands[1] = {slice.target, Carrier::kMemory, 0};
+        pass.operand_count = 2;
+      }
+      const bool in_place =
+          receives == 0 && !step.accumulates && slice.target == slice.source && !slice.scales;
       if (in_place && pass.divisor == 0) {
         pass.targets[0].bytes = nullptr;
       }

@@ -172,6 +172,9 @@ Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
   bytes_this_turn_ = 0;
   moved_ = false;
   for (; loop_ < work_->geometry.loops; ++loop_, step_ = 0) {
+    if (step_ == 0 && work_->program->shares_scratch && !may_begin_loop()) {
+      return Progress::kPending;
+    }
     while (step_ < lane_->steps.size()) {
       if (bytes_this_turn_ >= kTurnBytes) {
         return Progress::kYielded;
@@ -179,6 +182,11 @@ Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
       const Step& step = lane_->steps[step_];
       if (slice_bytes_done_ == 0 && !may_start(step)) {
         return Progress::kPending;
+      }
+      if (only_waits(step)) {
+        ++step_;
+        moved_ = true;
+        continue;
       }
       const Progress progress = advance_step<kByLines>(step, queue);
       if (progress != Progress::kDone) {
@@ -190,6 +198,12 @@ Progress LaneRun::advance_lane(RunQueue& queue) noexcept {
     }
   }
   return Progress::kDone;
+}
+
+bool LaneRun::may_begin_loop() const noexcept {
+  const LaneRun* const first = siblings_;
+  return std::all_of(first, first + work_->program->lanes.size(),
+                     [this](const LaneRun& other) { return other.loop_ >= loop_; });
 }
 
 bool LaneRun::may_start(const Step& step) const noexcept {
@@ -431,7 +445,10 @@ bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
   Value value{made, step.target, slice.target_bytes};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
 
-  if (step.receives == 0) {
+  if (step.accumulates) {
+    const std::byte* const stored = made;
+    combine_many(step, made, at(step.source, slice.source_bytes), {&stored, 1}, elements, scales);
+  } else if (step.receives == 0) {
     const std::byte* const source = at(step.source, slice.source_bytes);
     if (scales) {
       scale(made, source, elements, work_->type, work_->op.scalar_bits);
@@ -450,7 +467,7 @@ bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
   if (step.completes && work_->op.divides_output()) {
     divide(made, made, elements, work_->type, work_->op.divisor);
   }
-  if (!step.by_address) {
+  if (!step.by_address && !(work_->keeps_input && value.home == Buffer::kInput)) {
     value.home = Buffer::kNone;
   }
   for (int i = 0; i < step.sends; ++i) {
@@ -476,7 +493,7 @@ bool LaneRun::combine(const Step& step,
   for (int i = 0; i < step.receives; ++i) {
     arrivals[i] = arrived<kByLines>(step, i);
   }
-  combine_many(step, made, own, arrivals, elements, scales);
+  combine_many(step, made, own, {arrivals, static_cast<size_t>(step.receives)}, elements, scales);
   return true;
 }
 
@@ -513,7 +530,8 @@ template <bool kByLines>
     if (step.receives == 1 && !scales) {
       work_->reduce(made + offset, own + offset, arrivals[0], some);
     } else {
-      combine_many(step, made + offset, own + offset, arrivals, some, scales);
+      combine_many(step, made + offset, own + offset,
+                   {arrivals, static_cast<size_t>(step.receives)}, some, scales);
     }
   }
   return true;
@@ -523,7 +541,7 @@ template <bool kByLines>
 [[gnu::noinline]] void LaneRun::combine_many(const Step& step,
                                              std::byte* made,
                                              const std::byte* own,
-                                             const std::byte* const* arrivals,
+                                             std::span<const std::byte* const> arrivals,
                                              size_t elements,
                                              bool scales) noexcept {
   // One block of all operands at a time, so that a scaled own input needs only one block of memory.
@@ -539,13 +557,14 @@ template <bool kByLines>
       own_block = scaled;
     }
     int count = 0;
-    for (int i = 0; i < step.receives; ++i) {
-      if (i == step.own_position) {
+    const auto before_own = static_cast<size_t>(step.own_position);
+    for (size_t i = 0; i < arrivals.size(); ++i) {
+      if (i == before_own) {
         operands[count++] = own_block;
       }
       operands[count++] = arrivals[i] + offset;
     }
-    if (step.own_position >= step.receives) {
+    if (before_own >= arrivals.size()) {
       operands[count++] = own_block;
     }
     reduce_many(made + offset, operands, count, some, *work_);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "kernels/host/connection.hpp"
@@ -72,6 +73,9 @@ struct Work {
   uint32_t borrow_bytes_min = 0;          // slices of at least this size are sent by address
   uint32_t attach_bytes_min = 0;          // the same to receivers that read by system calls
   bool fetches = false;                   // what is combined may come as such an address
+  // Nothing of the call is stored over the input: it may be read in place, whatever
+  // Step::by_address says, which holds for calls in place too.
+  bool keeps_input = false;
   bool exchanges_empty = false;  // a message of 0 bytes is also sent and received (send/recv)
   bool streaming = false;        // the output is too large for the caches
   // [program->peers]; nullptr where the peer only sends to this rank
@@ -123,6 +127,8 @@ class LaneRun {
   /// How far it has come, for error messages: of steps() in each of the program's loops.
   [[nodiscard]] size_t step() const noexcept { return step_; }
   [[nodiscard]] size_t steps() const noexcept { return lane_->steps.size(); }
+  /// The number of its connections, as in Lane.
+  [[nodiscard]] int connection() const noexcept { return lane_->connection; }
 
   /// Whether the last advance() made progress.
   [[nodiscard]] bool moved() const noexcept { return moved_; }
@@ -183,11 +189,11 @@ class LaneRun {
                         const std::byte* own,
                         size_t elements,
                         bool scales) noexcept;
-  /// `arrivals`: [step.receives], the addresses of what arrived.
+  /// `arrivals`: the addresses of what arrived, or of what the target holds.
   void combine_many(const Step& step,
                     std::byte* made,
                     const std::byte* own,
-                    const std::byte* const* arrivals,
+                    std::span<const std::byte* const> arrivals,
                     size_t elements,
                     bool scales) noexcept;
   /// Reads a part of the payload of an arrival that lies in the peer's memory.
@@ -201,6 +207,7 @@ class LaneRun {
   template <bool kByLines>
   void hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept;
   void finish_slice(const Step& step, RunQueue& queue) noexcept;
+  [[nodiscard]] bool may_begin_loop() const noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;
   [[nodiscard]] Span span(Buffer buffer, int chunk) const noexcept;
   [[nodiscard]] std::byte* at(Buffer buffer, uint64_t offset_bytes) const noexcept;

@@ -65,7 +65,7 @@ struct CallRecord {
   uint8_t collective;
   uint8_t type;
   uint8_t op;
-  uint8_t algorithm;   // 1 + row in the table of algorithms; 0: none
+  uint8_t algorithm;   // 1 + row in the table of algorithms; 0: none of it
   uint32_t of_vector;  // 1: a message of a collective with counts per rank
 };
 

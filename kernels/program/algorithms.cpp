@@ -480,7 +480,16 @@ constexpr Algorithm kAlgorithms[] = {
 
 std::span<const Algorithm> algorithms() { return kAlgorithms; }
 
+Program program_of(const Algorithm& algorithm, const RecordInput& input) {
+  return algorithm.recorded != nullptr
+             ? algorithm.recorded->programs[static_cast<size_t>(input.rank)]
+             : algorithm.record(input);
+}
+
 Cost cost_of(const Algorithm& algorithm, const Spread& spread) {
+  if (algorithm.recorded != nullptr) {
+    return algorithm.recorded->cost;
+  }
   if (algorithm.network_cost != nullptr) {
     return algorithm.network_cost(spread);
   }

@@ -5,10 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "kernels/layout/collective.hpp"
+#include "kernels/layout/protocol.hpp"
 #include "kernels/program/program.hpp"
 
 namespace plexus {
@@ -52,6 +55,18 @@ inline constexpr int kRanksMax = 1 << 24;
 /// Largest number of operands of a verb (one per peer, and the own one).
 inline constexpr int kOperandsMax = 65;
 
+/// An algorithm that is not recorded when it is needed but was before, for certain ranks: from a
+/// file. Its programs divide the buffer.
+struct RecordedAlgorithm {
+  std::vector<Program> programs;  // by rank
+  int root = 0;
+  uint64_t bytes_min = 0;  // of a call's larger buffer
+  uint64_t bytes_max = UINT64_MAX;
+  std::optional<Protocol> protocol;  // the only one; nullopt: any
+  uint64_t hash = 0;                 // of the programs and the limits
+  Cost cost;
+};
+
 struct Algorithm {
   const char* name = nullptr;    // unique, as `plexus verify --algorithm` takes it
   const char* family = nullptr;  // the token of NCCL_ALGO
@@ -75,7 +90,12 @@ struct Algorithm {
   /// Not null: the network reduces between hosts (collnet_all_reduce.hpp). Replaces the five
   /// formulas.
   Cost (*network_cost)(const Spread& spread) = nullptr;
+  /// Not null: replaces `record` and the five formulas. Borrowed.
+  const RecordedAlgorithm* recorded = nullptr;
 };
+
+/// The program of `input.rank`.
+Program program_of(const Algorithm& algorithm, const RecordInput& input);
 
 Cost cost_of(const Algorithm& algorithm, const Spread& spread);
 

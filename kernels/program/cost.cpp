@@ -113,7 +113,8 @@ int count_chunks_reduced(std::span<const Program> programs) {
     int reduced = 0;
     for (const Lane& lane : program.lanes) {
       for (const Step& step : lane.steps) {
-        const int operands = step.receives + (step.source != Buffer::kNone ? 1 : 0);
+        const int operands =
+            step.receives + (step.source != Buffer::kNone ? 1 : 0) + (step.accumulates ? 1 : 0);
         reduced += std::max(operands - 1, 0);
       }
     }
@@ -135,7 +136,7 @@ LoopCost count_cost(const Algorithm& algorithm, const RecordInput& input) {
   for (size_t rank = 0; rank < nranks; ++rank) {
     RecordInput own = input;
     own.rank = static_cast<int>(rank);
-    programs.push_back(algorithm.record(own));
+    programs.push_back(program_of(algorithm, own));
   }
   LaneNetwork network(programs);
   const Depth depth = DepthRun(network, datacenter_of).run();

@@ -3,7 +3,7 @@
 
 namespace plexus {
 
-bool CollectiveDefinition::is_blocked() const {
+bool CollectiveDefinition::has_blocks() const {
   switch (collective) {
     case Collective::kAllGather:
     case Collective::kReduceScatter:
@@ -15,6 +15,8 @@ bool CollectiveDefinition::is_blocked() const {
       return false;
   }
 }
+
+bool CollectiveDefinition::is_blocked() const { return divides_buffer || has_blocks(); }
 
 bool CollectiveDefinition::has_input(int rank) const {
   switch (collective) {
@@ -55,7 +57,7 @@ bool CollectiveDefinition::has(int rank, Buffer buffer) const {
   }
 }
 
-bool CollectiveDefinition::is_one_block(Buffer buffer) const {
+bool CollectiveDefinition::is_one_share(Buffer buffer) const {
   if (buffer == Buffer::kInput) {
     return collective == Collective::kAllGather || collective == Collective::kGather;
   }
@@ -63,16 +65,24 @@ bool CollectiveDefinition::is_one_block(Buffer buffer) const {
          (collective == Collective::kReduceScatter || collective == Collective::kScatter);
 }
 
+bool CollectiveDefinition::is_one_block(Buffer buffer) const {
+  return !divides_buffer && is_one_share(buffer);
+}
+
+int CollectiveDefinition::blocks(Buffer buffer) const {
+  return is_one_share(buffer) ? share() : chunks;
+}
+
 int CollectiveDefinition::cell(int rank, Buffer buffer, int chunk) const {
   const bool shares = in_place && has_input(rank) && has_output(rank);
   const int block = is_one_block(buffer) ? 0 : chunk;
   switch (buffer) {
     case Buffer::kInput:
-      // An input of one block is the own block of the output.
-      return shares && is_one_block(Buffer::kInput) ? chunks + rank : block;
+      // An input of one share is the own share of the output.
+      return shares && is_one_share(Buffer::kInput) ? chunks + rank * share() + block : block;
     case Buffer::kOutput:
-      if (shares && !is_one_block(Buffer::kInput)) {
-        return is_one_block(Buffer::kOutput) ? rank : block;
+      if (shares && !is_one_share(Buffer::kInput)) {
+        return is_one_share(Buffer::kOutput) ? rank * share() + block : block;
       }
       return chunks + block;
     default:
@@ -86,13 +96,13 @@ Contribution CollectiveDefinition::expected(int rank, int chunk) const {
       return {root, chunk};
     case Collective::kAllGather:
     case Collective::kGather:
-      return {chunk, 0};
+      return {chunk / share(), chunk % share()};
     case Collective::kReduceScatter:
-      return {rank, rank};
+      return {rank, rank * share() + chunk};
     case Collective::kScatter:
-      return {root, rank};
+      return {root, rank * share() + chunk};
     case Collective::kAllToAll:
-      return {chunk, rank};
+      return {chunk / share(), rank * share() + chunk % share()};
     default:
       return {0, chunk};
   }

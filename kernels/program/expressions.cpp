@@ -2,6 +2,7 @@
 #include "kernels/program/expressions.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -10,11 +11,22 @@ namespace {
 
 constexpr uint64_t kLeavesMax = uint64_t{1} << 30;
 
+/// "rank 2", "ranks 0, 1, 2", "ranks 0, 1, ... and 9 more"
+std::string list_ranks(const std::vector<uint32_t>& ranks) {
+  constexpr size_t kShown = 8;
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (size_t i = 0; i < std::min(ranks.size(), kShown); ++i) {
+    text += fmt::format("{}{}", i == 0 ? " " : ", ", ranks[i]);
+  }
+  return ranks.size() > kShown ? text + fmt::format(" and {} more", ranks.size() - kShown) : text;
+}
+
 }  // namespace
 
-Expressions::Expressions(int nranks, int blocks)
+Expressions::Expressions(int nranks, int blocks, bool commutes)
     : nranks_(static_cast<uint32_t>(nranks)),
       blocks_(static_cast<uint32_t>(blocks)),
+      commutes_(commutes),
       contributions_(nranks_ * blocks_) {}
 
 uint32_t Expressions::contribution(int rank, int block) const {
@@ -22,6 +34,9 @@ uint32_t Expressions::contribution(int rank, int block) const {
 }
 
 uint32_t Expressions::combine(uint32_t first, uint32_t second) {
+  if (commutes_ && second < first) {
+    std::swap(first, second);
+  }
   return find_or_add(first, second, uint64_t{leaves_of(first)} + leaves_of(second));
 }
 
@@ -94,8 +109,12 @@ std::string Expressions::describe(uint32_t value) {
   if (value == kUndefined) {
     return "nothing";
   }
-  if (leaves_of(value) > nranks_) {
-    return fmt::format("{} contributions of {} ranks", leaves_of(value), nranks_);
+  constexpr uint32_t kListed = 1 << 16;
+  const bool too_many = leaves_of(value) > nranks_;
+  const std::string counted =
+      too_many ? fmt::format("{} contributions of {} ranks", leaves_of(value), nranks_) : "";
+  if (too_many && leaves_of(value) > kListed) {
+    return counted;
   }
   const std::vector<uint32_t> parts = list_contributions(value);
   if (parts.size() == 1) {
@@ -103,7 +122,11 @@ std::string Expressions::describe(uint32_t value) {
   }
   const auto twice = std::adjacent_find(parts.begin(), parts.end());
   if (twice != parts.end()) {
-    return fmt::format("rank {}'s chunk {} twice", *twice / blocks_, *twice % blocks_);
+    return fmt::format("{}{}rank {}'s chunk {} twice", counted, too_many ? ", " : "",
+                       *twice / blocks_, *twice % blocks_);
+  }
+  if (too_many) {
+    return counted;
   }
   const uint32_t block = parts.front() % blocks_;
   for (const uint32_t part : parts) {
@@ -111,11 +134,15 @@ std::string Expressions::describe(uint32_t value) {
       return fmt::format("contributions to chunk {} and to chunk {}", block, part % blocks_);
     }
   }
+  std::vector<uint32_t> has;
+  std::vector<uint32_t> lacks;
   for (uint32_t rank = 0; rank < nranks_; ++rank) {
-    if (!std::binary_search(parts.begin(), parts.end(), rank * blocks_ + block)) {
-      return fmt::format("{} of {} contributions to chunk {}, without rank {}'s", parts.size(),
-                         nranks_, block, rank);
-    }
+    const bool is_there = std::binary_search(parts.begin(), parts.end(), rank * blocks_ + block);
+    (is_there ? has : lacks).push_back(rank);
+  }
+  if (!lacks.empty()) {
+    return fmt::format("{} of {} contributions to chunk {}: has those of {}, lacks those of {}",
+                       has.size(), nranks_, block, list_ranks(has), list_ranks(lacks));
   }
   return fmt::format("all contributions to chunk {}{}", block,
                      is_complete(value) ? "" : ", not marked complete");

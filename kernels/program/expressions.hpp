@@ -18,8 +18,9 @@ class Expressions {
   /// Upper bound of `nranks * blocks`.
   static constexpr uint64_t kContributionsMax = uint64_t{1} << 30;
 
-  /// Contributions are (rank, block) with 0 <= rank < nranks, 0 <= block < blocks.
-  Expressions(int nranks, int blocks);
+  /// Contributions are (rank, block) with 0 <= rank < nranks, 0 <= block < blocks. `commutes`: the
+  /// order of two operands makes no difference, only which ones are combined first.
+  Expressions(int nranks, int blocks, bool commutes = false);
 
   [[nodiscard]] uint32_t contribution(int rank, int block) const;
   /// `first` combined with `second`, in this order.
@@ -31,7 +32,7 @@ class Expressions {
   /// The block of which `value` contains every rank's contribution exactly once and nothing else;
   /// -1: there is none.
   [[nodiscard]] int find_whole_block(uint32_t value);
-  /// The contents of `value`, for error messages.
+  /// The contents of `value`, for error messages: what it has and what it lacks.
   [[nodiscard]] std::string describe(uint32_t value);
 
  private:
@@ -50,6 +51,7 @@ class Expressions {
 
   uint32_t nranks_;
   uint32_t blocks_;
+  bool commutes_;
   uint32_t contributions_;                        // values below it are contributions
   std::vector<Node> nodes_;                       // value - contributions_
   std::unordered_map<uint64_t, uint32_t> known_;  // (first, second) -> value

@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "kernels/program/algorithms.hpp"
+
 namespace plexus {
 
 LaneNetwork::LaneNetwork(std::span<const Program> programs) {
@@ -38,21 +40,23 @@ void LaneNetwork::connect(const Program& program, ConnectionIndex& index) {
     for (const Step& step : lane.steps) {
       auto at = found.begin() + step.peers_first;
       for (const int peer : program.recv_peers(step)) {
-        *at++ = find_or_add(peer, program.rank, index);
+        *at++ = find_or_add(peer, program.rank, lane.connection, index);
       }
       for (const int peer : program.send_peers(step)) {
-        *at++ = find_or_add(program.rank, peer, index);
+        *at++ = find_or_add(program.rank, peer, lane.connection, index);
       }
     }
   }
 }
 
-uint32_t LaneNetwork::find_or_add(int source, int target, ConnectionIndex& index) {
-  constexpr int kHalf = 32;
-  const uint64_t key = static_cast<uint64_t>(source) << kHalf | static_cast<uint32_t>(target);
+uint32_t LaneNetwork::find_or_add(int source, int target, int number, ConnectionIndex& index) {
+  constexpr uint64_t kRanks = uint64_t{2} * kRanksMax;  // with networks that reduce
+  const uint64_t key =
+      (static_cast<uint64_t>(number) * kRanks + static_cast<uint64_t>(source)) * kRanks +
+      static_cast<uint64_t>(target);
   const auto [at, is_new] = index.try_emplace(key, static_cast<uint32_t>(connections_.size()));
   if (is_new) {
-    connections_.push_back({.source = source, .target = target});
+    connections_.push_back({.source = source, .target = target, .number = number});
   }
   return at->second;
 }
@@ -178,7 +182,7 @@ std::string LaneNetwork::describe_deadlock(uint64_t slots) const {
   size_t waiting = 0;
   const LaneState* first = nullptr;
   for (const LaneState& lane : lanes_) {
-    if (lane.next < lane.steps->steps.size()) {
+    if (!has_ended(lane)) {
       first = waiting++ == 0 ? &lane : first;
     }
   }
@@ -196,8 +200,57 @@ std::string LaneNetwork::describe_deadlock(uint64_t slots) const {
     what = fmt::format("a free slot to rank {}", connections_[blocked.connection].target);
   }
   return fmt::format(
-      "rank {}, lane {}, step {}: waits for {} forever; {} of {} lanes are blocked with {} slots",
-      first->rank, first->lane, first->next, what, waiting, lanes_.size(), slots);
+      "rank {}, lane {}, step {}: waits for {} forever; {} of {} lanes are blocked{}{}",
+      first->rank, first->lane, first->next, what, waiting, lanes_.size(),
+      slots < kNoLimit ? fmt::format(" with {} slots", slots) : "",
+      describe_cycle(static_cast<uint32_t>(first - lanes_.data()), slots));
+}
+
+uint32_t LaneNetwork::find_awaited(const LaneState& lane, uint64_t slots) const {
+  const Blocked blocked = find_blocked(lane, slots);
+  switch (blocked.wait) {
+    case Wait::kAfter:
+      return first_lane(lane.rank) + static_cast<uint32_t>(next_step(lane).after.lane);
+    case Wait::kMessage:
+      return connections_[blocked.connection].send_lane;
+    case Wait::kSlot:
+      return connections_[blocked.connection].recv_lane;
+    case Wait::kNothing:
+      break;
+  }
+  return kNoLane;
+}
+
+/// A blocked lane waits for one other lane, so that the chain of them ends in a cycle, or at a lane
+/// that will not come to what is waited for.
+std::string LaneNetwork::describe_cycle(uint32_t from, uint64_t slots) const {
+  std::vector<uint32_t> chain;
+  uint32_t at = from;
+  while (at != kNoLane && !has_ended(lanes_[at]) &&
+         std::find(chain.begin(), chain.end(), at) == chain.end()) {
+    chain.push_back(at);
+    at = find_awaited(lanes_[at], slots);
+  }
+  if (at == kNoLane) {
+    return fmt::format("; nobody does what rank {}, lane {} waits for", lanes_[chain.back()].rank,
+                       lanes_[chain.back()].lane);
+  }
+  if (has_ended(lanes_[at])) {
+    return fmt::format("; rank {}, lane {} waits for rank {}, lane {}, which has ended",
+                       lanes_[chain.back()].rank, lanes_[chain.back()].lane, lanes_[at].rank,
+                       lanes_[at].lane);
+  }
+  constexpr size_t kShown = 8;
+  const auto begin = std::find(chain.begin(), chain.end(), at);
+  const auto length = static_cast<size_t>(chain.end() - begin);
+  std::string text = "; a cycle:";
+  for (size_t i = 0; i < std::min(length, kShown); ++i) {
+    const LaneState& lane = lanes_[*(begin + static_cast<std::ptrdiff_t>(i))];
+    text += fmt::format("{} rank {}, lane {}, step {}", i == 0 ? "" : " waits for", lane.rank,
+                        lane.lane, lane.next);
+  }
+  return text + (length > kShown ? fmt::format(" and {} more", length - kShown) : "") +
+         " waits for the first";
 }
 
 }  // namespace plexus

@@ -18,6 +18,7 @@ namespace plexus {
 class LaneNetwork {
  public:
   static constexpr uint32_t kNoLane = UINT32_MAX;
+  static constexpr uint64_t kNoLimit = uint64_t{1} << 40;  // of slots
 
   /// A lane of a rank. Lanes are numbered over all ranks.
   struct LaneState {
@@ -31,6 +32,7 @@ class LaneNetwork {
   struct Connection {
     int source = -1;
     int target = -1;
+    int number = 0;  // Lane::connection
     uint32_t send_lane = kNoLane;
     uint32_t recv_lane = kNoLane;
     uint32_t sent = 0;
@@ -47,7 +49,7 @@ class LaneNetwork {
   /// next step: the chunk that it takes from a connection has number `taken`, the one that it sends
   /// has number `sent`; returning false ends the execution. True: all lanes ended.
   bool run(uint64_t slots, const std::function<bool(uint32_t lane)>& on_step);
-  /// After a run() that did not end: which lanes wait for what.
+  /// After a run() that did not end: which lanes wait for what, and the cycle that they wait in.
   [[nodiscard]] std::string describe_deadlock(uint64_t slots) const;
 
   [[nodiscard]] std::span<const LaneState> lanes() const { return lanes_; }
@@ -74,12 +76,19 @@ class LaneNetwork {
     uint32_t connection;
   };
 
-  using ConnectionIndex = std::unordered_map<uint64_t, uint32_t>;  // by (source, target)
+  // by (source, target, number)
+  using ConnectionIndex = std::unordered_map<uint64_t, uint32_t>;
 
   void connect(const Program& program, ConnectionIndex& index);
-  uint32_t find_or_add(int source, int target, ConnectionIndex& index);
+  uint32_t find_or_add(int source, int target, int number, ConnectionIndex& index);
   void take_ends(uint32_t lane, const Step& step);
   [[nodiscard]] Blocked find_blocked(const LaneState& lane, uint64_t slots) const;
+  /// The lane that a blocked lane waits for; kNoLane: there is none.
+  [[nodiscard]] uint32_t find_awaited(const LaneState& lane, uint64_t slots) const;
+  [[nodiscard]] bool has_ended(const LaneState& lane) const {
+    return lane.next == lane.steps->steps.size();
+  }
+  [[nodiscard]] std::string describe_cycle(uint32_t from, uint64_t slots) const;
   /// Runs the lane until it is blocked; false: `on_step` ended the execution.
   bool advance(uint32_t index, uint64_t slots, const std::function<bool(uint32_t lane)>& on_step);
   void finish_step(LaneState& lane);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/algorithms/prims.hpp"
+#include "kernels/layout/macros.hpp"
 
 namespace plexus {
 
@@ -26,8 +27,9 @@ struct After {
 struct Step {
   Buffer source = Buffer::kNone;
   Buffer target = Buffer::kNone;
-  bool completes = false;  // the value is final: the post-operation (integer average) applies
-  bool by_address = true;  // receivers may read the chunk in place instead of a copy
+  bool completes = false;    // the value is final: the post-operation (integer average) applies
+  bool by_address = true;    // receivers may read the chunk in place instead of a copy
+  bool accumulates = false;  // no message: the source is combined into the target
   int source_chunk = 0;
   int target_chunk = 0;
   int peers_first = 0;  // index in Program::peers: the receive peers, then the send peers
@@ -38,10 +40,19 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-/// Steps that run strictly in order.
+/// Whether the step only waits for its `after`.
+PLEXUS_HOST_DEVICE constexpr bool only_waits(const Step& step) {
+  return step.receives == 0 && step.sends == 0 && step.source == Buffer::kNone &&
+         step.target == Buffer::kNone;
+}
+
+/// Steps that run strictly in order. Two ranks may have several connections; all messages of a lane
+/// use those with its number.
 struct Lane {
   std::vector<Step> steps;
+  int connection = 0;
 };
+inline constexpr int kConnectionsMax = 64;
 
 /// The work of one rank in one loop. A value; shared read-only by all plans that replay it.
 struct Program {
@@ -49,6 +60,11 @@ struct Program {
   int nranks = 0;
   int chunks = 0;          // chunk indices are 0..chunks-1
   int scratch_chunks = 0;  // scratch memory needed, in chunks
+  // Chunk c of a buffer is its c-th part, of equal length for all c. Otherwise the chunks of a loop
+  // are consecutive, or the blocks of a blocked collective.
+  bool divides_buffer = false;
+  // Lanes use each other's scratch, so that none begins a loop before all have ended the last one.
+  bool shares_scratch = false;
   std::vector<Lane> lanes;
   std::vector<int> peers;
 

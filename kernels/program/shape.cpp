@@ -69,7 +69,9 @@ class StepChecker {
     if (!definition_.has(program_.rank, buffer)) {
       return fmt::format("{} {}, which this rank does not have", verb, name(buffer));
     }
-    const int chunks = buffer == Buffer::kScratch ? program_.scratch_chunks : program_.chunks;
+    const int chunks = buffer == Buffer::kScratch   ? program_.scratch_chunks
+                       : definition_.divides_buffer ? definition_.blocks(buffer)
+                                                    : program_.chunks;
     if (chunk < 0 || chunk >= chunks) {
       return fmt::format("{} {} chunk {} of {}", verb, name(buffer), chunk, chunks);
     }
@@ -79,6 +81,12 @@ class StepChecker {
   [[nodiscard]] std::string check_verb(const Step& step) const {
     const bool has_source = step.source != Buffer::kNone;
     const bool has_target = step.target != Buffer::kNone;
+    if (only_waits(step)) {
+      return step.after.lane < 0 ? "does nothing" : "";
+    }
+    if (step.accumulates && (!has_source || !has_target || step.receives + step.sends > 0)) {
+      return "combines its source into its target, and is not local";
+    }
     if (!has_source && step.receives == 0) {
       return "has neither a source nor a sender";
     }
@@ -144,6 +152,11 @@ class StepChecker {
 std::string check_program(const Program& program, const CollectiveDefinition& definition) {
   StepChecker checker(program, definition);
   for (size_t lane = 0; lane < program.lanes.size(); ++lane) {
+    if (const int number = program.lanes[lane].connection;
+        number < 0 || number >= kConnectionsMax) {
+      return fmt::format("rank {}, lane {}: connection {} of {}", program.rank, lane, number,
+                         kConnectionsMax);
+    }
     for (size_t step = 0; step < program.lanes[lane].steps.size(); ++step) {
       const std::string what = checker.check(lane, program.lanes[lane].steps[step]);
       if (!what.empty()) {
@@ -176,9 +189,15 @@ std::string check_shape(std::span<const Program> programs, const CollectiveDefin
                          program.chunks, program.scratch_chunks, definition.chunks,
                          definition.scratch_chunks);
     }
+    if (program.divides_buffer != definition.divides_buffer ||
+        program.shares_scratch != definition.shares_scratch) {
+      return fmt::format("rank {}: its chunks or scratch mean something else than rank 0's", rank);
+    }
   }
   if (definition.chunks < 1 ||
-      (definition.is_blocked() && definition.chunks != definition.nranks)) {
+      (definition.has_blocks() &&
+       (definition.divides_buffer ? definition.chunks % definition.nranks != 0
+                                  : definition.chunks != definition.nranks))) {
     return fmt::format("{} chunks for {} ranks", definition.chunks, definition.nranks);
   }
   for (const Program& program : programs) {

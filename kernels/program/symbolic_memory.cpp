@@ -26,7 +26,7 @@ SymbolicMemory::SymbolicMemory(const CollectiveDefinition& definition,
   cells_.resize(static_cast<size_t>(definition.nranks) * static_cast<size_t>(definition.cells()));
   for (int rank = 0; rank < definition.nranks; ++rank) {
     lanes_max_ = std::max<size_t>(lanes_max_, network.lane_count(rank));
-    const int blocks = definition.is_one_block(Buffer::kInput) ? 1 : definition.chunks;
+    const int blocks = definition.blocks(Buffer::kInput);
     for (int block = 0; block < blocks && definition.has_input(rank); ++block) {
       cells_[index(rank, Buffer::kInput, block)].value = expressions.contribution(rank, block);
     }
@@ -44,7 +44,7 @@ std::string SymbolicMemory::read(StepEvent now, Buffer buffer, int chunk, uint32
   const size_t at = index(rank, buffer, chunk);
   Cell& cell = cells_[at];
   std::string problem = check_value(rank, buffer, chunk, cell);
-  if (problem.empty() && buffer == Buffer::kScratch) {
+  if (problem.empty() && buffer == Buffer::kScratch && !definition_.shares_scratch) {
     problem = check_scratch(now, at);
   }
   if (problem.empty() && !order_.is_before(cell.written, now.lane)) {
@@ -64,9 +64,9 @@ std::string SymbolicMemory::check_value(int rank,
                                         int chunk,
                                         const Cell& cell) const {
   if (buffer != Buffer::kInput) {
-    return cell.written.number > 0 ? std::string()
-                                   : fmt::format("reads {} chunk {}, which was never written",
-                                                 buffer_name(buffer), chunk);
+    return has_output(cell) ? std::string()
+                            : fmt::format("reads {} chunk {}, which was never written",
+                                          buffer_name(buffer), chunk);
   }
   // A reduction scales what it reads as input, so that must still be the caller's data.
   const int block = definition_.is_one_block(Buffer::kInput) ? 0 : chunk;
@@ -118,14 +118,15 @@ std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint3
   const size_t at = index(lane(now).rank, buffer, chunk);
   Cell& cell = cells_[at];
   std::string problem = check_order(now, at, buffer, chunk);
-  if (problem.empty() && buffer == Buffer::kScratch) {
+  if (problem.empty() && buffer == Buffer::kScratch && !definition_.shares_scratch) {
     problem = check_scratch(now, at);
   }
-  if (problem.empty() && cell.written.number > 0 && cell.value == value) {
+  const bool may_waste = definition_.divides_buffer;  // from a file: it only has to be right
+  if (problem.empty() && !may_waste && cell.written.number > 0 && cell.value == value) {
     problem = fmt::format("stores in {} chunk {} the value that it already holds",
                           buffer_name(buffer), chunk);
   }
-  if (problem.empty() && cell.is_unread) {
+  if (problem.empty() && !may_waste && cell.is_unread) {
     problem = fmt::format("overwrites {} chunk {}, whose value was stored and never read",
                           buffer_name(buffer), chunk);
   }
@@ -148,7 +149,7 @@ std::string SymbolicMemory::pass_address(
 }
 
 int SymbolicMemory::find_unread_scratch(int rank) const {
-  for (int chunk = 0; chunk < definition_.scratch_chunks; ++chunk) {
+  for (int chunk = 0; chunk < definition_.scratch_chunks && !definition_.divides_buffer; ++chunk) {
     if (cells_[index(rank, Buffer::kScratch, chunk)].is_unread) {
       return chunk;
     }
@@ -158,7 +159,7 @@ int SymbolicMemory::find_unread_scratch(int rank) const {
 
 uint32_t SymbolicMemory::output(int rank, int chunk) const {
   const Cell& cell = cells_[index(rank, Buffer::kOutput, chunk)];
-  return cell.written.number > 0 ? cell.value : Expressions::kUndefined;
+  return has_output(cell) ? cell.value : Expressions::kUndefined;
 }
 
 }  // namespace plexus

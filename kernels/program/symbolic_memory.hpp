@@ -34,7 +34,8 @@ class SymbolicMemory {
 
   /// A chunk of scratch that was written and never read; -1: none.
   [[nodiscard]] int find_unread_scratch(int rank) const;
-  /// The contents of an output chunk; kUndefined before it was written.
+  /// The contents of an output chunk; kUndefined before it was written, unless it is there in
+  /// place.
   [[nodiscard]] uint32_t output(int rank, int chunk) const;
 
  private:
@@ -56,6 +57,12 @@ class SymbolicMemory {
            static_cast<size_t>(definition_.cell(rank, buffer, chunk));
   }
   [[nodiscard]] std::string check_value(int rank, Buffer buffer, int chunk, const Cell& cell) const;
+  /// Whether the cell has been stored in, or has in place what belongs there.
+  [[nodiscard]] bool has_output(const Cell& cell) const {
+    return cell.written.number > 0 ||
+           (definition_.divides_buffer && cell.value != Expressions::kUndefined &&
+            !is_reduction(definition_.collective));
+  }
   [[nodiscard]] std::string check_scratch(StepEvent now, size_t cell);
   [[nodiscard]] std::string check_order(StepEvent now, size_t cell, Buffer buffer, int chunk) const;
   [[nodiscard]] const LaneNetwork::LaneState& lane(StepEvent now) const {

@@ -42,7 +42,7 @@ class Execution {
   Execution(const CollectiveDefinition& definition, LaneNetwork* network)
       : definition_(definition),
         network_(*network),
-        expressions_(definition.nranks, definition.chunks),
+        expressions_(definition.nranks, definition.chunks, definition.divides_buffer),
         order_(network->lanes().size()),
         memory_(definition, *network, order_, expressions_),
         messages_(network->connections().size()),
@@ -70,6 +70,7 @@ class Execution {
     return left.empty() ? check_outputs() : left;
   }
 
+  [[nodiscard]] bool same_order() const { return same_order_; }
   [[nodiscard]] int rounds() const {
     return depths_.empty() ? 0 : *std::max_element(depths_.begin(), depths_.end());
   }
@@ -87,7 +88,7 @@ class Execution {
       wait_for(now, step.after);
     }
     const uint32_t value = make_value(now, step, take_all(now, step));
-    if (problem_.empty() && step.target != Buffer::kNone) {
+    if (problem_.empty() && step.target != Buffer::kNone && !is_copy_to_itself(now, step)) {
       fail(now, memory_.write(now, step.target, step.target_chunk, value));
     }
     if (problem_.empty()) {
@@ -100,6 +101,15 @@ class Execution {
       }
     }
     return problem_.empty();
+  }
+
+  /// Of a program that divides the buffer: moves nothing in place, as executors see.
+  [[nodiscard]] bool is_copy_to_itself(StepEvent now, const Step& step) const {
+    const int rank = lane(now).rank;
+    return definition_.divides_buffer && !is_reduction(definition_.collective) &&
+           step.receives + step.sends == 0 && !step.accumulates &&
+           definition_.cell(rank, step.source, step.source_chunk) ==
+               definition_.cell(rank, step.target, step.target_chunk);
   }
 
   void wait_for(StepEvent now, const After& after) {
@@ -140,6 +150,9 @@ class Execution {
       fail(now, memory_.read(now, step.source, step.source_chunk, &own));
     }
     uint32_t value = Expressions::kUndefined;
+    if (step.accumulates) {
+      fail(now, memory_.read(now, step.target, step.target_chunk, &value));
+    }
     for (size_t i = 0; i <= arrived.size() && problem_.empty(); ++i) {
       if (own != Expressions::kUndefined && static_cast<int>(i) == step.own_position) {
         value = combine(now, value, own);
@@ -159,7 +172,9 @@ class Execution {
       fail(now, "combines chunks in a collective without a reduction");
     }
     if (expressions_.is_complete(value) || expressions_.is_complete(operand)) {
-      fail(now, "combines a value that is already complete");
+      const bool first = expressions_.is_complete(value);
+      fail(now, fmt::format("combines a value that is already complete with {}",
+                            expressions_.describe(first ? operand : value)));
     }
     return expressions_.combine(value, operand);
   }
@@ -215,7 +230,7 @@ class Execution {
                            chunk);
       }
     }
-    const int blocks = definition_.is_one_block(Buffer::kOutput) ? 1 : definition_.chunks;
+    const int blocks = definition_.blocks(Buffer::kOutput);
     for (int chunk = 0; chunk < blocks; ++chunk) {
       uint32_t first = Expressions::kUndefined;  // the first rank's value
       for (int rank = 0; rank < definition_.nranks; ++rank) {
@@ -230,6 +245,9 @@ class Execution {
         }
         first = rank == 0 ? value : first;
         if (definition_.collective == Collective::kAllReduce && value != first) {
+          same_order_ = false;
+        }
+        if (!same_order_ && !definition_.divides_buffer) {
           return fmt::format(
               "rank {}: output chunk {} is combined in another order than on rank 0, so that "
               "its bits may differ",
@@ -264,6 +282,7 @@ class Execution {
   std::map<std::pair<uint32_t, int>, Awaited> awaited_;  // (lane, step) that an `after` names
   std::vector<uint32_t> arrived_;
   std::string problem_;
+  bool same_order_ = true;
 };
 
 /// Differences between the table's cost and the programs'; empty: none.
@@ -372,7 +391,9 @@ VerifyResult verify_programs(std::span<const Program> programs,
                                            .in_place = in_place && has_in_place(collective),
                                            .chunks = programs[0].chunks,
                                            .scratch_chunks = programs[0].scratch_chunks,
-                                           .networks = networks};
+                                           .networks = networks,
+                                           .divides_buffer = programs[0].divides_buffer,
+                                           .shares_scratch = programs[0].shares_scratch};
   result.chunks = programs[0].chunks;
   for (const Program& program : programs) {
     result.steps += program.step_count();
@@ -397,6 +418,7 @@ VerifyResult verify_programs(std::span<const Program> programs,
   Execution execution(definition, &network);
   result.reason = execution.run(slots);
   result.proved = result.reason.empty();
+  result.same_order = execution.same_order();
   if (result.proved) {
     result.rounds = execution.rounds();
     result.chunks_moved = count_chunks_moved(network, definition.nranks);

@@ -38,6 +38,7 @@ struct VerifyInput {
 struct VerifyResult {
   bool proved = false;
   std::string reason;         // empty when proved, else one sentence
+  bool same_order = true;     // all ranks of an all-reduce combine in one order, so that bits agree
   size_t steps = 0;           // number of steps of all ranks
   int lanes = 0;              // largest number of lanes of a rank
   int rounds = 0;             // messages on the longest dependency chain
@@ -52,9 +53,11 @@ struct VerifyResult {
 /// proved together with its receive, from rank 0 to rank 1, for any `nranks` above 1.
 VerifyResult verify(const VerifyInput& input);
 
-/// Proves programs from elsewhere, without the table's cost. `programs`: one per rank, by rank; for
-/// kSend and kRecv, those of sender and receiver. `networks`: number of peers beyond the ranks that
-/// are networks that reduce.
+/// Proves programs from elsewhere, without the table's cost. Of those that divide the buffer, which
+/// may be a stranger's, it is not asked that they waste nothing, nor that ranks combine in one
+/// order (see VerifyResult::same_order), and a + b counts as b + a. `programs`: one per rank, by
+/// rank; for kSend and kRecv, those of sender and receiver. `networks`: number of peers beyond the
+/// ranks that are networks that reduce.
 VerifyResult verify_programs(std::span<const Program> programs,
                              Collective collective,
                              int root,

@@ -163,6 +163,11 @@ COLLNET = {
 }
 
 
+# Those that another plugin than net-socket, wrapped by PLEXUS_TEST_MUTANT_OF, cannot have.
+for name in os.environ.get("PLEXUS_TEST_MUTANTS_EXCEPT", "").split():
+    del NET[name]
+
+
 def check(library, only, mutant=None):
     """(exit code, {id: (verdict, detail)}); a failure of any grade counts."""
     environment = {**os.environ, "PLEXUS_MUTANT_OF": INNER, "PLEXUS_MUTANT_OF_COLLNET": AGGREGATOR}

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Ranks started by the launchers of Open MPI and MPICH, by the variables of torchrun and Slurm, by flags."""
+import os
+import pathlib
 import shutil
 import unittest
 
@@ -15,6 +17,8 @@ def needs(program):
 
 
 class Launchers(job.Test):
+    LAUNCHED = pathlib.Path(os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")) / "launched"
+
     def run_collectives(self, prefix, nranks, **environment):
         for collective in job.COLLECTIVES:
             with self.subTest(collective):
@@ -66,7 +70,33 @@ class Launchers(job.Test):
     def test_several_hosts_without_an_address_is_a_usage_error(self):
         ended = self.start(job.perf("all_reduce"), PMI_RANK="0", PMI_SIZE="4", MPI_LOCALNRANKS="2").end(60)
         self.assertEqual(ended.returncode, 2)
-        self.assertIn("--rendezvous", ended.stderr)
+        self.assertIn("PMI does not say where rank 0 is", ended.stderr)
+
+    @needs("mpirun.openmpi")
+    def test_without_pmix_ranks_of_one_host_meet_on_loopback(self):
+        ended = self.start([self.LAUNCHED], ["mpirun.openmpi", "--oversubscribe", "-np", "3", "env", "-u", "PMIX_RANK"],
+                           NCCL_DEBUG="INFO", **AS_ROOT).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(ended.stdout.count(": 3 ranks meet at 127.0.0.1:"), 3, ended.stdout)
+        self.assertEqual(ended.stdout.count("of 3: sum 6\n"), 3, ended.stdout)
+
+    def run_launched(self, **environment):
+        return self.start([self.LAUNCHED], **environment).end(60)
+
+    def test_a_program_that_no_launcher_started_is_told_what_to_do(self):
+        ended = self.run_launched()
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("no launcher has started this process", ended.stderr)
+        self.assertIn("MASTER_ADDR", ended.stderr)
+
+    def test_a_job_of_one_rank(self):
+        ended = self.run_launched(SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="1", SLURM_STEP_ID="0", SLURM_JOB_ID="1")
+        self.assertEqual((ended.returncode, ended.stdout), (0, "rank 0 of 1: sum 1\n"), ended.stderr)
+
+    def test_a_wrong_variable_is_named(self):
+        ended = self.run_launched(SLURM_PROCID="two", SLURM_STEP_NUM_TASKS="4", SLURM_STEP_ID="0")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("SLURM_PROCID='two'", ended.stderr)
 
     def test_ranks_started_here_in_spite_of_a_launcher(self):
         report = self.run_perf("all_reduce", *SIZES, "--ranks", 2, SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="8",

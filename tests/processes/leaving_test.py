@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The process that made the unique id leaves in order: child communicators of the others live on, split, and hear of
-deaths."""
+deaths. A rank that aborts is named."""
 import collections
 import json
 import os
@@ -19,6 +19,7 @@ SECONDS = 60  # per call
 DEATH_SECONDS = 8
 REMOTE_ERROR = 6
 MANY = 32
+ABORTS = 60
 LIBRARY = str(pathlib.Path(job.PLEXUS).parent.parent / "lib" / "libnccl.so")
 TOLD_RANK = str(pathlib.Path(__file__).with_name("told_rank.py"))
 OVER_TCP = {"NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1"}
@@ -191,6 +192,22 @@ class Leaving(job.Test):
         self.expect_sum(ranks[1:], "child")
         ranks[2].kill()
         self.expect_death_of(ranks[2], ranks[1:2], "child")
+
+    def test_an_abort_is_what_the_others_hear_of(self):
+        """Not of the connections that it closes."""
+        ranks = self.start_world(3)
+        aborting, others = ranks[1], [ranks[0], ranks[2]]
+        for _ in range(ABORTS):
+            self.split(ranks, "world", "child", 0)
+            self.expect_sum(ranks, "child")
+            for rank in others:
+                rank.tell("sum", "child")
+            self.tell_all([aborting], "abort", "child")
+            for rank in others:
+                result = rank.answer()
+                self.assertEqual(result.code, REMOTE_ERROR, result.text)
+                self.assertIn("rank 1 called ncclCommAbort", result.text)
+            self.tell_all(others, "abort", "child")
 
     def test_many_ranks(self):
         ranks = self.start_world(MANY)

@@ -23,6 +23,10 @@ class Usage(job.Test):
                                  (("verify", "--max-nranks", "0"), "--max-nranks"),
                                  (("verify", "--ranks", "96,"), "--ranks"),
                                  (("verify", "--ranks", "1"), "--ranks"),
+                                 (("topo", "slurm", "topology.conf", "--depth", "x"), "--depth"),
+                                 (("program", "export", "ring", "--ranks", "4"), "ALGO"),
+                                 (("program", "export", "ring_all_reduce"), "--ranks"),
+                                 (("program", "verify"), "FILE"),
                                  (("plugin", "info"), "LIB")]:
             with self.subTest(arguments):
                 ended = self.run_plexus(*arguments)

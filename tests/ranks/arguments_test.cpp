@@ -165,6 +165,10 @@ TEST_F(ArgumentsTest, InitChecksRanksAndPointers) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
   EXPECT_EQ(ncclGetUniqueId(nullptr), ncclInvalidArgument);
+  int number = 0;
+  EXPECT_EQ(plexusGetUniqueIdFromEnvironment(nullptr, &number, &number), ncclInvalidArgument);
+  EXPECT_EQ(plexusGetUniqueIdFromEnvironment(&id, nullptr, &number), ncclInvalidArgument);
+  EXPECT_EQ(plexusGetUniqueIdFromEnvironment(&id, &number, nullptr), ncclInvalidArgument);
   ncclComm_t comm = comm_;
   EXPECT_EQ(ncclCommInitRank(&comm, 0, id, 0), ncclInvalidArgument);
   EXPECT_EQ(comm, nullptr) << "on failure the communicator is NULL";

@@ -18,6 +18,7 @@
 #include "core/base/config.hpp"
 #include "core/datacenter/datacenter_map.hpp"
 #include "core/os/host.hpp"
+#include "core/programs/program_set.hpp"
 #include "core/schedule/choose_algorithm.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
@@ -284,7 +285,9 @@ int most_channels(const ExplainOptions& options) {
 
 Result<int> explain(const ExplainOptions& options) {
   PLEXUS_TRY(config, read_config());
-  PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto));
+  PLEXUS_TRY(texts, read_program_folders(config.program_path));
+  const ProgramSet programs(texts, options.nranks);
+  PLEXUS_TRY(filter, AlgorithmFilter::parse(config.algo, config.proto, programs.families()));
   const HostWays ways = shares_host(options) ? find_host_ways(config) : HostWays{};
   PLEXUS_TRY(tuner, Tuner::open({.plugin = config.tuner_plugin,
                                  .folders = config.plugin_path,
@@ -304,7 +307,8 @@ Result<int> explain(const ExplainOptions& options) {
       .nodes = options.nodes,
       .ranks_per_node_max = (options.nranks + options.nodes - 1) / options.nodes,
       .collnet = &collnet,
-      .costs = &costs};
+      .costs = &costs,
+      .recorded = programs.algorithms()};
   PLEXUS_TRY(decision, decide(input, filter, tuner.get()));
   std::vector<Line> lines;
   for (size_t i = 0; i < decision.candidates.size(); ++i) {

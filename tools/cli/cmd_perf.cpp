@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "core/job/launched_rank.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/perf/start.hpp"
 
@@ -23,7 +24,6 @@ namespace {
 
 using perf::Joined;
 using perf::JoinInput;
-using perf::LaunchedRank;
 using perf::PerfOptions;
 using perf::Reporter;
 
@@ -34,10 +34,6 @@ the median over the iterations. The check runs after the timed loop: every eleme
 input that must stay as it was, and guard bytes around the buffers. algbw and busbw are nccl-tests'.
 Under mpirun (Open MPI, MPICH), srun or torchrun each process becomes one rank and rank 0 prints, unless
 --ranks or --mode is given. Exit code: 0 all well, 1 wrong data or a failed rank, 2 bad usage.)";
-
-const char* read_environment(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
-}
 
 void set_environment(const char* name, const std::string& value) {
   setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
@@ -92,47 +88,41 @@ class Watchdog {
   std::jthread thread_;
 };
 
-/// The rank of this process in a job that was started from outside; nullopt: ranks are started
+/// Which rank of a job that was started from outside this process is; nullopt: ranks are started
 /// here.
-Result<std::optional<JoinInput>> find_job(const PerfOptions& options) {
+Result<std::optional<Joined>> find_job(const PerfOptions& options) {
   if (options.joined && options.joined->nranks > 0) {
-    return std::optional(JoinInput{.place = *options.joined, .job = {}});
+    return options.joined;
   }
   if (options.started_here) {
-    return std::optional<JoinInput>();
+    return std::optional<Joined>();
   }
-  PLEXUS_TRY(launched, perf::find_launched_rank(read_environment, perf::describe_parent()));
+  PLEXUS_TRY(launched, find_launched_rank(read_launch_variable));
   if (!launched) {
     if (options.joined) {
       return fail(Code::kInvalidUsage,
                   "--rendezvous needs --rank and --nranks, or a launcher that sets them");
     }
-    return std::optional<JoinInput>();
-  }
-  JoinInput input{.place = {.rank = launched->rank,
-                            .nranks = launched->nranks,
-                            .rendezvous = launched->rendezvous},
-                  .job = launched->job};
-  if (options.joined) {
-    input.place.rendezvous = options.joined->rendezvous;
+    return std::optional<Joined>();
   }
   // If a launcher dies, its ranks must end too.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (input.place.rendezvous.empty() && launched->nranks_on_host != launched->nranks) {
-    return fail(Code::kInvalidUsage,
-                "{} started ranks on several hosts without an address of rank 0; pass --rendezvous "
-                "HOST:PORT with rank 0's host and a free port there",
-                launched->launcher);
-  }
-  return std::optional(std::move(input));
+  return std::optional(Joined{
+      .rank = -1, .nranks = 0, .rendezvous = options.joined ? options.joined->rendezvous : ""});
 }
 
-Result<Reporter> make_reporter(const PerfOptions& options, const char* mode) {
+/// `printer`: the rank that reports, where a launcher started it.
+Result<Reporter> make_reporter(const PerfOptions& options,
+                               const char* mode,
+                               const std::string& printer = "") {
   perf::JobFacts facts = {.version = PLEXUS_VERSION,
                           .collective = options.collective,
                           .nranks = options.nranks,
                           .mode = mode,
                           .parameters = perf::describe(options)};
+  if (!printer.empty()) {
+    facts.parameters += fmt::format("; printed by {}", printer);
+  }
   return Reporter::create(std::move(facts), options.outputs, perf::count_rows(options));
 }
 
@@ -147,28 +137,38 @@ int finish(Reporter& reporter, const Result<uint64_t>& run) {
   return written ? exit_code_of(run.value()) : report_error(written.error(), kExitWrong);
 }
 
-int run_joined(PerfOptions options, const JoinInput& input) {
-  options.nranks = input.place.nranks;
-  if (const Result<void> checked = check_options(options); !checked) {
+int run_joined(PerfOptions options, const Joined& flags) {
+  options.nranks = flags.nranks > 0 ? flags.nranks : options.nranks;
+  if (const Result<void> checked = check_options(options); flags.nranks > 0 && !checked) {
     return report_error(checked.error(), kExitUsage);
   }
   const Watchdog watchdog(options.timeout_s);
-  if (input.place.rank != 0) {
+  const Result<JoinInput> found = perf::find_join_input(flags);
+  if (!found) {
+    return report_error(found.error(),
+                        found.error().code() == Code::kInvalidUsage ? kExitUsage : kExitWrong);
+  }
+  const JoinInput& input = found.value();
+  options.nranks = input.nranks;
+  if (const Result<void> checked = check_options(options); !checked) {
+    return report_error(checked.error(), kExitUsage);
+  }
+  if (input.rank != 0) {
     const Result<uint64_t> run = join_job(options, input, nullptr);
     if (!run) {
-      fmt::print(stderr, "plexus: rank {}: {}\n", input.place.rank, run.error().message());
+      fmt::print(stderr, "plexus: {}: {}\n", input.name, run.error().message());
       return kExitWrong;
     }
     return exit_code_of(run.value());
   }
-  Result<Reporter> reporter = make_reporter(options, "joined");
+  Result<Reporter> reporter = make_reporter(options, "joined", input.name);
   if (!reporter) {
     return report_error(reporter.error(), kExitUsage);
   }
   reporter.value().begin();
   Result<uint64_t> run = join_job(options, input, &reporter.value());
   if (!run) {
-    run = std::move(run.error()).with_context("rank 0");
+    run = std::move(run.error()).with_context(input.name);
   }
   return finish(reporter.value(), run);
 }
@@ -201,7 +201,7 @@ int run_single(const PerfOptions& options, Reporter& reporter) {
 }
 
 int run_perf(const PerfOptions& options) {
-  const Result<std::optional<JoinInput>> job = find_job(options);
+  const Result<std::optional<Joined>> job = find_job(options);
   if (!job) {
     return report_error(job.error(), kExitUsage);
   }

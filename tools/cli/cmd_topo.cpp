@@ -42,6 +42,7 @@ struct TopoFlags {
   std::string from;  // start of a route in a fabric: NODE[:RAIL]
   std::string to;
   int shift = 0;  // 0: not requested
+  int depth = 0;  // of the switches that become datacenters
 };
 
 /// One rank on each GPU.
@@ -209,7 +210,7 @@ Result<void> show_fabric(const TopoFlags& flags) {
 
 Result<void> import_slurm(const TopoFlags& flags) {
   PLEXUS_TRY(text, read_file(flags.file));
-  auto fabric = fabric_file_of_slurm(text);
+  auto fabric = fabric_file_of_slurm(text, flags.depth);
   if (!fabric) {
     return std::move(fabric).error().with_context(flags.file);
   }
@@ -265,6 +266,10 @@ CLI::App* add_slurm_verb(CLI::App& topo, const std::shared_ptr<TopoFlags>& flags
   CLI::App* const app =
       topo.add_subcommand("slurm", "Slurm's topology.conf as a PLEXUS_FABRIC_FILE, to stdout");
   app->add_option("FILE", flags->file, "topology.conf")->type_name("")->required();
+  constexpr IntRange kDepth = {0, 16};
+  add_int(
+      *app, "--depth", &flags->depth, kDepth,
+      "how many switches are above those that become datacenters (default 0: those at the top)");
   return app;
 }
 

@@ -30,7 +30,8 @@ int run(int argc, char** argv) {
   const std::vector<Command> commands = {
       add_aggregator_command(program), add_perf_command(program),    add_verify_command(program),
       add_plugin_command(program),     add_explain_command(program), add_topo_command(program),
-      add_tune_command(program),       add_cluster_command(program), add_doctor_command(program)};
+      add_tune_command(program),       add_cluster_command(program), add_doctor_command(program),
+      add_program_command(program),    add_sim_command(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // CLI11 reports errors only by exceptions

@@ -5,11 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <nccl.h>
 #include <optional>
+#include <string>
 
 #include "core/base/result.hpp"
 #include "core/os/host.hpp"
-#include "tools/cli/perf/launcher.hpp"
 #include "tools/cli/perf/options.hpp"
 
 namespace plexus::perf {
@@ -32,12 +33,19 @@ struct ChildResult {
 
 [[nodiscard]] Result<uint64_t> start_single(const PerfOptions& options, Reporter& reporter);
 
-/// `options.nranks` is the job's number. `reporter`: nullptr on every rank but 0. `job`: for a
-/// launcher that provides no rendezvous; all its ranks are on this host.
+/// A rank of a job that was started from outside.
 struct JoinInput {
-  Joined place;
-  std::string job;
+  int rank = 0;
+  int nranks = 0;
+  ncclUniqueId id{};
+  std::string name;  // for messages: "rank 2 (Slurm job 12 step 0, node2)"
 };
+
+/// `flags`: which rank this process is; its rank is -1: the launcher says so. kInvalidUsage:
+/// neither suffices.
+[[nodiscard]] Result<JoinInput> find_join_input(const Joined& flags);
+
+/// `options.nranks` is the job's number. `reporter`: nullptr on every rank but 0.
 [[nodiscard]] Result<uint64_t> join_job(const PerfOptions& options,
                                         const JoinInput& input,
                                         Reporter* reporter);
@@ -49,8 +57,5 @@ inline void bind_rank(const PerfOptions& options, int rank) {
     (void)bind_to_core(rank);  // on a refusal it runs unbound
   }
 }
-
-/// How many seconds ranks wait for each other at the start (PLEXUS_BOOTSTRAP_TIMEOUT).
-[[nodiscard]] int bootstrap_timeout_s(const Environment& environment);
 
 }  // namespace plexus::perf

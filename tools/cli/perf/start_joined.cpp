@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that was started from outside. The ranks meet through the library only: its own
-// rendezvous (NCCL_COMM_ID) or a file with the unique id, and later all-gather and all-reduce in
-// place of shared memory.
+// One rank of a job that was started from outside. The ranks meet through the library only: by the
+// launcher's variables or NCCL_COMM_ID, and later all-gather and all-reduce in place of shared
+// memory.
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
+#include <plexus.h>
 #include <vector>
 
 #include <fmt/core.h>
 
-#include "tools/cli/flags.hpp"
+#include "core/job/launched_rank.hpp"
 #include "tools/cli/perf/benchmark.hpp"
-#include "tools/cli/perf/rendezvous_file.hpp"
 #include "tools/cli/perf/start.hpp"
 
 namespace plexus::perf {
@@ -50,77 +47,30 @@ class CommControl final : public Control {
   std::vector<double> all_;  // [nranks][values]
 };
 
-const char* read_environment(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe): no other thread exists yet
-}
-
-/// The job's file on this host; rank 0 removes it when all ranks have read it.
-class RendezvousPlace {
- public:
-  RendezvousPlace(const std::string& job, bool owner) : owner_(owner) {
-    const char* runtime = read_environment("XDG_RUNTIME_DIR");
-    std::error_code error;
-    const bool usable = runtime != nullptr && std::filesystem::is_directory(runtime, error);
-    path_ = rendezvous_path(usable ? runtime : "/tmp", job);
-  }
-  RendezvousPlace(const RendezvousPlace&) = delete;
-  RendezvousPlace& operator=(const RendezvousPlace&) = delete;
-  ~RendezvousPlace() {
-    if (owner_) {
-      std::error_code error;
-      std::filesystem::remove(path_, error);
-    }
-  }
-
-  Result<void> exchange(ncclUniqueId* id) const {
-    UniqueIdBytes bytes;
-    static_assert(sizeof(ncclUniqueId) == sizeof bytes);
-    if (owner_) {
-      PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(id)));
-      std::memcpy(bytes.data(), id->internal, bytes.size());
-      return publish_unique_id(path_, bytes);
-    }
-    const auto timeout = std::chrono::seconds(bootstrap_timeout_s(read_environment));
-    PLEXUS_TRY(read, wait_unique_id(path_, std::filesystem::file_time_type::clock::now() - timeout,
-                                    timeout));
-    std::memcpy(id->internal, read.data(), read.size());
-    return ok();
-  }
-
- private:
-  bool owner_;
-  std::filesystem::path path_;
-};
-
-Result<ncclComm_t> connect(const PerfOptions& options, const JoinInput& input) {
-  ncclUniqueId id{};
-  std::optional<RendezvousPlace> barrier;
-  if (!input.place.rendezvous.empty()) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
-    setenv("NCCL_COMM_ID", input.place.rendezvous.c_str(), 1);
-    PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&id)));
-  } else {
-    barrier.emplace(input.job, input.place.rank == 0);
-    PLEXUS_TRY(barrier->exchange(&id));
-  }
-  ncclComm_t comm = nullptr;
-  PLEXUS_TRY(check_call("ncclCommInitRank",
-                        ncclCommInitRank(&comm, options.nranks, id, input.place.rank)));
-  return comm;
-}
-
 }  // namespace
 
-int bootstrap_timeout_s(const Environment& environment) {
-  constexpr int kDefaultS = 300;
-  constexpr IntRange kRange = {1, 86400};
-  const char* text = environment("PLEXUS_BOOTSTRAP_TIMEOUT");
-  const Result<int64_t> value = parse_int(text == nullptr ? "" : text, kRange);
-  return value ? static_cast<int>(value.value()) : kDefaultS;
+Result<JoinInput> find_join_input(const Joined& flags) {
+  if (!flags.rendezvous.empty()) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
+    setenv("NCCL_COMM_ID", flags.rendezvous.c_str(), 1);
+  }
+  JoinInput input{.rank = flags.rank, .nranks = flags.nranks, .id = {}, .name = {}};
+  if (flags.rank >= 0) {
+    PLEXUS_TRY(check_call("ncclGetUniqueId", ncclGetUniqueId(&input.id)));
+    input.name = fmt::format("rank {}", input.rank);
+    return input;
+  }
+  PLEXUS_TRY(check_call("plexusGetUniqueIdFromEnvironment",
+                        plexusGetUniqueIdFromEnvironment(&input.id, &input.nranks, &input.rank)));
+  PLEXUS_TRY(launched, find_launched_rank(read_launch_variable));
+  input.name = fmt::format("rank {} ({})", input.rank, launched.value().job);
+  return input;
 }
 
 Result<uint64_t> join_job(const PerfOptions& options, const JoinInput& input, Reporter* reporter) {
-  PLEXUS_TRY(comm, connect(options, input));
+  ncclComm_t comm = nullptr;
+  PLEXUS_TRY(
+      check_call("ncclCommInitRank", ncclCommInitRank(&comm, input.nranks, input.id, input.rank)));
   PLEXUS_TRY(mine, Rank::create(comm, options, compute_largest_bytes(options)));
   std::vector<std::unique_ptr<Rank>> ranks;
   ranks.push_back(std::move(mine));

@@ -15,6 +15,10 @@ TEST(UniqueId, SurvivesItsBytes) {
   EXPECT_EQ(read.job, id.job);
   EXPECT_EQ(read.secret, id.secret);
   EXPECT_EQ(read.address.to_string(), "127.0.0.1:1234");
+  EXPECT_EQ(read.listener, UniqueId::Listener::kMaker);
+  UniqueId derived = UniqueId::derive(address(), "text").value();
+  derived.listener = UniqueId::Listener::kRankZeroAnywhere;
+  EXPECT_EQ(UniqueId::from_bytes(derived.to_bytes()).value().listener, derived.listener);
 }
 
 TEST(UniqueId, IsNeverTheSameTwice) {

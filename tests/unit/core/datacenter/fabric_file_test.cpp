@@ -93,12 +93,28 @@ SwitchName=west Switches=s2 LinkSpeed=5
   EXPECT_EQ(file.datacenter_of("m5"), nullptr);
 }
 
+TEST(Slurm, SwitchesBelowARootAreDatacentersAtDepthOne) {
+  constexpr std::string_view kTree = R"(SwitchName=root Switches=east,west
+SwitchName=east Switches=s[0-1]
+SwitchName=s[0-1] Nodes=n[00-07]
+SwitchName=west Nodes=m[1-4]
+)";
+  const auto at = [&](int depth) {
+    return parse_fabric_file(fabric_file_of_slurm(kTree, depth).value()).value();
+  };
+  EXPECT_EQ(*at(0).datacenter_of("m4"), "root");
+  EXPECT_EQ(*at(1).datacenter_of("n05"), "east");
+  EXPECT_EQ(*at(1).datacenter_of("m4"), "west");
+  EXPECT_EQ(*at(2).datacenter_of("n05"), "s0");
+  EXPECT_EQ(*at(16).datacenter_of("m4"), "west");
+}
+
 TEST(Slurm, RefusesWhatIsNoTree) {
   const auto error = [](std::string_view text) {
     return std::string(fabric_file_of_slurm(text).error().message());
   };
   EXPECT_THAT(error("SwitchName=a Switches=b\nSwitchName=b Switches=a"),
-              HasSubstr("0 switches are at the top level"));
+              HasSubstr("0 switches are 0 below the top"));
   EXPECT_THAT(error("SwitchName=a Nodes=x\nSwitchName=a Nodes=y"),
               HasSubstr("line 2: switch 'a' is given twice"));
   EXPECT_THAT(error("Nodes=x"), HasSubstr("SwitchName= is missing"));

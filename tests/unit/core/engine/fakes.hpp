@@ -15,7 +15,8 @@ class FakeRank final : public RankState {
   std::vector<std::string> failures;  // texts of the errors that the rank was told
 
   [[nodiscard]] Error stop_reason() const override {
-    return plexus::fail(Code::kRemoteError, "rank 1 died");
+    return plexus::fail(Code::kRemoteError, "{}",
+                        failures.empty() ? "rank 1 died" : failures.front());
   }
   void fail(const Error& error) override {
     failures.emplace_back(error.message());

@@ -149,6 +149,18 @@ TEST_F(PlanTest, AnAllReduceSumsOverBothRanks) {
   }
 }
 
+TEST_F(PlanTest, OnlyAnAllReduceOutOfPlaceLetsPeersReadItsInputThroughout) {
+  const auto keeps_input = [&](Task task, bool in_place) {
+    task.shape.in_place = in_place;
+    return ranks_[0].build({task})->items().front().item->work.keeps_input;
+  };
+  EXPECT_TRUE(keeps_input(ranks_[0].task(Collective::kAllReduce, kElements), false));
+  EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kAllReduce, kElements), true));
+  // in place with a receive buffer that begins elsewhere
+  EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kReduceScatter, kElements), false));
+  EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kAllGather, kElements), false));
+}
+
 TEST_F(PlanTest, AnAllGatherFillsABlockPerRank) {
   run_call(Collective::kAllGather, kElements);
   for (const Rank& rank : ranks_) {

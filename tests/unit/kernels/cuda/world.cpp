@@ -307,7 +307,7 @@ void World::fill_device_work(Rank& rank) {
                       .type = work.type,
                       .protocol = work.protocol,
                       .exchanges_empty = work.exchanges_empty,
-                      .unused = 0};
+                      .shares_scratch = work.program->shares_scratch};
 }
 
 /// `times` works that differ only in their position in the queue and the call's number.

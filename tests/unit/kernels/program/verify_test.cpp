@@ -28,7 +28,8 @@ TEST(Verify, ReportsTheFewestSlotsThatDo) {
   EXPECT_EQ(
       reason(programs, Collective::kAllGather, false, 1),
       "rank 0, lane 0, step 1: waits for a free slot to rank 1 forever; 4 of 4 lanes are blocked "
-      "with 1 slots");
+      "with 1 slots; a cycle: rank 0, lane 0, step 1 waits for rank 1, lane 0, step 1 waits for "
+      "rank 2, lane 0, step 1 waits for rank 3, lane 0, step 1 waits for the first");
 }
 
 /// All-reduce of two ranks: rank 1 sends its input, rank 0 reduces in lane 0 and sends the result
@@ -131,10 +132,11 @@ TEST(Verify, RejectsDeadlockOfReceiversThatWaitForEachOther) {
       prims.send(Buffer::kInput, 0, peer);
     };
   };
-  EXPECT_EQ(reason(make_programs(1, {body(1), body(0)}), Collective::kAllReduce),
-            "rank 0, lane 0, step 0: waits for a chunk from rank 1 forever; 2 of 2 lanes are "
-            "blocked with "
-            "8 slots");
+  EXPECT_EQ(
+      reason(make_programs(1, {body(1), body(0)}), Collective::kAllReduce),
+      "rank 0, lane 0, step 0: waits for a chunk from rank 1 forever; 2 of 2 lanes are "
+      "blocked with 8 slots; a cycle: rank 0, lane 0, step 0 waits for rank 1, lane 0, step 0 "
+      "waits for the first");
 }
 
 TEST(Verify, RejectsLanesThatWaitForEachOther) {
@@ -165,10 +167,11 @@ TEST(Verify, RejectsSendersThatFillMoreThanTheSlots) {
       verify_programs(make_bulk_exchange(8), Collective::kAllReduce, 0, false, 8);
   EXPECT_EQ(fits.reason, "");
   EXPECT_EQ(fits.slots_needed, 8U);
-  EXPECT_EQ(reason(make_bulk_exchange(9), Collective::kAllReduce, false, 8),
-            "rank 0, lane 0, step 8: waits for a free slot to rank 1 forever; 2 of 2 lanes are "
-            "blocked with "
-            "8 slots");
+  EXPECT_EQ(
+      reason(make_bulk_exchange(9), Collective::kAllReduce, false, 8),
+      "rank 0, lane 0, step 8: waits for a free slot to rank 1 forever; 2 of 2 lanes are "
+      "blocked with 8 slots; a cycle: rank 0, lane 0, step 8 waits for rank 1, lane 0, step 8 "
+      "waits for the first");
 }
 
 TEST(Verify, RejectsChunksThatNobodyReceives) {
@@ -323,9 +326,10 @@ TEST(Verify, RejectsContributionThatIsMissing) {
   Programs programs = record("chain_reduce", in_order(3));
   // Rank 2 forwards without its own contribution.
   programs[2].lanes[0].steps[0].source = Buffer::kNone;
-  EXPECT_EQ(reason(programs, Collective::kReduce),
-            "rank 0, lane 0, step 0: completes a value that is 2 of 3 contributions to chunk 0, "
-            "without rank 2's");
+  EXPECT_EQ(
+      reason(programs, Collective::kReduce),
+      "rank 0, lane 0, step 0: completes a value that is 2 of 3 contributions to chunk 0: has "
+      "those of ranks 0, 1, lacks those of rank 2");
 }
 
 TEST(Verify, RejectsContributionThatIsInTwice) {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A unique id for the ranks of a job that a launcher started, without anything else to pass it on:
+// by what the launcher offers (PMI, PMIx), else by an address that all ranks derive from its
+// variables. plexusGetUniqueIdFromEnvironment.
+#pragma once
+
+#include <string>
+
+#include "core/base/config.hpp"
+#include "core/base/result.hpp"
+#include "core/bootstrap/unique_id.hpp"
+#include "core/job/launched_rank.hpp"
+
+namespace plexus {
+
+struct Meeting {
+  UniqueId id;
+  int rank = 0;
+  int nranks = 0;
+};
+
+/// All ranks of the job call it, once. Blocks until rank 0 has come where the launcher passes the
+/// id on, at most for PLEXUS_BOOTSTRAP_TIMEOUT. kInvalidUsage: no launcher has started this
+/// process.
+[[nodiscard]] Result<Meeting> meet(const Config& config, const LaunchVariables& variables);
+
+}  // namespace plexus

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/job/meet.hpp"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace plexus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+Result<Meeting> meet_with(const Variables& variables, const Config& config = {}) {
+  return meet(config, [&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+/// Task `rank` of four on two nodes, of which the first is called `first`.
+Variables slurm(const std::string& first, int rank = 3) {
+  return {{"SLURM_PROCID", std::to_string(rank)},
+          {"SLURM_STEP_NUM_TASKS", "4"},
+          {"SLURM_STEP_NUM_NODES", "2"},
+          {"SLURM_STEP_NODELIST", first + ",other"},
+          {"SLURM_JOB_ID", "12"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURMD_NODENAME", "node08"}};
+}
+
+TEST(Meet, WithoutALauncherSaysWhatToDo) {
+  const auto met = meet_with({});
+  ASSERT_TRUE(met.has_error());
+  EXPECT_EQ(met.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(met.error().message(), AllOf(HasSubstr("srun"), HasSubstr("MASTER_ADDR")));
+}
+
+TEST(Meet, RanksOfASlurmStepDeriveTheSameId) {
+  const Meeting one = meet_with(slurm("10.1.2.3", 0)).value();
+  const Meeting two = meet_with(slurm("10.1.2.3", 3)).value();
+  EXPECT_EQ(one.id.to_bytes(), two.id.to_bytes());
+  EXPECT_EQ(two.rank, 3);
+  EXPECT_EQ(two.nranks, 4);
+  EXPECT_THAT(one.id.address.to_string(), HasSubstr("10.1.2.3:"));
+  EXPECT_GE(one.id.address.port(), 20000);
+  EXPECT_LE(one.id.address.port(), 31999);
+  EXPECT_EQ(one.id.listener, UniqueId::Listener::kRankZeroAnywhere);
+  Variables next = slurm("10.1.2.3");
+  next["SLURM_STEP_ID"] = "1";
+  EXPECT_NE(meet_with(next).value().id.secret, one.id.secret);
+}
+
+TEST(Meet, ThePortIsOneOfThoseThatTheUserAllows) {
+  Config config;
+  config.port_range = "4000-4001";
+  for (int step = 0; step < 20; ++step) {
+    Variables variables = slurm("10.1.2.3");
+    variables["SLURM_STEP_ID"] = std::to_string(step);
+    const int port = meet_with(variables, config).value().id.address.port();
+    EXPECT_TRUE(port == 4000 || port == 4001) << port;
+  }
+}
+
+TEST(Meet, OnTheNodeItselfANameThatLeadsToLoopbackIsReplaced) {
+  const Meeting met = meet_with(slurm("0x7f000001")).value();  // takes the place of such a name
+  EXPECT_FALSE(met.id.address.is_loopback());
+  EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZeroAnywhere);
+}
+
+TEST(Meet, WhoSaysLoopbackMeansIt) {
+  for (const char* host : {"localhost", "127.0.0.1", "::1", "127.0.0.2"}) {
+    const Meeting met =
+        meet_with(
+            {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", host}, {"MASTER_PORT", "5001"}})
+            .value();
+    EXPECT_TRUE(met.id.address.is_loopback()) << host;
+    EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZero) << host;
+  }
+}
+
+TEST(Meet, ANameThatDoesNotResolveIsNamed) {
+  const auto met = meet_with(slurm("no-such-node.invalid"));
+  ASSERT_TRUE(met.has_error());
+  EXPECT_THAT(met.error().message(),
+              AllOf(HasSubstr("rank 3 of Slurm job 12 step 0, node08"),
+                    HasSubstr("'no-such-node.invalid' by SLURM_STEP_NODELIST"),
+                    HasSubstr("cannot resolve"), HasSubstr("NCCL_COMM_ID")));
+}
+
+TEST(Meet, CommIdSaysWhereIfItIsSet) {
+  Config config;
+  config.comm_id = "127.0.0.1:5001";
+  const Meeting met = meet_with(slurm("no-such-node.invalid"), config).value();
+  EXPECT_EQ(met.id.address.to_string(), "127.0.0.1:5001");
+  EXPECT_EQ(met.id.listener, UniqueId::Listener::kRankZero);
+}
+
+TEST(Meet, ALauncherThatSaysNoAddressNamesTheRemedy) {
+  const auto met = meet_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}});
+  ASSERT_TRUE(met.has_error());
+  EXPECT_EQ(met.error().code(), Code::kInvalidUsage);
+  EXPECT_THAT(met.error().message(), HasSubstr("NCCL_COMM_ID"));
+}
+
+TEST(Meet, AJobOfOneRankNeedsNobody) {
+  const Meeting met = meet_with({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).value();
+  EXPECT_EQ(met.nranks, 1);
+  EXPECT_EQ(met.id.listener, UniqueId::Listener::kMaker);
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The simulator against the closed formulas of the literature: where no link is shared, a message
+// of b bytes costs alpha + b beta, and a pair of operands gamma per byte (Thakur et al., 2005;
+// Sanders et al., 2009).
+#include "tools/sim/simulate.hpp"
+
+#include <cmath>
+
+#include "tests/unit/tools/sim/jobs.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr double kAlpha = 5;
+constexpr double kBeta = 1.0 / 1024;
+constexpr double kGamma = 1.0 / 4096;
+
+SimJob with_gamma(SimJob job) {
+  job.costs.reduce_us_per_byte = kGamma;
+  return job;
+}
+
+TEST(Simulate, TakesTheRoundsOfTheTableWhenBytesCostNothing) {
+  for (const Algorithm* const algorithm : simulated_algorithms()) {
+    if (algorithm->for_datacenters) {
+      continue;  // its rounds are not in the table
+    }
+    // with more ranks some send more messages at once than there are slots
+    for (const int nranks : {2, 3, 4, 7, 8, 16}) {
+      SimJob job = make_job(algorithm->name, nranks, uint64_t{64} * 1024);
+      job.costs.near.us_per_byte = job.costs.far.us_per_byte = 0;
+      job.slot_bytes = 1 << 20;
+      EXPECT_NEAR(time_of(job) / kAlpha, algorithm->rounds(nranks), 1e-9)
+          << algorithm->name << " of " << nranks;
+    }
+  }
+}
+
+TEST(Simulate, IsTheFormulaOfTheRing) {
+  for (const int n : {2, 5, 16, 64}) {
+    const double bytes = 4096.0 * n;
+    const SimJob job = with_gamma(make_job("ring_all_reduce", n, static_cast<uint64_t>(bytes)));
+    const double chunk = bytes / n;
+    EXPECT_NEAR(time_of(job), 2 * (n - 1) * (kAlpha + chunk * kBeta) + (n - 1) * chunk * kGamma,
+                1e-6);
+  }
+}
+
+TEST(Simulate, IsTheFormulaOfRecursiveDoubling) {
+  for (const int n : {2, 4, 32}) {
+    const double bytes = 8192;
+    const SimJob job = with_gamma(make_job("recursive_doubling_all_reduce", n, 8192));
+    EXPECT_NEAR(time_of(job), std::log2(n) * (kAlpha + bytes * kBeta + bytes * kGamma), 1e-6);
+  }
+}
+
+TEST(Simulate, IsTheFormulaOfHalvingAndDoubling) {
+  for (const int n : {2, 4, 8}) {
+    const double bytes = 8192.0 * n;
+    const SimJob job = make_job("halving_doubling_all_reduce", n, static_cast<uint64_t>(bytes));
+    EXPECT_NEAR(time_of(job), 2 * std::log2(n) * kAlpha + 2 * bytes * (n - 1) / n * kBeta, 1e-6);
+  }
+}
+
+TEST(Simulate, IsTheFormulaOfTheBinomialTree) {
+  // The literature's log2(n) (alpha + m beta + m gamma) sends to the largest subtree first and
+  // combines what comes first. A verb of ours serves its peers in the order of their distance, the
+  // largest subtree last, and combines when all have come: sums 1 + 2 + ... + log2(n) in place of
+  // log2(n).
+  for (const int n : {2, 8, 64}) {
+    const double bytes = 8192;
+    const double rounds = std::log2(n);
+    const double sum = rounds * (rounds + 1) / 2;
+    EXPECT_NEAR(time_of(make_job("binomial_broadcast", n, 8192)),
+                rounds * kAlpha + sum * bytes * kBeta, 1e-6);
+    EXPECT_NEAR(time_of(with_gamma(make_job("binomial_reduce", n, 8192))),
+                rounds * (kAlpha + bytes * kBeta) + sum * bytes * kGamma, 1e-6);
+  }
+}
+
+TEST(Simulate, LetsTheDoubleTreeReachTheBandwidthOfItsLinks) {
+  // Every rank is inside one of the two trees only, so that each sends and receives all bytes about
+  // once per direction: 2 beta m, and the way through the tree.
+  const double bytes = 64 << 20;
+  SimJob job = make_job("tree_all_reduce", 16, static_cast<uint64_t>(bytes));
+  job.channels = 2;
+  job.slot_bytes = 1 << 16;
+  const double both_ways = 2 * bytes * kBeta;
+  EXPECT_GT(time_of(job), both_ways * 0.9);
+  EXPECT_LT(time_of(job), both_ways * 1.2);
+  job.channels = 1;  // one tree: its inner ranks have twice as much to send
+  EXPECT_GT(time_of(job), both_ways * 1.3);
+}
+
+TEST(Simulate, SlotsLimitWhatIsUnderWay) {
+  // A chunk of each loop waits for a slot that comes back after a round trip.
+  SimJob job = make_job("chain_broadcast", 2, uint64_t{64} * 1024);
+  job.slot_bytes = 1024;  // 64 messages
+  job.costs.far.us_per_byte = job.costs.near.us_per_byte = 0;
+  EXPECT_NEAR(time_of(job), kAlpha + 7 * 2 * kAlpha, 1e-9);
+}
+
+TEST(Simulate, CountsWhatAMessageCostsItsRanks) {
+  SimJob job = make_job("ring_all_reduce", 4, 4096);
+  const double without = time_of(job);
+  job.costs.far.message_us = 1;
+  // 6 sends and 6 receives on the chain, of which a rank does two in one step
+  EXPECT_NEAR(time_of(job), without + 12, 1e-6);
+}
+
+TEST(Simulate, RefusesWhatItCannotDo) {
+  SimJob job = make_job("ring_all_reduce", 4, 4096);
+  job.costs.far.latency_us = 0;
+  EXPECT_TRUE(make_network(job).has_error());
+  EXPECT_TRUE(make_network(make_job("all_pairs_all_reduce", 66, 4096)).has_error());
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// `plexus program export|import|verify|show`: algorithms as files (core/programs,
+// docs/programs.md). Exit code 1 when a file is refused.
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/programs/export.hpp"
+#include "core/programs/program_file.hpp"
+#include "core/programs/program_json.hpp"
+#include "tools/cli/commands.hpp"
+#include "tools/cli/flags.hpp"
+#include "tools/cli/program/draw.hpp"
+
+namespace plexus {
+namespace {
+
+struct ProgramOptions {
+  std::string algorithm;
+  int nranks = 0;
+  int root = 0;
+  std::vector<std::string> files;
+  std::string output = "-";
+  std::string svg;
+  std::string json;
+};
+
+Result<void> write_text(const std::string& file_name, const std::string& text) {
+  if (file_name == "-") {
+    fmt::print("{}", text);
+    return ok();
+  }
+  std::ofstream file(file_name);
+  file << text << std::flush;
+  return file ? Result<void>(ok())
+              : fail(Code::kInvalidArgument, "cannot write to the file '{}'", file_name);
+}
+
+int report(const Result<void>& done, int exit_code) {
+  return done.has_value() ? kExitOk : report_error(done.error(), exit_code);
+}
+
+Result<ProgramFile> load(const std::string& path) {
+  PLEXUS_TRY(text, read_file(path));
+  auto file = parse_program_file(text);
+  if (file.has_error()) {
+    return std::move(file).error().with_context(path);
+  }
+  return file;
+}
+
+int run_export(const ProgramOptions& options) {
+  const Algorithm* const algorithm = find_algorithm(options.algorithm);
+  if (algorithm == nullptr) {
+    std::vector<const char*> names;
+    for (const Algorithm& row : algorithms()) {
+      names.push_back(row.name);
+    }
+    return report_error(fail(Code::kInvalidArgument, "ALGO: expects one of {}, not '{}'",
+                             fmt::join(names, ", "), options.algorithm),
+                        kExitUsage);
+  }
+  const auto file = export_program(*algorithm, options.nranks, options.root);
+  return file.has_error()
+             ? report_error(file.error(), kExitUsage)
+             : report(write_text(options.output, format_program_json(file.value())), kExitUsage);
+}
+
+int run_import(const ProgramOptions& options) {
+  auto loaded = load(options.files.front());
+  if (loaded.has_error()) {
+    return report_error(loaded.error(), kExitWrong);
+  }
+  ProgramFile file = std::move(loaded).value();
+  const ProgramProof proof = prove(file);
+  if (!proof.proved) {
+    return report_error(fail(Code::kInvalidArgument, "{}: {}", options.files.front(), proof.reason),
+                        kExitWrong);
+  }
+  file.root = proof.root;
+  file.out_of_place = proof.out_of_place.proved;
+  file.in_place = proof.in_place.proved || !has_in_place(file.collective);
+  return report(write_text(options.output, format_program_json(file)), kExitUsage);
+}
+
+std::string describe_forms(const ProgramFile& file, const ProgramProof& proof) {
+  std::string text = is_rooted(file.collective) ? fmt::format(", root {}", proof.root) : "";
+  text += proof.out_of_place.proved ? ", out of place" : "";
+  text += proof.in_place.proved ? proof.out_of_place.proved ? " and in place" : ", in place" : "";
+  return text;
+}
+
+nlohmann::ordered_json json_of(const std::string& path,
+                               const ProgramFile& file,
+                               const ProgramProof& proof) {
+  nlohmann::ordered_json json;
+  json["file"] = path;
+  json["name"] = file.name;
+  json["collective"] = name(file.collective);
+  json["nranks"] = file.nranks();
+  json["proved"] = proof.proved;
+  if (!proof.proved) {
+    json["reason"] = proof.reason;
+    return json;
+  }
+  if (is_rooted(file.collective)) {
+    json["root"] = proof.root;
+  }
+  json["out_of_place"] = proof.out_of_place.proved;
+  json["in_place"] = proof.in_place.proved;
+  json["steps"] = proof.any().steps;
+  json["lanes"] = proof.any().lanes;
+  json["rounds"] = proof.any().rounds;
+  json["slots_needed"] = proof.any().slots_needed;
+  json["same_order"] = proof.any().same_order;
+  json["candidate"] = proof.unfit.empty();
+  if (!proof.unfit.empty()) {
+    json["no_candidate_because"] = proof.unfit;
+  }
+  return json;
+}
+
+/// Whether it is proved; prints a line, or adds to `json`.
+bool verify_file(const std::string& path, bool prints, nlohmann::ordered_json& json) {
+  auto loaded = load(path);
+  if (loaded.has_error()) {
+    if (prints) {
+      fmt::print("refused  {}\n", loaded.error().message());
+    }
+    json.push_back({{"file", path}, {"proved", false}, {"reason", loaded.error().message()}});
+    return false;
+  }
+  ProgramFile file = std::move(loaded).value();
+  const ProgramProof proof = prove(file);
+  json.push_back(json_of(path, file, proof));
+  if (!prints) {
+    return proof.proved;
+  }
+  if (!proof.proved) {
+    fmt::print("refused  {}: {}\n", path, proof.reason);
+    return false;
+  }
+  const VerifyResult& result = proof.any();
+  fmt::print("proved   {}: {} of {} ranks{}; {} steps, {} lane{}, {} rounds, needs {} slot{}{}\n",
+             path, name(file.collective), file.nranks(), describe_forms(file, proof), result.steps,
+             result.lanes, result.lanes == 1 ? "" : "s", result.rounds, result.slots_needed,
+             result.slots_needed == 1 ? "" : "s",
+             proof.unfit.empty() ? "" : "; no candidate of a communicator: " + proof.unfit);
+  return true;
+}
+
+int run_verify_files(const ProgramOptions& options) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  bool proved = true;
+  for (const std::string& path : options.files) {
+    proved = verify_file(path, options.json != "-", json) && proved;
+  }
+  if (!options.json.empty()) {
+    using Handler = nlohmann::ordered_json::error_handler_t;
+    const auto written =
+        write_json(options.json, json.dump(1, ' ', false, Handler::replace) + "\n");
+    if (written.has_error()) {
+      return report_error(written.error(), kExitUsage);
+    }
+  }
+  return proved ? kExitOk : kExitWrong;
+}
+
+int run_show(const ProgramOptions& options) {
+  const auto file = load(options.files.front());
+  if (file.has_error()) {
+    return report_error(file.error(), kExitWrong);
+  }
+  if (options.svg.empty()) {
+    fmt::print("{}", draw_text(file.value()));
+    return kExitOk;
+  }
+  const auto svg = draw_svg(file.value());
+  return svg.has_error() ? report_error(svg.error(), kExitWrong)
+                         : report(write_text(options.svg, svg.value()), kExitUsage);
+}
+
+CLI::App* add_file_command(
+    CLI::App& app, const char* name, const char* help, ProgramOptions& options, int files_max) {
+  CLI::App* const command = app.add_subcommand(name, help);
+  command->add_option("FILE", options.files, "JSON or MSCCL XML")
+      ->required()
+      ->expected(1, files_max)
+      ->type_name("");
+  return command;
+}
+
+}  // namespace
+
+Command add_program_command(CLI::App& program) {
+  CLI::App* const app = program.add_subcommand("program", "Algorithms as files: JSON, MSCCL XML");
+  app->require_subcommand(1);
+  const auto options = std::make_shared<ProgramOptions>();
+  CLI::App* const exports = app->add_subcommand("export", "Write an algorithm's programs as JSON");
+  exports->add_option("ALGO", options->algorithm, "as `plexus verify` names it")
+      ->required()
+      ->type_name("");
+  add_int(*exports, "--ranks", &options->nranks, {2, kFileRanksMax}, "number of ranks")->required();
+  add_int(*exports, "--root", &options->root, {0, kFileRanksMax - 1}, "root (default 0)");
+  constexpr int kFilesMax = 100'000;
+  CLI::App* const imports =
+      add_file_command(*app, "import", "Prove a file and write it as JSON", *options, 1);
+  CLI::App* const verifies = add_file_command(*app, "verify", "Prove files", *options, kFilesMax);
+  CLI::App* const shows = add_file_command(*app, "show", "Draw a file's steps", *options, 1);
+  for (CLI::App* const each : {exports, imports}) {
+    each->add_option("-o,--output", options->output, "file to write (default -: stdout)")
+        ->type_name("FILE");
+  }
+  shows->add_option("--svg", options->svg, "draw into this SVG file (-: stdout)")
+      ->type_name("FILE");
+  verifies->add_option("--json", options->json, "write the verdicts to this file (-: stdout)")
+      ->type_name("FILE");
+  return {app, [=] {
+            return exports->parsed()    ? run_export(*options)
+                   : imports->parsed()  ? run_import(*options)
+                   : verifies->parsed() ? run_verify_files(*options)
+                                        : run_show(*options);
+          }};
+}
+
+}  // namespace plexus

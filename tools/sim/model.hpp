@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a simulation needs to know: the call, how it is done, and what messages cost.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.hpp"
+#include "kernels/layout/geometry.hpp"
+#include "kernels/layout/protocol.hpp"
+#include "kernels/program/algorithms.hpp"
+#include "tools/fabric/fabric.hpp"
+
+namespace plexus {
+
+/// A message of b bytes takes latency_us + b * us_per_byte from its sending to its arrival; its
+/// sender is busy for message_us.
+struct SimLink {
+  double latency_us = 0;  // > 0
+  double us_per_byte = 0;
+  double message_us = 0;
+};
+
+enum class SimLinkKind : uint8_t { kNear, kFar, kWide };
+inline constexpr int kSimLinkKinds = 3;
+
+struct SimCosts {
+  // Between ranks of one node, of different nodes, and of different datacenters. With a fabric, its
+  // links add latency to the latter two, and share bandwidth.
+  SimLink near;
+  SimLink far;
+  SimLink wide;
+  double reduce_us_per_byte = 0;  // of each pair of operands
+  double copy_us_per_byte = 0;    // of a local copy
+};
+
+struct SimJob {
+  const Algorithm* algorithm = nullptr;
+  int nranks = 2;
+  int ranks_per_node = 1;
+  uint64_t count = 0;  // as in Task
+  uint32_t element_bytes = 4;
+  int root = 0;
+  int channels = 1;
+  uint32_t slot_bytes = 1 << 19;
+  Protocol protocol = Protocol::kSimple;
+  std::vector<int> datacenters;  // by rank, in blocks; empty: one
+  SimCosts costs;
+
+  [[nodiscard]] SimLinkKind kind_of(int rank, int peer) const {
+    const auto a = static_cast<size_t>(rank);
+    const auto b = static_cast<size_t>(peer);
+    return rank / ranks_per_node == peer / ranks_per_node             ? SimLinkKind::kNear
+           : !datacenters.empty() && datacenters[a] != datacenters[b] ? SimLinkKind::kWide
+                                                                      : SimLinkKind::kFar;
+  }
+  [[nodiscard]] const SimLink& link(SimLinkKind kind) const {
+    return kind == SimLinkKind::kNear  ? costs.near
+           : kind == SimLinkKind::kFar ? costs.far
+                                       : costs.wide;
+  }
+};
+
+/// Bytes on the wire per byte of payload.
+constexpr double wire_factor(Protocol protocol) {
+  constexpr double kLL = 2;  // 4 bytes of data in 8
+  constexpr double kLL128 = 128.0 / kDataBytesOfLineLL128;
+  return protocol == Protocol::kLL ? kLL : protocol == Protocol::kLL128 ? kLL128 : 1;
+}
+
+/// Bytes of each chunk in `loop`. All chunks of a loop count as equally long; in the last one that
+/// is up to a chunk more than the library sends.
+uint64_t chunk_bytes(const Geometry& geometry, uint32_t loop, uint32_t element_bytes);
+
+/// The elements of `job` that `channel` moves, as the library divides them.
+Geometry geometry_of(const SimJob& job, const Program& program, int channel);
+
+}  // namespace plexus
