@@ -52,5 +52,7 @@ Result<std::vector<int>> find_walk(std::span<const DatacenterPath> paths,
 /// Computes `DatacenterMap::above`: a minimum spanning tree of the paths' cost, of which the root
 /// is the datacenter nearest to the farthest one. Links must connect all of them.
 std::vector<int> find_tree(std::span<const DatacenterPath> paths, int count);
+/// Where equal links join all of them.
+std::vector<int> find_tree(int count);
 
 }  // namespace plexus

@@ -226,4 +226,11 @@ std::vector<int> find_tree(std::span<const DatacenterPath> paths, int count) {
   return best;
 }
 
+std::vector<int> find_tree(int count) {
+  DatacenterPath path;
+  path.connected = true;
+  const auto squared = static_cast<size_t>(count) * static_cast<size_t>(count);
+  return find_tree(std::vector(squared, path), count);
+}
+
 }  // namespace plexus

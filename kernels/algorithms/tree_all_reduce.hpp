@@ -27,6 +27,13 @@ struct TreeChildren {
   [[nodiscard]] PLEXUS_HOST_DEVICE static constexpr int own_position() { return 0; }
 };
 
+/// Ranks of other datacenters: above the root of this datacenter's tree (kNoPlace: none), and below
+/// this rank.
+struct TreeBorder {
+  int above = kNoPlace;
+  TreeChildren below;
+};
+
 /// `parent`: the rank of the parent, kNoPlace at the root.
 template <class Prims>
 PLEXUS_HOST_DEVICE void tree_all_reduce_at(Prims& prims, int parent, const TreeChildren& children) {
@@ -54,25 +61,23 @@ PLEXUS_HOST_DEVICE void tree_all_reduce_at(Prims& prims, int parent, const TreeC
   }
 }
 
-/// `starts`: [nnodes] first places of the nodes, ascending from 0, borrowed. `above`: the rank
-/// above the root of this tree; kNoPlace: none. `below`: ranks of other datacenters below this one.
+/// `starts`: [nnodes] first places of the nodes, ascending from 0, borrowed.
 template <class Prims>
 PLEXUS_HOST_DEVICE void tree_all_reduce(Prims& prims,
                                         const RingView& ring,
                                         int tree,
                                         const int* starts,
                                         int nnodes,
-                                        int above = kNoPlace,
-                                        const TreeChildren& below = {}) {
+                                        const TreeBorder& border = {}) {
   const NodesTreePlace place = nodes_tree(tree, starts, nnodes, ring.nranks, ring.position);
   TreeChildren children;
   for (int child = 0; child < place.downs; ++child) {
     children.add(ring.at(place.down[child]));
   }
-  for (int child = 0; child < below.count; ++child) {
-    children.add(below[child]);
+  for (int child = 0; child < border.below.size(); ++child) {
+    children.add(border.below[child]);
   }
-  tree_all_reduce_at(prims, place.up != kNoPlace ? ring.at(place.up) : above, children);
+  tree_all_reduce_at(prims, place.up != kNoPlace ? ring.at(place.up) : border.above, children);
 }
 
 }  // namespace plexus

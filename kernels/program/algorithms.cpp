@@ -124,7 +124,8 @@ int rank_at_turn(const DatacenterPart& part, int tree, int turn) {
   const int first = part.nodes[node];
   const int end =
       node + 1 < part.nodes.size() ? part.nodes[node + 1] : static_cast<int>(part.ring.size());
-  return part.ring[static_cast<size_t>(first + root_place(tree, end - first))];
+  const int place = first + root_place(tree, end - first);
+  return part.ring[static_cast<size_t>(place)];
 }
 
 /// The datacenters below one in the tree over datacenters.
@@ -153,22 +154,21 @@ Program record_tree_over_datacenters(const RecordInput& in) {
   const RingView view{part.ring.data(), static_cast<int>(part.ring.size()),
                       static_cast<int>(place - part.ring.begin())};
   const int up = in.above.empty() ? datacenter - 1 : in.above[static_cast<size_t>(datacenter)];
-  int above = kNoPlace;
+  TreeBorder border;
   if (up >= 0) {
     const std::vector<int> beside = datacenters_below(in, up);
     const auto turn = std::find(beside.begin(), beside.end(), datacenter) - beside.begin();
-    above = rank_at_turn(part_of(in, up), in.variant, static_cast<int>(turn));
+    border.above = rank_at_turn(part_of(in, up), in.variant, static_cast<int>(turn));
   }
-  TreeChildren below;
   const std::vector<int> others = datacenters_below(in, datacenter);
   for (size_t turn = 0; turn < others.size(); ++turn) {
     if (rank_at_turn(part, in.variant, static_cast<int>(turn)) == in.rank) {
-      below.add(rank_at_turn(part_of(in, others[turn]), in.variant, 0));
+      border.below.add(rank_at_turn(part_of(in, others[turn]), in.variant, 0));
     }
   }
   return record_with(in, 1, [&](auto& prims) {
     tree_all_reduce(prims, view, in.variant, part.nodes.data(), static_cast<int>(part.nodes.size()),
-                    above, below);
+                    border);
   });
 }
 

@@ -135,11 +135,8 @@ ChannelOrder order_of(const ExplainOptions& options) {
                              static_cast<size_t>(options.datacenters[datacenter]),
                              static_cast<int>(datacenter));
   }
-  if (!order.datacenters.empty()) {  // all of them joined by equal links
-    const size_t count = options.datacenters.size();
-    DatacenterPath path;
-    path.connected = true;
-    order.above = find_tree(std::vector(count * count, path), static_cast<int>(count));
+  if (!order.datacenters.empty()) {
+    order.above = find_tree(static_cast<int>(options.datacenters.size()));
   }
   return order;
 }

@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/datacenter/datacenter_map.hpp"
 #include "core/programs/program_file.hpp"
 #include "core/schedule/candidate.hpp"
 #include "core/schedule/partition.hpp"
@@ -97,6 +98,9 @@ SimJob job_of(const SimOptions& options,
       .us_per_byte = on_fabric ? 0 : 1 / (options.wide_gbit_per_s * kBytesPerUsOfGbit),
       .message_us = options.message_us};
   job.datacenters = datacenters_of(options, fabric);
+  if (!job.datacenters.empty()) {
+    job.above = find_tree(job.datacenters.back() + 1);
+  }
   job.costs.reduce_us_per_byte =
       options.reduce_gb_per_s > 0 ? 1 / (options.reduce_gb_per_s * kBytesPerUsOfGb) : 0;
   return job;

@@ -47,6 +47,8 @@ struct SimJob {
   uint32_t slot_bytes = 1 << 19;
   Protocol protocol = Protocol::kSimple;
   std::vector<int> datacenters;  // by rank, in blocks; empty: one
+  // by datacenter: the one above it in trees, -1 at the root; empty: the one before it
+  std::vector<int> above = {};
   SimCosts costs;
 
   [[nodiscard]] SimLinkKind kind_of(int rank, int peer) const {

@@ -61,7 +61,8 @@ class Recorder {
                                        .root = job_.root,
                                        .variant = channel % job_.algorithm->variants,
                                        .nodes = nodes_,
-                                       .datacenters = job_.datacenters})));
+                                       .datacenters = job_.datacenters,
+                                       .above = job_.above})));
       const Program& program = *view.programs.back();
       for (const Lane& lane : program.lanes) {
         auto& places = view.places.emplace_back();

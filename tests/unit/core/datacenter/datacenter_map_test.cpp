@@ -171,11 +171,7 @@ TEST(DatacenterMap, TreeOfAStarUsesItsLinks) {
 
 TEST(DatacenterMap, TreeOfEqualLinksIsAPathBelowItsMiddle) {
   for (const int count : {2, 3, 4, 7, 64}) {
-    DatacenterPath path;
-    path.connected = true;
-    const auto squared = static_cast<size_t>(count) * static_cast<size_t>(count);
-    const auto [neighbours, height] =
-        shape_of(find_tree(std::vector<DatacenterPath>(squared, path), count));
+    const auto [neighbours, height] = shape_of(find_tree(count));
     EXPECT_EQ(height, count / 2);
     EXPECT_EQ(*std::max_element(neighbours.begin(), neighbours.end()), std::min(count - 1, 2));
   }

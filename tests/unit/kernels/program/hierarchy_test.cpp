@@ -182,28 +182,39 @@ TEST(TreeOverDatacenters, RootInTheMiddleHalvesTheRounds) {
   EXPECT_EQ(count_cost(algorithm, input).xdc_rounds, 4);
 }
 
-/// One rank has 63 datacenters below it; two hosts share them.
+/// The most that there are: 63 datacenters below one rank, which may have another of its host below
+/// it; two hosts share them.
 TEST(TreeOverDatacenters, StarOf64IsProved) {
   const Algorithm& algorithm = *find_algorithm("tree_all_reduce");
   constexpr int kCount = 64;
-  for (const int in_hub : {1, 2}) {
-    std::vector<int> ring(static_cast<size_t>(kCount - 1 + in_hub));
+  std::vector<int> above(kCount, 0);
+  above[0] = -1;
+  struct Hub {
+    int ranks;
+    int hosts;
+    int children_max;
+  };
+  for (const Hub hub : {Hub{1, 1, 63}, Hub{2, 1, 64}, Hub{2, 2, 33}}) {
+    std::vector<int> ring(static_cast<size_t>(kCount - 1 + hub.ranks));
     std::iota(ring.begin(), ring.end(), 0);
-    std::vector<int> datacenters(ring.size());
-    for (size_t at = 0; at < ring.size(); ++at) {
-      datacenters[at] = std::max(0, static_cast<int>(at) - in_hub + 1);
+    std::vector<int> datacenters;
+    std::vector<int> nodes;
+    for (const int rank : ring) {
+      datacenters.push_back(std::max(0, rank - hub.ranks + 1));
+      if (rank == 0 || rank >= hub.ranks || hub.hosts > 1) {
+        nodes.push_back(rank);
+      }
     }
-    std::vector<int> above(kCount, 0);
-    above[0] = -1;
     RecordInput input = {
-        .rank = 0, .ring = ring, .nodes = ring, .datacenters = datacenters, .above = above};
+        .rank = 0, .ring = ring, .nodes = nodes, .datacenters = datacenters, .above = above};
     std::vector<Program> programs;
+    programs.reserve(ring.size());
     for (input.rank = 0; input.rank < static_cast<int>(ring.size()); ++input.rank) {
       programs.push_back(algorithm.record(input));
     }
     const VerifyResult result = verify_programs(programs, Collective::kAllReduce, 0, true, kSlots);
     EXPECT_EQ(result.reason, "");
-    EXPECT_EQ(result.chunks_moved, in_hub == 1 ? kCount - 1 : 33);
+    EXPECT_EQ(result.chunks_moved, hub.children_max);
   }
 }
 
