@@ -60,9 +60,9 @@ Result<UniqueId> derive(const Config& config, const LaunchedRank& launched) {
   const PortRange range = given.low == 0 ? kPorts : given;
   Fnv1a hash;
   hash.mix(launched.key);
-  const auto nports = static_cast<uint64_t>(range.high - range.low + 1);
-  const uint64_t port =
-      launched.port != 0 ? launched.port : static_cast<uint64_t>(range.low) + hash.value() % nports;
+  const auto low = static_cast<uint64_t>(range.low);
+  const uint64_t nports = static_cast<uint64_t>(range.high) - low + 1;
+  const uint64_t port = launched.port != 0 ? launched.port : low + hash.value() % nports;
   const bool bare_ipv6 =
       launched.host.find(':') != std::string::npos && launched.host.front() != '[';
   const std::string host = bare_ipv6 ? fmt::format("[{}]", launched.host) : launched.host;

@@ -115,7 +115,7 @@ class Session {
                            fmt::format("PMIx_Get of {}", key).c_str()));
     const auto destroy = [this](pmix_value_t* owned) {
       pmix_.destruct(owned);
-      std::free(owned);
+      std::free(owned);  // NOLINT(cppcoreguidelines-owning-memory): made by libpmix
     };
     const std::unique_ptr<pmix_value_t, decltype(destroy)> owner(value, destroy);
     return use(*value);
