@@ -28,10 +28,31 @@ uint64_t Random::next(uint64_t most) noexcept {
   return most == UINT64_MAX ? mixed : mixed % (most + 1);
 }
 
+// ---- neighbours ----
+
+void Neighbours::advance_others(const Connection& tested) const {
+  for (Connection* const each : connections_) {
+    if (each != &tested) {
+      each->advance_elsewhere();
+    }
+  }
+}
+
+bool Neighbours::have_overtaken(const Connection& connection, uint64_t completion) const {
+  return std::any_of(connections_.begin(), connections_.end(), [&](const Connection* each) {
+    return each != &connection && each->last_reported() > completion;
+  });
+}
+
 // ---- both ends ----
 
 Connection::Connection(Options options)
-    : options_(options), random_(options_.seed), requests_(options_.requests) {
+    : options_(options),
+      random_(options_.seed),
+      advanced_elsewhere_(Clock::now()),
+      requests_(options_.requests) {
+  const auto turn = options_.neighbours->turn();
+  options_.neighbours->add(*this);
   for (plexus_net_request_t& request : requests_) {
     request.connection = this;
     free_.push_back(&request);
@@ -40,8 +61,14 @@ Connection::Connection(Options options)
 
 Connection::~Connection() = default;
 
+void Connection::leave() {
+  const auto turn = options_.neighbours->turn();
+  options_.neighbours->remove(*this);
+}
+
 int32_t Connection::register_memory(const plexus_net_region_t& region,
                                     plexus_net_memory_t** memory) {
+  const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;
   }
@@ -59,6 +86,7 @@ int32_t Connection::register_memory(const plexus_net_region_t& region,
 }
 
 int32_t Connection::deregister(plexus_net_memory_t* memory) {
+  const auto turn = options_.neighbours->turn();
   const std::unique_ptr<plexus_net_memory_t> owner(memory);
   std::erase(memory_, memory);
   return memory->inner == nullptr ? PLEXUS_OK : options_.ops->deregister(memory->inner);
@@ -91,6 +119,8 @@ int32_t Connection::test_inner(plexus_net_request_t& request, uint64_t* sizes_by
 
 void Connection::finish(plexus_net_request_t& request) {
   request.is_done = true;
+  request.done = Clock::now();
+  request.completion = options_.neighbours->next_completion();
   request.tests_held = static_cast<uint32_t>(random_.next(options_.effects.reorder_tests_max));
 }
 
@@ -127,29 +157,55 @@ int32_t Connection::report_fault() const {
   return fault_;
 }
 
-int32_t Connection::test(plexus_net_request_t& request, uint64_t* sizes_bytes) {
-  int32_t code = PLEXUS_OK;
-  if (!request.is_done) {
-    // Messages that arrived before the cut can still be flushed.
-    const bool is_flush = request.kind == Kind::kFlush && !is_cut();
-    code = is_flush ? PLEXUS_OK : report_fault();
-    if (code == PLEXUS_OK) {
-      code = is_flush ? test_inner(request, nullptr) : progress();
-    }
-    if (request.is_done) {
-      code = PLEXUS_OK;  // the connection ended in another request
-    }
-    if (code == PLEXUS_OK && request.kind == Kind::kFlush) {
-      request.is_done = true;
-    }
+void Connection::advance_elsewhere() {
+  if (options_.effects.elsewhere > Nanoseconds(0) && fault_ == PLEXUS_OK) {
+    advanced_elsewhere_ = Clock::now();
+    static_cast<void>(progress());  // a failure is kept for the connection's own test
   }
-  if (code == PLEXUS_OK && (!request.is_done || request.tests_held > 0)) {
-    request.tests_held -= request.is_done ? 1 : 0;
+}
+
+int32_t Connection::progress_here() {
+  const Nanoseconds patience = options_.effects.elsewhere;
+  const bool is_left_to_others =
+      patience > Nanoseconds(0) && Clock::now() < advanced_elsewhere_ + patience;
+  return is_left_to_others ? PLEXUS_OK : progress();
+}
+
+bool Connection::is_held(plexus_net_request_t& request) const {
+  const Effects& effects = options_.effects;
+  if (request.tests_held > 0) {
+    --request.tests_held;
+    return true;
+  }
+  const auto age = Clock::now() - request.done;
+  return age < effects.late || (age < effects.overtake &&
+                                !options_.neighbours->have_overtaken(*this, request.completion));
+}
+
+int32_t Connection::test_undone(plexus_net_request_t& request) {
+  // Messages that arrived before the cut can still be flushed.
+  const bool is_flush = request.kind == Kind::kFlush && !is_cut();
+  int32_t code = is_flush ? PLEXUS_OK : report_fault();
+  if (code == PLEXUS_OK) {
+    code = is_flush ? test_inner(request, nullptr) : progress_here();
+  }
+  if (request.is_done) {
+    return PLEXUS_OK;  // the connection ended in another request
+  }
+  if (code == PLEXUS_OK && request.kind == Kind::kFlush) {
+    request.is_done = true;
+  }
+  return code;
+}
+
+int32_t Connection::test(plexus_net_request_t& request, uint64_t* sizes_bytes) {
+  const auto turn = options_.neighbours->turn();
+  options_.neighbours->advance_others(*this);
+  const int32_t code = request.is_done ? PLEXUS_OK : test_undone(request);
+  if (code == PLEXUS_AGAIN || (code == PLEXUS_OK && (!request.is_done || is_held(request)))) {
     return PLEXUS_AGAIN;
   }
-  if (code == PLEXUS_AGAIN) {
-    return code;
-  }
+  last_reported_ = std::max(last_reported_, request.completion);
   if (code == PLEXUS_OK && sizes_bytes != nullptr) {
     std::copy_n(request.sizes_bytes.begin(), request.count, sizes_bytes);
   }
@@ -159,7 +215,10 @@ int32_t Connection::test(plexus_net_request_t& request, uint64_t* sizes_bytes) {
 
 // ---- sending ----
 
-SendConnection::~SendConnection() { close_inner(); }
+SendConnection::~SendConnection() {
+  leave();
+  close_inner();
+}
 
 void SendConnection::close_inner() {
   if (!std::exchange(is_closed_, true)) {
@@ -192,6 +251,7 @@ Clock::time_point SendConnection::compute_due(uint64_t size_bytes) {
 }
 
 int32_t SendConnection::isend(const plexus_net_buffer_t& message, plexus_net_request_t** request) {
+  const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;
   }
@@ -205,7 +265,7 @@ int32_t SendConnection::isend(const plexus_net_buffer_t& message, plexus_net_req
   made->due = compute_due(message.size_bytes);
   unsent_.push_back(made);
   *request = made;
-  if (const int32_t code = progress(); code != PLEXUS_OK) {
+  if (const int32_t code = send_due(); code != PLEXUS_OK) {
     unsent_.clear();
     return code;
   }
@@ -277,7 +337,10 @@ int32_t SendConnection::test_sent() {
 
 // ---- receiving ----
 
-RecvConnection::~RecvConnection() { close_inner(); }
+RecvConnection::~RecvConnection() {
+  leave();
+  close_inner();
+}
 
 void RecvConnection::close_inner() {
   if (!std::exchange(is_closed_, true)) {
@@ -293,6 +356,7 @@ int32_t RecvConnection::register_inner(const plexus_net_region_t& region,
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const auto turn = options_.neighbours->turn();
   if (const int32_t code = report_fault(); code != PLEXUS_OK) {
     return code;
   }
@@ -322,15 +386,13 @@ int32_t RecvConnection::irecv(uint32_t count,
   }
   unfinished_.push_back(made);
   *request = made;
-  if (const int32_t code = progress(); code != PLEXUS_OK) {
-    return code;
-  }
-  return PLEXUS_OK;
+  return progress_here();
 }
 
 int32_t RecvConnection::flush(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const auto turn = options_.neighbours->turn();
   *request = nullptr;
   if (options_.ops->flush == nullptr || is_cut()) {
     return report_fault();

@@ -8,7 +8,7 @@
 // With pieces, a message is sent as pieces of `piece_bytes` and a last, shorter piece, possibly of
 // 0 bytes; the receiving end joins them. Pieces of one tag are sent one after the other.
 //
-// Threads: one at a time per connection.
+// Threads: any; those of one communicator take turns (Neighbours).
 #pragma once
 
 #include <array>
@@ -21,13 +21,13 @@
 
 #include "plugin-api/plexus_net.h"
 
+#include "plugins/net-chaos/neighbours.hpp"
 #include "plugins/net-chaos/script.hpp"
 #include "plugins/support/log.hpp"
 
 namespace plexus::net_chaos {
 
 using Clock = std::chrono::steady_clock;
-class Connection;
 
 }  // namespace plexus::net_chaos
 
@@ -40,6 +40,8 @@ struct plexus_net_request {
   bool is_last = false;                   // that piece ends the message
   bool is_done = false;
   uint32_t tests_held = 0;  // number of further tests before the result is reported
+  uint64_t completion = 0;  // its number in the communicator, once it is done
+  plexus::net_chaos::Clock::time_point done;  // when it was
   uint32_t count = 0;
   uint64_t moved_bytes = 0;                  // in finished pieces
   plexus::net_chaos::Clock::time_point due;  // for sends: earliest time
@@ -74,6 +76,7 @@ class Connection {
     Effects effects;
     uint64_t seed;
     size_t requests;
+    Neighbours* neighbours;
   };
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -84,6 +87,10 @@ class Connection {
                                         plexus_net_memory_t** memory);
   [[nodiscard]] int32_t deregister(plexus_net_memory_t* memory);
   [[nodiscard]] int32_t test(plexus_net_request_t& request, uint64_t* sizes_bytes);
+  /// Advances it in a test of another connection, if the script says so.
+  void advance_elsewhere();
+  /// Number of the latest completion that was reported.
+  [[nodiscard]] uint64_t last_reported() const noexcept { return last_reported_; }
 
  protected:
   explicit Connection(Options options);
@@ -92,6 +99,10 @@ class Connection {
   virtual void close_inner() = 0;
   /// Advances what can advance; a failing code breaks the connection.
   [[nodiscard]] virtual int32_t progress() = 0;
+  /// progress() in a call of this connection, unless the script leaves that to others'.
+  [[nodiscard]] int32_t progress_here();
+  /// Leaves its neighbours; each derived class's destructor begins with it.
+  void leave();
 
   /// An unused request; null: none is free, or the script demands PLEXUS_AGAIN.
   [[nodiscard]] plexus_net_request_t* begin(plexus_net_request_t::Kind kind);
@@ -116,7 +127,12 @@ class Connection {
 
  private:
   void forget_memory();
+  /// Whether the report of a finished request has to wait.
+  [[nodiscard]] bool is_held(plexus_net_request_t& request) const;
+  [[nodiscard]] int32_t test_undone(plexus_net_request_t& request);
 
+  Clock::time_point advanced_elsewhere_;
+  uint64_t last_reported_ = 0;
   int32_t fault_ = PLEXUS_OK;
   std::string fault_text_;
   std::vector<plexus_net_request_t> requests_;

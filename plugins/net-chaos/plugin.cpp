@@ -24,6 +24,7 @@
 
 using plexus::net_chaos::Connection;
 using plexus::net_chaos::load_inner;
+using plexus::net_chaos::Neighbours;
 using plexus::net_chaos::Random;
 using plexus::net_chaos::RecvConnection;
 using plexus::net_chaos::Script;
@@ -60,6 +61,7 @@ struct plexus_net_context {
   plexus_net_context_t* inner = nullptr;
   std::atomic<uint32_t> sends{0};
   std::atomic<uint32_t> recvs{0};
+  Neighbours neighbours = {};
 };
 
 struct plexus_net_listen {
@@ -186,12 +188,16 @@ int32_t start_listening(plexus_net_context_t* context,
   });
 }
 
-Connection::Options options_of(const plexus_net_context& context,
+Connection::Options options_of(plexus_net_context& context,
                                const plexus::net_chaos::Subject& subject) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;  // gives neighbouring connections different seeds
   const uint64_t number = uint64_t{subject.connection} * 2 + (subject.is_send ? 1 : 0);
-  return {context.ops, context.log, context.script.effects_of(subject),
-          context.seed ^ (number + 1) * kOdd, subject.is_send ? kSendRequestsMax : kRequestsMax};
+  return {context.ops,
+          context.log,
+          context.script.effects_of(subject),
+          context.seed ^ (number + 1) * kOdd,
+          subject.is_send ? kSendRequestsMax : kRequestsMax,
+          &context.neighbours};
 }
 
 int32_t connect(plexus_net_context_t* context,

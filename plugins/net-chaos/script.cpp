@@ -56,14 +56,10 @@ Result<Nanoseconds> parse_time(std::string_view text) {
 
 using Parse = Result<void>(std::string_view value, Effects& effects);
 
-Result<void> parse_delay(std::string_view value, Effects& effects) {
+template <Nanoseconds Effects::*kEffect>
+Result<void> parse_time_of(std::string_view value, Effects& effects) {
   PLEXUS_TRY(time, parse_time(value));
-  effects.delay = time;
-  return ok();
-}
-Result<void> parse_jitter(std::string_view value, Effects& effects) {
-  PLEXUS_TRY(time, parse_time(value));
-  effects.jitter = time;
+  effects.*kEffect = time;
   return ok();
 }
 Result<void> parse_rate(std::string_view value, Effects& effects) {
@@ -119,15 +115,18 @@ struct EffectName {
   std::string_view name;
   Parse* parse;
 };
-constexpr std::array<EffectName, 9> kEffects = {{{"delay", parse_delay},
-                                                 {"jitter", parse_jitter},
-                                                 {"rate", parse_rate},
-                                                 {"stall", parse_stall},
-                                                 {"cut", parse_cut},
-                                                 {"again", parse_again},
-                                                 {"reorder", parse_reorder},
-                                                 {"flip", parse_flip},
-                                                 {"piece", parse_piece}}};
+constexpr std::array<EffectName, 12> kEffects = {{{"delay", parse_time_of<&Effects::delay>},
+                                                  {"jitter", parse_time_of<&Effects::jitter>},
+                                                  {"rate", parse_rate},
+                                                  {"stall", parse_stall},
+                                                  {"cut", parse_cut},
+                                                  {"again", parse_again},
+                                                  {"reorder", parse_reorder},
+                                                  {"flip", parse_flip},
+                                                  {"late", parse_time_of<&Effects::late>},
+                                                  {"overtake", parse_time_of<&Effects::overtake>},
+                                                  {"elsewhere", parse_time_of<&Effects::elsewhere>},
+                                                  {"piece", parse_piece}}};
 constexpr uint32_t kPieceBit = 1u << (kEffects.size() - 1);
 
 void copy_effect(size_t number, const Effects& from, Effects& to) {
@@ -156,6 +155,15 @@ void copy_effect(size_t number, const Effects& from, Effects& to) {
       break;
     case 7:
       to.flip_at_byte = from.flip_at_byte;
+      break;
+    case 8:
+      to.late = from.late;
+      break;
+    case 9:
+      to.overtake = from.overtake;
+      break;
+    case 10:
+      to.elsewhere = from.elsewhere;
       break;
     default:
       to.piece_bytes = from.piece_bytes;
@@ -208,7 +216,7 @@ Result<void> parse_effect(std::string_view word, Rule& rule) {
   }
   return fail(PLEXUS_INVALID_USAGE,
               "'{}' in PLEXUS_CHAOS_SCRIPT is not an effect: expected delay, jitter, rate, stall, "
-              "cut, again, reorder, flip or piece, each with =",
+              "cut, again, reorder, flip, late, overtake, elsewhere or piece, each with =",
               word);
 }
 

@@ -31,6 +31,9 @@ struct Effects {
   uint64_t flip_at_byte = std::numeric_limits<uint64_t>::max();
   uint32_t again_percent = 0;
   uint32_t reorder_tests_max = 0;
+  Nanoseconds late{0};
+  Nanoseconds overtake{0};
+  Nanoseconds elsewhere{0};
   uint64_t piece_bytes = 0;  // 0: whole messages
 };
 

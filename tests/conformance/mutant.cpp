@@ -21,6 +21,7 @@
 #include <string_view>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "plugin-api/plexus_net.h"
@@ -261,6 +262,54 @@ const void* mix_up(const plexus_net_send_t* send, const void* data, uint64_t siz
   return kept.back().data();
 }
 
+/// Completions that depend on other connections, as if all shared one queue of completions.
+class SharedQueue {
+ public:
+  void begin(plexus_net_request_t* request, const void* connection) {
+    const std::scoped_lock lock(mutex_);
+    requests_[request] = {connection, 0, {}};
+  }
+  int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
+    const std::scoped_lock lock(mutex_);
+    Request& own = requests_[request];
+    const bool was_tested_last = std::exchange(last_tested_, own.connection) == own.connection;
+    if (is_mutant("test_elsewhere") && was_tested_last) {
+      return PLEXUS_AGAIN;
+    }
+    if (own.completion == 0) {
+      if (const int32_t code = inner().test(request, own.sizes_bytes.data()); code != PLEXUS_OK) {
+        return code;
+      }
+      own.completion = ++completions_;
+      latest_[own.connection] = own.completion;
+    }
+    const bool is_overtaken = std::any_of(latest_.begin(), latest_.end(), [&](const auto& each) {
+      return each.first != own.connection && each.second > own.completion;
+    });
+    if (is_mutant("test_after_others") && !is_overtaken) {
+      return PLEXUS_AGAIN;
+    }
+    if (sizes_bytes != nullptr) {
+      *sizes_bytes = own.sizes_bytes[0];
+    }
+    return PLEXUS_OK;
+  }
+
+ private:
+  struct Request {
+    const void* connection = nullptr;
+    uint64_t completion = 0;  // its number; 0: not complete
+    std::array<uint64_t, PLEXUS_NET_RECVS_MAX> sizes_bytes{};
+  };
+  std::mutex mutex_;
+  const void* last_tested_ = nullptr;
+  uint64_t completions_ = 0;
+  std::map<const void*, uint64_t> latest_;
+  std::map<plexus_net_request_t*, Request> requests_;
+};
+SharedQueue shared_queue;
+bool has_shared_queue() { return is_mutant("test_elsewhere") || is_mutant("test_after_others"); }
+
 int32_t isend(plexus_net_send_t* send,
               const void* data,
               uint64_t size_bytes,
@@ -277,7 +326,9 @@ int32_t isend(plexus_net_send_t* send,
   if (is_mutant("isend_sleeps")) {
     sleep_ms(20);
   }
-  if (is_mutant("isend_corrupts") && size_bytes > 100) {
+  const bool is_early_long =
+      is_mutant("isend_spoils_early") && size_bytes > 200000 && last_data == nullptr;
+  if ((is_mutant("isend_corrupts") && size_bytes > 100) || is_early_long) {
     static thread_local std::vector<char> copy;
     copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + size_bytes);
     copy[size_bytes / 2] ^= 1;
@@ -311,6 +362,9 @@ int32_t isend(plexus_net_send_t* send,
     say(sink, PLEXUS_LOG_INFO, __FILE__, __LINE__, "mutant: a message");
   }
   const int32_t code = inner().isend(send, data, size_bytes, tag, memory, request);
+  if (has_shared_queue() && code == PLEXUS_OK) {
+    shared_queue.begin(*request, send);
+  }
   if (is_mutant("isend_code") && code == PLEXUS_AGAIN) {
     return -11;
   }
@@ -366,6 +420,9 @@ int32_t irecv(plexus_net_recv_t* recv,
     const std::scoped_lock lock(receives_mutex);
     receives.push_back(*request);
   }
+  if (has_shared_queue() && code == PLEXUS_OK) {
+    shared_queue.begin(*request, recv);
+  }
   return code;
 }
 
@@ -383,6 +440,9 @@ int32_t irecv_pieces(plexus_net_recv_t* recv,
 int32_t test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
   if (request == flush_request()) {
     return test_flush();
+  }
+  if (has_shared_queue()) {
+    return shared_queue.test(request, sizes_bytes);
   }
   if (is_mutant("test_in_order") && is_behind(request)) {
     return PLEXUS_AGAIN;

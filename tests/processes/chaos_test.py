@@ -9,6 +9,10 @@ SCRIPTS = {
     "call again, pieces, other order": "*: again=30% reorder=8 piece=10000",
     "slow and uneven": "send: delay=200us jitter=500us rate=2Gbit/s; send connection=0: stall=64KiB/5ms",
     "all at once": "*: again=20% reorder=4 piece=4096; send: jitter=100us; send connection=1: rate=1Gbit/s",
+    "completions come late": "*: late=300us",
+    "other connections' completions come first": "*: overtake=500us",
+    "completions only in tests of other connections": "*: elsewhere=5ms",
+    "late, mixed and elsewhere": "*: late=50us overtake=200us elsewhere=2ms reorder=8 again=20%",
 }
 
 
@@ -74,6 +78,12 @@ class Chaos(job.Test):
         for each in [rank.end(40) for rank in ranks]:
             self.assertNotEqual(each.returncode, 0)
             self.assertIn("PLEXUS_NET_CHECKSUM is '0' on rank 0", each.stderr)
+
+    def test_ranks_that_are_threads_over_completions_of_others(self):
+        for collective in job.COLLECTIVES:
+            for script in ("*: overtake=500us", "*: elsewhere=5ms"):
+                with self.subTest(collective, script=script):
+                    self.run_perf(collective, *SIZES, "--ranks", 3, "--mode", "threads", PLEXUS_CHAOS_SCRIPT=script, **OVER_CHAOS)
 
     def test_through_its_nccl_tables(self):
         for version in ("v8", "v12"):

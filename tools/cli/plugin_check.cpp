@@ -18,6 +18,7 @@
 #include "tools/cli/flags.hpp"
 #include "tools/conformance/bench.hpp"
 #include "tools/conformance/elf_file.hpp"
+#include "tools/conformance/repetition.hpp"
 #include "tools/conformance/report.hpp"
 #include "tools/conformance/runner.hpp"
 
@@ -35,6 +36,7 @@ struct CheckFlags {
   std::string json;
   std::string junit;
   std::string summary;
+  std::string programs;  // a folder
   std::string abi;
   std::string kind;
   std::vector<std::string> only;
@@ -139,6 +141,35 @@ Result<void> write_reports(const CheckFlags& flags,
   return ok();
 }
 
+/// Writes a program for each failure of the data path, and says where it is or why there is none.
+Result<void> write_programs(const CheckFlags& flags,
+                            const Subject& subject,
+                            const Identity& identity,
+                            const std::vector<Verdict>& verdicts) {
+  std::error_code error;
+  fs::create_directories(flags.programs, error);
+  for (const Verdict& verdict : verdicts) {
+    const bool is_failure = verdict.outcome == conformance::Outcome::kFail;
+    if (!is_failure || identity.kind != PluginKind::kNet) {
+      continue;
+    }
+    const char* const id = verdict.check->id;
+    if (!conformance::is_repeatable(*verdict.check)) {
+      fmt::print(stderr, "{}: no program: it is not a check of messages\n", id);
+      continue;
+    }
+    const auto program = conformance::make_repetition(subject, identity, verdict);
+    if (program.has_error()) {
+      fmt::print(stderr, "{}: no program: {}\n", id, program.error().message());
+      continue;
+    }
+    const fs::path file = fs::path(flags.programs) / fmt::format("{}.c", id);
+    PLEXUS_TRY(write_json(file.string(), program.value()));
+    fmt::print(stderr, "{}: {} repeats it\n", id, file.string());
+  }
+  return ok();
+}
+
 /// Prints one line and the library's own lines.
 Result<int> say_unchecked(const CheckFlags& flags, const conformance::ReportHead& head) {
   if (flags.json != "-") {
@@ -182,6 +213,9 @@ Result<int> check(const CheckFlags& flags) {
     fmt::print("{}{}\n", format_failures(verdicts), format_counts(counts));
   }
   PLEXUS_TRY(write_reports(flags, head, verdicts));
+  if (!flags.programs.empty()) {
+    PLEXUS_TRY(write_programs(flags, subject, identity, verdicts));
+  }
   const bool is_plugin = identity.kind != PluginKind::kNone;
   if (is_table && !is_plugin) {
     fmt::print("it is not a usable plugin: {}\n", identity.problem);
@@ -278,6 +312,11 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
       ->add_option("--summary", flags->summary,
                    "write a report in Markdown to this file (-: stdout)")
       ->type_name("FILE");
+  check
+      ->add_option("--programs", flags->programs,
+                   "write a C program that repeats it to this folder, for each failed check of "
+                   "messages of a net plugin")
+      ->type_name("FOLDER");
   check->add_flag("--with-cudart-stub", flags->has_cudart_stub,
                   "load a stand-in for CUDA's runtime before the plugin; its functions all report "
                   "that there is no GPU");

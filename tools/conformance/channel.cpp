@@ -36,12 +36,14 @@ Channel::Channel(Channel&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       seat_(other.seat_),
       peer_(other.peer_),
+      trace_(other.trace_),
       limit_(other.limit_) {}
 
 Channel& Channel::operator=(Channel&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(seat_, other.seat_);
   std::swap(peer_, other.peer_);
+  std::swap(trace_, other.trace_);
   std::swap(limit_, other.limit_);
   return *this;
 }
@@ -52,7 +54,8 @@ Channel::~Channel() {
   }
 }
 
-void Channel::attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit) {
+void Channel::attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit, Trace& trace) {
+  trace_ = &trace;
   seat_ = &seat;
   peer_ = peer;
   limit_ = limit;
@@ -102,6 +105,7 @@ Result<void> Channel::receive_bytes(std::span<std::byte> bytes) {
 }
 
 Result<void> Channel::meet() {
+  trace_->add("meet");
   PLEXUS_TRY(send(std::byte{1}));
   PLEXUS_TRY(receive<std::byte>());
   return ok();

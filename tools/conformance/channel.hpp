@@ -12,6 +12,7 @@
 
 #include "core/base/result.hpp"
 #include "tools/conformance/board.hpp"
+#include "tools/conformance/trace.hpp"
 
 namespace plexus::conformance {
 
@@ -25,8 +26,8 @@ class Channel {
   ~Channel();
 
   /// `peer`: the other process's seat. `seat` shows when the process waits here. Waits end after
-  /// `limit`.
-  void attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit);
+  /// `limit`. Meetings are written to `trace`.
+  void attach(Seat& seat, const Seat* peer, std::chrono::milliseconds limit, Trace& trace);
 
   template <class T>
   [[nodiscard]] Result<void> send(const T& value) {
@@ -56,6 +57,7 @@ class Channel {
   int fd_ = -1;
   Seat* seat_ = nullptr;
   const Seat* peer_ = nullptr;
+  Trace* trace_ = nullptr;
   std::chrono::milliseconds limit_{0};
 };
 

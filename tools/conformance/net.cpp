@@ -13,6 +13,27 @@ plexus_net_region_t make_region(const void* data, uint64_t size_bytes) {
   return {const_cast<void*>(data), size_bytes, 0, -1, PLEXUS_MEMORY_HOST};
 }
 
+const void* address(const void* handle) { return handle; }  // fmt accepts no other pointers
+
+/// Writes how a post ended.
+void trace_post(Trace& trace, int32_t code, const plexus_net_request_t* request) {
+  if (code == PLEXUS_OK) {
+    trace.add("ok {}", address(request));
+  } else {
+    trace.add("{}", code == PLEXUS_AGAIN ? "again" : "failed");
+  }
+}
+void trace_test(Trace& trace, int32_t code, const plexus_net_request_t* request) {
+  if (code != PLEXUS_AGAIN) {
+    trace.add("done {}", address(request));
+  }
+}
+std::string format_buffer(const void* data, uint64_t size_bytes, int32_t tag) {
+  constexpr uintptr_t kAlignment = 64;
+  return fmt::format("{} {} {} {}", size_bytes, tag, reinterpret_cast<uintptr_t>(data) % kAlignment,
+                     data == nullptr ? 1 : 0);
+}
+
 }  // namespace
 
 Error failed(Monitor& monitor, const char* call, int32_t code) {
@@ -38,6 +59,7 @@ Result<Context> Context::open(const Net& net, uint64_t comm_id) {
   if (made != PLEXUS_OK) {
     return failed(monitor, "init", made);
   }
+  net.stand->trace().add("init {} {}", address(raw), comm_id);
   Context context(net, raw);
   uint32_t count = 0;
   const int32_t counted =
@@ -71,12 +93,23 @@ Result<Listen> Context::listen(uint32_t device) const {
   if (raw == nullptr) {
     return wrong("listen returned PLEXUS_OK but no handle");
   }
+  trace().add("listen {} {} {} {}", address(raw_), device, address(raw),
+              Trace::fingerprint(handle));
   return Listen(*net_, raw, handle);
 }
 
 int32_t Send::try_connect() {
-  return monitor().call(Place::kConnect,
-                        [&] { return net_->ops().connect(context_, device_, &handle_, &raw_); });
+  if (traced_ == 0) {
+    traced_ = trace().next_end();
+    trace().add("connect {} {} {} {}", traced_, address(context_), device_,
+                Trace::fingerprint(handle_));
+  }
+  const int32_t code = monitor().call(
+      Place::kConnect, [&] { return net_->ops().connect(context_, device_, &handle_, &raw_); });
+  if (code == PLEXUS_OK) {
+    trace().add("connected {}", traced_);
+  }
+  return code;
 }
 
 int32_t Send::isend(const void* data,
@@ -85,9 +118,11 @@ int32_t Send::isend(const void* data,
                     plexus_net_memory_t* memory,
                     plexus_net_request_t** request) {
   *request = nullptr;
+  trace().add("isend {} {}", traced_, format_buffer(data, size_bytes, tag));
   const int32_t code = monitor().call(Place::kIsend, [&] {
     return net_->ops().isend(raw_, data, size_bytes, tag, memory, request);
   });
+  trace_post(trace(), code, *request);
   if (code == PLEXUS_OK && *request == nullptr) {
     monitor().report("isend returned PLEXUS_OK but no request");
   }
@@ -105,7 +140,10 @@ int32_t Send::isend_pieces(std::span<const plexus_net_piece_t> pieces,
 }
 
 int32_t Send::test(plexus_net_request_t* request, uint64_t* size_bytes) {
-  return monitor().call(Place::kTest, [&] { return net_->ops().test(request, size_bytes); });
+  const int32_t code =
+      monitor().call(Place::kTest, [&] { return net_->ops().test(request, size_bytes); });
+  trace_test(trace(), code, request);
+  return code;
 }
 
 Result<plexus_net_memory_t*> Send::register_memory(const void* data, uint64_t size_bytes) {
@@ -120,14 +158,29 @@ Result<plexus_net_memory_t*> Send::register_memory(const void* data, uint64_t si
 }
 
 int32_t Recv::try_accept() {
-  return monitor().call(Place::kAccept, [&] { return net_->ops().accept(listen_, &raw_); });
+  if (traced_ == 0) {
+    traced_ = trace().next_end();
+    trace().add("accept {} {}", traced_, address(listen_));
+  }
+  const int32_t code =
+      monitor().call(Place::kAccept, [&] { return net_->ops().accept(listen_, &raw_); });
+  if (code == PLEXUS_OK) {
+    trace().add("connected {}", traced_);
+  }
+  return code;
 }
 
 int32_t Recv::irecv(std::span<const plexus_net_buffer_t> buffers, plexus_net_request_t** request) {
   *request = nullptr;
+  std::string traced;
+  for (const plexus_net_buffer_t& buffer : buffers) {
+    traced += " " + format_buffer(buffer.data, buffer.size_bytes, buffer.tag);
+  }
+  trace().add("irecv {}{}", traced_, traced);
   const int32_t code = monitor().call(Place::kIrecv, [&] {
     return net_->ops().irecv(raw_, static_cast<uint32_t>(buffers.size()), buffers.data(), request);
   });
+  trace_post(trace(), code, *request);
   if (code == PLEXUS_OK && *request == nullptr) {
     monitor().report("irecv returned PLEXUS_OK but no request");
   }
@@ -145,7 +198,10 @@ int32_t Recv::irecv_pieces(std::span<const plexus_net_piece_t> pieces,
 }
 
 int32_t Recv::test(plexus_net_request_t* request, uint64_t* sizes_bytes) {
-  return monitor().call(Place::kTest, [&] { return net_->ops().test(request, sizes_bytes); });
+  const int32_t code =
+      monitor().call(Place::kTest, [&] { return net_->ops().test(request, sizes_bytes); });
+  trace_test(trace(), code, request);
+  return code;
 }
 
 Result<plexus_net_memory_t*> Recv::register_memory(const void* data, uint64_t size_bytes) {

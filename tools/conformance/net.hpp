@@ -53,6 +53,7 @@ class Owned {
 
  protected:
   [[nodiscard]] Monitor& monitor() const noexcept { return net_->stand->monitor(); }
+  [[nodiscard]] Trace& trace() const noexcept { return net_->stand->trace(); }
   const Net* net_;
   Raw* raw_;
 };
@@ -81,6 +82,7 @@ class Send : public Owned<plexus_net_send_t, &plexus_net_ops::close_send, Place:
   plexus_net_context_t* context_;
   uint32_t device_;
   NetHandle handle_;
+  uint32_t traced_ = 0;  // its number in the trace, from the first try
 };
 
 /// The receiving end.
@@ -98,6 +100,7 @@ class Recv : public Owned<plexus_net_recv_t, &plexus_net_ops::close_recv, Place:
 
  private:
   plexus_net_listen_t* listen_;
+  uint32_t traced_ = 0;
 };
 
 class Listen

@@ -19,8 +19,11 @@ using Clock = std::chrono::steady_clock;
 int Subject::nccl_version() const { return abi.starts_with('v') ? std::atoi(abi.c_str() + 1) : 0; }
 
 Stand::Stand(Options options, Seat& seat)
-    : options_(std::move(options)), seat_(&seat), monitor_(seat) {
-  options_.channel.attach(seat, options_.peer, bound(kWait));
+    : options_(std::move(options)),
+      seat_(&seat),
+      monitor_(seat),
+      trace_(options_.subject.trace, options_.role) {
+  options_.channel.attach(seat, options_.peer, bound(kWait), trace_);
 }
 
 Result<void> Stand::wait_until(const char* what,

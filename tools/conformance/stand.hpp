@@ -13,6 +13,7 @@
 #include "tools/conformance/channel.hpp"
 #include "tools/conformance/finding.hpp"
 #include "tools/conformance/monitor.hpp"
+#include "tools/conformance/trace.hpp"
 
 namespace plexus::conformance {
 
@@ -27,7 +28,8 @@ struct Subject {
   std::string kind;       // "net", "tuner", ... if the library has several kinds; "": the first
   // a library whose symbols are made available to the plugin; "": none
   std::filesystem::path preload = {};
-  uint32_t bench_mebibytes = 256;  // sent per size to measure the bandwidth
+  uint32_t bench_mebibytes = 256;    // sent per size to measure the bandwidth
+  std::filesystem::path trace = {};  // a folder for the traces of a check's processes; "": none
 
   /// The version that `abi` names; 0: none.
   [[nodiscard]] int nccl_version() const;
@@ -50,6 +52,7 @@ class Stand {
   /// 0 or 1; in a check with two processes both run the same function.
   [[nodiscard]] uint32_t role() const noexcept { return options_.role; }
   [[nodiscard]] Channel& peer() noexcept { return options_.channel; }
+  [[nodiscard]] Trace& trace() noexcept { return trace_; }
 
   /// `time`, extended on a slow machine.
   [[nodiscard]] milliseconds bound(milliseconds time) const noexcept {
@@ -72,6 +75,7 @@ class Stand {
   Options options_;
   Seat* seat_;
   Monitor monitor_;
+  Trace trace_;
 };
 
 }  // namespace plexus::conformance

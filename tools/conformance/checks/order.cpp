@@ -112,6 +112,28 @@ Result<void> early_messages(Pair& pair) {
   return second.expect_message(next);
 }
 
+Result<void> early_long_messages(Pair& pair) {
+  PLEXUS_TRY(context, Context::open(pair.send.net()));
+  constexpr size_t kMessages = 6;
+  std::deque<Bytes> messages;
+  std::deque<Room> rooms;
+  Traffic traffic(*pair.send.net().stand);
+  for (size_t i = 0; i < kMessages; ++i) {
+    messages.push_back(make_message(longest_message(context, uint64_t{300000} << (i % 3)), i));
+    PLEXUS_TRY(traffic.send(pair.send, messages.back()));
+  }
+  PLEXUS_TRY(traffic.settle(milliseconds(30)));
+  for (const Bytes& message : messages) {
+    rooms.emplace_back(message.size());
+    PLEXUS_TRY(traffic.recv(pair.recv, rooms.back()));
+  }
+  PLEXUS_TRY(traffic.finish());
+  for (size_t i = 0; i < kMessages; ++i) {
+    PLEXUS_TRY(rooms[i].expect_message(messages[i]));
+  }
+  return ok();
+}
+
 Result<void> early_receives(Pair& pair) {
   Room first(300);
   Room second(300);
@@ -168,6 +190,10 @@ constexpr std::array kChecks = {
           "plexus_net.h isend: a message whose buffer is not posted yet may hold up those sent "
           "after it",
           on_pair<early_messages>},
+    Check{"order.early_long", "keeps long messages that arrive before their receive",
+          "plexus_net.h isend: a message whose buffer is not posted yet may hold up those sent "
+          "after it",
+          on_pair<early_long_messages>},
     Check{"order.early_receive", "delivers a message to one receive and not to the next",
           kMatchRule, on_pair<early_receives>},
     Check{"order.not_done", "does not complete a receive before the message arrived",

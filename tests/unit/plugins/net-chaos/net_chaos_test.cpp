@@ -2,6 +2,7 @@
 // Effects of a script on connections of net-socket, through the core's interface. Delays are lower
 // bounds, because a loaded machine only makes them longer.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <string>
@@ -36,6 +37,7 @@ class Chaos {
         pair(test::connect_pair(sender_, receiver_)) {}
 
   [[nodiscard]] const NetContext& context() const { return sender_; }
+  [[nodiscard]] test::NetPair connect_another() { return test::connect_pair(sender_, receiver_); }
   /// Sends one message to a buffer of `room_bytes`; both posts may return kAgain.
   std::vector<std::byte> send(const std::vector<std::byte>& message,
                               size_t room_bytes,
@@ -192,6 +194,71 @@ TEST(NetChaos, ReorderTellsCompletionsInAnotherOrder) {
   EXPECT_TRUE(std::is_sorted(plain.begin(), plain.end()));
   const auto mixed = order_of_completions("recv: reorder=1000", "7");
   EXPECT_FALSE(std::is_sorted(mixed.begin(), mixed.end()));
+}
+
+TEST(NetChaos, LateReportsACompletionLater) {
+  Chaos chaos("recv: late=40ms");
+  const auto start = Clock::now();
+  const auto message = test::make_message(100, 2);
+  EXPECT_EQ(chaos.send(message, 100, 0), message);
+  EXPECT_GE(Clock::now() - start, 40ms);
+}
+
+/// A posted receive on each of two connections, the first of which has got its message.
+class TwoConnections {
+ public:
+  explicit TwoConnections(const char* script)
+      : chaos_(script), other_(chaos_.connect_another()), rooms_{make_room(), make_room()} {
+    const NetBuffer first = test::buffer_of(rooms_[0], 0);
+    const NetBuffer second = test::buffer_of(rooms_[1], 0);
+    EXPECT_EQ(chaos_.pair.recv.irecv({&first, 1}, &first_), NetStatus::kOk);
+    EXPECT_EQ(other_.recv.irecv({&second, 1}, &second_), NetStatus::kOk);
+    send(chaos_.pair);
+  }
+  static std::vector<std::byte> make_room() { return std::vector<std::byte>(16); }
+  static void send(test::NetPair& pair) {
+    static const auto kMessage = test::make_message(16, 1);
+    NetRequest* const sent = test::post_send(pair, kMessage, 0);
+    EXPECT_TRUE(test::poll_until([&] { return pair.send.test(sent, nullptr) == NetStatus::kOk; }));
+  }
+  void send_second() { send(other_); }
+  NetStatus test_first() { return chaos_.pair.recv.test(first_, nullptr); }
+  NetStatus test_second() { return other_.recv.test(second_, nullptr); }
+
+ private:
+  Chaos chaos_;
+  test::NetPair other_;
+  std::array<std::vector<std::byte>, 2> rooms_;
+  NetRequest* first_ = nullptr;
+  NetRequest* second_ = nullptr;
+};
+
+TEST(NetChaos, ElsewhereCompletesARequestInTestsOfOtherConnections) {
+  TwoConnections two("recv connection=0: elsewhere=60s");
+  constexpr int kTests = 10000;
+  for (int i = 0; i < kTests; ++i) {
+    ASSERT_EQ(two.test_first(), NetStatus::kAgain);
+  }
+  EXPECT_TRUE(test::poll_until([&] {
+    EXPECT_EQ(two.test_second(), NetStatus::kAgain);  // its own message was not sent
+    return two.test_first() == NetStatus::kOk;
+  }));
+}
+
+TEST(NetChaos, ElsewhereEndsWhenNobodyElseIsTested) {
+  TwoConnections two("recv connection=0: elsewhere=20ms");
+  EXPECT_TRUE(test::poll_until([&] { return two.test_first() == NetStatus::kOk; }));
+}
+
+TEST(NetChaos, OvertakeReportsALaterCompletionOfAnotherConnectionFirst) {
+  TwoConnections two("recv connection=0: overtake=60s");
+  constexpr int kTests = 10000;
+  for (int i = 0; i < kTests; ++i) {
+    ASSERT_EQ(two.test_first(), NetStatus::kAgain);
+  }
+  two.send_second();
+  ASSERT_TRUE(test::poll_until([&] { return two.test_second() == NetStatus::kOk; }));
+  EXPECT_EQ(two.test_first(), NetStatus::kOk);
 }
 
 TEST(NetChaos, CutLosesTheConnectionAtBothEnds) {

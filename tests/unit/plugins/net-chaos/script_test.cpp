@@ -30,7 +30,7 @@ TEST(ChaosScript, EmptyOneDoesNothing) {
 TEST(ChaosScript, ReadsEveryEffectWithItsUnits) {
   const Effects effects = effects_of(
       "*: delay=2ms jitter=30us rate=5Gbit/s stall=1MiB/1s cut=7KiB again=20% reorder=8 "
-      "flip=3 piece=4096");
+      "flip=3 late=4ms overtake=5ms elsewhere=6ms piece=4096");
   EXPECT_EQ(effects.delay, 2ms);
   EXPECT_EQ(effects.jitter, 30us);
   EXPECT_EQ(effects.rate_bit_per_s, 5'000'000'000u);
@@ -40,6 +40,9 @@ TEST(ChaosScript, ReadsEveryEffectWithItsUnits) {
   EXPECT_EQ(effects.again_percent, 20u);
   EXPECT_EQ(effects.reorder_tests_max, 8u);
   EXPECT_EQ(effects.flip_at_byte, 3u);
+  EXPECT_EQ(effects.late, 4ms);
+  EXPECT_EQ(effects.overtake, 5ms);
+  EXPECT_EQ(effects.elsewhere, 6ms);
   EXPECT_EQ(effects.piece_bytes, 4096u);
 }
 
