@@ -301,8 +301,10 @@ Result<MscclFile> parse_msccl(std::string_view text) {
   pugi::xml_document document;
   const pugi::xml_parse_result parsed = document.load_buffer(text.data(), text.size());
   if (!parsed) {
-    return fail(Code::kInvalidArgument, "line {}: {}",
-                1 + std::count(text.begin(), text.begin() + parsed.offset, '\n'),
+    // counted in what the text was converted to, which may be longer
+    const auto size = static_cast<ptrdiff_t>(text.size());
+    const auto end = text.begin() + std::clamp<ptrdiff_t>(parsed.offset, 0, size);
+    return fail(Code::kInvalidArgument, "line {}: {}", 1 + std::count(text.begin(), end, '\n'),
                 parsed.description());
   }
   const pugi::xml_node algo = document.child("algo");

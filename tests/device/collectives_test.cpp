@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every collective on CUDA ranks: the sums are exact, so results are compared bit by bit.
 #include <algorithm>
+#include <filesystem>
 
 #include "kernels/program/algorithms.hpp"
 #include "tests/device/job.hpp"
@@ -148,6 +149,38 @@ TEST(DeviceRanks, SpeakEveryAlgorithm) {
     const char* used = nullptr;
     ASSERT_EQ(plexusGetLastChoice(job.comm(0), &used, nullptr, nullptr), ncclSuccess);
     EXPECT_STREQ(used, algorithm.family);
+  }
+}
+
+/// Programs with what the table's do not have: several connections between two ranks, waits for
+/// several steps, local reductions, and scratch that lanes share over several loops.
+TEST(DeviceRanks, SpeakAlgorithmsFromFiles) {
+  const struct {
+    const char* name;
+    const char* setting;
+    Collective collective;
+    size_t nranks;
+  } files[] = {
+      {"ring-allreduce", "ring-allreduce", Collective::kAllReduce, 4},
+      {"allpairs-allreduce", "allpairs-allreduce", Collective::kAllReduce, 4},
+      {"doubling-allgather", "doubling-allgather", Collective::kAllGather, 4},
+      {"direct-reduce-scatter", "direct-reduce-scatter", Collective::kReduceScatter, 3},
+      {"hierarchical-alltoall", "alltoall:hierarchical-alltoall", Collective::kAllToAll, 4}};
+  if (!std::filesystem::exists(PLEXUS_MSCCL_SAMPLES)) {
+    GTEST_SKIP() << "the files are not on this machine: " << PLEXUS_MSCCL_SAMPLES;
+  }
+  const Setting path("PLEXUS_PROGRAM_PATH", PLEXUS_MSCCL_SAMPLES);
+  for (const auto& file : files) {
+    SCOPED_TRACE(file.name);
+    const Setting setting("NCCL_ALGO", file.setting);
+    const Setting one_channel("NCCL_MAX_CTAS", "1");  // a block for each lane
+    Job job(std::vector<int>(file.nranks, 0));
+    for (const size_t count : {size_t{8}, size_t{4'000}, size_t{400'000}}) {
+      expect_shape(job, *find_shape(file.collective), count, false);
+    }
+    const char* used = nullptr;
+    ASSERT_EQ(plexusGetLastChoice(job.comm(0), &used, nullptr, nullptr), ncclSuccess);
+    EXPECT_STREQ(used, file.name);
   }
 }
 

@@ -32,7 +32,7 @@ struct ProgramOptions {
   std::string json;
 };
 
-Result<void> write_text(const std::string& file_name, const std::string& text) {
+Result<void> write_output(const std::string& file_name, const std::string& text) {
   if (file_name == "-") {
     fmt::print("{}", text);
     return ok();
@@ -70,7 +70,7 @@ int run_export(const ProgramOptions& options) {
   const auto file = export_program(*algorithm, options.nranks, options.root);
   return file.has_error()
              ? report_error(file.error(), kExitUsage)
-             : report(write_text(options.output, format_program_json(file.value())), kExitUsage);
+             : report(write_output(options.output, format_program_json(file.value())), kExitUsage);
 }
 
 int run_import(const ProgramOptions& options) {
@@ -87,7 +87,7 @@ int run_import(const ProgramOptions& options) {
   file.root = proof.root;
   file.out_of_place = proof.out_of_place.proved;
   file.in_place = proof.in_place.proved || !has_in_place(file.collective);
-  return report(write_text(options.output, format_program_json(file)), kExitUsage);
+  return report(write_output(options.output, format_program_json(file)), kExitUsage);
 }
 
 std::string describe_forms(const ProgramFile& file, const ProgramProof& proof) {
@@ -184,7 +184,7 @@ int run_show(const ProgramOptions& options) {
   }
   const auto svg = draw_svg(file.value());
   return svg.has_error() ? report_error(svg.error(), kExitWrong)
-                         : report(write_text(options.svg, svg.value()), kExitUsage);
+                         : report(write_output(options.svg, svg.value()), kExitUsage);
 }
 
 CLI::App* add_file_command(

@@ -2,177 +2,38 @@
 // `plexus sim`: the time of a call on ranks that are not there: recorded programs on a virtual
 // clock (tools/sim, docs/simulator.md).
 #include <algorithm>
-#include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/datacenter/datacenter_map.hpp"
 #include "core/programs/program_file.hpp"
-#include "core/schedule/candidate.hpp"
-#include "core/schedule/partition.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
-#include "tools/sim/simulate.hpp"
-#include "tools/sim/trace.hpp"
+#include "tools/cli/sim/call.hpp"
+#include "tools/cli/sim/policy.hpp"
 
 namespace plexus {
 namespace {
 
-struct SimOptions {
-  Collective collective = Collective::kAllReduce;
-  int nranks = 8;
-  int ranks_per_node = 1;
-  size_t bytes_first = 8;
-  size_t bytes_last = 0;  // 0: as bytes_first
-  int factor = 4;
-  std::vector<std::string> families;  // empty: all
-  Protocol protocol = Protocol::kSimple;
-  int channels = 0;  // 0: as many as the algorithm has different programs
-  int root = 0;
-  int datacenters = 1;
-  size_t slot_bytes = kSlotBytesOfNetwork;
-  std::string program;  // a file, in place of algorithms of the table
-  // costs
-  double latency_us = 2;
-  double gbit_per_s = 200;
-  double near_latency_us = 0.5;
-  double near_gbit_per_s = 1600;
-  double wide_latency_us = 5000;
-  double wide_gbit_per_s = 100;
-  double message_us = 0;
-  double reduce_gb_per_s = 0;  // 0: infinitely fast
-  std::string fabric_file;
-  std::string trace;
-  std::string json;
-};
-
-constexpr double kBytesPerUsOfGbit = 125;
-constexpr double kBytesPerUsOfGb = 1000;
-
-/// By rank: those of the fabric, or equal parts; empty: one.
-std::vector<int> datacenters_of(const SimOptions& options, const Fabric* fabric) {
-  std::vector<int> datacenters;
-  const int nodes = (options.nranks + options.ranks_per_node - 1) / options.ranks_per_node;
-  for (int rank = 0; rank < options.nranks; ++rank) {
-    const int node = rank / options.ranks_per_node;
-    datacenters.push_back(fabric != nullptr
-                              ? fabric->datacenter_of(std::min(node, fabric->nodes() - 1))
-                              : static_cast<int>(int64_t{node} * options.datacenters / nodes));
-  }
-  return datacenters.back() == datacenters.front() ? std::vector<int>{} : datacenters;
-}
-
-SimJob job_of(const SimOptions& options,
-              const Algorithm& algorithm,
-              uint64_t bytes,
-              const Fabric* fabric) {
-  const bool on_fabric = fabric != nullptr;
-  SimJob job;
-  job.algorithm = &algorithm;
-  job.nranks = options.nranks;
-  job.ranks_per_node = options.ranks_per_node;
-  const uint64_t blocks =
-      is_blocked(algorithm.collective) ? static_cast<uint64_t>(options.nranks) : 1;
-  job.element_bytes = 4;
-  job.count = std::max<uint64_t>(1, bytes / job.element_bytes / blocks);
-  job.root = options.root;
-  job.channels = options.channels > 0 ? options.channels : algorithm.variants;
-  job.slot_bytes = static_cast<uint32_t>(options.slot_bytes);
-  job.protocol = options.protocol;
-  job.costs.near = {.latency_us = options.near_latency_us,
-                    .us_per_byte = 1 / (options.near_gbit_per_s * kBytesPerUsOfGbit),
-                    .message_us = options.message_us};
-  job.costs.far = {.latency_us = options.latency_us,
-                   .us_per_byte = on_fabric ? 0 : 1 / (options.gbit_per_s * kBytesPerUsOfGbit),
-                   .message_us = options.message_us};
-  // a fabric has the latency of its cables, also between datacenters
-  job.costs.wide = {
-      .latency_us = on_fabric ? options.latency_us : options.wide_latency_us,
-      .us_per_byte = on_fabric ? 0 : 1 / (options.wide_gbit_per_s * kBytesPerUsOfGbit),
-      .message_us = options.message_us};
-  job.datacenters = datacenters_of(options, fabric);
-  if (!job.datacenters.empty()) {
-    job.above = find_tree(job.datacenters.back() + 1);
-  }
-  job.costs.reduce_us_per_byte =
-      options.reduce_gb_per_s > 0 ? 1 / (options.reduce_gb_per_s * kBytesPerUsOfGb) : 0;
-  return job;
-}
-
-struct Row {
-  uint64_t bytes;
-  std::string algorithm;
-  int channels;
-  SimResult result;
-  size_t simulated;  // ranks
-};
-
-Result<Row> simulate_one(const SimOptions& options,
-                         const Algorithm& algorithm,
-                         uint64_t bytes,
-                         const Fabric* fabric) {
-  const SimJob job = job_of(options, algorithm, bytes, fabric);
-  PLEXUS_TRY(network, fabric == nullptr && options.trace.empty() ? make_symmetric_network(job)
-                                                                 : make_network(job));
-  SimTrace trace(network, fabric);
-  PLEXUS_TRY(result, simulate(network, fabric, options.trace.empty() ? SimWatch{} : trace.watch()));
-  if (!options.trace.empty()) {
-    PLEXUS_TRY(write_json(options.trace, trace.format()));
-  }
-  return Row{.bytes = bytes,
-             .algorithm = algorithm.family,
-             .channels = job.channels,
-             .result = std::move(result),
-             .simulated = network.ranks.size()};
-}
-
-Result<std::vector<const Algorithm*>> choose(const SimOptions& options) {
-  std::vector<const Algorithm*> chosen;
-  std::vector<std::string> known;
-  for (const Algorithm& row : algorithms()) {
-    if (row.collective != options.collective || row.network_cost != nullptr) {
-      continue;
-    }
-    known.emplace_back(row.family);
-    const bool is_named = std::find(options.families.begin(), options.families.end(), row.family) !=
-                          options.families.end();
-    if (is_named || (options.families.empty() && options.nranks <= row.nranks_max &&
-                     (!row.for_datacenters || options.datacenters > 1))) {
-      chosen.push_back(&row);
-    }
-  }
-  for (const std::string& family : options.families) {
-    if (std::find(known.begin(), known.end(), family) == known.end()) {
-      return fail(Code::kInvalidArgument, "--algo: '{}' is not an algorithm for {}; there are {}",
-                  family, name(options.collective), fmt::join(known, ", "));
-    }
-  }
-  return chosen;
-}
-
-double algbw(const Row& row) {
-  return static_cast<double>(row.bytes) / (row.result.time_us * kBytesPerUsOfGb);
-}
-
-std::string format_json(const SimOptions& options, const std::vector<Row>& rows) {
+std::string format_json(const SimOptions& options, const std::vector<SimRow>& rows) {
   nlohmann::ordered_json json;
   json["collective"] = name(options.collective);
   json["ranks"] = options.nranks;
   json["rows"] = nlohmann::ordered_json::array();
-  for (const Row& row : rows) {
+  for (const SimRow& row : rows) {
     json["rows"].push_back({{"bytes", row.bytes},
                             {"algorithm", row.algorithm},
                             {"protocol", name(options.protocol)},
                             {"channels", row.channels},
                             {"time_us", row.result.time_us},
-                            {"algbw_gb_per_s", algbw(row)},
+                            {"algbw_gb_per_s", row.algbw_gb_per_s()},
                             {"ranks_simulated", row.simulated},
                             {"events", row.result.events}});
   }
@@ -211,7 +72,157 @@ Result<std::unique_ptr<FromFile>> load_program(SimOptions& options) {
   return made;
 }
 
-Result<void> sweep(SimOptions options) {
+/// Calls `use` with each size of the options.
+template <class Use>
+Result<void> for_sizes(const SimOptions& options, const Use& use) {
+  const size_t last = std::max(options.bytes_first, options.bytes_last);
+  for (size_t bytes = options.bytes_first; bytes <= last;
+       bytes *= static_cast<size_t>(options.factor)) {
+    PLEXUS_TRY(use(bytes));
+  }
+  return ok();
+}
+
+bool prints(const SimOptions& options) { return options.json != "-" && options.trace != "-"; }
+
+Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
+  std::unique_ptr<FromFile> from_file;
+  std::vector<const Algorithm*> chosen;
+  if (options.program.empty()) {
+    PLEXUS_TRY(of_table, list_algorithms(options));
+    chosen = std::move(of_table);
+  } else {
+    PLEXUS_TRY(loaded, load_program(options));
+    from_file = std::move(loaded);
+    chosen = {&from_file->algorithm};
+  }
+  if (prints(options)) {
+    fmt::print("{} of {} ranks, {} on a node\n", name(options.collective), options.nranks,
+               options.ranks_per_node);
+    fmt::print("  {:>12} {:<14} {:>8} {:>14} {:>12} {:>10}\n", "bytes", "algorithm", "channels",
+               "time us", "algbw GB/s", "simulated");
+  }
+  std::vector<SimRow> rows;
+  PLEXUS_TRY(for_sizes(options, [&](uint64_t bytes) -> Result<void> {
+    for (const Algorithm* const algorithm : chosen) {
+      PLEXUS_TRY(row, simulate_call(options, *algorithm, bytes, fabric));
+      if (prints(options)) {
+        fmt::print("  {:>12} {:<14} {:>8} {:>14.3f} {:>12.4f} {:>10}\n", row.bytes, row.algorithm,
+                   row.channels, row.result.time_us, row.algbw_gb_per_s(), row.simulated);
+      }
+      rows.push_back(std::move(row));
+    }
+    return ok();
+  }));
+  return options.json.empty() ? Result<void>(ok())
+                              : write_json(options.json, format_json(options, rows));
+}
+
+/// How much longer than the best a policy's choices took.
+struct Regret {
+  double sum = 0;
+  double most = 0;
+  int count = 0;
+};
+
+using Regrets = std::map<std::string, Regret>;  // by policy
+
+Result<void> compare_sizes(const SimOptions& options,
+                           const Fabric* fabric,
+                           nlohmann::ordered_json& json,
+                           Regrets& regrets) {
+  PLEXUS_TRY(policies, Policies::open(options, fabric));
+  return for_sizes(options, [&](uint64_t bytes) -> Result<void> {
+    PLEXUS_TRY(size, policies.compare(options.collective, bytes));
+    for (const PolicyRow& row : size.rows) {
+      const double regret = size.regret(row);
+      Regret& sum = regrets[row.policy];
+      sum.sum += regret;
+      sum.most = std::max(sum.most, regret);
+      ++sum.count;
+      if (prints(options)) {
+        fmt::print("  {:<15} {:>6} {:>12} {:<16} {:<14} {:>14.3f}  {:<14} {:>14.3f} {:>8.1f} %\n",
+                   name(options.collective), options.nranks, bytes, row.policy,
+                   row.chosen.algorithm, row.chosen.result.time_us, size.best.algorithm,
+                   size.best.result.time_us, 100 * regret);
+      }
+      json.push_back({{"collective", name(options.collective)},
+                      {"ranks", options.nranks},
+                      {"bytes", bytes},
+                      {"policy", row.policy},
+                      {"chosen", row.chosen.algorithm},
+                      {"channels", row.chosen.channels},
+                      {"time_us", row.chosen.result.time_us},
+                      {"best", size.best.algorithm},
+                      {"best_us", size.best.result.time_us},
+                      {"regret", regret}});
+    }
+    return ok();
+  });
+}
+
+/// Chosen against best, for one collective and number of ranks or (--sweep) for all.
+Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
+  if (prints(options)) {
+    fmt::print("  {:<15} {:>6} {:>12} {:<16} {:<14} {:>14}  {:<14} {:>14} {:>10}\n", "collective",
+               "ranks", "bytes", "policy", "chosen", "time us", "best", "time us", "regret");
+  }
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  Regrets regrets;
+  const std::vector<Collective> collectives =
+      options.sweeps ? collectives_with_algorithms() : std::vector{options.collective};
+  for (const Collective collective : collectives) {
+    SimOptions one = options;
+    one.collective = collective;
+    for (one.nranks = options.sweeps ? 2 : options.nranks; one.nranks <= options.nranks;
+         one.nranks *= 2) {
+      PLEXUS_TRY(compare_sizes(one, fabric, json, regrets));
+    }
+  }
+  for (const auto& [policy, regret] : regrets) {
+    if (prints(options)) {
+      fmt::print("{}: {} calls, regret {:.1f} % on average, {:.1f} % at most\n", policy,
+                 regret.count, 100 * regret.sum / regret.count, 100 * regret.most);
+    }
+  }
+  return options.json.empty() ? Result<void>(ok()) : write_json(options.json, json.dump(1) + "\n");
+}
+
+/// The time of a job's calls, one after the other, by policy.
+Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
+  PLEXUS_TRY(text, read_file(options.workload));
+  auto calls = parse_workload(text);
+  if (calls.has_error()) {
+    return std::move(calls).error().with_context(options.workload);
+  }
+  PLEXUS_TRY(policies, Policies::open(options, fabric));
+  std::map<std::string, double> total_us;  // by policy
+  double best_us = 0;
+  std::map<std::pair<Collective, uint64_t>, PolicySize> known;
+  for (const WorkloadCall& call : calls.value()) {
+    const std::pair key(call.collective, call.bytes);
+    if (known.find(key) == known.end()) {
+      PLEXUS_TRY(size, policies.compare(call.collective, call.bytes));
+      known.emplace(key, std::move(size));
+    }
+    const PolicySize& size = known.at(key);
+    best_us += static_cast<double>(call.times) * size.best.result.time_us;
+    for (const PolicyRow& row : size.rows) {
+      total_us[row.policy] += static_cast<double>(call.times) * row.chosen.result.time_us;
+    }
+  }
+  nlohmann::ordered_json json{{"best_us", best_us}, {"policies", nlohmann::ordered_json::object()}};
+  for (const auto& [policy, time_us] : total_us) {
+    json["policies"][policy] = time_us;
+    if (prints(options)) {
+      fmt::print("{:<16} {:>16.3f} us, {:.1f} % more than the best of each call\n", policy, time_us,
+                 100 * (time_us / best_us - 1));
+    }
+  }
+  return options.json.empty() ? Result<void>(ok()) : write_json(options.json, json.dump(1) + "\n");
+}
+
+Result<void> run_sim(const SimOptions& options) {
   std::optional<Fabric> fabric;
   if (!options.fabric_file.empty()) {
     PLEXUS_TRY(text, read_file(options.fabric_file));
@@ -221,39 +232,15 @@ Result<void> sweep(SimOptions options) {
     }
     fabric = std::move(parsed).value();
   }
-  std::unique_ptr<FromFile> from_file;
-  std::vector<const Algorithm*> chosen;
-  if (options.program.empty()) {
-    PLEXUS_TRY(of_table, choose(options));
-    chosen = std::move(of_table);
-  } else {
-    PLEXUS_TRY(loaded, load_program(options));
-    from_file = std::move(loaded);
-    chosen = {&from_file->algorithm};
+  const Fabric* const shared = fabric.has_value() ? &*fabric : nullptr;
+  if (options.tuners.empty() && (options.sweeps || !options.workload.empty())) {
+    return fail(Code::kInvalidArgument, "--sweep and --workload compare policies: add --tuner");
   }
-  const bool prints = options.json != "-" && options.trace != "-";
-  if (prints) {
-    fmt::print("{} of {} ranks, {} on a node\n", name(options.collective), options.nranks,
-               options.ranks_per_node);
-    fmt::print("  {:>12} {:<14} {:>8} {:>14} {:>12} {:>10}\n", "bytes", "algorithm", "channels",
-               "time us", "algbw GB/s", "simulated");
+  if (!options.workload.empty()) {
+    return run_workload(options, shared);
   }
-  std::vector<Row> rows;
-  const size_t last = std::max(options.bytes_first, options.bytes_last);
-  for (size_t bytes = options.bytes_first; bytes <= last;
-       bytes *= static_cast<size_t>(options.factor)) {
-    for (const Algorithm* const algorithm : chosen) {
-      PLEXUS_TRY(row,
-                 simulate_one(options, *algorithm, bytes, fabric.has_value() ? &*fabric : nullptr));
-      if (prints) {
-        fmt::print("  {:>12} {:<14} {:>8} {:>14.3f} {:>12.4f} {:>10}\n", row.bytes, row.algorithm,
-                   row.channels, row.result.time_us, algbw(row), row.simulated);
-      }
-      rows.push_back(std::move(row));
-    }
-  }
-  return options.json.empty() ? Result<void>(ok())
-                              : write_json(options.json, format_json(options, rows));
+  return options.tuners.empty() ? simulate_algorithms(options, shared)
+                                : compare_policies(options, shared);
 }
 
 Result<void> take_protocol(const std::string& text, Protocol* target) {
@@ -298,6 +285,23 @@ void add_cost_flags(CLI::App& app, SimOptions& options) {
              "of a rank's port to other datacenters (default 100)");
 }
 
+void add_policy_flags(CLI::App& app, const std::shared_ptr<SimOptions>& options) {
+  add_flag(
+      app, "--tuner",
+      [options](const std::string& text) -> Result<void> {
+        for (const std::string_view word : split_at_commas(text)) {
+          options->tuners.emplace_back(word);
+        }
+        return ok();
+      },
+      "policies to compare: default, none (built-in rules), names or files as NCCL_TUNER_PLUGIN");
+  app.add_flag("--sweep", options->sweeps,
+               "with --tuner: all collectives, 2, 4, 8, ... ranks up to --ranks");
+  app.add_option("--workload", options->workload,
+                 "with --tuner: total time of the calls in this file (docs/tuner-research.md)")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 Command add_sim_command(CLI::App& program) {
@@ -312,8 +316,7 @@ Command add_sim_command(CLI::App& program) {
         options->collective = collective;
         return ok();
       },
-      "collective")
-      ->required();
+      "collective (not with --sweep and --workload)");
   add_int(*app, "-r,--ranks", &options->nranks, {2, kRanksSimulatedMax}, "ranks (default 8)");
   add_int(*app, "-g,--ranks-per-node", &options->ranks_per_node, {1, kRanksSimulatedMax},
           "ranks of a node (default 1)");
@@ -343,6 +346,7 @@ Command add_sim_command(CLI::App& program) {
   add_int(*app, "--root", &options->root, {0, kRanksSimulatedMax - 1}, "root (default 0)");
   add_size(*app, "--slot-bytes", &options->slot_bytes, "largest message (default 512K)");
   add_cost_flags(*app, *options);
+  add_policy_flags(*app, options);
   app->add_option("--fabric", options->fabric_file,
                   "a fabric model (docs/topology.md) whose links messages between nodes share")
       ->type_name("FILE");
@@ -357,7 +361,7 @@ Command add_sim_command(CLI::App& program) {
                                        options->root, options->nranks),
                                   kExitUsage);
             }
-            const Result<void> done = sweep(*options);
+            const Result<void> done = run_sim(*options);
             return done.has_value() ? kExitOk : report_error(done.error(), kExitUsage);
           }};
 }

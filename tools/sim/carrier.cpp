@@ -65,11 +65,21 @@ void SimCarrier::send_through_ports(uint32_t number, double duration_us, double 
   double& free_us = ports_[connection.source].send_free_us[static_cast<size_t>(connection.kind)];
   const double begin_us = std::max(now_us, free_us);
   free_us = begin_us + duration_us;
+  leave(number, free_us);
   clock_.add({.time_us = begin_us + latency_us(number),
               .kind = SimEvent::Kind::kHead,
               .place = connection.target_place,
               .number = number,
               .value = duration_us});
+}
+
+void SimCarrier::leave(uint32_t number, double at_us) {
+  if (network_.connections[number].kind == SimLinkKind::kWide) {
+    clock_.add({.time_us = at_us,
+                .kind = SimEvent::Kind::kSlotFree,
+                .place = network_.connections[number].source_place,
+                .number = number});
+  }
 }
 
 void SimCarrier::begin_message(uint32_t number, double now_us) {
@@ -100,6 +110,7 @@ void SimCarrier::take(const SimEvent& event) {
               .kind = SimEvent::Kind::kArrival,
               .place = connection.target_place,
               .number = event.number});
+  leave(event.number, event.time_us);
   flow.bytes.pop_front();
   ++flow.version;
   active_.erase(event.number);

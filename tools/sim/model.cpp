@@ -8,14 +8,12 @@
 namespace plexus {
 
 uint64_t chunk_bytes(const Geometry& geometry, uint32_t loop, uint32_t element_bytes) {
-  const uint64_t elements =
-      geometry.blocked || loop + 1 < geometry.loops
-          ? std::min(geometry.chunk_count, geometry.part_count - loop * geometry.chunk_count)
-          : geometry.last_chunk_count;
-  if (!geometry.blocked && loop + 1 < geometry.loops) {
-    return geometry.chunk_count * element_bytes;
+  if (geometry.blocked) {
+    const uint64_t left = geometry.part_count - loop * geometry.chunk_count;
+    return std::min(geometry.chunk_count, left) * element_bytes;
   }
-  return elements * element_bytes;
+  const bool is_last = loop + 1 == geometry.loops;
+  return (is_last ? geometry.last_chunk_count : geometry.chunk_count) * element_bytes;
 }
 
 Geometry geometry_of(const SimJob& job, const Program& program, int channel) {

@@ -187,10 +187,12 @@ class Simulation {
     const uint32_t* const at = one.connections.data() + one.first[state.step];
     for (int i = 0; i < step.receives; ++i) {
       ++connections_[at[i]].taken;
-      clock_.add({.time_us = now_us + carrier_.latency_us(at[i]),
-                  .kind = SimEvent::Kind::kSlotFree,
-                  .place = network_.connections[at[i]].source_place,
-                  .number = at[i]});
+      if (network_.connections[at[i]].kind != SimLinkKind::kWide) {
+        clock_.add({.time_us = now_us + carrier_.latency_us(at[i]),
+                    .kind = SimEvent::Kind::kSlotFree,
+                    .place = network_.connections[at[i]].source_place,
+                    .number = at[i]});
+      }
     }
     for (int i = step.receives; i < step.receives + step.sends; ++i) {
       ++connections_[at[i]].sent;

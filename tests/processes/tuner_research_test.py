@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of docs/tuner-research.md: policies in the simulator, and the same policy in a real run."""
+import json
+import os
+import pathlib
+import tempfile
+
+import job
+
+EXAMPLES = os.environ.get("PLEXUS_TEST_EXAMPLE_DIR", "build/dev/test-bin")
+
+
+class TunerResearch(job.Test):
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.policy = self.folder / "policy.csv"
+        self.policy.write_text("all_reduce,0,65536,2,1024,doubling,1\n")
+        self.csv = {"CSV_TUNER_FILE": self.policy, "PLEXUS_PLUGIN_PATH": EXAMPLES}
+
+    def sim(self, *arguments, **environment):
+        ended = self.start([job.PLEXUS, "sim", *map(str, arguments), "--json", "-"], **environment).end(100)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return json.loads(ended.stdout)
+
+    def test_policies_are_compared_with_the_best(self):
+        rows = self.sim("all_reduce", "--ranks", 64, "--ranks-per-node", 8, "-b", 8, "-e", "16M", "-f", 64,
+                        "--tuner", "default,none")
+        self.assertEqual({row["policy"] for row in rows}, {"default", "none"})
+        self.assertEqual(len({row["bytes"] for row in rows}), 4)
+        for row in rows:
+            self.assertGreaterEqual(row["regret"], 0)
+            self.assertAlmostEqual(row["regret"], row["time_us"] / row["best_us"] - 1, places=9)
+
+    def test_a_sweep_has_all_collectives_and_numbers_of_ranks(self):
+        rows = self.sim("--sweep", "--ranks", 8, "--ranks-per-node", 4, "-b", "1K", "-e", "32K", "-f", 32, "--tuner", "default,none")
+        self.assertEqual({row["ranks"] for row in rows}, {2, 4, 8})
+        self.assertEqual(len({row["collective"] for row in rows}), 8)
+        self.assertEqual(len(rows), 2 * 3 * 8 * 2)
+
+    def test_a_workload_is_the_sum_of_its_calls(self):
+        workload = self.folder / "workload.json"
+        workload.write_text(json.dumps({"calls": [{"collective": "all_reduce", "bytes": 65536, "times": 4},
+                                                  {"collective": "alltoall", "bytes": 65536}]}))
+        cluster = ("--ranks", 16, "--ranks-per-node", 8, "--tuner", "default,none")
+        total = self.sim("--workload", workload, *cluster)
+        expected = {"default": 0, "none": 0}
+        for collective, times in [("all_reduce", 4), ("alltoall", 1)]:
+            for row in self.sim(collective, "-b", 65536, *cluster):
+                expected[row["policy"]] += times * row["time_us"]
+        for policy, time_us in expected.items():
+            self.assertAlmostEqual(total["policies"][policy], time_us, places=6)
+        workload.write_text('{"calls": [{"collective": "all_reduce"}]}')
+        ended = self.start([job.PLEXUS, "sim", "--workload", str(workload), "--tuner", "none"]).end(60)
+        self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1))
+        self.assertIn("call 0", ended.stderr)
+
+    def test_a_policy_goes_from_the_simulator_to_a_real_run(self):
+        rows = self.sim("all_reduce", "--ranks", 64, "-b", "1K", "--tuner", "default,csv", **self.csv)
+        self.assertEqual({row["policy"]: row["chosen"] for row in rows}["csv"], "doubling")
+        explained = self.start([job.PLEXUS, "explain", "all_reduce", "1K", "--ranks", "3", "--measure", "--json", "-"],
+                               NCCL_TUNER_PLUGIN="csv", **self.csv).end(100)
+        self.assertEqual(json.loads(explained.stdout)["chosen"]["algorithm"], "doubling")
+        report = self.run_perf("all_reduce", "-b", "1K", "-e", "1K", "-n", 2, "-w", 0, "--ranks", 3,
+                               NCCL_TUNER_PLUGIN="csv", **self.csv)
+        self.assertEqual({row["algorithm"] for row in report["rows"]}, {"doubling"})
+
+
+if __name__ == "__main__":
+    job.main()
