@@ -44,7 +44,8 @@ constexpr std::array kLaunchers = {
     LauncherRow{kOpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                 "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", nullptr},
     LauncherRow{kPmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr, nullptr},
-    LauncherRow{"MASTER_ADDR", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr, "MASTER_ADDR"},
+    LauncherRow{"a job by MASTER_ADDR", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", nullptr,
+                "MASTER_ADDR"},
     LauncherRow{kPmix, "PMIX_RANK", nullptr, nullptr, "PMIX_NAMESPACE", "PMIX_NAMESPACE"},
     LauncherRow{kSlurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", nullptr, nullptr, "SLURM_STEP_ID"},
 };
@@ -136,7 +137,8 @@ Result<bool> is_one_host(const LauncherRow& row, const Variables& variables, int
 
 /// Where rank 0 is, by MASTER_ADDR or Slurm's list of nodes.
 Result<void> find_address(const LauncherRow& row, const Variables& variables, LaunchedRank* found) {
-  if (variables.has("MASTER_ADDR") && variables.has("MASTER_PORT")) {
+  const bool needs_port = std::string_view(row.rank) == "RANK";
+  if (variables.has("MASTER_ADDR") && (needs_port || variables.has("MASTER_PORT"))) {
     // The store of torch.distributed listens on MASTER_PORT, so the next port is used.
     PLEXUS_TRY(port, variables.number("MASTER_PORT", 1, kPortMax - 1));
     found->host = variables.text("MASTER_ADDR");

@@ -15,7 +15,7 @@ namespace plexus {
 namespace {
 
 constexpr size_t kLineBytesMax = 4096;
-constexpr const char* kKey = "plexus-id";
+constexpr const char* kPmiKey = "plexus-id";
 
 /// The socket to the launcher, which owns the other end. Every request has one answer.
 class PmiSocket {
@@ -124,11 +124,11 @@ Result<std::string> pass_on_by_pmi(const std::string& fd_text,
   PLEXUS_TRY(named, pmi.ask("cmd=get_my_kvsname", "my_kvsname"));
   const std::string space = PmiSocket::field(named, "kvsname");
   if (rank == 0) {
-    PLEXUS_TRY(pmi.ask(fmt::format("cmd=put kvsname={} key={} value={}", space, kKey, value),
+    PLEXUS_TRY(pmi.ask(fmt::format("cmd=put kvsname={} key={} value={}", space, kPmiKey, value),
                        "put_result"));
   }
   PLEXUS_TRY(pmi.ask("cmd=barrier_in", "barrier_out"));
-  PLEXUS_TRY(got, pmi.ask(fmt::format("cmd=get kvsname={} key={}", space, kKey), "get_result"));
+  PLEXUS_TRY(got, pmi.ask(fmt::format("cmd=get kvsname={} key={}", space, kPmiKey), "get_result"));
   // Without it the launcher takes the end of this process for a crash.
   PLEXUS_TRY(pmi.ask("cmd=finalize", "finalize_ack"));
   return PmiSocket::field(got, "value");

@@ -15,7 +15,7 @@ namespace plexus {
 namespace {
 
 constexpr const char* kLibrary = "libpmix.so.2";
-constexpr const char* kKey = "plexus.id";
+constexpr const char* kPmixKey = "plexus.id";
 
 /// The functions of libpmix that are used here. The library is never unloaded: it has threads.
 struct Pmix {
@@ -140,7 +140,7 @@ class Session {
     value.type = PMIX_BYTE_OBJECT;
     value.data.bo.bytes = bytes.data();
     value.data.bo.size = bytes.size();
-    PLEXUS_TRY(pmix_.check(pmix_.put(PMIX_GLOBAL, kKey, &value), "PMIx_Put"));
+    PLEXUS_TRY(pmix_.check(pmix_.put(PMIX_GLOBAL, kPmixKey, &value), "PMIx_Put"));
     return pmix_.check(pmix_.commit(), "PMIx_Commit");
   }
 
@@ -171,7 +171,7 @@ class Session {
 
   Result<std::string> read_value(int seconds) {
     std::string bytes;
-    PLEXUS_TRY(get(0, kKey, seconds, [&](const pmix_value_t& value) -> Result<void> {
+    PLEXUS_TRY(get(0, kPmixKey, seconds, [&](const pmix_value_t& value) -> Result<void> {
       if (value.type != PMIX_BYTE_OBJECT || value.data.bo.bytes == nullptr) {
         return fail(Code::kSystemError, "PMIx gives something else than what rank 0 put");
       }

@@ -45,7 +45,8 @@ class Node:
 
     def __init__(self, name, address, folder, own_processes):
         self.name, self.address = name, address
-        self.namespaces = ["--net", "--uts", "--mount", *(["--pid"] if own_processes else [])]
+        # --root, --wd: in a chroot a mount namespace alone leads out of it.
+        self.namespaces = ["--root", "--wd", "--net", "--uts", "--mount", *(["--pid"] if own_processes else [])]
         processes = ["--pid", "--fork", "--kill-child", "--mount-proc"] if own_processes else []
         system = folder / f"sys.{name}"
         system.mkdir()
@@ -117,7 +118,7 @@ class Cluster:
         enter = self.folder / "enter"
         enter.write_text("#!/bin/sh\n# enter [-OPTION]... NODE COMMAND\n"
                          "while [ \"${1#-}\" != \"$1\" ]; do shift; done\nnode=$1\nshift\n"
-                         f"exec nsenter --target \"$(cat {self.folder}/$node.pid)\" --net --uts --mount --pid sh -c \"$*\"\n")
+                         f"exec nsenter --target \"$(cat {self.folder}/$node.pid)\" --root --wd --net --uts --mount --pid sh -c \"$*\"\n")
         enter.chmod(0o755)
 
     def remove(self):

@@ -64,7 +64,7 @@ class Test(nodes.Test):
         cls.environment = job.clean_environment(SLURM_CONF=str(folder / "slurm.conf"))
         munge = [f"--{what}-file={folder}/munge.{what}" for what in ("key", "pid", "log", "seed")]
         cls.start_daemon(cls.head, sbin("munged"), "--foreground", "--force", f"--socket={folder}/munge.socket", *munge)
-        cls.wait_for(lambda: (folder / "munge.socket").exists(), "munged has no socket")
+        cls.wait_for(lambda: (folder / "munge.socket").exists(), lambda: "munged has no socket: " + cls.tail("munged.out"))
         cls.start_daemon(cls.head, sbin("slurmctld"), "-D")
         for node in cls.nodes.values():
             cls.start_daemon(node, sbin("slurmd"), "-D", "-N", node.name)
@@ -73,8 +73,9 @@ class Test(nodes.Test):
 
     @classmethod
     def start_daemon(cls, node, *words):
-        daemon = subprocess.Popen([*nodes.DIES_WITH_TEST, *node.enter(*words)], env=cls.environment, stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(cls.cluster.folder / f"{pathlib.Path(words[0]).name}.out", "a") as log:
+            daemon = subprocess.Popen([*nodes.DIES_WITH_TEST, *node.enter(*words)], env=cls.environment, stdin=subprocess.DEVNULL,
+                                      stdout=log, stderr=subprocess.STDOUT)
 
         def stop():
             daemon.kill()
@@ -97,7 +98,10 @@ class Test(nodes.Test):
 
     @classmethod
     def wait_for(cls, condition, what):
-        cls().wait_until(30, condition, what)
+        try:
+            cls().wait_until(30, condition, "in time")
+        except AssertionError as error:
+            raise AssertionError(what() if callable(what) else what) from error
 
     def srun(self, *words, **environment):
         """A command under way on head."""

@@ -45,7 +45,7 @@ class Slurm(slurm.Test):
     def test_pmi2_and_pmix_pass_on_an_id_with_a_secret(self):
         for plugin, name in (("pmi2", "PMI"), ("pmix", "PMIx job slurm.pmix")):
             with self.subTest(plugin):
-                if f"\t{plugin}\n" not in self.slurm("srun", "--mpi=list"):
+                if f"\t{plugin}\n" not in self.slurm("srun", "--mpi=list", check=True):
                     self.skipTest(f"this Slurm has no plugin {plugin}")
                 said = self.srun_perf(f"--mpi={plugin}", **INFO).stdout
                 self.assertRegex(said, fr"rank 3 of {name}.*Slurm job \d+ step 0, node2: 4 ranks meet at")

@@ -117,6 +117,7 @@ TEST(FindLaunchedRank, VariablesSetByHandNeedAnAddress) {
   Variables variables = {{"RANK", "1"}, {"WORLD_SIZE", "8"}};
   EXPECT_FALSE(find(variables).value());
   variables["MASTER_ADDR"] = "fe80::1";
+  EXPECT_THAT(error_of(variables), HasSubstr("not MASTER_PORT"));
   variables["MASTER_PORT"] = "5";
   const auto rank = find(variables).value();
   ASSERT_TRUE(rank);
