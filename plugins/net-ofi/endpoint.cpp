@@ -22,6 +22,13 @@ constexpr auto kSettleTime = std::chrono::milliseconds(3);
 /// taken.
 constexpr int kNamesMax = 1000;
 
+/// ofi_rxm sends longer messages than this limit by a rendezvous, which takes three messages. Over
+/// tcp it has a better way for all others: from and into the user's memory, in one message, which
+/// is copied only if it comes before its receive. Both ends must have the same limit. Over other
+/// providers it must be the size of ofi_rxm's buffers.
+constexpr const char* kTcp = "tcp;ofi_rxm";
+constexpr std::array<const char*, 1> kTcpVariables = {"FI_OFI_RXM_EAGER_LIMIT=1048576"};
+
 }  // namespace
 
 Result<Endpoint> Endpoint::open(const std::shared_ptr<Domain>& owner) {
@@ -59,8 +66,13 @@ Result<Endpoint> Endpoint::make(const std::shared_ptr<Domain>& owner) {
                         "make a completion queue", domain.name()));
   endpoint.cq_.reset(cq);
   fid_ep* ep = nullptr;
+  std::optional<ExtraVariables> variables;
+  if (domain.provider() == kTcp) {
+    variables.emplace(kTcpVariables);
+  }
   PLEXUS_TRY(check_call(::fi_endpoint(domain.raw(), domain.info(), &ep, nullptr),
                         "make an endpoint", domain.name()));
+  variables.reset();
   endpoint.ep_.reset(ep);
   PLEXUS_TRY(check_call(::fi_ep_bind(ep, &av->fid, 0), "bind an address table", domain.name()));
   PLEXUS_TRY(check_call(::fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV),

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-ofi/library.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <dlfcn.h>
-#include <utility>
+#include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "plugins/net-ofi/fabric.hpp"
@@ -11,43 +16,44 @@
 namespace plexus::net_ofi {
 namespace {
 
-// NOLINTBEGIN(concurrency-mt-unsafe): the environment changes only inside of the first init
+// NOLINTBEGIN(concurrency-mt-unsafe): variables are only read
 
 std::mutex& signals_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-/// Environment variables that libfabric reads in its first call and that have no other interface;
-/// the user's values are kept. ofi_rxm gives every endpoint buffers for a host full of peers (85
-/// MB); this plugin's have one peer each. An endpoint has 1,024 buffers for sends and 1,024 for
-/// receives, all touched by the first message: each KiB less per buffer saves 2 MB, and longer
-/// messages cost an extra round trip. ofi_rxm checks for new connections every 10 ms by default.
-class LibraryDefaults {
- public:
-  LibraryDefaults() {
-    constexpr std::pair<const char*, const char*> kDefaults[] = {
-        {"FI_OFI_RXM_MSG_TX_SIZE", "64"},
-        {"FI_OFI_RXM_MSG_RX_SIZE", "64"},
-        {"FI_OFI_RXM_BUFFER_SIZE", "2048"},
-        {"FI_OFI_RXM_CM_PROGRESS_INTERVAL", "1000"}};  // in us
-    for (const auto& [name, value] : kDefaults) {
-      if (std::getenv(name) == nullptr && ::setenv(name, value, 0) == 0) {
-        set_.push_back(name);
-      }
-    }
-  }
-  LibraryDefaults(const LibraryDefaults&) = delete;
-  LibraryDefaults& operator=(const LibraryDefaults&) = delete;
-  ~LibraryDefaults() {
-    for (const char* const name : set_) {
-      ::unsetenv(name);
-    }
-  }
+/// What libfabric reads in its first call and has no other interface for. ofi_rxm gives every
+/// endpoint buffers for a host full of peers (85 MB); this plugin's have one peer each. An endpoint
+/// has 1,024 buffers for sends and 1,024 for receives, all touched by the first message: each KiB
+/// less per buffer saves 2 MB. ofi_rxm checks for new connections every 10 ms by default.
+constexpr std::array<const char*, 4> kDefaults = {
+    "FI_OFI_RXM_MSG_TX_SIZE=64", "FI_OFI_RXM_MSG_RX_SIZE=64", "FI_OFI_RXM_BUFFER_SIZE=2048",
+    "FI_OFI_RXM_CM_PROGRESS_INTERVAL=1000"};  // in us
 
- private:
-  std::vector<const char*> set_;
-};
+std::mutex& environment_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+/// The current variables, and those of `more` that are not among them. It lives as long as the
+/// process: a thread may still read it later.
+char** extend_environment(std::span<const char* const> more) {
+  static std::deque<std::vector<char*>> kept;
+  std::vector<char*> all;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    all.push_back(*each);
+  }
+  for (const char* const variable : more) {
+    const std::string name(variable, std::strchr(variable, '='));
+    if (std::getenv(name.c_str()) == nullptr) {
+      all.push_back(const_cast<char*>(variable));  // NOLINT(*-const-cast): only read
+    }
+  }
+  all.push_back(nullptr);
+  const auto found = std::find(kept.begin(), kept.end(), all);
+  return found == kept.end() ? kept.emplace_back(std::move(all)).data() : found->data();
+}
 
 template <class Function>
 void find(void* file, const char* name, Function& function, std::string& problem) {
@@ -59,7 +65,7 @@ void find(void* file, const char* name, Function& function, std::string& problem
 
 Library load() {
   const KeptSignals signals;
-  const LibraryDefaults defaults;
+  const ExtraVariables defaults(kDefaults);
   Library loaded;
   void* const file = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
   if (file == nullptr) {
@@ -84,6 +90,18 @@ Library load() {
 // NOLINTEND(concurrency-mt-unsafe)
 
 }  // namespace
+
+ExtraVariables::ExtraVariables(std::span<const char* const> variables)
+    : turn_(environment_mutex()), own_(extend_environment(variables)), before_(environ) {
+  environ = own_;
+}
+
+ExtraVariables::~ExtraVariables() {
+  if (environ ==
+      own_) {  // otherwise another thread has set a variable, and made an array of its own
+    environ = before_;
+  }
+}
 
 KeptSignals::KeptSignals() : turn_(signals_mutex()) {
   for (int number = 1; number < kSignals; ++number) {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <mutex>
 #include <rdma/fabric.h>
+#include <span>
 #include <string>
 
 namespace plexus::net_ofi {
@@ -41,6 +42,23 @@ class KeptSignals {
   };
   std::unique_lock<std::mutex> turn_;
   std::array<Kept, kSignals> kept_;
+};
+
+/// Adds variables ("NAME=value", string literals) to the environment until its destructor, for
+/// settings of libfabric that have no other interface; the user's values win. The process gets
+/// another array of the same strings, in one store, so that other threads may read meanwhile. One
+/// at a time; others wait.
+class ExtraVariables {
+ public:
+  explicit ExtraVariables(std::span<const char* const> variables);
+  ExtraVariables(const ExtraVariables&) = delete;
+  ExtraVariables& operator=(const ExtraVariables&) = delete;
+  ~ExtraVariables();
+
+ private:
+  std::unique_lock<std::mutex> turn_;
+  char** own_;
+  char** before_;
 };
 
 /// Loads the library on the first call, which may take a second, and keeps it until the process

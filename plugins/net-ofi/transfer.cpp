@@ -128,7 +128,7 @@ int32_t SendConnection::isend(const void* data,
     log().error("a message is longer than message_bytes_max of the device");
     return PLEXUS_INVALID_ARGUMENT;
   }
-  if (free_.is_empty() || !waiting_.is_empty() || sent_ - channel().peer_count() >= kWindow) {
+  if (free_.is_empty() || !waiting_.is_empty() || is_far_ahead()) {
     start_waiting();
     advance();
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
@@ -150,12 +150,20 @@ int32_t SendConnection::isend(const void* data,
     return is_broken() ? report_failure() : PLEXUS_AGAIN;
   }
   free_.pop();
+  bytes_before_[sent_ % kWindow] = sent_bytes_;
   ++sent_;
+  sent_bytes_ += size_bytes;
   ++sequence_;
   waiting_.push(fresh);
   start_waiting();
   *request = &fresh;
   return PLEXUS_OK;  // test() reports a failure of the rest, because the request exists
+}
+
+bool SendConnection::is_far_ahead() const noexcept {
+  const uint64_t received = channel().peer_count();
+  return sent_ - received >= kWindow ||
+         (sent_ > received && sent_bytes_ - bytes_before_[received % kWindow] >= kWindowBytes);
 }
 
 bool SendConnection::start_rail(SendRequest& request) {
@@ -431,6 +439,7 @@ void RecvConnection::take_message(RecvBuffer& buffer, const Event& event) {
 void RecvConnection::end_buffer(RecvBuffer& buffer) {
   --buffer.request->unfinished;
   ++received_;
+  unannounced_bytes_ += buffer.size_bytes;
 }
 
 Failure RecvConnection::too_long(const RecvBuffer& buffer, uint64_t size_bytes) const {
@@ -445,9 +454,12 @@ Failure RecvConnection::too_long(const RecvBuffer& buffer, uint64_t size_bytes) 
 }
 
 void RecvConnection::send_credit() {
-  if (received_ - announced_ >= kCreditStep && channel().departure() == nullptr &&
+  const bool is_due =
+      received_ - announced_ >= kCreditStep || unannounced_bytes_ >= kCreditStepBytes;
+  if (is_due && channel().departure() == nullptr &&
       channel().send_control(ControlType::kCredit, received_)) {
     announced_ = received_;
+    unannounced_bytes_ = 0;
   }
 }
 

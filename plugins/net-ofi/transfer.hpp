@@ -31,8 +31,11 @@ inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
 static_assert(kOperationsMax >= kSendRequests + kRequests);
 /// Number of messages that a sender may be ahead of its receiver.
 inline constexpr uint64_t kWindow = 512;
-/// Number of messages after which the receiver reports to the sender.
+/// Number of bytes after which it sends no more: messages without a posted receive are kept.
+inline constexpr uint64_t kWindowBytes = uint64_t{64} << 20;
+/// Number of messages, and of bytes, after which the receiver reports to the sender.
 inline constexpr uint64_t kCreditStep = 128;
+inline constexpr uint64_t kCreditStepBytes = kWindowBytes / 4;
 
 using plugin::PointerQueue;
 
@@ -115,7 +118,13 @@ class SendConnection final : public Connection {
   void start_waiting();
 
   Options options_;
-  uint64_t sent_ = 0;  // number of messages begun
+  /// Whether the receiver is too far behind.
+  [[nodiscard]] bool is_far_ahead() const noexcept;
+
+  uint64_t sent_ = 0;        // number of messages begun
+  uint64_t sent_bytes_ = 0;  // in them
+  // [kWindow] bytes sent before message number i, at i % kWindow
+  std::array<uint64_t, kWindow> bytes_before_{};
   uint8_t sequence_ = 0;
   std::array<SendRequest, kSendRequests> requests_;
   PointerQueue<SendRequest, kSendRequests> free_;
@@ -174,6 +183,7 @@ class RecvConnection final : public Connection {
 
   uint64_t received_ = 0;   // number of messages
   uint64_t announced_ = 0;  // number reported to the sender
+  uint64_t unannounced_bytes_ = 0;
   std::array<RecvRequest, kRequests> requests_;
   PointerQueue<RecvRequest, kRequests> free_;
   PointerQueue<RecvRequest, kRequests> waiting_;  // with buffers that are not posted

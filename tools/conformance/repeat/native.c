@@ -1,15 +1,14 @@
 /* The plugin's own table: plexus_net.h. */
 #include <dlfcn.h>
+#include <plexus/plexus_net.h>
 #include <stdint.h>
 #include <stdio.h>
-
-#include <plexus/plexus_net.h>
 
 enum { kAgain = PLEXUS_AGAIN };
 static const plexus_net_ops_t* net;
 
-static void net_log(plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line,
-                    const char* text) {
+static void net_log(
+    plexus_log_sink_t* sink, int32_t level, const char* file, int32_t line, const char* text) {
   (void)sink, (void)file, (void)line;
   if (level <= PLEXUS_LOG_WARN) {
     fprintf(stderr, "  the plugin: %s\n", text);
@@ -52,12 +51,17 @@ static int net_deregister(void* end, void* memory) {
   (void)end;
   return memory == NULL ? 0 : net->deregister(memory);
 }
-static int net_isend(void* send, void* data, uint64_t bytes, int tag, void* memory,
-                     void** request) {
+static int net_isend(
+    void* send, void* data, uint64_t bytes, int tag, void* memory, void** request) {
   return net->isend(send, data, bytes, tag, memory, (plexus_net_request_t**)request);
 }
-static int net_irecv(void* recv, int count, void** data, const uint64_t* bytes, const int* tags,
-                     void** memory, void** request) {
+static int net_irecv(void* recv,
+                     int count,
+                     void** data,
+                     const uint64_t* bytes,
+                     const int* tags,
+                     void** memory,
+                     void** request) {
   plexus_net_buffer_t buffers[PLEXUS_NET_RECVS_MAX];
   for (int i = 0; i < count; ++i) {
     const plexus_net_buffer_t buffer = {data[i], bytes[i], memory[i], tags[i], 0};

@@ -15,8 +15,8 @@ static int net_config = -1; /* ncclNetCommConfig: the traffic class */
 /* The entry number N as a function with these arguments. */
 #define NET(number, ...) ((int (*)(__VA_ARGS__))net[number])
 
-static void net_log(int level, unsigned long subsystems, const char* file, int line,
-                    const char* format, ...) {
+static void net_log(
+    int level, unsigned long subsystems, const char* file, int line, const char* format, ...) {
   (void)subsystems, (void)file, (void)line;
   va_list arguments;
   va_start(arguments, format);
@@ -65,8 +65,7 @@ static int net_connect(void* context, int device, void* handle, void** send) {
   if (net_version >= 11) {
     code = NET(5, void*, int, void*, void**, void**)(context, device, handle, send, &offload);
   } else if (net_version == 10) {
-    code = NET(5, int, void*, void*, void**, void**)(device, &net_config, handle, send,
-                                                            &offload);
+    code = NET(5, int, void*, void*, void**, void**)(device, &net_config, handle, send, &offload);
   } else if (net_version >= 7) {
     code = NET(5, int, void*, void**, void**)(device, handle, send, &offload);
   } else {
@@ -86,27 +85,30 @@ static int net_register(int is_send, void* end, void* data, uint64_t bytes, void
              ? NET(7, void*, void*, size_t, int, void**)(end, data, bytes, 1, memory)
              : NET(7, void*, void*, int, int, void**)(end, data, (int)bytes, 1, memory);
 }
-static int net_deregister(void* end, void* memory) {
-  return NET(9, void*, void*)(end, memory);
-}
-static int net_isend(void* send, void* data, uint64_t bytes, int tag, void* memory,
-                     void** request) {
+static int net_deregister(void* end, void* memory) { return NET(9, void*, void*)(end, memory); }
+static int net_isend(
+    void* send, void* data, uint64_t bytes, int tag, void* memory, void** request) {
   int code = 0;
   *request = NULL;
   if (net_version >= 10) {
-    code = NET(10, void*, void*, size_t, int, void*, void*, void**)(send, data, bytes, tag,
-                                                                        memory, NULL, request);
+    code = NET(10, void*, void*, size_t, int, void*, void*, void**)(send, data, bytes, tag, memory,
+                                                                    NULL, request);
   } else if (net_version == 9) {
-    code = NET(10, void*, void*, size_t, int, void*, void**)(send, data, bytes, tag, memory,
-                                                                 request);
+    code =
+        NET(10, void*, void*, size_t, int, void*, void**)(send, data, bytes, tag, memory, request);
   } else {
     code = NET(10, void*, void*, int, int, void*, void**)(send, data, (int)bytes, tag, memory,
-                                                              request);
+                                                          request);
   }
   return code == 0 && *request == NULL ? kAgain : code;
 }
-static int net_irecv(void* recv, int count, void** data, const uint64_t* bytes, const int* tags,
-                     void** memory, void** request) {
+static int net_irecv(void* recv,
+                     int count,
+                     void** data,
+                     const uint64_t* bytes,
+                     const int* tags,
+                     void** memory,
+                     void** request) {
   size_t sizes[8];
   int short_sizes[8];
   int own_tags[8];
@@ -122,11 +124,11 @@ static int net_irecv(void* recv, int count, void** data, const uint64_t* bytes, 
     code = NET(11, void*, int, void**, size_t*, int*, void**, void**, void**)(
         recv, count, data, sizes, own_tags, memory, profiles, request);
   } else if (net_version == 9) {
-    code = NET(11, void*, int, void**, size_t*, int*, void**, void**)(
-        recv, count, data, sizes, own_tags, memory, request);
+    code = NET(11, void*, int, void**, size_t*, int*, void**, void**)(recv, count, data, sizes,
+                                                                      own_tags, memory, request);
   } else {
-    code = NET(11, void*, int, void**, int*, int*, void**, void**)(
-        recv, count, data, short_sizes, own_tags, memory, request);
+    code = NET(11, void*, int, void**, int*, int*, void**, void**)(recv, count, data, short_sizes,
+                                                                   own_tags, memory, request);
   }
   return code == 0 && *request == NULL ? kAgain : code;
 }

@@ -94,7 +94,8 @@ static int test(struct pending* one) {
   return 1;
 }
 
-/* Calls everything that goes on once: connect, accept, and test of the oldest request of each end. */
+/* Calls everything that goes on once: connect, accept, and test of the oldest request of each end.
+ */
 static int progress(void) {
   int moves = 0;
   char is_tested[kObjects] = {0};
@@ -162,11 +163,10 @@ static void post(const struct step* step) {
     tags[i] = wanted->tag;
   }
   while (1) {
-    const int code =
-        is_send ? net_isend(objects[step->on], fresh->data[0], sizes[0], tags[0], fresh->memory[0],
-                            &fresh->request)
-                : net_irecv(objects[step->on], step->count, (void**)fresh->data, sizes, tags,
-                            fresh->memory, &fresh->request);
+    const int code = is_send ? net_isend(objects[step->on], fresh->data[0], sizes[0], tags[0],
+                                         fresh->memory[0], &fresh->request)
+                             : net_irecv(objects[step->on], step->count, (void**)fresh->data, sizes,
+                                         tags, fresh->memory, &fresh->request);
     check(is_send ? "isend" : "irecv", code);
     if (code == 0) {
       break;
