@@ -13,6 +13,7 @@ struct AgreedSetting {
   const char* name;
   uint64_t (*value)(const PeerInfo& info);
   std::string Config::*text;  // what `value` is the hash of; nullptr: it is the value itself
+  const char* advice = "set the same value on all ranks (or in nccl.conf on all hosts)";
 };
 
 // NCCL_BUFFSIZE, NCCL_MIN_CTAS and NCCL_MAX_CTAS are missing, because ranks may differ in them.
@@ -20,7 +21,7 @@ constexpr AgreedSetting kSettings[] = {
     {"NCCL_PROTO", [](const PeerInfo& info) { return info.protocols; }, &Config::proto},
     {"NCCL_ALGO", [](const PeerInfo& info) { return info.algorithms; }, &Config::algo},
     {"the hash of the files in PLEXUS_PROGRAM_PATH",
-     [](const PeerInfo& info) { return info.programs; }, nullptr},
+     [](const PeerInfo& info) { return info.programs; }, nullptr, "give all ranks the same files"},
     {"PLEXUS_DETERMINISTIC", [](const PeerInfo& info) { return uint64_t{info.deterministic}; },
      nullptr},
     {"PLEXUS_ATTACH_BYTES",
@@ -78,11 +79,9 @@ Result<void> check_agreement(std::span<const PeerInfo> infos,
       shown = texts[0];
       other_shown = texts[static_cast<size_t>(differs - infos.begin())];
     }
-    return fail(Code::kInvalidUsage,
-                "{} is '{}' on {} and '{}' on {}: set the same value on all ranks (or in nccl.conf "
-                "on all hosts)",
-                setting.name, shown, list_who_has(infos, setting, one), other_shown,
-                list_who_has(infos, setting, other));
+    return fail(Code::kInvalidUsage, "{} is '{}' on {} and '{}' on {}: {}", setting.name, shown,
+                list_who_has(infos, setting, one), other_shown, list_who_has(infos, setting, other),
+                setting.advice);
   }
   return ok();
 }

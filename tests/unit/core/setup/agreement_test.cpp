@@ -56,6 +56,10 @@ TEST(Agreement, NamesTheSettingTheValuesAndTheRanks) {
   infos[1].protocols = 5;
   EXPECT_THAT(refusal_of(infos, {"", "LL"}), HasSubstr("NCCL_PROTO is '' on rank 0"));
   infos = make_ranks(2);
+  infos[1].programs = 5;
+  EXPECT_THAT(refusal_of(infos), AllOf(HasSubstr("files in PLEXUS_PROGRAM_PATH is '0' on rank 0"),
+                                       HasSubstr("give all ranks the same files")));
+  infos = make_ranks(2);
   infos[1].version = 7;
   EXPECT_THAT(refusal_of(infos), HasSubstr("rank 1 (node1) runs Plexus 7"));
 }
