@@ -85,7 +85,7 @@ TEST(Symmetry, NeedsFewRanksOfMany) {
 }
 
 TEST(Symmetry, IsTheFormulaOfRingsOfThousandsOfRanks) {
-  for (const int nranks : {4096, 24'576}) {
+  for (const int nranks : {4096, 8192}) {
     const auto bytes = static_cast<uint64_t>(nranks) * 1024;
     const auto ring = make_symmetric_network(make_job("ring_all_reduce", nranks, bytes));
     EXPECT_NEAR(run(ring).time_us, 2 * (nranks - 1) * (5 + 1.0), 1e-3);
