@@ -45,7 +45,7 @@ TEST(Symmetry, GivesTheSameBitsForEveryAlgorithm) {
 TEST(Symmetry, GivesTheSameBitsFor512Ranks) {
   for (const char* const name :
        {"ring_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", "binomial_broadcast",
-        "pat_all_gather", "bruck_all_gather", "tree_broadcast"}) {
+        "pat_all_gather", "tree_broadcast"}) {
     SimJob job = with_costs(make_job(name, 512, 1 << 18));
     job.ranks_per_node = 6;
     job.channels = job.algorithm->variants;
@@ -54,7 +54,7 @@ TEST(Symmetry, GivesTheSameBitsFor512Ranks) {
 }
 
 TEST(Symmetry, GivesTheSameBitsWhereProgramsAreSeenToBeTheSameAllAroundTheRing) {
-  for (const char* const name : {"ring_all_reduce", "pat_all_gather", "ring_reduce_scatter"}) {
+  for (const char* const name : {"ring_all_reduce", "pat_all_gather"}) {
     for (const int per_node : {1, 4}) {
       SimJob job = with_costs(make_job(name, 512, 1 << 20));
       job.ranks_per_node = per_node;
@@ -85,9 +85,9 @@ TEST(Symmetry, NeedsFewRanksOfMany) {
 }
 
 TEST(Symmetry, IsTheFormulaOfRingsOfThousandsOfRanks) {
-  for (const int nranks : {4096, 24'576}) {
+  for (const int nranks : {4096, 8192}) {
     const auto bytes = static_cast<uint64_t>(nranks) * 1024;
-    const auto ring = make_symmetric_network(make_job("ring_all_reduce", nranks, bytes));
+    const auto ring = make_symmetric_network(make_job("ring_all_reduce", nranks, bytes), 0);
     EXPECT_NEAR(run(ring).time_us, 2 * (nranks - 1) * (5 + 1.0), 1e-3);
   }
 }
