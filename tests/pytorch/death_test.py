@@ -32,6 +32,16 @@ def step(trained, optimizer):
     optimizer.step()
 
 
+def die_after_a_barrier(victims):
+    """When all have left it: a death ends calls that others are still in."""
+    dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"left by {dist.get_rank()}", "")
+    if dist.get_rank() in victims:
+        store.wait([f"left by {rank}" for rank in range(dist.get_world_size())])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def train_with_deaths(victims):
     """Returns the seconds from the deaths to the error, its text, the new size and the sum of all parameters."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -39,9 +49,7 @@ def train_with_deaths(victims):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(DEATH):
         step(trained, optimizer)
-    dist.barrier()
-    if rank in victims:
-        os.kill(os.getpid(), signal.SIGKILL)
+    die_after_a_barrier(victims)
     begin = time.monotonic()
     text = ""
     try:
@@ -79,11 +87,14 @@ def receive_from_the_dead():
     dist.barrier()
     if dist.get_rank() == 0:
         dist.recv(torch.empty(1), 1)  # the store is here, so this rank stays to the end
+    store = dist.distributed_c10d._get_default_store()
     if dist.get_rank() == 2:
         dist.send(torch.ones(1), 1)
+        store.wait(["received"])
         os.kill(os.getpid(), signal.SIGKILL)
     if dist.get_rank() == 1:
         dist.recv(torch.empty(1), 2)
+        store.set("received", "")
         begin = time.monotonic()
         try:
             dist.recv(torch.empty(1), 2)

@@ -76,7 +76,11 @@ def run(test, size, *arguments, backend="plexus", seconds=120, may_die=(), timeo
                 env={**os.environ, **{name: str(value) for name, value in names.items()}},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         wait_for_all(ranks, bound(seconds))
-        return [result_of(folder, rank, process, rank in may_die) for rank, process in enumerate(ranks)]
+        failed = [f"rank {rank} ended with {process.returncode}\n{process.text}" for rank, process in enumerate(ranks)
+                  if has_failed(folder, rank, process, rank in may_die)]
+        if failed:  # all of them: the first may only have lost another
+            raise AssertionError("\n".join(failed))
+        return [result_of(folder, rank) for rank in range(size)]
 
 
 def wait_for_all(ranks, seconds):
@@ -96,13 +100,16 @@ def wait_for_all(ranks, seconds):
         raise AssertionError(f"ranks {late} still ran after {seconds} s\n" + "\n".join(texts))
 
 
-def result_of(folder, rank, process, may_die):
+def has_failed(folder, rank, process, may_die):
     if may_die and process.returncode == KILLED:
-        return None
+        return False
+    return process.returncode != 0 or not pathlib.Path(folder, f"result{rank}").exists()
+
+
+def result_of(folder, rank):
+    """None of a rank that died."""
     path = pathlib.Path(folder, f"result{rank}")
-    if process.returncode != 0 or not path.exists():
-        raise AssertionError(f"rank {rank} ended with {process.returncode}\n{process.text}")
-    return pickle.loads(path.read_bytes())
+    return pickle.loads(path.read_bytes()) if path.exists() else None
 
 
 def serve_rank(functions, name, folder):
