@@ -65,28 +65,23 @@ if(PLEXUS_LIBFABRIC_INCLUDE AND PLEXUS_LIBFABRIC_LIBRARY)
   set(PLEXUS_LIBFABRIC_SUMMARY "found ${PLEXUS_LIBFABRIC_LIBRARY}")
 endif()
 
-# The headers of libibverbs are for plugins/net-ib only, which is left out without them and loads the
-# library itself.
-find_path(PLEXUS_IBVERBS_INCLUDE infiniband/verbs.h)
-mark_as_advanced(PLEXUS_IBVERBS_INCLUDE)
-set(PLEXUS_IBVERBS_SUMMARY "not found (libibverbs-dev): net-ib is not built")
-if(PLEXUS_IBVERBS_INCLUDE)
-  add_library(plexus_libibverbs INTERFACE)
-  target_include_directories(plexus_libibverbs SYSTEM INTERFACE "${PLEXUS_IBVERBS_INCLUDE}")
-  add_library(plexus::libibverbs ALIAS plexus_libibverbs)
-  set(PLEXUS_IBVERBS_SUMMARY "found ${PLEXUS_IBVERBS_INCLUDE}/infiniband/verbs.h")
-endif()
-
-# The headers of PMIx are for core/job only, which loads the library itself where a launcher has one.
-find_path(PLEXUS_PMIX_INCLUDE pmix.h PATH_SUFFIXES pmix pmix2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
-mark_as_advanced(PLEXUS_PMIX_INCLUDE)
-set(PLEXUS_PMIX_SUMMARY "not found (libpmix-dev): launchers that offer PMIx alone are not served")
-if(PLEXUS_PMIX_INCLUDE)
-  add_library(plexus_pmix INTERFACE)
-  target_include_directories(plexus_pmix SYSTEM INTERFACE "${PLEXUS_PMIX_INCLUDE}")
-  add_library(plexus::pmix ALIAS plexus_pmix)
-  set(PLEXUS_PMIX_SUMMARY "found ${PLEXUS_PMIX_INCLUDE}/pmix.h")
-endif()
+# plexus::NAME: the headers of a library that its only user loads itself, and is left out without. `absent`: the summary then.
+function(plexus_find_headers name variable header absent)
+  find_path(PLEXUS_${variable}_INCLUDE ${header} ${ARGN})
+  mark_as_advanced(PLEXUS_${variable}_INCLUDE)
+  set(PLEXUS_${variable}_SUMMARY "${absent}" PARENT_SCOPE)
+  if(PLEXUS_${variable}_INCLUDE)
+    add_library(plexus_${name} INTERFACE)
+    target_include_directories(plexus_${name} SYSTEM INTERFACE "${PLEXUS_${variable}_INCLUDE}")
+    add_library(plexus::${name} ALIAS plexus_${name})
+    set(PLEXUS_${variable}_SUMMARY "found ${PLEXUS_${variable}_INCLUDE}/${header}" PARENT_SCOPE)
+  endif()
+endfunction()
+# for plugins/net-ib
+plexus_find_headers(libibverbs IBVERBS infiniband/verbs.h "not found (libibverbs-dev): net-ib is not built")
+# for core/job
+plexus_find_headers(pmix PMIX pmix.h "not found (libpmix-dev): launchers that offer PMIx alone are not served"
+  PATH_SUFFIXES pmix pmix2 PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pmix2/include)
 
 if(PLEXUS_TESTS)
   find_package(GTest REQUIRED)

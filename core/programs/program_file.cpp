@@ -2,8 +2,6 @@
 #include "core/programs/program_file.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
 
@@ -102,22 +100,6 @@ ProgramProof prove_whole(const ProgramFile& file) {
 }
 
 }  // namespace
-
-Result<std::string> read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  text.reserve(4096);  // NOLINT(readability-magic-numbers): a page
-  for (std::istreambuf_iterator<char> at(file), end; at != end; ++at) {
-    if (text.size() == kFileBytesMax) {
-      return fail(Code::kInvalidArgument, "'{}' is larger than {} bytes", path, kFileBytesMax);
-    }
-    text.push_back(*at);
-  }
-  if (!file.is_open() || file.bad()) {
-    return fail(Code::kInvalidArgument, "cannot read the file '{}'", path);
-  }
-  return text;
-}
 
 Result<ProgramFile> parse_program_file(std::string_view text) {
   const size_t first = std::min(text.find_first_not_of(" \t\r\n"), text.size());

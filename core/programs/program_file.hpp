@@ -40,7 +40,6 @@ inline constexpr int64_t kFileStepsMax = 1 << 20;
 
 /// The programs of a file's text, whichever of the two formats it has. Not proved yet.
 Result<ProgramFile> parse_program_file(std::string_view text);
-Result<std::string> read_file(const std::string& path);
 /// Keeps the bounds of memory and time that a proof may take.
 Result<void> check_proof_size(const ProgramFile& file);
 

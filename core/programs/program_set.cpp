@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/file.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/log.hpp"
 #include "core/base/text.hpp"
@@ -48,7 +49,7 @@ Result<void> read_folder(const std::filesystem::path& folder, std::vector<Progra
     return fail(Code::kInvalidUsage, "PLEXUS_PROGRAM_PATH: more than {} files", kFilesMax);
   }
   for (const std::filesystem::path& path : paths) {
-    PLEXUS_TRY(text, read_file(path.string()));
+    PLEXUS_TRY(text, read_file(path.string(), kFileBytesMax));
     texts.push_back({.path = path.string(), .text = std::move(text)});
   }
   return ok();

@@ -301,17 +301,6 @@ bool has_nvlink(const System& system, int rank) {
                      [](const Link& link) { return link.type == LinkType::kNvl; });
 }
 
-/// The opposite of bus_id_number, as NCCL's files write it.
-std::string bus_id_text(uint64_t id) {
-  constexpr uint64_t kByte = 0xff;
-  constexpr uint64_t kNibble = 0xf;
-  constexpr int kDomainShift = 20;
-  constexpr int kBusShift = 12;
-  constexpr int kDeviceShift = 4;
-  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", id >> kDomainShift, (id >> kBusShift) & kByte,
-                     (id >> kDeviceShift) & kByte, id & kNibble);
-}
-
 }  // namespace
 
 void compute_paths(System& system, const TopoOptions& options) {

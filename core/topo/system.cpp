@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/topo/broadcom.hpp"
 #include "core/topo/system_links.hpp"
 
@@ -413,6 +415,16 @@ uint64_t bus_id_number(std::string_view bus_id) {
     }
   }
   return number;
+}
+
+std::string bus_id_text(uint64_t id) {
+  constexpr int kDomainShift = 20;
+  constexpr int kBusShift = 12;
+  constexpr int kSlotShift = 4;
+  constexpr uint64_t kByte = 0xff;
+  constexpr uint64_t kFunction = 0xf;
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", id >> kDomainShift, (id >> kBusShift) & kByte,
+                     (id >> kSlotShift) & kByte, id & kFunction);
 }
 
 }  // namespace plexus

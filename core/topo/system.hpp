@@ -126,5 +126,7 @@ System without_ranks(const System& system, const std::vector<bool>& keep);
 
 /// A bus id such as "dddd:bb:dd.f" as a number, from its hexadecimal digits.
 uint64_t bus_id_number(std::string_view bus_id);
+/// The opposite, as NCCL's files write it.
+std::string bus_id_text(uint64_t id);
 
 }  // namespace plexus

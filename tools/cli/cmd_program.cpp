@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/file.hpp"
 #include "core/programs/export.hpp"
 #include "core/programs/program_file.hpp"
 #include "core/programs/program_json.hpp"
@@ -48,7 +49,7 @@ int report(const Result<void>& done, int exit_code) {
 }
 
 Result<ProgramFile> load(const std::string& path) {
-  PLEXUS_TRY(text, read_file(path));
+  PLEXUS_TRY(text, read_file(path, kFileBytesMax));
   auto file = parse_program_file(text);
   if (file.has_error()) {
     return std::move(file).error().with_context(path);

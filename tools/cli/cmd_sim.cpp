@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/file.hpp"
 #include "core/programs/program_file.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
@@ -48,7 +49,7 @@ struct FromFile {
 };
 
 Result<std::unique_ptr<FromFile>> load_program(SimOptions& options) {
-  PLEXUS_TRY(text, read_file(options.program));
+  PLEXUS_TRY(text, read_file(options.program, kFileBytesMax));
   auto parsed = parse_program_file(text);
   if (parsed.has_error()) {
     return std::move(parsed).error().with_context(options.program);
@@ -190,7 +191,7 @@ Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
 
 /// The time of a job's calls, one after the other, by policy.
 Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
-  PLEXUS_TRY(text, read_file(options.workload));
+  PLEXUS_TRY(text, read_file(options.workload, kFileBytesMax));
   auto calls = parse_workload(text);
   if (calls.has_error()) {
     return std::move(calls).error().with_context(options.workload);
@@ -225,7 +226,7 @@ Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
 Result<void> run_sim(const SimOptions& options) {
   std::optional<Fabric> fabric;
   if (!options.fabric_file.empty()) {
-    PLEXUS_TRY(text, read_file(options.fabric_file));
+    PLEXUS_TRY(text, read_file(options.fabric_file, kFileBytesMax));
     auto parsed = Fabric::parse(text);
     if (parsed.has_error()) {
       return std::move(parsed).error().with_context(options.fabric_file);

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "core/base/file.hpp"
 #include "core/datacenter/slurm.hpp"
 #include "core/os/host.hpp"
 #include "core/topo/cluster.hpp"
@@ -173,15 +174,6 @@ Result<void> search(const TopoFlags& flags) {
   }
   return flags.json.empty() ? ok()
                             : write_text(flags.json, format_cluster_json(cluster, search_ms));
-}
-
-Result<std::string> read_file(const std::string& file_name) {
-  std::ifstream file(file_name, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    return fail(Code::kInvalidArgument, "cannot read '{}'", file_name);
-  }
-  return text;
 }
 
 Result<void> show_fabric(const TopoFlags& flags) {

@@ -131,16 +131,6 @@ std::string ring_text(const std::vector<int>& ring) {
 
 }  // namespace
 
-std::string bus_id_text(uint64_t id) {
-  constexpr int kDomainShift = 20;
-  constexpr int kBusShift = 12;
-  constexpr int kSlotShift = 4;
-  constexpr uint64_t kByte = 0xff;
-  constexpr uint64_t kFunction = 0xf;
-  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", id >> kDomainShift, (id >> kBusShift) & kByte,
-                     (id >> kSlotShift) & kByte, id & kFunction);
-}
-
 std::string gb_text(float gb_per_s) {
   std::string text = fmt::format("{:.2f}", gb_per_s);
   text.erase(text.find_last_not_of('0') + 1);

@@ -11,7 +11,6 @@ namespace plexus {
 
 /// "GPU 0", "NET 1 mlx5_1", "CPU 0"
 std::string node_label(const Node& node);
-std::string bus_id_text(uint64_t id);
 /// 370.8, 48, 0.24
 std::string gb_text(float gb_per_s);
 

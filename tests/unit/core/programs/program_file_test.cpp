@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/base/file.hpp"
 #include "core/programs/export.hpp"
 #include "core/programs/program_json.hpp"
 #include "tests/unit/core/programs/samples.hpp"

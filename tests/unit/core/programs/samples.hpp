@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/file.hpp"
 #include "core/programs/program_file.hpp"
 
 namespace plexus {
