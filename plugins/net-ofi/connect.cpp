@@ -10,8 +10,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time limit from the greeting to the last kReady.
-constexpr auto kGuestTime = 60s;
 /// Limits what strangers can make this side hold. Beyond them the oldest is dropped.
 constexpr size_t kGuestsMax = 64;
 constexpr size_t kSeenMax = 1024;
@@ -90,7 +88,7 @@ Result<Progress> Listener::try_accept(std::unique_ptr<Channel>& channel) {
     const Result<Progress> progress = advance(*guest);
     if (progress.has_error()) {
       refuse(progress.error().text);
-      guest = guests_.erase(guest);
+      guest = forget(guest);
     } else if (progress.value() == Progress::kDone) {
       channel = std::move(guest->channel);
       guests_.erase(guest);
@@ -157,10 +155,17 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   seal(answer, wire_.key, &greeting.challenge);
   channel->expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
   if (guests_.size() == kGuestsMax) {
-    guests_.erase(guests_.begin());
+    forget(guests_.begin());
   }
-  guests_.push_back({std::move(channel), answer, Clock::now() + kGuestTime});
+  guests_.push_back({std::move(channel), answer, greeting.nonce,
+                     Clock::now() + place_.settings->connect_timeout});
   return ok();
+}
+
+/// Of a connection that is not made. Its peer, if it still waits for the answer, may greet again.
+std::vector<Listener::Guest>::iterator Listener::forget(std::vector<Guest>::iterator guest) {
+  std::erase(seen_, guest->nonce);
+  return guests_.erase(guest);
 }
 
 Result<Progress> Listener::advance(Guest& guest) {
@@ -174,7 +179,7 @@ Result<Progress> Listener::advance(Guest& guest) {
   if (gone != nullptr && !is_ready) {
     return *gone;
   }
-  if (Clock::now() > guest.deadline) {
+  if (!is_ready && Clock::now() > guest.deadline) {
     return fail(PLEXUS_TIMEOUT, "{} did not finish connecting in time", channel.peer());
   }
   PLEXUS_TRY(sent, channel.send_greeting(guest.answer, channel.peer_address(0),

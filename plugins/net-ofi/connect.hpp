@@ -44,13 +44,15 @@ class Listener {
   struct Guest {
     std::unique_ptr<Channel> channel;
     WireGreeting answer{};
-    Clock::time_point deadline;
+    uint32_t nonce = 0;
+    Clock::time_point deadline;  // for the last kReady
   };
   explicit Listener(const Place& place) : place_(place) {}
   [[nodiscard]] Result<void> post(uint32_t index);
   [[nodiscard]] Result<void> hear();
   [[nodiscard]] Result<void> admit(const WireGreeting& greeting);
   void refuse(const std::string& reason);
+  std::vector<Guest>::iterator forget(std::vector<Guest>::iterator guest);
   /// Returns whether the connection is complete.
   [[nodiscard]] Result<Progress> advance(Guest& guest);
 
@@ -61,7 +63,7 @@ class Listener {
   OwnMemory memory_;
   std::unique_ptr<Endpoint> endpoint_;
   std::vector<Guest> guests_;
-  std::vector<uint32_t> seen_;  // nonces seen, because a greeting may arrive twice
+  std::vector<uint32_t> seen_;  // nonces of guests and of connections: a greeting may arrive twice
   uint32_t refusals_ = 0;
   bool has_listened_ = false;  // libfabric may have accepted a peer
 };

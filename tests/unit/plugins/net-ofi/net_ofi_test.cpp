@@ -2,6 +2,7 @@
 // net-ofi through the core's interface: the built .so over the real libfabric with each usable
 // software provider, two contexts on one machine.
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <mutex>
@@ -82,6 +83,32 @@ TEST_F(NetOfi, AConnectionTakesAFewMegabytes) {
     EXPECT_TRUE(test::send_one(pairs.back(), message, message.size()) == message);
   }
   EXPECT_LT((resident_bytes() - before) / (2 * kPairs), kEndBytesMax);
+}
+
+/// On a busy machine a handshake may take longer than the listener waits.
+TEST_F(NetOfi, AConnectionThatTheListenerGaveUpIsMadeAllTheSame) {
+  constexpr auto kTimeout = std::chrono::milliseconds(200);  // the listener's
+  const NetContext sender = context();
+  const ScopedEnv short_timeout("PLEXUS_OFI_CONNECT_TIMEOUT_MS", "200");
+  const NetContext receiver = context();
+  auto listen = receiver.listen(0);
+  ASSERT_TRUE(listen.has_value()) << listen.error().message();
+  NetSend send = sender.connect(0, listen.value().handle());
+  NetRecv recv = listen.value().accept();
+  const auto has_given_up = [this] {
+    const std::scoped_lock lock(mutex_);
+    return log_.find("did not finish connecting in time") != std::string::npos;
+  };
+  // The listener's answer needs the sender, which is so slow that the time is over before.
+  ASSERT_TRUE(test::poll_until([&] {
+    EXPECT_TRUE(send.try_connect().has_value());
+    const auto until = std::chrono::steady_clock::now() + 2 * kTimeout;
+    while (!has_given_up() && std::chrono::steady_clock::now() < until) {
+      EXPECT_TRUE(recv.try_accept().has_value());
+    }
+    return has_given_up();
+  }));
+  EXPECT_TRUE(test::meet(send, recv));
 }
 
 class NetOfiShape : public NetOfi, public testing::WithParamInterface<Shape> {
