@@ -101,7 +101,7 @@ LocalAgentHost::LocalAgentHost(uint64_t world, uint32_t nranks) : AgentHost(worl
 Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
                                                         uint64_t process,
                                                         Socket listener,
-                                                        ProvenSocket introducer,
+                                                        ProvenSocket& introducer,
                                                         size_t links_max,
                                                         Explain explain) {
   auto server = std::make_shared<AgentServer>(id, process, std::move(explain));
@@ -133,15 +133,14 @@ Result<std::shared_ptr<AgentServer>> AgentServer::start(const UniqueId& id,
               },
           .keeps = [self = server.get()](uint32_t peer) { return self->agent_.is_neighbour(peer); },
           .break_down = [self = server.get()](const Error& error) { self->fail_all(error); }});
+  // The thread waits for the lock, and ends at once if it is not to serve.
+  const std::lock_guard lock(server->mutex_);
+  server->has_ended_ = true;
+  PLEXUS_TRY(thread, start_thread("the control plane", [server] { server->serve(); }));
+  thread.detach();  // it ends when the ranks of this process have left
   PLEXUS_TRY(link, server->links_->adopt(std::move(introducer)));
   server->introducer_ = link;
-  auto thread = start_thread("the control plane", [server] { server->serve(); });
-  if (thread.has_error()) {
-    server->links_->send(
-        link, {.type = MessageType::kFail, .from = ~0U, .payload = encode(thread.error())});
-    return std::move(thread).error();
-  }
-  thread.value().detach();  // it ends when the ranks of this process have left
+  server->has_ended_ = false;
   return server;
 }
 

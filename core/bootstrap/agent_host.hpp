@@ -73,12 +73,12 @@ class LocalAgentHost final : public AgentHost {
 /// have left.
 class AgentServer final : public AgentHost {
  public:
-  /// `id`: of the job. `introducer`: a connection to it that has proved itself. `links_max`: see
-  /// PeerLinks.
+  /// `id`: of the job. `introducer`: a connection to it that has proved itself; taken only if the
+  /// server starts. `links_max`: see PeerLinks.
   static Result<std::shared_ptr<AgentServer>> start(const UniqueId& id,
                                                     uint64_t process,
                                                     Socket listener,
-                                                    ProvenSocket introducer,
+                                                    ProvenSocket& introducer,
                                                     size_t links_max,
                                                     Explain explain);
   AgentServer(const UniqueId& id, uint64_t process, Explain explain)

@@ -48,6 +48,14 @@ size_t share_of(int rank, int nranks, size_t nids) {
   return number < in_larger ? number / (size + 1) : larger + (number - in_larger) / size;
 }
 
+Error describe_absence() {
+  return fail(
+      Code::kRemoteError,
+      "no process listens there any more: the one that called ncclGetUniqueId has ended, or gave "
+      "up since no rank came within PLEXUS_BOOTSTRAP_TIMEOUT, or all ranks of this id have joined; "
+      "it must live until all ranks have joined, and a new job needs a new unique id");
+}
+
 /// Connects, and retries until patience ends while the introducer is busy or, with `may_come` (rank
 /// 0 is the listener), does not listen yet. One that listened when the id was made and now refuses
 /// is gone.
@@ -64,15 +72,12 @@ Result<Socket> connect_to_introducer(const SocketAddress& address,
     refused =
         is_refused ? refused.value_or(Deadline::after(kRefusedTime)) : std::optional<Deadline>();
     if (!may_come && refused.has_value() && refused->expired()) {
-      return fail(
-          Code::kRemoteError,
-          "no process listens there any more: the one that called ncclGetUniqueId has ended, "
-          "or gave up since no rank came within PLEXUS_BOOTSTRAP_TIMEOUT, or all ranks of this id "
-          "have joined; it must live until all ranks have joined, and a new job needs a new unique "
-          "id");
+      return describe_absence();
     }
     if (patience.deadline.expired()) {
-      return std::move(socket).error().with_context("no process listens for this job");
+      return refused.has_value() && !may_come
+                 ? describe_absence()
+                 : std::move(socket).error().with_context("no process listens for this job");
     }
     if (patience.stop != nullptr && patience.stop->load(std::memory_order_acquire)) {
       return fail(Code::kInvalidUsage, "aborted");
@@ -91,7 +96,9 @@ Result<ProvenSocket> prove(Socket socket, const security::Terms& terms, const Pa
       case security::Channel::State::kFailed:
         return channel.was_cut() ? fail(Code::kRemoteError, "{}", channel.error())
                                  : fail(Code::kInvalidUsage,
-                                        "who listens there was not accepted: {}", channel.error());
+                                        "who listens there, the process that made the unique id or "
+                                        "another one, was not accepted: {}",
+                                        channel.error());
       case security::Channel::State::kPending:
         PLEXUS_TRY(
             patience.wait(socket.fd(), channel.awaits(), "waiting for " + socket.peer_name()));
@@ -187,23 +194,27 @@ class Joining {
       return describe(std::move(proved).error());
     }
     ProvenSocket proven = std::move(proved).value();
-    auto listener = listen(proven.socket);
-    if (listener.has_error()) {
-      const Error error = listener.error().clone().with_context(
-          fmt::format("rank {} ({}:{})", info.rank, info.process.host, info.process.pid));
+    auto server = start_agent(proven);
+    if (server.has_error()) {
       // So few bytes fit in the buffer of a new socket.
+      const Error error = server.error().clone().with_context(
+          fmt::format("rank {} ({}:{})", info.rank, info.process.host, info.process.pid));
       const std::string bytes =
           encode(Message{.type = MessageType::kFail, .from = ~0U, .payload = encode(error)});
       (void)proven.channel.send(bytes.data(), bytes.size());
-      return std::move(listener).error();
+      return server;
     }
-    PLEXUS_TRY(server, AgentServer::start(
-                           id_, agents_.process_, std::move(listener).value(), std::move(proven),
-                           static_cast<size_t>(config_.control_connections), agents_.explain_));
     if (introducer_.job != id_.job) {
-      server->name_first_id(security::seal(introducer_.secret, kFirstIdPurpose, id_.to_bytes()));
+      server.value()->name_first_id(
+          security::seal(introducer_.secret, kFirstIdPurpose, id_.to_bytes()));
     }
     return server;
+  }
+  /// Takes `introducer` only if it succeeds.
+  Result<std::shared_ptr<AgentServer>> start_agent(ProvenSocket& introducer) {
+    PLEXUS_TRY(listener, listen(introducer.socket));
+    return AgentServer::start(id_, agents_.process_, std::move(listener), introducer,
+                              static_cast<size_t>(config_.control_connections), agents_.explain_);
   }
   /// What the failure of the handshake with the introducer means.
   static Error describe(Error error) {

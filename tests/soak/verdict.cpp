@@ -109,7 +109,8 @@ std::vector<int> guilty_numbers(const Job& job,
 /// by that.
 bool names_maker(const Job& job, const std::string& text) {
   constexpr std::string_view kMaker[] = {"the one that called ncclGetUniqueId",
-                                         "the process that made the unique id"};
+                                         "the process that made the unique id",
+                                         "the process that made the first unique id"};
   const bool is_maker =
       std::any_of(job.makings.begin(), job.makings.end(), [&](const Making& making) {
         return making.parent < 0 && making.process_of_id == job.fault->process;
