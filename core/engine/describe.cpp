@@ -83,7 +83,7 @@ Error describe_failure(LaneRun& lane) {
   if (failure.kind == LaneFailure::Kind::kUnread) {
     return describe_unread(rank, peer, failure);
   }
-  CallRecord told[kSlots];
+  CallRecord told[kHeaders];
   std::transform(std::begin(failure.connection->fifo().calls),
                  std::end(failure.connection->fifo().calls), std::begin(told),
                  [](const SharedCall& call) { return call.load(); });
@@ -98,7 +98,7 @@ Error describe_failure(LaneRun& lane) {
 
 Error describe_mismatch(const Mismatch& mismatch) {
   // The peer's record of the call that this slot belongs to; the record is gone if the peer has
-  // made more than kSlots calls since.
+  // made more than kHeaders calls since.
   std::string theirs = "a different call";
   for (const CallRecord& call : mismatch.peers_calls) {
     if (call.hash == mismatch.hash_arrived) {

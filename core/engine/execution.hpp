@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <boost/container/stable_vector.hpp>
+#include <boost/ptr_container/ptr_vector.hpp>
 
 #include "core/base/result.hpp"
 #include "core/transport/connection.hpp"
@@ -101,7 +101,7 @@ struct WorkQueue {
     std::vector<DeviceEnd*> device_sends;
     std::vector<DeviceEnd*> device_recvs;
   };
-  boost::container::stable_vector<Item> items;
+  boost::ptr_vector<Item> items;
   size_t current = 0;
   bool awaits_connections = false;  // the current item has not begun
   LaneOwner owner;                  // owns the lanes of the current item
@@ -152,7 +152,7 @@ struct ExpectedMessages {
 
 struct Execution {
   RankState* rank = nullptr;
-  boost::container::stable_vector<WorkQueue> queues;
+  boost::ptr_vector<WorkQueue> queues;
   std::vector<ConnectionEnd*> ends;     // all ends that the works use, each once
   std::vector<DeviceEnd*> device_ends;  // the same, for a CUDA rank
   std::vector<ExpectedMessages> expected;

@@ -464,7 +464,7 @@ std::optional<Error> DeviceRun::describe(const DeviceFailure& failure) const {
     if (end->key().sends || end->key().peer != failure.peer) {
       continue;
     }
-    CallRecord told[kSlots];
+    CallRecord told[kHeaders];
     const auto* const fifo = reinterpret_cast<const Fifo*>(end->view().fifo);
     if (rank_->runtime().copy(rank_->device(), told, fifo->calls, sizeof(told)).has_value()) {
       theirs.insert(theirs.end(), std::begin(told), std::end(told));

@@ -206,7 +206,8 @@ Result<void> Plan::add_collective(const PlanContext& context,
   choice_ = choice;
   auto& queues = execution_.queues;
   while (queues.size() < static_cast<size_t>(choice.channels)) {
-    queues.emplace_back();  // queue c < channels: the collectives of channel c, in order
+    queues.push_back(std::make_unique<WorkQueue>());  // queue c < channels: the collectives of
+                                                      // channel c, in order
   }
   for (int channel = 0; channel < choice.channels; ++channel) {
     PLEXUS_TRY(add_item(context, queues[static_cast<size_t>(channel)], call,
@@ -254,7 +255,7 @@ Result<void> Plan::add_to_self(const PlanContext& context,
     PlanContext alone = context;
     alone.nranks = 1;
     alone.orders = std::span(&only_me, 1);
-    execution_.queues.emplace_back();
+    execution_.queues.push_back(std::make_unique<WorkQueue>());
     PLEXUS_TRY(add_item(
         alone, execution_.queues.back(), send,
         {.item = nullptr, .task = sends[i], .recv_task = recvs[i], .collectives_before = 0},
@@ -277,7 +278,7 @@ Result<void> Plan::add_point_to_point(const PlanContext& context, std::span<cons
     auto at = std::find_if(queues.begin(), queues.end(),
                            [&](const auto& entry) { return entry.first == key; });
     if (at == queues.end()) {
-      execution_.queues.emplace_back();
+      execution_.queues.push_back(std::make_unique<WorkQueue>());
       at = queues.insert(queues.end(), {key, &execution_.queues.back()});
     }
     const Algorithm* const algorithm = find_algorithm(name(call.shape.collective));
@@ -306,7 +307,8 @@ Result<void> Plan::add_item(const PlanContext& context,
                                      .above = order.above,
                                      .heads = std::max(context.collnet->heads, 1)})));
   const Program& program = *programs_.back();
-  WorkQueue::Item& item = queue.items.emplace_back();
+  queue.items.push_back(std::make_unique<WorkQueue::Item>());
+  WorkQueue::Item& item = queue.items.back();
   Work& work = item.work;
   work.program = &program;
   work.type = task.shape.datatype();

@@ -121,15 +121,11 @@ Result<bool> CollnetChannel::start_filled() {
       return moved;
     }
     const SlotHeader& header = sends_.header(started_);
-    const auto& calls = sends_.fifo().calls;
-    const auto* const call =
-        std::find_if(std::begin(calls), std::end(calls),
-                     [&](const SharedCall& each) { return each.load().hash == header.call_hash; });
-    if (call == std::end(calls)) {
+    CallRecord& record = calls_[started_ % kSlots];
+    record = sends_.fifo().calls[header.call % kHeaders].load();
+    if (record.hash != header.call_hash) {
       return fail(Code::kInternalError, "a slot belongs to no call of rank {}", options_.rank);
     }
-    CallRecord& record = calls_[started_ % kSlots];
-    record = call->load();
     const uint64_t element_bytes = element_size(static_cast<DataType>(record.type));
     const auto status = group_->iallreduce({.send = sends_.slot(started_),
                                             .recv = recvs_.slot(started_),
@@ -161,9 +157,10 @@ Result<bool> CollnetChannel::test_started() {
       return failed("test", status);
     }
     const SlotHeader& sent = sends_.header(done_);
-    SlotHeader& got = recvs_.fifo().headers[done_ % kSlots];
+    SlotHeader& got = recvs_.fifo().headers[done_ % kHeaders];
     const CallRecord& record = calls_[done_ % kSlots];
-    recvs_.fifo().calls[record.sequence % kSlots].store(record);
+    got.call = static_cast<uint32_t>(record.sequence % kHeaders);
+    recvs_.fifo().calls[got.call].store(record);
     got.kind = SlotKind::kData;
     got.size_bytes = sent.size_bytes;
     got.call_hash = sent.call_hash;

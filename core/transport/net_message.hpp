@@ -81,12 +81,11 @@ inline Result<void> check_route(const SeenRoutes& seen) {
 
 /// The header of the message that carries the slot that was filled at `step`.
 inline NetHeader header_of(const Fifo& fifo, uint64_t step) noexcept {
-  const SlotHeader& header = fifo.headers[step % kSlots];
+  const SlotHeader& header = fifo.headers[step % kHeaders];
   NetHeader message_header{};
-  for (const SharedCall& each : fifo.calls) {
-    if (const CallRecord call = each.load(); call.hash == header.call_hash) {
-      message_header.call = call;
-    }
+  if (const CallRecord call = fifo.calls[header.call % kHeaders].load();
+      call.hash == header.call_hash) {
+    message_header.call = call;
   }
   message_header.size_bytes = header.size_bytes;
   message_header.call_hash = header.call_hash;
@@ -149,8 +148,9 @@ inline void announce(Fifo& fifo,
                      uint64_t step,
                      const NetHeader& message_header,
                      const std::byte* place = nullptr) noexcept {
-  SlotHeader& header = fifo.headers[step % kSlots];
-  fifo.calls[message_header.call.sequence % kSlots].store(message_header.call);
+  SlotHeader& header = fifo.headers[step % kHeaders];
+  header.call = static_cast<uint32_t>(message_header.call.sequence % kHeaders);
+  fifo.calls[header.call].store(message_header.call);
   header.kind = place == nullptr ? SlotKind::kData : SlotKind::kPointer;
   header.payload.pointer = place;
   header.size_bytes = message_header.size_bytes;

@@ -56,7 +56,7 @@ class PumpFifo {
     return header(step).ready.load(std::memory_order_acquire) == step + 1;
   }
   [[nodiscard]] const SlotHeader& header(uint64_t step) const noexcept {
-    return fifo_->headers[step % kSlots];
+    return fifo_->headers[step % kHeaders];
   }
   /// All slots before `step` may be filled again: pairs with try_acquire() in a kernel.
   void release_until(uint64_t step) const noexcept {

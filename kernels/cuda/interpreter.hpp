@@ -365,7 +365,7 @@ class Interpreter {
       const auto index = static_cast<uint32_t>(step.peers_first) + i;
       if (i < receives) {
         const DeviceRecv& end = *work.recvs[index];
-        const uint64_t* const ready = word_of(&end.fifo->headers[end.step % kSlots].ready);
+        const uint64_t* const ready = word_of(&end.fifo->headers[end.step % kHeaders].ready);
         lacks = lacks || load_acquire(ready) != end.step + 1;
       } else {
         const DeviceSend& end = *work.sends[index];
@@ -488,7 +488,7 @@ class Interpreter {
                                         uint32_t index,
                                         const DeviceRecv& end,
                                         Operand& operand) {
-    SlotHeader& slot = end.fifo->headers[end.step % kSlots];
+    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
     const uint64_t* const ready = word_of(&slot.ready);
     if (!wait_until(*slice.work.control, [&] { return load_acquire(ready) == end.step + 1; })) {
       return false;
@@ -570,7 +570,7 @@ class Interpreter {
   PLEXUS_DEVICE static void tell_call(Fifo& fifo, const CallRecord& call) {
     uint64_t values[SharedCall::kWords];
     memcpy(values, &call, sizeof(call));
-    SharedCall& told = fifo.calls[call.sequence % kSlots];
+    SharedCall& told = fifo.calls[call.sequence % kHeaders];
     for (size_t i = 0; i < SharedCall::kWords; ++i) {
       store_relaxed(word_of(&told.words[i]), values[i]);
     }
@@ -599,9 +599,10 @@ class Interpreter {
       }
       return true;
     }
-    SlotHeader& slot = end.fifo->headers[end.step % kSlots];
+    SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
     slot.size_bytes = slice.size_bytes;
     slot.call_hash = work.call.hash;
+    slot.call = static_cast<uint32_t>(work.call.sequence % kHeaders);
     if (const std::byte* const mapped = mapped_address(slice, index, end); mapped != nullptr) {
       slot.kind = SlotKind::kPointer;
       slot.payload.pointer = mapped;
@@ -652,7 +653,7 @@ class Interpreter {
     DeviceSend& end = *work.sends[index];
     ++end.step;
     if (!by_lines(work, end.lines)) {
-      SlotHeader& slot = end.fifo->headers[(end.step - 1) % kSlots];
+      SlotHeader& slot = end.fifo->headers[(end.step - 1) % kHeaders];
       store_release(word_of(&slot.ready), end.step);  // pairs with the receiver's acquire
     }
   }

@@ -78,14 +78,11 @@ class SendConnection {
   [[nodiscard]] bool attaches() const noexcept { return options_.attaches; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
 
-  /// Whether the next slot can be filled.
-  [[nodiscard]] bool try_acquire() noexcept {
-    if (step_ - taken_ < kSlots) {
-      return true;
-    }
-    taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
-    return step_ - taken_ < kSlots;
+  /// Whether the next message can be written: one of `size_bytes` through a slot, or any.
+  [[nodiscard]] bool try_acquire(uint32_t size_bytes) noexcept {
+    return try_acquire_within(size_bytes <= options_.inline_bytes_max ? kHeaders : kSlots);
   }
+  [[nodiscard]] bool try_acquire() noexcept { return try_acquire_within(kSlots); }
 
   /// Address for `size_bytes` of payload of the next slot.
   [[nodiscard]] std::byte* payload(uint32_t size_bytes) noexcept {
@@ -152,11 +149,19 @@ class SendConnection {
 
   /// Sets the call that the next slots belong to.
   void begin_call(const CallRecord& record) noexcept {
-    fifo_->calls[record.sequence % kSlots].store(record);
+    call_ = static_cast<uint32_t>(record.sequence % kHeaders);
+    fifo_->calls[call_].store(record);
   }
 
  private:
-  [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kSlots]; }
+  [[nodiscard]] bool try_acquire_within(uint64_t most_ahead) noexcept {
+    if (step_ - taken_ < most_ahead) {
+      return true;
+    }
+    taken_ = fifo_->taken.load(std::memory_order_acquire);  // pairs with release()
+    return step_ - taken_ < most_ahead;
+  }
+  [[nodiscard]] SlotHeader& header() noexcept { return fifo_->headers[step_ % kHeaders]; }
   void publish(uint32_t size_bytes, uint32_t call_hash) noexcept {
     if (needs_cleaning(step_, kSlots)) {
       clean();
@@ -164,6 +169,7 @@ class SendConnection {
     SlotHeader& slot = header();
     slot.size_bytes = size_bytes;
     slot.call_hash = call_hash;
+    slot.call = call_;
     ++step_;
     slot.ready.store(step_, std::memory_order_release);  // pairs with try_peek()
   }
@@ -183,6 +189,7 @@ class SendConnection {
   uint64_t step_;                // next slot to fill
   uint64_t taken_;               // last value seen of fifo_->taken
   uint64_t borrowed_until_ = 0;  // slots before this one may point to user memory
+  uint32_t call_ = 0;            // index of the call's record
 };
 
 class RecvConnection {
@@ -225,7 +232,9 @@ class RecvConnection {
     // pairs with SendConnection::publish()
     return header().ready.load(std::memory_order_acquire) == step_ + 1;
   }
-  [[nodiscard]] const SlotHeader& header() const noexcept { return fifo_->headers[step_ % kSlots]; }
+  [[nodiscard]] const SlotHeader& header() const noexcept {
+    return fifo_->headers[step_ % kHeaders];
+  }
 
   /// Whether the payload is to be read by read_attached() instead of at payload().
   [[nodiscard]] bool is_attached() const noexcept { return header().kind == SlotKind::kAttached; }
@@ -244,7 +253,7 @@ class RecvConnection {
     const SlotHeader& first = header();
     size_t bytes = first.size_bytes;
     for (uint64_t step = step_ + 1; step < step_ + kSlots; ++step) {
-      const SlotHeader& slot = fifo_->headers[step % kSlots];
+      const SlotHeader& slot = fifo_->headers[step % kHeaders];
       // pairs with SendConnection::publish()
       if (slot.ready.load(std::memory_order_acquire) != step + 1 ||
           slot.kind != SlotKind::kAttached || slot.call_hash != first.call_hash ||

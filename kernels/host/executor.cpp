@@ -297,7 +297,10 @@ bool LaneRun::acquire(const Step& step, const Slice& slice, uint32_t polls) noex
   SendConnection* const* const sends = work_->sends.data() + step.peers_first + step.receives;
   for (int i = 0; i < step.sends; ++i) {
     SendConnection& send = *sends[i];
-    if (!send.try_acquire() && !poll([&] { return send.try_acquire(); }, polls)) {
+    const auto acquire = [&] {
+      return kByLines && send.has_lines() ? send.try_acquire() : send.try_acquire(slice.size_bytes);
+    };
+    if (!acquire() && !poll(acquire, polls)) {
       wait_send_ = &send;
       return false;
     }

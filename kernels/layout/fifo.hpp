@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a connection: a ring of `kSlots` slots from one sender to one receiver, in private
-// or shared memory. kernels/layout/README.md specifies this layout.
+// The memory of a connection: a ring of messages from one sender to one receiver, in private or
+// shared memory. kernels/layout/README.md specifies this layout.
 //
-// A slot header is one cache line. The payload is written first, then `ready` with release order,
-// so that a message of up to kInlineBytes takes one cache-line transfer. Larger payloads are in the
-// slot's data area, or stay in the sender's user buffer and only their address is sent (kPointer,
-// kMapped, kAttached).
+// A message's header is one cache line. The payload is written first, then `ready` with release
+// order, so that a message of up to kInlineBytes takes one cache-line transfer. Larger payloads are
+// in one of `kSlots` data areas, or stay in the sender's user buffer and only their address is sent
+// (kPointer, kMapped, kAttached).
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace plexus {
 
+/// How far a sender may be ahead of its receiver, in messages: with payloads outside of headers,
+/// and with payloads in headers alone.
 inline constexpr uint64_t kSlots = 8;
+inline constexpr uint64_t kHeaders = 64;
 inline constexpr size_t kCacheLine = 64;
 inline constexpr uint32_t kInlineBytes = 40;
 
@@ -45,7 +49,7 @@ struct alignas(kCacheLine) SlotHeader {
   uint32_t call_hash;           // hash of the sender's call; the receiver compares it with its own
   uint32_t size_bytes;
   SlotKind kind;
-  uint32_t unused;
+  uint32_t call;  // index of the call's record in Fifo::calls
   union {
     std::byte bytes[kInlineBytes];
     const std::byte* pointer;
@@ -79,9 +83,11 @@ struct SharedCall {
   void store(const CallRecord& record) noexcept {
     uint64_t values[kWords];
     std::memcpy(values, &record, sizeof(record));
-    for (size_t i = 0; i < kWords; ++i) {
-      words[i].store(values[i], std::memory_order_relaxed);
+    // unrolled, as every call does this
+    [&]<size_t... i>(std::index_sequence<i...> /*unused*/) {
+      (words[i].store(values[i], std::memory_order_relaxed), ...);
     }
+    (std::make_index_sequence<kWords>{});
   }
   [[nodiscard]] CallRecord load() const noexcept {
     uint64_t values[kWords];
@@ -109,8 +115,8 @@ struct Fifo {
   alignas(kCacheLine) std::atomic<uint64_t> taken;
   FifoEnd sender;
   FifoEnd receiver;
-  alignas(kCacheLine) SharedCall calls[kSlots];  // call s is at s mod kSlots; the sender writes
-  SlotHeader headers[kSlots];
+  alignas(kCacheLine) SharedCall calls[kHeaders];  // call s is at s mod kHeaders; the sender writes
+  SlotHeader headers[kHeaders];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -119,7 +119,8 @@ TEST(Engine, AStoppedRankSendsNothingOfItsNextExecution) {
   const auto watch = std::make_shared<Watch>();
   Execution execution = execution_of(rank, {});
   execution.watch = watch;
-  execution.queues.emplace_back().items.emplace_back();
+  execution.queues.push_back(std::make_unique<WorkQueue>());
+  execution.queues.back().items.push_back(std::make_unique<WorkQueue::Item>());
   rank.stop = true;
   Engine engine;
   engine.add(execution);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that stay in the sender's memory and are read by system calls.
+// How far a sender may be ahead; messages that stay in its memory and are read by system calls.
 #include "kernels/host/connection.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -86,6 +87,67 @@ TEST_F(AttachedMessages, FillAllSlotsAndNoMore) {
   }
   EXPECT_FALSE(sends.try_acquire());
   EXPECT_EQ(recvs.attached_bytes(100'000), kSlots * kBytes);
+}
+
+class MessagesAhead : public testing::Test {
+ protected:
+  static constexpr uint32_t kStride = 64;
+  static constexpr uint32_t kLarge = kInlineBytes + 1;
+
+  /// Sends `size_bytes` bytes of `value` if there is room.
+  bool send(std::byte value, uint32_t size_bytes) {
+    if (!sends.try_acquire(size_bytes)) {
+      return false;
+    }
+    std::memset(sends.payload(size_bytes), std::to_integer<int>(value), size_bytes);
+    sends.commit(size_bytes, kHash);
+    return true;
+  }
+  /// Takes the next message, which must be `size_bytes` bytes of `value`.
+  void take(std::byte value, uint32_t size_bytes) {
+    ASSERT_TRUE(recvs.try_peek());
+    ASSERT_EQ(recvs.header().size_bytes, size_bytes);
+    const std::byte* const payload = recvs.payload();
+    EXPECT_TRUE(std::all_of(payload, payload + size_bytes,
+                            [&](const std::byte& each) { return each == value; }));
+    recvs.release();
+  }
+
+  std::array<std::byte, kSlots * kStride> data{};
+  std::unique_ptr<Fifo> fifo = std::make_unique<Fifo>();
+  SendConnection sends{fifo.get(), data.data(), {.peer = 1, .slot_stride = kStride}};
+  RecvConnection recvs{fifo.get(), data.data(), {.peer = 0, .slot_stride = kStride}};
+};
+
+TEST_F(MessagesAhead, AreAsManyAsHeadersIfTheyFitThere) {
+  for (uint64_t i = 0; i < kHeaders; ++i) {
+    ASSERT_TRUE(send(std::byte(i), kInlineBytes)) << i;
+  }
+  EXPECT_FALSE(send(std::byte{0}, 0));
+  take(std::byte{0}, kInlineBytes);
+  EXPECT_FALSE(send(std::byte{0}, kLarge)) << "the slot's last user must have been taken";
+  EXPECT_TRUE(send(std::byte(kHeaders), kInlineBytes));
+  for (uint64_t i = 1; i <= kHeaders; ++i) {
+    take(std::byte(i), kInlineBytes);
+  }
+  EXPECT_FALSE(recvs.try_peek());
+}
+
+TEST_F(MessagesAhead, OfMixedSizesKeepTheirBytes) {
+  uint64_t sent = 0;
+  uint64_t taken = 0;
+  const auto size_of = [](uint64_t number) { return number * 7 % 10 < 3 ? kLarge : uint32_t{5}; };
+  uint64_t most_ahead = 0;
+  while (taken < 20 * kHeaders) {
+    while (send(std::byte(sent), size_of(sent))) {
+      ++sent;
+    }
+    most_ahead = std::max(most_ahead, sent - taken);
+    ASSERT_LT(taken, sent);
+    take(std::byte(taken), size_of(taken));
+    ++taken;
+  }
+  EXPECT_GE(most_ahead, kSlots);
 }
 
 TEST_F(AttachedMessages, ThatTheSenderGaveUpAreNotUsed) {
