@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 namespace plexus {
 
@@ -80,14 +79,18 @@ struct SharedCall {
   static constexpr size_t kWords = sizeof(CallRecord) / sizeof(uint64_t);
   std::atomic<uint64_t> words[kWords];
 
+  /// Every call does this, just after its number and hash were stored: a word is read in the sizes
+  /// in which it was written, because the processor cannot forward a part of it otherwise.
   void store(const CallRecord& record) noexcept {
-    uint64_t values[kWords];
-    std::memcpy(values, &record, sizeof(record));
-    // unrolled, as every call does this
-    [&]<size_t... i>(std::index_sequence<i...> /*unused*/) {
-      (words[i].store(values[i], std::memory_order_relaxed), ...);
-    }
-    (std::make_index_sequence<kWords>{});
+    constexpr unsigned kHalfBits = 32;
+    uint64_t kinds = 0;
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&record);
+    std::memcpy(&kinds, bytes + offsetof(CallRecord, collective), sizeof(kinds));
+    words[0].store(record.sequence, std::memory_order_relaxed);
+    words[1].store(record.count, std::memory_order_relaxed);
+    words[2].store(record.hash | uint64_t{static_cast<uint32_t>(record.root)} << kHalfBits,
+                   std::memory_order_relaxed);
+    words[3].store(kinds, std::memory_order_relaxed);
   }
   [[nodiscard]] CallRecord load() const noexcept {
     uint64_t values[kWords];
@@ -99,7 +102,9 @@ struct SharedCall {
     return record;
   }
 };
-static_assert(sizeof(SharedCall) == sizeof(CallRecord));
+static_assert(sizeof(SharedCall) == sizeof(CallRecord) && SharedCall::kWords == 4);
+static_assert(offsetof(CallRecord, hash) == 16 && offsetof(CallRecord, root) == 20 &&
+              offsetof(CallRecord, collective) == 24);
 
 /// Waiting state of one end for the other end to see. Written only when an end parks or sleeps, so
 /// that the other end's cached copy stays valid on the fast path.
