@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// plexus.h: host streams, their events, and the last call's algorithm.
+// plexus.h: host streams, their events, and what is known of a communicator.
+#include <algorithm>
+
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/bootstrap/exchange.hpp"
+#include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
 
 namespace plexus {
@@ -148,6 +152,20 @@ PLEXUS_EXTENSION ncclResult_t plexusGetLastChoice(ncclComm_t comm,
     if (channels != nullptr) {
       *channels = choice.channels;
     }
+    return plexus::ok();
+  });
+}
+
+PLEXUS_EXTENSION ncclResult_t plexusCommGoneRanks(ncclComm_t comm, int* ranks, int* count) {
+  return guard([&]() -> Result<void> {
+    PLEXUS_TRY(plexus::check_pointer(ranks, "ranks"));
+    PLEXUS_TRY(plexus::check_pointer(count, "count"));
+    *count = 0;
+    PLEXUS_TRY(plexus::check_live(comm));
+    PLEXUS_TRY(plexus::check_shrinkable(*plexus::inner(comm)));
+    const std::vector<int> gone = plexus::inner(comm)->setup().exchange->gone_ranks();
+    std::copy(gone.begin(), gone.end(), ranks);
+    *count = static_cast<int>(gone.size());
     return plexus::ok();
   });
 }

@@ -117,6 +117,8 @@ class Agent {
   [[nodiscard]] size_t groups() const noexcept { return groups_.size(); }
   [[nodiscard]] bool knows_death_of(uint32_t process) const { return dead_.count(process) != 0; }
   [[nodiscard]] std::optional<uint32_t> parent() const noexcept { return parent_; }
+  /// Ranks of a group whose processes are known to have died or left, in rank order of the group.
+  [[nodiscard]] std::vector<uint32_t> gone_ranks(uint64_t group) const;
   /// In the tree over all processes.
   [[nodiscard]] bool is_neighbour(uint32_t process) const {
     return parent_ == process || children_.count(process) != 0;

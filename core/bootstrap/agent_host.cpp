@@ -82,6 +82,11 @@ std::string AgentHost::process_name_of(uint32_t rank) {
   return is_here ? std::string() : map->table.process_name_of(rank);
 }
 
+std::vector<uint32_t> AgentHost::gone_ranks(uint64_t group) {
+  const std::lock_guard lock(mutex_);
+  return agent_.gone_ranks(group);
+}
+
 Result<void> AgentHost::take(uint32_t rank, Message message) {
   const std::lock_guard lock(mutex_);
   return agent_.take(rank, std::move(message));

@@ -57,6 +57,9 @@ void Agent::apply(const News& news, uint32_t spared) {
     }
     return;
   }
+  if (news.kind == News::Kind::kGone) {
+    return;  // see gone_ranks()
+  }
   dead_.insert(news.subject);
   children_.erase(news.subject);
   if (!table_.empty()) {
@@ -134,7 +137,7 @@ Result<void> Agent::take_attach(uint32_t process, const Message& message) {
 Result<void> Agent::take_news(uint32_t process, const Message& message) {
   PLEXUS_TRY(news, decode_news(message.payload));
   for (News& one : news) {
-    if (one.kind == News::Kind::kDeath && one.subject >= map_->table.nprocesses()) {
+    if (one.kind != News::Kind::kFailure && one.subject >= map_->table.nprocesses()) {
       return break_of_protocol("the death of a process that is not there");
     }
     spread(std::move(one), process, kNobody);
@@ -179,6 +182,21 @@ void Agent::fail_with_dead(uint64_t id, Group& group) {
       }
     }
   }
+}
+
+std::vector<uint32_t> Agent::gone_ranks(uint64_t id) const {
+  std::vector<uint32_t> gone;
+  const auto group = groups_.find(id);
+  if (group == groups_.end()) {
+    return gone;
+  }
+  for (const uint32_t rank : group->second.layout->members) {
+    const uint32_t process = map_->table.process_of(rank);
+    if (is_gone(process) || news_.count({News::Kind::kGone, process, 0}) != 0) {
+      gone.push_back(rank);
+    }
+  }
+  return gone;
 }
 
 void Agent::break_down(uint32_t rank, const Error& error) {
@@ -297,6 +315,7 @@ void Agent::tick(Clock::time_point now) {
       const auto member = std::find_if(ranks.begin(), ranks.end(),
                                        [&](uint32_t rank) { return group.layout->has(rank); });
       const uint32_t mine = *group.ranks.begin();
+      spread({.kind = News::Kind::kGone, .subject = group.suspect->first}, std::nullopt, kNobody);
       spread_failure(id, mine,
                      fail(Code::kRemoteError,
                           "{} has left or died: its process does not listen any more, and {} calls "

@@ -97,6 +97,17 @@ void Exchange::on_failure(std::function<void(const Error&)> handler) {
   family_->on_failure(group_, std::move(handler));
 }
 
+std::vector<int> Exchange::gone_ranks() const {
+  const std::vector<uint32_t> gone = family_->gone_ranks(group_);
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < members_.size() && ranks.size() < gone.size(); ++rank) {
+    if (members_[rank] == gone[ranks.size()]) {
+      ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  return ranks;
+}
+
 void Exchange::leave(std::string record) {
   if (!std::exchange(left_, true)) {
     family_->leave_group(group_, std::move(record));

@@ -68,6 +68,8 @@ class Exchange {
   /// already happened. It runs in a thread of the control plane: it must be short and must not call
   /// this class.
   void on_failure(std::function<void(const Error&)> handler);
+  /// Ranks of the group whose processes are known to have died or left, ascending.
+  [[nodiscard]] std::vector<int> gone_ranks() const;
   /// Leaves the group in order: this rank receives nothing more of it, and its departure is no
   /// failure. Peers that still probe this rank receive `record`.
   void leave(std::string record = {});

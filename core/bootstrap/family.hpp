@@ -44,6 +44,7 @@ class Family {
 
   [[nodiscard]] std::string host_name_of(uint32_t rank) const;
   [[nodiscard]] std::string process_name_of(uint32_t rank) const;
+  [[nodiscard]] std::vector<uint32_t> gone_ranks(uint64_t group) const;
   void open_group(uint64_t group);
   /// Leaves the group. Peers that still probe this rank receive `record` (see on_probe).
   void leave_group(uint64_t group, std::string record);

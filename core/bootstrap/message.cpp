@@ -141,7 +141,7 @@ Result<std::vector<News>> decode_news(std::string_view payload) {
   ByteReader reader(payload);
   while (!reader.broken() && !reader.rest().empty()) {
     News one;
-    one.kind = reader.take_between(News::Kind::kDeath, News::Kind::kFailure);
+    one.kind = reader.take_between(News::Kind::kDeath, News::Kind::kGone);
     one.subject = reader.take<uint32_t>();
     one.group = reader.take<uint64_t>();
     one.code = reader.take_between(Code::kUnhandledCudaError, Code::kTimeout);

@@ -106,15 +106,19 @@ Result<std::vector<LeaveNote>> decode_leave_notes(std::string_view payload);
 
 /// What every process of a family learns.
 struct News {
-  enum class Kind : uint8_t { kDeath = 1, kFailure = 2 };
+  enum class Kind : uint8_t {
+    kDeath = 1,    // of a process; its groups fail
+    kFailure = 2,  // of a group
+    kGone = 3,     // a process is not there any more: it left or died. No group fails by that
+  };
   Kind kind = Kind::kDeath;
-  uint32_t subject = 0;  // the dead process, or the rank that failed
+  uint32_t subject = 0;  // the process, or the rank that failed
   uint64_t group = 0;    // that failed
   Code code = Code::kRemoteError;
   std::string text = {};
 
   [[nodiscard]] auto key() const {
-    return std::tuple(kind, kind == Kind::kDeath ? subject : 0, group);
+    return std::tuple(kind, kind == Kind::kFailure ? 0 : subject, group);
   }
 };
 std::string encode(const std::vector<News>& news);

@@ -3,7 +3,8 @@
 // of one rank, and its state. Life: constructed in state kInProgress, `start` with what core/setup
 // found out makes it ready; `fail` and abort end all waiting; destroy frees it.
 //
-// Threads: one thread at a time makes calls; fail(), stop_with(), stop_reason(), state() from any.
+// Threads: one thread at a time makes calls; fail(), stop_with(), stop_reason(), state(), and
+// revoke() of core/comm/lifecycle, from any.
 #pragma once
 
 #include <atomic>
@@ -73,7 +74,8 @@ class Communicator final : public RankState {
   [[nodiscard]] CallRunner& runner() noexcept { return *runner_; }
   /// May a call with the shape of an earlier one be made without checks? See repeat_call().
   [[nodiscard]] bool can_repeat() const noexcept {
-    return state() == Code::kSuccess && !revoked && !finalized;
+    return state() == Code::kSuccess && !revoked.load(std::memory_order_relaxed) &&
+           !finalized.load(std::memory_order_relaxed);
   }
   /// Distinct in the process, rising.
   [[nodiscard]] uint64_t number() const noexcept { return number_; }
@@ -115,8 +117,9 @@ class Communicator final : public RankState {
   static constexpr uint64_t kMagic = 0x504c58434f4d4d31;  // "PLXCOMM1"
   std::atomic<uint64_t> magic{live_magic()};
   const int32_t maker = getpid();
-  bool finalized = false;
-  bool revoked = false;
+  // A call that another thread is about to make may miss these; it sees `stop`.
+  std::atomic<bool> finalized{false};
+  std::atomic<bool> revoked{false};
   CallingThread calling_thread;
   std::thread initializer;              // of a non-blocking init or split
   std::atomic<bool> initialized{true};  // `initializer` is done, or there is none

@@ -81,6 +81,14 @@ bool may_be_read(Process& process, const Communicator& comm) {
   });
 }
 
+bool is_revoked(const Communicator& comm) noexcept {
+  return comm.revoked.load(std::memory_order_relaxed);
+}
+
+bool is_finalized(const Communicator& comm) noexcept {
+  return comm.finalized.load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
 Code async_error(Communicator& comm) noexcept {
@@ -90,10 +98,10 @@ Code async_error(Communicator& comm) noexcept {
 
 Result<void> check_usable(const Communicator& comm) noexcept {
   const Code state = comm.state();
-  if (state == Code::kSuccess && !comm.revoked && !comm.finalized) {
+  if (state == Code::kSuccess && !is_revoked(comm) && !is_finalized(comm)) {
     return ok();
   }
-  if (comm.revoked) {
+  if (is_revoked(comm)) {
     return fail(Code::kInvalidUsage,
                 "the communicator was revoked: only split, shrink and destroy are possible");
   }
@@ -101,29 +109,29 @@ Result<void> check_usable(const Communicator& comm) noexcept {
     return fail(Code::kInvalidArgument,
                 "the communicator is not ready: poll ncclCommGetAsyncError until it is");
   }
-  if (comm.finalized) {
+  if (is_finalized(comm)) {
     return fail(Code::kInvalidUsage, "the communicator was finalized: only destroy is possible");
   }
   return comm.stop_reason();
 }
 
 Result<void> check_splittable(const Communicator& comm) noexcept {
-  return comm.revoked ? Result<void>(ok()) : check_usable(comm);
+  return is_revoked(comm) ? Result<void>(ok()) : check_usable(comm);
 }
 
 Result<void> check_shrinkable(const Communicator& comm) noexcept {
   const Code state = comm.state();
   const bool has_failed = state != Code::kSuccess && state != Code::kInProgress;
   const bool was_ready = comm.setup().exchange != nullptr;
-  return comm.revoked || (has_failed && was_ready && !comm.finalized) ? Result<void>(ok())
-                                                                      : check_usable(comm);
+  return is_revoked(comm) || (has_failed && was_ready && !is_finalized(comm)) ? Result<void>(ok())
+                                                                              : check_usable(comm);
 }
 
 Result<void> finalize(Communicator& comm) {
-  if (comm.finalized) {
+  if (is_finalized(comm)) {
     return fail(Code::kInvalidArgument, "the communicator is already finalized");
   }
-  if (comm.revoked) {
+  if (is_revoked(comm)) {
     return fail(Code::kInvalidArgument, "a revoked communicator cannot be finalized: destroy it");
   }
   if (comm.state() == Code::kInProgress) {
@@ -131,7 +139,7 @@ Result<void> finalize(Communicator& comm) {
                 "the communicator is not ready: poll ncclCommGetAsyncError until it is");
   }
   comm.wait_submitted();
-  comm.finalized = true;
+  comm.finalized.store(true, std::memory_order_relaxed);
   if (comm.stop.load(std::memory_order_acquire)) {
     return comm.stop_reason();
   }
@@ -192,14 +200,13 @@ Result<void> abort(Process& process, Communicator* comm) {
 }
 
 Result<void> revoke(Communicator& comm) {
-  if (comm.finalized || comm.revoked) {
-    return fail(Code::kInvalidArgument, "the communicator was finalized or revoked before");
-  }
   if (comm.state() == Code::kInProgress) {
     return fail(Code::kInvalidArgument,
                 "the communicator is not ready: poll ncclCommGetAsyncError until it is");
   }
-  comm.revoked = true;
+  if (is_finalized(comm) || comm.revoked.exchange(true, std::memory_order_relaxed)) {
+    return fail(Code::kInvalidArgument, "the communicator was finalized or revoked before");
+  }
   comm.stop_with(fail(Code::kInvalidUsage, "the communicator was revoked"));
   comm.wait_submitted();
   comm.wait_left();

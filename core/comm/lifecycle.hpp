@@ -28,7 +28,8 @@ Result<void> destroy(Process& process, Communicator* comm);
 /// Ends all waiting of this rank and of its peers, then frees it; in another thread, if one of its
 /// threads does not leave a plugin's function within seconds. Errors as destroy().
 Result<void> abort(Process& process, Communicator* comm);
-/// From now on only split, shrink and destroy are possible.
+/// From now on only split, shrink and destroy are possible. Threads: any; a call that another one
+/// is in returns an Error.
 Result<void> revoke(Communicator& comm);
 
 }  // namespace plexus

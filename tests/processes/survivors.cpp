@@ -5,7 +5,8 @@
 // ranks as before, by an id that a survivor makes. Sums are checked, and so is the time from the
 // deaths to the first result of the survivors.
 //
-//   survivors NRANKS VICTIM[,VICTIM...] abort|default|revoke [grow]
+// In mode `known` they are not told the victims.
+//   survivors NRANKS VICTIM[,VICTIM...] abort|default|revoke|known [grow]
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,7 +14,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <nccl.h>
+#include <plexus.h>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,6 +98,22 @@ void run_fresh(Shared& shared, int rank, int nranks) {
   use_grown(grown, nranks);
 }
 
+/// As make_rest, by those who are known to be gone, who may become more.
+ncclComm_t make_rest_of_known(ncclComm_t comm, const Options& options) {
+  std::vector<int> gone(static_cast<size_t>(options.nranks));
+  ncclComm_t rest = nullptr;
+  while (rest == nullptr) {
+    int count = 0;
+    REQUIRE(plexusCommGoneRanks(comm, gone.data(), &count) == ncclSuccess);
+    REQUIRE(std::includes(options.victims.begin(), options.victims.end(), gone.begin(),
+                          gone.begin() + count));
+    if (count > 0) {
+      (void)ncclCommShrink(comm, gone.data(), count, &rest, nullptr, NCCL_SHRINK_ABORT);
+    }
+  }
+  return rest;
+}
+
 /// A communicator of those who are left.
 ncclComm_t make_rest(ncclComm_t comm, const Options& options) {
   if (options.mode != "default") {  // the error that the deaths cause
@@ -106,6 +123,9 @@ ncclComm_t make_rest(ncclComm_t comm, const Options& options) {
   if (options.mode == "revoke") {
     REQUIRE(ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT) == ncclSuccess);
     REQUIRE(sum(comm, 1, 1) == ncclInvalidUsage);
+  }
+  if (options.mode == "known") {
+    return make_rest_of_known(comm, options);
   }
   std::vector<int> victims = options.victims;
   ncclComm_t rest = nullptr;
@@ -181,7 +201,8 @@ int wait_for_all(const std::vector<pid_t>& ranks, const Options& options) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    std::fputs("usage: survivors NRANKS VICTIM[,VICTIM...] abort|default|revoke [grow]\n", stderr);
+    std::fputs("usage: survivors NRANKS VICTIM[,VICTIM...] abort|default|revoke|known [grow]\n",
+               stderr);
     return 2;
   }
   const Options options = read_options(argc, argv);

@@ -57,7 +57,7 @@ def train_with_deaths(victims):
             step(trained, optimizer)
     except RuntimeError as error:
         text, seconds = str(error), time.monotonic() - begin
-        gone = torch_plexus.shrink(error)
+        gone = torch_plexus.shrink()
     else:
         raise AssertionError("no error after the deaths")
     assert gone == victims, (gone, victims)
@@ -107,14 +107,13 @@ def receive_from_the_dead():
     return 0
 
 
-def shrink_needs_names():
-    for error in (None, RuntimeError("something else")):
-        try:
-            torch_plexus.shrink(error)
-        except ValueError as refusal:
-            assert "no rank is known to be gone" in str(refusal), refusal
-        else:
-            raise AssertionError("shrink() without a rank that is gone")
+def shrink_where_all_live():
+    try:
+        torch_plexus.shrink()
+    except ValueError as refusal:
+        assert "no rank is known to have died" in str(refusal), refusal
+    else:
+        raise AssertionError("shrink() without a rank that is gone")
     dist.barrier()
 
 
@@ -148,12 +147,16 @@ class DeathTest(unittest.TestCase):
     def test_two_ranks_die_at_once(self):
         self.check_deaths(4, [1, 3])
 
+    def test_ranks_die_that_nobody_is_connected_to(self):
+        """Rank 2's only neighbour in the control plane is rank 0; shrinking finds out."""
+        self.check_deaths(4, [0, 2])
+
     def test_a_message_from_a_rank_that_died(self):
         results = world.run(receive_from_the_dead, 3, may_die=[2])
         self.assertLess(results[1], world.bound(RAISE_SECONDS))
 
-    def test_shrink_without_names(self):
-        world.run(shrink_needs_names, 2)
+    def test_shrink_where_all_live(self):
+        world.run(shrink_where_all_live, 2)
 
     def test_ranks_that_are_left_out(self):
         self.assertEqual(world.run(leave_out, 3, [2]), [2.0, 2.0, None])

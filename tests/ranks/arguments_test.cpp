@@ -368,6 +368,19 @@ TEST(Arguments, SplitAndShrinkCheckTheirs) {
   EXPECT_EQ(ncclCommRevoke(job.comm(0), 1), ncclInvalidArgument);
 }
 
+TEST(Arguments, GoneRanksChecksIts) {
+  const Job job(2);
+  std::array<int, 2> ranks{-1, -1};
+  int count = -1;
+  EXPECT_EQ(plexusCommGoneRanks(nullptr, ranks.data(), &count), ncclInvalidArgument);
+  EXPECT_EQ(plexusCommGoneRanks(job.comm(0), nullptr, &count), ncclInvalidArgument);
+  EXPECT_EQ(plexusCommGoneRanks(job.comm(0), ranks.data(), nullptr), ncclInvalidArgument);
+  EXPECT_EQ(plexusCommGoneRanks(job.comm(0), ranks.data(), &count), ncclSuccess);
+  EXPECT_EQ(count, 0) << "all live";
+  EXPECT_EQ(ncclCommFinalize(job.comm(1)), ncclSuccess);
+  EXPECT_EQ(plexusCommGoneRanks(job.comm(1), ranks.data(), &count), ncclInvalidUsage);
+}
+
 TEST(Arguments, GrowChecksIts) {
   const Job job(2);
   ncclComm_t grown = nullptr;

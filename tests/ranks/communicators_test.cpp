@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lifetime of communicators over the real bootstrap: ranks are threads that join with a unique
 // id.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -288,6 +289,45 @@ TEST(Communicators, RevokedOneCanBeSplit) {
     ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess)
         << ncclGetLastError(nullptr);
     EXPECT_EQ(sum_of_ranks(child, 1), 2);
+    EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+  });
+}
+
+TEST(Communicators, RevokeFromAnotherThreadEndsCallsUnderWay) {
+  constexpr int kRanks = 2;
+  constexpr int kCallsBefore = 10;
+  std::array<std::atomic<int>, kRanks> calls{};
+  run_job(kRanks, [&](int rank, ncclComm_t comm) {
+    std::array<ncclResult_t, 2> revoked{};
+    std::vector<std::thread> revokers;
+    for (ncclResult_t& result : revoked) {  // two at once: one of them does it
+      revokers.emplace_back([&, comm] {
+        while (std::any_of(calls.begin(), calls.end(),
+                           [](const auto& each) { return each.load() < kCallsBefore; })) {
+          std::this_thread::yield();
+        }
+        result = ncclCommRevoke(comm, NCCL_REVOKE_DEFAULT);
+      });
+    }
+    ncclResult_t ended = ncclSuccess;
+    while (ended == ncclSuccess) {
+      int value = 1;
+      ended = ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, nullptr);
+      ++calls[static_cast<size_t>(rank)];
+    }
+    EXPECT_EQ(ended, ncclInvalidUsage) << ncclGetLastError(nullptr);
+    EXPECT_THAT(ncclGetLastError(nullptr), HasSubstr("was revoked"));
+    for (std::thread& thread : revokers) {
+      thread.join();
+    }
+    EXPECT_THAT(revoked, testing::UnorderedElementsAre(ncclSuccess, ncclInvalidArgument));
+    ncclResult_t state = ncclInternalError;
+    EXPECT_EQ(ncclCommGetAsyncError(comm, &state), ncclSuccess);
+    EXPECT_EQ(state, ncclSuccess);
+    ncclComm_t child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, rank, &child, nullptr), ncclSuccess)
+        << ncclGetLastError(nullptr);
+    EXPECT_EQ(sum_of_ranks(child, 1), kRanks);
     EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
   });
 }

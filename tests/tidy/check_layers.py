@@ -62,7 +62,7 @@ EXCLUSIVE = {  # third-party header -> the only folders that may name it
     r"isa-l": ["core/transport"],
     r"hwy/": ["kernels/host"],
     r"hwloc": ["core/topo"],
-    r"pugixml": ["core/topo", "core/programs"],
+    r"pugixml": ["core/topo", "core/programs", "tools/conformance"],
     r"sodium": ["core/bootstrap", "security"],
     r"openssl/": ["security"],
     r"pmix": ["core/job"],

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine-readable reports.
+#include <sstream>
+
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
+#include <pugixml.hpp>
 
+#include "core/base/text.hpp"
 #include "tools/conformance/report.hpp"
 
 namespace plexus::conformance {
@@ -22,58 +26,40 @@ const char* json_word(Outcome outcome) {
   return "?";
 }
 
-/// Escapes an attribute or text. Characters that XML does not allow (a plugin's texts may contain
-/// any) become question marks.
-std::string in_xml(std::string_view text) {
-  constexpr unsigned char kAsciiEnd = 0x7F;
-  std::string escaped;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += byte >= kAsciiEnd || (byte < ' ' && c != '\n' && c != '\t') ? '?' : c;
-    }
-  }
-  return escaped;
-}
-
 bool counts_as_failure(const Verdict& verdict, bool is_strict) {
   return verdict.outcome == Outcome::kFail && (is_strict || verdict.grade == Grade::kBreaksJobs);
 }
 
-std::string format_case(const ReportHead& head, const Verdict& verdict) {
+void set(pugi::xml_node node, const char* attribute, const std::string& value) {
+  node.append_attribute(attribute).set_value(value.c_str());
+}
+
+std::string in_seconds(double seconds) { return fmt::format("{:.3f}", seconds); }
+
+void append_case(pugi::xml_node suite, const ReportHead& head, const Verdict& verdict) {
   const std::string_view id = verdict.check->id;
-  std::string text =
-      fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"{:.3f}\"",
-                  kind_word(head.identity.kind), id.substr(0, id.find('.')), id, verdict.seconds);
+  pugi::xml_node made = suite.append_child("testcase");
+  set(made, "classname",
+      fmt::format("{}.{}", kind_word(head.identity.kind), id.substr(0, id.find('.'))));
+  set(made, "name", std::string(id));
+  set(made, "time", in_seconds(verdict.seconds));
   if (verdict.outcome == Outcome::kPass) {
-    return text + "/>\n";
+    return;
   }
-  const std::string why = in_xml(verdict.detail);
+  const std::string why = printable(verdict.detail);
   if (counts_as_failure(verdict, head.is_strict)) {
-    return text + fmt::format(
-                      ">\n      <failure type=\"{}\" message=\"{}\">{}\nrule: {}</failure>\n"
-                      "    </testcase>\n",
-                      in_xml(grade_words(verdict.grade)), why, in_xml(verdict.check->title),
-                      in_xml(verdict.check->rule));
+    pugi::xml_node failure = made.append_child("failure");
+    set(failure, "type", grade_words(verdict.grade));
+    set(failure, "message", why);
+    failure.text().set(
+        fmt::format("{}\nrule: {}", verdict.check->title, verdict.check->rule).c_str());
+    return;
   }
   const std::string prefix = verdict.outcome == Outcome::kFail
-                                 ? in_xml(grade_words(verdict.grade)) + ": "
+                                 ? fmt::format("{}: ", grade_words(verdict.grade))
                              : verdict.outcome == Outcome::kKnown ? "known limit: "
                                                                   : "";
-  return text + fmt::format(">\n      <skipped message=\"{}{}\"/>\n    </testcase>\n", prefix, why);
+  set(made.append_child("skipped"), "message", prefix + why);
 }
 
 }  // namespace
@@ -104,23 +90,27 @@ std::string format_json(const ReportHead& head, const std::vector<Verdict>& verd
 }
 
 std::string format_junit(const ReportHead& head, const std::vector<Verdict>& verdicts) {
+  pugi::xml_document document;
+  pugi::xml_node suite = document.append_child("testsuites").append_child("testsuite");
   size_t failures = 0;
   size_t skipped = 0;
   double seconds_all = 0;
-  std::string cases;
   for (const Verdict& verdict : verdicts) {
     const bool is_failure = counts_as_failure(verdict, head.is_strict);
     failures += is_failure ? 1 : 0;
     skipped += is_failure || verdict.outcome == Outcome::kPass ? 0 : 1;
     seconds_all += verdict.seconds;
-    cases += format_case(head, verdict);
+    append_case(suite, head, verdict);
   }
-  return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n"
-      "  <testsuite name=\"{} {}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" errors=\"0\" "
-      "time=\"{:.3f}\">\n{}  </testsuite>\n</testsuites>\n",
-      in_xml(head.library), in_xml(head.identity.abi), verdicts.size(), failures, skipped,
-      seconds_all, cases);
+  set(suite, "name", printable(fmt::format("{} {}", head.library, head.identity.abi)));
+  set(suite, "tests", std::to_string(verdicts.size()));
+  set(suite, "failures", std::to_string(failures));
+  set(suite, "skipped", std::to_string(skipped));
+  set(suite, "errors", "0");
+  set(suite, "time", in_seconds(seconds_all));
+  std::ostringstream text;
+  document.save(text, "  ");
+  return text.str();
 }
 
 }  // namespace plexus::conformance

@@ -92,15 +92,29 @@ Communicator::~Communicator() {
 
 bool Communicator::wait_stream() { return plexusStreamSynchronize(stream_) == ncclSuccess; }
 
-std::unique_ptr<Communicator> Communicator::shrink(std::vector<int> excluded) {
+void Communicator::check_not_aborted() const {
+  const std::lock_guard lock(reason_mutex_);
   TORCH_CHECK(!is_aborted_,
               "plexus: this rank has aborted the group, so that it cannot be one of those that are "
               "left; shrink without abort()");
+}
+
+std::unique_ptr<Communicator> Communicator::shrink(std::vector<int> excluded) {
+  check_not_aborted();
   ncclComm_t rest = nullptr;
   check(ncclCommShrink(comm_, excluded.data(), static_cast<int>(excluded.size()), &rest, nullptr,
                        NCCL_SHRINK_ABORT),
         "shrinking the process group", nullptr);
   return std::make_unique<Communicator>(rest);
+}
+
+std::vector<int> Communicator::gone_ranks() const {
+  check_not_aborted();
+  std::vector<int> gone(static_cast<size_t>(size_));
+  int count = 0;
+  check(plexusCommGoneRanks(comm_, gone.data(), &count), "plexusCommGoneRanks", comm_);
+  gone.resize(static_cast<size_t>(count));
+  return gone;
 }
 
 bool Communicator::is_own_process() const noexcept { return getpid() == process_; }

@@ -39,6 +39,8 @@ class Communicator {
 
   /// One of the ranks that are left of a communicator that failed: called by all but `excluded`.
   std::unique_ptr<Communicator> shrink(std::vector<int> excluded);
+  /// Ranks that are known to have died or ended.
+  [[nodiscard]] std::vector<int> gone_ranks() const;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -61,6 +63,7 @@ class Communicator {
   [[nodiscard]] bool is_own_process() const noexcept;
 
  private:
+  void check_not_aborted() const;
   bool end_for(const std::string& reason);
   [[nodiscard]] std::string ended_for() const;
   [[nodiscard]] std::string renumber(std::string text) const;

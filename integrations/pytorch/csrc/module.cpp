@@ -17,6 +17,7 @@ PYBIND11_MODULE(_C, module) {
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), without_gil())
       .def("shrink", &ProcessGroup::shrink, py::arg("excluded"), without_gil())
+      .def("gone_ranks", &ProcessGroup::gone_ranks, without_gil())
       .def("use_store", &ProcessGroup::use_store, py::arg("store"))
       .def("abort", &ProcessGroup::abort, py::arg("reason"), without_gil());
   module.def("drain", &torch_plexus::CallQueue::drain_all, without_gil());

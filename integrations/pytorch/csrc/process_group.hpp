@@ -88,6 +88,7 @@ class ProcessGroup : public GroupBase {
   // What this backend adds.
   /// A group of the ranks that are left of one that failed. use_store() completes it.
   c10::intrusive_ptr<ProcessGroup> shrink(const std::vector<int>& excluded);
+  [[nodiscard]] std::vector<int> gone_ranks() const { return queue_->gone_ranks(); }
   void use_store(const c10::intrusive_ptr<c10d::Store>& store) { store_ = store; }
   /// Ends all calls, on this rank and on the others, for `reason`.
   void abort(const std::string& reason) { queue_->abort(reason); }

@@ -109,6 +109,7 @@ class CallQueue {
   static void drain_all();
   /// While nothing else is issued.
   std::unique_ptr<Communicator> shrink(const std::vector<int>& excluded);
+  [[nodiscard]] std::vector<int> gone_ranks() const { return comm_->gone_ranks(); }
   [[nodiscard]] uint64_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
 
  private:

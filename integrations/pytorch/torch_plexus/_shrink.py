@@ -2,7 +2,6 @@
 """Making groups, and going on after ranks have died."""
 import datetime
 import os
-import re
 import socket
 import time
 
@@ -12,8 +11,9 @@ from torch.distributed import distributed_c10d
 
 from ._C import ProcessGroupPlexus
 
-# As the library's errors name a rank that is gone.
-_GONE = re.compile(r"rank (\d+) \([^)]*\) (?:died|called ncclCommAbort|left|has left)")
+# A connection to a rank that dies may end before it is known why.
+_NEWS_SECONDS = 2
+_POLL_SECONDS = 0.01
 _ready = []  # the group that create_group is to return next, made by shrink()
 
 
@@ -25,26 +25,20 @@ def create_group(store, rank, size, timeout):
     return ProcessGroupPlexus(store, rank, size, timeout)
 
 
-def gone_ranks(text):
-    """Numbers of the ranks that are gone, according to an error's text."""
-    return {int(number) for number in _GONE.findall(text)}
-
-
-def shrink(error=None, *, ranks=(), timeout=datetime.timedelta(seconds=60)):
+def shrink(*, ranks=(), timeout=datetime.timedelta(seconds=60)):
     """Replaces the default group by one of the ranks that are left, after ranks have died.
 
-    error: the exception that a collective raised; it names who is gone. ranks: more ranks that are to stay
-    out, the same on all ranks that call. All ranks that are left must call, within `timeout`. Groups of
-    new_group and DistributedDataParallel hold the old group: make them again. Returns the ranks that are gone.
+    ranks: ranks that live but are to stay out, the same on all ranks that call. All ranks that are left must call,
+    within `timeout`. Groups of new_group and DistributedDataParallel hold the old group: make them again. Returns
+    the ranks that are gone or stay out.
     """
     old = dist.group.WORLD
     if not isinstance(old, ProcessGroupPlexus):
         raise RuntimeError("shrink: the default group's backend is not plexus; make it with "
                            "init_process_group('plexus')")
-    gone = set(ranks) | gone_ranks(str(error))
+    gone = set(ranks).union(old.gone_ranks()) or _learn_of_gone(old, set())
     if not gone:
-        raise ValueError("shrink: no rank is known to be gone: pass the exception of the collective that failed, "
-                         "or their numbers as ranks")
+        raise ValueError("shrink: no rank is known to have died; pass those that are to stay out as ranks")
     old_store = distributed_c10d._pg_map[old][1]
     rest = _make_rest(old, gone, time.monotonic() + timeout.total_seconds())
     store = _share_store(rest, old_store, timeout)
@@ -55,13 +49,23 @@ def shrink(error=None, *, ranks=(), timeout=datetime.timedelta(seconds=60)):
     return sorted(gone)
 
 
+def _learn_of_gone(group, known):
+    """The ranks that are gone beside those that are known; waits a little for the first."""
+    until = time.monotonic() + _NEWS_SECONDS
+    while True:
+        more = set(group.gone_ranks()) - known
+        if more or time.monotonic() > until:
+            return more
+        time.sleep(_POLL_SECONDS)
+
+
 def _make_rest(old, gone, until):
     """A rank that died unnoticed makes shrinking fail, which names it."""
     while True:
         try:
             return old.shrink(sorted(gone))
-        except RuntimeError as failure:
-            more = gone_ranks(str(failure)) - gone
+        except RuntimeError:
+            more = _learn_of_gone(old, gone)
             if not more or time.monotonic() > until:
                 raise
             gone |= more

@@ -242,6 +242,32 @@ TEST_F(AgentTest, TellsTheOthersOfAFailureOnce) {
   EXPECT_THAT(failure_of(9), HasSubstr("rank 3 (node:1) failed: out of memory"));
 }
 
+TEST_F(AgentTest, KnowsWhoIsGone) {
+  start({.processes = 6, .ranks_per_process = 1, .processes_per_host = 1});
+  constexpr uint64_t kGroup = 77;
+  const std::vector<uint32_t> members = {4, 3, 2, 1, 0};
+  for (const uint32_t rank : members) {
+    open_group(rank, kGroup, members);
+  }
+  run();
+  EXPECT_TRUE(simulation_->agent_of(1).gone_ranks(kGroup).empty());
+  simulation_->kill(0);
+  simulation_->kill(3);  // whose only neighbour is 0
+  run();
+  for (const uint32_t rank : {1U, 2U, 4U}) {
+    EXPECT_EQ(simulation_->agent_of(rank).gone_ranks(kGroup), std::vector<uint32_t>{0});
+    open_group(rank, kGroup + 1, {1, 2, 3, 4});
+    gather(rank, kGroup + 1);
+  }
+  run(6 * kSecondUs);
+  for (const uint32_t rank : {1U, 2U, 4U}) {
+    EXPECT_THAT(failure_of(rank, kGroup + 1), HasSubstr("rank 3 (node:3) has left or died"));
+    EXPECT_EQ(simulation_->agent_of(rank).gone_ranks(kGroup), (std::vector<uint32_t>{3, 0}));
+  }
+  EXPECT_TRUE(simulation_->agent_of(1).gone_ranks(kGroup + 2).empty()) << "no such group";
+  EXPECT_TRUE(failure_of(5).find("has left") == std::string::npos) << "only its group fails";
+}
+
 TEST_F(AgentTest, KeepsNothingOfAGroupThatAllHaveLeft) {
   start({.processes = 20, .ranks_per_process = 2, .processes_per_host = 3});
   std::vector<uint32_t> even;
