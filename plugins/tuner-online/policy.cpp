@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 namespace plexus::tuner_online {
 namespace {
@@ -82,11 +83,16 @@ class History {
   double lost_ns_ = 0;     // what they took longer
 };
 
-/// The way that the round of trials with `calls` still lacks; none: ways.size().
-size_t find_untried(const std::vector<size_t>& in_round, const History& history, uint32_t calls) {
-  const auto at = std::find_if(in_round.begin(), in_round.end(),
-                               [&](size_t way) { return history[way].calls_most < calls; });
-  return at == in_round.end() ? SIZE_MAX : *at;
+/// The way that lacks a trial with that many calls: the base, or one of the others in the round.
+std::optional<size_t> find_untried(const std::vector<size_t>& others,
+                                   const History& history,
+                                   uint32_t calls) {
+  const auto lacks = [&](size_t way) { return history[way].calls_most < calls; };
+  if (lacks(kBase)) {
+    return kBase;
+  }
+  const auto at = std::find_if(others.begin(), others.end(), lacks);
+  return at == others.end() ? std::nullopt : std::optional(*at);
 }
 
 /// Use the best way for as long as trying another one for that cost has to wait.
@@ -144,22 +150,25 @@ Decision decide(std::span<const Way> ways,
   if (history.base_ns() < 0) {
     return {kBase, kFirstCalls};
   }
-  std::vector<size_t> in_round(ways.size());
-  std::iota(in_round.begin(), in_round.end(), size_t{0});
-  for (uint32_t calls = kFirstCalls; in_round.size() > 1; calls *= 2) {
-    if (const size_t next = find_untried(in_round, history, calls); next != SIZE_MAX) {
-      const double cost_ns = calls * std::max(0.0, history.expected_ns(next) - history.base_ns());
-      return cost_ns <= history.left(budget) || next == kBase ? Decision{next, calls}
-                                                              : earn(history, cost_ns, budget);
+  // The base takes part in every round, so that it is compared with equally long trials.
+  std::vector<size_t> others(ways.size() - 1);
+  std::iota(others.begin(), others.end(), kBase + 1);
+  for (uint32_t calls = kFirstCalls;; calls *= 2) {
+    if (const auto next = find_untried(others, history, calls)) {
+      const double cost_ns = calls * std::max(0.0, history.expected_ns(*next) - history.base_ns());
+      return cost_ns <= history.left(budget) || *next == kBase ? Decision{*next, calls}
+                                                               : earn(history, cost_ns, budget);
     }
-    std::stable_sort(in_round.begin(), in_round.end(), [&](size_t a, size_t b) {
+    if (others.size() == 1) {
+      const bool gains = history[others.front()].time_ns >= 0 &&
+                         history[others.front()].time_ns < (1 - kGainLeast) * history.base_ns();
+      return {gains ? others.front() : kBase, 0};
+    }
+    std::stable_sort(others.begin(), others.end(), [&](size_t a, size_t b) {
       return history.expected_ns(a) < history.expected_ns(b);
     });
-    in_round.resize((in_round.size() + 1) / 2);
+    others.resize((others.size() + 1) / 2);
   }
-  const size_t winner = in_round.front();
-  const bool gains = history[winner].time_ns < (1 - kGainLeast) * history.base_ns();
-  return {gains ? winner : kBase, 0};
 }
 
 }  // namespace plexus::tuner_online
