@@ -10,6 +10,9 @@
  * from the arguments only, which are equal on all ranks. Files and environment may differ between
  * hosts.
  * Cost: get_times is called once per shape of call, because the host caches the answer.
+ * Trials: an answer may hold for some calls only (`trial_calls`). The host measures these, makes
+ * the time the same on all ranks, and asks again with the list of all trials so far; so a tuner can
+ * learn, and its answer still depends on its arguments only.
  * Failure: a code other than PLEXUS_OK, or invalid times, cause one WARN; the host then uses its
  * built-in rules. A tuner cannot make a result wrong.
  */
@@ -62,6 +65,22 @@ typedef struct plexus_tuner_comm {
   plexus_tuner_cuda_t cuda;
 } plexus_tuner_comm_t;
 
+/* Bounds of trials. */
+#define PLEXUS_TRIAL_CALLS_MIN 3u
+#define PLEXUS_TRIAL_CALLS_MAX 1024u
+#define PLEXUS_TRIALS_MAX 256u /* the answer after that many holds for good */
+
+/* What calls like this one took. Frozen within a major. */
+typedef struct plexus_tuner_trial {
+  const char* algorithm; /* as in the candidate that was chosen; so are the next three */
+  const char* protocol;
+  uint32_t channels;
+  uint32_t chunk_bytes;
+  uint32_t calls; /* number of calls, of which some are measured */
+  uint32_t reserved;
+  int64_t time_ns; /* of a call: the median, each on the rank where it took longest; -1: unknown */
+} plexus_tuner_trial_t;
+
 /* A call. */
 typedef struct plexus_tuner_call {
   uint32_t struct_size;
@@ -70,6 +89,12 @@ typedef struct plexus_tuner_call {
   uint64_t size_bytes;    /* of the larger buffer of a rank */
   uint32_t element_bytes;
   uint32_t calls_in_group; /* launched together, including this one */
+  /* Since 1.5; present if struct_size includes them. Trials of calls like this one in this
+   * communicator, oldest first; borrowed for the call. Calls of the same collective, type,
+   * operation and root are alike if their sizes have the same highest bit. */
+  const plexus_tuner_trial_t* trials;
+  uint32_t trials_count;
+  uint32_t reserved;
 } plexus_tuner_call_t;
 
 /* One possible way to do the call, and its cost in messages and chunks. A loop moves
@@ -95,6 +120,12 @@ typedef struct plexus_tuner_candidate {
   /* Since 1.3: traffic between datacenters; 0 with one datacenter. */
   uint32_t xdc_rounds; /* messages in the chain with most of them */
   uint64_t xdc_chunks; /* largest number that leaves one datacenter */
+  /* Since 1.5: the answer, too. In: 0; out, in the candidate with the shortest time: for how many
+   * calls to choose it before asking again; values out of range are clamped. 0: for good. The host
+   * may take it for good in any case, as it does for calls of CUDA ranks and in groups of several
+   * collectives. */
+  uint32_t trial_calls;
+  uint32_t reserved;
 } plexus_tuner_candidate_t;
 
 /* Belongs to the plugin. */

@@ -80,7 +80,7 @@ const Row kRows[] = {
     {{"NCCL_PROTO", "", "list, or collective:list;...",
       "protocols to use (LL, LL128, Simple), ^ to exclude"},
      &Config::proto},
-    {{"PLEXUS_PROGRAM_PATH", "", "folders, separated by :",
+    {{"PLEXUS_PROGRAM_PATH", "", "folders or files, separated by :",
       "algorithms from files (JSON, MSCCL XML) that are candidates beside the built-in ones; the "
       "same files on all ranks"},
      &Config::program_path},

@@ -14,7 +14,31 @@ LastChoice CallRunner::last_choice() const noexcept {
   return {choice.algorithm->family, name(choice.protocol), choice.channels};
 }
 
+Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
+  if (Plan* const found = plans_.find(tasks); found != nullptr) {
+    return found;
+  }
+  PLEXUS_TRY(answer, learning_.find(tasks, [this] { wait_submitted(); }));
+  if (answer.course == nullptr) {
+    return plans_.build(context_.plans, tasks, answer.made.has_value() ? &*answer.made : nullptr);
+  }
+  course_ = answer.course;
+  const std::vector<Task> all = course_->tasks_for(tasks);
+  Plan* const found = plans_.find(all, answer.made->trial);
+  return found != nullptr ? Result<Plan*>(found) : plans_.build(context_.plans, all, &*answer.made);
+}
+
 void CallRunner::prepare(Plan& plan, std::span<const Task> tasks) {
+  if (plan.is_trial()) {
+    plan.execution().watch.reset();  // of an earlier call
+    fill_in(plan, course_->tasks_for(tasks));
+    course_->note_call(plan.execution());
+  } else {
+    fill_in(plan, tasks);
+  }
+}
+
+void CallRunner::fill_in(Plan& plan, std::span<const Task> tasks) {
   const uint64_t sequence = context_.log->collectives();
   plan.prepare(tasks, *context_.log, *context_.plans.memory);
   if (context_.profile != nullptr) {
@@ -57,7 +81,7 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
 
 Result<bool> CallRunner::repeat_group(uint64_t plan_number, std::span<const Task> tasks) {
   Plan* const plan = plans_.newest();
-  if (plan == nullptr || plan->number() != plan_number || !is_idle()) {
+  if (plan == nullptr || plan->number() != plan_number || plan->is_trial() || !is_idle()) {
     return false;
   }
   prepare(*plan, tasks);

@@ -14,6 +14,7 @@
 #include "core/engine/engine.hpp"
 #include "core/launch/device_launch.hpp"
 #include "core/launch/launch_pool.hpp"
+#include "core/launch/learning.hpp"
 #include "core/launch/profile.hpp"
 #include "core/schedule/call_log.hpp"
 #include "core/schedule/plan.hpp"
@@ -38,7 +39,8 @@ class CallRunner {
  public:
   explicit CallRunner(const LaunchContext& context)
       : context_(context),
-        repeats_(context.profile == nullptr && context.plans.device == nullptr) {}
+        repeats_(context.profile == nullptr && context.plans.device == nullptr),
+        learning_(context_.plans, can_measure(context.infos)) {}
   CallRunner(const CallRunner&) = delete;
   CallRunner& operator=(const CallRunner&) = delete;
 
@@ -52,9 +54,7 @@ class CallRunner {
   // -- plans --
   /// A plan for `tasks` (all of this communicator), there until the next call. A failure leaves
   /// nothing behind.
-  Result<Plan*> find_plan(std::span<const Task> tasks) {
-    return plans_.find_or_build(context_.plans, tasks);
-  }
+  Result<Plan*> find_plan(std::span<const Task> tasks);
   /// The one that find_plan() gave last.
   [[nodiscard]] Plan* newest_plan() const noexcept { return plans_.newest(); }
   /// Fills it in, ready to execute: from here on the calls are made.
@@ -86,11 +86,19 @@ class CallRunner {
   void wait_submitted();
 
  private:
+  /// Calls of CUDA ranks end after they have returned, and graphs repeat them.
+  [[nodiscard]] static bool can_measure(std::span<const PeerInfo> infos) {
+    return std::none_of(infos.begin(), infos.end(),
+                        [](const PeerInfo& info) { return info.on_cuda(); });
+  }
   Result<void> run(Plan& plan);
+  void fill_in(Plan& plan, std::span<const Task> tasks);
   std::function<void()> finish_submission(std::function<void()> finished);
 
   LaunchContext context_;
   bool repeats_;  // no profiler wants to be told of a call, and none needs a launch
+  Learning learning_;
+  Course* course_ = nullptr;  // of the newest plan, if that is of a trial
   PlanCache plans_;
   DeviceOrder order_;
   Engine engine_;

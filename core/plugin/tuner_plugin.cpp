@@ -285,6 +285,10 @@ bool Tuner::get_times(const plexus_tuner_call_t& call,
     answer.channels = std::clamp(candidates[i].channels, answer.channels_min, answer.channels_max);
     answer.chunk_bytes = std::clamp(candidates[i].chunk_bytes, std::min(64U, answer.chunk_bytes),
                                     answer.chunk_bytes);
+    answer.trial_calls =
+        candidates[i].trial_calls == 0
+            ? 0
+            : std::clamp(candidates[i].trial_calls, PLEXUS_TRIAL_CALLS_MIN, PLEXUS_TRIAL_CALLS_MAX);
     any = any || answer.time_ns >= 0;
     candidates[i] = answer;
   }

@@ -31,9 +31,14 @@ std::string family_of(const std::string& name) {
   return is_taken ? family + "-file" : family;
 }
 
-Result<void> read_folder(const std::filesystem::path& folder, std::vector<ProgramText>& texts) {
+Result<void> read_entry(const std::filesystem::path& folder, std::vector<ProgramText>& texts) {
   std::error_code error;
   std::vector<std::filesystem::path> paths;
+  if (std::filesystem::is_regular_file(folder, error)) {
+    PLEXUS_TRY(text, read_file(folder.string(), kFileBytesMax));
+    texts.push_back({.path = folder.string(), .text = std::move(text)});
+    return ok();
+  }
   for (auto at = std::filesystem::directory_iterator(folder, error);
        !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
     if (at->path().extension() == ".json" || at->path().extension() == ".xml") {
@@ -60,7 +65,7 @@ Result<void> read_folder(const std::filesystem::path& folder, std::vector<Progra
 Result<std::vector<ProgramText>> read_program_folders(std::string_view folders) {
   std::vector<ProgramText> texts;
   for (const std::string_view folder : split_list(folders, ':')) {
-    PLEXUS_TRY(read_folder(folder, texts));
+    PLEXUS_TRY(read_entry(folder, texts));
   }
   return texts;
 }

@@ -21,7 +21,7 @@ struct ProgramText {
 };
 
 /// All *.json and *.xml of the folders (separated by ':'), in the order of the folders, then of the
-/// names. Fails for a folder that is not there.
+/// names; an entry may be a file as well. Fails for a folder that is not there.
 Result<std::vector<ProgramText>> read_program_folders(std::string_view folders);
 /// Of names and texts, without folders; 0: there are none.
 uint64_t hash_of(std::span<const ProgramText> texts);

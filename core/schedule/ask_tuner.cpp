@@ -50,6 +50,18 @@ std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
   call.size_bytes = input.size_bytes;
   call.element_bytes = input.element_bytes;
   call.calls_in_group = input.calls_in_group;
+  std::vector<plexus_tuner_trial_t> trials;
+  for (const Trial& trial : input.trials) {
+    trials.push_back({.algorithm = trial.choice.algorithm->family,
+                      .protocol = name(trial.choice.protocol),
+                      .channels = static_cast<uint32_t>(trial.choice.channels),
+                      .chunk_bytes = trial.choice.chunk_bytes,
+                      .calls = trial.calls,
+                      .reserved = 0,
+                      .time_ns = trial.time_ns});
+  }
+  call.trials = trials.data();
+  call.trials_count = static_cast<uint32_t>(trials.size());
   if (asked.empty() || !tuner.get_times(call, asked, built_in)) {
     return std::nullopt;
   }
@@ -59,6 +71,7 @@ std::optional<size_t> ask_tuner(std::span<Candidate> candidates,
     Candidate& candidate = candidates[places[i]];
     candidate.choice.channels = static_cast<int>(asked[i].channels);
     candidate.choice.chunk_bytes = asked[i].chunk_bytes;
+    candidate.trial_calls = asked[i].trial_calls;
     if (asked[i].time_ns >= 0) {
       candidate.predicted_us = static_cast<double>(asked[i].time_ns) / 1000;
       if (!chosen.has_value() || asked[i].time_ns < shortest_ns) {

@@ -26,6 +26,20 @@ struct CollnetAbility {
   std::array<uint8_t, kDataTypeCount> kinds{};  // by data type: bit k is ReduceKind k
 };
 
+struct Choice {
+  const Algorithm* algorithm;
+  Protocol protocol;
+  int channels;
+  uint32_t chunk_bytes;  // largest chunk; at most the protocol's slot
+};
+
+/// Calls that were made for a tuner to learn their time.
+struct Trial {
+  Choice choice;
+  uint32_t calls;
+  int64_t time_ns;  // of one, agreed by all ranks; -1: unknown
+};
+
 struct ChoiceInput {
   Collective collective = Collective::kAllReduce;
   uint64_t size_bytes = 0;  // size of the rank's larger buffer
@@ -46,13 +60,7 @@ struct ChoiceInput {
   const CollnetAbility* collnet = nullptr;   // nullptr: none
   const LoopCosts* costs = nullptr;          // the communicator's; null: a single datacenter
   std::span<const Algorithm> recorded = {};  // from files, beside the table
-};
-
-struct Choice {
-  const Algorithm* algorithm;
-  Protocol protocol;
-  int channels;
-  uint32_t chunk_bytes;  // largest chunk; at most the protocol's slot
+  std::span<const Trial> trials = {};        // of calls like this one, oldest first
 };
 
 /// A combination of algorithm and protocol, and what speaks for or against it.
@@ -61,6 +69,7 @@ struct Candidate {
   bool possible;
   std::string reason;        // why it is not possible; empty: it is
   double predicted_us = -1;  // the tuner's time; -1: it gave none, or advised against it
+  uint32_t trial_calls = 0;  // that the tuner wants to see before it is asked again; 0: none
 };
 
 /// What one loop of the algorithm costs with the ranks of the call.

@@ -152,18 +152,22 @@ Plan::Plan(std::span<const Task> tasks) {
   }
 }
 
-bool Plan::fits(std::span<const Task> tasks) const noexcept {
-  return std::equal(shapes_.begin(), shapes_.end(), tasks.begin(), tasks.end(),
+bool Plan::fits(std::span<const Task> tasks, uint64_t trial) const noexcept {
+  return trial_ == trial &&
+         std::equal(shapes_.begin(), shapes_.end(), tasks.begin(), tasks.end(),
                     [](const CallShape& shape, const Task& task) { return shape == task.shape; });
 }
 
-Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<const Task> tasks) {
+Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context,
+                                          std::span<const Task> tasks,
+                                          const MadeChoice* made) {
   std::unique_ptr<Plan> plan(new Plan(tasks));
+  plan->trial_ = made == nullptr ? 0 : made->trial;
   plan->execution_.rank = context.state;
   plan->on_device_ = context.device != nullptr;
   for (size_t task = 0; task < tasks.size(); ++task) {
     if (!is_point_to_point(tasks[task].shape.collective)) {
-      PLEXUS_TRY(plan->add_collective(context, tasks, task));
+      PLEXUS_TRY(plan->add_collective(context, tasks, task, made));
     }
   }
   PLEXUS_TRY(plan->add_to_self(context, tasks, false));
@@ -173,37 +177,44 @@ Result<std::unique_ptr<Plan>> Plan::build(const PlanContext& context, std::span<
   return plan;
 }
 
-Result<void> Plan::add_collective(const PlanContext& context,
-                                  std::span<const Task> tasks,
-                                  size_t task) {
-  const Task& call = tasks[task];
+ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, const Task& call) {
   const int nranks = context.nranks;
   const std::vector<int>& nodes = context.orders.front().nodes;
-  PLEXUS_TRY(choice,
-             choose_algorithm(
-                 {.collective = call.shape.collective,
-                  .size_bytes =
-                      std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
-                  .nranks = nranks,
-                  .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
-                  .channels_min = context.channels_min,
-                  .channels_max = context.channels_max,
-                  .slot_bytes = context.slot_bytes,
-                  .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
-                  .calls_in_group = static_cast<uint32_t>(std::count_if(
-                      tasks.begin(), tasks.end(),
-                      [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
-                  .shares_memory = context.shares_memory,
-                  .deterministic = context.deterministic,
-                  .nodes = static_cast<int>(nodes.size()),
-                  .ranks_per_node_max = most_ranks(nodes, nranks),
-                  .type = call.shape.datatype(),
-                  .kind = call.op.kind,
-                  .collnet = context.collnet,
-                  .costs = context.costs,
-                  .recorded = context.recorded},
-                 *context.filter, context.tuner));
-  choice_ = choice;
+  return {
+      .collective = call.shape.collective,
+      .size_bytes = std::max(buffer_bytes(call, nranks, true), buffer_bytes(call, nranks, false)),
+      .nranks = nranks,
+      .root = is_rooted(call.shape.collective) ? call.shape.root : 0,
+      .channels_min = context.channels_min,
+      .channels_max = context.channels_max,
+      .slot_bytes = context.slot_bytes,
+      .element_bytes = static_cast<uint32_t>(element_size(call.shape.datatype())),
+      .calls_in_group = static_cast<uint32_t>(std::count_if(
+          tasks.begin(), tasks.end(),
+          [](const Task& each) { return !is_point_to_point(each.shape.collective); })),
+      .shares_memory = context.shares_memory,
+      .deterministic = context.deterministic,
+      .nodes = static_cast<int>(nodes.size()),
+      .ranks_per_node_max = most_ranks(nodes, nranks),
+      .type = call.shape.datatype(),
+      .kind = call.op.kind,
+      .collnet = context.collnet,
+      .costs = context.costs,
+      .recorded = context.recorded};
+}
+
+Result<void> Plan::add_collective(const PlanContext& context,
+                                  std::span<const Task> tasks,
+                                  size_t task,
+                                  const MadeChoice* made) {
+  static const AlgorithmFilter kAll;
+  const Task& call = tasks[task];
+  const bool is_made = made != nullptr && collectives_ == 0;
+  PLEXUS_TRY(choice, is_made ? Result<Choice>(made->choice)
+                             : choose_algorithm(input_of(context, tasks, call),
+                                                made == nullptr ? *context.filter : kAll,
+                                                made == nullptr ? context.tuner : nullptr));
+  choice_ = made == nullptr || is_made ? choice : choice_;
   auto& queues = execution_.queues;
   while (queues.size() < static_cast<size_t>(choice.channels)) {
     queues.push_back(std::make_unique<WorkQueue>());  // queue c < channels: the collectives of
@@ -477,10 +488,10 @@ void Plan::prepare_item(const ItemTask& entry,
   set_user_buffer(work.output, recv, entry.output_bytes, maps, memory);
 }
 
-template <class Call>
-Plan* PlanCache::find_fitting(const Call& call) noexcept {
+template <class Fits>
+Plan* PlanCache::find_if(const Fits& fits) noexcept {
   const auto at = std::find_if(plans_.begin(), plans_.end(),
-                               [&](const auto& plan) { return !plan->busy && plan->fits(call); });
+                               [&](const auto& plan) { return !plan->busy && fits(*plan); });
   if (at == plans_.end()) {
     return nullptr;
   }
@@ -489,13 +500,18 @@ Plan* PlanCache::find_fitting(const Call& call) noexcept {
   return plans_.front().get();
 }
 
-template Plan* PlanCache::find_fitting(const CallShape& shape) noexcept;
+Plan* PlanCache::find_shape(const CallShape& shape) noexcept {
+  return find_if([&](const Plan& plan) { return plan.fits(shape); });
+}
 
-Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {
-  if (Plan* const found = find_fitting(tasks); found != nullptr) {
-    return found;
-  }
-  PLEXUS_TRY(plan, Plan::build(context, tasks));
+Plan* PlanCache::find(std::span<const Task> tasks, uint64_t trial) noexcept {
+  return find_if([&](const Plan& plan) { return plan.fits(tasks, trial); });
+}
+
+Result<Plan*> PlanCache::build(const PlanContext& context,
+                               std::span<const Task> tasks,
+                               const MadeChoice* made) {
+  PLEXUS_TRY(plan, Plan::build(context, tasks, made));
   if (plans_.size() >= kPlansMax) {
     const auto oldest = std::find_if(plans_.rbegin(), plans_.rend(), [](const auto& each) {
       return !each->busy && each->launches == 0;

@@ -44,18 +44,33 @@ struct PlanContext {
   DeviceRank* device;    // CUDA ranks only; nullptr: a host rank
 };
 
+/// What is known of `call`, one of `tasks`, before its algorithm is chosen.
+ChoiceInput input_of(const PlanContext& context, std::span<const Task> tasks, const Task& call);
+
+/// A choice that was made before planning. That of a trial is one of several for the same call.
+struct MadeChoice {
+  Choice choice;
+  uint64_t trial = 0;  // its number; 0: it holds for good
+};
+
 class Plan {
  public:
+  /// `made`: for the first collective, and the built-in rules choose for others; nullptr: the tuner
+  /// chooses for all.
   static Result<std::unique_ptr<Plan>> build(const PlanContext& context,
-                                             std::span<const Task> tasks);
+                                             std::span<const Task> tasks,
+                                             const MadeChoice* made = nullptr);
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  [[nodiscard]] bool fits(std::span<const Task> tasks) const noexcept;
+  /// `trial`: see MadeChoice.
+  [[nodiscard]] bool fits(std::span<const Task> tasks, uint64_t trial = 0) const noexcept;
   /// Is it a plan of this one call, which is neither of a group nor a message to oneself?
   [[nodiscard]] bool fits(const CallShape& shape) const noexcept {
-    return shapes_.size() == 1 && shapes_.front() == shape;
+    return shapes_.size() == 1 && trial_ == 0 && shapes_.front() == shape;
   }
+  /// Its choice is a trial, whose calls are counted.
+  [[nodiscard]] bool is_trial() const noexcept { return trial_ != 0; }
   /// Fills in what changes from call to call, and notes the calls in `log`.
   void prepare(std::span<const Task> tasks, CallLog& log, const UserMemory& memory);
 
@@ -92,7 +107,10 @@ class Plan {
  private:
   friend class PlanCache;
   explicit Plan(std::span<const Task> tasks);
-  Result<void> add_collective(const PlanContext& context, std::span<const Task> tasks, size_t task);
+  Result<void> add_collective(const PlanContext& context,
+                              std::span<const Task> tasks,
+                              size_t task,
+                              const MadeChoice* made);
   Result<void> add_point_to_point(const PlanContext& context, std::span<const Task> tasks);
   Result<void> add_to_self(const PlanContext& context, std::span<const Task> tasks, bool of_vector);
   Result<void> add_item(const PlanContext& context,
@@ -109,6 +127,7 @@ class Plan {
   void number_calls(CallLog& log);
 
   uint64_t number_ = 0;
+  uint64_t trial_ = 0;
   std::vector<CallShape> shapes_;  // of its tasks
   std::vector<std::unique_ptr<Program>> programs_;
   std::vector<ItemTask> items_;
@@ -116,7 +135,7 @@ class Plan {
   Choice choice_{.algorithm = &local_copy(),
                  .protocol = Protocol::kSimple,
                  .channels = 1,
-                 .chunk_bytes = 0};  // the last task's
+                 .chunk_bytes = 0};  // the last task's; of a trial the first collective's
   std::unique_ptr<DevicePlan> device_plan_;
   bool on_device_ = false;
   uint64_t collectives_ = 0;
@@ -125,16 +144,20 @@ class Plan {
 };
 
 /// The plans of one communicator, most recently used first. A plan that is under way on a stream or
-/// a device, or in a graph, stays; others may go at the next find_or_build().
+/// a device, or in a graph, stays; others may go at the next build().
 class PlanCache {
  public:
-  /// A plan for `tasks` that is not busy: a cached one, or a new one. From now on newest(). A
-  /// failure changes nothing.
-  Result<Plan*> find_or_build(const PlanContext& context, std::span<const Task> tasks);
+  /// A cached plan for `tasks` that is not busy, from now on newest(); nullptr: there is none.
+  /// `trial`: see MadeChoice.
+  Plan* find(std::span<const Task> tasks, uint64_t trial = 0) noexcept;
+  /// A new plan, from now on newest(); see Plan::build. A failure changes nothing.
+  Result<Plan*> build(const PlanContext& context,
+                      std::span<const Task> tasks,
+                      const MadeChoice* made);
   /// A plan for the one call of this shape, not busy, from now on newest(); nullptr: there is none.
   Plan* find(const CallShape& shape) noexcept {
     Plan* const last = newest();
-    return last != nullptr && !last->busy && last->fits(shape) ? last : find_fitting(shape);
+    return last != nullptr && !last->busy && last->fits(shape) ? last : find_shape(shape);
   }
   /// The one that was found or built last; nullptr: none yet.
   [[nodiscard]] Plan* newest() const noexcept {
@@ -142,8 +165,9 @@ class PlanCache {
   }
 
  private:
-  template <class Call>
-  Plan* find_fitting(const Call& call) noexcept;
+  Plan* find_shape(const CallShape& shape) noexcept;
+  template <class Fits>
+  Plan* find_if(const Fits& fits) noexcept;
 
   std::vector<std::unique_ptr<Plan>> plans_;
   uint64_t nmade_ = 0;

@@ -18,13 +18,13 @@ struct descriptor { /* the fields of ncclProfilerEventDescr_v5_t that are used h
   void* parent;
   int rank;
   union {
-    struct { uint64_t sequence; const char* function; const void* send; void* recv; size_t count; } coll;
+    struct { uint64_t sequence; const char* function; const void* send; void* recv; size_t count; int root; const char* datatype; } coll;
     struct { const char* function; void* buffer; const char* datatype; size_t count; int peer; } p2p;
     int step;
   } is;
 };
 struct event {
-  char name[64];
+  char name[64], about[128]; /* `about`: what `plexus sim --workload` reads */
   double begin_us;
   int rank, lane; /* lane: 0 calls, 1 messages */
 };
@@ -40,7 +40,9 @@ static double now_us(void) {
 }
 
 static int init(void** context, uint64_t id, int* mask, const char* name, int nnodes, int nranks, int rank, void* log) {
-  (void)id, (void)name, (void)nnodes, (void)nranks, (void)rank, (void)log;
+  (void)id, (void)name, (void)nnodes, (void)rank, (void)log;
+  int* size = malloc(sizeof *size);
+  if (size == NULL) return kSystemError;
   pthread_mutex_lock(&mutex);
   if (users++ == 0) {
     const char* stem = getenv("CHROME_TRACE");
@@ -51,19 +53,20 @@ static int init(void** context, uint64_t id, int* mask, const char* name, int nn
   }
   pthread_mutex_unlock(&mutex);
   *mask = kColl | kP2p | kProxyStep;
-  *context = &users; /* finalize comes only for what has a context */
+  *size = nranks, *context = size; /* finalize comes only for what has a context */
   return trace == NULL ? kSystemError : kSuccess;
 }
 
 /* Kinds that were not asked for come too, as parents of those that were: no handle, no event. */
 static int start(void* context, void** handle, struct descriptor* what) {
-  (void)context;
-  struct event* event = (what->type & (kColl | kP2p | kProxyStep)) != 0 ? malloc(sizeof *event) : NULL;
+  struct event* event = (what->type & (kColl | kP2p | kProxyStep)) != 0 ? calloc(1, sizeof *event) : NULL;
   *handle = event;
   if (event == NULL) return kSuccess;
-  if (what->type == kColl)
+  if (what->type == kColl) {
     snprintf(event->name, sizeof event->name, "%s %zu", what->is.coll.function, what->is.coll.count);
-  else if (what->type == kP2p)
+    snprintf(event->about, sizeof event->about, "\"collective\":\"%s\",\"count\":%zu,\"datatype\":\"%s\",\"nranks\":%d",
+             what->is.coll.function, what->is.coll.count, what->is.coll.datatype, *(int*)context);
+  } else if (what->type == kP2p)
     snprintf(event->name, sizeof event->name, "%s %zu peer %d", what->is.p2p.function, what->is.p2p.count, what->is.p2p.peer);
   else
     snprintf(event->name, sizeof event->name, "message %d", what->is.step);
@@ -74,8 +77,8 @@ static int start(void* context, void** handle, struct descriptor* what) {
 static int stop(void* handle) {
   struct event* event = handle;
   pthread_mutex_lock(&mutex);
-  fprintf(trace, "%s{\"name\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d}", ftell(trace) > 1 ? ",\n" : "\n",
-          event->name, event->begin_us, now_us() - event->begin_us, event->rank, event->lane);
+  fprintf(trace, "%s{\"name\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d,\"args\":{%s}}", ftell(trace) > 1 ? ",\n" : "\n",
+          event->name, event->begin_us, now_us() - event->begin_us, event->rank, event->lane, event->about);
   pthread_mutex_unlock(&mutex);
   free(event);
   return kSuccess;
@@ -83,7 +86,7 @@ static int stop(void* handle) {
 static int record(void* handle, int state, void* what) { return (void)handle, (void)state, (void)what, kSuccess; }
 
 static int finalize(void* context) {
-  (void)context;
+  free(context);
   pthread_mutex_lock(&mutex);
   if (--users == 0) fputs("\n]\n", trace), fclose(trace), trace = NULL;
   pthread_mutex_unlock(&mutex);

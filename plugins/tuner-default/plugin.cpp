@@ -1,39 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C table of tuner-default. All decisions are in cost_model.cpp.
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdlib>
-#include <cstring>
+// The C table of tuner-default. All decisions are in model.cpp.
 #include <memory>
 #include <utility>
 
 #include "plugins/support/abi_boundary.hpp"
-#include "plugins/tuner-default/calibration.hpp"
-#include "plugins/tuner-default/cuda_model.hpp"
+#include "plugins/tuner-default/model.hpp"
 
 using plexus::plugin::guard;
 using plexus::plugin::Log;
 using plexus::plugin::ok;
 using plexus::plugin::Result;
-using plexus::tuner_default::CalibrationFile;
-using plexus::tuner_default::CudaAnswer;
-using plexus::tuner_default::is_cuda;
-using plexus::tuner_default::kDefaultCalibration;
-using plexus::tuner_default::predict_cuda;
-using plexus::tuner_default::predict_us;
-using plexus::tuner_default::read_calibration;
+using plexus::tuner_default::for_candidates;
+using plexus::tuner_default::Model;
 
 struct plexus_tuner_context {
-  Log log;
-  plexus_tuner_comm_t comm;
-  CalibrationFile calibration;
+  Model model;
 };
 
 namespace {
-
-/// One year: longer times are no predictions.
-constexpr double kTimeUsMost = 365.0 * 24 * 3600 * 1e6;
 
 int32_t init(plexus_tuner_context_t** context,
              const plexus_tuner_comm_t* comm,
@@ -41,23 +25,9 @@ int32_t init(plexus_tuner_context_t** context,
              plexus_log_sink_t* sink) {
   const Log log(callback, sink);
   return guard(log, [&]() -> Result<void> {
-    CalibrationFile calibration = {.model = kDefaultCalibration, .measured = {}};
-    const char* const file = std::getenv("PLEXUS_TUNE_FILE");
-    const bool is_named = file != nullptr && *file != '\0';
-    if (is_named) {
-      PLEXUS_TRY(read, read_calibration(file));
-      calibration = std::move(read);
-      log.info("tuner-default: calibration {}", file);
-    }
-    plexus_tuner_comm_t known{};  // an older host provides fewer fields
-    std::memcpy(&known, comm, std::min<size_t>(comm->struct_size, sizeof(known)));
-    if (is_named && !is_cuda(known)) {  // what the user measured with collectives is more exact
-      known.links[PLEXUS_LINK_HOST].latency_ns = 0;
-      known.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 0;
-    }
-    *context = std::make_unique<plexus_tuner_context>(
-                   plexus_tuner_context{log, known, std::move(calibration)})
-                   .release();
+    PLEXUS_TRY(model, Model::open(*comm, log));
+    *context =
+        std::make_unique<plexus_tuner_context>(plexus_tuner_context{std::move(model)}).release();
     return ok();
   });
 }
@@ -67,23 +37,9 @@ int32_t get_times(plexus_tuner_context_t* context,
                   plexus_tuner_candidate_t* candidates,
                   uint32_t count,
                   uint32_t stride) {
-  auto* const bytes = reinterpret_cast<std::byte*>(candidates);
-  for (uint32_t i = 0; i < count; ++i) {
-    auto& candidate = *reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride);
-    double time_us = 0;
-    if (is_cuda(context->comm)) {
-      const CudaAnswer answer =
-          predict_cuda(context->calibration.model, context->comm, *call, candidate);
-      time_us = answer.time_us;
-      candidate.channels = answer.channels;
-    } else {
-      time_us = predict_us(context->calibration.model, context->calibration.measured, context->comm,
-                           *call, candidate);
-    }
-    // An impossible communicator or size gives no time; also rejects NaN.
-    const bool is_time = time_us >= 0 && time_us < kTimeUsMost;
-    candidate.time_ns = is_time ? std::llround(time_us * 1e3) : -1;
-  }
+  for_candidates(candidates, count, stride, [&](plexus_tuner_candidate_t& candidate) {
+    context->model.predict(*call, candidate);
+  });
   return PLEXUS_OK;
 }
 

@@ -228,6 +228,12 @@ class Others(Mutants, unittest.TestCase):
     def test_every_mutant_of_a_tuner_is_killed(self):  # without a fault it passes: conformance_nccl_tuner_v2 to v6
         self.expect_killed(TUNER, "libplexus-tuner-mutant-v{}.so".format, 6)
 
+    def test_a_tuner_whose_trials_do_not_end_or_are_not_the_same_is_found(self):
+        for name, says in (("endless", "it asks for another trial after 256"), ("moody", "asked for the first time gets another")):
+            code, verdicts = check(f"libplexus-tuner-wild-{name}.so", "times.trials")
+            self.assertEqual((code, verdicts["times.trials"][0]), (1, "fail"), verdicts)
+            self.assertIn(says, verdicts["times.trials"][1])
+
     def test_a_profiler_that_knows_nvidias_networks_is_right(self):
         for version in (4, 5, 6):
             code, verdicts = check(f"libplexus-profiler-mutant-v{version}.so", "event", "start_reads_sockets")

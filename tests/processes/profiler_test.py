@@ -214,6 +214,26 @@ class Profiler(job.Test):
             self.assertIn("AllReduce 262144", names)
             self.assertIn("message 0", names)
 
+    def test_a_recorded_run_is_a_workload_of_the_simulator(self):
+        self.run_profiled("chrome", collective="all_gather", sizes=["-b", "64K", "-e", "64K", "-n", "2", "-w", "0", *job.limit(50)])
+        trace = next(path for path in self.folder.glob("trace.*.json") if '"pid":0' in path.read_text())
+        recorded = [event["args"] for event in json.loads(trace.read_text()) if "collective" in event["args"]]
+        gathers = [about for about in recorded if about["collective"] == "AllGather"]
+        self.assertEqual({(about["count"], about["nranks"], about["datatype"]) for about in gathers}, {(8192, 2, "ncclFloat32")})
+        by_hand = self.folder / "calls.json"
+        sizes = {"ncclFloat32": 4, "ncclUint8": 1, "ncclInt32": 4, "ncclInt64": 8, "ncclUint64": 8, "ncclFloat64": 8, "ncclInt8": 1}
+        names = {"AllReduce": ("all_reduce", 1), "AllGather": ("all_gather", 2), "Broadcast": ("broadcast", 1)}
+        by_hand.write_text(json.dumps({"calls": [
+            {"collective": names[about["collective"]][0],
+             "bytes": about["count"] * sizes[about["datatype"]] * names[about["collective"]][1]} for about in recorded]}))
+        totals = []
+        for workload in (trace, by_hand):
+            ended = self.start([job.PLEXUS, "sim", "--workload", str(workload), "--ranks", "16", "--tuner", "none", "--json", "-"]).end(60)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            totals.append(json.loads(ended.stdout))
+        self.assertGreater(totals[0]["best_us"], 0)
+        self.assertAlmostEqual(totals[0]["best_us"], totals[1]["best_us"], places=6)
+
 
 if __name__ == "__main__":
     job.main()

@@ -65,6 +65,27 @@ class Program(job.Test):
         boxes = svg.findall(".//{http://www.w3.org/2000/svg}g")
         self.assertEqual(len(boxes), 28)
 
+    def test_proved_files_run_on_real_ranks(self):
+        for sample, mode in [("ring-allreduce-4", "threads"), ("doubling-allgather-4", "single"), ("tree-broadcast-6", "single"),
+                             ("hierarchical-alltoall-2x2", "procs")]:
+            with self.subTest(sample):
+                ended = self.program("run", SAMPLES / f"{sample}.xml", "-b", "1K", "-e", "70K", "-f", 8, "-n", 2, "-w", 0,
+                                     "--mode", mode, *job.limit(50), "--json", "-")
+                report = self.check_report(ended)
+                self.assertEqual(len({row["algorithm"] for row in report["rows"]}), 1)
+                self.assertEqual(report["rows"][0]["algorithm"], xml.etree.ElementTree.parse(SAMPLES / f"{sample}.xml").getroot().get("name").lower())
+                self.assertGreater(len({row["bytes"] for row in report["rows"]}), 1)
+                self.assertTrue(all(row["time_us"]["median"] > 0 for row in report["rows"]))
+
+    def test_what_is_not_proved_does_not_run(self):
+        for sample in ["wrong-twice-3", "deadlock-receive-first-2", "race-forward-3"]:
+            verdict = json.loads(self.program("verify", SAMPLES / f"{sample}.xml", "--json", "-", exit_code=1).stdout)[0]
+            ended = self.program("run", SAMPLES / f"{sample}.xml", exit_code=1)
+            self.assertEqual((ended.stdout, ended.stderr.count("\n")), ("", 1))
+            self.assertIn(verdict["reason"], ended.stderr)
+        ended = self.program("run", "/nonexistent.xml", exit_code=1)
+        self.assertIn("/nonexistent.xml", ended.stderr)
+
     def test_a_folder_that_is_not_there_is_named(self):
         ended = self.start([job.PLEXUS, "perf", "all_reduce", "-b", "1K", "-e", "1K", "--ranks", "2"],
                            PLEXUS_PROGRAM_PATH="/nonexistent").end(60)

@@ -4,6 +4,7 @@
 import json
 import pathlib
 import tempfile
+import xml.etree.ElementTree
 
 import job
 
@@ -47,9 +48,24 @@ class Sim(job.Test):
             events = json.loads(trace.read_text())["traceEvents"]
             self.assertEqual({event["ph"] for event in events}, {"M", "X", "C"})
 
+    def test_times_are_plotted_against_size_and_ranks(self):
+        ended = self.start([job.PLEXUS, "sim", "all_reduce", "-r", "16", "-b", "8", "-e", "32K", "-f", "16", "--algo", "ring,doubling",
+                            "--svg", "-"]).end(60)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        svg = xml.etree.ElementTree.fromstring(ended.stdout)
+        kind = "{http://www.w3.org/2000/svg}"
+        lines = [(group.find(kind + "title").text, group.find(kind + "path").get("d").count(",")) for group in svg.iter(kind + "g")]
+        # 4 sizes of 16 ranks, and 8 bytes of 2, 4, 8 and 16
+        self.assertEqual(lines, [("ring", 4), ("doubling", 4), ("ring", 4), ("doubling", 4)])
+        texts = [text.text for text in svg.iter(kind + "text")]
+        self.assertIn("all_reduce of 16 ranks", texts)
+        self.assertIn("all_reduce of 8 bytes", texts)
+
     def test_wrong_use_is_one_sentence(self):
         for arguments, named in [(("all_reduce", "--algo", "rings"), "--algo"), (("all_reduce", "--root", "9"), "--root"),
                                  (("all_reduce", "--fabric", "/nonexistent"), "/nonexistent"),
+                                 (("all_reduce", "--svg", "x", "--tuner", "none"), "--svg"),
+                                 (("all_reduce", "--svg", "/nonexistent/x"), "/nonexistent/x"),
                                  (("all_reduce", "--latency-us", "0"), "--latency-us")]:
             ended = self.start([job.PLEXUS, "sim", *arguments]).end(60)
             self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)

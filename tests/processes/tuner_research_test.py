@@ -68,6 +68,28 @@ class TunerResearch(job.Test):
                                NCCL_TUNER_PLUGIN="csv", **self.csv)
         self.assertEqual({row["algorithm"] for row in report["rows"]}, {"doubling"})
 
+    def test_the_online_policy_finds_the_best_within_its_budget(self):
+        cluster = ("--ranks", 16, "--ranks-per-node", 4)
+        rows = self.sim("--sweep", "--ranks", 8, "--ranks-per-node", 4, "-b", "1K", "-e", "1M", "-f", 32, "--tuner", "default,online")
+        regret = {policy: [row["regret"] for row in rows if row["policy"] == policy] for policy in ("default", "online")}
+        for by_default, online in zip(regret["default"], regret["online"]):
+            self.assertLessEqual(online, by_default + 1e-9)
+        self.assertLess(sum(regret["online"]), sum(regret["default"]))
+        self.assertTrue(any(row["trials"] > 0 for row in rows if row["policy"] == "online"))
+        workload = self.folder / "workload.json"
+        for times, worse_most in [(6, 0), (100, 0.5), (100_000, 0)]:
+            workload.write_text(json.dumps({"calls": [{"collective": "all_reduce", "bytes": 65536, "times": times}]}))
+            total = self.sim("--workload", workload, *cluster, "--tuner", "default,online")["policies"]
+            self.assertLessEqual(total["online"], total["default"] * (1 + worse_most) + 1e-9, times)
+
+    def test_the_online_policy_runs_on_real_ranks(self):
+        report = self.run_perf("all_reduce", "-b", "1K", "-e", "1K", "-n", 5, "-w", 20, "--ranks", 3, NCCL_TUNER_PLUGIN="online",
+                               PLEXUS_ONLINE_BUDGET="1000", PLEXUS_PLUGIN_PATH=EXAMPLES)
+        self.assertTrue(report["rows"])
+        ended = self.start([job.PLEXUS, "perf", "all_reduce", "-b", "1K", "-e", "1K", "-n", "2", "--ranks", "2"], NCCL_TUNER_PLUGIN="online",
+                           PLEXUS_ONLINE_BUDGET="ten", NCCL_DEBUG="WARN").end(60)
+        self.assertIn("PLEXUS_ONLINE_BUDGET is 'ten': expects percent", ended.stdout + ended.stderr)
+
 
 if __name__ == "__main__":
     job.main()

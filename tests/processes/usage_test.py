@@ -27,6 +27,8 @@ class Usage(job.Test):
                                  (("program", "export", "ring", "--ranks", "4"), "ALGO"),
                                  (("program", "export", "ring_all_reduce"), "--ranks"),
                                  (("program", "verify"), "FILE"),
+                                 (("program", "run"), "FILE"),
+                                 (("program", "run", "x.xml", "--mode", "many"), "--mode"),
                                  (("plugin", "info"), "LIB")]:
             with self.subTest(arguments):
                 ended = self.run_plexus(*arguments)

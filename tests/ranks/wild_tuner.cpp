@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A misbehaving tuner, built once per kind of misbehaviour (PLEXUS_WILD).
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -13,6 +14,9 @@
 #define NEGATIVE 3
 #define HUGE_CHANNELS 4
 #define REFUSING 5
+#define LEARNING 6
+#define ENDLESS 7
+#define MOODY 8
 
 struct plexus_tuner_context {};
 
@@ -28,8 +32,36 @@ int32_t init(plexus_tuner_context_t** context,
   return PLEXUS_WILD == REFUSING || comm->nranks == 0 ? PLEXUS_SYSTEM_ERROR : PLEXUS_OK;
 }
 
+/// Tries the first candidates, with the shortest trials there are, and then takes one of them by
+/// the last digits of the times: ranks with other times would take another. Wrong trials: one that
+/// was not tried.
+int32_t learn(const plexus_tuner_call_t& call,
+              plexus_tuner_candidate_t* candidates,
+              uint32_t count) {
+  constexpr uint32_t kTried = 4;
+  uint32_t chosen = call.trials_count % count;
+  if (call.trials_count == kTried) {
+    bool are_right = true;
+    uint64_t sum_ns = 0;
+    for (uint32_t i = 0; i < kTried; ++i) {
+      const plexus_tuner_trial_t& trial = call.trials[i];
+      const plexus_tuner_candidate_t& tried = candidates[i % count];
+      are_right = are_right && trial.calls == PLEXUS_TRIAL_CALLS_MIN && trial.time_ns > 0 &&
+                  std::strcmp(trial.algorithm, tried.algorithm) == 0 &&
+                  std::strcmp(trial.protocol, tried.protocol) == 0;
+      sum_ns += static_cast<uint64_t>(trial.time_ns);
+    }
+    chosen = are_right ? static_cast<uint32_t>(sum_ns % kTried) % count : count - 1;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    candidates[i].time_ns = i == chosen ? 1 : 1000;
+    candidates[i].trial_calls = call.trials_count < kTried ? 1 : 0;  // clamped to the shortest
+  }
+  return PLEXUS_OK;
+}
+
 int32_t get_times(plexus_tuner_context_t* /*context*/,
-                  const plexus_tuner_call_t* /*call*/,
+                  const plexus_tuner_call_t* call,
                   plexus_tuner_candidate_t* candidates,
                   uint32_t count,
                   uint32_t /*stride*/) {
@@ -39,10 +71,21 @@ int32_t get_times(plexus_tuner_context_t* /*context*/,
   if (PLEXUS_WILD == THROWING) {
     throw std::runtime_error("wild");
   }
+  if (PLEXUS_WILD == LEARNING) {
+    return learn(*call, candidates, count);
+  }
+  static std::atomic<uint32_t> asked{0};
+  const uint32_t mood = asked.fetch_add(1) % 2;
   for (uint32_t i = 0; i < count; ++i) {
     // The tree, if there is one, else the last.
     const bool wanted = std::strcmp(candidates[i].algorithm, "tree") == 0;
     candidates[i].time_ns = wanted ? 1 : 1000 - static_cast<int64_t>(i);
+    if (PLEXUS_WILD == ENDLESS || (PLEXUS_WILD == MOODY && call->trials_count == 0)) {
+      candidates[i].trial_calls = PLEXUS_TRIAL_CALLS_MIN;  // whatever was tried
+    }
+    if (PLEXUS_WILD == MOODY && call->trials_count > 0) {
+      candidates[i].time_ns += mood;  // not of its arguments alone
+    }
     if (PLEXUS_WILD == NEGATIVE) {
       candidates[i].time_ns = std::numeric_limits<int64_t>::min();
     }

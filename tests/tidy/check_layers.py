@@ -18,6 +18,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "plugins/net-ib": ["plugin-api", "plugins/support", "security"],
     "plugins/net-ofi": ["plugin-api", "plugins/support", "security"],
     "plugins/tuner-default": ["plugin-api", "plugins/support"],
+    "plugins/tuner-online": ["plugin-api", "plugins/support", "plugins/tuner-default"],
     "plugins/net-chaos": ["plugin-api", "plugins/support"],
     "plugins/collnet-aggregator": ["plugin-api", "plugins/support", "security"],
     "kernels/layout": [],

@@ -200,6 +200,8 @@ int run_single(const PerfOptions& options, Reporter& reporter) {
   return finish(reporter, start_single(options, reporter));
 }
 
+}  // namespace
+
 int run_perf(const PerfOptions& options) {
   const Result<std::optional<Joined>> job = find_job(options);
   if (!job) {
@@ -227,8 +229,6 @@ int run_perf(const PerfOptions& options) {
   }
   return run_single(options, reporter.value());
 }
-
-}  // namespace
 
 Command add_perf_command(CLI::App& program) {
   CLI::App* app = program.add_subcommand("perf", "Time one collective and check its results");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `plexus program export|import|verify|show`: algorithms as files (core/programs,
+// `plexus program export|import|verify|show|run`: algorithms as files (core/programs,
 // docs/programs.md). Exit code 1 when a file is refused.
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -16,8 +18,10 @@
 #include "core/programs/export.hpp"
 #include "core/programs/program_file.hpp"
 #include "core/programs/program_json.hpp"
+#include "core/programs/program_set.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
+#include "tools/cli/perf/options.hpp"
 #include "tools/cli/program/draw.hpp"
 
 namespace plexus {
@@ -31,6 +35,7 @@ struct ProgramOptions {
   std::string output = "-";
   std::string svg;
   std::string json;
+  perf::PerfOptions run;
 };
 
 Result<void> write_output(const std::string& file_name, const std::string& text) {
@@ -188,6 +193,62 @@ int run_show(const ProgramOptions& options) {
                          : report(write_output(options.svg, svg.value()), kExitUsage);
 }
 
+/// Sizes are rounded up to what the file's chunks divide, whatever the type.
+void fit_sizes(const ProgramFile& file, perf::SizeRange& sizes) {
+  constexpr size_t kDefaultBytes = size_t{1} << 20;
+  constexpr size_t kAlignment = 16;  // of a rank's part, in `plexus perf`
+  const size_t unit = static_cast<size_t>(file.programs.front().chunks) *
+                      static_cast<size_t>(file.nranks()) * kAlignment;
+  const auto fit = [unit](size_t bytes) {
+    return std::max<size_t>(1, (bytes + unit - 1) / unit) * unit;
+  };
+  const size_t otherwise = std::clamp<uint64_t>(kDefaultBytes, file.bytes_min, file.bytes_max);
+  const size_t first = sizes.min_bytes.value_or(sizes.max_bytes.value_or(otherwise));
+  sizes.min_bytes = fit(first);
+  sizes.max_bytes = std::max(fit(sizes.max_bytes.value_or(first)), *sizes.min_bytes);
+  sizes.step_bytes = fit(sizes.step_bytes);
+}
+
+/// The name under which communicators of the library offer the file; an Error says why they do not.
+Result<std::string> find_family(const std::string& path, const ProgramFile& file) {
+  PLEXUS_TRY(texts, read_program_folders(path));
+  const ProgramSet set(texts, file.nranks());
+  return set.algorithms().size() == 1
+             ? Result<std::string>(set.algorithms().front().family)
+             : fail(Code::kInvalidArgument, "{}: it is no candidate of a communicator", path);
+}
+
+/// As `plexus perf`, with the file as the only algorithm.
+Result<perf::PerfOptions> prepare_run(const ProgramOptions& options) {
+  const std::string path = std::filesystem::absolute(options.files.front()).string();
+  if (path.find(':') != std::string::npos) {
+    return fail(Code::kInvalidArgument, "{}: rename it, a path with ':' cannot be run", path);
+  }
+  PLEXUS_TRY(file, load(options.files.front()));
+  const ProgramProof proof = prove(file);
+  if (!proof.proved || !proof.unfit.empty()) {
+    return fail(Code::kInvalidArgument, "{}: {}", options.files.front(),
+                proof.proved ? proof.unfit : proof.reason);
+  }
+  PLEXUS_TRY(family, find_family(path, file));
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
+  setenv("PLEXUS_PROGRAM_PATH", path.c_str(), 1);
+  perf::PerfOptions run = options.run;
+  run.collective = *perf::find_collective(name(file.collective));
+  run.nranks = file.nranks();
+  run.started_here = true;
+  run.root = proof.root;
+  run.algorithm = file.collective == Collective::kAllToAll ? "alltoall:" + family : family;
+  run.protocol = file.protocol.has_value() ? name(*file.protocol) : "";
+  fit_sizes(file, run.sizes);
+  return run;
+}
+
+int run_on_ranks(const ProgramOptions& options) {
+  const auto run = prepare_run(options);
+  return run.has_error() ? report_error(run.error(), kExitWrong) : run_perf(run.value());
+}
+
 CLI::App* add_file_command(
     CLI::App& app, const char* name, const char* help, ProgramOptions& options, int files_max) {
   CLI::App* const command = app.add_subcommand(name, help);
@@ -215,6 +276,9 @@ Command add_program_command(CLI::App& program) {
       add_file_command(*app, "import", "Prove a file and write it as JSON", *options, 1);
   CLI::App* const verifies = add_file_command(*app, "verify", "Prove files", *options, kFilesMax);
   CLI::App* const shows = add_file_command(*app, "show", "Draw a file's steps", *options, 1);
+  CLI::App* const runs = add_file_command(
+      *app, "run", "Prove a file, run it on real ranks, check and time it", *options, 1);
+  perf::add_run_flags_of_file(*runs, &options->run);
   for (CLI::App* const each : {exports, imports}) {
     each->add_option("-o,--output", options->output, "file to write (default -: stdout)")
         ->type_name("FILE");
@@ -227,6 +291,7 @@ Command add_program_command(CLI::App& program) {
             return exports->parsed()    ? run_export(*options)
                    : imports->parsed()  ? run_import(*options)
                    : verifies->parsed() ? run_verify_files(*options)
+                   : runs->parsed()     ? run_on_ranks(*options)
                                         : run_show(*options);
           }};
 }

@@ -18,7 +18,9 @@
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/cli/sim/call.hpp"
+#include "tools/cli/sim/plot.hpp"
 #include "tools/cli/sim/policy.hpp"
+#include "tools/cli/sim/workload.hpp"
 
 namespace plexus {
 namespace {
@@ -84,7 +86,49 @@ Result<void> for_sizes(const SimOptions& options, const Use& use) {
   return ok();
 }
 
-bool prints(const SimOptions& options) { return options.json != "-" && options.trace != "-"; }
+bool prints(const SimOptions& options) {
+  return options.json != "-" && options.trace != "-" && options.svg != "-";
+}
+
+/// Adds a point to the line of the row's algorithm.
+void add_point(Plot& plot, double x, const SimRow& row) {
+  const auto named = [&](const PlotLine& line) { return line.name == row.algorithm; };
+  auto line = std::find_if(plot.lines.begin(), plot.lines.end(), named);
+  if (line == plot.lines.end()) {
+    line = plot.lines.insert(line, {.name = row.algorithm, .points = {}});
+  }
+  line->points.emplace_back(x, row.result.time_us);
+}
+
+/// Time against size, as in the table, and (except for a file, which has its number) of the
+/// smallest size against the number of ranks: 2, 4, 8, ... and that of the table.
+Result<void> write_plots(const SimOptions& options,
+                         const std::vector<SimRow>& rows,
+                         const Fabric* fabric) {
+  const std::string call = name(options.collective);
+  std::vector<Plot> plots(2);
+  plots[0] = {fmt::format("{} of {} ranks", call, options.nranks), "bytes", {}};
+  plots[1] = {fmt::format("{} of {} bytes", call, options.bytes_first), "ranks", {}};
+  for (const SimRow& row : rows) {
+    add_point(plots[0], static_cast<double>(row.bytes), row);
+  }
+  SimOptions one = options;
+  one.trace.clear();
+  for (one.nranks = 2; options.program.empty() && one.nranks < options.nranks; one.nranks *= 2) {
+    PLEXUS_TRY(chosen, list_algorithms(one));
+    for (const Algorithm* const algorithm : chosen) {
+      one.root = std::min(options.root, one.nranks - 1);
+      PLEXUS_TRY(row, simulate_call(one, *algorithm, options.bytes_first, fabric));
+      add_point(plots[1], one.nranks, row);
+    }
+  }
+  for (const SimRow& row : rows) {
+    if (row.bytes == options.bytes_first && options.program.empty()) {
+      add_point(plots[1], options.nranks, row);
+    }
+  }
+  return write_json(options.svg, draw_plots(plots));
+}
 
 Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
   std::unique_ptr<FromFile> from_file;
@@ -115,6 +159,9 @@ Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
     }
     return ok();
   }));
+  if (!options.svg.empty()) {
+    PLEXUS_TRY(write_plots(options, rows, fabric));
+  }
   return options.json.empty() ? Result<void>(ok())
                               : write_json(options.json, format_json(options, rows));
 }
@@ -154,6 +201,7 @@ Result<void> compare_sizes(const SimOptions& options,
                       {"chosen", row.chosen.algorithm},
                       {"channels", row.chosen.channels},
                       {"time_us", row.chosen.result.time_us},
+                      {"trials", row.trials.size()},
                       {"best", size.best.algorithm},
                       {"best_us", size.best.result.time_us},
                       {"regret", regret}});
@@ -197,19 +245,17 @@ Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
     return std::move(calls).error().with_context(options.workload);
   }
   PLEXUS_TRY(policies, Policies::open(options, fabric));
+  std::map<std::pair<Collective, uint64_t>, uint64_t> times;
+  for (const WorkloadCall& call : calls.value()) {
+    times[{call.collective, call.bytes}] += call.times;
+  }
   std::map<std::string, double> total_us;  // by policy
   double best_us = 0;
-  std::map<std::pair<Collective, uint64_t>, PolicySize> known;
-  for (const WorkloadCall& call : calls.value()) {
-    const std::pair key(call.collective, call.bytes);
-    if (known.find(key) == known.end()) {
-      PLEXUS_TRY(size, policies.compare(call.collective, call.bytes));
-      known.emplace(key, std::move(size));
-    }
-    const PolicySize& size = known.at(key);
-    best_us += static_cast<double>(call.times) * size.best.result.time_us;
+  for (const auto& [call, count] : times) {
+    PLEXUS_TRY(size, policies.compare(call.first, call.second));
+    best_us += static_cast<double>(count) * size.best.result.time_us;
     for (const PolicyRow& row : size.rows) {
-      total_us[row.policy] += static_cast<double>(call.times) * row.chosen.result.time_us;
+      total_us[row.policy] += row.time_us(count);
     }
   }
   nlohmann::ordered_json json{{"best_us", best_us}, {"policies", nlohmann::ordered_json::object()}};
@@ -234,6 +280,9 @@ Result<void> run_sim(const SimOptions& options) {
     fabric = std::move(parsed).value();
   }
   const Fabric* const shared = fabric.has_value() ? &*fabric : nullptr;
+  if (!options.tuners.empty() && !options.svg.empty()) {
+    return fail(Code::kInvalidArgument, "--svg plots algorithms: leave out --tuner");
+  }
   if (options.tuners.empty() && (options.sweeps || !options.workload.empty())) {
     return fail(Code::kInvalidArgument, "--sweep and --workload compare policies: add --tuner");
   }
@@ -353,6 +402,9 @@ Command add_sim_command(CLI::App& program) {
       ->type_name("FILE");
   app->add_option("--trace", options->trace,
                   "write the last simulation in Chrome's trace format to this file (-: stdout)")
+      ->type_name("FILE");
+  app->add_option("--svg", options->svg,
+                  "plot time against size, and against ranks, a line per algorithm (-: stdout)")
       ->type_name("FILE");
   app->add_option("--json", options->json, "write the rows to this file (-: stdout)")
       ->type_name("FILE");

@@ -16,6 +16,10 @@ class App;
 
 namespace plexus {
 
+namespace perf {
+struct PerfOptions;
+}
+
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitWrong = 1;
 inline constexpr int kExitUsage = 2;
@@ -37,6 +41,9 @@ Command add_topo_command(CLI::App& program);
 Command add_verify_command(CLI::App& program);
 Command add_explain_command(CLI::App& program);
 Command add_tune_command(CLI::App& program);
+
+/// What `plexus perf` does after the parse; returns the exit code.
+int run_perf(const perf::PerfOptions& options);
 
 /// The folder of the library in use, in which its plugins are.
 std::filesystem::path find_library_folder();

@@ -192,16 +192,7 @@ void add_run_flags(CLI::App& app, PerfOptions* options) {
           "seconds for the whole job (default 0: no limit)");
 }
 
-void add_rank_flags(CLI::App& app, PerfOptions* options) {
-  add_flag(
-      app, "--ranks",
-      [options](const std::string& text) -> Result<void> {
-        PLEXUS_TRY(value, parse_int(text, {1, kRanksMax}));
-        options->nranks = static_cast<int>(value);
-        options->started_here = true;
-        return ok();
-      },
-      "ranks started here (default 4)");
+void add_start_flags(CLI::App& app, PerfOptions* options) {
   add_flag(
       app, "--mode",
       [options](const std::string& text) -> Result<void> {
@@ -227,6 +218,25 @@ void add_rank_flags(CLI::App& app, PerfOptions* options) {
       },
       "core: each rank that is started here is pinned to a core of its own, when there are enough "
       "(default); none: not pinned");
+}
+
+void add_output_flags(CLI::App& app, Outputs* outputs) {
+  add_text(app, "--json", &outputs->json, "a file or -",
+           "write one JSON object to this file (-: stdout)");
+  add_text(app, "--tsv", &outputs->tsv, "a file or -",
+           "write tab-separated rows to this file (-: stdout)");
+}
+
+void add_rank_flags(CLI::App& app, PerfOptions* options) {
+  add_flag(
+      app, "--ranks",
+      [options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(value, parse_int(text, {1, kRanksMax}));
+        options->nranks = static_cast<int>(value);
+        options->started_here = true;
+        return ok();
+      },
+      "ranks started here (default 4)");
 }
 
 Joined& joined_of(PerfOptions* options) {
@@ -302,12 +312,17 @@ void add_perf_flags(CLI::App& app, PerfOptions* options) {
   add_size_flags(app, &options->sizes);
   add_run_flags(app, options);
   add_rank_flags(app, options);
+  add_start_flags(app, options);
   add_joined_flags(app, options);
   add_library_flags(app, options);
-  add_text(app, "--json", &options->outputs.json, "a file or -",
-           "write one JSON object to this file (-: stdout)");
-  add_text(app, "--tsv", &options->outputs.tsv, "a file or -",
-           "write tab-separated rows to this file (-: stdout)");
+  add_output_flags(app, &options->outputs);
+}
+
+void add_run_flags_of_file(CLI::App& app, PerfOptions* options) {
+  add_size_flags(app, &options->sizes);
+  add_run_flags(app, options);
+  add_start_flags(app, options);
+  add_output_flags(app, &options->outputs);
 }
 
 Result<void> check_options(const PerfOptions& options) {

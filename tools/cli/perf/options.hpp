@@ -66,6 +66,8 @@ struct PerfOptions {
 
 /// Declares the flags of `app`; parsing it fills `options`, which must outlive the parse.
 void add_perf_flags(CLI::App& app, PerfOptions* options);
+/// Those that are left where a file says collective, ranks and algorithm (`plexus program run`).
+void add_run_flags_of_file(CLI::App& app, PerfOptions* options);
 /// Checks that concern several flags. To be called after the parse, and again if `nranks` changes.
 [[nodiscard]] Result<void> check_options(const PerfOptions& options);
 

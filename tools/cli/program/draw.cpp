@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "kernels/program/lane_network.hpp"
+#include "tools/cli/svg.hpp"
 
 namespace plexus {
 namespace {
@@ -131,7 +132,7 @@ std::string label_of(const Step& step) {
   };
   const std::string source = part(step.source, step.source_chunk);
   const std::string target = part(step.target, step.target_chunk);
-  return target.empty() ? source : source + (source.empty() ? "" : " ") + "&gt;" + target;
+  return target.empty() ? source : source + (source.empty() ? "" : " ") + ">" + target;
 }
 
 }  // namespace
@@ -177,43 +178,35 @@ Result<std::string> draw_svg(const ProgramFile& file) {
   }
   const int width = last + kColumn;
   const int height = kRow * (static_cast<int>(schedule.network.lanes().size()) + 1);
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\" font-size=\"11\">\n"
-      "<defs><marker id=\"a\" markerWidth=\"7\" markerHeight=\"7\" refX=\"6\" refY=\"3\" "
-      "orient=\"auto\"><path d=\"M0,0 L6,3 L0,6 z\" fill=\"#555\"/></marker></defs>\n"
-      "<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
-      width, height);
+  Svg svg(width, height,
+          R"(<marker id="a" markerWidth="7" markerHeight="7" refX="6" refY="3" orient="auto">)"
+          R"(<path d="M0,0 L6,3 L0,6 z" fill="#555"/></marker>)");
   for (uint32_t index = 0; index < schedule.network.lanes().size(); ++index) {
     const LaneNetwork::LaneState& lane = schedule.network.lanes()[index];
     const int top = top_of({.lane = index, .step = 0, .time = 0});
-    svg += fmt::format("<text x=\"4\" y=\"{}\">rank {}, lane {}</text>\n", top + kBoxHeight - 5,
-                       lane.rank, lane.lane);
+    svg.add_text(4, top + kBoxHeight - 5, fmt::format("rank {}, lane {}", lane.rank, lane.lane));
     if (lane.lane == 0) {
-      svg += fmt::format("<path d=\"M0,{0} H{1}\" stroke=\"#cccccc\"/>\n",
-                         top - (kRow - kBoxHeight) / 2, width);
+      const double y = top - (kRow - kBoxHeight) / 2;
+      svg.add_line({{0, y}, {width, y}}, R"(stroke="#cccccc")");
     }
   }
   for (const Message& message : schedule.messages) {
     const Placed& sent = schedule.steps[message.sent];
     const Placed& taken = schedule.steps[message.taken];
-    svg += fmt::format(
-        "<path d=\"M{},{} L{},{}\" stroke=\"#555555\" stroke-width=\"0.8\" "
-        "marker-end=\"url(#a)\"/>\n",
-        left_of(sent) + kBoxWidth, top_of(sent) + kBoxHeight / 2, left_of(taken),
-        top_of(taken) + kBoxHeight / 2);
+    svg.add_line({{left_of(sent) + kBoxWidth, top_of(sent) + kBoxHeight / 2},
+                  {left_of(taken), top_of(taken) + kBoxHeight / 2}},
+                 R"x(stroke="#555555" stroke-width="0.8" marker-end="url(#a)")x");
   }
   for (const Placed& placed : schedule.steps) {
     const Step& step = step_of(schedule, placed);
-    svg += fmt::format(
-        "<g><title>{}</title><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" "
-        "fill=\"{}\" stroke=\"#666666\"/><text x=\"{}\" y=\"{}\" "
-        "text-anchor=\"middle\">{}</text></g>\n",
-        describe(program_of(file, schedule, placed), step), left_of(placed), top_of(placed),
-        kBoxWidth, kBoxHeight, color_of(step), left_of(placed) + kBoxWidth / 2,
-        top_of(placed) + kBoxHeight - 5, label_of(step));
+    svg.begin_group(describe(program_of(file, schedule, placed), step));
+    svg.add_box(left_of(placed), top_of(placed), kBoxWidth, kBoxHeight,
+                fmt::format(R"(rx="3" fill="{}" stroke="#666666")", color_of(step)));
+    svg.add_text(left_of(placed) + kBoxWidth / 2, top_of(placed) + kBoxHeight - 5, label_of(step),
+                 R"(text-anchor="middle")");
+    svg.end_group();
   }
-  return svg + "</svg>\n";
+  return svg.finish();
 }
 
 }  // namespace plexus

@@ -41,6 +41,7 @@ struct SimOptions {
   bool sweeps = false;  // all collectives, and 2, 4, 8, ... ranks
   std::string workload;
   std::string trace;
+  std::string svg;
   std::string json;
 };
 

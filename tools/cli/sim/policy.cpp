@@ -2,13 +2,14 @@
 #include "tools/cli/sim/policy.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "core/base/config.hpp"
 #include "core/base/text.hpp"
-#include "core/schedule/choose_algorithm.hpp"
+#include "core/schedule/lesson.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 
@@ -85,9 +86,19 @@ Result<Policies> Policies::open(const SimOptions& options, const Fabric* fabric)
   return made;
 }
 
-Result<SimRow> Policies::simulate_choice(const Policy& policy,
-                                         const SimOptions& call,
-                                         uint64_t bytes) const {
+double PolicyRow::time_us(uint64_t calls) const {
+  double sum_us = 0;
+  for (const Trial& trial : trials) {
+    const uint64_t made = std::min<uint64_t>(calls, trial.calls);
+    sum_us += static_cast<double>(made) * trial.time_us;
+    calls -= made;
+  }
+  return sum_us + static_cast<double>(calls) * chosen.result.time_us;
+}
+
+Result<PolicyRow> Policies::simulate_policy(const Policy& policy,
+                                            const SimOptions& call,
+                                            uint64_t bytes) const {
   constexpr int kChannelsMax = 64;
   static const CollnetAbility kNoCollnet{.missing = "the simulator has none"};
   PLEXUS_TRY(filter, AlgorithmFilter::parse("", lower(name(call.protocol))));
@@ -102,11 +113,32 @@ Result<SimRow> Policies::simulate_choice(const Policy& policy,
                           .ranks_per_node_max = std::min(call.ranks_per_node, call.nranks),
                           .collnet = &kNoCollnet,
                           .costs = costs_.get()};
-  PLEXUS_TRY(choice, choose_algorithm(input, filter, policy.tuner.get()));
-  SimOptions chosen = call;
-  chosen.channels = choice.channels;
-  chosen.slot_bytes = choice.chunk_bytes;
-  return simulate_call(chosen, *choice.algorithm, bytes, fabric_);
+  std::map<std::tuple<const Algorithm*, int, uint32_t>, SimRow> simulated;
+  const auto simulate = [&](const Choice& choice) -> Result<SimRow> {
+    const std::tuple key(choice.algorithm, choice.channels, choice.chunk_bytes);
+    if (simulated.find(key) == simulated.end()) {
+      SimOptions chosen = call;
+      chosen.channels = choice.channels;
+      chosen.slot_bytes = choice.chunk_bytes;
+      PLEXUS_TRY(row, simulate_call(chosen, *choice.algorithm, bytes, fabric_));
+      simulated.emplace(key, std::move(row));
+    }
+    return simulated.at(key);
+  };
+  PolicyRow row;
+  row.policy = policy.name;
+  Lesson lesson;
+  PLEXUS_TRY(lesson.ask(input, filter, policy.tuner.get()));
+  while (lesson.trial_calls() > 0) {
+    PLEXUS_TRY(tried, simulate(lesson.choice()));
+    constexpr double kNsOfUs = 1000;
+    row.trials.push_back({.calls = lesson.trial_calls(), .time_us = tried.result.time_us});
+    lesson.end_trial(std::llround(tried.result.time_us * kNsOfUs));
+    PLEXUS_TRY(lesson.ask(input, filter, policy.tuner.get()));
+  }
+  PLEXUS_TRY(chosen, simulate(lesson.choice()));
+  row.chosen = std::move(chosen);
+  return row;
 }
 
 Result<PolicySize> Policies::compare(Collective collective, uint64_t bytes) const {
@@ -125,42 +157,11 @@ Result<PolicySize> Policies::compare(Collective collective, uint64_t bytes) cons
     take_if_better(row);
   }
   for (const Policy& policy : policies_) {
-    PLEXUS_TRY(row, simulate_choice(policy, call, bytes));
-    take_if_better(row);
-    size.rows.push_back({.policy = policy.name, .chosen = std::move(row)});
+    PLEXUS_TRY(row, simulate_policy(policy, call, bytes));
+    take_if_better(row.chosen);
+    size.rows.push_back(std::move(row));
   }
   return size;
-}
-
-Result<std::vector<WorkloadCall>> parse_workload(std::string_view text) {
-  constexpr uint64_t kBytesMax = uint64_t{1} << 40;
-  constexpr uint64_t kTimesMax = 1'000'000'000;
-  constexpr size_t kCallsMax = 100'000;
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  const auto calls = json.is_object() ? json.find("calls") : json.end();
-  if (calls == json.end() || !calls->is_array() || calls->size() > kCallsMax) {
-    return fail(Code::kInvalidArgument, "expects {{\"calls\": [...]}} with at most {} calls",
-                kCallsMax);
-  }
-  std::vector<WorkloadCall> read;
-  for (const nlohmann::json& call : *calls) {
-    const auto number = [&](const char* key, uint64_t otherwise) {
-      const auto at = call.is_object() ? call.find(key) : call.end();
-      return at == call.end() ? otherwise : at->is_number_unsigned() ? at->get<uint64_t>() : 0;
-    };
-    const auto named = call.is_object() ? call.find("collective") : call.end();
-    const uint64_t bytes = number("bytes", 0);
-    const uint64_t times = number("times", 1);
-    if (named == call.end() || !named->is_string() || bytes == 0 || bytes > kBytesMax ||
-        times == 0 || times > kTimesMax) {
-      return fail(Code::kInvalidArgument,
-                  "call {}: expects \"collective\", \"bytes\" up to {} and \"times\" up to {}",
-                  read.size(), kBytesMax, kTimesMax);
-    }
-    PLEXUS_TRY(collective, parse_collective(named->get<std::string>()));
-    read.push_back({.collective = collective, .bytes = bytes, .times = times});
-  }
-  return read;
 }
 
 }  // namespace plexus

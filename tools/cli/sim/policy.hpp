@@ -12,10 +12,19 @@
 
 namespace plexus {
 
-/// What a policy chose for a call.
+/// What a policy chose for a call; of one that learns, in the end.
 struct PolicyRow {
+  /// Calls that were made to learn, before `chosen`.
+  struct Trial {
+    uint32_t calls;
+    double time_us;  // of each
+  };
   std::string policy;
   SimRow chosen;
+  std::vector<Trial> trials = {};
+
+  /// Of the first `calls` calls.
+  [[nodiscard]] double time_us(uint64_t calls) const;
 };
 
 /// A size, with the best algorithm of all that were simulated.
@@ -25,12 +34,6 @@ struct PolicySize {
 
   /// Time of the choice by that of the best, minus 1; never negative.
   [[nodiscard]] double regret(const PolicyRow& row) const;
-};
-
-struct WorkloadCall {
-  Collective collective = Collective::kAllReduce;
-  uint64_t bytes = 0;
-  uint64_t times = 1;
 };
 
 class Policies {
@@ -48,18 +51,14 @@ class Policies {
     std::unique_ptr<Tuner> tuner;  // nullptr: the built-in rules
   };
   Policies(const SimOptions& options, const Fabric* fabric) : options_(options), fabric_(fabric) {}
-  Result<SimRow> simulate_choice(const Policy& policy,
-                                 const SimOptions& call,
-                                 uint64_t bytes) const;
+  Result<PolicyRow> simulate_policy(const Policy& policy,
+                                    const SimOptions& call,
+                                    uint64_t bytes) const;
 
   const SimOptions& options_;
   const Fabric* fabric_;
   std::vector<Policy> policies_;
   std::unique_ptr<LoopCosts> costs_;
 };
-
-/// A job as a list of calls: {"calls": [{"collective": "all_reduce", "bytes": 1048576, "times":
-/// 12}]}
-Result<std::vector<WorkloadCall>> parse_workload(std::string_view text);
 
 }  // namespace plexus

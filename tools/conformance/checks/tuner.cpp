@@ -286,8 +286,63 @@ Result<void> keeps_inputs(Session& session) {
 
 bool are_equal(const Candidates& a, const Candidates& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return x.time_ns == y.time_ns && x.channels == y.channels && x.chunk_bytes == y.chunk_bytes;
+    return x.time_ns == y.time_ns && x.channels == y.channels && x.chunk_bytes == y.chunk_bytes &&
+           x.trial_calls == y.trial_calls;
   });
+}
+
+/// Makes the trials that the tuner asks for, as a host does. The times are made up: the best is not
+/// what a model predicts. Another rank, which has not seen the earlier questions, must agree.
+Result<void> trials_end(Stand& stand) {
+  PLEXUS_TRY(tuner, load(stand));
+  PLEXUS_TRY(session, Session::open(tuner, make_comm()));
+  std::vector<plexus_tuner_trial_t> trials;
+  for (;;) {
+    plexus_tuner_call_t call = make_call(1 << 16);
+    call.trials = trials.data();
+    call.trials_count = static_cast<uint32_t>(trials.size());
+    PLEXUS_TRY(answer, ask(session, call));
+    PLEXUS_TRY(expect_sane(answer));
+    PLEXUS_TRY(other_rank, Session::open(tuner, make_comm()));
+    PLEXUS_TRY(other, ask(other_rank, call));
+    PLEXUS_TRY(expect(are_equal(answer, other),
+                      "after {} trials a rank that is asked for the first time gets another result",
+                      trials.size()));
+    const auto chosen =
+        std::min_element(answer.begin(), answer.end(), [](const auto& a, const auto& b) {
+          return b.time_ns < 0 || (a.time_ns >= 0 && a.time_ns < b.time_ns);
+        });
+    if (chosen->trial_calls == 0) {
+      return ok();
+    }
+    PLEXUS_TRY(expect(trials.size() < PLEXUS_TRIALS_MAX, "it asks for another trial after {}",
+                      trials.size()));
+    constexpr int64_t kUnitNs = 1000;
+    const int64_t place = chosen - answer.begin();
+    trials.push_back({.algorithm = chosen->algorithm,
+                      .protocol = chosen->protocol,
+                      .channels = chosen->channels,
+                      .chunk_bytes = chosen->chunk_bytes,
+                      .calls = chosen->trial_calls,
+                      .reserved = 0,
+                      .time_ns = place % 4 == 3 ? -1 : kUnitNs * (1 + place * 7 % 5)});
+  }
+}
+
+/// Trials of what is no candidate of this call, and impossible times.
+Result<void> odd_trials(Session& session) {
+  std::vector<plexus_tuner_trial_t> trials;
+  for (const int64_t time_ns : {int64_t{-1}, int64_t{0}, std::numeric_limits<int64_t>::max()}) {
+    for (const uint32_t calls : {0U, 1U, std::numeric_limits<uint32_t>::max()}) {
+      trials.push_back({"an_algorithm_of_next_year", "simple", 1, 0, calls, 0, time_ns});
+      trials.push_back({"ring", "simple", 4, 65536, calls, 0, time_ns});
+    }
+  }
+  plexus_tuner_call_t call = make_call(1 << 16);
+  call.trials = trials.data();
+  call.trials_count = static_cast<uint32_t>(trials.size());
+  PLEXUS_TRY(candidates, ask(session, call));
+  return expect_sane(candidates);
 }
 
 Result<void> repeats_itself(Session& session) {
@@ -548,6 +603,11 @@ constexpr std::array kChecks = {
           kAgreeRule,
           processes_agree,
           {.processes = 2}},
+    Check{"times.trials", "ends its trials, and chooses alike on all ranks",
+          "plexus_tuner.h: its answer depends on its arguments only, trials included", trials_end},
+    Check{"times.odd_trials", "survives trials that are not of this call",
+          "plexus_tuner.h trials: of calls like this one, whose candidates may differ",
+          on_session<odd_trials>},
     Check{"times.quick",
           "returns quickly",
           "plexus_tuner.h get_times: must not block",

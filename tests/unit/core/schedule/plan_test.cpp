@@ -278,18 +278,38 @@ TEST_F(PlanTest, MessagesToItselfMustMatch) {
   EXPECT_THAT(refused.error().message(), HasSubstr("sends 28 bytes to itself and receives 32"));
 }
 
+Plan* find_or_build(PlanCache& cache, const PlanContext& context, const std::vector<Task>& tasks) {
+  Plan* const found = cache.find(tasks);
+  return found != nullptr ? found : cache.build(context, tasks, nullptr).value();
+}
+
 TEST_F(PlanTest, TheCacheReturnsAPlanThatFitsAndIsNotBusy) {
   Rank& rank = ranks_[0];
   PlanCache cache;
   const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, 10)};
-  const auto first = cache.find_or_build(rank.context(), tasks).value();
-  EXPECT_EQ(cache.find_or_build(rank.context(), tasks).value(), first);
+  const auto first = find_or_build(cache, rank.context(), tasks);
+  EXPECT_EQ(find_or_build(cache, rank.context(), tasks), first);
   first->busy = true;
-  const auto second = cache.find_or_build(rank.context(), tasks).value();
+  const auto second = find_or_build(cache, rank.context(), tasks);
   EXPECT_NE(second, first);
   first->busy = false;
   const std::vector<Task> other = {rank.task(Collective::kAllReduce, 11)};
-  EXPECT_NE(cache.find_or_build(rank.context(), other).value(), first);
+  EXPECT_NE(find_or_build(cache, rank.context(), other), first);
+}
+
+TEST_F(PlanTest, APlanOfATrialFitsItsTrialOnly) {
+  Rank& rank = ranks_[0];
+  PlanCache cache;
+  const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, 10)};
+  const MadeChoice made = {.choice = find_or_build(cache, rank.context(), tasks)->choice(),
+                           .trial = 7};
+  PlanCache trials;
+  Plan* const trial = trials.build(rank.context(), tasks, &made).value();
+  EXPECT_TRUE(trial->is_trial());
+  EXPECT_EQ(trials.find(tasks, 7), trial);
+  EXPECT_EQ(trials.find(tasks, 8), nullptr);
+  EXPECT_EQ(trials.find(tasks), nullptr);
+  EXPECT_EQ(trials.find(tasks.front().shape), nullptr);
 }
 
 TEST_F(PlanTest, TheCacheDropsTheLeastRecentlyUsedPlanThatIsNotInUse) {
@@ -297,7 +317,7 @@ TEST_F(PlanTest, TheCacheDropsTheLeastRecentlyUsedPlanThatIsNotInUse) {
   PlanCache cache;
   const auto find = [&](uint64_t count) {
     const std::vector<Task> tasks = {rank.task(Collective::kAllReduce, count)};
-    return cache.find_or_build(rank.context(), tasks).value();
+    return find_or_build(cache, rank.context(), tasks);
   };
   const auto is_kept = [&](uint64_t count) {
     return cache.find(rank.task(Collective::kAllReduce, count).shape) != nullptr;

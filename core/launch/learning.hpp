@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tuner that learns (core/schedule/lesson.hpp) in a communicator: its trials are counted and
+// measured, and ranks agree on their times.
+//
+// Agreement: calls that are alike, which all ranks make in the same order, count up to the end of a
+// trial. The first connects, the last carries the agreement: in one group with it runs an
+// all-reduce of what each rank measured of those between, with the greatest of all ranks. So no
+// call waits for anything but itself, and each rank has the same times when the next one asks the
+// tuner. A call that has to ask waits until what is on the communicator's streams is done.
+//
+// Threads: as the communicator's calls; what is measured is written by whoever runs the call.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "core/schedule/lesson.hpp"
+#include "core/schedule/plan.hpp"
+
+namespace plexus {
+
+/// The trial under way of one kind of call.
+class Course {
+ public:
+  static constexpr size_t kMeasuredMax = 64;  // calls of a trial
+
+  /// Has the trial had all of its calls?
+  [[nodiscard]] bool is_over() const noexcept {
+    return lesson_.trial_calls() > 0 && made_ == lesson_.trial_calls();
+  }
+  [[nodiscard]] MadeChoice made_choice() const noexcept { return {lesson_.choice(), number_}; }
+  /// What to run for a group of the user's with one call of this kind.
+  [[nodiscard]] std::vector<Task> tasks_for(std::span<const Task> tasks);
+  /// The group is prepared in `execution`, and runs next.
+  void note_call(Execution& execution);
+
+ private:
+  friend class Learning;
+  struct Times {
+    std::array<std::atomic<int64_t>, kMeasuredMax> measured{};  // by this rank, in ns
+    std::array<int64_t, kMeasuredMax> sent{};
+    std::array<int64_t, kMeasuredMax> agreed{};
+  };
+  class Watch;
+  Result<void> ask(const ChoiceInput& input, const PlanContext& context, uint64_t number);
+  [[nodiscard]] bool is_last() const noexcept { return made_ + 1 == lesson_.trial_calls(); }
+  /// All calls but the first and the last.
+  [[nodiscard]] size_t measured_calls() const noexcept {
+    return std::min<size_t>(lesson_.trial_calls() - 2, kMeasuredMax);
+  }
+  [[nodiscard]] int64_t agreed_time() const;
+
+  Lesson lesson_;
+  uint64_t number_ = 0;           // of the trial; 0: the choice holds for good
+  uint32_t made_ = 0;             // calls of the trial
+  std::shared_ptr<Times> times_;  // of the trial, whose calls may be on a stream; null: no trial
+};
+
+class Learning {
+ public:
+  /// `measures`: calls may be measured on all ranks.
+  Learning(const PlanContext& context, bool measures) : context_(context), measures_(measures) {}
+
+  /// The choice for a group's only collective, and its course, if it is learned about.
+  struct Answer {
+    std::optional<MadeChoice> made;  // nullopt: to be chosen when planned
+    Course* course = nullptr;        // nullptr: the choice holds for good
+  };
+  /// `wait`: blocks until all calls that were made have ended.
+  Result<Answer> find(std::span<const Task> tasks, const std::function<void()>& wait);
+
+ private:
+  /// Collective, size, type, reduction, root.
+  using Kind = std::tuple<Collective, uint64_t, DataType, ReduceKind, int>;
+
+  Result<Answer> begin(const Kind& kind, const ChoiceInput& input);
+
+  const PlanContext& context_;
+  bool measures_;
+  uint64_t ntrials_ = 0;
+  std::map<Kind, std::optional<Course>> courses_;  // nullopt: the tuner tries nothing for the kind
+};
+
+}  // namespace plexus

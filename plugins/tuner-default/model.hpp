@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model as tuners use it: made for a communicator, with the calibration that PLEXUS_TUNE_FILE
+// names, it fills in the times of candidates. tuner-online starts from it, too.
+#pragma once
+
+#include <cstdint>
+
+#include "plugins/support/log.hpp"
+#include "plugins/tuner-default/calibration.hpp"
+
+namespace plexus::tuner_default {
+
+/// Calls `use` with each of `count` candidates, `stride` bytes apart.
+template <class Use>
+void for_candidates(plexus_tuner_candidate_t* candidates,
+                    uint32_t count,
+                    uint32_t stride,
+                    const Use& use) {
+  auto* const bytes = reinterpret_cast<std::byte*>(candidates);
+  for (uint32_t i = 0; i < count; ++i) {
+    use(*reinterpret_cast<plexus_tuner_candidate_t*>(bytes + size_t{i} * stride));
+  }
+}
+
+/// Threads: any.
+class Model {
+ public:
+  static plugin::Result<Model> open(const plexus_tuner_comm_t& comm, const plugin::Log& log);
+
+  /// Fills in `time_ns`, -1 where it is unknown, and for CUDA ranks `channels`.
+  void predict(const plexus_tuner_call_t& call, plexus_tuner_candidate_t& candidate) const;
+
+ private:
+  Model(const plexus_tuner_comm_t& comm, CalibrationFile calibration)
+      : comm_(comm), calibration_(std::move(calibration)) {}
+  plexus_tuner_comm_t comm_;
+  CalibrationFile calibration_;
+};
+
+}  // namespace plexus::tuner_default

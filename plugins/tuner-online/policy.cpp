@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/tuner-online/policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+namespace plexus::tuner_online {
+namespace {
+
+constexpr size_t kBase = 0;
+constexpr uint32_t kFirstCalls = 6;  // of a trial in the first round: 4 of them are measured
+/// Another way than the base has to be better by that, lest noise decides.
+constexpr double kGainLeast = 0.03;
+
+/// What is known of a way.
+struct Known {
+  double time_ns = -1;      // the shortest of its trials, as disturbances only add time; -1: none
+  uint32_t calls_most = 0;  // of one trial
+};
+
+class History {
+ public:
+  History(std::span<const Way> ways, std::span<const plexus_tuner_trial_t> trials)
+      : ways_(ways), known_(ways.size()) {
+    for (const plexus_tuner_trial_t& trial : trials) {
+      if (const size_t way = find(trial); way < ways.size()) {
+        note(known_[way], trial);
+      }
+    }
+    for (const plexus_tuner_trial_t& trial : trials) {
+      add_up(trial);
+    }
+  }
+
+  [[nodiscard]] const Known& operator[](size_t way) const { return known_[way]; }
+  [[nodiscard]] double base_ns() const { return known_[kBase].time_ns; }
+  /// Of a way that was not tried yet: as much longer than the base as predicted.
+  [[nodiscard]] double expected_ns(size_t way) const {
+    const double base = static_cast<double>(std::max<int64_t>(1, ways_[kBase].predicted_ns));
+    return known_[way].time_ns >= 0
+               ? known_[way].time_ns
+               : base_ns() * static_cast<double>(ways_[way].predicted_ns) / base;
+  }
+  /// The way with the shortest known time.
+  [[nodiscard]] size_t best() const {
+    size_t best = kBase;
+    for (size_t way = 0; way < ways_.size(); ++way) {
+      best = known_[way].time_ns >= 0 && known_[way].time_ns < known_[best].time_ns ? way : best;
+    }
+    return best;
+  }
+  /// What all calls so far may still lose, in ns.
+  [[nodiscard]] double left(double budget) const { return budget * by_base_ns_ - lost_ns_; }
+
+ private:
+  [[nodiscard]] size_t find(const plexus_tuner_trial_t& trial) const {
+    const auto at = std::find_if(ways_.begin(), ways_.end(), [&](const Way& way) {
+      return way.algorithm == trial.algorithm && way.protocol == trial.protocol &&
+             way.channels == trial.channels;
+    });
+    return static_cast<size_t>(at - ways_.begin());
+  }
+  static void note(Known& known, const plexus_tuner_trial_t& trial) {
+    known.calls_most = std::max(known.calls_most, trial.calls);
+    const auto time_ns = static_cast<double>(trial.time_ns);
+    if (trial.time_ns >= 0) {
+      known.time_ns = known.time_ns < 0 ? time_ns : std::min(known.time_ns, time_ns);
+    }
+  }
+  /// Also trials of ways that are none for this call's size.
+  void add_up(const plexus_tuner_trial_t& trial) {
+    if (trial.time_ns >= 0 && base_ns() >= 0) {
+      by_base_ns_ += trial.calls * base_ns();
+      lost_ns_ += trial.calls * (static_cast<double>(trial.time_ns) - base_ns());
+    }
+  }
+
+  std::span<const Way> ways_;
+  std::vector<Known> known_;
+  double by_base_ns_ = 0;  // what all calls would have taken by the base
+  double lost_ns_ = 0;     // what they took longer
+};
+
+/// The way that lacks a trial with that many calls: the base, or one of the others in the round.
+std::optional<size_t> find_untried(const std::vector<size_t>& others,
+                                   const History& history,
+                                   uint32_t calls) {
+  const auto lacks = [&](size_t way) { return history[way].calls_most < calls; };
+  if (lacks(kBase)) {
+    return kBase;
+  }
+  const auto at = std::find_if(others.begin(), others.end(), lacks);
+  return at == others.end() ? std::nullopt : std::optional(*at);
+}
+
+/// Use the best way for as long as trying another one for that cost has to wait.
+Decision earn(const History& history, double cost_ns, double budget) {
+  const size_t best = history.best();
+  const double each_ns =
+      budget * history.base_ns() + std::max(0.0, history.base_ns() - history[best].time_ns);
+  const double calls = std::ceil((cost_ns - history.left(budget)) / std::max(1.0, each_ns));
+  return {best, static_cast<uint32_t>(
+                    std::clamp(calls, double{kFirstCalls}, double{PLEXUS_TRIAL_CALLS_MAX}))};
+}
+
+}  // namespace
+
+std::vector<Way> list_ways(std::span<const plexus_tuner_candidate_t> candidates,
+                           uint64_t size_bytes) {
+  std::vector<Way> ways;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const plexus_tuner_candidate_t& each = candidates[i];
+    if (each.time_ns >= 0) {
+      ways.push_back({i, each.algorithm, each.protocol, each.channels, each.time_ns});
+    }
+  }
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const Way& a, const Way& b) { return a.predicted_ns < b.predicted_ns; });
+  if (ways.empty()) {
+    return ways;
+  }
+  const Way base = ways.front();
+  const double most_ns = kRatioMax * static_cast<double>(std::max<int64_t>(1, base.predicted_ns));
+  std::erase_if(ways,
+                [&](const Way& way) { return static_cast<double>(way.predicted_ns) > most_ns; });
+  ways.resize(std::min(ways.size(), kWaysMax - 2), base);
+  for (const uint32_t factor : {2U, 4U}) {
+    Way wide = base;
+    wide.channels *= factor;
+    if (wide.channels <= candidates[base.candidate].channels_max &&
+        size_bytes / wide.channels >= kChannelBytesMin) {
+      ways.push_back(wide);
+    }
+  }
+  return ways;
+}
+
+Decision decide(std::span<const Way> ways,
+                std::span<const plexus_tuner_trial_t> trials,
+                double budget) {
+  const History history(ways, trials);
+  if (ways.size() == 1) {
+    return {kBase, 0};
+  }
+  if (trials.size() >= PLEXUS_TRIALS_MAX) {
+    return {history.base_ns() < 0 ? kBase : history.best(), 0};
+  }
+  if (history.base_ns() < 0) {
+    return {kBase, kFirstCalls};
+  }
+  // The base takes part in every round, so that it is compared with equally long trials.
+  std::vector<size_t> others(ways.size() - 1);
+  std::iota(others.begin(), others.end(), kBase + 1);
+  for (uint32_t calls = kFirstCalls;; calls *= 2) {
+    if (const auto next = find_untried(others, history, calls)) {
+      const double cost_ns = calls * std::max(0.0, history.expected_ns(*next) - history.base_ns());
+      return cost_ns <= history.left(budget) || *next == kBase ? Decision{*next, calls}
+                                                               : earn(history, cost_ns, budget);
+    }
+    if (others.size() == 1) {
+      const bool gains = history[others.front()].time_ns >= 0 &&
+                         history[others.front()].time_ns < (1 - kGainLeast) * history.base_ns();
+      return {gains ? others.front() : kBase, 0};
+    }
+    std::stable_sort(others.begin(), others.end(), [&](size_t a, size_t b) {
+      return history.expected_ns(a) < history.expected_ns(b);
+    });
+    others.resize((others.size() + 1) / 2);
+  }
+}
+
+}  // namespace plexus::tuner_online
