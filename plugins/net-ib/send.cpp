@@ -137,8 +137,7 @@ bool SendConnection::take_group(const PostedGroup& group) {
     }
   }
   OpenGroup& open = open_[number];
-  open.buffers = group;
-  open.count = count;
+  std::copy_n(group.begin(), count, open.buffers.begin());
   open.free_buffers = (1U << count) - 1;
   oldest_.push(open);
   return true;

@@ -65,7 +65,6 @@ class SendConnection final : public Connection {
   /// A posted receive with free buffers.
   struct OpenGroup {
     PostedGroup buffers{};
-    uint32_t count = 0;
     uint32_t free_buffers = 0;  // bit mask
   };
   struct Lane {

@@ -62,13 +62,17 @@ def job_times(plugin, port):
     """us of an all_reduce between the two hosts, by bytes."""
     ranks = []
     for rank, host in enumerate((HOST_A, HOST_B)):
-        command = [*host, PLEXUS, "perf", "all_reduce", "-b", "8", "-e", "1M", "-f", "512", "-n", "20", "-w", "5", "-c",
+        command = [*host, PLEXUS, "perf", "all_reduce", "-b", "64", "-e", "512K", "-f", "8192", "-n", "10", "-w", "5", "-c",
                    "0", "--rank", str(rank), "--nranks", "2", "--rendezvous", f"{ADDRESS_A}:{port}", "--json", "-"]
         ranks.append(start(command, NCCL_NET_PLUGIN=plugin, NCCL_HOSTID=f"host-{rank}",
                            NCCL_IB_HCA=f"=rxe_{'ab'[rank]}0"))
     outputs = [finish(rank, f"plexus perf with {plugin}") for rank in ranks]
     rows = json.loads(outputs[0])["rows"]
     return {row["bytes"]: row["time_us"]["median"] for row in rows if not row["in_place"]}
+
+
+def last(measured):
+    return ", ".join(f"{name} {values[-1]:.1f}" for name, values in measured.items())
 
 
 def main():
@@ -81,11 +85,15 @@ def main():
         rows = plugin_bench()
         times["net-ib"].append(rows[LATENCY_BYTES]["latency_us"]["median"])
         for size in BANDWIDTH_BYTES:
-            rates[size]["perftest"].append(perftest("ib_write_bw", size, (16 << 20) // size)[1])
+            rates[size]["perftest"].append(perftest("ib_write_bw", size, (32 << 20) // size)[1])
             rates[size]["net-ib"].append(rows[size]["bandwidth_gb_per_s"] * 1e9 / (1 << 20))
         for plugin in ("net-ib", "net-socket"):
             for size, time_us in job_times(plugin, 21000 + 2 * turn + (plugin == "net-ib")).items():
                 jobs.setdefault(size, {}).setdefault(plugin, []).append(time_us)
+        # a run that ends early has shown these
+        print(f"round {turn + 1}: latency us {last(times)}; " +
+              "; ".join(f"{size} bytes MiB/s {last(rate)}" for size, rate in rates.items()) + "; " +
+              "; ".join(f"all_reduce of {size} bytes us {last(by_plugin)}" for size, by_plugin in jobs.items()), flush=True)
     median = statistics.median
     latency = median(times["net-ib"]) / median(times["perftest"])
     print(f"{LATENCY_BYTES} bytes: net-ib {median(times['net-ib']):.1f} us, ib_write_lat "

@@ -333,7 +333,8 @@ std::vector<Command> add_plugin_check_commands(CLI::App& plugin) {
   add_int(*bench, "--patience", &bench_flags->patience, kPatience,
           "wait this many times longer, on a slow machine (default 1)");
   add_int(*bench, "--mebibytes", &bench_flags->bench_mebibytes, kBenchMebibytes,
-          "sent per size to measure the bandwidth (default 256)");
+          "sent per size to measure the bandwidth (default 256); fewer than 300 messages of a size "
+          "are also its round trips");
   CLI::App* list = plugin.add_subcommand("checks", "List all checks with the rules that they test");
   return {{check, [flags] { return run_check(*flags); }},
           {bench, [bench_flags] { return run_bench(*bench_flags); }},
