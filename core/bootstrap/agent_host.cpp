@@ -84,7 +84,17 @@ std::string AgentHost::process_name_of(uint32_t rank) {
 
 Result<void> AgentHost::take(uint32_t rank, Message message) {
   const std::lock_guard lock(mutex_);
-  return agent_.take(rank, std::move(message));
+  auto taken = agent_.take(rank, std::move(message));
+  take_all_later();
+  return taken;
+}
+
+void AgentHost::take_all_later() {
+  while (!later_.empty()) {
+    auto [rank, message] = std::move(later_.front());
+    later_.pop_front();
+    (void)agent_.take(rank, std::move(message));  // refused where the group has ended
+  }
 }
 
 // ---- LocalAgentHost ----
@@ -195,6 +205,7 @@ void AgentServer::step() {
   links_->progress();
   peers_->progress();
   agent_.tick(Clock::now());
+  take_all_later();
   if (ends_ && (links_->is_empty() || goodbye_.expired())) {
     has_ended_ = true;
     links_->stop_listening();
