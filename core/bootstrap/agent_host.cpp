@@ -89,7 +89,17 @@ std::vector<uint32_t> AgentHost::gone_ranks(uint64_t group) {
 
 Result<void> AgentHost::take(uint32_t rank, Message message) {
   const std::lock_guard lock(mutex_);
-  return agent_.take(rank, std::move(message));
+  auto taken = agent_.take(rank, std::move(message));
+  take_all_later();
+  return taken;
+}
+
+void AgentHost::take_all_later() {
+  while (!later_.empty()) {
+    auto [rank, message] = std::move(later_.front());
+    later_.pop_front();
+    (void)agent_.take(rank, std::move(message));  // refused where the group has ended
+  }
 }
 
 // ---- LocalAgentHost ----
@@ -199,6 +209,7 @@ void AgentServer::step() {
   links_->progress();
   peers_->progress();
   agent_.tick(Clock::now());
+  take_all_later();
   if (ends_ && (links_->is_empty() || goodbye_.expired())) {
     has_ended_ = true;
     links_->stop_listening();

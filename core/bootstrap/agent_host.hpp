@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +46,8 @@ class AgentHost {
   [[nodiscard]] std::vector<uint32_t> gone_ranks(uint64_t group);
   /// A message of a rank of this process.
   Result<void> take(uint32_t rank, Message message);
+  /// The same from inside of Family::deliver(), when the agent is done with what it is at.
+  void take_later(uint32_t rank, Message message) { later_.emplace_back(rank, std::move(message)); }
   /// After kLeave: waits for a bounded time until the last messages of this process are sent, if
   /// the rank was its last one.
   virtual void wait_for_goodbye() {}
@@ -56,10 +59,12 @@ class AgentHost {
   virtual void say_goodbye(const Message& message);
 
   void deliver(uint32_t rank, const Message& message);
+  void take_all_later();
 
   std::mutex mutex_;
-  Agent agent_;                           // guarded by mutex_
-  std::map<uint32_t, Family*> families_;  // guarded by mutex_
+  Agent agent_;                                     // guarded by mutex_
+  std::map<uint32_t, Family*> families_;            // guarded by mutex_
+  std::deque<std::pair<uint32_t, Message>> later_;  // guarded by mutex_
   // The last result of a gather, for the other ranks of this process; guarded by mutex_.
   std::pair<uint64_t, uint64_t> gathered_key_{};  // group, number
   Gathered gathered_;

@@ -71,6 +71,24 @@ std::optional<std::string> Exchange::try_take(int peer, uint64_t tag) {
   return message;
 }
 
+void Exchange::on_post(uint64_t tag, PostHandler handler) {
+  family_->on_post(
+      group_, tag, [this, handler = std::move(handler)](uint32_t from, std::string blob) {
+        std::vector<std::pair<uint32_t, std::string>> answers;
+        count(blob.size());
+        const auto at = std::find(members_.begin(), members_.end(), from);
+        if (at == members_.end()) {
+          return answers;
+        }
+        for (Posted& answer :
+             handler({.peer = static_cast<int>(at - members_.begin()), .blob = std::move(blob)})) {
+          count(answer.blob.size());
+          answers.emplace_back(members_[static_cast<size_t>(answer.peer)], std::move(answer.blob));
+        }
+        return answers;
+      });
+}
+
 void Exchange::probe(int peer, std::string payload) {
   // A refused probe is one of a group that has ended.
   (void)family_->send({.type = MessageType::kProbe,

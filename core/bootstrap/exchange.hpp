@@ -46,6 +46,17 @@ class Exchange {
   /// The oldest control message of `peer` with `tag`, if any. Never blocks.
   std::optional<std::string> try_take(int peer, uint64_t tag);
 
+  /// A control message to `peer`, or from it.
+  struct Posted {
+    int peer;
+    std::string blob;
+  };
+  /// Control messages with `tag` go to `handler`, also those that came before, and are not there to
+  /// be taken. What it returns is posted with the same tag. Like a ProbeHandler it runs in a thread
+  /// of the control plane: it must be short and must not call this class.
+  using PostHandler = std::function<std::vector<Posted>(Posted message)>;
+  void on_post(uint64_t tag, PostHandler handler);
+
   /// Number of gathers and control messages of this group that this rank sent and received so far.
   struct Traffic {
     uint64_t messages;

@@ -36,6 +36,7 @@ void Family::leave_group(uint64_t group, std::string record) {
     leaving.open = false;
     leaving.handler = nullptr;
     leaving.probe_handler = nullptr;
+    leaving.post_handlers.clear();
     leaving.messages.clear();
     last = --groups_open_ == 0;
   }
@@ -159,6 +160,45 @@ void Family::on_probe(uint64_t group, ProbeHandler handler) {
   groups_[group].probe_handler = std::move(handler);
 }
 
+std::vector<Message> Family::answer(const PostHandler& handler, const Message& message) {
+  std::vector<Message> answers;
+  for (auto& [to, blob] : handler(message.from, message.payload)) {
+    answers.push_back({.type = MessageType::kPost,
+                       .to = to,
+                       .group = message.group,
+                       .tag = message.tag,
+                       .payload = std::move(blob)});
+  }
+  return answers;
+}
+
+void Family::on_post(uint64_t group, uint64_t tag, PostHandler handler) {
+  std::vector<Message> answers;
+  {
+    const std::lock_guard lock(mutex_);
+    Group& mine = groups_[group];
+    for (auto at = mine.messages.begin(); at != mine.messages.end();) {
+      if (at->first.second != tag) {
+        ++at;
+        continue;
+      }
+      for (std::string& early : at->second) {
+        for (Message& each : answer(handler, {.from = at->first.first,
+                                             .group = group,
+                                             .tag = tag,
+                                             .payload = std::move(early)})) {
+          answers.push_back(std::move(each));
+        }
+      }
+      at = mine.messages.erase(at);
+    }
+    mine.post_handlers[tag] = std::move(handler);
+  }
+  for (Message& each : answers) {
+    (void)send(std::move(each));  // refused where the group has ended
+  }
+}
+
 void Family::fail_group(Group& group, const Error& error) {
   if (group.failure.has_value()) {
     return;
@@ -179,9 +219,18 @@ void Family::deliver_gathered(uint64_t group, uint64_t number, Gathered gathered
 void Family::deliver(const Message& message) {
   const std::lock_guard lock(mutex_);
   switch (message.type) {
-    case MessageType::kPost:  // may arrive before this rank has opened the group
-      groups_[message.group].messages[{message.from, message.tag}].push_back(message.payload);
+    case MessageType::kPost: {  // may arrive before this rank has opened the group
+      Group& group = groups_[message.group];
+      if (const auto handler = group.post_handlers.find(message.tag);
+          handler != group.post_handlers.end()) {
+        for (Message& each : answer(handler->second, message)) {
+          host_->take_later(rank_, std::move(each));
+        }
+      } else {
+        group.messages[{message.from, message.tag}].push_back(message.payload);
+      }
       return;
+    }
     case MessageType::kProbe:
     case MessageType::kLeft:
       if (const auto at = groups_.find(message.group);

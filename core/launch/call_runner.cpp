@@ -15,6 +15,7 @@ LastChoice CallRunner::last_choice() const noexcept {
 }
 
 Result<Plan*> CallRunner::find_plan(std::span<const Task> tasks) {
+  PLEXUS_TRY(follow_change());
   if (Plan* const found = plans_.find(tasks); found != nullptr) {
     return found;
   }
@@ -64,12 +65,23 @@ Result<void> CallRunner::run(Plan& plan) {
   return ok();
 }
 
+Result<void> CallRunner::make_change() {
+  PLEXUS_TRY(changed, context_.change());
+  if (changed) {
+    plans_.forget();
+    learning_.forget();
+    course_ = nullptr;
+  }
+  return ok();
+}
+
 /// Not for reductions that users defined: ncclRedOpDestroy may have been called since, and the
 /// multiplier is not part of the shape.
 Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* recv) {
   if (!repeats_ || shape.op >= kFirstUserOp || !is_idle()) {
     return false;
   }
+  PLEXUS_TRY(follow_change());
   Plan* const plan = plans_.find(shape);
   if (plan == nullptr) {
     return false;
@@ -80,6 +92,7 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
 }
 
 Result<bool> CallRunner::repeat_group(uint64_t plan_number, std::span<const Task> tasks) {
+  PLEXUS_TRY(follow_change());
   Plan* const plan = plans_.newest();
   if (plan == nullptr || plan->number() != plan_number || plan->is_trial() || !is_idle()) {
     return false;

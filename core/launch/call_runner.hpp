@@ -33,6 +33,10 @@ struct LaunchContext {
   PeerMappedMemory*
       peer_mapped;        // nullptr: no kernel in another process may read this rank's device
   bool registers_graphs;  // buffers of captured calls may be read in place
+  /// Before the collective with this number `change` is called, in the thread that makes the call;
+  /// true: what plans are chosen by has changed. nullptr: never.
+  const std::atomic<uint64_t>* changes_at = nullptr;
+  std::function<Result<bool>()> change = {};
 };
 
 class CallRunner {
@@ -91,6 +95,15 @@ class CallRunner {
     return std::none_of(infos.begin(), infos.end(),
                         [](const PeerInfo& info) { return info.on_cuda(); });
   }
+  /// All ranks come here with the same number of collectives behind them: whether a group of calls
+  /// is chosen by the old or the new is decided by its first one.
+  Result<void> follow_change() {
+    const bool is_due =
+        context_.changes_at != nullptr &&
+        context_.log->collectives() >= context_.changes_at->load(std::memory_order_relaxed);
+    return is_due ? make_change() : ok();
+  }
+  Result<void> make_change();
   Result<void> run(Plan& plan);
   void fill_in(Plan& plan, std::span<const Task> tasks);
   std::function<void()> finish_submission(std::function<void()> finished);

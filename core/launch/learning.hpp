@@ -75,6 +75,9 @@ class Learning {
   };
   /// `wait`: blocks until all calls that were made have ended.
   Result<Answer> find(std::span<const Task> tasks, const std::function<void()>& wait);
+  /// What the tuner was told has changed: all kinds of calls are learned about anew. Requires that
+  /// all ranks come here before the same call.
+  void forget() noexcept { courses_.clear(); }
 
  private:
   /// Collective, size, type, reduction, root.

@@ -504,6 +504,14 @@ Plan* PlanCache::find_shape(const CallShape& shape) noexcept {
   return find_if([&](const Plan& plan) { return plan.fits(shape); });
 }
 
+void PlanCache::forget() noexcept {
+  std::erase_if(plans_, [](const auto& plan) { return !plan->busy && plan->launches == 0; });
+  for (const auto& plan : plans_) {  // until it has ended
+    plan->shapes_.clear();
+    plan->number_ = 0;
+  }
+}
+
 Plan* PlanCache::find(std::span<const Task> tasks, uint64_t trial) noexcept {
   return find_if([&](const Plan& plan) { return plan.fits(tasks, trial); });
 }

@@ -21,13 +21,18 @@ plugin::Result<Model> Model::open(const plexus_tuner_comm_t& comm, const plugin:
     calibration = std::move(read);
     log.info("calibration {}", file);
   }
-  plexus_tuner_comm_t known{};  // an older host provides fewer fields
-  std::memcpy(&known, &comm, std::min<size_t>(comm.struct_size, sizeof(known)));
-  if (is_named && !is_cuda(known)) {  // what the user measured with collectives is more exact
-    known.links[PLEXUS_LINK_HOST].latency_ns = 0;
-    known.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 0;
+  Model model(std::move(calibration), is_named);
+  model.follow(comm);
+  return model;
+}
+
+void Model::follow(const plexus_tuner_comm_t& comm) {
+  comm_ = {};  // an older host provides fewer fields
+  std::memcpy(&comm_, &comm, std::min<size_t>(comm.struct_size, sizeof(comm_)));
+  if (is_measured_ && !is_cuda(comm_)) {  // by the user, with collectives, which is more exact
+    comm_.links[PLEXUS_LINK_HOST].latency_ns = 0;
+    comm_.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 0;
   }
-  return Model(known, std::move(calibration));
 }
 
 void Model::predict(const plexus_tuner_call_t& call, plexus_tuner_candidate_t& candidate) const {

@@ -22,19 +22,22 @@ void for_candidates(plexus_tuner_candidate_t* candidates,
   }
 }
 
-/// Threads: any.
+/// Threads: one at a time.
 class Model {
  public:
   static plugin::Result<Model> open(const plexus_tuner_comm_t& comm, const plugin::Log& log);
+  /// What open() was told has changed.
+  void follow(const plexus_tuner_comm_t& comm);
 
   /// Fills in `time_ns`, -1 where it is unknown, and for CUDA ranks `channels`.
   void predict(const plexus_tuner_call_t& call, plexus_tuner_candidate_t& candidate) const;
 
  private:
-  Model(const plexus_tuner_comm_t& comm, CalibrationFile calibration)
-      : comm_(comm), calibration_(std::move(calibration)) {}
-  plexus_tuner_comm_t comm_;
+  Model(CalibrationFile calibration, bool is_measured)
+      : calibration_(std::move(calibration)), is_measured_(is_measured) {}
   CalibrationFile calibration_;
+  bool is_measured_;  // `calibration_` is the user's
+  plexus_tuner_comm_t comm_{};
 };
 
 }  // namespace plexus::tuner_default

@@ -43,6 +43,11 @@ int32_t get_times(plexus_tuner_context_t* context,
   return PLEXUS_OK;
 }
 
+int32_t links_changed(plexus_tuner_context_t* context, const plexus_tuner_comm_t* comm) {
+  context->model.follow(*comm);
+  return PLEXUS_OK;
+}
+
 int32_t finalize(plexus_tuner_context_t* context) {
   const std::unique_ptr<plexus_tuner_context_t> owner(context);
   return PLEXUS_OK;
@@ -54,6 +59,7 @@ constexpr plexus_tuner_ops_t kOps = {
     .init = init,
     .get_times = get_times,
     .finalize = finalize,
+    .links_changed = links_changed,
 };
 
 constexpr plexus_plugin_t kPlugin = {

@@ -51,6 +51,44 @@ TEST(Exchange, DeliversControlMessagesInOrderByTag) {
   EXPECT_EQ(exchanges[0]->try_take(1, 6), std::nullopt);
 }
 
+TEST(Exchange, HandsControlMessagesToAHandlerAndPostsItsAnswers) {
+  const auto exchanges = make_local_exchanges(3);
+  ASSERT_TRUE(exchanges[0]->post(1, 5, "early").has_value());
+  ASSERT_TRUE(exchanges[0]->post(1, 6, "other").has_value());
+  exchanges[1]->on_post(5, [](const Exchange::Posted& message) {
+    EXPECT_EQ(message.peer, 0);
+    return std::vector<Exchange::Posted>{{.peer = 2, .blob = message.blob + " for 2"},
+                                         {.peer = 0, .blob = message.blob + " again"}};
+  });
+  ASSERT_TRUE(exchanges[0]->post(1, 5, "late").has_value());
+  for (const char* const each : {"early", "late"}) {
+    EXPECT_EQ(exchanges[2]->try_take(1, 5), std::string(each) + " for 2");
+    EXPECT_EQ(exchanges[0]->try_take(1, 5), std::string(each) + " again");
+  }
+  EXPECT_EQ(exchanges[1]->try_take(0, 5), std::nullopt);
+  EXPECT_EQ(exchanges[1]->try_take(0, 6), "other");
+  exchanges[1]->leave();
+  EXPECT_TRUE(exchanges[0]->post(1, 5, "to nobody").has_value());
+  EXPECT_EQ(exchanges[2]->try_take(1, 5), std::nullopt);
+}
+
+/// Each answers the other, in one process, until the number is 0.
+TEST(Exchange, LetsHandlersAnswerEachOther) {
+  const auto exchanges = make_local_exchanges(2);
+  int handled = 0;
+  for (const auto& exchange : exchanges) {
+    exchange->on_post(5, [&handled](const Exchange::Posted& message) {
+      ++handled;
+      const int left = std::stoi(message.blob);
+      return left == 0 ? std::vector<Exchange::Posted>()
+                       : std::vector<Exchange::Posted>{
+                             {.peer = message.peer, .blob = std::to_string(left - 1)}};
+    });
+  }
+  ASSERT_TRUE(exchanges[0]->post(1, 5, "1000").has_value());
+  EXPECT_EQ(handled, 1001);
+}
+
 TEST(Exchange, MakesSubgroupsWithRanksOfTheirOwn) {
   const auto exchanges = make_local_exchanges(4);
   on_ranks(4, [&](int rank) {
