@@ -119,10 +119,19 @@ struct Link {
     });
   }
 
+  /// After run_until_left(): what that has begun, and `messages` more.
+  bool run_more(uint64_t messages) {
+    recv->expect(messages);
+    wanted += messages;
+    return test::poll_until([&] {
+      step(wanted);
+      return error.has_value() || testing::Test::HasFailure() || taken == wanted;
+    });
+  }
   /// Until both ends have told that what is left of the way is `share`, with messages under way.
   bool run_until_left(uint32_t share) {
     return test::poll_until([&] {
-      if (taken == sent) {
+      if (taken == wanted) {
         recv->expect(100);
         wanted += 100;
       }
@@ -248,7 +257,7 @@ TEST(XdcEnds, GoOnWhenTheOnlyWayBreaksNowAndThen) {
 
 TEST(XdcEnds, GoBackToAPathThatHasReturned) {
   for (const char* const broken : {"send connection=0: cut=20KiB", "recv connection=1: cut=20KiB",
-                                   "send connection=2: stall=20KiB/30s"}) {
+                                   "send connection=0: stall=20KiB/30s"}) {
     Link link({broken, ""}, milliseconds(50), milliseconds(20));
     ASSERT_TRUE(link.connect());
     ASSERT_TRUE(link.run_until_left(500)) << broken;
@@ -257,7 +266,7 @@ TEST(XdcEnds, GoBackToAPathThatHasReturned) {
     EXPECT_FALSE(link.error.has_value()) << link.error->message();
     EXPECT_FALSE(link.send->seeks() || link.recv->seeks());
     EXPECT_EQ(link.send->describe_route(), "xdc/Chaos 0");
-    EXPECT_TRUE(link.run(link.wanted + 200));
+    EXPECT_TRUE(link.run_more(200));
   }
 }
 
@@ -265,7 +274,7 @@ TEST(XdcEnds, DoNotGoBackWhereThatIsSwitchedOff) {
   Link link({"send connection=0: cut=20KiB", ""});
   ASSERT_TRUE(link.connect());
   ASSERT_TRUE(link.run_until_left(500));
-  EXPECT_TRUE(link.run(link.wanted + 500));
+  EXPECT_TRUE(link.run_more(500));
   EXPECT_EQ(link.send->describe_route(), "xdc/Chaos 1");
 }
 
@@ -277,7 +286,7 @@ TEST(XdcEnds, CarryEveryMessageOnceOverAPathThatComesAndGoes) {
     ASSERT_TRUE(link.run_until_left(500));
     ASSERT_TRUE(link.run_until_left(kWholeShare));
   }
-  EXPECT_TRUE(link.run(link.wanted + 500));
+  EXPECT_TRUE(link.run_more(500));
   EXPECT_FALSE(link.error.has_value()) << link.error->message();
 }
 
