@@ -80,6 +80,7 @@ struct Config {
   int64_t cross_nic = 2;
   std::string netdevs_policy;
   int64_t xdc_timeout_ms = 2000;  // NOLINT(readability-magic-numbers): a default
+  int64_t xdc_retry_ms = 5000;    // NOLINT(readability-magic-numbers): a default
   std::string fabric_file;
   bool scatter_xdc = true;
   std::string ib_hca;

@@ -98,7 +98,8 @@ static std::optional<XdcLink> xdc_link(const CommTopology& topology, int rank, i
   }
   const DatacenterPath& path = topology.datacenters.path(from, to);
   return XdcLink{.mbit_per_s = path.mbit_per_s.value_or(0),
-                 .latency_ns = path.latency_ns.value_or(0)};
+                 .latency_ns = path.latency_ns.value_or(0),
+                 .datacenter = static_cast<uint32_t>(to)};
 }
 
 void Communicator::make_runner() {
@@ -145,6 +146,7 @@ void Communicator::open_connections() {
       .runtime = process_.devices(),
       .xdc_link = nullptr,
       .xdc_patience = std::chrono::milliseconds(setup_.config.xdc_timeout_ms),
+      .xdc_retry = std::chrono::milliseconds(setup_.config.xdc_retry_ms),
       .collnet = setup_.collnet.context.get(),
       .collnet_members = [topology = setup_.topology](int channel, int network) {
         return list_members(*topology, channel, network);

@@ -86,7 +86,7 @@ Result<bool> pump_unsettled(std::vector<ConnectionEnd*>& ends) {
     PLEXUS_TRY(pumped, end->progress_pump());
     moved = moved || pumped;
   }
-  std::erase_if(ends, [](const ConnectionEnd* end) { return end->settled(); });
+  std::erase_if(ends, [](const ConnectionEnd* end) { return end->settled() && !end->seeks(); });
   return moved;
 }
 
@@ -578,7 +578,8 @@ void Engine::finish(Execution& execution) {
   for (ConnectionEnd* const end : execution.ends) {
     own_end_of(*end, 0);
     std::vector<ConnectionEnd*>& unsettled = execution.rank->unsettled;
-    if (!end->settled() && std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
+    if ((!end->settled() || end->seeks()) &&
+        std::find(unsettled.begin(), unsettled.end(), end) == unsettled.end()) {
       unsettled.push_back(end);
     }
     // Lanes that rely on wake-ups from this end are polled from now on.

@@ -86,6 +86,9 @@ class ConnectionEnd {
   /// True when the messages of earlier calls need no more care. Until then the end is pumped,
   /// whatever the rank does next.
   [[nodiscard]] virtual bool settled() const noexcept { return true; }
+  /// True while it goes by a route that stands in for another one and looks for that. Until then it
+  /// is likewise pumped in all calls, but nobody waits for it.
+  [[nodiscard]] virtual bool seeks() const noexcept { return false; }
 
   /// The call that begins takes this many messages from this end. A transport that posts a receive
   /// before its message comes posts these and no more: a receive that is never filled would be left

@@ -8,8 +8,15 @@
 #include <fmt/format.h>
 
 #include "core/transport/direct.hpp"
+#include "core/transport/xdc_routes.hpp"
 
 namespace plexus {
+
+ConnectionSet::ConnectionSet(TransportContext context) : context_(std::move(context)) {
+  if (context_.xdc_link != nullptr) {
+    shared_.xdc_routes = std::make_shared<XdcRoutes>(context_.on_xdc_share);
+  }
+}
 
 ConnectionSet::~ConnectionSet() {
   const auto& infos = *context_.infos;

@@ -14,7 +14,7 @@ namespace plexus {
 /// Threads: one at a time.
 class ConnectionSet {
  public:
-  explicit ConnectionSet(TransportContext context) : context_(std::move(context)) {}
+  explicit ConnectionSet(TransportContext context);
   ~ConnectionSet();
   ConnectionSet(const ConnectionSet&) = delete;
   ConnectionSet& operator=(const ConnectionSet&) = delete;

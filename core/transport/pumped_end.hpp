@@ -27,6 +27,7 @@ class Pump {
   [[nodiscard]] const Error* broken() const noexcept { return nullptr; }
   [[nodiscard]] bool drained() const noexcept { return true; }
   [[nodiscard]] bool settled() const noexcept { return true; }
+  [[nodiscard]] bool seeks() const noexcept { return false; }
   void expect(uint64_t /*messages*/) noexcept {}
   void observe(StepObserver* /*observer*/) {}
   /// What of user memory a pump that sends can read without a copy through slots.
@@ -47,6 +48,7 @@ class PumpedEnd final : public End {
   [[nodiscard]] const Error* broken() const noexcept override { return pump_.broken(); }
   [[nodiscard]] bool drained() noexcept override { return pump_.drained(); }
   [[nodiscard]] bool settled() const noexcept override { return pump_.settled(); }
+  [[nodiscard]] bool seeks() const noexcept override { return pump_.seeks(); }
   void expect(uint64_t messages) noexcept override { pump_.expect(messages); }
   void observe(StepObserver* observer) override { pump_.observe(observer); }
 

@@ -25,6 +25,7 @@ class CollnetContext;
 class LocalRendezvous;
 class NetContext;
 class NetSet;
+class XdcRoutes;
 
 enum class TransportKind : uint8_t { kDirect, kP2p, kShm, kXdc, kNet, kCollnet };
 const char* name(TransportKind kind);
@@ -43,6 +44,7 @@ TransportKind choose_transport(const RankPair& pair);
 struct XdcLink {
   uint64_t mbit_per_s = 0;
   uint64_t latency_ns = 0;
+  uint32_t datacenter = 0;  // the peer's
 };
 
 /// What the ends of one rank are made with. Everything borrowed outlives them.
@@ -59,6 +61,9 @@ struct TransportContext {
   /// nullopt: `peer` is in this rank's datacenter. Empty: there is one datacenter.
   std::function<std::optional<XdcLink>(int peer)> xdc_link = {};
   std::chrono::milliseconds xdc_patience{0};
+  std::chrono::milliseconds xdc_retry{0};
+  /// How much of the way to a datacenter is left: see XdcRoutes::Changed.
+  std::function<void(uint32_t datacenter, uint32_t share)> on_xdc_share = {};
   CollnetContext* collnet = nullptr;
   /// The ranks, one of each host, that meet in peer nranks + network.
   std::function<std::vector<int>(int channel, int network)> collnet_members = {};
@@ -67,6 +72,7 @@ struct TransportContext {
 /// What ends of one rank share.
 struct SharedByEnds {
   std::map<std::pair<int, int>, std::shared_ptr<CollnetChannel>> channels;  // by peer and index
+  std::shared_ptr<XdcRoutes> xdc_routes = nullptr;  // nullptr: there is one datacenter
   /// Network devices (network, number) that refused GPU memory: do not try again.
   std::map<std::pair<const NetContext*, uint32_t>, bool> gdr_refused;
 };

@@ -25,9 +25,18 @@ struct XdcMessageHead {
 }  // namespace
 
 XdcPump::XdcPump(const ConnectionKey& key, XdcEndOptions options)
-    : key_(key), options_(std::move(options)) {}
+    : key_(key), options_(std::move(options)), bytes_of_path_(options_.paths.size()) {}
 
-const NetSet::Path& XdcPump::path() const { return options_.paths[epoch_ % options_.paths.size()]; }
+void XdcPump::note_open() {
+  if (options_.routes != nullptr) {
+    options_.routes->use(key_, options_.peer_datacenter, options_.paths, index_of(epoch_));
+  }
+}
+
+std::string XdcPump::describe_use(uint64_t epoch) const {
+  return fmt::format("{} ({} bytes so far)", path_of(epoch).route, bytes_of_path_[index_of(epoch)]);
+}
+
 size_t XdcPump::message_bytes_max() const { return sizeof(NetHeader) + options_.slot_bytes; }
 std::byte* XdcPump::message(uint64_t step) const {
   return ring_.get() + (step % ring_messages_) * message_bytes_max();
@@ -64,12 +73,12 @@ uint64_t XdcPump::tag(bool to_receiver) const {
   return kControlTag | static_cast<uint64_t>(key_.index) << 1 | (to_receiver ? 1 : 0);
 }
 
-Result<void> XdcPump::post(Kind kind, uint64_t count, const NetHandle& handle) {
-  const XdcMessageHead head{static_cast<uint64_t>(kind), epoch_, count, handle};
+Result<void> XdcPump::post(Kind kind, uint64_t epoch, uint64_t count, const NetHandle& handle) {
+  const XdcMessageHead head{static_cast<uint64_t>(kind), epoch, count, handle};
   ByteWriter writer;
   writer.put(head);
-  if (kind == Kind::kListening) {
-    writer.put_bytes(path().route);
+  if (kind == Kind::kListening || kind == Kind::kTry) {
+    writer.put_bytes(path_of(epoch).route);
   }
   return options_.exchange->post(key_.peer, tag(key_.sends), writer.take());
 }
@@ -81,7 +90,7 @@ Result<std::optional<XdcPump::ControlMessage>> XdcPump::take_control_message() {
   }
   ByteReader reader(*bytes);
   const auto head = reader.take<XdcMessageHead>();
-  if (reader.broken() || head.kind > static_cast<uint64_t>(Kind::kCalled)) {
+  if (reader.broken() || head.kind > static_cast<uint64_t>(Kind::kSwitch)) {
     return fail(Code::kRemoteError,
                 "{} sent a malformed control message about a cross-DC connection: use the same "
                 "version of Plexus on all ranks",
@@ -159,7 +168,10 @@ std::unique_ptr<End> make_xdc_end(EndRequest& request) {
                     .window = window,
                     .sockets = sockets_of(window, context.slot_bytes),
                     .patience = patience_of(link, context.slot_bytes, context.xdc_patience),
+                    .retry = context.xdc_retry,
                     .peer_name = describe_rank(key.peer, *request.peers),
+                    .routes = request.shared.xdc_routes.get(),
+                    .peer_datacenter = link.datacenter,
                     .runtime = request.own_runtime(),
                     .device = request.mine.device,
                     .has_checksums = request.mine.net_checksum != 0});

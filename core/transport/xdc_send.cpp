@@ -9,14 +9,6 @@
 #include "core/transport/xdc.hpp"
 
 namespace plexus {
-namespace {
-
-using std::chrono::milliseconds;
-
-constexpr auto kOpenPatienceMin = milliseconds(1000);
-
-}  // namespace
-
 Result<bool> XdcSender::progress_connect() {
   PLEXUS_TRY(advance(Clock::now()));
   return state_ == State::kOpen;
@@ -30,14 +22,19 @@ Result<bool> XdcSender::advance(Clock::time_point now) {
   if (ring_ == nullptr) {
     PLEXUS_TRY(make_memory(options_.window));
   }
-  progress_at_ += was_away(now);
+  const auto away = was_away(now);
+  progress_at_ += away;
   bool moved = take_filled();
-  if (state_ != State::kOpen || (acked_ != filled_ && now >= look_at_)) {
+  if (state_ != State::kOpen || ((acked_ != filled_ || is_rerouted()) && now >= look_at_)) {
     look_at_ = now + kLookEvery;
     PLEXUS_TRY(follow_control_messages(now));
   }
   if (state_ == State::kOpening) {
     PLEXUS_TRY(progress_open(now));
+  }
+  if (trial_.has_value()) {
+    trial_->open_until += away;
+    PLEXUS_TRY(progress_trial(now));
   }
   if (state_ == State::kOpen) {
     PLEXUS_TRY(sent, send_ring(now));
@@ -74,7 +71,7 @@ bool XdcSender::take_filled() {
 
 // ---- attempts ----
 
-/// The last control message counts: the receiver has left the attempts before.
+/// Of those by which the receiver begins an attempt the last one counts: it has left those before.
 Result<void> XdcSender::follow_control_messages(Clock::time_point now) {
   std::optional<ControlMessage> last;
   for (;;) {
@@ -83,7 +80,16 @@ Result<void> XdcSender::follow_control_messages(Clock::time_point now) {
       break;
     }
     if (message->kind == Kind::kCalled) {
-      may_accept_ = may_accept_ || message->epoch == epoch_;
+      attempt_.may_accept = attempt_.may_accept || message->epoch == attempt_.epoch;
+      if (trial_.has_value()) {
+        trial_->may_accept = trial_->may_accept || message->epoch == trial_->epoch;
+      }
+    } else if (message->kind == Kind::kTry) {
+      PLEXUS_TRY(start_trial(*message, now));
+    } else if (message->kind == Kind::kReady) {
+      if (trial_.has_value() && message->epoch == trial_->epoch) {
+        trial_->ready_at = now;
+      }
     } else {
       last = std::move(message);
     }
@@ -91,86 +97,114 @@ Result<void> XdcSender::follow_control_messages(Clock::time_point now) {
   return last.has_value() ? open(*last, now) : ok();
 }
 
-Result<void> XdcSender::open(const ControlMessage& message, Clock::time_point now) {
-  if (message.kind != Kind::kListening || message.count < acked_ || message.count > filled_) {
+Result<void> XdcSender::check_count(uint64_t arrived) const {
+  if (arrived < acked_ || arrived > filled_) {
     return fail(Code::kRemoteError,
                 "{} reports that {} messages arrived, but {} were sent and {} were acknowledged "
                 "before: use the same version of Plexus on all ranks",
-                options_.peer_name, message.count, filled_, acked_);
+                options_.peer_name, arrived, filled_, acked_);
   }
-  if (message.epoch > 0) {
-    PLEXUS_TRY(count_loss(message));
-  }
-  drop();
-  epoch_ = message.epoch;
-  PLEXUS_TRY(check_route({.mine = path().route,
+  return ok();
+}
+
+/// Listens and is ready to connect. The device may refuse to listen: then `listen` is empty.
+Result<XdcSender::Attempt> XdcSender::start(const ControlMessage& message,
+                                            Clock::time_point until) {
+  const NetSet::Path& path = path_of(message.epoch);
+  PLEXUS_TRY(check_route({.mine = path.route,
                           .peers = message.route,
                           .rank = options_.exchange->rank(),
                           .peer_name = options_.peer_name}));
-  acked_ = next_ = done_ = message.count;
-  data_handle_ = message.handle;
-  auto listen = path().context->listen(path().device, options_.peer_name);
-  if (listen.has_error()) {
-    return lose(listen.error().message());
+  Attempt attempt{.epoch = message.epoch, .data_handle = message.handle, .open_until = until};
+  auto listen = path.context->listen(path.device, options_.peer_name);
+  if (listen.has_value()) {
+    attempt.listen = std::move(listen).value();
+  } else {
+    why_ = listen.error().message();
   }
-  listen_ = std::move(listen).value();
+  return attempt;
+}
+
+Result<void> XdcSender::open(const ControlMessage& message, Clock::time_point now) {
+  if (message.kind != Kind::kListening) {
+    return fail(Code::kRemoteError,
+                "{} sent a control message that only a sender sends: use the same version of "
+                "Plexus on all ranks",
+                options_.peer_name);
+  }
+  PLEXUS_TRY(check_count(message.count));
+  if (std::exchange(has_begun_, true)) {
+    PLEXUS_TRY(count_loss(message));
+  }
+  drop();
+  trial_.reset();
+  epoch_ = message.epoch;
+  acked_ = next_ = done_ = message.count;
+  PLEXUS_TRY(attempt, start(message, now + open_patience() * (1 + losses_)));
+  attempt_ = std::move(attempt);
+  if (!attempt_.listen.has_value()) {
+    return lose(why_);
+  }
   state_ = State::kOpening;
-  open_until_ = now + std::max(options_.patience, kOpenPatienceMin) * (1 + losses_);
   return ok();
 }
 
 Result<void> XdcSender::progress_open(Clock::time_point now) {
-  const auto progress = try_open();
+  const auto progress = try_open(attempt_);
   if (progress.has_error()) {
     return lose(progress.error().message());
   }
   if (progress.value() == NetProgress::kPending) {
-    return now < open_until_ ? ok() : lose("connecting timed out");
+    return now < attempt_.open_until ? ok() : lose("connecting timed out");
   }
-  listen_.reset();
+  attempt_.listen.reset();
   state_ = State::kOpen;
   progress_at_ = now;
   ask_at_ = now;
-  if (epoch_ > 0) {
+  note_open();
+  if (losses_ > 0) {
     PLEXUS_INFO(kNet, "connected to {} again via {}", options_.peer_name, route());
   }
   return ok();
 }
 
 /// Each end calls the other before that accepts, for some plugins block in accept.
-Result<NetProgress> XdcSender::try_open() {
-  PLEXUS_TRY(data_.open(
+Result<NetProgress> XdcSender::try_open(Attempt& attempt) {
+  const NetSet::Path& path = path_of(attempt.epoch);
+  PLEXUS_TRY(attempt.data.open(
       options_.sockets, ring_region(),
-      [this] { return path().context->connect(path().device, data_handle_, options_.peer_name); },
-      [this](NetSend& socket) -> Result<NetProgress> {
+      [&] { return path.context->connect(path.device, attempt.data_handle, options_.peer_name); },
+      [&](NetSend& socket) -> Result<NetProgress> {
         PLEXUS_TRY(progress, socket.try_connect());
-        PLEXUS_TRY(tell_called());
+        PLEXUS_TRY(tell_called(attempt));
         return progress;
       }));
-  if (may_accept_) {
-    PLEXUS_TRY(acks_.open(
-        1, ack_region(), [this] { return listen_->accept(options_.peer_name); },
+  if (attempt.may_accept) {
+    PLEXUS_TRY(attempt.acks.open(
+        1, ack_region(), [&] { return attempt.listen->accept(options_.peer_name); },
         [](NetRecv& socket) { return socket.try_accept(); }));
   }
-  return data_.opened() == options_.sockets && acks_.opened() == 1 ? NetProgress::kDone
-                                                                   : NetProgress::kPending;
+  return attempt.data.opened() == options_.sockets && attempt.acks.opened() == 1
+             ? NetProgress::kDone
+             : NetProgress::kPending;
 }
 
 /// With the first one, where to connect for the acknowledgements.
-Result<void> XdcSender::tell_called() {
-  if (told_called_ == data_.called()) {
+Result<void> XdcSender::tell_called(Attempt& attempt) {
+  if (attempt.told_called == attempt.data.called()) {
     return ok();
   }
-  told_called_ = data_.called();
-  return told_called_ == 1 ? post(Kind::kAcks, told_called_, listen_->handle())
-                           : post(Kind::kCalled, told_called_);
+  attempt.told_called = attempt.data.called();
+  return attempt.told_called == 1
+             ? post(Kind::kAcks, attempt.epoch, attempt.told_called, attempt.listen->handle())
+             : post(Kind::kCalled, attempt.epoch, attempt.told_called);
 }
 
 /// The link is gone for this end: the receiver is asked for the next path.
 Result<void> XdcSender::lose(std::string why) {
   drop();
   why_ = std::move(why);
-  return post(Kind::kMove, 1);
+  return post(Kind::kMove, epoch_, 1);
 }
 
 /// Counts an attempt; an Error when there were too many without any success.
@@ -182,34 +216,85 @@ Result<void> XdcSender::count_loss(const ControlMessage& message) {
   }
   PLEXUS_WARN("lost the link to {} by {}: {}; messages {} to {} are sent again by {}",
               options_.peer_name, path().route, why_, message.count, next_, message.route);
+  PLEXUS_INFO(kNet, "the lost link to {} is {}", options_.peer_name, describe_use(epoch_));
   return ok();
 }
 
 void XdcSender::drop() {
-  data_.close();
-  acks_.close();
-  listen_.reset();
-  told_called_ = 0;
-  may_accept_ = false;
+  attempt_.data.close();
+  attempt_.acks.close();
+  attempt_.listen.reset();
   ack_request_ = nullptr;
   state_ = State::kLost;
+}
+
+// ---- back to a path that was lost ----
+
+/// Messages go on by the attempt that is open meanwhile.
+Result<void> XdcSender::start_trial(const ControlMessage& message, Clock::time_point now) {
+  trial_.reset();
+  PLEXUS_TRY(trial, start(message, now + open_patience()));
+  trial_ = std::move(trial);
+  return trial_->listen.has_value() ? ok() : end_trial(why_);
+}
+
+Result<void> XdcSender::progress_trial(Clock::time_point now) {
+  const auto progress = try_open(*trial_);
+  if (progress.has_error()) {
+    return end_trial(progress.error().message());
+  }
+  if (progress.value() == NetProgress::kDone && trial_->ready_at.has_value()) {
+    return state_ == State::kOpen && acked_ == next_ && done_ == next_ ? go_by_trial(now) : ok();
+  }
+  return now < trial_->open_until ? ok() : end_trial("connecting timed out");
+}
+
+/// Where always something is under way, the moment in which nothing is has to be made.
+bool XdcSender::holds_back(Clock::time_point now) const {
+  return trial_.has_value() && trial_->ready_at.has_value() &&
+         now - *trial_->ready_at > options_.patience;
+}
+
+Result<void> XdcSender::end_trial(const std::string& why) {
+  const uint64_t epoch = trial_->epoch;
+  trial_.reset();
+  PLEXUS_INFO(kNet, "the link to {} by {} is not back: {}", options_.peer_name,
+              path_of(epoch).route, why);
+  return post(Kind::kMove, epoch, 1);
+}
+
+/// From one message to the next.
+Result<void> XdcSender::go_by_trial(Clock::time_point now) {
+  PLEXUS_INFO(kNet, "the link to {} by {} is back: messages from {} on go by it, no longer by {}",
+              options_.peer_name, describe_use(trial_->epoch), next_, describe_use(epoch_));
+  drop();
+  attempt_ = std::move(*trial_);
+  trial_.reset();
+  attempt_.listen.reset();
+  epoch_ = attempt_.epoch;
+  state_ = State::kOpen;
+  progress_at_ = now;
+  ask_at_ = now;
+  losses_ = 0;
+  note_open();
+  return post(Kind::kSwitch, epoch_, next_);
 }
 
 // ---- messages ----
 
 Result<bool> XdcSender::send_ring(Clock::time_point now) {
   bool moved = false;
-  while (next_ < filled_) {
+  while (next_ < filled_ && !holds_back(now)) {
     const std::byte* const bytes = message(next_);
     NetHeader message_header{};
     std::memcpy(&message_header, bytes, sizeof(message_header));
-    NetSend& socket = data_.at(next_);
+    NetSend& socket = attempt_.data.at(next_);
     const bool is_observed = observer_ != nullptr && next_ >= told_;  // not for what is sent again
     if (is_observed) {
       observer_->on_step(StepChange::kFilled, message_header.size_bytes);
     }
     const auto status = socket.isend({bytes, sizeof(message_header) + message_header.size_bytes},
-                                     kTag, data_.memory_at(next_), &request(next_));
+                                     kTag, attempt_.data.memory_at(next_), &request(next_));
     if (status == NetStatus::kAgain) {
       return moved;
     }
@@ -221,6 +306,7 @@ Result<bool> XdcSender::send_ring(Clock::time_point now) {
       progress_at_ = now;
     }
     ++next_;
+    bytes_of_path_[index_of(epoch_)] += message_header.size_bytes;
     moved = true;
     if (is_observed) {
       observer_->on_step(StepChange::kSent, message_header.size_bytes);
@@ -233,7 +319,7 @@ Result<bool> XdcSender::send_ring(Clock::time_point now) {
 Result<bool> XdcSender::test_sent() {
   bool moved = false;
   for (; state_ == State::kOpen && done_ < next_; moved = true) {
-    NetSend& socket = data_.at(done_);
+    NetSend& socket = attempt_.data.at(done_);
     const auto status = socket.test(request(done_), nullptr);
     if (status == NetStatus::kAgain) {
       return moved;
@@ -260,18 +346,18 @@ Result<bool> XdcSender::take_acks(Clock::time_point now) {
       const NetStatus posted = post_ack_buffer();
       if (posted != NetStatus::kOk) {
         if (posted != NetStatus::kAgain) {
-          PLEXUS_TRY(lose(acks_.at(0).explain("irecv", posted).message()));
+          PLEXUS_TRY(lose(attempt_.acks.at(0).explain("irecv", posted).message()));
         }
         return moved;
       }
     }
     uint64_t size_bytes = 0;
-    const auto status = acks_.at(0).test(ack_request_, &size_bytes);
+    const auto status = attempt_.acks.at(0).test(ack_request_, &size_bytes);
     if (status == NetStatus::kAgain) {
       return moved;
     }
     if (status != NetStatus::kOk) {
-      PLEXUS_TRY(lose(acks_.at(0).explain("test", status).message()));
+      PLEXUS_TRY(lose(attempt_.acks.at(0).explain("test", status).message()));
       return true;
     }
     ack_request_ = nullptr;
@@ -295,10 +381,10 @@ NetStatus XdcSender::post_ack_buffer() {
   ack_buffer_ = UINT64_MAX;  // no number of messages
   const NetBuffer buffer{.data = &ack_buffer_,
                          .size_bytes = sizeof(ack_buffer_),
-                         .memory = acks_.memory_at(0),
+                         .memory = attempt_.acks.memory_at(0),
                          .tag = kTag,
                          .flags = 0};
-  return acks_.at(0).irecv({&buffer, 1}, &ack_request_);
+  return attempt_.acks.at(0).irecv({&buffer, 1}, &ack_request_);
 }
 
 /// Silence may also mean that the receiver is busy elsewhere. So the receiver decides whether the
@@ -310,7 +396,7 @@ Result<void> XdcSender::ask_when_silent(Clock::time_point now) {
   }
   ask_at_ = now + options_.patience;
   why_ = fmt::format("no acknowledgement for {} ms", options_.patience.count());
-  return post(Kind::kMove, 0);
+  return post(Kind::kMove, epoch_, 0);
 }
 
 }  // namespace plexus

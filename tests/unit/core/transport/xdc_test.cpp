@@ -44,7 +44,10 @@ NetContext vendors(const std::string& name, NetLog log = {}) {
 
 /// Both ends of a connection between two ranks of this process. `scripts`: the faults of each path.
 struct Link {
-  explicit Link(const std::vector<std::string>& scripts, milliseconds patience = milliseconds(50)) {
+  explicit Link(const std::vector<std::string>& scripts,
+                milliseconds patience = milliseconds(50),
+                milliseconds retries = milliseconds(0))
+      : retry(retries) {
     for (const std::string& script : scripts) {
       contexts.push_back(chaos(script));
     }
@@ -67,7 +70,9 @@ struct Link {
                        .window = kWindow,
                        .sockets = 3,
                        .patience = patience,
+                       .retry = retry,
                        .peer_name = rank == 0 ? "rank 1 (there:22)" : "rank 0 (here:11)",
+                       .routes = &routes[rank],
                        .has_checksums = true};
     for (size_t way = 0; way < contexts.size(); ++way) {
       made.paths.push_back({&contexts[way], 0, fmt::format("Chaos {}", way)});
@@ -114,6 +119,34 @@ struct Link {
     });
   }
 
+  /// After run_until_left(): what that has begun, and `messages` more.
+  bool run_more(uint64_t messages) {
+    recv->expect(messages);
+    wanted += messages;
+    return test::poll_until([&] {
+      step(wanted);
+      return error.has_value() || testing::Test::HasFailure() || taken == wanted;
+    });
+  }
+  /// Until both ends have told that what is left of the way is `share`, with messages under way.
+  bool run_until_left(uint32_t share) {
+    return test::poll_until([&] {
+      if (taken == wanted) {
+        recv->expect(100);
+        wanted += 100;
+      }
+      step(wanted);
+      return error.has_value() || testing::Test::HasFailure() ||
+             (left[0] == share && left[1] == share);
+    });
+  }
+
+  milliseconds retry{0};
+  uint64_t wanted = 0;  // messages, by run_until_left()
+  std::array<uint32_t, 2> left{kWholeShare, kWholeShare};
+  std::array<XdcRoutes, 2> routes{
+      XdcRoutes([this](uint32_t /*datacenter*/, uint32_t share) { left[0] = share; }),
+      XdcRoutes([this](uint32_t /*datacenter*/, uint32_t share) { left[1] = share; })};
   std::vector<NetContext> contexts;
   std::vector<std::unique_ptr<Exchange>> exchanges;
   std::unique_ptr<XdcSendEnd> send;
@@ -219,6 +252,52 @@ TEST(XdcEnds, GoOnWhenTheOnlyWayBreaksNowAndThen) {
   Link link({"send connection=0: cut=20KiB; send connection=5: cut=20KiB"});
   ASSERT_TRUE(link.connect());
   EXPECT_TRUE(link.run(300));
+  EXPECT_FALSE(link.error.has_value()) << link.error->message();
+}
+
+TEST(XdcEnds, GoBackToAPathThatHasReturned) {
+  for (const char* const broken : {"send connection=0: cut=20KiB", "recv connection=1: cut=20KiB",
+                                   "send connection=0: stall=20KiB/30s"}) {
+    Link link({broken, ""}, milliseconds(50), milliseconds(20));
+    ASSERT_TRUE(link.connect());
+    ASSERT_TRUE(link.run_until_left(500)) << broken;
+    EXPECT_TRUE(link.send->seeks() && link.recv->seeks());
+    ASSERT_TRUE(link.run_until_left(kWholeShare)) << broken;
+    EXPECT_FALSE(link.error.has_value()) << link.error->message();
+    EXPECT_FALSE(link.send->seeks() || link.recv->seeks());
+    EXPECT_EQ(link.send->describe_route(), "xdc/Chaos 0");
+    EXPECT_TRUE(link.run_more(200));
+  }
+}
+
+TEST(XdcEnds, DoNotGoBackWhereThatIsSwitchedOff) {
+  Link link({"send connection=0: cut=20KiB", ""});
+  ASSERT_TRUE(link.connect());
+  ASSERT_TRUE(link.run_until_left(500));
+  EXPECT_TRUE(link.run_more(500));
+  EXPECT_EQ(link.send->describe_route(), "xdc/Chaos 1");
+}
+
+/// The path connects each time, and carries next to nothing.
+TEST(XdcEnds, CarryEveryMessageOnceOverAPathThatComesAndGoes) {
+  Link link({"send: cut=3KiB", ""}, milliseconds(50), milliseconds(1));
+  ASSERT_TRUE(link.connect());
+  for (int times = 0; times < 3; ++times) {
+    ASSERT_TRUE(link.run_until_left(500));
+    ASSERT_TRUE(link.run_until_left(kWholeShare));
+  }
+  EXPECT_TRUE(link.run_more(500));
+  EXPECT_FALSE(link.error.has_value()) << link.error->message();
+}
+
+TEST(XdcEnds, BeginByAPathThatNoOtherConnectionHasLost) {
+  Link link({"*: cut=1", ""});
+  const std::vector<NetSet::Path> paths = {{&link.contexts[0], 0, "Chaos 0"},
+                                           {&link.contexts[1], 0, "Chaos 1"}};
+  link.routes[1].use({7, false, 4}, 0, paths, 1);
+  ASSERT_TRUE(link.connect());
+  EXPECT_EQ(link.send->describe_route(), "xdc/Chaos 1");
+  EXPECT_TRUE(link.run(100));
   EXPECT_FALSE(link.error.has_value()) << link.error->message();
 }
 
