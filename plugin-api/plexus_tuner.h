@@ -4,12 +4,14 @@
  * possible (candidates), the tuner returns a time for each, and the host uses the shortest. C99, no
  * dependencies, append-only (see plugin-api/ABI.md).
  *
- * Life: init once per communicator and rank, then any number of get_times, then finalize.
+ * Life: init once per communicator and rank, then any number of get_times and links_changed, then
+ * finalize.
  * Threads: one thread at a time per context; contexts of several communicators run in parallel.
  * Agreement: all ranks of a communicator must get the same answer, or the call fails. Compute it
  * from the arguments only, which are equal on all ranks. Files and environment may differ between
  * hosts.
- * Cost: get_times is called once per shape of call, because the host caches the answer.
+ * Cost: get_times is called once per shape of call, because the host caches the answer; again
+ * after links_changed.
  * Failure: a code other than PLEXUS_OK, or invalid times, cause one WARN; the host then uses its
  * built-in rules. A tuner cannot make a result wrong.
  */
@@ -115,6 +117,11 @@ typedef struct plexus_tuner_ops {
                        uint32_t count,
                        uint32_t stride);
   int32_t (*finalize)(plexus_tuner_context_t* context);
+  /* Since 1.4; optional, present if struct_size includes it. What init was told of links has
+   * changed: a link between datacenters was lost or has returned. `comm` is whole, borrowed for the
+   * call. From the same call of the communicator on, all ranks are told the same and then ask again
+   * for times; without this entry the tuner goes on with what init was told. Must not block. */
+  int32_t (*links_changed)(plexus_tuner_context_t* context, const plexus_tuner_comm_t* comm);
 } plexus_tuner_ops_t;
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 #include "core/plugin/tuner_plugin.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -19,6 +20,7 @@ namespace plexus {
 namespace {
 
 constexpr const char* kOwnTuner = "tuner-default";
+constexpr uint32_t kTunerTableBytesMin = offsetof(plexus_tuner_ops_t, links_changed);
 constexpr uint32_t kTunerTableBytesMax = 64 * 1024;
 
 std::vector<std::filesystem::path> list_folders(const TunerOptions& options) {
@@ -126,11 +128,12 @@ Result<plexus_tuner_ops_t> check(const plexus_plugin_t& plugin, const std::strin
   }
   const bool has_table = plugin.struct_size >= sizeof(plexus_plugin_t) && plugin.tuner != nullptr;
   const uint32_t size_bytes = has_table ? plugin.tuner->struct_size : 0;
-  if (size_bytes < sizeof(plexus_tuner_ops_t) || size_bytes > kTunerTableBytesMax) {
-    return fail(Code::kInvalidUsage, "{} has a tuner table of {} bytes, expected {}", file,
-                size_bytes, sizeof(plexus_tuner_ops_t));
+  if (size_bytes < kTunerTableBytesMin || size_bytes > kTunerTableBytesMax) {
+    return fail(Code::kInvalidUsage, "{} has a tuner table of {} bytes, expected {} or more", file,
+                size_bytes, kTunerTableBytesMin);
   }
-  const plexus_tuner_ops_t& ops = *plugin.tuner;
+  plexus_tuner_ops_t ops{};  // an older plugin lacks the last entries
+  std::memcpy(&ops, plugin.tuner, std::min<size_t>(size_bytes, sizeof(ops)));
   if (ops.init == nullptr || ops.get_times == nullptr || ops.finalize == nullptr) {
     return fail(Code::kInvalidUsage, "{} lacks init, get_times or finalize", file);
   }
@@ -165,6 +168,13 @@ class NativeTuner final : public TunerSource {
                             static_cast<uint32_t>(candidates.size()),
                             sizeof(plexus_tuner_candidate_t));
     }));
+    return true;
+  }
+  Result<bool> change_links(const plexus_tuner_comm_t& comm) override {
+    if (ops_.links_changed == nullptr) {
+      return false;
+    }
+    PLEXUS_TRY(run("links_changed", [&] { return ops_.links_changed(context_, &comm); }));
     return true;
   }
   [[nodiscard]] std::string name() const override { return name_; }
@@ -264,6 +274,17 @@ bool Tuner::complain(const std::string& why) {
     PLEXUS_WARN("tuner {} failed ({}): the built-in choice is used", name_, why);
   }
   return false;
+}
+
+void Tuner::change_links(const plexus_tuner_comm_t& comm) {
+  const auto changed = source_->change_links(comm);
+  if (changed.has_error()) {
+    PLEXUS_WARN("tuner {} failed to take changed links ({}): its times may be those of before",
+                name_, changed.error().message());
+  } else if (!changed.value()) {
+    PLEXUS_INFO(kTuning,
+                "tuner {} cannot be told that links changed: its times are those of before", name_);
+  }
 }
 
 bool Tuner::get_times(const plexus_tuner_call_t& call,

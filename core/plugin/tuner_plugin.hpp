@@ -49,6 +49,8 @@ class Tuner {
   bool get_times(const plexus_tuner_call_t& call,
                  std::span<plexus_tuner_candidate_t> candidates,
                  size_t built_in);
+  /// The links of the communicator have changed; `comm` is as for open(), with the new ones.
+  void change_links(const plexus_tuner_comm_t& comm);
   /// "tuner-default 0.1.0", for logs.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 

@@ -23,6 +23,8 @@ class TunerSource {
   virtual Result<bool> get_times(const plexus_tuner_call_t& call,
                                  std::span<plexus_tuner_candidate_t> candidates,
                                  size_t built_in) = 0;
+  /// The links have changed. False: it cannot be told, and goes on with what it knows.
+  virtual Result<bool> change_links(const plexus_tuner_comm_t& /*comm*/) { return false; }
   /// "tuner-default 0.1.0", for logs.
   [[nodiscard]] virtual std::string name() const = 0;
 };

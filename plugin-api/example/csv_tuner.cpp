@@ -90,7 +90,8 @@ int32_t get_times(plexus_tuner_context_t* context,
 
 int32_t finalize(plexus_tuner_context_t* context) { return delete context, PLEXUS_OK; }
 
-constexpr plexus_tuner_ops_t kOps = {sizeof(kOps), 0, init, get_times, finalize};
+constexpr plexus_tuner_ops_t kOps = {sizeof(kOps), 0,        init,
+                                      get_times,    finalize, nullptr};
 constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC, sizeof(kPlugin), PLEXUS_ABI_MAJOR,
                                      PLEXUS_ABI_MINOR, PLEXUS_KIND_TUNER, 0, "csv", "1.0",
                                      nullptr, &kOps};

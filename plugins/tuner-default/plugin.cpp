@@ -27,6 +27,7 @@ using plexus::tuner_default::read_calibration;
 struct plexus_tuner_context {
   Log log;
   plexus_tuner_comm_t comm;
+  bool is_measured;  // `calibration` is the user's
   CalibrationFile calibration;
 };
 
@@ -34,6 +35,18 @@ namespace {
 
 /// One year: longer times are no predictions.
 constexpr double kTimeUsMost = 365.0 * 24 * 3600 * 1e6;
+
+/// What the model uses of a communicator. `is_measured`: by the user, with collectives, which is
+/// more exact than what the host reports.
+plexus_tuner_comm_t read_comm(const plexus_tuner_comm_t& comm, bool is_measured) {
+  plexus_tuner_comm_t known{};  // an older host provides fewer fields
+  std::memcpy(&known, &comm, std::min<size_t>(comm.struct_size, sizeof(known)));
+  if (is_measured && !is_cuda(known)) {
+    known.links[PLEXUS_LINK_HOST].latency_ns = 0;
+    known.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 0;
+  }
+  return known;
+}
 
 int32_t init(plexus_tuner_context_t** context,
              const plexus_tuner_comm_t* comm,
@@ -49,15 +62,10 @@ int32_t init(plexus_tuner_context_t** context,
       calibration = std::move(read);
       log.info("tuner-default: calibration {}", file);
     }
-    plexus_tuner_comm_t known{};  // an older host provides fewer fields
-    std::memcpy(&known, comm, std::min<size_t>(comm->struct_size, sizeof(known)));
-    if (is_named && !is_cuda(known)) {  // what the user measured with collectives is more exact
-      known.links[PLEXUS_LINK_HOST].latency_ns = 0;
-      known.links[PLEXUS_LINK_HOST].bandwidth_mbit_per_s = 0;
-    }
-    *context = std::make_unique<plexus_tuner_context>(
-                   plexus_tuner_context{log, known, std::move(calibration)})
-                   .release();
+    *context =
+        std::make_unique<plexus_tuner_context>(
+            plexus_tuner_context{log, read_comm(*comm, is_named), is_named, std::move(calibration)})
+            .release();
     return ok();
   });
 }
@@ -87,6 +95,11 @@ int32_t get_times(plexus_tuner_context_t* context,
   return PLEXUS_OK;
 }
 
+int32_t links_changed(plexus_tuner_context_t* context, const plexus_tuner_comm_t* comm) {
+  context->comm = read_comm(*comm, context->is_measured);
+  return PLEXUS_OK;
+}
+
 int32_t finalize(plexus_tuner_context_t* context) {
   const std::unique_ptr<plexus_tuner_context_t> owner(context);
   return PLEXUS_OK;
@@ -98,6 +111,7 @@ constexpr plexus_tuner_ops_t kOps = {
     .init = init,
     .get_times = get_times,
     .finalize = finalize,
+    .links_changed = links_changed,
 };
 
 constexpr plexus_plugin_t kPlugin = {

@@ -58,7 +58,8 @@ int32_t get_times(plexus_tuner_context_t* /*context*/,
 
 int32_t finalize(plexus_tuner_context_t* /*context*/) { return PLEXUS_OK; }
 
-constexpr plexus_tuner_ops_t kOps = {sizeof(plexus_tuner_ops_t), 0, init, get_times, finalize};
+constexpr plexus_tuner_ops_t kOps = {
+    sizeof(plexus_tuner_ops_t), 0, init, get_times, finalize, nullptr};
 constexpr plexus_plugin_t kPlugin = {PLEXUS_PLUGIN_MAGIC,
                                      sizeof(plexus_plugin_t),
                                      PLEXUS_ABI_MAJOR,

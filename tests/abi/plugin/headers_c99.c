@@ -38,7 +38,7 @@ OFFSET(plexus_tuner_candidate_t, time_ns, 40);
 OFFSET(plexus_tuner_candidate_t, chunk_bytes, 52);
 OFFSET(plexus_tuner_candidate_t, chunks_in_all, 56);
 OFFSET(plexus_tuner_candidate_t, chunks_reduced, 64);
-SIZE(plexus_tuner_ops_t, 32);
+SIZE(plexus_tuner_ops_t, 40);
 
 SIZE(plexus_net_config_t, 40);
 OFFSET(plexus_net_config_t, traffic_class, 4);

@@ -165,7 +165,7 @@ Result<void> table_size(Stand& stand) {
       plugin->kind == PLEXUS_KIND_NET ? plugin->net->struct_size : plugin->tuner->struct_size;
   const auto least = plugin->kind == PLEXUS_KIND_NET
                          ? static_cast<uint32_t>(offsetof(plexus_net_ops_t, net_path))
-                         : static_cast<uint32_t>(sizeof(plexus_tuner_ops_t));
+                         : static_cast<uint32_t>(offsetof(plexus_tuner_ops_t, links_changed));
   return expect(size >= least && size % sizeof(void*) == 0,
                 "struct_size of its table is {}, expected {} or more", size, least);
 }

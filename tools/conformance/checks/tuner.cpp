@@ -32,7 +32,9 @@ Result<Tuner> load(Stand& stand) {
   if (plugin == nullptr || plugin->tuner == nullptr) {
     return wrong("it returns no tuner table to this host");
   }
-  return Tuner{&stand, *plugin->tuner};
+  plexus_tuner_ops_t ops{};  // an older plugin lacks the last entries
+  std::memcpy(&ops, plugin->tuner, std::min<size_t>(plugin->tuner->struct_size, sizeof ops));
+  return Tuner{&stand, ops};
 }
 
 plexus_tuner_comm_t make_comm(uint32_t nranks = 8, uint32_t nnodes = 2) {
@@ -79,6 +81,14 @@ class Session {
       return tuner_->ops.get_times(raw_, &call, static_cast<plexus_tuner_candidate_t*>(candidates),
                                    count, stride);
     });
+  }
+  Result<void> change_links(const plexus_tuner_comm_t& comm) {
+    const int32_t code = tuner_->stand->monitor().call(
+        Place::kGetTimes, [&] { return tuner_->ops.links_changed(raw_, &comm); });
+    if (code != PLEXUS_OK) {
+      return failed(monitor(), "links_changed", code);
+    }
+    return ok();
   }
   [[nodiscard]] Monitor& monitor() const noexcept { return tuner_->stand->monitor(); }
 
@@ -312,6 +322,32 @@ Result<void> contexts_agree(Stand& stand) {
     PLEXUS_TRY(expect(are_equal(one, other), "two ranks get different results for {} bytes", size));
   }
   return ok();
+}
+
+/// The entry is optional.
+Result<void> follows_links(Stand& stand) {
+  PLEXUS_TRY(tuner, load(stand));
+  if (tuner.ops.links_changed == nullptr) {
+    return ok();
+  }
+  plexus_tuner_comm_t whole = make_comm();
+  whole.ndatacenters = 2;
+  whole.links[PLEXUS_LINK_XDC] = {16, 0, 10'000'000, 1000};
+  plexus_tuner_comm_t half = whole;
+  half.links[PLEXUS_LINK_XDC].bandwidth_mbit_per_s /= 2;
+  PLEXUS_TRY(session, Session::open(tuner, whole));
+  PLEXUS_TRY(before, ask(session, make_call(1 << 20)));
+  PLEXUS_TRY(of_half, Session::open(tuner, half));
+  PLEXUS_TRY(expected, ask(of_half, make_call(1 << 20)));
+  PLEXUS_TRY(session.change_links(half));
+  PLEXUS_TRY(during, ask(session, make_call(1 << 20)));
+  PLEXUS_TRY(
+      expect(are_equal(during, expected),
+             "after links_changed it answers otherwise than a new context with these links"));
+  PLEXUS_TRY(session.change_links(whole));
+  PLEXUS_TRY(after, ask(session, make_call(1 << 20)));
+  return expect(are_equal(after, before),
+                "with the links of init again it answers otherwise than before");
 }
 
 Result<void> processes_agree(Stand& stand) {
@@ -548,6 +584,8 @@ constexpr std::array kChecks = {
           kAgreeRule,
           processes_agree,
           {.processes = 2}},
+    Check{"times.links", "follows changed links as if it had been opened with them",
+          "plexus_tuner.h links_changed: what init was told of links has changed", follows_links},
     Check{"times.quick",
           "returns quickly",
           "plexus_tuner.h get_times: must not block",
