@@ -8,6 +8,7 @@
 #include "core/base/memory.hpp"
 #include "core/comm/process.hpp"
 #include "core/os/asymmetric_fence.hpp"
+#include "core/setup/tuner_facts.hpp"
 #include "core/transport/connections.hpp"
 
 namespace plexus {
@@ -102,6 +103,39 @@ static std::optional<XdcLink> xdc_link(const CommTopology& topology, int rank, i
                  .datacenter = static_cast<uint32_t>(to)};
 }
 
+void Communicator::open_link_facts() {
+  const CommTopology& topology = *setup_.topology;
+  if (topology.datacenters.count() > 1) {
+    link_facts_ = std::make_unique<LinkFacts>(LinkFacts::Options{
+        .exchange = setup_.exchange.get(),
+        .calls = call_log_.get(),
+        .datacenter =
+            static_cast<uint32_t>(topology.datacenter_of[static_cast<size_t>(setup_.rank)]),
+        .datacenters = static_cast<uint32_t>(topology.datacenters.count()),
+        .stop = &stop});
+  }
+}
+
+/// The next call is the first one after a change that all ranks have agreed on.
+Result<bool> Communicator::change_links() {
+  const uint64_t call = call_log_->collectives();
+  PLEXUS_TRY(shares, link_facts_->pass(call));
+  if (!shares.has_value()) {
+    return false;
+  }
+  const uint64_t before = setup_.tuner_facts.links[PLEXUS_LINK_XDC].bandwidth_mbit_per_s;
+  describe_xdc_links(*setup_.topology, *shares, setup_.tuner_facts);
+  const uint64_t now = setup_.tuner_facts.links[PLEXUS_LINK_XDC].bandwidth_mbit_per_s;
+  PLEXUS_INFO(kTuning,
+              "comm {:#x} rank {}: from collective {} on, {} links between datacenters are counted "
+              "as partly lost, and the slowest as {} Mbit/s (before: {})",
+              setup_.group, setup_.rank, call, shares->size(), now, before);
+  if (tuner_ != nullptr && now != before) {
+    tuner_->change_links(setup_.tuner_facts);
+  }
+  return now != before;
+}
+
 void Communicator::make_runner() {
   const plexus_tuner_link_t* const links = setup_.tuner_facts.links;
   runner_.emplace(LaunchContext{
@@ -130,7 +164,9 @@ void Communicator::make_runner() {
       .async = &process_.async,
       .launches = &process_.launches,
       .peer_mapped = peer_mapped_.get(),
-      .registers_graphs = setup_.config.graph_register});
+      .registers_graphs = setup_.config.graph_register,
+      .changes_at = link_facts_ == nullptr ? nullptr : &link_facts_->due(),
+      .change = [this] { return change_links(); }});
 }
 
 void Communicator::open_connections() {
@@ -147,10 +183,12 @@ void Communicator::open_connections() {
       .xdc_link = nullptr,
       .xdc_patience = std::chrono::milliseconds(setup_.config.xdc_timeout_ms),
       .xdc_retry = std::chrono::milliseconds(setup_.config.xdc_retry_ms),
+      .on_xdc_share = [this](uint32_t datacenter,
+                             uint32_t share) { link_facts_->report(datacenter, share); },
       .collnet = setup_.collnet.context.get(),
-      .collnet_members = [topology = setup_.topology](int channel, int network) {
-        return list_members(*topology, channel, network);
-      }};
+      .collnet_members = [topology = setup_.topology](
+                             int channel,
+                             int network) { return list_members(*topology, channel, network); }};
   if (setup_.topology->datacenters.count() > 1) {
     context.xdc_link = [topology = setup_.topology, rank = setup_.rank](int peer) {
       return xdc_link(*topology, rank, peer);
@@ -195,6 +233,7 @@ Result<void> Communicator::start(CommSetup setup) {
   open_connections();
   open_peer_mapped_memory();
   call_log_ = std::make_unique<CallLog>(setup_.nranks);
+  open_link_facts();
   make_runner();
   user_reductions_ = UserReductions(setup_.group, setup_.nranks);
   registrations_ = Registrations(setup_.config.local_register ? peer_mapped_.get() : nullptr);
@@ -249,6 +288,9 @@ void Communicator::say_goodbye() {
   }
   std::string record = process_.stalls.leave_record(setup_.group, setup_.rank);
   process_.stalls.remove(setup_.group, setup_.rank);
+  if (link_facts_ != nullptr) {
+    link_facts_->leave();
+  }
   setup_.exchange->leave(std::move(record));
 }
 

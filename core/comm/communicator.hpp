@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/bootstrap/unique_id.hpp"
+#include "core/comm/link_facts.hpp"
 #include "core/comm/registrations.hpp"
 #include "core/comm/user_reductions.hpp"
 #include "core/launch/call_runner.hpp"
@@ -132,6 +133,8 @@ class Communicator final : public RankState {
   void open_peer_mapped_memory();
   Result<void> open_profilers();
   Result<void> open_tuner();
+  void open_link_facts();
+  Result<bool> change_links();
   void make_runner();
 
   Process& process_;
@@ -144,7 +147,8 @@ class Communicator final : public RankState {
   std::unique_ptr<ConnectionSet> connections_;
   std::unique_ptr<Profile> profile_;  // nullptr: no profiler is loaded
   std::unique_ptr<CallLog> call_log_;
-  std::optional<CallRunner> runner_;  // there once started; before all that it borrows
+  std::unique_ptr<LinkFacts> link_facts_;  // nullptr: there is one datacenter
+  std::optional<CallRunner> runner_;       // there once started; before all that it borrows
   std::atomic<uint64_t> splits_{0};
   std::mutex shrinks_mutex_;
   std::map<std::vector<int>, uint64_t> shrinks_;  // by members; guarded by shrinks_mutex_

@@ -40,12 +40,21 @@ Result<void> CallRunner::run(Plan& plan) {
   return ok();
 }
 
+Result<void> CallRunner::make_change() {
+  PLEXUS_TRY(changed, context_.change());
+  if (changed) {
+    plans_.forget();
+  }
+  return ok();
+}
+
 /// Not for reductions that users defined: ncclRedOpDestroy may have been called since, and the
 /// multiplier is not part of the shape.
 Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* recv) {
   if (!repeats_ || shape.op >= kFirstUserOp || !is_idle()) {
     return false;
   }
+  PLEXUS_TRY(follow_change());
   Plan* const plan = plans_.find(shape);
   if (plan == nullptr) {
     return false;
@@ -56,6 +65,7 @@ Result<bool> CallRunner::repeat(const CallShape& shape, const void* send, void* 
 }
 
 Result<bool> CallRunner::repeat_group(uint64_t plan_number, std::span<const Task> tasks) {
+  PLEXUS_TRY(follow_change());
   Plan* const plan = plans_.newest();
   if (plan == nullptr || plan->number() != plan_number || !is_idle()) {
     return false;

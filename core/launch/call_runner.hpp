@@ -32,6 +32,10 @@ struct LaunchContext {
   PeerMappedMemory*
       peer_mapped;        // nullptr: no kernel in another process may read this rank's device
   bool registers_graphs;  // buffers of captured calls may be read in place
+  /// Before the collective with this number `change` is called, in the thread that makes the call;
+  /// true: what plans are chosen by has changed. nullptr: never.
+  const std::atomic<uint64_t>* changes_at = nullptr;
+  std::function<Result<bool>()> change = {};
 };
 
 class CallRunner {
@@ -53,6 +57,7 @@ class CallRunner {
   /// A plan for `tasks` (all of this communicator), there until the next call. A failure leaves
   /// nothing behind.
   Result<Plan*> find_plan(std::span<const Task> tasks) {
+    PLEXUS_TRY(follow_change());
     return plans_.find_or_build(context_.plans, tasks);
   }
   /// The one that find_plan() gave last.
@@ -86,6 +91,15 @@ class CallRunner {
   void wait_submitted();
 
  private:
+  /// All ranks come here with the same number of collectives behind them: whether a group of calls
+  /// is chosen by the old or the new is decided by its first one.
+  Result<void> follow_change() {
+    const bool is_due =
+        context_.changes_at != nullptr &&
+        context_.log->collectives() >= context_.changes_at->load(std::memory_order_relaxed);
+    return is_due ? make_change() : ok();
+  }
+  Result<void> make_change();
   Result<void> run(Plan& plan);
   std::function<void()> finish_submission(std::function<void()> finished);
 

@@ -489,6 +489,14 @@ Plan* PlanCache::find_fitting(const Call& call) noexcept {
 
 template Plan* PlanCache::find_fitting(const CallShape& shape) noexcept;
 
+void PlanCache::forget() noexcept {
+  std::erase_if(plans_, [](const auto& plan) { return !plan->busy && plan->launches == 0; });
+  for (const auto& plan : plans_) {  // until it has ended
+    plan->shapes_.clear();
+    plan->number_ = 0;
+  }
+}
+
 Result<Plan*> PlanCache::find_or_build(const PlanContext& context, std::span<const Task> tasks) {
   if (Plan* const found = find_fitting(tasks); found != nullptr) {
     return found;

@@ -136,6 +136,8 @@ class PlanCache {
     Plan* const last = newest();
     return last != nullptr && !last->busy && last->fits(shape) ? last : find_fitting(shape);
   }
+  /// What the plans were chosen by has changed: none of them is found from now on.
+  void forget() noexcept;
   /// The one that was found or built last; nullptr: none yet.
   [[nodiscard]] Plan* newest() const noexcept {
     return plans_.empty() ? nullptr : plans_.front().get();

@@ -7,13 +7,22 @@
 
 #include "core/schedule/candidate.hpp"
 #include "core/transport/net_set.hpp"
+#include "core/transport/xdc_routes.hpp"
 
 namespace plexus {
 namespace {
 
+constexpr uint64_t kMbitOfGb = 8000;
+
+}  // namespace
+
 /// Counts the pairs of ranks in different datacenters and takes the worst path between those.
-void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
+void describe_xdc_links(const CommTopology& topology,
+                        const LinkShares& shares,
+                        plexus_tuner_comm_t& comm) {
   const DatacenterMap& map = topology.datacenters;
+  plexus_tuner_link_t& xdc = comm.links[PLEXUS_LINK_XDC];
+  xdc = {};
   std::vector<uint32_t> members(map.count());
   for (const int datacenter : topology.datacenter_of) {
     ++members[static_cast<size_t>(datacenter)];
@@ -23,7 +32,10 @@ void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
       const DatacenterPath& path = map.path(from, to);
       xdc.count += members[from] * members[to];
       xdc.latency_ns = std::max(xdc.latency_ns, path.latency_ns.value_or(0));
-      const uint64_t known = path.mbit_per_s.value_or(0);
+      const auto share = shares.find({static_cast<uint32_t>(to), static_cast<uint32_t>(from)});
+      const uint64_t left = share == shares.end() ? kWholeShare : share->second;
+      const uint64_t whole = path.mbit_per_s.value_or(0);
+      const uint64_t known = whole == 0 ? 0 : std::max<uint64_t>(whole * left / kWholeShare, 1);
       if (known > 0 && (xdc.bandwidth_mbit_per_s == 0 || known < xdc.bandwidth_mbit_per_s)) {
         xdc.bandwidth_mbit_per_s = known;
       }
@@ -31,7 +43,7 @@ void describe_xdc(const CommTopology& topology, plexus_tuner_link_t& xdc) {
   }
 }
 
-constexpr uint64_t kMbitOfGb = 8000;
+namespace {
 
 /// All zero if a rank computes on the host.
 plexus_tuner_cuda_t describe_cuda(std::span<const PeerInfo> infos, const CommTopology& topology) {
@@ -102,7 +114,7 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
   comm.slot_bytes = slot_bytes;
   comm.links[PLEXUS_LINK_PROCESS].count = static_cast<uint32_t>(in_process);
   comm.links[PLEXUS_LINK_HOST].count = static_cast<uint32_t>(on_host);
-  describe_xdc(topology, comm.links[PLEXUS_LINK_XDC]);
+  describe_xdc_links(topology, {}, comm);
   comm.cuda = describe_cuda(infos, topology);
   if (comm.cuda.sm > 0) {
     const auto mbit_per_s = static_cast<uint64_t>(topology.near_gb_per_s * double{kMbitOfGb});

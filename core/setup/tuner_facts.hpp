@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -19,6 +20,15 @@ plexus_tuner_comm_t describe_to_tuner(std::span<const PeerInfo> infos,
                                       const CommTopology& topology,
                                       uint64_t group,
                                       uint32_t slot_bytes);
+
+/// How much is left of the way between two datacenters, in permille, by their numbers, the lower
+/// one first. Absent: all of it.
+using LinkShares = std::map<std::pair<uint32_t, uint32_t>, uint32_t>;
+
+/// What of `comm` follows from the links between datacenters.
+void describe_xdc_links(const CommTopology& topology,
+                        const LinkShares& shares,
+                        plexus_tuner_comm_t& comm);
 
 /// What was measured between the processes of a host; nothing of CUDA ranks.
 void describe_measured_links(const HostWays& ways, plexus_tuner_comm_t& comm);

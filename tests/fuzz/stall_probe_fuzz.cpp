@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hostile or broken peer may send as a probe, a leave record or in an inquiry. Whatever is
-// accepted can be encoded again and formatted as text.
+// What a hostile or broken peer may send as a probe, a leave record, in an inquiry or about links
+// between datacenters. Whatever is accepted can be encoded again and formatted as text.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "core/comm/link_agreement.hpp"
 #include "core/stall/inquiry.hpp"
 #include "core/stall/stall_probe.hpp"
 #include "core/stall/verdict.hpp"
@@ -18,7 +19,26 @@ void require(bool condition) {
   }
 }
 
+/// As rank 0 and as another; the message may come twice, and calls go on.
+void fuzz_link_agreement(std::string_view bytes) {
+  for (const int rank : {0, 1}) {
+    uint64_t calls = 7;
+    LinkAgreement agreement(
+        {.rank = rank, .nranks = 3, .datacenters = 4, .calls = [&calls] { return calls; }});
+    for (int times = 0; times < 2; ++times) {
+      if (const auto posts = agreement.take(1 - rank, bytes); posts.has_value()) {
+        for (const Exchange::Posted& post : posts.value()) {
+          require(post.peer != rank && post.peer >= 0 && post.peer < 3);
+        }
+      }
+      (void)agreement.pass(calls++);
+    }
+    (void)agreement.leave();
+  }
+}
+
 void fuzz(std::string_view bytes) {
+  fuzz_link_agreement(bytes);
   if (const auto probe = decode_stall_probe(bytes); probe.has_value()) {
     require(!probe->hops.empty() && probe->index < probe->hops.size());
     require(encode(*probe).size() == bytes.size());

@@ -4,10 +4,12 @@
 variables. Checks every element of every call, and writes FOLDER/rankN.json: the time of each call in seconds and a hash of the
 results' bits.
 
-    xdc_stream.py FOLDER COUNT CALLS [--aligned] [--fractions]
+    xdc_stream.py FOLDER COUNT CALLS [--aligned] [--fractions] [--back] [--at-loss die|abort]
 
 FOLDER: shared by all ranks, empty. COUNT: floats of a call. --aligned: ranks begin each call at one moment of the
-machine's clock. --fractions: numbers whose sum depends on the order of adding, checked nearly."""
+machine's clock. --fractions: numbers whose sum depends on the order of adding, checked nearly. --back: calls until the
+choice of algorithm, which each rank writes down for each call, has changed and is back again; after the first change rank 0
+makes FOLDER/changed. --at-loss: what the last rank does after the call that took the longest, half a second or more."""
 import argparse
 import array
 import ctypes
@@ -15,10 +17,13 @@ import hashlib
 import json
 import os
 import pathlib
+import signal
 import time
 
 FLOAT, SUM = 7, 0  # ncclFloat32, ncclSum
 PERIOD_S = 0.1
+LOSS_S = 0.4  # a call that takes so long has lost a link
+CALLS_BACK = 3  # that are made with the first choice again
 
 
 class UniqueId(ctypes.Structure):
@@ -34,6 +39,9 @@ def load():
                                       ctypes.c_void_p, ctypes.c_void_p]
     library.ncclCommDestroy.argtypes = [ctypes.c_void_p]
     library.ncclGetLastError.argtypes = [ctypes.c_void_p]
+    library.ncclCommAbort.argtypes = [ctypes.c_void_p]
+    library.plexusGetLastChoice.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p,
+                                            ctypes.c_void_p]
     return library
 
 
@@ -63,6 +71,32 @@ def inputs_of(rank, call, fractions):
     return [1 / (3 + rank + call), 1e3 / (7 + 5 * rank)] if fractions else [rank + 1 + call % 7, call % 13]
 
 
+def choice_of(library, comm):
+    told = ctypes.c_char_p()
+    check(library, library.plexusGetLastChoice(comm, ctypes.byref(told), None, None))
+    return told.value.decode()
+
+
+def any_says(library, comm, wish):
+    """Whether some rank wishes so: the same answer on all."""
+    own, result = ctypes.c_float(wish), ctypes.c_float()
+    check(library, library.ncclAllReduce(ctypes.addressof(own), ctypes.addressof(result), 1, FLOAT, SUM, comm, None))
+    return result.value > 0
+
+
+def is_back(choices):
+    """The choice has changed, and been the first one again for some calls."""
+    others = [call for call, choice in enumerate(choices) if choice != choices[0]]
+    return bool(others) and len(choices) - 1 - others[-1] >= CALLS_BACK
+
+
+def end_early(library, comm, how):
+    if how == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    check(library, library.ncclCommAbort(comm))
+    raise SystemExit("aborted")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
@@ -70,12 +104,14 @@ def main():
     parser.add_argument("calls", type=int)
     parser.add_argument("--aligned", action="store_true")
     parser.add_argument("--fractions", action="store_true")
+    parser.add_argument("--back", action="store_true")
+    parser.add_argument("--at-loss", choices=["die", "abort"])
     options = parser.parse_args()
     rank, nranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     library = load()
     comm = ctypes.c_void_p()
     check(library, library.ncclCommInitRank(ctypes.byref(comm), nranks, unique_id(library, options.folder, rank), rank))
-    times, bits = [], hashlib.sha256()
+    times, choices, bits = [], [], hashlib.sha256()
     result = array.array("f", bytes(4 * options.count))
     for call in range(options.calls):
         inputs = [inputs_of(each, call, options.fractions) for each in range(nranks)]
@@ -87,6 +123,9 @@ def main():
         check(library, library.ncclAllReduce(own.buffer_info()[0], result.buffer_info()[0], options.count, FLOAT, SUM,
                                              comm, None))
         times.append(time.monotonic() - began)
+        choices.append(choice_of(library, comm))
+        if options.at_loss and rank == nranks - 1 and call > 0 and times[-1] > LOSS_S:
+            end_early(library, comm, options.at_loss)
         sums = [sum(column) for column in zip(*inputs)]
         if options.fractions:
             right = all(abs(result[at] - sums[at % 2]) < 1e-4 * sums[at % 2] for at in range(options.count))
@@ -97,8 +136,12 @@ def main():
         bits.update(bytes(result))
         if call == 0 and rank == 0:
             (pathlib.Path(options.folder) / "running").touch()
+        if options.back and rank == 0 and choices[-1] != choices[0]:
+            (pathlib.Path(options.folder) / "changed").touch()
+        if options.back and any_says(library, comm, rank == 0 and is_back(choices)):
+            break
     check(library, library.ncclCommDestroy(comm))
-    told = {"rank": rank, "times": times, "bits": bits.hexdigest()}
+    told = {"rank": rank, "times": times, "choices": choices, "bits": bits.hexdigest()}
     (pathlib.Path(options.folder) / f"rank{rank}.json").write_text(json.dumps(told))
 
 
