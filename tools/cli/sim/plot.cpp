@@ -14,11 +14,11 @@ namespace {
 
 constexpr double kPlotWidth = 420;
 constexpr double kPlotHeight = 320;
-constexpr double kLeft = 70;    // of a plot's axis, with room for its numbers
-constexpr double kTop = 40;     // with room for the title
-constexpr double kBottom = 50;  // for the numbers of the other axis
-constexpr double kNames = 110;  // for the names of lines
-constexpr double kStep = kLeft + kPlotWidth + kNames;
+constexpr double kAxisLeft = 70;      // of a plot's axis, with room for its numbers
+constexpr double kAxisTop = 40;       // with room for the title
+constexpr double kBottom = 50;        // for the numbers of the other axis
+constexpr double kLegendWidth = 110;  // for the names of lines
+constexpr double kPlotStep = kAxisLeft + kPlotWidth + kLegendWidth;
 
 // Okabe and Ito's, which people with defective colour vision tell apart.
 constexpr std::array kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -85,10 +85,10 @@ std::string style_of(size_t index) {
 
 void draw_axes(Svg& svg, const Plot& plot, double left, const Axis& x, const Axis& y) {
   constexpr double kNumbers = 14;
-  const double bottom = kTop + kPlotHeight;
+  const double bottom = kAxisTop + kPlotHeight;
   for (const double mark : x.marks()) {
     const double at = left + kPlotWidth * (mark - x.low) / (x.high - x.low);
-    svg.add_line({{at, kTop}, {at, bottom}}, R"(stroke="#dddddd")");
+    svg.add_line({{at, kAxisTop}, {at, bottom}}, R"(stroke="#dddddd")");
     svg.add_text(at, bottom + kNumbers,
                  with_unit(std::pow(x.base, mark), {"", " Ki", " Mi", " Gi", " Ti"}, 1024),
                  R"(text-anchor="middle")");
@@ -98,8 +98,8 @@ void draw_axes(Svg& svg, const Plot& plot, double left, const Axis& x, const Axi
     svg.add_line({{left, at}, {left + kPlotWidth, at}}, R"(stroke="#dddddd")");
     svg.add_text(left - 6, at + 4, time_text(std::pow(y.base, mark)), R"(text-anchor="end")");
   }
-  svg.add_box(left, kTop, kPlotWidth, kPlotHeight, R"(fill="none" stroke="#666666")");
-  svg.add_text(left, kTop - kNumbers, plot.title, R"(font-size="13")");
+  svg.add_box(left, kAxisTop, kPlotWidth, kPlotHeight, R"(fill="none" stroke="#666666")");
+  svg.add_text(left, kAxisTop - kNumbers, plot.title, R"(font-size="13")");
   svg.add_text(left + kPlotWidth / 2, bottom + 2.5 * kNumbers, plot.x_name,
                R"(text-anchor="middle")");
 }
@@ -124,7 +124,7 @@ void draw_plot(Svg& svg, const Plot& plot, double left, const std::vector<std::s
     std::vector<std::pair<double, double>> points;
     for (const auto& [at, time_us] : line.points) {
       points.emplace_back(left + kPlotWidth * x.place(at),
-                          kTop + kPlotHeight * (1 - y.place(time_us)));
+                          kAxisTop + kPlotHeight * (1 - y.place(time_us)));
     }
     const auto index =
         static_cast<size_t>(std::find(names.begin(), names.end(), line.name) - names.begin());
@@ -148,15 +148,15 @@ std::string draw_plots(std::span<const Plot> plots) {
   }
   const std::vector<std::string> names = list_names(shown);
   const double height =
-      std::max(kPlotHeight + kBottom, kNameHeight * static_cast<double>(names.size())) + kTop;
-  Svg svg(static_cast<int>(kStep * static_cast<double>(std::max<size_t>(1, shown.size()))),
+      std::max(kPlotHeight + kBottom, kNameHeight * static_cast<double>(names.size())) + kAxisTop;
+  Svg svg(static_cast<int>(kPlotStep * static_cast<double>(std::max<size_t>(1, shown.size()))),
           static_cast<int>(height));
   for (size_t i = 0; i < shown.size(); ++i) {
-    draw_plot(svg, shown[i], kStep * static_cast<double>(i) + kLeft, names);
+    draw_plot(svg, shown[i], kPlotStep * static_cast<double>(i) + kAxisLeft, names);
   }
-  const double at = kLeft + kPlotWidth + 8;
+  const double at = kAxisLeft + kPlotWidth + 8;
   for (size_t i = 0; i < names.size(); ++i) {
-    const double y = kTop + kNameHeight * (static_cast<double>(i) + 0.5);
+    const double y = kAxisTop + kNameHeight * (static_cast<double>(i) + 0.5);
     svg.add_line({{at, y}, {at + kSample, y}}, style_of(i));
     svg.add_text(at + kSample + 4, y + 4, names[i]);
   }

@@ -14,33 +14,33 @@
 namespace plexus {
 namespace {
 
-using Json = nlohmann::json;
+using WorkloadJson = nlohmann::json;
 
 constexpr uint64_t kBytesMax = uint64_t{1} << 40;
 constexpr uint64_t kTimesMax = 1'000'000'000;
 constexpr size_t kCallsMax = 100'000;
 constexpr size_t kEventsMax = 10'000'000;
-constexpr uint64_t kRanksMax = 1 << 20;
+constexpr uint64_t kRecordedRanksMax = 1 << 20;
 
 /// An unsigned number; `otherwise` where there is none, 0 where it is something else.
-uint64_t number_of(const Json& object, const char* key, uint64_t otherwise) {
+uint64_t number_of(const WorkloadJson& object, const char* key, uint64_t otherwise) {
   const auto at = object.is_object() ? object.find(key) : object.end();
   return at == object.end() ? otherwise : at->is_number_unsigned() ? at->get<uint64_t>() : 0;
 }
 
 /// A text; empty where there is none.
-std::string text_of(const Json& object, const char* key) {
+std::string text_of(const WorkloadJson& object, const char* key) {
   const auto at = object.is_object() ? object.find(key) : object.end();
   return at == object.end() || !at->is_string() ? "" : at->get<std::string>();
 }
 
-Result<std::vector<WorkloadCall>> read_calls(const Json& calls) {
+Result<std::vector<WorkloadCall>> read_calls(const WorkloadJson& calls) {
   if (calls.size() > kCallsMax) {
     return fail(Code::kInvalidArgument, "has {} calls, expects at most {}", calls.size(),
                 kCallsMax);
   }
   std::vector<WorkloadCall> read;
-  for (const Json& call : calls) {
+  for (const WorkloadJson& call : calls) {
     const std::string named = text_of(call, "collective");
     const uint64_t bytes = number_of(call, "bytes", 0);
     const uint64_t times = number_of(call, "times", 1);
@@ -60,7 +60,7 @@ struct NamedCollective {
   Collective collective;
   bool has_blocks;  // the count is of one of nranks blocks
 };
-constexpr std::array<NamedCollective, 8> kCollectives = {{
+constexpr std::array<NamedCollective, 8> kProfilerNames = {{
     {"allreduce", Collective::kAllReduce, false},
     {"broadcast", Collective::kBroadcast, false},
     {"reduce", Collective::kReduce, false},
@@ -82,19 +82,19 @@ uint64_t element_bytes_of(const std::string& type) {
 }
 
 /// A collective, of which all members are there; nullopt: another event.
-Result<std::optional<WorkloadCall>> read_event(const Json& event, size_t place) {
+Result<std::optional<WorkloadCall>> read_event(const WorkloadJson& event, size_t place) {
   const auto about = event.is_object() ? event.find("args") : event.end();
   if (about == event.end() || !about->is_object() || !about->contains("collective")) {
     return std::optional<WorkloadCall>();
   }
   const std::string named = lower(text_of(*about, "collective"));
-  const auto known = std::find_if(kCollectives.begin(), kCollectives.end(),
+  const auto known = std::find_if(kProfilerNames.begin(), kProfilerNames.end(),
                                   [&](const auto& each) { return named == each.name; });
   const uint64_t element_bytes = element_bytes_of(text_of(*about, "datatype"));
   const uint64_t count = number_of(*about, "count", 0);
   const uint64_t nranks = number_of(*about, "nranks", 0);
-  if (known == kCollectives.end() || element_bytes == 0 || count > kBytesMax || nranks == 0 ||
-      nranks > kRanksMax) {
+  if (known == kProfilerNames.end() || element_bytes == 0 || count > kBytesMax || nranks == 0 ||
+      nranks > kRecordedRanksMax) {
     return fail(Code::kInvalidArgument,
                 "event {}: expects \"collective\", \"datatype\", \"count\" and \"nranks\" as "
                 "docs/examples/chrome_profiler.c writes them",
@@ -109,7 +109,7 @@ Result<std::optional<WorkloadCall>> read_event(const Json& event, size_t place) 
       WorkloadCall{.collective = known->collective, .bytes = count * element_bytes * blocks});
 }
 
-Result<std::vector<WorkloadCall>> read_events(const Json& events) {
+Result<std::vector<WorkloadCall>> read_events(const WorkloadJson& events) {
   if (events.size() > kEventsMax) {
     return fail(Code::kInvalidArgument, "has {} events, expects at most {}", events.size(),
                 kEventsMax);
@@ -139,7 +139,7 @@ Result<std::vector<WorkloadCall>> read_events(const Json& events) {
 }  // namespace
 
 Result<std::vector<WorkloadCall>> parse_workload(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const WorkloadJson json = WorkloadJson::parse(text, nullptr, false);
   if (json.is_array()) {
     PLEXUS_TRY(calls, read_events(json));
     return calls.empty() ? Result<std::vector<WorkloadCall>>(
