@@ -29,7 +29,7 @@
 
 /// A request as the host sees it.
 struct plexus_net_request {
-  enum class Kind : uint8_t { kSend, kRecv, kFlush } kind;
+  enum class Kind : uint8_t { kSend, kRecv, kFlush } kind = Kind::kSend;
 };
 
 /// A registered range: one registration per rail.

@@ -35,7 +35,7 @@ AreaPtr make_area() {
 }
 
 std::string own_host_name() {
-  std::array<char, 40> name{};
+  std::array<char, kHostBytes> name{};
   (void)::gethostname(name.data(), name.size() - 1);
   return name.data();
 }

@@ -24,15 +24,16 @@ enum class Role : uint8_t { kSender, kReceiver };
 enum class WorkKind : uint8_t { kData = 1, kArrival, kControl, kProbe };
 
 struct WorkId {
+  static constexpr unsigned kKindShift = 56;
   WorkKind kind = WorkKind::kData;
   uint32_t index = 0;   // kData: the request; kArrival: the queue pair
   uint32_t detail = 0;  // kData: the part
 
   [[nodiscard]] uint64_t pack() const noexcept {
-    return uint64_t{static_cast<uint8_t>(kind)} << 56 | uint64_t{index} << 16 | detail;
+    return uint64_t{static_cast<uint8_t>(kind)} << kKindShift | uint64_t{index} << 16 | detail;
   }
   [[nodiscard]] static WorkId unpack(uint64_t bits) noexcept {
-    return {static_cast<WorkKind>(bits >> 56), static_cast<uint32_t>(bits >> 16),
+    return {static_cast<WorkKind>(bits >> kKindShift), static_cast<uint32_t>(bits >> 16),
             static_cast<uint32_t>(bits & UINT16_MAX)};
   }
 };

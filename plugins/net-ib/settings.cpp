@@ -44,7 +44,7 @@ constexpr NumberRow kNumbers[] = {
      [](Settings& s, int64_t v) { s.qps = narrow<uint32_t>(v); }},
     {"NCCL_IB_SPLIT_DATA_ON_QPS", 0, 0, 1,
      [](Settings& s, int64_t v) { s.splits_on_qps = v != 0; }},
-    {"PLEXUS_IB_STRIPE_MIN", 64 * 1024, 1, kGibibyte,
+    {"PLEXUS_IB_STRIPE_MIN", 65536, 1, kGibibyte,
      [](Settings& s, int64_t v) { s.stripe_bytes_min = narrow<uint64_t>(v); }},
     {"NCCL_IB_TIMEOUT", 20, 1, 31, [](Settings& s, int64_t v) { s.timeout = narrow<uint8_t>(v); }},
     {"NCCL_IB_RETRY_CNT", 7, 0, 7, [](Settings& s, int64_t v) { s.retries = narrow<uint8_t>(v); }},

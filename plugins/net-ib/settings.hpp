@@ -24,11 +24,16 @@ inline constexpr uint32_t kQpsMax = 16;
 /// NCCL_IB_ADAPTIVE_ROUTING and PLEXUS_IB_..: 0, 1, or as the link layer suggests.
 enum class Choice : uint8_t { kOff, kOn, kAuto };
 
+/// NCCL's defaults, so that devices without an id are of one datacenter, and of two rails.
+inline constexpr uint64_t kFabricRailsMax = uint64_t{1} << 62;
+inline constexpr uint64_t kIbFabric = uint64_t{1} << 60;
+inline constexpr uint64_t kRoceFabric = uint64_t{1} << 61;
+
 /// Ids of fabrics, as in NCCL's cross-DC branch: id = datacenter * rails_max + rail.
 struct FabricSettings {
-  uint64_t rails_max = uint64_t{1} << 62;     // NCCL_IB_FABRICID_MAXRAIL
-  uint64_t ib_default = uint64_t{1} << 60;    // NCCL_IB_FABRICID_DEFAULT
-  uint64_t roce_default = uint64_t{1} << 61;  // NCCL_ROCE_FABRICID_DEFAULT
+  uint64_t rails_max = kFabricRailsMax;  // NCCL_IB_FABRICID_MAXRAIL
+  uint64_t ib_default = kIbFabric;       // NCCL_IB_FABRICID_DEFAULT
+  uint64_t roce_default = kRoceFabric;   // NCCL_ROCE_FABRICID_DEFAULT
 };
 
 struct Settings {

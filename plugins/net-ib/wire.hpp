@@ -67,6 +67,9 @@ struct WireRail {
   std::array<WireQp, kQpsMax> data;
 };
 
+/// Of a host's name; what is longer is cut.
+inline constexpr size_t kHostBytes = 40;
+
 /// What both sides say when they have proved themselves; the listener's answers the caller's.
 struct WireHello {
   uint64_t magic;
@@ -74,7 +77,7 @@ struct WireHello {
   uint16_t rails;
   uint16_t qps;  // for data, on each rail
   uint32_t reserved;
-  std::array<char, 40> host;
+  std::array<char, kHostBytes> host;
   std::array<WireRail, kRailsMax> rail;
 };
 
