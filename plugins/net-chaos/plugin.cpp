@@ -93,10 +93,23 @@ std::string read_variable(const SettingReader& read, const char* name) {
   return value == nullptr ? "" : value;
 }
 
+Result<Script> parse_script(std::string_view text) {
+  auto script = Script::parse(text);
+  if (script.has_error()) {
+    return fail(script.error().code, "PLEXUS_CHAOS_SCRIPT: {}", script.error().text);
+  }
+  if (script.value().names_ranks()) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "PLEXUS_CHAOS_SCRIPT: rank=, peer= and slow= are for `plexus sim`, since a network "
+                "does not know ranks: use device=N or connection=N");
+  }
+  return script;
+}
+
 Result<Script> read_script(const SettingReader& read) {
   const std::string text = read_variable(read, "PLEXUS_CHAOS_SCRIPT");
   if (!text.starts_with('@')) {
-    return Script::parse(text);
+    return parse_script(text);
   }
   const std::ifstream file(text.substr(1));
   if (!file) {
@@ -104,7 +117,7 @@ Result<Script> read_script(const SettingReader& read) {
   }
   std::stringstream rules;
   rules << file.rdbuf();
-  return Script::parse(rules.str());
+  return parse_script(rules.str());
 }
 
 Result<uint64_t> read_seed(const SettingReader& read) {

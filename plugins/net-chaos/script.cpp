@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/net-chaos/script.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string>
@@ -39,10 +40,8 @@ Result<uint64_t> parse_number(std::string_view text, const Unit (&units)[kUnits]
       return value * known.factor;
     }
   }
-  return fail(
-      PLEXUS_INVALID_USAGE,
-      "'{}' in PLEXUS_CHAOS_SCRIPT is not a number with a valid unit; see the README of net-chaos",
-      text);
+  return fail(PLEXUS_INVALID_USAGE,
+              "'{}' is not a number with a valid unit; see the README of net-chaos", text);
 }
 
 constexpr uint64_t kTimeMost = 60 * kThousand * kThousand * kThousand;  // one minute, in ns
@@ -65,8 +64,7 @@ Result<void> parse_time_of(std::string_view value, Effects& effects) {
 Result<void> parse_rate(std::string_view value, Effects& effects) {
   PLEXUS_TRY(rate, parse_number(value, kRates, kRateMost));
   if (rate == 0) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "rate={} in PLEXUS_CHAOS_SCRIPT lets nothing through; use stall or cut", value);
+    return fail(PLEXUS_INVALID_USAGE, "rate={} lets nothing through; use stall or cut", value);
   }
   effects.rate_bit_per_s = rate;
   return ok();
@@ -74,8 +72,7 @@ Result<void> parse_rate(std::string_view value, Effects& effects) {
 Result<void> parse_stall(std::string_view value, Effects& effects) {
   const size_t slash = value.find('/');
   if (slash == std::string_view::npos) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "stall={} in PLEXUS_CHAOS_SCRIPT is not SIZE/TIME, as in 1MiB/20ms", value);
+    return fail(PLEXUS_INVALID_USAGE, "stall={} is not SIZE/TIME, as in 1MiB/20ms", value);
   }
   PLEXUS_TRY(size, parse_number(value.substr(0, slash), kSizes, kSizeMost));
   PLEXUS_TRY(time, parse_time(value.substr(slash + 1)));
@@ -115,7 +112,7 @@ struct EffectName {
   std::string_view name;
   Parse* parse;
 };
-constexpr std::array<EffectName, 12> kEffects = {{{"delay", parse_time_of<&Effects::delay>},
+constexpr std::array<EffectName, 13> kEffects = {{{"delay", parse_time_of<&Effects::delay>},
                                                   {"jitter", parse_time_of<&Effects::jitter>},
                                                   {"rate", parse_rate},
                                                   {"stall", parse_stall},
@@ -126,8 +123,10 @@ constexpr std::array<EffectName, 12> kEffects = {{{"delay", parse_time_of<&Effec
                                                   {"late", parse_time_of<&Effects::late>},
                                                   {"overtake", parse_time_of<&Effects::overtake>},
                                                   {"elsewhere", parse_time_of<&Effects::elsewhere>},
+                                                  {"slow", parse_time_of<&Effects::slow>},
                                                   {"piece", parse_piece}}};
 constexpr uint32_t kPieceBit = 1u << (kEffects.size() - 1);
+constexpr uint32_t kSlowBit = 1u << (kEffects.size() - 2);
 
 void copy_effect(size_t number, const Effects& from, Effects& to) {
   switch (number) {
@@ -165,6 +164,9 @@ void copy_effect(size_t number, const Effects& from, Effects& to) {
     case 10:
       to.elsewhere = from.elsewhere;
       break;
+    case 11:
+      to.slow = from.slow;
+      break;
     default:
       to.piece_bytes = from.piece_bytes;
   }
@@ -200,9 +202,19 @@ Result<void> parse_selector(std::string_view word, Rule& rule) {
     rule.connection = connection;
     return ok();
   }
+  if (word.starts_with("rank=")) {
+    PLEXUS_TRY(rank, number("rank="));
+    rule.rank = rank;
+    return ok();
+  }
+  if (word.starts_with("peer=")) {
+    PLEXUS_TRY(peer, number("peer="));
+    rule.peer = peer;
+    return ok();
+  }
   return fail(PLEXUS_INVALID_USAGE,
-              "'{}' in PLEXUS_CHAOS_SCRIPT is not a selector: expected *, send, recv, device=N or "
-              "connection=N",
+              "'{}' is not a selector: expected *, send, recv, device=N, "
+              "connection=N, rank=N or peer=N",
               word);
 }
 
@@ -215,16 +227,15 @@ Result<void> parse_effect(std::string_view word, Rule& rule) {
     }
   }
   return fail(PLEXUS_INVALID_USAGE,
-              "'{}' in PLEXUS_CHAOS_SCRIPT is not an effect: expected delay, jitter, rate, stall, "
-              "cut, again, reorder, flip, late, overtake, elsewhere or piece, each with =",
+              "'{}' is not an effect: expected delay, jitter, rate, stall, "
+              "cut, again, reorder, flip, late, overtake, elsewhere, slow or piece, each with =",
               word);
 }
 
 Result<Rule> parse_rule(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "the rule '{}' in PLEXUS_CHAOS_SCRIPT has no ':' between selectors and effects",
+    return fail(PLEXUS_INVALID_USAGE, "the rule '{}' has no ':' between selectors and effects",
                 text);
   }
   std::string_view selectors = text.substr(0, colon);
@@ -235,17 +246,21 @@ Result<Rule> parse_rule(std::string_view text) {
     PLEXUS_TRY(parse_selector(word, rule));
   }
   if (words == 0) {
-    return fail(PLEXUS_INVALID_USAGE,
-                "the rule '{}' in PLEXUS_CHAOS_SCRIPT selects nothing: begin it with * or more",
+    return fail(PLEXUS_INVALID_USAGE, "the rule '{}' selects nothing: begin it with * or more",
                 text);
   }
   for (auto word = next_word(effects); !word.empty(); word = next_word(effects)) {
     PLEXUS_TRY(parse_effect(word, rule));
   }
-  if ((rule.set & kPieceBit) != 0 && (rule.is_send || rule.device || rule.connection)) {
+  if ((rule.set & kPieceBit) != 0 &&
+      (rule.is_send || rule.device || rule.connection || rule.rank || rule.peer)) {
     return fail(PLEXUS_INVALID_USAGE,
-                "piece= in PLEXUS_CHAOS_SCRIPT applies to all connections, since both ends must "
+                "piece= applies to all connections, since both ends must "
                 "agree: put it in a rule with *");
+  }
+  if ((rule.set & kSlowBit) != 0 && (rule.is_send || rule.device || rule.connection || rule.peer)) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "slow= applies to ranks, not to connections: put it in a rule with * or rank=N");
   }
   return rule;
 }
@@ -253,7 +268,9 @@ Result<Rule> parse_rule(std::string_view text) {
 bool applies(const Rule& rule, const Subject& subject) {
   return rule.is_send.value_or(subject.is_send) == subject.is_send &&
          rule.device.value_or(subject.device) == subject.device &&
-         rule.connection.value_or(subject.connection) == subject.connection;
+         rule.connection.value_or(subject.connection) == subject.connection &&
+         rule.rank.value_or(subject.rank) == subject.rank &&
+         rule.peer.value_or(subject.peer) == subject.peer;
 }
 
 }  // namespace
@@ -274,6 +291,24 @@ Result<Script> Script::parse(std::string_view text) {
     script.rules_.push_back(parsed);
   }
   return script;
+}
+
+bool Script::names_ranks() const {
+  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) {
+    return rule.rank || rule.peer || (rule.set & kSlowBit) != 0;
+  });
+}
+
+std::string_view Script::find_effect_not_in(std::initializer_list<std::string_view> known) const {
+  for (const Rule& rule : rules_) {
+    for (size_t number = 0; number < kEffects.size(); ++number) {
+      if ((rule.set >> number & 1u) != 0 &&
+          std::find(known.begin(), known.end(), kEffects[number].name) == known.end()) {
+        return kEffects[number].name;
+      }
+    }
+  }
+  return {};
 }
 
 Effects Script::effects_of(const Subject& subject) const {

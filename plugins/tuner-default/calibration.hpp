@@ -3,7 +3,8 @@
 // "message_us": 0.05, "us_per_byte": 5e-05}, ...}, "host": {"reduce_us_per_byte": 8e-06, "turn_us":
 // 0.45, "spread": 0.5}, "measured": [{"link": "host", "ranks": 2, "collective": "all_reduce",
 // "bytes": [64, 256], "time_us": {"ring": [0.2, 0.3], ...}}, ...]}; links by class: process, host,
-// net, xdc. What is missing keeps its default; "about" is for people.
+// net, xdc. What is missing keeps its default; "about" is for people, "messages" for the
+// simulator (tools/sim/work.hpp).
 #pragma once
 
 #include <filesystem>

@@ -61,12 +61,56 @@ class Sim(job.Test):
         self.assertIn("all_reduce of 16 ranks", texts)
         self.assertIn("all_reduce of 8 bytes", texts)
 
+    def test_channels_that_scatter_need_less_of_each_crossing(self):
+        flags = ("all_reduce", "-r", 32, "-g", 4, "--dcs", 2, "--channels", 4, "--algo", "ring", "-b", "64M", "--gbit-per-s", 400,
+                 "--near-gbit-per-s", 3600, "--wide-gbit-per-s", 400, "--wide-latency-us", 5)
+        together, scattered = (self.sim(*flags, "--scatter", how)[0] for how in ("off", "on"))
+        self.assertAlmostEqual(together["node_wide_gbit_per_s"] / scattered["node_wide_gbit_per_s"], 4, delta=0.2)
+        ended = self.start([job.PLEXUS, "sim", "all_reduce", "--scatter", "on"]).end(60)
+        self.assertEqual(ended.returncode, 2)
+        self.assertIn("--scatter: expects several datacenters", ended.stderr)
+
+    def test_a_slow_rank_makes_a_ring_slower_and_a_cut_link_ends_it(self):
+        arguments = ("all_reduce", "-r", 8, "-b", "64K", "--algo", "ring", *COSTS)
+        without = self.sim(*arguments)[0]["time_us"]
+        slow = self.sim(*arguments, "--faults", "rank=3: slow=50us")[0]["time_us"]
+        self.assertGreater(slow, max(without, 14 * 50))  # 14 steps, one after the other
+        jittered = [self.sim(*arguments, "--faults", "send rank=3: jitter=50us", "--seed", seed)[0]["time_us"] for seed in (1, 1, 2)]
+        self.assertEqual(jittered[0], jittered[1])
+        self.assertNotEqual(jittered[0], jittered[2])
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder) / "script"
+            script.write_text("# after the first message\nsend rank=3 peer=4: cut=8KiB\n")
+            ended = self.start([job.PLEXUS, "sim", *map(str, arguments), "--faults", f"@{script}", "--json", "-"]).end(60)
+        self.assertEqual(ended.returncode, 1, ended.stderr)
+        self.assertEqual(ended.stderr.count("\n"), 1, ended.stderr)
+        self.assertIn("rank 4 for a message of rank 3", ended.stderr)
+        self.assertIn("rank 4 for a message of rank 3", json.loads(ended.stdout)["rows"][0]["never_ends"])
+
+    def test_a_calibration_makes_ranks_share_cores(self):
+        sizes = [16, 1024, 1 << 20]
+        curve = {"slot_bytes": 131072, "call_us": 0.05, "early_us": 0.01, "bytes": sizes,
+                 **{f"{name}_us": [0.1, 0.2, 100] for name in ("send", "recv", "combine", "combine_apart", "copy")}}
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "calibration.json"
+            file.write_text(json.dumps({"messages": {"cores": 2, "turn_us": 1, "links": {"host": curve}}}))
+            flags = ("all_reduce", "-r", 8, "-g", 8, "-b", "1M", "--algo", "ring", "--calls", 3, "--calibration", file)
+            on_two, on_eight = self.sim(*flags)[0], self.sim(*flags, "--cores", 8)[0]
+            self.assertEqual(on_two["ranks_simulated"], 8)
+            self.assertGreater(on_two["time_us"], 3 * on_eight["time_us"])
+            ended = self.start([job.PLEXUS, "sim", *map(str, flags), "--near", "net"]).end(60)
+            self.assertEqual(ended.returncode, 2)
+            self.assertIn("plexus tune --only-messages --net", ended.stderr)
+
     def test_wrong_use_is_one_sentence(self):
         for arguments, named in [(("all_reduce", "--algo", "rings"), "--algo"), (("all_reduce", "--root", "9"), "--root"),
                                  (("all_reduce", "--fabric", "/nonexistent"), "/nonexistent"),
                                  (("all_reduce", "--svg", "x", "--tuner", "none"), "--svg"),
                                  (("all_reduce", "--svg", "/nonexistent/x"), "/nonexistent/x"),
-                                 (("all_reduce", "--latency-us", "0"), "--latency-us")]:
+                                                                  (("all_reduce", "--latency-us", "0"), "--latency-us"),
+                                 (("all_reduce", "--faults", "*: flip=1"), "--faults"),
+                                 (("all_reduce", "--calibration", RING), "--only-messages"),
+                                 (("all_reduce", "--near", "far"), "--near"), (("all_reduce", "--scatter", "1"), "--scatter"), (("all_reduce", "--calls", "0"), "--calls")]:
             ended = self.start([job.PLEXUS, "sim", *arguments]).end(60)
             self.assertEqual((ended.returncode, ended.stderr.count("\n")), (2, 1), ended.stderr)
             self.assertIn(named, ended.stderr)

@@ -38,6 +38,21 @@ class Tune(job.Test):
                 predicted.append(json.loads(explained.stdout)["chosen"]["predicted_us"])
             self.assertNotEqual(predicted[0], predicted[1])
 
+    def test_the_simulator_takes_what_messages_cost(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "messages.json")
+            ended = self.start([job.PLEXUS, "tune", "--only-messages", "--passes", "1", "--output", str(file)]).end(200)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn(f"plexus sim --calibration {file}\n", ended.stdout)
+            self.assertEqual(set(json.loads(file.read_text())), {"about", "messages"})
+            simulated = self.start([job.PLEXUS, "sim", "all_reduce", "-r", "4", "-g", "4", "-b", "8", "-e", "1M", "-f", "64",
+                                    "--calibration", str(file), "--json", "-"]).end(60)
+            self.assertEqual(simulated.returncode, 0, simulated.stderr)
+            rows = json.loads(simulated.stdout)["rows"]
+            self.assertTrue(all(row["time_us"] > 0 for row in rows), rows)
+            tuner = self.start([job.PLEXUS, "explain", "all_reduce", "1M"], PLEXUS_TUNE_FILE=str(file)).end(60)
+            self.assertIn("make it with `plexus tune`", tuner.stderr + tuner.stdout)
+
     def test_a_place_that_cannot_be_written_is_one_sentence(self):
         ended = self.tune("--output", "/proc/nothing/tune.json")
         self.assertEqual(ended.returncode, 1)

@@ -53,7 +53,7 @@ ALLOWED = {  # folder -> folders it may include (itself always); one row for eve
     "core/api": ["core/base", "core/bootstrap", "core/job", "core/device", "core/schedule", "core/setup", "core/comm", "kernels/layout"],
     "tools/conformance": ["core/base", "core/plugin", "plugin-api"],
     "tools/fabric": ["core/base"],
-    "tools/sim": ["core/base", "core/schedule", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/fabric"],
+    "tools/sim": ["plugins/net-chaos", "core/base", "core/schedule", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/fabric"],
     "tools/cli": ["plugins/collnet-aggregator", "security", "core/base", "core/os", "core/job", "core/rates", "core/datacenter", "tools/fabric", "tools/sim", "core/topo", "core/plugin", "core/programs", "core/schedule",
                   "core/api", "plugin-api", "kernels/layout", "kernels/algorithms", "kernels/program", "tools/conformance"],
 }

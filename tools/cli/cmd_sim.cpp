@@ -2,6 +2,7 @@
 // `plexus sim`: the time of a call on ranks that are not there: recorded programs on a virtual
 // clock (tools/sim, docs/simulator.md).
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "core/programs/program_file.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
+#include "tools/cli/sim/calibration.hpp"
 #include "tools/cli/sim/call.hpp"
 #include "tools/cli/sim/plot.hpp"
 #include "tools/cli/sim/policy.hpp"
@@ -31,6 +33,13 @@ std::string format_json(const SimOptions& options, const std::vector<SimRow>& ro
   json["ranks"] = options.nranks;
   json["rows"] = nlohmann::ordered_json::array();
   for (const SimRow& row : rows) {
+    const Result<void> ends = row.check_ends();
+    if (ends.has_error()) {
+      json["rows"].push_back({{"bytes", row.bytes},
+                              {"algorithm", row.algorithm},
+                              {"never_ends", ends.error().message()}});
+      continue;
+    }
     json["rows"].push_back({{"bytes", row.bytes},
                             {"algorithm", row.algorithm},
                             {"protocol", name(options.protocol)},
@@ -38,6 +47,7 @@ std::string format_json(const SimOptions& options, const std::vector<SimRow>& ro
                             {"time_us", row.result.time_us},
                             {"algbw_gb_per_s", row.algbw_gb_per_s()},
                             {"ranks_simulated", row.simulated},
+                            {"node_wide_gbit_per_s", row.node_wide_gbit_per_s()},
                             {"events", row.result.events}});
   }
   return json.dump(1) + "\n";
@@ -75,6 +85,20 @@ Result<std::unique_ptr<FromFile>> load_program(SimOptions& options) {
   return made;
 }
 
+/// The script of --faults, or of the file that it names.
+Result<SimFaults> read_faults(const SimOptions& options) {
+  std::string script = options.faults_text;
+  if (script.starts_with('@')) {
+    PLEXUS_TRY(text, read_file(script.substr(1), kFileBytesMax));
+    script = std::move(text);
+  }
+  auto faults = SimFaults::parse(script, static_cast<uint64_t>(options.seed));
+  if (faults.has_error()) {
+    return std::move(faults).error().with_context("--faults");
+  }
+  return faults;
+}
+
 /// Calls `use` with each size of the options.
 template <class Use>
 Result<void> for_sizes(const SimOptions& options, const Use& use) {
@@ -92,6 +116,9 @@ bool prints(const SimOptions& options) {
 
 /// Adds a point to the line of the row's algorithm.
 void add_point(Plot& plot, double x, const SimRow& row) {
+  if (row.check_ends().has_error()) {
+    return;  // it takes no time: it never ends
+  }
   const auto named = [&](const PlotLine& line) { return line.name == row.algorithm; };
   auto line = std::find_if(plot.lines.begin(), plot.lines.end(), named);
   if (line == plot.lines.end()) {
@@ -148,10 +175,17 @@ Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
                "time us", "algbw GB/s", "simulated");
   }
   std::vector<SimRow> rows;
+  Result<void> all_end = ok();
   PLEXUS_TRY(for_sizes(options, [&](uint64_t bytes) -> Result<void> {
     for (const Algorithm* const algorithm : chosen) {
       PLEXUS_TRY(row, simulate_call(options, *algorithm, bytes, fabric));
-      if (prints(options)) {
+      if (Result<void> ends = row.check_ends(); ends.has_error()) {
+        all_end = std::move(ends);
+        if (prints(options)) {
+          fmt::print("  {:>12} {:<14} {:>8} {:>14}\n", row.bytes, row.algorithm, row.channels,
+                     "never ends");
+        }
+      } else if (prints(options)) {
         fmt::print("  {:>12} {:<14} {:>8} {:>14.3f} {:>12.4f} {:>10}\n", row.bytes, row.algorithm,
                    row.channels, row.result.time_us, row.algbw_gb_per_s(), row.simulated);
       }
@@ -162,8 +196,10 @@ Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
   if (!options.svg.empty()) {
     PLEXUS_TRY(write_plots(options, rows, fabric));
   }
-  return options.json.empty() ? Result<void>(ok())
-                              : write_json(options.json, format_json(options, rows));
+  if (!options.json.empty()) {
+    PLEXUS_TRY(write_json(options.json, format_json(options, rows)));
+  }
+  return all_end;
 }
 
 /// How much longer than the best a policy's choices took.
@@ -269,7 +305,11 @@ Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
   return options.json.empty() ? Result<void>(ok()) : write_json(options.json, json.dump(1) + "\n");
 }
 
-Result<void> run_sim(const SimOptions& options) {
+Result<void> run_sim(SimOptions& options) {
+  if (!options.faults_text.empty()) {
+    PLEXUS_TRY(faults, read_faults(options));
+    options.faults = std::move(faults);
+  }
   std::optional<Fabric> fabric;
   if (!options.fabric_file.empty()) {
     PLEXUS_TRY(text, read_file(options.fabric_file, kFileBytesMax));
@@ -303,8 +343,9 @@ Result<void> take_protocol(const std::string& text, Protocol* target) {
   return fail(Code::kInvalidArgument, "expects Simple, LL or LL128, not '{}'", text);
 }
 
+template <class Number>
 void add_number(
-    CLI::App& app, const std::string& flag, double* target, double low, const std::string& help) {
+    CLI::App& app, const std::string& flag, Number* target, double low, const std::string& help) {
   constexpr double kMost = 1e9;
   add_flag(
       app, flag,
@@ -314,6 +355,16 @@ void add_number(
         return ok();
       },
       help);
+}
+
+Result<void> load_calibration(const std::string& file, SimOptions& options) {
+  PLEXUS_TRY(text, read_file(file, kFileBytesMax));
+  auto parsed = parse_sim_calibration(text);
+  if (parsed.has_error()) {
+    return std::move(parsed).error().with_context(file);
+  }
+  options.calibration = std::move(parsed).value();
+  return ok();
 }
 
 void add_cost_flags(CLI::App& app, SimOptions& options) {
@@ -333,6 +384,55 @@ void add_cost_flags(CLI::App& app, SimOptions& options) {
              "between datacenters (default 5000)");
   add_number(app, "--wide-gbit-per-s", &options.wide_gbit_per_s, kLeast,
              "of a rank's port to other datacenters (default 100)");
+  add_flag(
+      app, "--calibration",
+      [&options](const std::string& file) { return load_calibration(file, options); },
+      "what messages cost processors, by `plexus tune`: ranks are threads that share cores");
+  add_flag(
+      app, "--near",
+      [&options](const std::string& text) -> Result<void> {
+        options.near_is_net = text == "net";
+        return text == "net" || text == "host"
+                   ? Result<void>(ok())
+                   : fail(Code::kInvalidArgument, "expects host or net, not '{}'", text);
+      },
+      "with --calibration: ranks of a node share memory (host, default) or use sockets (net)");
+  constexpr int kCoresMax = 65536;
+  add_int(app, "--cores", &options.cores, {1, kCoresMax},
+          "with --calibration: of a node (default: as many as were measured)");
+}
+
+void add_message_flags(CLI::App& app, SimOptions& options) {
+  add_flag(
+      app, "--scatter",
+      [&options](const std::string& text) -> Result<void> {
+        options.scatters = text == "on";
+        return text == "on" || text == "off"
+                   ? Result<void>(ok())
+                   : fail(Code::kInvalidArgument, "expects on or off, not '{}'", text);
+      },
+      "with --dcs: channels leave a node by different ranks, and cross to other datacenters at "
+      "different nodes (on) or at one (off)");
+  add_flag(
+      app, "--slot-bytes",
+      [&options](const std::string& text) -> Result<void> {
+        PLEXUS_TRY(bytes, parse_size(text));
+        options.slot_bytes = bytes;
+        return ok();
+      },
+      "largest message (default 512K; with --calibration 128K where all ranks share memory)");
+  constexpr int kCallsMax = 1000;
+  add_int(app, "--calls", &options.calls, {1, kCallsMax},
+          "calls one after the other; times are of one of them (default 1)");
+}
+
+void add_fault_flags(CLI::App& app, SimOptions& options) {
+  app.add_option("--faults", options.faults_text,
+                 "slow and cut links, slow ranks: a script as PLEXUS_CHAOS_SCRIPT, with rank=N and "
+                 "peer=N, or @FILE (docs/simulator.md)")
+      ->type_name("SCRIPT");
+  add_int(app, "--seed", &options.seed, {0, std::numeric_limits<int>::max()},
+          "of the random delays of --faults (default 1)");
 }
 
 void add_policy_flags(CLI::App& app, const std::shared_ptr<SimOptions>& options) {
@@ -394,8 +494,9 @@ Command add_sim_command(CLI::App& program) {
                   "an algorithm from a file (docs/programs.md), for as many ranks as it has")
       ->type_name("FILE");
   add_int(*app, "--root", &options->root, {0, kRanksSimulatedMax - 1}, "root (default 0)");
-  add_size(*app, "--slot-bytes", &options->slot_bytes, "largest message (default 512K)");
+  add_message_flags(*app, *options);
   add_cost_flags(*app, *options);
+  add_fault_flags(*app, *options);
   add_policy_flags(*app, options);
   app->add_option("--fabric", options->fabric_file,
                   "a fabric model (docs/topology.md) whose links messages between nodes share")
@@ -415,7 +516,11 @@ Command add_sim_command(CLI::App& program) {
                                   kExitUsage);
             }
             const Result<void> done = run_sim(*options);
-            return done.has_value() ? kExitOk : report_error(done.error(), kExitUsage);
+            if (done.has_value()) {
+              return kExitOk;
+            }
+            const bool ran = done.error().code() == Code::kRemoteError;
+            return report_error(done.error(), ran ? kExitWrong : kExitUsage);
           }};
 }
 

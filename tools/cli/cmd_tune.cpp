@@ -16,15 +16,18 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include "core/os/host.hpp"
 #include "core/plugin/tuner_plugin.hpp"
+#include "core/schedule/candidate.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/flags.hpp"
 #include "tools/cli/host_rates.hpp"
 #include "tools/cli/measure.hpp"
 #include "tools/cli/tune/choices.hpp"
 #include "tools/cli/tune/fit.hpp"
+#include "tools/cli/tune/messages.hpp"
 
 namespace plexus {
 namespace {
@@ -36,6 +39,7 @@ struct TuneOptions {
   int passes = 5;
   bool net = false;
   bool only_rates = false;
+  bool only_messages = false;
   std::vector<int> nranks;              // empty: default_nranks()
   std::vector<Collective> collectives;  // empty: all
 };
@@ -111,6 +115,7 @@ struct Measured {
   std::vector<tune::LinkTimes> times;
   tune::HostTimes host{};
   std::vector<tune::MeasuredCall> calls;
+  nlohmann::ordered_json messages;
 };
 
 /// 2 ranks, as many as there are cores, and more than that; only counts that are measured quickly.
@@ -122,6 +127,28 @@ std::vector<int> default_nranks() {
     nranks.insert(std::clamp(count, 2, kMost));
   }
   return {nranks.begin(), nranks.end()};
+}
+
+/// What the simulator needs (tools/cli/tune/messages.hpp).
+Result<nlohmann::ordered_json> measure_for_simulator(const TuneOptions& options) {
+  fmt::print(stderr, "plexus tune: messages, {} passes\n", options.passes);
+  std::vector<tune::MessageLink> links;
+  PLEXUS_TRY(host, tune::measure_messages(false, options.passes));
+  links.push_back({.name = kHost.name, .slot_bytes = kSlotBytesOfMemory, .times = std::move(host)});
+  if (options.net) {
+    PLEXUS_TRY(net, tune::measure_messages(true, options.passes));
+    links.push_back(
+        {.name = kNet.name, .slot_bytes = kSlotBytesOfNetwork, .times = std::move(net)});
+  }
+  tune::MessageHost facts;
+  facts.cores = cores_available();
+  facts.shared_ranks = tune::choose_shared_ranks(facts.cores);
+  if (facts.shared_ranks > 0) {
+    PLEXUS_TRY(measure_all({probe(kHost, Collective::kAllReduce, "doubling", facts.shared_ranks,
+                                  tune::kSmallBytes, &facts.shared_doubling)},
+                           options.passes));
+  }
+  return tune::format_messages(facts, links);
 }
 
 Result<Measured> measure(const TuneOptions& options) {
@@ -146,6 +173,8 @@ Result<Measured> measure(const TuneOptions& options) {
                                                                     : options.collectives,
                          .passes = options.passes}));
   measured.calls = std::move(calls);
+  PLEXUS_TRY(messages, measure_for_simulator(options));
+  measured.messages = std::move(messages);
   return measured;
 }
 
@@ -160,7 +189,7 @@ std::string fit_text(const Measured& measured) {
     }
   }
   return tune::format_calibration(
-      links, host, measured.calls,
+      links, host, measured.calls, measured.messages,
       fmt::format("plexus {} tune, {} cores", PLEXUS_VERSION, measured.host.cores));
 }
 
@@ -226,18 +255,32 @@ Result<int> run_tune(const TuneOptions& options) {
   if (output != "-") {
     PLEXUS_TRY(make_folder(output));
   }
-  PLEXUS_TRY(config, read_config());
-  PLEXUS_TRY(renew_rates(config));
+  if (options.only_rates || !options.only_messages) {
+    PLEXUS_TRY(config, read_config());
+    PLEXUS_TRY(renew_rates(config));
+  }
   if (options.only_rates) {
     return kExitOk;
   }
-  PLEXUS_TRY(measured, measure(options));
-  const std::string text = fit_text(measured);
+  std::string text;
+  if (options.only_messages) {
+    PLEXUS_TRY(messages, measure_for_simulator(options));
+    Measured only;
+    only.messages = std::move(messages);
+    text = fit_text(only);
+  } else {
+    PLEXUS_TRY(measured, measure(options));
+    text = fit_text(measured);
+  }
   fmt::print("{}", text);
   if (output == "-") {
     return kExitOk;
   }
   PLEXUS_TRY(write_file(output, text));
+  if (options.only_messages) {
+    fmt::print("written to {0}; to use it: plexus sim --calibration {0}\n", output.string());
+    return kExitOk;
+  }
   output = fs::absolute(output);
   PLEXUS_TRY(check_with_tuner(output));
   fmt::print(
@@ -289,6 +332,8 @@ Command add_tune_command(CLI::App& program) {
       "collectives that are measured, as in all_reduce,broadcast (default all)");
   app->add_flag("--only-rates", options->only_rates,
                 "only the rates of this host (PLEXUS_RATES_FILE), in some milliseconds");
+  app->add_flag("--only-messages", options->only_messages,
+                "only what `plexus sim --calibration` needs, in half a minute");
   app->add_flag("--net", options->net, "also measure sockets, over loopback: the class net");
   return {app, [options] {
             auto code = run_tune(*options);

@@ -2,7 +2,9 @@
 #include "tools/sim/carrier.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <tuple>
 
 namespace plexus {
 namespace {
@@ -14,12 +16,18 @@ constexpr double kBytesPerUsOfGb = 1000;
 SimCarrier::SimCarrier(const SimNetwork& network,
                        const Fabric* fabric,
                        const SimWatch& watch,
+                       const SimFaults* faults,
                        SimClock* clock)
     : network_(network),
       fabric_(fabric),
       watch_(watch),
+      faults_(faults),
       clock_(*clock),
-      ports_(network.ranks.size()) {
+      ports_(network.ranks.size()),
+      wide_bytes_(network.ranks.size()) {
+  if (faults != nullptr) {
+    add_faults();
+  }
   if (fabric == nullptr) {
     return;
   }
@@ -47,9 +55,78 @@ double SimCarrier::latency_us(uint32_t connection) const {
                             : flows_[connection].latency_us;
 }
 
+/// The connections of a rank, one direction each, are numbered in the order of its steps.
+void SimCarrier::add_faults() {
+  const size_t count = network_.connections.size();
+  using Place = std::tuple<uint32_t, uint32_t, size_t>;  // rank, place in it, connection
+  std::vector<Place> sends;
+  std::vector<Place> recvs;
+  for (size_t number = 0; number < count; ++number) {
+    const SimConnection& connection = network_.connections[number];
+    sends.emplace_back(connection.source, connection.source_place, number);
+    recvs.emplace_back(connection.target, connection.target_place, number);
+  }
+  std::vector<SimEnd> senders(count);
+  std::vector<SimEnd> receivers(count);
+  const auto name_ends = [this](std::vector<Place>& places, bool is_send,
+                                std::vector<SimEnd>& ends) {
+    std::sort(places.begin(), places.end());
+    uint32_t next = 0;
+    for (size_t i = 0; i < places.size(); ++i) {
+      const auto [rank, place, number] = places[i];
+      next = i > 0 && std::get<0>(places[i - 1]) == rank ? next + 1 : 0;
+      const SimConnection& connection = network_.connections[number];
+      ends[number] = {.rank = network_.ranks[rank].rank,
+                      .peer = network_.ranks[is_send ? connection.target : connection.source].rank,
+                      .number = next};
+    }
+  };
+  name_ends(sends, true, senders);
+  name_ends(recvs, false, receivers);
+  faulty_.resize(count);
+  for (size_t number = 0; number < count; ++number) {
+    faulty_[number].faults = faults_->of_link(senders[number], receivers[number]);
+  }
+}
+
 void SimCarrier::send(uint32_t number, double payload_bytes, double now_us) {
+  if (!faulty_.empty() && faulty_[number].faults.any()) {
+    hold_back(number, payload_bytes, now_us);
+  } else {
+    depart(number, payload_bytes, now_us);
+  }
+}
+
+/// A message leaves when those before it have left at the rate, after each stall that begins with
+/// its bytes, and then after the delay; in order. What is cut never leaves.
+void SimCarrier::hold_back(uint32_t number, double payload_bytes, double now_us) {
+  Faulty& one = faulty_[number];
+  const SimLinkFaults& faults = one.faults;
+  const uint64_t before = one.bytes;
+  one.bytes += static_cast<uint64_t>(payload_bytes);
+  if (one.bytes > faults.cut_at_byte) {
+    return;
+  }
+  const uint64_t stalls = faults.stall_every_bytes == 0 ? 0
+                                                        : one.bytes / faults.stall_every_bytes -
+                                                              before / faults.stall_every_bytes;
+  one.free_us = std::max(now_us, one.free_us) + static_cast<double>(stalls) * faults.stall_us +
+                payload_bytes * faults.us_per_byte;
+  const double jitter_us = faults.jitter_us * faults_->random(number, one.messages++);
+  one.left_us = std::max(one.left_us, one.free_us + faults.delay_us + jitter_us);
+  clock_.add({.time_us = one.left_us,
+              .kind = SimEvent::Kind::kDeparture,
+              .place = network_.connections[number].source_place,
+              .number = number,
+              .value = payload_bytes});
+}
+
+void SimCarrier::depart(uint32_t number, double payload_bytes, double now_us) {
   const SimConnection& connection = network_.connections[number];
   const double bytes = payload_bytes * wire_factor(network_.job.protocol);
+  if (connection.kind == SimLinkKind::kWide) {
+    wide_bytes_[connection.source] += bytes;
+  }
   if (has_ports(connection)) {
     send_through_ports(number, bytes * link_of(connection).us_per_byte, now_us);
     return;
@@ -92,6 +169,10 @@ void SimCarrier::begin_message(uint32_t number, double now_us) {
 }
 
 void SimCarrier::take(const SimEvent& event) {
+  if (event.kind == SimEvent::Kind::kDeparture) {
+    depart(event.number, event.value, event.time_us);
+    return;
+  }
   const SimConnection& connection = network_.connections[event.number];
   if (event.kind == SimEvent::Kind::kHead) {
     double& free_us = ports_[connection.target].recv_free_us[static_cast<size_t>(connection.kind)];

@@ -19,13 +19,16 @@ class SimCarrier {
   SimCarrier(const SimNetwork& network,
              const Fabric* fabric,
              const SimWatch& watch,
+             const SimFaults* faults,
              SimClock* clock);
 
   void send(uint32_t connection, double payload_bytes, double now_us);
-  /// Of the kinds kHead and kFlowEnd.
+  /// Of the kinds kDeparture, kHead and kFlowEnd.
   void take(const SimEvent& event);
   /// To be called when all events of a time have been taken.
   void settle(double now_us);
+  /// By place of the sender: what has left for other datacenters.
+  [[nodiscard]] const std::vector<double>& wide_bytes() const { return wide_bytes_; }
   /// Between the two ranks of a connection, without its bytes.
   [[nodiscard]] double latency_us(uint32_t connection) const;
 
@@ -46,6 +49,18 @@ class SimCarrier {
     std::vector<int> route;
   };
 
+  /// A connection with faults, which hold messages back before they leave.
+  struct Faulty {
+    SimLinkFaults faults;
+    uint64_t messages = 0;
+    uint64_t bytes = 0;
+    double free_us = 0;  // when the last message has left at the rate
+    double left_us = 0;  // and with its delay
+  };
+
+  void add_faults();
+  void hold_back(uint32_t number, double payload_bytes, double now_us);
+  void depart(uint32_t number, double payload_bytes, double now_us);
   [[nodiscard]] const SimLink& link_of(const SimConnection& connection) const {
     return network_.job.link(connection.kind);
   }
@@ -63,12 +78,15 @@ class SimCarrier {
   const SimNetwork& network_;
   const Fabric* fabric_;
   const SimWatch& watch_;
+  const SimFaults* faults_;
   SimClock& clock_;
-  std::vector<Ports> ports_;   // [ranks]
-  std::vector<Flow> flows_;    // [connections], with a fabric
-  std::set<uint32_t> active_;  // flows with a message under way
-  std::vector<double> told_;   // [links] last told rate
-  bool is_dirty_ = false;      // `active_` has changed
+  std::vector<Ports> ports_;        // [ranks]
+  std::vector<Flow> flows_;         // [connections], with a fabric
+  std::vector<double> wide_bytes_;  // [ranks]
+  std::vector<Faulty> faulty_;      // [connections], with faults
+  std::set<uint32_t> active_;       // flows with a message under way
+  std::vector<double> told_;        // [links] last told rate
+  bool is_dirty_ = false;           // `active_` has changed
 };
 
 }  // namespace plexus

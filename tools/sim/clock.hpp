@@ -12,12 +12,21 @@
 namespace plexus {
 
 struct SimEvent {
-  enum class Kind : uint8_t { kHead, kFlowEnd, kArrival, kSlotFree, kStepEnd };
+  enum class Kind : uint8_t {
+    kDeparture,
+    kHead,
+    kFlowEnd,
+    kArrival,
+    kSlotFree,
+    kHandOver,
+    kStepEnd,
+    kCallEnd
+  };
   double time_us = 0;
   Kind kind = Kind::kHead;
   uint32_t place = 0;   // in its rank: a connection's, or the lane
   uint32_t number = 0;  // connection, or rank
-  double value = 0;     // kHead: duration; kFlowEnd: version
+  double value = 0;     // kDeparture: bytes; kHead: duration; kFlowEnd: version
 };
 
 class SimClock {

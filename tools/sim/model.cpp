@@ -8,12 +8,18 @@
 namespace plexus {
 
 uint64_t chunk_bytes(const Geometry& geometry, uint32_t loop, uint32_t element_bytes) {
-  if (geometry.blocked) {
-    const uint64_t left = geometry.part_count - loop * geometry.chunk_count;
-    return std::min(geometry.chunk_count, left) * element_bytes;
-  }
-  const bool is_last = loop + 1 == geometry.loops;
-  return (is_last ? geometry.last_chunk_count : geometry.chunk_count) * element_bytes;
+  return span_of(geometry, 0, 0, loop).count * element_bytes;
+}
+
+uint64_t step_bytes(const Geometry& geometry,
+                    const Step& step,
+                    uint32_t loop,
+                    uint32_t element_bytes) {
+  // Blocks are equally long, and a chunk of scratch is as long as the buffer's with its index.
+  const int chunk = geometry.blocked               ? 0
+                    : step.source != Buffer::kNone ? step.source_chunk
+                                                   : step.target_chunk;
+  return span_of(geometry, 0, static_cast<uint32_t>(chunk), loop).count * element_bytes;
 }
 
 Geometry geometry_of(const SimJob& job, const Program& program, int channel) {

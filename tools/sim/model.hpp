@@ -8,19 +8,22 @@
 #include <vector>
 
 #include "core/base/result.hpp"
+#include "core/schedule/channel_order.hpp"
 #include "kernels/layout/geometry.hpp"
 #include "kernels/layout/protocol.hpp"
 #include "kernels/program/algorithms.hpp"
 #include "tools/fabric/fabric.hpp"
+#include "tools/sim/work.hpp"
 
 namespace plexus {
 
 /// A message of b bytes takes latency_us + b * us_per_byte from its sending to its arrival; its
-/// sender is busy for message_us.
+/// sender and its receiver are busy for message_us each, and for what `work` says.
 struct SimLink {
   double latency_us = 0;  // > 0
   double us_per_byte = 0;
   double message_us = 0;
+  SimWork work = {};
 };
 
 enum class SimLinkKind : uint8_t { kNear, kFar, kWide };
@@ -49,7 +52,17 @@ struct SimJob {
   std::vector<int> datacenters;  // by rank, in blocks; empty: one
   // by datacenter: the one above it in trees, -1 at the root; empty: the one before it
   std::vector<int> above = {};
+  // by channel, modulo their number; empty: rings follow the numbers of ranks
+  std::vector<ChannelOrder> orders = {};
   SimCosts costs;
+  int calls = 1;  // one after the other, each begun by a rank when it has done its part of the last
+  // Cores of a node, which its ranks share: each rank is one thread, on core number local rank
+  // modulo cores. 0: all lanes run at the same time, as blocks of a GPU.
+  int cores = 0;
+  double call_us = 0;        // of its rank, at the end of a call
+  double turn_us = 0;        // when a core goes from one rank to another
+  bool exact_spans = false;  // chunks have the bytes that they have, and empty ones are skipped
+  uint64_t node_bytes = 0;   // of the buffers of all ranks of a node, for SimWork
 
   [[nodiscard]] SimLinkKind kind_of(int rank, int peer) const {
     const auto a = static_cast<size_t>(rank);
@@ -72,9 +85,14 @@ constexpr double wire_factor(Protocol protocol) {
   return protocol == Protocol::kLL ? kLL : protocol == Protocol::kLL128 ? kLL128 : 1;
 }
 
-/// Bytes of each chunk in `loop`. All chunks of a loop count as equally long; in the last one that
-/// is up to a chunk more than the library sends.
+/// Bytes of the first chunk in `loop`. All chunks of a loop count as equally long; in the last one
+/// that is up to a chunk more than the library sends.
 uint64_t chunk_bytes(const Geometry& geometry, uint32_t loop, uint32_t element_bytes);
+/// Bytes that `step` moves in `loop`: those of its own chunk, as in the executor.
+uint64_t step_bytes(const Geometry& geometry,
+                    const Step& step,
+                    uint32_t loop,
+                    uint32_t element_bytes);
 
 /// The elements of `job` that `channel` moves, as the library divides them.
 Geometry geometry_of(const SimJob& job, const Program& program, int channel);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -32,37 +33,40 @@ struct RankView {
   std::vector<std::vector<uint32_t>> firsts;  // [lane][steps + 1]
 };
 
-std::vector<int> ring_of(const SimJob& job) {
-  std::vector<int> ring(static_cast<size_t>(job.nranks));
-  std::iota(ring.begin(), ring.end(), 0);
-  return ring;
-}
-
-std::vector<int> nodes_of(const SimJob& job) {
-  std::vector<int> nodes;
+ChannelOrder order_by_number(const SimJob& job) {
+  ChannelOrder order;
+  order.ring.resize(static_cast<size_t>(job.nranks));
+  std::iota(order.ring.begin(), order.ring.end(), 0);
   for (int place = 0; place < job.nranks; place += job.ranks_per_node) {
-    nodes.push_back(place);
+    order.nodes.push_back(place);
   }
-  return nodes;
+  order.datacenters = job.datacenters;
+  order.above = job.above;
+  return order;
 }
 
 class Recorder {
  public:
-  explicit Recorder(const SimJob& job) : job_(job), ring_(ring_of(job)), nodes_(nodes_of(job)) {}
+  explicit Recorder(const SimJob& job) : job_(job), orders_(job.orders) {
+    if (orders_.empty()) {
+      orders_.push_back(order_by_number(job));
+    }
+  }
 
   [[nodiscard]] RankView view(int rank) const {
     RankView view;
     std::map<End, uint32_t> known;
     uint32_t lane_number = 0;
     for (int channel = 0; channel < job_.channels; ++channel) {
+      const ChannelOrder& order = orders_[static_cast<size_t>(channel) % orders_.size()];
       view.programs.push_back(std::make_unique<Program>(
           program_of(*job_.algorithm, {.rank = rank,
-                                       .ring = ring_,
+                                       .ring = order.ring,
                                        .root = job_.root,
                                        .variant = channel % job_.algorithm->variants,
-                                       .nodes = nodes_,
-                                       .datacenters = job_.datacenters,
-                                       .above = job_.above})));
+                                       .nodes = order.nodes,
+                                       .datacenters = order.datacenters,
+                                       .above = order.above})));
       const Program& program = *view.programs.back();
       for (const Lane& lane : program.lanes) {
         auto& places = view.places.emplace_back();
@@ -98,8 +102,7 @@ class Recorder {
 
  private:
   const SimJob& job_;
-  std::vector<int> ring_;
-  std::vector<int> nodes_;
+  std::vector<ChannelOrder> orders_;
 };
 
 /// A step as far as times depend on it.
@@ -149,22 +152,73 @@ uint32_t find_other(const std::vector<End>& ends, int rank, const End& end) {
   return static_cast<uint32_t>(std::find(ends.begin(), ends.end(), other) - ends.begin());
 }
 
-/// Whether every rank does what the rank `period` before it does, with all peers as much further:
-/// one in each place of a node of a ring. Looked at for some ranks only (symmetry_test.cpp compares
-/// all bits up to 512).
-bool is_shifted(const Recorder& recorder, int period) {
+/// Ranks that are the same node after node all around each datacenter: the rank `period` further in
+/// its datacenter does the same with peers as much further in theirs, all taken modulo their size.
+class Shift {
+ public:
+  /// nullopt: datacenters are not equally large, or no whole number of nodes, or rings do not
+  /// follow the numbers of ranks.
+  static std::optional<Shift> find(const SimJob& job) {
+    const std::vector<int>& datacenters = job.datacenters;
+    const int count = datacenters.empty() ? 1 : datacenters.back() + 1;
+    const int size = job.nranks / count;
+    const auto is_block = [&](int rank) {
+      return datacenters.empty() || datacenters[static_cast<size_t>(rank)] == rank / size;
+    };
+    for (int rank = 0; rank < job.nranks; ++rank) {
+      if (!is_block(rank)) {
+        return std::nullopt;
+      }
+    }
+    if (job.nranks % count != 0 || size % job.ranks_per_node != 0 || !job.orders.empty()) {
+      return std::nullopt;
+    }
+    return Shift(count, size, job.ranks_per_node);
+  }
+
+  /// One of each place in a node, of each datacenter.
+  [[nodiscard]] std::vector<int> members() const {
+    std::vector<int> members;
+    for (int datacenter = 0; datacenter < datacenters_; ++datacenter) {
+      for (int place = 0; place < period_; ++place) {
+        members.push_back(datacenter * size_ + place);
+      }
+    }
+    return members;
+  }
+  /// The place of the member that stands for `rank`.
+  [[nodiscard]] int place_of(int rank) const {
+    return rank / size_ * period_ + rank % size_ % period_;
+  }
+  [[nodiscard]] int member_of(int rank) const {
+    return rank / size_ * size_ + rank % size_ % period_;
+  }
+  /// What `peer` is to `rank`, is the result to its member.
+  [[nodiscard]] int as_seen(int rank, int peer) const {
+    const int distance = rank - member_of(rank);
+    return peer / size_ * size_ + (peer % size_ - distance + size_) % size_;
+  }
+
+ private:
+  Shift(int datacenters, int size, int period)
+      : datacenters_(datacenters), size_(size), period_(period) {}
+
+  int datacenters_;
+  int size_;  // of each
+  int period_;
+};
+
+/// Looked at for some ranks only (symmetry_test.cpp compares all bits up to 512).
+bool is_shifted(const Recorder& recorder, const Shift& shift) {
   constexpr int kLookedAt = 16;
   const int nranks = recorder.job().nranks;
-  if (nranks % period != 0) {
-    return false;
-  }
   for (int i = 1; i <= kLookedAt; ++i) {
     const int rank = static_cast<int>(int64_t{nranks - 1} * i / kLookedAt);
-    const int first = rank % period;
+    const int first = shift.member_of(rank);
     const RankView one = recorder.view(first);
     RankView other = recorder.view(rank);
     for (End& end : other.ends) {
-      end.peer = (end.peer - rank + first + nranks) % nranks;
+      end.peer = shift.as_seen(rank, end.peer);
     }
     if (one.ends != other.ends ||
         describe(one, recorder, first) != describe(other, recorder, first)) {
@@ -313,23 +367,22 @@ class Joiner {
 };
 
 /// Of programs that are the same all around the ring.
-Result<SimNetwork> make_shifted_network(const Recorder& recorder, int period) {
+Result<SimNetwork> make_shifted_network(const Recorder& recorder, const Shift& shift) {
   const int nranks = recorder.job().nranks;
-  std::vector<int> members(static_cast<size_t>(period));
-  std::iota(members.begin(), members.end(), 0);
-  Joiner joiner(recorder, members);
+  Joiner joiner(recorder, shift.members());
   auto network = joiner.join(
-      [period](int rank) { return static_cast<uint32_t>(rank % period); },
+      [&](int rank) { return static_cast<uint32_t>(shift.place_of(rank)); },
       [&](int rank, const End& end) {
-        const int member = end.peer % period;
-        const int as_seen = (rank - end.peer + member + nranks) % nranks;
-        return find_other(
-            joiner.views()[static_cast<size_t>(member)].ends, as_seen,
-            {.peer = member, .channel = end.channel, .number = end.number, .sends = end.sends});
+        return find_other(joiner.views()[static_cast<size_t>(shift.place_of(end.peer))].ends,
+                          shift.as_seen(end.peer, rank),
+                          {.peer = shift.member_of(end.peer),
+                           .channel = end.channel,
+                           .number = end.number,
+                           .sends = end.sends});
       });
   if (network.has_value()) {
     for (int rank = 0; rank < nranks; ++rank) {
-      network.value().class_of.push_back(static_cast<uint32_t>(rank % period));
+      network.value().class_of.push_back(static_cast<uint32_t>(shift.place_of(rank)));
     }
   }
   return network;
@@ -353,7 +406,9 @@ Result<void> check(const SimJob& job) {
 Result<SimNetwork> make_network(const SimJob& job) {
   PLEXUS_TRY(check(job));
   const Recorder recorder(job);
-  Joiner joiner(recorder, ring_of(job));
+  std::vector<int> all(static_cast<size_t>(job.nranks));
+  std::iota(all.begin(), all.end(), 0);
+  Joiner joiner(recorder, std::move(all));
   return joiner.join([](int rank) { return static_cast<uint32_t>(rank); },
                      [&joiner](int rank, const End& end) {
                        return find_other(joiner.views()[static_cast<size_t>(end.peer)].ends, rank,
@@ -370,8 +425,9 @@ Result<SimNetwork> make_symmetric_network(const SimJob& job, size_t steps_record
     steps += program->step_count();
   }
   steps *= static_cast<size_t>(job.nranks);
-  if (steps > steps_recorded && is_shifted(recorder, job.ranks_per_node)) {
-    return make_shifted_network(recorder, job.ranks_per_node);
+  const std::optional<Shift> shift = Shift::find(job);
+  if (steps > steps_recorded && shift.has_value() && is_shifted(recorder, *shift)) {
+    return make_shifted_network(recorder, *shift);
   }
   constexpr size_t kStepsMax = size_t{1} << 33;
   if (steps > kStepsMax) {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "tools/fabric/fabric.hpp"
+#include "tools/sim/faults.hpp"
 #include "tools/sim/network.hpp"
 
 namespace plexus {
@@ -34,18 +35,29 @@ struct SimWatch {
   std::function<void(const SimRate& rate)> on_rate;
 };
 
+/// What a lane waits for that will never come.
+struct SimWait {
+  int rank = 0;
+  int peer = 0;
+  bool receives = false;  // a message of the peer; else that the peer takes one
+};
+
 struct SimResult {
-  double time_us = 0;     // of the last rank
+  double time_us = 0;     // of the last rank; infinite if one never ends
   uint64_t messages = 0;  // of all ranks in the network
   uint64_t events = 0;
-  std::vector<double> rank_us;  // [SimNetwork::ranks] when each has done its part
+  std::vector<double> rank_us;     // [SimNetwork::ranks] when each has done its part
+  std::vector<double> wide_bytes;  // likewise: sent to other datacenters
+  std::vector<SimWait> waits;      // of lanes that never end, since a link is cut
 };
 
 /// Without a fabric, a rank's messages to and from its node, and those to and from others, go
 /// through one port each, one message after the other; nothing else is shared. With one, messages
-/// between nodes share its links fairly (max-min), and the network must have all ranks.
+/// between nodes share its links fairly (max-min), and the network must have all ranks; also with
+/// `faults`.
 Result<SimResult> simulate(const SimNetwork& network,
                            const Fabric* fabric = nullptr,
-                           const SimWatch& watch = {});
+                           const SimWatch& watch = {},
+                           const SimFaults* faults = nullptr);
 
 }  // namespace plexus

@@ -8,6 +8,7 @@
 
 #include "core/datacenter/datacenter_map.hpp"
 #include "core/schedule/partition.hpp"
+#include "core/topo/join.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/sim/trace.hpp"
 
@@ -16,6 +17,15 @@ namespace {
 
 constexpr double kBytesPerUsOfGbit = 125;
 constexpr double kBytesPerUsOfGb = 1000;
+constexpr double kNoLatencyUs = 1e-4;
+// Of a calibrated job with so many ranks all are simulated, with every chunk as long as it is.
+constexpr int kExactRanksMax = 1024;
+
+/// Of a rank's input and output, out of place. `bytes`: of the larger one.
+uint64_t buffers_bytes(Collective collective, uint64_t bytes, int nranks) {
+  const bool one_is_a_block = is_blocked(collective) && collective != Collective::kAllToAll;
+  return bytes + (one_is_a_block ? bytes / static_cast<uint64_t>(nranks) : bytes);
+}
 
 /// By rank: those of the fabric, or equal parts; empty: one.
 std::vector<int> datacenters_of(const SimOptions& options, const Fabric* fabric) {
@@ -30,9 +40,45 @@ std::vector<int> datacenters_of(const SimOptions& options, const Fabric* fabric)
   return datacenters.back() == datacenters.front() ? std::vector<int>{} : datacenters;
 }
 
-/// By datacenter: the one above it in trees, all joined by equal links.
-std::vector<int> above_of(const std::vector<int>& datacenters) {
-  return datacenters.empty() ? std::vector<int>{} : find_tree(datacenters.back() + 1);
+/// The orders of the channels as the library makes them (core/topo): each leaves a node by another
+/// of its ranks.
+Result<std::vector<ChannelOrder>> join_orders(const SimOptions& options, const SimJob& job) {
+  NodeChannels node;
+  for (int channel = 0; channel < job.ranks_per_node; ++channel) {
+    std::vector<int> chain;
+    for (int place = 1; place <= job.ranks_per_node; ++place) {
+      chain.push_back((channel + place) % job.ranks_per_node);
+    }
+    node.ring.ranks.push_back(chain);
+    node.tree.ranks.push_back(std::move(chain));
+  }
+  std::vector<ClusterNode> nodes;
+  JoinOptions join{.limits = {.min = job.channels, .max = job.channels}, .datacenters = {}};
+  join.datacenters.scatter = *options.scatters;
+  join.datacenters.every_node = true;
+  for (int first = 0; first < job.nranks; first += job.ranks_per_node) {
+    nodes.push_back({.found = &node, .rank_offset = first});
+    join.datacenters.of_node.push_back(job.datacenters[static_cast<size_t>(first)]);
+  }
+  PLEXUS_TRY(joined, join_nodes(nodes, join));
+  std::vector<ChannelOrder> orders;
+  for (std::vector<int>& ring : joined.rings) {
+    // a node's ranks are together, also around the end
+    const auto node_at = [&](size_t place) { return ring[place] / job.ranks_per_node; };
+    while (node_at(ring.size() - 1) == node_at(0)) {
+      std::rotate(ring.begin(), ring.end() - 1, ring.end());
+    }
+    ChannelOrder& order = orders.emplace_back();
+    for (size_t place = 0; place < ring.size(); ++place) {
+      order.datacenters.push_back(job.datacenters[static_cast<size_t>(ring[place])]);
+      if (place == 0 || node_at(place) != node_at(place - 1)) {
+        order.nodes.push_back(static_cast<int>(place));
+      }
+    }
+    order.ring = std::move(ring);
+    order.above = job.above;
+  }
+  return orders;
 }
 
 SimJob job_of(const SimOptions& options,
@@ -40,6 +86,7 @@ SimJob job_of(const SimOptions& options,
               uint64_t bytes,
               const Fabric* fabric) {
   const bool on_fabric = fabric != nullptr;
+  ChannelOrder order = order_of(options, fabric);
   SimJob job;
   job.algorithm = &algorithm;
   job.nranks = options.nranks;
@@ -49,31 +96,115 @@ SimJob job_of(const SimOptions& options,
   job.element_bytes = 4;
   job.count = std::max<uint64_t>(1, bytes / job.element_bytes / blocks);
   job.root = options.root;
-  job.channels = options.channels > 0 ? options.channels : algorithm.variants;
-  job.slot_bytes = static_cast<uint32_t>(options.slot_bytes);
+  // host ranks use one channel, others as many as the algorithm has different programs
+  job.channels = options.channels > 0              ? options.channels
+                 : options.calibration.has_value() ? 1
+                                                   : algorithm.variants;
+  job.slot_bytes = slot_bytes_of(options);
   job.protocol = options.protocol;
-  job.costs.near = {.latency_us = options.near_latency_us,
-                    .us_per_byte = 1 / (options.near_gbit_per_s * kBytesPerUsOfGbit),
-                    .message_us = options.message_us};
-  job.costs.far = {.latency_us = options.latency_us,
-                   .us_per_byte = on_fabric ? 0 : 1 / (options.gbit_per_s * kBytesPerUsOfGbit),
-                   .message_us = options.message_us};
-  // a fabric has the latency of its cables, also between datacenters
-  job.costs.wide = {
-      .latency_us = on_fabric ? options.latency_us : options.wide_latency_us,
-      .us_per_byte = on_fabric ? 0 : 1 / (options.wide_gbit_per_s * kBytesPerUsOfGbit),
-      .message_us = options.message_us};
-  job.datacenters = datacenters_of(options, fabric);
-  job.above = above_of(job.datacenters);
-  job.costs.reduce_us_per_byte =
-      options.reduce_gb_per_s > 0 ? 1 / (options.reduce_gb_per_s * kBytesPerUsOfGb) : 0;
+  job.costs = costs_of(options, on_fabric);
+  job.calls = options.calls;
+  job.datacenters = std::move(order.datacenters);
+  job.above = std::move(order.above);
+  if (options.calibration.has_value()) {
+    const uint64_t ranks = static_cast<uint64_t>(std::min(options.nranks, options.ranks_per_node));
+    job.cores = options.cores > 0 ? options.cores : options.calibration->cores;
+    job.turn_us = options.calibration->turn_us;
+    job.call_us = options.nranks > options.ranks_per_node ? job.costs.far.work.call_us
+                                                          : job.costs.near.work.call_us;
+    job.node_bytes = ranks * buffers_bytes(algorithm.collective, bytes, options.nranks);
+    job.exact_spans = options.nranks <= kExactRanksMax;
+  }
   return job;
+}
+
+/// Whether all ranks are simulated, and not one of each class.
+bool needs_all_ranks(const SimOptions& options, const SimJob& job, const Fabric* fabric) {
+  return fabric != nullptr || !options.trace.empty() || options.faults.has_value() ||
+         job.exact_spans || (job.cores > 0 && job.cores < std::min(job.ranks_per_node, job.nranks));
+}
+
+/// Whether what the job uses was measured.
+Result<void> check_calibration(const SimOptions& options) {
+  const bool uses_net = options.near_is_net || options.nranks > options.ranks_per_node;
+  if (options.calibration.has_value() && uses_net && options.calibration->net.slot_bytes == 0) {
+    return fail(Code::kInvalidArgument,
+                "--calibration: the file has no costs of sockets: make it with `plexus tune "
+                "--only-messages --net`");
+  }
+  return ok();
 }
 
 }  // namespace
 
+SimCosts costs_of(const SimOptions& options, bool on_fabric) {
+  const auto us_per_byte = [](double gbit_per_s) {
+    return gbit_per_s > 0 ? 1 / (gbit_per_s * kBytesPerUsOfGbit) : 0;
+  };
+  // What was measured has the latency and the copies of processes of a host: no link adds to them
+  // but those of the flags.
+  const bool measured = options.calibration.has_value();
+  const auto latency_or = [measured](const std::optional<double>& flag, double otherwise) {
+    return flag.value_or(measured ? kNoLatencyUs : otherwise);
+  };
+  const auto rate_or = [measured](const std::optional<double>& flag, double otherwise) {
+    return flag.value_or(measured ? 0 : otherwise);
+  };
+  SimCosts costs;
+  costs.near = {.latency_us = latency_or(options.near_latency_us, 0.5),
+                .us_per_byte = us_per_byte(rate_or(options.near_gbit_per_s, 1600)),
+                .message_us = options.message_us};
+  costs.far = {.latency_us = latency_or(options.latency_us, 2),
+               .us_per_byte = on_fabric ? 0 : us_per_byte(rate_or(options.gbit_per_s, 200)),
+               .message_us = options.message_us};
+  // a fabric has the latency of its cables, also between datacenters
+  costs.wide = {.latency_us = on_fabric ? costs.far.latency_us : options.wide_latency_us,
+                .us_per_byte = on_fabric ? 0 : us_per_byte(options.wide_gbit_per_s),
+                .message_us = options.message_us};
+  costs.reduce_us_per_byte =
+      options.reduce_gb_per_s > 0 ? 1 / (options.reduce_gb_per_s * kBytesPerUsOfGb) : 0;
+  if (measured) {
+    costs.near.work = options.near_is_net ? options.calibration->net : options.calibration->host;
+    costs.far.work = costs.wide.work = options.calibration->net;
+  }
+  return costs;
+}
+
+uint32_t slot_bytes_of(const SimOptions& options) {
+  const bool in_memory = options.calibration.has_value() && !options.near_is_net &&
+                         options.nranks <= options.ranks_per_node;
+  return static_cast<uint32_t>(
+      options.slot_bytes.value_or(in_memory ? kSlotBytesOfMemory : kSlotBytesOfNetwork));
+}
+
 double SimRow::algbw_gb_per_s() const {
   return static_cast<double>(bytes) / (result.time_us * kBytesPerUsOfGb);
+}
+
+double SimRow::node_wide_gbit_per_s() const {
+  return node_wide_bytes / (result.time_us * kBytesPerUsOfGbit);
+}
+
+Result<void> SimRow::check_ends() const {
+  if (result.waits.empty()) {
+    return ok();
+  }
+  constexpr size_t kNamed = 8;
+  std::vector<std::string> named;
+  for (const SimWait& wait : result.waits) {
+    std::string text = wait.receives
+                           ? fmt::format("rank {} for a message of rank {}", wait.rank, wait.peer)
+                           : fmt::format("rank {} for rank {} to take one", wait.rank, wait.peer);
+    if (named.size() < kNamed && (named.empty() || named.back() != text)) {
+      named.push_back(std::move(text));
+    }
+  }
+  return fail(
+      Code::kRemoteError,
+      "{} of {} bytes never ends, because a link is cut: {} lanes wait, {}{} (in a real run "
+      "the ranks get an error)",
+      algorithm, bytes, result.waits.size(), fmt::join(named, ", "),
+      result.waits.size() > kNamed ? ", ..." : "");
 }
 
 ChannelOrder order_of(const SimOptions& options, const Fabric* fabric) {
@@ -85,7 +216,9 @@ ChannelOrder order_of(const SimOptions& options, const Fabric* fabric) {
     }
   }
   order.datacenters = datacenters_of(options, fabric);
-  order.above = above_of(order.datacenters);
+  if (!order.datacenters.empty()) {
+    order.above = find_tree(order.datacenters.back() + 1);  // all are joined by equal links
+  }
   return order;
 }
 
@@ -93,19 +226,39 @@ Result<SimRow> simulate_call(const SimOptions& options,
                              const Algorithm& algorithm,
                              uint64_t bytes,
                              const Fabric* fabric) {
-  const SimJob job = job_of(options, algorithm, bytes, fabric);
-  PLEXUS_TRY(network, fabric == nullptr && options.trace.empty() ? make_symmetric_network(job)
-                                                                 : make_network(job));
+  SimJob job = job_of(options, algorithm, bytes, fabric);
+  PLEXUS_TRY(check_calibration(options));
+  if (options.scatters.has_value()) {
+    if (job.datacenters.empty() || job.nranks % job.ranks_per_node != 0) {
+      return fail(Code::kInvalidArgument,
+                  "--scatter: expects several datacenters (--dcs), and as many ranks on each node");
+    }
+    PLEXUS_TRY(orders, join_orders(options, job));
+    job.orders = std::move(orders);
+  }
+  PLEXUS_TRY(network, needs_all_ranks(options, job, fabric) ? make_network(job)
+                                                            : make_symmetric_network(job));
   SimTrace trace(network, fabric);
-  PLEXUS_TRY(result, simulate(network, fabric, options.trace.empty() ? SimWatch{} : trace.watch()));
+  PLEXUS_TRY(result, simulate(network, fabric, options.trace.empty() ? SimWatch{} : trace.watch(),
+                              options.faults.has_value() ? &*options.faults : nullptr));
   if (!options.trace.empty()) {
     PLEXUS_TRY(write_json(options.trace, trace.format()));
   }
-  return SimRow{.bytes = bytes,
-                .algorithm = algorithm.family,
-                .channels = job.channels,
-                .result = std::move(result),
-                .simulated = network.ranks.size()};
+  result.time_us /= options.calls;
+  std::vector<double> by_node(
+      static_cast<size_t>((job.nranks + job.ranks_per_node - 1) / job.ranks_per_node));
+  for (int rank = 0; rank < job.nranks; ++rank) {
+    const auto place = static_cast<size_t>(rank);
+    by_node[place / static_cast<size_t>(job.ranks_per_node)] +=
+        result.wide_bytes[network.class_of.empty() ? place : network.class_of[place]];
+  }
+  return SimRow{
+      .bytes = bytes,
+      .algorithm = algorithm.family,
+      .channels = job.channels,
+      .result = std::move(result),
+      .simulated = network.ranks.size(),
+      .node_wide_bytes = *std::max_element(by_node.begin(), by_node.end()) / options.calls};
 }
 
 Result<std::vector<const Algorithm*>> list_algorithms(const SimOptions& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct SimOptions {
   int nranks = 8;
   int ranks_per_node = 1;
   int datacenters = 1;
+  // Whether the channels of rings go from one datacenter to the other at different nodes. nullopt:
+  // rings follow the numbers of ranks, in all channels.
+  std::optional<bool> scatters;
   size_t bytes_first = 8;
   size_t bytes_last = 0;  // 0: as bytes_first
   int factor = 4;
@@ -24,17 +28,25 @@ struct SimOptions {
   Protocol protocol = Protocol::kSimple;
   int channels = 0;  // 0: as many as the algorithm has different programs
   int root = 0;
-  size_t slot_bytes = kSlotBytesOfNetwork;
-  std::string program;  // a file, in place of algorithms of the table
+  std::optional<size_t> slot_bytes;  // as the library, if there is a calibration
+  std::string program;               // a file, in place of algorithms of the table
   // costs
-  double latency_us = 2;
-  double gbit_per_s = 200;
-  double near_latency_us = 0.5;
-  double near_gbit_per_s = 1600;
+  std::optional<double> latency_us;
+  std::optional<double> gbit_per_s;
+  std::optional<double> near_latency_us;
+  std::optional<double> near_gbit_per_s;
   double wide_latency_us = 5000;
   double wide_gbit_per_s = 100;
   double message_us = 0;
   double reduce_gb_per_s = 0;  // 0: infinitely fast
+  // What messages cost processors; between ranks of a node as over sockets, if `near_is_net`.
+  std::optional<SimCalibration> calibration;
+  bool near_is_net = false;
+  int cores = 0;  // of a node; 0: those of the calibration
+  int calls = 1;
+  std::string faults_text;  // a script, or @FILE
+  int seed = 1;
+  std::optional<SimFaults> faults;  // of the text
   std::string fabric_file;
   // policies
   std::vector<std::string> tuners;
@@ -52,11 +64,22 @@ struct SimRow {
   SimResult result;
   size_t simulated = 0;  // ranks
 
+  /// An Error says who waits for whom, if a cut link keeps the call from ending.
+  [[nodiscard]] Result<void> check_ends() const;
+
+  double node_wide_bytes = 0;  // sent to other datacenters by the node that sends most
+
   [[nodiscard]] double algbw_gb_per_s() const;
+  /// What the node that sends most sends to other datacenters, over the time of the call.
+  [[nodiscard]] double node_wide_gbit_per_s() const;
 };
 
 /// The ranks of `options` in order, for the costs that tuners are told.
 ChannelOrder order_of(const SimOptions& options, const Fabric* fabric);
+
+/// Costs of links and messages: those of flags, or their defaults.
+SimCosts costs_of(const SimOptions& options, bool on_fabric);
+uint32_t slot_bytes_of(const SimOptions& options);
 
 /// `fabric` may be nullptr.
 Result<SimRow> simulate_call(const SimOptions& options,

@@ -16,13 +16,17 @@
 namespace plexus {
 namespace {
 
-plexus_tuner_link_t describe_link(uint64_t count, double latency_us, double gbit_per_s) {
+plexus_tuner_link_t describe_link(uint64_t count, const SimLink& cost) {
   constexpr double kNsOfUs = 1000;
-  constexpr double kMbitOfGbit = 1000;
+  constexpr double kMbitPerSOfBytesPerUs = 8;
   plexus_tuner_link_t link{};
   link.count = static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
-  link.latency_ns = static_cast<uint64_t>(std::max(1.0, latency_us * kNsOfUs));
-  link.bandwidth_mbit_per_s = static_cast<uint64_t>(std::max(1.0, gbit_per_s * kMbitOfGbit));
+  link.latency_ns = static_cast<uint64_t>(cost.latency_us * kNsOfUs);  // 0: unknown
+  link.bandwidth_mbit_per_s = 0;                                       // not limited
+  if (cost.us_per_byte > 0) {
+    link.bandwidth_mbit_per_s =
+        static_cast<uint64_t>(std::max(1.0, kMbitPerSOfBytesPerUs / cost.us_per_byte));
+  }
   return link;
 }
 
@@ -38,7 +42,7 @@ plexus_tuner_comm_t describe_cluster(const SimOptions& options, const ChannelOrd
   comm.ranks_per_node_max = static_cast<uint32_t>(per_node);
   comm.cores_per_node_min = static_cast<uint32_t>(per_node);
   comm.comm_id = 1;
-  comm.slot_bytes = static_cast<uint32_t>(options.slot_bytes);
+  comm.slot_bytes = slot_bytes_of(options);
   const uint64_t all = nranks * (nranks - 1) / 2;
   const uint64_t near = nranks * (per_node - 1) / 2;
   uint64_t wide = 0;
@@ -53,13 +57,11 @@ plexus_tuner_comm_t describe_cluster(const SimOptions& options, const ChannelOrd
       wide += size * (nranks - size) / 2;
     }
   }
-  comm.links[PLEXUS_LINK_HOST] =
-      describe_link(near, options.near_latency_us, options.near_gbit_per_s);
-  comm.links[PLEXUS_LINK_NET] =
-      describe_link(all - std::min(all, near + wide), options.latency_us, options.gbit_per_s);
+  const SimCosts costs = costs_of(options, false);
+  comm.links[PLEXUS_LINK_HOST] = describe_link(near, costs.near);
+  comm.links[PLEXUS_LINK_NET] = describe_link(all - std::min(all, near + wide), costs.far);
   if (wide > 0) {
-    comm.links[PLEXUS_LINK_XDC] =
-        describe_link(wide, options.wide_latency_us, options.wide_gbit_per_s);
+    comm.links[PLEXUS_LINK_XDC] = describe_link(wide, costs.wide);
   }
   return comm;
 }
@@ -108,7 +110,7 @@ Result<PolicyRow> Policies::simulate_policy(const Policy& policy,
                           .root = call.root,
                           .channels_min = 1,
                           .channels_max = kChannelsMax,
-                          .slot_bytes = static_cast<uint32_t>(call.slot_bytes),
+                          .slot_bytes = slot_bytes_of(call),
                           .nodes = (call.nranks + call.ranks_per_node - 1) / call.ranks_per_node,
                           .ranks_per_node_max = std::min(call.ranks_per_node, call.nranks),
                           .collnet = &kNoCollnet,
@@ -154,10 +156,12 @@ Result<PolicySize> Policies::compare(Collective collective, uint64_t bytes) cons
   PLEXUS_TRY(all, list_algorithms(call));
   for (const Algorithm* const algorithm : all) {
     PLEXUS_TRY(row, simulate_call(call, *algorithm, bytes, fabric_));
+    PLEXUS_TRY(row.check_ends());
     take_if_better(row);
   }
   for (const Policy& policy : policies_) {
     PLEXUS_TRY(row, simulate_policy(policy, call, bytes));
+    PLEXUS_TRY(row.chosen.check_ends());
     take_if_better(row.chosen);
     size.rows.push_back(std::move(row));
   }

@@ -70,6 +70,7 @@ HostNumbers fit_host(const HostTimes& times, const LinkTimes& near, const LinkNu
 std::string format_calibration(const std::vector<NamedLink>& links,
                                const HostNumbers& host,
                                const std::vector<MeasuredCall>& measured,
+                               const nlohmann::ordered_json& messages,
                                const std::string& about) {
   nlohmann::ordered_json json;
   json["about"] = about;
@@ -78,8 +79,10 @@ std::string format_calibration(const std::vector<NamedLink>& links,
                                 {"message_us", link.numbers.message_us},
                                 {"us_per_byte", link.numbers.us_per_byte}};
   }
-  json["host"] = {{"reduce_us_per_byte", host.reduce_us_per_byte}, {"spread", host.spread}};
-  if (host.turn_us >= 0) {
+  if (!links.empty()) {
+    json["host"] = {{"reduce_us_per_byte", host.reduce_us_per_byte}, {"spread", host.spread}};
+  }
+  if (!links.empty() && host.turn_us >= 0) {
     json["host"]["turn_us"] = host.turn_us;
   }
   for (const MeasuredCall& call : measured) {
@@ -89,6 +92,7 @@ std::string format_calibration(const std::vector<NamedLink>& links,
                                 {"bytes", call.bytes},
                                 {"time_us", call.time_us}});
   }
+  json["messages"] = messages;
   return json.dump(1) + "\n";
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 namespace plexus::tune {
 
 /// Times in us with 2 ranks over one class of link.
@@ -65,10 +67,12 @@ struct MeasuredCall {
   std::vector<size_t> bytes;
   std::map<std::string, std::vector<double>> time_us;
 };
-/// The text of a calibration file. `about`: a description of the measurements for readers.
+/// The text of a calibration file. `messages`: of format_messages(). `about`: a description of the
+/// measurements for readers. Nothing is written of what has no links.
 std::string format_calibration(const std::vector<NamedLink>& links,
                                const HostNumbers& host,
                                const std::vector<MeasuredCall>& measured,
+                               const nlohmann::ordered_json& messages,
                                const std::string& about);
 
 }  // namespace plexus::tune

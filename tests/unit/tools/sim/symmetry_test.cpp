@@ -70,6 +70,36 @@ TEST(Symmetry, GivesTheSameBitsWhereProgramsAreSeenToBeTheSameAllAroundTheRing) 
   }
 }
 
+TEST(Symmetry, GivesTheSameBitsWhereProgramsAreTheSameAllAroundEachDatacenter) {
+  // with three, chunks are taken in the same order everywhere, and no two ranks are alike
+  for (const int datacenters : {2}) {
+    for (const int per_node : {1, 4}) {
+      const int size = 48;
+      SimJob job = with_costs(make_job("hierarchical_all_reduce", datacenters * size, 1 << 20));
+      job.ranks_per_node = per_node;
+      for (int rank = 0; rank < job.nranks; ++rank) {
+        job.datacenters.push_back(rank / size);
+      }
+      const auto shifted = make_symmetric_network(job, 0);
+      ASSERT_TRUE(shifted.has_value());
+      EXPECT_EQ(shifted.value().ranks.size(), static_cast<size_t>(datacenters * per_node));
+      const SimResult part = run(shifted);
+      const SimResult whole = run(make_network(job));
+      for (size_t rank = 0; rank < whole.rank_us.size(); ++rank) {
+        ASSERT_EQ(whole.rank_us[rank], part.rank_us[shifted.value().class_of[rank]]) << rank;
+      }
+    }
+  }
+}
+
+TEST(Symmetry, OfUnequalDatacentersIsNotAssumed) {
+  SimJob job = with_costs(make_job("hierarchical_all_reduce", 12, 1 << 16));
+  job.datacenters = {0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1};
+  const auto network = make_symmetric_network(job, 0);
+  ASSERT_TRUE(network.has_value());
+  EXPECT_GT(network.value().ranks.size(), 2U);
+}
+
 TEST(Symmetry, NeedsFewRanksOfMany) {
   const auto ring = make_symmetric_network(make_job("ring_all_reduce", 512, 1 << 20));
   ASSERT_TRUE(ring.has_value());

@@ -81,11 +81,12 @@ TEST(TuneFit, WritesWhatWasMeasuredAndNothingElse) {
   HostTimes times = host_times(0.5, 0.4);
   const LinkTimes near = times_of(kLink, kReduce);
   const auto text = [&] {
-    return nlohmann::json::parse(
-        format_calibration({{"host", kLink}}, fit_host(times, near, kLink),
-                           {{"host", 4, "reduce", {64, 256}, {{"ring", {0.5, 1}}}}}, "here"));
+    return nlohmann::json::parse(format_calibration(
+        {{"host", kLink}}, fit_host(times, near, kLink),
+        {{"host", 4, "reduce", {64, 256}, {{"ring", {0.5, 1}}}}}, {{"cores", 2}}, "here"));
   };
   EXPECT_EQ(text()["about"], "here");
+  EXPECT_EQ(text()["messages"]["cores"], 2);
   EXPECT_EQ(text()["links"].size(), 1U);
   EXPECT_DOUBLE_EQ(text()["links"]["host"]["us_per_byte"].get<double>(), kLink.us_per_byte);
   EXPECT_TRUE(text()["host"].contains("turn_us"));

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of calls whose messages have known costs lead back to these costs.
+#include "tools/cli/tune/messages.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace plexus::tune {
+namespace {
+
+constexpr double kCall = 0.06;
+constexpr double kSend = 0.03;
+constexpr double kRecv = 0.05;
+constexpr double kCombine = 0.07;
+constexpr double kApart = 0.09;
+constexpr double kCopy = 0.02;
+
+/// Where the sender has done `early` of its part when the message arrives.
+MessageTimes times_of(double send, double recv, double early) {
+  MessageTimes times;
+  for (const size_t bytes : {kChunkBytes, size_t{1024}}) {
+    times.broadcast[bytes] = kCall + std::max(send, recv);
+    times.exchange[bytes] = kCall + send + recv;
+    times.broadcast_out[bytes] = times.broadcast[bytes] + kCopy;
+    times.sum[bytes] = kCall + send + kCombine;
+    times.sum_out[bytes] = kCall + send + kApart;
+  }
+  times.ring_one_chunk = kCall + 2 * (send + kCombine - early);
+  times.ring_two_chunks = kCall + 2 * (send + kCombine);
+  return times;
+}
+
+TEST(TuneMessages, FindsTheCostsOfBothEnds) {
+  const auto json = format_messages({}, {{"host", 4096, times_of(kSend, kRecv, 0.01)}});
+  const auto& link = json["links"]["host"];
+  EXPECT_EQ(link["slot_bytes"], 4096);
+  EXPECT_NEAR(link["call_us"].get<double>(), kCall, 1e-9);
+  EXPECT_NEAR(link["early_us"].get<double>(), 0.01, 1e-9);
+  EXPECT_EQ(link["bytes"], nlohmann::json::parse("[64, 1024]"));
+  for (const auto& [key, us] :
+       {std::pair("send_us", kSend), std::pair("recv_us", kRecv), std::pair("combine_us", kCombine),
+        std::pair("combine_apart_us", kApart), std::pair("copy_us", kCopy)}) {
+    for (const auto& each : link[key]) {
+      EXPECT_NEAR(each.get<double>(), us, 1e-9) << key;
+    }
+  }
+}
+
+TEST(TuneMessages, GivesASenderOverSocketsTheLargerPart) {
+  const MessageTimes times = times_of(kSend, kRecv, 0);
+  const auto json = format_messages({}, {{"net", 4096, times}});
+  EXPECT_NEAR(json["links"]["net"]["send_us"][0].get<double>(), kRecv, 1e-9);
+}
+
+TEST(TuneMessages, FindsWhatATurnCosts) {
+  // 4 ranks on 2 cores, two rounds
+  const double turn = 0.8;
+  const MessageHost host{.cores = 2,
+                         .shared_ranks = 4,
+                         .shared_doubling = 2 * (kCall + 2 * (kSend + kCombine)) + 2 * 2 * turn};
+  const auto json = format_messages(host, {{"host", 4096, times_of(kSend, kRecv, 0)}});
+  EXPECT_EQ(json["cores"], 2);
+  EXPECT_NEAR(json["turn_us"].get<double>(), turn, 1e-9);
+}
+
+TEST(TuneMessages, GivesNoCostBelowZero) {
+  MessageTimes noisy = times_of(kSend, kRecv, 0);
+  noisy.sum[kChunkBytes] = 0.01;
+  noisy.broadcast_out[1024] = 0.01;
+  noisy.broadcast[1024] = 100;
+  noisy.ring_one_chunk = noisy.ring_two_chunks = 5;
+  const auto json = format_messages({.cores = 2, .shared_ranks = 4, .shared_doubling = 0.001},
+                                    {{"host", 4096, noisy}});
+  EXPECT_EQ(json["turn_us"], 0);
+  const auto& link = json["links"]["host"];
+  EXPECT_GE(link["call_us"].get<double>(), 0);
+  EXPECT_GE(link["early_us"].get<double>(), 0);
+  for (const char* const key :
+       {"send_us", "recv_us", "combine_us", "combine_apart_us", "copy_us"}) {
+    for (const auto& each : link[key]) {
+      EXPECT_GE(each.get<double>(), 0) << key;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plexus::tune

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads on the cores of a node, and what messages cost them.
+#include "tools/sim/work.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/unit/tools/sim/jobs.hpp"
+
+namespace plexus {
+namespace {
+
+constexpr double kSend = 2;
+constexpr double kRecv = 3;
+constexpr double kCombine = 5;
+constexpr double kSlot = 1024;
+
+/// Each message costs the same, whatever its size.
+SimCurve always(double us) { return {.bytes = {1e9}, .us = {us}, .node_bytes_per_byte = 1e9}; }
+
+SimJob job_on_cores(const char* algorithm, int nranks, int cores, uint64_t bytes = 4096) {
+  SimJob job = make_job(algorithm, nranks, bytes);
+  const SimLink link{.latency_us = 1e-6,
+                     .work = {.slot_bytes = kSlot,
+                              .send = always(kSend),
+                              .recv = always(kRecv),
+                              .combine = always(kCombine),
+                              .combine_apart = always(kCombine),
+                              .copy = {}}};
+  job.costs = {.near = link, .far = link, .wide = link};
+  job.ranks_per_node = nranks;
+  job.cores = cores;
+  job.exact_spans = true;
+  return job;
+}
+
+TEST(SimWork, CostsBothEndsOfAMessageTheirTime) {
+  EXPECT_NEAR(time_of(job_on_cores("recursive_doubling_all_reduce", 2, 2)), kSend + kCombine, 1e-3);
+  EXPECT_NEAR(time_of(job_on_cores("chain_broadcast", 2, 2)), kSend + kRecv, 1e-3);
+}
+
+TEST(SimWork, IsDoneByTheCoresThatThereAre) {
+  // Two rounds, in which each rank sends and combines once; on one core one rank after the other.
+  const double alone = time_of(job_on_cores("recursive_doubling_all_reduce", 4, 4));
+  EXPECT_NEAR(alone, 2 * (kSend + kCombine), 1e-3);
+  EXPECT_NEAR(time_of(job_on_cores("recursive_doubling_all_reduce", 4, 1)), 4 * alone, 1e-3);
+  SimJob job = job_on_cores("recursive_doubling_all_reduce", 4, 1);
+  job.turn_us = 1;
+  EXPECT_GT(time_of(job), 4 * alone + 4);
+}
+
+TEST(SimWork, OfACallIsAfterItsLastMessage) {
+  SimJob job = job_on_cores("recursive_doubling_all_reduce", 2, 2);
+  job.calls = 10;
+  job.call_us = 4;
+  EXPECT_NEAR(time_of(job), 10 * (kSend + kCombine + 4), 1e-3);
+}
+
+TEST(SimWork, LetsASenderRunAheadByTheSlotsOfAConnection) {
+  // The root is done with call after call while the other rank still receives.
+  SimJob job = job_on_cores("chain_broadcast", 2, 2);
+  job.calls = 6;
+  EXPECT_NEAR(time_of(job), kSend + 6 * kRecv, 1e-3);
+}
+
+TEST(SimWork, HandsMessagesOverBeforeAStepEnds) {
+  SimJob job = job_on_cores("chain_broadcast", 2, 2);
+  job.costs.near.work.early_us = 1.5;
+  EXPECT_NEAR(time_of(job), kSend - 1.5 + kRecv, 1e-3);
+}
+
+TEST(SimWork, SkipsChunksThatAreEmpty) {
+  // 16 elements are one chunk of 4: it goes around the ring, and back to the others.
+  const SimResult result =
+      run(make_network(job_on_cores("ring_all_reduce", 4, 4, 16 * sizeof(float))));
+  EXPECT_EQ(result.messages, 6U);
+  SimJob full = job_on_cores("ring_all_reduce", 4, 4, 64 * sizeof(float));
+  EXPECT_EQ(run(make_network(full)).messages, 4U * 6);
+}
+
+TEST(SimWork, NeedsAllRanksWhereTheyShareCores) {
+  SimJob job = job_on_cores("ring_all_reduce", 8, 2);
+  job.exact_spans = false;
+  const auto some = make_symmetric_network(job);
+  ASSERT_TRUE(some.has_value());
+  ASSERT_LT(some.value().ranks.size(), 8U);
+  const auto result = simulate(some.value());
+  ASSERT_TRUE(result.has_error());
+  EXPECT_THAT(result.error().message(), testing::HasSubstr("share cores"));
+}
+
+TEST(SimCurve, IsInterpolatedAndSlowerWhereBuffersLeaveTheCaches) {
+  const SimCurve curve{.bytes = {100, 1000, 10'000}, .us = {1, 10, 300}, .node_bytes_per_byte = 2};
+  EXPECT_DOUBLE_EQ(curve.at(10), 1);
+  EXPECT_DOUBLE_EQ(curve.at(550), 5.5);
+  EXPECT_DOUBLE_EQ(curve.at(20'000), 600);
+  // by message, of a slot of 1000 bytes: 10 us; in a call of 10,000 bytes 30 us for each 1000
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 2000, 1000), 10);
+  EXPECT_DOUBLE_EQ(curve.of_message(1000, 20'000, 1000), 30);
+  EXPECT_DOUBLE_EQ(curve.of_message(100, 20'000, 1000), 1 + 2);
+}
+
+}  // namespace
+}  // namespace plexus

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What messages cost the processors of two ranks, for the simulator (tools/sim/work.hpp), from
+// times of whole calls: pure, but for measure_messages(). docs/simulator.md, "Calibration", has the
+// formulas.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/result.hpp"
+
+namespace plexus::tune {
+
+/// Times in us of calls of 2 ranks, by the bytes of a message: what each rank sends.
+struct MessageTimes {
+  std::map<size_t, double> broadcast;      // `ring`, in place: messages without an answer
+  std::map<size_t, double> broadcast_out;  // out of place: and a copy
+  std::map<size_t, double> exchange;       // all-gather `ring`, in place: one in each direction
+  std::map<size_t, double> sum;            // all-reduce `doubling`, in place
+  std::map<size_t, double> sum_out;
+  // All-reduces by `ring`: of one chunk, which goes to the other rank and back, and of two chunks,
+  // of kChunkBytes each.
+  double ring_one_chunk = 0;
+  double ring_two_chunks = 0;
+};
+inline constexpr size_t kChunkBytes = 64;
+
+struct MessageLink {
+  std::string name;  // host or net
+  size_t slot_bytes = 0;
+  MessageTimes times;
+};
+
+struct MessageHost {
+  int cores = 1;
+  // A power of two above `cores`, and the time of its smallest all-reduce by `doubling`; 0: not
+  // measured.
+  int shared_ranks = 0;
+  double shared_doubling = 0;
+};
+
+/// The "messages" of a calibration file. `links`: the first is that of the host.
+nlohmann::ordered_json format_messages(const MessageHost& host,
+                                       const std::vector<MessageLink>& links);
+
+/// The least times of `passes`.
+Result<MessageTimes> measure_messages(bool over_sockets, int passes);
+
+}  // namespace plexus::tune
