@@ -59,7 +59,7 @@ Result<void> write_json(const std::string& file_name, const std::string& text) {
   std::ofstream file(file_name);
   file << text << std::flush;
   if (!file) {
-    return fail(Code::kInvalidArgument, "--json: cannot write to the file '{}'", file_name);
+    return fail(Code::kInvalidArgument, "cannot write to the file '{}'", file_name);
   }
   return ok();
 }
