@@ -7,9 +7,9 @@
 namespace plexus::tune {
 namespace {
 
-constexpr size_t kBytesFirst = 16;
-constexpr size_t kBytesLast = size_t{64} << 20;
-constexpr int kBudgetMs = 20;
+constexpr size_t kMessageBytesFirst = 16;
+constexpr size_t kMessageBytesLast = size_t{64} << 20;
+constexpr int kMessageBudgetMs = 20;
 
 /// Keeps the lesser time of each size. `messages`: into how many a call divides its bytes.
 void keep_least(const std::vector<MeasuredTime>& measured,
@@ -37,15 +37,18 @@ Result<MessageTimes> measure_messages(bool over_sockets, int passes) {
                           .size_bytes = first,
                           .size_bytes_last = last,
                           .over_sockets = over_sockets,
-                          .budget_ms = kBudgetMs});
+                          .budget_ms = kMessageBudgetMs});
   };
   for (int pass = 0; pass < passes; ++pass) {
-    PLEXUS_TRY(broadcast, measure(Collective::kBroadcast, "ring", kBytesFirst, kBytesLast));
+    PLEXUS_TRY(broadcast,
+               measure(Collective::kBroadcast, "ring", kMessageBytesFirst, kMessageBytesLast));
     keep_least(broadcast, true, 1, times.broadcast);
     keep_least(broadcast, false, 1, times.broadcast_out);
-    PLEXUS_TRY(gather, measure(Collective::kAllGather, "ring", 2 * kBytesFirst, 2 * kBytesLast));
+    PLEXUS_TRY(gather, measure(Collective::kAllGather, "ring", 2 * kMessageBytesFirst,
+                               2 * kMessageBytesLast));
     keep_least(gather, true, 2, times.exchange);
-    PLEXUS_TRY(sum, measure(Collective::kAllReduce, "doubling", kBytesFirst, kBytesLast));
+    PLEXUS_TRY(sum,
+               measure(Collective::kAllReduce, "doubling", kMessageBytesFirst, kMessageBytesLast));
     keep_least(sum, true, 1, times.sum);
     keep_least(sum, false, 1, times.sum_out);
     for (const size_t bytes : {kChunkBytes, 2 * kChunkBytes}) {
