@@ -216,9 +216,9 @@ Result<void> Plan::add_collective(const PlanContext& context,
                                                 made == nullptr ? context.tuner : nullptr));
   choice_ = made == nullptr || is_made ? choice : choice_;
   auto& queues = execution_.queues;
+  // queue c < channels: the collectives of channel c, in order
   while (queues.size() < static_cast<size_t>(choice.channels)) {
-    queues.push_back(std::make_unique<WorkQueue>());  // queue c < channels: the collectives of
-                                                      // channel c, in order
+    queues.push_back(std::make_unique<WorkQueue>());
   }
   for (int channel = 0; channel < choice.channels; ++channel) {
     PLEXUS_TRY(add_item(context, queues[static_cast<size_t>(channel)], call,

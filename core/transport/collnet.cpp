@@ -159,7 +159,7 @@ Result<bool> CollnetChannel::test_started() {
     const SlotHeader& sent = sends_.header(done_);
     SlotHeader& got = recvs_.fifo().headers[done_ % kHeaders];
     const CallRecord& record = calls_[done_ % kSlots];
-    got.call = static_cast<uint32_t>(record.sequence % kHeaders);
+    got.call = record_of_call(record.sequence);
     recvs_.fifo().calls[got.call].store(record);
     got.kind = SlotKind::kData;
     got.size_bytes = sent.size_bytes;

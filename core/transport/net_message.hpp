@@ -149,7 +149,7 @@ inline void announce(Fifo& fifo,
                      const NetHeader& message_header,
                      const std::byte* place = nullptr) noexcept {
   SlotHeader& header = fifo.headers[step % kHeaders];
-  header.call = static_cast<uint32_t>(message_header.call.sequence % kHeaders);
+  header.call = record_of_call(message_header.call.sequence);
   fifo.calls[header.call].store(message_header.call);
   header.kind = place == nullptr ? SlotKind::kData : SlotKind::kPointer;
   header.payload.pointer = place;

@@ -570,7 +570,7 @@ class Interpreter {
   PLEXUS_DEVICE static void tell_call(Fifo& fifo, const CallRecord& call) {
     uint64_t values[SharedCall::kWords];
     memcpy(values, &call, sizeof(call));
-    SharedCall& told = fifo.calls[call.sequence % kHeaders];
+    SharedCall& told = fifo.calls[record_of_call(call.sequence)];
     for (size_t i = 0; i < SharedCall::kWords; ++i) {
       store_relaxed(word_of(&told.words[i]), values[i]);
     }
@@ -602,7 +602,7 @@ class Interpreter {
     SlotHeader& slot = end.fifo->headers[end.step % kHeaders];
     slot.size_bytes = slice.size_bytes;
     slot.call_hash = work.call.hash;
-    slot.call = static_cast<uint32_t>(work.call.sequence % kHeaders);
+    slot.call = record_of_call(work.call.sequence);
     if (const std::byte* const mapped = mapped_address(slice, index, end); mapped != nullptr) {
       slot.kind = SlotKind::kPointer;
       slot.payload.pointer = mapped;

@@ -149,7 +149,7 @@ class SendConnection {
 
   /// Sets the call that the next slots belong to.
   void begin_call(const CallRecord& record) noexcept {
-    call_ = static_cast<uint32_t>(record.sequence % kHeaders);
+    call_ = record_of_call(record.sequence);
     fifo_->calls[call_].store(record);
   }
 

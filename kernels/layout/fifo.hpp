@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/layout/macros.hpp"
+
 namespace plexus {
 
 /// How far a sender may be ahead of its receiver, in messages: with payloads outside of headers,
@@ -30,6 +32,11 @@ enum class SlotKind : uint32_t {
   kMapped,    // in a shared memory segment of the sender (ncclMemAlloc)
   kAttached,  // at an address of the sender's process, which the receiver reads by system calls
 };
+
+/// Where Fifo::calls has the record of the call with this number: SlotHeader::call.
+PLEXUS_HOST_DEVICE constexpr uint32_t record_of_call(uint64_t sequence) noexcept {
+  return static_cast<uint32_t>(sequence % kHeaders);
+}
 
 /// Marks "not mapped" among the offsets between processes (kPointer), which are even.
 inline constexpr uint64_t kNotMapped = 1;

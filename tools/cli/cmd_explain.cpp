@@ -342,7 +342,7 @@ Result<int> explain(const ExplainOptions& options) {
     if (shares_host(options)) {
       json["host"] = json_of(ways);
     }
-    PLEXUS_TRY(write_json(options.json, json.dump(1) + "\n"));
+    PLEXUS_TRY(write_output(options.json, json.dump(1) + "\n"));
   }
   return kExitOk;
 }

@@ -3,7 +3,6 @@
 // docs/programs.md). Exit code 1 when a file is refused.
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,17 +36,6 @@ struct ProgramOptions {
   std::string json;
   perf::PerfOptions run;
 };
-
-Result<void> write_output(const std::string& file_name, const std::string& text) {
-  if (file_name == "-") {
-    fmt::print("{}", text);
-    return ok();
-  }
-  std::ofstream file(file_name);
-  file << text << std::flush;
-  return file ? Result<void>(ok())
-              : fail(Code::kInvalidArgument, "cannot write to the file '{}'", file_name);
-}
 
 int report(const Result<void>& done, int exit_code) {
   return done.has_value() ? kExitOk : report_error(done.error(), exit_code);
@@ -171,7 +159,7 @@ int run_verify_files(const ProgramOptions& options) {
   if (!options.json.empty()) {
     using Handler = nlohmann::ordered_json::error_handler_t;
     const auto written =
-        write_json(options.json, json.dump(1, ' ', false, Handler::replace) + "\n");
+        write_output(options.json, json.dump(1, ' ', false, Handler::replace) + "\n");
     if (written.has_error()) {
       return report_error(written.error(), kExitUsage);
     }

@@ -154,7 +154,7 @@ Result<void> write_plots(const SimOptions& options,
       add_point(plots[1], options.nranks, row);
     }
   }
-  return write_json(options.svg, draw_plots(plots));
+  return write_output(options.svg, draw_plots(plots));
 }
 
 Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
@@ -197,7 +197,7 @@ Result<void> simulate_algorithms(SimOptions options, const Fabric* fabric) {
     PLEXUS_TRY(write_plots(options, rows, fabric));
   }
   if (!options.json.empty()) {
-    PLEXUS_TRY(write_json(options.json, format_json(options, rows)));
+    PLEXUS_TRY(write_output(options.json, format_json(options, rows)));
   }
   return all_end;
 }
@@ -270,7 +270,8 @@ Result<void> compare_policies(const SimOptions& options, const Fabric* fabric) {
                  regret.count, 100 * regret.sum / regret.count, 100 * regret.most);
     }
   }
-  return options.json.empty() ? Result<void>(ok()) : write_json(options.json, json.dump(1) + "\n");
+  return options.json.empty() ? Result<void>(ok())
+                              : write_output(options.json, json.dump(1) + "\n");
 }
 
 /// The time of a job's calls, one after the other, by policy.
@@ -302,7 +303,8 @@ Result<void> run_workload(const SimOptions& options, const Fabric* fabric) {
                  100 * (time_us / best_us - 1));
     }
   }
-  return options.json.empty() ? Result<void>(ok()) : write_json(options.json, json.dump(1) + "\n");
+  return options.json.empty() ? Result<void>(ok())
+                              : write_output(options.json, json.dump(1) + "\n");
 }
 
 Result<void> run_sim(SimOptions& options) {

@@ -225,7 +225,7 @@ int run_verify(const VerifyOptions& options) {
     all.insert(all.end(), verdicts.begin(), verdicts.end());
   }
   if (!options.json.empty()) {
-    const Result<void> written = write_json(options.json, format_json(all));
+    const Result<void> written = write_output(options.json, format_json(all));
     if (!written) {
       return report_error(written.error(), kExitUsage);
     }

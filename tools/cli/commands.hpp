@@ -48,7 +48,7 @@ int run_perf(const perf::PerfOptions& options);
 /// The folder of the library in use, in which its plugins are.
 std::filesystem::path find_library_folder();
 /// Writes `text` to a file, or to stdout for "-".
-Result<void> write_json(const std::string& file_name, const std::string& text);
+Result<void> write_output(const std::string& file_name, const std::string& text);
 /// Prints the error as one sentence on stderr and returns `exit_code`.
 int report_error(const Error& error, int exit_code);
 

@@ -51,7 +51,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-Result<void> write_json(const std::string& file_name, const std::string& text) {
+Result<void> write_output(const std::string& file_name, const std::string& text) {
   if (file_name == "-") {
     fmt::print("{}", text);
     return ok();

@@ -130,13 +130,13 @@ Result<void> write_reports(const CheckFlags& flags,
                            const conformance::ReportHead& head,
                            const std::vector<Verdict>& verdicts) {
   if (!flags.json.empty()) {
-    PLEXUS_TRY(write_json(flags.json, format_json(head, verdicts)));
+    PLEXUS_TRY(write_output(flags.json, format_json(head, verdicts)));
   }
   if (!flags.junit.empty()) {
-    PLEXUS_TRY(write_json(flags.junit, format_junit(head, verdicts)));
+    PLEXUS_TRY(write_output(flags.junit, format_junit(head, verdicts)));
   }
   if (!flags.summary.empty()) {
-    PLEXUS_TRY(write_json(flags.summary, format_summary(head, verdicts)));
+    PLEXUS_TRY(write_output(flags.summary, format_summary(head, verdicts)));
   }
   return ok();
 }
@@ -164,7 +164,7 @@ Result<void> write_programs(const CheckFlags& flags,
       continue;
     }
     const fs::path file = fs::path(flags.programs) / fmt::format("{}.c", id);
-    PLEXUS_TRY(write_json(file.string(), program.value()));
+    PLEXUS_TRY(write_output(file.string(), program.value()));
     fmt::print(stderr, "{}: {} repeats it\n", id, file.string());
   }
   return ok();
@@ -260,8 +260,8 @@ int run_bench(const CheckFlags& flags) {
   }
   if (!flags.json.empty()) {
     const Result<void> written =
-        write_json(flags.json, conformance::format_bench_json(subject.value().file.string(),
-                                                              identity.value(), rows.value()));
+        write_output(flags.json, conformance::format_bench_json(subject.value().file.string(),
+                                                                identity.value(), rows.value()));
     return written ? kExitOk : report_error(written.error(), kExitUsage);
   }
   return kExitOk;

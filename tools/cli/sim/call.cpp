@@ -242,7 +242,7 @@ Result<SimRow> simulate_call(const SimOptions& options,
   PLEXUS_TRY(result, simulate(network, fabric, options.trace.empty() ? SimWatch{} : trace.watch(),
                               options.faults.has_value() ? &*options.faults : nullptr));
   if (!options.trace.empty()) {
-    PLEXUS_TRY(write_json(options.trace, trace.format()));
+    PLEXUS_TRY(write_output(options.trace, trace.format()));
   }
   result.time_us /= options.calls;
   std::vector<double> by_node(
