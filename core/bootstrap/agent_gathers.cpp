@@ -338,6 +338,9 @@ void Agent::progress_leaving(uint64_t id, Group& group) {
   }
   size_t covered = group.left_below;
   for (const uint32_t dead : dead_) {
+    if (dead == self_) {
+      continue;  // taken for dead by others: its ranks are here, and leave
+    }
     for (const uint32_t rank : map_->table.ranks_of(dead)) {
       const bool counts = group.layout->has(rank) && group.left.count(rank) == 0;
       covered += counts && is_below(group, rank) ? 1 : 0;

@@ -210,7 +210,7 @@ void AgentServer::step() {
   peers_->progress();
   agent_.tick(Clock::now());
   take_all_later();
-  if (ends_ && (links_->is_empty() || goodbye_.expired())) {
+  if (ends_ && (has_said_goodbye() || goodbye_.expired())) {
     has_ended_ = true;
     links_->stop_listening();
     ended_.notify_all();
@@ -230,10 +230,12 @@ void AgentServer::wait_for_goodbye() {
     return;
   }
   const auto until = Clock::now() + kGoodbyeTime;
-  while (!has_ended_ && !links_->is_empty() && Clock::now() < until) {
+  while (!has_ended_ && !has_said_goodbye() && Clock::now() < until) {
     ended_.wait_until(lock, until);
   }
 }
+
+bool AgentServer::has_said_goodbye() const { return links_->is_empty() && !peers_->is_holding(); }
 
 void AgentServer::say_goodbye(const Message& message) {
   if (introducer_ != 0) {

@@ -108,6 +108,7 @@ class AgentServer final : public AgentHost {
   void send(uint32_t process, const Message& message) override;
   void send_to_introducer(const Message& message) override;
   void say_goodbye(const Message& message) override;
+  [[nodiscard]] bool has_said_goodbye() const;
   void fail_all(const Error& error);
 
   const UniqueId id_;

@@ -166,18 +166,13 @@ void Agent::tell_failure(uint64_t id, uint32_t rank, const Error& error) const {
 
 void Agent::fail_with_dead(uint64_t id, Group& group) {
   for (const uint32_t dead : dead_) {
-    if (dead == self_) {
-      fail_group(id, group, kNobody,
-                 fail(Code::kRemoteError,
-                      "the other ranks lost the connection to this process and took it for dead"));
-      return;
-    }
     for (const uint32_t rank : map_->table.ranks_of(dead)) {
       if (group.layout->has(rank) && group.left.count(rank) == 0) {
         const auto news = news_.find({News::Kind::kDeath, dead, 0});
         fail_group(id, group, kNobody,
-                   fail(Code::kRemoteError, "{} {}", name_of(rank),
-                        news == news_.end() ? "died" : news->second.text));
+                   fail(Code::kRemoteError, "{}{} {}",
+                        dead == self_ ? "the others took this process for dead: " : "",
+                        name_of(rank), news == news_.end() ? "died" : news->second.text));
         return;
       }
     }

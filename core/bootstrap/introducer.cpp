@@ -189,14 +189,20 @@ std::string Introducer::missing_ranks(size_t& count) const {
   return missing + (count > kNamesMax ? ", ..." : "");
 }
 
-void Introducer::give_up() {
+void Introducer::give_up(uint64_t refusals) {
   size_t count = 0;
   const std::string missing = missing_ranks(count);
+  const std::string why = refusals == 0
+                              ? ""
+                              : fmt::format(
+                                    "; {} connections were refused since the process that made the "
+                                    "unique id has no file descriptor left: raise its ulimit -n",
+                                    refusals);
   if (count > 0) {
     fail_all(fail(Code::kTimeout,
                   "{} of {} ranks did not come (rank {}): start them, or give them more time with "
-                  "PLEXUS_BOOTSTRAP_TIMEOUT",
-                  count, nranks_, missing));
+                  "PLEXUS_BOOTSTRAP_TIMEOUT{}",
+                  count, nranks_, missing, why));
   }
 }
 

@@ -31,8 +31,9 @@ class Introducer {
   /// The guest's connection is lost. Guests that do not have the table yet are told: nobody else
   /// may know them, if that one was to pass it on.
   void lose(uint32_t guest);
-  /// The time for joining is over: tells the ranks that joined which ones are missing.
-  void give_up();
+  /// The time for joining is over: tells the ranks that joined which ones are missing. `refusals`:
+  /// callers that this process had no descriptor for.
+  void give_up(uint64_t refusals = 0);
 
   [[nodiscard]] bool anybody_came() const noexcept { return nranks_ > 0; }
   [[nodiscard]] bool have_all_joined() const noexcept { return is_complete_; }

@@ -55,7 +55,7 @@ class IntroducerServer {
       if (!gave_up_ && deadline_.expired()) {
         gave_up_ = true;
         if (!introducer_.have_all_joined()) {
-          introducer_.give_up();
+          introducer_.give_up(links_->refusals());
         }
       }
       if (first_ != 0 && relay_->is_over()) {

@@ -102,6 +102,11 @@ Result<LinkSet::Link> LinkSet::connect(const SocketAddress& address, const secur
               .is_mutual = false});
 }
 
+Result<LinkSet::Link> LinkSet::connect_by_reserve(const SocketAddress& address) {
+  reserve_.close();
+  return connect(address);
+}
+
 Result<LinkSet::Link> LinkSet::adopt(ProvenSocket proven) {
   return add({.state = Entry::State::kOpen,
               .socket = std::move(proven.socket),
@@ -200,6 +205,9 @@ void LinkSet::wait(std::chrono::milliseconds time) const {
 }
 
 void LinkSet::progress() {
+  if (!reserve_.is_open()) {
+    reserve_ = Socket::reserve();
+  }
   constexpr int kEvents = 64;
   std::array<epoll_event, kEvents> events{};
   const int count = epoll_wait(epoll_, events.data(), kEvents, 0);
@@ -253,9 +261,6 @@ void LinkSet::expire() {
 // ---- accepting ----
 
 void LinkSet::accept() {
-  if (!reserve_.is_open()) {
-    reserve_ = Socket::reserve();
-  }
   // Without a reserve, and with too many strangers, new connections wait in the listener's queue,
   // and the listener is looked at again after the next wait.
   while (reserve_.is_open() && has_room()) {
@@ -293,6 +298,7 @@ void LinkSet::refuse() {
   if (accepted.has_error() || !accepted.value().has_value()) {
     return;
   }
+  ++refusals_;
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   PLEXUS_WARN(

@@ -73,6 +73,9 @@ class LinkSet {
   Result<Link> connect(const SocketAddress& address);
   /// The same for a listener with another key.
   Result<Link> connect(const SocketAddress& address, const security::Key& key);
+  /// The same where connect() has found no descriptor: with the one that is kept in reserve. An
+  /// Error: that is in use, until a connection ends.
+  Result<Link> connect_by_reserve(const SocketAddress& address);
   /// Takes over a connection that has proved itself on both sides.
   Result<Link> adopt(ProvenSocket proven);
   void send(Link link, const Message& message);
@@ -88,6 +91,9 @@ class LinkSet {
   [[nodiscard]] bool is_empty() const;
   /// A connection is about to be made, to prove itself or to end.
   [[nodiscard]] bool is_busy() const;
+
+  /// Callers that were refused for want of descriptors; some may have been of this job.
+  [[nodiscard]] uint64_t refusals() const noexcept { return refusals_; }
 
   /// Waits until something happens. May run while other threads use the other functions.
   void wait(std::chrono::milliseconds time) const;
@@ -143,10 +149,11 @@ class LinkSet {
   security::Terms terms_;  // of the job
   security::Key listener_key_{};
   Socket listener_;
-  Socket reserve_;  // a descriptor in reserve, for refuse()
+  Socket reserve_;  // a descriptor in reserve, for refuse() and connect_by_reserve()
   Times times_;
   Handler handler_;
   bool is_full_ = false;  // no connection can be accepted
+  uint64_t refusals_ = 0;
   int epoll_ = -1;
   uint64_t forks_ = Forks::count();
   std::map<Link, std::unique_ptr<Entry>> links_;

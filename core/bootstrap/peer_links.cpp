@@ -27,37 +27,52 @@ void PeerLinks::transmit(uint32_t process, const Message& message) {
   auto at = link_to_.find(process);
   if (at == link_to_.end()) {
     const auto link = open(process);
-    if (!link.has_value()) {
+    if (link.has_error()) {
+      if (link.error().code() == Code::kRemoteError) {
+        unreachable_.emplace_back(process, link.error().message());
+      } else {
+        hold(process, message);
+      }
       return;
     }
-    at = link_to_.emplace(process, *link).first;
+    at = link_to_.emplace(process, link.value()).first;
   }
   connections_.at(at->second).last_use = ++uses_;
   links_.send(at->second, message);
 }
 
-/// nullopt: there can be none, and progress() will tell.
-std::optional<PeerLinks::Link> PeerLinks::open(uint32_t process) {
+/// An Error: it cannot be reached (kRemoteError), or no descriptor is left for now.
+Result<PeerLinks::Link> PeerLinks::open(uint32_t process) {
   if (const auto link = find_open(process); link.has_value()) {
+    return *link;
+  }
+  const auto address = table_->address_of(process);
+  if (address.has_error()) {
+    return fail(Code::kRemoteError, "{}", address.error().message());
+  }
+  PLEXUS_TRY(link, connect(address.value()));
+  connections_[link] = {.process = process, .last_use = ++uses_};
+  links_.send(link, {.type = MessageType::kLink, .group = job_, .tag = table_->id_of(self_)});
+  make_room();
+  return link;
+}
+
+Result<PeerLinks::Link> PeerLinks::connect(const SocketAddress& address) {
+  auto link = links_.connect(address);
+  if (link.has_value() || link.error().code() == Code::kRemoteError) {
     return link;
   }
-  auto address = table_->address_of(process);
-  auto link = address.has_value() ? links_.connect(address.value())
-                                  : Result<Link>(std::move(address).error());
-  if (link.has_error()) {
-    if (link.error().code() == Code::kRemoteError) {
-      unreachable_.emplace_back(process, link.error().message());
-    } else {
-      broken_ =
-          std::move(link).error().with_context("this process cannot connect to another rank's");
-    }
-    return std::nullopt;
+  if (!std::exchange(is_broken_, true)) {
+    broken_ = std::move(link).error().with_context("this process cannot connect to another rank's");
   }
-  connections_[link.value()] = {.process = process, .last_use = ++uses_};
-  links_.send(link.value(),
-              {.type = MessageType::kLink, .group = job_, .tag = table_->id_of(self_)});
-  make_room();
-  return link.value();
+  if (by_reserve_.has_value()) {
+    return fail(Code::kSystemError, "the descriptor in reserve is in use");
+  }
+  link = links_.connect_by_reserve(address);
+  if (link.has_value()) {
+    by_reserve_ = link.value();
+  }
+  return link;
 }
 
 /// A connection that the other side made.
@@ -99,16 +114,17 @@ void PeerLinks::make_room() {
   }
   std::sort(open.begin(), open.end());
   for (size_t i = 0; i + links_max_ < open.size(); ++i) {
-    const Link link = open[i].second;
-    Connection& connection = connections_.at(link);
-    connection.rest = Connection::Rest::kAsked;
-    std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
-    links_.send(link, {.type = MessageType::kRest, .group = job_});
+    ask_to_rest(open[i].second);
   }
 }
 
-void PeerLinks::progress() {
-  make_room();
+void PeerLinks::ask_to_rest(Link link) {
+  connections_.at(link).rest = Connection::Rest::kAsked;
+  std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
+  links_.send(link, {.type = MessageType::kRest, .group = job_});
+}
+
+void PeerLinks::send_held() {
   for (size_t turns = turns_.size(); turns > 0; --turns) {
     const uint32_t process = turns_.front();
     turns_.pop_front();
@@ -118,8 +134,20 @@ void PeerLinks::progress() {
     }
     const auto held = held_.extract(process);
     for (const Message& message : held.mapped()) {
-      transmit(process, message);
+      send(process, message);
     }
+  }
+}
+
+void PeerLinks::progress() {
+  make_room();
+  if (by_reserve_.has_value() && !turns_.empty() &&
+      connections_.at(*by_reserve_).rest == Connection::Rest::kNo) {
+    ask_to_rest(*by_reserve_);
+  }
+  send_held();
+  if (goodbye_.has_value()) {
+    finish_all();
   }
   for (const auto& [process, why] : std::exchange(unreachable_, {})) {
     handler_.lose(process, LinkSet::End::kRefused, why);
@@ -132,19 +160,27 @@ void PeerLinks::progress() {
 }
 
 void PeerLinks::say_goodbye(const Message& message) {
+  goodbye_ = message;
   turns_.clear();
   for (const auto& [process, messages] : std::exchange(held_, {})) {
     for (const Message& held : messages) {
       transmit(process, held);
     }
   }
+  finish_all();
+}
+
+/// Says goodbye on every connection.
+void PeerLinks::finish_all() {
   for (const auto& [link, connection] : connections_) {
     if (connection.process.has_value()) {
-      links_.send(link, message);
+      links_.send(link, *goodbye_);
     }
+    links_.finish(link);
   }
   connections_.clear();
   link_to_.clear();
+  by_reserve_.reset();
 }
 
 // ---- receiving ----
@@ -252,8 +288,11 @@ void PeerLinks::forget(Link link) {
   std::erase_if(link_to_, [&](const auto& entry) { return entry.second == link; });
   const auto process = connections_.at(link).process;
   const bool rests = connections_.at(link).rest != Connection::Rest::kNo;
+  const bool was_by_reserve = by_reserve_ == link;
   connections_.erase(link);
-  if (rests && process.has_value() && handler_.keeps(*process)) {
+  if (was_by_reserve) {
+    by_reserve_.reset();
+  } else if (rests && process.has_value() && handler_.keeps(*process)) {
     hold(*process, {.type = MessageType::kNews, .group = job_});
   }
 }

@@ -7,6 +7,9 @@
 //   that came before, answers kRest and keeps messages too; the first reads all that came before
 //   that, and closes. Either may then connect anew.
 //
+// A process without a descriptor for a connection breaks down. It tells the others over the
+// descriptor that the LinkSet has in reserve, one after the other in the same way.
+//
 // Threads: one at a time.
 #pragma once
 
@@ -35,7 +38,7 @@ class PeerLinks {
     std::function<void(uint32_t process, LinkSet::End end, const std::string& why)> lose;
     /// Its connection is not counted and never closed: when it ends, that process has died.
     std::function<bool(uint32_t process)> keeps;
-    /// This process can make no more connections.
+    /// This process has no descriptor for a connection. What is to be sent still is.
     std::function<void(const Error& error)> break_down;
   };
   /// `links_max`: connections that stay open, not counting those that `keeps`; while as many again
@@ -60,6 +63,8 @@ class PeerLinks {
   void progress();
   /// The last message on every connection. All are forgotten.
   void say_goodbye(const Message& message);
+  /// Messages wait to be sent.
+  [[nodiscard]] bool is_holding() const noexcept { return !held_.empty(); }
 
  private:
   struct Connection {
@@ -75,12 +80,16 @@ class PeerLinks {
   void take_rest(Link link);
   void forget(Link link);
   void hold(uint32_t process, const Message& message);
+  void send_held();
+  void finish_all();
   void transmit(uint32_t process, const Message& message);
-  std::optional<Link> open(uint32_t process);
+  Result<Link> open(uint32_t process);
+  Result<Link> connect(const SocketAddress& address);
   std::optional<Link> find_open(uint32_t process) const;
   [[nodiscard]] bool must_wait(uint32_t process) const;
   [[nodiscard]] bool is_counted(const Connection& connection) const;
   void make_room();
+  void ask_to_rest(Link link);
 
   LinkSet& links_;
   uint64_t job_;
@@ -94,7 +103,10 @@ class PeerLinks {
   std::map<uint32_t, std::vector<Message>> held_;  // by process
   std::deque<uint32_t> turns_;                     // the processes in held_, longest first
   std::vector<std::pair<uint32_t, std::string>> unreachable_;
-  std::optional<Error> broken_;
+  std::optional<Link> by_reserve_;  // for one process at a time
+  std::optional<Error> broken_;     // to be told
+  bool is_broken_ = false;
+  std::optional<Message> goodbye_;
   uint64_t uses_ = 0;
 };
 

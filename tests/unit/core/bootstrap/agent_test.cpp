@@ -242,6 +242,30 @@ TEST_F(AgentTest, TellsTheOthersOfAFailureOnce) {
   EXPECT_THAT(failure_of(9), HasSubstr("rank 3 (node:1) failed: out of memory"));
 }
 
+TEST_F(AgentTest, AProcessTakenForDeadKeepsItsGroupsUntilItsRanksLeave) {
+  start({.processes = 2, .ranks_per_process = 2, .processes_per_host = 1});
+  Agent& agent = simulation_->agent_of(0);
+  // Their connection was reset, and each takes the other for dead.
+  const News news{.kind = News::Kind::kDeath,
+                  .subject = 0,
+                  .group = 0,
+                  .text = "died or lost its connection to rank 2 (node:1)"};
+  ASSERT_TRUE(agent
+                  .take_from(1, {.type = MessageType::kNews,
+                                 .group = kWorld,
+                                 .payload = encode(std::vector{news})})
+                  .has_value());
+  agent.lose(1, Agent::Loss::kBroken, "reset");
+  EXPECT_THAT(failure_of(0), AllOf(HasSubstr("the others took this process for dead: rank 0"),
+                                   HasSubstr("lost its connection to rank 2")));
+  gather(0);  // no error: the failure was told
+  say(1, {.type = MessageType::kLeaveGroup, .group = kWorld});
+  gather(0, kWorld, 1);
+  EXPECT_EQ(agent.groups(), 1U);
+  say(0, {.type = MessageType::kLeaveGroup, .group = kWorld});
+  EXPECT_EQ(agent.groups(), 0U);
+}
+
 TEST_F(AgentTest, KnowsWhoIsGone) {
   start({.processes = 6, .ranks_per_process = 1, .processes_per_host = 1});
   constexpr uint64_t kGroup = 77;

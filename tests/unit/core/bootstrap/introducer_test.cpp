@@ -106,6 +106,14 @@ TEST_F(IntroducerTest, SaysWhoDidNotCome) {
                                    HasSubstr("PLEXUS_BOOTSTRAP_TIMEOUT")));
 }
 
+TEST_F(IntroducerTest, SaysThatItMayHaveRefusedThoseWhoDidNotCome) {
+  ASSERT_TRUE(join(1, 1, 4).has_value());
+  introducer_.give_up(3);
+  EXPECT_THAT(failure_of(1), AllOf(HasSubstr("did not come (rank 0, 2, 3)"),
+                                   HasSubstr("3 connections were refused since the process that "
+                                             "made the unique id has no file descriptor left")));
+}
+
 TEST_F(IntroducerTest, PassesOnWhyARankCannotTakePart) {
   ASSERT_TRUE(join(1, 0).has_value());
   ASSERT_TRUE(join(2, 1).has_value());
