@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint32_t kProtocolVersion = 2;
 constexpr auto kRetryPause = std::chrono::milliseconds(50);
-constexpr auto kRefusedTime = std::chrono::seconds(2);  // tolerates a network that is still coming
-                                                        // up
+// Tolerates a network that is still coming up, or is cut for a moment.
+constexpr auto kRefusedTime = std::chrono::seconds(2);
 // Later than the introducer's own deadline, whose error names the missing ranks.
 constexpr auto kExtraGatherTime = std::chrono::seconds(5);
 
@@ -185,15 +185,7 @@ class Joining {
   }
 
   Result<std::shared_ptr<AgentServer>> start(const JoinInfo& info) {
-    PLEXUS_TRY(introducer, connect_to_introducer(introducer_.address,
-                                                 introducer_.listener != UniqueId::Listener::kMaker,
-                                                 patience_));
-    const security::Terms terms{.mode = mode_of(config_), .key = introducer_.secret};
-    auto proved = prove(std::move(introducer), terms, patience_);
-    if (proved.has_error()) {
-      return describe(std::move(proved).error());
-    }
-    ProvenSocket proven = std::move(proved).value();
+    PLEXUS_TRY(proven, reach_introducer());
     auto server = start_agent(proven);
     if (server.has_error()) {
       // So few bytes fit in the buffer of a new socket.
@@ -209,6 +201,28 @@ class Joining {
           security::seal(introducer_.secret, kFirstIdPurpose, id_.to_bytes()));
     }
     return server;
+  }
+  /// Tries again where the network cuts a connection that says nothing yet of a rank: nobody would
+  /// know that this one is missing.
+  Result<ProvenSocket> reach_introducer() {
+    const security::Terms terms{.mode = mode_of(config_), .key = introducer_.secret};
+    std::optional<Deadline> cut;
+    for (;;) {
+      PLEXUS_TRY(socket, connect_to_introducer(introducer_.address,
+                                               introducer_.listener != UniqueId::Listener::kMaker,
+                                               patience_));
+      auto proven = prove(std::move(socket), terms, patience_);
+      if (proven.has_value()) {
+        return proven;
+      }
+      cut = cut.value_or(Deadline::after(kRefusedTime));
+      if (proven.error().code() != Code::kRemoteError || cut->expired()) {
+        return describe(std::move(proven).error());
+      }
+      PLEXUS_INFO(kBootstrap, "bootstrap: connects to {} again: {}",
+                  introducer_.address.to_string(), proven.error().message());
+      std::this_thread::sleep_for(kRetryPause);
+    }
   }
   /// Takes `introducer` only if it succeeds.
   Result<std::shared_ptr<AgentServer>> start_agent(ProvenSocket& introducer) {

@@ -604,6 +604,24 @@ TEST(Rendezvous, EndsAJoinThatIsStopped) {
   EXPECT_THAT(stopped.error().message(), AllOf(HasSubstr("127.0.0.1:1"), HasSubstr("aborted")));
 }
 
+TEST(Rendezvous, ConnectsAgainWhenTheNetworkCutsAHandshake) {
+  Socket listener = Socket::listen(SocketAddress::parse("127.0.0.1:0").value(), 0, 0).value();
+  const SocketAddress address = listener.local_address().value();
+  const UniqueId id = UniqueId::create(address).value();
+  std::thread network([&] {
+    ASSERT_TRUE(patience().wait(listener.fd(), POLLIN, "a rank connects").has_value());
+    auto cut = listener.try_accept();
+    ASSERT_TRUE(cut.has_value() && cut.value().has_value());
+    const linger at_once{.l_onoff = 1, .l_linger = 0};  // closing sends a reset
+    setsockopt(cut.value()->fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    // The introducer listens before the first connection ends, so the next one finds it.
+    ASSERT_TRUE(start_introducer(id, std::move(listener), {.join_time = 30s}).has_value());
+    cut.value()->close();
+  });
+  expect_job_runs(id, 1);
+  network.join();
+}
+
 /// Ranks of 2 processes; each has a mode of its own.
 std::array<std::string, 2> failures_of(const char* const (&modes)[2]) {
   std::array<std::string, 2> failures;
