@@ -427,10 +427,13 @@ void Agent::take_failure(uint32_t rank, const Message& message) {
       return;  // it is over
     }
   }
-  const bool keeps = error.code() == Code::kInvalidUsage;
+  // Wrong usage is everybody's error; its text may name the ranks at fault, or else this one is.
+  const bool is_usage = error.code() == Code::kInvalidUsage;
+  const bool names_ranks = error.message().find("rank ") != std::string::npos;
   spread_failure(message.group, rank,
-                 keeps ? error.clone()
-                       : fail(Code::kRemoteError, "{} failed: {}", name_of(rank), error.message()),
+                 is_usage && names_ranks ? error.clone()
+                                         : fail(is_usage ? Code::kInvalidUsage : Code::kRemoteError,
+                                                "{} failed: {}", name_of(rank), error.message()),
                  rank);
 }
 

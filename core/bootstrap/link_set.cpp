@@ -52,6 +52,9 @@ Result<std::unique_ptr<LinkSet>> LinkSet::make(const security::Terms& terms,
     epoll_ctl(set->epoll_, EPOLL_CTL_ADD, set->listener_.fd(), &event);
   }
   set->reserve_ = Socket::reserve();
+  if (!set->reserve_.is_open()) {
+    return describe_refused_descriptor("cannot keep a file descriptor in reserve");
+  }
   return set;
 }
 

@@ -242,6 +242,17 @@ TEST_F(AgentTest, TellsTheOthersOfAFailureOnce) {
   EXPECT_THAT(failure_of(9), HasSubstr("rank 3 (node:1) failed: out of memory"));
 }
 
+TEST_F(AgentTest, NamesWhoseUsageIsWrongIfTheErrorDoesNot) {
+  for (const auto* const text : {"net plugin 'x' cannot be used", "rank 1 and rank 3 differ"}) {
+    delivered_.clear();
+    start({.processes = 2, .ranks_per_process = 2, .processes_per_host = 1});
+    const Error error = fail(Code::kInvalidUsage, "{}", text);
+    say(3, {.type = MessageType::kFail, .group = kWorld, .tag = 5, .payload = encode(error)});
+    run();
+    EXPECT_EQ(failure_of(0), std::string(text[0] == 'n' ? "rank 3 (node:1) failed: " : "") + text);
+  }
+}
+
 TEST_F(AgentTest, AProcessTakenForDeadKeepsItsGroupsUntilItsRanksLeave) {
   start({.processes = 2, .ranks_per_process = 2, .processes_per_host = 1});
   Agent& agent = simulation_->agent_of(0);
