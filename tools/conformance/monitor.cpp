@@ -14,22 +14,18 @@ namespace {
 
 constexpr size_t kLinesMax = 10000;
 
-bool may_say_again(Place place) {
-  return place == Place::kConnect || place == Place::kAccept || place == Place::kIsend ||
-         place == Place::kIrecv || place == Place::kTest || place == Place::kIallreduce;
-}
-
 }  // namespace
 
 void Monitor::measure_this_thread() { measured_ = std::this_thread::get_id(); }
 
-std::chrono::nanoseconds Monitor::read_delay() const noexcept {
-  return measured_ == std::this_thread::get_id() ? read_run_delay() : std::chrono::nanoseconds(0);
+Monitor::Begin Monitor::begin_now() noexcept {
+  const auto delay = read_run_delay();
+  return {Clock::now(), delay};
 }
 
-void Monitor::leave(Place place, const Begin& begin) noexcept {
+void Monitor::add_time(Place place, const Begin& begin) noexcept {
   const auto now = Clock::now();
-  const auto delay = read_delay() - begin.delay;
+  const auto delay = read_run_delay() - begin.delay;
   const auto took = std::max<int64_t>((now - begin.time - delay).count(), 0);
   const auto bucket = std::min<size_t>(std::bit_width(static_cast<uint64_t>(took)), kBuckets - 1);
   const auto index = static_cast<size_t>(place);
@@ -38,7 +34,6 @@ void Monitor::leave(Place place, const Begin& begin) noexcept {
   while (took > longest &&
          !longest_[index].compare_exchange_weak(longest, took, std::memory_order_relaxed)) {
   }
-  seat_->place.store(Place::kKit, std::memory_order_relaxed);
 }
 
 void Monitor::report(std::string_view breach) noexcept {

@@ -70,7 +70,10 @@ TEST_F(MonitorTest, AnUnknownLevelIsABreach) {
   EXPECT_THAT(breach(), HasSubstr("level 4"));
 }
 
-TEST_F(MonitorTest, MeasuresCalls) {
+TEST_F(MonitorTest, MeasuresCallsOfTheThreadThatIsMeasured) {
+  monitor_.call(Place::kTest, [] { return PLEXUS_AGAIN; });
+  EXPECT_EQ(monitor_.times(Place::kTest).calls, 0u);
+  monitor_.measure_this_thread();
   for (int i = 0; i < 3; ++i) {
     monitor_.call(Place::kTest, [] { return PLEXUS_AGAIN; });
   }
