@@ -47,11 +47,7 @@ void Connection::enlist() { Neighbours::instance().add(*this); }
 
 void Connection::retire() { Neighbours::instance().remove(*this); }
 
-Connection::Turn::Turn(Connection& connection) noexcept : is_taken_(connection.is_taken_) {
-  while (is_taken_.test_and_set(std::memory_order_acquire)) {
-    ::sched_yield();  // another thread serves it, which does not block
-  }
-}
+void Connection::Turn::yield() noexcept { ::sched_yield(); }
 
 // ----------------------------------------------------------------------------------- registration
 

@@ -61,12 +61,17 @@ class Connection {
   /// Held during each call of the host that uses the connection's state.
   class Turn {
    public:
-    explicit Turn(Connection& connection) noexcept;
+    explicit Turn(Connection& connection) noexcept : is_taken_(connection.is_taken_) {
+      while (is_taken_.test_and_set(std::memory_order_acquire)) {
+        yield();  // another thread serves it, which does not block
+      }
+    }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
     ~Turn() { is_taken_.clear(std::memory_order_release); }  // pairs with both test_and_set
 
    private:
+    static void yield() noexcept;
     std::atomic_flag& is_taken_;
   };
 

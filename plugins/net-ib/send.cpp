@@ -223,8 +223,10 @@ bool SendConnection::announces_apart(uint64_t size_bytes) const noexcept {
 }
 
 uint32_t SendConnection::count_places(const SendRequest& request, const Part& part) const noexcept {
-  const auto writes = static_cast<uint32_t>(
-      std::max<uint64_t>(1, (part.size_bytes + chunk_bytes_ - 1) / chunk_bytes_));
+  const auto writes =
+      part.size_bytes <= chunk_bytes_
+          ? 1
+          : static_cast<uint32_t>((part.size_bytes + chunk_bytes_ - 1) / chunk_bytes_);
   const bool is_long = request.parts > 1 || request.size_bytes > kShortBytesMax;
   return writes + (is_long ? 1 : 0) + (announces_apart(part.size_bytes) ? 1 : 0);
 }
@@ -235,11 +237,18 @@ SendConnection::Lane SendConnection::choose_lane(uint32_t places) {
   const uint32_t all = rails() * settings().qps;
   Lane lane;
   for (uint32_t tries = 0; tries < all; ++tries) {
-    const uint32_t turn = next_lane_++ % all;
-    lane = {turn % rails(), turn / rails()};
+    lane = take_lane();
     if (is_up(lane.rail) && rail(lane.rail).room(lane.qp) >= places) {
       break;
     }
+  }
+  return lane;
+}
+
+SendConnection::Lane SendConnection::take_lane() noexcept {
+  const Lane lane = next_lane_;
+  if (++next_lane_.rail == rails()) {
+    next_lane_ = {0, lane.qp + 1 == settings().qps ? 0 : lane.qp + 1};
   }
   return lane;
 }
@@ -272,12 +281,12 @@ uint32_t SendConnection::lay_out(const SendRequest& request, uint32_t index, uin
     pieces_[count] = {reinterpret_cast<uintptr_t>(from.data),
                       static_cast<uint32_t>(from.size_bytes), from.lkey};
     ibv_send_wr& work = work_[count];
-    work = {};
     work.wr_id = WorkId{WorkKind::kData, request.number, index}.pack();
     work.next = nullptr;
     work.sg_list = &pieces_[count];
     work.num_sge = from.size_bytes > 0 ? 1 : 0;
     work.opcode = opcode;
+    work.send_flags = 0;
     work.wr.rdma = {to.address, to.rkey};
     if (count > 0) {
       work_[count - 1].next = &work;

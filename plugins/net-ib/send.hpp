@@ -90,6 +90,7 @@ class SendConnection final : public Connection {
   [[nodiscard]] bool post_parts(SendRequest& request);
   [[nodiscard]] bool post_part(SendRequest& request, uint32_t index);
   [[nodiscard]] Lane choose_lane(uint32_t places);
+  [[nodiscard]] Lane take_lane() noexcept;
   [[nodiscard]] uint32_t lanes() const noexcept;
   /// Builds the writes of a part in work_; returns their number.
   [[nodiscard]] uint32_t lay_out(const SendRequest& request, uint32_t index, uint32_t rail);
@@ -101,7 +102,7 @@ class SendConnection final : public Connection {
 
   uint64_t chunk_bytes_;     // longest single write
   uint64_t next_order_ = 1;  // of the next posted receive
-  uint32_t next_lane_ = 0;
+  Lane next_lane_;
   uint64_t finished_ = 0;                              // messages
   std::array<OpenGroup, kRequests> open_;              // [receiver's request]
   plugin::PointerQueue<OpenGroup, kRequests> oldest_;  // those with free buffers

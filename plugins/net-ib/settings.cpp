@@ -31,8 +31,8 @@ constexpr int64_t kSlMax = 15;
 constexpr int64_t kGibibyte = int64_t{1} << 30;
 constexpr int64_t kIdMax = int64_t{1} << 62;
 
-/// NCCL's names and defaults; docs/net-ib.md has the same rows. -1 of NCCL_IB_SL and NCCL_IB_TC is
-/// "not set", which is 0.
+/// NCCL's names and, but for NCCL_IB_USE_INLINE, defaults; docs/net-ib.md has the same rows. -1 of
+/// NCCL_IB_SL and NCCL_IB_TC is "not set", which is 0.
 constexpr NumberRow kNumbers[] = {
     {"NCCL_IB_DISABLE", 0, 0, 1, [](Settings& s, int64_t v) { s.is_disabled = v != 0; }},
     {"NCCL_IB_GID_INDEX", -1, -1, UINT16_MAX,
@@ -52,7 +52,7 @@ constexpr NumberRow kNumbers[] = {
      [](Settings& s, int64_t v) { s.pkey_index = narrow<uint16_t>(v); }},
     {"NCCL_IB_SL", -1, -1, kSlMax,
      [](Settings& s, int64_t v) { s.service_level = narrow<uint8_t>(v < 0 ? 0 : v); }},
-    {"NCCL_IB_USE_INLINE", 0, 0, 1, [](Settings& s, int64_t v) { s.sends_inline = v != 0; }},
+    {"NCCL_IB_USE_INLINE", 1, 0, 1, [](Settings& s, int64_t v) { s.sends_inline = v != 0; }},
     {"NCCL_IB_ADAPTIVE_ROUTING", -2, -2, 1,
      [](Settings& s, int64_t v) { s.adaptive_routing = to_choice(v); }},
     {"NCCL_IB_AR_THRESHOLD", 8192, 0, kGibibyte,

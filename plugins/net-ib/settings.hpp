@@ -52,7 +52,7 @@ struct Settings {
   uint8_t service_level = 0;                // NCCL_IB_SL
   uint8_t traffic_class = 0;                // NCCL_IB_TC, or what the host asks for
   uint8_t control_traffic_class = 0;        // NCCL_IB_FIFO_TC
-  bool sends_inline = false;                // NCCL_IB_USE_INLINE
+  bool sends_inline = true;                 // NCCL_IB_USE_INLINE
   Choice adaptive_routing = Choice::kAuto;  // NCCL_IB_ADAPTIVE_ROUTING
   uint64_t adaptive_routing_bytes = 0;      // NCCL_IB_AR_THRESHOLD
   bool uses_ece = true;                     // NCCL_IB_ECE_ENABLE

@@ -111,14 +111,20 @@ Immediate Immediate::unpack(uint32_t bits) noexcept {
 }
 
 uint32_t count_parts(uint64_t size_bytes, uint32_t lanes, uint64_t part_bytes_min) noexcept {
+  if (size_bytes <= part_bytes_min) {
+    return 1;  // most messages, without a division
+  }
   const uint64_t wanted = size_bytes / std::max<uint64_t>(part_bytes_min, 1);
   return static_cast<uint32_t>(
       std::clamp<uint64_t>(wanted, 1, std::min<uint32_t>(std::max(lanes, 1U), kPartsMax)));
 }
 
 Part cut_part(uint64_t size_bytes, uint32_t count, uint32_t index) noexcept {
+  if (count == 1) {
+    return {0, size_bytes};
+  }
   const uint64_t each = round_up((size_bytes + count - 1) / count, kPartAlignment);
-  const uint64_t begin = count == 1 ? 0 : std::min(size_bytes, index * each);
+  const uint64_t begin = std::min(size_bytes, index * each);
   const uint64_t end = index + 1 == count ? size_bytes : std::min(size_bytes, begin + each);
   return {begin, end - begin};
 }

@@ -247,6 +247,42 @@ TEST_F(IbConnection, WhatDidNotArriveComesOverTheOtherRail) {
   EXPECT_EQ(lines_with("transport retry counter exceeded"), 2U);  // the peer is told why
 }
 
+// Bytes that change after isend are seen on the wire only if the card reads them later.
+TEST_F(IbConnection, MessagesOfUpTo64BytesGoWithTheirWorkRequest) {
+  connect();
+  for (const uint64_t size : {uint64_t{64}, uint64_t{65}}) {
+    auto message = make_message(size);
+    const auto at_isend = message;
+    std::vector<std::byte> room(size);
+    auto* received = post(room);
+    EXPECT_FALSE(try_end_recv(received));
+    a->cards[0].is_holding = a->cards[1].is_holding = true;
+    auto* sent = start(message);
+    std::fill(message.begin(), message.end(), std::byte{0xff});
+    a->cards[0].is_holding = a->cards[1].is_holding = false;
+    finish(received, sent);
+    EXPECT_EQ(room == at_isend, size == 64) << size;
+  }
+}
+
+TEST_F(IbConnection, ShortMessageThatDidNotArriveComesOverTheOtherRail) {
+  connect();
+  auto message = make_message(8);
+  std::vector<std::byte> room(8);
+  a->cards[0].is_holding = true;
+  auto* received = post(room);
+  EXPECT_FALSE(try_end_recv(received));
+  auto* sent = start(message);
+  for (int i = 0; i < 100; ++i) {
+    drive_both(received, sent);
+  }
+  EXPECT_FALSE(room == message);
+  a->cards[0].exhaust_retries();
+  finish(received, sent);
+  EXPECT_TRUE(room == message);
+  EXPECT_EQ(lines_with("goes on without a0"), 1U);
+}
+
 // A queue pair may have taken the first writes of a chain when it refuses a later one.
 TEST_F(IbConnection, PartThatIsRefusedHalfwayGoesOverTheOtherRail) {
   connect();

@@ -23,7 +23,7 @@ Result<Settings> read(const Texts& texts, int32_t traffic_class = -1) {
       traffic_class);
 }
 
-TEST(IbSettings, DefaultsAreNcclsOnes) {
+TEST(IbSettings, DefaultsAreNcclsOnesButForInline) {
   const Settings settings = read({}).value();
   EXPECT_FALSE(settings.is_disabled);
   EXPECT_EQ(settings.timeout, 20);
@@ -37,6 +37,8 @@ TEST(IbSettings, DefaultsAreNcclsOnes) {
   EXPECT_EQ(settings.traffic_class, 0);
   EXPECT_TRUE(settings.uses_ece);
   EXPECT_EQ(settings.fabric.rails_max, uint64_t{1} << 62);
+  EXPECT_TRUE(settings.sends_inline);
+  EXPECT_FALSE(read({{"NCCL_IB_USE_INLINE", "0"}}).value().sends_inline);
 }
 
 TEST(IbSettings, TrafficClassIsTheUsersThenTheHosts) {
