@@ -66,12 +66,13 @@ class OpenFds {
     }
     mutex_.unlock();
   }
-  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): facts of the process
+  // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables,readability-identifier-naming):
+  // facts of the process; private, though the check takes them for global
   static inline constinit std::mutex mutex_;
   static inline constinit std::vector<int>* fds_ = nullptr;  // guarded by mutex_
   static inline constinit uint64_t forks_ = 0;               // changes only when a child starts
   static inline const int watched_ = ::pthread_atfork(&hold, &release, &begin_in_child);
-  // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
+  // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables,readability-identifier-naming)
 };
 
 class UniqueFd {
