@@ -11,8 +11,9 @@
 namespace plexus::net_ib {
 namespace {
 
-/// Bytes that the card may take from the work request itself.
-constexpr uint32_t kInlineBytes = 64;
+/// Bytes that the card may take from the work request itself: of two posted buffers, or a host's
+/// shortest messages, which have a header before their data.
+constexpr uint32_t kInlineBytes = 128;
 /// One write of posted receives in so many is signalled, to free the queue's places.
 constexpr uint32_t kControlsPerSignal = 16;
 /// Flushes in flight: one for each receive.
@@ -128,6 +129,9 @@ Result<Rail::Queue> Rail::make_queue(ibv_cq& cq, Depth depth, uint32_t inline_by
   attributes.qp_type = IBV_QPT_RC;
   attributes.cap = {depth.sends, depth.arrivals, 1, depth.arrivals == 0 ? 0U : 1U, inline_bytes};
   queue.qp.reset(verbs().create_qp(port().card->pd(), &attributes));
+  if (queue.qp == nullptr && errno == EINVAL && inline_bytes > 0) {
+    return make_queue(cq, depth, inline_bytes / 2);  // some cards take less
+  }
   if (queue.qp == nullptr) {
     return cannot("make a queue pair", errno);
   }

@@ -239,6 +239,10 @@ int destroy_cq(ibv_cq* queue) {
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
+  if (attributes->cap.max_inline_data > card_of(pd->context).inline_bytes_max) {
+    errno = EINVAL;
+    return nullptr;
+  }
   auto* const pair = new QueuePair{};  // NOLINT(*-owning-memory): destroy_qp ends it
   pair->card = &card_of(pd->context);
   pair->completions = reinterpret_cast<Queue*>(attributes->send_cq);

@@ -34,6 +34,7 @@ struct Card {
   bool loses_acknowledgements = false;  // of what it sends
   bool takes_dmabufs = false;
   uint32_t posts_until_refusal = UINT32_MAX;  // then one work request is refused
+  uint32_t inline_bytes_max = UINT32_MAX;
   uint32_t gid_index = 1;
   uint64_t writes = 0;  // carried out for it
   uint64_t reads = 0;
