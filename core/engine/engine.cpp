@@ -65,6 +65,11 @@ void begin_calls(Work& work) {
       send->begin_call(work.call);
     }
   }
+  for (RecvConnection* const recv : work.recvs) {
+    if (work.opens_output && recv != nullptr) {
+      recv->open_output(work.output.address, work.output.size_bytes, work.output.place);
+    }
+  }
 }
 
 bool drained(const Execution& execution) {

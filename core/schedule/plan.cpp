@@ -140,6 +140,7 @@ void set_user_buffer(UserBuffer& buffer,
                      const UserMemory& memory) {
   buffer.address = static_cast<std::byte*>(const_cast<void*>(
       address));  // NOLINT(cppcoreguidelines-pro-type-const-cast): inputs are only read
+  buffer.size_bytes = size_bytes;
   buffer.place = mapped && size_bytes >= kBorrowBytesMin ? memory.find_place(address, size_bytes)
                                                          : MappedPlace{};
 }
@@ -331,6 +332,8 @@ Result<void> Plan::add_item(const PlanContext& context,
   work.borrow_bytes_min = kBorrowBytesMin;
   work.keeps_input = task.shape.collective == Collective::kAllReduce && !task.shape.in_place;
   work.exchanges_empty = is_point_to_point(task.shape.collective);
+  work.opens_output = task.shape.collective == Collective::kAllReduce && !program.divides_buffer &&
+                      buffer_bytes(task, context.nranks, false) >= kBorrowBytesMin;
   work.geometry = compute_partition({.collective = task.shape.collective,
                                      .count = task.shape.count,
                                      .element_bytes = work.element_bytes,

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/transport/connection.hpp"
 
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "core/base/log.hpp"
 
 namespace plexus {
+namespace {
+
+// Longer than a process that runs takes for a slice; one that has died may have left the mark.
+constexpr auto kWriteTime = std::chrono::seconds(1);
+
+}  // namespace
 
 Result<bool> ConnectionEnd::progress_connect() {
   PLEXUS_TRY(connected, try_connect());
@@ -25,6 +33,14 @@ Result<bool> ConnectionEnd::progress_connect() {
   }
   connected_ = connected;
   return connected;
+}
+
+void RecvEnd::revoke() noexcept {
+  connection_.close_output();
+  const auto until = std::chrono::steady_clock::now() + kWriteTime;
+  while (connection_.is_written() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
 }
 
 }  // namespace plexus

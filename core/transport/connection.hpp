@@ -81,7 +81,8 @@ class ConnectionEnd {
   [[nodiscard]] virtual const Error* broken() const noexcept { return nullptr; }
   /// True when all that was handed over has left user memory and this process's care.
   [[nodiscard]] virtual bool drained() noexcept { return true; }
-  /// The call that used it has failed: what it handed over by address must not be used any more.
+  /// The call that used it has failed: what it handed over by address must not be used any more,
+  /// nor what it lets the peer write to.
   virtual void revoke() noexcept {}
   /// True when the messages of earlier calls need no more care. Until then the end is pumped,
   /// whatever the rank does next.
@@ -148,6 +149,8 @@ class RecvEnd : public ConnectionEnd {
   using ConnectionEnd::ConnectionEnd;
   /// For the executor, at one address for the life of the end; usable when connected.
   [[nodiscard]] RecvConnection& connection() noexcept { return connection_; }
+  /// Waits until the peer does not write to the call's output any more, which it does for a slice.
+  void revoke() noexcept override;
 
  protected:
   void offer(const RecvConnection& connection) { connection_ = connection; }

@@ -132,7 +132,8 @@ class DirectEnd final : public End {
       this->offer(RecvConnection(fifo_at(memory), slots_at(memory),
                                  {.peer = this->key().peer,
                                   .slot_stride = options_.slot_stride,
-                                  .lines = lines_at(memory)}));
+                                  .lines = lines_at(memory),
+                                  .reach = reach}));
     }
     return ok();
   }

@@ -83,8 +83,8 @@ class ShmSlots {
 
 class ShmSend final : public SendEnd {
  public:
-  /// `reach`: whether the receiver may map memory from ncclMemAlloc. `attaches`: whether it reads
-  /// other memory.
+  /// `reach`: whether the two may map each other's memory from ncclMemAlloc. `attaches`: whether
+  /// the receiver reads other memory.
   ShmSend(EndId id, ShmSlots slots, Reach reach, bool attaches)
       : SendEnd(std::move(id)), slots_(std::move(slots)), reach_(reach), attaches_(attaches) {}
 
@@ -97,13 +97,15 @@ class ShmSend final : public SendEnd {
                             .reach = reach_,
                             .attaches = attaches_,
                             .slot_stride = slots_.slot_stride(),
-                            .lines = lines_at(slots_.data())}));
+                            .lines = lines_at(slots_.data()),
+                            .places = &places_}));
     }
     return connected;
   }
   [[nodiscard]] std::string route() const override { return attaches_ ? "shm/attach" : "shm"; }
 
   ShmSlots slots_;
+  PeerSegments places_;
   Reach reach_;
   bool attaches_;
 };
@@ -125,9 +127,9 @@ class AttachedPeer final : public PeerReader {
 
 class ShmRecv final : public RecvEnd {
  public:
-  /// `attached`: nullopt where the peer's memory is not read.
-  ShmRecv(EndId id, ShmSlots slots, std::optional<AttachedPeer> attached)
-      : RecvEnd(std::move(id)), slots_(std::move(slots)), attached_(attached) {}
+  /// `reach`: as the sender's. `attached`: nullopt where the peer's memory is not read.
+  ShmRecv(EndId id, ShmSlots slots, Reach reach, std::optional<AttachedPeer> attached)
+      : RecvEnd(std::move(id)), slots_(std::move(slots)), reach_(reach), attached_(attached) {}
 
  private:
   Result<bool> try_connect() override {
@@ -136,6 +138,7 @@ class ShmRecv final : public RecvEnd {
                          {.peer = key().peer,
                           .slot_stride = slots_.slot_stride(),
                           .lines = lines_at(slots_.data()),
+                          .reach = reach_,
                           .places = &places_,
                           .reader = attached_.has_value() ? &*attached_ : nullptr}));
     return connected;
@@ -146,6 +149,7 @@ class ShmRecv final : public RecvEnd {
 
   ShmSlots slots_;
   PeerSegments places_;
+  Reach reach_;
   std::optional<AttachedPeer> attached_;
 };
 
@@ -177,20 +181,26 @@ ShmSlots slots_for(const EndRequest& request) {
   return {*request.context.exchange, request.context.slot_bytes};
 }
 
+/// Of the two ranks' memory, but for what is read by system calls.
+Reach reach_of(const EndRequest& request, bool borrows) {
+  return borrows && request.mine.local_register != 0 && request.peers->local_register != 0
+             ? Reach::kMapped
+             : Reach::kNothing;
+}
+
 }  // namespace
 
 std::unique_ptr<SendEnd> make_shm_send(EndRequest& request) {
   const bool borrows = request.may_borrow() && !request.peers->on_cuda();
-  const bool maps =
-      borrows && request.mine.local_register != 0 && request.peers->local_register != 0;
-  return std::make_unique<ShmSend>(std::move(request.id), slots_for(request),
-                                   maps ? Reach::kMapped : Reach::kNothing,
+  const Reach reach = reach_of(request, borrows);
+  return std::make_unique<ShmSend>(std::move(request.id), slots_for(request), reach,
                                    borrows && request.context.attach);
 }
 
 std::unique_ptr<RecvEnd> make_shm_recv(EndRequest& request) {
   const bool borrows = request.may_borrow() && !request.peers->on_cuda();
-  return std::make_unique<ShmRecv>(std::move(request.id), slots_for(request),
+  const Reach reach = reach_of(request, borrows);
+  return std::make_unique<ShmRecv>(std::move(request.id), slots_for(request), reach,
                                    borrows && request.context.attach
                                        ? std::optional(AttachedPeer(*request.peers))
                                        : std::nullopt);

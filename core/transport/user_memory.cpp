@@ -86,30 +86,28 @@ MappedPlace UserMemory::find_place(const void* address, size_t size_bytes) const
           .fd = segment.fd()};
 }
 
-const std::byte* PeerSegments::find(const MappedPlace& place) noexcept {
-  for (const Mapping& mapping : mappings_) {
-    if (mapping.segment == place.segment) {
-      return place.offset < mapping.memory.size() ? mapping.memory.data() + place.offset : nullptr;
-    }
-  }
-  return map(place);
+std::byte* PeerSegments::find(const MappedPlace& place, uint64_t size_bytes) noexcept {
+  const auto at =
+      std::find_if(mappings_.begin(), mappings_.end(),
+                   [&place](const Mapping& mapping) { return mapping.segment == place.segment; });
+  const SharedMemory* const memory = at != mappings_.end() ? &at->memory : map(place);
+  const bool is_inside = memory != nullptr && place.offset <= memory->size() &&
+                         size_bytes <= memory->size() - place.offset;
+  return is_inside ? memory->data() + place.offset : nullptr;
 }
 
-const std::byte* PeerSegments::map(const MappedPlace& place) noexcept {
+const SharedMemory* PeerSegments::map(const MappedPlace& place) noexcept {
   auto memory = SharedMemory::open_peer(
       {.pid = place.pid, .fd = place.fd, .size_bytes = place.segment_bytes, .id = place.segment});
   if (memory.has_error()) {
     PLEXUS_INFO(kShm, "{}", memory.error().message());
     return nullptr;
   }
-  if (place.offset >= place.segment_bytes) {
-    return nullptr;
-  }
   if (mappings_.size() == kMappingsMax) {
     mappings_.erase(mappings_.begin());
   }
   mappings_.push_back({place.segment, std::move(memory).value()});
-  return mappings_.back().memory.data() + place.offset;
+  return &mappings_.back().memory;
 }
 
 }  // namespace plexus

@@ -50,14 +50,15 @@ class UserMemory {
 /// The segments of one peer that this process has mapped so far. Threads: one at a time.
 class PeerSegments final : public PlaceResolver {
  public:
-  const std::byte* find(const MappedPlace& place) noexcept override;
+  std::byte* find(const MappedPlace& place, uint64_t size_bytes) noexcept override;
 
  private:
   struct Mapping {
     uint64_t segment;
     SharedMemory memory;
   };
-  const std::byte* map(const MappedPlace& place) noexcept;
+  /// nullptr: it cannot be mapped.
+  const SharedMemory* map(const MappedPlace& place) noexcept;
 
   std::vector<Mapping> mappings_;  // oldest first, bounded
 };

@@ -23,12 +23,12 @@ inline std::byte* lines_of_slot(Protocol protocol, std::byte* lines, uint64_t st
              : lines + kSlots * kSlotBytesLL + (step % kSlots) * kSlotBytesLL128;
 }
 
-/// Finds the bytes of a sender's shareable memory in this process; maps the memory on first use.
+/// Finds the bytes of a peer's shareable memory in this process; maps the memory on first use.
 class PlaceResolver {
  public:
   virtual ~PlaceResolver() = default;
-  /// nullptr: mapping failed (the implementation logs the reason).
-  virtual const std::byte* find(const MappedPlace& place) noexcept = 0;
+  /// nullptr: mapping failed (the implementation logs the reason), or the segment has fewer bytes.
+  virtual std::byte* find(const MappedPlace& place, uint64_t size_bytes) noexcept = 0;
 };
 
 /// Reads the sender's memory, in another process (cross-memory attach).
@@ -41,7 +41,8 @@ class PeerReader {
                                  size_t size_bytes) const noexcept = 0;
 };
 
-/// The part of the sender's user memory that the receiver can read without copying through slots.
+/// The part of a peer's user memory that is used in place: read by the receiver, and what the
+/// receiver stores, written by the sender.
 enum class Reach : uint8_t {
   kNothing,
   kMapped,   // memory from ncclMemAlloc, through a mapping
@@ -56,8 +57,9 @@ class SendConnection {
     bool attaches = false;  // the receiver has a PeerReader
     // 0: the payload is always in the data area (net slots)
     uint32_t inline_bytes_max = kInlineBytes;
-    size_t slot_stride = 0;      // bytes from one slot's data to the next
-    std::byte* lines = nullptr;  // lines of all slots; nullptr: LL and LL128 are not possible
+    size_t slot_stride = 0;           // bytes from one slot's data to the next
+    std::byte* lines = nullptr;       // lines of all slots; nullptr: LL and LL128 are not possible
+    PlaceResolver* places = nullptr;  // of the receiver's memory, where the reach is kMapped
   };
   /// Starts at the step where `fifo` is.
   SendConnection(Fifo* fifo, std::byte* data, const Options& options)
@@ -130,6 +132,49 @@ class SendConnection {
     borrowed_until_ = step_;
   }
 
+  /// The place in this process of a part of the receiver's output, to be written and followed by
+  /// commit_written(). nullptr: it is not within reach, or the receiver's call has failed. Requires
+  /// that the receiver has sent something in this call.
+  [[nodiscard]] std::byte* try_begin_write(uint64_t offset, uint32_t size_bytes) noexcept {
+    if (options_.reach == Reach::kNothing) {
+      return nullptr;
+    }
+    const WritableOutput& output = fifo_->output;
+    const uint64_t output_bytes = output.size_bytes.load(std::memory_order_relaxed);
+    if (offset > output_bytes || size_bytes > output_bytes - offset) {
+      return nullptr;
+    }
+    std::byte* place = nullptr;
+    if (options_.reach == Reach::kProcess) {
+      place = output.address + offset;
+    } else if (output.place.segment != 0 && options_.places != nullptr) {
+      MappedPlace mapped = output.place;
+      mapped.offset += offset;
+      place = options_.places->find(mapped, size_bytes);
+    }
+    if (place == nullptr) {
+      return nullptr;
+    }
+    // A receiver that fails closes its output, then looks at `writes`.
+    fifo_->writes.exchange(1, std::memory_order_seq_cst);
+    if (output.size_bytes.load(std::memory_order_seq_cst) == 0) {
+      fifo_->writes.store(0, std::memory_order_release);
+      return nullptr;
+    }
+    return place;
+  }
+  /// Publishes what was written there.
+  void commit_written(uint64_t offset, uint32_t size_bytes, uint32_t call_hash) noexcept {
+    header().kind = SlotKind::kPointer;
+    header().payload.pointer = fifo_->output.address + offset;
+    fifo_->writes.store(0, std::memory_order_release);  // pairs with is_written()
+    publish(size_bytes, call_hash);
+    // The receiver sends a result at about the same time, and has taken what that is made of.
+    __builtin_prefetch(&fifo_->taken);
+  }
+  /// Soon try_begin_write() follows.
+  void prefetch_output() const noexcept { __builtin_prefetch(&fifo_->output); }
+
   /// Whether the receiver has taken every slot whose bytes are in user memory.
   [[nodiscard]] bool all_taken() noexcept {
     if (borrowed_until_ <= taken_) {
@@ -200,6 +245,7 @@ class RecvConnection {
     int peer = -1;
     size_t slot_stride = 0;              // as the sender's
     std::byte* lines = nullptr;          // as the sender's
+    Reach reach = Reach::kNothing;       // as the sender's
     PlaceResolver* places = nullptr;     // nullptr: memory is never mapped
     const PeerReader* reader = nullptr;  // nullptr: memory is never read by system calls
   };
@@ -216,6 +262,35 @@ class RecvConnection {
   [[nodiscard]] uint64_t received() const noexcept { return step_; }
   [[nodiscard]] bool has_lines() const noexcept { return options_.lines != nullptr; }
   [[nodiscard]] Fifo& fifo() noexcept { return *fifo_; }
+
+  /// In the call that begins, the sender may write to the `size_bytes` of the output at `address`,
+  /// if it can.
+  void open_output(std::byte* address, uint64_t size_bytes, const MappedPlace& place) noexcept {
+    const bool is_open = options_.reach == Reach::kProcess ||
+                         (options_.reach == Reach::kMapped && place.segment != 0);
+    WritableOutput& output = fifo_->output;
+    const uint64_t open_bytes = is_open ? size_bytes : 0;
+    if (options_.reach == Reach::kNothing ||
+        (output.size_bytes.load(std::memory_order_relaxed) == open_bytes &&
+         (open_bytes == 0 || (output.address == address && output.place == place)))) {
+      return;
+    }
+    // The sender has read it for the last time before it sent the last call's result.
+    output.address = address;
+    output.place = place;
+    output.size_bytes.store(open_bytes, std::memory_order_relaxed);
+  }
+  /// The call has failed: the sender must not begin to write any more.
+  void close_output() noexcept {
+    if (options_.reach != Reach::kNothing) {
+      fifo_->output.size_bytes.store(0, std::memory_order_seq_cst);
+    }
+  }
+  /// Whether the sender is writing to the output.
+  [[nodiscard]] bool is_written() const noexcept {
+    return options_.reach != Reach::kNothing &&
+           fifo_->writes.load(std::memory_order_seq_cst) != 0;  // pairs with commit_written()
+  }
 
   /// While waiting for the next slot, announces where its payload should go (null: anywhere), for
   /// transports that can deliver it there (kPointer) and for those that fetch only on demand.
@@ -276,7 +351,9 @@ class RecvConnection {
       case SlotKind::kPointer:
         return slot.payload.pointer;
       case SlotKind::kMapped:
-        return options_.places == nullptr ? nullptr : options_.places->find(slot.payload.place);
+        return options_.places == nullptr
+                   ? nullptr
+                   : options_.places->find(slot.payload.place, slot.size_bytes);
       case SlotKind::kAttached:
         return nullptr;
       case SlotKind::kData:

@@ -265,10 +265,9 @@ Progress LaneRun::advance_step(const Step& step, RunQueue& queue) noexcept {
     if (!acquire<kByLines>(step, slice, queue.polls())) {
       return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
-    if (!move<kByLines>(step, slice)) {
+    if (!move<kByLines>(step, slice, queue)) {
       return failure_.kind == LaneFailure::Kind::kNone ? Progress::kPending : Progress::kFailed;
     }
-    finish_slice(step, queue);
     slice_bytes_done_ += slice.size_bytes;
     moved_ = true;
     bytes_this_turn_ += slice.size_bytes;
@@ -434,7 +433,7 @@ bool LaneRun::store(const Step& step, std::byte* made, uint32_t size_bytes) noex
 }
 
 template <bool kByLines>
-bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
+bool LaneRun::move(const Step& step, const Slice& slice, RunQueue& queue) noexcept {
   const uint32_t size_bytes = slice.size_bytes;
   // element sizes are powers of two
   const size_t elements = size_bytes >> std::countr_zero(work_->element_bytes);
@@ -445,8 +444,11 @@ bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
   std::byte* const made = has_target                          ? at(step.target, slice.target_bytes)
                           : kByLines && sends[0]->has_lines() ? staging(step.receives)
                                                               : sends[0]->payload(size_bytes);
-  Value value{made, step.target, slice.target_bytes};
+  Value value{made, step.target, slice.target_bytes, work_->opens_output && delivers(step)};
   const bool scales = step.source == Buffer::kInput && work_->op.scales_input();
+  for (int i = 0; value.delivers && i < step.sends; ++i) {
+    sends[i]->prefetch_output();
+  }
 
   if (step.accumulates) {
     const std::byte* const stored = made;
@@ -457,7 +459,7 @@ bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
       scale(made, source, elements, work_->type, work_->op.scalar_bits);
     } else if (!has_target) {
       // a plain send: the value is the source itself
-      value = {source, step.source, slice.source_bytes};
+      value = {source, step.source, slice.source_bytes, false};
     } else if (made != source) {
       (work_->streaming ? copy_streaming : copy)(made, source, size_bytes);
     }
@@ -473,8 +475,17 @@ bool LaneRun::move(const Step& step, const Slice& slice) noexcept {
   if (!step.by_address && !(work_->keeps_input && value.home == Buffer::kInput)) {
     value.home = Buffer::kNone;
   }
+  if (value.delivers) {  // so that the peers need not wait for that when they have the result
+    release(step, queue);
+  }
   for (int i = 0; i < step.sends; ++i) {
     hand_over<kByLines>(*sends[i], value, size_bytes);
+  }
+  if (!value.delivers) {
+    release(step, queue);
+  }
+  for (int i = 0; i < step.sends; ++i) {
+    queue.notify(sends[i]->fifo().receiver);
   }
   return true;
 }
@@ -581,6 +592,13 @@ void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_
     send.commit_lines(work_->protocol, value.made, size_bytes, hash);
     return;
   }
+  if (size_bytes >= work_->borrow_bytes_min && value.delivers) {
+    if (std::byte* const place = send.try_begin_write(value.home_bytes, size_bytes)) {
+      (work_->streaming ? copy_streaming : copy)(place, value.made, size_bytes);
+      send.commit_written(value.home_bytes, size_bytes, hash);
+      return;
+    }
+  }
   if (size_bytes >= work_->borrow_bytes_min && value.home != Buffer::kNone) {
     if (send.reach() == Reach::kProcess) {
       send.commit_pointer(value.made, size_bytes, hash);
@@ -606,15 +624,12 @@ void LaneRun::hand_over(SendConnection& send, const Value& value, uint32_t size_
   send.commit(size_bytes, hash);
 }
 
-void LaneRun::finish_slice(const Step& step, RunQueue& queue) noexcept {
-  const auto first = static_cast<size_t>(step.peers_first);
-  const auto middle = first + static_cast<size_t>(step.receives);
-  for (size_t i = first; i < middle; ++i) {
-    work_->recvs[i]->release();
-    queue.notify(work_->recvs[i]->fifo().sender);
-  }
-  for (size_t i = middle; i < middle + static_cast<size_t>(step.sends); ++i) {
-    queue.notify(work_->sends[i]->fifo().receiver);
+/// What arrived has been used.
+void LaneRun::release(const Step& step, RunQueue& queue) noexcept {
+  RecvConnection* const* const recvs = work_->recvs.data() + step.peers_first;
+  for (int i = 0; i < step.receives; ++i) {
+    recvs[i]->release();
+    queue.notify(recvs[i]->fifo().sender);
   }
 }
 

@@ -56,6 +56,7 @@ class RunQueue {
 /// User memory of a Work: its address, and its place in shareable memory if it has one.
 struct UserBuffer {
   std::byte* address = nullptr;
+  uint64_t size_bytes = 0;
   MappedPlace place{};  // segment 0: not shareable
 };
 
@@ -78,6 +79,8 @@ struct Work {
   bool keeps_input = false;
   bool exchanges_empty = false;  // a message of 0 bytes is also sent and received (send/recv)
   bool streaming = false;        // the output is too large for the caches
+  // Ranks write results to each other's outputs where delivers(step). The same on all ranks.
+  bool opens_output = false;
   // [program->peers]; nullptr where the peer only sends to this rank
   std::vector<SendConnection*> sends;
   // [program->peers]; nullptr where the peer only receives from this rank
@@ -168,7 +171,7 @@ class LaneRun {
                           uint32_t size_bytes) noexcept;
   /// False: a peer's memory could not be read. Then the step cannot be done any more.
   template <bool kByLines>
-  bool move(const Step& step, const Slice& slice) noexcept;
+  bool move(const Step& step, const Slice& slice, RunQueue& queue) noexcept;
   /// The buffer in which arrival `number` of a step is assembled from its lines.
   [[nodiscard]] std::byte* staging(int number) noexcept;
   /// The address of arrival `number` of a step once it has arrived.
@@ -203,10 +206,11 @@ class LaneRun {
     const std::byte* made;
     Buffer home;          // kNone: nowhere, or it must not be sent by address
     uint64_t home_bytes;  // offset
+    bool delivers;        // receivers store it at the same place
   };
   template <bool kByLines>
   void hand_over(SendConnection& send, const Value& value, uint32_t size_bytes) noexcept;
-  void finish_slice(const Step& step, RunQueue& queue) noexcept;
+  void release(const Step& step, RunQueue& queue) noexcept;
   [[nodiscard]] bool may_begin_loop() const noexcept;
   [[nodiscard]] bool may_start(const Step& step) const noexcept;
   [[nodiscard]] Span span(Buffer buffer, int chunk) const noexcept;

@@ -48,6 +48,7 @@ struct MappedPlace {
   uint64_t offset;
   int32_t pid;
   int32_t fd;  // as numbered in `pid`
+  friend bool operator==(const MappedPlace&, const MappedPlace&) = default;
 };
 
 struct alignas(kCacheLine) SlotHeader {
@@ -122,11 +123,24 @@ struct alignas(kCacheLine) FifoEnd {
   std::atomic<uint32_t> revoked;   // the sender's: 1: its call failed, its addresses are void
 };
 
+/// The receiver's output, for a sender that can write there: it stores what it has computed in the
+/// receiver's place, and sends the address (kPointer) when it is done. It does so with results that
+/// contain what the receiver sent in the same call, and so sees the output of that call. Written
+/// only when it changes, so that it stays in both caches.
+struct alignas(kCacheLine) WritableOutput {
+  std::atomic<uint64_t> size_bytes;  // 0: not to be written, or not any more
+  std::byte* address;                // in the receiver's process
+  MappedPlace place;                 // segment 0: other processes cannot map it
+};
+static_assert(sizeof(WritableOutput) == kCacheLine);
+
 struct Fifo {
   // number of steps that the receiver has released
   alignas(kCacheLine) std::atomic<uint64_t> taken;
   FifoEnd sender;
   FifoEnd receiver;
+  WritableOutput output;                             // the receiver writes
+  alignas(kCacheLine) std::atomic<uint32_t> writes;  // 1 while the sender writes to `output`
   alignas(kCacheLine) SharedCall calls[kHeaders];  // call s is at s mod kHeaders; the sender writes
   SlotHeader headers[kHeaders];
 };

@@ -44,11 +44,20 @@ class HappensBefore {
 
   /// Whether `event` happens before the step that `lane` executes.
   [[nodiscard]] bool is_before(StepEvent event, uint32_t lane) const {
-    return event.number == 0 || event.lane == lane ||
-           (clocks_[lane] != nullptr && (*clocks_[lane])[event.lane] >= event.number);
+    return event.lane == lane || is_known(event, clocks_[lane].get());
+  }
+  /// Whether it happens before what the step `sender` sends, as what that step takes does. `clock`:
+  /// of its lane then.
+  [[nodiscard]] static bool is_before(StepEvent event, StepEvent sender, const Clock& clock) {
+    return (event.lane == sender.lane && event.number <= sender.number) ||
+           is_known(event, clock.get());
   }
 
  private:
+  [[nodiscard]] static bool is_known(StepEvent event, const std::vector<uint32_t>* clock) {
+    return event.number == 0 || (clock != nullptr && (*clock)[event.lane] >= event.number);
+  }
+
   std::vector<std::shared_ptr<std::vector<uint32_t>>> clocks_;
 };
 

@@ -40,6 +40,14 @@ struct Step {
   friend bool operator==(const Step&, const Step&) = default;
 };
 
+/// Whether the step makes a chunk of the result that its receivers store in the same chunk of their
+/// outputs. The sender may do that for them: nothing there is needed any more, because the result
+/// has their contributions. Proved of the table's algorithms, not of programs from files.
+PLEXUS_HOST_DEVICE constexpr bool delivers(const Step& step) {
+  return step.completes && step.receives > 0 && step.source != Buffer::kNone &&
+         step.target == Buffer::kOutput && step.sends > 0;
+}
+
 /// Whether the step only waits for its `after`.
 PLEXUS_HOST_DEVICE constexpr bool only_waits(const Step& step) {
   return step.receives == 0 && step.sends == 0 && step.source == Buffer::kNone &&

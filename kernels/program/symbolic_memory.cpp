@@ -31,9 +31,7 @@ SymbolicMemory::SymbolicMemory(const CollectiveDefinition& definition,
       cells_[index(rank, Buffer::kInput, block)].value = expressions.contribution(rank, block);
     }
   }
-  if (lanes_max_ > 1) {
-    reads_.resize(cells_.size() * lanes_max_);
-  }
+  reads_.resize(cells_.size() * lanes_max_);
   if (definition.scratch_chunks > 0) {
     scratch_by_.resize(cells_.size());
   }
@@ -51,9 +49,7 @@ std::string SymbolicMemory::read(StepEvent now, Buffer buffer, int chunk, uint32
     problem = fmt::format("reads {} chunk {}, which lane {} writes unordered with it",
                           buffer_name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
   }
-  if (lanes_max_ > 1) {
-    reads_[at * lanes_max_ + static_cast<size_t>(lane(now).lane)] = now.number;
-  }
+  reads_[at * lanes_max_ + static_cast<size_t>(lane(now).lane)] = now.number;
   cell.is_unread = false;
   *value = cell.value;
   return problem;
@@ -88,15 +84,21 @@ std::string SymbolicMemory::check_scratch(StepEvent now, size_t cell) {
   return {};
 }
 
-std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer, int chunk) const {
+/// `is_before`: whether an access happens before the write.
+template <class IsBefore>
+std::string SymbolicMemory::check_order(int rank,
+                                        Buffer buffer,
+                                        int chunk,
+                                        const IsBefore& is_before) const {
+  const size_t at = index(rank, buffer, chunk);
   const Cell& cell = cells_[at];
-  if (!order_.is_before(cell.written, now.lane)) {
+  if (!is_before(cell.written)) {
     return fmt::format("writes {} chunk {}, which lane {} also writes unordered with it",
                        buffer_name(buffer), chunk, network_.lanes()[cell.written.lane].lane);
   }
-  const uint32_t first = network_.first_lane(lane(now).rank);
-  for (uint32_t other = 0; lanes_max_ > 1 && other < network_.lane_count(lane(now).rank); ++other) {
-    if (!order_.is_before({first + other, reads_[at * lanes_max_ + other]}, now.lane)) {
+  const uint32_t first = network_.first_lane(rank);
+  for (uint32_t other = 0; other < network_.lane_count(rank); ++other) {
+    if (!is_before({first + other, reads_[at * lanes_max_ + other]})) {
       return fmt::format("writes {} chunk {}, which lane {} reads unordered with it",
                          buffer_name(buffer), chunk, other);
     }
@@ -106,7 +108,7 @@ std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer,
     const auto& taken = taken_[connection];
     const auto& ends = network_.connections()[connection];
     if (loans_[loan].number >= taken.size() ||
-        !order_.is_before({ends.recv_lane, taken[loans_[loan].number]}, now.lane)) {
+        !is_before({ends.recv_lane, taken[loans_[loan].number]})) {
       return fmt::format("overwrites {} chunk {}, which rank {} may still read in place",
                          buffer_name(buffer), chunk, ends.target);
     }
@@ -114,10 +116,22 @@ std::string SymbolicMemory::check_order(StepEvent now, size_t at, Buffer buffer,
   return {};
 }
 
+std::string SymbolicMemory::check_delivery(int rank,
+                                           int chunk,
+                                           StepEvent sent,
+                                           const HappensBefore::Clock& known) const {
+  const std::string problem = check_order(rank, Buffer::kOutput, chunk, [&](StepEvent access) {
+    return HappensBefore::is_before(access, sent, known);
+  });
+  return problem.empty() ? problem : "its sender, which may store the result there, " + problem;
+}
+
 std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint32_t value) {
-  const size_t at = index(lane(now).rank, buffer, chunk);
+  const int rank = lane(now).rank;
+  const size_t at = index(rank, buffer, chunk);
   Cell& cell = cells_[at];
-  std::string problem = check_order(now, at, buffer, chunk);
+  std::string problem = check_order(
+      rank, buffer, chunk, [&](StepEvent access) { return order_.is_before(access, now.lane); });
   if (problem.empty() && buffer == Buffer::kScratch && !definition_.shares_scratch) {
     problem = check_scratch(now, at);
   }
@@ -130,9 +144,7 @@ std::string SymbolicMemory::write(StepEvent now, Buffer buffer, int chunk, uint3
     problem = fmt::format("overwrites {} chunk {}, whose value was stored and never read",
                           buffer_name(buffer), chunk);
   }
-  if (lanes_max_ > 1) {
-    std::fill_n(reads_.begin() + static_cast<std::ptrdiff_t>(at * lanes_max_), lanes_max_, 0U);
-  }
+  std::fill_n(reads_.begin() + static_cast<std::ptrdiff_t>(at * lanes_max_), lanes_max_, 0U);
   cell = {.value = value, .written = now, .is_unread = true};
   return problem;
 }

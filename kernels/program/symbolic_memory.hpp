@@ -29,6 +29,11 @@ class SymbolicMemory {
   /// Message `number` of a connection may carry the address of this chunk instead of its bytes.
   [[nodiscard]] std::string pass_address(
       StepEvent now, Buffer buffer, int chunk, uint32_t connection, uint32_t number);
+  /// The step `sent`, which knew `known`, may have stored its value in this output chunk of `rank`.
+  [[nodiscard]] std::string check_delivery(int rank,
+                                           int chunk,
+                                           StepEvent sent,
+                                           const HappensBefore::Clock& known) const;
   /// `now` takes the next message of a connection, which frees the chunk that it borrows.
   void take(StepEvent now, uint32_t connection) { taken_[connection].push_back(now.number); }
 
@@ -64,7 +69,11 @@ class SymbolicMemory {
             !is_reduction(definition_.collective));
   }
   [[nodiscard]] std::string check_scratch(StepEvent now, size_t cell);
-  [[nodiscard]] std::string check_order(StepEvent now, size_t cell, Buffer buffer, int chunk) const;
+  template <class IsBefore>
+  [[nodiscard]] std::string check_order(int rank,
+                                        Buffer buffer,
+                                        int chunk,
+                                        const IsBefore& is_before) const;
   [[nodiscard]] const LaneNetwork::LaneState& lane(StepEvent now) const {
     return network_.lanes()[now.lane];
   }
@@ -75,7 +84,7 @@ class SymbolicMemory {
   const Expressions& expressions_;
   size_t lanes_max_ = 1;         // largest number of lanes per rank
   std::vector<Cell> cells_;      // [nranks][CollectiveDefinition::cells()]
-  std::vector<uint32_t> reads_;  // [cells][lanes_max] last step that read; empty: lanes_max is 1
+  std::vector<uint32_t> reads_;  // [cells][lanes_max] last step that read
   std::vector<uint32_t>
       scratch_by_;  // [cells] 1 + the lane that uses this scratch; empty: no scratch
   std::vector<Loan> loans_;

@@ -24,8 +24,9 @@ namespace {
 /// A chunk in flight.
 struct Message {
   uint32_t value;
-  int length_of;  // the chunk index whose length it has
-  int depth;      // messages on the longest chain that ends with this one
+  int length_of;   // the chunk index whose length it has
+  int depth;       // messages on the longest chain that ends with this one
+  bool delivered;  // the sender may store it in the same chunk of the receiver's output
   StepEvent sent;
   HappensBefore::Clock known;  // at the sender; dropped when the message is taken
 };
@@ -132,11 +133,25 @@ class Execution {
       }
       arrived_.push_back(message.value);
       depths_[now.lane] = std::max(depths_[now.lane], message.depth);
+      if (message.delivered) {
+        fail(now, check_delivery(now, step, message));
+      }
       order_.learn(now.lane, message.sent, message.known);
       message.known = nullptr;
       memory_.take(now, connection);
     }
     return arrived_;
+  }
+
+  /// The receiver must do nothing else with the chunk than store it where the sender did.
+  [[nodiscard]] std::string check_delivery(StepEvent now,
+                                           const Step& step,
+                                           const Message& message) const {
+    if (step.receives != 1 || step.source != Buffer::kNone || step.target != Buffer::kOutput ||
+        step.target_chunk != message.length_of) {
+      return fmt::format("does not store the result, chunk {}, at its place", message.length_of);
+    }
+    return memory_.check_delivery(lane(now).rank, step.target_chunk, message.sent, message.known);
   }
 
   /// As in the executor, a verb without local memory is as long as that chunk of the output.
@@ -201,8 +216,9 @@ class Execution {
                                        at_target ? step.target_chunk : step.source_chunk,
                                        connection, network_.connections()[connection].sent));
       }
-      messages_[connection].push_back(
-          {value, length_of(step), depths_[now.lane] + 1, now, order_.clock(now.lane)});
+      messages_[connection].push_back({value, length_of(step), depths_[now.lane] + 1,
+                                       delivers(step) && !definition_.divides_buffer, now,
+                                       order_.clock(now.lane)});
     }
   }
 

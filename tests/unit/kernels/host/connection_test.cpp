@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a sender may be ahead; messages that stay in its memory and are read by system calls.
+// How far a sender may be ahead; messages that stay in its memory and are read by system calls, and
+// those that it writes to the receiver's output.
 #include "kernels/host/connection.hpp"
 
 #include <algorithm>
@@ -167,6 +168,81 @@ TEST_F(AttachedMessages, ThatCannotBeReadSayWhy) {
   send(0);
   reader.error = EFAULT;
   EXPECT_EQ(recvs.read_attached(target.data(), 0, kBytes), EFAULT);
+}
+
+/// Finds the places of one segment, which this process has anyway.
+class Segment final : public PlaceResolver {
+ public:
+  std::byte* find(const MappedPlace& place, uint64_t size_bytes) noexcept override {
+    return place.offset + size_bytes <= memory.size() ? memory.data() + place.offset : nullptr;
+  }
+  std::array<std::byte, 4 * kBytes> memory{};
+};
+
+class WrittenOutput : public testing::Test {
+ protected:
+  void open(const MappedPlace& place = {}) {
+    recvs.open_output(output.data(), output.size(), place);
+  }
+
+  std::array<std::byte, 4 * kBytes> output{};
+  std::unique_ptr<Fifo> fifo = std::make_unique<Fifo>();
+  SendConnection sends{fifo.get(), nullptr, {.peer = 1, .reach = Reach::kProcess}};
+  RecvConnection recvs{fifo.get(), nullptr, {.peer = 0, .reach = Reach::kProcess}};
+};
+
+TEST_F(WrittenOutput, ArrivesInItsPlaceAndHoldsNobody) {
+  open();
+  std::byte* const place = sends.try_begin_write(kBytes, kBytes);
+  ASSERT_EQ(place, output.data() + kBytes);
+  EXPECT_TRUE(recvs.is_written());
+  sends.commit_written(kBytes, kBytes, kHash);
+  EXPECT_FALSE(recvs.is_written());
+  EXPECT_TRUE(sends.all_taken());
+  ASSERT_TRUE(recvs.try_peek());
+  EXPECT_EQ(recvs.payload(), place) << "the receiver has nothing to copy";
+}
+
+TEST_F(WrittenOutput, IsThatOfTheLastCall) {
+  EXPECT_EQ(sends.try_begin_write(0, kBytes), nullptr) << "there was no call";
+  open();
+  recvs.open_output(output.data() + kBytes, kBytes, {});
+  EXPECT_EQ(sends.try_begin_write(0, kBytes), output.data() + kBytes);
+}
+
+TEST_F(WrittenOutput, EndsWhereTheReceiversEnds) {
+  open();
+  EXPECT_NE(sends.try_begin_write(3 * kBytes, kBytes), nullptr);
+  EXPECT_EQ(sends.try_begin_write(3 * kBytes + 1, kBytes), nullptr);
+  EXPECT_EQ(sends.try_begin_write(UINT64_MAX, kBytes), nullptr);
+}
+
+TEST_F(WrittenOutput, OfACallThatFailedIsLeftAlone) {
+  open();
+  ASSERT_NE(sends.try_begin_write(0, kBytes), nullptr);
+  recvs.close_output();
+  EXPECT_TRUE(recvs.is_written()) << "the sender had begun";
+  sends.commit_written(0, kBytes, kHash);
+  EXPECT_FALSE(recvs.is_written());
+  EXPECT_EQ(sends.try_begin_write(kBytes, kBytes), nullptr);
+  EXPECT_FALSE(recvs.is_written());
+}
+
+TEST_F(WrittenOutput, OfAnotherProcessIsWrittenThroughItsMapping) {
+  Segment segment;
+  const MappedPlace place{
+      .segment = 1, .segment_bytes = segment.memory.size(), .offset = kBytes, .pid = 1, .fd = 1};
+  sends = {fifo.get(), nullptr, {.peer = 1, .reach = Reach::kMapped, .places = &segment}};
+  recvs = {fifo.get(), nullptr, {.peer = 0, .reach = Reach::kMapped}};
+  open();
+  EXPECT_EQ(sends.try_begin_write(0, kBytes), nullptr) << "it is in no segment";
+  open(place);
+  EXPECT_EQ(sends.try_begin_write(3 * kBytes, kBytes), nullptr) << "behind the segment's end";
+  ASSERT_EQ(sends.try_begin_write(kBytes, kBytes), segment.memory.data() + 2 * kBytes);
+  sends.commit_written(kBytes, kBytes, kHash);
+  EXPECT_EQ(recvs.payload(), output.data() + kBytes) << "as the receiver knows it";
+  open();
+  EXPECT_EQ(sends.try_begin_write(0, kBytes), nullptr) << "the next call's output is in none";
 }
 
 }  // namespace

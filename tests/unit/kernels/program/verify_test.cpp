@@ -223,6 +223,45 @@ TEST(Verify, RejectsChunkSentByAddressThatIsOverwrittenBeforeItIsTaken) {
       "rank 1, lane 0, step 1: overwrites output chunk 0, which rank 0 may still read in place");
 }
 
+/// All-reduce in which rank 0 makes the result for itself and for rank 1, and rank 2 its own. Rank
+/// 1 sends its input first to rank `first`.
+Programs make_delivery(int first) {
+  return make_programs(1, {[](RecordingPrims& prims) {
+                             prims.send(Buffer::kInput, 0, 2, ByAddress::kNo);
+                             prims.recv_reduce_copy_send(EveryoneElse{0, 3}, Buffer::kInput,
+                                                         Buffer::kOutput, 0, 1, Complete::kYes);
+                           },
+                           [first](RecordingPrims& prims) {
+                             prims.send(Buffer::kInput, 0, first, ByAddress::kNo);
+                             prims.send(Buffer::kInput, 0, 2 - first, ByAddress::kNo);
+                             prims.recv(0, Buffer::kOutput, 0);
+                           },
+                           [](RecordingPrims& prims) {
+                             prims.send(Buffer::kInput, 0, 0, ByAddress::kNo);
+                             prims.recv_reduce_copy(EveryoneElse{2, 3}, Buffer::kInput,
+                                                    Buffer::kOutput, 0, Complete::kYes);
+                           }});
+}
+
+TEST(Verify, RejectsResultThatItsSenderMayStoreWhereTheReceiverStillReads) {
+  EXPECT_EQ(reason(make_delivery(2), Collective::kAllReduce, true), "");
+  EXPECT_EQ(reason(make_delivery(0), Collective::kAllReduce, false), "");
+  EXPECT_EQ(reason(make_delivery(0), Collective::kAllReduce, true),
+            "rank 1, lane 0, step 2: its sender, which may store the result there, writes output "
+            "chunk 0, which lane 0 reads unordered with it");
+}
+
+TEST(Verify, RejectsResultThatItsReceiverDoesNotStoreAtItsPlace) {
+  Programs programs = make_delivery(2);
+  programs[1].lanes[0].steps.back().target = Buffer::kScratch;
+  programs[1].lanes[0].steps.push_back({.source = Buffer::kScratch, .target = Buffer::kOutput});
+  for (Program& program : programs) {
+    program.scratch_chunks = 1;
+  }
+  EXPECT_EQ(reason(programs, Collective::kAllReduce),
+            "rank 1, lane 0, step 2: does not store the result, chunk 0, at its place");
+}
+
 TEST(Verify, DoesNotTakeAFreeSlotForProofThatAChunkWasTaken) {
   // Rank 0 sends output 0 by address, sends again, and overwrites output 0. With one slot the
   // second chunk waits until the first one is taken; but programs must also be right with more
