@@ -49,10 +49,10 @@ struct Hierarchy {
 /// Divides `count` things among `members` in order, as evenly as possible: the member that has
 /// `thing`, and the first thing of a member (`first` of the next member is the end).
 PLEXUS_HOST_DEVICE constexpr int share_of(int thing, int count, int members) {
-  return thing * members / count;
+  return static_cast<int>(int64_t{thing} * members / count);
 }
 PLEXUS_HOST_DEVICE constexpr int first_of(int member, int count, int members) {
-  return (member * count + members - 1) / members;
+  return static_cast<int>((int64_t{member} * count + members - 1) / members);
 }
 
 /// Chunks [low, high) of `count`: each member's share.
