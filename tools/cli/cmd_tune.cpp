@@ -140,14 +140,7 @@ Result<nlohmann::ordered_json> measure_for_simulator(const TuneOptions& options)
     links.push_back(
         {.name = kNet.name, .slot_bytes = kSlotBytesOfNetwork, .times = std::move(net)});
   }
-  tune::MessageHost facts;
-  facts.cores = cores_available();
-  facts.shared_ranks = tune::choose_shared_ranks(facts.cores);
-  if (facts.shared_ranks > 0) {
-    PLEXUS_TRY(measure_all({probe(kHost, Collective::kAllReduce, "doubling", facts.shared_ranks,
-                                  tune::kSmallBytes, &facts.shared_doubling)},
-                           options.passes));
-  }
+  PLEXUS_TRY(facts, tune::measure_host(cores_available(), options.passes));
   return tune::format_messages(facts, links);
 }
 

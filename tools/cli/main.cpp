@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `plexus` command: finds the subcommand, parses its flags, runs it.
 #include <exception>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -50,19 +49,6 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-
-Result<void> write_output(const std::string& file_name, const std::string& text) {
-  if (file_name == "-") {
-    fmt::print("{}", text);
-    return ok();
-  }
-  std::ofstream file(file_name);
-  file << text << std::flush;
-  if (!file) {
-    return fail(Code::kInvalidArgument, "cannot write to the file '{}'", file_name);
-  }
-  return ok();
-}
 
 int report_error(const Error& error, int exit_code) {
   fmt::print(stderr, "plexus: {}\n", error.message());

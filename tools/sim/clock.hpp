@@ -19,6 +19,7 @@ struct SimEvent {
     kArrival,
     kSlotFree,
     kHandOver,
+    kTurn,
     kStepEnd,
     kCallEnd
   };
@@ -26,7 +27,7 @@ struct SimEvent {
   Kind kind = Kind::kHead;
   uint32_t place = 0;   // in its rank: a connection's, or the lane
   uint32_t number = 0;  // connection, or rank
-  double value = 0;     // kDeparture: bytes; kHead: duration; kFlowEnd: version
+  double value = 0;     // kDeparture: bytes; kHead: duration; kFlowEnd, kTurn: version
 };
 
 class SimClock {

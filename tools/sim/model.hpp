@@ -59,8 +59,10 @@ struct SimJob {
   // Cores of a node, which its ranks share: each rank is one thread, on core number local rank
   // modulo cores. 0: all lanes run at the same time, as blocks of a GPU.
   int cores = 0;
+  // Not 0: which ranks of a node share a core, and who follows whom on it, is drawn with this seed.
+  uint32_t shuffle = 0;
   double call_us = 0;        // of its rank, at the end of a call
-  double turn_us = 0;        // when a core goes from one rank to another
+  double turn_us = 0;        // when a core goes from one rank to the next
   bool exact_spans = false;  // chunks have the bytes that they have, and empty ones are skipped
   uint64_t node_bytes = 0;   // of the buffers of all ranks of a node, for SimWork
 

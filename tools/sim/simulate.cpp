@@ -2,9 +2,12 @@
 #include "tools/sim/simulate.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include "kernels/layout/fifo.hpp"
 #include "tools/sim/carrier.hpp"
@@ -24,15 +27,18 @@ struct RankState {
   int call = 0;
   size_t lanes_left = 0;       // of this call
   std::deque<uint32_t> ready;  // lanes that wait for the core
-  bool waits_for_core = false;
+  size_t core = 0;
+  size_t place = 0;  // among the core's ranks
 };
 
-/// A core, and the ranks that take turns on it.
+/// A core, and the ranks that take turns on it: one that finds nothing to do yields to the next,
+/// whether that has something to do or not. So turns go around while nobody has.
 struct CoreState {
-  static constexpr uint32_t kNobody = UINT32_MAX;
-  uint32_t runs = kNobody;
-  uint32_t last = kNobody;  // that ran
-  std::deque<uint32_t> waiting;
+  std::vector<uint32_t> ranks;
+  size_t turn = 0;       // place of the rank that runs, or whose turn began at `since_us`
+  double since_us = 0;   // of an idle core
+  bool is_busy = false;  // a step runs
+  uint64_t version = 0;  // how often one has begun to run
 };
 
 struct ConnectionState {
@@ -61,6 +67,7 @@ class Simulation {
     if (job_.cores > 0) {
       const int nodes = (network.nranks + job_.ranks_per_node - 1) / job_.ranks_per_node;
       cores_.resize(static_cast<size_t>(nodes) * static_cast<size_t>(job_.cores));
+      place_on_cores();
     }
     result_.rank_us.resize(network.ranks.size());
   }
@@ -91,6 +98,27 @@ class Simulation {
   }
 
  private:
+  /// The ranks of a node go to its cores in turn, by number or shuffled.
+  void place_on_cores() {
+    std::vector<uint32_t> order(network_.ranks.size());
+    std::iota(order.begin(), order.end(), 0U);
+    const auto per_node = static_cast<size_t>(job_.ranks_per_node);
+    std::mt19937 random(job_.shuffle);
+    for (size_t first = 0; job_.shuffle > 0 && first < order.size(); first += per_node) {
+      for (size_t last = std::min(order.size(), first + per_node) - 1; last > first; --last) {
+        std::swap(order[last], order[first + random() % (last - first + 1)]);
+      }
+    }
+    for (size_t place = 0; place < order.size(); ++place) {
+      const int rank = network_.ranks[place].rank;
+      RankState& state = ranks_[order[place]];
+      state.core = static_cast<size_t>(rank / job_.ranks_per_node * job_.cores +
+                                       rank % job_.ranks_per_node % job_.cores);
+      state.place = cores_[state.core].ranks.size();
+      cores_[state.core].ranks.push_back(order[place]);
+    }
+  }
+
   void find_waits() {
     for (uint32_t rank = 0; rank < lanes_.size(); ++rank) {
       for (uint32_t lane = 0; lane < lanes_[rank].size(); ++lane) {
@@ -166,6 +194,9 @@ class Simulation {
       case SimEvent::Kind::kStepEnd:
         end_step(event.number, event.place, event.time_us);
         break;
+      case SimEvent::Kind::kTurn:
+        take_turn(event);
+        break;
       case SimEvent::Kind::kCallEnd:
         end_call(event.number, event.time_us);
         break;
@@ -234,64 +265,84 @@ class Simulation {
     }
     lanes_[rank][lane].is_busy = true;
     if (job_.cores == 0) {
-      begin_step(rank, lane, now_us, 0);
+      begin_step(rank, lane, now_us);
       return;
     }
-    RankState& state = ranks_[rank];
-    state.ready.push_back(lane);
-    CoreState& core = core_of(rank);
-    if (core.runs == CoreState::kNobody) {
-      run_on_core(rank, now_us);
-    } else if (core.runs != rank && !state.waits_for_core) {
-      state.waits_for_core = true;
-      core.waiting.push_back(rank);
+    ranks_[rank].ready.push_back(lane);
+    if (!core_of(rank).is_busy) {
+      await_turn(rank, now_us);
     }
   }
 
-  [[nodiscard]] CoreState& core_of(uint32_t place) {
-    const int rank = network_.ranks[place].rank;
-    return cores_[static_cast<size_t>(rank / job_.ranks_per_node * job_.cores +
-                                      rank % job_.ranks_per_node % job_.cores)];
+  [[nodiscard]] CoreState& core_of(uint32_t rank) { return cores_[ranks_[rank].core]; }
+
+  /// A rank with something to do runs when the turns on its idle core come to it.
+  void await_turn(uint32_t rank, double now_us) {
+    const CoreState& core = core_of(rank);
+    const size_t count = core.ranks.size();
+    const double turn_us = count > 1 ? job_.turn_us : 0;
+    const double round_us = static_cast<double>(count) * turn_us;
+    const size_t turns = (ranks_[rank].place + count - core.turn) % count;
+    const double first_us = core.since_us + static_cast<double>(turns) * turn_us;
+    const double rounds =
+        round_us > 0 ? std::max(0.0, std::ceil((now_us - first_us) / round_us)) : 0;
+    clock_.add({.time_us = std::max(now_us, first_us + rounds * round_us),
+                .kind = SimEvent::Kind::kTurn,
+                .place = static_cast<uint32_t>(ranks_[rank].place),
+                .number = rank,
+                .value = static_cast<double>(core.version)});
+  }
+
+  void take_turn(const SimEvent& event) {
+    CoreState& core = core_of(event.number);
+    if (static_cast<uint64_t>(event.value) != core.version) {
+      return;  // another rank's turn came first
+    }
+    core.turn = event.place;
+    core.is_busy = true;
+    ++core.version;
+    run_on_core(event.number, event.time_us);
   }
 
   void run_on_core(uint32_t rank, double now_us) {
-    CoreState& core = core_of(rank);
-    RankState& state = ranks_[rank];
-    const bool turns = core.last != rank && core.last != CoreState::kNobody;
-    core.runs = core.last = rank;
-    const uint32_t lane = state.ready.front();
-    state.ready.pop_front();
-    begin_step(rank, lane, now_us, turns ? job_.turn_us : 0);
+    const uint32_t lane = ranks_[rank].ready.front();
+    ranks_[rank].ready.pop_front();
+    begin_step(rank, lane, now_us);
   }
 
-  /// The rank's step, or call, has ended: its next step is next, else that of who waits longest.
+  /// The rank's step, or call, has ended: its next step is next, else it yields.
   void leave_core(uint32_t rank, double now_us) {
     if (job_.cores == 0) {
       return;
     }
     CoreState& core = core_of(rank);
-    if (core.runs != rank) {
+    if (!core.is_busy || core.ranks[core.turn] != rank) {
       return;  // its call ended with steps that moved nothing
     }
-    core.runs = CoreState::kNobody;
     if (!ranks_[rank].ready.empty()) {
       run_on_core(rank, now_us);
-    } else if (!core.waiting.empty()) {
-      const uint32_t next = core.waiting.front();
-      core.waiting.pop_front();
-      ranks_[next].waits_for_core = false;
-      run_on_core(next, now_us);
+      return;
+    }
+    const size_t count = core.ranks.size();
+    core.is_busy = false;
+    core.turn = (core.turn + 1) % count;
+    core.since_us = now_us + (count > 1 ? job_.turn_us : 0);
+    for (size_t i = 0; i < count; ++i) {
+      const uint32_t next = core.ranks[(core.turn + i) % count];
+      if (!ranks_[next].ready.empty()) {
+        await_turn(next, now_us);
+        return;
+      }
     }
   }
 
-  void begin_step(uint32_t rank, uint32_t lane, double now_us, double turn_us) {
+  void begin_step(uint32_t rank, uint32_t lane, double begin_us) {
     LaneState& state = lanes_[rank][lane];
     const SimLane& one = lane_of(rank, lane);
     const Step& step = step_of(rank, lane);
     const double duration_us =
         duration_of(one, state, step, static_cast<double>(bytes_of(rank, lane))) +
         (faults_ == nullptr ? 0 : faults_->slow_us(network_.ranks[rank].rank));
-    const double begin_us = now_us + turn_us;
     const double end_us = begin_us + duration_us;
     if (watch_.on_slice) {
       watch_.on_slice({.rank = rank,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kernels/program/algorithms.hpp"
 #include "tools/cli/measure.hpp"
+#include "tools/cli/perf/statistics.hpp"
+#include "tools/cli/tune/fit.hpp"
 #include "tools/cli/tune/messages.hpp"
 
 namespace plexus::tune {
@@ -64,6 +67,28 @@ Result<MessageTimes> measure_messages(bool over_sockets, int passes) {
     return fail(Code::kInternalError, "plexus perf rounds the sizes of calls differently");
   }
   return times;
+}
+
+Result<MessageHost> measure_host(int cores, int passes) {
+  constexpr int kSharedBudgetMs = 150;  // for the scheduler to separate ranks that share a core
+  MessageHost host{.cores = cores, .shared_ranks = choose_shared_ranks(cores), .shared = {}};
+  if (host.shared_ranks == 0) {
+    return host;
+  }
+  for (const char* const name :
+       {"recursive_doubling_all_reduce", "ring_all_reduce", "all_pairs_all_reduce"}) {
+    SharedCall& call = host.shared.emplace_back(SharedCall{.algorithm = name});
+    for (int pass = 0; pass < passes; ++pass) {
+      PLEXUS_TRY(time, measure_time({.collective = Collective::kAllReduce,
+                                     .algorithm = find_algorithm(name)->family,
+                                     .nranks = host.shared_ranks,
+                                     .size_bytes = kSmallBytes,
+                                     .budget_ms = kSharedBudgetMs}));
+      call.us = pass == 0 ? time.median_us : std::min(call.us, time.median_us);
+    }
+    call.calls = perf::compute_batch(call.us);
+  }
+  return host;
 }
 
 }  // namespace plexus::tune

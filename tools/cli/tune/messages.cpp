@@ -2,9 +2,14 @@
 #include "tools/cli/tune/messages.hpp"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
+
+#include "kernels/program/algorithms.hpp"
+#include "tools/cli/sim/calibration.hpp"
+#include "tools/cli/sim/call.hpp"
+#include "tools/cli/tune/fit.hpp"
 
 namespace plexus::tune {
 namespace {
@@ -57,16 +62,38 @@ nlohmann::ordered_json format_link(const MessageLink& link) {
   return json;
 }
 
-/// Of ranks that share cores, each waits for all others of its core in each round.
-double fit_turn(const MessageHost& host, const MessageTimes& times) {
-  if (host.shared_ranks == 0) {
+/// The cost of a turn with which the simulator predicts the shared calls, in the geometric mean as
+/// slow as they were measured. `messages`: without it.
+double fit_turn(const MessageHost& host, const nlohmann::ordered_json& messages) {
+  const auto parsed = parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump());
+  if (host.shared.empty() || parsed.has_error()) {
     return 0;
   }
-  const SmallCosts small = fit_small(times);
-  const double ranks_per_core = static_cast<double>(host.shared_ranks) / host.cores;
-  const double rounds = std::bit_width(static_cast<unsigned>(host.shared_ranks)) - 1;
-  const double work = ranks_per_core * (small.call_us + rounds * small.pair_us);
-  return std::max(0.0, (host.shared_doubling - work) / (rounds * ranks_per_core));
+  SimOptions options;
+  options.nranks = options.ranks_per_node = host.shared_ranks;
+  options.calibration = parsed.value();
+  const auto is_too_slow = [&](double turn_us) {
+    options.calibration->turn_us = turn_us;
+    double slower = 0;
+    for (const SharedCall& call : host.shared) {
+      options.calls = call.calls;
+      const auto row =
+          simulate_call(options, *find_algorithm(call.algorithm), kSmallBytes, nullptr);
+      slower += row.has_error() ? 0 : std::log(row.value().result.time_us / call.us);
+    }
+    return slower > 0;
+  };
+  double low = 0;
+  double high = 0;  // a call takes more than a turn
+  for (const SharedCall& call : host.shared) {
+    high = std::max(high, call.us);
+  }
+  constexpr int kHalvings = 30;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (is_too_slow(middle) ? high : low) = middle;
+  }
+  return low;
 }
 
 }  // namespace
@@ -75,10 +102,11 @@ nlohmann::ordered_json format_messages(const MessageHost& host,
                                        const std::vector<MessageLink>& links) {
   nlohmann::ordered_json json;
   json["cores"] = host.cores;
-  json["turn_us"] = fit_turn(host, links.front().times);
+  json["turn_us"] = 0;
   for (const MessageLink& link : links) {
     json["links"][link.name] = format_link(link);
   }
+  json["turn_us"] = fit_turn(host, json);
   return json;
 }
 

@@ -35,12 +35,17 @@ struct MessageLink {
   MessageTimes times;
 };
 
+/// An all-reduce of kSmallBytes on more ranks than cores.
+struct SharedCall {
+  std::string algorithm;  // of the table (kernels/program)
+  int calls = 1;          // of which the time is the mean
+  double us = 0;
+};
+
 struct MessageHost {
   int cores = 1;
-  // A power of two above `cores`, and the time of its smallest all-reduce by `doubling`; 0: not
-  // measured.
-  int shared_ranks = 0;
-  double shared_doubling = 0;
+  int shared_ranks = 0;  // a power of two above `cores`
+  std::vector<SharedCall> shared;
 };
 
 /// The "messages" of a calibration file. `links`: the first is that of the host.
@@ -49,5 +54,8 @@ nlohmann::ordered_json format_messages(const MessageHost& host,
 
 /// The least times of `passes`.
 Result<MessageTimes> measure_messages(bool over_sockets, int passes);
+/// By a logarithmic algorithm, a ring and a direct one: the least medians of `passes`, since one
+/// lucky call says nothing of turns.
+Result<MessageHost> measure_host(int cores, int passes);
 
 }  // namespace plexus::tune

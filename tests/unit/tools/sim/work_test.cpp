@@ -2,6 +2,9 @@
 // Ranks as threads on the cores of a node, and what messages cost them.
 #include "tools/sim/work.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "tests/unit/tools/sim/jobs.hpp"
@@ -46,6 +49,24 @@ TEST(SimWork, IsDoneByTheCoresThatThereAre) {
   SimJob job = job_on_cores("recursive_doubling_all_reduce", 4, 1);
   job.turn_us = 1;
   EXPECT_GT(time_of(job), 4 * alone + 4);
+}
+
+TEST(SimWork, WaitsForTheTurnsOfRanksThatHaveNothingToDo) {
+  // A chain on one core: each turn goes to the next rank of the core. That is the next of the chain,
+  // or, where ranks are in another order, one that still has to wait.
+  SimJob job = job_on_cores("chain_broadcast", 4, 1);
+  job.turn_us = 10;
+  const double work = 3 * kSend + 3 * kRecv;
+  EXPECT_NEAR(time_of(job), work + 3 * job.turn_us, 1e-3);
+  double longest = 0;
+  for (job.shuffle = 1; job.shuffle <= 16; ++job.shuffle) {
+    const double time = time_of(job);
+    EXPECT_EQ(time, time_of(job));
+    const double turns = (time - work) / job.turn_us;
+    EXPECT_NEAR(turns, std::round(turns), 1e-3);
+    longest = std::max(longest, turns);
+  }
+  EXPECT_GE(longest, 6);
 }
 
 TEST(SimWork, OfACallIsAfterItsLastMessage) {

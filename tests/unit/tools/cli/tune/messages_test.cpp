@@ -5,6 +5,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/program/algorithms.hpp"
+#include "tools/cli/sim/calibration.hpp"
+#include "tools/cli/sim/call.hpp"
+#include "tools/cli/tune/fit.hpp"
+
 namespace plexus::tune {
 namespace {
 
@@ -52,15 +57,35 @@ TEST(TuneMessages, GivesASenderOverSocketsTheLargerPart) {
   EXPECT_NEAR(json["links"]["net"]["send_us"][0].get<double>(), kRecv, 1e-9);
 }
 
-TEST(TuneMessages, FindsWhatATurnCosts) {
-  // 4 ranks on 2 cores, two rounds
-  const double turn = 0.8;
-  const MessageHost host{.cores = 2,
-                         .shared_ranks = 4,
-                         .shared_doubling = 2 * (kCall + 2 * (kSend + kCombine)) + 2 * 2 * turn};
-  const auto json = format_messages(host, {{"host", 4096, times_of(kSend, kRecv, 0)}});
+/// What the simulator says of 4 ranks on 2 cores.
+MessageHost predict_shared(const nlohmann::ordered_json& messages) {
+  SimOptions options;
+  options.nranks = options.ranks_per_node = 4;
+  options.calibration =
+      parse_sim_calibration(nlohmann::ordered_json{{"messages", messages}}.dump()).value();
+  MessageHost host{.cores = 2, .shared_ranks = 4, .shared = {}};
+  for (const char* const name : {"recursive_doubling_all_reduce", "ring_all_reduce"}) {
+    options.calls = host.shared.empty() ? 20 : 1;
+    const auto row = simulate_call(options, *find_algorithm(name), kSmallBytes, nullptr);
+    host.shared.push_back(
+        {.algorithm = name, .calls = options.calls, .us = row.value().result.time_us});
+  }
+  return host;
+}
+
+TEST(TuneMessages, FindsTheTurnWithWhichTheSimulatorPredictsWhatWasMeasured) {
+  const std::vector<MessageLink> links = {{"host", 4096, times_of(kSend, kRecv, 0)}};
+  auto json = format_messages({.cores = 2, .shared = {}}, links);
   EXPECT_EQ(json["cores"], 2);
-  EXPECT_NEAR(json["turn_us"].get<double>(), turn, 1e-9);
+  EXPECT_EQ(json["turn_us"], 0);
+  json["turn_us"] = 0.8;
+  const MessageHost measured = predict_shared(json);
+  const auto fitted = format_messages(measured, links);
+  EXPECT_NEAR(fitted["turn_us"].get<double>(), 0.8, 0.05);
+  const MessageHost predicted = predict_shared(fitted);
+  for (size_t i = 0; i < measured.shared.size(); ++i) {
+    EXPECT_NEAR(predicted.shared[i].us, measured.shared[i].us, 0.05 * measured.shared[i].us);
+  }
 }
 
 TEST(TuneMessages, GivesNoCostBelowZero) {
@@ -69,8 +94,11 @@ TEST(TuneMessages, GivesNoCostBelowZero) {
   noisy.broadcast_out[1024] = 0.01;
   noisy.broadcast[1024] = 100;
   noisy.ring_one_chunk = noisy.ring_two_chunks = 5;
-  const auto json = format_messages({.cores = 2, .shared_ranks = 4, .shared_doubling = 0.001},
-                                    {{"host", 4096, noisy}});
+  const auto json =
+      format_messages({.cores = 2,
+                       .shared_ranks = 4,
+                       .shared = {{.algorithm = "ring_all_reduce", .calls = 1, .us = 0.001}}},
+                      {{"host", 4096, noisy}});
   EXPECT_EQ(json["turn_us"], 0);
   const auto& link = json["links"]["host"];
   EXPECT_GE(link["call_us"].get<double>(), 0);
