@@ -25,6 +25,9 @@ constexpr auto kUnreachable = 5s;
 constexpr auto kProbePauseMax = 60s;
 /// How long close() may take to send kBye.
 constexpr auto kByeTime = 3ms;
+/// How long it may take to withdraw the operations on a link that another connection uses. The rest
+/// of a message that has begun to arrive takes less, if its sender is there.
+constexpr auto kWithdrawTime = 10ms;
 /// The clock is read once per this many idle calls.
 constexpr uint32_t kIdleCallsPerLook = 32;
 
@@ -61,12 +64,15 @@ OwnMemory::~OwnMemory() {
 // --------------------------------------------------------------------------------------- Channel
 
 Channel::Channel(const Options& options)
-    : settings_(*options.settings),
+    : device_(*options.device),
+      settings_(*options.settings),
       log_(options.log),
       tags_(options.nonce, options.device->tag_mask()),
       here_(this_process(settings_.host_id)),
       nonce_(options.nonce),
       buffers_(std::make_unique<Buffers>()),
+      rail_count_(options.rails),
+      link_number_(options.link),
       last_event_(Clock::now()),
       last_look_(last_event_),
       next_probe_(last_event_ + settings_.probe_time),
@@ -74,18 +80,20 @@ Channel::Channel(const Options& options)
 
 Result<std::unique_ptr<Channel>> Channel::open(const Options& options) {
   std::unique_ptr<Channel> channel(new Channel(options));
+  PLEXUS_TRY(found, options.links->join({options.device, options.peer, options.direction,
+                                         options.link, channel->tags_.make(TagKind::kMessage)},
+                                        *channel));
+  channel->link_ = std::move(found.link);
+  channel->link_number_ = found.number;
+  const auto lock = channel->lock();
   PLEXUS_TRY(channel->open_rails(options));
   return channel;
 }
 
 Result<void> Channel::open_rails(const Options& options) {
   for (uint32_t rail = 0; rail < options.rails; ++rail) {
-    Domain& domain = *options.device->rails[rail];
-    PLEXUS_TRY(endpoint, Endpoint::open(options.device->rails[rail]));
-    PLEXUS_TRY(memory, OwnMemory::create(domain, buffers_.get(), sizeof *buffers_));
-    const bool is_shared_memory = domain.provider() == "shm";
-    rails_.push_back(
-        {std::move(endpoint), FI_ADDR_UNSPEC, FI_ADDR_UNSPEC, std::move(memory), is_shared_memory});
+    PLEXUS_TRY(memory, OwnMemory::create(domain(rail), buffers_.get(), sizeof *buffers_));
+    rails_.push_back({FI_ADDR_UNSPEC, FI_ADDR_UNSPEC, std::move(memory)});
   }
   for (uint32_t i = 0; i < kControlSends; ++i) {
     control_sends_[i].kind = OperationKind::kControlSend;
@@ -101,20 +109,37 @@ Result<void> Channel::open_rails(const Options& options) {
   }
   greeting_send_.kind = OperationKind::kGreetingSend;
   greeting_receive_.kind = OperationKind::kGreetingReceive;
-  const ssize_t result = rails_[0].endpoint.receive(
-      {&buffers_->greeting_in, sizeof(WireGreeting), rails_[0].memory.descriptor()},
-      tags_.make(TagKind::kGreeting), greeting_receive_);
-  return check_call(result, "post a receive", rails_[0].endpoint.domain().name());
+  if (options.direction == Direction::kIn) {
+    return ok();  // it sends the answer
+  }
+  const ssize_t result =
+      receive(0, {&buffers_->greeting_in, sizeof(WireGreeting), rails_[0].memory.descriptor()},
+              tags_.make(TagKind::kGreeting), greeting_receive_);
+  return check_call(result, "post a receive", domain(0).name());
 }
 
-Channel::~Channel() { close(0); }
+Channel::~Channel() {
+  if (link_ != nullptr) {  // otherwise it could not be opened
+    const auto held = lock();
+    close(0);
+  }
+}
 
-bool Channel::is_shared_memory() const noexcept { return rails_.front().is_shared_memory; }
+bool Channel::is_shared_memory() const noexcept { return domain(0).provider() == "shm"; }
+
+ssize_t Channel::note(ssize_t result, Operation& operation) noexcept {
+  if (result == 0) {
+    operation.sink = this;
+    operations_.push_back(operation);
+  }
+  return result;
+}
 
 bool Channel::post_control_receive(uint32_t index) {
-  const Rail& rail = rails_[index / kControlReceives];
-  return rail.endpoint.receive(
-             {&buffers_->incoming[index], sizeof(WireControl), rail.memory.descriptor()},
+  const uint32_t rail = index / kControlReceives;
+  return receive(
+             rail,
+             {&buffers_->incoming[index], sizeof(WireControl), rails_[rail].memory.descriptor()},
              tags_.make(TagKind::kControl), control_receives_[index]) == 0;
 }
 
@@ -126,9 +151,10 @@ Result<WireGreeting> Channel::make_greeting() const {
   }
   greeting.nonce = nonce_;
   greeting.rails = static_cast<uint16_t>(rails());
+  greeting.link = link_number_;
   greeting.process = here_;
   for (uint32_t rail = 0; rail < rails(); ++rail) {
-    PLEXUS_TRY(size, rails_[rail].endpoint.read_address(greeting.addresses[rail]));
+    PLEXUS_TRY(size, endpoint(rail).read_address(greeting.addresses[rail]));
     greeting.address_bytes = static_cast<uint16_t>(size);
   }
   return greeting;
@@ -138,12 +164,15 @@ Result<Progress> Channel::send_greeting(const WireGreeting& greeting, fi_addr_t 
   if (greeting_state_ != Sending::kNot) {
     return is_greeting_sent() ? Progress::kDone : Progress::kPending;
   }
+  if (!is_open_) {
+    return *reason_;
+  }
   buffers_->greeting_out = greeting;
   has_called_ = true;
-  const Rail& rail = rails_.front();
-  const ssize_t result =
-      rail.endpoint.send({&buffers_->greeting_out, sizeof greeting, rail.memory.descriptor()}, to,
-                         tag, greeting_send_);
+  const ssize_t result = note(endpoint(0).send({&buffers_->greeting_out, sizeof greeting,
+                                                rails_.front().memory.descriptor()},
+                                               to, tag, greeting_send_),
+                              greeting_send_);
   if (result == 0) {
     greeting_state_ = Sending::kPosted;
   } else if (result != -FI_EAGAIN) {
@@ -165,15 +194,13 @@ Result<std::optional<WireGreeting>> Channel::receive_greeting(const security::Ke
 }
 
 Result<void> Channel::meet(const WireGreeting& peer) {
-  while (rails() > peer.rails) {
-    rails_.pop_back();
-  }
+  rail_count_ = std::min<uint32_t>(rail_count_, peer.rails);
   for (uint32_t rail = 0; rail < rails(); ++rail) {
-    PLEXUS_TRY(address, rails_[rail].endpoint.insert(peer.addresses[rail]));
+    PLEXUS_TRY(address, endpoint(rail).insert(peer.addresses[rail]));
     rails_[rail].peer = address;
   }
   peer_text_ = fmt::format("{} at {}", process_text(peer.process),
-                           rails_[0].endpoint.address_text(peer.addresses[0]));
+                           endpoint(0).address_text(peer.addresses[0]));
   watch_ = PeerWatch(here_, peer.process);
   is_peer_inside_ =
       peer.process.host_id == here_.host_id && peer.process.process_id == here_.process_id;
@@ -181,33 +208,25 @@ Result<void> Channel::meet(const WireGreeting& peer) {
   return ok();
 }
 
-bool Channel::progress(Sink* sink) {
-  constexpr size_t kEvents = 16;
-  std::array<Event, kEvents> events;
-  bool is_any = false;
-  for (const Rail& rail : rails_) {
-    if (!is_open_) {
-      break;  // an earlier event ended the connection
-    }
-    const size_t count = rail.endpoint.poll(events);
-    for (size_t i = 0; i < count; ++i) {
-      take(events[i], sink);
-      // an endpoint error that persists is no progress
-      is_any = is_any || events[i].operation != nullptr;
-    }
+bool Channel::progress() {
+  link_->progress();
+  if (!std::exchange(has_news_, false)) {
+    return false;
   }
-  if (is_any) {
-    idle_calls_ = 0;
-    last_event_ = Clock::now();
-    probe_pause_ = settings_.probe_time;
-    next_probe_ = last_event_ + probe_pause_;
-  }
-  return is_any;
+  idle_calls_ = 0;
+  last_event_ = Clock::now();
+  probe_pause_ = settings_.probe_time;
+  next_probe_ = last_event_ + probe_pause_;
+  return true;
 }
 
-void Channel::take(const Event& event, Sink* sink) {
+void Channel::take(const Event& event) {
+  if (event.operation != nullptr) {  // an endpoint error that persists is no news
+    operations_.erase(operations_.iterator_to(*event.operation));
+    has_news_ = true;
+  }
   if (event.operation == nullptr || event.error != 0) {
-    return take_error(event, sink);
+    return take_error(event);
   }
   switch (event.operation->kind) {
     case OperationKind::kControlSend:
@@ -224,8 +243,8 @@ void Channel::take(const Event& event, Sink* sink) {
       greeting_bytes_ = event.size_bytes;
       break;
     default:
-      if (sink != nullptr) {
-        sink->take(event);
+      if (messages_ != nullptr) {
+        messages_->take(event);
       }
   }
 }
@@ -274,20 +293,23 @@ void Channel::take_ready(const WireControl& ready, uint32_t rail) {
   }
 }
 
-void Channel::take_error(const Event& event, Sink* sink) {
+void Channel::take_error(const Event& event) {
   const bool is_message =
       event.operation != nullptr && (event.operation->kind == OperationKind::kMessage ||
                                      event.operation->kind == OperationKind::kPart ||
                                      event.operation->kind == OperationKind::kFlush);
-  if (is_message && sink != nullptr) {
-    return sink->take(event);
+  if (is_message) {
+    if (messages_ != nullptr) {
+      messages_->take(event);
+    }
+    return;
   }
   if (event.operation != nullptr && event.operation->kind == OperationKind::kControlSend) {
     is_control_busy_[event.operation->index] = false;
     ++free_controls_;
   }
   depart(fail(is_peer_gone(event.error) ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
-              "lost the connection with {}: {}", peer_text_, event.text));
+              "lost the connection with {}: {}", peer_text_, error_text(event.error)));
 }
 
 void Channel::depart(Failure failure) {
@@ -299,10 +321,14 @@ void Channel::depart(Failure failure) {
 
 ssize_t Channel::read_back(uint32_t index, ReadBack read, Operation& operation) {
   Rail& rail = rails_[index];
+  const Endpoint& endpoint = link_->endpoint(index);
+  if (!is_open_) {
+    return -FI_ESHUTDOWN;
+  }
   if (rail.self == FI_ADDR_UNSPEC) {
     AddressBytes address{};
-    auto self = rail.endpoint.read_address(address).has_value() ? rail.endpoint.insert(address)
-                                                                : Result<fi_addr_t>(FI_ADDR_UNSPEC);
+    auto self = endpoint.read_address(address).has_value() ? endpoint.insert(address)
+                                                           : Result<fi_addr_t>(FI_ADDR_UNSPEC);
     if (self.has_error() || self.value() == FI_ADDR_UNSPEC) {
       return -FI_EADDRNOTAVAIL;
     }
@@ -310,8 +336,9 @@ ssize_t Channel::read_back(uint32_t index, ReadBack read, Operation& operation) 
   }
   uint64_t& target = buffers_->read_back[index];
   const size_t size_bytes = std::min<size_t>(read.size_bytes, sizeof target);
-  return rail.endpoint.read({&target, size_bytes, rail.memory.descriptor()}, rail.self,
-                            read.address, read.key, operation);
+  return note(endpoint.read({&target, size_bytes, rail.memory.descriptor()}, rail.self,
+                            read.address, read.key, operation),
+              operation);
 }
 
 bool Channel::send_control(const WireControl& message, uint32_t rail) {
@@ -322,9 +349,8 @@ bool Channel::send_control(const WireControl& message, uint32_t rail) {
   const auto index = static_cast<uint32_t>(found - is_control_busy_.begin());
   WireControl& control = buffers_->outgoing[index];
   control = message;
-  const ssize_t result = rails_[rail].endpoint.send(
-      {&control, sizeof control, rails_[rail].memory.descriptor()}, rails_[rail].peer,
-      tags_.make(TagKind::kControl), control_sends_[index]);
+  const ssize_t result = send(rail, {&control, sizeof control, rails_[rail].memory.descriptor()},
+                              tags_.make(TagKind::kControl), control_sends_[index]);
   if (result == 0) {
     is_control_busy_[index] = true;
     --free_controls_;
@@ -377,32 +403,62 @@ void Channel::probe(Clock::time_point now) {
   }
 }
 
+void Channel::say_bye(uint64_t count) {
+  const auto deadline = Clock::now() + kByeTime;
+  bool is_said = false;
+  do {
+    link_->progress();  // first, because the peer's message may already be there
+    is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
+  } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);
+}
+
+void Channel::withdraw() {
+  for (Operation& operation : operations_) {
+    link_->cancel(operation);
+  }
+  const auto deadline = Clock::now() + kWithdrawTime;
+  do {
+    link_->progress();
+  } while (!operations_.empty() && Clock::now() < deadline);
+}
+
+void Channel::lose() {
+  if (is_met_ && !reason_) {
+    say_bye(0);
+  }
+  depart(fail(PLEXUS_REMOTE_ERROR,
+              "lost the connection with {}: the one of the other direction was closed in the "
+              "middle of a message",
+              peer_text_));
+  is_open_ = false;
+  has_ended_ = true;
+}
+
 void Channel::close(uint64_t count) noexcept {
-  if (!std::exchange(is_open_, false) || rails_.empty()) {  // empty: it could not be opened
+  if (std::exchange(has_left_, true)) {
     return;
   }
-  if (is_met_ && !reason_) {
-    const auto deadline = Clock::now() + kByeTime;
-    bool is_said = false;
-    do {
-      is_open_ = true;
-      progress(nullptr);  // first, because the peer's message may already be there
-      is_open_ = false;
-      is_said = is_said || (!reason_ && send_control(ControlType::kBye, count));
-    } while (!(is_said && are_controls_sent()) && !reason_ && Clock::now() < deadline);
+  messages_ = nullptr;
+  if (is_open_ && is_met_ && !reason_) {
+    say_bye(count);
   }
+  is_open_ = false;
+  if (has_called_ && !is_met_) {
+    link_->expect_stranger();
+  }
+  if (link_->is_shared()) {
+    withdraw();
+  }
+  const bool is_first = link_->is_shared() && operations_.empty();
+  link_->leave(*this);
   const bool is_known_elsewhere = is_met_ && !is_peer_inside_;
   const bool is_unknown = !is_met_ && !has_called_;
-  if (has_called_ && !is_met_) {
-    rails_.front().endpoint.settle();
-  }
-  std::vector<Endpoint> endpoints;
-  for (Rail& rail : rails_) {
-    endpoints.push_back(std::move(rail.endpoint));
-  }
   if (is_shared_memory() && !is_known_elsewhere && !is_unknown) {
-    park(nonce_, std::move(endpoints));
+    park(nonce_, link_->release());
+  } else if (!is_first) {
+    link_->close();
   }
+  operations_.clear();
 }
 
 }  // namespace plexus::net_ofi

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A `Channel` is part of both ends of a connection: one endpoint per rail, the small messages that
+// A `Channel` is part of both ends of a connection: its place on a link, the small messages that
 // maintain the connection (WireControl), and the detection of a peer that is gone.
 //
-// Threads: one at a time. Only close() blocks, for a few milliseconds.
+// Threads: one at a time, which holds lock() but for open() and the destructor, because the channel
+// of the other direction drives the same link. Only close() blocks, for a few milliseconds.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "plugins/net-ofi/endpoint.hpp"
+#include "plugins/net-ofi/link.hpp"
 #include "plugins/net-ofi/peer.hpp"
 #include "plugins/support/log.hpp"
 
@@ -38,20 +41,16 @@ class OwnMemory {
   fid_mr* registration_ = nullptr;
 };
 
-class Channel {
+class Channel final : private Link::Member {
  public:
-  /// Receives the events of messages.
-  class Sink {
-   public:
-    virtual void take(const Event& event) = 0;
-
-   protected:
-    ~Sink() = default;
-  };
   struct Options {
     const Device* device;
     const Settings* settings;  // copied
+    Links* links;
     plugin::Log log;
+    Direction direction;
+    uint64_t peer;  // Links::number_of() of the peer
+    uint32_t link;  // number of the link; kOut: the first to try
     uint32_t rails;
     uint32_t nonce;
   };
@@ -60,6 +59,10 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel();
+  /// While it is held, the channel of the other direction does nothing.
+  [[nodiscard]] std::unique_lock<std::mutex> lock() const {
+    return std::unique_lock(link_->mutex());
+  }
 
   // ---- connecting ----
 
@@ -79,9 +82,11 @@ class Channel {
   /// lacks.
   [[nodiscard]] Result<void> meet(const WireGreeting& peer);
   [[nodiscard]] fi_addr_t peer_address(uint32_t rail) const noexcept { return rails_[rail].peer; }
+  /// Not after close().
   [[nodiscard]] const Endpoint& endpoint(uint32_t rail) const noexcept {
-    return rails_[rail].endpoint;
+    return link_->endpoint(rail);
   }
+  [[nodiscard]] Domain& domain(uint32_t rail) const noexcept { return *device_.rails[rail]; }
   /// The accepting side's: how the peer proves itself on each rail. Without it a kReady ends the
   /// connection.
   void expect_ready(const security::Key& key, const Challenges& challenges);
@@ -90,8 +95,28 @@ class Channel {
 
   // ---- connecting and connected ----
 
-  /// Drives libfabric and takes events. False: there were none.
-  bool progress(Sink* sink);
+  /// Takes the events of operations that are no control messages; null: nobody does.
+  void set_messages(EventSink* sink) noexcept { messages_ = sink; }
+  /// Starts an operation, of which `messages` hears. 0, or libfabric's error; -FI_EAGAIN: not
+  /// possible now.
+  [[nodiscard]] ssize_t send(uint32_t rail, Bytes bytes, uint64_t tag, Operation& operation) {
+    return is_open_
+               ? note(endpoint(rail).send(bytes, peer_address(rail), tag, operation), operation)
+               : -FI_ESHUTDOWN;
+  }
+  [[nodiscard]] ssize_t send_with_data(
+      uint32_t rail, Bytes bytes, uint64_t data, uint64_t tag, Operation& operation) {
+    return is_open_ ? note(endpoint(rail).send_with_data(bytes, data, peer_address(rail), tag,
+                                                         operation),
+                           operation)
+                    : -FI_ESHUTDOWN;
+  }
+  [[nodiscard]] ssize_t receive(uint32_t rail, Bytes bytes, uint64_t tag, Operation& operation) {
+    return is_open_ ? note(endpoint(rail).receive(bytes, tag, operation), operation)
+                    : -FI_ESHUTDOWN;
+  }
+  /// Drives libfabric. False: there were no events of this channel since the last call.
+  bool progress();
   /// False: not possible now, call again later.
   [[nodiscard]] bool send_control(ControlType type, uint64_t count) {
     return send_control({static_cast<uint32_t>(type), 0, count}, 0);
@@ -116,26 +141,23 @@ class Channel {
   /// Number of messages that the peer has received so far (kCredit).
   [[nodiscard]] uint64_t peer_count() const noexcept { return peer_count_; }
 
-  [[nodiscard]] uint32_t rails() const noexcept { return static_cast<uint32_t>(rails_.size()); }
+  [[nodiscard]] uint32_t rails() const noexcept { return rail_count_; }
   [[nodiscard]] const Tags& tags() const noexcept { return tags_; }
   [[nodiscard]] const std::string& peer() const noexcept { return peer_text_; }
   [[nodiscard]] const plugin::Log& log() const noexcept { return log_; }
-  /// Closes the endpoints, after which no buffer is accessed. Sends kBye if the peer is there.
+  /// Leaves the link, after which no buffer is accessed. Sends kBye if the peer is there.
   void close(uint64_t count) noexcept;
   /// Whether the provider is shm.
   [[nodiscard]] bool is_shared_memory() const noexcept;
-  [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
  private:
   static constexpr uint32_t kControlReceives = 8;
   static constexpr uint32_t kControlSends = 8;
   enum class Sending { kNot, kPosted, kSent };
   struct Rail {
-    Endpoint endpoint;
     fi_addr_t peer = FI_ADDR_UNSPEC;
     fi_addr_t self = FI_ADDR_UNSPEC;  // set by the first read_back()
     OwnMemory memory;                 // registers `buffers_`
-    bool is_shared_memory = false;
   };
   /// Memory that libfabric reads and writes for the channel, in one block.
   struct Buffers {
@@ -149,13 +171,20 @@ class Channel {
   Channel(const Options& options);
   [[nodiscard]] Result<void> open_rails(const Options& options);
   [[nodiscard]] bool post_control_receive(uint32_t index);
-  void take(const Event& event, Sink* sink);
+  /// Notes an operation that has started if `result` is 0, and returns `result`.
+  ssize_t note(ssize_t result, Operation& operation) noexcept;
+  void take(const Event& event) override;
   void take_control(const Event& event);
   void take_ready(const WireControl& ready, uint32_t rail);
-  void take_error(const Event& event, Sink* sink);
+  void take_error(const Event& event);
   void depart(Failure failure);
+  void lose() override;
   void probe(Clock::time_point now);
+  void say_bye(uint64_t count);
+  /// Withdraws what has not ended. Some of it may be left, if libfabric is busy with it.
+  void withdraw();
 
+  const Device& device_;
   Settings settings_;
   plugin::Log log_;
   Tags tags_;
@@ -173,10 +202,16 @@ class Channel {
   Operation greeting_receive_;
   Sending greeting_state_ = Sending::kNot;
   std::optional<size_t> greeting_bytes_;  // size of the greeting that arrived
-  // destroyed before the members above, which their operations use
-  std::vector<Rail> rails_;
+  std::vector<Rail> rails_;               // of the link; the first `rail_count_` are used
+  uint32_t rail_count_;
+  Operations operations_;  // that have not ended
+  EventSink* messages_ = nullptr;
+  bool has_news_ = false;  // an operation has ended since the last progress()
+  std::shared_ptr<Link> link_;
+  uint32_t link_number_;
 
-  bool is_open_ = true;
+  bool is_open_ = true;  // operations may be started
+  bool has_left_ = false;
   bool is_met_ = false;
   bool is_peer_inside_ = false;  // in this process
   bool has_called_ = false;      // has tried to send a greeting, so the listener may know this side

@@ -45,6 +45,7 @@ Result<std::unique_ptr<Listener>> Listener::create(const Place& place,
   wire.magic = kWireMagic;
   PLEXUS_TRY(key, random_value<security::Key>());
   wire.key = key;
+  wire.origin = place.links->number_of(*place.device);
   wire.mode = place.settings->security;
   if (provider.size() >= wire.provider.size()) {
     return fail(PLEXUS_INTERNAL_ERROR, "the name of the provider {} is too long for a handle",
@@ -111,13 +112,14 @@ Result<void> Listener::hear() {
     for (const Event& event : std::span(events).first(count)) {
       if (event.operation == nullptr) {
         return fail(PLEXUS_SYSTEM_ERROR, "libfabric can no longer listen on {}: {}",
-                    place_.device->name(), event.text);
+                    place_.device->name(), error_text(event.error));
       }
       const uint32_t index = event.operation->index;
       const auto bytes = std::as_bytes(std::span(&greetings_[index], 1));
       auto greeting =
           event.error != 0
-              ? Result<WireGreeting>(fail(PLEXUS_REMOTE_ERROR, "a greeting failed: {}", event.text))
+              ? Result<WireGreeting>(
+                    fail(PLEXUS_REMOTE_ERROR, "a greeting failed: {}", error_text(event.error)))
               : read_greeting(bytes.first(std::min<size_t>(event.size_bytes, bytes.size())),
                               wire_.key, nullptr);
       PLEXUS_TRY(post(index));
@@ -145,8 +147,10 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   }
   const auto rails = std::min(static_cast<uint32_t>(place_.device->rails.size()),
                               static_cast<uint32_t>(greeting.rails));
-  PLEXUS_TRY(channel,
-             Channel::open({place_.device, place_.settings, place_.log, rails, greeting.nonce}));
+  PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.links, place_.log,
+                                     Direction::kIn, greeting.origin, greeting.link, rails,
+                                     greeting.nonce}));
+  auto lock = channel->lock();
   if (const auto met = channel->meet(greeting); met.has_error()) {
     refuse(met.error().text);
     return ok();
@@ -154,6 +158,7 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   PLEXUS_TRY(answer, channel->make_greeting());
   seal(answer, wire_.key, &greeting.challenge);
   channel->expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
+  lock.unlock();
   if (guests_.size() == kGuestsMax) {
     forget(guests_.begin());
   }
@@ -170,7 +175,8 @@ std::vector<Listener::Guest>::iterator Listener::forget(std::vector<Guest>::iter
 
 Result<Progress> Listener::advance(Guest& guest) {
   Channel& channel = *guest.channel;
-  if (!channel.progress(nullptr)) {
+  const auto lock = channel.lock();
+  if (!channel.progress()) {
     channel.wait_idle();
   }
   const bool is_ready = channel.ready_rails() == (1u << channel.rails()) - 1;
@@ -216,7 +222,9 @@ Result<void> Connector::start_attempt() {
   ++attempts_;
   PLEXUS_TRY(nonce, random_value<uint32_t>());
   const auto rails = static_cast<uint32_t>(place_.device->rails.size());
-  PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.log, rails, nonce}));
+  PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.links, place_.log,
+                                     Direction::kOut, wire_.origin, 0, rails, nonce}));
+  auto lock = channel->lock();
   target_ = channel->endpoint(0).address_text(wire_.address);
   const auto listener = channel->endpoint(0).insert(wire_.address);
   if (listener.has_error()) {
@@ -226,6 +234,7 @@ Result<void> Connector::start_attempt() {
                 target_, listener.error().text);
   }
   PLEXUS_TRY(hello, channel->make_greeting());
+  hello.origin = place_.links->number_of(*place_.device);
   seal(hello, wire_.key, nullptr);
   if (hello.address_bytes != wire_.address_bytes) {
     return fail(PLEXUS_INVALID_USAGE,
@@ -233,6 +242,7 @@ Result<void> Connector::start_attempt() {
                 "NCCL_SOCKET_FAMILY and PLEXUS_OFI_DOMAIN on all hosts",
                 target_, place_.device->name());
   }
+  lock.unlock();
   hello_ = hello;
   listener_ = listener.value();
   channel_ = std::move(channel);
@@ -272,7 +282,8 @@ Result<void> Connector::greet() {
 }
 
 Result<Progress> Connector::advance() {
-  if (!channel_->progress(nullptr)) {
+  const auto lock = channel_->lock();
+  if (!channel_->progress()) {
     channel_->wait_idle();
   }
   if (const Failure* gone = channel_->departure()) {

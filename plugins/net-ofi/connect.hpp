@@ -23,6 +23,7 @@ namespace plexus::net_ofi {
 struct Place {
   const Device* device;
   const Settings* settings;
+  Links* links;
   plugin::Log log;
 };
 

@@ -160,6 +160,7 @@ Result<Cards> Cards::open(const Settings& settings) {
     const size_t count = std::min<size_t>(settings.rails, nics.size() - first);
     Device device;
     device.tag_bits = nics[first].offer.tag_bits;
+    device.index = static_cast<uint32_t>(cards.devices_.size());
     for (size_t rail = 0; rail < settings.rails; ++rail) {
       device.rails.push_back(domains[first + rail % count]);
     }

@@ -56,6 +56,7 @@ class Domain {
 struct Device {
   std::vector<std::shared_ptr<Domain>> rails;  // 1 .. kRailsMax; a NIC may occur twice
   uint32_t tag_bits = 64;
+  uint32_t index = 0;  // of the context's devices
   [[nodiscard]] std::string name() const;
   [[nodiscard]] uint64_t tag_mask() const noexcept {
     return tag_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << tag_bits) - 1;

@@ -84,6 +84,9 @@ Result<Endpoint> Endpoint::make(const std::shared_ptr<Domain>& owner) {
 }
 
 Result<size_t> Endpoint::read_address(AddressBytes& address) const {
+  if (!is_open()) {
+    return fail(PLEXUS_REMOTE_ERROR, "the endpoint on {} was closed", domain_->name());
+  }
   address = {};
   size_t size = address.size();
   const int result = ::fi_getname(&ep_->fid, address.data(), &size);
@@ -146,7 +149,7 @@ size_t Endpoint::poll(std::span<Event> events) const {
     return 1;
   }
   if (count < 0) {
-    events[0] = Event{nullptr, 0, 0, static_cast<int>(-count), 0, error_text(count)};
+    events[0] = Event{nullptr, 0, 0, static_cast<int>(-count), 0};
     return 1;
   }
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
@@ -164,15 +167,10 @@ Event Endpoint::read_error() const {
   fi_cq_err_entry entry{};
   const ssize_t count = ::fi_cq_readerr(cq_.get(), &entry, 0);
   if (count < 0) {
-    return {nullptr, 0, 0, static_cast<int>(-count), 0, error_text(count)};
+    return {nullptr, 0, 0, static_cast<int>(-count), 0};
   }
   const int error = std::abs(entry.err);  // shm's error numbers are negative
-  return {static_cast<Operation*>(entry.op_context),
-          entry.len,
-          0,
-          error,
-          entry.olen,
-          error_text(error)};
+  return {static_cast<Operation*>(entry.op_context), entry.len, 0, error, entry.olen};
 }
 
 }  // namespace plexus::net_ofi

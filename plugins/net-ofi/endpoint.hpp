@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // One libfabric endpoint with its own address vector and completion queue, so that closing it ends
-// exactly the operations that were started on it.
+// exactly the operations that were started on it. The connections of one link share it (link.hpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+
+#include <boost/intrusive/list.hpp>
 
 #include "plugins/net-ofi/device.hpp"
 #include "plugins/net-ofi/fabric.hpp"
@@ -24,14 +26,23 @@ enum class OperationKind : uint8_t {
   kGreetingReceive,
 };
 
+class EventSink;
+
 /// What libfabric returns when an operation ends. libfabric uses `context` meanwhile; it is the
 /// first member, so that its address is the operation's.
 struct Operation {
   fi_context2 context{};
-  void* owner = nullptr;  // meaning depends on the kind
-  uint32_t index = 0;     // meaning depends on the kind
+  EventSink* sink = nullptr;  // is told of the end
+  void* owner = nullptr;      // meaning depends on the kind
+  uint32_t index = 0;         // meaning depends on the kind
   OperationKind kind = OperationKind::kMessage;
+  boost::intrusive::list_member_hook<> hook;  // of the list of operations that have not ended
 };
+using Operations =
+    boost::intrusive::list<Operation,
+                           boost::intrusive::member_hook<Operation,
+                                                         boost::intrusive::list_member_hook<>,
+                                                         &Operation::hook>>;
 
 /// An operation that has ended.
 struct Event {
@@ -40,7 +51,14 @@ struct Event {
   uint64_t data = 0;          // immediate data; 0: none
   int error = 0;              // FI_E*; 0: success
   uint64_t excess_bytes = 0;  // by which the message was too long
-  std::string text;           // the provider's description of the error
+};
+
+class EventSink {
+ public:
+  virtual void take(const Event& event) = 0;
+
+ protected:
+  ~EventSink() = default;
 };
 
 /// The buffer of a send or a receive.
@@ -81,6 +99,10 @@ class Endpoint {
     return ::fi_trecv(ep_.get(), bytes.data, bytes.size_bytes, bytes.descriptor, FI_ADDR_UNSPEC,
                       tag, 0, &operation.context);
   }
+
+  /// Withdraws a receive that no message has reached; it ends with FI_ECANCELED. Others end as they
+  /// would.
+  void cancel(Operation& operation) const noexcept { ::fi_cancel(&ep_->fid, &operation.context); }
 
   /// Reads registered memory of this process through the NIC, from `self`, the endpoint's own
   /// address.

@@ -8,7 +8,7 @@ namespace {
 Channel::ReadBack read_back_of(const plexus_net_buffer_t& buffer, uint32_t rail) {
   const plexus_net_memory& memory = *buffer.memory;
   const auto address = reinterpret_cast<uintptr_t>(buffer.data);
-  const bool is_virtual = memory.channel->endpoint(rail).domain().has_virtual_addresses();
+  const bool is_virtual = memory.channel->domain(rail).has_virtual_addresses();
   return {is_virtual ? address : address - reinterpret_cast<uintptr_t>(memory.begin),
           ::fi_mr_key(memory.registrations[rail]), buffer.size_bytes};
 }

@@ -20,6 +20,7 @@ using plexus::net_ofi::Channel;
 using plexus::net_ofi::Connector;
 using plexus::net_ofi::Device;
 using plexus::net_ofi::FlushRequest;
+using plexus::net_ofi::Links;
 using plexus::net_ofi::Listener;
 using plexus::net_ofi::Place;
 using plexus::net_ofi::read_path;
@@ -45,6 +46,7 @@ struct plexus_net_context {
   Log log;
   Settings settings;
   Cards cards;
+  std::unique_ptr<Links> links;
 };
 
 struct plexus_net_listen {
@@ -75,6 +77,10 @@ Result<const Device*> find_device(const plexus_net_context& context, uint32_t de
   return &devices[device];
 }
 
+Place place_of(const plexus_net_context& context, const Device& device) {
+  return {&device, &context.settings, context.links.get(), context.log};
+}
+
 plexus_net_properties_t properties_of(const plexus_net_context& context, const Device& device) {
   plexus_net_properties_t properties{};
   context.cards.read_properties(device, this_process(context.settings.host_id).host_id, properties);
@@ -86,11 +92,12 @@ int32_t init(const plexus_net_config_t* config, plexus_net_context_t** context) 
   return guard(log, [&]() -> Result<void> {
     PLEXUS_TRY(settings, read_settings(plexus::plugin::SettingReader(*config)));
     PLEXUS_TRY(cards, Cards::open(settings));
+    PLEXUS_TRY(links, Links::create());
     log.info("net-ofi: {}, provider {}, {} device{}, {}", plexus::net_ofi::library_text(),
              cards.provider(), cards.devices().size(), cards.devices().size() == 1 ? "" : "s",
              cards.device_memory_text());
     *context = give_to_host(std::unique_ptr<plexus_net_context>(
-        new plexus_net_context{log, settings, std::move(cards)}));
+        new plexus_net_context{log, settings, std::move(cards), std::move(links)}));
     return ok();
   });
 }
@@ -118,8 +125,8 @@ int32_t start_listening(plexus_net_context_t* context,
                         plexus_net_listen_t** listen) {
   return guard(context->log, [&]() -> Result<void> {
     PLEXUS_TRY(found, find_device(*context, device));
-    PLEXUS_TRY(listener, Listener::create({found, &context->settings, context->log},
-                                          context->cards.provider(), *handle));
+    PLEXUS_TRY(listener,
+               Listener::create(place_of(*context, *found), context->cards.provider(), *handle));
     *listen = give_to_host(
         std::unique_ptr<plexus_net_listen>(new plexus_net_listen{context, std::move(listener)}));
     return ok();
@@ -133,8 +140,8 @@ int32_t connect(plexus_net_context_t* context,
   return guard(context->log, [&]() -> Result<Progress> {
     if (*send == nullptr) {
       PLEXUS_TRY(found, find_device(*context, device));
-      PLEXUS_TRY(connector, Connector::create({found, &context->settings, context->log},
-                                              context->cards.provider(), *handle));
+      PLEXUS_TRY(connector,
+                 Connector::create(place_of(*context, *found), context->cards.provider(), *handle));
       *send = give_to_host(std::unique_ptr<plexus_net_send>(
           new plexus_net_send{context, found, std::move(connector), nullptr}));
     }

@@ -24,7 +24,7 @@ std::byte& nothing() {
 // ------------------------------------------------------------------------------------ Connection
 
 Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region_t& region) const {
-  const Domain& first = channel_->endpoint(0).domain();
+  const Domain& first = channel_->domain(0);
   if ((first.memory_kinds() & region.kind) == 0) {
     return fail(PLEXUS_INVALID_USAGE,
                 "net-ofi does not support {} on {}; set PLEXUS_OFI_HMEM=1 to see why",
@@ -44,7 +44,7 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
   memory->begin = region.data;
   memory->kind = region.kind;
   for (uint32_t rail = 0; rail < ends.rails(); ++rail) {
-    Domain& domain = ends.endpoint(rail).domain();
+    Domain& domain = ends.domain(rail);
     auto registration = domain.memory().acquire(region, domain.name().c_str());
     if (registration.has_error()) {
       deregister(*memory);
@@ -58,13 +58,18 @@ Result<plexus_net_memory_t*> Connection::register_memory(const plexus_net_region
 void deregister(plexus_net_memory_t& memory) {
   for (uint32_t rail = 0; rail < memory.channel->rails(); ++rail) {
     if (memory.registrations[rail] != nullptr) {
-      memory.channel->endpoint(rail).domain().memory().release(memory.registrations[rail]);
+      memory.channel->domain(rail).memory().release(memory.registrations[rail]);
     }
   }
 }
 
+Connection::Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {
+  const auto lock = channel_->lock();
+  channel_->set_messages(this);
+}
+
 void Connection::advance() {
-  if (!channel_->progress(this)) {
+  if (!channel_->progress()) {
     channel_->wait_idle();
     if (const Failure* end = channel_->ended(); end != nullptr && !is_broken()) {
       break_off(*end);
@@ -81,11 +86,11 @@ void Connection::take(const Event& event) {
 void Connection::break_off(Failure failure) {
   if (!failure_) {
     failure_ = std::move(failure);
-    channel_->close(0);
   }
 }
 
-int32_t Connection::report_failure() const noexcept {
+int32_t Connection::report_failure() noexcept {
+  channel_->close(0);
   log().error(failure_->text.c_str());
   return failure_->code;
 }
@@ -96,7 +101,7 @@ Failure Connection::failure_of(const Event& event, const char* what) const {
   }
   const bool is_gone = is_peer_gone(event.error) || event.error == FI_ECANCELED;
   return fail(is_gone ? PLEXUS_REMOTE_ERROR : PLEXUS_SYSTEM_ERROR,
-              "lost the connection with {} while {}: {}", peer(), what, event.text);
+              "lost the connection with {} while {}: {}", peer(), what, error_text(event.error));
 }
 
 // -------------------------------------------------------------------------------- SendConnection
@@ -114,13 +119,17 @@ SendConnection::SendConnection(std::unique_ptr<Channel> channel, const Options& 
   }
 }
 
-SendConnection::~SendConnection() { channel().close(sent_); }
+SendConnection::~SendConnection() {
+  const auto lock = channel().lock();
+  channel().close(sent_);
+}
 
 int32_t SendConnection::isend(const void* data,
                               uint64_t size_bytes,
                               int32_t tag,
                               const plexus_net_memory_t* memory,
                               plexus_net_request_t** request) {
+  const auto lock = channel().lock();
   if (is_broken()) {
     return report_failure();
   }
@@ -172,8 +181,6 @@ bool SendConnection::start_rail(SendRequest& request) {
   const Part part = part_of(request.split, first_bytes, channel().rails(), rail);
   const Bytes bytes = {request.data + part.begin, part.size_bytes,
                        descriptor(request.memory, rail)};
-  const Endpoint& endpoint = channel().endpoint(rail);
-  const fi_addr_t peer = channel().peer_address(rail);
   Operation& operation = request.operations[rail];
   ssize_t result = 0;
   if (rail > 0) {
@@ -181,24 +188,23 @@ bool SendConnection::start_rail(SendRequest& request) {
     if (part.size_bytes == 0) {
       --request.unfinished;  // fewer blocks than rails
     } else {
-      result = endpoint.send(
-          bytes, peer, channel().tags().make(TagKind::kPart, request.tag, request.split.sequence),
+      result = channel().send(
+          rail, bytes, channel().tags().make(TagKind::kPart, request.tag, request.split.sequence),
           operation);
     }
   } else {
     operation.kind = OperationKind::kMessage;
     const uint64_t tag = channel().tags().make(TagKind::kMessage, request.tag);
     result = request.split.blocks == 0
-                 ? endpoint.send(bytes, peer, tag, operation)
-                 : endpoint.send_with_data(bytes, request.split.pack(), peer, tag, operation);
+                 ? channel().send(rail, bytes, tag, operation)
+                 : channel().send_with_data(rail, bytes, request.split.pack(), tag, operation);
   }
   if (result == 0) {
     ++request.started_rails;
     return true;
   }
   if (result != -FI_EAGAIN) {
-    break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0, error_text(result)},
-                         "starting to send"));
+    break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "starting to send"));
   }
   return false;
 }
@@ -226,6 +232,7 @@ void SendConnection::take_done(const Event& event) {
 }
 
 int32_t SendConnection::test(SendRequest& request, uint64_t* sizes_bytes) {
+  const auto lock = channel().lock();
   if (request.unfinished > 0) {
     if (!is_broken()) {
       start_waiting();
@@ -260,11 +267,15 @@ RecvConnection::RecvConnection(std::unique_ptr<Channel> channel) : Connection(st
   waiting_parts_.reserve(size_t{kRequests} * PLEXUS_NET_RECVS_MAX * kRailsMax);
 }
 
-RecvConnection::~RecvConnection() { channel().close(received_); }
+RecvConnection::~RecvConnection() {
+  const auto lock = channel().lock();
+  channel().close(received_);
+}
 
 int32_t RecvConnection::irecv(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const auto lock = channel().lock();
   if (is_broken()) {
     return report_failure();
   }
@@ -310,12 +321,11 @@ void RecvConnection::post_waiting() {
 bool RecvConnection::post_buffer(RecvBuffer& buffer) {
   Operation& operation = buffer.operations[0];
   operation.kind = OperationKind::kMessage;
-  const ssize_t result = channel().endpoint(0).receive(
-      {buffer.data, buffer.room_bytes, descriptor(buffer.memory, 0)},
-      channel().tags().make(TagKind::kMessage, buffer.tag), operation);
+  const ssize_t result =
+      channel().receive(0, {buffer.data, buffer.room_bytes, descriptor(buffer.memory, 0)},
+                        channel().tags().make(TagKind::kMessage, buffer.tag), operation);
   if (result != 0 && result != -FI_EAGAIN) {
-    break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0, error_text(result)},
-                         "posting a receive"));
+    break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "posting a receive"));
   }
   return result == 0;
 }
@@ -324,12 +334,11 @@ bool RecvConnection::post_part(RecvBuffer& buffer, uint32_t rail) {
   const Part part = part_of(buffer.split, buffer.first_bytes, channel().rails(), rail);
   Operation& operation = buffer.operations[rail];
   operation.kind = OperationKind::kPart;
-  const ssize_t result = channel().endpoint(rail).receive(
-      {buffer.data + part.begin, part.size_bytes, descriptor(buffer.memory, rail)},
+  const ssize_t result = channel().receive(
+      rail, {buffer.data + part.begin, part.size_bytes, descriptor(buffer.memory, rail)},
       channel().tags().make(TagKind::kPart, buffer.tag, buffer.split.sequence), operation);
   if (result != 0 && result != -FI_EAGAIN) {
-    break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0, error_text(result)},
-                         "posting a receive"));
+    break_off(failure_of({&operation, 0, 0, static_cast<int>(-result), 0}, "posting a receive"));
   }
   return result == 0;
 }
@@ -347,6 +356,7 @@ void RecvConnection::post_parts() {
 int32_t RecvConnection::flush(uint32_t count,
                               const plexus_net_buffer_t* buffers,
                               plexus_net_request_t** request) {
+  const auto lock = channel().lock();
   if (is_broken()) {
     return report_failure();
   }
@@ -368,12 +378,12 @@ int32_t RecvConnection::flush(uint32_t count,
 void RecvConnection::start_flushes() {
   const ssize_t result = flushes_.start(channel());
   if (result != 0 && result != -FI_EAGAIN) {
-    break_off(failure_of({nullptr, 0, 0, static_cast<int>(-result), 0, error_text(result)},
-                         "reading GPU memory back"));
+    break_off(failure_of({nullptr, 0, 0, static_cast<int>(-result), 0}, "reading GPU memory back"));
   }
 }
 
 int32_t RecvConnection::test(FlushRequest& request) {
+  const auto lock = channel().lock();
   if (request.unfinished > 0 && !is_broken()) {
     start_flushes();
     advance();
@@ -464,6 +474,7 @@ void RecvConnection::send_credit() {
 }
 
 int32_t RecvConnection::test(RecvRequest& request, uint64_t* sizes_bytes) {
+  const auto lock = channel().lock();
   if (request.unfinished > 0) {
     if (!is_broken()) {
       post_waiting();

@@ -27,8 +27,8 @@ namespace plexus::net_ofi {
 /// Receives in flight per connection, and sends per buffer of these receives.
 inline constexpr uint32_t kRequests = 32;
 inline constexpr uint32_t kSendRequests = kRequests * PLEXUS_NET_RECVS_MAX;
-// Together with a channel's control messages.
-static_assert(kOperationsMax >= kSendRequests + kRequests);
+// Of the two connections of a link, together with their channels' control messages.
+static_assert(kOperationsMax >= kSendRequests + 2 * kRequests);
 /// Number of messages that a sender may be ahead of its receiver.
 inline constexpr uint64_t kWindow = 512;
 /// Number of bytes after which it sends no more: messages without a posted receive are kept.
@@ -40,14 +40,14 @@ inline constexpr uint64_t kCreditStepBytes = kWindowBytes / 4;
 using plugin::PointerQueue;
 
 /// The common part of both ends: the channel, registration, the reason of a failure.
-class Connection : private Channel::Sink {
+class Connection : private EventSink {
  public:
   [[nodiscard]] const plugin::Log& log() const noexcept { return channel_->log(); }
   [[nodiscard]] Result<plexus_net_memory_t*> register_memory(
       const plexus_net_region_t& region) const;
 
  protected:
-  explicit Connection(std::unique_ptr<Channel> channel) : channel_(std::move(channel)) {}
+  explicit Connection(std::unique_ptr<Channel> channel);
   ~Connection() = default;
 
   [[nodiscard]] Channel& channel() const noexcept { return *channel_; }
@@ -58,11 +58,12 @@ class Connection : private Channel::Sink {
   }
   /// Drives the channel; notices after an idle time that the peer is gone.
   void advance();
-  /// Closes the channel, after which no buffer is accessed.
+  /// Starts nothing more. report_failure() closes the channel.
   void break_off(Failure failure);
   [[nodiscard]] bool is_broken() const noexcept { return failure_.has_value(); }
-  /// For a broken connection: reports the reason to the host and returns the code.
-  [[nodiscard]] int32_t report_failure() const noexcept;
+  /// For a broken connection: closes the channel, after which no buffer is accessed, reports the
+  /// reason to the host and returns the code.
+  [[nodiscard]] int32_t report_failure() noexcept;
   /// The connection's failure for an operation that ended with an error.
   [[nodiscard]] Failure failure_of(const Event& event, const char* what) const;
 

@@ -43,6 +43,11 @@ Part part_of(const Split& split, uint64_t first_bytes, uint32_t rails, uint32_t 
 Result<WireHandle> read_handle(const plexus_net_handle_t& handle, std::string_view provider) {
   WireHandle wire{};
   std::memcpy(&wire, handle.bytes, sizeof wire);
+  if (wire.magic != kWireMagic && (wire.magic & kWireNameMask) == (kWireMagic & kWireNameMask)) {
+    return fail(PLEXUS_INVALID_USAGE,
+                "the handle was made by another version of net-ofi; use the same version of Plexus "
+                "on all ranks");
+  }
   if (wire.magic != kWireMagic || wire.address_bytes == 0 ||
       wire.address_bytes > kAddressBytesMax) {
     return fail(PLEXUS_INVALID_ARGUMENT,

@@ -21,7 +21,9 @@ namespace plexus::net_ofi {
 
 static_assert(std::endian::native == std::endian::little, "the wire format is little-endian");
 
-inline constexpr uint64_t kWireMagic = 0x32'30'49'46'4f'58'4c'50;  // "PLXOFI02"
+inline constexpr uint64_t kWireMagic = 0x33'30'49'46'4f'58'4c'50;  // "PLXOFI03"
+/// The part of it that all versions have.
+inline constexpr uint64_t kWireNameMask = 0xffff'ffff'ffff;
 
 /// Largest endpoint address that fits in a handle (InfiniBand's has 48 bytes, EFA's 32).
 inline constexpr size_t kAddressBytesMax = 60;
@@ -36,7 +38,8 @@ struct WireHandle {
   security::Mode mode;
   uint8_t reserved;
   AddressBytes address;
-  std::array<char, 24> provider;  // zero-terminated; both ends must use the same provider
+  uint64_t origin;                // Links::number_of() of the listening side
+  std::array<char, 16> provider;  // zero-terminated; both ends must use the same provider
 };
 static_assert(sizeof(WireHandle) == PLEXUS_NET_HANDLE_BYTES);
 
@@ -58,12 +61,15 @@ struct WireGreeting {
   uint32_t nonce;             // random; part of all tags of the connection
   uint16_t rails;
   uint16_t address_bytes;  // size of each rail's address
+  uint64_t origin;         // Links::number_of() of the sender
+  uint32_t link;           // of the connecting side: number of the link between the two origins
+  uint32_t reserved;
   WireProcess process;
   std::array<AddressBytes, kRailsMax> addresses;
   security::Mac mac;
 };
 static_assert(sizeof(WireGreeting) ==
-              48 + sizeof(WireProcess) + kRailsMax * kAddressBytesMax + sizeof(security::Mac));
+              64 + sizeof(WireProcess) + kRailsMax * kAddressBytesMax + sizeof(security::Mac));
 
 enum class ControlType : uint32_t {
   kReady = 1,   // connecting to accepting side, on each rail: it works; with a proof (make_ready)
