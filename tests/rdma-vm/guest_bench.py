@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs in the VM: net-ib beside perftest, both over one Soft-RoCE device, and beside net-socket, both between the
-emulated hosts a and b. All in one boot and in turns, because emulation is noisy; medians count.
+emulated hosts a and b. All in one boot and in turns, because emulation is noisy; medians count. At the end come
+rows for the tables of docs/net-ib.md.
 
 Usage: guest_bench.py [ROUNDS]
 """
@@ -20,6 +21,7 @@ HOST_B = ["ip", "netns", "exec", "b"]
 ADDRESS_A = "10.77.1.1"
 LATENCY_BYTES = 8
 BANDWIDTH_BYTES = (65536, 1 << 20)
+JOB_SIZES = (("8", "4K", "512"), ("64K", "1M", "16"))  # -b, -e and -f of plexus perf
 BANDWIDTH_LEAST = 0.8
 LATENCY_MOST = 1.5
 SECONDS = 300  # of a command
@@ -58,12 +60,13 @@ def plugin_bench():
     return {row["bytes"]: row for row in rows}
 
 
-def job_times(plugin, port):
+def job_times(plugin, port, sizes):
     """us of an all_reduce between the two hosts, by bytes."""
+    least, most, factor = sizes
     ranks = []
     for rank, host in enumerate((HOST_A, HOST_B)):
-        command = [*host, PLEXUS, "perf", "all_reduce", "-b", "64", "-e", "512K", "-f", "8192", "-n", "10", "-w", "5", "-c",
-                   "0", "--rank", str(rank), "--nranks", "2", "--rendezvous", f"{ADDRESS_A}:{port}", "--json", "-"]
+        command = [*host, PLEXUS, "perf", "all_reduce", "-b", least, "-e", most, "-f", factor, "-n", "10", "-w", "5", "-c", "0",
+                   "--rank", str(rank), "--nranks", "2", "--rendezvous", f"{ADDRESS_A}:{port}", "--json", "-"]
         ranks.append(start(command, NCCL_NET_PLUGIN=plugin, NCCL_HOSTID=f"host-{rank}",
                            NCCL_IB_HCA=f"=rxe_{'ab'[rank]}0"))
     outputs = [finish(rank, f"plexus perf with {plugin}") for rank in ranks]
@@ -75,11 +78,16 @@ def last(measured):
     return ", ".join(f"{name} {values[-1]:.1f}" for name, values in measured.items())
 
 
+def cell(values):
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     times = {"perftest": [], "net-ib": []}
     rates = {size: {"perftest": [], "net-ib": []} for size in BANDWIDTH_BYTES}
     jobs = {}
+    port = 21000
     for turn in range(rounds):
         times["perftest"].append(perftest("ib_write_lat", LATENCY_BYTES, 300)[2])
         rows = plugin_bench()
@@ -88,24 +96,26 @@ def main():
             rates[size]["perftest"].append(perftest("ib_write_bw", size, (32 << 20) // size)[1])
             rates[size]["net-ib"].append(rows[size]["bandwidth_gb_per_s"] * 1e9 / (1 << 20))
         for plugin in ("net-ib", "net-socket"):
-            for size, time_us in job_times(plugin, 21000 + 2 * turn + (plugin == "net-ib")).items():
-                jobs.setdefault(size, {}).setdefault(plugin, []).append(time_us)
+            for sizes in JOB_SIZES:
+                port += 1
+                for size, time_us in job_times(plugin, port, sizes).items():
+                    jobs.setdefault(size, {}).setdefault(plugin, []).append(time_us)
         # a run that ends early has shown these
         print(f"round {turn + 1}: latency us {last(times)}; " +
               "; ".join(f"{size} bytes MiB/s {last(rate)}" for size, rate in rates.items()) + "; " +
               "; ".join(f"all_reduce of {size} bytes us {last(by_plugin)}" for size, by_plugin in jobs.items()), flush=True)
     median = statistics.median
     latency = median(times["net-ib"]) / median(times["perftest"])
-    print(f"{LATENCY_BYTES} bytes: net-ib {median(times['net-ib']):.1f} us, ib_write_lat "
-          f"{median(times['perftest']):.1f} us, ratio {latency:.2f} (at most {LATENCY_MOST})")
+    print(f"| latency of {LATENCY_BYTES} bytes, us | {cell(times['net-ib'])} | {cell(times['perftest'])} | {latency:.2f} | at most "
+          f"{LATENCY_MOST} |")
     ratios = []
     for size, rate in rates.items():
         ratios.append(median(rate["net-ib"]) / median(rate["perftest"]))
-        print(f"{size} bytes: net-ib {median(rate['net-ib']):.1f} MiB/s, ib_write_bw "
-              f"{median(rate['perftest']):.1f} MiB/s, ratio {ratios[-1]:.2f} (at least {BANDWIDTH_LEAST})")
+        print(f"| bandwidth of {size} bytes, MiB/s | {cell(rate['net-ib'])} | {cell(rate['perftest'])} | {ratios[-1]:.2f} | at least "
+              f"{BANDWIDTH_LEAST} |")
     for size, by_plugin in jobs.items():
-        ours, tcp = median(by_plugin["net-ib"]), median(by_plugin["net-socket"])
-        print(f"all_reduce of {size} bytes: net-ib {ours:.0f} us, net-socket {tcp:.0f} us, ratio {ours / tcp:.2f}")
+        ours, tcp = by_plugin["net-ib"], by_plugin["net-socket"]
+        print(f"| {size} | {cell(ours)} | {cell(tcp)} | {median(ours) / median(tcp):.2f} |")
     if latency > LATENCY_MOST or min(ratios) < BANDWIDTH_LEAST:
         sys.exit("net-ib is slower than it should be")
 
