@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as the costs of a host. What is accepted costs a time from 0 up, for any message.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "tools/cli/sim/calibration.hpp"
+
+namespace {
+
+void check(bool holds) {
+  if (!holds) {
+    std::abort();
+  }
+}
+
+void check(const plexus::SimWork& work) {
+  for (const plexus::SimCurve* const curve :
+       {&work.send, &work.recv, &work.combine, &work.combine_apart, &work.copy}) {
+    for (const double bytes : {1.0, 4096.0, 1e12}) {
+      const double us = curve->of_message(bytes, 4 * bytes, work.slot_bytes);
+      check(std::isfinite(us) && us >= 0);
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto costs = plexus::parse_sim_calibration({reinterpret_cast<const char*>(data), size});
+  if (costs.has_value()) {
+    check(costs.value().cores > 0 && costs.value().turn_us >= 0);
+    check(costs.value().host);
+    check(costs.value().net);
+  }
+  return 0;
+}
