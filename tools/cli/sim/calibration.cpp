@@ -13,15 +13,15 @@
 namespace plexus {
 namespace {
 
-using Json = nlohmann::json;
+using CalibrationJson = nlohmann::json;
 
 constexpr double kCostMax = 1e9;  // microseconds
-constexpr double kBytesMax = 1e12;
+constexpr double kCurveBytesMax = 1e12;
 constexpr double kCoresMax = 65'536;
 constexpr size_t kPointsMax = 1000;
 
 /// A number of `json`, from `low` to `high`.
-Result<double> read_number(const Json& json, const char* key, double low, double high) {
+Result<double> read_number(const CalibrationJson& json, const char* key, double low, double high) {
   const auto at = json.find(key);
   const double number = at != json.end() && at->is_number() ? at->get<double>() : -1;
   if (!std::isfinite(number) || number < low || number > high) {
@@ -30,11 +30,11 @@ Result<double> read_number(const Json& json, const char* key, double low, double
   return number;
 }
 
-Result<std::vector<double>> read_list(const Json& json, const char* key, double high) {
+Result<std::vector<double>> read_list(const CalibrationJson& json, const char* key, double high) {
   const auto at = json.find(key);
   std::vector<double> numbers;
   if (at != json.end() && at->is_array() && at->size() <= kPointsMax) {
-    for (const Json& each : *at) {
+    for (const CalibrationJson& each : *at) {
       numbers.push_back(each.is_number() ? each.get<double>() : -1);
     }
   }
@@ -57,15 +57,15 @@ constexpr CurveName kCurves[] = {{"send_us", &SimWork::send, 2},
                                  {"combine_apart_us", &SimWork::combine_apart, 4},
                                  {"copy_us", &SimWork::copy, 4}};
 
-Result<SimWork> read_work(const Json& json) {
+Result<SimWork> read_work(const CalibrationJson& json) {
   SimWork work;
   if (!json.is_object()) {
     return fail(Code::kInvalidArgument, "is not an object");
   }
-  PLEXUS_TRY(slot_bytes, read_number(json, "slot_bytes", 1, kBytesMax));
+  PLEXUS_TRY(slot_bytes, read_number(json, "slot_bytes", 1, kCurveBytesMax));
   PLEXUS_TRY(call_us, read_number(json, "call_us", 0, kCostMax));
   PLEXUS_TRY(early_us, read_number(json, "early_us", 0, kCostMax));
-  PLEXUS_TRY(bytes, read_list(json, "bytes", kBytesMax));
+  PLEXUS_TRY(bytes, read_list(json, "bytes", kCurveBytesMax));
   if (bytes.front() <= 0 ||
       std::adjacent_find(bytes.begin(), bytes.end(), std::greater_equal<>()) != bytes.end()) {
     return fail(Code::kInvalidArgument, "\"bytes\" do not ascend from above 0");
@@ -85,7 +85,7 @@ Result<SimWork> read_work(const Json& json) {
   return work;
 }
 
-Result<SimWork> read_link(const Json& links, const char* name) {
+Result<SimWork> read_link(const CalibrationJson& links, const char* name) {
   auto work = read_work(links.at(name));
   if (work.has_error()) {
     return std::move(work).error().with_context(std::string("link ") + name);
@@ -96,7 +96,7 @@ Result<SimWork> read_link(const Json& links, const char* name) {
 }  // namespace
 
 Result<SimCalibration> parse_sim_calibration(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const CalibrationJson json = CalibrationJson::parse(text, nullptr, false);
   const auto messages = json.is_object() ? json.find("messages") : json.end();
   if (messages == json.end() || !messages->is_object() || !messages->contains("links") ||
       !messages->at("links").contains("host")) {
@@ -109,7 +109,7 @@ Result<SimCalibration> parse_sim_calibration(std::string_view text) {
   PLEXUS_TRY(turn_us, read_number(*messages, "turn_us", 0, kCostMax));
   calibration.cores = static_cast<int>(cores);
   calibration.turn_us = turn_us;
-  const Json& links = messages->at("links");
+  const CalibrationJson& links = messages->at("links");
   PLEXUS_TRY(host, read_link(links, "host"));
   calibration.host = std::move(host);
   if (links.contains("net")) {
