@@ -27,7 +27,7 @@ constexpr auto kProbePauseMax = 60s;
 constexpr auto kByeTime = 3ms;
 /// How long it may take to withdraw the operations on a link that another connection uses. The rest
 /// of a message that has begun to arrive takes less, if its sender is there.
-constexpr auto kWithdrawTime = 10ms;
+constexpr auto kWithdrawTime = 3ms;
 /// The clock is read once per this many idle calls.
 constexpr uint32_t kIdleCallsPerLook = 32;
 

@@ -150,21 +150,27 @@ Result<void> Listener::admit(const WireGreeting& greeting) {
   PLEXUS_TRY(channel, Channel::open({place_.device, place_.settings, place_.links, place_.log,
                                      Direction::kIn, greeting.origin, greeting.link, rails,
                                      greeting.nonce}));
-  auto lock = channel->lock();
-  if (const auto met = channel->meet(greeting); met.has_error()) {
-    refuse(met.error().text);
+  const Result<WireGreeting> answer = make_answer(*channel, greeting);
+  if (answer.has_error()) {
+    refuse(answer.error().text);
+    std::erase(seen_, greeting.nonce);
     return ok();
   }
-  PLEXUS_TRY(answer, channel->make_greeting());
-  seal(answer, wire_.key, &greeting.challenge);
-  channel->expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
-  lock.unlock();
   if (guests_.size() == kGuestsMax) {
     forget(guests_.begin());
   }
-  guests_.push_back({std::move(channel), answer, greeting.nonce,
+  guests_.push_back({std::move(channel), answer.value(), greeting.nonce,
                      Clock::now() + place_.settings->connect_timeout});
   return ok();
+}
+
+Result<WireGreeting> Listener::make_answer(Channel& channel, const WireGreeting& greeting) {
+  const auto lock = channel.lock();
+  PLEXUS_TRY(channel.meet(greeting));
+  PLEXUS_TRY(answer, channel.make_greeting());
+  seal(answer, wire_.key, &greeting.challenge);
+  channel.expect_ready(wire_.key, {.caller = greeting.challenge, .listener = answer.challenge});
+  return answer;
 }
 
 /// Of a connection that is not made. Its peer, if it still waits for the answer, may greet again.

@@ -52,6 +52,7 @@ class Listener {
   [[nodiscard]] Result<void> post(uint32_t index);
   [[nodiscard]] Result<void> hear();
   [[nodiscard]] Result<void> admit(const WireGreeting& greeting);
+  [[nodiscard]] Result<WireGreeting> make_answer(Channel& channel, const WireGreeting& greeting);
   void refuse(const std::string& reason);
   std::vector<Guest>::iterator forget(std::vector<Guest>::iterator guest);
   /// Returns whether the connection is complete.

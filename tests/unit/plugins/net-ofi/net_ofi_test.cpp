@@ -710,6 +710,12 @@ TEST_F(NetOfi, AHandleOfAnotherPluginOrProviderIsRefused) {
   NetSend strange = sender.connect(0, NetHandle{});
   EXPECT_THAT(strange.try_connect().error().message(),
               HasSubstr("use the same network plugin on all ranks"));
+  const NetContext same = context();
+  const auto same_listen = same.listen(0);
+  NetHandle older = same_listen.value().handle();
+  older.bytes[7] = '2';  // of "PLXOFI03"
+  EXPECT_THAT(sender.connect(0, older).try_connect().error().message(),
+              HasSubstr("another version of net-ofi; use the same version"));
   const ScopedEnv other("PLEXUS_OFI_PROVIDER", "shm");
   const NetContext receiver = context();
   const auto listen = receiver.listen(0);
