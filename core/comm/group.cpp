@@ -132,17 +132,37 @@ bool is_inline(std::span<const Task> tasks) {
                      [&](const Task& task) { return task.comm == comm && task.stream == nullptr; });
 }
 
+/// Why a communicator is stopped, which another thread may have destroyed.
+Error describe_stop(const Communicator& comm) {
+  std::optional<Error> reason;
+  comm.process().communicators.any([&](const Communicator& live) {
+    if (&live == &comm) {
+      reason = live.stop_reason();
+    }
+    return reason.has_value();
+  });
+  return reason.has_value()
+             ? std::move(*reason)
+             : fail(Code::kInvalidUsage,
+                    "the communicator was aborted by ncclCommAbort in another thread");
+}
+
 /// Tasks of any communicators: in order per communicator, communicators side by side.
 Result<void> run_tasks(std::span<const Task> tasks) {
   Communicator* const comm = tasks.front().comm;
   if (is_inline(tasks)) {  // without the lists that several communicators need
     const InCall inside(*comm);
+    if (inside.is_stopped()) {
+      return describe_stop(*comm);
+    }
     return comm->runner().run_inline(tasks);
   }
   const auto sorted = sort_by_comm(tasks);
   std::deque<InCall> inside;
   for (const CommTasks& entry : sorted) {
-    inside.emplace_back(*entry.comm);
+    if (inside.emplace_back(*entry.comm).is_stopped()) {
+      return describe_stop(*entry.comm);
+    }
   }
   return run_sorted(sorted);
 }
@@ -216,6 +236,9 @@ Result<void> Group::finish() {
       !error_.has_value()) {
     Communicator& comm = *tasks_.front().comm;
     const InCall inside(comm);
+    if (inside.is_stopped()) {
+      return describe_stop(comm);
+    }
     PLEXUS_TRY(repeated, comm.runner().repeat_group(last_plan_, tasks_));
     if (repeated) {
       return ok();
@@ -304,6 +327,9 @@ Result<bool> repeat_call(Communicator& comm, const CallShape& shape, const void*
     return false;
   }
   const InCall inside(comm);
+  if (inside.is_stopped()) {
+    return describe_stop(comm);
+  }
   return comm.runner().repeat(shape, send, recv);
 }
 

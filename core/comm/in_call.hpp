@@ -21,6 +21,11 @@ class InCall {
     const int calls = comm_.calls_.load(std::memory_order_relaxed);
     comm_.calls_.store(calls - 1, std::memory_order_release);
   }
+  /// The communicator has failed, or was destroyed by ncclCommAbort before this thread was inside:
+  /// only its flags may be looked at.
+  [[nodiscard]] bool is_stopped() const noexcept {
+    return comm_.stop.load(std::memory_order_acquire);
+  }
   InCall(const InCall&) = delete;
   InCall& operator=(const InCall&) = delete;
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "kernels/host/lines.hpp"
+#include "kernels/host/outside.hpp"
 #include "kernels/layout/fifo.hpp"
 
 namespace plexus {
@@ -106,6 +107,9 @@ class SendConnection {
                     uint32_t call_hash) noexcept {
     if (needs_cleaning(step_, kSlots)) {
       clean();
+    }
+    if (options_.reach != Reach::kProcess) {
+      note_sent_outside();
     }
     write_lines(protocol, lines_of_slot(protocol, options_.lines, step_), bytes, size_bytes,
                 call_hash, flag_of_step(step_));
@@ -216,6 +220,9 @@ class SendConnection {
     slot.call_hash = call_hash;
     slot.call = call_;
     ++step_;
+    if (options_.reach != Reach::kProcess) {
+      note_sent_outside();
+    }
     slot.ready.store(step_, std::memory_order_release);  // pairs with try_peek()
   }
 
@@ -307,7 +314,11 @@ class RecvConnection {
   /// Whether the next slot is filled.
   [[nodiscard]] bool try_peek() const noexcept {
     // pairs with SendConnection::publish()
-    return header().ready.load(std::memory_order_acquire) == step_ + 1;
+    const bool is_there = header().ready.load(std::memory_order_acquire) == step_ + 1;
+    if (is_there && options_.reach != Reach::kProcess) {
+      note_heard_from_outside();
+    }
+    return is_there;
   }
   [[nodiscard]] const SlotHeader& header() const noexcept {
     return fifo_->headers[step_ % kHeaders];
@@ -373,6 +384,9 @@ class RecvConnection {
                                     std::byte* payload,
                                     uint32_t size_bytes,
                                     uint32_t call_hash) noexcept {
+    if (options_.reach != Reach::kProcess) {
+      note_heard_from_outside();
+    }
     return read_lines(protocol, lines_of_slot(protocol, options_.lines, step_), payload, size_bytes,
                       call_hash, flag_of_step(step_), arrival_);
   }

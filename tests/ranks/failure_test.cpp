@@ -76,6 +76,46 @@ TEST(Abort, EndsACallThatWaitsForARankThatNeverComes) {
   EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
 }
 
+/// Threads that call again and again, with new plans and known ones, alone and in groups, until an
+/// error comes, of which they ask the reason. For sanitizers.
+TEST(Abort, MayComeBetweenTheCallsOfAnotherThread) {
+  constexpr int kRounds = 20;
+  for (int round = 0; round < kRounds; ++round) {
+    ncclComm_t comms[2];
+    ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+    std::atomic<int> calls{0};
+    std::vector<std::thread> callers;
+    for (const ncclComm_t comm : comms) {
+      callers.emplace_back([&calls, comm] {
+        std::vector<float> values(100, 1);
+        ncclResult_t result = ncclSuccess;
+        for (size_t i = 0; result == ncclSuccess; ++i) {
+          const bool in_group = i % 2 == 0;
+          if (in_group) {
+            EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+          }
+          result = ncclAllReduce(values.data(), values.data(), 1 + i / 4 % values.size(),
+                                 ncclFloat32, ncclSum, comm, nullptr);
+          if (in_group) {
+            const ncclResult_t ended = ncclGroupEnd();
+            result = result == ncclSuccess ? ended : result;
+          }
+          calls.fetch_add(1);
+        }
+        EXPECT_STRNE(ncclGetLastError(comm), "");
+      });
+    }
+    while (calls.load() < 10 * round) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(ncclCommAbort(comms[round % 2]), ncclSuccess);
+    EXPECT_EQ(ncclCommAbort(comms[1 - round % 2]), ncclSuccess);
+    for (std::thread& caller : callers) {
+      caller.join();
+    }
+  }
+}
+
 TEST(Abort, EndsWorkOnAStream) {
   ncclComm_t comms[2];
   ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
