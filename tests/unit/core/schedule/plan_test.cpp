@@ -2,6 +2,7 @@
 // Plans through their public functions: two ranks of this process, whose plans one engine runs.
 #include "core/schedule/plan.hpp"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -68,6 +69,9 @@ class Rank {
             .ways = &ways_,
             .device = nullptr};
   }
+  void force(std::string_view algorithms) {
+    filter_ = AlgorithmFilter::parse(algorithms, "").value();
+  }
   Task task(Collective collective, uint64_t count, int root = 0) {
     Task task;
     task.shape = {.collective = collective,
@@ -97,7 +101,7 @@ class Rank {
   CallLog log{kRanks};
 
  private:
-  static constexpr uint32_t kSlotBytes = 4096;
+  static constexpr uint32_t kSlotBytes = 8192;
   int rank_;
   State state_;
   std::vector<ChannelOrder> orders_ = {{.ring = {0, 1}, .nodes = {0}, .datacenters = {}}};
@@ -159,6 +163,39 @@ TEST_F(PlanTest, OnlyAnAllReduceOutOfPlaceLetsPeersReadItsInputThroughout) {
   // in place with a receive buffer that begins elsewhere
   EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kReduceScatter, kElements), false));
   EXPECT_FALSE(keeps_input(ranks_[0].task(Collective::kAllGather, kElements), false));
+}
+
+/// Whether one of the messages that `recv` has taken lies in [begin, begin + size_bytes).
+bool has_message_in(RecvConnection& recv, const void* begin, size_t size_bytes) {
+  const auto* const first = static_cast<const std::byte*>(begin);
+  return std::any_of(std::begin(recv.fifo().headers), std::end(recv.fifo().headers),
+                     [&](const SlotHeader& header) {
+                       return header.kind == SlotKind::kPointer &&
+                              header.payload.pointer >= first &&
+                              header.payload.pointer < first + size_bytes;
+                     });
+}
+
+TEST_F(PlanTest, ARingWritesItsResultsToTheOutputsOfThePeers) {
+  constexpr size_t kCount = 12 * kElements;  // each part has slices that are not copied (8 KiB)
+  std::array<std::unique_ptr<Plan>, kRanks> plans;
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    ranks_[rank].force("allreduce:ring");
+    ranks_[rank].input.assign(kCount, static_cast<int32_t>(rank) + 1);
+    ranks_[rank].output.assign(kCount, -1);
+    const std::vector<Task> tasks = {ranks_[rank].task(Collective::kAllReduce, kCount)};
+    plans[rank] = ranks_[rank].build(tasks);
+    ranks_[rank].prepare(*plans[rank], tasks);
+  }
+  run({plans[0].get(), plans[1].get()});
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    const Work& work = plans[rank]->items().front().item->work;
+    const auto& output = ranks_[rank].output;
+    EXPECT_THAT(output, Each(1 + 2));
+    EXPECT_TRUE(std::any_of(work.recvs.begin(), work.recvs.end(), [&](RecvConnection* recv) {
+      return recv != nullptr && has_message_in(*recv, output.data(), kCount * sizeof(int32_t));
+    }));
+  }
 }
 
 TEST_F(PlanTest, AnAllGatherFillsABlockPerRank) {
