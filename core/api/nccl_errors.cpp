@@ -6,29 +6,28 @@
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
 #include "core/comm/communicator.hpp"
-#include "core/comm/process.hpp"
+#include "core/comm/lifecycle.hpp"
 
 namespace plexus {
 namespace {
 
-/// Why it has failed, valid until the same thread calls again; nullptr: it has not, or is none. The
-/// thread that aborts a communicator may not destroy it meanwhile: another one, whose call that
-/// ended, asks for the reason.
+bool has_failed(ncclComm_t comm) noexcept {
+  if (!Communicator::is_live(inner(comm))) {
+    return false;
+  }
+  const Code state = inner(comm)->state();
+  return state != Code::kSuccess && state != Code::kInProgress;
+}
+
+/// Valid until the same thread calls again.
 const char* failure_text(ncclComm_t comm) noexcept {
   thread_local std::string copy;
   try {
-    const bool has_failed = Process::instance().communicators.any([comm](const Communicator& live) {
-      const Code state = &live == inner(comm) ? live.state() : Code::kSuccess;
-      if (state == Code::kSuccess || state == Code::kInProgress) {
-        return false;
-      }
-      copy = live.stop_reason().message();
-      return true;
-    });
-    return has_failed ? copy.c_str() : nullptr;
+    copy = describe_stop(*inner(comm)).message();
   } catch (const std::exception&) {
     return "out of memory";
   }
+  return copy.c_str();  // NOLINT(clang-analyzer-cplusplus.InnerPointer): thread_local
 }
 
 }  // namespace
@@ -69,8 +68,7 @@ PLEXUS_PUBLIC(const char*, ncclGetErrorString, (ncclResult_t result)) {
 
 /// Of a communicator that has failed: why. Else the last error of the process, as in NCCL.
 PLEXUS_PUBLIC(const char*, ncclGetLastError, (ncclComm_t comm)) {
-  const char* const text = plexus::failure_text(comm);
-  return text != nullptr ? text : plexus::last_error_text();
+  return plexus::has_failed(comm) ? plexus::failure_text(comm) : plexus::last_error_text();
 }
 
 PLEXUS_PUBLIC(void, ncclResetDebugInit, (void)) { plexus::reset_log(); }

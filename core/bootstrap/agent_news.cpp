@@ -7,8 +7,8 @@
 namespace plexus {
 namespace {
 
-constexpr auto kSuspicionTime = std::chrono::seconds(2);  // news of a death may be under way
-constexpr auto kLookPause = std::chrono::seconds(2);
+constexpr auto kSuspicionTime = std::chrono::seconds(1);  // news of a death may be under way
+constexpr auto kLookPause = std::chrono::seconds(1);
 
 }  // namespace
 

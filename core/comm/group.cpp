@@ -9,6 +9,7 @@
 #include "core/base/memory.hpp"
 #include "core/base/thread.hpp"
 #include "core/comm/in_call.hpp"
+#include "core/comm/lifecycle.hpp"
 #include "core/comm/process.hpp"
 
 namespace plexus {
@@ -130,21 +131,6 @@ bool is_inline(std::span<const Task> tasks) {
   return comm->device_rank() == nullptr &&
          std::all_of(tasks.begin(), tasks.end(),
                      [&](const Task& task) { return task.comm == comm && task.stream == nullptr; });
-}
-
-/// Why a communicator is stopped, which another thread may have destroyed.
-Error describe_stop(const Communicator& comm) {
-  std::optional<Error> reason;
-  comm.process().communicators.any([&](const Communicator& live) {
-    if (&live == &comm) {
-      reason = live.stop_reason();
-    }
-    return reason.has_value();
-  });
-  return reason.has_value()
-             ? std::move(*reason)
-             : fail(Code::kInvalidUsage,
-                    "the communicator was aborted by ncclCommAbort in another thread");
 }
 
 /// Tasks of any communicators: in order per communicator, communicators side by side.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -96,6 +97,20 @@ Code async_error(Communicator& comm) noexcept {
   return comm.state();
 }
 
+Error describe_stop(const Communicator& comm) {
+  std::optional<Error> reason;
+  comm.process().communicators.any([&](const Communicator& live) {
+    if (&live == &comm) {
+      reason = live.stop_reason();
+    }
+    return reason.has_value();
+  });
+  return reason.has_value()
+             ? std::move(*reason)
+             : fail(Code::kInvalidUsage,
+                    "the communicator was aborted by ncclCommAbort in another thread");
+}
+
 Result<void> check_usable(const Communicator& comm) noexcept {
   const Code state = comm.state();
   if (state == Code::kSuccess && !is_revoked(comm) && !is_finalized(comm)) {
@@ -112,7 +127,7 @@ Result<void> check_usable(const Communicator& comm) noexcept {
   if (is_finalized(comm)) {
     return fail(Code::kInvalidUsage, "the communicator was finalized: only destroy is possible");
   }
-  return comm.stop_reason();
+  return describe_stop(comm);
 }
 
 Result<void> check_splittable(const Communicator& comm) noexcept {
