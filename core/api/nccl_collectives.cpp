@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives, send and receive, groups and user-defined reductions.
+#include <optional>
+#include <utility>
+
 #include "core/api/arguments.hpp"
 #include "core/api/guard.hpp"
+#include "core/comm/communicator.hpp"
 #include "core/comm/group.hpp"
+#include "core/comm/in_call.hpp"
+#include "core/comm/lifecycle.hpp"
 
 namespace plexus {
+namespace {
+
+Error explain_stop(const Communicator& comm) {
+  auto usable = check_usable(comm);
+  return usable.has_error() ? std::move(usable).error() : describe_stop(comm);
+}
+
+}  // namespace
 
 Result<void> issue(CallShape&& shape, const CallPlace& place) {
   shape.has_send = place.send != nullptr;
@@ -17,7 +31,13 @@ Result<void> issue(CallShape&& shape, const CallPlace& place) {
       return ok();
     }
   }
-  auto task = check_call(shape, place);
+  // From here on ncclCommAbort, in another thread, waits for this one before it destroys.
+  std::optional<InCall> inside;
+  if (Communicator::is_live(comm)) {
+    inside.emplace(*comm);
+  }
+  auto task = inside.has_value() && inside->is_stopped() ? Result<Task>(explain_stop(*comm))
+                                                         : check_call(shape, place);
   if (task.has_error()) {
     fail_group(task.error());
     return std::move(task).error();
