@@ -26,25 +26,13 @@
 #include <vector>
 
 #include "core/plugin/net_plugin.hpp"
+#include "tests/bench/must.hpp"
 
 namespace plexus {
 namespace {
 
 constexpr unsigned kSecondsMax = 60;  // of a process
 constexpr std::string_view kReference = "reference";
-
-[[noreturn]] void die(const std::string& why) {
-  fmt::print(stderr, "net_ofi_pingpong: {}\n", why);
-  std::exit(1);  // NOLINT(concurrency-mt-unsafe): a benchmark program
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (result.has_error()) {
-    die(result.error().message());
-  }
-  return std::move(result).value();
-}
 
 void check(ssize_t result, const char* what) {
   if (result < 0) {

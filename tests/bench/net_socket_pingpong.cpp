@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/plugin/net_plugin.hpp"
+#include "tests/bench/must.hpp"
 
 namespace plexus {
 namespace {
@@ -27,19 +28,6 @@ namespace {
 constexpr size_t kBigBytes = size_t{256} << 20;
 constexpr size_t kPagesOfRawChunk = size_t{512} << 10;
 constexpr int kSmallPerRound = 20'000;
-
-[[noreturn]] void die(const std::string& why) {
-  fmt::print(stderr, "net_socket_pingpong: {}\n", why);
-  std::exit(1);  // NOLINT(concurrency-mt-unsafe): a benchmark program
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (result.has_error()) {
-    die(result.error().message());
-  }
-  return std::move(result).value();
-}
 
 /// Seconds that two threads need for `body(side)`, measured from when both have started.
 double time_pair(const std::function<void(int)>& body) {

@@ -89,19 +89,6 @@ TopoOptions options_of(const TopoFlags& flags) {
   return options;
 }
 
-Result<void> write_text(const std::string& file_name, const std::string& text) {
-  if (file_name.empty() || file_name == "-") {
-    fmt::print("{}", text);
-    return ok();
-  }
-  std::ofstream file(file_name);
-  file << text << std::flush;
-  if (!file) {
-    return fail(Code::kInvalidArgument, "cannot write to '{}'", file_name);
-  }
-  return ok();
-}
-
 Result<System> load_system(const TopoFlags& flags) {
   PLEXUS_TRY(machine, read_machine(flags));
   PLEXUS_TRY(system, build_system(machine));
@@ -111,23 +98,23 @@ Result<System> load_system(const TopoFlags& flags) {
 
 Result<void> show(const TopoFlags& flags) {
   PLEXUS_TRY(system, load_system(flags));
-  return write_text("", format_machine(system));
+  return write_output("-", format_machine(system));
 }
 
 Result<void> draw(const TopoFlags& flags) {
   PLEXUS_TRY(system, load_system(flags));
   if (system.count(NodeType::kGpu) == 0) {
-    return write_text("", format_dot(system, nullptr));
+    return write_output("-", format_dot(system, nullptr));
   }
   const NodeChannels found = search_node(system, options_of(flags));
-  return write_text("", format_dot(system, &found));
+  return write_output("-", format_dot(system, &found));
 }
 
 Result<void> dump(const TopoFlags& flags) {
   TopoFlags here = flags;
   here.file.clear();
   PLEXUS_TRY(machine, read_machine(here));
-  return write_text(flags.file, format_xml(machine));
+  return write_output(flags.file.empty() ? "-" : flags.file, format_xml(machine));
 }
 
 Result<ClusterRequest> request_of(const TopoFlags& flags) {
@@ -166,14 +153,14 @@ Result<void> search(const TopoFlags& flags) {
     fmt::print(stderr, "plexus: {}\n", warning);
   }
   if (!flags.graph_dump.empty()) {
-    PLEXUS_TRY(
-        write_text(flags.graph_dump, format_graphs(cluster.found.front(), cluster.parts.front())));
+    PLEXUS_TRY(write_output(flags.graph_dump,
+                            format_graphs(cluster.found.front(), cluster.parts.front())));
   }
   if (flags.json != "-") {
     fmt::print("{}search took {:.1f} ms\n", format_cluster(cluster), search_ms);
   }
   return flags.json.empty() ? ok()
-                            : write_text(flags.json, format_cluster_json(cluster, search_ms));
+                            : write_output(flags.json, format_cluster_json(cluster, search_ms));
 }
 
 Result<void> show_fabric(const TopoFlags& flags) {
@@ -197,7 +184,7 @@ Result<void> show_fabric(const TopoFlags& flags) {
   if (flags.shift > 0) {
     shown += format_shift(fabric, flags.shift);
   }
-  return write_text("", shown);
+  return write_output("-", shown);
 }
 
 Result<void> import_slurm(const TopoFlags& flags) {
@@ -206,7 +193,7 @@ Result<void> import_slurm(const TopoFlags& flags) {
   if (!fabric) {
     return std::move(fabric).error().with_context(flags.file);
   }
-  return write_text("", fabric.value());
+  return write_output("-", fabric.value());
 }
 
 Result<void> take_dc_of(const std::string& text, std::vector<int>* target) {
