@@ -31,6 +31,7 @@ class Verdict(job.Test):
         return next(found for found in self.verdicts() if found["cause"] == cause)
 
     def stop_rank(self, stopped, **environment):
+        """`plexus perf` gathers its times between the all_reduces: the stop may fall into either."""
         ranks = self.start_ranks(3, "all_reduce", *LONG, *job.limit(120), **self.settings, **environment)
         ranks[0].read_line()
         ranks[0].read_line()
@@ -39,15 +40,15 @@ class Verdict(job.Test):
         self.assertEqual(found["ranks"], [stopped])
         self.assertIn(f"rank {stopped} (", found["verdict"])
         self.assertIn(f":{ranks[stopped].pid}) does not answer", found["verdict"])
-        self.assertIn("in all_reduce(", found["verdict"])
+        self.assertRegex(found["verdict"], r"in all_(reduce|gather)\(")
         os.kill(ranks[stopped].pid, signal.SIGCONT)
         ranks[0].read_line()  # it goes on
 
     def test_a_stopped_rank_is_named(self):
-        for stopped in (2, 0):
-            with self.subTest(stopped=stopped):
-                self.stop_rank(stopped)
-                self.file.unlink()
+        self.stop_rank(2)
+
+    def test_a_stopped_first_rank_is_named(self):
+        self.stop_rank(0)
 
     def test_a_stopped_rank_is_named_over_tcp(self):
         self.stop_rank(1, **OVER_TCP)
