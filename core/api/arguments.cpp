@@ -220,6 +220,17 @@ Result<void> check_ready(ncclComm_t comm) {
   return check_usable(*inner(comm));
 }
 
+Result<Visit> enter(ncclComm_t comm) {
+  PLEXUS_TRY(check_live(comm));
+  return Visit::begin(inner(comm));
+}
+
+Result<Visit> enter_ready(ncclComm_t comm) {
+  PLEXUS_TRY(visit, enter(comm));
+  PLEXUS_TRY(check_usable(*visit));
+  return std::move(visit);
+}
+
 Result<void> check_type(ncclDataType_t type) {
   if (type < 0 || type >= ncclNumTypes) {
     return fail(Code::kInvalidArgument, "datatype {} is not in 0..{}", static_cast<int>(type),

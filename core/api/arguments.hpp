@@ -6,6 +6,7 @@
 
 #include "core/api/public.hpp"
 #include "core/base/result.hpp"
+#include "core/comm/visit.hpp"
 #include "core/schedule/task.hpp"
 #include "core/setup/comm_config.hpp"
 
@@ -36,6 +37,11 @@ bool is_parents(ncclComm_t comm) noexcept;
 Error unknown_stream(cudaStream_t stream);
 /// As check_live; also fails if it cannot make calls now.
 Result<void> check_ready(ncclComm_t comm);
+/// What every function of a communicator begins with that is no collective: until the visit's end
+/// ncclCommAbort, in another thread, does not end it. Errors of check_live.
+Result<Visit> enter(ncclComm_t comm);
+/// Errors of check_ready.
+Result<Visit> enter_ready(ncclComm_t comm);
 Result<void> check_type(ncclDataType_t type);
 /// Checks nranks and rank of an init call.
 Result<void> check_ranks(int nranks, int rank);

@@ -13,7 +13,7 @@
 namespace plexus {
 namespace {
 
-Error explain_stop(const Communicator& comm) {
+Error explain_stop(Communicator& comm) {
   auto usable = check_usable(comm);
   return usable.has_error() ? std::move(usable).error() : describe_stop(comm);
 }
@@ -241,7 +241,7 @@ PLEXUS_PUBLIC(ncclResult_t,
                ncclScalarResidence_t residence,
                ncclComm_t comm)) {
   return guard([&]() -> plexus::Result<void> {
-    PLEXUS_TRY(plexus::check_ready(comm));
+    PLEXUS_TRY(visit, plexus::enter_ready(comm));
     PLEXUS_TRY(plexus::check_pointer(op, "op"));
     PLEXUS_TRY(plexus::check_pointer(scalar, "scalar"));
     PLEXUS_TRY(plexus::check_type(datatype));
@@ -251,7 +251,7 @@ PLEXUS_PUBLIC(ncclResult_t,
                           "ncclScalarHostImmediate",
                           static_cast<int>(residence));
     }
-    *op = static_cast<ncclRedOp_t>(plexus::inner(comm)->user_reductions().add(
+    *op = static_cast<ncclRedOp_t>(visit->user_reductions().add(
         static_cast<plexus::DataType>(datatype), scalar, residence == ncclScalarDevice));
     return plexus::ok();
   });
@@ -262,8 +262,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclRedOpDestroy, (ncclRedOp_t op, ncclComm_t comm))
     if (plexus::is_parents(comm)) {
       return plexus::ok();
     }
-    PLEXUS_TRY(plexus::check_live(comm));
-    return plexus::inner(comm)->user_reductions().remove(op);
+    PLEXUS_TRY(visit, plexus::enter(comm));
+    return visit->user_reductions().remove(op);
   });
 }
 // NOLINTEND(readability-function-size)

@@ -17,11 +17,11 @@
 #include "core/job/meet.hpp"
 
 using plexus::check_config;
-using plexus::check_live;
 using plexus::check_pointer;
 using plexus::check_ranks;
-using plexus::check_ready;
 using plexus::Code;
+using plexus::enter;
+using plexus::enter_ready;
 using plexus::fail;
 using plexus::guard;
 using plexus::inner;
@@ -69,12 +69,12 @@ Result<void> grow_from(ncclComm_t comm,
                        int nranks,
                        const ncclUniqueId* raw_id,
                        const ncclConfig_t* config) {
-  PLEXUS_TRY(check_ready(comm));
-  if (nranks <= inner(comm)->nranks()) {
+  PLEXUS_TRY(visit, enter_ready(comm));
+  if (nranks <= visit->nranks()) {
     return fail(Code::kInvalidArgument,
                 "nRanks is {}: a communicator of {} ranks grows to more; ncclCommShrink makes it "
                 "smaller",
-                nranks, inner(comm)->nranks());
+                nranks, visit->nranks());
   }
   std::vector<UniqueId> ids;
   if (raw_id != nullptr) {
@@ -83,10 +83,10 @@ Result<void> grow_from(ncclComm_t comm,
   }
   const UniqueId* const id = ids.empty() ? nullptr : &ids.front();
   if (config == nullptr) {
-    return grow(*inner(comm), inner(newcomm), nranks, id, nullptr);
+    return grow(*visit, inner(newcomm), nranks, id, nullptr);
   }
   PLEXUS_TRY(comm_config, check_config(config));
-  return grow(*inner(comm), inner(newcomm), nranks, id, &comm_config);
+  return grow(*visit, inner(newcomm), nranks, id, &comm_config);
 }
 
 void write_id(const UniqueId& id, ncclUniqueId* raw) {
@@ -188,13 +188,13 @@ PLEXUS_PUBLIC(ncclResult_t,
   return guard_in_group([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
     *newcomm = nullptr;
-    PLEXUS_TRY(check_live(comm));
-    PLEXUS_TRY(plexus::check_splittable(*inner(comm)));
+    PLEXUS_TRY(visit, enter(comm));
+    PLEXUS_TRY(plexus::check_splittable(*visit));
     if (config == nullptr) {
-      return plexus::split(*inner(comm), color, key, inner(newcomm), nullptr);
+      return plexus::split(*visit, color, key, inner(newcomm), nullptr);
     }
     PLEXUS_TRY(comm_config, check_config(config));
-    return plexus::split(*inner(comm), color, key, inner(newcomm), &comm_config);
+    return plexus::split(*visit, color, key, inner(newcomm), &comm_config);
   });
 }
 
@@ -209,10 +209,10 @@ PLEXUS_PUBLIC(ncclResult_t,
   return guard_in_group([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(newcomm, "newcomm"));
     *newcomm = nullptr;
-    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(visit, enter(comm));
     PLEXUS_TRY(check_pointer(excludeRanksList, "excludeRanksList"));
-    PLEXUS_TRY(plexus::check_shrinkable(*inner(comm)));
-    const int nranks = inner(comm)->nranks();
+    PLEXUS_TRY(plexus::check_shrinkable(*visit));
+    const int nranks = visit->nranks();
     if (excludeRanksCount <= 0 || excludeRanksCount >= nranks) {
       return fail(Code::kInvalidArgument, "excludeRanksCount {} must be in 1..{}",
                   excludeRanksCount, nranks - 1);
@@ -220,7 +220,7 @@ PLEXUS_PUBLIC(ncclResult_t,
     const std::span<int> excluded(excludeRanksList, static_cast<size_t>(excludeRanksCount));
     std::sort(excluded.begin(), excluded.end());
     for (const int rank : excluded) {
-      if (rank < 0 || rank >= nranks || rank == inner(comm)->rank()) {
+      if (rank < 0 || rank >= nranks || rank == visit->rank()) {
         return fail(Code::kInvalidArgument,
                     "excludeRanksList contains rank {}: it may list only other ranks of the "
                     "communicator (0..{})",
@@ -229,20 +229,20 @@ PLEXUS_PUBLIC(ncclResult_t,
     }
     const bool aborts = (shrinkFlags & NCCL_SHRINK_ABORT) != 0;
     if (config == nullptr) {
-      return plexus::shrink(*inner(comm), excluded, inner(newcomm), nullptr, aborts);
+      return plexus::shrink(*visit, excluded, inner(newcomm), nullptr, aborts);
     }
     PLEXUS_TRY(comm_config, check_config(config));
-    return plexus::shrink(*inner(comm), excluded, inner(newcomm), &comm_config, aborts);
+    return plexus::shrink(*visit, excluded, inner(newcomm), &comm_config, aborts);
   });
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId* uniqueId)) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(check_ready(comm));
+    PLEXUS_TRY(visit, enter_ready(comm));
     PLEXUS_TRY(check_pointer(uniqueId, "uniqueId"));
     PLEXUS_TRY(config, plexus::Process::instance().read_settings());
     PLEXUS_TRY(id, plexus::start_root(config));
-    inner(comm)->grow_id = id;
+    visit->grow_id = id;
     plexus::write_id(id, uniqueId);
     return ok();
   });
@@ -278,8 +278,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
     if (comm == nullptr || is_parents(comm)) {
       return ok();
     }
-    PLEXUS_TRY(check_live(comm));
-    return plexus::finalize(*inner(comm));
+    PLEXUS_TRY(visit, enter(comm));
+    return plexus::finalize(*visit);
   });
 }
 
@@ -296,20 +296,20 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) 
     if (comm == nullptr) {
       return ok();
     }
-    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(visit, enter(comm));
     if (revokeFlags != NCCL_REVOKE_DEFAULT) {
       return fail(Code::kInvalidArgument, "revokeFlags is {}, only NCCL_REVOKE_DEFAULT is defined",
                   revokeFlags);
     }
-    return plexus::revoke(*inner(comm));
+    return plexus::revoke(*visit);
   });
 }
 
 PLEXUS_PUBLIC(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* asyncError)) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(visit, enter(comm));
     PLEXUS_TRY(check_pointer(asyncError, "asyncError"));
-    *asyncError = static_cast<ncclResult_t>(plexus::async_error(*inner(comm)));
+    *asyncError = static_cast<ncclResult_t>(plexus::async_error(*visit));
     return ok();
   });
 }
@@ -323,13 +323,13 @@ ncclResult_t query(ncclComm_t comm,
                    const char* what,
                    int (Communicator::*ask)() const noexcept) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(visit, enter(comm));
     PLEXUS_TRY(check_pointer(out, what));
-    if (async_error(*inner(comm)) == Code::kInProgress) {
+    if (async_error(*visit) == Code::kInProgress) {
       return fail(Code::kInvalidArgument,
                   "the communicator is not ready: poll ncclCommGetAsyncError until it is");
     }
-    *out = (inner(comm)->*ask)();
+    *out = ((*visit).*ask)();
     return ok();
   });
 }

@@ -18,12 +18,10 @@ Result<void> check_end(const void* buffer, size_t size_bytes) {
 }  // namespace
 }  // namespace plexus
 
-using plexus::check_live;
 using plexus::check_pointer;
 using plexus::Code;
 using plexus::fail;
 using plexus::guard;
-using plexus::inner;
 using plexus::is_parents;
 using plexus::ok;
 using plexus::Result;
@@ -48,12 +46,12 @@ PLEXUS_PUBLIC(ncclResult_t,
               ncclCommRegister,
               (const ncclComm_t comm, void* buff, size_t size, void** handle)) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(plexus::check_ready(comm));
+    PLEXUS_TRY(visit, plexus::enter_ready(comm));
     PLEXUS_TRY(check_pointer(handle, "handle"));
     *handle = nullptr;
     PLEXUS_TRY(check_pointer(buff, "buff"));
     PLEXUS_TRY(plexus::check_end(buff, size));
-    *handle = inner(comm)->registrations().add_buffer(buff, size);
+    *handle = visit->registrations().add_buffer(buff, size);
     return ok();
   });
 }
@@ -63,9 +61,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* ha
     if (is_parents(comm)) {
       return ok();
     }
-    PLEXUS_TRY(check_live(comm));
-    return handle == nullptr ? Result<void>(ok())
-                             : inner(comm)->registrations().remove_buffer(handle);
+    PLEXUS_TRY(visit, plexus::enter(comm));
+    return handle == nullptr ? Result<void>(ok()) : visit->registrations().remove_buffer(handle);
   });
 }
 
@@ -75,7 +72,7 @@ PLEXUS_PUBLIC(ncclResult_t,
   return guard([&]() -> Result<void> {
     PLEXUS_TRY(check_pointer(win, "win"));
     *win = nullptr;
-    PLEXUS_TRY(plexus::check_ready(comm));
+    PLEXUS_TRY(visit, plexus::enter_ready(comm));
     if (buff == nullptr || size == 0) {
       return fail(Code::kInvalidArgument, "a window needs a buffer: buff is {}, size is {}",
                   buff == nullptr ? "NULL" : "set", size);
@@ -86,7 +83,7 @@ PLEXUS_PUBLIC(ncclResult_t,
                   NCCL_WIN_REQUIRED_ALIGNMENT);
     }
     PLEXUS_TRY(plexus::check_end(buff, size));
-    *win = static_cast<ncclWindow_t>(inner(comm)->registrations().add_window(buff, size));
+    *win = static_cast<ncclWindow_t>(visit->registrations().add_window(buff, size));
     return ok();
   });
 }
@@ -96,8 +93,8 @@ PLEXUS_PUBLIC(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWind
     if (is_parents(comm)) {
       return ok();
     }
-    PLEXUS_TRY(check_live(comm));
-    return win == nullptr ? Result<void>(ok()) : inner(comm)->registrations().remove_window(win);
+    PLEXUS_TRY(visit, plexus::enter(comm));
+    return win == nullptr ? Result<void>(ok()) : visit->registrations().remove_window(win);
   });
 }
 
@@ -105,10 +102,10 @@ PLEXUS_PUBLIC(ncclResult_t,
               ncclWinGetUserPtr,
               (ncclComm_t comm, ncclWindow_t win, void** outUserPtr)) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(check_live(comm));
+    PLEXUS_TRY(visit, plexus::enter(comm));
     PLEXUS_TRY(check_pointer(outUserPtr, "outUserPtr"));
     PLEXUS_TRY(check_pointer(win, "win"));
-    PLEXUS_TRY(pointer, inner(comm)->registrations().window_buffer(win));
+    PLEXUS_TRY(pointer, visit->registrations().window_buffer(win));
     *outUserPtr = pointer;
     return ok();
   });

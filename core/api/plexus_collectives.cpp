@@ -66,16 +66,18 @@ Result<void> check_side(const Side& side, int nranks, size_t element_bytes) {
   return ok();
 }
 
-Result<void> check_parts(ncclComm_t comm,
-                         ncclDataType_t type,
-                         const Side& sent,
-                         const Side& received) {
-  PLEXUS_TRY(check_ready(comm));
+/// Enters the communicator.
+Result<Visit> check_parts(ncclComm_t comm,
+                          ncclDataType_t type,
+                          const Side& sent,
+                          const Side& received) {
+  PLEXUS_TRY(visit, enter_ready(comm));
   PLEXUS_TRY(check_type(type));
-  const int nranks = inner(comm)->nranks();
+  const int nranks = visit->nranks();
   const size_t element_bytes = element_size(static_cast<DataType>(type));
   PLEXUS_TRY(check_side(sent, nranks, element_bytes));
-  return check_side(received, nranks, element_bytes);
+  PLEXUS_TRY(check_side(received, nranks, element_bytes));
+  return std::move(visit);
 }
 
 const void* address_of(const Side& side, const Part& part, size_t element_bytes) {
@@ -90,12 +92,13 @@ Result<void> exchange_parts(const CallPlace& place,
                             ncclDataType_t type,
                             const Side& sent,
                             const Side& received) {
-  if (auto checked = check_parts(place.comm, type, sent, received); checked.has_error()) {
-    fail_group(checked.error());
-    return checked;
+  auto visit = check_parts(place.comm, type, sent, received);
+  if (visit.has_error()) {
+    fail_group(visit.error());
+    return std::move(visit).error();
   }
   const size_t element_bytes = element_size(static_cast<DataType>(type));
-  const int nranks = inner(place.comm)->nranks();
+  const int nranks = visit.value()->nranks();
   PLEXUS_TRY(group_start());
   bool good = true;
   for (int peer = 0; peer < nranks && good; ++peer) {

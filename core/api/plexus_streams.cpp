@@ -141,8 +141,8 @@ PLEXUS_EXTENSION ncclResult_t plexusGetLastChoice(ncclComm_t comm,
                                                   const char** protocol,
                                                   int* channels) {
   return guard([&]() -> Result<void> {
-    PLEXUS_TRY(plexus::check_live(comm));
-    const plexus::LastChoice choice = plexus::inner(comm)->last_choice();
+    PLEXUS_TRY(visit, plexus::enter(comm));
+    const plexus::LastChoice choice = visit->last_choice();
     if (algorithm != nullptr) {
       *algorithm = choice.algorithm;
     }
@@ -161,9 +161,9 @@ PLEXUS_EXTENSION ncclResult_t plexusCommGoneRanks(ncclComm_t comm, int* ranks, i
     PLEXUS_TRY(plexus::check_pointer(ranks, "ranks"));
     PLEXUS_TRY(plexus::check_pointer(count, "count"));
     *count = 0;
-    PLEXUS_TRY(plexus::check_live(comm));
-    PLEXUS_TRY(plexus::check_shrinkable(*plexus::inner(comm)));
-    const std::vector<int> gone = plexus::inner(comm)->setup().exchange->gone_ranks();
+    PLEXUS_TRY(visit, plexus::enter(comm));
+    PLEXUS_TRY(plexus::check_shrinkable(*visit));
+    const std::vector<int> gone = visit->setup().exchange->gone_ranks();
     std::copy(gone.begin(), gone.end(), ranks);
     *count = static_cast<int>(gone.size());
     return plexus::ok();

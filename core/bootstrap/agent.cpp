@@ -414,10 +414,14 @@ Result<void> Agent::take_left(const Message& message) {
 
 void Agent::take_failure(uint32_t rank, const Message& message) {
   Group* const group = find(message.group);
-  if (group == nullptr || group->ranks.count(rank) == 0) {
+  const Error error = decode_error(message.payload);
+  if (group == nullptr) {  // it was to make a group, and cannot; see Exchange::fail_subgroup()
+    spread_failure(message.group, rank, describe_failure(rank, error));
     return;
   }
-  const Error error = decode_error(message.payload);
+  if (group->ranks.count(rank) == 0) {
+    return;
+  }
   if (error.code() == Code::kInProgress || error.code() == Code::kTimeout) {
     if (group->gathers.count(message.tag) != 0) {
       inquire(message.group, *group, message.tag, error);
@@ -427,14 +431,18 @@ void Agent::take_failure(uint32_t rank, const Message& message) {
       return;  // it is over
     }
   }
-  // Wrong usage is everybody's error; its text may name the ranks at fault, or else this one is.
+  spread_failure(message.group, rank, describe_failure(rank, error), rank);
+}
+
+/// For the others. Wrong usage is everybody's error; its text may name the ranks at fault, or else
+/// this one is.
+Error Agent::describe_failure(uint32_t rank, const Error& error) const {
   const bool is_usage = error.code() == Code::kInvalidUsage;
-  const bool names_ranks = error.message().find("rank ") != std::string::npos;
-  spread_failure(message.group, rank,
-                 is_usage && names_ranks ? error.clone()
-                                         : fail(is_usage ? Code::kInvalidUsage : Code::kRemoteError,
-                                                "{} failed: {}", name_of(rank), error.message()),
-                 rank);
+  if (is_usage && error.message().find("rank ") != std::string::npos) {
+    return error.clone();
+  }
+  return fail(is_usage ? Code::kInvalidUsage : Code::kRemoteError, "{} failed: {}", name_of(rank),
+              error.message());
 }
 
 // ---- from agents ----

@@ -165,6 +165,7 @@ class Agent {
   Result<void> take_post(uint32_t rank, Message message);
   Result<void> take_probe(uint32_t rank, Message message);
   void take_failure(uint32_t rank, const Message& message);
+  [[nodiscard]] Error describe_failure(uint32_t rank, const Error& error) const;
   Result<void> take_leave_group(uint32_t rank, Message message);
   void leave(uint32_t rank);
   // -- from agents --

@@ -150,6 +150,10 @@ Result<std::unique_ptr<Exchange>> Exchange::subgroup(const std::vector<int>& mem
   return std::make_unique<Exchange>(family_, group, std::move(ranks), mine);
 }
 
+void Exchange::fail_subgroup(uint64_t group, const Error& error) {
+  (void)family_->send({.type = MessageType::kFail, .group = group, .payload = encode(error)});
+}
+
 // ---- all ranks in one process ----
 
 namespace {

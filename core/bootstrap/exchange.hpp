@@ -90,6 +90,9 @@ class Exchange {
   /// Makes a group of some of this group's ranks. `members`: their ranks in this group, in the
   /// order of their new ranks. Each of them must call it.
   Result<std::unique_ptr<Exchange>> subgroup(const std::vector<int>& members, uint64_t group);
+  /// Instead of subgroup(), by a rank that need not know the members: it failed, so the group fails
+  /// on all of them.
+  void fail_subgroup(uint64_t group, const Error& error);
 
  private:
   std::shared_ptr<Family> family_;  // shared by the exchanges of one rank

@@ -16,6 +16,19 @@ namespace {
 
 constexpr auto kReasonWait = std::chrono::milliseconds(200);
 
+/// For what comes at once, except from a plugin's function that does not return.
+template <class Condition>
+void wait_until(const Condition& condition) {
+  constexpr int kYields = 1000;
+  for (int i = 0; !condition(); ++i) {
+    if (i < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
 }  // namespace
 
 Communicator::Communicator(Process& process, CommConfig config)
@@ -393,15 +406,11 @@ bool Communicator::is_left() const noexcept {
 }
 
 void Communicator::wait_left() {
-  // They leave at once, except from a plugin's function that does not return.
-  constexpr int kYields = 1000;
-  for (int i = 0; !is_left(); ++i) {
-    if (i < kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  wait_until([this] { return is_left(); });
+}
+
+void Communicator::wait_unvisited() {
+  wait_until([this] { return !is_visited(); });
 }
 
 }  // namespace plexus

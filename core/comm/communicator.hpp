@@ -95,6 +95,11 @@ class Communicator final : public RankState {
   void wait_left();
   /// Nothing to wait for in wait_left().
   [[nodiscard]] bool is_left() const noexcept;
+  /// Blocks until nobody visits it (see Visit), which nobody begins to once it is not in the table.
+  void wait_unvisited();
+  [[nodiscard]] bool is_visited() const noexcept {
+    return visits.load(std::memory_order_acquire) != 0;
+  }
   /// Waits, within limits, until what was sent to other datacenters has arrived: until then it may
   /// have to be sent again.
   void settle();
@@ -125,7 +130,8 @@ class Communicator final : public RankState {
   std::thread initializer;              // of a non-blocking init or split
   std::atomic<bool> initialized{true};  // `initializer` is done, or there is none
   std::atomic<bool> give_up{false};     // aborted while initializing
-  std::optional<UniqueId> grow_id;      // of ncclCommGetUniqueId, for the next ncclCommGrow
+  std::atomic<int> visits{0};
+  std::optional<UniqueId> grow_id;  // of ncclCommGetUniqueId, for the next ncclCommGrow
 
  private:
   Communicator(Process& process, CommConfig config);

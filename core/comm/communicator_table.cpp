@@ -18,6 +18,15 @@ bool CommunicatorTable::remove(const Communicator* comm) {
   return live_.erase(comm) != 0;
 }
 
+bool CommunicatorTable::add_visit(Communicator* comm) {
+  const std::lock_guard lock(mutex_);  // so that who removes it sees the visit
+  if (live_.count(comm) == 0) {
+    return false;
+  }
+  comm->visits.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
 bool CommunicatorTable::any(const std::function<bool(const Communicator&)>& matches) {
   const std::lock_guard lock(mutex_);
   return std::any_of(live_.begin(), live_.end(),

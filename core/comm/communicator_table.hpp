@@ -23,6 +23,9 @@ class CommunicatorTable {
   /// False: it was removed before, or never added.
   bool remove(const Communicator* comm);
 
+  /// Counts a visit of `comm`, any address (see Visit). False: it is not live.
+  bool add_visit(Communicator* comm);
+
   /// Is there a live one that `matches` accepts? It stays live until this returns.
   bool any(const std::function<bool(const Communicator&)>& matches);
 

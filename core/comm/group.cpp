@@ -218,33 +218,36 @@ void Group::add(const Task& task) {
 }
 
 Result<void> Group::finish() {
-  if (last_plan_ != 0 && ntaken_ > 0 && ntaken_ == tasks_.size() && jobs_.empty() &&
-      !error_.has_value()) {
-    Communicator& comm = *tasks_.front().comm;
-    const InCall inside(comm);
-    if (inside.is_stopped()) {
-      return describe_stop(comm);
+  const bool may_repeat = last_plan_ != 0 && ntaken_ > 0 && ntaken_ == tasks_.size() &&
+                          jobs_.empty() && !error_.has_value();
+  if (!may_repeat) {
+    tasks_.resize(ntaken_);
+    if (error_.has_value()) {
+      return std::move(*error_);
     }
+    if (!jobs_.empty()) {
+      PLEXUS_TRY(run_jobs());
+    }
+    if (tasks_.empty()) {
+      return ok();
+    }
+  }
+  Communicator& comm = *tasks_.front().comm;
+  const InCall inside(comm);
+  if (inside.is_stopped()) {
+    return describe_stop(comm);
+  }
+  if (may_repeat) {
     PLEXUS_TRY(repeated, comm.runner().repeat_group(last_plan_, tasks_));
     if (repeated) {
       return ok();
     }
   }
-  tasks_.resize(ntaken_);
-  if (error_.has_value()) {
-    return std::move(*error_);
-  }
-  if (!jobs_.empty()) {
-    PLEXUS_TRY(run_jobs());
-  }
-  if (tasks_.empty()) {
-    return ok();
-  }
-  newest_ = tasks_.front().comm->process().communicators.newest();
+  newest_ = comm.process().communicators.newest();
   last_plan_ = 0;
   PLEXUS_TRY(run_tasks(tasks_));
   if (is_inline(tasks_)) {
-    last_plan_ = tasks_.front().comm->runner().newest_plan()->number();
+    last_plan_ = comm.runner().newest_plan()->number();
   }
   return ok();
 }

@@ -13,6 +13,7 @@
 #include "core/bootstrap/rendezvous.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
+#include "core/comm/visit.hpp"
 #include "core/device/choose_device.hpp"
 #include "core/setup/set_up.hpp"
 
@@ -38,14 +39,18 @@ Result<std::vector<int>> choose_devices(DeviceRuntime* runtime,
   return chosen;
 }
 
-/// Joins the others over the unique ids and makes `comm` ready. Blocks; ends early with
-/// comm.give_up.
-Result<void> init_by_id(Communicator& comm, int nranks, std::span<const UniqueId> ids, int rank) {
+/// Joins the others over the unique ids and makes `comm` ready. Blocks; ends early when `*give_up`
+/// is set.
+Result<void> init_by_id(Communicator& comm,
+                        int nranks,
+                        std::span<const UniqueId> ids,
+                        int rank,
+                        const std::atomic<bool>* give_up) {
   const auto started = std::chrono::steady_clock::now();
   PLEXUS_TRY(config, comm.process().read_settings());
   PLEXUS_INFO(kInit, "comm of {} ranks, rank {} - Init START", nranks, rank);
-  PLEXUS_TRY(exchange, join(comm.process().agents, config, ids, rank, nranks, &comm.give_up));
-  return start_with_exchange(comm, config, std::move(exchange), started);
+  PLEXUS_TRY(exchange, join(comm.process().agents, config, ids, rank, nranks, give_up));
+  return start_with_exchange(comm, config, std::move(exchange), started, give_up);
 }
 
 /// The unique id that the ranks of `parent` go to: of those that have one, which must be the same.
@@ -81,12 +86,18 @@ Result<UniqueId> agree_on_id(Communicator& parent,
   return UniqueId::from_bytes(std::as_bytes(std::span<const char, UniqueId::kBytes>(id)));
 }
 
-Result<void> grow_from(Communicator& parent,
+/// `parent` is visited until it is no longer needed.
+Result<void> grow_from(std::optional<Visit>* parent,
                        Communicator& made,
                        int nranks,
                        const std::optional<UniqueId>& mine) {
-  PLEXUS_TRY(id, agree_on_id(parent, mine, &made.give_up));
-  return init_by_id(made, nranks, {&id, 1}, parent.rank());
+  const int rank = (**parent)->rank();
+  const std::atomic<bool>* const give_up = give_up_of(made, ***parent);
+  PLEXUS_TRY(id, agree_on_id(***parent, mine, give_up));
+  if (give_up == &made.give_up) {
+    parent->reset();
+  }
+  return init_by_id(made, nranks, {&id, 1}, rank, give_up);
 }
 
 }  // namespace
@@ -106,7 +117,7 @@ Result<void> init_rank(Process& process,
   return run_life_job(
       [&process, comm, nranks, rank, config, ids = std::vector<UniqueId>(ids.begin(), ids.end())] {
         return start_life(process, comm, config, [nranks, rank, ids](Communicator& made) {
-          return init_by_id(made, nranks, ids, rank);
+          return init_by_id(made, nranks, ids, rank, &made.give_up);
         });
       });
 }
@@ -124,9 +135,12 @@ Result<void> grow(Communicator& parent,
   if (id != nullptr) {
     mine = *id;
   }
-  return run_life_job([&parent, comm, nranks, config, mine] {
-    return start_life(parent.process(), comm, config, [&parent, nranks, mine](Communicator& made) {
-      return grow_from(parent, made, nranks, mine);
+  return run_life_job([&parent, comm, nranks, config, mine]() -> Result<void> {
+    PLEXUS_TRY(visit, Visit::begin(&parent));
+    // std::function wants a copyable closure.
+    const auto shared = std::make_shared<std::optional<Visit>>(std::move(visit));
+    return start_life(parent.process(), comm, config, [shared, nranks, mine](Communicator& made) {
+      return grow_from(shared.get(), made, nranks, mine);
     });
   });
 }

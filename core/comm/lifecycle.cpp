@@ -5,13 +5,13 @@
 #include <functional>
 #include <memory>
 #include <new>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "core/base/thread.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
+#include "core/comm/visit.hpp"
 
 namespace plexus {
 namespace {
@@ -24,6 +24,7 @@ void release(Communicator* comm) {
   }
   comm->wait_submitted();
   comm->wait_left();
+  comm->wait_unvisited();
   comm->settle();
   comm->say_goodbye();
   const std::unique_ptr<Communicator> owner(comm);
@@ -97,21 +98,15 @@ Code async_error(Communicator& comm) noexcept {
   return comm.state();
 }
 
-Error describe_stop(const Communicator& comm) {
-  std::optional<Error> reason;
-  comm.process().communicators.any([&](const Communicator& live) {
-    if (&live == &comm) {
-      reason = live.stop_reason();
-    }
-    return reason.has_value();
-  });
-  return reason.has_value()
-             ? std::move(*reason)
+Error describe_stop(Communicator& comm) {
+  const auto visit = Visit::begin(&comm);
+  return visit.has_value()
+             ? comm.stop_reason()
              : fail(Code::kInvalidUsage,
                     "the communicator was aborted by ncclCommAbort in another thread");
 }
 
-Result<void> check_usable(const Communicator& comm) noexcept {
+Result<void> check_usable(Communicator& comm) noexcept {
   const Code state = comm.state();
   if (state == Code::kSuccess && !is_revoked(comm) && !is_finalized(comm)) {
     return ok();
@@ -130,11 +125,11 @@ Result<void> check_usable(const Communicator& comm) noexcept {
   return describe_stop(comm);
 }
 
-Result<void> check_splittable(const Communicator& comm) noexcept {
+Result<void> check_splittable(Communicator& comm) noexcept {
   return is_revoked(comm) ? Result<void>(ok()) : check_usable(comm);
 }
 
-Result<void> check_shrinkable(const Communicator& comm) noexcept {
+Result<void> check_shrinkable(Communicator& comm) noexcept {
   const Code state = comm.state();
   const bool has_failed = state != Code::kSuccess && state != Code::kInProgress;
   const bool was_ready = comm.setup().exchange != nullptr;
@@ -206,7 +201,8 @@ Result<void> abort(Process& process, Communicator* comm) {
   constexpr auto kReadersPatience = std::chrono::milliseconds(500);
   (void)comes_true(kReadersPatience, [&] { return !may_be_read(process, *comm); });
   const bool is_on_device = comm->device_rank() != nullptr;
-  if (comes_true(is_on_device ? kDevicePatience : kPatience, [&] { return comm->is_left(); })) {
+  if (comes_true(is_on_device ? kDevicePatience : kPatience,
+                 [&] { return comm->is_left() && !comm->is_visited(); })) {
     release(comm);
   } else {
     end_later([comm] { release(comm); });

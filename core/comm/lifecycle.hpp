@@ -15,14 +15,14 @@ Code async_error(Communicator& comm) noexcept;
 
 /// Ready for calls: else an Error when init is in progress (kInvalidArgument), it was revoked or
 /// finalized (kInvalidUsage), or has failed (its error).
-Result<void> check_usable(const Communicator& comm) noexcept;
-/// Why it is stopped. Another thread may be destroying it (ncclCommAbort), or have done so.
-Error describe_stop(const Communicator& comm);
+Result<void> check_usable(Communicator& comm) noexcept;
+/// Why it is stopped. Another thread may have ended it (ncclCommAbort).
+Error describe_stop(Communicator& comm);
 /// Can it have children? As check_usable, but a revoked one can.
-Result<void> check_splittable(const Communicator& comm) noexcept;
+Result<void> check_splittable(Communicator& comm) noexcept;
 /// Can it be shrunk? As check_usable, but one that was revoked or has failed can, if its init had
 /// succeeded.
-Result<void> check_shrinkable(const Communicator& comm) noexcept;
+Result<void> check_shrinkable(Communicator& comm) noexcept;
 
 Result<void> finalize(Communicator& comm);
 /// In a group at its end. kInvalidArgument: `comm`, which may be any address, is not live.

@@ -14,6 +14,7 @@
 #include "core/base/memory.hpp"
 #include "core/comm/process.hpp"
 #include "core/comm/start_life.hpp"
+#include "core/comm/visit.hpp"
 
 namespace plexus {
 namespace {
@@ -68,6 +69,13 @@ Result<std::vector<Wish>> exchange_wishes(Communicator& parent, const Wish& mine
   return wishes;
 }
 
+/// What the others are told.
+Error why_it_failed(const Communicator& parent, const Error& error) {
+  return fail(Code::kRemoteError, "ncclCommSplit: {}",
+              parent.stop.load(std::memory_order_acquire) ? parent.stop_reason().message()
+                                                          : error.message());
+}
+
 /// The ranks with this color, ordered by (key, rank).
 std::vector<int> members_of(const std::vector<Wish>& wishes, int color) {
   std::vector<int> members;
@@ -103,10 +111,12 @@ Result<void> start_child(Communicator& parent,
       insist_on_memory([] { return std::make_shared<std::unique_ptr<Exchange>>(); });
   *shared = std::move(exchange);
   auto begun = catch_lack_of_memory([&] {
-    return start_life(parent.process(), child, child_config,
-                      [shared, started, config = parent.setup().config](Communicator& made) {
-                        return start_with_exchange(made, config, std::move(*shared), started);
-                      });
+    return start_life(
+        parent.process(), child, child_config,
+        [shared, started, config = parent.setup().config, &parent](Communicator& made) {
+          return start_with_exchange(made, config, std::move(*shared), started,
+                                     give_up_of(made, parent));
+        });
   });
   if (begun.has_error() && begun.error().code() != Code::kInProgress && *shared != nullptr) {
     (*shared)->announce_failure(begun.error());  // it did not even start: the others are waiting
@@ -123,17 +133,23 @@ Result<void> split(
   child_config.device = parent.comm_config().device;
   child_config.maker = pthread_self();
   return run_life_job([&parent, color, key, child, child_config]() -> Result<void> {
-    return take_part(parent, [&]() -> Result<void> {
+    PLEXUS_TRY(visit, Visit::begin(&parent));
+    return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();
       const uint64_t number = parent.next_split();
-      PLEXUS_TRY(wishes, exchange_wishes(parent, {color, key}));
-      if (color == kNoColor) {
-        return ok();
-      }
       const auto group = child_group({.parent = parent.setup().group,
                                       .splits = number,
                                       .shrinks = 0,
                                       .part = static_cast<uint64_t>(static_cast<uint32_t>(color))});
+      auto exchanged = exchange_wishes(parent, {color, key});
+      if (exchanged.has_error()) {  // others may have all wishes, and wait for this rank
+        parent.setup().exchange->fail_subgroup(group, why_it_failed(parent, exchanged.error()));
+        return std::move(exchanged).error();
+      }
+      const std::vector<Wish>& wishes = exchanged.value();
+      if (color == kNoColor) {
+        return ok();
+      }
       PLEXUS_TRY(exchange, insist_on_memory([&] {
                    return parent.setup().exchange->subgroup(members_of(wishes, color), group);
                  }));
@@ -158,7 +174,8 @@ Result<void> shrink(Communicator& parent,
     }
   }
   return run_life_job([&parent, members, child, child_config, abort_parent]() -> Result<void> {
-    return take_part(parent, [&]() -> Result<void> {
+    PLEXUS_TRY(visit, Visit::begin(&parent));
+    return take_part(*visit, [&]() -> Result<void> {
       const auto started = std::chrono::steady_clock::now();
       if (abort_parent) {
         parent.stop_with(

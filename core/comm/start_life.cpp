@@ -80,9 +80,10 @@ Result<void> start_life(Process& process,
 Result<void> start_with_exchange(Communicator& made,
                                  const Config& config,
                                  std::unique_ptr<Exchange> exchange,
-                                 std::chrono::steady_clock::time_point started) {
+                                 std::chrono::steady_clock::time_point started,
+                                 const std::atomic<bool>* give_up) {
   PLEXUS_TRY(setup, set_up(made.process().setup_context(), config, made.comm_config(),
-                           std::move(exchange), started, &made.give_up));
+                           std::move(exchange), started, give_up));
   return made.start(std::move(setup));
 }
 

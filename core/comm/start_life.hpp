@@ -20,11 +20,18 @@ Result<void> start_life(Process& process,
                         std::function<Result<void>(Communicator&)> make);
 
 /// Makes `made` ready from its end of the control plane (of the ranks that `exchange` spans).
-/// `started`: when the user's call began, for the log.
+/// `started`: when the user's call began, for the log. Ends early when `*give_up` is set.
 Result<void> start_with_exchange(Communicator& made,
                                  const Config& config,
                                  std::unique_ptr<Exchange> exchange,
-                                 std::chrono::steady_clock::time_point started);
+                                 std::chrono::steady_clock::time_point started,
+                                 const std::atomic<bool>* give_up);
+
+/// Set by the ncclCommAbort that ends the making of `made`: its own, or, while its maker waits for
+/// it and has no handle, that of `parent`.
+inline const std::atomic<bool>* give_up_of(const Communicator& made, const Communicator& parent) {
+  return made.comm_config().blocking ? &parent.give_up : &made.give_up;
+}
 
 /// Runs `job` now, or at the end of the calling thread's group.
 Result<void> run_life_job(LifeJob job);

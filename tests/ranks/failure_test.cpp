@@ -2,6 +2,7 @@
 // Failures between ranks end in an error that names the cause, on every rank, in bounded time.
 #include <atomic>
 #include <chrono>
+#include <functional>
 
 #include "tests/ranks/job.hpp"
 
@@ -114,6 +115,102 @@ TEST(Abort, MayComeBetweenTheCallsOfAnotherThread) {
       caller.join();
     }
   }
+}
+
+/// Of one rank: what is not a collective, with a split that all ranks are in.
+ncclResult_t use_all_functions(ncclComm_t comm, std::vector<float>& values) {
+  const float scalar = 2;
+  ncclRedOp_t op = ncclSum;
+  void* handle = nullptr;
+  ncclComm_t child = nullptr;
+  int rank = 0;
+  const std::function<ncclResult_t()> steps[] = {
+      [&] {
+        return ncclRedOpCreatePreMulSum(&op, const_cast<float*>(&scalar), ncclFloat32,
+                                        ncclScalarHostImmediate, comm);
+      },
+      [&] {
+        return ncclAllReduce(values.data(), values.data(), 1, ncclFloat32, op, comm, nullptr);
+      },
+      [&] { return ncclRedOpDestroy(op, comm); },
+      [&] { return ncclCommRegister(comm, values.data(), values.size() * sizeof(float), &handle); },
+      [&] { return ncclCommDeregister(comm, handle); },
+      [&] { return ncclCommUserRank(comm, &rank); },
+      [&] { return ncclCommSplit(comm, 0, rank, &child, nullptr); },
+  };
+  for (const auto& step : steps) {
+    if (const ncclResult_t result = step(); result != ncclSuccess) {
+      return result;
+    }
+  }
+  return ncclCommDestroy(child);
+}
+
+/// Beside threads that watch. For sanitizers.
+TEST(Abort, MayComeDuringEachFunctionOfAnotherThread) {
+  constexpr int kRounds = 20;
+  for (int round = 0; round < kRounds; ++round) {
+    ncclComm_t comms[2];
+    ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+    std::atomic<int> calls{0};
+    std::vector<std::thread> threads;
+    for (const ncclComm_t comm : comms) {
+      threads.emplace_back([&calls, comm] {
+        std::vector<float> values(100, 1);
+        while (use_all_functions(comm, values) == ncclSuccess) {
+          calls.fetch_add(1);
+        }
+        calls.fetch_add(kRounds);  // ended early
+        EXPECT_STRNE(ncclGetLastError(comm), "");
+      });
+      threads.emplace_back([comm] {
+        int nranks = 0;
+        ncclResult_t error = ncclSuccess;
+        while (ncclCommGetAsyncError(comm, &error) == ncclSuccess && error == ncclSuccess) {
+          (void)ncclCommCount(comm, &nranks);
+          EXPECT_NE(ncclGetLastError(comm), nullptr);
+        }
+      });
+    }
+    while (calls.load() < round) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(ncclCommAbort(comms[round % 2]), ncclSuccess);
+    EXPECT_EQ(ncclCommAbort(comms[1 - round % 2]), ncclSuccess);
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+}
+
+TEST(Abort, EndsAGrowthThatNewRanksDoNotJoin) {
+  ncclComm_t comms[2];
+  ASSERT_EQ(ncclCommInitAll(comms, 2, nullptr), ncclSuccess);
+  ncclUniqueId id;
+  ASSERT_EQ(ncclCommGetUniqueId(comms[0], &id), ncclSuccess);
+  std::atomic<int> begun{0};
+  std::vector<std::thread> threads;
+  for (const ncclComm_t comm : comms) {
+    threads.emplace_back([&, comm] {
+      ncclComm_t grown = nullptr;
+      begun.fetch_add(1);
+      EXPECT_NE(ncclCommGrow(comm, 3, comm == comms[0] ? &id : nullptr, -1, &grown, nullptr),
+                ncclSuccess);
+      EXPECT_EQ(grown, nullptr);
+    });
+  }
+  while (begun.load() < 2) {
+    std::this_thread::yield();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  for (const ncclComm_t comm : comms) {
+    EXPECT_EQ(ncclCommAbort(comm), ncclSuccess);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1))
+      << "they waited for PLEXUS_BOOTSTRAP_TIMEOUT, 300 s";
 }
 
 TEST(Abort, EndsWorkOnAStream) {

@@ -105,6 +105,37 @@ TEST(Exchange, MakesSubgroupsWithRanksOfTheirOwn) {
   });
 }
 
+TEST(Exchange, ASubgroupFailsWithARankThatCannotMakeIt) {
+  for (const bool is_early : {true, false}) {
+    const auto exchanges = make_local_exchanges(3);
+    const auto fail_it = [&] {
+      exchanges[2]->fail_subgroup(10, fail(Code::kRemoteError, "ncclCommSplit: no more"));
+    };
+    if (is_early) {
+      fail_it();
+    }
+    const auto group = exchanges[0]->subgroup({0, 2}, 10);
+    ASSERT_TRUE(group.has_value());
+    std::thread late([&] {
+      if (!is_early) {
+        fail_it();
+      }
+    });
+    const auto all = group.value()->all_gather("alone");
+    late.join();
+    ASSERT_TRUE(all.has_error());
+    EXPECT_THAT(all.error().message(), HasSubstr("rank 2"));
+    EXPECT_THAT(all.error().message(), HasSubstr("ncclCommSplit: no more"));
+    std::thread other([&] {  // the groups beside it go on
+      const auto pair = exchanges[1]->subgroup({0, 1}, 11);
+      EXPECT_TRUE(pair.value()->all_gather("b").has_value());
+    });
+    const auto pair = exchanges[0]->subgroup({0, 1}, 11);
+    EXPECT_TRUE(pair.value()->all_gather("a").has_value());
+    other.join();
+  }
+}
+
 TEST(Exchange, WakesABlockedGatherWhenStopped) {
   const auto exchanges = make_local_exchanges(2);
   std::thread stopper([&] { exchanges[0]->stop(); });

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include "core/base/result.hpp"
+#include "core/comm/communicator.hpp"
+
+namespace plexus {
+
+/// A use of a communicator that is not one of its collectives, which InCall counts at less cost: it
+/// ends after its last visit, whichever thread ends it. Threads: any.
+class Visit {
+ public:
+  /// kInvalidArgument: `comm`, whose memory was a communicator's once, has ended.
+  static Result<Visit> begin(Communicator* comm);
+  ~Visit() {
+    if (comm_ != nullptr) {
+      comm_->visits.fetch_sub(1, std::memory_order_release);  // pairs with is_visited()
+    }
+  }
+  Visit(Visit&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  Visit& operator=(Visit&&) = delete;
+
+  [[nodiscard]] Communicator& operator*() const noexcept { return *comm_; }
+  [[nodiscard]] Communicator* operator->() const noexcept { return comm_; }
+
+ private:
+  explicit Visit(Communicator* comm) noexcept : comm_(comm) {}
+
+  Communicator* comm_;
+};
+
+}  // namespace plexus
