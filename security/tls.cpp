@@ -170,9 +170,9 @@ const Library& library() {
 }  // namespace
 
 std::unique_ptr<Tls> Tls::start(int fd, Role role, const Key& key, std::string& error) {
+  const Library& shared = library();  // first: ERR_clear_error() would initialise OpenSSL as well
   ERR_clear_error();
   std::unique_ptr<Tls> tls(new Tls(key));
-  const Library& shared = library();
   tls->ssl_ = shared.context == nullptr ? nullptr : SSL_new(shared.context);
   BIO* const bio = shared.socket == nullptr ? nullptr : BIO_new(shared.socket);
   if (tls->ssl_ == nullptr || bio == nullptr) {

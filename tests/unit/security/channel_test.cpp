@@ -5,15 +5,20 @@
 
 #include <array>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <functional>
 #include <numeric>
+#include <openssl/crypto.h>
 #include <random>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "security/tls.hpp"
 
 namespace plexus::security {
 namespace {
@@ -317,6 +322,19 @@ TEST(Channel, WhatPollDoesNotKnowOfIsSaid) {
   ASSERT_EQ(listener.receive(bytes, 1), -1);
   EXPECT_EQ(errno, EAGAIN);
   EXPECT_FALSE(listener.may_have_more());
+}
+
+/// Threads of the library use their connections until the process has ended.
+TEST(TlsDeathTest, OpenSslStaysUsableAfterExit) {
+  const auto end_process = [] {
+    const Sockets sockets;
+    std::string error;
+    const auto tls = Tls::start(sockets.fds[0], Role::kCaller, Key{}, error);
+    const bool is_heard =
+        OPENSSL_atexit([] { static_cast<void>(std::fputs("over\n", stderr)); }) == 1;
+    std::exit(tls != nullptr && is_heard ? 0 : 1);  // NOLINT(concurrency-mt-unsafe): one thread
+  };
+  EXPECT_EXIT(end_process(), testing::ExitedWithCode(0), testing::Not(HasSubstr("over")));
 }
 
 }  // namespace
