@@ -15,7 +15,8 @@ std::vector<CallRecord> CallLog::list_recent(size_t count) const {
   }
   // Meanwhile the oldest ones may have been overwritten, and the one after the last may be in the
   // act of it.
-  const uint64_t now = calls_.fetch_add(0, std::memory_order_acq_rel);  // after the loads above
+  const uint64_t now = collectives_.fetch_add(0, std::memory_order_acq_rel) +  // after the loads
+                       messages_.fetch_add(0, std::memory_order_acq_rel);
   const uint64_t whole = now < kRecords ? 0 : now - kRecords + 1;
   const uint64_t lost = whole > first ? std::min(whole, end) - first : 0;
   records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(lost));

@@ -27,8 +27,7 @@ struct MessageKey {
 /// rest.
 class CallLog {
  public:
-  explicit CallLog(int nranks)
-      : nranks_(nranks), records_(std::make_unique<SharedCall[]>(kRecords)) {}
+  explicit CallLog(int nranks) : nranks_(nranks) {}
 
   /// Number of collectives, or of messages with `key`, that were called.
   [[nodiscard]] uint64_t collectives() const noexcept {
@@ -39,7 +38,9 @@ class CallLog {
     return counters == nullptr ? 0 : counters[index(key)].load(std::memory_order_relaxed);
   }
   /// Number of calls of either kind.
-  [[nodiscard]] uint64_t calls() const noexcept { return calls_.load(std::memory_order_acquire); }
+  [[nodiscard]] uint64_t calls() const noexcept {
+    return collectives() + messages_.load(std::memory_order_acquire);
+  }
 
   /// The collective with this number, if it is among the most recent calls.
   [[nodiscard]] std::optional<CallRecord> find(uint64_t sequence) const;
@@ -48,7 +49,7 @@ class CallLog {
 
   /// Notes the next collective. `record.sequence` is collectives().
   void note_collective(const CallRecord& record) noexcept {
-    note(record);
+    note(record, record.sequence + messages_.load(std::memory_order_relaxed));
     collectives_.store(record.sequence + 1, std::memory_order_release);  // pairs with collectives()
   }
   /// Numbers the next message and notes it. The first call allocates.
@@ -59,8 +60,10 @@ class CallLog {
     }
     std::atomic<uint64_t>& counter = owner_[index(key)];
     record.sequence = counter.load(std::memory_order_relaxed);
-    note(record);
+    const uint64_t messages = messages_.load(std::memory_order_relaxed);
+    note(record, collectives_.load(std::memory_order_relaxed) + messages);
     counter.store(record.sequence + 1, std::memory_order_relaxed);
+    messages_.store(messages + 1, std::memory_order_release);  // pairs with calls()
     return record.sequence;
   }
 
@@ -72,16 +75,15 @@ class CallLog {
     return kKinds * static_cast<size_t>(key.peer) + (key.sends ? 1U : 0U) +
            (key.of_vector ? 2U : 0U);
   }
-  void note(const CallRecord& record) noexcept {
-    const uint64_t number = calls_.load(std::memory_order_relaxed);
-    records_[number % kRecords].store(record);
-    calls_.store(number + 1, std::memory_order_release);  // pairs with calls()
+  void note(const CallRecord& record, uint64_t call) noexcept {
+    records_[call % kRecords].store(record);
   }
 
   int nranks_;
-  std::atomic<uint64_t> collectives_{0};
-  mutable std::atomic<uint64_t> calls_{0};
-  std::unique_ptr<SharedCall[]> records_;                  // call n is at n mod kRecords
+  // Every collective stores to this one and to its record, and to nothing else.
+  mutable std::atomic<uint64_t> collectives_{0};
+  mutable std::atomic<uint64_t> messages_{0};
+  SharedCall records_[kRecords] = {};                      // call n is at n mod kRecords
   std::unique_ptr<std::atomic<uint64_t>[]> owner_;         // [nranks][kKinds]
   std::atomic<std::atomic<uint64_t>*> counters_{nullptr};  // owner_.get(), for other threads
 };

@@ -19,6 +19,7 @@ struct ProbeHeader {
 };
 static_assert(std::is_trivially_copyable_v<StallHop>);
 static_assert(std::has_unique_object_representations_v<LeaveRecord::Messages>);
+static_assert(std::has_unique_object_representations_v<CallRecord>);
 
 constexpr const char* kRule =
     "every rank of a communicator must make the same calls in the same order";
@@ -65,6 +66,10 @@ std::string encode(const LeaveRecord& record) {
   ByteWriter writer;
   writer.put(record.collectives);
   writer.put(record.splits);
+  writer.put(uint64_t{record.last.size()});
+  for (const CallRecord& call : record.last) {
+    writer.put(call);
+  }
   for (const LeaveRecord::Messages& messages : record.messages) {
     writer.put(messages);
   }
@@ -76,6 +81,13 @@ std::optional<LeaveRecord> decode_leave_record(std::string_view bytes) {
   LeaveRecord record;
   record.collectives = reader.take<decltype(record.collectives)>();
   record.splits = reader.take<decltype(record.splits)>();
+  const auto nlast = reader.take<uint64_t>();
+  if (nlast > LeaveRecord::kLastMax) {
+    return std::nullopt;
+  }
+  for (uint64_t i = 0; i < nlast; ++i) {
+    record.last.push_back(reader.take<CallRecord>());
+  }
   while (!reader.broken() && !reader.rest().empty()) {
     record.messages.push_back(reader.take<LeaveRecord::Messages>());
   }

@@ -63,7 +63,11 @@ struct LeaveRecord {
     uint64_t recvs = 0;
     uint64_t of_vector = 0;
   };
+  /// The last collectives, at most kLastMax, by which others see that it has made another call.
+  std::vector<CallRecord> last;
   std::vector<Messages> messages;  // only peers with messages
+
+  static constexpr size_t kLastMax = 4;
 };
 std::string encode(const LeaveRecord& record);
 std::optional<LeaveRecord> decode_leave_record(std::string_view bytes);

@@ -73,7 +73,13 @@ std::string StallWatch::leave_record(uint64_t group, int rank) const {
   }
   const CallLog& calls = *at->second.member.calls;
   LeaveRecord record{
-      .collectives = calls.collectives(), .splits = at->second.splits, .messages = {}};
+      .collectives = calls.collectives(), .splits = at->second.splits, .last = {}, .messages = {}};
+  for (const CallRecord& call : calls.list_recent()) {
+    if (!is_point_to_point(static_cast<Collective>(call.collective)) &&
+        call.sequence + LeaveRecord::kLastMax >= record.collectives) {
+      record.last.push_back(call);
+    }
+  }
   for (int peer = 0; peer < at->second.member.nranks; ++peer) {
     for (const bool of_vector : {false, true}) {
       const LeaveRecord::Messages messages{
@@ -363,6 +369,17 @@ bool StallWatch::handle_left(const Arrival& arrival, Entry& entry) {
   }
   const int rank = entry.member.rank;
   for (const StallEdge& edge : edges_of(entry)) {
+    const bool is_collective =
+        !edge.is_split && !is_point_to_point(static_cast<Collective>(edge.call.collective));
+    const auto other =
+        std::find_if(record->last.begin(), record->last.end(), [&](const auto& call) {
+          return is_collective && call.sequence == edge.call.sequence &&
+                 call.hash != edge.call.hash;
+        });
+    if (edge.peer == arrival.from && other != record->last.end()) {
+      failures_.push_back({arrival.to, describe_different(rank, edge.call, arrival.from, *other)});
+      return true;
+    }
     const bool certain = edge.is_certain || depends_on(edge.call, rank, arrival.from);
     if (edge.peer == arrival.from && !edge.is_split && certain &&
         count_answers(*record, edge.call, rank) <= edge.call.sequence) {

@@ -97,6 +97,38 @@ TEST(Leave, TheLeavesOfAReductionMayBeGoneBeforeTheRootComes) {
   }
 }
 
+/// A root of a broadcast waits for nobody, and is gone when the others make another call, over
+/// connections that it never made.
+TEST(Leave, ARankThatLeftAfterAnotherCallIsNamed) {
+  setenv("NCCL_ALGO", "broadcast:tree;reducescatter:pat", 1);  // NOLINT(concurrency-mt-unsafe)
+  std::array<ncclComm_t, kRanks> comms{};
+  ASSERT_EQ(ncclCommInitAll(comms.data(), kRanks, nullptr), ncclSuccess);
+  unsetenv("NCCL_ALGO");  // NOLINT(concurrency-mt-unsafe)
+  std::vector<int32_t> values(100, 1);
+  constexpr int kLeaver = kRanks - 1;
+  EXPECT_EQ(
+      ncclBroadcast(values.data(), values.data(), 1, ncclInt32, kLeaver, comms[kLeaver], nullptr),
+      ncclSuccess);
+  EXPECT_EQ(ncclCommDestroy(comms[kLeaver]), ncclSuccess);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kLeaver; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::vector<int32_t> in(kRanks, 1);
+      int32_t out = 0;
+      const ncclComm_t comm = comms[static_cast<size_t>(rank)];
+      EXPECT_EQ(ncclReduceScatter(in.data(), &out, 1, ncclInt32, ncclSum, comm, nullptr),
+                ncclInvalidUsage);
+      EXPECT_THAT(ncclGetLastError(comm), testing::HasSubstr("the ranks' calls differ"));
+      EXPECT_THAT(ncclGetLastError(comm), testing::HasSubstr("rank 2 made broadcast("));
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(ncclCommAbort(comms[0]), ncclSuccess);
+  EXPECT_EQ(ncclCommAbort(comms[1]), ncclSuccess);
+}
+
 TEST(Leave, ChildrenThatAreUsedOnceAndDestroyedAtOnce) {
   constexpr int kLoops = 200;
   testing_job::Job job(kRanks);

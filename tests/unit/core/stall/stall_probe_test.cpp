@@ -61,12 +61,18 @@ TEST(StallProbe, BytesThatAreNoneAreRefused) {
 
 TEST(LeaveRecord, SurvivesItsEncodingAndRefusesOthers) {
   const LeaveRecord record{
-      .collectives = 4, .splits = 1, .messages = {{.peer = 2, .sends = 3, .recvs = 0}}};
+      .collectives = 4,
+      .splits = 1,
+      .last = {call_of(Collective::kAllReduce, 2), call_of(Collective::kBroadcast, 3, 1)},
+      .messages = {{.peer = 2, .sends = 3, .recvs = 0}}};
   const auto decoded = decode_leave_record(encode(record));
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(decoded->collectives, 4U);
   ASSERT_EQ(decoded->messages.size(), 1U);
   EXPECT_EQ(decoded->messages[0].sends, 3U);
+  ASSERT_EQ(decoded->last.size(), 2U);
+  EXPECT_EQ(decoded->last[1].sequence, 3U);
+  EXPECT_EQ(decoded->last[1].root, 1);
   EXPECT_FALSE(decode_leave_record("").has_value());
   EXPECT_FALSE(decode_leave_record(encode(record) + "x").has_value());
 }
